@@ -1,0 +1,70 @@
+"""The assets that one parse of the raw snapshot gives: change_log, ddl_history, watermarks, dead_letters."""
+
+# No `from __future__ import annotations` here: Dagster reads the annotations of the functions it decorates.
+from collections.abc import Iterator
+
+import dagster as dg
+
+from cdc_pipeline.assets.failures import RETRIES, clear_failures
+from cdc_pipeline.assets.keys import CHANGE_LOG, DDL_HISTORY, DEAD_LETTERS, RAW, WATERMARKS, table_key
+from cdc_pipeline.checks.balance import BALANCE, balance_result
+from cdc_pipeline.checks.dead_letters import NO_DEAD_LETTERS, dead_letters_result
+from cdc_pipeline.dialects import unified
+from cdc_pipeline.dialects.change_tables import decoded_batches
+from cdc_pipeline.pipeline import Pipeline
+from cdc_pipeline.resources.spark import SparkLakehouse
+
+_DESCRIPTIONS = {
+    CHANGE_LOG: """One row is one row change, the same for all dialects: what (database, table, op, before, after),
+when (commit_ts, a TSO; es and ts in ms), and which message said so (topic, partition, offset, batch).""",
+    DDL_HISTORY: """One row is one DDL message: the statement, what it says, the schema that results, and what was done to
+the mirror. `pending` until the mirrors reach its commit TSO; `not applied yet` where this version does not know how.""",
+    WATERMARKS: """One row is one TiDB watermark record: all changes with commit_ts <= watermark_ts were sent before it.""",
+    DEAD_LETTERS: """One row is one record, or one row change, that broke a rule: the rule, the reason and the bytes.""",
+}
+_KINDS = {
+    CHANGE_LOG: unified.ROW,
+    DDL_HISTORY: unified.DDL,
+    WATERMARKS: unified.WATERMARK,
+    DEAD_LETTERS: unified.DEAD,
+}
+
+
+def decoded_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
+    keys = {table: table_key(pipeline.name, table) for table in _KINDS}
+
+    @dg.multi_asset(
+        name=f"{pipeline.name}_decoded",
+        specs=[
+            dg.AssetSpec(
+                key,
+                deps=[table_key(pipeline.name, RAW)],
+                group_name=pipeline.name,
+                kinds={"delta", "pyspark"},
+                description=_DESCRIPTIONS[table],
+                metadata={"dagster/uri": pipeline.paths.table(table)},
+            )
+            for table, key in keys.items()
+        ],
+        check_specs=[
+            dg.AssetCheckSpec(BALANCE, asset=keys[CHANGE_LOG], blocking=True),
+            dg.AssetCheckSpec(NO_DEAD_LETTERS, asset=keys[DEAD_LETTERS]),
+        ],
+        retry_policy=RETRIES,
+    )
+    def decoded(
+        context: dg.AssetExecutionContext, spark: SparkLakehouse
+    ) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
+        with clear_failures():
+            batches = decoded_batches(spark.session, pipeline.paths)
+            dead = dead_letters_result(spark.session, pipeline.paths, keys[DEAD_LETTERS])
+        for table, key in keys.items():
+            count = sum(batch.counts.by_kind[_KINDS[table]] for batch in batches)
+            context.log.info(f"{table}: {count} new")
+            yield dg.MaterializeResult(
+                asset_key=key, metadata={"batches": [batch.batch_id for batch in batches], "new": count}
+            )
+        yield balance_result(batches, keys[CHANGE_LOG])
+        yield dead
+
+    return decoded

@@ -1,0 +1,128 @@
+"""The assets `mirror/<database>/<table>` and `consistent_cuts`: one step, which takes all mirrors to one resolved TSO."""
+
+# No `from __future__ import annotations` here: Dagster reads the annotations of the functions it decorates.
+from collections.abc import Iterator
+
+import dagster as dg
+
+from cdc_pipeline.assets.failures import RETRIES, clear_failures
+from cdc_pipeline.assets.keys import CHANGE_LOG, CUTS, DDL_HISTORY, WATERMARKS, mirror_key, table_key
+from cdc_pipeline.assets.metadata import column_schema
+from cdc_pipeline.catalog import CatalogEntry, known_mirrors, remember_mirrors
+from cdc_pipeline.checks.ddl_applied import DDL_APPLIED, NO_GAPS, ddl_applied_result, no_gaps_result
+from cdc_pipeline.mirrors.catalog_entries import catalog_entries
+from cdc_pipeline.mirrors.cut import CutMaker, CutReport, MirrorEntry, TableCounts
+from cdc_pipeline.pipeline import Pipeline
+from cdc_pipeline.resources.spark import SparkLakehouse
+
+_CUTS = """One row is one consistent cut: the resolved TSO and the Delta version of every mirror at it. It is written
+after all mirrors are in, so whoever reads through it sees all tables as of one moment of upstream."""
+_MIRROR = """{name} as upstream has it at the resolved TSO, with the commit_ts, topic, partition and offset of the message
+that wrote each row."""
+
+
+def mirror_spec(pipeline: Pipeline, entry: CatalogEntry) -> dg.AssetSpec:
+    gone = " Dropped or renamed upstream; its history stays here." if entry.dropped else ""
+    return dg.AssetSpec(
+        mirror_key(pipeline.name, entry.name),
+        deps=[table_key(pipeline.name, table) for table in (CHANGE_LOG, DDL_HISTORY, WATERMARKS)],
+        group_name=pipeline.name,
+        kinds={"delta", "pyspark"},
+        description=_MIRROR.format(name=entry.name) + gone,
+        skippable=True,
+        tags={"cdc/lifecycle": "dropped" if entry.dropped else "live"},
+        metadata={
+            "dagster/uri": entry.path,
+            "dagster/table_name": str(entry.name),
+            "dagster/column_schema": column_schema(entry),
+        },
+    )
+
+
+def mirror_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
+    """The step with a node for each mirror that the lake has; one that appears in a run is in the catalog at once."""
+    entries = known_mirrors(pipeline.paths)
+    specs = [mirror_spec(pipeline, entry) for entry in entries]
+    cuts = table_key(pipeline.name, CUTS)
+    declared = frozenset(spec.key for spec in specs)
+    cut_spec = dg.AssetSpec(
+        cuts,
+        deps=[
+            *(spec.key for spec in specs),
+            *(table_key(pipeline.name, table) for table in (CHANGE_LOG, DDL_HISTORY, WATERMARKS)),
+        ],
+        group_name=pipeline.name,
+        kinds={"delta", "pyspark"},
+        description=_CUTS,
+        metadata={"dagster/uri": pipeline.paths.table(CUTS)},
+    )
+
+    @dg.multi_asset(
+        name=f"{pipeline.name}_mirrors",
+        specs=[*specs, cut_spec],
+        check_specs=[
+            dg.AssetCheckSpec(NO_GAPS, asset=cuts),
+            dg.AssetCheckSpec(DDL_APPLIED, asset=cuts),
+        ],
+        retry_policy=RETRIES,
+    )
+    def mirrors(
+        context: dg.AssetExecutionContext, spark: SparkLakehouse
+    ) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
+        with clear_failures():
+            maker = CutMaker(
+                spark.session,
+                pipeline.paths,
+                context.run_id,
+                pipeline.time_zone,
+                pipeline.side_by_side,
+                context.log.info,
+            )
+            report = maker.brought_up_to_date()
+            remember_mirrors(pipeline.paths, catalog_entries(spark.session, report.mirrors))
+            ddl = ddl_applied_result(spark.session, pipeline.paths, cuts)
+        by_name = {entry.name: entry for entry in report.mirrors}
+        for name, counts in report.changed.items():
+            if name not in by_name:
+                continue  # dropped in this very cut
+            key = mirror_key(pipeline.name, name)
+            metadata = _mirror_metadata(by_name[name], counts, report)
+            if key in declared:
+                yield dg.MaterializeResult(asset_key=key, metadata=metadata)
+            else:
+                context.log_event(dg.AssetMaterialization(key, metadata=metadata))
+        yield dg.MaterializeResult(asset_key=cuts, metadata=_cut_metadata(report))
+        yield no_gaps_result(report, cuts)
+        yield ddl
+
+    return mirrors
+
+
+def _mirror_metadata(entry: MirrorEntry, counts: TableCounts, report: CutReport) -> dict[str, dg.MetadataValue]:
+    return {
+        "dagster/row_count": dg.MetadataValue.int(entry.rows),
+        "resolved_tso": dg.MetadataValue.text(str(report.resolved_tso)),
+        "resolved_time": dg.MetadataValue.text(str(report.resolved_time)),
+        "delta_version": dg.MetadataValue.int(entry.version),
+        "changes": dg.MetadataValue.int(counts.changes),
+        "inserted": dg.MetadataValue.int(counts.inserted),
+        "updated": dg.MetadataValue.int(counts.updated),
+        "deleted": dg.MetadataValue.int(counts.deleted),
+        "zero_dates": dg.MetadataValue.int(counts.zero_dates),
+        "gaps": dg.MetadataValue.json(list(entry.gaps)),
+        "seconds": dg.MetadataValue.float(round(counts.seconds, 1)),
+    }
+
+
+def _cut_metadata(report: CutReport) -> dict[str, dg.MetadataValue]:
+    return {
+        "published": dg.MetadataValue.bool(report.published),
+        "cut": dg.MetadataValue.int(report.cut_id),
+        "resolved_tso": dg.MetadataValue.text(str(report.resolved_tso)),
+        "resolved_time": dg.MetadataValue.text(str(report.resolved_time)),
+        "held_by": dg.MetadataValue.text(str(report.streams.held_by)),
+        "waiting_for_a_watermark": dg.MetadataValue.json(list(report.streams.waiting_for)),
+        "mirrors": dg.MetadataValue.int(len(report.mirrors)),
+        "late_changes": dg.MetadataValue.int(report.late),
+        "seconds": dg.MetadataValue.float(round(report.seconds, 1)),
+    }

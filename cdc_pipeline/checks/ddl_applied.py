@@ -1,0 +1,50 @@
+"""Shows DDL that was recorded and not applied, and mirrors that have gaps: nothing is silently wrong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import dagster as dg
+from pyspark.sql import functions as F
+
+from cdc_pipeline.mirrors.planner import NOT_APPLIED
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline.mirrors.cut import CutReport
+    from cdc_pipeline.resources.lake import LakePaths
+
+DDL_APPLIED, NO_GAPS = "ddl_applied", "no_gaps"
+_SHOWN = 20
+
+
+def ddl_applied_result(spark: SparkSession, paths: LakePaths, key: dg.AssetKey) -> dg.AssetCheckResult:
+    """Warns where statements wait for a version that can apply them; the metadata has each with its place."""
+    history = spark.read.format("delta").load(paths.table("ddl_history"))
+    refused = history.where(F.col("status") == NOT_APPLIED).orderBy("commit_ts", "offset")
+    rows = refused.limit(_SHOWN).collect()
+    count = refused.count() if len(rows) == _SHOWN else len(rows)
+    return dg.AssetCheckResult(
+        check_name=DDL_APPLIED,
+        asset_key=key,
+        passed=not rows,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=f"{count} DDL statement(s) {NOT_APPLIED}" if rows else None,
+        metadata={
+            f"{row['topic']}/{row['partition']}@{row['offset']}": f"{row['sql']} ({row['effect']})" for row in rows
+        },
+    )
+
+
+def no_gaps_result(report: CutReport, key: dg.AssetKey) -> dg.AssetCheckResult:
+    """Warns where a mirror may differ from upstream, with each reason."""
+    gaps = {str(entry.name): "; ".join(entry.gaps) for entry in report.mirrors if entry.gaps}
+    return dg.AssetCheckResult(
+        check_name=NO_GAPS,
+        asset_key=key,
+        passed=not gaps,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=f"{len(gaps)} mirror(s) with gaps" if gaps else None,
+        metadata=dict(gaps),
+    )

@@ -1,0 +1,41 @@
+"""Shows dead letters as a warning: they stop nothing but themselves, and must not be overlooked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import dagster as dg
+from pyspark.sql import functions as F
+
+from cdc_pipeline.resources.delta import table_state
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline.resources.lake import LakePaths
+
+NO_DEAD_LETTERS = "no_dead_letters"
+_EXAMPLES = 5
+
+
+def dead_letters_result(spark: SparkSession, paths: LakePaths, key: dg.AssetKey) -> dg.AssetCheckResult:
+    """Warns where there are dead letters; the metadata has the count of each rule and where examples are."""
+    path = paths.table("dead_letters")
+    rules = []
+    if table_state(spark, path) is not None:
+        letters = spark.read.format("delta").load(path)
+        place = F.format_string("%s/%d@%d", "topic", "partition", "offset")
+        rules = (
+            letters.groupBy("rule")
+            .agg(F.count("*").alias("count"), F.slice(F.collect_list(place), 1, _EXAMPLES).alias("examples"))
+            .orderBy("rule")
+            .collect()
+        )
+    return dg.AssetCheckResult(
+        check_name=NO_DEAD_LETTERS,
+        asset_key=key,
+        passed=not rules,
+        severity=dg.AssetCheckSeverity.WARN,
+        description="; ".join(f"{row['rule']}: {row['count']}" for row in rules) or None,
+        metadata={row["rule"]: f"{row['count']}, such as {', '.join(row['examples'])}" for row in rules},
+    )

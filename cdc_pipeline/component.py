@@ -1,0 +1,82 @@
+"""`CdcPipeline`: the declaration of a pipeline, in YAML or Python, and the Dagster definitions that follow from it."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+from zoneinfo import ZoneInfo, available_timezones
+
+import dagster as dg
+from pydantic import ConfigDict, Field, field_validator
+
+from cdc_pipeline.assets.decoded import decoded_assets
+from cdc_pipeline.assets.mirrors import mirror_assets
+from cdc_pipeline.assets.raw import raw_asset
+from cdc_pipeline.pipeline import Pipeline
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+
+
+class CaptureFilesSource(dg.Model, dg.Resolvable):
+    """A folder of `*.jsonl` or `*.jsonl.gz`, each line one record as `kcat -C -J` prints it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    type: Literal["capture_files"]
+    path: Annotated[str, Field(min_length=1, description="The folder. Files that are added later are new offsets.")]
+
+
+class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
+    """Canal-JSON change records to mirror tables in Delta Lake.
+
+    Gives the assets `raw_topic_snapshot`, `change_log`, `ddl_history`, `watermarks`, `dead_letters`, one for each
+    mirrored table and `consistent_cuts`, and the job `<name>_ingest` that makes them all in one run.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: Annotated[str, Field(description="Names the pipeline: first part of its asset keys, folder in the lake.")]
+    source: Annotated[CaptureFilesSource, Field(description="Where the records come from.")]
+    lake: Annotated[str, Field(min_length=1, description="The folder or Hadoop URI under which all tables lie.")]
+    dialect: Annotated[
+        Literal["auto", "ticdc"],
+        Field(description="`auto` recognises each record by itself; TiCDC is what this version reads."),
+    ] = "auto"
+    time_zone: Annotated[
+        str,
+        Field(description="The time zone in which the encoder prints TIMESTAMP values, such as UTC or Asia/Shanghai."),
+    ] = "UTC"
+    merge_threads: Annotated[int, Field(ge=1, le=64, description="Mirrors that are merged side by side.")] = 2
+
+    @field_validator("name")
+    @classmethod
+    def _is_a_name(cls, value: str) -> str:
+        if not _NAME.fullmatch(value):
+            raise ValueError(
+                f"{value!r} is no pipeline name: a letter, then letters, digits and underscores are expected"
+            )
+        return value
+
+    @field_validator("time_zone")
+    @classmethod
+    def _is_a_time_zone(cls, value: str) -> str:
+        if value not in available_timezones():
+            raise ValueError(f"{value!r} is no time zone: a name of the IANA data base is expected, such as UTC")
+        return ZoneInfo(value).key
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return Pipeline(self.name, self.source.path, self.lake, self.time_zone, self.merge_threads)
+
+    def build_defs(self, context: dg.ComponentLoadContext | None = None) -> dg.Definitions:
+        pipeline = self.pipeline
+        assets = [raw_asset(pipeline), decoded_assets(pipeline), mirror_assets(pipeline)]
+        ingest = dg.define_asset_job(
+            f"{self.name}_ingest",
+            selection=dg.AssetSelection.groups(self.name),
+            description="Takes in what is new, decodes it and brings the mirrors up to the resolved TSO: one run.",
+            # One JVM for the whole run: a process per step would pay its start each time.
+            executor_def=dg.in_process_executor,
+            tags={"cdc/pipeline": self.name},
+        )
+        return dg.Definitions(assets=assets, jobs=[ingest])

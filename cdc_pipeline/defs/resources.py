@@ -1,0 +1,16 @@
+"""The Spark session that all pipelines share. Its settings are these environment variables."""
+
+import os
+
+import dagster as dg
+
+from cdc_pipeline.resources.spark import SparkLakehouse
+
+
+@dg.definitions
+def resources() -> dg.Definitions:
+    spark = SparkLakehouse(
+        master=os.environ.get("CDC_SPARK_MASTER", "local[*]"),
+        driver_memory=os.environ.get("CDC_DRIVER_MEMORY", "4g"),
+    )
+    return dg.Definitions(resources={"spark": spark})

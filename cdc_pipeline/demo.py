@@ -1,0 +1,171 @@
+"""`make demo`: runs the job `shop_ingest` once and shows the mirrors. Dagster does the work; this only prints."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from cdc_pipeline.component import CdcPipeline
+from cdc_pipeline.definitions import defs
+from cdc_pipeline.errors import CdcError
+from cdc_pipeline.mirrors.cut import published_entries, tso_datetime
+from cdc_pipeline.mirrors.progress import published_cut
+from cdc_pipeline.resources.java import JavaError
+from cdc_pipeline.resources.spark import SparkLakehouse
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline.pipeline import Pipeline
+
+NAME = "shop"
+
+
+def main() -> int:
+    """Exit code 0 when the run succeeded; 1, after one clear line, when it did not."""
+    started = time.monotonic()
+    try:
+        return _demo(started)
+    except (CdcError, JavaError) as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return 1
+
+
+def _demo(started: float) -> int:
+    pipeline = declared_pipeline(NAME)
+    seconds = {"load Dagster": time.monotonic() - started}
+    pause = time.monotonic()
+    _say("starting Spark")
+    spark = SparkLakehouse().session  # the run's own resource takes up this session
+    seconds["start Spark"] = time.monotonic() - pause
+    before = published_cut(spark, pipeline.paths)
+    _say(f"running the Dagster job {NAME}_ingest: {pipeline.captures} into {pipeline.lake}")
+    result, of_steps = _run(f"{NAME}_ingest")
+    seconds.update(of_steps)
+    if not result.success:
+        for line in _failures(result):
+            print(f"error: {line}", file=sys.stderr, flush=True)
+        return 1
+    after = published_cut(spark, pipeline.paths)
+    if after.cut_id == before.cut_id:
+        _say("nothing new: the mirrors are as they were")
+    for line in _warnings(result):
+        print(f"warning: {line}")
+    _print_mirrors(spark, pipeline)
+    seconds["in all"] = time.monotonic() - started
+    print("where the time went: " + ", ".join(f"{what} {spent:.0f} s" for what, spent in seconds.items()))
+    return 0
+
+
+def declared_pipeline(name: str) -> Pipeline:
+    """The pipeline of that name as its YAML declares it."""
+    tree = dg.ComponentTree.for_project(Path(__file__).parent)
+    component = tree.load_component(name)
+    assert isinstance(component, CdcPipeline)
+    return component.pipeline
+
+
+def _say(text: str) -> None:
+    print(f"• {text}", flush=True)
+
+
+class _ProgressLines(logging.Handler):
+    """Dagster's log without its own events: what the assets have to say, a line each."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if getattr(record, "dagster_event", None) is None and record.levelno >= logging.INFO:
+            said = getattr(record, "dagster_meta", {}).get("orig_message") or record.getMessage()
+            print(f"  {said}", flush=True)
+
+
+@dg.logger
+def progress_lines(_: dg.InitLoggerContext) -> logging.Logger:
+    logger = logging.Logger("cdc_pipeline.demo")
+    logger.addHandler(_ProgressLines())
+    return logger
+
+
+def _run(job: str) -> tuple[dg.ExecuteInProcessResult, dict[str, float]]:
+    """The result, and the seconds of each step."""
+    with_lines = dg.Definitions.merge(defs(), dg.Definitions(loggers={"console": progress_lines}))
+    # Without a word on loggers in the run's configuration Dagster takes its own, which prints each event.
+    run_config: dict[str, Any] = {"loggers": {"console": {"config": {}}}}
+    with dg.DagsterInstance.get() as instance:
+        result = with_lines.resolve_job_def(job).execute_in_process(
+            instance=instance, raise_on_error=False, run_config=run_config
+        )
+        steps = instance.get_run_step_stats(result.run_id)
+    return result, {
+        step.step_key.split("__")[-1]: step.end_time - step.start_time
+        for step in steps
+        if step.start_time is not None and step.end_time is not None
+    }
+
+
+def _failures(result: dg.ExecuteInProcessResult) -> list[str]:
+    """The lines that say why a run failed: our own errors' texts, else the innermost exception."""
+    lines = []
+    for event in result.all_events:
+        if not event.is_step_failure:
+            continue
+        failure = event.step_failure_data
+        if failure.user_failure_data is not None and failure.user_failure_data.description:
+            lines.append(failure.user_failure_data.description)
+            continue
+        error = failure.error
+        while error is not None and error.cause is not None:
+            error = error.cause
+        lines.append(error.message.strip() if error is not None else f"step {event.step_key} failed")
+    return lines or ["the run failed; see it in the UI (make ui)"]
+
+
+def _warnings(result: dg.ExecuteInProcessResult) -> list[str]:
+    """The checks that did not pass, with what they say."""
+    lines = []
+    for check in result.get_asset_check_evaluations():
+        if not check.passed:
+            details = "; ".join(f"{name}: {value.value}" for name, value in check.metadata.items())
+            lines.append(f"check {check.check_name}: {check.description} ({details})")
+    return lines
+
+
+def _print_mirrors(spark: SparkSession, pipeline: Pipeline) -> None:
+    cut = published_cut(spark, pipeline.paths)
+    entries = published_entries(cut)
+    if not entries:
+        print("no mirrors yet: no partition's rows are complete, or no table has rows or a CREATE TABLE")
+        return
+    moment = tso_datetime(cut.resolved_tso)
+    resolved = (
+        "none (no watermarks)"
+        if moment is None
+        else f"{cut.resolved_tso} ({moment:%Y-%m-%d %H:%M:%S.%f}"[:-3] + " UTC)"
+    )
+    head = ("mirror", "rows", "columns", "resolved TSO", "path")
+    rows = [(str(entry.name), str(entry.rows), str(entry.columns), resolved, _short(entry.path)) for entry in entries]
+    widths = [max(len(row[place]) for row in (head, *rows)) for place in range(len(head))]
+    print()
+    for row in (head, tuple("-" * width for width in widths), *rows):
+        cells = (
+            cell.rjust(width) if place in (1, 2) else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        print("  ".join(cells).rstrip())
+    print()
+
+
+def _short(path: str) -> str:
+    """Relative to here where it lies below."""
+    try:
+        return str(Path(path).relative_to(Path.cwd()))
+    except ValueError:
+        return path
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,131 @@
+"""Decoding batches of the raw snapshot into `change_log`, `ddl_history`, `watermarks` and `dead_letters`.
+
+Each table takes a batch in one commit that carries the batch's number; the row in `batches` comes last. A batch that
+was cut short is decoded again, and the commits that are in are skipped.
+"""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from delta.tables import DeltaTable
+from pyspark import inheritable_thread_target
+from pyspark.sql import functions as F
+
+from cdc_pipeline.dialects import unified
+from cdc_pipeline.dialects.decode import BatchCounts, batch_counts, ddl_rows, decoded
+from cdc_pipeline.mirrors.ddl_of_cut import PENDING, RESULT_COLUMNS
+from cdc_pipeline.resources.delta import Commit, append_once, table_state
+from cdc_pipeline.sources.intake import OffsetRange, offset_ranges
+from cdc_pipeline.sources.raw_snapshot import newest_batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from cdc_pipeline.resources.lake import LakePaths
+
+_BATCHES = (
+    "batch_id BIGINT, run_id STRING, decoded_at TIMESTAMP, "
+    "files ARRAY<STRUCT<path: STRING, size: BIGINT, modified_ms: BIGINT>>, "
+    "offsets ARRAY<STRUCT<topic: STRING, `partition`: INT, first: BIGINT, last: BIGINT, records: BIGINT>>, "
+    "records BIGINT, row_changes BIGINT, ddl BIGINT, watermarks BIGINT, empty BIGINT, dead_letters BIGINT, "
+    "exact_ts BOOLEAN"
+)
+
+
+@dataclass(frozen=True)
+class DecodedBatch:
+    """One batch: its number, the offsets it has, and what its records became."""
+
+    batch_id: int
+    ranges: tuple[OffsetRange, ...]
+    counts: BatchCounts
+
+
+def decoded_batches(spark: SparkSession, paths: LakePaths) -> list[DecodedBatch]:
+    """Decodes every batch of the raw snapshot that is not decoded yet, oldest first."""
+    last = _last_decoded(spark, paths)
+    newest = newest_batch(spark, paths)
+    return [_decoded_batch(spark, paths, batch_id) for batch_id in range(last + 1, newest + 1)]
+
+
+def _last_decoded(spark: SparkSession, paths: LakePaths) -> int:
+    batches = table_state(spark, paths.table("batches"))
+    return 0 if batches is None else batches.progress.get(_app_id(paths, "batches"), 0)
+
+
+def _app_id(paths: LakePaths, table: str) -> str:
+    return f"cdc:{paths.pipeline}:{table}"
+
+
+def _decoded_batch(spark: SparkSession, paths: LakePaths, batch_id: int) -> DecodedBatch:
+    raw = spark.read.format("delta").load(paths.table("raw_topic_snapshot")).where(F.col("batch_id") == batch_id)
+    note = _raw_note(spark, paths, batch_id)
+    frame = decoded(raw).persist()
+    try:
+        ranges = offset_ranges(raw)
+        counts = batch_counts(frame, sum(span.records for span in ranges))
+        tables = {
+            "change_log": lambda: unified.row_changes(frame),
+            "watermarks": lambda: unified.watermarks(frame),
+            "dead_letters": lambda: unified.dead_letters(frame),
+            "ddl_history": lambda: _pending(ddl_rows(frame)),
+        }
+
+        def write(table: str) -> None:
+            commit = Commit(_app_id(paths, table), batch_id, {"batch": batch_id, "run_id": note["run_id"]})
+            append_once(tables[table](), paths.table(table), commit)
+
+        with ThreadPoolExecutor(max_workers=2, thread_name_prefix="decode") as pool:
+            for future in [pool.submit(inheritable_thread_target(spark)(write), table) for table in tables]:
+                future.result()
+    finally:
+        frame.unpersist()
+    _write_batch(spark, paths, batch_id, note, ranges, counts)
+    return DecodedBatch(batch_id, ranges, counts)
+
+
+def _pending(ddl: DataFrame) -> DataFrame:
+    """New DDL rows, with the columns that a cut fills in later."""
+    empty = ddl.sparkSession.createDataFrame([], RESULT_COLUMNS).schema
+    results = {field.name: F.lit(None).cast(field.dataType) for field in empty}
+    return ddl.withColumns({**results, "status": F.lit(PENDING)})
+
+
+def _raw_note(spark: SparkSession, paths: LakePaths, batch_id: int) -> dict[str, Any]:
+    """The note of the commit that took the batch in."""
+    history = DeltaTable.forPath(spark, paths.table("raw_topic_snapshot")).history()
+    noted = history.where(F.get_json_object("userMetadata", "$.batch") == str(batch_id)).select("userMetadata").first()
+    empty: dict[str, Any] = {"run_id": None, "files": []}
+    return empty if noted is None else {**empty, **json.loads(noted[0])}
+
+
+def _write_batch(
+    spark: SparkSession,
+    paths: LakePaths,
+    batch_id: int,
+    note: dict[str, Any],
+    ranges: tuple[OffsetRange, ...],
+    counts: BatchCounts,
+) -> None:
+    row = (
+        batch_id,
+        note["run_id"],
+        datetime.now(timezone.utc),
+        [tuple(file) for file in note["files"]],
+        [(span.topic, span.partition, span.first, span.last, span.records) for span in ranges],
+        counts.records,
+        counts.by_kind[unified.ROW],
+        counts.by_kind[unified.DDL],
+        counts.by_kind[unified.WATERMARK],
+        counts.by_kind[unified.EMPTY],
+        counts.by_kind[unified.DEAD],
+        counts.exact_ts,
+    )
+    frame = spark.createDataFrame([row], _BATCHES)
+    commit = Commit(_app_id(paths, "batches"), batch_id, {"batch": batch_id, "run_id": note["run_id"]})
+    append_once(frame, paths.table("batches"), commit)

@@ -1,0 +1,40 @@
+"""What can go wrong, in two kinds: terminal (the same run will fail again until someone acts) and transient (try again).
+
+Retries follow from the kind: `cdc_pipeline.assets.failures` turns a terminal error into a Dagster failure without retry.
+"""
+
+from __future__ import annotations
+
+
+class CdcError(Exception):
+    """An error with its place: pipeline, topic, partition and offset, as far as they are known."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        pipeline: str | None = None,
+        topic: str | None = None,
+        partition: int | None = None,
+        offset: int | None = None,
+    ) -> None:
+        place = {"pipeline": pipeline, "topic": topic, "partition": partition, "offset": offset}
+        self.place = {name: value for name, value in place.items() if value is not None}
+        where = ", ".join(f"{name} {value}" for name, value in self.place.items())
+        super().__init__(f"{message} [{where}]" if where else message)
+
+
+class TerminalError(CdcError):
+    """Will fail again in the same way until configuration, input or the lake is put right."""
+
+
+class TransientError(CdcError):
+    """May pass when tried again: a broker or a disk that did not answer."""
+
+
+class SourceError(TerminalError):
+    """The source cannot be read as what it is declared to be."""
+
+
+class LakeError(TerminalError):
+    """The lake cannot be written, or holds what this version did not write."""

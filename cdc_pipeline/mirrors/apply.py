@@ -1,0 +1,292 @@
+"""Carries out the steps of a cut on the mirrors, each in Delta commits of its own that are skipped when they are in.
+
+Steps of tables that have no name in common run side by side; those of one table, and of tables that a rename or a
+re-creation ties together, run in order.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from delta.tables import DeltaTable
+from pyspark import inheritable_thread_target
+from pyspark.sql import functions as F
+
+from cdc_pipeline.errors import LakeError
+from cdc_pipeline.mirrors.columns import change_columns
+from cdc_pipeline.mirrors.rows import Merged, append_rows, merge_keyed, merge_keyless, typed_rows
+from cdc_pipeline.mirrors.state import row_gaps
+from cdc_pipeline.mirrors.steps import (
+    ApplyRows,
+    ChangeColumns,
+    CreateMirror,
+    DropMirror,
+    NoteState,
+    RenameMirror,
+    Step,
+    TruncateMirror,
+    step_names,
+)
+from cdc_pipeline.resources.delta import (
+    Commit,
+    append_once,
+    commit_metadata,
+    forget_cached_log,
+    has_rows,
+    session_for,
+    table_state,
+)
+from cdc_pipeline.resources.lake import move_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from cdc_pipeline.mirrors.order import RowSet
+    from cdc_pipeline.mirrors.state import MirrorState
+    from cdc_pipeline.resources.delta import TableState
+    from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.schemas.table import TableName
+
+_STEPS_PER_CUT = 1_000_000
+_COMMITS_PER_STEP = 10
+_CREATION = {
+    # deletes and updates mark rows instead of copying files: 7 KB against 20 MB for 1000 rows of 2 million
+    "delta.enableDeletionVectors": "true",
+}
+
+
+@dataclass
+class StepResult:
+    """What a step did: rows of the mirror, bad values kept out, dates that became NULL, seconds."""
+
+    step: Step
+    merged: Merged = field(default_factory=Merged)
+    identities: int = 0
+    bad_rows: int = 0
+    zero_dates: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Mirrors:
+    """Where and as whom to write. `net_view` is the global temporary view of `order.net_changes`."""
+
+    spark: SparkSession
+    paths: LakePaths
+    cut_id: int
+    note: dict[str, Any]
+    time_zone: str
+    net_view: str
+    side_by_side: int
+    later_places: dict[str, list[str]]
+    """Where renames and drops of this cut take mirrors, by mirror id: a cut that is run again finds them there."""
+
+    def carried_out(
+        self, steps: Sequence[Step], row_sets: dict[int, RowSet], report: Callable[[str], None]
+    ) -> list[StepResult]:
+        """Runs all steps; results in the order of `steps`. The first error stops what depends on it and is raised."""
+        results: dict[int, StepResult] = {}
+
+        def run(chain: list[int]) -> None:
+            for index in chain:
+                started = time.monotonic()
+                result = self._run(index, steps[index], row_sets.get(index))
+                result.seconds = time.monotonic() - started
+                results[index] = result
+                report(f"{type(steps[index]).__name__} {steps[index].state.name} {result.seconds:.1f} s")
+
+        chains = independent_chains(steps)
+        with ThreadPoolExecutor(max_workers=self.side_by_side, thread_name_prefix="mirror") as pool:
+            for future in [pool.submit(inheritable_thread_target(self.spark)(run), chain) for chain in chains]:
+                future.result()
+        return [results[index] for index in range(len(steps))]
+
+    # ---- one step
+
+    def _commit(self, index: int, part: int) -> Commit:
+        version = (self.cut_id * _STEPS_PER_CUT + index) * _COMMITS_PER_STEP + part
+        return Commit(f"cdc:{self.paths.pipeline}:mirror", version, {**self.note, "step": index})
+
+    def _run(self, index: int, step: Step, row_set: RowSet | None) -> StepResult:
+        path = self.paths.mirror(step.state.name)
+        result = StepResult(step)
+        if isinstance(step, CreateMirror):
+            self._create(path, step.state, self._commit(index, 0))
+        elif isinstance(step, RenameMirror):
+            self._rename(step, self._commit(index, 0))
+        elif isinstance(step, DropMirror):
+            self._drop(step)
+        elif self._is_gone_with_a_later_step(path, step.state):
+            return result
+        elif isinstance(step, ApplyRows):
+            assert row_set is not None
+            self._apply_rows(path, step, row_set, index, result)
+        elif isinstance(step, ChangeColumns):
+            change_columns(self.spark, path, step, lambda part: self._commit(index, part), self.time_zone)
+        elif isinstance(step, NoteState):
+            commit_metadata(self.spark, path, self._commit(index, 0), properties=step.state.properties())
+        elif isinstance(step, TruncateMirror):
+            self._truncate(path, self._commit(index, 0))
+        return result
+
+    def _is_gone_with_a_later_step(self, path: str, state: MirrorState) -> bool:
+        """When a cut that was cut short is run again, a later rename or drop may have moved the mirror already."""
+        table = table_state(self.spark, path)
+        return table is None or table.properties.get("cdc.mirror_id") != state.mirror_id
+
+    def _create(self, path: str, state: MirrorState, commit: Commit) -> None:
+        if self._stands_elsewhere(state):
+            return
+        table = table_state(self.spark, path)
+        if table is not None:
+            if table.properties.get("cdc.mirror_id") == state.mirror_id:
+                return
+            raise LakeError(f"{path} holds another table than the {state.name} to be made there")
+        builder = DeltaTable.create(self.spark).location(path).addColumns(state.spark_schema())
+        settings = {**_CREATION, **state.properties(), "cdc.last_note": commit.note_json}
+        if any(set(column.name) & set(" ,;{}()\n\t=") for column in state.schema.columns):
+            settings["delta.columnMapping.mode"] = "name"  # Parquet cannot hold such a name
+        for name, setting in settings.items():
+            builder = builder.property(name, setting)
+        builder.execute()
+
+    def _stands_elsewhere(self, state: MirrorState) -> bool:
+        """Whether this mirror is already where a later step of the same cut takes it."""
+        return any(
+            not self._is_gone_with_a_later_step(path, state) for path in self.later_places.get(state.mirror_id, ())
+        )
+
+    def _rename(self, step: RenameMirror, commit: Commit) -> None:
+        old, new = self.paths.mirror(step.before.name), self.paths.mirror(step.state.name)
+        there = table_state(self.spark, old)
+        if there is not None and there.properties.get("cdc.mirror_id") == step.state.mirror_id:
+            move_folder(self.spark, old, new)
+            forget_cached_log(self.spark, old)
+            forget_cached_log(self.spark, new)
+        if not self._is_gone_with_a_later_step(new, step.state):
+            commit_metadata(self.spark, new, commit, properties=step.state.properties())
+
+    def _drop(self, step: DropMirror) -> None:
+        path = self.paths.mirror(step.state.name)
+        table = table_state(self.spark, path)
+        if table is None or table.properties.get("cdc.mirror_id") != step.state.mirror_id:
+            return
+        move_folder(self.spark, path, self.paths.dropped(step.state.name, step.mark))
+        forget_cached_log(self.spark, path)
+
+    def _truncate(self, path: str, commit: Commit) -> None:
+        session = session_for(self.spark, commit)
+        DeltaTable.forPath(session, path).delete()
+
+    # ---- rows
+
+    def _apply_rows(self, path: str, step: ApplyRows, row_set: RowSet, index: int, result: StepResult) -> None:
+        commit = self._commit(index, 1)
+        table = table_state(self.spark, path)
+        assert table is not None
+        if table.progress.get(commit.app_id, -1) >= commit.version:
+            return
+        session = session_for(self.spark, commit)
+        net = session.table(f"global_temp.{self.net_view}").where(F.col("step") == index)
+        rows = typed_rows(net, step.state.schema, row_set.columns, self.time_zone)
+        self._set_bad_rows_aside(rows, step.state, table, index, result)
+        good = rows.where("size(bad) = 0") if result.bad_rows else rows
+        empty = not has_rows(self.spark, path)
+        if row_set.keyless:
+            if empty:
+                append_rows(path, good, step.state.schema, True, commit)
+            else:
+                result.merged = merge_keyless(session, path, good, step.state.schema)
+        elif empty:
+            append_rows(path, good, step.state.schema, False, commit)
+        else:
+            result.merged = merge_keyed(session, path, good, step.state.schema, row_set.columns)
+        if empty:
+            result.merged = Merged(inserted=self._rows(path))
+
+    def _set_bad_rows_aside(
+        self, rows: DataFrame, state: MirrorState, table: TableState, index: int, result: StepResult
+    ) -> None:
+        """Rows with a value that its type cannot hold become dead letters, and the mirror is marked as having a gap."""
+        counts = rows.agg(
+            F.count("*").alias("identities"),
+            F.count(F.when(F.size("bad") > 0, 1)).alias("bad"),
+            F.sum("zero_dates").alias("zero"),
+        ).first()
+        assert counts is not None
+        result.identities, result.bad_rows, result.zero_dates = counts["identities"], counts["bad"], counts["zero"] or 0
+        if not result.bad_rows:
+            return
+        raw = self.spark.read.format("delta").load(self.paths.table("raw_topic_snapshot"))
+        letters = (
+            rows.where("size(bad) > 0")
+            .select(
+                F.col("_topic").alias("topic"),
+                F.col("_partition").alias("partition"),
+                F.col("_offset").alias("offset"),
+                F.lit("value_has_type").alias("rule"),
+                F.concat_ws(
+                    "; ",
+                    F.transform(
+                        "bad",
+                        lambda found: F.format_string(
+                            f"{state.name} column %s: %s is no %s",
+                            found["column"],
+                            F.substring(found["text"], 1, 100),
+                            found["type"],
+                        ),
+                    ),
+                ).alias("reason"),
+            )
+            .join(raw, ["topic", "partition", "offset"])
+            .select("batch_id", "topic", "partition", "offset", "timestamp", "rule", "reason", "key", "value")
+        )
+        place = Commit(
+            f"cdc:{self.paths.pipeline}:bad_rows:{state.mirror_id}", self._commit(index, 0).version, self.note
+        )
+        append_once(letters, self.paths.table("dead_letters"), place)
+        gap = f"{result.bad_rows} row(s) with values that their types cannot hold: see dead_letters"
+        commit_metadata(
+            self.spark, self.paths.mirror(state.name), self._commit(index, 0), properties=row_gaps(table, gap)
+        )
+
+    def _rows(self, path: str) -> int:
+        return self.spark.read.format("delta").load(path).count()
+
+
+def later_places(paths: LakePaths, steps: Sequence[Step]) -> dict[str, list[str]]:
+    """The folders to which the steps move mirrors, by mirror id."""
+    places: dict[str, list[str]] = defaultdict(list)
+    for step in steps:
+        if isinstance(step, RenameMirror):
+            places[step.state.mirror_id].append(paths.mirror(step.state.name))
+        elif isinstance(step, DropMirror):
+            places[step.state.mirror_id].append(paths.dropped(step.state.name, step.mark))
+    return places
+
+
+def independent_chains(steps: Sequence[Step]) -> list[list[int]]:
+    """The steps' indexes as chains: steps in different chains touch no name in common."""
+    leader: dict[TableName, TableName] = {}
+
+    def find(name: TableName) -> TableName:
+        leader.setdefault(name, name)
+        while leader[name] != name:
+            name = leader[name]
+        return name
+
+    for step in steps:
+        first, *others = step_names(step)
+        for other in others:
+            leader[find(other)] = find(first)
+        find(first)
+    chains: dict[TableName, list[int]] = defaultdict(list)
+    for index, step in enumerate(steps):
+        chains[find(step_names(step)[0])].append(index)
+    return list(chains.values())

@@ -1,0 +1,33 @@
+"""The mirrors of a cut as the catalog for Dagster shows them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cdc_pipeline.catalog import CatalogColumn, CatalogEntry
+from cdc_pipeline.mirrors.state import MirrorState
+from cdc_pipeline.resources.delta import table_state
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline.mirrors.cut import MirrorEntry
+
+
+def catalog_entries(spark: SparkSession, mirrors: Iterable[MirrorEntry]) -> list[CatalogEntry]:
+    """One entry per mirror, with the types that it has in Delta and those that upstream's definition has."""
+    entries = []
+    for mirror in mirrors:
+        table = table_state(spark, mirror.path)
+        if table is None:
+            continue
+        state = MirrorState.from_properties(table.properties)
+        mysql = {column.name: str(column.type) for column in state.schema.columns}
+        columns = tuple(
+            CatalogColumn(field.name, field.dataType.simpleString(), mysql.get(field.name, ""))
+            for field in table.schema
+        )
+        entries.append(CatalogEntry(mirror.name.database, mirror.name.table, mirror.path, columns))
+    return entries

@@ -1,0 +1,100 @@
+"""The DDL events of one cut: which are to be carried out, which are repetitions, and what is written back of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from delta.tables import DeltaTable
+from pyspark.sql import functions as F
+
+from cdc_pipeline.mirrors.events import DdlEvent, ddl_event, in_order
+from cdc_pipeline.mirrors.planner import DUPLICATE, NOT_APPLIED, DdlOutcome
+from cdc_pipeline.resources.delta import Commit, session_for
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from cdc_pipeline.mirrors.planner import CutPlan
+    from cdc_pipeline.mirrors.state import MirrorState
+    from cdc_pipeline.mirrors.window import Window
+    from cdc_pipeline.resources.lake import LakePaths
+
+PENDING = "pending"
+RESULT_COLUMNS = (
+    "status STRING, effect STRING, cut_id BIGINT, tables ARRAY<STRUCT<`database`: STRING, `table`: STRING, "
+    "columns: ARRAY<STRUCT<name: STRING, mysql_type: STRING, nullable: BOOLEAN, `default`: STRING, generated: STRING>>, "
+    "primary_key: ARRAY<STRING>, unique_keys: ARRAY<ARRAY<STRING>>>>"
+)
+_CLOSING = f"topic STRING, `partition` INT, `offset` BIGINT, {RESULT_COLUMNS}"
+
+
+@dataclass(frozen=True)
+class DdlOfCut:
+    """`fresh` are to be carried out, in stream order; `settled` are decided without a look at any mirror."""
+
+    fresh: tuple[DdlEvent, ...]
+    settled: dict[tuple[str, int, int], DdlOutcome]
+
+    @staticmethod
+    def read(window: Window, history: DataFrame) -> DdlOfCut:
+        """The events of the window, and those that came late, from `ddl_history`.
+
+        `status` is not looked at inside the window: a cut that was begun may have closed its events already.
+        """
+        taken = in_order(ddl_event(row) for row in window.of(history).collect())
+        late = in_order(ddl_event(row) for row in window.late(history).collect())
+        if not taken and not late:
+            return DdlOfCut((), {})
+        times = [event.commit_ts for event in (*taken, *late)]
+        before = history.where(F.col("batch_id") <= window.after_batch).where(F.col("cut_id") < window.cut_id)
+        known = {ddl_event(row).identity for row in before.where(F.col("commit_ts").isin(times)).collect()}
+        settled: dict[tuple[str, int, int], DdlOutcome] = {}
+        for event in (*taken, *late):
+            if event.identity in known:
+                settled[event.position] = DdlOutcome(DUPLICATE, ["applied by an earlier cut"])
+        for event in late:
+            if event.position not in settled:
+                reason = f"{NOT_APPLIED}: it came after the mirrors had passed its time"
+                settled[event.position] = DdlOutcome(NOT_APPLIED, [reason])
+        return DdlOfCut(tuple(event for event in taken if event.position not in settled), settled)
+
+    def outcomes(self, plan: CutPlan) -> dict[tuple[str, int, int], DdlOutcome]:
+        return {**self.settled, **plan.outcomes}
+
+
+def close_events(
+    spark: SparkSession, paths: LakePaths, outcomes: dict[tuple[str, int, int], DdlOutcome], note: dict[str, Any]
+) -> None:
+    """Writes into `ddl_history` what became of each event, in one commit."""
+    if not outcomes:
+        return
+    commit = Commit(f"cdc:{paths.pipeline}:ddl_results", int(note["cut"]), note)
+    session = session_for(spark, commit)
+    rows = [
+        (*position, outcome.status, outcome.effect, note["cut"], [_table_row(state) for state in outcome.tables])
+        for position, outcome in outcomes.items()
+    ]
+    results = session.createDataFrame(rows, _CLOSING)
+    (
+        DeltaTable.forPath(session, paths.table("ddl_history"))
+        .alias("t")
+        .merge(results.alias("s"), "t.topic = s.topic AND t.`partition` = s.`partition` AND t.`offset` = s.`offset`")
+        .whenMatchedUpdate(set={name: f"s.{name}" for name in ("status", "effect", "cut_id", "tables")})
+        .execute()
+    )
+
+
+def _table_row(state: MirrorState) -> tuple[Any, ...]:
+    columns = [
+        (
+            column.name,
+            str(column.type),
+            column.nullable,
+            None if column.default is None else column.default.value,
+            column.generated,
+        )
+        for column in state.schema.columns
+    ]
+    keys = [list(key.columns) for key in state.schema.unique_keys]
+    return (state.name.database, state.name.table, columns, list(state.schema.primary_key), keys)

@@ -1,0 +1,111 @@
+"""DDL events in the order of the stream, and the boundaries that they draw through the rows of each table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cdc_pipeline.dialects.unified import TSO_SHIFT
+from cdc_pipeline.schemas.changes import (
+    AlterTable,
+    CreateTable,
+    CreateTableLike,
+    DropDatabase,
+    DropTable,
+    NoRowEffect,
+    NoTableEffect,
+    NotSupported,
+    RenameTable,
+    RenameTo,
+    SchemaChange,
+    TruncateTable,
+)
+from cdc_pipeline.schemas.ddl_parser import parse_ddl
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import Row
+
+    from cdc_pipeline.schemas.table import TableName
+
+
+@dataclass(frozen=True)
+class DdlEvent:
+    """One DDL message with its parsed changes. `exact_ts` is false where `commit_ts` is only `es << 18`."""
+
+    topic: str
+    partition: int
+    offset: int
+    database: str
+    table: str
+    commit_ts: int
+    exact_ts: bool
+    sql: str
+    changes: tuple[SchemaChange, ...]
+
+    @property
+    def identity(self) -> tuple[int, str, str, str]:
+        """A DDL sent twice is one DDL (PEERS §4.2): same time, statement and table."""
+        return (self.commit_ts, self.sql, self.database, self.table)
+
+    @property
+    def position(self) -> tuple[str, int, int]:
+        return (self.topic, self.partition, self.offset)
+
+    @property
+    def commit_ms(self) -> int:
+        return self.commit_ts >> TSO_SHIFT
+
+    def names(self) -> tuple[TableName, ...]:
+        """The tables whose rows lie before or after this event, in the order of the statement."""
+        return tuple(dict.fromkeys(name for change in self.changes for name in _touched(change)))
+
+
+def ddl_event(row: Row) -> DdlEvent:
+    """A row of `ddl_history` as an event, its statement parsed again: the statement is the truth, not what was noted."""
+    return DdlEvent(
+        topic=row["topic"],
+        partition=row["partition"],
+        offset=row["offset"],
+        database=row["database"] or "",
+        table=row["table"] or "",
+        commit_ts=row["commit_ts"],
+        exact_ts=row["exact_ts"],
+        sql=row["sql"],
+        changes=parse_ddl(row["sql"], row["database"] or ""),
+    )
+
+
+def in_order(events: Iterable[DdlEvent]) -> list[DdlEvent]:
+    """By commit TSO, then by position: two DDLs of one statement share a TSO and keep the order they were sent in."""
+    return sorted(events, key=lambda event: (event.commit_ts, event.position))
+
+
+def _touched(change: SchemaChange) -> tuple[TableName, ...]:
+    if isinstance(change, AlterTable):
+        if all(isinstance(clause, NoRowEffect) for clause in change.clauses):
+            return ()
+        moved = tuple(clause.name for clause in change.clauses if isinstance(clause, RenameTo))
+        return (change.name, *moved)
+    if isinstance(change, RenameTable):
+        return (change.name, change.new_name)
+    if isinstance(change, (CreateTable, CreateTableLike, TruncateTable, DropTable)):
+        return (change.name,)
+    if isinstance(change, NotSupported) and change.name is not None:
+        return (change.name,)
+    assert isinstance(change, (DropDatabase, NoTableEffect, NotSupported))
+    return ()
+
+
+def creates(event: DdlEvent, name: TableName) -> bool:
+    """Whether the event brings the name into being, so that no row of the same millisecond can lie before it."""
+    return any(
+        (isinstance(change, (CreateTable, CreateTableLike)) and change.name == name)
+        or (isinstance(change, RenameTable) and change.new_name == name)
+        or (
+            isinstance(change, AlterTable)
+            and any(isinstance(clause, RenameTo) and clause.name == name for clause in change.clauses)
+        )
+        for change in event.changes
+    )

@@ -1,0 +1,166 @@
+"""The rows of a cut in order: which segment of its table a change lies in, and what is left of each row's changes.
+
+Order inside a key is by commit TSO; at one TSO deletes come before updates and updates before inserts, because the
+encoder splits a key change into DELETE and INSERT that may travel in different partitions (ticdc-facts §3). Without
+a TSO the order is `es`, then (partition, offset).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from cdc_pipeline.mirrors.events import creates
+from cdc_pipeline.mirrors.planner import RowGroup
+from cdc_pipeline.schemas.table import TableName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import Column, DataFrame
+
+    from cdc_pipeline.mirrors.events import DdlEvent
+
+_BOUNDS = (
+    "`database` STRING, `table` STRING, bounds ARRAY<STRUCT<commit_ts: BIGINT, exact: BOOLEAN, topic: STRING, "
+    "`partition`: INT, `offset`: BIGINT, creates: BOOLEAN>>"
+)
+# A row at the DDL's own TSO lies before it. Where only milliseconds are known, the DDL's own partition tells by
+# offset, and nothing of a table can lie before the statement that makes it.
+_LIES_AFTER = (
+    "bound -> commit_ts > bound.commit_ts OR (NOT bound.exact AND commit_ts = bound.commit_ts AND (bound.creates OR "
+    "(topic = bound.topic AND `partition` = bound.`partition` AND `offset` > bound.`offset`)))"
+)
+_ROW_SETS = "key_columns ARRAY<STRING>, keyless BOOLEAN"
+
+
+def with_segments(changes: DataFrame, events: Iterable[DdlEvent]) -> DataFrame:
+    """`changes` with `segment`: how many of its table's DDL events of this cut lie before a row."""
+    bounds: dict[TableName, list[tuple[object, ...]]] = defaultdict(list)
+    for event in events:
+        for name in event.names():
+            bounds[name].append((event.commit_ts, event.exact_ts, *event.position, creates(event, name)))
+    if not bounds:
+        return changes.withColumn("segment", F.lit(0))
+    rows = [(name.database, name.table, found) for name, found in bounds.items()]
+    small = changes.sparkSession.createDataFrame(rows, _BOUNDS)
+    return (
+        changes.join(F.broadcast(small), ["database", "table"], "left")
+        .withColumn(
+            "segment",
+            F.when(F.col("bounds").isNull(), F.lit(0)).otherwise(F.expr(f"size(filter(bounds, {_LIES_AFTER}))")),
+        )
+        .drop("bounds")
+    )
+
+
+def row_groups(changes: DataFrame) -> list[RowGroup]:
+    """What the planner needs of the rows: for each table, segment and set of columns, how many and of which types."""
+    image = F.coalesce("after", "before")
+    rows = (
+        changes.groupBy("database", "table", "segment", F.map_keys(image).alias("columns"))
+        .agg(
+            F.count("*").alias("changes"),
+            F.first("mysql_type").alias("mysql_type"),
+            F.first("key_names", ignorenulls=True).alias("key_names"),
+            F.min("commit_ts").alias("first_ts"),
+        )
+        .orderBy("database", "table", "segment", "first_ts")
+        .collect()
+    )
+    return [
+        RowGroup(
+            name=TableName(row["database"], row["table"]),
+            segment=row["segment"],
+            columns=tuple(row["columns"]),
+            mysql_types=dict(row["mysql_type"] or {}),
+            key_names=tuple(row["key_names"] or ()),
+            changes=row["changes"],
+        )
+        for row in rows
+    ]
+
+
+@dataclass(frozen=True)
+class RowSet:
+    """The rows of one ApplyRows step: where they come from and what identifies one.
+
+    `columns` are the key's; for a table without a key all of its columns, so that equal rows are one image.
+    """
+
+    step: int
+    source: TableName
+    segments: tuple[int, ...]
+    columns: tuple[str, ...]
+    keyless: bool
+
+
+def net_changes(changes: DataFrame, row_sets: Iterable[RowSet]) -> DataFrame:
+    """One row per step and row identity: what is left of all its changes.
+
+    Columns: `step` int; `key` array of the identity's texts in the order of `RowSet.columns`; `deleted` boolean, the
+    last change was a DELETE; `delta` bigint, inserts minus deletes of that image (for tables without a key); `after`
+    map of the last image; `_commit_ts`, `_topic`, `_partition`, `_offset` of the change that is left.
+    """
+    rows = [
+        (item.source.database, item.source.table, segment, item.step, list(item.columns), item.keyless)
+        for item in row_sets
+        for segment in item.segments
+    ]
+    small = changes.sparkSession.createDataFrame(
+        rows, f"`database` STRING, `table` STRING, segment INT, step INT, {_ROW_SETS}"
+    )
+    entries = changes.join(F.broadcast(small), ["database", "table", "segment"]).select(
+        "step",
+        F.explode(_entries()).alias("entry"),
+        "commit_ts",
+        "topic",
+        "partition",
+        "offset",
+        "row",
+        "exact_ts",
+        "after",
+    )
+    last = F.struct("entry.sign", "after", "commit_ts", "topic", "partition", "offset")
+    rank = F.when(F.col("exact_ts"), F.col("entry.rank")).otherwise(F.lit(0))
+    order = F.struct("commit_ts", rank, "topic", "partition", "offset", "row", "entry.rank")
+    return (
+        entries.groupBy("step", F.col("entry.key").alias("key"))
+        .agg(F.max_by(last, order).alias("last"), F.sum("entry.sign").alias("delta"))
+        .select(
+            "step",
+            "key",
+            (F.col("last.sign") < 0).alias("deleted"),
+            "delta",
+            F.col("last.after").alias("after"),
+            F.col("last.commit_ts").alias("_commit_ts"),
+            F.col("last.topic").alias("_topic"),
+            F.col("last.partition").alias("_partition"),
+            F.col("last.offset").alias("_offset"),
+        )
+    )
+
+
+def _entries() -> Column:
+    """A change as what it does to row identities: DELETE takes one, INSERT gives one, an UPDATE that keeps its key is
+    one gift to it, and an UPDATE of the key (or of any column of a table without one) is a taking and a gift.
+
+    `rank` orders entries at one TSO: all takings, then gifts of updates, then those of inserts. The taking half of an
+    UPDATE ranks with deletes, so that two rows may swap their keys in one transaction.
+    """
+    after_key = "transform(key_columns, name -> after[name])"
+    # what `before` lacks did not change
+    before_key = (
+        "transform(key_columns, name -> if(after IS NULL OR map_contains_key(before, name), before[name], after[name]))"
+    )
+    take = f"named_struct('key', {before_key}, 'sign', -1L, 'rank', 0)"
+    give = f"named_struct('key', {after_key}, 'sign', 1L, 'rank', if(op = 'UPDATE', 1, 2))"
+    return F.expr(
+        f"CASE WHEN op = 'DELETE' THEN array({take}) "
+        f"WHEN op = 'INSERT' THEN array({give}) "
+        f"WHEN NOT keyless AND {before_key} <=> {after_key} THEN array({give}) "
+        f"ELSE array({take}, {give}) END"
+    )

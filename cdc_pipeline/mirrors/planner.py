@@ -1,0 +1,381 @@
+"""From DDL events and groups of rows to the steps of a cut: pure, no Spark.
+
+Each table's rows are cut into segments by the DDL events that touch it (`events.DdlEvent.names`): segment n lies after
+the n-th of them. The planner walks the events in order, first letting the rows before an event in, then the event.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from cdc_pipeline.mirrors.state import MirrorState
+from cdc_pipeline.mirrors.steps import (
+    ApplyRows,
+    ChangeColumns,
+    ColumnOrigin,
+    CreateMirror,
+    DropMirror,
+    NoteState,
+    RenameMirror,
+    Step,
+    TruncateMirror,
+)
+from cdc_pipeline.schemas.changes import (
+    AlterTable,
+    CreateTable,
+    CreateTableLike,
+    DropDatabase,
+    DropTable,
+    NoTableEffect,
+    NotSupported,
+    NotSupportedClause,
+    RenameTable,
+    RenameTo,
+    SchemaChange,
+    TruncateTable,
+)
+from cdc_pipeline.schemas.ddl_types import parse_mysql_type
+from cdc_pipeline.schemas.evolution import SchemaConflictError, altered
+from cdc_pipeline.schemas.origins import column_origins
+from cdc_pipeline.schemas.table import Column, TableName, TableSchema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from cdc_pipeline.mirrors.events import DdlEvent
+    from cdc_pipeline.schemas.changes import Clause
+
+APPLIED, NO_EFFECT, DUPLICATE, NOT_APPLIED = "applied", "no effect", "duplicate", "not applied yet"
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """Rows of one name and segment whose images have the same columns, with the types that one of them names."""
+
+    name: TableName
+    segment: int
+    columns: tuple[str, ...]
+    mysql_types: dict[str, str]
+    key_names: tuple[str, ...]
+    changes: int
+
+
+@dataclass
+class DdlOutcome:
+    """What became of a DDL event: a status, what was done in words, and the tables' states after it."""
+
+    status: str
+    effects: list[str] = field(default_factory=list)
+    tables: list[MirrorState] = field(default_factory=list)
+
+    @property
+    def effect(self) -> str:
+        return "; ".join(self.effects)
+
+
+@dataclass(frozen=True)
+class CutPlan:
+    """The steps of a cut in order, and what becomes of each DDL event, by the event's position."""
+
+    steps: tuple[Step, ...]
+    outcomes: dict[tuple[str, int, int], DdlOutcome]
+    superseded: int
+    """Row changes that a later TRUNCATE took with it before they were merged."""
+
+
+class Planner:
+    """Makes a `CutPlan`. `lookup` gives a mirror as the last cut left it; `known` are the names that cut had."""
+
+    def __init__(
+        self,
+        groups: Iterable[RowGroup],
+        lookup: Callable[[TableName], MirrorState | None],
+        known: frozenset[TableName] = frozenset(),
+        cut_id: int = 0,
+    ) -> None:
+        self._groups: dict[TableName, dict[int, list[RowGroup]]] = defaultdict(lambda: defaultdict(list))
+        for group in groups:
+            self._groups[group.name][group.segment].append(group)
+        self._lookup = lookup
+        self._known = known
+        self._cut_id = cut_id
+        self._live: dict[TableName, MirrorState | None] = {}
+        self._events_passed: dict[TableName, int] = defaultdict(int)
+        self._steps: list[Step] = []
+        self._superseded = 0
+
+    def plan(self, events: Iterable[DdlEvent]) -> CutPlan:
+        """`events` in stream order (`events.in_order`), those of this cut only."""
+        outcomes: dict[tuple[str, int, int], DdlOutcome] = {}
+        seen: set[tuple[int, str, str, str]] = set()
+        for event in events:
+            if event.identity in seen:
+                outcomes[event.position] = DdlOutcome(DUPLICATE, ["the same statement at the same time came before"])
+                continue
+            seen.add(event.identity)
+            outcome = DdlOutcome(NO_EFFECT)
+            for change in event.changes:
+                self._carry_out(change, event, outcome)
+            for name in event.names():
+                self._events_passed[name] += 1
+            outcomes[event.position] = outcome
+        for name in list(self._groups):
+            self._let_rows_in(name, everything=True)
+        return CutPlan(tuple(self._steps), outcomes, self._superseded)
+
+    # ---- states
+
+    def _state(self, name: TableName) -> MirrorState | None:
+        if name not in self._live:
+            self._live[name] = self._lookup(name)
+        return self._live[name]
+
+    def _put(self, state: MirrorState) -> None:
+        self._live[state.name] = state
+
+    # ---- rows
+
+    def _segments_now(self, name: TableName, *, everything: bool = False) -> list[int]:
+        """The segments of the name that lie before the current event and are not in yet."""
+        waiting = self._groups.get(name, {})
+        return sorted(segment for segment in waiting if everything or segment <= self._events_passed[name])
+
+    def _let_rows_in(self, name: TableName, *, everything: bool = False) -> None:
+        segments = self._segments_now(name, everything=everything)
+        if not segments:
+            return
+        groups = [group for segment in segments for group in self._groups[name].pop(segment)]
+        state = self._fitting_state(name, groups)
+        changes = sum(group.changes for group in groups)
+        self._steps.append(ApplyRows(state, name, tuple(segments), changes))
+
+    def _drop_rows(self, name: TableName) -> None:
+        for segment in self._segments_now(name):
+            self._superseded += sum(group.changes for group in self._groups[name].pop(segment))
+
+    def _fitting_state(self, name: TableName, groups: list[RowGroup]) -> MirrorState:
+        """The mirror's state, made or widened where the rows have columns that no DDL has told of."""
+        state = self._state(name)
+        if state is None:
+            state = MirrorState(
+                name, f"{name}@cut{self._cut_id}.{len(self._steps)}", _inferred_schema(groups), inferred=True
+            )
+            self._put(state)
+            self._steps.append(CreateMirror(state))
+            return state
+        added = [
+            Column(column, parse_mysql_type(group.mysql_types.get(column, "")))
+            for group in groups
+            for column in group.columns
+            if state.schema.find(column) is None
+        ]
+        unique = tuple({column.name: column for column in added}.values())
+        if not unique:
+            return state
+        names = ", ".join(column.name for column in unique)
+        wider = replace(state, schema=state.schema.with_columns((*state.schema.columns, *unique)))
+        if not state.inferred:
+            wider = wider.with_gap(f"rows have columns that no DDL has told of: {names}")
+        origins = tuple(ColumnOrigin(column, state.schema.find(column.name)) for column in wider.schema.columns)
+        self._steps.append(ChangeColumns(state, wider, origins, commit_ms=0))
+        self._put(wider)
+        return wider
+
+    # ---- DDL
+
+    def _carry_out(self, change: SchemaChange, event: DdlEvent, outcome: DdlOutcome) -> None:
+        if isinstance(change, NoTableEffect):
+            outcome.effects.append(f"{change.what}: changes no table")
+        elif isinstance(change, NotSupported):
+            self._refuse(change.name, change.reason, event, outcome)
+        elif isinstance(change, CreateTable):
+            self._create(change.name, change.schema, change.if_not_exists, event, outcome)
+        elif isinstance(change, CreateTableLike):
+            self._create_like(change, event, outcome)
+        elif isinstance(change, TruncateTable):
+            self._truncate(change.name, outcome)
+        elif isinstance(change, DropTable):
+            self._drop(change.name, event, outcome)
+        elif isinstance(change, DropDatabase):
+            self._drop_database(change.database, event, outcome)
+        elif isinstance(change, RenameTable):
+            self._rename(change.name, change.new_name, event, outcome)
+        elif isinstance(change, AlterTable):
+            self._alter(change, event, outcome)
+
+    def _create(
+        self, name: TableName, schema: TableSchema, if_not_exists: bool, event: DdlEvent, outcome: DdlOutcome
+    ) -> None:
+        existing = self._state(name)
+        if existing is not None and if_not_exists:
+            outcome.effects.append(f"{name} exists already")
+            return
+        self._let_rows_in(name)
+        existing = self._state(name)
+        if existing is not None:
+            # Upstream made it, so there it was gone: a DROP or RENAME of it never reached us.
+            self._steps.append(DropMirror(existing, str(event.commit_ts)))
+            outcome.effects.append(f"the former {name} was set aside: its end was not in the stream")
+        state = MirrorState(name, f"{name}@{event.commit_ts}", schema)
+        self._put(state)
+        self._steps.append(CreateMirror(state))
+        _done(outcome, f"created {name}", state)
+
+    def _create_like(self, change: CreateTableLike, event: DdlEvent, outcome: DdlOutcome) -> None:
+        source = self._state(change.source)
+        if source is None:
+            self._refuse(
+                change.name, f"CREATE TABLE LIKE {change.source}, whose definition is not known", event, outcome
+            )
+            return
+        self._create(change.name, source.schema, change.if_not_exists, event, outcome)
+
+    def _truncate(self, name: TableName, outcome: DdlOutcome) -> None:
+        self._drop_rows(name)
+        state = self._state(name)
+        if state is None:
+            _done(outcome, f"{name}: no mirror to empty")
+            return
+        self._steps.append(TruncateMirror(state))
+        _done(outcome, f"emptied {name}", state)
+
+    def _drop(self, name: TableName, event: DdlEvent, outcome: DdlOutcome) -> None:
+        self._let_rows_in(name)
+        state = self._state(name)
+        if state is None:
+            outcome.effects.append(f"{name}: no mirror to drop")
+            return
+        self._steps.append(DropMirror(state, str(event.commit_ts)))
+        self._live[name] = None
+        _done(outcome, f"dropped {name}; its mirror is kept aside")
+
+    def _drop_database(self, database: str, event: DdlEvent, outcome: DdlOutcome) -> None:
+        names = {*self._known, *self._groups, *self._live}
+        for name in sorted(name for name in names if name.database == database):
+            # rows of a name that is not touched by name lie in one segment; those after the drop come by a new CREATE
+            if self._state(name) is not None or self._segments_now(name):
+                self._drop(name, event, outcome)
+        if not outcome.effects:
+            outcome.effects.append(f"database {database}: no mirrors to drop")
+
+    def _rename(self, old: TableName, new: TableName, event: DdlEvent, outcome: DdlOutcome) -> None:
+        found = self._renamed_source(old)
+        if found is None:
+            _done(outcome, f"{old} has no mirror yet; its rows will come as {new}")
+            return
+        self._let_rows_in(found)
+        self._let_rows_in(new)
+        state = self._state(found)
+        assert state is not None  # _renamed_source saw it, or rows that have just made it
+        if self._state(new) is not None:
+            self._refuse(found, f"RENAME of {found} to {new}, which exists", event, outcome)
+            return
+        renamed = replace(state, name=new)
+        self._steps.append(RenameMirror(state, renamed))
+        self._live[found] = None
+        self._put(renamed)
+        _done(outcome, f"renamed {found} to {new}", renamed)
+
+    def _renamed_source(self, name: TableName) -> TableName | None:
+        """The table that a RENAME speaks of. TiCDC's old architecture can lose its database (ticdc-facts §4): then the
+        one table of that name in any database is meant."""
+        if self._state(name) is not None or self._segments_now(name):
+            return name
+        names = {*self._known, *self._groups, *(known for known, state in self._live.items() if state is not None)}
+        same = [
+            other
+            for other in names
+            if other.table == name.table and (self._state(other) is not None or self._segments_now(other))
+        ]
+        return same[0] if len(same) == 1 else None
+
+    def _alter(self, change: AlterTable, event: DdlEvent, outcome: DdlOutcome) -> None:
+        renames = [clause for clause in change.clauses if isinstance(clause, RenameTo)]
+        clauses = tuple(clause for clause in change.clauses if not isinstance(clause, RenameTo))
+        if clauses:
+            self._alter_columns(change.name, clauses, event, outcome)
+        for rename in renames:
+            self._rename(change.name, rename.name, event, outcome)
+
+    def _alter_columns(
+        self, name: TableName, clauses: tuple[Clause, ...], event: DdlEvent, outcome: DdlOutcome
+    ) -> None:
+        state = self._state(name)
+        if state is None and self._segments_now(name):
+            self._let_rows_in(name)
+            state = self._state(name)
+        if state is None:
+            outcome.effects.append(f"{name} has no mirror yet; its first rows will show its columns")
+            return
+        refused = [clause.what for clause in clauses if isinstance(clause, NotSupportedClause)]
+        clauses = tuple(clause for clause in clauses if not isinstance(clause, NotSupportedClause))
+        try:
+            schema = altered(state.schema, clauses)
+        except SchemaConflictError as error:
+            self._refuse(name, f"ALTER TABLE does not fit the known columns: {error}", event, outcome)
+            return
+        changed = replace(state, schema=schema)
+        if _shape(schema) != _shape(state.schema):
+            self._let_rows_in(name)
+            current = self._state(name)
+            assert current is not None
+            if current is not state:  # rows have widened it meanwhile: fold the clauses over what it is now
+                self._alter_columns(name, clauses, event, outcome)
+                return
+            origins = tuple(
+                ColumnOrigin(column, None if source is None else state.schema.find(source))
+                for column, source in zip(schema.columns, column_origins(state.schema, clauses), strict=True)
+            )
+            self._steps.append(ChangeColumns(state, changed, origins, event.commit_ms))
+            _done(outcome, f"altered {name}", changed)
+        elif schema != state.schema:
+            self._steps.append(NoteState(changed))
+            _done(outcome, f"noted the new definition of {name}; rows are as they were", changed)
+        else:
+            outcome.effects.append(f"{name}: changes neither columns nor rows")
+        self._put(changed)
+        for what in refused:
+            self._refuse(name, what, event, outcome)
+
+    def _refuse(self, name: TableName | None, reason: str, event: DdlEvent, outcome: DdlOutcome) -> None:
+        """Records what is not applied, and marks the table so that nothing is silently wrong."""
+        outcome.status = NOT_APPLIED
+        outcome.effects.append(f"{NOT_APPLIED}: {reason}")
+        if name is None:
+            return
+        self._let_rows_in(name)
+        state = self._state(name)
+        if state is None:
+            return
+        marked = state.with_gap(f"DDL not applied yet at commit_ts {event.commit_ts}: {event.sql}")
+        self._steps.append(NoteState(marked))
+        self._put(marked)
+        outcome.tables.append(marked)
+
+
+def _done(outcome: DdlOutcome, effect: str, *states: MirrorState) -> None:
+    outcome.effects.append(effect)
+    outcome.tables.extend(states)
+    if outcome.status == NO_EFFECT:
+        outcome.status = APPLIED
+
+
+def _shape(schema: TableSchema) -> tuple[object, ...]:
+    """What rows depend on: the columns' names and types, and what identifies a row."""
+    return (tuple((column.name, column.type) for column in schema.columns), schema.row_key)
+
+
+def _inferred_schema(groups: list[RowGroup]) -> TableSchema:
+    """Columns in the order of the rows' images, types as the messages name them, the key as they name it."""
+    types: dict[str, str] = {}
+    for group in groups:
+        for column in group.columns:
+            types.setdefault(column, group.mysql_types.get(column, ""))
+    keys = {group.key_names for group in groups}
+    key = keys.pop() if len(keys) == 1 else ()
+    return TableSchema(
+        columns=tuple(Column(name, parse_mysql_type(text), nullable=name not in key) for name, text in types.items()),
+        primary_key=key if all(name in types for name in key) else (),
+    )

@@ -1,0 +1,81 @@
+"""How far a pipeline is: which batches are in, up to which TSO its streams are complete, which cut was published."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from cdc_pipeline.resources.delta import table_state
+from cdc_pipeline.schemas.table import TableName
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
+
+    from cdc_pipeline.resources.lake import LakePaths
+
+
+@dataclass(frozen=True)
+class StreamProgress:
+    """What the streams of the decoded batches say together.
+
+    `exact` is true once a record with a TSO was seen: then mirrors wait for watermarks. `resolved_tso` is the minimum
+    over every (topic, partition) of its newest watermark; None while a partition has none, named in `waiting_for`.
+    """
+
+    last_batch: int
+    exact: bool
+    resolved_tso: int | None
+    held_by: str | None
+    waiting_for: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PublishedCut:
+    """The newest row of `consistent_cuts`, or cut 0 before there is one."""
+
+    cut_id: int
+    resolved_tso: int | None
+    last_batch: int
+    mirrors: tuple[Row, ...]
+
+    @property
+    def names(self) -> frozenset[TableName]:
+        return frozenset(TableName(row["database"], row["table"]) for row in self.mirrors)
+
+
+NO_CUT = PublishedCut(0, None, 0, ())
+
+
+def stream_progress(spark: SparkSession, paths: LakePaths) -> StreamProgress:
+    """Read from `batches` and `watermarks`: two small tables, whatever the topics' size."""
+    batches = spark.read.format("delta").load(paths.table("batches"))
+    totals = batches.agg(F.max("batch_id").alias("last"), F.max("exact_ts").alias("exact")).first()
+    assert totals is not None
+    if totals["last"] is None:
+        return StreamProgress(0, False, None, None, ())
+    partitions = batches.select(F.explode("offsets").alias("range")).select("range.topic", "range.partition").distinct()
+    newest = (
+        spark.read.format("delta")
+        .load(paths.table("watermarks"))
+        .groupBy("topic", "partition")
+        .agg(F.max("watermark_ts").alias("tso"))
+    )
+    rows = partitions.join(newest, ["topic", "partition"], "left").orderBy("topic", "partition").collect()
+    exact = bool(totals["exact"])
+    waiting = tuple(f"{row['topic']}/{row['partition']}" for row in rows if row["tso"] is None) if exact else ()
+    if not exact or waiting:
+        return StreamProgress(totals["last"], exact, None, None, waiting)
+    slowest = min(rows, key=lambda row: int(row["tso"]))
+    return StreamProgress(totals["last"], exact, slowest["tso"], f"{slowest['topic']}/{slowest['partition']}", ())
+
+
+def published_cut(spark: SparkSession, paths: LakePaths) -> PublishedCut:
+    path = paths.table("consistent_cuts")
+    if table_state(spark, path) is None:
+        return NO_CUT
+    row = spark.read.format("delta").load(path).orderBy(F.desc("cut_id")).limit(1).first()
+    if row is None:
+        return NO_CUT
+    return PublishedCut(row["cut_id"], row["resolved_tso"], row["last_batch"], tuple(row["mirrors"]))

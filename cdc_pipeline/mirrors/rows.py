@@ -1,0 +1,152 @@
+"""Net changes as typed rows of one mirror, and the one commit that lets them in.
+
+A keyed table takes deletes and upserts by MERGE. A table without a key is an exact multiset: the net number of each
+row image is added, or so many of the equal rows are taken away. An empty mirror takes a plain append.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from delta.tables import DeltaTable
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from cdc_pipeline.mirrors.state import TRACE
+from cdc_pipeline.resources.delta import append_once
+from cdc_pipeline.schemas.spark_types import unparsed, value, zero_date
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from cdc_pipeline.resources.delta import Commit
+    from cdc_pipeline.schemas.table import TableSchema
+
+
+@dataclass(frozen=True)
+class Merged:
+    """Rows that one commit changed."""
+
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+
+def quoted(name: str) -> str:
+    """The name as an identifier of Spark SQL. The one place where upstream's names are quoted."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def typed_rows(net: DataFrame, schema: TableSchema, key: tuple[str, ...], time_zone: str) -> DataFrame:
+    """`net` (of one step) with its texts as the mirror's types.
+
+    Columns `c0`, `c1`, … in the schema's order, then those of `TRACE`, `deleted`, `delta`, and: `bad`, an array of
+    (column, text, type) for each text that its type cannot hold; `zero_dates`, how many dates are NULL because no
+    calendar has them; `key` and `after` as they came.
+    """
+    places = {name: place for place, name in enumerate(key)}
+    typed, bad, zero = [], [], []
+    for place, column in enumerate(schema.columns):
+        in_key = column.name in places
+        text = F.get("key", F.lit(places[column.name])) if in_key else F.col("after")[column.name]
+        cell = value(text, column.type, time_zone)
+        typed.append(cell.alias(f"c{place}"))
+        failed = unparsed(text, cell, column.type)
+        detail = F.struct(F.lit(column.name).alias("column"), text.alias("text"), F.lit(str(column.type)).alias("type"))
+        # a deleted row needs its key only
+        bad.append(F.when(failed if in_key else failed & ~F.col("deleted"), detail))
+        zero.append(F.when(zero_date(text, column.type) & ~F.col("deleted"), 1).otherwise(0))
+    return net.select(
+        *typed,
+        *TRACE.names,
+        "deleted",
+        "delta",
+        F.array_compact(F.array(*bad)).alias("bad"),
+        sum(zero[1:], zero[0]).alias("zero_dates"),
+        "key",
+        "after",
+    )
+
+
+def merge_keyed(spark: SparkSession, path: str, rows: DataFrame, schema: TableSchema, key: tuple[str, ...]) -> Merged:
+    """Deletes and upserts by key. `spark` is the commit's own session (`delta.session_for`), and so is that of `rows`."""
+    places = {column.name: place for place, column in enumerate(schema.columns)}
+    condition = " AND ".join(f"t.{quoted(name)} = s.c{places[name]}" for name in key)
+    cells = _cells(schema)
+    outcome = (
+        DeltaTable.forPath(spark, path)
+        .alias("t")
+        .merge(rows.alias("s"), condition)
+        .whenMatchedDelete("s.deleted")
+        .whenMatchedUpdate(set=cells)
+        .whenNotMatchedInsert(condition="NOT s.deleted", values=cells)
+        .execute()
+    )
+    return _merged(outcome)
+
+
+def merge_keyless(spark: SparkSession, path: str, rows: DataFrame, schema: TableSchema) -> Merged:
+    """Adds `delta` rows of each image, or takes that many of its equal rows away.
+
+    MERGE cannot take away some of several equal rows, so all rows of such an image go and those that remain come back,
+    each with its own trace, in the same commit. The rows taken are the oldest.
+    """
+    mirror = spark.read.format("delta").load(path)
+    images = [f"c{place}" for place in range(len(schema.columns))]
+    present = mirror.select(
+        *(F.col(quoted(column.name)).alias(name) for column, name in zip(schema.columns, images, strict=True)),
+        *TRACE.names,
+    )
+    gone = rows.where("delta < 0").select(*images, F.col("delta"))
+    equal = " AND ".join(f"p.{name} <=> g.{name}" for name in images)
+    numbered = (
+        present.alias("p")
+        .join(gone.alias("g"), F.expr(equal))
+        .select(*(F.col(f"p.{name}") for name in (*images, *TRACE.names)), F.col("g.delta").alias("delta"))
+        .withColumn("n", F.row_number().over(Window.partitionBy(*images).orderBy(*TRACE.names)))
+    )
+    left = numbered.where("n > -delta").select(*images, *TRACE.names, F.lit(False).alias("deleted"))
+    added = rows.where("delta > 0").select(*images, *TRACE.names, F.lit(False).alias("deleted"), _copies()).drop("copy")
+    taken = gone.select(
+        *images, *(F.lit(None).cast(field.dataType).alias(field.name) for field in TRACE), F.lit(True).alias("deleted")
+    )
+    source = taken.unionByName(left).unionByName(added)
+    cells = _cells(schema)
+    condition = "s.deleted AND " + " AND ".join(
+        f"t.{quoted(column.name)} <=> s.{name}" for column, name in zip(schema.columns, images, strict=True)
+    )
+    outcome = (
+        DeltaTable.forPath(spark, path)
+        .alias("t")
+        .merge(source.alias("s"), condition)
+        .whenMatchedDelete()
+        .whenNotMatchedInsert(condition="NOT s.deleted", values=cells)
+        .execute()
+    )
+    return _merged(outcome)
+
+
+def append_rows(path: str, rows: DataFrame, schema: TableSchema, keyless: bool, commit: Commit) -> None:
+    """The rows that are there after all changes, into a mirror that has none."""
+    there = rows.where("delta > 0").select("*", _copies()) if keyless else rows.where("NOT deleted")
+    frame = there.select(
+        *(F.col(f"c{place}").alias(column.name) for place, column in enumerate(schema.columns)), *TRACE.names
+    )
+    append_once(frame, path, commit)
+
+
+def _copies() -> Column:
+    return F.explode(F.sequence(F.lit(1), F.col("delta").cast("int"))).alias("copy")
+
+
+def _cells(schema: TableSchema) -> dict[str, str | Column]:
+    own: dict[str, str | Column] = {quoted(column.name): f"s.c{place}" for place, column in enumerate(schema.columns)}
+    return own | {quoted(name): f"s.{name}" for name in TRACE.names}
+
+
+def _merged(outcome: DataFrame) -> Merged:
+    """Delta's own counts; none where the commit was already in."""
+    for row in outcome.collect():
+        return Merged(row["num_inserted_rows"], row["num_updated_rows"], row["num_deleted_rows"])
+    return Merged()

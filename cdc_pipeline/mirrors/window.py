@@ -1,0 +1,123 @@
+"""What a cut takes in: the rows and DDL between the last published cut and the newest complete point of the streams.
+
+The window is written down (`cut_plans`) before any mirror is touched, with the mirrors as they were, so that a run
+that is killed half-way is followed by one that makes the very same plan and finishes it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from cdc_pipeline.mirrors.state import MirrorState
+from cdc_pipeline.resources.delta import Commit, append_once, table_state
+from cdc_pipeline.schemas.table import TableName
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from cdc_pipeline.mirrors.progress import PublishedCut, StreamProgress
+    from cdc_pipeline.resources.lake import LakePaths
+
+_PLAN = (
+    "cut_id BIGINT, after_tso BIGINT, resolved_tso BIGINT, after_batch BIGINT, last_batch BIGINT, run_id STRING, "
+    "mirrors STRING"
+)
+
+
+@dataclass(frozen=True)
+class Window:
+    """Rows with `after_tso < commit_ts <= resolved_tso` of batches up to `last_batch`; where there are no watermarks
+    (`resolved_tso` None) all rows of the batches above `after_batch`."""
+
+    cut_id: int
+    after_tso: int | None
+    resolved_tso: int | None
+    after_batch: int
+    last_batch: int
+
+    def of(self, frame: DataFrame) -> DataFrame:
+        """The rows of `change_log` or `ddl_history` that this cut takes in."""
+        inside = frame.where(F.col("batch_id") <= self.last_batch)
+        if self.resolved_tso is None:
+            return inside.where(F.col("batch_id") > self.after_batch)
+        inside = inside.where(F.col("commit_ts") <= self.resolved_tso)
+        return inside if self.after_tso is None else inside.where(F.col("commit_ts") > self.after_tso)
+
+    def late(self, frame: DataFrame) -> DataFrame:
+        """New rows at or below a TSO that is applied already: re-deliveries, which change nothing."""
+        if self.after_tso is None:
+            return frame.where(F.lit(False))
+        new = frame.where(F.col("batch_id").between(self.after_batch + 1, self.last_batch))
+        return new.where(F.col("commit_ts") <= self.after_tso)
+
+
+def next_window(published: PublishedCut, streams: StreamProgress) -> Window | None:
+    """The window of the next cut; None where the streams have nothing complete beyond the published one."""
+    if streams.exact and streams.resolved_tso is None:
+        return None
+    nothing_new = streams.last_batch <= published.last_batch
+    # A resolved TSO never steps back: an older watermark after a restart of the changefeed is a repetition.
+    if nothing_new or (
+        streams.resolved_tso is not None
+        and published.resolved_tso is not None
+        and streams.resolved_tso <= published.resolved_tso
+    ):
+        return None
+    return Window(
+        cut_id=published.cut_id + 1,
+        after_tso=published.resolved_tso,
+        resolved_tso=streams.resolved_tso,
+        after_batch=published.last_batch,
+        last_batch=streams.last_batch,
+    )
+
+
+def begun_window(
+    spark: SparkSession, paths: LakePaths, published: PublishedCut
+) -> tuple[Window, dict[TableName, MirrorState | None]] | None:
+    """The window of a cut that was begun and not published, with the mirrors as they were then."""
+    path = paths.table("cut_plans")
+    if table_state(spark, path) is None:
+        return None
+    row = spark.read.format("delta").load(path).where(F.col("cut_id") == published.cut_id + 1).first()
+    if row is None:
+        return None
+    window = Window(row["cut_id"], row["after_tso"], row["resolved_tso"], row["after_batch"], row["last_batch"])
+    mirrors = {
+        TableName(database, table): None if properties is None else MirrorState.from_properties(properties)
+        for database, table, properties in json.loads(row["mirrors"])
+    }
+    return window, mirrors
+
+
+def write_down(
+    spark: SparkSession,
+    paths: LakePaths,
+    window: Window,
+    mirrors: dict[TableName, MirrorState | None],
+    run_id: str,
+) -> None:
+    """Records the begun cut. Two runs at once: the second finds it written and goes by the first one's."""
+    states = json.dumps(
+        [
+            [name.database, name.table, None if state is None else state.properties()]
+            for name, state in sorted(mirrors.items())
+        ],
+        ensure_ascii=False,
+    )
+    row = (
+        window.cut_id,
+        window.after_tso,
+        window.resolved_tso,
+        window.after_batch,
+        window.last_batch,
+        run_id,
+        states,
+    )
+    frame = spark.createDataFrame([row], _PLAN)
+    commit = Commit(f"cdc:{paths.pipeline}:cut_plans", window.cut_id, {"cut": window.cut_id, "run_id": run_id})
+    append_once(frame, paths.table("cut_plans"), commit)

@@ -1,0 +1,22 @@
+"""A pipeline as declared: where records come from, where the lake is, how values are read. Plain values, no Dagster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cdc_pipeline.resources.lake import LakePaths
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """One pipeline. `captures` is the folder of its source; `time_zone` is where the encoder prints TIMESTAMP."""
+
+    name: str
+    captures: str
+    lake: str
+    time_zone: str = "UTC"
+    side_by_side: int = 2
+
+    @property
+    def paths(self) -> LakePaths:
+        return LakePaths(self.lake, self.name)

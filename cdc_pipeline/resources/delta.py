@@ -1,0 +1,158 @@
+"""Delta commits that carry their own progress, so that repeating one changes nothing (DESIGN §2, promise 2).
+
+Each writer of a table has an application id and a version that only grows; Delta stores the pair (`txn`) in the same
+commit as the data, and a commit whose version is not above the stored one is skipped. Appends take the pair as writer
+options; MERGE, UPDATE and DELETE take it from the session's settings only, so each gets a session of its own.
+
+Metadata commits (columns added, renamed, dropped, widened, reordered, and table properties) have no public call that
+takes the pair. `commit_metadata` therefore opens Delta's own transaction through py4j, exactly as Delta's ALTER TABLE
+does, and adds the pair to it: one atomic commit, whatever the number of changes. See docs/adr/0002.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.types import StructType
+
+from cdc_pipeline.resources.jvm import jvm, jvm_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class Commit:
+    """The identity of one commit: who writes (`app_id`), how far (`version`, only grows), and a note for auditors."""
+
+    app_id: str
+    version: int
+    note: dict[str, Any]
+
+    @property
+    def note_json(self) -> str:
+        return json.dumps(self.note, ensure_ascii=False, separators=(",", ":"))
+
+
+@dataclass(frozen=True)
+class TableState:
+    """What a Delta table's newest snapshot says of itself."""
+
+    version: int
+    schema: StructType
+    properties: dict[str, str]
+    progress: dict[str, int]
+
+
+def table_state(spark: SparkSession, path: str) -> TableState | None:
+    """The newest snapshot of the table at `path`, or None where no table is."""
+    log = _delta_log(spark, path)
+    snapshot = log.update(False, _none(spark), _none(spark))
+    if snapshot.version() < 0:
+        return None
+    metadata = snapshot.metadata()
+    return TableState(
+        version=snapshot.version(),
+        schema=StructType.fromJson(json.loads(metadata.schemaString())),
+        properties=_to_dict(spark, metadata.configuration()),
+        progress=_to_dict(spark, snapshot.transactions()),
+    )
+
+
+def has_rows(spark: SparkSession, path: str) -> bool:
+    """Whether the newest snapshot that this driver has seen of the table has data files at all."""
+    return bool(_delta_log(spark, path).unsafeVolatileSnapshot().numOfFiles() > 0)
+
+
+def forget_cached_log(spark: SparkSession, path: str) -> None:
+    """Drops the driver's cached log of a folder that was moved by us, not by Delta."""
+    jvm(spark).org.apache.spark.sql.delta.DeltaLog.invalidateCache(
+        jvm_session(spark), jvm(spark).org.apache.hadoop.fs.Path(path)
+    )
+
+
+def append_once(frame: DataFrame, path: str, commit: Commit, **options: str) -> None:
+    """Appends `frame`, unless this commit or a later one of the same writer is already in the table."""
+    _writer(frame, commit, options).mode("append").save(path)
+
+
+def overwrite_once(frame: DataFrame, path: str, commit: Commit) -> None:
+    """Replaces rows and columns by those of `frame` in one commit, unless it is already in."""
+    _writer(frame, commit, {"overwriteSchema": "true"}).mode("overwrite").save(path)
+
+
+def _writer(frame: DataFrame, commit: Commit, options: dict[str, str]) -> Any:
+    return (
+        frame.write.format("delta")
+        .option("txnAppId", commit.app_id)
+        .option("txnVersion", str(commit.version))
+        .option("userMetadata", commit.note_json)
+        .options(**options)
+    )
+
+
+def session_for(spark: SparkSession, commit: Commit) -> SparkSession:
+    """A session of the same application whose MERGE, UPDATE and DELETE are this commit. Use it for one statement."""
+    session = spark.newSession()
+    session.conf.set("spark.databricks.delta.write.txnAppId", commit.app_id)
+    session.conf.set("spark.databricks.delta.write.txnVersion", str(commit.version))
+    session.conf.set("spark.databricks.delta.commitInfo.userMetadata", commit.note_json)
+    return session
+
+
+def commit_metadata(
+    spark: SparkSession, path: str, commit: Commit, *, schema: StructType | None = None, properties: dict[str, str]
+) -> bool:
+    """Sets columns and properties in one commit that carries `commit`; False where that was already in.
+
+    `schema` is the whole new schema in its new order. Columns that stay keep the field metadata they have in the
+    table (column mapping finds them by it, also under a new name); new columns have none and are NULL in old rows.
+    """
+    log = _delta_log(spark, path)
+    transaction = log.startTransaction(_none(spark), _none(spark))
+    if _to_dict(spark, transaction.snapshot().transactions()).get(commit.app_id, -1) >= commit.version:
+        return False
+    old = transaction.metadata()
+    settings = old.configuration()
+    for name, value in {**properties, "cdc.last_note": commit.note_json}.items():
+        settings = settings.updated(name, value)
+    transaction.updateMetadata(
+        old.copy(
+            old.id(),
+            old.name(),
+            old.description(),
+            old.format(),
+            old.schemaString() if schema is None else schema.json(),
+            old.partitionColumns(),
+            settings,
+            old.createdTime(),
+        ),
+        False,
+    )
+    java = jvm(spark)
+    actions = java.java.util.ArrayList()
+    now = java.java.lang.System.currentTimeMillis()
+    actions.add(
+        java.org.apache.spark.sql.delta.actions.SetTransaction(commit.app_id, commit.version, _some(spark, now))
+    )
+    operation = getattr(getattr(java.org.apache.spark.sql.delta, "DeltaOperations$ManualUpdate$"), "MODULE$")
+    transaction.commit(java.scala.jdk.javaapi.CollectionConverters.asScala(actions).toSeq(), operation)
+    return True
+
+
+def _delta_log(spark: SparkSession, path: str) -> Any:
+    return jvm(spark).org.apache.spark.sql.delta.DeltaLog.forTable(jvm_session(spark), path)
+
+
+def _none(spark: SparkSession) -> Any:
+    return jvm(spark).scala.Option.empty()
+
+
+def _some(spark: SparkSession, value: Any) -> Any:
+    return jvm(spark).scala.Option.apply(value)
+
+
+def _to_dict(spark: SparkSession, scala_map: Any) -> dict[str, Any]:
+    return dict(jvm(spark).scala.jdk.javaapi.CollectionConverters.asJava(scala_map))

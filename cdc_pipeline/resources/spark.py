@@ -1,0 +1,143 @@
+"""The Spark session of a run, as a Dagster resource on top of dagster-pyspark's.
+
+Dagster reads none of this module's settings from `spark_config` by itself (`EnvVar` inside it is not resolved), so the
+fields here are typed, and `session_settings` is the one function that turns them into Spark's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import dagster as dg
+from dagster_pyspark import LazyPySparkResource
+from pydantic import Field, PrivateAttr
+
+from cdc_pipeline.errors import TransientError
+from cdc_pipeline.resources.jars import jar_excludes, jar_packages
+from cdc_pipeline.resources.java import require_java
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+# Each line says what goes wrong without it.
+_FIXED_SETTINGS = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # timestamps are instants; the machine's zone must not change what a mirror holds
+    "spark.sql.session.timeZone": "UTC",
+    # a JSON object with the same key twice: the last one wins, as in the encoders' own parsers, instead of an error
+    "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
+    # column names that differ by case only are different columns of Delta's; MySQL has none such, Spark must not guess
+    "spark.sql.caseSensitive": "true",
+    # Delta's state of a small table is one task, not fifty
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.databricks.delta.stats.collect": "true",
+    # plans with hundreds of columns are cut in logs, without a warning for each
+    "spark.sql.debug.maxToStringFields": "100",
+    "spark.ui.showConsoleProgress": "false",
+    # merges of several tables run side by side and share the cores
+    "spark.scheduler.mode": "FAIR",
+}
+
+
+class SparkLakehouse(dg.ConfigurableResource["SparkLakehouse"]):
+    """Where Spark runs and with what. `local[*]` in one process by default; a cluster by changing settings only."""
+
+    master: str = Field(default="local[*]", description="Spark master: local[*], spark://host:7077, yarn, k8s://…")
+    driver_memory: str = Field(default="4g", description="Heap of the driver, which in local mode does all the work.")
+    shuffle_partitions: int = Field(default=0, description="Tasks of a shuffle; 0 means as many as there are cores.")
+    settings: dict[str, str] = Field(default_factory=dict, description="Any further Spark settings; they win.")
+
+    _session: SparkSession | None = PrivateAttr(default=None)
+
+    def session_settings(self) -> dict[str, str]:
+        """All Spark settings, in force before the session starts. Pure."""
+        return {
+            **_FIXED_SETTINGS,
+            "spark.app.name": "cdc_pipeline",
+            "spark.master": self.master,
+            "spark.driver.memory": self.driver_memory,
+            "spark.ui.enabled": "false",
+            "spark.sql.shuffle.partitions": str(self.shuffle_partitions or os.cpu_count() or 2),
+            "spark.jars.packages": ",".join(jar_packages()),
+            "spark.jars.excludes": ",".join(jar_excludes()),
+            **self.settings,
+        }
+
+    @property
+    def session(self) -> SparkSession:
+        """The process's one session, started on first use. Raises JavaError or TransientError in one clear line."""
+        if self._session is None:
+            self._session = _started_session(self.session_settings())
+        return self._session
+
+
+def _started_session(settings: dict[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession as Session
+
+    require_java()
+    # Workers otherwise take whatever python3 is first on PATH, which is not this environment's.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    session: SparkSession
+    if Session.getActiveSession() is not None:
+        session = LazyPySparkResource(spark_config=settings).spark_session
+    else:
+        with _quiet_jvm() as log, _progress_of_jars():
+            try:
+                session = LazyPySparkResource(spark_config=settings).spark_session
+            except Exception as error:
+                raise TransientError(f"Spark did not start: {_reason(log)} (whole log: {log})") from error
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+@contextlib.contextmanager
+def _quiet_jvm() -> Iterator[Path]:
+    """The JVM's standard error, which Ivy and Spark fill with noise, goes to a file: the JVM inherits our descriptor."""
+    descriptor, name = tempfile.mkstemp(prefix="cdc_pipeline-spark-", suffix=".log")
+    sys.stderr.flush()
+    kept = os.dup(2)
+    os.dup2(descriptor, 2)
+    try:
+        yield Path(name)
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _progress_of_jars() -> Iterator[None]:
+    """Says once what takes so long when the jars are fetched for the first time."""
+    done = threading.Event()
+
+    def report() -> None:
+        started = time.monotonic()
+        while not done.wait(15):
+            waited = time.monotonic() - started
+            print(f"  starting Spark, fetching its jars if they are not cached yet: {waited:.0f} s …", flush=True)
+
+    reporter = threading.Thread(target=report, daemon=True)
+    reporter.start()
+    try:
+        yield
+    finally:
+        done.set()
+        reporter.join()
+
+
+def _reason(log: Path) -> str:
+    """The line of the JVM's output that says most."""
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    telling = [line for line in lines if "not found" in line or "Exception" in line or "Error" in line]
+    return (telling or lines or ["it wrote nothing"])[0]

@@ -1,0 +1,161 @@
+"""The source `capture_files`: a folder of `*.jsonl` (also `.gz`), each line one record as `kcat -C -J` prints it.
+
+A line has `topic`, `partition`, `offset`, `ts` (ms), `key`, `payload`, `headers` (a flat list: name, value, name, …),
+and for bytes that are not UTF-8 `payload_base64` / `key_base64` in their place. The same (topic, partition, offset)
+twice is one record. Files that hold no records at all, such as expected tables beside a capture, are passed over by
+name; a file that mixes records with other lines is refused as a whole, before anything is written.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from cdc_pipeline.errors import SourceError
+from cdc_pipeline.sources.records import RECORD
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_LINE_SCHEMA = (
+    "topic STRING, partition INT, offset BIGINT, ts BIGINT, key STRING, key_base64 STRING, payload STRING, "
+    "payload_base64 STRING, headers ARRAY<STRING>, _unreadable STRING"
+)
+_SNIFF_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, order=True)
+class CaptureFile:
+    """A file of a capture folder, identified by what tells whether it changed since it was last read."""
+
+    path: str
+    size: int
+    modified_ms: int
+
+    @property
+    def name(self) -> str:
+        return Path(self.path).name
+
+
+@dataclass(frozen=True)
+class FolderListing:
+    """The capture files of a folder in name order, and the files beside them that hold no records."""
+
+    files: tuple[CaptureFile, ...]
+    passed_over: tuple[str, ...]
+
+
+def listed(folder: str) -> FolderListing:
+    """What is in `folder` now. Raises SourceError where it is missing, not a folder, or a file cannot be opened."""
+    place = Path(folder)
+    if not place.exists():
+        raise SourceError(f"the capture folder {folder!r} does not exist")
+    if not place.is_dir():
+        raise SourceError(f"{folder!r} is a file; a folder of *.jsonl or *.jsonl.gz files is expected")
+    found = sorted(path for path in place.iterdir() if path.is_file() and path.name.endswith((".jsonl", ".jsonl.gz")))
+    captures, others = [], []
+    for path in found:
+        if _holds_no_records(path):
+            others.append(path.name)
+            continue
+        stat = path.stat()
+        captures.append(CaptureFile(str(path.resolve()), stat.st_size, stat.st_mtime_ns // 1_000_000))
+    return FolderListing(tuple(captures), tuple(others))
+
+
+def _holds_no_records(path: Path) -> bool:
+    """Whether the first line is a whole JSON object that has nothing of a record: then this is another kind of file."""
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
+            line = stream.readline(_SNIFF_BYTES)
+    except (OSError, EOFError, zlib.error):
+        return False  # the reader below says what is wrong with it
+    if not line.endswith(b"\n") and len(line) == _SNIFF_BYTES:
+        # too long for a look: any record starts with its position, whichever key kcat prints first
+        return not any(f'"{name}"'.encode() in line[:4096] for name in ("topic", "partition", "offset"))
+    try:
+        first = json.loads(line)
+    except ValueError:
+        return False
+    return isinstance(first, dict) and not {"topic", "partition", "offset"} & first.keys()
+
+
+def records(spark: SparkSession, files: tuple[CaptureFile, ...]) -> DataFrame:
+    """The lines of `files` as records (`RECORD`), plus `_file`, and `_unreadable`: the text of a line that is none.
+
+    A line is read as it stands: `payload` is unescaped to the very bytes that the producer sent.
+    """
+    lines = spark.read.option("lineSep", "\n").text([file.path for file in files])
+    # Neither `ts` nor headers identify a record, so a line without them is still one.
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_unreadable", "maxStringLen": str(2**31 - 1)}
+    parsed = lines.where("trim(value) <> ''").select(
+        F.from_json("value", _LINE_SCHEMA, options).alias("line"),
+        F.col("value").alias("_text"),
+        F.col("_metadata.file_name").alias("_file"),
+    )
+    line = F.col("line")
+    whole = (
+        line["_unreadable"].isNull()
+        & line["topic"].isNotNull()
+        & (line["partition"] >= 0)
+        & (line["offset"] >= 0)
+        & (line["payload_base64"].isNull() | _from_base64("payload").isNotNull())
+        & (line["key_base64"].isNull() | _from_base64("key").isNotNull())
+    )
+    record = {
+        "topic": line["topic"],
+        "partition": line["partition"],
+        "offset": line["offset"],
+        "timestamp": F.timestamp_millis(line["ts"]),
+        "key": _bytes("key"),
+        "value": _bytes("payload"),
+        "headers": _headers(),
+    }
+    return parsed.select(
+        *(record[field.name].cast(field.dataType).alias(field.name) for field in RECORD),
+        F.col("_file"),
+        F.when(F.coalesce(whole, F.lit(False)), F.lit(None))
+        .otherwise(F.substring("_text", 1, 200))
+        .alias("_unreadable"),
+    )
+
+
+def _bytes(name: str) -> Column:
+    """`payload` as UTF-8, or `payload_base64` decoded; null for a tombstone or a null key."""
+    return F.coalesce(F.col(f"line.{name}").cast("binary"), _from_base64(name))
+
+
+def _from_base64(name: str) -> Column:
+    return F.expr(f"try_to_binary(line.{name}_base64, 'base64')")
+
+
+def _headers() -> Column:
+    """kcat's flat list [name, value, name, value, …] as pairs."""
+    return F.expr(
+        "transform(filter(sequence(0, size(line.headers) - 1), i -> i % 2 = 0 AND size(line.headers) > 0), "
+        "i -> named_struct('key', line.headers[i], 'value', cast(get(line.headers, i + 1) AS BINARY)))"
+    )
+
+
+def unfinished_gzip(files: tuple[CaptureFile, ...]) -> str | None:
+    """The name of the first `.gz` file that ends before its end mark, or is damaged; None where all are whole.
+
+    Called only after a read has failed, to name the file.
+    """
+    for file in files:
+        if not file.path.endswith(".gz"):
+            continue
+        try:
+            with gzip.open(file.path) as stream:
+                while stream.read(_SNIFF_BYTES):
+                    pass
+        except (OSError, EOFError, zlib.error):
+            return file.name
+    return None

@@ -1,0 +1,117 @@
+"""Taking new records into `raw_topic_snapshot`: one Delta append per batch, which carries the batch's own progress.
+
+A row is one record, byte for byte (`sources.records`), with the number of the batch that took it in. The commit's
+note has the run, the files and the offsets; nothing else says what is in, so that a killed run cannot leave the two
+apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+
+from cdc_pipeline.errors import SourceError
+from cdc_pipeline.resources.delta import Commit, append_once, table_state
+from cdc_pipeline.resources.lake import first_line
+from cdc_pipeline.sources.capture_files import CaptureFile, FolderListing, listed, records, unfinished_gzip
+from cdc_pipeline.sources.intake import OffsetRange, distinct_records, not_yet_in, offset_ranges, require_readable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from cdc_pipeline.resources.lake import LakePaths
+
+
+@dataclass(frozen=True)
+class Intake:
+    """What a run took in. `batch_id` is None where nothing was new; `passed_over` are files that hold no records."""
+
+    batch_id: int | None
+    files: tuple[CaptureFile, ...]
+    ranges: tuple[OffsetRange, ...]
+    passed_over: tuple[str, ...]
+
+    @property
+    def records(self) -> int:
+        return sum(span.records for span in self.ranges)
+
+
+def raw_app_id(paths: LakePaths) -> str:
+    """The writer whose progress in `raw_topic_snapshot` is the newest batch."""
+    return f"cdc:{paths.pipeline}:raw"
+
+
+def newest_batch(spark: SparkSession, paths: LakePaths) -> int:
+    """The newest batch in the raw snapshot, 0 before the first."""
+    raw = table_state(spark, paths.table("raw_topic_snapshot"))
+    return 0 if raw is None else raw.progress.get(raw_app_id(paths), 0)
+
+
+def new_files_taken_in(spark: SparkSession, paths: LakePaths, folder: str, run_id: str) -> Intake:
+    """Takes in the records of `folder` that the lake does not have, as one batch.
+
+    Raises SourceError where the folder or a file is not what it is declared to be, LakeError where the lake cannot be
+    written; in both cases the lake is as it was.
+    """
+    paths.require_writable(spark)
+    listing = listed(folder)
+    before = newest_batch(spark, paths)
+    new = _new_files(spark, paths, listing)
+    if not new:
+        if before == 0:
+            raise SourceError(
+                f"the capture folder {folder!r} has no records: files named *.jsonl or *.jsonl.gz, each line one "
+                f"record as kcat -C -J prints it, are expected{_beside(listing)}"
+            )
+        return Intake(None, (), (), listing.passed_over)
+    frame = records(spark, new).persist()
+    try:
+        fresh, ranges = _fresh(spark, paths, frame, folder, exists=before > 0)
+        note = {
+            "batch": before + 1,
+            "run_id": run_id,
+            "files": [[file.path, file.size, file.modified_ms] for file in new],
+            "offsets": [[span.topic, span.partition, span.first, span.last, span.records] for span in ranges],
+        }
+        batch = fresh.select(F.lit(before + 1).cast("bigint").alias("batch_id"), "*")
+        append_once(batch, paths.table("raw_topic_snapshot"), Commit(raw_app_id(paths), before + 1, note))
+    except PySparkException as error:
+        if torn := unfinished_gzip(new):
+            raise SourceError(
+                f"{torn} in {folder!r} is cut short or damaged: its gzip data ends early. Nothing was taken in"
+            ) from error
+        raise SourceError(f"the files of {folder!r} cannot be read: {first_line(error)}") from error
+    finally:
+        frame.unpersist()
+    return Intake(before + 1, new, ranges, listing.passed_over)
+
+
+def _new_files(spark: SparkSession, paths: LakePaths, listing: FolderListing) -> tuple[CaptureFile, ...]:
+    """The files that no batch has read as they are now. A file that grew is read again; its old records are known."""
+    if table_state(spark, paths.table("batches")) is None:
+        return listing.files
+    read = spark.read.format("delta").load(paths.table("batches")).select(F.explode("files").alias("file"))
+    known = {CaptureFile(row["path"], row["size"], row["modified_ms"]) for row in read.select("file.*").collect()}
+    return tuple(file for file in listing.files if file not in known)
+
+
+def _fresh(
+    spark: SparkSession, paths: LakePaths, frame: DataFrame, folder: str, *, exists: bool
+) -> tuple[DataFrame, tuple[OffsetRange, ...]]:
+    require_readable(frame, f"the capture folder {folder!r}")
+    ranges = offset_ranges(frame)
+    fresh = distinct_records(frame)
+    if not exists or not ranges:
+        return fresh, ranges
+    raw = spark.read.format("delta").load(paths.table("raw_topic_snapshot"))
+    fresh = not_yet_in(fresh, raw, ranges)
+    return fresh, offset_ranges(fresh)
+
+
+def _beside(listing: FolderListing) -> str:
+    if not listing.passed_over:
+        return ""
+    return f" (passed over, since their lines are no records: {', '.join(listing.passed_over)})"

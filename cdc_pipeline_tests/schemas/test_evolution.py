@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cdc_pipeline.schemas.changes import (
+    AlterTable,
+    Clause,
+    CreateTable,
+    CreateTableLike,
+    DropDatabase,
+    DropTable,
+    NotSupported,
+    NotSupportedClause,
+    RenameTable,
+    RenameTo,
+)
+from cdc_pipeline.schemas.ddl_parser import parse_ddl
+from cdc_pipeline.schemas.evolution import SchemaConflictError, altered
+from cdc_pipeline.schemas.table import Column, TableName, TableSchema
+from cdc_pipeline_tests.schemas.notation import cases, schema_as_text
+
+
+def _table(definition: str) -> TableSchema:
+    (created,) = parse_ddl(f"CREATE TABLE t {definition}", "db")
+    assert isinstance(created, CreateTable), created
+    return created.schema
+
+
+def _clauses(sql: str) -> tuple[Clause, ...]:
+    (change,) = parse_ddl(sql, "db")
+    assert isinstance(change, AlterTable), change
+    return change.clauses
+
+
+@pytest.mark.parametrize("case", cases("evolution.yaml"), ids=lambda case: str(case["sql"]))
+def test_altered(case: dict[str, str]) -> None:
+    before, clauses = _table(case["from"]), _clauses(case["sql"])
+    if "conflict" in case:
+        with pytest.raises(SchemaConflictError) as error:
+            altered(before, clauses)
+        assert case["conflict"] in error.value.reason
+        assert error.value.clause in clauses
+        return
+    after = altered(before, clauses)
+    assert schema_as_text(after) == schema_as_text(_table(case["to"]))
+    assert TableSchema.from_json(after.to_json()) == after
+
+
+# ---- whole captures: the DDL folded over a catalog gives the SHOW CREATE TABLE of the end
+
+_DISPLAY_WIDTH = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "year"})
+
+
+@pytest.mark.parametrize("name", ["shop-ticdc", "shop-canal", "types-ticdc", "types-canal"])
+def test_fold_of_a_capture(name: str) -> None:
+    case = cases(f"fold-{name}.yaml")
+    catalog: dict[TableName, TableSchema] = {}
+    for statement in case["statements"]:
+        database = statement["database"].strip("`")
+        for change in parse_ddl(statement["sql"], database):
+            _apply(catalog, _placed(change, database, statement.get("true_database", database)))
+    expected = {}
+    for full_name, create in case["creates"].items():
+        database, table = full_name.split(".", 1)
+        (created,) = parse_ddl(create, database)
+        assert isinstance(created, CreateTable), created
+        assert created.name == TableName(database, table)
+        expected[full_name] = _facts(created.schema)
+    assert {str(table): _facts(schema) for table, schema in catalog.items() if str(table) in expected} == expected
+    assert {str(table) for table in catalog} - set(expected) == _LEFT_OVER[name]
+
+
+# Tables that the messages create and that expected.json does not have.
+_LEFT_OVER: dict[str, set[str]] = {
+    "shop-ticdc": set(),
+    "shop-canal": set(),
+    "types-ticdc": set(),
+    "types-canal": set(),
+}
+
+
+def _placed(change: Any, database: str, true_database: str) -> Any:
+    """The change on the table that the statement was about where its message names another database."""
+    if isinstance(change, AlterTable) and change.name.database == database:
+        return replace(change, name=TableName(true_database, change.name.table))
+    return change
+
+
+def _apply(catalog: dict[TableName, TableSchema], change: Any) -> None:
+    assert not isinstance(change, NotSupported), change
+    if isinstance(change, CreateTable):
+        if not (change.if_not_exists and change.name in catalog):
+            assert change.name not in catalog
+            catalog[change.name] = change.schema
+    elif isinstance(change, CreateTableLike):
+        catalog[change.name] = catalog[change.source]
+    elif isinstance(change, DropTable):
+        if not change.if_exists or change.name in catalog:
+            del catalog[change.name]
+    elif isinstance(change, RenameTable):
+        assert change.new_name not in catalog
+        catalog[change.new_name] = catalog.pop(change.name)
+    elif isinstance(change, DropDatabase):
+        for name in [name for name in catalog if name.database == change.database]:
+            del catalog[name]
+    elif isinstance(change, AlterTable):
+        clauses = tuple(clause for clause in change.clauses if not isinstance(clause, NotSupportedClause))
+        catalog[change.name] = altered(catalog[change.name], clauses)
+        for clause in clauses:
+            if isinstance(clause, RenameTo):
+                catalog[clause.name] = catalog.pop(change.name)
+
+
+def _facts(schema: TableSchema) -> dict[str, Any]:
+    """What SHOW CREATE TABLE and the folded statements must agree about."""
+    return {
+        "columns": [_column_facts(column) for column in schema.columns],
+        "primary_key": schema.primary_key,
+        "unique_keys": {(key.name, key.columns, key.exact) for key in schema.unique_keys},
+        "row_key": schema.row_key,
+    }
+
+
+def _column_facts(column: Column) -> tuple[Any, ...]:
+    kind = column.type
+    # the width that old servers show and new ones do not
+    width = kind.base in _DISPLAY_WIDTH and not kind.zerofill and kind.params != (1,)
+    return (
+        column.name,
+        kind.base,
+        () if width else kind.params,
+        kind.unsigned,
+        kind.zerofill,
+        kind.members,
+        column.nullable,
+        column.generated,
+    )
