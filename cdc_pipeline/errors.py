@@ -1,6 +1,6 @@
 """What can go wrong, in two kinds: terminal (the same run will fail again until someone acts) and transient (try again).
 
-Retries follow from the kind: `cdc_pipeline.assets.failures` turns a terminal error into a Dagster failure without retry.
+Retries follow from the kind: see `cdc_pipeline.assets.failures`.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from cdc_pipeline.assets.failures import RETRIES, clear_failures
+from cdc_pipeline.assets.failures import clear_failures
 from cdc_pipeline.assets.keys import CHANGE_LOG, DDL_HISTORY, DEAD_LETTERS, RAW, WATERMARKS, table_key
 from cdc_pipeline.checks.balance import BALANCE, balance_result
 from cdc_pipeline.checks.dead_letters import NO_DEAD_LETTERS, dead_letters_result
@@ -50,7 +50,6 @@ def decoded_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
             dg.AssetCheckSpec(BALANCE, asset=keys[CHANGE_LOG], blocking=True),
             dg.AssetCheckSpec(NO_DEAD_LETTERS, asset=keys[DEAD_LETTERS]),
         ],
-        retry_policy=RETRIES,
     )
     def decoded(
         context: dg.AssetExecutionContext, spark: SparkLakehouse

@@ -7,22 +7,26 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from cdc_pipeline.errors import CdcError, TerminalError
+from cdc_pipeline.errors import CdcError, TransientError
 from cdc_pipeline.resources.java import JavaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# For what may pass: a broker or a disk that did not answer. Terminal errors are raised without retries.
-RETRIES = dg.RetryPolicy(max_retries=2, delay=10, backoff=dg.Backoff.EXPONENTIAL)
+_RETRIES, _PAUSE_SECONDS = 2, 10.0
 
 
 @contextlib.contextmanager
 def clear_failures() -> Iterator[None]:
-    """Turns the package's errors into Dagster failures that show the message and, if terminal, are not retried."""
+    """Terminal errors become Dagster failures with their message; transient ones ask for another try of the step.
+
+    Any other exception goes through as it is: a fault of ours is not cured by a repetition.
+    """
     try:
         yield
+    except TransientError as error:
+        raise dg.RetryRequested(max_retries=_RETRIES, seconds_to_wait=_PAUSE_SECONDS) from error
     except (CdcError, JavaError) as error:
-        terminal = isinstance(error, (TerminalError, JavaError))
-        place = getattr(error, "place", {})
-        raise dg.Failure(description=str(error), metadata=dict(place), allow_retries=not terminal) from error
+        raise dg.Failure(
+            description=str(error), metadata=dict(getattr(error, "place", {})), allow_retries=False
+        ) from error

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from cdc_pipeline.assets.failures import RETRIES, clear_failures
+from cdc_pipeline.assets.failures import clear_failures
 from cdc_pipeline.assets.keys import CHANGE_LOG, CUTS, DDL_HISTORY, WATERMARKS, mirror_key, table_key
 from cdc_pipeline.assets.metadata import column_schema
 from cdc_pipeline.catalog import CatalogEntry, known_mirrors, remember_mirrors
@@ -64,7 +64,6 @@ def mirror_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
             dg.AssetCheckSpec(NO_GAPS, asset=cuts),
             dg.AssetCheckSpec(DDL_APPLIED, asset=cuts),
         ],
-        retry_policy=RETRIES,
     )
     def mirrors(
         context: dg.AssetExecutionContext, spark: SparkLakehouse
@@ -73,7 +72,7 @@ def mirror_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
             maker = CutMaker(
                 spark.session,
                 pipeline.paths,
-                context.run_id,
+                context.run.run_id,
                 pipeline.time_zone,
                 pipeline.side_by_side,
                 context.log.info,

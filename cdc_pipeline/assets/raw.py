@@ -3,7 +3,7 @@
 # No `from __future__ import annotations` here: Dagster reads the annotations of the functions it decorates.
 import dagster as dg
 
-from cdc_pipeline.assets.failures import RETRIES, clear_failures
+from cdc_pipeline.assets.failures import clear_failures
 from cdc_pipeline.assets.keys import RAW, table_key
 from cdc_pipeline.assets.metadata import ranges_table
 from cdc_pipeline.pipeline import Pipeline
@@ -20,13 +20,12 @@ def raw_asset(pipeline: Pipeline) -> dg.AssetsDefinition:
         group_name=pipeline.name,
         kinds={"delta", "pyspark"},
         description=_DESCRIPTION,
-        retry_policy=RETRIES,
         metadata={"dagster/uri": pipeline.paths.table(RAW)},
     )
     def raw_topic_snapshot(context: dg.AssetExecutionContext, spark: SparkLakehouse) -> dg.MaterializeResult[None]:
         with clear_failures():
             pipeline.paths.require_writable(spark.session)
-            intake = new_files_taken_in(spark.session, pipeline.paths, pipeline.captures, context.run_id)
+            intake = new_files_taken_in(spark.session, pipeline.paths, pipeline.captures, context.run.run_id)
         context.log.info(_summary(intake))
         return dg.MaterializeResult(
             metadata={

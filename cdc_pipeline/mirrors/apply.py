@@ -35,6 +35,7 @@ from cdc_pipeline.resources.delta import (
     Commit,
     append_once,
     commit_metadata,
+    create_table,
     forget_cached_log,
     has_rows,
     session_for,
@@ -148,13 +149,10 @@ class Mirrors:
             if table.properties.get("cdc.mirror_id") == state.mirror_id:
                 return
             raise LakeError(f"{path} holds another table than the {state.name} to be made there")
-        builder = DeltaTable.create(self.spark).location(path).addColumns(state.spark_schema())
-        settings = {**_CREATION, **state.properties(), "cdc.last_note": commit.note_json}
+        settings = {**_CREATION, **state.properties()}
         if any(set(column.name) & set(" ,;{}()\n\t=") for column in state.schema.columns):
             settings["delta.columnMapping.mode"] = "name"  # Parquet cannot hold such a name
-        for name, setting in settings.items():
-            builder = builder.property(name, setting)
-        builder.execute()
+        create_table(self.spark, path, commit, schema=state.spark_schema(), properties=settings)
 
     def _stands_elsewhere(self, state: MirrorState) -> bool:
         """Whether this mirror is already where a later step of the same cut takes it."""

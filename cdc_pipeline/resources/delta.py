@@ -131,6 +131,23 @@ def commit_metadata(
         ),
         False,
     )
+    _commit(spark, transaction, commit)
+    return True
+
+
+def create_table(
+    spark: SparkSession, path: str, commit: Commit, *, schema: StructType, properties: dict[str, str]
+) -> None:
+    """Makes an empty table at `path`, where none must be, in one commit that carries `commit`.
+
+    The public builder would do, but it puts the path into SQL text, which a name with a back-tick breaks.
+    """
+    log = _delta_log(spark, path)
+    log.createLogDirectoriesIfNotExists()
+    commit_metadata(spark, path, commit, schema=schema, properties=properties)
+
+
+def _commit(spark: SparkSession, transaction: Any, commit: Commit) -> None:
     java = jvm(spark)
     actions = java.java.util.ArrayList()
     now = java.java.lang.System.currentTimeMillis()
@@ -139,7 +156,6 @@ def commit_metadata(
     )
     operation = getattr(getattr(java.org.apache.spark.sql.delta, "DeltaOperations$ManualUpdate$"), "MODULE$")
     transaction.commit(java.scala.jdk.javaapi.CollectionConverters.asScala(actions).toSeq(), operation)
-    return True
 
 
 def _delta_log(spark: SparkSession, path: str) -> Any:

@@ -1,0 +1,78 @@
+"""The default pipeline `shop` on any capture and lake, run through Dagster as `make demo` does."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import dagster as dg
+
+from cdc_pipeline.definitions import defs
+from cdc_pipeline.mirrors.state import MirrorState
+from cdc_pipeline.resources.delta import table_state
+from cdc_pipeline_tests.truth import differences
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.schemas.table import TableName
+
+
+@contextmanager
+def environment(captures: Path, lake: Path) -> Iterator[None]:
+    with patch.dict(os.environ, {"CDC_CAPTURES": str(captures), "CDC_LAKE": str(lake)}):
+        yield
+
+
+def run_ingest(captures: Path, lake: Path) -> dg.ExecuteInProcessResult:
+    """One run of the job `shop_ingest`, definitions loaded anew."""
+    with environment(captures, lake), dg.DagsterInstance.ephemeral() as instance:
+        job = defs().resolve_job_def("shop_ingest")
+        return job.execute_in_process(
+            instance=instance,
+            raise_on_error=False,
+            run_config={"loggers": {"console": {"config": {"log_level": "ERROR"}}}},
+        )
+
+
+def failure_texts(result: dg.ExecuteInProcessResult) -> list[str]:
+    return [
+        event.step_failure_data.user_failure_data.description or ""
+        for event in result.all_events
+        if event.is_step_failure and event.step_failure_data.user_failure_data is not None
+    ]
+
+
+def delta_versions(spark: SparkSession, home: Path) -> dict[str, int]:
+    """The newest version of every Delta table below `home`."""
+    found = {}
+    for log in sorted(home.rglob("_delta_log")):
+        state = table_state(spark, str(log.parent))
+        assert state is not None
+        found[str(log.parent.relative_to(home))] = state.version
+    return found
+
+
+def mirror_differences(
+    spark: SparkSession, paths: LakePaths, name: TableName, columns: list[Any], rows: list[list[str | None]]
+) -> list[str]:
+    """`truth.differences` for a mirror; `columns` are those of `expected.json`, or names only."""
+    table = table_state(spark, paths.mirror(name))
+    if table is None:
+        return [f"{name} has no mirror"]
+    kinds = {column.name: str(column.type) for column in MirrorState.from_properties(table.properties).schema.columns}
+    full = [
+        column if isinstance(column, dict) else {"name": column, "type": kinds.get(column, "")} for column in columns
+    ]
+    return differences(spark.read.format("delta").load(paths.mirror(name)), full, rows)
+
+
+def read_json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))

@@ -1,0 +1,188 @@
+"""The shop capture through Dagster: every mirror equals the source's table, and a second run changes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import dagster as dg
+import pytest
+from pyspark.sql import functions as F
+
+from cdc_pipeline.resources.lake import LakePaths
+from cdc_pipeline.schemas.table import TableName
+from cdc_pipeline_tests.integration.runs import (
+    delta_versions,
+    environment,
+    mirror_differences,
+    read_json,
+    run_ingest,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CAPTURE = Path(__file__).parents[2] / "data" / "captures" / "shop"
+TABLES = read_json(CAPTURE / "expected.json")["tables"]
+# The last of the capture's 55 watermarks, which all four partitions have.
+LAST_WATERMARK = 470613987560259584
+
+
+class Shop:
+    """The lake after one run on the whole capture."""
+
+    def __init__(self, lake: Path, result: dg.ExecuteInProcessResult) -> None:
+        self.lake = lake
+        self.result = result
+        self.paths = LakePaths(str(lake), "shop")
+
+
+@pytest.fixture(scope="module")
+def shop(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Shop:  # noqa: ARG001 - the run takes it up
+    lake = tmp_path_factory.mktemp("shop") / "lake"
+    result = run_ingest(CAPTURE, lake)
+    assert result.success
+    return Shop(lake, result)
+
+
+@pytest.mark.parametrize("table", sorted(TABLES))
+def test_mirror_equals_the_source(shop: Shop, spark: SparkSession, table: str) -> None:
+    truth = TABLES[table]
+    name = TableName(*table.split(".", 1))
+    assert mirror_differences(spark, shop.paths, name, truth["columns"], truth["rows"]) == []
+
+
+def test_no_other_mirror_is_there(shop: Shop) -> None:
+    home = Path(shop.paths.table("mirror"))
+    assert {f"{path.parent.name}.{path.name}" for path in home.glob("*/*")} == set(TABLES)
+
+
+def test_types_of_the_mirrors(shop: Shop, spark: SparkSession) -> None:
+    def types(table: str) -> dict[str, str]:
+        frame = spark.read.format("delta").load(shop.paths.mirror(TableName("shop", table)))
+        return dict(frame.dtypes)
+
+    trace = {"_commit_ts": "bigint", "_topic": "string", "_partition": "int", "_offset": "bigint"}
+    assert types("customers") == {
+        "id": "bigint",
+        "name": "string",
+        "email": "string",
+        "tier": "string",
+        "tags": "string",
+        "joined_at": "timestamp_ntz",
+        "balance": "decimal(16,4)",
+        **trace,
+    }
+    assert types("orders") == {
+        "id": "decimal(20,0)",
+        "customer_id": "bigint",
+        "status": "string",
+        "placed_at": "timestamp",
+        "total": "decimal(14,2)",
+        "note": "string",
+        "channel": "string",
+        **trace,
+    }
+    assert types("vouchers") == {
+        "code": "string",
+        "percent_off": "smallint",
+        "valid_until": "date",
+        "max_uses": "int",
+        "used": "int",
+        "active": "tinyint",
+        **trace,
+    }
+    assert types("products")["stock"] == "bigint"
+    assert types("products")["weight"] == "double"
+    assert types("payments")["raw_response"] == "binary"
+
+
+def test_every_mirror_row_leads_to_its_message(shop: Shop, spark: SparkSession) -> None:
+    raw = spark.read.format("delta").load(shop.paths.table("raw_topic_snapshot"))
+    commit = F.get_json_object(F.col("value").cast("string"), "$._tidb.commitTs").cast("bigint")
+    messages = raw.select("topic", "partition", "offset", commit.alias("commit_ts"), "batch_id")
+    for table in TABLES:
+        mirror = spark.read.format("delta").load(shop.paths.mirror(TableName(*table.split(".", 1))))
+        led = mirror.join(
+            messages,
+            [
+                mirror["_topic"] == messages["topic"],
+                mirror["_partition"] == messages["partition"],
+                mirror["_offset"] == messages["offset"],
+            ],
+        ).where("_commit_ts = commit_ts AND batch_id = 1")
+        assert led.count() == mirror.count() == len(TABLES[table]["rows"])
+
+
+def test_every_ddl_is_applied_or_says_why_not(shop: Shop, spark: SparkSession) -> None:
+    history = spark.read.format("delta").load(shop.paths.table("ddl_history")).orderBy("commit_ts")
+    assert [(row["type"], row["table"], row["status"]) for row in history.collect()] == [
+        ("QUERY", "", "no effect"),
+        ("CREATE", "customers", "applied"),
+        ("CREATE", "products", "applied"),
+        ("CREATE", "orders", "applied"),
+        ("CREATE", "order_items", "applied"),
+        ("CREATE", "payments", "applied"),
+        ("CREATE", "page_views", "applied"),
+        ("ALTER", "orders", "applied"),
+        ("ALTER", "products", "applied"),
+        ("TRUNCATE", "page_views", "applied"),
+        ("ALTER", "customers", "applied"),
+        ("CREATE", "coupons", "applied"),
+        ("CINDEX", "orders", "no effect"),
+        ("RENAME", "vouchers", "applied"),
+        ("ALTER", "customers", "applied"),
+    ]
+    last = history.where("type = 'RENAME'").select(F.explode("tables").alias("t")).select("t.*").first()
+    assert last is not None
+    assert (last["database"], last["table"], last["primary_key"]) == ("shop", "vouchers", ["code"])
+    assert [column["mysql_type"] for column in last["columns"]][:3] == ["varchar(20)", "tinyint unsigned", "date"]
+
+
+def test_the_batch_balances(shop: Shop, spark: SparkSession) -> None:
+    row = spark.read.format("delta").load(shop.paths.table("batches")).first()
+    assert row is not None
+    counted = (row["records"], row["row_changes"], row["ddl"], row["watermarks"], row["empty"], row["dead_letters"])
+    assert counted == (3448, 3213, 15, 220, 0, 0)
+    assert spark.read.format("delta").load(shop.paths.table("raw_topic_snapshot")).count() == 3448
+    assert spark.read.format("delta").load(shop.paths.table("change_log")).count() == 3213
+
+
+def test_the_cut_names_every_mirror_with_its_version(shop: Shop, spark: SparkSession) -> None:
+    cuts = spark.read.format("delta").load(shop.paths.table("consistent_cuts")).collect()
+    assert [(cut["cut_id"], cut["resolved_tso"], cut["late"]) for cut in cuts] == [(1, LAST_WATERMARK, 0)]
+    versions = {f"{mirror['database']}.{mirror['table']}": mirror["version"] for mirror in cuts[0]["mirrors"]}
+    now = delta_versions(spark, Path(shop.paths.home))
+    assert versions == {table: now[f"mirror/{table.replace('.', '/')}"] for table in TABLES}
+
+
+def test_the_run_says_what_it_did(shop: Shop) -> None:
+    checks = {check.check_name: check.passed for check in shop.result.get_asset_check_evaluations()}
+    assert checks == {"balance": True, "no_dead_letters": True, "no_gaps": True, "ddl_applied": True}
+    materialized = {
+        event.asset_key: event.materialization.metadata
+        for event in shop.result.all_events
+        if event.is_step_materialization and event.asset_key is not None
+    }
+    for table, truth in TABLES.items():
+        metadata = materialized[dg.AssetKey(["shop", "mirror", *table.split(".", 1)])]
+        assert metadata["dagster/row_count"].value == len(truth["rows"])
+        assert metadata["resolved_tso"].value == str(LAST_WATERMARK)
+
+
+def test_mirrors_are_nodes_once_they_are_known(shop: Shop) -> None:
+    from cdc_pipeline.definitions import defs
+
+    with environment(CAPTURE, shop.lake):
+        graph = defs().resolve_asset_graph()
+    parents = {
+        parent.to_user_string() for parent in graph.get(dg.AssetKey(["shop", "mirror", "shop", "orders"])).parent_keys
+    }
+    assert parents == {"shop/change_log", "shop/ddl_history", "shop/watermarks"}
+    assert dg.AssetKey(["shop", "mirror", "shop", "coupons"]) not in graph.get_all_asset_keys()
+
+
+def test_a_second_run_changes_nothing(shop: Shop, spark: SparkSession) -> None:
+    before = delta_versions(spark, Path(shop.paths.home))
+    assert run_ingest(CAPTURE, shop.lake).success
+    assert delta_versions(spark, Path(shop.paths.home)) == before

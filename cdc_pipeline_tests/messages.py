@@ -1,0 +1,131 @@
+"""TiCDC messages and capture files, made by hand for small stories. Real ones are in `data/captures`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+EPOCH_MS = 1_795_248_690_000
+
+
+def tso(step: int) -> int:
+    """A TSO `step` seconds after the story's start."""
+    return (EPOCH_MS + 1000 * step) << 18
+
+
+def row(
+    kind: str,
+    table: str,
+    step: int,
+    data: dict[str, str | None],
+    *,
+    old: dict[str, str | None] | None = None,
+    types: dict[str, str] | None = None,
+    key: list[str] | None = None,
+    database: str = "db",
+    extension: bool = True,
+) -> str:
+    """A row message as TiCDC writes it."""
+    message: dict[str, Any] = {
+        "id": 0,
+        "database": database,
+        "table": table,
+        "pkNames": key if key is not None else [],
+        "isDdl": False,
+        "type": kind,
+        "es": tso(step) >> 18,
+        "ts": (tso(step) >> 18) + 5,
+        "sql": "",
+        "sqlType": dict.fromkeys(data, 12),
+        "mysqlType": types or dict.fromkeys(data, "varchar"),
+        "old": None if old is None else [old],
+        "data": [data],
+    }
+    if extension:
+        message["_tidb"] = {"commitTs": tso(step)}
+    return json.dumps(message, ensure_ascii=False)
+
+
+def ddl(
+    sql: str, step: int, *, table: str = "", database: str = "db", kind: str = "ALTER", extension: bool = True
+) -> str:
+    message: dict[str, Any] = {
+        "id": 0,
+        "database": database,
+        "table": table,
+        "pkNames": None,
+        "isDdl": True,
+        "type": kind,
+        "es": tso(step) >> 18,
+        "ts": (tso(step) >> 18) + 5,
+        "sql": sql,
+        "sqlType": None,
+        "mysqlType": None,
+        "data": None,
+        "old": None,
+    }
+    if extension:
+        message["_tidb"] = {"commitTs": tso(step)}
+    return json.dumps(message, ensure_ascii=False)
+
+
+def watermark(step: int) -> str:
+    message = {
+        "id": 0,
+        "database": "",
+        "table": "",
+        "pkNames": None,
+        "isDdl": False,
+        "type": "TIDB_WATERMARK",
+        "es": tso(step) >> 18,
+        "ts": (tso(step) >> 18) + 5,
+        "sql": "",
+        "sqlType": None,
+        "mysqlType": None,
+        "data": None,
+        "old": None,
+        "_tidb": {"watermarkTs": tso(step)},
+    }
+    return json.dumps(message)
+
+
+@dataclass
+class Topic:
+    """Records with running offsets, written out as capture files."""
+
+    name: str = "t"
+    lines: list[str] = field(default_factory=list)
+    offsets: dict[int, int] = field(default_factory=dict)
+
+    def send(self, payload: str | None, partition: int = 0) -> Topic:
+        offset = self.offsets.get(partition, 0)
+        self.offsets[partition] = offset + 1
+        self.lines.append(record_line(payload, self.name, partition, offset))
+        return self
+
+    def write(self, folder: Path, name: str) -> Topic:
+        """Writes the lines since the last write as the file `name`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("".join(line + "\n" for line in self.lines), encoding="utf-8")
+        self.lines = []
+        return self
+
+
+def record_line(payload: str | None, topic: str = "t", partition: int = 0, offset: int = 0) -> str:
+    """A record as `kcat -C -J` prints it."""
+    record = {
+        "topic": topic,
+        "partition": partition,
+        "offset": offset,
+        "tstype": "create",
+        "ts": EPOCH_MS + offset,
+        "broker": 0,
+        "headers": [],
+        "key": None,
+        "payload": payload,
+    }
+    return json.dumps(record, ensure_ascii=False)

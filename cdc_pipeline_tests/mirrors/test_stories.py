@@ -1,0 +1,88 @@
+"""Each story's mirrors equal the tables that upstream had; also when the stream comes in two parts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql import functions as F
+
+from cdc_pipeline.mirrors.rows import quoted
+from cdc_pipeline.mirrors.state import MirrorState
+from cdc_pipeline.resources.delta import table_state
+from cdc_pipeline.resources.lake import LakePaths
+from cdc_pipeline.schemas.table import TableName
+from cdc_pipeline_tests.messages import Topic, watermark
+from cdc_pipeline_tests.mirrors.stories import STORIES, Story
+from cdc_pipeline_tests.pipelines import ingest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+PARTITIONS = (0, 1, 2)
+END = 1000
+
+
+def told(folder: Path, *, at_once: bool) -> list[Path]:
+    """The capture folders to be ingested one after the other into one lake: all at once, or in two parts."""
+    topic = Topic()
+    if not at_once:
+        for story in STORIES.values():
+            for payload, partition in story.messages[: len(story.messages) // 2]:
+                topic.send(payload, partition)
+        topic.write(folder, "part-1.jsonl")
+    for story in STORIES.values():
+        rest = story.messages if at_once else story.messages[len(story.messages) // 2 :]
+        for payload, partition in rest:
+            topic.send(payload, partition)
+    for partition in PARTITIONS:
+        topic.send(watermark(END), partition)
+    topic.write(folder, "part-2.jsonl")
+    return [folder]
+
+
+@pytest.fixture(scope="module")
+def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> LakePaths:
+    folder = tmp_path_factory.mktemp("stories")
+    paths = LakePaths(str(folder / "lake"), "shop")
+    told(folder / "captures", at_once=True)
+    ingest(spark, paths, folder / "captures")
+    return paths
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_story(lake: LakePaths, spark: SparkSession, name: str) -> None:
+    assert_told(spark, lake, STORIES[name])
+
+
+def assert_told(spark: SparkSession, lake: LakePaths, story: Story) -> None:
+    for table, expected in story.tables.items():
+        state = table_state(spark, lake.mirror(TableName("db", table)))
+        if expected is None:
+            assert state is None
+            continue
+        assert state is not None
+        mirror = spark.read.format("delta").load(lake.mirror(TableName("db", table)))
+        columns = [name for name in mirror.columns if not name.startswith("_")]
+        assert tuple(columns) == expected.columns
+        rows = mirror.select(*(F.col(quoted(name)).cast("string") for name in columns)).collect()
+        assert sorted(map(tuple, rows), key=str) == sorted(expected.rows, key=str)
+        assert bool(MirrorState.from_properties(state.properties).gaps) == expected.gaps
+
+
+def test_dead_letter_names_table_column_value_and_type(lake: LakePaths, spark: SparkSession) -> None:
+    letters = spark.read.format("delta").load(lake.table("dead_letters")).collect()
+    assert [(letter["rule"], letter["reason"]) for letter in letters] == [
+        ("value_has_type", "db.bad column id: x1 is no int")
+    ]
+    assert b'"id": "x1"' in bytes(letters[0]["value"])
+
+
+def test_a_dropped_mirror_is_kept_aside(lake: LakePaths, spark: SparkSession) -> None:
+    from pathlib import Path
+
+    kept = list(Path(lake.home, "dropped", "db").iterdir())
+    assert [folder.name.split("@")[0] for folder in kept] == ["again"]
+    assert [tuple(row)[:2] for row in spark.read.format("delta").load(str(kept[0])).collect()] == [(1, "a")]
