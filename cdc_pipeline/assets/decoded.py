@@ -6,13 +6,14 @@ from collections.abc import Iterator
 import dagster as dg
 
 from cdc_pipeline.assets.failures import clear_failures
-from cdc_pipeline.assets.keys import CHANGE_LOG, DDL_HISTORY, DEAD_LETTERS, RAW, WATERMARKS, table_key
+from cdc_pipeline.assets.keys import CHANGE_LOG, CODE_VERSION, DDL_HISTORY, DEAD_LETTERS, RAW, WATERMARKS, table_key
 from cdc_pipeline.checks.balance import BALANCE, balance_result
 from cdc_pipeline.checks.dead_letters import NO_DEAD_LETTERS, dead_letters_result
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.dialects.change_tables import decoded_batches
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.resources.spark import SparkLakehouse
+from cdc_pipeline.sources.raw_snapshot import newest_batch
 
 _DESCRIPTIONS = {
     CHANGE_LOG: """One row is one row change, the same for all dialects: what (database, table, op, before, after),
@@ -42,6 +43,7 @@ def decoded_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
                 group_name=pipeline.name,
                 kinds={"delta", "pyspark"},
                 description=_DESCRIPTIONS[table],
+                code_version=CODE_VERSION,
                 metadata={"dagster/uri": pipeline.paths.table(table)},
             )
             for table, key in keys.items()
@@ -56,12 +58,15 @@ def decoded_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
     ) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
         with clear_failures():
             batches = decoded_batches(spark.session, pipeline.paths)
+            version = dg.DataVersion(str(newest_batch(spark.session, pipeline.paths)))
             dead = dead_letters_result(spark.session, pipeline.paths, keys[DEAD_LETTERS])
         for table, key in keys.items():
             count = sum(batch.counts.by_kind[_KINDS[table]] for batch in batches)
             context.log.info(f"{table}: {count} new")
             yield dg.MaterializeResult(
-                asset_key=key, metadata={"batches": [batch.batch_id for batch in batches], "new": count}
+                asset_key=key,
+                metadata={"batches": [batch.batch_id for batch in batches], "new": count},
+                data_version=version,
             )
         yield balance_result(batches, keys[CHANGE_LOG])
         yield dead

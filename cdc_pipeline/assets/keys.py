@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -9,6 +10,7 @@ import dagster as dg
 if TYPE_CHECKING:
     from cdc_pipeline.schemas.table import TableName
 
+CODE_VERSION = version("cdc_pipeline")
 RAW, CHANGE_LOG, DDL_HISTORY = "raw_topic_snapshot", "change_log", "ddl_history"
 WATERMARKS, DEAD_LETTERS, CUTS = "watermarks", "dead_letters", "consistent_cuts"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import dagster as dg
 
 from cdc_pipeline.assets.failures import clear_failures
-from cdc_pipeline.assets.keys import CHANGE_LOG, CUTS, DDL_HISTORY, WATERMARKS, mirror_key, table_key
+from cdc_pipeline.assets.keys import CHANGE_LOG, CODE_VERSION, CUTS, DDL_HISTORY, WATERMARKS, mirror_key, table_key
 from cdc_pipeline.assets.metadata import column_schema
 from cdc_pipeline.catalog import CatalogEntry, known_mirrors, remember_mirrors
 from cdc_pipeline.checks.ddl_applied import DDL_APPLIED, NO_GAPS, ddl_applied_result, no_gaps_result
@@ -14,6 +14,7 @@ from cdc_pipeline.mirrors.catalog_entries import catalog_entries
 from cdc_pipeline.mirrors.cut import CutMaker, CutReport, MirrorEntry, TableCounts
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.resources.spark import SparkLakehouse
+from cdc_pipeline.sources.raw_snapshot import newest_batch
 
 _CUTS = """One row is one consistent cut: the resolved TSO and the Delta version of every mirror at it. It is written
 after all mirrors are in, so whoever reads through it sees all tables as of one moment of upstream."""
@@ -21,15 +22,20 @@ _MIRROR = """{name} as upstream has it at the resolved TSO, with the commit_ts, 
 that wrote each row."""
 
 
+def _sources(pipeline: Pipeline) -> list[dg.AssetKey]:
+    return [table_key(pipeline.name, table) for table in (CHANGE_LOG, DDL_HISTORY, WATERMARKS)]
+
+
 def mirror_spec(pipeline: Pipeline, entry: CatalogEntry) -> dg.AssetSpec:
     gone = " Dropped or renamed upstream; its history stays here." if entry.dropped else ""
     return dg.AssetSpec(
         mirror_key(pipeline.name, entry.name),
-        deps=[table_key(pipeline.name, table) for table in (CHANGE_LOG, DDL_HISTORY, WATERMARKS)],
+        deps=_sources(pipeline),
         group_name=pipeline.name,
         kinds={"delta", "pyspark"},
         description=_MIRROR.format(name=entry.name) + gone,
         skippable=True,
+        code_version=CODE_VERSION,
         tags={"cdc/lifecycle": "dropped" if entry.dropped else "live"},
         metadata={
             "dagster/uri": entry.path,
@@ -47,13 +53,12 @@ def mirror_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
     declared = frozenset(spec.key for spec in specs)
     cut_spec = dg.AssetSpec(
         cuts,
-        deps=[
-            *(spec.key for spec in specs),
-            *(table_key(pipeline.name, table) for table in (CHANGE_LOG, DDL_HISTORY, WATERMARKS)),
-        ],
+        # before the first mirror is known the cuts hang on what mirrors will be made of
+        deps=[spec.key for spec in specs] or _sources(pipeline),
         group_name=pipeline.name,
         kinds={"delta", "pyspark"},
         description=_CUTS,
+        code_version=CODE_VERSION,
         metadata={"dagster/uri": pipeline.paths.table(CUTS)},
     )
 
@@ -80,6 +85,7 @@ def mirror_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
             report = maker.brought_up_to_date()
             remember_mirrors(pipeline.paths, catalog_entries(spark.session, report.mirrors))
             ddl = ddl_applied_result(spark.session, pipeline.paths, cuts)
+            newest = newest_batch(spark.session, pipeline.paths)
         by_name = {entry.name: entry for entry in report.mirrors}
         for name, counts in report.changed.items():
             if name not in by_name:
@@ -87,14 +93,32 @@ def mirror_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
             key = mirror_key(pipeline.name, name)
             metadata = _mirror_metadata(by_name[name], counts, report)
             if key in declared:
-                yield dg.MaterializeResult(asset_key=key, metadata=metadata)
+                version = dg.DataVersion(str(by_name[name].version))
+                yield dg.MaterializeResult(asset_key=key, metadata=metadata, data_version=version)
             else:
-                context.log_event(dg.AssetMaterialization(key, metadata=metadata))
-        yield dg.MaterializeResult(asset_key=cuts, metadata=_cut_metadata(report))
+                tags = _provenance(pipeline, by_name[name], newest)
+                context.log_event(dg.AssetMaterialization(key, metadata=metadata, tags=tags))
+        yield dg.MaterializeResult(
+            asset_key=cuts, metadata=_cut_metadata(report), data_version=dg.DataVersion(str(report.cut_id))
+        )
         yield no_gaps_result(report, cuts)
         yield ddl
 
     return mirrors
+
+
+def _provenance(pipeline: Pipeline, entry: MirrorEntry, batch: int) -> dict[str, str]:
+    """What Dagster notes by itself for a declared asset: the versions that this one was made from. Without it a mirror
+    that has just appeared would show as out of sync until its next change."""
+    tags = {
+        "dagster/data_version": str(entry.version),
+        "dagster/data_version_is_user_provided": "true",
+        "dagster/code_version": CODE_VERSION,
+    }
+    for key in _sources(pipeline):
+        tags[f"dagster/input_data_version/{key.to_user_string()}"] = str(batch)
+        tags[f"dagster/input_event_pointer/{key.to_user_string()}"] = "NULL"
+    return tags
 
 
 def _mirror_metadata(entry: MirrorEntry, counts: TableCounts, report: CutReport) -> dict[str, dg.MetadataValue]:

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.dialects.decode import BatchCounts, batch_counts, ddl_rows, decoded
 from cdc_pipeline.mirrors.ddl_of_cut import PENDING, RESULT_COLUMNS
-from cdc_pipeline.resources.delta import Commit, append_once, table_state
+from cdc_pipeline.resources.delta import Commit, append_once, progress
 from cdc_pipeline.sources.intake import OffsetRange, offset_ranges
 from cdc_pipeline.sources.raw_snapshot import newest_batch
 
@@ -54,8 +54,7 @@ def decoded_batches(spark: SparkSession, paths: LakePaths) -> list[DecodedBatch]
 
 
 def _last_decoded(spark: SparkSession, paths: LakePaths) -> int:
-    batches = table_state(spark, paths.table("batches"))
-    return 0 if batches is None else batches.progress.get(_app_id(paths, "batches"), 0)
+    return progress(spark, paths.table("batches"), _app_id(paths, "batches")) or 0
 
 
 def _app_id(paths: LakePaths, table: str) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.unified import DEAD, EMPTY
+from cdc_pipeline.json_text import END_MARK, OPTIONS, has_half_a_character, with_end_mark
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -19,19 +20,14 @@ _ENVELOPE = (
     "`database` STRING, `table` STRING, pkNames ARRAY<STRING>, isDdl BOOLEAN, type STRING, es BIGINT, ts BIGINT, "
     "`sql` STRING, mysqlType MAP<STRING, STRING>, data ARRAY<MAP<STRING, STRING>>, old ARRAY<MAP<STRING, STRING>>, "
     "_tidb STRUCT<commitTs: BIGINT, watermarkTs: BIGINT, onlyHandleKey: BOOLEAN, claimCheckLocation: STRING>, "
-    "_unreadable STRING"
+    f"{END_MARK} BOOLEAN, _unreadable STRING"
 )
-_OPTIONS = {
-    "mode": "PERMISSIVE",
-    "columnNameOfCorruptRecord": "_unreadable",
-    # the parser's own limits are below what a 64 MB LONGTEXT or a deep JSON value needs
-    "maxStringLen": str(2**31 - 1),
-}
+_OPTIONS = {**OPTIONS, "columnNameOfCorruptRecord": "_unreadable"}
 
 
 def parsed(raw: DataFrame) -> DataFrame:
     """`raw` with `message`: the envelope's fields, null where a field is absent or has another type."""
-    return raw.withColumn("message", F.from_json(F.col("value").cast("string"), _ENVELOPE, _OPTIONS))
+    return raw.withColumn("message", F.from_json(with_end_mark(F.col("value")), _ENVELOPE, _OPTIONS))
 
 
 def is_empty() -> Column:
@@ -41,11 +37,17 @@ def is_empty() -> Column:
 
 def unreadable_rule() -> Column:
     """The rule that a record breaks as JSON, null where it is an object whose fields have the expected types."""
-    return F.when(~F.expr("is_valid_utf8(value)"), F.lit("value_is_utf8")).when(
-        F.col("message").isNull() | F.col("message._unreadable").isNotNull(), F.lit("value_is_json_object")
+    text, message = F.col("value").cast("string"), F.col("message")
+    return (
+        F.when(~F.is_valid_utf8(text), F.lit("value_is_utf8"))
+        .when(
+            message.isNull() | message["_unreadable"].isNotNull() | message[END_MARK].isNull(),
+            F.lit("value_is_json_object"),
+        )
+        .when(has_half_a_character(text), F.lit("escapes_are_characters"))
     )
 
 
 def base_kind(otherwise: Column) -> Column:
-    """`EMPTY` and `DEAD` where JSON alone decides, else `otherwise`."""
-    return F.when(is_empty(), F.lit(EMPTY)).when(unreadable_rule().isNotNull(), F.lit(DEAD)).otherwise(otherwise)
+    """`EMPTY` for a record without a value, `DEAD` where `rule` names a broken rule, else `otherwise`."""
+    return F.when(is_empty(), F.lit(EMPTY)).when(F.col("rule").isNotNull(), F.lit(DEAD)).otherwise(otherwise)

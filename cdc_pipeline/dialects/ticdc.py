@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.dialects.envelope import base_kind, parsed, unreadable_rule
+from cdc_pipeline.dialects.envelope import base_kind, is_empty, parsed, unreadable_rule
 from cdc_pipeline.dialects.unified import DDL, DEAD, ROW, TSO_SHIFT, WATERMARK
 
 if TYPE_CHECKING:
@@ -21,46 +21,47 @@ if TYPE_CHECKING:
 NAME = "ticdc"
 _ROW_TYPES = ("INSERT", "UPDATE", "DELETE")
 
-# rule → (what a record that keeps it looks like, the Spark expression that is true where a record breaks it)
+# rule → (what a record that keeps it looks like, the Spark expression that is true where a record breaks it);
+# `kind` is here what the record is meant to be
 _RULES: dict[str, tuple[str, str]] = {
     "is_ddl_is_present": ("isDdl is true or false", "message.isDdl IS NULL"),
     "type_is_known": (
         "type is INSERT, UPDATE, DELETE or TIDB_WATERMARK where isDdl is false",
-        "NOT message.isDdl AND NOT coalesce(message.type IN ('INSERT', 'UPDATE', 'DELETE', 'TIDB_WATERMARK'), false)",
+        f"kind = '{ROW}' AND NOT coalesce(message.type IN ('INSERT', 'UPDATE', 'DELETE'), false)",
     ),
     "watermark_has_tso": (
         "a TIDB_WATERMARK has _tidb.watermarkTs",
-        "NOT message.isDdl AND message.type = 'TIDB_WATERMARK' AND message._tidb.watermarkTs IS NULL",
+        f"kind = '{WATERMARK}' AND message._tidb.watermarkTs IS NULL",
     ),
     "commit_time_is_present": (
-        "es or _tidb.commitTs is there",
-        "coalesce(message.type <> 'TIDB_WATERMARK', true) AND coalesce(message._tidb.commitTs, message.es) IS NULL",
+        "_tidb.commitTs is there, or es, a time in ms before the year 3084 (es << 18 has 63 bits)",
+        f"kind <> '{WATERMARK}' AND message._tidb.commitTs IS NULL "
+        f"AND NOT coalesce(message.es BETWEEN 0 AND {(1 << 63 - TSO_SHIFT) - 1}, false)",
     ),
-    "ddl_has_statement": ("a DDL event has its statement in sql", "message.isDdl AND coalesce(message.sql, '') = ''"),
+    "ddl_has_statement": ("a DDL event has its statement in sql", f"kind = '{DDL}' AND coalesce(message.sql, '') = ''"),
     "row_has_table": (
         "a row change names database and table",
-        "NOT message.isDdl AND message.type <> 'TIDB_WATERMARK' "
-        "AND (coalesce(message.database, '') = '' OR coalesce(message.table, '') = '')",
+        f"kind = '{ROW}' AND (coalesce(message.database, '') = '' OR coalesce(message.table, '') = '')",
     ),
     "row_is_whole": (
         "a row change has its row in the message (large-message references are not resolved yet)",
-        "NOT message.isDdl AND (coalesce(message._tidb.onlyHandleKey, false) "
+        f"kind = '{ROW}' AND (coalesce(message._tidb.onlyHandleKey, false) "
         "OR message._tidb.claimCheckLocation IS NOT NULL)",
     ),
     "row_has_one_row": (
-        "data has exactly one row",
-        "NOT message.isDdl AND message.type <> 'TIDB_WATERMARK' "
-        "AND (coalesce(size(message.data), -1) <> 1 OR get(message.data, 0) IS NULL)",
+        "data has exactly one row, which has columns",
+        f"kind = '{ROW}' AND (coalesce(size(message.data), -1) <> 1 OR coalesce(size(get(message.data, 0)), 0) < 1)",
     ),
     "update_has_old": (
         "an UPDATE has exactly one row in old",
-        "NOT message.isDdl AND message.type = 'UPDATE' "
+        f"kind = '{ROW}' AND message.type = 'UPDATE' "
         "AND (coalesce(size(message.old), -1) <> 1 OR get(message.old, 0) IS NULL)",
     ),
 }
 _JSON_REASONS = {
     "value_is_utf8": "the value is UTF-8",
     "value_is_json_object": "the value is one JSON object whose fields have the types of Canal-JSON",
+    "escapes_are_characters": "no \\u escape is half of a surrogate pair",
 }
 
 
@@ -77,8 +78,9 @@ def decoded(raw: DataFrame) -> DataFrame:
     data, old = F.get(message["data"], F.lit(0)), F.get(message["old"], F.lit(0))
     return (
         parsed(raw)
-        .withColumn("rule", F.coalesce(unreadable_rule(), _broken_rule()))
-        .withColumn("kind", base_kind(_kind()))
+        .withColumn("kind", _kind())
+        .withColumn("rule", F.when(~is_empty(), F.coalesce(unreadable_rule(), _broken_rule())))
+        .withColumn("kind", base_kind(F.col("kind")))
         .select(
             *raw.columns,
             "kind",
@@ -113,8 +115,7 @@ def _broken_rule() -> Column:
 def _kind() -> Column:
     message = F.col("message")
     return (
-        F.when(F.col("rule").isNotNull(), F.lit(DEAD))
-        .when(message["isDdl"], F.lit(DDL))
+        F.when(message["isDdl"], F.lit(DDL))
         .when(message["type"] == "TIDB_WATERMARK", F.lit(WATERMARK))
         .otherwise(F.lit(ROW))
     )

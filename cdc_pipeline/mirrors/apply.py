@@ -37,7 +37,7 @@ from cdc_pipeline.resources.delta import (
     commit_metadata,
     create_table,
     forget_cached_log,
-    has_rows,
+    progress,
     session_for,
     table_state,
 )
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.mirrors.order import RowSet
     from cdc_pipeline.mirrors.state import MirrorState
-    from cdc_pipeline.resources.delta import TableState
     from cdc_pipeline.resources.lake import LakePaths
     from cdc_pipeline.schemas.table import TableName
 
@@ -87,6 +86,8 @@ class Mirrors:
     side_by_side: int
     later_places: dict[str, list[str]]
     """Where renames and drops of this cut take mirrors, by mirror id: a cut that is run again finds them there."""
+    resumed: bool
+    """Whether some of the steps may be done already."""
 
     def carried_out(
         self, steps: Sequence[Step], row_sets: dict[int, RowSet], report: Callable[[str], None]
@@ -186,41 +187,39 @@ class Mirrors:
 
     def _apply_rows(self, path: str, step: ApplyRows, row_set: RowSet, index: int, result: StepResult) -> None:
         commit = self._commit(index, 1)
-        table = table_state(self.spark, path)
-        assert table is not None
-        if table.progress.get(commit.app_id, -1) >= commit.version:
+        if self.resumed and (progress(self.spark, path, commit.app_id) or 0) >= commit.version:
             return
         session = session_for(self.spark, commit)
         net = session.table(f"global_temp.{self.net_view}").where(F.col("step") == index)
         rows = typed_rows(net, step.state.schema, row_set.columns, self.time_zone)
-        self._set_bad_rows_aside(rows, step.state, table, index, result)
+        there = self._set_bad_rows_aside(rows, step.state, row_set, index, result)
         good = rows.where("size(bad) = 0") if result.bad_rows else rows
-        empty = not has_rows(self.spark, path)
-        if row_set.keyless:
-            if empty:
-                append_rows(path, good, step.state.schema, True, commit)
-            else:
-                result.merged = merge_keyless(session, path, good, step.state.schema)
-        elif empty:
-            append_rows(path, good, step.state.schema, False, commit)
+        if step.into_empty:
+            append_rows(path, good, step.state.schema, row_set.keyless, commit)
+            result.merged = Merged(inserted=there)
+        elif row_set.keyless:
+            result.merged = merge_keyless(session, path, good, step.state.schema)
         else:
             result.merged = merge_keyed(session, path, good, step.state.schema, row_set.columns)
-        if empty:
-            result.merged = Merged(inserted=self._rows(path))
 
     def _set_bad_rows_aside(
-        self, rows: DataFrame, state: MirrorState, table: TableState, index: int, result: StepResult
-    ) -> None:
-        """Rows with a value that its type cannot hold become dead letters, and the mirror is marked as having a gap."""
+        self, rows: DataFrame, state: MirrorState, row_set: RowSet, index: int, result: StepResult
+    ) -> int:
+        """Rows with a value that its type cannot hold become dead letters, and the mirror is marked as having a gap.
+
+        Returns how many rows the others are where the mirror has none before.
+        """
+        there = F.greatest("delta", F.lit(0)) if row_set.keyless else F.when(F.col("deleted"), 0).otherwise(1)
         counts = rows.agg(
             F.count("*").alias("identities"),
             F.count(F.when(F.size("bad") > 0, 1)).alias("bad"),
+            F.sum(F.when(F.size("bad") == 0, there)).alias("there"),
             F.sum("zero_dates").alias("zero"),
         ).first()
         assert counts is not None
         result.identities, result.bad_rows, result.zero_dates = counts["identities"], counts["bad"], counts["zero"] or 0
         if not result.bad_rows:
-            return
+            return counts["there"] or 0
         raw = self.spark.read.format("delta").load(self.paths.table("raw_topic_snapshot"))
         letters = (
             rows.where("size(bad) > 0")
@@ -250,12 +249,11 @@ class Mirrors:
         )
         append_once(letters, self.paths.table("dead_letters"), place)
         gap = f"{result.bad_rows} row(s) with values that their types cannot hold: see dead_letters"
-        commit_metadata(
-            self.spark, self.paths.mirror(state.name), self._commit(index, 0), properties=row_gaps(table, gap)
-        )
-
-    def _rows(self, path: str) -> int:
-        return self.spark.read.format("delta").load(path).count()
+        path = self.paths.mirror(state.name)
+        table = table_state(self.spark, path)
+        assert table is not None
+        commit_metadata(self.spark, path, self._commit(index, 0), properties=row_gaps(table, gap))
+        return counts["there"] or 0
 
 
 def later_places(paths: LakePaths, steps: Sequence[Step]) -> dict[str, list[str]]:

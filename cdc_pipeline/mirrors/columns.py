@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 from cdc_pipeline.mirrors.defaults import default_value
 from cdc_pipeline.mirrors.rows import quoted
 from cdc_pipeline.mirrors.state import TRACE, row_gaps
-from cdc_pipeline.resources.delta import commit_metadata, overwrite_once, session_for, table_state
+from cdc_pipeline.resources.delta import commit_metadata, overwrite_once, progress, session_for, table_state
 from cdc_pipeline.schemas.spark_types import spark_type
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def change_columns(
     kept = [origin for origin in step.origins if origin.before is not None]
     rewritten = [origin for origin in kept if not _same_files(origin)]
     if rewritten:
-        _rewrite(spark, path, step, commit(1), table)
+        _rewrite(spark, path, step, commit(1))
         commit_metadata(spark, path, commit(2), properties=step.state.properties())
         return _with_defaults(spark, path, step, commit(3), time_zone)
     if any(_renamed(origin) for origin in kept) or len(kept) < len(step.before.schema.columns):
@@ -119,9 +119,9 @@ def _type_name(kind: DataType) -> str:
     return str(json.loads(kind.json()))
 
 
-def _rewrite(spark: SparkSession, path: str, step: ChangeColumns, commit: Commit, table: TableState) -> None:
+def _rewrite(spark: SparkSession, path: str, step: ChangeColumns, commit: Commit) -> None:
     """All rows anew under the new columns; added columns are NULL until their defaults are filled in."""
-    if table.progress.get(commit.app_id, -1) >= commit.version:
+    if (progress(spark, path, commit.app_id) or 0) >= commit.version:
         return
     mirror = spark.read.format("delta").load(path)
     columns = [

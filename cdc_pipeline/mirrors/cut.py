@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
+
+from pyspark import inheritable_thread_target
 
 from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.mirrors.apply import Mirrors, StepResult, later_places
@@ -139,7 +142,7 @@ class CutMaker:
             plan = Planner(groups, lookup, published.names, window.cut_id).plan(ddl.fresh)
             if begun is None:
                 write_down(self.spark, self.paths, window, loaded, self.run_id)
-            results = self._carry_out(plan, changes, window)
+            results = self._carry_out(plan, changes, window, resumed=begun is not None)
         finally:
             changes.unpersist()
         counts = _counts(results)
@@ -161,7 +164,7 @@ class CutMaker:
 
     # ---- steps
 
-    def _carry_out(self, plan: CutPlan, changes: DataFrame, window: Window) -> list[StepResult]:
+    def _carry_out(self, plan: CutPlan, changes: DataFrame, window: Window, *, resumed: bool) -> list[StepResult]:
         row_sets = {
             index: _row_set(index, step) for index, step in enumerate(plan.steps) if isinstance(step, ApplyRows)
         }
@@ -177,6 +180,7 @@ class CutMaker:
             view,
             self.side_by_side,
             later_places(self.paths, plan.steps),
+            resumed,
         )
         try:
             return writer.carried_out(plan.steps, row_sets, self.report)
@@ -188,20 +192,24 @@ class CutMaker:
 
     def _entries(self, plan: CutPlan, published: PublishedCut) -> tuple[MirrorEntry, ...]:
         """All mirrors after the cut: those that the plan left alone as they were, the others as they are now."""
-        touched = {name for step in plan.steps for name in step_names(step)}
+        touched = sorted({name for step in plan.steps for name in step_names(step)})
         entries = {entry.name: entry for entry in published_entries(published)}
-        for name in touched:
-            table = table_state(self.spark, self.paths.mirror(name))
-            if table is None:
-                entries.pop(name, None)
-                continue
-            state = MirrorState.from_properties(table.properties)
-            path = self.paths.mirror(name)
-            rows = self.spark.read.format("delta").load(path).count()
-            entries[name] = MirrorEntry(
-                name, state.mirror_id, path, table.version, rows, len(state.schema.columns), state.gaps
+        with ThreadPoolExecutor(max_workers=self.side_by_side, thread_name_prefix="count") as pool:
+            found = dict(
+                zip(touched, pool.map(inheritable_thread_target(self.spark)(self._entry), touched), strict=True)
             )
-        return tuple(entries[name] for name in sorted(entries))
+        entries.update({name: entry for name, entry in found.items() if entry is not None})
+        return tuple(entries[name] for name in sorted(entries) if found.get(name, entries[name]) is not None)
+
+    def _entry(self, name: TableName) -> MirrorEntry | None:
+        """The mirror of that name as it is now."""
+        path = self.paths.mirror(name)
+        table = table_state(self.spark, path)
+        if table is None:
+            return None
+        state = MirrorState.from_properties(table.properties)
+        rows = self.spark.read.format("delta").load(path).count()
+        return MirrorEntry(name, state.mirror_id, path, table.version, rows, len(state.schema.columns), state.gaps)
 
     def _note(self, window: Window) -> dict[str, object]:
         return {

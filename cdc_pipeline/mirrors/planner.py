@@ -104,6 +104,7 @@ class Planner:
         self._live: dict[TableName, MirrorState | None] = {}
         self._events_passed: dict[TableName, int] = defaultdict(int)
         self._steps: list[Step] = []
+        self._empty: set[str] = set()
         self._superseded = 0
 
     def plan(self, events: Iterable[DdlEvent]) -> CutPlan:
@@ -149,7 +150,8 @@ class Planner:
         groups = [group for segment in segments for group in self._groups[name].pop(segment)]
         state = self._fitting_state(name, groups)
         changes = sum(group.changes for group in groups)
-        self._steps.append(ApplyRows(state, name, tuple(segments), changes))
+        self._steps.append(ApplyRows(state, name, tuple(segments), changes, state.mirror_id in self._empty))
+        self._empty.discard(state.mirror_id)
 
     def _drop_rows(self, name: TableName) -> None:
         for segment in self._segments_now(name):
@@ -164,6 +166,7 @@ class Planner:
             )
             self._put(state)
             self._steps.append(CreateMirror(state))
+            self._empty.add(state.mirror_id)
             return state
         added = [
             Column(column, parse_mysql_type(group.mysql_types.get(column, "")))
@@ -221,6 +224,7 @@ class Planner:
         state = MirrorState(name, f"{name}@{event.commit_ts}", schema)
         self._put(state)
         self._steps.append(CreateMirror(state))
+        self._empty.add(state.mirror_id)
         _done(outcome, f"created {name}", state)
 
     def _create_like(self, change: CreateTableLike, event: DdlEvent, outcome: DdlOutcome) -> None:
@@ -239,6 +243,7 @@ class Planner:
             _done(outcome, f"{name}: no mirror to empty")
             return
         self._steps.append(TruncateMirror(state))
+        self._empty.add(state.mirror_id)
         _done(outcome, f"emptied {name}", state)
 
     def _drop(self, name: TableName, event: DdlEvent, outcome: DdlOutcome) -> None:

@@ -19,12 +19,16 @@ class CreateMirror:
 
 @dataclass(frozen=True)
 class ApplyRows:
-    """The net row changes of `segments` of the name, under the state's schema. `source` is the name in the messages."""
+    """The net row changes of `segments` of the name, under the state's schema. `source` is the name in the messages.
+
+    `into_empty` is true where this cut has made or emptied the mirror before and nothing is in it: then rows are appended.
+    """
 
     state: MirrorState
     source: TableName
     segments: tuple[int, ...]
     changes: int
+    into_empty: bool
 
 
 @dataclass(frozen=True)

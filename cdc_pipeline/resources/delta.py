@@ -38,12 +38,18 @@ class Commit:
 
 @dataclass(frozen=True)
 class TableState:
-    """What a Delta table's newest snapshot says of itself."""
+    """What a Delta table's newest snapshot says of itself. Read from the log's metadata alone, without a Spark job."""
 
     version: int
     schema: StructType
     properties: dict[str, str]
-    progress: dict[str, int]
+
+
+def progress(spark: SparkSession, path: str, app_id: str) -> int | None:
+    """The newest version that the writer `app_id` has committed to the table; None where it or the table is not there."""
+    snapshot = _delta_log(spark, path).update(False, _none(spark), _none(spark))
+    found: int | None = _to_dict(spark, snapshot.transactions()).get(app_id)
+    return found
 
 
 def table_state(spark: SparkSession, path: str) -> TableState | None:
@@ -57,13 +63,7 @@ def table_state(spark: SparkSession, path: str) -> TableState | None:
         version=snapshot.version(),
         schema=StructType.fromJson(json.loads(metadata.schemaString())),
         properties=_to_dict(spark, metadata.configuration()),
-        progress=_to_dict(spark, snapshot.transactions()),
     )
-
-
-def has_rows(spark: SparkSession, path: str) -> bool:
-    """Whether the newest snapshot that this driver has seen of the table has data files at all."""
-    return bool(_delta_log(spark, path).unsafeVolatileSnapshot().numOfFiles() > 0)
 
 
 def forget_cached_log(spark: SparkSession, path: str) -> None:

@@ -5,6 +5,7 @@ The layout is the public contract of DESIGN §3: `<lake>/<pipeline>/raw_topic_sn
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import uuid
@@ -83,7 +84,8 @@ class LakePaths:
 
     def _require_writable_folder(self) -> None:
         home = Path(self.home)
-        made = [folder for folder in (home, *home.parents) if not folder.exists()]
+        # os.path: to pathlib a name that is too long is an error, not a folder that is missing
+        made = [folder for folder in (home, *home.parents) if not os.path.exists(folder)]  # noqa: PTH110
         probe = home / f".writable-{uuid.uuid4().hex}"
         try:
             home.mkdir(parents=True, exist_ok=True)
@@ -94,10 +96,8 @@ class LakePaths:
             raise LakeError(f"the lake {self.root!r} cannot be written: {reason} ({error.filename})") from error
         finally:
             for folder in made:  # leave no trace of the probe: a run that then fails leaves the lake as it was
-                try:
+                with contextlib.suppress(OSError):  # not made at all, or others have written there by now
                     folder.rmdir()
-                except OSError:
-                    break
 
 
 def hadoop_path(spark: SparkSession, path: str) -> tuple[Any, Any]:
@@ -117,4 +117,6 @@ def move_folder(spark: SparkSession, source: str, target: str) -> None:
 
 def first_line(error: BaseException) -> str:
     """The first line of an exception's text, without the JVM's stack."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    java = getattr(error, "java_exception", None)  # py4j's own text says only which call failed
+    text = str(error) if java is None else str(java.toString())
+    return (text.strip().splitlines() or [type(error).__name__])[0]

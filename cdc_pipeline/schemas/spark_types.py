@@ -7,6 +7,7 @@ caller takes a bad value for NULL.
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -61,9 +62,11 @@ _OTHERS: dict[str, DataType] = {
     "vector": ArrayType(FloatType()),
 }
 _BINARY = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
-_DATES = frozenset({"date", "datetime", "timestamp"})
-# The text of a date that MySQL accepts and no calendar has: a zero year, month or day.
-_ZERO_DATE = r"^(0000-\d\d-\d\d|\d{4}-00-\d\d|\d{4}-\d\d-00)"
+# Texts of a date that MySQL can hold, among them those that no calendar has: zero months and days, and under
+# ALLOW_INVALID_DATES a 31st of each month. Spark's own cast takes much more, such as a year alone or a time zone.
+_DAY = r"\d{4}-(?:0\d|1[0-2])-(?:[0-2]\d|3[01])"
+_TIME = r"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,6})?"
+_DATES = {"date": rf"^{_DAY}\z", "datetime": rf"^{_DAY} {_TIME}\z", "timestamp": rf"^{_DAY} {_TIME}\z"}
 
 
 def spark_type(kind: MySqlType) -> DataType:
@@ -105,25 +108,49 @@ def value(text: Column, kind: MySqlType, time_zone: str) -> Column:
     if isinstance(target, BinaryType):
         return _latin1_bytes(text)
     if isinstance(target, ArrayType):
-        return F.from_json(text, target)
-    if isinstance(target, DecimalType) and base == "decimal":
+        return _numbers(text, target)
+    if isinstance(target, DecimalType):
         # a digit beyond the scale would be rounded away: then the definition is not the one that the text was made by
-        return F.when(~text.rlike(rf"\.\d{{{target.scale}}}\d*[1-9]"), text.try_cast(target))
-    if base == "timestamp":
-        # read as a local time of the encoder's zone, then placed on the time line
-        return F.to_utc_timestamp(text.try_cast("timestamp_ntz").cast("timestamp"), time_zone)
+        return F.when(text.rlike(rf"^[+-]?\d*(?:\.\d{{0,{target.scale}}}0*)?\z"), text.try_cast(target))
+    if base in _DATES:
+        return _date(text, base, time_zone)
+    if isinstance(target, (FloatType, DoubleType)):
+        # Spark also reads 1.5f, NaN and Infinity, and takes what is too large for infinite
+        number = text.try_cast(target)
+        return F.when(text.rlike(r"^[-+.0-9eE]+\z") & (F.abs(number) < float("inf")), number)
     return text.try_cast(target)
 
 
 def unparsed(text: Column, typed: Column, kind: MySqlType) -> Column:
     """Whether `text` is a value that its column's type cannot hold. Zero dates are none: they are NULL by definition."""
     failed = text.isNotNull() & typed.isNull()
-    return failed & ~text.rlike(_ZERO_DATE) if kind.base in _DATES else failed
+    return failed & ~text.rlike(_DATES[kind.base]) if kind.base in _DATES else failed
 
 
 def zero_date(text: Column, kind: MySqlType) -> Column:
     """Whether `text` is a zero or impossible date, which the mirror has as NULL and the change log as text."""
-    return text.rlike(_ZERO_DATE) if kind.base in _DATES else F.lit(False)
+    if kind.base not in _DATES:
+        return F.lit(False)
+    return F.coalesce(text.rlike(_DATES[kind.base]) & _calendar_date(text, kind.base).isNull(), F.lit(False))
+
+
+def _date(text: Column, base: str, time_zone: str) -> Column:
+    local = F.when(text.rlike(_DATES[base]), _calendar_date(text, base))
+    # a timestamp is read as a local time of the encoder's zone, then placed on the time line
+    return F.to_utc_timestamp(local.cast("timestamp"), time_zone) if base == "timestamp" else local
+
+
+def _calendar_date(text: Column, base: str) -> Column:
+    """The day or the local time; null where no calendar has it, which includes the year 0."""
+    local = text.try_cast("date" if base == "date" else "timestamp_ntz")
+    return F.when(F.substring(text, 1, 4) != "0000", local)
+
+
+def _numbers(text: Column, target: ArrayType) -> Column:
+    """A vector. The parser itself would stop at the closing bracket, and read null and NaN."""
+    numbers = F.from_json(text, target)
+    finite = F.forall(numbers, lambda number: F.abs(number) < float("inf"))
+    return F.when(text.rlike(r"^\[[-+.0-9eE, ]*\]\z") & finite, numbers)
 
 
 def _latin1_bytes(text: Column) -> Column:
@@ -143,11 +170,16 @@ _SET_SIZE = 64
 
 def _set_labels(text: Column, members: tuple[str, ...]) -> Column:
     """The labels of a bit mask, joined by commas as MySQL prints them; null for bits that no label has."""
-    bits = F.lpad(F.conv(text, 10, 2), _SET_SIZE, "0")
+    if len(members) < _SET_SIZE:
+        mask = text.try_cast("bigint")
+        known = (mask >= 0) & (F.shiftright(mask, len(members)) == 0)
+    else:
+        # masks with the highest bit are the negative numbers of BIGINT
+        number = F.when(text.rlike(r"^\d{1,20}\z"), text.try_cast(_UINT64))
+        known = number < F.lit(Decimal(2**64))
+        mask = F.when(number < F.lit(Decimal(2**63)), number).otherwise(number - F.lit(Decimal(2**64)))
+        mask = mask.try_cast("bigint")
     labels = [
-        F.when(F.substring(bits, _SET_SIZE - place, 1) == "1", F.lit(member)) for place, member in enumerate(members)
+        F.when(F.getbit(mask, F.lit(place)) == 1, F.lit(member)) for place, member in enumerate(members[:_SET_SIZE])
     ]
-    unknown = (
-        F.lit(False) if len(members) == _SET_SIZE else F.substring(bits, 1, _SET_SIZE - len(members)).contains("1")
-    )
-    return F.when(text.rlike(r"^\d{1,20}$") & ~unknown, F.concat_ws(",", *labels))
+    return F.when(known, F.concat_ws(",", *labels))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import SourceError
+from cdc_pipeline.json_text import END_MARK, OPTIONS, has_half_a_character, with_end_mark
 from cdc_pipeline.sources.records import RECORD
 
 if TYPE_CHECKING:
@@ -26,9 +28,12 @@ if TYPE_CHECKING:
 
 _LINE_SCHEMA = (
     "topic STRING, partition INT, offset BIGINT, ts BIGINT, key STRING, key_base64 STRING, payload STRING, "
-    "payload_base64 STRING, headers ARRAY<STRING>, _unreadable STRING"
+    f"payload_base64 STRING, headers ARRAY<STRING>, {END_MARK} BOOLEAN, _unreadable STRING"
 )
-_SNIFF_BYTES = 1 << 20
+# A payload or key that is neither text nor null has no bytes of its own: the parser would write it anew, 1.50 as 1.5.
+_NO_TEXT = r'"(?:payload|key)"\s*:\s*[^"n\s]'
+_LONGEST_LINE = 1 << 26  # of a file that may be passed over: one with a longer first line is read as a capture
+_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, order=True)
@@ -59,12 +64,22 @@ def listed(folder: str) -> FolderListing:
         raise SourceError(f"the capture folder {folder!r} does not exist")
     if not place.is_dir():
         raise SourceError(f"{folder!r} is a file; a folder of *.jsonl or *.jsonl.gz files is expected")
-    found = sorted(path for path in place.iterdir() if path.is_file() and path.name.endswith((".jsonl", ".jsonl.gz")))
+    # a name that begins with a dot is hidden, as for the shell's *.jsonl
+    found = sorted(
+        path
+        for path in place.iterdir()
+        if path.is_file() and path.name.endswith((".jsonl", ".jsonl.gz")) and not path.name.startswith(".")
+    )
     captures, others = [], []
     for path in found:
         if _holds_no_records(path):
             others.append(path.name)
             continue
+        if path.name.startswith("_") or ":" in path.name:
+            raise SourceError(
+                f"{path.name!r} in {folder!r} has a name that Spark does not read: it begins with an underscore or has "
+                "a colon. Give the file another name"
+            )
         stat = path.stat()
         captures.append(CaptureFile(str(path.resolve()), stat.st_size, stat.st_mtime_ns // 1_000_000))
     return FolderListing(tuple(captures), tuple(others))
@@ -74,15 +89,12 @@ def _holds_no_records(path: Path) -> bool:
     """Whether the first line is a whole JSON object that has nothing of a record: then this is another kind of file."""
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
-            line = stream.readline(_SNIFF_BYTES)
+            line = stream.readline(_LONGEST_LINE)
     except (OSError, EOFError, zlib.error):
         return False  # the reader below says what is wrong with it
-    if not line.endswith(b"\n") and len(line) == _SNIFF_BYTES:
-        # too long for a look: any record starts with its position, whichever key kcat prints first
-        return not any(f'"{name}"'.encode() in line[:4096] for name in ("topic", "partition", "offset"))
     try:
         first = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(first, dict) and not {"topic", "partition", "offset"} & first.keys()
 
@@ -92,17 +104,23 @@ def records(spark: SparkSession, files: tuple[CaptureFile, ...]) -> DataFrame:
 
     A line is read as it stands: `payload` is unescaped to the very bytes that the producer sent.
     """
-    lines = spark.read.option("lineSep", "\n").text([file.path for file in files])
+    # a name with a bracket or a star would be taken for a pattern
+    paths = [re.sub(r"([\\{}\[\]*?])", r"\\\1", file.path) for file in files]
+    lines = spark.read.option("lineSep", "\n").text(paths)
     # Neither `ts` nor headers identify a record, so a line without them is still one.
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_unreadable", "maxStringLen": str(2**31 - 1)}
-    parsed = lines.where("trim(value) <> ''").select(
-        F.from_json("value", _LINE_SCHEMA, options).alias("line"),
+    options = {**OPTIONS, "columnNameOfCorruptRecord": "_unreadable"}
+    parsed = lines.where(F.col("value").rlike(r"\S")).select(
+        F.from_json(with_end_mark(F.col("value").cast("binary")), _LINE_SCHEMA, options).alias("line"),
         F.col("value").alias("_text"),
         F.col("_metadata.file_name").alias("_file"),
     )
-    line = F.col("line")
+    line, text = F.col("line"), F.col("_text")
     whole = (
         line["_unreadable"].isNull()
+        & line[END_MARK].isNotNull()
+        & F.is_valid_utf8(text)
+        & ~has_half_a_character(text)
+        & ~text.rlike(_NO_TEXT)
         & line["topic"].isNotNull()
         & (line["partition"] >= 0)
         & (line["offset"] >= 0)
@@ -154,7 +172,7 @@ def unfinished_gzip(files: tuple[CaptureFile, ...]) -> str | None:
             continue
         try:
             with gzip.open(file.path) as stream:
-                while stream.read(_SNIFF_BYTES):
+                while stream.read(_CHUNK):
                     pass
         except (OSError, EOFError, zlib.error):
             return file.name

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from pyspark.sql import functions as F
 
@@ -38,7 +39,7 @@ def require_readable(frame: DataFrame, place: str) -> None:
     """
     bad = frame.where("_unreadable IS NOT NULL").select("_file", "_unreadable").limit(3).collect()
     if bad:
-        lines = "; ".join(f"{row['_file']}: {row['_unreadable'][:120]!r}" for row in bad)
+        lines = "; ".join(f"{unquote(row['_file'])}: {row['_unreadable'][:120]!r}" for row in bad)
         raise SourceError(
             f"{place} has lines that are no whole Kafka record (one JSON object with topic, partition, offset, ts, key "
             f"and payload is expected; a last line may be torn): {lines}. Nothing was taken in"

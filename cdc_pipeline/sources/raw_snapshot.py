@@ -10,11 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import SourceError
-from cdc_pipeline.resources.delta import Commit, append_once, table_state
+from cdc_pipeline.resources.delta import Commit, append_once, progress, table_state
 from cdc_pipeline.resources.lake import first_line
 from cdc_pipeline.sources.capture_files import CaptureFile, FolderListing, listed, records, unfinished_gzip
 from cdc_pipeline.sources.intake import OffsetRange, distinct_records, not_yet_in, offset_ranges, require_readable
@@ -46,8 +47,7 @@ def raw_app_id(paths: LakePaths) -> str:
 
 def newest_batch(spark: SparkSession, paths: LakePaths) -> int:
     """The newest batch in the raw snapshot, 0 before the first."""
-    raw = table_state(spark, paths.table("raw_topic_snapshot"))
-    return 0 if raw is None else raw.progress.get(raw_app_id(paths), 0)
+    return progress(spark, paths.table("raw_topic_snapshot"), raw_app_id(paths)) or 0
 
 
 def new_files_taken_in(spark: SparkSession, paths: LakePaths, folder: str, run_id: str) -> Intake:
@@ -69,7 +69,7 @@ def new_files_taken_in(spark: SparkSession, paths: LakePaths, folder: str, run_i
         return Intake(None, (), (), listing.passed_over)
     frame = records(spark, new).persist()
     try:
-        fresh, ranges = _fresh(spark, paths, frame, folder, exists=before > 0)
+        fresh, ranges = _read(spark, paths, frame, folder, new, exists=before > 0)
         note = {
             "batch": before + 1,
             "run_id": run_id,
@@ -78,12 +78,6 @@ def new_files_taken_in(spark: SparkSession, paths: LakePaths, folder: str, run_i
         }
         batch = fresh.select(F.lit(before + 1).cast("bigint").alias("batch_id"), "*")
         append_once(batch, paths.table("raw_topic_snapshot"), Commit(raw_app_id(paths), before + 1, note))
-    except PySparkException as error:
-        if torn := unfinished_gzip(new):
-            raise SourceError(
-                f"{torn} in {folder!r} is cut short or damaged: its gzip data ends early. Nothing was taken in"
-            ) from error
-        raise SourceError(f"the files of {folder!r} cannot be read: {first_line(error)}") from error
     finally:
         frame.unpersist()
     return Intake(before + 1, new, ranges, listing.passed_over)
@@ -96,6 +90,26 @@ def _new_files(spark: SparkSession, paths: LakePaths, listing: FolderListing) ->
     read = spark.read.format("delta").load(paths.table("batches")).select(F.explode("files").alias("file"))
     known = {CaptureFile(row["path"], row["size"], row["modified_ms"]) for row in read.select("file.*").collect()}
     return tuple(file for file in listing.files if file not in known)
+
+
+def _read(
+    spark: SparkSession,
+    paths: LakePaths,
+    frame: DataFrame,
+    folder: str,
+    files: tuple[CaptureFile, ...],
+    *,
+    exists: bool,
+) -> tuple[DataFrame, tuple[OffsetRange, ...]]:
+    """`_fresh`, with Spark's errors as what they say of the source. It reads every file to its end, into the cache."""
+    try:
+        return _fresh(spark, paths, frame, folder, exists=exists)
+    except (PySparkException, Py4JJavaError) as error:
+        if torn := unfinished_gzip(files):
+            raise SourceError(
+                f"{torn} in {folder!r} is cut short or damaged: its gzip data ends early. Nothing was taken in"
+            ) from error
+        raise SourceError(f"the files of {folder!r} cannot be read: {first_line(error)}") from error
 
 
 def _fresh(

@@ -1,4 +1,4 @@
-"""Each story's mirrors equal the tables that upstream had; also when the stream comes in two parts."""
+"""Each story's mirrors equal the tables that upstream had."""
 
 from __future__ import annotations
 
@@ -25,29 +25,22 @@ PARTITIONS = (0, 1, 2)
 END = 1000
 
 
-def told(folder: Path, *, at_once: bool) -> list[Path]:
-    """The capture folders to be ingested one after the other into one lake: all at once, or in two parts."""
+def told(folder: Path) -> None:
+    """Writes all stories as one topic, each partition closed by a watermark."""
     topic = Topic()
-    if not at_once:
-        for story in STORIES.values():
-            for payload, partition in story.messages[: len(story.messages) // 2]:
-                topic.send(payload, partition)
-        topic.write(folder, "part-1.jsonl")
     for story in STORIES.values():
-        rest = story.messages if at_once else story.messages[len(story.messages) // 2 :]
-        for payload, partition in rest:
+        for payload, partition in story.messages:
             topic.send(payload, partition)
     for partition in PARTITIONS:
         topic.send(watermark(END), partition)
-    topic.write(folder, "part-2.jsonl")
-    return [folder]
+    topic.write(folder, "all.jsonl")
 
 
 @pytest.fixture(scope="module")
 def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> LakePaths:
     folder = tmp_path_factory.mktemp("stories")
     paths = LakePaths(str(folder / "lake"), "shop")
-    told(folder / "captures", at_once=True)
+    told(folder / "captures")
     ingest(spark, paths, folder / "captures")
     return paths
 

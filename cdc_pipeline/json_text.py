@@ -1,0 +1,44 @@
+"""What Spark's JSON parser lets pass in silence, and how to see it: text after an object, and halves of characters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+END_MARK = "_end"
+"""The boolean field to ask for, besides those that are wanted, when a value `with_end_mark` is parsed."""
+
+OPTIONS = {
+    "mode": "PERMISSIVE",
+    # JSON as its standard has it: Spark's own default also reads 'x' and NaN
+    "allowSingleQuotes": "false",
+    "allowNonNumericNumbers": "false",
+    # the parser's own limit is below what a 64 MB LONGTEXT needs
+    "maxStringLen": str(2**31 - 1),
+}
+
+# Half of a surrogate pair as an escape: no character. Spark would read it as `?`.
+_LONE_SURROGATE = r"(?<!\\)(?:\\\\)*+\\u[dD](?:[89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..\\u[dD])[c-fC-F])"
+
+
+def with_end_mark(value: Column) -> Column:
+    """The JSON object of binary `value` as text with `"_end":true` as its last field.
+
+    The parser stops after one object, whatever follows it: a second object in the same value would be lost. Only
+    where the object goes to the end of the value, white space aside, does it have the mark.
+    """
+    ends = F.when(F.endswith(value, F.lit(b"}")), value).otherwise(
+        F.rtrim(value.cast("string"), F.lit(" \t\r\n")).cast("binary")
+    )
+    body = F.substring(ends, F.lit(1), F.octet_length(ends) - 1)
+    return F.concat(body, F.lit(f',"{END_MARK}":true}}'.encode())).cast("string")
+
+
+def has_half_a_character(text: Column) -> Column:
+    """Whether an escape in the JSON text is one half of a surrogate pair without the other."""
+    # the plain search is for speed: next to no message has such an escape
+    return (text.contains("\\ud") | text.contains("\\uD")) & text.rlike(_LONE_SURROGATE)

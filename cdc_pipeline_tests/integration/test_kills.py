@@ -1,0 +1,114 @@
+"""A run that dies before any of its Delta commits or folder moves loses and doubles nothing (DESIGN §2, promise 2).
+
+Every commit and every move is stopped once, just before it happens; the next run begins from what is in the lake. The
+stop is an exception where a kill -9 would be, which differs only in that this process lives on: nothing in the lake is
+cleaned up on the way out.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+from unittest.mock import patch
+
+import pytest
+
+from cdc_pipeline.mirrors import apply
+from cdc_pipeline.mirrors.progress import published_cut
+from cdc_pipeline.resources import lake as lake_module
+from cdc_pipeline.resources.delta import Commit
+from cdc_pipeline_tests.messages import Topic, tso, watermark
+from cdc_pipeline_tests.mirrors.stories import STORIES, Story
+from cdc_pipeline_tests.mirrors.test_stories import PARTITIONS, assert_told
+from cdc_pipeline_tests.pipelines import ingest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline.resources.lake import LakePaths
+
+SHORT = (
+    "equal_rows_without_a_key_are_counted",
+    "two_tables_swap_their_names_over_a_third",
+    "a_dropped_table_made_again_with_another_shape",
+    "a_type_that_widens_and_one_that_does_not",
+)
+
+
+class Killed(BaseException):
+    """Not an Exception: nothing may catch it."""
+
+
+class Killer:
+    """Stops whatever is about to happen for the first time."""
+
+    def __init__(self) -> None:
+        self.seen: set[tuple[object, ...]] = set()
+
+    def strike(self, *deed: object) -> None:
+        if deed not in self.seen:
+            self.seen.add(deed)
+            raise Killed(*deed)
+
+    def note_json(self, commit: Commit) -> str:
+        self.strike(commit.app_id, commit.version)
+        return "{}" if "raw" not in commit.app_id else commit_note(commit)
+
+    def move_folder(self, spark: SparkSession, source: str, target: str) -> None:
+        self.strike(source, target)
+        lake_module.move_folder(spark, source, target)
+
+
+commit_note: Callable[[Commit], str] = Commit.note_json.fget  # type: ignore[attr-defined]
+
+
+def ingested_with_kills(spark: SparkSession, paths: LakePaths, captures: Path, killer: Killer) -> int:
+    """Runs until one gets through; returns how many were killed."""
+    for killed in range(500):
+        try:
+            with (
+                patch.object(Commit, "note_json", property(killer.note_json)),
+                patch.object(apply, "move_folder", killer.move_folder),
+            ):
+                ingest(spark, paths, captures)
+        except Killed:
+            continue
+        return killed
+    raise AssertionError("no run got through")
+
+
+def assert_survives(spark: SparkSession, paths: LakePaths, folder: Path, stories: list[Story]) -> int:
+    """Tells the stories in two slices, each through all its kills; checks the end. Returns the number of kills."""
+    topic, killer, kills = Topic(), Killer(), 0
+    first, last = 2, 1000
+    for until in (first, last):
+        for story in stories:
+            for payload, partition in story.messages:
+                early = json.loads(payload)["_tidb"]["commitTs"] <= tso(first)
+                if early == (until == first):
+                    topic.send(payload, partition)
+        for partition in PARTITIONS:
+            topic.send(watermark(until), partition)
+        topic.write(folder, f"until-{until:04d}.jsonl")
+        kills += ingested_with_kills(spark, paths, folder, killer)
+    for story in stories:
+        assert_told(spark, paths, story)
+    sent = sum(len(story.messages) for story in stories) + 2 * len(PARTITIONS)
+    assert spark.read.format("delta").load(paths.table("raw_topic_snapshot")).count() == sent
+    assert spark.read.format("delta").load(paths.table("batches")).agg({"records": "sum"}).first()[0] == sent  # type: ignore[index]
+    assert published_cut(spark, paths).cut_id == 2
+    return kills
+
+
+def test_killed_before_each_commit(spark: SparkSession, paths: LakePaths, tmp_path: Path) -> None:
+    kills = assert_survives(spark, paths, tmp_path / "captures", [STORIES[name] for name in SHORT])
+    assert kills >= 25  # two at once count as one
+
+
+@pytest.mark.long
+def test_killed_before_each_commit_of_all_stories(spark: SparkSession, paths: LakePaths, tmp_path: Path) -> None:
+    kills = assert_survives(spark, paths, tmp_path / "captures", list(STORIES.values()))
+    assert kills > 100

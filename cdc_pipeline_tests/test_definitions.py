@@ -1,0 +1,87 @@
+"""What Dagster loads: without a lake, with one, and the asset graph as it is agreed on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import pytest
+
+from cdc_pipeline.catalog import CatalogColumn, CatalogEntry, remember_mirrors
+from cdc_pipeline.definitions import defs
+from cdc_pipeline.resources.lake import LakePaths
+
+if TYPE_CHECKING:
+    from dagster import Definitions
+
+SNAPSHOT = Path(__file__).parent / "snapshots" / "asset_graph.json"
+
+
+@pytest.fixture
+def empty_lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("CDC_LAKE", str(tmp_path / "lake"))
+    return tmp_path / "lake"
+
+
+@pytest.fixture
+def lake_with_a_mirror(empty_lake: Path) -> Path:
+    paths = LakePaths(str(empty_lake), "shop")
+    Path(paths.home).mkdir(parents=True)
+    column = CatalogColumn("id", "bigint", "bigint")
+    remember_mirrors(paths, [CatalogEntry("db", "orders", "elsewhere/orders", (column,))])
+    return empty_lake
+
+
+def graph(definitions: Definitions) -> dict[str, Any]:
+    """Keys, parents, kinds, group and checks of every asset, and the jobs with what they select."""
+    assets = definitions.resolve_asset_graph()
+    shown: dict[str, Any] = {}
+    for key in sorted(assets.get_all_asset_keys()):
+        node = assets.get(key)
+        shown[key.to_user_string()] = {
+            "parents": sorted(parent.to_user_string() for parent in node.parent_keys),
+            "group": node.group_name,
+            "kinds": sorted(node.kinds),
+            "checks": {
+                check.name: "blocking" if assets.get_check_spec(check).blocking else "not blocking"
+                for check in sorted(node.check_keys)
+            },
+        }
+    jobs = {
+        job.name: sorted(key.to_user_string() for key in job.asset_layer.executable_asset_keys)
+        for job in definitions.resolve_all_job_defs()
+        if not job.name.startswith("__")
+    }
+    return {"assets": shown, "jobs": jobs}
+
+
+@pytest.mark.usefixtures("lake_with_a_mirror")
+def test_asset_graph_is_as_agreed() -> None:
+    """When this differs on purpose, write what is printed into snapshots/asset_graph.json and say why in the commit."""
+    found = graph(defs())
+    assert found == json.loads(SNAPSHOT.read_text(encoding="utf-8")), json.dumps(found, indent=2)
+
+
+@pytest.mark.usefixtures("empty_lake")
+def test_definitions_load_without_a_lake_and_without_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    dg.Definitions.validate_loadable(defs())
+    assert [key for key in graph(defs())["assets"] if "/mirror/" in key] == []
+
+
+def test_damaged_catalog_loads_as_no_mirrors(lake_with_a_mirror: Path) -> None:
+    (lake_with_a_mirror / "shop" / "catalog.json").write_text('[{"database": "db"', encoding="utf-8")
+    assert [key for key in graph(defs())["assets"] if "/mirror/" in key] == []
+
+
+@pytest.mark.usefixtures("lake_with_a_mirror")
+def test_a_mirror_shows_its_columns_with_both_types() -> None:
+    spec = defs().resolve_assets_def(dg.AssetKey(["shop", "mirror", "db", "orders"])).specs_by_key[
+        dg.AssetKey(["shop", "mirror", "db", "orders"])
+    ]
+    columns = spec.metadata["dagster/column_schema"].columns
+    assert [(column.name, column.type, column.description) for column in columns] == [("id", "bigint", "bigint")]
+    assert spec.metadata["dagster/table_name"] == "db.orders"
