@@ -30,14 +30,24 @@ def main() -> int:
     """Exit code 0 when the run succeeded; 1, after one clear line, when it did not."""
     started = time.monotonic()
     try:
-        return _demo(started)
+        pipeline = declared_pipeline(NAME)
+    except Exception as error:  # Dagster wraps what is wrong with the YAML in its own
+        print(f"error: the pipeline {NAME!r} cannot be loaded: {_innermost(error)}", file=sys.stderr, flush=True)
+        return 1
+    try:
+        return _demo(pipeline, started)
     except (CdcError, JavaError) as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return 1
 
 
-def _demo(started: float) -> int:
-    pipeline = declared_pipeline(NAME)
+def _innermost(error: BaseException) -> BaseException:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def _demo(pipeline: Pipeline, started: float) -> int:
     seconds = {"load Dagster": time.monotonic() - started}
     pause = time.monotonic()
     _say("starting Spark")
@@ -78,7 +88,7 @@ class _ProgressLines(logging.Handler):
     """Dagster's log without its own events: what the assets have to say, a line each."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        if getattr(record, "dagster_event", None) is None and record.levelno >= logging.INFO:
+        if getattr(record, "dagster_event", None) is None and record.levelno == logging.INFO:
             said = getattr(record, "dagster_meta", {}).get("orig_message") or record.getMessage()
             print(f"  {said}", flush=True)
 

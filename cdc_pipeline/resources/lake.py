@@ -110,8 +110,12 @@ def move_folder(spark: SparkSession, source: str, target: str) -> None:
     """Renames a folder, making the target's parents. Raises LakeError where the file system refuses."""
     filesystem, old = hadoop_path(spark, source)
     _, new = hadoop_path(spark, target)
-    filesystem.mkdirs(new.getParent())
-    if filesystem.exists(new) or not filesystem.rename(old, new):
+    try:
+        filesystem.mkdirs(new.getParent())
+        moved = not filesystem.exists(new) and filesystem.rename(old, new)
+    except Exception as error:
+        raise LakeError(f"cannot move {source} to {target}: {first_line(error)}") from error
+    if not moved:
         raise LakeError(f"cannot move {source} to {target}: the target exists or the file system refused")
 
 
