@@ -55,9 +55,9 @@ def known_mirrors(paths: LakePaths) -> tuple[CatalogEntry, ...]:
             CatalogEntry(**{**entry, "columns": tuple(CatalogColumn(**column) for column in entry["columns"])})
             for entry in entries
         ]
-    except (OSError, ValueError, TypeError, KeyError):
+        return tuple(sorted(found, key=lambda entry: entry.name))
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return ()
-    return tuple(sorted(found, key=lambda entry: entry.name))
 
 
 def remember_mirrors(paths: LakePaths, entries: Iterable[CatalogEntry]) -> None:

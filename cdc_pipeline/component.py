@@ -15,6 +15,7 @@ from cdc_pipeline.assets.raw import raw_asset
 from cdc_pipeline.pipeline import Pipeline
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_MOST_THREADS = 64
 
 
 class CaptureFilesSource(dg.Model, dg.Resolvable):
@@ -24,6 +25,14 @@ class CaptureFilesSource(dg.Model, dg.Resolvable):
 
     type: Literal["capture_files"]
     path: Annotated[str, Field(min_length=1, description="The folder. Files that are added later are new offsets.")]
+
+
+def _source(context: dg.ResolutionContext, model: dg.Model | str) -> CaptureFilesSource:
+    if isinstance(model, str):
+        # Dagster takes any text for a template, and its own resolver fails on it without saying what is expected.
+        raise ValueError(f"source: {model!r} is no source: a mapping with type and path is expected")
+    source: CaptureFilesSource = CaptureFilesSource.resolve_from_model(context, model)
+    return source
 
 
 class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
@@ -36,7 +45,11 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
     model_config = ConfigDict(extra="forbid")
 
     name: Annotated[str, Field(description="Names the pipeline: first part of its asset keys, folder in the lake.")]
-    source: Annotated[CaptureFilesSource, Field(description="Where the records come from.")]
+    source: Annotated[
+        CaptureFilesSource,
+        dg.Resolver(_source, model_field_type=CaptureFilesSource.model()),
+        Field(description="Where the records come from."),
+    ]
     lake: Annotated[str, Field(min_length=1, description="The folder or Hadoop URI under which all tables lie.")]
     dialect: Annotated[
         Literal["auto", "ticdc"],
@@ -46,7 +59,7 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
         str,
         Field(description="The time zone in which the encoder prints TIMESTAMP values, such as UTC or Asia/Shanghai."),
     ] = "UTC"
-    merge_threads: Annotated[int, Field(ge=1, le=64, description="Mirrors that are merged side by side.")] = 2
+    merge_threads: Annotated[int, Field(description="Mirrors that are merged side by side, 1 to 64.")] = 2
 
     @field_validator("name")
     @classmethod
@@ -63,6 +76,14 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
         if value not in available_timezones():
             raise ValueError(f"{value!r} is no time zone: a name of the IANA data base is expected, such as UTC")
         return ZoneInfo(value).key
+
+    @field_validator("merge_threads")
+    @classmethod
+    def _is_a_number_of_threads(cls, value: int) -> int:
+        # not Field(ge=…): Dagster puts that on its own model of the YAML, where a text in its place is no clear error
+        if not 1 <= value <= _MOST_THREADS:
+            raise ValueError(f"{value} is no number of threads: 1 to {_MOST_THREADS} is expected")
+        return value
 
     @property
     def pipeline(self) -> Pipeline:

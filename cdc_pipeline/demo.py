@@ -14,7 +14,7 @@ from cdc_pipeline.component import CdcPipeline
 from cdc_pipeline.definitions import defs
 from cdc_pipeline.errors import CdcError
 from cdc_pipeline.mirrors.cut import published_entries, tso_datetime
-from cdc_pipeline.mirrors.progress import published_cut
+from cdc_pipeline.mirrors.progress import published_cut, stream_progress
 from cdc_pipeline.resources.java import JavaError
 from cdc_pipeline.resources.spark import SparkLakehouse
 
@@ -63,13 +63,27 @@ def _demo(pipeline: Pipeline, started: float) -> int:
         return 1
     after = published_cut(spark, pipeline.paths)
     if after.cut_id == before.cut_id:
-        _say("nothing new: the mirrors are as they were")
+        _say(_why_no_cut(spark, pipeline, _new_records(result)))
     for line in _warnings(result):
         print(f"warning: {line}")
     _print_mirrors(spark, pipeline)
     seconds["in all"] = time.monotonic() - started
     print("where the time went: " + ", ".join(f"{what} {spent:.0f} s" for what, spent in seconds.items()))
     return 0
+
+
+def _new_records(result: dg.ExecuteInProcessResult) -> int:
+    (raw,) = result.asset_materializations_for_node(f"{NAME}__raw_topic_snapshot")
+    return int(str(raw.metadata["records"].value))
+
+
+def _why_no_cut(spark: SparkSession, pipeline: Pipeline, new_records: int) -> str:
+    if not new_records:
+        return "nothing new: the mirrors are as they were"
+    streams = stream_progress(spark, pipeline.paths)
+    if streams.waiting_for:
+        return f"{new_records} new records wait: no watermark has come yet in {', '.join(streams.waiting_for)}"
+    return f"{new_records} new records wait: the newest common watermark is as before, held by {streams.held_by}"
 
 
 def declared_pipeline(name: str) -> Pipeline:
@@ -146,7 +160,7 @@ def _warnings(result: dg.ExecuteInProcessResult) -> list[str]:
 
 def _print_mirrors(spark: SparkSession, pipeline: Pipeline) -> None:
     cut = published_cut(spark, pipeline.paths)
-    entries = published_entries(cut)
+    entries = published_entries(cut, pipeline.paths)
     if not entries:
         print("no mirrors yet: no partition's rows are complete, or no table has rows or a CREATE TABLE")
         return

@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 def spark() -> Iterator[SparkSession]:
     from cdc_pipeline.resources.spark import SparkLakehouse
 
-    session = SparkLakehouse(driver_memory=os.environ.get("CDC_DRIVER_MEMORY", "3g")).session
+    session = SparkLakehouse(
+        driver_memory=os.environ.get("CDC_DRIVER_MEMORY", "3g"),
+        # Many small queries, each once: the JVM's second compiler costs more than it gives here. Tests only.
+        settings={"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"},
+    ).session
     yield session
     session.stop()
 

@@ -83,7 +83,8 @@ def mirror_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
                 context.log.info,
             )
             report = maker.brought_up_to_date()
-            remember_mirrors(pipeline.paths, catalog_entries(spark.session, report.mirrors))
+            if report.published or len(declared) < len(report.mirrors):
+                remember_mirrors(pipeline.paths, catalog_entries(spark.session, report.mirrors))
             ddl = ddl_applied_result(spark.session, pipeline.paths, cuts)
             newest = newest_batch(spark.session, pipeline.paths)
         by_name = {entry.name: entry for entry in report.mirrors}

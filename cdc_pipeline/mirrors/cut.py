@@ -116,7 +116,7 @@ class CutMaker:
         if window := next_window(published, streams):
             report = self._cut(window, published, streams, None)
         if report is None:
-            entries = published_entries(published)
+            entries = published_entries(published, self.paths)
             report = CutReport(False, published.cut_id, published.resolved_tso, streams, entries)
         return CutReport(**{**report.__dict__, "seconds": time.monotonic() - started})
 
@@ -193,7 +193,7 @@ class CutMaker:
     def _entries(self, plan: CutPlan, published: PublishedCut) -> tuple[MirrorEntry, ...]:
         """All mirrors after the cut: those that the plan left alone as they were, the others as they are now."""
         touched = sorted({name for step in plan.steps for name in step_names(step)})
-        entries = {entry.name: entry for entry in published_entries(published)}
+        entries = {entry.name: entry for entry in published_entries(published, self.paths)}
         with ThreadPoolExecutor(max_workers=self.side_by_side, thread_name_prefix="count") as pool:
             found = dict(
                 zip(touched, pool.map(inheritable_thread_target(self.spark)(self._entry), touched), strict=True)
@@ -245,7 +245,7 @@ class CutMaker:
                     entry.name.database,
                     entry.name.table,
                     entry.mirror_id,
-                    entry.path,
+                    entry.path.removeprefix(f"{self.paths.home}/"),
                     entry.version,
                     entry.rows,
                     entry.columns,
@@ -265,13 +265,13 @@ def _row_set(index: int, step: ApplyRows) -> RowSet:
     return RowSet(index, step.source, step.segments, key or step.state.schema.column_names, keyless=not key)
 
 
-def published_entries(cut: PublishedCut) -> tuple[MirrorEntry, ...]:
-    """The mirrors of a published cut, in name order."""
+def published_entries(cut: PublishedCut, paths: LakePaths) -> tuple[MirrorEntry, ...]:
+    """The mirrors of a published cut, in name order, where they are now: a lake may have been moved as a whole."""
     return tuple(
         MirrorEntry(
-            TableName(row["database"], row["table"]),
+            name := TableName(row["database"], row["table"]),
             row["mirror_id"],
-            row["path"],
+            paths.mirror(name),
             row["version"],
             row["rows"],
             row["columns"],

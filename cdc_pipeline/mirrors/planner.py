@@ -36,6 +36,7 @@ from cdc_pipeline.schemas.changes import (
     SchemaChange,
     TruncateTable,
 )
+from cdc_pipeline.schemas.conversions import unsent_column, unsure_conversion
 from cdc_pipeline.schemas.ddl_types import parse_mysql_type
 from cdc_pipeline.schemas.evolution import SchemaConflictError, altered
 from cdc_pipeline.schemas.origins import column_origins
@@ -221,7 +222,7 @@ class Planner:
             # Upstream made it, so there it was gone: a DROP or RENAME of it never reached us.
             self._steps.append(DropMirror(existing, str(event.commit_ts)))
             outcome.effects.append(f"the former {name} was set aside: its end was not in the stream")
-        state = MirrorState(name, f"{name}@{event.commit_ts}", schema)
+        state = _with_known_gaps(MirrorState(name, f"{name}@{event.commit_ts}", schema))
         self._put(state)
         self._steps.append(CreateMirror(state))
         self._empty.add(state.mirror_id)
@@ -333,6 +334,7 @@ class Planner:
                 ColumnOrigin(column, None if source is None else state.schema.find(source))
                 for column, source in zip(schema.columns, column_origins(state.schema, clauses), strict=True)
             )
+            changed = _with_known_gaps(changed, origins)
             self._steps.append(ChangeColumns(state, changed, origins, event.commit_ms))
             _done(outcome, f"altered {name}", changed)
         elif schema != state.schema:
@@ -370,6 +372,17 @@ def _done(outcome: DdlOutcome, effect: str, *states: MirrorState) -> None:
 def _shape(schema: TableSchema) -> tuple[object, ...]:
     """What rows depend on: the columns' names and types, and what identifies a row."""
     return (tuple((column.name, column.type) for column in schema.columns), schema.row_key)
+
+
+def _with_known_gaps(state: MirrorState, origins: tuple[ColumnOrigin, ...] = ()) -> MirrorState:
+    """The state, marked where its columns alone tell that values are missing or may not be upstream's."""
+    reasons = [unsent_column(column) for column in state.schema.columns]
+    for origin in origins:
+        if origin.before is not None and (reason := unsure_conversion(origin.before.type, origin.after.type)):
+            reasons.append(f"column {origin.after.name}: {reason}")
+    for found in reasons:
+        state = state if found is None else state.with_gap(found)
+    return state
 
 
 def _inferred_schema(groups: list[RowGroup]) -> TableSchema:

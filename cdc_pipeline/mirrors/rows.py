@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from cdc_pipeline.schemas.table import TableSchema
 
 
+_NOT_OLDER = "s.`_commit_ts` >= t.`_commit_ts`"
+
+
 @dataclass(frozen=True)
 class Merged:
     """Rows that one commit changed."""
@@ -78,8 +81,9 @@ def merge_keyed(spark: SparkSession, path: str, rows: DataFrame, schema: TableSc
         DeltaTable.forPath(spark, path)
         .alias("t")
         .merge(rows.alias("s"), condition)
-        .whenMatchedDelete("s.deleted")
-        .whenMatchedUpdate(set=cells)
+        # Below a watermark nothing older can come. Without watermarks a re-delivery may: it must not undo a newer row.
+        .whenMatchedDelete(f"s.deleted AND {_NOT_OLDER}")
+        .whenMatchedUpdate(_NOT_OLDER, set=cells)
         .whenNotMatchedInsert(condition="NOT s.deleted", values=cells)
         .execute()
     )
