@@ -17,13 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-# Dagster 1.13.27 parses YAML with a call that pydantic has renamed, and notes the file's place in classes still in beta.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:`parse_obj_as` is deprecated:pydantic.warnings.PydanticDeprecatedSince20"),
-    pytest.mark.filterwarnings(
-        "ignore:Class `(LocalFileCodeReference|CodeReferencesMetadataValue)` is currently in beta"
-    ),
-]
+# Dagster 1.13.27 parses YAML with a call that pydantic has renamed.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:`parse_obj_as` is deprecated:pydantic.warnings.PydanticDeprecatedSince20"
+)
 
 _GOOD: dict[str, Any] = {"name": "shop", "source": {"type": "capture_files", "path": "captures"}, "lake": "lake"}
 

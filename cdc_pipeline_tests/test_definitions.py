@@ -79,9 +79,11 @@ def test_damaged_catalog_loads_as_no_mirrors(lake_with_a_mirror: Path) -> None:
 
 @pytest.mark.usefixtures("lake_with_a_mirror")
 def test_a_mirror_shows_its_columns_with_both_types() -> None:
-    spec = defs().resolve_assets_def(dg.AssetKey(["shop", "mirror", "db", "orders"])).specs_by_key[
-        dg.AssetKey(["shop", "mirror", "db", "orders"])
-    ]
+    spec = (
+        defs()
+        .resolve_assets_def(dg.AssetKey(["shop", "mirror", "db", "orders"]))
+        .specs_by_key[dg.AssetKey(["shop", "mirror", "db", "orders"])]
+    )
     columns = spec.metadata["dagster/column_schema"].columns
     assert [(column.name, column.type, column.description) for column in columns] == [("id", "bigint", "bigint")]
     assert spec.metadata["dagster/table_name"] == "db.orders"

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.dialects import ticdc, unified
 from cdc_pipeline.dialects.decode import BatchCounts, batch_counts
 from cdc_pipeline.dialects.envelope import parsed
-from cdc_pipeline.sources.records import RECORD
+from cdc_pipeline.sources.records import HEADERS, RECORD
 from cdc_pipeline_tests.messages import ddl, row, tso, watermark
 
 if TYPE_CHECKING:
@@ -403,7 +403,11 @@ def test_watermark_time_is_the_physical_part(spark: SparkSession) -> None:
 
 def test_decoding_is_compiled(spark: SparkSession) -> None:
     """The JVM leaves methods of more than 8000 bytes uncompiled, which makes decoding half as fast."""
-    frame = _decoded(spark, {"row": _INSERT.encode()})
+    columns = [
+        F.col("id").cast("string").cast(field.dataType).alias(field.name) for field in RECORD if field.name != "headers"
+    ]
+    raw = spark.range(1).select(F.col("id").alias("batch_id"), *columns, F.lit(None).cast(HEADERS).alias("headers"))
+    frame = ticdc.decoded(raw)
     plan = frame._jdf.queryExecution().debug().codegenToSeq()
     sizes = [int(size) for size in re.findall(r"ByteCodeStats\((\d+),", plan.toString())]
     assert sizes

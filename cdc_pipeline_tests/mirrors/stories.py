@@ -189,7 +189,10 @@ STORIES: dict[str, Story] = {
     ),
     "a_dropped_table_made_again_with_another_shape": Story(
         [create("again", 1), put("again", 2, "1", "a"), change("DROP TABLE again", 3)]
-        + [create("again", 4, "CREATE TABLE `{}` (`k` VARCHAR(5) PRIMARY KEY)"), wide("INSERT", "again", 5, {"k": "x"})],
+        + [
+            create("again", 4, "CREATE TABLE `{}` (`k` VARCHAR(5) PRIMARY KEY)"),
+            wide("INSERT", "again", 5, {"k": "x"}),
+        ],
         {"again": Table(("k",), [("x",)])},
     ),
     "a_table_like_another": Story(

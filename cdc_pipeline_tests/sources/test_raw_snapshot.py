@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 from delta.tables import DeltaTable
 
-from cdc_pipeline.dialects.change_tables import decoded_batches
 from cdc_pipeline.errors import LakeError, SourceError
 from cdc_pipeline.resources.lake import LakePaths
 from cdc_pipeline.sources.intake import OffsetRange
 from cdc_pipeline.sources.raw_snapshot import Intake, new_files_taken_in, newest_batch
 from cdc_pipeline.sources.records import RECORD
-from cdc_pipeline_tests.messages import EPOCH_MS, watermark
+from cdc_pipeline_tests.messages import EPOCH_MS
 from cdc_pipeline_tests.sources.folders import folder, line, tree
 
 if TYPE_CHECKING:
@@ -101,10 +100,13 @@ def test_the_same_record_is_one_record(spark: SparkSession, paths: LakePaths, tm
 
 
 def test_a_decoded_file_is_read_again_only_when_it_grew(spark: SparkSession, paths: LakePaths, tmp_path: Path) -> None:
-    first, second = line(watermark(1)), line(watermark(2), offset=1)
+    first, second = line("0"), line("1", offset=1)
     place = folder(tmp_path / "c", {"a.jsonl": first, "b.jsonl": b'{"table": "t"}\n'})
-    _take_in(spark, paths, place)
-    decoded_batches(spark, paths)
+    (file,) = _take_in(spark, paths, place).files
+    # what decoding notes of the batch in the end
+    noted = "files ARRAY<STRUCT<path: STRING, size: BIGINT, modified_ms: BIGINT>>"
+    decoded = spark.createDataFrame([([(file.path, file.size, file.modified_ms)],)], noted)
+    decoded.write.format("delta").save(paths.table("batches"))
     assert _take_in(spark, paths, place) == Intake(None, (), (), ("b.jsonl",))
     folder(tmp_path / "c", {"a.jsonl": first + second})
     grown = _take_in(spark, paths, place)
@@ -116,15 +118,11 @@ def test_a_decoded_file_is_read_again_only_when_it_grew(spark: SparkSession, pat
     assert [row[:4] for row in _places(spark, paths)] == [(1, "t", 0, 0), (2, "t", 0, 1)]
 
 
-def test_newest_batch(spark: SparkSession, paths: LakePaths, tmp_path: Path) -> None:
-    assert newest_batch(spark, paths) == 0
-    _take_in(spark, paths, folder(tmp_path / "c", {"a.jsonl": line()}))
-    assert newest_batch(spark, paths) == 1
-
-
 def test_two_pipelines_in_one_lake(spark: SparkSession, paths: LakePaths, tmp_path: Path) -> None:
     other = LakePaths(paths.root, "other")
+    assert newest_batch(spark, paths) == 0
     _take_in(spark, paths, folder(tmp_path / "c", {"a.jsonl": line("shop")}))
+    assert (newest_batch(spark, paths), newest_batch(spark, other)) == (1, 0)
     assert _take_in(spark, other, folder(tmp_path / "d", {"a.jsonl": line("other")})).batch_id == 1
     assert [place[4] for place in _places(spark, paths) + _places(spark, other)] == [b"shop", b"other"]
 
