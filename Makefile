@@ -39,8 +39,8 @@ demo: venv-and-java ## ingest $CDC_CAPTURES into $CDC_LAKE and show the mirrors
 test: venv-and-java ## run the tests
 	$(BIN)/python -m pytest
 
-# Only those marked `long`. Nothing deselects them in `make test` so far, so they run there too. Once pyproject.toml
-# has `-m "not long"` in addopts, this target stays right: pytest takes the last -m. 5 is pytest's "no test selected".
+# Only those marked `long`, which addopts in pyproject.toml leaves out: pytest takes the last -m. 5 is pytest's "no test
+# selected".
 test-long: venv-and-java ## run the tests marked long
 	$(BIN)/python -m pytest -m long || { status=$$?; [ $$status -eq 5 ] && echo "no test is marked long" || exit $$status; }
 

@@ -1,0 +1,58 @@
+"""kill -9 of a whole run, JVM and all, at random moments; then the mirrors still equal the source."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_pipeline.schemas.table import TableName
+from cdc_pipeline_tests.integration.runs import mirror_differences
+from cdc_pipeline_tests.integration.test_shop import CAPTURE, TABLES
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline.resources.lake import LakePaths
+
+KILLS = 6
+
+
+def _demo(paths: LakePaths, home: Path) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "CDC_CAPTURES": str(CAPTURE), "CDC_LAKE": paths.root, "DAGSTER_HOME": str(home)}
+    return subprocess.Popen(
+        [sys.executable, "-m", "cdc_pipeline.demo"],
+        env=environment,
+        cwd=Path(__file__).parents[2],
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+@pytest.mark.long
+def test_kill_9_at_random_moments(spark: SparkSession, paths: LakePaths, tmp_path: Path) -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    moments = random.Random(seed)
+    (tmp_path / "home").mkdir()
+    for _ in range(KILLS):
+        run = _demo(paths, tmp_path / "home")
+        time.sleep(moments.uniform(15, 60))
+        os.killpg(run.pid, signal.SIGKILL)
+        run.wait()
+    assert _demo(paths, tmp_path / "home").wait(timeout=600) == 0
+    wrong = {
+        table: found
+        for table, truth in TABLES.items()
+        if (found := mirror_differences(spark, paths, TableName(*table.split(".", 1)), truth["columns"], truth["rows"]))
+    }
+    assert wrong == {}
+    assert spark.read.format("delta").load(paths.table("raw_topic_snapshot")).count() == 3448
