@@ -99,9 +99,6 @@ def session_for(spark: SparkSession, commit: Commit) -> SparkSession:
     session.conf.set("spark.databricks.delta.write.txnAppId", commit.app_id)
     session.conf.set("spark.databricks.delta.write.txnVersion", str(commit.version))
     session.conf.set("spark.databricks.delta.commitInfo.userMetadata", commit.note_json)
-    # Delta otherwise writes a copy of each source first, in case that a second scan would give other rows. Ours are
-    # read from pinned snapshots and ordered down to the record's position, so they cannot.
-    session.conf.set("spark.databricks.delta.merge.materializeSource", "none")
     return session
 
 
