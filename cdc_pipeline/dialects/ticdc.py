@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 NAME = "ticdc"
-_ROW_TYPES = ("INSERT", "UPDATE", "DELETE")
 
 # rule → (what a record that keeps it looks like, the Spark expression that is true where a record breaks it);
 # `kind` is here what the record is meant to be

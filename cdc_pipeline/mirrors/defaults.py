@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, ByteType, DataType, DecimalType, IntegerType, LongType, ShortType
 
 from cdc_pipeline.schemas.spark_types import spark_type, value
+from cdc_pipeline.schemas.table import TEXT_TYPES
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from cdc_pipeline.schemas.table import Column, MySqlType
 
 _NOW = re.compile(r"(current_timestamp|now|localtime|localtimestamp)\s*(\(\s*(\d?)\s*\))?", re.IGNORECASE)
-_TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
 _DATES = frozenset({"date", "datetime", "timestamp"})
 _NUMBERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double", "bit", "year"})
 _BYTES_OF_INTEGERS: dict[type[DataType], int] = {ByteType: 1, ShortType: 2, IntegerType: 4, LongType: 8}
@@ -62,7 +62,7 @@ def default_value(column: Column, commit_ms: int, time_zone: str) -> SparkColumn
 def _literal(kind: MySqlType, text: str, time_zone: str) -> SparkColumn | None:
     if isinstance(spark_type(kind), BinaryType):
         return _padded(kind, text.encode())
-    if kind.base in _TEXTS:
+    if kind.base in TEXT_TYPES:
         # CHAR is shown without the spaces at its end
         return F.lit(text.rstrip(" ") if kind.base == "char" else text)
     if kind.base == "enum":
@@ -86,7 +86,7 @@ def _of_bytes(kind: MySqlType, data: bytes) -> SparkColumn:
     """The value of a literal such as x'0aff': bytes where the column has text or bytes, else a number."""
     if isinstance(spark_type(kind), BinaryType):
         return _padded(kind, data)
-    if kind.base in _TEXTS:
+    if kind.base in TEXT_TYPES:
         try:
             return F.lit(data.decode(_CODECS[kind.charset]))
         except (KeyError, UnicodeDecodeError):
@@ -194,7 +194,7 @@ def _implicit_zero(kind: MySqlType) -> SparkColumn | None:
         return None  # the zero date, which a mirror has as NULL
     if kind.base == "enum" and kind.members:
         return F.lit(kind.members[0])
-    if kind.base == "set" or kind.base in _TEXTS:
+    if kind.base == "set" or kind.base in TEXT_TYPES:
         return F.lit("")
     if kind.base == "json":
         return F.lit("null")  # JSON's null, as a text: not NULL

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cdc_pipeline.schemas.table import TEXT_TYPES
+
 if TYPE_CHECKING:
     from cdc_pipeline.schemas.table import Column, MySqlType
 
 _INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
-_TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
 _BLOBS = frozenset({"varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 _FRACTIONS = frozenset({"datetime", "timestamp", "time"})
 
@@ -26,15 +27,15 @@ def unsure_conversion(old: MySqlType, new: MySqlType) -> str | None:
 def _is_exact(old: MySqlType, new: MySqlType) -> bool:
     before, after = old.base, new.base
     if before in _INTEGERS:
-        return after in _INTEGERS or after in _TEXTS or (after == "decimal" and not new.zerofill)
-    if before in _TEXTS:
-        return after in _TEXTS or after == "json"
+        return after in _INTEGERS or after in TEXT_TYPES or (after == "decimal" and not new.zerofill)
+    if before in TEXT_TYPES:
+        return after in TEXT_TYPES or after == "json"
     if before in _BLOBS:
         return after in _BLOBS
     if before == "decimal":
-        return after in _TEXTS or (after == "decimal" and _scale(new) >= _scale(old))
+        return after in TEXT_TYPES or (after == "decimal" and _scale(new) >= _scale(old))
     if before != after:
-        return (before, after) == ("float", "double") or (before == "enum" and after in _TEXTS)
+        return (before, after) == ("float", "double") or (before == "enum" and after in TEXT_TYPES)
     if before in _FRACTIONS:
         # fewer digits round; the text of a time shows as many as its type has
         return _digits(new) == _digits(old) or (before != "time" and _digits(new) > _digits(old))

@@ -10,6 +10,9 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+TEXT_TYPES = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
+"""The base words of the types that hold characters."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class TableName:
