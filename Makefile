@@ -4,6 +4,8 @@ PYTHON ?= python3
 PORT ?= 3000
 # `make lock LOCK_FLAGS=--upgrade` takes the newest versions that pyproject.toml allows; without it pins stay.
 LOCK_FLAGS ?=
+# `make bench BENCH_FLAGS='--records 300000 --repeat 2'` is a shorter one.
+BENCH_FLAGS ?=
 
 BIN := .venv/bin
 # Always asked, and done in some milliseconds when there is nothing to do: it compares what requirements.lock and
@@ -18,7 +20,7 @@ MAKEFLAGS += --no-print-directory
 # Two targets share one .venv, and Spark takes every core anyway.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-and-java demo test test-long lint format lock ui clean
+.PHONY: help venv venv-and-java demo test test-long bench lint format lock ui clean
 
 # dagster.yaml is read from DAGSTER_HOME, and what Dagster stores goes beside it.
 demo ui: export DAGSTER_HOME := $(CURDIR)
@@ -43,6 +45,9 @@ test: venv-and-java ## run the tests
 # selected".
 test-long: venv-and-java ## run the tests marked long
 	$(BIN)/python -m pytest -m long || { status=$$?; [ $$status -eq 5 ] && echo "no test is marked long" || exit $$status; }
+
+bench: venv-and-java ## time decoding over the floor job
+	$(BIN)/python -m benchmarks.decode $(BENCH_FLAGS)
 
 lint: venv ## ruff check, ruff format --check, mypy
 	$(BIN)/ruff check --quiet .

@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field, field_validator
 from cdc_pipeline.assets.decoded import decoded_assets
 from cdc_pipeline.assets.mirrors import mirror_assets
 from cdc_pipeline.assets.raw import raw_asset
+from cdc_pipeline.dialects.decode import DialectName  # noqa: TC001  # pydantic reads the annotation
 from cdc_pipeline.pipeline import Pipeline
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -52,8 +53,11 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
     ]
     lake: Annotated[str, Field(min_length=1, description="The folder or Hadoop URI under which all tables lie.")]
     dialect: Annotated[
-        Literal["auto", "ticdc"],
-        Field(description="`auto` recognises each record by itself; TiCDC is what this version reads."),
+        DialectName,
+        Field(
+            description="`auto` recognises each record by itself; with `ticdc`, `canal` or `dataworks` all records are "
+            "of that one, and dead letters where they are not."
+        ),
     ] = "auto"
     time_zone: Annotated[
         str,
@@ -87,7 +91,7 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
 
     @property
     def pipeline(self) -> Pipeline:
-        return Pipeline(self.name, self.source.path, self.lake, self.time_zone, self.merge_threads)
+        return Pipeline(self.name, self.source.path, self.lake, self.time_zone, self.merge_threads, self.dialect)
 
     def build_defs(self, context: dg.ComponentLoadContext | None = None) -> dg.Definitions:
         pipeline = self.pipeline

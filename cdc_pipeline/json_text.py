@@ -29,13 +29,15 @@ def with_end_mark(value: Column) -> Column:
     """The JSON object of binary `value` as text with `"_end":true` as its last field.
 
     The parser stops after one object, whatever follows it: a second object in the same value would be lost. Only
-    where the object goes to the end of the value, white space aside, does it have the mark.
+    where the object goes to the end of the value, white space aside, does it have the mark. Null for a value that does
+    not end as an object does.
     """
     ends = F.when(F.endswith(value, F.lit(b"}")), value).otherwise(
         F.rtrim(value.cast("string"), F.lit(" \t\r\n")).cast("binary")
     )
     body = F.substring(ends, F.lit(1), F.octet_length(ends) - 1)
-    return F.concat(body, F.lit(f',"{END_MARK}":true}}'.encode())).cast("string")
+    marked = F.concat(body, F.lit(f',"{END_MARK}":true}}'.encode())).cast("string")
+    return F.when(F.endswith(ends, F.lit(b"}")), marked)
 
 
 def has_half_a_character(text: Column) -> Column:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from cdc_pipeline.resources.lake import LakePaths
+
+if TYPE_CHECKING:
+    from cdc_pipeline.dialects.decode import DialectName
 
 
 @dataclass(frozen=True)
@@ -16,6 +20,7 @@ class Pipeline:
     lake: str
     time_zone: str = "UTC"
     side_by_side: int = 2
+    dialect: DialectName = "auto"
 
     @property
     def paths(self) -> LakePaths:

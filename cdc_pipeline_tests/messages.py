@@ -129,3 +129,88 @@ def record_line(payload: str | None, topic: str = "t", partition: int = 0, offse
         "payload": payload,
     }
     return json.dumps(record, ensure_ascii=False)
+
+
+# ---- Alibaba Canal, flat messages
+
+
+def canal(
+    kind: str,
+    table: str,
+    step: int,
+    data: list[dict[str, str | None]] | None,
+    *,
+    old: list[dict[str, str | None]] | None = None,
+    types: dict[str, str] | None = None,
+    sql_types: dict[str, int] | None = None,
+    key: list[str] | None = None,
+    database: str = "db",
+    sql: str = "",
+    is_ddl: bool = False,
+    batch: int = 7,
+) -> str:
+    """A message as Canal writes it: `es` is a whole second, `batch` is Canal's batch number from 1."""
+    columns = list(data[0]) if data else []
+    message: dict[str, Any] = {
+        "data": data,
+        "database": database,
+        "es": EPOCH_MS + 1000 * step,
+        "gtid": "",
+        "id": batch,
+        "isDdl": is_ddl,
+        "mysqlType": types or (dict.fromkeys(columns, "varchar(20)") if data else None),
+        "old": old,
+        "pkNames": key,
+        "sql": sql,
+        "sqlType": sql_types or (dict.fromkeys(columns, 12) if data else None),
+        "table": table,
+        "ts": EPOCH_MS + 1000 * step + 312,
+        "type": kind,
+    }
+    return json.dumps(message, ensure_ascii=False)
+
+
+def canal_ddl(sql: str, step: int, *, table: str = "", database: str = "db", kind: str = "ALTER") -> str:
+    return canal(kind, table, step, None, database=database, sql=sql, is_ddl=True)
+
+
+# ---- DataWorks
+
+
+def dataworks(
+    op: str,
+    table: str | None,
+    step: int,
+    *,
+    before: dict[str, Any] | None = None,
+    after: dict[str, Any] | None = None,
+    types: dict[str, str] | None = None,
+    key: list[str] | None = None,
+    database: str = "db",
+    sequence: str | None = None,
+    sql: str | None = None,
+) -> str:
+    """A message as DataWorks writes it. Without a table it has no source, as a heartbeat."""
+    columns = types or dict.fromkeys(after or before or {}, "STRING")
+    event_time = EPOCH_MS + 1000 * step
+    message: dict[str, Any] = {
+        "schema": {
+            "dataColumn": [{"name": name, "type": kind} for name, kind in columns.items()] or None,
+            "primaryKey": key,
+            "source": None if table is None else {"dbType": "MySQL", "dbName": database, "tableName": table},
+        },
+        "payload": {
+            "before": None if before is None else {"dataColumn": before},
+            "after": None if after is None else {"dataColumn": after},
+            "sequenceId": sequence,
+            "timestamp": {
+                "eventTime": event_time,
+                "systemTime": event_time + 779,
+                "checkpointTime": event_time,
+            },
+            "op": op,
+            "ddl": None if sql is None else {"text": sql, "ddlMeta": "rO0ABXQABQ=="},
+        },
+        "version": "0.0.1",
+    }
+    return json.dumps(message, ensure_ascii=False)

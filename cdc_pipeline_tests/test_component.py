@@ -86,7 +86,7 @@ def test_all_fields(load: Callable[[str], CdcPipeline]) -> None:
         "merge_threads": 64,
     }
     component = load(_yaml(fields))
-    assert component.pipeline == Pipeline("Orders_2", "/data/c d", "s3a://bucket/lake", "Asia/Shanghai", 64)
+    assert component.pipeline == Pipeline("Orders_2", "/data/c d", "s3a://bucket/lake", "Asia/Shanghai", 64, "ticdc")
     assert component.dialect == "ticdc"
 
 
@@ -171,7 +171,7 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "no lake": ({key: _GOOD[key] for key in ("name", "source")}, ["lake", "Field required"]),
     "lake empty": ({**_GOOD, "lake": ""}, ["lake", "at least 1 "]),
     "a field more": ({**_GOOD, "tme_zone": "UTC"}, ["tme_zone", "Extra inputs are not permitted", "'UTC'"]),
-    "dialect": ({**_GOOD, "dialect": "debezium"}, ["dialect", "'debezium'", "'auto' or 'ticdc'"]),
+    "dialect": ({**_GOOD, "dialect": "debezium"}, ["dialect", "'debezium'", "'auto', 'ticdc', 'canal' or 'dataworks'"]),
     "merge threads none": ({**_GOOD, "merge_threads": 0}, ["merge_threads", "0 is no number of threads", "1 to 64"]),
     "merge threads many": ({**_GOOD, "merge_threads": 65}, ["merge_threads", "65 is no number of threads", "1 to 64"]),
     "merge threads a text": ({**_GOOD, "merge_threads": "two"}, ["merge_threads", "'two'", "integer"]),

@@ -8,6 +8,7 @@ import dagster as dg
 from cdc_pipeline.assets.failures import clear_failures
 from cdc_pipeline.assets.keys import CHANGE_LOG, CODE_VERSION, DDL_HISTORY, DEAD_LETTERS, RAW, WATERMARKS, table_key
 from cdc_pipeline.checks.balance import BALANCE, balance_result
+from cdc_pipeline.checks.contract import CONTRACT, contract_result
 from cdc_pipeline.checks.dead_letters import NO_DEAD_LETTERS, dead_letters_result
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.dialects.change_tables import decoded_batches
@@ -51,24 +52,29 @@ def decoded_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
         check_specs=[
             dg.AssetCheckSpec(BALANCE, asset=keys[CHANGE_LOG], blocking=True),
             dg.AssetCheckSpec(NO_DEAD_LETTERS, asset=keys[DEAD_LETTERS]),
+            *(dg.AssetCheckSpec(CONTRACT, asset=key, blocking=True) for key in keys.values()),
         ],
     )
     def decoded(
         context: dg.AssetExecutionContext, spark: SparkLakehouse
     ) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
         with clear_failures():
-            batches = decoded_batches(spark.session, pipeline.paths)
+            batches = decoded_batches(spark.session, pipeline.paths, pipeline.dialect)
             version = dg.DataVersion(str(newest_batch(spark.session, pipeline.paths)))
             dead = dead_letters_result(spark.session, pipeline.paths, keys[DEAD_LETTERS])
+            balance = balance_result(spark.session, pipeline.paths, batches, keys[CHANGE_LOG])
+            new = [batch.batch_id for batch in batches]
+            contracts = [contract_result(spark.session, pipeline.paths, table, new, key) for table, key in keys.items()]
         for table, key in keys.items():
             count = sum(batch.counts.by_kind[_KINDS[table]] for batch in batches)
             context.log.info(f"{table}: {count} new")
             yield dg.MaterializeResult(
                 asset_key=key,
-                metadata={"batches": [batch.batch_id for batch in batches], "new": count},
+                metadata={"batches": new, "new": count},
                 data_version=version,
             )
-        yield balance_result(batches, keys[CHANGE_LOG])
+        yield balance
         yield dead
+        yield from contracts
 
     return decoded

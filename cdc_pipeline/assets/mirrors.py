@@ -9,6 +9,7 @@ from cdc_pipeline.assets.failures import clear_failures
 from cdc_pipeline.assets.keys import CHANGE_LOG, CODE_VERSION, CUTS, DDL_HISTORY, WATERMARKS, mirror_key, table_key
 from cdc_pipeline.assets.metadata import column_schema
 from cdc_pipeline.catalog import CatalogEntry, known_mirrors, remember_mirrors
+from cdc_pipeline.checks.balance import BALANCE, cut_balance_result
 from cdc_pipeline.checks.ddl_applied import DDL_APPLIED, NO_GAPS, ddl_applied_result, no_gaps_result
 from cdc_pipeline.mirrors.catalog_entries import catalog_entries
 from cdc_pipeline.mirrors.cut import CutMaker, CutReport, MirrorEntry, TableCounts
@@ -68,6 +69,7 @@ def mirror_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
         check_specs=[
             dg.AssetCheckSpec(NO_GAPS, asset=cuts),
             dg.AssetCheckSpec(DDL_APPLIED, asset=cuts),
+            dg.AssetCheckSpec(BALANCE, asset=cuts, blocking=True),
         ],
     )
     def mirrors(
@@ -85,6 +87,7 @@ def mirror_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
             report = maker.brought_up_to_date()
             if report.published or len(declared) < len(report.mirrors):
                 remember_mirrors(pipeline.paths, catalog_entries(spark.session, report.mirrors))
+            balance = cut_balance_result(spark.session, pipeline.paths, cuts)
             ddl = ddl_applied_result(spark.session, pipeline.paths, cuts)
             newest = newest_batch(spark.session, pipeline.paths)
         by_name = {entry.name: entry for entry in report.mirrors}
@@ -104,6 +107,7 @@ def mirror_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
         )
         yield no_gaps_result(report, cuts)
         yield ddl
+        yield balance
 
     return mirrors
 
@@ -147,6 +151,11 @@ def _cut_metadata(report: CutReport) -> dict[str, dg.MetadataValue]:
         "held_by": dg.MetadataValue.text(str(report.streams.held_by)),
         "waiting_for_a_watermark": dg.MetadataValue.json(list(report.streams.waiting_for)),
         "mirrors": dg.MetadataValue.int(len(report.mirrors)),
-        "late_changes": dg.MetadataValue.int(report.late),
+        "changes": dg.MetadataValue.int(report.totals.changes),
+        "applied": dg.MetadataValue.int(report.totals.applied),
+        "superseded": dg.MetadataValue.int(report.totals.superseded),
+        "rejected": dg.MetadataValue.int(report.totals.rejected),
+        "late": dg.MetadataValue.int(report.totals.late),
+        "pending": dg.MetadataValue.int(report.totals.pending),
         "seconds": dg.MetadataValue.float(round(report.seconds, 1)),
     }

@@ -17,9 +17,11 @@ from pyspark import inheritable_thread_target
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects import unified
-from cdc_pipeline.dialects.decode import BatchCounts, batch_counts, ddl_rows, decoded
+from cdc_pipeline.dialects.counts import BatchCounts, Observed
+from cdc_pipeline.dialects.ddl_rows import ddl_rows
+from cdc_pipeline.dialects.decode import DialectName, decoded, explained
 from cdc_pipeline.mirrors.ddl_of_cut import PENDING, RESULT_COLUMNS
-from cdc_pipeline.resources.delta import Commit, append_once, progress
+from cdc_pipeline.resources.delta import Commit, append_once, progress, table_state
 from cdc_pipeline.sources.intake import OffsetRange, offset_ranges
 from cdc_pipeline.sources.raw_snapshot import newest_batch
 
@@ -32,9 +34,11 @@ _BATCHES = (
     "batch_id BIGINT, run_id STRING, decoded_at TIMESTAMP, "
     "files ARRAY<STRUCT<path: STRING, size: BIGINT, modified_ms: BIGINT>>, "
     "offsets ARRAY<STRUCT<topic: STRING, `partition`: INT, first: BIGINT, last: BIGINT, records: BIGINT>>, "
-    "records BIGINT, row_changes BIGINT, ddl BIGINT, watermarks BIGINT, empty BIGINT, dead_letters BIGINT, "
-    "exact_ts BOOLEAN"
+    "records BIGINT, kinds MAP<STRING, BIGINT>, row_changes BIGINT, exact_ts BOOLEAN"
 )
+
+
+_OTHERS = ("watermarks", "dead_letters", "ddl_history")
 
 
 @dataclass(frozen=True)
@@ -46,11 +50,11 @@ class DecodedBatch:
     counts: BatchCounts
 
 
-def decoded_batches(spark: SparkSession, paths: LakePaths) -> list[DecodedBatch]:
+def decoded_batches(spark: SparkSession, paths: LakePaths, dialect: DialectName = "auto") -> list[DecodedBatch]:
     """Decodes every batch of the raw snapshot that is not decoded yet, oldest first."""
     last = _last_decoded(spark, paths)
     newest = newest_batch(spark, paths)
-    return [_decoded_batch(spark, paths, batch_id) for batch_id in range(last + 1, newest + 1)]
+    return [_decoded_batch(spark, paths, batch_id, dialect) for batch_id in range(last + 1, newest + 1)]
 
 
 def _last_decoded(spark: SparkSession, paths: LakePaths) -> int:
@@ -61,31 +65,59 @@ def _app_id(paths: LakePaths, table: str) -> str:
     return f"cdc:{paths.pipeline}:{table}"
 
 
-def _decoded_batch(spark: SparkSession, paths: LakePaths, batch_id: int) -> DecodedBatch:
+def _decoded_batch(spark: SparkSession, paths: LakePaths, batch_id: int, dialect: DialectName) -> DecodedBatch:
     raw = spark.read.format("delta").load(paths.table("raw_topic_snapshot")).where(F.col("batch_id") == batch_id)
     note = _raw_note(spark, paths, batch_id)
-    frame = decoded(raw).persist()
+    ranges = tuple(OffsetRange(*span) for span in note["offsets"]) or offset_ranges(raw)
+    observed = Observed(decoded(raw, dialect))
+    _write_changes(spark, paths, observed, batch_id, note)
+    counts = observed.counts(sum(span.records for span in ranges))
+    if observed.has_others() or not _has_tables(spark, paths):
+        _write_others(spark, paths, explained(observed.other_records(raw), dialect), batch_id, note)
+    _write_batch(spark, paths, batch_id, note, ranges, counts)
+    return DecodedBatch(batch_id, ranges, counts)
+
+
+def _write_changes(
+    spark: SparkSession, paths: LakePaths, observed: Observed, batch_id: int, note: dict[str, Any]
+) -> None:
+    """The one pass over all messages: row changes into the change log, counts of all that there is."""
+    path, commit = paths.table("change_log"), _commit(paths, "change_log", batch_id, note)
+    if (progress(spark, path, commit.app_id) or 0) >= batch_id:
+        observed.frame.write.format("noop").mode("overwrite").save()  # written before a run was stopped: count only
+    else:
+        append_once(unified.row_changes(observed.frame), path, commit)
+
+
+def _write_others(spark: SparkSession, paths: LakePaths, frame: DataFrame, batch_id: int, note: dict[str, Any]) -> None:
+    """What is left, each kind into its table. A table that is there takes no commit for nothing."""
+    frame = frame.persist()
+    change_log = spark.read.format("delta").load(paths.table("change_log"))
+    tables = {
+        "watermarks": lambda: unified.watermarks(frame),
+        "dead_letters": lambda: unified.dead_letters(frame),
+        "ddl_history": lambda: _pending(ddl_rows(frame, change_log)),
+    }
+
+    def write(table: str) -> None:
+        path, rows = paths.table(table), tables[table]()
+        if table_state(spark, path) is None or not rows.isEmpty():
+            append_once(rows, path, _commit(paths, table, batch_id, note))
+
     try:
-        ranges = offset_ranges(raw)
-        counts = batch_counts(frame, sum(span.records for span in ranges))
-        tables = {
-            "change_log": lambda: unified.row_changes(frame),
-            "watermarks": lambda: unified.watermarks(frame),
-            "dead_letters": lambda: unified.dead_letters(frame),
-            "ddl_history": lambda: _pending(ddl_rows(frame)),
-        }
-
-        def write(table: str) -> None:
-            commit = Commit(_app_id(paths, table), batch_id, {"batch": batch_id, "run_id": note["run_id"]})
-            append_once(tables[table](), paths.table(table), commit)
-
         with ThreadPoolExecutor(max_workers=2, thread_name_prefix="decode") as pool:
             for future in [pool.submit(inheritable_thread_target(spark)(write), table) for table in tables]:
                 future.result()
     finally:
         frame.unpersist()
-    _write_batch(spark, paths, batch_id, note, ranges, counts)
-    return DecodedBatch(batch_id, ranges, counts)
+
+
+def _has_tables(spark: SparkSession, paths: LakePaths) -> bool:
+    return all(table_state(spark, paths.table(table)) is not None for table in _OTHERS)
+
+
+def _commit(paths: LakePaths, table: str, batch_id: int, note: dict[str, Any]) -> Commit:
+    return Commit(_app_id(paths, table), batch_id, {"batch": batch_id, "run_id": note["run_id"]})
 
 
 def _pending(ddl: DataFrame) -> DataFrame:
@@ -99,7 +131,7 @@ def _raw_note(spark: SparkSession, paths: LakePaths, batch_id: int) -> dict[str,
     """The note of the commit that took the batch in."""
     history = DeltaTable.forPath(spark, paths.table("raw_topic_snapshot")).history()
     noted = history.where(F.get_json_object("userMetadata", "$.batch") == str(batch_id)).select("userMetadata").first()
-    empty: dict[str, Any] = {"run_id": None, "files": []}
+    empty: dict[str, Any] = {"run_id": None, "files": [], "offsets": []}
     return empty if noted is None else {**empty, **json.loads(noted[0])}
 
 
@@ -118,13 +150,9 @@ def _write_batch(
         [tuple(file) for file in note["files"]],
         [(span.topic, span.partition, span.first, span.last, span.records) for span in ranges],
         counts.records,
-        counts.by_kind[unified.ROW],
-        counts.by_kind[unified.DDL],
-        counts.by_kind[unified.WATERMARK],
-        counts.by_kind[unified.EMPTY],
-        counts.by_kind[unified.DEAD],
+        counts.by_kind,
+        counts.row_changes,
         counts.exact_ts,
     )
     frame = spark.createDataFrame([row], _BATCHES)
-    commit = Commit(_app_id(paths, "batches"), batch_id, {"batch": batch_id, "run_id": note["run_id"]})
-    append_once(frame, paths.table("batches"), commit)
+    append_once(frame, paths.table("batches"), _commit(paths, "batches", batch_id, note))

@@ -1,62 +1,149 @@
-"""Raw records to the pipeline's tables: one parse, four outputs, and the count of each kind."""
+"""Raw records to unified changes: one parse, the record's dialect, its form, the rule it breaks, its columns."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.dialects import ticdc, unified
-from cdc_pipeline.schemas.changes import described
-from cdc_pipeline.schemas.ddl_parser import parse_ddl
+from cdc_pipeline.contracts.rules import broken_rule, expectations, rules_of
+from cdc_pipeline.dialects.built import built_once
+from cdc_pipeline.dialects.canal import CANAL
+from cdc_pipeline.dialects.dataworks import DATAWORKS
+from cdc_pipeline.dialects.dialect import COLUMNS
+from cdc_pipeline.dialects.envelope import JSON_RULES, base_kind, is_empty, parsed
+from cdc_pipeline.dialects.ticdc import TICDC
+from cdc_pipeline.dialects.unified import DEAD
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, DataFrame
+
+    from cdc_pipeline.dialects.dialect import Dialect
+
+DialectName = Literal["auto", "ticdc", "canal", "dataworks"]
+"""`auto` recognises each record by itself; else all records are of the dialect named, or dead letters."""
+
+# the order in which they are asked: the last one takes what is left
+DIALECTS = (DATAWORKS, TICDC, CANAL)
+assert {dialect.name for dialect in DIALECTS} == set(get_args(DialectName)) - {"auto"}
+_RULES = {form.name: rules_of(form.contract) for dialect in DIALECTS for form in dialect.forms}
+_DECLARED = "dialect_is_declared"
+EXPECTATIONS = {
+    **{name: (text, None) for name, text in JSON_RULES.items()},
+    _DECLARED: ("the message is of the dialect that the pipeline declares", None),
+    **expectations(_RULES),
+}
+"""Rule → what was expected of a record, and the field that the rule speaks of."""
+_SHOWN = 100
 
 
-@dataclass(frozen=True)
-class BatchCounts:
-    """How many records of a batch are of each kind (`unified.KINDS`), and whether any has an exact TSO."""
+def decoded(raw: DataFrame, dialect: DialectName = "auto") -> DataFrame:
+    """Each raw record as exactly one kind, with the columns of every kind (`dialects.unified`); null where not its own.
 
-    records: int
-    by_kind: dict[str, int]
-    exact_ts: bool
-
-    @property
-    def balanced(self) -> bool:
-        """Promise 1: every record became exactly one thing."""
-        return self.records == sum(self.by_kind.values())
-
-
-def decoded(raw: DataFrame) -> DataFrame:
-    """Every record of `raw` as exactly one kind; see `dialects.unified`."""
-    return ticdc.decoded(raw)
-
-
-def batch_counts(frame: DataFrame, records: int) -> BatchCounts:
-    """Counts of a decoded frame. `records` is what the raw snapshot says of the batch, counted apart from this."""
-    rows = (
-        frame.groupBy("kind")
-        .agg(F.count("*").alias("n"), F.max("exact_ts").alias("exact"), F.max("watermark_ts").alias("mark"))
-        .collect()
-    )
-    by_kind = dict.fromkeys(unified.KINDS, 0) | {row["kind"]: row["n"] for row in rows}
-    exact = any(row["exact"] or row["mark"] is not None for row in rows if row["kind"] != unified.DEAD)
-    return BatchCounts(records, by_kind, exact)
-
-
-def ddl_rows(frame: DataFrame) -> DataFrame:
-    """`ddl_history` rows of a decoded frame: the message, and in `changes` what its statement says, in words.
-
-    DDL statements are few; they are the one thing that is collected to be parsed (DESIGN §4).
+    `raw` has the columns of `raw_topic_snapshot`. Nothing is dropped: as many rows come out as go in. Besides those
+    of `raw` and `dialect.COLUMNS` the columns are `kind`, `dialect`, and for dead letters `rule`.
     """
-    events = unified.ddl_events(frame)
-    rows = [
-        (*row, [described(change) for change in parse_ddl(row["sql"], row["database"] or "")])
-        for row in events.collect()
-    ]
-    from pyspark.sql.types import ArrayType, StringType, StructField, StructType
+    return _ruled(raw, dialect).select(*raw.columns, "kind", "rule", "dialect", *_unified(dialect))
 
-    schema = StructType([*events.schema.fields, StructField("changes", ArrayType(StringType()))])
-    return frame.sparkSession.createDataFrame(rows, schema)
+
+def explained(raw: DataFrame, dialect: DialectName = "auto") -> DataFrame:
+    """`decoded`, and for dead letters `column` and `reason`: which field, what was expected and what is there.
+
+    For few records: the words cost more than decoding does.
+    """
+    return _ruled(raw, dialect).select(*raw.columns, "kind", "rule", "dialect", *_unified(dialect), *_words())
+
+
+def _ruled(raw: DataFrame, dialect: DialectName) -> DataFrame:
+    """The parsed records with `dialect`, `form`, the first `rule` that each breaks, and `kind`."""
+    name, form, rule, kind = _told_apart(dialect)
+    return (
+        parsed(raw)
+        .withColumn("dialect", name)
+        .withColumn("form", form)
+        .withColumn("rule", rule)
+        .withColumn("kind", kind)
+    )
+
+
+@built_once
+def _told_apart(dialect: DialectName) -> tuple[Column, Column, Column, Column]:
+    dialects = _asked(dialect)
+    forms = {form.name: form.kind for found in dialects for form in found.forms}
+    broken = broken_rule({form: _RULES[form] for form in forms}, F.col("form"))
+    return (
+        _recognised(dialects),
+        _of_dialect({found.name: found.form() for found in dialects}),
+        F.when(~is_empty(), F.coalesce(F.col("unreadable"), _undeclared(dialects), broken)),
+        base_kind(_kind(forms)),
+    )
+
+
+def _undeclared(dialects: Sequence[Dialect]) -> Column:
+    """The rule that a message breaks which surely is of a dialect that the pipeline does not declare."""
+    others = [found.certain() for found in DIALECTS if found not in dialects]
+    return F.coalesce(F.lit(None).cast("string"), *(F.when(certain, F.lit(_DECLARED)) for certain in others))
+
+
+@built_once
+def _unified(dialect: DialectName) -> tuple[Column, ...]:
+    columns = {found.name: found.columns() for found in _asked(dialect)}
+    return tuple(
+        _of_dialect({found: of_dialect[name] for found, of_dialect in columns.items()}).cast(kind).alias(name)
+        for name, kind in COLUMNS.items()
+    )
+
+
+@built_once
+def _words() -> tuple[Column, Column]:
+    dead = F.col("kind") == DEAD
+    return F.when(dead, _field()).alias("column"), F.when(dead, _reason()).alias("reason")
+
+
+def _asked(dialect: DialectName) -> list[Dialect]:
+    return [found for found in DIALECTS if dialect in ("auto", found.name)]
+
+
+def _recognised(dialects: Sequence[Dialect]) -> Column:
+    *asked, last = dialects
+    name = F.lit(last.name)
+    for dialect in reversed(asked):
+        name = F.when(dialect.recognised(), F.lit(dialect.name)).otherwise(name)
+    return name
+
+
+def _of_dialect(columns: dict[str, Column]) -> Column:
+    """The column of the record's own dialect."""
+    *others, (_, column) = columns.items()
+    for name, other in reversed(others):
+        column = F.when(F.col("dialect") == name, other).otherwise(column)
+    return column
+
+
+def _kind(forms: dict[str, str]) -> Column:
+    kinds: dict[str, list[str]] = {}
+    for form, kind in forms.items():
+        kinds.setdefault(kind, []).append(form)
+    return F.coalesce(*(F.when(F.col("form").isin(*names), F.lit(kind)) for kind, names in kinds.items()))
+
+
+def _field() -> Column:
+    """The field that the broken rule speaks of."""
+    return _looked_up({rule: field for rule, (_, field) in EXPECTATIONS.items() if field is not None})
+
+
+def _reason() -> Column:
+    """What was expected of a record that broke a rule, and what it has there."""
+    expected = _looked_up({rule: text for rule, (text, _) in EXPECTATIONS.items()})
+    fields = sorted({field for _, field in EXPECTATIONS.values() if field is not None})
+    values = F.create_map(*(part for field in fields for part in (F.lit(field), F.col(field).cast("string"))))
+    shown = F.coalesce(F.substring(values[_field()], 1, _SHOWN), F.lit("null"))
+    found = F.when(_field().isNotNull(), F.concat(F.lit(", found "), shown))
+    return F.concat(F.lit("expected: "), expected, F.coalesce(found, F.lit("")))
+
+
+def _looked_up(texts: dict[str, str]) -> Column:
+    pairs = [F.lit(part) for pair in sorted(texts.items()) for part in pair]
+    return F.create_map(*pairs)[F.col("rule")]

@@ -2,7 +2,8 @@
 
 A dialect gives, for each record, a `kind` and the columns of that kind; these functions cut the one parsed frame into
 the pipeline's tables. A TSO is TiDB's timestamp: physical milliseconds in the upper 46 bits, a counter in the lower 18.
-Where a message has none, `commit_ts` is `es << 18` and `exact_ts` is false, so that both compare in one order.
+Where a message has none, `commit_ts` is `es << 18` and `exact_ts` is false, so that both compare in one order; a
+message of DataWorks has its `sequenceId` there, by which its records are to be ordered.
 """
 
 from __future__ import annotations
@@ -12,14 +13,19 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 TSO_SHIFT = 18
 """`tso >> 18` is the physical time in ms since 1970."""
 
 # What a record can be. Each record is exactly one of them: promise 1 of DESIGN §2 counts by these words.
 ROW, DDL, WATERMARK, EMPTY, DEAD = "row_change", "ddl", "watermark", "empty", "dead_letter"
-KINDS = (ROW, DDL, WATERMARK, EMPTY, DEAD)
+# A change that was logged as its statement instead of as rows; the text of a statement whose rows follow.
+STATEMENT, QUERY_TEXT = "statement", "query_text"
+HEARTBEAT, TRANSACTION, XA = "heartbeat", "transaction", "xa"
+KINDS = (ROW, DDL, WATERMARK, HEARTBEAT, TRANSACTION, XA, STATEMENT, QUERY_TEXT, EMPTY, DEAD)
+COUNTED_ONLY = (HEARTBEAT, TRANSACTION, QUERY_TEXT, EMPTY)
+"""Kinds that go into no table but the raw snapshot."""
 
 PLACE = ("batch_id", "topic", "partition", "offset", "timestamp")
 
@@ -37,11 +43,10 @@ CHANGE_COLUMNS = (
     "key_names",
     "before",
     "after",
-    "mysql_type",
 )
-DDL_COLUMNS = (*PLACE, "dialect", "database", "table", "type", "commit_ts", "exact_ts", "es", "ts", "sql")
+DDL_COLUMNS = (*PLACE, "kind", "dialect", "database", "table", "type", "commit_ts", "exact_ts", "es", "ts", "sql")
 WATERMARK_COLUMNS = (*PLACE, "watermark_ts", "es", "ts")
-DEAD_LETTER_COLUMNS = (*PLACE, "rule", "reason", "key", "value")
+DEAD_LETTER_COLUMNS = (*PLACE, "rule", "database", "table", "column", "reason", "key", "value")
 
 
 def row_changes(decoded: DataFrame) -> DataFrame:
@@ -49,13 +54,27 @@ def row_changes(decoded: DataFrame) -> DataFrame:
 
     `before` and `after` map column names to the texts of the message, in its order; `before` is null for INSERT,
     `after` for DELETE. A column that `before` lacks and `after` has did not change. `row` counts the rows of a message.
+    An UPDATE that came as two messages (DataWorks) is two changes of one `commit_ts`, each with one image.
     """
-    return decoded.where(F.col("kind") == ROW).select(*CHANGE_COLUMNS)
+    place = [column for column in CHANGE_COLUMNS if column not in ("row", "before", "after")]
+    return (
+        decoded.where(F.col("kind") == ROW)
+        .select(*place, F.posexplode("rows").alias("row", "image"))
+        .withColumns({"before": F.col("image.before"), "after": F.col("image.after")})
+        .select(*CHANGE_COLUMNS)
+    )
 
 
 def ddl_events(decoded: DataFrame) -> DataFrame:
-    """One row per DDL message, the statement as it was sent."""
-    return decoded.where(F.col("kind") == DDL).select(*DDL_COLUMNS)
+    """One row per message that says how a table changed other than by rows: DDL, a change logged as its statement, and
+    an XA ROLLBACK; the statement as it was sent."""
+    return decoded.where(is_event()).select(*DDL_COLUMNS)
+
+
+def is_event() -> Column:
+    """Whether a record goes into `ddl_history`."""
+    kind = F.col("kind")
+    return (kind == DDL) | (kind == STATEMENT) | ((kind == XA) & (F.col("type") == "XAROLLBACK"))
 
 
 def watermarks(decoded: DataFrame) -> DataFrame:
@@ -68,10 +87,11 @@ def watermarks(decoded: DataFrame) -> DataFrame:
 
 
 def dead_letters(decoded: DataFrame) -> DataFrame:
-    """`dead_letters`: one row per record that no rule could read, with the rule, the reason and the bytes as they came."""
+    """`dead_letters`: one row per record that broke a rule: the rule, the table if the message names one, the field that
+    the rule speaks of (null for a rule over several), the reason and the bytes as they came."""
     return decoded.where(F.col("kind") == DEAD).select(*DEAD_LETTER_COLUMNS)
 
 
-def tso_time(column: str):  # type: ignore[no-untyped-def]
+def tso_time(column: str) -> Column:
     """The instant of a TSO, ms precision."""
     return F.timestamp_millis(F.shiftright(F.col(column), TSO_SHIFT))

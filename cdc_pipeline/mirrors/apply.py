@@ -17,7 +17,8 @@ from pyspark import inheritable_thread_target
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import LakeError
-from cdc_pipeline.mirrors.columns import change_columns
+from cdc_pipeline.mirrors.columns import MAPPING, change_columns, needs_mapping
+from cdc_pipeline.mirrors.dead_letters import value_letters
 from cdc_pipeline.mirrors.rows import Merged, append_rows, merge_keyed, merge_keyless, typed_rows
 from cdc_pipeline.mirrors.state import row_gaps
 from cdc_pipeline.mirrors.steps import (
@@ -63,12 +64,14 @@ _CREATION = {
 
 @dataclass
 class StepResult:
-    """What a step did: rows of the mirror, bad values kept out, dates that became NULL, seconds."""
+    """What a step did: rows of the mirror, bad values kept out (`rejected` counts changes, not halves of them), dates
+    that became NULL, seconds."""
 
     step: Step
     merged: Merged = field(default_factory=Merged)
     identities: int = 0
     bad_rows: int = 0
+    rejected: int = 0
     zero_dates: int = 0
     seconds: float = 0.0
 
@@ -151,8 +154,8 @@ class Mirrors:
                 return
             raise LakeError(f"{path} holds another table than the {state.name} to be made there")
         settings = {**_CREATION, **state.properties()}
-        if any(set(column.name) & set(" ,;{}()\n\t=") for column in state.schema.columns):
-            settings["delta.columnMapping.mode"] = "name"  # Parquet cannot hold such a name
+        if needs_mapping(state.schema.column_names):
+            settings[MAPPING] = "name"
         create_table(self.spark, path, commit, schema=state.spark_schema(), properties=settings)
 
     def _stands_elsewhere(self, state: MirrorState) -> bool:
@@ -191,7 +194,7 @@ class Mirrors:
             return
         session = session_for(self.spark, commit)
         net = session.table(f"global_temp.{self.net_view}").where(F.col("step") == index)
-        rows = typed_rows(net, step.state.schema, row_set.columns, self.time_zone)
+        rows = typed_rows(net, step.state.schema, row_set.columns, self.time_zone, step.wires)
         there = self._set_bad_rows_aside(rows, step.state, row_set, index, result)
         good = rows.where("size(bad) = 0") if result.bad_rows else rows
         if step.into_empty:
@@ -207,52 +210,34 @@ class Mirrors:
     ) -> int:
         """Rows with a value that its type cannot hold become dead letters, and the mirror is marked as having a gap.
 
-        Returns how many rows the others are where the mirror has none before.
+        So it is for columns whose text the encoder has damaged. Returns how many rows the others are where the mirror
+        has none before.
         """
         there = F.greatest("delta", F.lit(0)) if row_set.keyless else F.when(F.col("deleted"), 0).otherwise(1)
         counts = rows.agg(
             F.count("*").alias("identities"),
             F.count(F.when(F.size("bad") > 0, 1)).alias("bad"),
+            F.count(F.when((F.size("bad") > 0) & F.col("counts"), 1)).alias("rejected"),
             F.sum(F.when(F.size("bad") == 0, there)).alias("there"),
             F.sum("zero_dates").alias("zero"),
+            F.array_distinct(F.flatten(F.collect_set(F.when(F.size("lossy") > 0, F.col("lossy"))))).alias("lossy"),
         ).first()
         assert counts is not None
         result.identities, result.bad_rows, result.zero_dates = counts["identities"], counts["bad"], counts["zero"] or 0
-        if not result.bad_rows:
-            return counts["there"] or 0
-        raw = self.spark.read.format("delta").load(self.paths.table("raw_topic_snapshot"))
-        letters = (
-            rows.where("size(bad) > 0")
-            .select(
-                F.col("_topic").alias("topic"),
-                F.col("_partition").alias("partition"),
-                F.col("_offset").alias("offset"),
-                F.lit("value_has_type").alias("rule"),
-                F.concat_ws(
-                    "; ",
-                    F.transform(
-                        "bad",
-                        lambda found: F.format_string(
-                            f"{state.name} column %s: %s is no %s",
-                            found["column"],
-                            F.substring(found["text"], 1, 100),
-                            found["type"],
-                        ),
-                    ),
-                ).alias("reason"),
+        result.rejected = counts["rejected"]
+        gaps = [f"column {name}: the encoder has damaged its text" for name in sorted(counts["lossy"])]
+        if result.bad_rows:
+            raw = self.spark.read.format("delta").load(self.paths.table("raw_topic_snapshot"))
+            place = Commit(
+                f"cdc:{self.paths.pipeline}:bad_rows:{state.mirror_id}", self._commit(index, 0).version, self.note
             )
-            .join(raw, ["topic", "partition", "offset"])
-            .select("batch_id", "topic", "partition", "offset", "timestamp", "rule", "reason", "key", "value")
-        )
-        place = Commit(
-            f"cdc:{self.paths.pipeline}:bad_rows:{state.mirror_id}", self._commit(index, 0).version, self.note
-        )
-        append_once(letters, self.paths.table("dead_letters"), place)
-        gap = f"{result.bad_rows} row(s) with values that their types cannot hold: see dead_letters"
-        path = self.paths.mirror(state.name)
-        table = table_state(self.spark, path)
-        assert table is not None
-        commit_metadata(self.spark, path, self._commit(index, 0), properties=row_gaps(table, gap))
+            append_once(value_letters(rows, state, raw), self.paths.table("dead_letters"), place)
+            gaps.append(f"{result.bad_rows} row(s) with values that their types cannot hold: see dead_letters")
+        if gaps:
+            table = table_state(self.spark, self.paths.mirror(state.name))
+            assert table is not None
+            properties = row_gaps(table, *gaps)
+            commit_metadata(self.spark, self.paths.mirror(state.name), self._commit(index, 0), properties=properties)
         return counts["there"] or 0
 
 

@@ -28,12 +28,21 @@ from cdc_pipeline.resources.delta import commit_metadata, overwrite_once, progre
 from cdc_pipeline.schemas.spark_types import spark_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from pyspark.sql import Column, SparkSession
 
     from cdc_pipeline.mirrors.steps import ChangeColumns, ColumnOrigin
     from cdc_pipeline.resources.delta import Commit, TableState
+
+MAPPING = "delta.columnMapping.mode"
+_NOT_IN_PARQUET = frozenset(" ,;{}()\n\t=")
+
+
+def needs_mapping(names: Iterable[str]) -> bool:
+    """Whether Parquet cannot hold one of the names, so that files must know columns by others."""
+    return any(set(name) & _NOT_IN_PARQUET for name in names)
+
 
 _INTEGERS: tuple[type[DataType], ...] = (ByteType, ShortType, IntegerType, LongType)
 
@@ -57,6 +66,10 @@ def change_columns(
     """
     table = table_state(spark, path)
     assert table is not None
+    if needs_mapping(step.state.schema.column_names) and table.properties.get(MAPPING) != "name":
+        commit_metadata(spark, path, commit(0), properties={MAPPING: "name"})
+        table = table_state(spark, path)
+        assert table is not None
     kept = [origin for origin in step.origins if origin.before is not None]
     rewritten = [origin for origin in kept if not _same_files(origin)]
     if rewritten:
@@ -65,7 +78,7 @@ def change_columns(
         return _with_defaults(spark, path, step, commit(3), time_zone)
     if any(_renamed(origin) for origin in kept) or len(kept) < len(step.before.schema.columns):
         # Files know columns by name until mapping is on; switching it on writes metadata only.
-        commit_metadata(spark, path, commit(1), properties={"delta.columnMapping.mode": "name"})
+        commit_metadata(spark, path, commit(1), properties={MAPPING: "name"})
         table = table_state(spark, path)
         assert table is not None
     features = {"delta.feature.timestampNtz": "supported"} if _has_datetime(step) else {}
@@ -151,7 +164,12 @@ def _with_defaults(
     values: dict[str, str | Column] = {}
     gaps = []
     for origin in step.origins:
-        if origin.before is not None or origin.after.generated == "virtual":
+        if origin.before is not None:
+            continue
+        if origin.after.generated is not None:
+            gaps.append(
+                f"column {origin.after.name} of older rows is NULL: upstream computes {origin.after.expression}"
+            )
             continue
         try:
             filled = default_value(origin.after, step.commit_ms, time_zone)

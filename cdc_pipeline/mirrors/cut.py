@@ -14,11 +14,14 @@ from pyspark import inheritable_thread_target
 from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.mirrors.apply import Mirrors, StepResult, later_places
 from cdc_pipeline.mirrors.ddl_of_cut import DdlOfCut, close_events
-from cdc_pipeline.mirrors.order import RowSet, net_changes, row_groups, with_segments
+from cdc_pipeline.mirrors.dead_letters import lost_rows
+from cdc_pipeline.mirrors.order import RowSet, net_changes, with_segments
 from cdc_pipeline.mirrors.planner import Planner
 from cdc_pipeline.mirrors.progress import PublishedCut, StreamProgress, published_cut, stream_progress
+from cdc_pipeline.mirrors.row_groups import row_groups, with_types
 from cdc_pipeline.mirrors.state import MirrorState
 from cdc_pipeline.mirrors.steps import ApplyRows, step_names
+from cdc_pipeline.mirrors.totals import NO_CHANGES, CutTotals
 from cdc_pipeline.mirrors.window import begun_window, next_window, write_down
 from cdc_pipeline.resources.delta import Commit, append_once, table_state
 from cdc_pipeline.schemas.table import TableName
@@ -38,7 +41,8 @@ _MIRROR = (
 )
 CUTS_SCHEMA = (
     "cut_id BIGINT, resolved_tso BIGINT, resolved_time TIMESTAMP, last_batch BIGINT, run_id STRING, "
-    "published_at TIMESTAMP, changes BIGINT, superseded BIGINT, late BIGINT, held_by STRING, "
+    "published_at TIMESTAMP, changes BIGINT, applied BIGINT, superseded BIGINT, rejected BIGINT, late BIGINT, "
+    "pending BIGINT, held_by STRING, "
     f"mirrors ARRAY<{_MIRROR}>, changed ARRAY<STRUCT<`database`: STRING, `table`: STRING>>"
 )
 
@@ -79,7 +83,7 @@ class CutReport:
     streams: StreamProgress
     mirrors: tuple[MirrorEntry, ...]
     changed: dict[TableName, TableCounts] = field(default_factory=dict)
-    late: int = 0
+    totals: CutTotals = NO_CHANGES
     seconds: float = 0.0
 
     @property
@@ -129,9 +133,8 @@ class CutMaker:
     ) -> CutReport:
         log, history = self._table("change_log"), self._table("ddl_history")
         ddl = DdlOfCut.read(window, history)
-        changes = with_segments(window.of(log), ddl.fresh).persist()
+        changes = with_segments(window.changes(log), ddl.fresh).persist()
         try:
-            groups = row_groups(changes)
             loaded: dict[TableName, MirrorState | None] = {} if begun is None else dict(begun)
 
             def lookup(name: TableName) -> MirrorState | None:
@@ -139,19 +142,27 @@ class CutMaker:
                     loaded[name] = self._stored_state(name)
                 return loaded[name]
 
-            plan = Planner(groups, lookup, published.names, window.cut_id).plan(ddl.fresh)
+            groups = with_types(row_groups(changes), self._table("raw_topic_snapshot"), changes, lookup)
+            lost = lost_rows(window, self._table("dead_letters"))
+            plan = Planner(groups, lookup, published.names, window.cut_id, lost).plan(ddl.fresh)
             if begun is None:
                 write_down(self.spark, self.paths, window, loaded, self.run_id)
-            results = self._carry_out(plan, changes, window, resumed=begun is not None)
+            results, counted = self._carry_out(plan, changes, window, resumed=begun is not None)
         finally:
             changes.unpersist()
         counts = _counts(results)
         entries = self._entries(plan, published)
-        late = window.late(log).count()
+        rejected = sum(result.rejected for result in results)
+        totals = CutTotals(
+            changes=sum(group.changes for group in groups),
+            applied=counted - rejected,
+            rejected=rejected,
+            late=window.late(log).count(),
+            pending=window.pending(log).count(),
+        )
         close_events(self.spark, self.paths, ddl.outcomes(plan), self._note(window))
-        taken = sum(group.changes for group in groups)
-        self._publish(window, streams, entries, counts, (taken, plan.superseded, late))
-        return CutReport(True, window.cut_id, window.resolved_tso, streams, entries, counts, late)
+        self._publish(window, streams, entries, counts, totals)
+        return CutReport(True, window.cut_id, window.resolved_tso, streams, entries, counts, totals)
 
     # ---- inputs
 
@@ -164,12 +175,16 @@ class CutMaker:
 
     # ---- steps
 
-    def _carry_out(self, plan: CutPlan, changes: DataFrame, window: Window, *, resumed: bool) -> list[StepResult]:
+    def _carry_out(
+        self, plan: CutPlan, changes: DataFrame, window: Window, *, resumed: bool
+    ) -> tuple[list[StepResult], int]:
+        """The steps' results, and how many of the changes are left once each row's are folded to its last."""
         row_sets = {
             index: _row_set(index, step) for index, step in enumerate(plan.steps) if isinstance(step, ApplyRows)
         }
         view = f"net_{self.paths.pipeline}_{window.cut_id}".replace("-", "_")
         net = net_changes(changes, row_sets.values()).persist()
+        counted = net.where("counts").count()
         net.createOrReplaceGlobalTempView(view)
         writer = Mirrors(
             self.spark,
@@ -183,7 +198,7 @@ class CutMaker:
             resumed,
         )
         try:
-            return writer.carried_out(plan.steps, row_sets, self.report)
+            return writer.carried_out(plan.steps, row_sets, self.report), counted
         finally:
             self.spark.catalog.dropGlobalTempView(view)
             net.unpersist()
@@ -225,10 +240,9 @@ class CutMaker:
         streams: StreamProgress,
         entries: tuple[MirrorEntry, ...],
         counts: dict[TableName, TableCounts],
-        totals: tuple[int, int, int],
+        totals: CutTotals,
     ) -> None:
         """The one commit that makes the cut visible: it comes after every mirror's last commit."""
-        changes, superseded, late = totals
         row = (
             window.cut_id,
             window.resolved_tso,
@@ -236,9 +250,12 @@ class CutMaker:
             window.last_batch,
             self.run_id,
             datetime.now(timezone.utc),
-            changes,
-            superseded,
-            late,
+            totals.changes,
+            totals.applied,
+            totals.superseded,
+            totals.rejected,
+            totals.late,
+            totals.pending,
             streams.held_by,
             [
                 (

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, ByteType, DataType, DecimalType, IntegerType, LongType, ShortType
 
-from cdc_pipeline.schemas.spark_types import spark_type, value
+from cdc_pipeline.schemas.spark_types import GEOMETRIES, spark_type, value
 from cdc_pipeline.schemas.table import TEXT_TYPES
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def _implicit_zero(kind: MySqlType) -> SparkColumn | None:
         return F.lit("null")  # JSON's null, as a text: not NULL
     if kind.base == "time":
         return F.lit(_time("0", kind.params[0] if kind.params else 0))
-    if isinstance(spark_type(kind), BinaryType):
+    if isinstance(spark_type(kind), BinaryType) and kind.base not in GEOMETRIES:
         return _padded(kind, b"")
     if kind.base in _NUMBERS:
         return _number(kind, Decimal(0), "0")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.schemas.changes import (
     AlterTable,
     CreateTable,
@@ -15,12 +14,13 @@ from cdc_pipeline.schemas.changes import (
     NoRowEffect,
     NoTableEffect,
     NotSupported,
+    NotSupportedClause,
     RenameTable,
     RenameTo,
     SchemaChange,
     TruncateTable,
 )
-from cdc_pipeline.schemas.ddl_parser import parse_ddl
+from cdc_pipeline.schemas.statements import changes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,6 +41,7 @@ class DdlEvent:
     table: str
     commit_ts: int
     exact_ts: bool
+    es: int
     sql: str
     changes: tuple[SchemaChange, ...]
 
@@ -54,8 +55,15 @@ class DdlEvent:
         return (self.topic, self.partition, self.offset)
 
     @property
+    def mark(self) -> str:
+        """Tells what the event made or ended from what any other did: times of Canal are whole seconds."""
+        place = "" if self.exact_ts else f".{self.partition}.{self.offset}"
+        return f"{self.commit_ts}{place}"
+
+    @property
     def commit_ms(self) -> int:
-        return self.commit_ts >> TSO_SHIFT
+        """When it happened; `commit_ts` of DataWorks is an order, not a time."""
+        return self.es
 
     def names(self) -> tuple[TableName, ...]:
         """The tables whose rows lie before or after this event, in the order of the statement."""
@@ -72,8 +80,9 @@ def ddl_event(row: Row) -> DdlEvent:
         table=row["table"] or "",
         commit_ts=row["commit_ts"],
         exact_ts=row["exact_ts"],
-        sql=row["sql"],
-        changes=parse_ddl(row["sql"], row["database"] or ""),
+        es=row["es"],
+        sql=row["sql"] or "",
+        changes=changes_of(row["kind"], row["database"] or "", row["table"] or "", row["sql"] or ""),
     )
 
 
@@ -87,7 +96,12 @@ def _touched(change: SchemaChange) -> tuple[TableName, ...]:
         if all(isinstance(clause, NoRowEffect) for clause in change.clauses):
             return ()
         moved = tuple(clause.name for clause in change.clauses if isinstance(clause, RenameTo))
-        return (change.name, *moved)
+        others = tuple(
+            clause.other
+            for clause in change.clauses
+            if isinstance(clause, NotSupportedClause) and clause.other is not None
+        )
+        return (change.name, *moved, *others)
     if isinstance(change, RenameTable):
         return (change.name, change.new_name)
     if isinstance(change, (CreateTable, CreateTableLike, TruncateTable, DropTable)):

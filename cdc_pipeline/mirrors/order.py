@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from cdc_pipeline.dialects.dataworks import NAME as DATAWORKS
 from cdc_pipeline.mirrors.events import creates
-from cdc_pipeline.mirrors.planner import RowGroup
-from cdc_pipeline.schemas.table import TableName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from cdc_pipeline.mirrors.events import DdlEvent
+    from cdc_pipeline.schemas.table import TableName
 
 _BOUNDS = (
     "`database` STRING, `table` STRING, bounds ARRAY<STRUCT<commit_ts: BIGINT, exact: BOOLEAN, topic: STRING, "
@@ -57,33 +57,6 @@ def with_segments(changes: DataFrame, events: Iterable[DdlEvent]) -> DataFrame:
     )
 
 
-def row_groups(changes: DataFrame) -> list[RowGroup]:
-    """What the planner needs of the rows: for each table, segment and set of columns, how many and of which types."""
-    image = F.coalesce("after", "before")
-    rows = (
-        changes.groupBy("database", "table", "segment", F.map_keys(image).alias("columns"))
-        .agg(
-            F.count("*").alias("changes"),
-            F.first("mysql_type").alias("mysql_type"),
-            F.first("key_names", ignorenulls=True).alias("key_names"),
-            F.min("commit_ts").alias("first_ts"),
-        )
-        .orderBy("database", "table", "segment", "first_ts")
-        .collect()
-    )
-    return [
-        RowGroup(
-            name=TableName(row["database"], row["table"]),
-            segment=row["segment"],
-            columns=tuple(row["columns"]),
-            mysql_types=dict(row["mysql_type"] or {}),
-            key_names=tuple(row["key_names"] or ()),
-            changes=row["changes"],
-        )
-        for row in rows
-    ]
-
-
 @dataclass(frozen=True)
 class RowSet:
     """The rows of one ApplyRows step: where they come from and what identifies one.
@@ -102,8 +75,10 @@ def net_changes(changes: DataFrame, row_sets: Iterable[RowSet]) -> DataFrame:
     """One row per step and row identity: what is left of all its changes.
 
     Columns: `step` int; `key` array of the identity's texts in the order of `RowSet.columns`; `deleted` boolean, the
-    last change was a DELETE; `delta` bigint, inserts minus deletes of that image (for tables without a key); `after`
-    map of the last image; `_commit_ts`, `_topic`, `_partition`, `_offset` of the change that is left.
+    last change was a DELETE; `delta` bigint, inserts minus deletes of that image (for tables without a key);
+    `counts` boolean, false where the last change is an UPDATE that took the row away: it counts where it gave one;
+    `dialect` and `after` (map of the last image), `_commit_ts`, `_topic`, `_partition`, `_offset` of the change that is
+    left.
     """
     rows = [
         (item.source.database, item.source.table, segment, item.step, list(item.columns), item.keyless)
@@ -122,10 +97,14 @@ def net_changes(changes: DataFrame, row_sets: Iterable[RowSet]) -> DataFrame:
         "offset",
         "row",
         "exact_ts",
+        "dialect",
+        "op",
         "after",
     )
-    last = F.struct("entry.sign", "after", "commit_ts", "topic", "partition", "offset")
-    rank = F.when(F.col("exact_ts"), F.col("entry.rank")).otherwise(F.lit(0))
+    last = F.struct("entry.sign", "op", "after", "commit_ts", "topic", "partition", "offset", "dialect")
+    # the two halves of an UPDATE of DataWorks share their place in the order, and may be in any of two partitions
+    ranked = F.col("exact_ts") | (F.col("dialect") == DATAWORKS)
+    rank = F.when(ranked, F.col("entry.rank")).otherwise(F.lit(0))
     order = F.struct("commit_ts", rank, "topic", "partition", "offset", "row", "entry.rank")
     return (
         entries.groupBy("step", F.col("entry.key").alias("key"))
@@ -135,6 +114,8 @@ def net_changes(changes: DataFrame, row_sets: Iterable[RowSet]) -> DataFrame:
             "key",
             (F.col("last.sign") < 0).alias("deleted"),
             "delta",
+            ((F.col("last.sign") > 0) | (F.col("last.op") == "DELETE")).alias("counts"),
+            F.col("last.dialect").alias("dialect"),
             F.col("last.after").alias("after"),
             F.col("last.commit_ts").alias("_commit_ts"),
             F.col("last.topic").alias("_topic"),
@@ -156,11 +137,12 @@ def _entries() -> Column:
     before_key = (
         "transform(key_columns, name -> if(after IS NULL OR map_contains_key(before, name), before[name], after[name]))"
     )
+    # an UPDATE of DataWorks may come as two changes, one for each image
     take = f"named_struct('key', {before_key}, 'sign', -1L, 'rank', 0)"
     give = f"named_struct('key', {after_key}, 'sign', 1L, 'rank', if(op = 'UPDATE', 1, 2))"
     return F.expr(
-        f"CASE WHEN op = 'DELETE' THEN array({take}) "
-        f"WHEN op = 'INSERT' THEN array({give}) "
+        f"CASE WHEN after IS NULL THEN array({take}) "
+        f"WHEN before IS NULL THEN array({give}) "
         f"WHEN NOT keyless AND {before_key} <=> {after_key} THEN array({give}) "
         f"ELSE array({take}, {give}) END"
     )

@@ -10,6 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from cdc_pipeline.mirrors.inferred import inferred_schema, new_columns, wider_column
 from cdc_pipeline.mirrors.state import MirrorState
 from cdc_pipeline.mirrors.steps import (
     ApplyRows,
@@ -36,31 +37,19 @@ from cdc_pipeline.schemas.changes import (
     SchemaChange,
     TruncateTable,
 )
-from cdc_pipeline.schemas.conversions import unsent_column, unsure_conversion
-from cdc_pipeline.schemas.ddl_types import parse_mysql_type
+from cdc_pipeline.schemas.conversions import unclear_type, unsent_columns, unsure_conversion
 from cdc_pipeline.schemas.evolution import SchemaConflictError, altered
 from cdc_pipeline.schemas.origins import column_origins
-from cdc_pipeline.schemas.table import Column, TableName, TableSchema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from cdc_pipeline.mirrors.events import DdlEvent
+    from cdc_pipeline.mirrors.row_groups import RowGroup
     from cdc_pipeline.schemas.changes import Clause
+    from cdc_pipeline.schemas.table import Column, TableName, TableSchema
 
 APPLIED, NO_EFFECT, DUPLICATE, NOT_APPLIED = "applied", "no effect", "duplicate", "not applied yet"
-
-
-@dataclass(frozen=True)
-class RowGroup:
-    """Rows of one name and segment whose images have the same columns, with the types that one of them names."""
-
-    name: TableName
-    segment: int
-    columns: tuple[str, ...]
-    mysql_types: dict[str, str]
-    key_names: tuple[str, ...]
-    changes: int
 
 
 @dataclass
@@ -82,8 +71,6 @@ class CutPlan:
 
     steps: tuple[Step, ...]
     outcomes: dict[tuple[str, int, int], DdlOutcome]
-    superseded: int
-    """Row changes that a later TRUNCATE took with it before they were merged."""
 
 
 class Planner:
@@ -95,7 +82,10 @@ class Planner:
         lookup: Callable[[TableName], MirrorState | None],
         known: frozenset[TableName] = frozenset(),
         cut_id: int = 0,
+        lost: Mapping[TableName, tuple[str, ...]] | None = None,
     ) -> None:
+        """`lost` are tables of which records became dead letters before they could be told apart, with the reasons."""
+        self._lost = dict(lost or {})
         self._groups: dict[TableName, dict[int, list[RowGroup]]] = defaultdict(lambda: defaultdict(list))
         for group in groups:
             self._groups[group.name][group.segment].append(group)
@@ -106,7 +96,6 @@ class Planner:
         self._events_passed: dict[TableName, int] = defaultdict(int)
         self._steps: list[Step] = []
         self._empty: set[str] = set()
-        self._superseded = 0
 
     def plan(self, events: Iterable[DdlEvent]) -> CutPlan:
         """`events` in stream order (`events.in_order`), those of this cut only."""
@@ -125,7 +114,9 @@ class Planner:
             outcomes[event.position] = outcome
         for name in list(self._groups):
             self._let_rows_in(name, everything=True)
-        return CutPlan(tuple(self._steps), outcomes, self._superseded)
+        for name, reasons in sorted(self._lost.items()):
+            self._mark(name, *reasons)
+        return CutPlan(tuple(self._steps), outcomes)
 
     # ---- states
 
@@ -151,38 +142,46 @@ class Planner:
         groups = [group for segment in segments for group in self._groups[name].pop(segment)]
         state = self._fitting_state(name, groups)
         changes = sum(group.changes for group in groups)
-        self._steps.append(ApplyRows(state, name, tuple(segments), changes, state.mirror_id in self._empty))
+        wires = tuple(sorted({group.dialect: group.types.wires for group in groups}.items()))
+        self._steps.append(ApplyRows(state, name, tuple(segments), changes, state.mirror_id in self._empty, wires))
         self._empty.discard(state.mirror_id)
+        self._mark(name, *unsent_columns(_columns_not_brought(state.schema, groups)))
+
+    def _mark(self, name: TableName, *reasons: str) -> None:
+        """Marks the table's mirror, if there is one, as having gaps for these reasons."""
+        state = self._state(name)
+        if state is None or not set(reasons) - set(state.gaps):
+            return
+        marked = state.with_gaps(*reasons)
+        self._steps.append(NoteState(marked))
+        self._put(marked)
 
     def _drop_rows(self, name: TableName) -> None:
         for segment in self._segments_now(name):
-            self._superseded += sum(group.changes for group in self._groups[name].pop(segment))
+            del self._groups[name][segment]
 
     def _fitting_state(self, name: TableName, groups: list[RowGroup]) -> MirrorState:
         """The mirror's state, made or widened where the rows have columns that no DDL has told of."""
         state = self._state(name)
         if state is None:
-            state = MirrorState(
-                name, f"{name}@cut{self._cut_id}.{len(self._steps)}", _inferred_schema(groups), inferred=True
-            )
+            schema = inferred_schema(groups)
+            state = MirrorState(name, f"{name}@cut{self._cut_id}.{len(self._steps)}", schema, inferred=True)
+            state = state.with_gaps(*filter(None, map(unclear_type, schema.columns)))
             self._put(state)
             self._steps.append(CreateMirror(state))
             self._empty.add(state.mirror_id)
             return state
-        added = [
-            Column(column, parse_mysql_type(group.mysql_types.get(column, "")))
-            for group in groups
-            for column in group.columns
-            if state.schema.find(column) is None
-        ]
-        unique = tuple({column.name: column for column in added}.values())
-        if not unique:
+        added = new_columns(state.schema, groups)
+        kept = tuple(wider_column(column, groups) for column in state.schema.columns) if state.inferred else None
+        columns = (*(kept or state.schema.columns), *added)
+        if columns == state.schema.columns:
             return state
-        names = ", ".join(column.name for column in unique)
-        wider = replace(state, schema=state.schema.with_columns((*state.schema.columns, *unique)))
-        if not state.inferred:
-            wider = wider.with_gap(f"rows have columns that no DDL has told of: {names}")
-        origins = tuple(ColumnOrigin(column, state.schema.find(column.name)) for column in wider.schema.columns)
+        wider = replace(state, schema=state.schema.with_columns(columns))
+        wider = wider.with_gaps(*filter(None, map(unclear_type, added)))
+        if added and not state.inferred:
+            names = ", ".join(column.name for column in added)
+            wider = wider.with_gaps(f"rows have columns that no DDL has told of: {names}")
+        origins = tuple(ColumnOrigin(column, state.schema.find(column.name)) for column in columns)
         self._steps.append(ChangeColumns(state, wider, origins, commit_ms=0))
         self._put(wider)
         return wider
@@ -220,9 +219,9 @@ class Planner:
         existing = self._state(name)
         if existing is not None:
             # Upstream made it, so there it was gone: a DROP or RENAME of it never reached us.
-            self._steps.append(DropMirror(existing, str(event.commit_ts)))
+            self._steps.append(DropMirror(existing, event.mark))
             outcome.effects.append(f"the former {name} was set aside: its end was not in the stream")
-        state = _with_known_gaps(MirrorState(name, f"{name}@{event.commit_ts}", schema))
+        state = MirrorState(name, f"{name}@{event.mark}", schema)
         self._put(state)
         self._steps.append(CreateMirror(state))
         self._empty.add(state.mirror_id)
@@ -253,7 +252,7 @@ class Planner:
         if state is None:
             outcome.effects.append(f"{name}: no mirror to drop")
             return
-        self._steps.append(DropMirror(state, str(event.commit_ts)))
+        self._steps.append(DropMirror(state, event.mark))
         self._live[name] = None
         _done(outcome, f"dropped {name}; its mirror is kept aside")
 
@@ -315,7 +314,7 @@ class Planner:
         if state is None:
             outcome.effects.append(f"{name} has no mirror yet; its first rows will show its columns")
             return
-        refused = [clause.what for clause in clauses if isinstance(clause, NotSupportedClause)]
+        refused = [clause for clause in clauses if isinstance(clause, NotSupportedClause)]
         clauses = tuple(clause for clause in clauses if not isinstance(clause, NotSupportedClause))
         try:
             schema = altered(state.schema, clauses)
@@ -340,11 +339,13 @@ class Planner:
         elif schema != state.schema:
             self._steps.append(NoteState(changed))
             _done(outcome, f"noted the new definition of {name}; rows are as they were", changed)
-        else:
+        elif not refused:
             outcome.effects.append(f"{name}: changes neither columns nor rows")
         self._put(changed)
-        for what in refused:
-            self._refuse(name, what, event, outcome)
+        for clause in refused:
+            self._refuse(name, clause.what, event, outcome)
+            if clause.other is not None:
+                self._refuse(clause.other, clause.what, event, outcome)
 
     def _refuse(self, name: TableName | None, reason: str, event: DdlEvent, outcome: DdlOutcome) -> None:
         """Records what is not applied, and marks the table so that nothing is silently wrong."""
@@ -353,13 +354,11 @@ class Planner:
         if name is None:
             return
         self._let_rows_in(name)
-        state = self._state(name)
-        if state is None:
-            return
-        marked = state.with_gap(f"DDL not applied yet at commit_ts {event.commit_ts}: {event.sql}")
-        self._steps.append(NoteState(marked))
-        self._put(marked)
-        outcome.tables.append(marked)
+        before = self._state(name)
+        self._mark(name, f"{reason} (commit_ts {event.commit_ts}): {event.sql}")
+        marked = self._state(name)
+        if marked is not None and marked is not before:
+            outcome.tables.append(marked)
 
 
 def _done(outcome: DdlOutcome, effect: str, *states: MirrorState) -> None:
@@ -375,25 +374,14 @@ def _shape(schema: TableSchema) -> tuple[object, ...]:
 
 
 def _with_known_gaps(state: MirrorState, origins: tuple[ColumnOrigin, ...] = ()) -> MirrorState:
-    """The state, marked where its columns alone tell that values are missing or may not be upstream's."""
-    reasons = [unsent_column(column) for column in state.schema.columns]
+    """The state, marked where a change of types alone tells that values may not be upstream's."""
     for origin in origins:
         if origin.before is not None and (reason := unsure_conversion(origin.before.type, origin.after.type)):
-            reasons.append(f"column {origin.after.name}: {reason}")
-    for found in reasons:
-        state = state if found is None else state.with_gap(found)
+            state = state.with_gaps(f"column {origin.after.name}: {reason}")
     return state
 
 
-def _inferred_schema(groups: list[RowGroup]) -> TableSchema:
-    """Columns in the order of the rows' images, types as the messages name them, the key as they name it."""
-    types: dict[str, str] = {}
-    for group in groups:
-        for column in group.columns:
-            types.setdefault(column, group.mysql_types.get(column, ""))
-    keys = {group.key_names for group in groups}
-    key = keys.pop() if len(keys) == 1 else ()
-    return TableSchema(
-        columns=tuple(Column(name, parse_mysql_type(text), nullable=name not in key) for name, text in types.items()),
-        primary_key=key if all(name in types for name in key) else (),
-    )
+def _columns_not_brought(schema: TableSchema, groups: list[RowGroup]) -> list[Column]:
+    """Columns of the table that some of the rows lack."""
+    brought = [{name.casefold() for name in group.columns} for group in groups if group.images]
+    return [column for column in schema.columns if any(column.name.casefold() not in names for names in brought)]

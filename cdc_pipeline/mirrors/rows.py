@@ -7,20 +7,26 @@ row image is added, or so many of the equal rows are taken away. An empty mirror
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from delta.tables import DeltaTable
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from cdc_pipeline.dialects.canal import CANAL
 from cdc_pipeline.mirrors.state import TRACE
 from cdc_pipeline.resources.delta import append_once
-from cdc_pipeline.schemas.spark_types import unparsed, value, zero_date
+from cdc_pipeline.schemas.charsets import damaged_text
+from cdc_pipeline.schemas.spark_types import unparsed, zero_date
+from cdc_pipeline.schemas.wire import wire_value
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from cdc_pipeline.resources.delta import Commit
+    from cdc_pipeline.schemas.table import Column as SchemaColumn
     from cdc_pipeline.schemas.table import TableSchema
 
 
@@ -41,35 +47,57 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def typed_rows(net: DataFrame, schema: TableSchema, key: tuple[str, ...], time_zone: str) -> DataFrame:
+Wires: TypeAlias = "tuple[tuple[str, Mapping[str, str]], ...]"
+"""The dialects of some rows, each with how it sends columns (`schemas.wire`)."""
+
+
+def typed_rows(
+    net: DataFrame, schema: TableSchema, key: tuple[str, ...], time_zone: str, wires: Wires = ()
+) -> DataFrame:
     """`net` (of one step) with its texts as the mirror's types.
 
-    Columns `c0`, `c1`, … in the schema's order, then those of `TRACE`, `deleted`, `delta`, and: `bad`, an array of
+    Columns `c0`, `c1`, … in the schema's order, then those of `TRACE`, `deleted`, `delta`, `counts`, and: `bad`, an array of
     (column, text, type) for each text that its type cannot hold; `zero_dates`, how many dates are NULL because no
-    calendar has them; `key` and `after` as they came.
+    calendar has them; `lossy`, an array of the columns whose text the encoder has damaged; `key` and `after` as they
+    came.
     """
     places = {name: place for place, name in enumerate(key)}
-    typed, bad, zero = [], [], []
+    typed, bad, zero, lossy = [], [], [], []
+    from_canal = any(dialect == CANAL.name for dialect, _ in wires)
     for place, column in enumerate(schema.columns):
         in_key = column.name in places
         text = F.get("key", F.lit(places[column.name])) if in_key else F.col("after")[column.name]
-        cell = value(text, column.type, time_zone)
+        cell = _cell(text, column, time_zone, wires)
         typed.append(cell.alias(f"c{place}"))
-        failed = unparsed(text, cell, column.type)
-        detail = F.struct(F.lit(column.name).alias("column"), text.alias("text"), F.lit(str(column.type)).alias("type"))
+        failed, expected = unparsed(text, cell, column.type), F.lit(str(column.type))
+        if in_key and schema.row_key:
+            failed, expected = failed | text.isNull(), F.when(text.isNull(), F.lit("a key")).otherwise(expected)
+        detail = F.struct(F.lit(column.name).alias("column"), text.alias("text"), expected.alias("type"))
         # a deleted row needs its key only
         bad.append(F.when(failed if in_key else failed & ~F.col("deleted"), detail))
         zero.append(F.when(zero_date(text, column.type) & ~F.col("deleted"), 1).otherwise(0))
+        if from_canal and (damaged := damaged_text(text, column.type, schema.charset)) is not None:
+            lossy.append(F.when(damaged & (F.col("dialect") == CANAL.name), F.lit(column.name)))
     return net.select(
         *typed,
         *TRACE.names,
         "deleted",
         "delta",
+        "counts",
         F.array_compact(F.array(*bad)).alias("bad"),
         sum(zero[1:], zero[0]).alias("zero_dates"),
+        F.array_compact(F.array(*lossy).cast("array<string>")).alias("lossy"),
         "key",
         "after",
     )
+
+
+def _cell(text: Column, column: SchemaColumn, time_zone: str, wires: Wires) -> Column:
+    by_dialect = {dialect: sent.get(column.name) for dialect, sent in wires}
+    if len(set(by_dialect.values())) <= 1:
+        return wire_value(text, column.type, time_zone, next(iter(by_dialect.values()), None))
+    cells = {dialect: wire_value(text, column.type, time_zone, wire) for dialect, wire in by_dialect.items()}
+    return F.coalesce(*(F.when(F.col("dialect") == dialect, cell) for dialect, cell in cells.items()))
 
 
 def merge_keyed(spark: SparkSession, path: str, rows: DataFrame, schema: TableSchema, key: tuple[str, ...]) -> Merged:

@@ -51,8 +51,8 @@ class MirrorState:
         """The mirror's columns: upstream's own, then the underscored ones."""
         return StructType([*row_type(self.schema).fields, *TRACE.fields])
 
-    def with_gap(self, reason: str) -> MirrorState:
-        return self if reason in self.gaps else replace(self, gaps=(*self.gaps, reason))
+    def with_gaps(self, *reasons: str) -> MirrorState:
+        return replace(self, gaps=tuple(dict.fromkeys((*self.gaps, *reasons))))
 
     def properties(self) -> dict[str, str]:
         """The Delta properties that hold this state."""

@@ -22,6 +22,7 @@ class ApplyRows:
     """The net row changes of `segments` of the name, under the state's schema. `source` is the name in the messages.
 
     `into_empty` is true where this cut has made or emptied the mirror before and nothing is in it: then rows are appended.
+    `wires` are the dialects of the rows, each with how it sends columns (`schemas.wire`).
     """
 
     state: MirrorState
@@ -29,6 +30,7 @@ class ApplyRows:
     segments: tuple[int, ...]
     changes: int
     into_empty: bool
+    wires: tuple[tuple[str, dict[str, str]], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -12,16 +12,19 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from cdc_pipeline.dialects.dataworks import NAME as DATAWORKS
+from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.mirrors.state import MirrorState
 from cdc_pipeline.resources.delta import Commit, append_once, table_state
 from cdc_pipeline.schemas.table import TableName
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from cdc_pipeline.mirrors.progress import PublishedCut, StreamProgress
     from cdc_pipeline.resources.lake import LakePaths
 
+_POSITION = ("topic", "partition", "offset")
 _PLAN = (
     "cut_id BIGINT, after_tso BIGINT, resolved_tso BIGINT, after_batch BIGINT, last_batch BIGINT, run_id STRING, "
     "mirrors STRING"
@@ -44,15 +47,50 @@ class Window:
         inside = frame.where(F.col("batch_id") <= self.last_batch)
         if self.resolved_tso is None:
             return inside.where(F.col("batch_id") > self.after_batch)
-        inside = inside.where(F.col("commit_ts") <= self.resolved_tso)
-        return inside if self.after_tso is None else inside.where(F.col("commit_ts") > self.after_tso)
+        inside = inside.where(_at_or_below(self.resolved_tso))
+        return inside if self.after_tso is None else inside.where(~_at_or_below(self.after_tso))
+
+    def changes(self, log: DataFrame) -> DataFrame:
+        """The row changes that this cut takes in: `of`, but for first halves of an UPDATE whose second is not there yet.
+
+        DataWorks may send an UPDATE as two records. Where a batch ends between them, the first waits for the second:
+        alone it would take the row away, and no upstream ever had such a table.
+        """
+        inside = self.of(log)
+        if self.resolved_tso is not None:
+            return inside
+        waited, waiting = _first_halves(log, self.after_batch), _first_halves(log, self.last_batch)
+        if not waiting.isEmpty():
+            inside = inside.join(F.broadcast(waiting.select(*_POSITION)), list(_POSITION), "left_anti")
+        return inside if waited.isEmpty() else inside.unionByName(waited)
 
     def late(self, frame: DataFrame) -> DataFrame:
         """New rows at or below a TSO that is applied already: re-deliveries, which change nothing."""
         if self.after_tso is None:
             return frame.where(F.lit(False))
         new = frame.where(F.col("batch_id").between(self.after_batch + 1, self.last_batch))
-        return new.where(F.col("commit_ts") <= self.after_tso)
+        return new.where(_at_or_below(self.after_tso))
+
+    def pending(self, frame: DataFrame) -> DataFrame:
+        """Row changes of the batches so far that wait for a later cut."""
+        if self.resolved_tso is None:
+            return _first_halves(frame, self.last_batch)
+        return frame.where(F.col("batch_id") <= self.last_batch).where(~_at_or_below(self.resolved_tso))
+
+
+def _first_halves(log: DataFrame, batch_id: int) -> DataFrame:
+    """The changes of a batch that are the first half of an UPDATE, the second of which is not in the batch."""
+    updates = log.where((F.col("batch_id") == batch_id) & (F.col("dialect") == DATAWORKS) & (F.col("op") == "UPDATE"))
+    names = ["database", "table", "commit_ts"]
+    seconds = updates.where(F.col("before").isNull()).select(*names)
+    return updates.where(F.col("after").isNull()).join(seconds, names, "left_anti").select(*log.columns)
+
+
+def _at_or_below(tso: int) -> Column:
+    """Whether a change happened at or before the TSO. `commit_ts` of DataWorks is an order, its time is `es`."""
+    dataworks = F.col("dialect") == DATAWORKS
+    in_time = dataworks & (F.col("es") <= tso >> TSO_SHIFT)
+    return in_time | (~dataworks & (F.col("commit_ts") <= tso))
 
 
 def next_window(published: PublishedCut, streams: StreamProgress) -> Window | None:

@@ -104,9 +104,11 @@ class NoRowEffect:
 
 @dataclass(frozen=True, slots=True)
 class NotSupportedClause:
-    """A clause that may change rows or columns, and that this version does not apply."""
+    """A clause that may change rows or columns, and that this version does not apply; `other` is a second table whose
+    rows it changes (EXCHANGE PARTITION)."""
 
     what: str
+    other: TableName | None = None
 
 
 Clause: TypeAlias = (

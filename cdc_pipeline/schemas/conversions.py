@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cdc_pipeline.schemas.ddl_types import KNOWN_TYPES
 from cdc_pipeline.schemas.table import TEXT_TYPES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from cdc_pipeline.schemas.table import Column, MySqlType
 
 _INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
@@ -35,7 +38,9 @@ def _is_exact(old: MySqlType, new: MySqlType) -> bool:
     if before == "decimal":
         return after in TEXT_TYPES or (after == "decimal" and _scale(new) >= _scale(old))
     if before != after:
-        return (before, after) == ("float", "double") or (before == "enum" and after in TEXT_TYPES)
+        # a double becomes the decimal of its shortest text, rounded, in MySQL as here
+        pairs = {("float", "double"), ("double", "decimal")}
+        return (before, after) in pairs or (before == "enum" and after in TEXT_TYPES)
     if before in _FRACTIONS:
         # fewer digits round; the text of a time shows as many as its type has
         return _digits(new) == _digits(old) or (before != "time" and _digits(new) > _digits(old))
@@ -54,8 +59,28 @@ def _digits(kind: MySqlType) -> int:
     return kind.params[0] if kind.params else 0
 
 
-def unsent_column(column: Column) -> str | None:
-    """Why the mirror lacks a column's values; None where the encoder sends them."""
-    if column.generated == "virtual":
-        return f"column {column.name} is a virtual generated one: TiCDC does not send its values, they are NULL here"
+def unsent_columns(columns: Iterable[Column]) -> tuple[str, ...]:
+    """Why the mirror lacks values of these columns, which rows did not bring; one reason for each kind of column."""
+    virtual = [column.name for column in columns if column.generated == "virtual"]
+    others = [column.name for column in columns if column.generated != "virtual"]
+    reasons = []
+    if virtual:
+        reasons.append(f"virtual generated columns are not sent, they are NULL here: {', '.join(virtual)}")
+    if others:
+        reasons.append(
+            "rows came without some columns, which are NULL here (a partial row image, such as "
+            f"binlog_row_image MINIMAL or NOBLOB, or a column selector): {', '.join(others)}"
+        )
+    return tuple(reasons)
+
+
+def unclear_type(column: Column) -> str | None:
+    """Why the values of a column whose type only messages name may not be upstream's; None where they are."""
+    kind = column.type
+    if not kind.base:
+        return f"column {column.name}: its type is not known, values are kept as text"
+    if kind.base not in KNOWN_TYPES:
+        return f"column {column.name}: {kind} is no type of MySQL that is known here, values are kept as text"
+    if kind.base in ("enum", "set") and not kind.members:
+        return f"column {column.name}: the labels of the {kind.base} are not known, numbers are kept as text"
     return None

@@ -25,6 +25,7 @@ from cdc_pipeline.schemas.ddl_types import accept_character_set, name_or_string
 if TYPE_CHECKING:
     from cdc_pipeline.schemas.changes import Clause
     from cdc_pipeline.schemas.ddl_tokens import Cursor
+    from cdc_pipeline.schemas.table import TableName
 
 # Clauses on partitions stand alone in a statement, and their lists of names have commas. Rows stay as they are in
 # these; all other partition clauses, known or not, may remove or exchange rows.
@@ -102,7 +103,8 @@ def _read_clause(cursor: Cursor, database: str) -> tuple[Clause, ...]:
     if any(cursor.at(*words) for words in _PARTITION_KEEPING_ROWS):
         return (NoRowEffect(_rest(cursor)),)
     if any(cursor.at(*words) for words in _PARTITION_CHANGING_ROWS):
-        return (NotSupportedClause(_rest(cursor)),)
+        other = _exchanged_table(cursor, database)
+        return (NotSupportedClause(_rest(cursor), other),)
     if cursor.accept("ADD"):
         return _add(cursor, start)
     if cursor.accept("DROP"):
@@ -271,6 +273,21 @@ def _order_by(cursor: Cursor) -> None:
         if not (cursor.at(",") and cursor.peek(1) is not None and follows):
             return
         cursor.expect(",")
+
+
+def _exchanged_table(cursor: Cursor, database: str) -> TableName | None:
+    """The table of EXCHANGE PARTITION p WITH TABLE t at the cursor, which stays where it is; None for other clauses."""
+    before = cursor.index
+    try:
+        if not cursor.accept("EXCHANGE", "PARTITION"):
+            return None
+        while not cursor.done and not cursor.at(";") and not cursor.at(","):
+            if cursor.accept("WITH", "TABLE"):
+                return read_table_name(cursor, database)
+            cursor.skip()
+        return None
+    finally:
+        cursor.index = before
 
 
 def _rest(cursor: Cursor) -> str:

@@ -64,6 +64,14 @@ def parse_mysql_type(text: str) -> MySqlType:
     return kind
 
 
+def type_in_words(text: str) -> MySqlType:
+    """`parse_mysql_type`, for words that come from messages: what cannot be read is the base as it is."""
+    try:
+        return parse_mysql_type(text)
+    except DdlSyntaxError:
+        return MySqlType(text.strip().lower())
+
+
 def read_type(cursor: Cursor) -> tuple[MySqlType, bool]:
     """The type at the cursor with its own attributes (unsigned, character set …), and whether it is SERIAL.
 

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from cdc_pipeline.schemas.table import MySqlType, TableSchema
 
 MAX_DECIMAL_DIGITS = 38
+_DEFAULT_DIGITS = 10
+"""DECIMAL(0) is DECIMAL(10)."""
 _UINT64 = DecimalType(20, 0)
 
 _SIGNED: dict[str, DataType] = {
@@ -61,7 +63,14 @@ _OTHERS: dict[str, DataType] = {
     "year": IntegerType(),
     "vector": ArrayType(FloatType()),
 }
-_BINARY = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
+GEOMETRIES = frozenset(
+    {
+        *("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon"),
+        *("geometrycollection", "geomcollection"),
+    }
+)
+"""Types whose bytes are 4 of the SRID, then WKB."""
+_BINARY = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"}) | GEOMETRIES
 # Texts of a date that MySQL can hold, among them those that no calendar has: zero months and days, and under
 # ALLOW_INVALID_DATES a 31st of each month. Spark's own cast takes much more, such as a year alone or a time zone.
 _DAY = r"\d{4}-(?:0\d|1[0-2])-(?:[0-2]\d|3[01])"
@@ -87,8 +96,9 @@ def _decimal(params: tuple[int, ...]) -> DataType:
     if not params:
         # Without a definition neither digits nor scale are known; a guess would round. Text is exact.
         return StringType()
-    precision, scale = params[0], params[1] if len(params) > 1 else 0
-    return DecimalType(precision, scale) if precision <= MAX_DECIMAL_DIGITS else StringType()
+    precision, scale = params[0] or _DEFAULT_DIGITS, params[1] if len(params) > 1 else 0
+    # words of messages may say anything
+    return DecimalType(precision, scale) if 0 <= scale <= precision <= MAX_DECIMAL_DIGITS else StringType()
 
 
 def row_type(schema: TableSchema) -> StructType:
@@ -106,7 +116,7 @@ def value(text: Column, kind: MySqlType, time_zone: str) -> Column:
     if isinstance(target, StringType):
         return text
     if isinstance(target, BinaryType):
-        return _latin1_bytes(text)
+        return padded(latin1_bytes(text), kind)
     if isinstance(target, ArrayType):
         return _numbers(text, target)
     if isinstance(target, DecimalType):
@@ -153,9 +163,16 @@ def _numbers(text: Column, target: ArrayType) -> Column:
     return F.when(text.rlike(r"^\[[-+.0-9eE, ]*\]\z") & finite, numbers)
 
 
-def _latin1_bytes(text: Column) -> Column:
+def latin1_bytes(text: Column) -> Column:
     """Binary values travel with each byte as the character of its number (ISO-8859-1); null for other characters."""
     return F.when(~text.rlike("[^\\x00-\\xff]"), F.encode(text, "ISO-8859-1"))
+
+
+def padded(found: Column, kind: MySqlType) -> Column:
+    """BINARY(n) has n bytes; Canal cuts the zero bytes at the end (canal-facts 21)."""
+    if kind.base != "binary" or not kind.params:
+        return found
+    return F.when(F.octet_length(found) < kind.params[0], F.rpad(found, kind.params[0], F.lit(b"\0"))).otherwise(found)
 
 
 def _enum_label(text: Column, members: tuple[str, ...]) -> Column:

@@ -1,20 +1,34 @@
 from __future__ import annotations
 
 import json
-import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.sql import functions as F
 
-from cdc_pipeline.dialects import ticdc, unified
-from cdc_pipeline.dialects.decode import BatchCounts, batch_counts
-from cdc_pipeline.dialects.envelope import parsed
-from cdc_pipeline.sources.records import HEADERS, RECORD
-from cdc_pipeline_tests.messages import ddl, row, tso, watermark
+from cdc_pipeline.dialects import unified
+from cdc_pipeline.dialects.decode import EXPECTATIONS, explained
+from cdc_pipeline.dialects.envelope import JSON_RULES
+from cdc_pipeline.dialects.ticdc import TICDC
+from cdc_pipeline_tests.dialects.cases import (
+    Bad,
+    Columns,
+    Good,
+    breakable,
+    broken_by_form,
+    by_name,
+    changed,
+    named,
+    raw,
+    reason_of,
+    without,
+)
+from cdc_pipeline_tests.messages import EPOCH_MS, ddl, row, tso, watermark
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
 
 _NEW = {"zeta": "1", "Alpha": "2", "mid": None}
 _OLD = {"zeta": "0", "Alpha": "2", "mid": None}
@@ -23,39 +37,14 @@ _UPDATE = row("UPDATE", "t", 2, _NEW, old=_OLD, key=["zeta"])
 _DELETE = row("DELETE", "t", 3, _NEW, key=["zeta"])
 _DDL = ddl("CREATE TABLE `t` (`a` INT)", 4, table="t", kind="CREATE")
 _WATERMARK = watermark(5)
-
-
-def _with(message: str, **fields: Any) -> bytes:
-    """The message with these fields in place of its own."""
-    return json.dumps({**json.loads(message), **fields}, ensure_ascii=False).encode()
-
-
-def _without(message: str, *names: str) -> bytes:
-    return json.dumps({name: field for name, field in json.loads(message).items() if name not in names}).encode()
+_ES = EPOCH_MS + 1000
+_LAST_MS = 10**13 - 1
 
 
 def _escaped(text: bytes) -> bytes:
     """An INSERT whose only value is these bytes between quotes, as they stand in the JSON."""
     message = row("INSERT", "t", 1, {"a": "HERE"}).encode()
     return message.replace(b'"HERE"', b'"' + text + b'"')
-
-
-def _decoded(spark: SparkSession, values: dict[str, bytes | None]) -> DataFrame:
-    """The values as records of one topic, offsets in their order, decoded."""
-    records = [
-        ("topic", 0, offset, None, None, None if value is None else bytearray(value), None)
-        for offset, value in enumerate(values.values())
-    ]
-    return ticdc.decoded(spark.createDataFrame(records, RECORD))
-
-
-def _by_name(frame: DataFrame, values: dict[str, bytes | None]) -> dict[str, Row]:
-    """The one row of each value. Column names are asked for apart: a Python dict of a Spark map has lost their order."""
-    names = list(values)
-    orders = {f"{column}_names": F.map_keys(column) for column in ("before", "after")}
-    rows = frame.withColumns(orders).collect()
-    assert len(rows) == len(names)
-    return {names[found["offset"]]: found for found in rows}
 
 
 # ---- what a good message becomes: name → (value, the fields that it must have)
@@ -71,7 +60,7 @@ _V6_ORDER = json.dumps(
     }
 ).encode()
 
-_GOOD: dict[str, tuple[bytes | None, dict[str, Any]]] = {
+_GOOD: Good = {
     "insert": (
         _INSERT.encode(),
         {
@@ -87,78 +76,78 @@ _GOOD: dict[str, tuple[bytes | None, dict[str, Any]]] = {
             "watermark_ts": None,
             "es": tso(1) >> 18,
             "ts": (tso(1) >> 18) + 5,
-            "row": 0,
             "key_names": ["zeta"],
-            "before": None,
-            "after": _NEW,
-            "mysql_type": dict.fromkeys(_NEW, "varchar"),
+            "rows": [(None, _NEW)],
         },
     ),
     "update with the whole old row": (
         _UPDATE.encode(),
-        {"kind": unified.ROW, "op": "UPDATE", "commit_ts": tso(2), "before": _OLD, "after": _NEW},
+        {"kind": unified.ROW, "op": "UPDATE", "commit_ts": tso(2), "rows": [(_OLD, _NEW)]},
     ),
     "delete has its row in data": (
         _DELETE.encode(),
-        {"kind": unified.ROW, "op": "DELETE", "commit_ts": tso(3), "before": _NEW, "after": None},
+        {"kind": unified.ROW, "op": "DELETE", "commit_ts": tso(3), "rows": [(_NEW, None)]},
     ),
     "update with the changed columns in old": (
-        _with(_UPDATE, old=[{"zeta": "0"}]),
-        {"kind": unified.ROW, "before": {"zeta": "0"}, "after": _NEW},
+        changed(_UPDATE, old=[{"zeta": "0"}]),
+        {"kind": unified.ROW, "rows": [({"zeta": "0"}, _NEW)]},
     ),
     "update with null in old": (
-        _with(_UPDATE, old=[{"zeta": None}]),
-        {"kind": unified.ROW, "before": {"zeta": None}, "after": _NEW},
+        changed(_UPDATE, old=[{"zeta": None}]),
+        {"kind": unified.ROW, "rows": [({"zeta": None}, _NEW)]},
     ),
     "update of no visible column": (
-        _with(_UPDATE, old=[{}]),
-        {"kind": unified.ROW, "before": {}, "after": _NEW},
+        changed(_UPDATE, old=[{}]),
+        {"kind": unified.ROW, "rows": [({}, _NEW)]},
     ),
     "delete with the handle key only": (
-        _with(_DELETE, data=[{"zeta": "1"}], mysqlType={"zeta": "int"}),
-        {"kind": unified.ROW, "before": {"zeta": "1"}, "after": None, "mysql_type": {"zeta": "int"}},
+        changed(_DELETE, data=[{"zeta": "1"}], mysqlType={"zeta": "int"}),
+        {"kind": unified.ROW, "rows": [({"zeta": "1"}, None)]},
     ),
     "delete before v5.4, its row also in old": (
-        _with(_DELETE, old=[_NEW]),
-        {"kind": unified.ROW, "op": "DELETE", "before": _NEW, "after": None},
+        changed(_DELETE, old=[_NEW]),
+        {"kind": unified.ROW, "op": "DELETE", "rows": [(_NEW, None)]},
     ),
-    "insert with a row in old": (_with(_INSERT, old=[_OLD]), {"kind": unified.ROW, "before": None, "after": _NEW}),
-    "v6 key order": (_V6_ORDER, {"kind": unified.ROW, "before": _OLD, "after": _NEW}),
+    "insert with no row in old": (changed(_INSERT, old=[]), {"kind": unified.ROW, "rows": [(None, _NEW)]}),
+    "v6 key order": (_V6_ORDER, {"kind": unified.ROW, "rows": [(_OLD, _NEW)]}),
     "row without the extension": (
         row("INSERT", "t", 1, _NEW, extension=False).encode(),
         {"kind": unified.ROW, "commit_ts": (tso(1) >> 18) << 18, "exact_ts": False},
     ),
     "extension without commitTs": (
-        _with(_INSERT, _tidb={}),
+        changed(_INSERT, _tidb={}),
         {"kind": unified.ROW, "commit_ts": (tso(1) >> 18) << 18, "exact_ts": False},
     ),
-    "extension that is null": (_with(_INSERT, _tidb=None), {"kind": unified.ROW, "exact_ts": False}),
+    "extension that is null": (changed(_INSERT, _tidb=None), {"kind": unified.ROW, "exact_ts": False}),
     "commitTs counts inside its millisecond": (
-        _with(_INSERT, _tidb={"commitTs": tso(1) + 1}),
+        changed(_INSERT, _tidb={"commitTs": tso(1) + 1}),
         {"commit_ts": tso(1) + 1, "exact_ts": True},
     ),
     "the largest commitTs": (
-        _with(_INSERT, _tidb={"commitTs": 2**63 - 1}),
-        {"kind": unified.ROW, "commit_ts": 2**63 - 1, "exact_ts": True},
+        changed(_INSERT, es=_LAST_MS, _tidb={"commitTs": (_LAST_MS << 18) + 2**18 - 1}),
+        {"kind": unified.ROW, "commit_ts": (_LAST_MS << 18) + 2**18 - 1, "exact_ts": True},
     ),
-    "commitTs without es": (_without(_INSERT, "es"), {"kind": unified.ROW, "commit_ts": tso(1), "es": None}),
-    "the last es that a TSO can have": (
-        _with(_INSERT, es=2**45 - 1, _tidb=None),
-        {"kind": unified.ROW, "commit_ts": (2**45 - 1) << 18},
-    ),
-    "es 0": (_with(_INSERT, es=0, _tidb=None), {"kind": unified.ROW, "commit_ts": 0}),
-    "es too large beside a commitTs": (_with(_INSERT, es=2**45), {"kind": unified.ROW, "commit_ts": tso(1)}),
+    "the first es": (changed(_INSERT, es=10**12, _tidb=None), {"kind": unified.ROW, "commit_ts": 10**12 << 18}),
+    "the last es": (changed(_INSERT, es=_LAST_MS, _tidb=None), {"kind": unified.ROW, "commit_ts": _LAST_MS << 18}),
     "onlyHandleKey false": (
-        _with(_INSERT, _tidb={"commitTs": 7, "onlyHandleKey": False}),
-        {"kind": unified.ROW, "commit_ts": 7},
+        changed(_INSERT, _tidb={"commitTs": tso(1), "onlyHandleKey": False}),
+        {"kind": unified.ROW, "commit_ts": tso(1)},
     ),
     "a row key and fields of later versions": (
-        _with(_INSERT, _tidb={"commitTs": 7, "rowkey": "dGFibGU="}, later={"a": [1, {"b": None}]}),
-        {"kind": unified.ROW, "commit_ts": 7, "after": _NEW},
+        changed(_INSERT, _tidb={"commitTs": tso(1), "rowkey": "dGFibGU="}, later={"a": [1, {"b": None}]}),
+        {"kind": unified.ROW, "commit_ts": tso(1), "rows": [(None, _NEW)]},
     ),
-    "no key": (_with(_INSERT, pkNames=None), {"kind": unified.ROW, "key_names": None}),
-    "no ts": (_without(_INSERT, "ts"), {"kind": unified.ROW, "ts": None}),
-    "no types": (_with(_INSERT, mysqlType=None), {"kind": unified.ROW, "mysql_type": None}),
+    "no key": (changed(_INSERT, pkNames=None), {"kind": unified.ROW, "key_names": None}),
+    "no ts": (without(_INSERT, "ts"), {"kind": unified.ROW, "ts": None}),
+    "no types": (changed(_INSERT, mysqlType=None), {"kind": unified.ROW, "rows": [(None, _NEW)]}),
+    "types absent": (without(_INSERT, "mysqlType", "sqlType"), {"kind": unified.ROW, "rows": [(None, _NEW)]}),
+    "mysqlType a text": (changed(_INSERT, mysqlType="int"), {"kind": unified.ROW, "rows": [(None, _NEW)]}),
+    "mysqlType a list": (changed(_INSERT, mysqlType=[]), {"kind": unified.ROW, "rows": [(None, _NEW)]}),
+    "sql null": (changed(_INSERT, sql=None), {"kind": unified.ROW, "sql": None}),
+    "a key of two columns": (
+        changed(_INSERT, pkNames=["mid", "zeta"]),
+        {"kind": unified.ROW, "key_names": ["mid", "zeta"]},
+    ),
     "ddl": (
         _DDL.encode(),
         {
@@ -170,40 +159,51 @@ _GOOD: dict[str, tuple[bytes | None, dict[str, Any]]] = {
             "commit_ts": tso(4),
             "exact_ts": True,
             "sql": "CREATE TABLE `t` (`a` INT)",
-            "after": None,
-            "before": None,
+            "dialect": "ticdc",
         },
     ),
     "ddl without the extension": (
         ddl("DROP TABLE t", 4, extension=False).encode(),
         {"kind": unified.DDL, "commit_ts": (tso(4) >> 18) << 18, "exact_ts": False},
     ),
-    "ddl whose type names a row change": (_with(_DDL, type="INSERT"), {"kind": unified.DDL}),
-    "ddl without a type": (_with(_DDL, type=None), {"kind": unified.DDL}),
-    "ddl on a database": (_with(_DDL, table=""), {"kind": unified.DDL, "table": ""}),
+    "ddl whose type names a row change": (changed(_DDL, type="INSERT"), {"kind": unified.DDL}),
+    "ddl without a type": (changed(_DDL, type=None), {"kind": unified.DDL}),
+    "ddl on a database": (changed(_DDL, table=""), {"kind": unified.DDL, "table": ""}),
     "watermark": (
         _WATERMARK.encode(),
-        {"kind": unified.WATERMARK, "rule": None, "watermark_ts": tso(5), "exact_ts": False, "after": None},
+        {"kind": unified.WATERMARK, "rule": None, "watermark_ts": tso(5), "exact_ts": False, "dialect": "ticdc"},
     ),
-    "watermark without es": (_without(_WATERMARK, "es"), {"kind": unified.WATERMARK, "watermark_ts": tso(5)}),
-    "the last type of two counts": (_INSERT.encode()[:-1] + b', "type": "DELETE"}', {"op": "DELETE", "before": _NEW}),
+    "watermark inside its millisecond": (
+        changed(_WATERMARK, es=1_700_000_000_123, _tidb={"watermarkTs": (1_700_000_000_123 << 18) + 5}),
+        {"kind": unified.WATERMARK, "watermark_ts": (1_700_000_000_123 << 18) + 5},
+    ),
+    "the last type of two counts": (
+        _INSERT.encode()[:-1] + b', "type": "DELETE"}',
+        {"op": "DELETE", "rows": [(_NEW, None)]},
+    ),
     "the last value of two counts": (
         row("INSERT", "t", 1, {"a": "X"}).encode().replace(b'"a": "X"', b'"a": "first", "a": "last"'),
-        {"kind": unified.ROW, "after": {"a": "last"}},
+        {"kind": unified.ROW, "rows": [(None, {"a": "last"})]},
     ),
-    "5 million characters": (_escaped(b"x" * 5_000_000), {"kind": unified.ROW, "after": {"a": "x" * 5_000_000}}),
-    "white space around": (b" \r\n\t" + _INSERT.encode() + b"\r\n \t\n", {"kind": unified.ROW, "after": _NEW}),
-    "NUL as an escape": (_escaped(b"a\\u0000b"), {"kind": unified.ROW, "after": {"a": "a\0b"}}),
-    "escapes of easyjson": (_escaped(b"\\u003c\\u003E\\u0026\\u001f"), {"after": {"a": "<>&\x1f"}}),
-    "a surrogate pair as escapes": (_escaped(b"\\ud83d\\ude00\\uD83D\\uDE00"), {"after": {"a": "😀😀"}}),
-    "an emoji as UTF-8": (_escaped("😀".encode()), {"after": {"a": "😀"}}),
-    "characters beside the surrogates": (_escaped(b"\\ud7ff\\ue000"), {"after": {"a": "\ud7ff\ue000"}}),
-    "a backslash before ud800": (_escaped(b"\\\\ud800"), {"kind": unified.ROW, "after": {"a": "\\ud800"}}),
-    "two backslashes before ud800": (_escaped(b"\\\\\\\\udc00"), {"kind": unified.ROW, "after": {"a": "\\\\udc00"}}),
-    "C1 controls as they are": (_escaped("\x7f\x80\x9f".encode()), {"after": {"a": "\x7f\x80\x9f"}}),
+    "5 million characters": (
+        _escaped(b"x" * 5_000_000),
+        {"kind": unified.ROW, "rows": [(None, {"a": "x" * 5_000_000})]},
+    ),
+    "white space around": (b" \r\n\t" + _INSERT.encode() + b"\r\n \t\n", {"kind": unified.ROW, "rows": [(None, _NEW)]}),
+    "NUL as an escape": (_escaped(b"a\\u0000b"), {"kind": unified.ROW, "rows": [(None, {"a": "a\0b"})]}),
+    "escapes of easyjson": (_escaped(b"\\u003c\\u003E\\u0026\\u001f"), {"rows": [(None, {"a": "<>&\x1f"})]}),
+    "a surrogate pair as escapes": (_escaped(b"\\ud83d\\ude00\\uD83D\\uDE00"), {"rows": [(None, {"a": "😀😀"})]}),
+    "an emoji as UTF-8": (_escaped("😀".encode()), {"rows": [(None, {"a": "😀"})]}),
+    "characters beside the surrogates": (_escaped(b"\\ud7ff\\ue000"), {"rows": [(None, {"a": "\ud7ff\ue000"})]}),
+    "a backslash before ud800": (_escaped(b"\\\\ud800"), {"kind": unified.ROW, "rows": [(None, {"a": "\\ud800"})]}),
+    "two backslashes before ud800": (
+        _escaped(b"\\\\\\\\udc00"),
+        {"kind": unified.ROW, "rows": [(None, {"a": "\\\\udc00"})]},
+    ),
+    "C1 controls as they are": (_escaped("\x7f\x80\x9f".encode()), {"rows": [(None, {"a": "\x7f\x80\x9f"})]}),
     "integers in place of strings keep their digits": (
-        _with(_INSERT, database=5, data=[{"a": 18446744073709551615, "b": True}]),
-        {"kind": unified.ROW, "database": "5", "after": {"a": "18446744073709551615", "b": "true"}},
+        changed(_INSERT, database=5, pkNames=["a"], data=[{"a": 18446744073709551615, "b": True}]),
+        {"kind": unified.ROW, "database": "5", "rows": [(None, {"a": "18446744073709551615", "b": "true"})]},
     ),
     "tombstone": (None, {"kind": unified.EMPTY, "rule": None, "reason": None}),
     "empty value": (b"", {"kind": unified.EMPTY, "rule": None, "reason": None}),
@@ -211,13 +211,14 @@ _GOOD: dict[str, tuple[bytes | None, dict[str, Any]]] = {
 
 # ---- records that break a rule: rule → name → value
 
-_BAD: dict[str, dict[str, bytes]] = {
+_BAD: Bad = {
     "value_is_utf8": {
         "a byte that no character has": _escaped(b"\xff"),
         "an overlong character": _escaped(b"\xc0\xaf"),
         "a surrogate as UTF-8": _escaped(b"\xed\xa0\x80"),
         "a cut character": _escaped("é".encode()[:1]),
         "another encoding": _INSERT.encode("utf-16"),
+        "all bytes": bytes(range(256)),
         "bytes of lz4": b"\x04\x22\x4d\x18" + bytes(range(200, 256)),
     },
     "value_is_json_object": {
@@ -242,26 +243,24 @@ _BAD: dict[str, dict[str, bytes]] = {
         "an unknown escape": _escaped(b"\\x"),
         "a line end in a text": _escaped(b"a\nb"),
         "a NUL in a text": _escaped(b"a\0b"),
-        "pkNames no list": _with(_INSERT, pkNames="a"),
-        "isDdl a text": _with(_INSERT, isDdl="false"),
-        "isDdl a number": _with(_INSERT, isDdl=0),
-        "es a text": _with(_INSERT, es="1"),
-        "es a fraction": _with(_INSERT, es=1.5),
-        "es beyond 64 bits": _with(_INSERT, es=2**63),
-        "ts a text": _with(_INSERT, ts="1"),
-        "mysqlType a text": _with(_INSERT, mysqlType="int"),
-        "mysqlType a list": _with(_INSERT, mysqlType=[]),
-        "data an object": _with(_INSERT, data=_NEW),
-        "data a text": _with(_INSERT, data="x"),
-        "data of texts": _with(_INSERT, data=["x"]),
-        "old a text": _with(_UPDATE, old="x"),
-        "_tidb a text": _with(_INSERT, _tidb="x"),
-        "_tidb a list": _with(_INSERT, _tidb=[1]),
-        "commitTs a text": _with(_INSERT, _tidb={"commitTs": "1"}),
-        "commitTs a fraction": _with(_INSERT, _tidb={"commitTs": 4.5e17}),
-        "commitTs beyond 63 bits": _with(_INSERT, _tidb={"commitTs": 2**63}),
-        "watermarkTs a text": _with(_WATERMARK, _tidb={"watermarkTs": "1"}),
-        "onlyHandleKey a text": _with(_INSERT, _tidb={"commitTs": 1, "onlyHandleKey": "true"}),
+        "pkNames no list": changed(_INSERT, pkNames="a"),
+        "isDdl a text": changed(_INSERT, isDdl="false"),
+        "isDdl a number": changed(_INSERT, isDdl=0),
+        "es a text": changed(_INSERT, es="1"),
+        "es a fraction": changed(_INSERT, es=1.5),
+        "es beyond 64 bits": changed(_INSERT, es=2**63),
+        "ts a text": changed(_INSERT, ts="1"),
+        "data an object": changed(_INSERT, data=_NEW),
+        "data a text": changed(_INSERT, data="x"),
+        "data of texts": changed(_INSERT, data=["x"]),
+        "old a text": changed(_UPDATE, old="x"),
+        "_tidb a text": changed(_INSERT, _tidb="x"),
+        "_tidb a list": changed(_INSERT, _tidb=[1]),
+        "commitTs a text": changed(_INSERT, _tidb={"commitTs": "1"}),
+        "commitTs a fraction": changed(_INSERT, _tidb={"commitTs": 4.5e17}),
+        "commitTs beyond 63 bits": changed(_INSERT, _tidb={"commitTs": 2**63}),
+        "watermarkTs a text": changed(_WATERMARK, _tidb={"watermarkTs": "1"}),
+        "onlyHandleKey a text": changed(_INSERT, _tidb={"commitTs": 1, "onlyHandleKey": "true"}),
     },
     "escapes_are_characters": {
         "a high half alone": _escaped(b"a\\ud800b"),
@@ -273,108 +272,163 @@ _BAD: dict[str, dict[str, bytes]] = {
         "a half after a backslash": _escaped(b"\\\\\\ud800"),
         "a half in a name": _escaped(b"x").replace(b'"a"', b'"\\ud800"'),
     },
-    "is_ddl_is_present": {
-        "absent": _without(_INSERT, "isDdl"),
-        "null": _with(_INSERT, isDdl=None),
+    "database.not_null": {
+        "null": changed(_INSERT, database=None),
+    },
+    "database.str_length": {"empty": changed(_INSERT, database="")},
+    "table.not_null": {"null": changed(_INSERT, table=None), "absent": without(_INSERT, "table")},
+    "table.str_length": {"empty": changed(_INSERT, table="")},
+    "isDdl.not_null": {
         "another JSON document": b'{"order": 1}',
+        "absent": without(_INSERT, "isDdl"),
+        "null": changed(_INSERT, isDdl=None),
+        "absent in a ddl": changed(_DDL, isDdl=None, type="INSERT"),
+        "null in a watermark": changed(_WATERMARK, isDdl=None),
     },
-    "type_is_known": {
-        "absent": _without(_INSERT, "type"),
-        "null": _with(_INSERT, type=None),
-        "small letters": _with(_INSERT, type="insert"),
-        "another word": _with(_INSERT, type="REPLACE"),
-        "a DDL's word": _with(_INSERT, type="QUERY"),
-        "a number": _with(_INSERT, type=1),
+    "type.not_null": {"absent": without(_INSERT, "type"), "null": changed(_INSERT, type=None)},
+    "type.isin": {
+        "small letters": changed(_INSERT, type="insert"),
+        "another word": changed(_INSERT, type="REPLACE"),
+        "a DDL's word": changed(_INSERT, type="QUERY"),
+        "a number": changed(_INSERT, type=1),
+        "a text of 200 characters": changed(_INSERT, type="x" * 200),
     },
-    "watermark_has_tso": {
-        "no extension": _without(_WATERMARK, "_tidb"),
-        "null": _with(_WATERMARK, _tidb={"watermarkTs": None}),
-        "a commitTs instead": _with(_WATERMARK, _tidb={"commitTs": tso(5)}),
+    "watermarkTs.not_null": {
+        "no extension": without(_WATERMARK, "_tidb"),
+        "null": changed(_WATERMARK, _tidb={"watermarkTs": None}),
+        "a commitTs instead": changed(_WATERMARK, _tidb={"commitTs": tso(5)}),
     },
-    "commit_time_is_present": {
-        "row without es": _without(_INSERT, "es", "_tidb"),
-        "ddl without es": _without(_DDL, "es", "_tidb"),
-        "ddl without es that calls itself a watermark": _with(_DDL, es=None, _tidb=None, type="TIDB_WATERMARK"),
-        "commitTs null": _with(_INSERT, es=None, _tidb={"commitTs": None}),
-        "es that overflows a TSO": _with(_INSERT, es=2**45, _tidb=None),
-        "es before 1970": _with(_INSERT, es=-1, _tidb=None),
+    "es.not_null": {
+        "row": without(_INSERT, "es", "_tidb"),
+        "row with a commitTs": without(_INSERT, "es"),
+        "ddl": without(_DDL, "es", "_tidb"),
+        "ddl that calls itself a watermark": changed(_DDL, es=None, _tidb=None, type="TIDB_WATERMARK"),
+        "commitTs null": changed(_INSERT, es=None, _tidb={"commitTs": None}),
+        "watermark": without(_WATERMARK, "es"),
     },
-    "ddl_has_statement": {"null": _with(_DDL, sql=None), "empty": _with(_DDL, sql=""), "absent": _without(_DDL, "sql")},
-    "row_has_table": {
-        "table null": _with(_INSERT, table=None),
-        "table empty": _with(_INSERT, table=""),
-        "table absent": _without(_INSERT, "table"),
-        "database null": _with(_INSERT, database=None),
-        "database empty": _with(_INSERT, database=""),
+    "es.in_range": {
+        "beyond a TSO": changed(_INSERT, es=2**45, _tidb=None),
+        "the last that a TSO can have": changed(_INSERT, es=2**45 - 1, _tidb=None),
+        "beyond a TSO beside a commitTs": changed(_INSERT, es=2**45),
+        "before 1970": changed(_INSERT, es=-1, _tidb=None),
+        "0": changed(_INSERT, es=0, _tidb=None),
+        "seconds": changed(_INSERT, es=_ES // 1000, _tidb=None),
+        "12 digits": changed(_INSERT, es=10**12 - 1, _tidb=None),
+        "14 digits": changed(_INSERT, es=10**13, _tidb=None),
+        "ddl": changed(_DDL, es=_ES // 1000),
+        "watermark": changed(_WATERMARK, es=_ES // 1000),
     },
+    "ts.in_range": {
+        "row": changed(_INSERT, ts=_ES // 1000),
+        "ddl": changed(_DDL, ts=10**13),
+        "watermark": changed(_WATERMARK, ts=0),
+    },
+    "sql.not_null": {"null": changed(_DDL, sql=None), "absent": without(_DDL, "sql")},
+    "sql.str_length": {"empty": changed(_DDL, sql="")},
+    "tso_is_es": {
+        "the largest commitTs": changed(_INSERT, _tidb={"commitTs": 2**63 - 1}),
+        "7, the row whole": changed(_INSERT, _tidb={"commitTs": 7, "onlyHandleKey": False}),
+        "7, with a row key": changed(
+            _INSERT, _tidb={"commitTs": 7, "rowkey": "dGFibGU="}, later={"a": [1, {"b": None}]}
+        ),
+        "a millisecond before": changed(_INSERT, _tidb={"commitTs": tso(1) - 1}),
+        "a millisecond after": changed(_INSERT, _tidb={"commitTs": tso(1) + 2**18}),
+        "ddl": changed(_DDL, _tidb={"commitTs": tso(5)}),
+        "watermark": changed(_WATERMARK, _tidb={"watermarkTs": tso(4)}),
+    },
+    "sql_is_of_ddl": {"a row with a statement": changed(_INSERT, sql="INSERT INTO t VALUES (1, 2, NULL)")},
+    "old_is_of_update": {"insert with a row in old": changed(_INSERT, old=[_OLD])},
     "row_is_whole": {
-        "handle key only": _with(_UPDATE, _tidb={"commitTs": 1, "onlyHandleKey": True}),
-        "claim check": _with(_UPDATE, _tidb={"commitTs": 1, "claimCheckLocation": "file:///tmp/1.json"}),
+        "handle key only": changed(_UPDATE, _tidb={"commitTs": tso(2), "onlyHandleKey": True}),
+        "claim check": changed(_UPDATE, _tidb={"commitTs": tso(2), "claimCheckLocation": "file:///tmp/1.json"}),
     },
-    "row_has_one_row": {
-        "data null": _with(_INSERT, data=None),
-        "data absent": _without(_DELETE, "data"),
-        "no row": _with(_UPDATE, data=[]),
-        "a row that is null": _with(_INSERT, data=[None]),
-        "a row without columns": _with(_INSERT, data=[{}]),
-        "two rows": _with(_INSERT, data=[_NEW, _OLD]),
+    "data_has_one_row": {
+        "data null": changed(_INSERT, data=None),
+        "data absent": without(_DELETE, "data"),
+        "no row": changed(_UPDATE, data=[]),
+        "a row that is null": changed(_INSERT, data=[None]),
+        "a row without columns": changed(_INSERT, data=[{}]),
+        "two rows": changed(_INSERT, data=[_NEW, _OLD]),
+        "no key": changed(_INSERT, data=None, pkNames=None),
     },
-    "update_has_old": {
-        "old null": _with(_UPDATE, old=None),
-        "old absent": _without(_UPDATE, "old"),
-        "no row": _with(_UPDATE, old=[]),
-        "a row that is null": _with(_UPDATE, old=[None]),
-        "two rows": _with(_UPDATE, old=[_OLD, _OLD]),
+    "old_has_one_row": {
+        "old null": changed(_UPDATE, old=None),
+        "old absent": without(_UPDATE, "old"),
+        "no row": changed(_UPDATE, old=[]),
+        "a row that is null": changed(_UPDATE, old=[None]),
+        "two rows": changed(_UPDATE, old=[_OLD, _OLD]),
+    },
+    "key_is_in_data": {
+        "another column": changed(_INSERT, pkNames=["id"]),
+        "one of two": changed(_INSERT, pkNames=["zeta", "id"]),
+        "other letters": changed(_INSERT, pkNames=["Zeta"]),
+        "numbers in place of strings": changed(_INSERT, database=5, data=[{"a": 18446744073709551615, "b": True}]),
     },
 }
-_VALUES: dict[str, bytes | None] = {f"good: {name}": value for name, (value, _) in _GOOD.items()} | {
-    f"{rule}: {name}": value for rule, cases in _BAD.items() for name, value in cases.items()
+# both a reference to a row that is elsewhere and a commitTs that is not es
+_TWO_RULES = {
+    "handle key only": changed(_UPDATE, _tidb={"commitTs": 1, "onlyHandleKey": True}),
+    "claim check": changed(_UPDATE, _tidb={"commitTs": 1, "claimCheckLocation": "file:///tmp/1.json"}),
 }
+_VALUES = {**named(_GOOD, _BAD), **_TWO_RULES}
 
 
 @pytest.fixture(scope="module")
-def rows(spark: SparkSession) -> dict[str, Row]:
-    """All cases, decoded in one query."""
-    return _by_name(_decoded(spark, _VALUES), _VALUES)
+def frame(spark: SparkSession) -> Iterator[DataFrame]:
+    """All cases, decoded once."""
+    frame = explained(raw(spark, _VALUES)).persist()
+    yield frame
+    frame.unpersist()
+
+
+@pytest.fixture(scope="module")
+def rows(frame: DataFrame) -> Columns:
+    return by_name(frame, _VALUES)
 
 
 @pytest.mark.parametrize("name", _GOOD)
-def test_good_message(name: str, rows: dict[str, Row]) -> None:
+def test_good_message(name: str, rows: Columns) -> None:
     _, wanted = _GOOD[name]
-    found = rows[f"good: {name}"].asDict()
+    found = rows[f"good: {name}"]
     assert {field: found[field] for field in wanted} == wanted
 
 
 @pytest.mark.parametrize(("rule", "name"), [(rule, name) for rule, cases in _BAD.items() for name in cases])
-def test_broken_rule(rule: str, name: str, rows: dict[str, Row]) -> None:
-    found = rows[f"{rule}: {name}"]
+def test_broken_rule(rule: str, name: str, rows: Columns) -> None:
+    found, value = rows[f"{rule}: {name}"], _BAD[rule][name]
     assert (found["kind"], found["rule"]) == (unified.DEAD, rule)
+    assert (found["column"], found["reason"]) == (EXPECTATIONS[rule][1], reason_of(rule, value))
 
 
-def test_each_rule_has_a_case_and_a_reason(rows: dict[str, Row]) -> None:
-    expected = {**ticdc._JSON_REASONS, **{rule: text for rule, (text, _) in ticdc._RULES.items()}}
-    found = {row["rule"]: row["reason"] for row in rows.values() if row["kind"] == unified.DEAD}
-    assert found == {rule: f"expected: {text}" for rule, text in expected.items()}
+@pytest.mark.parametrize("name", _TWO_RULES)
+def test_one_of_two_broken_rules_is_named(name: str, rows: Columns) -> None:
+    assert rows[name]["rule"] in ("row_is_whole", "tso_is_es")
 
 
-def test_columns_are_in_the_order_of_the_message(rows: dict[str, Row]) -> None:
+def test_each_rule_has_a_case(spark: SparkSession) -> None:
+    told_by = {"ticdc_ddl": ["isDdl"], "ticdc_watermark": ["type"]}
+    assert broken_by_form(spark, _BAD, TICDC) >= breakable(TICDC, told_by)
+    assert set(_BAD) >= set(JSON_RULES)
+
+
+def test_reason_names_what_is_there(rows: Columns) -> None:
+    wanted = {
+        "es.in_range: seconds": "expected: es is between 1000000000000 and 9999999999999, found 1795248691",
+        "type.isin: small letters": "expected: type is one of INSERT, UPDATE, DELETE, found insert",
+        "type.not_null: null": "expected: type is there, found null",
+        "table.str_length: empty": "expected: table is not empty, found ",
+        "key_is_in_data: another column": "expected: each column of pkNames is in data",
+    }
+    assert {name: rows[name]["reason"] for name in wanted} == wanted
+
+
+def test_columns_are_in_the_order_of_the_message(rows: Columns) -> None:
     update, v6 = rows["good: update with the whole old row"], rows["good: v6 key order"]
-    assert (update["after_names"], update["before_names"]) == (["zeta", "Alpha", "mid"], ["zeta", "Alpha", "mid"])
-    assert (v6["after_names"], v6["before_names"]) == (["Alpha", "mid", "zeta"], ["Alpha", "mid", "zeta"])
+    assert update["after_names"] == update["before_names"] == [["zeta", "Alpha", "mid"]]
+    assert v6["after_names"] == v6["before_names"] == [["Alpha", "mid", "zeta"]]
 
 
-def test_a_long_value_is_whole(spark: SparkSession) -> None:
-    """Longer than the 20 million characters at which the JSON parser gives up by itself."""
-    size = 20_000_100
-    head, tail = _escaped(b"HERE").decode().split("HERE")
-    value = F.concat(F.lit(head), F.repeat(F.lit("x"), size), F.lit("END" + tail)).cast("binary")
-    frame = parsed(spark.range(1).select(value.alias("value")))
-    text = F.col("message.data")[0]["a"]
-    assert frame.select(F.length(text), F.substring(text, size, 9)).collect() == [(size + 3, "xEND")]
-
-
-def test_each_record_becomes_one_row_of_one_table(spark: SparkSession) -> None:
-    frame = _decoded(spark, _VALUES).withColumns({"batch_id": F.lit(1).cast("bigint")}).persist()
+def test_each_record_becomes_one_row_of_one_table(frame: DataFrame, rows: Columns) -> None:
     tables = {
         unified.ROW: unified.row_changes(frame),
         unified.DDL: unified.ddl_events(frame),
@@ -382,67 +436,19 @@ def test_each_record_becomes_one_row_of_one_table(spark: SparkSession) -> None:
         unified.DEAD: unified.dead_letters(frame),
         unified.EMPTY: frame.where(F.col("kind") == unified.EMPTY),
     }
-    offsets = [row[0] for table in tables.values() for row in table.select("offset").collect()]
-    frame.unpersist()
-    assert sorted(offsets) == list(range(len(_VALUES)))
+    offsets = {kind: sorted(row[0] for row in table.select("offset").collect()) for kind, table in tables.items()}
+    assert offsets == {
+        kind: [offset for offset, name in enumerate(_VALUES) if rows[name]["kind"] == kind] for kind in tables
+    }
 
 
-def test_dead_letters_keep_the_bytes(spark: SparkSession) -> None:
-    values: dict[str, bytes | None] = {"bad": bytes(range(256))}
-    frame = _decoded(spark, values).withColumn("batch_id", F.lit(7))
-    (letter,) = unified.dead_letters(frame).collect()
-    assert (letter["batch_id"], letter["offset"], letter["value"]) == (7, 0, bytearray(range(256)))
+def test_dead_letters_keep_the_bytes(frame: DataFrame) -> None:
+    offset = list(_VALUES).index("value_is_utf8: all bytes")
+    (letter,) = unified.dead_letters(frame).where(F.col("offset") == offset).collect()
+    assert (letter["batch_id"], letter["value"]) == (1, bytearray(range(256)))
 
 
-def test_watermark_time_is_the_physical_part(spark: SparkSession) -> None:
-    frame = _decoded(spark, {"mark": _with(_WATERMARK, _tidb={"watermarkTs": (1_700_000_000_123 << 18) + 5})})
-    frame = frame.withColumn("batch_id", F.lit(1))
-    ((time,),) = unified.watermarks(frame).select(F.unix_millis("watermark_time")).collect()
-    assert time == 1_700_000_000_123
-
-
-def test_decoding_is_compiled(spark: SparkSession) -> None:
-    """The JVM leaves methods of more than 8000 bytes uncompiled, which makes decoding half as fast."""
-    columns = [
-        F.col("id").cast("string").cast(field.dataType).alias(field.name) for field in RECORD if field.name != "headers"
-    ]
-    raw = spark.range(1).select(F.col("id").alias("batch_id"), *columns, F.lit(None).cast(HEADERS).alias("headers"))
-    frame = ticdc.decoded(raw)
-    plan = frame._jdf.queryExecution().debug().codegenToSeq()
-    sizes = [int(size) for size in re.findall(r"ByteCodeStats\((\d+),", plan.toString())]
-    assert sizes
-    assert max(sizes) < 8000
-
-
-# ---- counts
-
-
-@pytest.mark.parametrize(
-    ("values", "by_kind", "exact"),
-    [
-        (
-            [_INSERT.encode(), _UPDATE.encode(), _DDL.encode(), _WATERMARK.encode(), None, b"", b"{"],
-            {unified.ROW: 2, unified.DDL: 1, unified.WATERMARK: 1, unified.EMPTY: 2, unified.DEAD: 1},
-            True,
-        ),
-        ([row("INSERT", "t", 1, _NEW, extension=False).encode()], {unified.ROW: 1}, False),
-        ([_WATERMARK.encode(), row("INSERT", "t", 1, _NEW, extension=False).encode()], None, True),
-        ([_with(_INSERT, data=None)], {unified.DEAD: 1}, False),
-        ([], {}, False),
-    ],
-    ids=["each kind", "no extension", "only a watermark is exact", "a dead letter's commitTs does not count", "none"],
-)
-def test_batch_counts(
-    values: list[bytes | None], by_kind: dict[str, int] | None, exact: bool, spark: SparkSession
-) -> None:
-    named = {str(place): value for place, value in enumerate(values)}
-    counts = batch_counts(_decoded(spark, named), len(values))
-    if by_kind is not None:
-        assert counts.by_kind == dict.fromkeys(unified.KINDS, 0) | by_kind
-    assert (counts.records, counts.exact_ts, counts.balanced) == (len(values), exact, True)
-
-
-@pytest.mark.parametrize("records", [2, 4])
-def test_counts_that_do_not_add_up(records: int) -> None:
-    by_kind = dict.fromkeys(unified.KINDS, 0) | {unified.ROW: 2, unified.DEAD: 1}
-    assert not BatchCounts(records, by_kind, exact_ts=True).balanced
+def test_watermark_time_is_the_physical_part(frame: DataFrame) -> None:
+    offset = list(_VALUES).index("good: watermark inside its millisecond")
+    marks = unified.watermarks(frame).where(F.col("offset") == offset)
+    assert marks.select(F.unix_millis("watermark_time")).collect() == [(1_700_000_000_123,)]

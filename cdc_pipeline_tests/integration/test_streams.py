@@ -44,7 +44,7 @@ def test_mirrors_stop_at_the_slowest_partition(spark: SparkSession, paths: LakeP
         topic.send(watermark(30), partition)
     topic.send(*put("t", 3, "2", "b", 2)).write(folder, "4.jsonl")
     report = ingest(spark, paths, folder)
-    assert (report.cut_id, report.resolved_tso, report.late) == (2, tso(30), 2)
+    assert (report.cut_id, report.resolved_tso, report.totals.late) == (2, tso(30), 2)
     assert rows(spark, paths, "t") == [(1, "c"), (2, "b")]
 
 

@@ -67,9 +67,8 @@ def assert_told(spark: SparkSession, lake: LakePaths, story: Story) -> None:
 
 def test_dead_letter_names_table_column_value_and_type(lake: LakePaths, spark: SparkSession) -> None:
     letters = spark.read.format("delta").load(lake.table("dead_letters")).collect()
-    assert [(letter["rule"], letter["reason"]) for letter in letters] == [
-        ("value_has_type", "db.bad column id: x1 is no int")
-    ]
+    found = [tuple(letter[name] for name in ("rule", "database", "table", "column", "reason")) for letter in letters]
+    assert found == [("value_has_type", "db", "bad", "id", "column id: expected int, found x1")]
     assert b'"id": "x1"' in bytes(letters[0]["value"])
 
 

@@ -157,5 +157,7 @@ def clause_as_text(clause: Clause) -> str:
             return f"rename to {new_table}"
         case NoRowEffect(what):
             return f"no row effect: {what}"
-        case NotSupportedClause(what):
+        case NotSupportedClause(what, None):
             return f"not supported: {what}"
+        case NotSupportedClause(what, other):
+            return f"not supported, also of {other}: {what}"

@@ -80,7 +80,7 @@ _TYPES = {
     "enum('blob','binary','int unsigned')": "string",
     "vector(3)": "array<float>",
     "vector": "array<float>",
-    "geometry": "string",
+    "geometry": "binary",
     "inet6": "string",
     "a_type_of_the_future": "string",
 }
@@ -268,7 +268,7 @@ _VALUES: dict[str, dict[str, str | _Outcome]] = {
         text: text
         for text in ('{"b": 1.50, "a": [1, 2.5]}', "null", '"base64:type253:AAH/"', "1.0", '{"a": 1, "a": 2}', " {} ")
     },
-    "geometry": {"POINT(1 2)": "POINT(1 2)"},
+    "geometry": {"\x00\x00\x00\x00\x01\xff": "0000000001FF", "": ""},
     "enum('a','c,d','it''s','')": {
         "1": "a",
         "2": "c,d",

@@ -1,0 +1,65 @@
+"""The contracts, looked at by Pandera after the tables were written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import dagster as dg
+from pyspark.sql import functions as F
+
+from cdc_pipeline.contracts.tables import TABLES
+from cdc_pipeline.contracts.validation import breaches
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from cdc_pipeline.resources.lake import LakePaths
+
+CONTRACT = "contract"
+MOST_ROWS = 100_000
+"""Each check of Pandera is a Spark job over the rows; of more than these it looks at a part, chosen by position."""
+_PARTS = 1_000_000
+
+
+def contract_result(
+    spark: SparkSession, paths: LakePaths, table: str, batches: Sequence[int], key: dg.AssetKey
+) -> dg.AssetCheckResult:
+    """Fails, and stops what comes after, where rows of these batches break a rule that decoding should have seen."""
+    if not batches:
+        return dg.AssetCheckResult(check_name=CONTRACT, asset_key=key, passed=True, metadata={"rows": 0})
+    rows = spark.read.format("delta").load(paths.table(table))
+    written = rows.where(F.col("batch_id").between(min(batches), max(batches)))
+    count = written.count()
+    looked_at = _part(written, count).select(*_columns(table)).coalesce(2).persist()
+    try:
+        checked = looked_at.count()
+        found = breaches(looked_at, TABLES[table]) if checked else ()
+    finally:
+        looked_at.unpersist()
+    return dg.AssetCheckResult(
+        check_name=CONTRACT,
+        asset_key=key,
+        passed=not found,
+        description="; ".join(f"{breach.rule}: {breach.count}" for breach in found) or None,
+        metadata={
+            "rows": count,
+            "looked_at": checked,
+            **{
+                breach.rule: f"{breach.count} rows, expected: {breach.expected}; such as {', '.join(breach.examples)}"
+                for breach in found
+            },
+        },
+    )
+
+
+def _columns(table: str) -> list[str]:
+    return list(TABLES[table].to_schema().columns)
+
+
+def _part(rows: DataFrame, count: int) -> DataFrame:
+    if count <= MOST_ROWS:
+        return rows
+    place = F.xxhash64("topic", "partition", "offset")
+    return rows.where(F.pmod(place, F.lit(_PARTS)) < int(_PARTS * MOST_ROWS / count))

@@ -1,0 +1,108 @@
+"""The contracts of the tables that decoding writes: what Pandera looks for in every batch after it was written.
+
+They say in the tables' own terms what `contracts.messages` says of messages, so that a mistake between the two, in
+routing or decoding, is seen. One row is described by the table's own docstring in `dialects.unified`.
+"""
+
+# No `from __future__ import annotations` here: Pandera evaluates the annotations, which are values.
+from typing import TYPE_CHECKING
+
+import pandera.pyspark as pa
+import pyspark.sql.types as T
+
+from cdc_pipeline.contracts.checks import rule
+from cdc_pipeline.contracts.messages import FIRST_MS, LAST_MS, ROW_TYPES
+
+if TYPE_CHECKING:  # to mypy an annotation must be a class; Pandera wants the whole type
+    from pyspark.sql.types import ArrayType as _Names
+    from pyspark.sql.types import MapType as _Row
+else:
+    _Names = T.ArrayType(T.StringType())
+    _Row = T.MapType(T.StringType(), T.StringType())
+
+_MS = {"min_value": FIRST_MS, "max_value": LAST_MS}
+_NAMED = {"min_value": 1}
+_TSO_IS_ES = rule(
+    "exact_tso_is_es", "the physical part of an exact commit_ts is es", "NOT exact_ts OR shiftright(commit_ts, 18) = es"
+)
+
+
+class _Placed(pa.DataFrameModel):  # type: ignore[type-arg]
+    """A row that a record of a batch gave."""
+
+    batch_id: T.LongType = pa.Field(nullable=True)
+    topic: T.StringType = pa.Field()
+    partition: T.IntegerType = pa.Field()
+    offset: T.LongType = pa.Field(ge=0)
+
+
+class _Timed(_Placed):
+    dialect: T.StringType = pa.Field(isin=["ticdc", "canal", "dataworks"])
+    commit_ts: T.LongType = pa.Field(ge=0)
+    exact_ts: T.BooleanType = pa.Field()
+    es: T.LongType = pa.Field(in_range=_MS)
+    ts: T.LongType = pa.Field(nullable=True, in_range=_MS)
+
+
+class ChangeRow(_Timed):
+    """A row of `change_log`."""
+
+    row: T.IntegerType = pa.Field(ge=0)
+    database: T.StringType = pa.Field(str_length=_NAMED)
+    table: T.StringType = pa.Field(str_length=_NAMED)
+    op: T.StringType = pa.Field(isin=list(ROW_TYPES))
+    key_names: _Names = pa.Field(nullable=True)
+    before: _Row = pa.Field(nullable=True)
+    after: _Row = pa.Field(nullable=True)
+
+    exact_tso_is_es = _TSO_IS_ES
+    images_fit_op = rule(
+        "images_fit_op",
+        "INSERT has only after, DELETE only before, UPDATE both (of DataWorks one at least); whole images have columns",
+        "CASE op WHEN 'INSERT' THEN before IS NULL AND size(after) > 0 "
+        "WHEN 'DELETE' THEN after IS NULL AND size(before) > 0 "
+        "ELSE (before IS NOT NULL AND size(after) > 0) "
+        "OR (dialect = 'dataworks' AND size(coalesce(after, before)) > 0) END",
+    )
+    key_is_in_row = rule(
+        "key_is_in_row",
+        "each column of key_names is in the row (names of Canal may be stale)",
+        "dialect = 'canal' OR coalesce(size(key_names), 0) <= 0 "
+        "OR size(array_except(key_names, map_keys(coalesce(after, before)))) = 0",
+    )
+
+
+class DdlRow(_Timed):
+    """A row of `ddl_history`."""
+
+    kind: T.StringType = pa.Field(isin=["ddl", "statement", "xa"])
+    sql: T.StringType = pa.Field(nullable=True)
+
+    exact_tso_is_es = _TSO_IS_ES
+    ddl_has_statement = rule(
+        "ddl_has_statement", "a DDL or statement event has its text in sql", "kind = 'xa' OR length(sql) > 0"
+    )
+
+
+class WatermarkRow(_Placed):
+    """A row of `watermarks`."""
+
+    watermark_ts: T.LongType = pa.Field(ge=0)
+    es: T.LongType = pa.Field(in_range=_MS)
+
+    tso_is_es = rule("tso_is_es", "the physical part of watermark_ts is es", "shiftright(watermark_ts, 18) = es")
+
+
+class DeadLetter(_Placed):
+    """A row of `dead_letters`."""
+
+    rule: T.StringType = pa.Field(str_length=_NAMED)
+    reason: T.StringType = pa.Field(str_length=_NAMED)
+
+
+TABLES = {
+    "change_log": ChangeRow,
+    "ddl_history": DdlRow,
+    "watermarks": WatermarkRow,
+    "dead_letters": DeadLetter,
+}

@@ -1,0 +1,86 @@
+"""Alibaba Canal's flat messages (canal-facts).
+
+A message has one or more rows, in the order of the binlog. `old[i]` has the columns of `data[i]` that changed, and may
+have others that changed in an earlier row only: a key that is there is not proof of a change. What is not DDL and has
+no rows is either the text of a statement whose rows follow (QUERY), the end of an XA transaction, or a change that was
+logged as its statement (`data` null): that one is never executed here, its table gets a gap.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from cdc_pipeline.contracts.messages import ROW_TYPES, XA_TYPES, CanalDdl, CanalNote, CanalRow, CanalStatement
+from cdc_pipeline.dialects.dialect import Dialect, Form, image, no_row
+from cdc_pipeline.dialects.unified import DDL, QUERY_TEXT, ROW, STATEMENT, TSO_SHIFT, XA
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+_ROW, _DDL, _STATEMENT, _QUERY, _XA = "canal_row", "canal_ddl", "canal_statement", "canal_query", "canal_xa"
+
+
+def _recognised() -> Column:
+    """What no other dialect has claimed: Canal's messages have nothing that the others lack in every version."""
+    return F.lit(True)
+
+
+def _form() -> Column:
+    kind = F.col("type")
+    no_rows = F.col("data").isNull() & F.col("old").isNull()
+    return (
+        F.when(F.col("isDdl"), F.lit(_DDL))
+        .when(kind == "QUERY", F.lit(_QUERY))
+        .when(kind.isin(*XA_TYPES), F.lit(_XA))
+        .when(no_rows & kind.isin(*ROW_TYPES) & (F.coalesce("sql", F.lit("")) != ""), F.lit(_STATEMENT))
+        .otherwise(F.lit(_ROW))
+    )
+
+
+def _columns() -> dict[str, Column]:
+    op, data, old = F.col("type"), F.col("data"), F.col("old")
+    deleted = F.when(F.coalesce(F.size(data), F.lit(0)) > 0, data).otherwise(old)
+    rows = (
+        F.when(op == "INSERT", F.transform(data, lambda row: image(no_row(), row)))
+        .when(op == "DELETE", F.transform(deleted, lambda row: image(row, no_row())))
+        .when(op == "UPDATE", F.transform(data, lambda row, place: image(F.get(old, place), row)))
+    )
+    return {
+        "database": _unquoted("database"),
+        "table": F.col("table"),
+        "type": op,
+        "op": op,
+        "commit_ts": F.shiftleft("es", TSO_SHIFT),
+        "exact_ts": F.lit(False),
+        "watermark_ts": F.lit(None).cast("bigint"),
+        "es": F.col("es"),
+        "ts": F.col("ts"),
+        "sql": F.col("sql"),
+        "key_names": F.col("pkNames"),
+        "rows": rows,
+    }
+
+
+def _unquoted(column: str) -> Column:
+    """CREATE and DROP DATABASE keep the statement's back-ticks around the name (canal-facts 37)."""
+    name = F.col(column)
+    inner = F.replace(F.substring(name, F.lit(2), F.length(name) - 2), F.lit("``"), F.lit("`"))
+    return F.when(name.startswith("`") & name.endswith("`") & (F.length(name) > 2), inner).otherwise(name)
+
+
+CANAL = Dialect(
+    "canal",
+    _recognised,
+    lambda: F.lit(False),
+    _form,
+    (
+        Form(_ROW, ROW, CanalRow),
+        Form(_DDL, DDL, CanalDdl),
+        Form(_STATEMENT, STATEMENT, CanalStatement),
+        Form(_QUERY, QUERY_TEXT, CanalNote),
+        Form(_XA, XA, CanalNote),
+    ),
+    _columns,
+)

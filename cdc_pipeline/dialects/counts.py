@@ -1,0 +1,71 @@
+"""How many records of a batch became what, taken in the very pass that writes them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+
+from cdc_pipeline.dialects import unified
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_PLACES = "`topic` STRING, `partition` INT, `offset` BIGINT"
+
+
+@dataclass(frozen=True)
+class BatchCounts:
+    """How many records of a batch are of each kind (`unified.KINDS`), how many row changes they have, and whether any
+    has an exact TSO. `records` is counted apart from the kinds."""
+
+    records: int
+    by_kind: dict[str, int]
+    row_changes: int
+    exact_ts: bool
+
+    @property
+    def balanced(self) -> bool:
+        """Promise 1: every record became exactly one thing."""
+        return self.records == sum(self.by_kind.values())
+
+
+class Observed:
+    """Counts a decoded frame while it is written: `frame` is to be written, once; then `counts` and `places` are there.
+
+    The frame's metrics also stop Spark from parsing each message twice: a filter behind them stays behind them.
+    """
+
+    def __init__(self, decoded: DataFrame) -> None:
+        self._observation = Observation()
+        kind, exact = F.col("kind"), F.col("exact_ts") | F.col("watermark_ts").isNotNull()
+        in_tables = ~kind.isin(unified.ROW, *unified.COUNTED_ONLY)
+        self.frame = decoded.observe(
+            self._observation,
+            *(F.count(F.when(kind == name, 1)).alias(name) for name in unified.KINDS),
+            F.sum(F.when(kind == unified.ROW, F.size("rows")).cast("bigint")).alias("changes"),
+            F.max((kind != unified.DEAD) & exact).alias("exact"),
+            F.to_json(F.collect_list(F.when(in_tables, F.struct("topic", "partition", "offset")))).alias("places"),
+        )
+
+    def counts(self, records: int) -> BatchCounts:
+        """Waits for the frame to be written. `records` is what the raw snapshot says of the batch."""
+        found: dict[str, Any] = self._observation.get
+        by_kind = {name: found[name] for name in unified.KINDS}
+        return BatchCounts(records, by_kind, found["changes"] or 0, bool(found["exact"]))
+
+    def has_others(self) -> bool:
+        """Whether `other_records` has any."""
+        return bool(self._observation.get["places"] != "[]")
+
+    def other_records(self, raw: DataFrame) -> DataFrame:
+        """The records of `raw` that are more than row changes and go into a table: few, and looked at a second time."""
+        places = [
+            (place["topic"], place["partition"], place["offset"])
+            for place in json.loads(self._observation.get["places"])
+        ]
+        small = raw.sparkSession.createDataFrame(places, _PLACES)
+        return raw.join(F.broadcast(small), ["topic", "partition", "offset"], "left_semi")

@@ -1,0 +1,58 @@
+"""Columns that only messages tell of: the schema of a table whose CREATE TABLE was never seen, and what it grows by."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cdc_pipeline.schemas.ddl_types import type_in_words
+from cdc_pipeline.schemas.table import Column, TableSchema
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cdc_pipeline.mirrors.row_groups import RowGroup
+    from cdc_pipeline.schemas.table import MySqlType
+
+
+def inferred_schema(groups: Sequence[RowGroup]) -> TableSchema:
+    """Columns in the order of the rows' images, types as the messages name them, the key as they name it."""
+    names = tuple(dict.fromkeys(column for group in groups for column in group.columns))
+    keys = {group.key_names for group in groups}
+    key = keys.pop() if len(keys) == 1 else ()
+    return TableSchema(
+        columns=tuple(Column(name, _type(name, groups), nullable=name not in key) for name in names),
+        primary_key=key if all(name in names for name in key) else (),
+    )
+
+
+def new_columns(schema: TableSchema, groups: Sequence[RowGroup]) -> tuple[Column, ...]:
+    """The columns that rows have and the schema has not."""
+    names = dict.fromkeys(column for group in groups for column in group.columns if schema.find(column) is None)
+    return tuple(Column(name, _type(name, groups)) for name in names)
+
+
+def wider_column(column: Column, groups: Sequence[RowGroup]) -> Column:
+    """A DECIMAL of messages that name no digits holds all that was seen: never rounded (DESIGN §5)."""
+    if column.type.base != "decimal" or not column.type.params:
+        return column
+    now = _type(column.name, groups)
+    return replace(column, type=_wider(column.type, now)) if now.base == "decimal" and now.params else column
+
+
+def _type(name: str, groups: Sequence[RowGroup]) -> MySqlType:
+    """What the messages say of the column; DECIMALs as wide as the widest."""
+    found = [type_in_words(words) for group in groups if (words := group.types.mysql_types.get(name))]
+    if not found:
+        return type_in_words("")
+    kind = found[0]
+    for other in found[1:]:
+        if kind.base == other.base == "decimal" and kind.params and other.params:
+            kind = _wider(kind, other)
+    return kind
+
+
+def _wider(one: MySqlType, other: MySqlType) -> MySqlType:
+    scales = [kind.params[1] if len(kind.params) > 1 else 0 for kind in (one, other)]
+    digits = max(kind.params[0] - scale for kind, scale in zip((one, other), scales, strict=True))
+    return replace(one, params=(digits + max(scales), max(scales)))

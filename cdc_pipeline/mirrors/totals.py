@@ -1,0 +1,63 @@
+"""What became of the row changes of a cut: the second half of promise 1 (DESIGN §2), kept with each cut."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline.resources.lake import LakePaths
+
+
+@dataclass(frozen=True)
+class CutTotals:
+    """Row changes. `changes` were taken in: `applied` are what mirrors show, `rejected` became dead letters, the others
+    are `superseded` by later changes of the same row or of its whole table. `late` came after the mirrors had passed
+    their time; `pending` wait for the resolved TSO, and are counted anew with each cut."""
+
+    changes: int
+    applied: int
+    rejected: int
+    late: int
+    pending: int
+
+    @property
+    def superseded(self) -> int:
+        return self.changes - self.applied - self.rejected
+
+
+NO_CHANGES = CutTotals(0, 0, 0, 0, 0)
+
+
+@dataclass(frozen=True)
+class LakeBalance:
+    """All row changes that were decoded up to the newest cut, and what the cuts say of them."""
+
+    decoded: int
+    taken: int
+    late: int
+    pending: int
+
+    @property
+    def balanced(self) -> bool:
+        return self.decoded == self.taken + self.late + self.pending
+
+
+def lake_balance(spark: SparkSession, paths: LakePaths) -> LakeBalance:
+    """Over all cuts and all batches that they have looked at: a change that no cut has seen shows here."""
+    cuts = spark.read.format("delta").load(paths.table("consistent_cuts"))
+    totals = cuts.agg(
+        F.coalesce(F.sum("changes"), F.lit(0)).alias("taken"),
+        F.coalesce(F.sum("late"), F.lit(0)).alias("late"),
+        F.coalesce(F.max_by("pending", "cut_id"), F.lit(0)).alias("pending"),
+        F.coalesce(F.max("last_batch"), F.lit(0)).alias("last"),
+    ).first()
+    assert totals is not None
+    batches = spark.read.format("delta").load(paths.table("batches")).where(F.col("batch_id") <= totals["last"])
+    decoded = batches.agg(F.coalesce(F.sum("row_changes"), F.lit(0)).alias("sum")).first()
+    assert decoded is not None
+    return LakeBalance(decoded["sum"], totals["taken"], totals["late"], totals["pending"])

@@ -1,0 +1,321 @@
+"""Rows that keep a contract, and rows that break each of its rules: of every model that records or tables are held to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from pyspark.sql.types import IntegerType, StructField, StructType
+
+from cdc_pipeline.contracts.messages import (
+    FIRST_MS,
+    LAST_MS,
+    CanalDdl,
+    CanalNote,
+    CanalRow,
+    CanalStatement,
+    DataWorksDdl,
+    DataWorksNote,
+    DataWorksRow,
+    TicdcDdl,
+    TicdcRow,
+    TicdcWatermark,
+)
+from cdc_pipeline.contracts.rules import NOT_NULL, rules_of
+from cdc_pipeline.contracts.tables import ChangeRow, DdlRow, DeadLetter, WatermarkRow
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pandera.pyspark as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+Fields: TypeAlias = dict[str, Any]
+Model: TypeAlias = "type[pa.DataFrameModel[Any]]"
+ES = 1_795_248_690_000
+TSO = (ES << 18) + 7
+LATER = ES + 1 << 18
+_MS = (FIRST_MS - 1, LAST_MS + 1, -ES, 0)
+_WORDS = ("", "x", "insert", "INSERT ", "INSERT'")
+
+
+@dataclass(frozen=True)
+class Cases:
+    """Rows of one model, each as what it has other than `base`, which keeps all rules, as those of `good` do.
+
+    `wrong`: field → values that break its check. `broken`: rule over several fields → rows that break it. A row breaks
+    one rule, and those that `also` has for it. That a field must be there needs no case: its null is one.
+    """
+
+    base: Fields
+    good: tuple[Fields, ...] = ()
+    wrong: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    broken: Mapping[str, tuple[Fields, ...]] = field(default_factory=dict)
+    also: Mapping[str, set[str]] = field(default_factory=dict)
+
+    def bad_rows(self, model: Model) -> list[tuple[Fields, frozenset[str]]]:
+        """Each bad row with the rules that it breaks."""
+        checks = {rule.field: rule.name for rule in rules_of(model) if not rule.name.endswith(NOT_NULL)}
+        needed = [rule for rule in rules_of(model) if rule.name.endswith(NOT_NULL)]
+        found = [(rule.name, {str(rule.field): None}) for rule in needed]
+        found += [(str(checks[name]), {name: value}) for name, values in self.wrong.items() for value in values]
+        found += [(name, change) for name, changes in self.broken.items() for change in changes]
+        return [({**self.base, **change}, frozenset({name, *self.also.get(name, ())})) for name, change in found]
+
+    def good_rows(self) -> list[Fields]:
+        return [self.base, *({**self.base, **change} for change in self.good)]
+
+    def values(self, name: str) -> list[Any]:
+        """Right and wrong values of a field, and null."""
+        changes = [self.base, *self.good, *(change for changes in self.broken.values() for change in changes)]
+        return [*(change[name] for change in changes if name in change), *self.wrong.get(name, ()), None]
+
+
+def frame_of(spark: SparkSession, model: Model, rows: Sequence[Fields]) -> DataFrame:
+    """The rows in one partition of the JVM: each check of Pandera is a job over it."""
+    columns = model.to_schema().columns
+    schema = StructType([StructField(name, column.dtype.type) for name, column in columns.items()])
+    values = [(place, *(row[name] for name in columns)) for place, row in enumerate(rows)]
+    numbered = StructType([StructField("_case", IntegerType()), *schema.fields])
+    return spark.createDataFrame(values, numbered).coalesce(1).localCheckpoint()
+
+
+_ROW = {"id": "1", "v": None}
+_OLD = {"id": "0"}
+_NO_ROWS: tuple[list[Any] | None, ...] = (None, [])
+_EMPTY_ROWS: tuple[list[Any] | None, ...] = ([{}], [None])
+
+# ---- Canal-JSON
+
+_MESSAGE: Fields = {
+    **dict.fromkeys(("database", "table", "pkNames", "type", "ts", "sql", "data", "old", "commitTs", "watermarkTs")),
+    **dict.fromkeys(("onlyHandleKey", "claimCheckLocation")),
+    "isDdl": False,
+    "es": ES,
+    "partialJson": False,
+}
+_TIMES = {"es": _MS, "ts": _MS}
+_INSERT = {**_MESSAGE, "database": "d", "table": "t", "pkNames": ["id"], "type": "INSERT", "data": [_ROW], "sql": ""}
+_ROW_FIELDS = {"database": ("",), "table": ("",), "isDdl": (True,), "type": (*_WORDS, "QUERY"), **_TIMES}
+_ROW_RULES: dict[str, tuple[Fields, ...]] = {
+    "sql_is_of_ddl": ({"sql": "x"}, {"sql": " "}),
+    "old_is_of_update": ({"old": [_OLD]}, {"old": [None]}, {"old": [{}]}),
+}
+_OTHER_TSO: tuple[Fields, ...] = (
+    *({"commitTs": LATER}, {"commitTs": ES}, {"commitTs": 0}, {"commitTs": -TSO}),
+    *({"watermarkTs": LATER}, {"commitTs": LATER, "watermarkTs": TSO}),
+)
+_TICDC_ROW = Cases(
+    _INSERT,
+    good=(
+        {"ts": ES, "commitTs": TSO, "sql": None, "old": []},
+        {"es": FIRST_MS, "ts": LAST_MS},
+        {"es": LAST_MS, "ts": FIRST_MS},
+        {"type": "UPDATE", "old": [_OLD]},
+        {"type": "UPDATE", "old": [{}], "pkNames": []},
+        {"type": "DELETE", "old": [_OLD], "pkNames": ["v", "id"], "onlyHandleKey": False},
+        {"type": "DELETE", "pkNames": None, "commitTs": TSO, "watermarkTs": LATER},
+    ),
+    wrong=_ROW_FIELDS,
+    broken={
+        **_ROW_RULES,
+        "tso_is_es": _OTHER_TSO,
+        "row_is_whole": ({"onlyHandleKey": True}, {"claimCheckLocation": "s3://b/1.json"}, {"claimCheckLocation": ""}),
+        "data_has_one_row": tuple(
+            {"data": data, "pkNames": None, "type": kind}
+            for kind in ("INSERT", "DELETE")
+            for data in (*_NO_ROWS, *_EMPTY_ROWS, [_ROW, _ROW])
+        ),
+        "old_has_one_row": tuple({"type": "UPDATE", "old": old} for old in (*_NO_ROWS, [None], [_OLD, _OLD])),
+        "key_is_in_data": tuple({"pkNames": names} for names in (["x"], ["ID"], ["id", "x"], [None], ["id", None])),
+    },
+)
+_CANAL_ROW = Cases(
+    _INSERT,
+    good=(
+        {"ts": ES, "data": [_ROW, _ROW], "pkNames": ["stale"]},
+        {"type": "UPDATE", "old": [_OLD]},
+        {"type": "UPDATE", "data": [_ROW, _ROW], "old": [_OLD, {"v": None}], "pkNames": None},
+        {"type": "DELETE"},
+        {"type": "DELETE", "data": None, "old": [_OLD, _OLD]},
+        {"type": "DELETE", "data": [], "old": [_OLD]},
+    ),
+    wrong=_ROW_FIELDS,
+    broken={
+        **_ROW_RULES,
+        "data_has_rows": (
+            *({"data": data} for data in (*_NO_ROWS, *_EMPTY_ROWS, [_ROW, {}], [None, _ROW])),
+            *({"type": "DELETE", "data": data, "old": None} for data in _NO_ROWS),
+            *({"type": "DELETE", "data": None, "old": old} for old in ([], *_EMPTY_ROWS, [_OLD, None])),
+        ),
+        "old_has_the_rows_of_data": (
+            {"type": "UPDATE", "old": []},
+            {"type": "UPDATE", "old": [_OLD, _OLD]},
+            {"type": "UPDATE", "data": [_ROW, _ROW], "old": [_OLD]},
+        ),
+        "values_are_whole": ({"partialJson": True},),
+        "image_has_key": (
+            {"type": "UPDATE", "old": [{}]},
+            {"type": "UPDATE", "data": [_ROW, _ROW], "old": [_OLD, {}]},
+        ),
+    },
+    also={
+        "partialJson.not_null": {"values_are_whole"},
+    },
+)
+_DDL = {**_MESSAGE, "isDdl": True, "type": "ALTER", "sql": "ALTER TABLE t ADD c INT"}
+_DDL_FIELDS = {"isDdl": (False,), "sql": ("",), **_TIMES}
+_NAMELESS: Fields = {"database": "", "table": "", "type": None}
+
+# ---- DataWorks
+
+_DELETE: Fields = {
+    **dict.fromkeys(("schemaName", "after", "systemTime", "ddlText")),
+    "dbName": "d",
+    "tableName": "t",
+    "primaryKey": ["id"],
+    "op": "DELETE",
+    "before": _ROW,
+    "sequenceId": "17",
+    "eventTime": ES,
+}
+_DATAWORKS_FIELDS = {"op": (*_WORDS, "UPDATE", "delete"), "eventTime": _MS, "systemTime": _MS}
+_NO_NUMBERS: tuple[Fields, ...] = tuple(
+    {"sequenceId": text} for text in ("", "x", "-1", "+1", "1.5", "1e3", " 1", "1 ", str(2**63), "1" * 20, "١")
+)
+_DATAWORKS_ROW = Cases(
+    _DELETE,
+    good=(
+        {"op": "INSERT", "before": None, "after": _ROW, "systemTime": ES, "sequenceId": None},
+        {"op": "UPDATE_BEFOR", "sequenceId": str(2**63 - 1), "primaryKey": None},
+        {"op": "UPDATE_AFTER", "before": None, "after": _ROW, "sequenceId": "0"},
+        {"op": "UPDATE_AFTER", "after": _ROW, "schemaName": "s", "primaryKey": []},
+        {"op": "UPDATE_AFTER", "before": {}, "after": _ROW, "primaryKey": ["v", "id"]},
+    ),
+    wrong={**_DATAWORKS_FIELDS, "dbName": ("",), "tableName": ("",)},
+    broken={
+        "sequence_is_number": _NO_NUMBERS,
+        "images_fit_op": tuple(
+            {"op": op, "before": before, "after": after, "primaryKey": None}
+            for op, before, after in (
+                *(("DELETE", None, None), ("DELETE", {}, None), ("DELETE", None, _ROW), ("DELETE", _ROW, {})),
+                *(("UPDATE_BEFOR", None, None), ("UPDATE_BEFOR", {}, None), ("UPDATE_BEFOR", _ROW, _ROW)),
+                *(("INSERT", None, None), ("INSERT", None, {}), ("INSERT", {}, _ROW), ("INSERT", _ROW, None)),
+                *(("UPDATE_AFTER", None, None), ("UPDATE_AFTER", _ROW, None), ("UPDATE_AFTER", _ROW, {})),
+            )
+        ),
+        "key_is_in_image": tuple({"primaryKey": names} for names in (["x"], ["ID"], ["id", "x"], [None], ["id", None])),
+    },
+)
+
+# ---- tables
+
+_PLACE: Fields = {"batch_id": 1, "topic": "t", "partition": 0, "offset": 0}
+_TIMED: Fields = {**_PLACE, "dialect": "ticdc", "commit_ts": TSO, "exact_ts": False, "es": ES, "ts": None}
+_TIMED_FIELDS = {"offset": (-1,), "dialect": ("", "TiCDC", "maxwell"), "commit_ts": (-1,), **_TIMES}
+_OTHER_EXACT_TSO: tuple[Fields, ...] = tuple(
+    {"exact_ts": True, "commit_ts": commit_ts} for commit_ts in (0, ES, LATER, TSO - (1 << 18))
+)
+_CHANGE: Fields = {
+    **_TIMED,
+    "row": 0,
+    "database": "d",
+    "table": "t",
+    "op": "UPDATE",
+    "key_names": ["id"],
+    "before": _OLD,
+    "after": _ROW,
+}
+
+CASES: dict[Model, Cases] = {
+    TicdcRow: _TICDC_ROW,
+    TicdcDdl: Cases(
+        _DDL,
+        good=({"commitTs": TSO, "database": "d"}, _NAMELESS),
+        wrong=_DDL_FIELDS,
+        broken={"tso_is_es": _OTHER_TSO},
+    ),
+    TicdcWatermark: Cases(
+        {**_MESSAGE, "type": "TIDB_WATERMARK", "watermarkTs": TSO},
+        good=({"database": "", "table": ""}, {"es": FIRST_MS, "watermarkTs": FIRST_MS << 18, "ts": LAST_MS}),
+        wrong={"isDdl": (True,), "type": (*_WORDS, "WATERMARK"), **_TIMES},
+        broken={"tso_is_es": ({"watermarkTs": LATER}, {"watermarkTs": 0}, {"watermarkTs": ES}, {"commitTs": LATER})},
+        also={"es.in_range": {"tso_is_es"}},
+    ),
+    CanalRow: _CANAL_ROW,
+    CanalDdl: Cases(_DDL, good=(_NAMELESS, {"database": "d", "commitTs": LATER}), wrong=_DDL_FIELDS),
+    CanalStatement: Cases(
+        {**_MESSAGE, "table": "t", "type": "DELETE", "sql": "DELETE FROM t"},
+        good=({"type": "INSERT"}, {"type": "UPDATE", "database": "d"}),
+        wrong={"table": ("",), "type": (*_WORDS, "QUERY"), "sql": ("",), **_TIMES},
+    ),
+    CanalNote: Cases(
+        {**_MESSAGE, "type": "QUERY"},
+        good=({"type": "XACOMMIT", "isDdl": True}, {"type": "XAROLLBACK"}),
+        wrong={"type": (*_WORDS, "XABEGIN"), **_TIMES},
+    ),
+    DataWorksRow: _DATAWORKS_ROW,
+    DataWorksDdl: Cases(
+        {**_DELETE, "op": "ALTER", "ddlText": "ADD COLUMN c INT", "before": None},
+        good=tuple({"op": op} for op in ("CREATE", "ERASE", "QUERY", "TRUNCATE", "RENAME", "CINDEX", "DINDEX")),
+        wrong={**_DATAWORKS_FIELDS, "ddlText": ("",)},
+        broken={"sequence_is_number": _NO_NUMBERS},
+    ),
+    DataWorksNote: Cases(
+        {**_DELETE, "op": "MHEARTBEAT", "dbName": None, "tableName": None, "sequenceId": "x"},
+        good=tuple({"op": op} for op in ("TRANSACTION_BEGIN", "TRANSACTION_END", "GTID", "XACOMMIT", "XAROLLBACK")),
+        wrong=_DATAWORKS_FIELDS,
+    ),
+    ChangeRow: Cases(
+        _CHANGE,
+        good=(
+            {"exact_ts": True, "batch_id": None, "key_names": None, "ts": ES},
+            {"op": "INSERT", "before": None, "key_names": []},
+            {"op": "DELETE", "after": None, "key_names": ["id"]},
+            {"op": "UPDATE", "before": {}},
+            {"dialect": "canal", "key_names": ["stale"]},
+            {"dialect": "dataworks", "before": None},
+            {"dialect": "dataworks", "after": None, "commit_ts": 0},
+        ),
+        wrong={**_TIMED_FIELDS, "row": (-1,), "database": ("",), "table": ("",), "op": (*_WORDS, "UPDATE_AFTER")},
+        broken={
+            "exact_tso_is_es": _OTHER_EXACT_TSO,
+            "images_fit_op": tuple(
+                {"op": op, "before": before, "after": after, "key_names": None, "dialect": dialect}
+                for op, before, after, dialect in (
+                    *(("INSERT", None, None, "ticdc"), ("INSERT", None, {}, "canal"), ("INSERT", {}, _ROW, "ticdc")),
+                    *(("DELETE", None, None, "ticdc"), ("DELETE", {}, None, "canal"), ("DELETE", _ROW, {}, "ticdc")),
+                    *(("UPDATE", None, _ROW, "ticdc"), ("UPDATE", _ROW, None, "canal"), ("UPDATE", _ROW, {}, "canal")),
+                    *(("UPDATE", None, None, "dataworks"), ("UPDATE", None, {}, "dataworks")),
+                )
+            ),
+            "key_is_in_row": tuple({"key_names": names} for names in (["x"], ["ID"], ["id", "x"], [None])),
+        },
+    ),
+    DdlRow: Cases(
+        {**_TIMED, "kind": "ddl", "sql": "DROP TABLE t"},
+        good=(
+            {"kind": "statement", "exact_ts": True, "ts": ES},
+            {"kind": "xa", "sql": None},
+            {"kind": "xa", "sql": ""},
+        ),
+        wrong={**_TIMED_FIELDS, "kind": ("", "DDL", "row_change")},
+        broken={
+            "exact_tso_is_es": _OTHER_EXACT_TSO,
+            "ddl_has_statement": ({"sql": None}, {"sql": ""}, {"kind": "statement", "sql": None}),
+        },
+    ),
+    WatermarkRow: Cases(
+        {**_PLACE, "watermark_ts": TSO, "es": ES},
+        good=({"batch_id": None, "offset": 2**62}, {"watermark_ts": LAST_MS << 18, "es": LAST_MS}),
+        wrong={"offset": (-1,), "watermark_ts": (-1,), "es": _MS},
+        broken={"tso_is_es": ({"watermark_ts": LATER}, {"watermark_ts": 0}, {"watermark_ts": ES})},
+        also={name: {"tso_is_es"} for name in (*("watermark_ts.not_null", "es.not_null", "es.in_range"),)}
+        | {"watermark_ts.greater_than_or_equal_to": {"tso_is_es"}},
+    ),
+    DeadLetter: Cases(
+        {**_PLACE, "rule": "value_is_utf8", "reason": "expected: the value is UTF-8"},
+        good=({"batch_id": None},),
+        wrong={"offset": (-1,), "rule": ("",), "reason": ("",)},
+    ),
+}

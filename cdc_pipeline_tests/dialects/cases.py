@@ -1,0 +1,121 @@
+"""Cases as data: named values as the records of one topic, decoded in one query."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StructField, StructType
+
+from cdc_pipeline.contracts.rules import rules_of
+from cdc_pipeline.dialects.decode import EXPECTATIONS, explained
+from cdc_pipeline.dialects.envelope import JSON_RULES, PATHS, parsed
+from cdc_pipeline.sources.records import RECORD
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from cdc_pipeline.dialects.decode import DialectName
+    from cdc_pipeline.dialects.dialect import Dialect
+
+RAW = StructType([StructField("batch_id", LongType(), nullable=False), *RECORD.fields])
+Good = dict[str, tuple["bytes | None", dict[str, Any]]]
+"""Name → value, and the fields that decoding must make of it."""
+Columns = dict[str, dict[str, Any]]
+"""Name → the columns of what it became."""
+Bad = dict[str, dict[str, bytes]]
+"""Rule → name → a value that breaks it."""
+_ALWAYS_KEPT = {"isDdl.equal_to", "partialJson.not_null"}
+"""By these a form is told, or they are made by the parse: no message can break them."""
+
+
+def changed(message: str, **fields: Any) -> bytes:
+    """The message with these fields in place of its own."""
+    return json.dumps({**json.loads(message), **fields}, ensure_ascii=False).encode()
+
+
+def without(message: str, *names: str) -> bytes:
+    return json.dumps({name: field for name, field in json.loads(message).items() if name not in names}).encode()
+
+
+def named(good: Good, bad: Bad) -> dict[str, bytes | None]:
+    """All values under one name each: `good: name` or `rule: name`."""
+    return {f"good: {name}": value for name, (value, _) in good.items()} | {
+        f"{rule}: {name}": value for rule, cases in bad.items() for name, value in cases.items()
+    }
+
+
+def raw_records(spark: SparkSession, topics: Mapping[str, Sequence[tuple[int, int, bytes | str | None]]]) -> DataFrame:
+    """Records of batch 1, of each topic as partition, offset and value."""
+    rows = []
+    for topic, records in topics.items():
+        for partition, offset, value in records:
+            content = value.encode() if isinstance(value, str) else value
+            payload = None if content is None else bytearray(content)
+            rows.append((1, topic, partition, offset, None, None, payload, None))
+    return spark.createDataFrame(rows, RAW)
+
+
+def raw(spark: SparkSession, values: Mapping[str, bytes | None]) -> DataFrame:
+    """The values as records of one partition, offsets in their order."""
+    return raw_records(spark, {"topic": [(0, offset, value) for offset, value in enumerate(values.values())]})
+
+
+def by_name(frame: DataFrame, values: Mapping[str, bytes | None]) -> Columns:
+    """Name → columns of its one row, `rows` as pairs of before and after.
+
+    Names of columns are asked for apart: a Python dict of a Spark map has lost their order.
+    """
+    names = list(values)
+    orders = {
+        f"{image}_names": F.expr(f"transform(rows, row -> map_keys(row.{image}))") for image in ("before", "after")
+    }
+    found = {}
+    for row in frame.drop("value").withColumns(orders).collect():
+        name, columns = names[row["offset"]], row.asDict()
+        assert name not in found
+        pairs = None if row["rows"] is None else [(pair["before"], pair["after"]) for pair in row["rows"]]
+        found[name] = {**columns, "rows": pairs}
+    assert set(found) == set(names)
+    return found
+
+
+def explained_by_name(
+    spark: SparkSession, values: Mapping[str, bytes | None], dialect: DialectName = "auto"
+) -> Columns:
+    return by_name(explained(raw(spark, values), dialect), values)
+
+
+def reason_of(rule: str, value: bytes) -> str:
+    """What the reason for this value must be: what was expected, and for a field what is there."""
+    expected, field = EXPECTATIONS[rule]
+    if field is None:
+        return f"expected: {expected}"
+    found = json.loads(value)
+    for part in PATHS.get(field, field).split("."):
+        found = found.get(part) if found is not None else None
+    return f"expected: {expected}, found {'null' if found is None else str(found)[:100]}"
+
+
+def broken_by_form(spark: SparkSession, bad: Bad, dialect: Dialect) -> set[tuple[str, str]]:
+    """The rules that the cases break, each with the form of message that breaks it."""
+    values = named({}, {rule: cases for rule, cases in bad.items() if rule not in JSON_RULES})
+    names = list(values)
+    forms = parsed(raw(spark, values)).select("offset", dialect.form().alias("form")).collect()
+    return {(row["form"], names[row["offset"]].split(": ")[0]) for row in forms}
+
+
+def breakable(dialect: Dialect, told_by: Mapping[str, Sequence[str]]) -> set[tuple[str, str]]:
+    """All rules of the dialect's contracts, each with its form; without those that a form has by being that form.
+
+    `told_by` names these for each form, as fields.
+    """
+    return {
+        (form.name, rule.name)
+        for form in dialect.forms
+        for rule in rules_of(form.contract)
+        if rule.name not in _ALWAYS_KEPT and rule.field not in told_by.get(form.name, ())
+    }

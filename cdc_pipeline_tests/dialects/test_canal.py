@@ -1,0 +1,338 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cdc_pipeline.dialects import unified
+from cdc_pipeline.dialects.canal import CANAL
+from cdc_pipeline.dialects.decode import EXPECTATIONS, explained
+from cdc_pipeline_tests.dialects.cases import (
+    Bad,
+    Columns,
+    Good,
+    breakable,
+    broken_by_form,
+    by_name,
+    changed,
+    named,
+    raw,
+    reason_of,
+    without,
+)
+from cdc_pipeline_tests.messages import EPOCH_MS, canal, canal_ddl
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+_Image = dict[str, "str | None"]
+
+
+def _row(key: int, name: str | None = "a") -> _Image:
+    return {"id": str(key), "name": name}
+
+
+_ONE, _TWO, _THREE = _row(1), _row(2, "b"), _row(3, None)
+_INSERT = canal("INSERT", "t", 1, [_ONE, _TWO, _THREE], key=["id"])
+_UPDATE = canal("UPDATE", "t", 2, [_ONE, _TWO], old=[{"name": "x"}, {"name": "y"}], key=["id"])
+_DELETE = canal("DELETE", "t", 3, [_ONE, _TWO], key=["id"])
+_DDL = canal_ddl("ALTER TABLE t ADD COLUMN c INT", 4, table="t")
+_QUERY = canal("QUERY", "", 5, None, database="", sql="INSERT INTO t VALUES (1, 'a')")
+_COMMIT = canal("XACOMMIT", "", 6, None, database="", sql="XA COMMIT X'7831',X'',1")
+_ROLLBACK = canal("XAROLLBACK", "", 7, None, database="", sql="XA ROLLBACK X'7832',X'',1")
+_STATEMENT = canal("UPDATE", "st", 8, None, sql="UPDATE st SET v=v*10")
+_JSON_TYPES = {"id": "int", "j": "json", "note": "longtext"}
+_ES = EPOCH_MS + 1000
+
+
+def _json(column: str, value: str) -> str:
+    """An UPDATE of two rows, the second of which has the value."""
+    whole: _Image = {"id": "1", "j": "{}", "note": ""}
+    old: list[_Image] = [{column: "1"}, {column: "2"}]
+    return canal("UPDATE", "t", 1, [whole, {**whole, column: value}], old=old, types=_JSON_TYPES, key=["id"])
+
+
+_GOOD: Good = {
+    "insert of several rows": (
+        _INSERT.encode(),
+        {
+            "kind": unified.ROW,
+            "rule": None,
+            "column": None,
+            "reason": None,
+            "dialect": "canal",
+            "database": "db",
+            "table": "t",
+            "type": "INSERT",
+            "op": "INSERT",
+            "commit_ts": _ES << 18,
+            "exact_ts": False,
+            "watermark_ts": None,
+            "es": _ES,
+            "ts": _ES + 312,
+            "sql": "",
+            "key_names": ["id"],
+            "rows": [(None, _ONE), (None, _TWO), (None, _THREE)],
+        },
+    ),
+    "insert of equal rows": (
+        canal("INSERT", "t", 1, [_ONE, _TWO, _ONE, _ONE]).encode(),
+        {"kind": unified.ROW, "rows": [(None, _ONE), (None, _TWO), (None, _ONE), (None, _ONE)]},
+    ),
+    "insert with an empty old": (changed(_INSERT, old=[]), {"kind": unified.ROW}),
+    "update with the changed columns in old": (
+        _UPDATE.encode(),
+        {"kind": unified.ROW, "op": "UPDATE", "rows": [({"name": "x"}, _ONE), ({"name": "y"}, _TWO)]},
+    ),
+    "update from null": (
+        changed(_UPDATE, old=[{"name": None}, {"name": "y"}]),
+        {"rows": [({"name": None}, _ONE), ({"name": "y"}, _TWO)]},
+    ),
+    "old has a column that changed in an earlier row": (
+        canal("UPDATE", "t", 2, [_row(1, "b"), _row(3, "c")], old=[{"id": "2"}, {"id": "3", "name": "b"}]).encode(),
+        {"kind": unified.ROW, "rows": [({"id": "2"}, _row(1, "b")), ({"id": "3", "name": "b"}, _row(3, "c"))]},
+    ),
+    "a chain of keys": (
+        canal("UPDATE", "t", 2, [_row(4), _row(3), _row(2)], old=[{"id": "3"}, {"id": "2"}, {"id": "1"}]).encode(),
+        {"rows": [({"id": "3"}, _row(4)), ({"id": "2"}, _row(3)), ({"id": "1"}, _row(2))]},
+    ),
+    "delete with rows in data": (
+        _DELETE.encode(),
+        {"kind": unified.ROW, "op": "DELETE", "rows": [(_ONE, None), (_TWO, None)]},
+    ),
+    "delete of equal rows": (
+        canal("DELETE", "t", 3, [_ONE, _ONE]).encode(),
+        {"rows": [(_ONE, None), (_ONE, None)]},
+    ),
+    "delete with rows in old, data null": (
+        changed(_DELETE, data=None, old=[_ONE, _TWO]),
+        {"kind": unified.ROW, "rows": [(_ONE, None), (_TWO, None)]},
+    ),
+    "delete with rows in old, data empty": (
+        changed(_DELETE, data=[], old=[_ONE, _TWO]),
+        {"kind": unified.ROW, "rows": [(_ONE, None), (_TWO, None)]},
+    ),
+    "delete of the key only": (
+        canal("DELETE", "t", 3, [{"id": "1"}]).encode(),
+        {"kind": unified.ROW, "rows": [({"id": "1"}, None)]},
+    ),
+    "a text column that begins like an expression": (
+        _json("note", "JSON_SET(`j`, '$.a', 2)").encode(),
+        {"kind": unified.ROW, "rule": None},
+    ),
+    "a JSON text that begins like an expression": (
+        _json("j", '"JSON_SET(a"').encode(),
+        {"kind": unified.ROW, "rule": None},
+    ),
+    "what begins like an expression, without types": (
+        changed(_json("note", "JSON_SET(`j`, '$.a', 2)"), mysqlType="longtext"),
+        {"kind": unified.ROW, "rule": None},
+    ),
+    "what begins like an expression only in old": (
+        changed(_json("j", "{}"), old=[{"j": "JSON_SET(a"}, {"j": "1"}]),
+        {"kind": unified.ROW, "rule": None},
+    ),
+    "a statement whose rows follow": (
+        _QUERY.encode(),
+        {"kind": unified.QUERY_TEXT, "dialect": "canal", "rule": None, "rows": None},
+    ),
+    "a statement whose rows follow, from MySQL": (changed(_QUERY, table="st"), {"kind": unified.QUERY_TEXT}),
+    "XA COMMIT": (_COMMIT.encode(), {"kind": unified.XA, "type": "XACOMMIT", "rule": None}),
+    "XA ROLLBACK": (_ROLLBACK.encode(), {"kind": unified.XA, "type": "XAROLLBACK", "rule": None}),
+    **{
+        f"{op} as its statement": (
+            changed(_STATEMENT, type=op),
+            {
+                "kind": unified.STATEMENT,
+                "rule": None,
+                "database": "db",
+                "table": "st",
+                "type": op,
+                "sql": "UPDATE st SET v=v*10",
+                "rows": None,
+            },
+        )
+        for op in ("INSERT", "UPDATE", "DELETE")
+    },
+    **{
+        f"database {written}": (changed(_DDL, database=written, table=""), {"kind": unified.DDL, "database": name})
+        for written, name in {
+            "`lab1`": "lab1",
+            "lab1": "lab1",
+            "`a``b`": "a`b",
+            "a`b": "a`b",
+            "``": "``",
+            "`": "`",
+            "`数据`": "数据",
+        }.items()
+    },
+    "gtid": (changed(_INSERT, gtid="3E11FA47-71CA-11E1-9E33-C80AA9429562:1-108"), {"kind": unified.ROW}),
+    "13 keys, no gtid": (without(_INSERT, "gtid"), {"kind": unified.ROW, "dialect": "canal"}),
+    "no key": (changed(_INSERT, pkNames=None), {"kind": unified.ROW, "key_names": None}),
+    "a stale key": (changed(_INSERT, pkNames=["gone"]), {"kind": unified.ROW, "key_names": ["gone"]}),
+    "another batch": (changed(_INSERT, id=1), {"kind": unified.ROW, "dialect": "canal"}),
+    "sql null": (changed(_INSERT, sql=None), {"kind": unified.ROW, "sql": None}),
+    "no ts": (without(_INSERT, "ts"), {"kind": unified.ROW, "ts": None}),
+    "the first es": (changed(_INSERT, es=10**12), {"commit_ts": 10**12 << 18}),
+    "the last es": (changed(_INSERT, es=10**13 - 1), {"commit_ts": (10**13 - 1) << 18}),
+    **{
+        f"ddl {kind}": (
+            changed(_DDL, type=kind),
+            {
+                "kind": unified.DDL,
+                "dialect": "canal",
+                "type": kind,
+                "table": "t",
+                "sql": "ALTER TABLE t ADD COLUMN c INT",
+                "commit_ts": (EPOCH_MS + 4000) << 18,
+                "exact_ts": False,
+                "rows": None,
+            },
+        )
+        for kind in ("CREATE", "ALTER", "ERASE", "TRUNCATE", "RENAME", "CINDEX", "DINDEX", "QUERY", "NEW")
+    },
+    "ddl QUERY that Canal could not read": (
+        changed(_DDL, type="QUERY", database="", table=""),
+        {"kind": unified.DDL, "database": "", "table": ""},
+    ),
+    "ddl without a type": (changed(_DDL, type=None), {"kind": unified.DDL, "type": None}),
+}
+
+_MINIMAL = canal("UPDATE", "t", 2, [{"name": "b"}], old=[{}])
+_FORMS = {
+    "row": _INSERT,
+    "ddl": _DDL,
+    "statement": _STATEMENT,
+    "query": _QUERY,
+    "xa": _COMMIT,
+}
+_BAD: Bad = {
+    "es.in_range": {f"{form}, 10 digits": changed(value, es=_ES // 1000) for form, value in _FORMS.items()}
+    | {
+        "12 digits": changed(_INSERT, es=10**12 - 1),
+        "14 digits": changed(_INSERT, es=10**13),
+        "0": changed(_INSERT, es=0),
+        "before 1970": changed(_INSERT, es=-_ES),
+    },
+    "es.not_null": {form: without(value, "es") for form, value in _FORMS.items()} | {"null": changed(_INSERT, es=None)},
+    "ts.in_range": {form: changed(value, ts=_ES * 1000) for form, value in _FORMS.items()},
+    "isDdl.not_null": {form: changed(value, isDdl=None) for form, value in _FORMS.items() if form != "ddl"}
+    | {"absent": without(_INSERT, "isDdl"), "a ddl without it": without(_DDL, "isDdl")},
+    "database.not_null": {"null": changed(_INSERT, database=None)},
+    "database.str_length": {"empty": changed(_INSERT, database="")},
+    "table.not_null": {"row": changed(_INSERT, table=None), "statement": changed(_STATEMENT, table=None)},
+    "table.str_length": {"row": changed(_INSERT, table=""), "statement": changed(_STATEMENT, table="")},
+    "type.not_null": {"null": changed(_INSERT, type=None)},
+    "type.isin": {"unknown": changed(_INSERT, type="REPLACE"), "small letters": changed(_INSERT, type="insert")},
+    "sql.not_null": {"ddl": changed(_DDL, sql=None)},
+    "sql.str_length": {"ddl": changed(_DDL, sql="")},
+    "sql_is_of_ddl": {"a row with its statement": changed(_INSERT, sql="INSERT INTO t VALUES (1)")},
+    "old_is_of_update": {"insert": changed(_INSERT, old=[_ONE, _TWO, _THREE])},
+    "data_has_rows": {
+        **{
+            f"{op}, data null and no statement": changed(_STATEMENT, type=op, sql=sql)
+            for op, sql in {"INSERT": "", "UPDATE": None, "DELETE": ""}.items()
+        },
+        "insert of no rows": changed(_INSERT, data=[]),
+        "update of no rows": changed(_UPDATE, data=[], old=[]),
+        "insert of a null row": changed(_INSERT, data=[_ONE, None]),
+        "insert of a row without columns": changed(_INSERT, data=[{}, _ONE]),
+        "update to a null row": changed(_UPDATE, data=[None, _TWO]),
+        "delete of no rows": changed(_DELETE, data=[], old=[]),
+        "delete of a null row": changed(_DELETE, data=[_ONE, None]),
+        "delete of a null row in old": changed(_DELETE, data=None, old=[None]),
+        "delete of a row without columns in old": changed(_DELETE, data=None, old=[_ONE, {}]),
+        "insert with rows in old only": changed(_INSERT, data=None, old=[]),
+    },
+    "old_has_the_rows_of_data": {
+        "old null": changed(_UPDATE, old=None),
+        "old absent": without(_UPDATE, "old"),
+        "no old": changed(_UPDATE, old=[]),
+        "one old less": changed(_UPDATE, old=[_ONE]),
+        "one old more": changed(_UPDATE, old=[_ONE, _TWO, _THREE]),
+        "an old that is null": changed(_UPDATE, old=[_ONE, None]),
+    },
+    "values_are_whole": {
+        "JSON_SET": _json("j", "JSON_SET(`j`, '$.a', 2)").encode(),
+        "JSON_REPLACE": _json("j", "JSON_REPLACE(j, '$.a', 2)").encode(),
+        "JSON_REMOVE in capitals' type": changed(
+            _json("j", "JSON_REMOVE(j, '$.a')"), mysqlType={**_JSON_TYPES, "j": "JSON"}
+        ),
+    },
+    "image_has_key": {
+        "a minimal image": _MINIMAL.encode(),
+        "one of two rows": changed(_UPDATE, old=[{"name": "x"}, {}]),
+    },
+    "value_is_json_object": {
+        "data an object": changed(_INSERT, data=_ONE),
+        "es a text": changed(_INSERT, es=str(_ES)),
+        "cut short": _INSERT.encode()[:-2],
+    },
+}
+_VALUES = named(_GOOD, _BAD)
+
+
+@pytest.fixture(scope="module")
+def frame(spark: SparkSession) -> Iterator[DataFrame]:
+    frame = explained(raw(spark, _VALUES)).persist()
+    yield frame
+    frame.unpersist()
+
+
+@pytest.fixture(scope="module")
+def rows(frame: DataFrame) -> Columns:
+    return by_name(frame, _VALUES)
+
+
+@pytest.mark.parametrize("name", _GOOD)
+def test_good_message(name: str, rows: Columns) -> None:
+    _, wanted = _GOOD[name]
+    found = rows[f"good: {name}"]
+    assert {field: found[field] for field in wanted} == wanted
+
+
+@pytest.mark.parametrize(("rule", "name"), [(rule, name) for rule, cases in _BAD.items() for name in cases])
+def test_broken_rule(rule: str, name: str, rows: Columns) -> None:
+    found, value = rows[f"{rule}: {name}"], _BAD[rule][name]
+    assert (found["kind"], found["rule"]) == (unified.DEAD, rule)
+    assert (found["column"], found["reason"]) == (EXPECTATIONS[rule][1], reason_of(rule, value))
+
+
+def test_each_rule_has_a_case(spark: SparkSession) -> None:
+    told_by = {
+        "canal_ddl": ["isDdl"],
+        "canal_statement": ["type", "sql"],
+        "canal_query": ["type"],
+        "canal_xa": ["type"],
+    }
+    wanted = breakable(CANAL, told_by)
+    assert broken_by_form(spark, _BAD, CANAL) >= wanted
+    assert {rule for rule in _BAD if rule != "value_is_json_object"} == {rule for _, rule in wanted}
+
+
+def test_reason_names_what_is_there(rows: Columns) -> None:
+    wanted = {
+        "type.isin: unknown": "expected: type is one of INSERT, UPDATE, DELETE, found REPLACE",
+        "es.in_range: 0": "expected: es is between 1000000000000 and 9999999999999, found 0",
+        "isDdl.not_null: row": "expected: isDdl is there, found null",
+        "data_has_rows: insert of no rows": f"expected: {EXPECTATIONS['data_has_rows'][0]}",
+    }
+    assert {name: rows[name]["reason"] for name in wanted} == wanted
+
+
+def test_rows_of_a_message_are_numbered(frame: DataFrame) -> None:
+    names = ["insert of equal rows", "a chain of keys", "delete with rows in old, data null"]
+    offsets = {list(_VALUES).index(f"good: {name}"): name for name in names}
+    changes = unified.row_changes(frame).where(f"offset IN ({', '.join(map(str, offsets))})")
+    found: dict[str, list[Any]] = {name: [] for name in names}
+    for change in sorted(changes.collect(), key=lambda change: (change["offset"], change["row"])):
+        found[offsets[change["offset"]]].append((change["row"], change["before"], change["after"]))
+    assert found == {name: [(place, *images) for place, images in enumerate(_GOOD[name][1]["rows"])] for name in names}
+
+
+def test_columns_are_in_the_order_of_the_message(rows: Columns) -> None:
+    assert rows["good: insert of several rows"]["after_names"] == [["id", "name"]] * 3
+    assert list(json.loads(_INSERT)["data"][0]) == ["id", "name"]

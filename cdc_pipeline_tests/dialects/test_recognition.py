@@ -1,0 +1,114 @@
+"""Which dialect a record is of: all of them in one topic, and a topic that is said to have only one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_pipeline.contracts.rules import rules_of
+from cdc_pipeline.dialects import unified
+from cdc_pipeline.dialects.decode import DIALECTS, EXPECTATIONS, explained
+from cdc_pipeline.dialects.envelope import JSON_RULES
+from cdc_pipeline_tests.dialects.cases import Columns, by_name, changed, raw, without
+from cdc_pipeline_tests.messages import canal, canal_ddl, dataworks, ddl, row, watermark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline.dialects.decode import DialectName
+
+_ROW: dict[str, str | None] = {"id": "1", "v": "a"}
+# (dialect, kind) → messages
+_MESSAGES: dict[str, dict[str, tuple[bytes, str]]] = {
+    "ticdc": {
+        "row": (row("INSERT", "t", 1, _ROW, key=["id"]).encode(), unified.ROW),
+        "row without the extension": (row("INSERT", "t", 1, _ROW, extension=False).encode(), unified.ROW),
+        "row with the extension only": (without(row("INSERT", "t", 1, _ROW), "id"), unified.ROW),
+        "row with an empty extension": (changed(row("INSERT", "t", 1, _ROW), _tidb={}, id=3), unified.ROW),
+        "ddl": (ddl("DROP TABLE t", 2, table="t", kind="ERASE").encode(), unified.DDL),
+        "ddl without the extension": (ddl("DROP TABLE t", 2, table="t", extension=False).encode(), unified.DDL),
+        "watermark": (watermark(3).encode(), unified.WATERMARK),
+    },
+    "canal": {
+        "row": (canal("INSERT", "t", 1, [_ROW], key=["id"]).encode(), unified.ROW),
+        "rows": (canal("INSERT", "t", 1, [_ROW, _ROW]).encode(), unified.ROW),
+        "row without a batch number": (without(canal("INSERT", "t", 1, [_ROW]), "id"), unified.ROW),
+        "ddl": (canal_ddl("DROP TABLE t", 2, table="t", kind="ERASE").encode(), unified.DDL),
+        "statement": (canal("UPDATE", "t", 3, None, sql="UPDATE t SET v = 1").encode(), unified.STATEMENT),
+        "query": (canal("QUERY", "", 4, None, database="", sql="DELETE FROM t").encode(), unified.QUERY_TEXT),
+        "xa": (canal("XAROLLBACK", "", 5, None, database="", sql="XA ROLLBACK X'7832',X'',1").encode(), unified.XA),
+    },
+    "dataworks": {
+        "row": (dataworks("INSERT", "t", 1, after=dict(_ROW)).encode(), unified.ROW),
+        "ddl": (dataworks("ERASE", "t", 2, sql="DROP TABLE t").encode(), unified.DDL),
+        "heartbeat": (dataworks("MHEARTBEAT", None, 3).encode(), unified.HEARTBEAT),
+        "transaction": (dataworks("TRANSACTION_BEGIN", None, 3).encode(), unified.TRANSACTION),
+        "xa": (dataworks("XACOMMIT", None, 3).encode(), unified.XA),
+    },
+}
+_OWNERS = {f"{dialect} {name}": dialect for dialect, messages in _MESSAGES.items() for name in messages}
+_KINDS = {f"{dialect} {name}": kind for dialect, messages in _MESSAGES.items() for name, (_, kind) in messages.items()}
+_VALUES: dict[str, bytes | None] = {
+    **{f"{dialect} {name}": value for dialect, messages in _MESSAGES.items() for name, (value, _) in messages.items()},
+    "tombstone": None,
+    "no JSON": b"{",
+    "another JSON document": b'{"order": 1}',
+}
+_DIALECTS: tuple[DialectName, ...] = ("ticdc", "canal", "dataworks")
+
+
+@pytest.fixture(scope="module")
+def rows(spark: SparkSession) -> dict[DialectName, Columns]:
+    names: tuple[DialectName, ...] = ("auto", *_DIALECTS)
+    records = raw(spark, _VALUES)
+    return {name: by_name(explained(records, name), _VALUES) for name in names}
+
+
+def test_each_record_of_a_mixed_topic_is_recognised(rows: dict[DialectName, Columns]) -> None:
+    found = {name: (rows["auto"][name]["dialect"], rows["auto"][name]["kind"]) for name in _OWNERS}
+    assert found == {name: (dialect, _KINDS[name]) for name, dialect in _OWNERS.items()}
+
+
+@pytest.mark.parametrize("dialect", _DIALECTS)
+def test_a_fixed_dialect_reads_its_own_messages_as_auto_does(
+    dialect: DialectName, rows: dict[DialectName, Columns]
+) -> None:
+    own = [name for name, owner in _OWNERS.items() if owner == dialect]
+    assert {name: rows[dialect][name] for name in own} == {name: rows["auto"][name] for name in own}
+
+
+# Without the extension only `id` tells TiCDC from Canal: here the pipeline's declaration counts for more.
+_TAKEN = {
+    "ticdc": {"canal row", "canal row without a batch number", "canal ddl"},
+    "canal": {"ticdc row without the extension", "ticdc ddl without the extension"},
+    "dataworks": set[str](),
+}
+
+
+@pytest.mark.parametrize("dialect", _DIALECTS)
+def test_a_fixed_dialect_takes_no_message_that_is_surely_of_another(
+    dialect: DialectName, rows: dict[DialectName, Columns]
+) -> None:
+    others = {name: rows[dialect][name]["kind"] for name, owner in _OWNERS.items() if owner != dialect}
+    assert {name for name, kind in others.items() if kind != unified.DEAD} == _TAKEN[dialect]
+
+
+def test_the_rule_of_a_message_of_another_dialect(rows: dict[DialectName, Columns]) -> None:
+    found = rows["canal"]["ticdc watermark"]
+    assert (found["rule"], found["reason"]) == (
+        "dialect_is_declared",
+        "expected: the message is of the dialect that the pipeline declares",
+    )
+
+
+@pytest.mark.parametrize("dialect", ["auto", *_DIALECTS])
+def test_what_is_of_no_dialect(dialect: DialectName, rows: dict[DialectName, Columns]) -> None:
+    found = {name: rows[dialect][name]["kind"] for name in _VALUES if name not in _OWNERS}
+    assert found == {"tombstone": unified.EMPTY, "no JSON": unified.DEAD, "another JSON document": unified.DEAD}
+
+
+def test_expectations_are_those_of_all_contracts() -> None:
+    """The tests of each dialect have a case for each rule of its contracts: together, for all."""
+    rules = {rule.name for dialect in DIALECTS for form in dialect.forms for rule in rules_of(form.contract)}
+    assert set(EXPECTATIONS) == {*rules, *JSON_RULES, "dialect_is_declared"}

@@ -1,0 +1,59 @@
+"""What keeps decoding fast, read from Spark's plans, and what one long value must not break."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql import functions as F
+
+from cdc_pipeline.dialects import unified
+from cdc_pipeline.dialects.counts import Observed
+from cdc_pipeline.dialects.decode import decoded
+from cdc_pipeline.dialects.envelope import parsed
+from cdc_pipeline.json_text import END_MARK
+from cdc_pipeline.sources.records import HEADERS
+from cdc_pipeline_tests.dialects.cases import RAW
+from cdc_pipeline_tests.messages import row
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_PARSE = f"StructField({END_MARK},BooleanType,true)"
+
+
+@pytest.fixture(scope="module")
+def changes(spark: SparkSession) -> DataFrame:
+    """Decoding as it runs, over records that the optimizer does not know."""
+    kept = [field for field in RAW if field.name != "headers"]
+    columns = [F.col("id").cast("string").cast(field.dataType).alias(field.name) for field in kept]
+    records = spark.range(1).select(*columns, F.lit(None).cast(HEADERS).alias("headers"))
+    return unified.row_changes(Observed(decoded(records)).frame)
+
+
+def test_decoding_is_compiled(changes: DataFrame) -> None:
+    """The JVM leaves methods of more than 8000 bytes uncompiled, which makes decoding half as fast."""
+    plan = changes._jdf.queryExecution().debug().codegenToSeq()
+    sizes = [int(size) for size in re.findall(r"ByteCodeStats\((\d+),", plan.toString())]
+    assert sizes
+    assert max(sizes) < 8000
+
+
+def test_each_message_is_parsed_once(changes: DataFrame) -> None:
+    """A filter that Spark moves below the parse repeats the parse for every field that the filter speaks of."""
+    plan = changes._jdf.queryExecution().optimizedPlan()
+    lines = plan.treeString(True, False, 10_000, False).splitlines()
+    parses = {line: line.count(_PARSE) for line in lines if _PARSE in line}
+    assert list(parses.values()) == [1], parses
+    assert re.match(r"[ +:-]*Project \[", next(iter(parses)))
+
+
+def test_a_long_value_is_whole(spark: SparkSession) -> None:
+    """Longer than the 20 million characters at which the JSON parser gives up by itself."""
+    size = 20_000_100
+    head, tail = row("INSERT", "t", 1, {"a": "HERE"}).split("HERE")
+    value = F.concat(F.lit(head), F.repeat(F.lit("x"), size), F.lit("END" + tail)).cast("binary")
+    text = F.col("data")[0]["a"]
+    frame = parsed(spark.range(1).select(value.alias("value")))
+    assert frame.select(F.length(text), F.substring(text, size, 9)).collect() == [(size + 3, "xEND")]

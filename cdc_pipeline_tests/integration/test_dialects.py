@@ -1,0 +1,184 @@
+"""What Canal and DataWorks do that TiCDC does not, from the message to the mirror."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F
+
+from cdc_pipeline.mirrors.totals import lake_balance
+from cdc_pipeline.resources.lake import LakePaths
+from cdc_pipeline.schemas.table import TableName
+from cdc_pipeline_tests.messages import Topic, canal, canal_ddl, dataworks, ddl, row
+from cdc_pipeline_tests.pipelines import ingest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline.mirrors.cut import CutReport
+
+_ID = {"id": "LONG", "v": "STRING"}
+_INT = {"id": "int", "v": "varchar(20)"}
+
+
+def values(spark: SparkSession, paths: LakePaths, table: str, *columns: str) -> list[tuple[Any, ...]]:
+    mirror = spark.read.format("delta").load(paths.mirror(TableName("db", table)))
+    return sorted((tuple(found) for found in mirror.select(*columns).collect()), key=str)
+
+
+def _pair(step: int, before: dict[str, Any], after: dict[str, Any], table: str, **more: Any) -> tuple[str, str]:
+    sequence = str(1_000_000 + step)
+    return (
+        dataworks("UPDATE_BEFOR", table, step, before=before, sequence=sequence, **more),
+        dataworks("UPDATE_AFTER", table, step, after=after, sequence=sequence, **more),
+    )
+
+
+def test_an_update_whose_halves_are_in_two_batches(spark: SparkSession, paths: LakePaths, tmp_path: Path) -> None:
+    """The row is there after the first half: no upstream had the table without it."""
+    topic, folder = Topic(), tmp_path / "captures"
+    keyed: dict[str, Any] = {"types": _ID, "key": ["id"]}
+    bare: dict[str, Any] = {"types": {**_ID, "#alibaba_rds_row_id#": "LONG"}}
+    row_id = {"#alibaba_rds_row_id#": 1}
+    topic.send(dataworks("INSERT", "k", 1, after={"id": 1, "v": "a"}, sequence="1000001", **keyed))
+    topic.send(dataworks("INSERT", "n", 2, after={"id": 1, "v": "a", **row_id}, sequence="1000002", **bare))
+    key_change = _pair(3, {"id": 1, "v": "a"}, {"id": 2, "v": "b"}, "k", **keyed)
+    no_key = _pair(4, {"id": 1, "v": "a", **row_id}, {"id": 1, "v": "c", **row_id}, "n", **bare)
+    topic.send(key_change[0]).send(no_key[0]).write(folder, "1.jsonl")
+    report = ingest(spark, paths, folder)
+    assert (report.totals.changes, report.totals.pending) == (2, 2)
+    assert values(spark, paths, "k", "id", "v") == [(1, "a")]
+    assert values(spark, paths, "n", "id", "v") == [(1, "a")]
+
+    topic.send(key_change[1]).send(no_key[1]).write(folder, "2.jsonl")
+    report = ingest(spark, paths, folder)
+    assert (report.totals.changes, report.totals.pending) == (4, 0)
+    assert values(spark, paths, "k", "id", "v") == [(2, "b")]
+    assert values(spark, paths, "n", "id", "v") == [(1, "c")]
+    assert lake_balance(spark, paths).balanced
+
+
+@pytest.fixture(scope="module")
+def mixed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[LakePaths, CutReport]:
+    """One topic in which all dialects, and records of no dialect, come one after the other."""
+    folder = tmp_path_factory.mktemp("mixed")
+    topic = Topic()
+    topic.send(ddl("CREATE TABLE tidb (id INT PRIMARY KEY, v VARCHAR(20))", 1, table="tidb", extension=False))
+    topic.send(canal_ddl("CREATE TABLE chain (id INT PRIMARY KEY, v VARCHAR(20))", 1, table="chain", kind="CREATE"))
+    topic.send(canal_ddl("CREATE TABLE twice (id INT, v VARCHAR(20))", 1, table="twice", kind="CREATE"))
+    topic.send(
+        canal_ddl(
+            "CREATE TABLE odd (id INT PRIMARY KEY, j JSON, t TEXT, l VARCHAR(9) CHARACTER SET latin1, b BINARY(4), "
+            "g POINT, e ENUM('x','y'))",
+            1,
+            table="odd",
+            kind="CREATE",
+        )
+    )
+    topic.send(row("INSERT", "tidb", 2, {"id": "1", "v": "t"}, types=_INT, key=["id"], extension=False))
+    topic.send(dataworks("INSERT", "dw", 2, after={"id": 2**53 + 1, "v": "d"}, types=_ID, key=["id"], sequence="5"))
+    # records of a lower number that come later, as a full load beside its changes
+    topic.send(dataworks("DELETE", "dw", 3, before={"id": 7, "v": "x"}, types=_ID, key=["id"], sequence="9"))
+    topic.send(dataworks("INSERT", "dw", 4, after={"id": 7, "v": "x"}, types=_ID, key=["id"], sequence="6"))
+    topic.send(dataworks("MHEARTBEAT", None, 4))
+    rows = [{"id": str(number), "v": "v"} for number in (1, 2, 3)]
+    topic.send(canal("INSERT", "chain", 3, rows, types=_INT, key=["id"]))
+    moved: list[dict[str, str | None]] = [{"id": str(number), "v": "v"} for number in (4, 3, 2)]
+    olds: list[dict[str, str | None]] = [{"id": str(number)} for number in (3, 2, 1)]
+    topic.send(canal("UPDATE", "chain", 3, moved, old=olds, types=_INT, key=["id"]))
+    topic.send(canal("INSERT", "twice", 3, [{"id": "1", "v": "a"}] * 3, types=_INT))
+    topic.send(canal("DELETE", "twice", 3, [{"id": "1", "v": "a"}], types=_INT))
+    # `v` is in the second row's old only because it changed in the first
+    leaked: list[dict[str, str | None]] = [{"v": "a"}, {"v": "b"}]
+    topic.send(canal("INSERT", "twice", 4, [{"id": "2", "v": "b"}], types=_INT))
+    topic.send(
+        canal(
+            "UPDATE", "twice", 5, [{"id": "1", "v": "z"}, {"id": "9", "v": "b"}], old=[leaked[0], {"id": "2", "v": "b"}]
+        )
+    )
+    odd: dict[str, str | None] = {
+        "id": "1",
+        "j": '{"Ã©": "ð\x9f\x98\x80"}',
+        "t": "JSON_SET(is a text)",
+        "l": "abc",
+        "b": "\x01",
+        "g": "\x00\x00\x00\x00\x01\xff",
+        "e": "2",
+    }
+    types = {
+        "id": "INT",
+        "j": "json",
+        "t": "TEXT",
+        "l": "VARCHAR(9)",
+        "b": "BINARY(4)",
+        "g": "POINT",
+        "e": "ENUM('x','y')",
+    }
+    sql_types = {"id": 4, "j": 2004, "t": 2005, "l": 12, "b": 2004, "g": 2004, "e": 4}
+    topic.send(canal("INSERT", "odd", 6, [odd], types=types, sql_types=sql_types, key=["id"]))
+    second = {**odd, "id": "2", "j": None, "l": "caf\ufffd"}
+    topic.send(canal("INSERT", "odd", 7, [second], types=types, sql_types=sql_types, key=["id"]))
+    third = {name: text for name, text in odd.items() if name != "t"} | {"id": "3", "l": None}
+    topic.send(canal("INSERT", "odd", 8, [third], types=types, sql_types=sql_types, key=["id"]))
+    no_key = {name: text for name, text in odd.items() if name != "id"}
+    topic.send(canal("INSERT", "odd", 9, [no_key], types=types, sql_types=sql_types))
+    topic.send(canal("QUERY", "", 9, None, sql="INSERT INTO chain VALUES (1)", database=""))
+    topic.send(canal("UPDATE", "twice", 9, None, sql="UPDATE twice SET v = 'lost'"))
+    topic.send(None).send("").send("{").send(json.dumps({"another": "document"})).write(folder / "captures", "1.jsonl")
+    paths = LakePaths(str(folder / "lake"), "shop")
+    return paths, ingest(spark, paths, folder / "captures")
+
+
+def test_each_dialect_reaches_its_mirror(mixed: tuple[LakePaths, CutReport], spark: SparkSession) -> None:
+    paths, _ = mixed
+    assert values(spark, paths, "tidb", "id", "v") == [(1, "t")]
+    assert values(spark, paths, "dw", "id", "v") == [(2**53 + 1, "d")]
+    assert values(spark, paths, "chain", "id", "v") == [(2, "v"), (3, "v"), (4, "v")]
+    assert values(spark, paths, "twice", "id", "v") == [(1, "a"), (1, "z"), (9, "b")]
+
+
+def test_values_of_canal(mixed: tuple[LakePaths, CutReport], spark: SparkSession) -> None:
+    paths, _ = mixed
+    found = values(spark, paths, "odd", "id", "j", "t", "l", F.hex("b").alias("b"), F.hex("g").alias("g"), "e")  # type: ignore[arg-type]
+    assert found == [
+        (1, '{"é": "😀"}', "JSON_SET(is a text)", "abc", "01000000", "0000000001FF", "y"),
+        (2, None, "JSON_SET(is a text)", "caf\ufffd", "01000000", "0000000001FF", "y"),
+        (3, '{"é": "😀"}', None, None, "01000000", "0000000001FF", "y"),
+    ]
+
+
+def test_what_is_not_certain_is_marked(mixed: tuple[LakePaths, CutReport]) -> None:
+    _, report = mixed
+    gaps = {entry.name.table: entry.gaps for entry in report.mirrors}
+    assert [gaps[table] for table in ("tidb", "dw", "chain")] == [(), (), ()]
+    assert [gap.split(",")[0] for gap in gaps["twice"]] == ["a change was logged as its statement (binlog_format)"]
+    starts = ("rows came without some columns", "column l: the encoder has damaged its text", "1 row(s) with values")
+    assert [any(gap.startswith(start) for gap in gaps["odd"]) for start in starts] == [True, True, True]
+
+
+def test_each_record_is_counted(mixed: tuple[LakePaths, CutReport], spark: SparkSession) -> None:
+    paths, _ = mixed
+    batch = spark.read.format("delta").load(paths.table("batches")).first()
+    assert batch is not None
+    assert {kind: count for kind, count in batch["kinds"].items() if count} == {
+        "row_change": 14,
+        "ddl": 4,
+        "heartbeat": 1,
+        "query_text": 1,
+        "statement": 1,
+        "empty": 2,
+        "dead_letter": 2,
+    }
+    assert batch["row_changes"] == 21
+    letters = spark.read.format("delta").load(paths.table("dead_letters"))
+    found = {(letter["rule"], letter["table"], letter["column"]) for letter in letters.collect()}
+    assert found == {
+        ("value_is_json_object", None, None),
+        ("isDdl.not_null", None, "isDdl"),
+        ("value_has_type", "odd", "id"),
+    }
+    assert lake_balance(spark, paths).balanced
