@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -9,8 +10,11 @@ from pyspark.sql import functions as F
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-END_MARK = "_end"
-"""The boolean field to ask for, besides those that are wanted, when a value `with_end_mark` is parsed."""
+END_MARK = f"_end_{secrets.token_hex(8)}"
+"""The boolean field to ask for, besides those that are wanted, when a value `with_end_mark` is parsed.
+
+Its name is another in each process: a message that has the field itself would pass for whole whatever follows it.
+"""
 
 OPTIONS = {
     "mode": "PERMISSIVE",
@@ -26,7 +30,7 @@ _LONE_SURROGATE = r"(?<!\\)(?:\\\\)*+\\u[dD](?:[89abAB]..(?!\\u[dD][c-fC-F])|(?<
 
 
 def with_end_mark(value: Column) -> Column:
-    """The JSON object of binary `value` as text with `"_end":true` as its last field.
+    """The JSON object of binary `value` as text with `END_MARK` true as its last field.
 
     The parser stops after one object, whatever follows it: a second object in the same value would be lost. Only
     where the object goes to the end of the value, white space aside, does it have the mark. Null for a value that does
