@@ -38,6 +38,8 @@ _BATCHES = (
 )
 
 
+SMALL_BATCH = 20_000
+"""Records up to which a decoded batch is kept in memory while its tables are written."""
 _OTHERS = ("watermarks", "dead_letters", "ddl_history")
 
 
@@ -69,11 +71,21 @@ def _decoded_batch(spark: SparkSession, paths: LakePaths, batch_id: int, dialect
     raw = spark.read.format("delta").load(paths.table("raw_topic_snapshot")).where(F.col("batch_id") == batch_id)
     note = _raw_note(spark, paths, batch_id)
     ranges = tuple(OffsetRange(*span) for span in note["offsets"]) or offset_ranges(raw)
-    observed = Observed(decoded(raw, dialect))
-    _write_changes(spark, paths, observed, batch_id, note)
-    counts = observed.counts(sum(span.records for span in ranges))
-    if observed.has_others() or not _has_tables(spark, paths):
-        _write_others(spark, paths, explained(observed.other_records(raw), dialect), batch_id, note)
+    records = sum(span.records for span in ranges)
+    # A large batch is decoded in one pass without a cache, and its few other records once more; a small one is kept,
+    # because planning a second query costs more than decoding it does.
+    kept = explained(raw, dialect).persist() if records <= SMALL_BATCH else None
+    try:
+        observed = Observed(decoded(raw, dialect) if kept is None else kept)
+        _write_changes(spark, paths, observed, batch_id, note)
+        counts = observed.counts(records)
+        if observed.has_others() or not _has_tables(spark, paths):
+            others = explained(observed.other_records(raw), dialect).persist() if kept is None else kept
+            _write_others(spark, paths, others, batch_id, note)
+            others.unpersist()
+    finally:
+        if kept is not None:
+            kept.unpersist()
     _write_batch(spark, paths, batch_id, note, ranges, counts)
     return DecodedBatch(batch_id, ranges, counts)
 
@@ -91,7 +103,6 @@ def _write_changes(
 
 def _write_others(spark: SparkSession, paths: LakePaths, frame: DataFrame, batch_id: int, note: dict[str, Any]) -> None:
     """What is left, each kind into its table. A table that is there takes no commit for nothing."""
-    frame = frame.persist()
     change_log = spark.read.format("delta").load(paths.table("change_log"))
     tables = {
         "watermarks": lambda: unified.watermarks(frame),
@@ -104,12 +115,9 @@ def _write_others(spark: SparkSession, paths: LakePaths, frame: DataFrame, batch
         if table_state(spark, path) is None or not rows.isEmpty():
             append_once(rows, path, _commit(paths, table, batch_id, note))
 
-    try:
-        with ThreadPoolExecutor(max_workers=2, thread_name_prefix="decode") as pool:
-            for future in [pool.submit(inheritable_thread_target(spark)(write), table) for table in tables]:
-                future.result()
-    finally:
-        frame.unpersist()
+    with ThreadPoolExecutor(max_workers=2, thread_name_prefix="decode") as pool:
+        for future in [pool.submit(inheritable_thread_target(spark)(write), table) for table in tables]:
+            future.result()
 
 
 def _has_tables(spark: SparkSession, paths: LakePaths) -> bool:

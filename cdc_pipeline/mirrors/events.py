@@ -42,6 +42,7 @@ class DdlEvent:
     commit_ts: int
     exact_ts: bool
     es: int
+    ts: int | None
     sql: str
     changes: tuple[SchemaChange, ...]
 
@@ -81,6 +82,7 @@ def ddl_event(row: Row) -> DdlEvent:
         commit_ts=row["commit_ts"],
         exact_ts=row["exact_ts"],
         es=row["es"],
+        ts=row["ts"],
         sql=row["sql"] or "",
         changes=changes_of(row["kind"], row["database"] or "", row["table"] or "", row["sql"] or ""),
     )

@@ -2,7 +2,8 @@
 
 Order inside a key is by commit TSO; at one TSO deletes come before updates and updates before inserts, because the
 encoder splits a key change into DELETE and INSERT that may travel in different partitions (ticdc-facts §3). Without
-a TSO the order is `es`, then (partition, offset).
+a TSO the order is `es`, which for Canal is a whole second, then the ms at which Canal built the message, then
+(partition, offset).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from cdc_pipeline.dialects.canal import CANAL
 from cdc_pipeline.dialects.dataworks import NAME as DATAWORKS
 from cdc_pipeline.mirrors.events import creates
 
@@ -26,13 +28,14 @@ if TYPE_CHECKING:
 
 _BOUNDS = (
     "`database` STRING, `table` STRING, bounds ARRAY<STRUCT<commit_ts: BIGINT, exact: BOOLEAN, topic: STRING, "
-    "`partition`: INT, `offset`: BIGINT, creates: BOOLEAN>>"
+    "`partition`: INT, `offset`: BIGINT, creates: BOOLEAN, ts: BIGINT>>"
 )
-# A row at the DDL's own TSO lies before it. Where only milliseconds are known, the DDL's own partition tells by
-# offset, and nothing of a table can lie before the statement that makes it.
+# A row at the DDL's own TSO lies before it. Where only (milli)seconds are known, the DDL's own partition tells by offset,
+# in other partitions Canal's clock does, and nothing of a table can lie before the statement that makes it.
 _LIES_AFTER = (
     "bound -> commit_ts > bound.commit_ts OR (NOT bound.exact AND commit_ts = bound.commit_ts AND (bound.creates OR "
-    "(topic = bound.topic AND `partition` = bound.`partition` AND `offset` > bound.`offset`)))"
+    "CASE WHEN topic = bound.topic AND `partition` = bound.`partition` THEN `offset` > bound.`offset` "
+    f"ELSE dialect = '{CANAL.name}' AND coalesce(ts > bound.ts, false) END))"
 )
 _ROW_SETS = "key_columns ARRAY<STRING>, keyless BOOLEAN"
 
@@ -42,7 +45,7 @@ def with_segments(changes: DataFrame, events: Iterable[DdlEvent]) -> DataFrame:
     bounds: dict[TableName, list[tuple[object, ...]]] = defaultdict(list)
     for event in events:
         for name in event.names():
-            bounds[name].append((event.commit_ts, event.exact_ts, *event.position, creates(event, name)))
+            bounds[name].append((event.commit_ts, event.exact_ts, *event.position, creates(event, name), event.ts))
     if not bounds:
         return changes.withColumn("segment", F.lit(0))
     rows = [(name.database, name.table, found) for name, found in bounds.items()]
@@ -96,6 +99,7 @@ def net_changes(changes: DataFrame, row_sets: Iterable[RowSet]) -> DataFrame:
         "partition",
         "offset",
         "row",
+        "ts",
         "exact_ts",
         "dialect",
         "op",
@@ -105,7 +109,8 @@ def net_changes(changes: DataFrame, row_sets: Iterable[RowSet]) -> DataFrame:
     # the two halves of an UPDATE of DataWorks share their place in the order, and may be in any of two partitions
     ranked = F.col("exact_ts") | (F.col("dialect") == DATAWORKS)
     rank = F.when(ranked, F.col("entry.rank")).otherwise(F.lit(0))
-    order = F.struct("commit_ts", rank, "topic", "partition", "offset", "row", "entry.rank")
+    built = F.when(F.col("dialect") == CANAL.name, F.col("ts"))
+    order = F.struct("commit_ts", rank, built, "topic", "partition", "offset", "row", "entry.rank")
     return (
         entries.groupBy("step", F.col("entry.key").alias("key"))
         .agg(F.max_by(last, order).alias("last"), F.sum("entry.sign").alias("delta"))

@@ -503,6 +503,7 @@ def test_the_tables_keep_their_contracts(spark: SparkSession, lake: tuple[LakePa
     assert breaches(rows.coalesce(1).persist(), TABLES[table]) == ()
 
 
+@pytest.mark.long
 def test_a_cut_is_made_of_it(spark: SparkSession, lake: tuple[LakePaths, BatchCounts]) -> None:
     report = CutMaker(spark, lake[0], "test", "UTC", 2, print).brought_up_to_date()
     assert report.published

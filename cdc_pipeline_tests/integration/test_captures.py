@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark import inheritable_thread_target
 
 from cdc_pipeline.mirrors.totals import lake_balance
 from cdc_pipeline.resources.lake import LakePaths
@@ -71,13 +73,26 @@ class Ingested:
     mirrors: dict[str, MirrorEntry]
 
 
-@pytest.fixture(scope="module", params=NAMES)
-def capture(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ingested:
-    folder = CAPTURES / request.param
-    paths = LakePaths(str(tmp_path_factory.mktemp(request.param) / "lake"), "golden")
-    report = ingest(spark, paths, folder)
-    truth = json.loads(gzip.decompress((folder / "expected.json.gz").read_bytes()))["tables"]
-    return Ingested(request.param, paths, truth, {str(entry.name): entry for entry in report.mirrors})
+@pytest.fixture(scope="module")
+def lakes(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ingested]:
+    """All captures, each in a lake of its own, side by side: most of a run is waiting for one commit after another."""
+    folders = {name: tmp_path_factory.mktemp(name) for name in NAMES}
+
+    def ingested(name: str) -> Ingested:
+        paths = LakePaths(str(folders[name] / "lake"), name.replace("-", "_"))
+        report = ingest(spark, paths, CAPTURES / name)
+        truth = json.loads(gzip.decompress((CAPTURES / name / "expected.json.gz").read_bytes()))["tables"]
+        return Ingested(name, paths, truth, {str(entry.name): entry for entry in report.mirrors})
+
+    # the longest first
+    with ThreadPoolExecutor(max_workers=3, thread_name_prefix="capture") as pool:
+        found = pool.map(inheritable_thread_target(spark)(ingested), reversed(NAMES))
+        return {capture.name: capture for capture in found}
+
+
+@pytest.fixture(params=NAMES)
+def capture(request: pytest.FixtureRequest, lakes: dict[str, Ingested]) -> Ingested:
+    return lakes[request.param]
 
 
 def test_tables_equal_the_source(capture: Ingested, spark: SparkSession) -> None:

@@ -182,3 +182,25 @@ def test_each_record_is_counted(mixed: tuple[LakePaths, CutReport], spark: Spark
         ("value_has_type", "odd", "id"),
     }
     assert lake_balance(spark, paths).balanced
+
+
+def test_canal_partitions_within_one_second(spark: SparkSession, paths: LakePaths, tmp_path: Path) -> None:
+    """`es` is a whole second: across partitions the ms at which Canal built a message tell what came first."""
+
+    def sent(message: str, ms: int) -> str:
+        return json.dumps({**json.loads(message), "ts": json.loads(message)["ts"] + ms})
+
+    def put(number: int) -> str:
+        return canal("INSERT", "p", 2, [{"id": str(number), "v": "a"}], types=_INT, key=["id"])
+
+    topic, folder = Topic(), tmp_path / "captures"
+    create = canal_ddl("CREATE TABLE p (id INT PRIMARY KEY, v VARCHAR(20))", 2, table="p", kind="CREATE")
+    topic.send(sent(create, 0), 0)
+    topic.send(sent(put(1), 1), 1)
+    topic.send(sent(canal_ddl("TRUNCATE p", 2, table="p", kind="TRUNCATE"), 2), 0)
+    topic.send(sent(put(2), 3), 1).send(sent(put(5), 3), 2)
+    moved = canal("UPDATE", "p", 2, [{"id": "3", "v": "a"}], old=[{"id": "2"}], types=_INT, key=["id"])
+    topic.send(sent(moved, 4), 0)
+    topic.write(folder, "1.jsonl")
+    ingest(spark, paths, folder)
+    assert values(spark, paths, "p", "id", "v") == [(3, "a"), (5, "a")]
