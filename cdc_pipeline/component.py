@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field, field_validator
 from cdc_pipeline.assets.decoded import decoded_assets
 from cdc_pipeline.assets.mirrors import mirror_assets
 from cdc_pipeline.assets.raw import raw_asset
+from cdc_pipeline.assets.rebuild import rebuild_job
 from cdc_pipeline.dialects.decode import DialectName  # noqa: TC001  # pydantic reads the annotation
 from cdc_pipeline.pipeline import Pipeline
 
@@ -40,7 +41,7 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
     """Canal-JSON change records to mirror tables in Delta Lake.
 
     Gives the assets `raw_topic_snapshot`, `change_log`, `ddl_history`, `watermarks`, `dead_letters`, one for each
-    mirrored table and `consistent_cuts`, and the job `<name>_ingest` that makes them all in one run.
+    mirrored table and `consistent_cuts`, the job `<name>_ingest` that makes them all in one run, and `<name>_rebuild`.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -63,6 +64,13 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
         str,
         Field(description="The time zone in which the encoder prints TIMESTAMP values, such as UTC or Asia/Shanghai."),
     ] = "UTC"
+    keys: Annotated[
+        dict[str, list[str]],
+        Field(
+            description="Columns that identify a row, by database.table, for tables that have no primary key and no UNIQUE "
+            "NOT NULL key that DDL has told of. Without a key a table is kept as a multiset."
+        ),
+    ] = {}  # noqa: RUF012  # pydantic copies it
     merge_threads: Annotated[int, Field(description="Mirrors that are merged side by side, 1 to 64.")] = 2
 
     @field_validator("name")
@@ -81,6 +89,16 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
             raise ValueError(f"{value!r} is no time zone: a name of the IANA data base is expected, such as UTC")
         return ZoneInfo(value).key
 
+    @field_validator("keys")
+    @classmethod
+    def _are_keys(cls, value: dict[str, list[str]]) -> dict[str, list[str]]:
+        for table, columns in value.items():
+            if "." not in table.strip("."):
+                raise ValueError(f"{table!r} is no table: database.table is expected, such as shop.payments")
+            if not columns or len(set(columns)) < len(columns) or not all(columns):
+                raise ValueError(f"{table}: {columns!r} is no key: one or more columns are expected, each once")
+        return value
+
     @field_validator("merge_threads")
     @classmethod
     def _is_a_number_of_threads(cls, value: int) -> int:
@@ -91,7 +109,8 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
 
     @property
     def pipeline(self) -> Pipeline:
-        return Pipeline(self.name, self.source.path, self.lake, self.time_zone, self.merge_threads, self.dialect)
+        keys = {table: tuple(columns) for table, columns in self.keys.items()}
+        return Pipeline(self.name, self.source.path, self.lake, self.time_zone, self.merge_threads, self.dialect, keys)
 
     def build_defs(self, context: dg.ComponentLoadContext | None = None) -> dg.Definitions:
         pipeline = self.pipeline
@@ -104,4 +123,4 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
             executor_def=dg.in_process_executor,
             tags={"cdc/pipeline": self.name},
         )
-        return dg.Definitions(assets=assets, jobs=[ingest])
+        return dg.Definitions(assets=assets, jobs=[ingest, rebuild_job(pipeline)])

@@ -13,7 +13,7 @@ import dagster as dg
 from cdc_pipeline.component import CdcPipeline
 from cdc_pipeline.definitions import defs
 from cdc_pipeline.errors import CdcError
-from cdc_pipeline.mirrors.cut import published_entries, tso_datetime
+from cdc_pipeline.mirrors.cut_report import published_entries, tso_datetime
 from cdc_pipeline.mirrors.progress import published_cut, stream_progress
 from cdc_pipeline.resources.java import JavaError
 from cdc_pipeline.resources.spark import SparkLakehouse

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.resources.lake import LakePaths
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cdc_pipeline.dialects.decode import DialectName
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """One pipeline. `captures` is the folder of its source; `time_zone` is where the encoder prints TIMESTAMP."""
+    """One pipeline. `captures` is the folder of its source; `time_zone` is where the encoder prints TIMESTAMP; `keys` are
+    the columns that identify a row, by `database.table`, for tables whose definition has no key."""
 
     name: str
     captures: str
@@ -21,6 +24,7 @@ class Pipeline:
     time_zone: str = "UTC"
     side_by_side: int = 2
     dialect: DialectName = "auto"
+    keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def paths(self) -> LakePaths:

@@ -22,12 +22,43 @@ def spark() -> Iterator[SparkSession]:
 
     session = SparkLakehouse(
         driver_memory=os.environ.get("CDC_DRIVER_MEMORY", "3g"),
-        # Many small queries, each once: the JVM's second compiler costs more than it gives here. Tests only.
-        # With that compiler alone the JVM keeps 48 MB of compiled code by default, which the suite fills.
-        settings={"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=400m"},
+        shuffle_partitions=1,
+        # Tests only: many small queries, each run once, so that whatever prepares a query for large data costs more than
+        # it gives. Without it the suite takes three quarters of the CPU.
+        settings={
+            # The JVM's second compiler. With the first alone the JVM keeps 48 MB of compiled code, which the suite fills.
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=400m -XX:+UseSerialGC",
+            **_FOR_SMALL_DATA,
+        },
     ).session
     yield session
     session.stop()
+
+
+_FOR_SMALL_DATA = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+_FOR_ANY_DATA = {
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.shuffle.partitions": "2",
+}
+
+
+@pytest.fixture(scope="module")
+def as_in_production(spark: SparkSession) -> Iterator[None]:
+    """Compiled and adaptive queries in a module, as a pipeline runs them. Statements in sessions of their own (MERGE,
+    UPDATE, DELETE) stay as in the other tests; `integration/test_kill_process.py` has those too."""
+    kept = {name: spark.conf.get(name) for name in _FOR_ANY_DATA}
+    for name, value in _FOR_ANY_DATA.items():
+        spark.conf.set(name, value)
+    yield
+    for name, value in kept.items():
+        assert value is not None
+        spark.conf.set(name, value)
 
 
 @pytest.fixture

@@ -5,20 +5,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.dialects.change_tables import decoded_batches
-from cdc_pipeline.mirrors.cut import CutMaker, CutReport
+from cdc_pipeline.mirrors.cut import CutMaker
 from cdc_pipeline.sources.raw_snapshot import new_files_taken_in
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
+    from cdc_pipeline.mirrors.cut_report import CutReport
     from cdc_pipeline.resources.lake import LakePaths
 
 
 def ingest(
-    spark: SparkSession, paths: LakePaths, captures: Path, *, run_id: str = "test", time_zone: str = "UTC"
+    spark: SparkSession,
+    paths: LakePaths,
+    captures: Path,
+    *,
+    run_id: str = "test",
+    time_zone: str = "UTC",
+    keys: Mapping[str, tuple[str, ...]] | None = None,
 ) -> CutReport:
     new_files_taken_in(spark, paths, str(captures), run_id)
     decoded_batches(spark, paths)
-    return CutMaker(spark, paths, run_id, time_zone, 2, lambda line: None).brought_up_to_date()
+    return CutMaker(spark, paths, run_id, time_zone, 2, lambda line: None, keys or {}).brought_up_to_date()

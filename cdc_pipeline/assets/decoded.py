@@ -11,8 +11,9 @@ from cdc_pipeline.checks.balance import BALANCE, balance_result
 from cdc_pipeline.checks.contract import CONTRACT, contract_result
 from cdc_pipeline.checks.dead_letters import NO_DEAD_LETTERS, dead_letters_result
 from cdc_pipeline.dialects import unified
-from cdc_pipeline.dialects.change_tables import decoded_batches
+from cdc_pipeline.dialects.change_tables import DecodedBatch, decoded_batches
 from cdc_pipeline.pipeline import Pipeline
+from cdc_pipeline.resources.lock import only_writer
 from cdc_pipeline.resources.spark import SparkLakehouse
 from cdc_pipeline.sources.raw_snapshot import newest_batch
 
@@ -25,7 +26,6 @@ the mirror. `pending` until the mirrors reach its commit TSO; `not applied yet` 
     DEAD_LETTERS: """One row is one record, or one row change, that broke a rule: the rule, the reason and the bytes.""",
 }
 _KINDS = {
-    CHANGE_LOG: unified.ROW,
     DDL_HISTORY: unified.DDL,
     WATERMARKS: unified.WATERMARK,
     DEAD_LETTERS: unified.DEAD,
@@ -33,7 +33,7 @@ _KINDS = {
 
 
 def decoded_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
-    keys = {table: table_key(pipeline.name, table) for table in _KINDS}
+    keys = {table: table_key(pipeline.name, table) for table in _DESCRIPTIONS}
 
     @dg.multi_asset(
         name=f"{pipeline.name}_decoded",
@@ -58,7 +58,7 @@ def decoded_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
     def decoded(
         context: dg.AssetExecutionContext, spark: SparkLakehouse
     ) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
-        with clear_failures():
+        with clear_failures(), only_writer(pipeline.paths, context.run.run_id, context.log.info):
             batches = decoded_batches(spark.session, pipeline.paths, pipeline.dialect)
             version = dg.DataVersion(str(newest_batch(spark.session, pipeline.paths)))
             dead = dead_letters_result(spark.session, pipeline.paths, keys[DEAD_LETTERS])
@@ -66,7 +66,7 @@ def decoded_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
             new = [batch.batch_id for batch in batches]
             contracts = [contract_result(spark.session, pipeline.paths, table, new, key) for table, key in keys.items()]
         for table, key in keys.items():
-            count = sum(batch.counts.by_kind[_KINDS[table]] for batch in batches)
+            count = sum(_rows(batch, table) for batch in batches)
             context.log.info(f"{table}: {count} new")
             yield dg.MaterializeResult(
                 asset_key=key,
@@ -78,3 +78,8 @@ def decoded_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
         yield from contracts
 
     return decoded
+
+
+def _rows(batch: DecodedBatch, table: str) -> int:
+    """The rows that the batch gave the table: a message of Canal may have several row changes."""
+    return batch.counts.row_changes if table == CHANGE_LOG else batch.counts.by_kind[_KINDS[table]]

@@ -1,7 +1,7 @@
 """The assets `mirror/<database>/<table>` and `consistent_cuts`: one step, which takes all mirrors to one resolved TSO."""
 
 # No `from __future__ import annotations` here: Dagster reads the annotations of the functions it decorates.
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import dagster as dg
 
@@ -11,9 +11,12 @@ from cdc_pipeline.assets.metadata import column_schema
 from cdc_pipeline.catalog import CatalogEntry, known_mirrors, remember_mirrors
 from cdc_pipeline.checks.balance import BALANCE, cut_balance_result
 from cdc_pipeline.checks.ddl_applied import DDL_APPLIED, NO_GAPS, ddl_applied_result, no_gaps_result
+from cdc_pipeline.checks.no_breach import NO_BREACH, no_breach_result
 from cdc_pipeline.mirrors.catalog_entries import catalog_entries
-from cdc_pipeline.mirrors.cut import CutMaker, CutReport, MirrorEntry, TableCounts
+from cdc_pipeline.mirrors.cut import CutMaker
+from cdc_pipeline.mirrors.cut_report import CutReport, MirrorEntry, TableCounts
 from cdc_pipeline.pipeline import Pipeline
+from cdc_pipeline.resources.lock import only_writer
 from cdc_pipeline.resources.spark import SparkLakehouse
 from cdc_pipeline.sources.raw_snapshot import newest_batch
 
@@ -25,6 +28,13 @@ that wrote each row."""
 
 def _sources(pipeline: Pipeline) -> list[dg.AssetKey]:
     return [table_key(pipeline.name, table) for table in (CHANGE_LOG, DDL_HISTORY, WATERMARKS)]
+
+
+def cut_maker(spark: SparkLakehouse, pipeline: Pipeline, run_id: str, report: Callable[[str], None]) -> CutMaker:
+    """How the pipeline's cuts are made. `report` is told of progress, a line at a time."""
+    return CutMaker(
+        spark.session, pipeline.paths, run_id, pipeline.time_zone, pipeline.side_by_side, report, pipeline.keys
+    )
 
 
 def mirror_spec(pipeline: Pipeline, entry: CatalogEntry) -> dg.AssetSpec:
@@ -70,25 +80,20 @@ def mirror_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
             dg.AssetCheckSpec(NO_GAPS, asset=cuts),
             dg.AssetCheckSpec(DDL_APPLIED, asset=cuts),
             dg.AssetCheckSpec(BALANCE, asset=cuts, blocking=True),
+            dg.AssetCheckSpec(NO_BREACH, asset=cuts),
         ],
     )
     def mirrors(
         context: dg.AssetExecutionContext, spark: SparkLakehouse
     ) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
-        with clear_failures():
-            maker = CutMaker(
-                spark.session,
-                pipeline.paths,
-                context.run.run_id,
-                pipeline.time_zone,
-                pipeline.side_by_side,
-                context.log.info,
-            )
+        with clear_failures(), only_writer(pipeline.paths, context.run.run_id, context.log.info):
+            maker = cut_maker(spark, pipeline, context.run.run_id, context.log.info)
             report = maker.brought_up_to_date()
             if report.published or len(declared) < len(report.mirrors):
                 remember_mirrors(pipeline.paths, catalog_entries(spark.session, report.mirrors))
             balance = cut_balance_result(spark.session, pipeline.paths, cuts)
             ddl = ddl_applied_result(spark.session, pipeline.paths, cuts)
+            breach = no_breach_result(spark.session, pipeline.paths, cuts)
             newest = newest_batch(spark.session, pipeline.paths)
         by_name = {entry.name: entry for entry in report.mirrors}
         for name, counts in report.changed.items():
@@ -108,6 +113,7 @@ def mirror_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
         yield no_gaps_result(report, cuts)
         yield ddl
         yield balance
+        yield breach
 
     return mirrors
 
@@ -155,7 +161,9 @@ def _cut_metadata(report: CutReport) -> dict[str, dg.MetadataValue]:
         "applied": dg.MetadataValue.int(report.totals.applied),
         "superseded": dg.MetadataValue.int(report.totals.superseded),
         "rejected": dg.MetadataValue.int(report.totals.rejected),
+        "duplicates": dg.MetadataValue.int(report.totals.duplicates),
         "late": dg.MetadataValue.int(report.totals.late),
+        "breaches": dg.MetadataValue.int(report.totals.breaches),
         "pending": dg.MetadataValue.int(report.totals.pending),
         "seconds": dg.MetadataValue.float(round(report.seconds, 1)),
     }

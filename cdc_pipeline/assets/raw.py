@@ -7,6 +7,7 @@ from cdc_pipeline.assets.failures import clear_failures
 from cdc_pipeline.assets.keys import CODE_VERSION, RAW, table_key
 from cdc_pipeline.assets.metadata import ranges_table
 from cdc_pipeline.pipeline import Pipeline
+from cdc_pipeline.resources.lock import only_writer
 from cdc_pipeline.resources.spark import SparkLakehouse
 from cdc_pipeline.sources.raw_snapshot import Intake, new_files_taken_in, newest_batch
 
@@ -24,7 +25,7 @@ def raw_asset(pipeline: Pipeline) -> dg.AssetsDefinition:
         metadata={"dagster/uri": pipeline.paths.table(RAW)},
     )
     def raw_topic_snapshot(context: dg.AssetExecutionContext, spark: SparkLakehouse) -> dg.MaterializeResult[None]:
-        with clear_failures():
+        with clear_failures(), only_writer(pipeline.paths, context.run.run_id, context.log.info):
             intake = new_files_taken_in(spark.session, pipeline.paths, pipeline.captures, context.run.run_id)
             newest = newest_batch(spark.session, pipeline.paths)
         context.log.info(_summary(intake))

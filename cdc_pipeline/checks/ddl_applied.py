@@ -12,7 +12,7 @@ from cdc_pipeline.mirrors.planner import NOT_APPLIED
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from cdc_pipeline.mirrors.cut import CutReport
+    from cdc_pipeline.mirrors.cut_report import CutReport
     from cdc_pipeline.resources.lake import LakePaths
 
 DDL_APPLIED, NO_GAPS = "ddl_applied", "no_gaps"

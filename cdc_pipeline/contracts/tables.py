@@ -12,6 +12,7 @@ import pyspark.sql.types as T
 
 from cdc_pipeline.contracts.checks import rule
 from cdc_pipeline.contracts.messages import FIRST_MS, LAST_MS, ROW_TYPES
+from cdc_pipeline.schemas.statements import DDL_EVENT, STATEMENT_EVENT, XA_EVENT
 
 if TYPE_CHECKING:  # to mypy an annotation must be a class; Pandera wants the whole type
     from pyspark.sql.types import ArrayType as _Names
@@ -51,6 +52,7 @@ class ChangeRow(_Timed):
     database: T.StringType = pa.Field(str_length=_NAMED)
     table: T.StringType = pa.Field(str_length=_NAMED)
     op: T.StringType = pa.Field(isin=list(ROW_TYPES))
+    message_id: T.LongType = pa.Field(nullable=True)
     key_names: _Names = pa.Field(nullable=True)
     before: _Row = pa.Field(nullable=True)
     after: _Row = pa.Field(nullable=True)
@@ -75,12 +77,12 @@ class ChangeRow(_Timed):
 class DdlRow(_Timed):
     """A row of `ddl_history`."""
 
-    kind: T.StringType = pa.Field(isin=["ddl", "statement", "xa"])
+    kind: T.StringType = pa.Field(isin=[DDL_EVENT, STATEMENT_EVENT, XA_EVENT])
     sql: T.StringType = pa.Field(nullable=True)
 
     exact_tso_is_es = _TSO_IS_ES
     ddl_has_statement = rule(
-        "ddl_has_statement", "a DDL or statement event has its text in sql", "kind = 'xa' OR length(sql) > 0"
+        "ddl_has_statement", "a DDL or statement event has its text in sql", f"kind = '{XA_EVENT}' OR length(sql) > 0"
     )
 
 

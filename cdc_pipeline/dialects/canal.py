@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.messages import ROW_TYPES, XA_TYPES, CanalDdl, CanalNote, CanalRow, CanalStatement
 from cdc_pipeline.dialects.dialect import Dialect, Form, image, no_row
+from cdc_pipeline.dialects.envelope import BATCH
 from cdc_pipeline.dialects.unified import DDL, QUERY_TEXT, ROW, STATEMENT, TSO_SHIFT, XA
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def _columns() -> dict[str, Column]:
         "watermark_ts": F.lit(None).cast("bigint"),
         "es": F.col("es"),
         "ts": F.col("ts"),
+        "message_id": F.col(BATCH),
         "sql": F.col("sql"),
         "key_names": F.col("pkNames"),
         "rows": rows,

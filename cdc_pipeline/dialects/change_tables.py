@@ -40,7 +40,8 @@ _BATCHES = (
 
 SMALL_BATCH = 20_000
 """Records up to which a decoded batch is kept in memory while its tables are written."""
-_OTHERS = ("watermarks", "dead_letters", "ddl_history")
+OTHERS = ("watermarks", "dead_letters", "ddl_history")
+"""The tables that a batch goes into beside the change log."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +53,12 @@ class DecodedBatch:
     counts: BatchCounts
 
 
-def decoded_batches(spark: SparkSession, paths: LakePaths, dialect: DialectName = "auto") -> list[DecodedBatch]:
-    """Decodes every batch of the raw snapshot that is not decoded yet, oldest first."""
+def decoded_batches(
+    spark: SparkSession, paths: LakePaths, dialect: DialectName = "auto", up_to: int | None = None
+) -> list[DecodedBatch]:
+    """Decodes every batch of the raw snapshot that is not decoded yet, oldest first; `up_to` names the last one."""
     last = _last_decoded(spark, paths)
-    newest = newest_batch(spark, paths)
+    newest = newest_batch(spark, paths) if up_to is None else up_to
     return [_decoded_batch(spark, paths, batch_id, dialect) for batch_id in range(last + 1, newest + 1)]
 
 
@@ -74,18 +77,19 @@ def _decoded_batch(spark: SparkSession, paths: LakePaths, batch_id: int, dialect
     records = sum(span.records for span in ranges)
     # A large batch is decoded in one pass without a cache, and its few other records once more; a small one is kept,
     # because planning a second query costs more than decoding it does.
-    kept = explained(raw, dialect).persist() if records <= SMALL_BATCH else None
+    small = records <= SMALL_BATCH
+    frame = explained(raw, dialect).persist() if small else decoded(raw, dialect)
+    others = frame
     try:
-        observed = Observed(decoded(raw, dialect) if kept is None else kept)
+        observed = Observed(frame)
         _write_changes(spark, paths, observed, batch_id, note)
         counts = observed.counts(records)
         if observed.has_others() or not _has_tables(spark, paths):
-            others = explained(observed.other_records(raw), dialect).persist() if kept is None else kept
+            if not small:
+                others = explained(observed.other_records(raw), dialect).persist()
             _write_others(spark, paths, others, batch_id, note)
-            others.unpersist()
     finally:
-        if kept is not None:
-            kept.unpersist()
+        others.unpersist()
     _write_batch(spark, paths, batch_id, note, ranges, counts)
     return DecodedBatch(batch_id, ranges, counts)
 
@@ -104,24 +108,24 @@ def _write_changes(
 def _write_others(spark: SparkSession, paths: LakePaths, frame: DataFrame, batch_id: int, note: dict[str, Any]) -> None:
     """What is left, each kind into its table. A table that is there takes no commit for nothing."""
     change_log = spark.read.format("delta").load(paths.table("change_log"))
-    tables = {
+    rows_of = {
         "watermarks": lambda: unified.watermarks(frame),
         "dead_letters": lambda: unified.dead_letters(frame),
         "ddl_history": lambda: _pending(ddl_rows(frame, change_log)),
     }
 
     def write(table: str) -> None:
-        path, rows = paths.table(table), tables[table]()
+        path, rows = paths.table(table), rows_of[table]()
         if table_state(spark, path) is None or not rows.isEmpty():
             append_once(rows, path, _commit(paths, table, batch_id, note))
 
     with ThreadPoolExecutor(max_workers=2, thread_name_prefix="decode") as pool:
-        for future in [pool.submit(inheritable_thread_target(spark)(write), table) for table in tables]:
+        for future in [pool.submit(inheritable_thread_target(spark)(write), table) for table in OTHERS]:
             future.result()
 
 
 def _has_tables(spark: SparkSession, paths: LakePaths) -> bool:
-    return all(table_state(spark, paths.table(table)) is not None for table in _OTHERS)
+    return all(table_state(spark, paths.table(table)) is not None for table in OTHERS)
 
 
 def _commit(paths: LakePaths, table: str, batch_id: int, note: dict[str, Any]) -> Commit:

@@ -60,6 +60,7 @@ def _columns() -> dict[str, Column]:
         "watermark_ts": F.lit(None).cast("bigint"),
         "es": F.col("eventTime"),
         "ts": F.col("systemTime"),
+        "message_id": F.lit(None).cast("bigint"),
         "sql": _statement(),
         "key_names": F.col("primaryKey"),
         "rows": F.array(image(_without_row_id("before"), _without_row_id("after"))),

@@ -50,11 +50,11 @@ COLUMNS = {
     "watermark_ts": "BIGINT",
     "es": "BIGINT",
     "ts": "BIGINT",
+    "message_id": "BIGINT",
     "sql": "STRING",
     "key_names": "ARRAY<STRING>",
     "rows": "ARRAY<STRUCT<before: MAP<STRING, STRING>, after: MAP<STRING, STRING>>>",
 }
-NO_ROW = "CAST(NULL AS MAP<STRING, STRING>)"
 
 
 def image(before: Column, after: Column) -> Column:
@@ -63,4 +63,4 @@ def image(before: Column, after: Column) -> Column:
 
 
 def no_row() -> Column:
-    return F.expr(NO_ROW)
+    return F.lit(None).cast("map<string, string>")

@@ -58,6 +58,7 @@ def _columns() -> dict[str, Column]:
         "watermark_ts": F.col("watermarkTs"),
         "es": F.col("es"),
         "ts": F.col("ts"),
+        "message_id": F.lit(None).cast("bigint"),
         "sql": F.col("sql"),
         "key_names": F.col("pkNames"),
         "rows": F.array(image(before, after)),

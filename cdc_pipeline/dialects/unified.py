@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from cdc_pipeline.schemas.statements import DDL_EVENT, STATEMENT_EVENT, XA_EVENT
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
@@ -19,10 +21,10 @@ TSO_SHIFT = 18
 """`tso >> 18` is the physical time in ms since 1970."""
 
 # What a record can be. Each record is exactly one of them: promise 1 of DESIGN §2 counts by these words.
-ROW, DDL, WATERMARK, EMPTY, DEAD = "row_change", "ddl", "watermark", "empty", "dead_letter"
-# A change that was logged as its statement instead of as rows; the text of a statement whose rows follow.
-STATEMENT, QUERY_TEXT = "statement", "query_text"
-HEARTBEAT, TRANSACTION, XA = "heartbeat", "transaction", "xa"
+DDL, STATEMENT, XA = DDL_EVENT, STATEMENT_EVENT, XA_EVENT
+ROW, WATERMARK, EMPTY, DEAD = "row_change", "watermark", "empty", "dead_letter"
+# QUERY_TEXT is the text of a statement whose rows follow.
+QUERY_TEXT, HEARTBEAT, TRANSACTION = "query_text", "heartbeat", "transaction"
 KINDS = (ROW, DDL, WATERMARK, HEARTBEAT, TRANSACTION, XA, STATEMENT, QUERY_TEXT, EMPTY, DEAD)
 COUNTED_ONLY = (HEARTBEAT, TRANSACTION, QUERY_TEXT, EMPTY)
 """Kinds that go into no table but the raw snapshot."""
@@ -40,6 +42,7 @@ CHANGE_COLUMNS = (
     "exact_ts",
     "es",
     "ts",
+    "message_id",
     "key_names",
     "before",
     "after",
@@ -55,6 +58,8 @@ def row_changes(decoded: DataFrame) -> DataFrame:
     `before` and `after` map column names to the texts of the message, in its order; `before` is null for INSERT,
     `after` for DELETE. A column that `before` lacks and `after` has did not change. `row` counts the rows of a message.
     An UPDATE that came as two messages (DataWorks) is two changes of one `commit_ts`, each with one image.
+    `message_id` is Canal's number of the batch that it sent the message in, which begins again when Canal restarts; null
+    for other dialects.
     """
     place = [column for column in CHANGE_COLUMNS if column not in ("row", "before", "after")]
     return (

@@ -19,7 +19,8 @@ from pyspark.sql import functions as F
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.mirrors.columns import MAPPING, change_columns, needs_mapping
 from cdc_pipeline.mirrors.dead_letters import value_letters
-from cdc_pipeline.mirrors.rows import Merged, append_rows, merge_keyed, merge_keyless, typed_rows
+from cdc_pipeline.mirrors.partial_rows import absent_defaults
+from cdc_pipeline.mirrors.rows import Merged, append_rows, merge_keyed, merge_keyless, rows_of_unknown, typed_rows
 from cdc_pipeline.mirrors.state import row_gaps
 from cdc_pipeline.mirrors.steps import (
     ApplyRows,
@@ -194,24 +195,34 @@ class Mirrors:
             return
         session = session_for(self.spark, commit)
         net = session.table(f"global_temp.{self.net_view}").where(F.col("step") == index)
-        rows = typed_rows(net, step.state.schema, row_set.columns, self.time_zone, step.wires)
-        there = self._set_bad_rows_aside(rows, step.state, row_set, index, result)
+        schema, key, keyless = step.state.schema, row_set.columns, row_set.keyless
+        absent, gaps = absent_defaults(schema, step.lacking, self.time_zone) if row_set.partial else ({}, ())
+        rows = typed_rows(net, schema, key, self.time_zone, step.wires, keyless=keyless, absent=absent)
+        if row_set.partial and (unknown := rows_of_unknown(session, path, rows, schema, key)):
+            gaps = (*gaps, f"{unknown} row(s) came without some columns, and were not known: {', '.join(step.lacking)}")
+        there = self._set_bad_rows_aside(rows, step.state, row_set, index, result, gaps)
         good = rows.where("size(bad) = 0") if result.bad_rows else rows
         if step.into_empty:
-            append_rows(path, good, step.state.schema, row_set.keyless, commit)
+            append_rows(path, good, schema, keyless, commit)
             result.merged = Merged(inserted=there)
-        elif row_set.keyless:
-            result.merged = merge_keyless(session, path, good, step.state.schema)
+        elif keyless:
+            result.merged = merge_keyless(session, path, good, schema)
         else:
-            result.merged = merge_keyed(session, path, good, step.state.schema, row_set.columns)
+            result.merged = merge_keyed(session, path, good, schema, key, absent)
 
     def _set_bad_rows_aside(
-        self, rows: DataFrame, state: MirrorState, row_set: RowSet, index: int, result: StepResult
+        self,
+        rows: DataFrame,
+        state: MirrorState,
+        row_set: RowSet,
+        index: int,
+        result: StepResult,
+        known_gaps: tuple[str, ...],
     ) -> int:
         """Rows with a value that its type cannot hold become dead letters, and the mirror is marked as having a gap.
 
-        So it is for columns whose text the encoder has damaged. Returns how many rows the others are where the mirror
-        has none before.
+        So it is for columns whose text the encoder has damaged, and for `known_gaps`. Returns how many rows the others
+        are where the mirror has none before.
         """
         there = F.greatest("delta", F.lit(0)) if row_set.keyless else F.when(F.col("deleted"), 0).otherwise(1)
         counts = rows.agg(
@@ -225,7 +236,8 @@ class Mirrors:
         assert counts is not None
         result.identities, result.bad_rows, result.zero_dates = counts["identities"], counts["bad"], counts["zero"] or 0
         result.rejected = counts["rejected"]
-        gaps = [f"column {name}: the encoder has damaged its text" for name in sorted(counts["lossy"])]
+        damaged = [f"column {name}: the encoder has damaged its text" for name in sorted(counts["lossy"])]
+        gaps = [*known_gaps, *damaged]
         if result.bad_rows:
             raw = self.spark.read.format("delta").load(self.paths.table("raw_topic_snapshot"))
             place = Commit(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from cdc_pipeline.mirrors.cut import MirrorEntry
+    from cdc_pipeline.mirrors.cut_report import MirrorEntry
 
 
 def catalog_entries(spark: SparkSession, mirrors: Iterable[MirrorEntry]) -> list[CatalogEntry]:

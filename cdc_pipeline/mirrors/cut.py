@@ -3,102 +3,45 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pyspark import inheritable_thread_target
 
-from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.mirrors.apply import Mirrors, StepResult, later_places
+from cdc_pipeline.mirrors.cut_report import CutReport, MirrorEntry, TableCounts, published_entries
 from cdc_pipeline.mirrors.ddl_of_cut import DdlOfCut, close_events
 from cdc_pipeline.mirrors.dead_letters import lost_rows
+from cdc_pipeline.mirrors.late import late_changes
 from cdc_pipeline.mirrors.order import RowSet, net_changes, with_segments
 from cdc_pipeline.mirrors.planner import Planner
-from cdc_pipeline.mirrors.progress import PublishedCut, StreamProgress, published_cut, stream_progress
+from cdc_pipeline.mirrors.progress import NO_CUT, PublishedCut, StreamProgress, published_cut, stream_progress
+from cdc_pipeline.mirrors.publication import publish
+from cdc_pipeline.mirrors.redeliveries import POSITION, repeated_positions
 from cdc_pipeline.mirrors.row_groups import row_groups, with_types
 from cdc_pipeline.mirrors.state import MirrorState
 from cdc_pipeline.mirrors.steps import ApplyRows, step_names
-from cdc_pipeline.mirrors.totals import NO_CHANGES, CutTotals
-from cdc_pipeline.mirrors.window import begun_window, next_window, write_down
-from cdc_pipeline.resources.delta import Commit, append_once, table_state
-from cdc_pipeline.schemas.table import TableName
+from cdc_pipeline.mirrors.totals import CutTotals
+from cdc_pipeline.mirrors.window import Window, begun_window, next_window, write_down
+from cdc_pipeline.resources.delta import table_state
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
     from cdc_pipeline.mirrors.planner import CutPlan
-    from cdc_pipeline.mirrors.window import Window
     from cdc_pipeline.resources.lake import LakePaths
-
-_MIRROR = (
-    "STRUCT<`database`: STRING, `table`: STRING, mirror_id: STRING, path: STRING, version: BIGINT, `rows`: BIGINT, "
-    "columns: INT, gaps: ARRAY<STRING>>"
-)
-CUTS_SCHEMA = (
-    "cut_id BIGINT, resolved_tso BIGINT, resolved_time TIMESTAMP, last_batch BIGINT, run_id STRING, "
-    "published_at TIMESTAMP, changes BIGINT, applied BIGINT, superseded BIGINT, rejected BIGINT, late BIGINT, "
-    "pending BIGINT, held_by STRING, "
-    f"mirrors ARRAY<{_MIRROR}>, changed ARRAY<STRUCT<`database`: STRING, `table`: STRING>>"
-)
-
-
-@dataclass(frozen=True)
-class MirrorEntry:
-    """A mirror as a cut shows it."""
-
-    name: TableName
-    mirror_id: str
-    path: str
-    version: int
-    rows: int
-    columns: int
-    gaps: tuple[str, ...]
-
-
-@dataclass
-class TableCounts:
-    """What a cut did to one mirror."""
-
-    inserted: int = 0
-    updated: int = 0
-    deleted: int = 0
-    changes: int = 0
-    bad_rows: int = 0
-    zero_dates: int = 0
-    seconds: float = 0.0
-
-
-@dataclass(frozen=True)
-class CutReport:
-    """What a run shows of a cut. `published` is False where there was nothing complete to apply."""
-
-    published: bool
-    cut_id: int
-    resolved_tso: int | None
-    streams: StreamProgress
-    mirrors: tuple[MirrorEntry, ...]
-    changed: dict[TableName, TableCounts] = field(default_factory=dict)
-    totals: CutTotals = NO_CHANGES
-    seconds: float = 0.0
-
-    @property
-    def resolved_time(self) -> datetime | None:
-        return tso_datetime(self.resolved_tso)
-
-
-def tso_datetime(tso: int | None) -> datetime | None:
-    """The instant of a TSO in UTC, ms precision."""
-    return None if tso is None else datetime.fromtimestamp((tso >> TSO_SHIFT) / 1000, timezone.utc)
+    from cdc_pipeline.schemas.table import TableName
 
 
 @dataclass(frozen=True)
 class CutMaker:
-    """Makes cuts of one pipeline. `report` is told of progress in one line at a time."""
+    """Makes cuts of one pipeline. `report` is told of progress in one line at a time; `keys` are the columns that identify
+    a row of a table, by `database.table`, for tables whose definition has no key."""
 
     spark: SparkSession
     paths: LakePaths
@@ -106,12 +49,14 @@ class CutMaker:
     time_zone: str
     side_by_side: int
     report: Callable[[str], None]
+    keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def brought_up_to_date(self) -> CutReport:
-        """Finishes a cut that was begun, then takes the mirrors as far as the streams are complete."""
+    def brought_up_to_date(self, up_to: int | None = None) -> CutReport:
+        """Finishes a cut that was begun, then takes the mirrors as far as the streams are complete, or to the TSO `up_to`
+        where that is less."""
         started = time.monotonic()
         published = published_cut(self.spark, self.paths)
-        streams = stream_progress(self.spark, self.paths)
+        streams = stream_progress(self.spark, self.paths).limited(up_to)
         report: CutReport | None = None
         if begun := begun_window(self.spark, self.paths, published):
             self.report(f"finishing cut {begun[0].cut_id}, which an earlier run began")
@@ -122,7 +67,12 @@ class CutMaker:
         if report is None:
             entries = published_entries(published, self.paths)
             report = CutReport(False, published.cut_id, published.resolved_tso, streams, entries)
-        return CutReport(**{**report.__dict__, "seconds": time.monotonic() - started})
+        return replace(report, seconds=time.monotonic() - started)
+
+    def from_the_beginning(self, resolved_tso: int | None, last_batch: int) -> CutReport:
+        """The first cut of an empty lake: all changes up to there, in one."""
+        streams = StreamProgress(last_batch, resolved_tso is not None, resolved_tso, None, ())
+        return self._cut(Window(1, None, resolved_tso, 0, last_batch), NO_CUT, streams, None)
 
     def _cut(
         self,
@@ -133,8 +83,12 @@ class CutMaker:
     ) -> CutReport:
         log, history = self._table("change_log"), self._table("ddl_history")
         ddl = DdlOfCut.read(window, history)
-        changes = with_segments(window.changes(log), ddl.fresh).persist()
+        delivered = window.changes(log).persist()
         try:
+            again = repeated_positions(delivered, log, self._table("watermarks"), window)
+            duplicates = 0 if again is None else again.count()
+            once = delivered if again is None else delivered.join(again, list(POSITION), "left_anti")
+            changes = with_segments(once, ddl.fresh)
             loaded: dict[TableName, MirrorState | None] = {} if begun is None else dict(begun)
 
             def lookup(name: TableName) -> MirrorState | None:
@@ -143,26 +97,33 @@ class CutMaker:
                 return loaded[name]
 
             groups = with_types(row_groups(changes), self._table("raw_topic_snapshot"), changes, lookup)
+            late = late_changes(window, log)
             lost = lost_rows(window, self._table("dead_letters"))
+            for breach in late.breaches:
+                lost[breach.name] = (*lost.get(breach.name, ()), breach.reason)
             plan = Planner(groups, lookup, published.names, window.cut_id, lost).plan(ddl.fresh)
             if begun is None:
                 write_down(self.spark, self.paths, window, loaded, self.run_id)
             results, counted = self._carry_out(plan, changes, window, resumed=begun is not None)
         finally:
-            changes.unpersist()
-        counts = _counts(results)
-        entries = self._entries(plan, published)
+            delivered.unpersist()
         rejected = sum(result.rejected for result in results)
         totals = CutTotals(
-            changes=sum(group.changes for group in groups),
+            changes=sum(group.changes for group in groups) + duplicates,
             applied=counted - rejected,
             rejected=rejected,
-            late=window.late(log).count(),
+            duplicates=duplicates,
+            late=late.replays + late.unseen,
+            breaches=late.unseen,
             pending=window.pending(log).count(),
         )
+        entries = self._entries(plan, published)
+        report = CutReport(
+            True, window.cut_id, window.resolved_tso, streams, entries, _counts(results), totals, late.breaches
+        )
         close_events(self.spark, self.paths, ddl.outcomes(plan), self._note(window))
-        self._publish(window, streams, entries, counts, totals)
-        return CutReport(True, window.cut_id, window.resolved_tso, streams, entries, counts, totals)
+        publish(self.spark, self.paths, window, report, self._note(window), self.time_zone, self.keys)
+        return report
 
     # ---- inputs
 
@@ -180,9 +141,9 @@ class CutMaker:
     ) -> tuple[list[StepResult], int]:
         """The steps' results, and how many of the changes are left once each row's are folded to its last."""
         row_sets = {
-            index: _row_set(index, step) for index, step in enumerate(plan.steps) if isinstance(step, ApplyRows)
+            index: self._row_set(index, step) for index, step in enumerate(plan.steps) if isinstance(step, ApplyRows)
         }
-        view = f"net_{self.paths.pipeline}_{window.cut_id}".replace("-", "_")
+        view = f"net_{uuid.uuid4().hex}"
         net = net_changes(changes, row_sets.values()).persist()
         counted = net.where("counts").count()
         net.createOrReplaceGlobalTempView(view)
@@ -234,68 +195,20 @@ class CutMaker:
             "run_id": self.run_id,
         }
 
-    def _publish(
-        self,
-        window: Window,
-        streams: StreamProgress,
-        entries: tuple[MirrorEntry, ...],
-        counts: dict[TableName, TableCounts],
-        totals: CutTotals,
-    ) -> None:
-        """The one commit that makes the cut visible: it comes after every mirror's last commit."""
-        row = (
-            window.cut_id,
-            window.resolved_tso,
-            tso_datetime(window.resolved_tso),
-            window.last_batch,
-            self.run_id,
-            datetime.now(timezone.utc),
-            totals.changes,
-            totals.applied,
-            totals.superseded,
-            totals.rejected,
-            totals.late,
-            totals.pending,
-            streams.held_by,
-            [
-                (
-                    entry.name.database,
-                    entry.name.table,
-                    entry.mirror_id,
-                    entry.path.removeprefix(f"{self.paths.home}/"),
-                    entry.version,
-                    entry.rows,
-                    entry.columns,
-                    list(entry.gaps),
-                )
-                for entry in entries
-            ],
-            [(name.database, name.table) for name in sorted(counts)],
+    def _row_set(self, index: int, step: ApplyRows) -> RowSet:
+        schema = step.state.schema
+        key = schema.row_key
+        if not key and (declared := [schema.find(name) for name in self.keys.get(str(step.state.name), ())]):
+            # a key that is declared for a table which has no such columns is none
+            key = tuple(column.name for column in declared if column is not None) if all(declared) else ()
+        return RowSet(
+            index,
+            step.source,
+            step.segments,
+            key or schema.column_names,
+            keyless=not key,
+            partial=bool(key and step.lacking),
         )
-        frame = self.spark.createDataFrame([row], CUTS_SCHEMA)
-        commit = Commit(f"cdc:{self.paths.pipeline}:consistent_cuts", window.cut_id, self._note(window))
-        append_once(frame, self.paths.table("consistent_cuts"), commit)
-
-
-def _row_set(index: int, step: ApplyRows) -> RowSet:
-    key = step.state.schema.row_key
-    return RowSet(index, step.source, step.segments, key or step.state.schema.column_names, keyless=not key)
-
-
-def published_entries(cut: PublishedCut, paths: LakePaths) -> tuple[MirrorEntry, ...]:
-    """The mirrors of a published cut, in name order, where they are now: a lake may have been moved as a whole."""
-    return tuple(
-        MirrorEntry(
-            name := TableName(row["database"], row["table"]),
-            row["mirror_id"],
-            paths.mirror(name),
-            row["version"],
-            row["rows"],
-            row["columns"],
-            tuple(row["gaps"]),
-        )
-        for row in cut.mirrors
-    )
 
 
 def _counts(results: Iterable[StepResult]) -> dict[TableName, TableCounts]:

@@ -43,7 +43,7 @@ class DdlOfCut:
         `status` is not looked at inside the window: a cut that was begun may have closed its events already.
         """
         taken = in_order(ddl_event(row) for row in window.of(history).collect())
-        late = in_order(ddl_event(row) for row in window.late(history).collect())
+        late = [] if window.after_tso is None else in_order(map(ddl_event, window.late(history).collect()))
         if not taken and not late:
             return DdlOfCut((), {})
         times = [event.commit_ts for event in (*taken, *late)]

@@ -3,7 +3,8 @@
 Order inside a key is by commit TSO; at one TSO deletes come before updates and updates before inserts, because the
 encoder splits a key change into DELETE and INSERT that may travel in different partitions (ticdc-facts §3). Without
 a TSO the order is `es`, which for Canal is a whole second, then the ms at which Canal built the message, then
-(partition, offset).
+(partition, offset). Of a change that was delivered more than once the first copy counts, so that a row's trace is the
+same whether its copies came in one cut or in several.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from cdc_pipeline.mirrors.events import creates
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, GroupedData
 
     from cdc_pipeline.mirrors.events import DdlEvent
     from cdc_pipeline.schemas.table import TableName
@@ -37,7 +38,7 @@ _LIES_AFTER = (
     "CASE WHEN topic = bound.topic AND `partition` = bound.`partition` THEN `offset` > bound.`offset` "
     f"ELSE dialect = '{CANAL.name}' AND coalesce(ts > bound.ts, false) END))"
 )
-_ROW_SETS = "key_columns ARRAY<STRING>, keyless BOOLEAN"
+_ROW_SETS = "key_columns ARRAY<STRING>, keyless BOOLEAN, partial BOOLEAN"
 
 
 def with_segments(changes: DataFrame, events: Iterable[DdlEvent]) -> DataFrame:
@@ -64,7 +65,8 @@ def with_segments(changes: DataFrame, events: Iterable[DdlEvent]) -> DataFrame:
 class RowSet:
     """The rows of one ApplyRows step: where they come from and what identifies one.
 
-    `columns` are the key's; for a table without a key all of its columns, so that equal rows are one image.
+    `columns` are the key's; for a table without a key all of its columns, so that equal rows are one image. `partial`
+    where some rows lack columns: an UPDATE leaves those as they are.
     """
 
     step: int
@@ -72,20 +74,23 @@ class RowSet:
     segments: tuple[int, ...]
     columns: tuple[str, ...]
     keyless: bool
+    partial: bool = False
 
 
 def net_changes(changes: DataFrame, row_sets: Iterable[RowSet]) -> DataFrame:
-    """One row per step and row identity: what is left of all its changes.
+    """One row per step and row identity: what is left of all its changes. Identities whose newest change is one that an
+    earlier cut has taken in (`fresh` false) have no row: the mirror shows it already.
 
     Columns: `step` int; `key` array of the identity's texts in the order of `RowSet.columns`; `deleted` boolean, the
     last change was a DELETE; `delta` bigint, inserts minus deletes of that image (for tables without a key);
     `counts` boolean, false where the last change is an UPDATE that took the row away: it counts where it gave one;
     `dialect` and `after` (map of the last image), `_commit_ts`, `_topic`, `_partition`, `_offset` of the change that is
-    left.
+    left; `whole` boolean, false where `after` says only what differs from the row that the mirror has.
     """
+    sets = list(row_sets)
     rows = [
-        (item.source.database, item.source.table, segment, item.step, list(item.columns), item.keyless)
-        for item in row_sets
+        (item.source.database, item.source.table, segment, item.step, list(item.columns), item.keyless, item.partial)
+        for item in sets
         for segment in item.segments
     ]
     small = changes.sparkSession.createDataFrame(
@@ -93,40 +98,102 @@ def net_changes(changes: DataFrame, row_sets: Iterable[RowSet]) -> DataFrame:
     )
     entries = changes.join(F.broadcast(small), ["database", "table", "segment"]).select(
         "step",
+        "partial",
+        "keyless",
         F.explode(_entries()).alias("entry"),
         "commit_ts",
+        "batch_id",
         "topic",
         "partition",
         "offset",
         "row",
         "ts",
         "exact_ts",
+        "fresh",
         "dialect",
         "op",
         "after",
     )
-    last = F.struct("entry.sign", "op", "after", "commit_ts", "topic", "partition", "offset", "dialect")
+    if not any(item.partial for item in sets):
+        return _last_images(entries)
+    return _last_images(entries.where("NOT partial")).unionByName(_folded_images(entries.where("partial")))
+
+
+_LAST = ("entry.sign", "op", "commit_ts", "topic", "partition", "offset", "dialect", "fresh")
+
+
+def _order() -> Column:
     # the two halves of an UPDATE of DataWorks share their place in the order, and may be in any of two partitions
-    ranked = F.col("exact_ts") | (F.col("dialect") == DATAWORKS)
+    exact = F.col("exact_ts")
+    ranked = exact | (F.col("dialect") == DATAWORKS)
     rank = F.when(ranked, F.col("entry.rank")).otherwise(F.lit(0))
     built = F.when(F.col("dialect") == CANAL.name, F.col("ts"))
-    order = F.struct("commit_ts", rank, built, "topic", "partition", "offset", "row", "entry.rank")
+    # with an exact TSO position says nothing but which copy came first
+    batch = F.when(exact, -F.col("batch_id"))
+    offset = F.when(exact, -F.col("offset")).otherwise(F.col("offset"))
+    return F.struct("commit_ts", rank, built, batch, "topic", "partition", offset, "row", "entry.rank")
+
+
+def _last_images(entries: DataFrame) -> DataFrame:
+    """The last change of each identity: enough where every image is whole."""
     return (
-        entries.groupBy("step", F.col("entry.key").alias("key"))
-        .agg(F.max_by(last, order).alias("last"), F.sum("entry.sign").alias("delta"))
-        .select(
-            "step",
-            "key",
-            (F.col("last.sign") < 0).alias("deleted"),
-            "delta",
-            ((F.col("last.sign") > 0) | (F.col("last.op") == "DELETE")).alias("counts"),
-            F.col("last.dialect").alias("dialect"),
-            F.col("last.after").alias("after"),
-            F.col("last.commit_ts").alias("_commit_ts"),
-            F.col("last.topic").alias("_topic"),
-            F.col("last.partition").alias("_partition"),
-            F.col("last.offset").alias("_offset"),
+        _by_identity(entries)
+        .agg(F.max_by(F.struct(*_LAST, "after"), _order()).alias("last"), _delta())
+        .transform(_net)
+        .withColumn("whole", F.lit(True))
+    )
+
+
+def _folded_images(entries: DataFrame) -> DataFrame:
+    """All changes of each identity put upon one another: an UPDATE that lacks columns leaves them as they were."""
+    steps = F.array_sort(
+        F.collect_list(
+            F.struct(_order().alias("place"), "entry.sign", "entry.moved", "op", F.map_entries("after").alias("image"))
         )
+    )
+    start = F.expr("named_struct('after', CAST(NULL AS MAP<STRING, STRING>), 'whole', false)")
+    folded = F.aggregate(steps.alias("steps"), start, _put_upon)
+    return (
+        _by_identity(entries)
+        .agg(F.max_by(F.struct(*_LAST), _order()).alias("last"), folded.alias("fold"), _delta())
+        .withColumn("last", F.col("last").withField("after", F.col("fold.after")))
+        .transform(lambda frame: _net(frame, "fold.whole"))
+    )
+
+
+def _put_upon(row: Column, step: Column) -> Column:
+    """The row after one more change. A row that an UPDATE brings from another key is as whole as it will get: what it
+    lacks was in a row that is gone."""
+    image = F.map_from_entries(step["image"])
+    anew = (step["op"] == "INSERT") | step["moved"] | row["after"].isNull()
+    after = F.when(anew, image).otherwise(F.map_concat(row["after"], image))
+    whole = (step["op"] == "INSERT") | step["moved"] | row["whole"]
+    gone = F.expr("named_struct('after', CAST(NULL AS MAP<STRING, STRING>), 'whole', false)")
+    return F.when(step["sign"] < 0, gone).otherwise(F.struct(after.alias("after"), whole.alias("whole")))
+
+
+def _by_identity(entries: DataFrame) -> GroupedData:
+    return entries.groupBy("step", "keyless", F.col("entry.key").alias("key"))
+
+
+def _delta() -> Column:
+    return F.sum(F.when(F.col("fresh"), F.col("entry.sign")).otherwise(F.lit(0))).alias("delta")
+
+
+def _net(grouped: DataFrame, *more: str) -> DataFrame:
+    return grouped.where(F.col("last.fresh") | (F.col("keyless") & (F.col("delta") != 0))).select(
+        "step",
+        "key",
+        (F.col("last.sign") < 0).alias("deleted"),
+        "delta",
+        ((F.col("last.sign") > 0) | (F.col("last.op") == "DELETE")).alias("counts"),
+        F.col("last.dialect").alias("dialect"),
+        F.col("last.after").alias("after"),
+        F.col("last.commit_ts").alias("_commit_ts"),
+        F.col("last.topic").alias("_topic"),
+        F.col("last.partition").alias("_partition"),
+        F.col("last.offset").alias("_offset"),
+        *more,
     )
 
 
@@ -135,7 +202,8 @@ def _entries() -> Column:
     one gift to it, and an UPDATE of the key (or of any column of a table without one) is a taking and a gift.
 
     `rank` orders entries at one TSO: all takings, then gifts of updates, then those of inserts. The taking half of an
-    UPDATE ranks with deletes, so that two rows may swap their keys in one transaction.
+    UPDATE ranks with deletes, so that two rows may swap their keys in one transaction. `moved` marks a gift to another
+    key than the row had.
     """
     after_key = "transform(key_columns, name -> after[name])"
     # what `before` lacks did not change
@@ -143,11 +211,12 @@ def _entries() -> Column:
         "transform(key_columns, name -> if(after IS NULL OR map_contains_key(before, name), before[name], after[name]))"
     )
     # an UPDATE of DataWorks may come as two changes, one for each image
-    take = f"named_struct('key', {before_key}, 'sign', -1L, 'rank', 0)"
-    give = f"named_struct('key', {after_key}, 'sign', 1L, 'rank', if(op = 'UPDATE', 1, 2))"
+    take = f"named_struct('key', {before_key}, 'sign', -1L, 'rank', 0, 'moved', false)"
+    give = f"named_struct('key', {after_key}, 'sign', 1L, 'rank', if(op = 'UPDATE', 1, 2), 'moved', false)"
+    moved = give.replace("'moved', false", "'moved', true")
     return F.expr(
         f"CASE WHEN after IS NULL THEN array({take}) "
         f"WHEN before IS NULL THEN array({give}) "
         f"WHEN NOT keyless AND {before_key} <=> {after_key} THEN array({give}) "
-        f"ELSE array({take}, {give}) END"
+        f"ELSE array({take}, {moved}) END"
     )

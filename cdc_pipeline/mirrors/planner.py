@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.mirrors.inferred import inferred_schema, new_columns, wider_column
+from cdc_pipeline.mirrors.partial_rows import partial_columns, unknown_columns
 from cdc_pipeline.mirrors.state import MirrorState
 from cdc_pipeline.mirrors.steps import (
     ApplyRows,
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.events import DdlEvent
     from cdc_pipeline.mirrors.row_groups import RowGroup
     from cdc_pipeline.schemas.changes import Clause
-    from cdc_pipeline.schemas.table import Column, TableName, TableSchema
+    from cdc_pipeline.schemas.table import TableName, TableSchema
 
 APPLIED, NO_EFFECT, DUPLICATE, NOT_APPLIED = "applied", "no effect", "duplicate", "not applied yet"
 
@@ -143,9 +144,12 @@ class Planner:
         state = self._fitting_state(name, groups)
         changes = sum(group.changes for group in groups)
         wires = tuple(sorted({group.dialect: group.types.wires for group in groups}.items()))
-        self._steps.append(ApplyRows(state, name, tuple(segments), changes, state.mirror_id in self._empty, wires))
+        lacking = tuple(column.name for column in partial_columns(state.schema, groups))
+        self._steps.append(
+            ApplyRows(state, name, tuple(segments), changes, state.mirror_id in self._empty, wires, lacking)
+        )
         self._empty.discard(state.mirror_id)
-        self._mark(name, *unsent_columns(_columns_not_brought(state.schema, groups)))
+        self._mark(name, *unsent_columns(unknown_columns(state, groups)))
 
     def _mark(self, name: TableName, *reasons: str) -> None:
         """Marks the table's mirror, if there is one, as having gaps for these reasons."""
@@ -373,15 +377,9 @@ def _shape(schema: TableSchema) -> tuple[object, ...]:
     return (tuple((column.name, column.type) for column in schema.columns), schema.row_key)
 
 
-def _with_known_gaps(state: MirrorState, origins: tuple[ColumnOrigin, ...] = ()) -> MirrorState:
+def _with_known_gaps(state: MirrorState, origins: tuple[ColumnOrigin, ...]) -> MirrorState:
     """The state, marked where a change of types alone tells that values may not be upstream's."""
     for origin in origins:
         if origin.before is not None and (reason := unsure_conversion(origin.before.type, origin.after.type)):
             state = state.with_gaps(f"column {origin.after.name}: {reason}")
     return state
-
-
-def _columns_not_brought(schema: TableSchema, groups: list[RowGroup]) -> list[Column]:
-    """Columns of the table that some of the rows lack."""
-    brought = [{name.casefold() for name in group.columns} for group in groups if group.images]
-    return [column for column in schema.columns if any(column.name.casefold() not in names for names in brought)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -11,7 +11,7 @@ from cdc_pipeline.resources.delta import table_state
 from cdc_pipeline.schemas.table import TableName
 
 if TYPE_CHECKING:
-    from pyspark.sql import Row, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
     from cdc_pipeline.resources.lake import LakePaths
 
@@ -29,6 +29,12 @@ class StreamProgress:
     resolved_tso: int | None
     held_by: str | None
     waiting_for: tuple[str, ...]
+
+    def limited(self, tso: int | None) -> StreamProgress:
+        """The same streams, read to that TSO and no further."""
+        if tso is None or self.resolved_tso is None or self.resolved_tso <= tso:
+            return self
+        return replace(self, resolved_tso=tso)
 
 
 @dataclass(frozen=True)
@@ -73,9 +79,22 @@ def stream_progress(spark: SparkSession, paths: LakePaths) -> StreamProgress:
 
 def published_cut(spark: SparkSession, paths: LakePaths) -> PublishedCut:
     path = paths.table("consistent_cuts")
+    return NO_CUT if table_state(spark, path) is None else _newest(spark.read.format("delta").load(path))
+
+
+def cut_at(spark: SparkSession, paths: LakePaths, tso: int) -> PublishedCut:
+    """The newest cut that is not beyond the TSO. Those before a rebuild are passed over: it may have put them right."""
+    path = paths.table("consistent_cuts")
     if table_state(spark, path) is None:
         return NO_CUT
-    row = spark.read.format("delta").load(path).orderBy(F.desc("cut_id")).limit(1).first()
+    cuts = spark.read.format("delta").load(path)
+    rebuilt = cuts.where("rebuilt").agg(F.coalesce(F.max("cut_id"), F.lit(0)).alias("cut_id")).first()
+    assert rebuilt is not None
+    return _newest(cuts.where((F.col("cut_id") >= rebuilt["cut_id"]) & (F.col("resolved_tso") <= tso)))
+
+
+def _newest(cuts: DataFrame) -> PublishedCut:
+    row = cuts.orderBy(F.desc("cut_id")).limit(1).first()
     if row is None:
         return NO_CUT
     return PublishedCut(row["cut_id"], row["resolved_tso"], row["last_batch"], tuple(row["mirrors"]))

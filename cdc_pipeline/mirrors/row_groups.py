@@ -26,7 +26,7 @@ class RowGroup:
     """Rows of one name and segment whose images have the same columns.
 
     `place` is one of their messages; `types` are what that one names, where they were asked for. `images` is False
-    for rows that are only taken away.
+    for rows that are only taken away, `inserts` True for those that INSERT.
     """
 
     name: TableName
@@ -37,19 +37,25 @@ class RowGroup:
     dialect: str
     images: bool
     place: Place
+    inserts: bool = False
     types: MessageTypes = field(default_factory=MessageTypes)
 
 
 def row_groups(changes: DataFrame) -> list[RowGroup]:
-    """What the planner needs of the rows: for each table, segment and set of columns, how many and of which kind."""
+    """What the planner needs of the rows: for each table, segment and set of columns, how many and of which kind.
+
+    Those that an earlier cut has taken in (`fresh` false) are no part of it.
+    """
     image = F.coalesce("after", "before")
     rows = (
-        changes.groupBy(
+        changes.where("fresh")
+        .groupBy(
             "database",
             "table",
             "segment",
             "dialect",
             F.col("after").isNotNull().alias("images"),
+            (F.col("op") == "INSERT").alias("inserts"),
             F.map_keys(image).alias("columns"),
         )
         .agg(
@@ -57,7 +63,7 @@ def row_groups(changes: DataFrame) -> list[RowGroup]:
             F.first("key_names", ignorenulls=True).alias("key_names"),
             F.min(F.struct("commit_ts", "batch_id", "topic", "partition", "offset")).alias("first"),
         )
-        .orderBy("database", "table", "segment", "first", F.desc("images"))
+        .orderBy("database", "table", "segment", "first", F.desc("images"), F.desc("inserts"))
         .collect()
     )
     return [
@@ -69,6 +75,7 @@ def row_groups(changes: DataFrame) -> list[RowGroup]:
             changes=row["changes"],
             dialect=row["dialect"],
             images=row["images"],
+            inserts=row["inserts"],
             place=tuple(row["first"][1:]),
         )
         for row in rows
@@ -88,7 +95,7 @@ def with_types(
     """
     asked = [group for group in groups if _needs_types(group, lookup(group.name))]
     found = message_types(raw, {group.place: group.dialect for group in asked})
-    typed = [replace(group, types=found.get(group.place, group.types)) if group in asked else group for group in groups]
+    typed = [replace(group, types=found.get(group.place, group.types)) for group in groups]
     return _with_seen_decimals(typed, changes)
 
 
@@ -117,7 +124,8 @@ def _with_seen_decimals(groups: list[RowGroup], changes: DataFrame) -> list[RowG
     parts = F.split(text, r"\.")
     seen = {
         (row["database"], row["table"], row["segment"], row["column"]): (row["digits"], row["scale"])
-        for row in changes.join(F.broadcast(wanted), ["database", "table", "segment"])
+        for row in changes.where("fresh")
+        .join(F.broadcast(wanted), ["database", "table", "segment"])
         .groupBy("database", "table", "segment", "column")
         .agg(
             F.coalesce(F.max(F.length(F.get(parts, F.lit(0)))), F.lit(0)).alias("digits"),

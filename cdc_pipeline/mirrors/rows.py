@@ -6,6 +6,8 @@ row image is added, or so many of the equal rows are taken away. An empty mirror
 
 from __future__ import annotations
 
+import functools
+import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -14,6 +16,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.canal import CANAL
+from cdc_pipeline.mirrors.partial_rows import with_default
 from cdc_pipeline.mirrors.state import TRACE
 from cdc_pipeline.resources.delta import append_once
 from cdc_pipeline.schemas.charsets import damaged_text
@@ -21,7 +24,7 @@ from cdc_pipeline.schemas.spark_types import unparsed, zero_date
 from cdc_pipeline.schemas.wire import wire_value
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -52,25 +55,37 @@ Wires: TypeAlias = "tuple[tuple[str, Mapping[str, str]], ...]"
 
 
 def typed_rows(
-    net: DataFrame, schema: TableSchema, key: tuple[str, ...], time_zone: str, wires: Wires = ()
+    net: DataFrame,
+    schema: TableSchema,
+    key: tuple[str, ...],
+    time_zone: str,
+    wires: Wires = (),
+    *,
+    keyless: bool,
+    absent: Mapping[str, Column | None] | None = None,
 ) -> DataFrame:
     """`net` (of one step) with its texts as the mirror's types.
 
     Columns `c0`, `c1`, … in the schema's order, then those of `TRACE`, `deleted`, `delta`, `counts`, and: `bad`, an array of
     (column, text, type) for each text that its type cannot hold; `zero_dates`, how many dates are NULL because no
     calendar has them; `lossy`, an array of the columns whose text the encoder has damaged; `key` and `after` as they
-    came.
+    came. `absent` are columns that some rows came without, each with its default: these have a boolean `h0`, `h1`, …,
+    false where the mirror's own value stays, and `whole` is false where any of them is so.
     """
     places = {name: place for place, name in enumerate(key)}
-    typed, bad, zero, lossy = [], [], [], []
+    absent = absent or {}
+    typed, bad, zero, lossy, has = [], [], [], [], []
     from_canal = any(dialect == CANAL.name for dialect, _ in wires)
     for place, column in enumerate(schema.columns):
         in_key = column.name in places
         text = F.get("key", F.lit(places[column.name])) if in_key else F.col("after")[column.name]
-        cell = _cell(text, column, time_zone, wires)
+        cell = with_default(_cell(text, column, time_zone, wires), column.name, absent.get(column.name))
+        if column.name in absent:
+            brought = F.coalesce(F.map_contains_key("after", F.lit(column.name)), F.lit(False))
+            has.append((F.col("whole") | brought).alias(f"h{place}"))
         typed.append(cell.alias(f"c{place}"))
         failed, expected = unparsed(text, cell, column.type), F.lit(str(column.type))
-        if in_key and schema.row_key:
+        if in_key and not keyless:
             failed, expected = failed | text.isNull(), F.when(text.isNull(), F.lit("a key")).otherwise(expected)
         detail = F.struct(F.lit(column.name).alias("column"), text.alias("text"), expected.alias("type"))
         # a deleted row needs its key only
@@ -80,6 +95,8 @@ def typed_rows(
             lossy.append(F.when(damaged & (F.col("dialect") == CANAL.name), F.lit(column.name)))
     return net.select(
         *typed,
+        *has,
+        functools.reduce(operator.and_, has, F.lit(True)).alias("whole"),
         *TRACE.names,
         "deleted",
         "delta",
@@ -100,22 +117,46 @@ def _cell(text: Column, column: SchemaColumn, time_zone: str, wires: Wires) -> C
     return F.coalesce(*(F.when(F.col("dialect") == dialect, cell) for dialect, cell in cells.items()))
 
 
-def merge_keyed(spark: SparkSession, path: str, rows: DataFrame, schema: TableSchema, key: tuple[str, ...]) -> Merged:
-    """Deletes and upserts by key. `spark` is the commit's own session (`delta.session_for`), and so is that of `rows`."""
-    places = {column.name: place for place, column in enumerate(schema.columns)}
-    condition = " AND ".join(f"t.{quoted(name)} = s.c{places[name]}" for name in key)
+def merge_keyed(
+    spark: SparkSession,
+    path: str,
+    rows: DataFrame,
+    schema: TableSchema,
+    key: tuple[str, ...],
+    absent: Collection[str] = (),
+) -> Merged:
+    """Deletes and upserts by key. `spark` is the commit's own session (`delta.session_for`), and so is that of `rows`.
+
+    Columns of `absent` keep the mirror's value where a row came without them.
+    """
     cells = _cells(schema)
+    places = {column.name: place for place, column in enumerate(schema.columns)}
+    kept = {
+        quoted(name): f"CASE WHEN s.h{places[name]} THEN s.c{places[name]} ELSE t.{quoted(name)} END" for name in absent
+    }
     outcome = (
         DeltaTable.forPath(spark, path)
         .alias("t")
-        .merge(rows.alias("s"), condition)
+        .merge(rows.alias("s"), _same_key(schema, key))
         # Below a watermark nothing older can come. Without watermarks a re-delivery may: it must not undo a newer row.
         .whenMatchedDelete(f"s.deleted AND {_NOT_OLDER}")
-        .whenMatchedUpdate(_NOT_OLDER, set=cells)
+        .whenMatchedUpdate(_NOT_OLDER, set={**cells, **kept})
         .whenNotMatchedInsert(condition="NOT s.deleted", values=cells)
         .execute()
     )
     return _merged(outcome)
+
+
+def rows_of_unknown(spark: SparkSession, path: str, rows: DataFrame, schema: TableSchema, key: tuple[str, ...]) -> int:
+    """How many rows say only what differs from a row that the mirror does not have."""
+    partial = rows.where("NOT whole AND NOT deleted")
+    mirror = spark.read.format("delta").load(path)
+    return partial.alias("s").join(mirror.alias("t"), F.expr(_same_key(schema, key)), "left_anti").count()
+
+
+def _same_key(schema: TableSchema, key: tuple[str, ...]) -> str:
+    places = {column.name: place for place, column in enumerate(schema.columns)}
+    return " AND ".join(f"t.{quoted(name)} = s.c{places[name]}" for name in key)
 
 
 def merge_keyless(spark: SparkSession, path: str, rows: DataFrame, schema: TableSchema) -> Merged:

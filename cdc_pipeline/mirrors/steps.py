@@ -22,7 +22,8 @@ class ApplyRows:
     """The net row changes of `segments` of the name, under the state's schema. `source` is the name in the messages.
 
     `into_empty` is true where this cut has made or emptied the mirror before and nothing is in it: then rows are appended.
-    `wires` are the dialects of the rows, each with how it sends columns (`schemas.wire`).
+    `wires` are the dialects of the rows, each with how it sends columns (`schemas.wire`). `lacking` are columns that some
+    of the rows came without: an UPDATE leaves them as they are.
     """
 
     state: MirrorState
@@ -31,6 +32,7 @@ class ApplyRows:
     changes: int
     into_empty: bool
     wires: tuple[tuple[str, dict[str, str]], ...] = ()
+    lacking: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

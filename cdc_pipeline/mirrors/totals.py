@@ -15,22 +15,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CutTotals:
-    """Row changes. `changes` were taken in: `applied` are what mirrors show, `rejected` became dead letters, the others
-    are `superseded` by later changes of the same row or of its whole table. `late` came after the mirrors had passed
-    their time; `pending` wait for the resolved TSO, and are counted anew with each cut."""
+    """Row changes. `changes` were taken in: `applied` are what mirrors show, `rejected` became dead letters, `duplicates`
+    were delivered before, the others are `superseded` by later changes of the same row or of its whole table.
+
+    `late` came after the mirrors had passed their time: `breaches` of them were never seen before, the others are
+    re-deliveries. `pending` wait for the resolved TSO, and are counted anew with each cut.
+    """
 
     changes: int
     applied: int
     rejected: int
+    duplicates: int
     late: int
+    breaches: int
     pending: int
 
     @property
     def superseded(self) -> int:
-        return self.changes - self.applied - self.rejected
+        return self.changes - self.applied - self.rejected - self.duplicates
 
 
-NO_CHANGES = CutTotals(0, 0, 0, 0, 0)
+NO_CHANGES = CutTotals(0, 0, 0, 0, 0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -48,14 +53,21 @@ class LakeBalance:
 
 
 def lake_balance(spark: SparkSession, paths: LakePaths) -> LakeBalance:
-    """Over all cuts and all batches that they have looked at: a change that no cut has seen shows here."""
+    """Over all cuts since the newest rebuild, which takes in everything anew, and all batches that they have looked at: a
+    change that no cut has seen shows here."""
     cuts = spark.read.format("delta").load(paths.table("consistent_cuts"))
-    totals = cuts.agg(
-        F.coalesce(F.sum("changes"), F.lit(0)).alias("taken"),
-        F.coalesce(F.sum("late"), F.lit(0)).alias("late"),
-        F.coalesce(F.max_by("pending", "cut_id"), F.lit(0)).alias("pending"),
-        F.coalesce(F.max("last_batch"), F.lit(0)).alias("last"),
-    ).first()
+    rebuilt = cuts.where("rebuilt").agg(F.max("cut_id")).first()
+    first = 0 if rebuilt is None or rebuilt[0] is None else rebuilt[0]
+    totals = (
+        cuts.where(F.col("cut_id") >= first)
+        .agg(
+            F.coalesce(F.sum("changes"), F.lit(0)).alias("taken"),
+            F.coalesce(F.sum("late"), F.lit(0)).alias("late"),
+            F.coalesce(F.max_by("pending", "cut_id"), F.lit(0)).alias("pending"),
+            F.coalesce(F.max("last_batch"), F.lit(0)).alias("last"),
+        )
+        .first()
+    )
     assert totals is not None
     batches = spark.read.format("delta").load(paths.table("batches")).where(F.col("batch_id") <= totals["last"])
     decoded = batches.agg(F.coalesce(F.sum("row_changes"), F.lit(0)).alias("sum")).first()

@@ -51,21 +51,31 @@ class Window:
         return inside if self.after_tso is None else inside.where(~_at_or_below(self.after_tso))
 
     def changes(self, log: DataFrame) -> DataFrame:
-        """The row changes that this cut takes in: `of`, but for first halves of an UPDATE whose second is not there yet.
+        """The row changes that this cut works on, with `fresh`: whether this cut is the one that takes them in.
 
-        DataWorks may send an UPDATE as two records. Where a batch ends between them, the first waits for the second:
-        alone it would take the row away, and no upstream ever had such a table.
+        Fresh ones are those of `of`, but for first halves of an UPDATE whose second is not there yet: DataWorks may send
+        an UPDATE as two records, and alone the first would take the row away; no upstream ever had such a table. Where
+        there are no watermarks, changes of earlier cuts come along that are not older than the oldest fresh one: what
+        arrives late must neither undo them nor be counted twice.
         """
         inside = self.of(log)
         if self.resolved_tso is not None:
-            return inside
+            return inside.withColumn("fresh", F.lit(True))
         waited, waiting = _first_halves(log, self.after_batch), _first_halves(log, self.last_batch)
         if not waiting.isEmpty():
             inside = inside.join(F.broadcast(waiting.select(*_POSITION)), list(_POSITION), "left_anti")
-        return inside if waited.isEmpty() else inside.unionByName(waited)
+        if not waited.isEmpty():
+            inside = inside.unionByName(waited)
+        fresh = inside.withColumn("fresh", F.lit(True))
+        oldest = inside.agg(F.min("commit_ts")).first()
+        if self.after_batch == 0 or oldest is None or oldest[0] is None:
+            return fresh
+        applied = log.where((F.col("batch_id") <= self.after_batch) & (F.col("commit_ts") >= oldest[0]))
+        applied = applied.join(F.broadcast(waited.select(*_POSITION)), list(_POSITION), "left_anti")
+        return fresh.unionByName(applied.withColumn("fresh", F.lit(False)))
 
     def late(self, frame: DataFrame) -> DataFrame:
-        """New rows at or below a TSO that is applied already: re-deliveries, which change nothing."""
+        """New rows at or below a TSO that is applied already: see `mirrors.late`."""
         if self.after_tso is None:
             return frame.where(F.lit(False))
         new = frame.where(F.col("batch_id").between(self.after_batch + 1, self.last_batch))

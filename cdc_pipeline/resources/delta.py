@@ -11,6 +11,7 @@ does, and adds the pair to it: one atomic commit, whatever the number of changes
 
 from __future__ import annotations
 
+import functools
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -158,17 +159,33 @@ def _commit(spark: SparkSession, transaction: Any, commit: Commit) -> None:
     transaction.commit(java.scala.jdk.javaapi.CollectionConverters.asScala(actions).toSeq(), operation)
 
 
+@dataclass(frozen=True)
+class _Names:
+    """Classes of the JVM. py4j asks the JVM for each part of a name anew, which takes a millisecond."""
+
+    delta_log: Any
+    option: Any
+    converters: Any
+
+
+@functools.lru_cache(maxsize=1)
+def _names(java: Any) -> _Names:
+    return _Names(
+        java.org.apache.spark.sql.delta.DeltaLog, java.scala.Option, java.scala.jdk.javaapi.CollectionConverters
+    )
+
+
 def _delta_log(spark: SparkSession, path: str) -> Any:
-    return jvm(spark).org.apache.spark.sql.delta.DeltaLog.forTable(jvm_session(spark), path)
+    return _names(jvm(spark)).delta_log.forTable(jvm_session(spark), path)
 
 
 def _none(spark: SparkSession) -> Any:
-    return jvm(spark).scala.Option.empty()
+    return _names(jvm(spark)).option.empty()
 
 
 def _some(spark: SparkSession, value: Any) -> Any:
-    return jvm(spark).scala.Option.apply(value)
+    return _names(jvm(spark)).option.apply(value)
 
 
 def _to_dict(spark: SparkSession, scala_map: Any) -> dict[str, Any]:
-    return dict(jvm(spark).scala.jdk.javaapi.CollectionConverters.asJava(scala_map))
+    return dict(_names(jvm(spark)).converters.asJava(scala_map))

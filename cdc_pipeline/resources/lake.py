@@ -9,7 +9,7 @@ import contextlib
 import os
 import re
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,8 @@ from cdc_pipeline.errors import LakeError
 from cdc_pipeline.resources.jvm import jvm
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import SparkSession
 
     from cdc_pipeline.schemas.table import TableName
@@ -42,10 +44,12 @@ def path_segment(identifier: str) -> str:
 
 @dataclass(frozen=True)
 class LakePaths:
-    """The paths of one pipeline. `root` is a folder or any Hadoop URI."""
+    """The paths of one pipeline. `root` is a folder or any Hadoop URI. `borrowed` are tables that stand elsewhere, by name:
+    a rebuild and a read between two cuts work on the real raw snapshot, and write to a place of their own."""
 
     root: str
     pipeline: str
+    borrowed: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def home(self) -> str:
@@ -62,7 +66,7 @@ class LakePaths:
 
     def table(self, name: str) -> str:
         """A table of the pipeline itself: raw_topic_snapshot, change_log, batches, …"""
-        return f"{self.home}/{name}"
+        return self.borrowed.get(name, f"{self.home}/{name}")
 
     def mirror(self, name: TableName) -> str:
         return f"{self.home}/mirror/{path_segment(name.database)}/{path_segment(name.table)}"
@@ -117,6 +121,25 @@ def move_folder(spark: SparkSession, source: str, target: str) -> None:
         raise LakeError(f"cannot move {source} to {target}: {first_line(error)}") from error
     if not moved:
         raise LakeError(f"cannot move {source} to {target}: the target exists or the file system refused")
+
+
+def remove_folder(spark: SparkSession, path: str) -> None:
+    """Deletes a folder with all that is in it, where there is one. Raises LakeError where the file system refuses."""
+    filesystem, target = hadoop_path(spark, path)
+    try:
+        if filesystem.exists(target):
+            filesystem.delete(target, True)
+    except Exception as error:
+        raise LakeError(f"cannot remove {path}: {first_line(error)}") from error
+
+
+def subfolders(spark: SparkSession, path: str) -> list[str]:
+    """The paths of the folders in a folder, in order; none where there is no such folder."""
+    filesystem, target = hadoop_path(spark, path)
+    if not filesystem.exists(target):
+        return []
+    found = [status.getPath() for status in filesystem.listStatus(target) if status.isDirectory()]
+    return sorted(f"{path}/{folder.getName()}" for folder in found)
 
 
 def first_line(error: BaseException) -> str:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.schemas.changes import SchemaChange
 
 DDL_EVENT, STATEMENT_EVENT, XA_EVENT = "ddl", "statement", "xa"
-"""The kinds of `ddl_history`, as `dialects.unified` counts them."""
+"""The kinds of `ddl_history`: a DDL statement, a change that was logged as its statement instead of as rows, XA."""
 
 
 def changes_of(kind: str, database: str, table: str, sql: str) -> tuple[SchemaChange, ...]:

@@ -24,7 +24,7 @@ _PARSE = f"StructField({END_MARK},BooleanType,true)"
 
 
 @pytest.fixture(scope="module")
-def changes(spark: SparkSession) -> DataFrame:
+def changes(spark: SparkSession, as_in_production: None) -> DataFrame:  # noqa: ARG001 - compiled
     """Decoding as it runs, over records that the optimizer does not know."""
     kept = [field for field in RAW if field.name != "headers"]
     columns = [F.col("id").cast("string").cast(field.dataType).alias(field.name) for field in kept]

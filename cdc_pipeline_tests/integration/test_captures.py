@@ -20,7 +20,7 @@ from cdc_pipeline_tests.truth import differences
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from cdc_pipeline.mirrors.cut import MirrorEntry
+    from cdc_pipeline.mirrors.cut_report import MirrorEntry
 
 CAPTURES = Path(__file__).parents[2] / "data" / "captures"
 # `shop` has tests of its own (`test_shop`, `test_slices`)

@@ -38,7 +38,7 @@ class Shop:
 
 
 @pytest.fixture(scope="module")
-def shop(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Shop:  # noqa: ARG001 - the run takes it up
+def shop(as_in_production: None, tmp_path_factory: pytest.TempPathFactory) -> Shop:  # noqa: ARG001 - the run takes it up
     lake = tmp_path_factory.mktemp("shop") / "lake"
     result = run_ingest(CAPTURE, lake)
     assert result.success

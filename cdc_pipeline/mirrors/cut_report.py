@@ -1,0 +1,82 @@
+"""What a cut is to those who look at it: its mirrors, what it did to each, and what became of the changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from cdc_pipeline.dialects.unified import TSO_SHIFT
+from cdc_pipeline.mirrors.totals import NO_CHANGES, CutTotals
+from cdc_pipeline.schemas.table import TableName
+
+if TYPE_CHECKING:
+    from cdc_pipeline.mirrors.late import Breach
+    from cdc_pipeline.mirrors.progress import PublishedCut, StreamProgress
+    from cdc_pipeline.resources.lake import LakePaths
+
+
+@dataclass(frozen=True)
+class MirrorEntry:
+    """A mirror as a cut shows it."""
+
+    name: TableName
+    mirror_id: str
+    path: str
+    version: int
+    rows: int
+    columns: int
+    gaps: tuple[str, ...]
+
+
+@dataclass
+class TableCounts:
+    """What a cut did to one mirror."""
+
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    changes: int = 0
+    bad_rows: int = 0
+    zero_dates: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class CutReport:
+    """What a run shows of a cut. `published` is False where there was nothing complete to apply."""
+
+    published: bool
+    cut_id: int
+    resolved_tso: int | None
+    streams: StreamProgress
+    mirrors: tuple[MirrorEntry, ...]
+    changed: dict[TableName, TableCounts] = field(default_factory=dict)
+    totals: CutTotals = NO_CHANGES
+    breaches: tuple[Breach, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def resolved_time(self) -> datetime | None:
+        return tso_datetime(self.resolved_tso)
+
+
+def tso_datetime(tso: int | None) -> datetime | None:
+    """The instant of a TSO in UTC, ms precision."""
+    return None if tso is None else datetime.fromtimestamp((tso >> TSO_SHIFT) / 1000, timezone.utc)
+
+
+def published_entries(cut: PublishedCut, paths: LakePaths) -> tuple[MirrorEntry, ...]:
+    """The mirrors of a published cut, in name order, where they are now: a lake may have been moved as a whole."""
+    return tuple(
+        MirrorEntry(
+            name := TableName(row["database"], row["table"]),
+            row["mirror_id"],
+            paths.mirror(name),
+            row["version"],
+            row["rows"],
+            row["columns"],
+            tuple(row["gaps"]),
+        )
+        for row in cut.mirrors
+    )

@@ -1,0 +1,93 @@
+"""Changes that come at or below a resolved TSO that the mirrors have applied.
+
+A watermark says that all changes up to it were sent before. One that comes after it is a re-delivery, which changes
+nothing, where the change log has it already; else the stream has broken its word (DESIGN §2, promise 4): the change is
+kept in the change log, the mirror is marked, and a check fails. The mirror is not touched: what the change did may have
+been overwritten since; a rebuild takes it in where it belongs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from cdc_pipeline.schemas.table import TableName
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from cdc_pipeline.mirrors.window import Window
+
+_CHANGE = ("database", "table", "commit_ts", "op", "row_identity")
+
+
+@dataclass(frozen=True)
+class Breach:
+    """Changes of one table that came too late and were never seen before: how many, and where the first one is."""
+
+    name: TableName
+    changes: int
+    topic: str
+    partition: int
+    offset: int
+
+    @property
+    def reason(self) -> str:
+        """The gap that the mirror has from it."""
+        return (
+            f"{self.changes} change(s) came after the mirrors had passed their time, the first at "
+            f"{self.topic}/{self.partition}@{self.offset}: a rebuild takes them in"
+        )
+
+
+@dataclass(frozen=True)
+class LateChanges:
+    """The late changes of a cut: how many were `replays` of known ones, and the breaches by table."""
+
+    replays: int
+    breaches: tuple[Breach, ...]
+
+    @property
+    def unseen(self) -> int:
+        return sum(breach.changes for breach in self.breaches)
+
+
+def late_changes(window: Window, log: DataFrame) -> LateChanges:
+    """What of the new batches is late, told apart by what the batches before them have.
+
+    A change is known where one of the same table, commit TSO, op and row (by the key that its message names, else by all
+    of it) is in the log: its other columns may be sent in another form after an upgrade of the encoder.
+    """
+    if window.after_tso is None:
+        return LateChanges(0, ())
+    late = window.late(log)
+    span = late.agg(F.count("*"), F.min("commit_ts"), F.max("commit_ts")).first()
+    assert span is not None
+    if not span[0]:
+        return LateChanges(0, ())
+    known = log.where((F.col("batch_id") <= window.after_batch) & F.col("commit_ts").between(span[1], span[2]))
+    identified = late.withColumn("row_identity", _row_identity())
+    unseen = identified.join(
+        known.select(*_CHANGE[:-1], _row_identity().alias("row_identity")).distinct(), list(_CHANGE), "left_anti"
+    )
+    rows = (
+        unseen.groupBy("database", "table")
+        .agg(F.count("*").alias("changes"), F.min(F.struct("batch_id", "topic", "partition", "offset")).alias("first"))
+        .orderBy("database", "table")
+        .collect()
+    )
+    breaches = tuple(
+        Breach(TableName(row["database"], row["table"]), row["changes"], *tuple(row["first"])[1:]) for row in rows
+    )
+    found = LateChanges(0, breaches)
+    return LateChanges(span[0] - found.unseen, breaches)
+
+
+def _row_identity() -> Column:
+    """The texts of the key's columns where the message names a key, else the whole image."""
+    image = F.coalesce("after", "before")
+    named = F.coalesce(F.size("key_names"), F.lit(0)) > 0
+    key = F.map_filter(image, lambda name, _: F.array_contains("key_names", name))
+    return F.to_json(F.array_sort(F.map_entries(F.when(named, key).otherwise(image))))

@@ -1,0 +1,78 @@
+"""Rows whose image lacks columns: absent is not NULL.
+
+An UPDATE without a column leaves it as it is (binlog_row_image NOBLOB, MINIMAL). A Canal INSERT without a column means
+the column's default, because MINIMAL logs what the statement gave (canal-facts 16). In all other cases the value is not
+known: the mirror has NULL there, and is marked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from cdc_pipeline.dialects.canal import CANAL
+from cdc_pipeline.mirrors.defaults import default_value
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column as SparkColumn
+
+    from cdc_pipeline.mirrors.row_groups import RowGroup
+    from cdc_pipeline.mirrors.state import MirrorState
+    from cdc_pipeline.schemas.table import Column, TableSchema
+
+
+def partial_columns(schema: TableSchema, groups: Sequence[RowGroup]) -> list[Column]:
+    """Columns of the table that some of the rows lack: the merge keeps them where the row is only changed."""
+    if not schema.row_key:
+        return []  # a row without a key is known by all of its columns
+    return [column for column in _not_brought(schema, groups) if column.generated != "virtual"]
+
+
+def unknown_columns(state: MirrorState, groups: Sequence[RowGroup]) -> list[Column]:
+    """Columns of the table whose values some rows leave unknown."""
+    if not state.schema.row_key:
+        return _not_brought(state.schema, groups)
+    inserts = [group for group in groups if group.inserts]
+    told = [group for group in inserts if group.dialect == CANAL.name and not state.inferred]
+    untold = [group for group in inserts if group not in told]
+    virtual = [column for column in _not_brought(state.schema, groups) if column.generated == "virtual"]
+    others = [column for column in _not_brought(state.schema, told) if not _has_constant_default(column)]
+    missing = {*virtual, *others, *_not_brought(state.schema, untold)}
+    return [column for column in state.schema.columns if column in missing]
+
+
+def absent_defaults(
+    schema: TableSchema, lacking: Sequence[str], time_zone: str
+) -> tuple[dict[str, SparkColumn | None], tuple[str, ...]]:
+    """What each of these columns is in a row that a Canal INSERT brought without it, and gaps for those not known."""
+    found: dict[str, SparkColumn | None] = {}
+    gaps = []
+    for name in lacking:
+        column = schema.find(name)
+        assert column is not None
+        try:
+            found[name] = default_value(column, 0, time_zone) if _has_constant_default(column) else None
+        except ValueError as error:
+            found[name] = None
+            gaps.append(f"column {name} of rows that came without it is NULL: {error}")
+    return found, tuple(gaps)
+
+
+def with_default(cell: SparkColumn, name: str, default: SparkColumn | None) -> SparkColumn:
+    """The column's cell, with its default where a Canal INSERT came without it. Over `whole`, `dialect` and `after`."""
+    if default is None:
+        return cell
+    absent = F.col("whole") & (F.col("dialect") == CANAL.name) & ~F.map_contains_key("after", F.lit(name))
+    return F.when(F.coalesce(absent, F.lit(False)), default).otherwise(cell)
+
+
+def _has_constant_default(column: Column) -> bool:
+    return column.generated is None and (column.default is None or column.default.kind != "expression")
+
+
+def _not_brought(schema: TableSchema, groups: Sequence[RowGroup]) -> list[Column]:
+    brought = [{name.casefold() for name in group.columns} for group in groups if group.images]
+    return [column for column in schema.columns if any(column.name.casefold() not in names for names in brought)]

@@ -1,0 +1,215 @@
+"""Reading all tables of a pipeline as of one moment of upstream: a published cut, or any TSO between two cuts.
+
+A reader who opens mirrors one by one while a cut is made sees some before it and some after. `read_cut` goes by
+`consistent_cuts`, which names the Delta version of every mirror, and is written when all of them are in.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+import weakref
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from cdc_pipeline.errors import LakeError
+from cdc_pipeline.mirrors.cut import CutMaker
+from cdc_pipeline.mirrors.progress import NO_CUT, PublishedCut, cut_at, published_cut, stream_progress
+from cdc_pipeline.resources.delta import table_state
+from cdc_pipeline.resources.lake import LakePaths, path_segment, remove_folder, subfolders
+from cdc_pipeline.schemas.table import TableName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+_READ_ONLY = ("raw_topic_snapshot", "change_log", "watermarks", "batches")
+_CLONED = ("ddl_history", "dead_letters")
+_SIDE_BY_SIDE = 2
+
+
+class CutTables(Mapping[TableName, "DataFrame"]):
+    """The tables of a pipeline as of one moment: table → rows, columns as the mirror had them.
+
+    A table is asked for as `cut["shop.orders"]`, `cut["shop", "orders"]` or by its `TableName`; iteration gives names in
+    order. `cut_id` is the published cut that it comes from (0: none was before that moment), `resolved_tso` the moment;
+    None where the pipeline has no TSOs. `close()`, also by `with`, removes what a read between two cuts has made; else
+    that is done when the process ends.
+    """
+
+    def __init__(
+        self, cut_id: int, resolved_tso: int | None, tables: dict[TableName, DataFrame], scratch: _Scratch | None = None
+    ) -> None:
+        self.cut_id = cut_id
+        self.resolved_tso = resolved_tso
+        self._tables = dict(sorted(tables.items()))
+        self._scratch = scratch
+
+    def __getitem__(self, name: TableName | tuple[str, str] | str) -> DataFrame:
+        if isinstance(name, str):
+            found = [table for table in self._tables if str(table) == name]
+            if len(found) != 1:
+                raise KeyError(name)
+            return self._tables[found[0]]
+        return self._tables[TableName(*name) if isinstance(name, tuple) else name]
+
+    def __iter__(self) -> Iterator[TableName]:
+        return iter(self._tables)
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+    def __enter__(self) -> CutTables:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._scratch is not None:
+            self._scratch.remove()
+
+
+def read_cut(
+    spark: SparkSession, lake: str | Path, pipeline: str, tso: int | None = None, *, scratch: str | Path | None = None
+) -> CutTables:
+    """All tables of the pipeline as of the newest cut, or as of `tso`, a TSO up to which the streams are complete.
+
+    Between two cuts the tables are the cut before and the changes of the change log since, DDL included, made by the code
+    that makes mirrors on shallow clones under `scratch` (a folder that all of Spark's workers reach; by default a
+    temporary folder of this machine, for a remote lake a hidden folder in it). The lake itself is only read. What a rebuild
+    has put right is read as it was put right, also for moments before it.
+
+    Raises LakeError where there is no such pipeline, no cut yet, or the streams are not complete up to `tso`.
+    """
+    paths = LakePaths(str(lake), pipeline)
+    if table_state(spark, paths.table("batches")) is None:
+        raise LakeError(f"there is no pipeline {pipeline!r} in the lake {str(lake)!r}: {paths.home} has no batches")
+    newest = published_cut(spark, paths)
+    if newest is NO_CUT:
+        raise LakeError("the pipeline has no published cut yet", pipeline=pipeline)
+    if tso is None or newest.resolved_tso == tso:
+        return _at_cut(spark, paths, newest)
+    base = cut_at(spark, paths, tso)
+    if base.resolved_tso == tso:
+        return _at_cut(spark, paths, base)
+    complete = stream_progress(spark, paths)
+    if complete.resolved_tso is None or complete.resolved_tso < tso:
+        raise LakeError(
+            f"the streams are complete up to {_complete(complete.resolved_tso)}, not up to the TSO {tso}",
+            pipeline=pipeline,
+        )
+    place = _Scratch(spark, _scratch_folder(paths, scratch))
+    try:
+        return _between(spark, paths, base, tso, place)
+    except BaseException:
+        place.remove()
+        raise
+
+
+def _complete(tso: int | None) -> str:
+    return "no TSO: a partition has no watermark yet, or the encoder sends none" if tso is None else f"the TSO {tso}"
+
+
+def _at_cut(spark: SparkSession, paths: LakePaths, cut: PublishedCut) -> CutTables:
+    places = mirror_places(spark, paths, cut.mirrors)
+    tables = {
+        TableName(row["database"], row["table"]): spark.read.format("delta")
+        .option("versionAsOf", row["version"])
+        .load(places[row["mirror_id"]])
+        for row in cut.mirrors
+    }
+    return CutTables(cut.cut_id, cut.resolved_tso, tables)
+
+
+def _between(spark: SparkSession, paths: LakePaths, base: PublishedCut, tso: int, place: _Scratch) -> CutTables:
+    # the view's own tables under the names that the code for cuts knows them by
+    view = LakePaths(place.path, paths.pipeline, {name: paths.table(name) for name in _READ_ONLY})
+    places = mirror_places(spark, paths, base.mirrors)
+    for row in base.mirrors:
+        name = TableName(row["database"], row["table"])
+        _clone(spark, places[row["mirror_id"]], view.mirror(name), row["version"])
+    for table in _CLONED:
+        _clone(spark, paths.table(table), view.table(table), None)
+    time_zone, keys = _settings(spark, paths)
+    if base is not NO_CUT:
+        cuts = spark.read.format("delta").load(paths.table("consistent_cuts")).where(F.col("cut_id") == base.cut_id)
+        cuts.write.format("delta").save(view.table("consistent_cuts"))
+    maker = CutMaker(spark, view, "read_cut", time_zone, _SIDE_BY_SIDE, lambda _: None, keys)
+    report = maker.brought_up_to_date(up_to=tso)
+    tables = {entry.name: spark.read.format("delta").load(entry.path) for entry in report.mirrors}
+    return CutTables(base.cut_id, tso, tables, place)
+
+
+def mirror_places(spark: SparkSession, paths: LakePaths, mirrors: tuple[Row, ...]) -> dict[str, str]:
+    """Where the mirrors of a cut are now, by mirror id: under the name that they had, or where a rename or a drop took
+    them since."""
+    found: dict[str, str] = {}
+    for row in mirrors:
+        path = paths.mirror(TableName(row["database"], row["table"]))
+        if _mirror_id(spark, path) == row["mirror_id"]:
+            found[row["mirror_id"]] = path
+    names = {row["mirror_id"]: TableName(row["database"], row["table"]) for row in mirrors}
+    missing = {mirror_id: name for mirror_id, name in names.items() if mirror_id not in found}
+    if missing:
+        for kind in ("mirror", "dropped"):
+            for database in subfolders(spark, f"{paths.home}/{kind}"):
+                for path in subfolders(spark, database):
+                    mirror_id = _mirror_id(spark, path)
+                    if mirror_id is not None and mirror_id in missing:
+                        found[mirror_id] = path
+                        del missing[mirror_id]
+    if missing:
+        lost = ", ".join(map(str, missing.values()))
+        raise LakeError(f"mirrors of this cut are no longer in the lake: {lost}", pipeline=paths.pipeline)
+    return found
+
+
+def _mirror_id(spark: SparkSession, path: str) -> str | None:
+    state = table_state(spark, path)
+    return None if state is None else state.properties.get("cdc.mirror_id")
+
+
+def _settings(spark: SparkSession, paths: LakePaths) -> tuple[str, dict[str, tuple[str, ...]]]:
+    """How the newest cut read values: the time zone, and the keys that the pipeline declares."""
+    cuts = spark.read.format("delta").load(paths.table("consistent_cuts"))
+    row = cuts.orderBy(F.desc("cut_id")).select("time_zone", "keys").first()
+    assert row is not None
+    return row["time_zone"], {table: tuple(columns) for table, columns in (row["keys"] or {}).items()}
+
+
+def _clone(spark: SparkSession, source: str, target: str, version: int | None) -> None:
+    at = "" if version is None else f" VERSION AS OF {int(version)}"
+    spark.sql(f"CREATE TABLE {_delta_path(target)} SHALLOW CLONE {_delta_path(source)}{at}")
+
+
+def _delta_path(path: str) -> str:
+    return "delta.`" + path.replace("`", "``") + "`"
+
+
+def _scratch_folder(paths: LakePaths, scratch: str | Path | None) -> str:
+    if scratch is not None:
+        return f"{scratch}/{uuid.uuid4().hex}"
+    if paths.is_local:
+        return tempfile.mkdtemp(prefix=f"cdc_pipeline-{path_segment(paths.pipeline)}-")
+    return f"{paths.home}/.as_of/{uuid.uuid4().hex}"
+
+
+class _Scratch:
+    """A folder that is removed once: when asked, else when the process ends."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self.path = path
+        self._remove = weakref.finalize(self, _removed, spark, path)
+
+    def remove(self) -> None:
+        self._remove()
+
+
+def _removed(spark: SparkSession, path: str) -> None:
+    if spark._jvm is not None:
+        remove_folder(spark, path)

@@ -1,0 +1,50 @@
+"""Where the model's decisions come from: Hypothesis, or a seed that can be kept as a case."""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, TypeVar
+
+from hypothesis import strategies as st
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hypothesis.strategies import DrawFn
+
+T = TypeVar("T")
+
+
+class Choices(ABC):
+    """Decisions, one number each, so that the smallest numbers are the plainest history."""
+
+    @abstractmethod
+    def integer(self, low: int, high: int) -> int:
+        """A number from `low` to `high`, both included."""
+
+    def chance(self, probability: float) -> bool:
+        return self.integer(0, 99) >= 100 - round(100 * probability)
+
+    def pick(self, options: Sequence[T]) -> T:
+        return options[self.integer(0, len(options) - 1)]
+
+
+class Seeded(Choices):
+    """The decisions of a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def integer(self, low: int, high: int) -> int:
+        return low + int(self._random.random() * (high - low + 1))
+
+
+class Drawn(Choices):
+    """Decisions that Hypothesis makes, and makes smaller when a test fails."""
+
+    def __init__(self, draw: DrawFn) -> None:
+        self._draw = draw
+
+    def integer(self, low: int, high: int) -> int:
+        return self._draw(st.integers(low, high)) if low < high else low

@@ -1,0 +1,136 @@
+"""Sent messages as Kafka records, and the records cut into files as a consumer may have written them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from cdc_pipeline_tests.messages import record_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from cdc_pipeline_tests.histories.choices import Choices
+    from cdc_pipeline_tests.histories.sender import Sent
+
+
+@dataclass(frozen=True)
+class Record:
+    """A Kafka record. `commit_ts` is upstream's, also where the payload does not show it; `kind` as in `Message`."""
+
+    topic: str
+    partition: int
+    offset: int
+    payload: str
+    commit_ts: int
+    kind: str
+
+    def line(self) -> str:
+        """As `kcat -C -J` prints it."""
+        return record_line(self.payload, self.topic, self.partition, self.offset)
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The records of one file. `settled`: the TSO whose state all slices so far hold, where that can be said of them."""
+
+    records: tuple[Record, ...]
+    settled: int | None = None
+
+
+def delivered(timeline: Iterable[Sent], topic: str, partitions: int) -> list[Record]:
+    """The records in the order of sending; a watermark is one in each partition."""
+    offsets = [0] * partitions
+    found: list[Record] = []
+    for sent in timeline:
+        message = sent.message
+        payload = message.payload(sent.ts, sent.batch)
+        for partition in range(partitions) if message.kind == "watermark" else (message.partition,):
+            found.append(Record(topic, partition, offsets[partition], payload, message.commit_ts, message.kind))
+            offsets[partition] += 1
+    return found
+
+
+def resolved_tso(records: Iterable[Record], applied: int | None = None) -> int | None:
+    """`expected_at`: up to which TSO mirrors can be after these records, and never below what was `applied`.
+
+    The minimum over all partitions that have any record of their largest watermark; None where one has none. A
+    partition without records does not count, which is why each begins with a watermark in the first file.
+    """
+    marks: dict[tuple[str, int], int] = {}
+    for record in records:
+        place = record.topic, record.partition
+        mark = record.commit_ts if record.kind == "watermark" else 0
+        marks[place] = max(marks.get(place, 0), mark)
+    found = min(marks.values(), default=0) or None
+    return max((tso for tso in (found, applied) if tso is not None), default=None)
+
+
+expected_at = resolved_tso
+
+
+def sliced(
+    records: Sequence[Record],
+    settled: dict[tuple[int, int], int],
+    count: int,
+    choices: Choices,
+    *,
+    in_step: bool,
+    repeats: int,
+) -> list[Slice]:
+    """The records in `count` files: each holds a stretch of every partition, and they need not advance alike.
+
+    The first has a record of each partition. `in_step`: files are cuts of the order of sending. `settled`: (partition,
+    offset) of the records after which the one partition there is holds the state of a TSO. Some records come again, the
+    same bytes at the same place, in a later file.
+    """
+    ends: dict[int, int] = {}
+    for record in records:
+        ends[record.partition] = record.offset + 1
+    progress = [dict.fromkeys(ends, 0)]
+    for left in range(count - 1, 0, -1):
+        progress.append(_advanced(records, progress[-1], ends, settled, left, choices, in_step=in_step))
+    progress.append(ends)
+    found = []
+    for number, (start, stop) in enumerate(pairwise(progress)):
+        part = [record for record in records if start[record.partition] <= record.offset < stop[record.partition]]
+        earlier = [record for record in records if record.offset < start[record.partition]]
+        for _ in range(repeats if number and earlier else 0):
+            part.insert(choices.integer(0, len(part)), choices.pick(earlier))
+        place = max(stop.items()) if len(stop) == 1 else None
+        tso = settled.get((place[0], place[1] - 1)) if place else None
+        found.append(Slice(tuple(part), tso))
+    return found
+
+
+def _advanced(
+    records: Sequence[Record],
+    done: dict[int, int],
+    ends: dict[int, int],
+    settled: dict[tuple[int, int], int],
+    left: int,
+    choices: Choices,
+    *,
+    in_step: bool,
+) -> dict[int, int]:
+    """How far each partition is after the next file, where `left` more files follow."""
+    first = not any(done.values())
+    if len(ends) == 1 and choices.chance(0.5):
+        (partition,) = ends
+        marks = [offset + 1 for _, offset in settled if offset >= done[partition]]
+        if marks:
+            return {partition: choices.pick(sorted(marks))}
+    if not in_step:
+        return {
+            partition: choices.integer(
+                max(done[partition], int(first)), max(1, end - (end - done[partition]) * left // 8)
+            )
+            for partition, end in ends.items()
+        }
+    reached = sum(done.values())
+    position = choices.integer(reached, len(records))
+    counts = dict.fromkeys(ends, 0)
+    for record in records[:position]:
+        counts[record.partition] += 1
+    return counts

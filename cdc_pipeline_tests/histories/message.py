@@ -1,0 +1,61 @@
+"""A message of any dialect before it is sent."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from cdc_pipeline_tests.histories.upstream import TSO_SHIFT, Change, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SQL_TYPES = {"int": 4, "bigint": -5, "varchar": 12, "varbinary": 2004, "decimal": 3}
+
+Body: TypeAlias = "dict[str, Any]"
+PartitionOf: TypeAlias = "Callable[[Change], int]"
+
+
+@dataclass(frozen=True)
+class Message:
+    """What one Kafka record will hold. `kind`: row, ddl, watermark or note.
+
+    `order` is what a mode orders by: commitTs, or `es` where that is all there is, or sequenceId. `group` is the same
+    for what Canal splits over partitions: its batch number and time are too.
+    """
+
+    kind: str
+    body: Body
+    commit_ts: int
+    order: int
+    partition: int = 0
+    table: Table | None = None
+    op: str = ""
+    rows: tuple[Change, ...] = ()
+    group: int = 0
+
+    def payload(self, ts: int, batch: int) -> str:
+        """The message as it is sent at `ts` (ms), in Canal's batch number `batch`."""
+        body = dict(self.body)
+        if "payload" in body:
+            times = body["payload"]["timestamp"]
+            if "systemTime" in times:
+                body["payload"] = {**body["payload"], "timestamp": {**times, "systemTime": ts}}
+        else:
+            body["ts"] = ts
+            if self.body["id"]:
+                body["id"] = batch
+        return json.dumps(body, ensure_ascii=False)
+
+
+def base_type(mysql_type: str) -> str:
+    return mysql_type.split("(")[0].split(" ")[0]
+
+
+def physical_ms(tso: int) -> int:
+    return tso >> TSO_SHIFT
+
+
+def row_message(body: Body, change: Change, rows: tuple[Change, ...], partition: int, order: int) -> Message:
+    return Message("row", body, change.commit_ts, order, partition, change.table, change.op, rows)

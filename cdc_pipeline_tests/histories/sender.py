@@ -1,0 +1,239 @@
+"""A changefeed that sends messages: in what order, with which watermarks, and what it sends again.
+
+A watermark is sent to all partitions at once, and only when every change at or below it has been sent; changes above it
+may have been sent before. It may come again, and step back after a restart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from cdc_pipeline_tests.histories.message import physical_ms
+from cdc_pipeline_tests.histories.tellable import is_tellable
+from cdc_pipeline_tests.histories.ticdc import TiCdc
+from cdc_pipeline_tests.histories.upstream import END_TSO, START_TSO
+
+if TYPE_CHECKING:
+    from cdc_pipeline_tests.histories.choices import Choices
+    from cdc_pipeline_tests.histories.encoders import Encoder
+    from cdc_pipeline_tests.histories.message import Message
+
+
+@dataclass(frozen=True)
+class Disturbances:
+    """What happens on the way.
+
+    `watermarks`: chance of a watermark after a message. `interleave`: tables run ahead of each other. `restarts`: the
+    changefeed (or Canal) starts again from an earlier point, and sends everything from there again. `retries`: single
+    messages that come once more, later in their partition. `swaps`: pairs of messages of one keyed table that change
+    places between two watermarks. `repeats`: records that two files hold. `complete`: a last watermark is above
+    everything. Interleaving, retries and swaps are for modes with watermarks only.
+    """
+
+    watermarks: float = 0.1
+    interleave: bool = False
+    restarts: int = 0
+    retries: int = 0
+    swaps: int = 0
+    repeats: int = 0
+    complete: bool = True
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A message that was sent; a watermark to all partitions.
+
+    `settled`: all messages up to this one have been sent, none of them is about to be sent again, and its transaction is
+    complete. `restarted`: the first message after a restart.
+    """
+
+    message: Message
+    ts: int = 0
+    batch: int = 0
+    settled: bool = False
+    restarted: bool = False
+
+
+def sent_by(
+    encoder: Encoder, mode: str, messages: list[Message], disturbances: Disturbances, choices: Choices
+) -> list[Sent]:
+    """The messages in the order of sending. Restarts and retries that nothing in the bytes tells are left out."""
+    for restarts in (disturbances.restarts, *range(disturbances.restarts, -1, -1)):
+        sender = _Sender(encoder, messages, replace(disturbances, restarts=restarts), choices)
+        timeline = _stamped(sender.run(), choices)
+        if is_tellable(mode, timeline, messages):
+            break
+    if isinstance(encoder, TiCdc) and encoder.extension:
+        for _ in range(disturbances.retries):
+            retried = _with_retry(timeline, choices)
+            if is_tellable(mode, retried, messages):
+                timeline = retried
+        timeline = _growing(timeline)
+        for _ in range(disturbances.swaps):
+            timeline = _with_swap(timeline, choices)
+    return timeline
+
+
+class _Sender:
+    """Sends from one queue for each table where tables interleave, else from one queue."""
+
+    def __init__(self, encoder: Encoder, messages: list[Message], disturbances: Disturbances, choices: Choices) -> None:
+        self._watermark_of = encoder.watermark if isinstance(encoder, TiCdc) and encoder.extension else None
+        self._by_time = isinstance(encoder, TiCdc)
+        self._messages = messages
+        self._choices = choices
+        self._plan = disturbances
+        self._queues: dict[object, list[int]] = {}
+        for index, message in enumerate(messages):
+            separate = self._watermark_of is not None and message.kind == "row"
+            self._queues.setdefault(message.table if separate else None, []).append(index)
+        self._next = dict.fromkeys(self._queues, 0)
+        self._watermark = START_TSO
+        self._furthest = 0
+        self._restarted = False
+        self._timeline: list[Sent] = []
+
+    def run(self) -> list[Sent]:
+        choices, count = self._choices, len(self._messages)
+        stops = sorted((choices.integer(1, count) for _ in range(self._plan.restarts)), reverse=True)
+        self._send_watermark(START_TSO)
+        while heads := self._heads():
+            self._send(self._picked(heads))
+            if self._watermark_of is not None and choices.chance(self._plan.watermarks):
+                self._advance()
+            if stops and self._furthest >= stops[-1]:
+                stops.pop()
+                self._restart()
+        if self._plan.complete:
+            self._send_watermark(END_TSO)
+        return self._timeline
+
+    def _heads(self) -> dict[int, object]:
+        """The next message of each queue → the queue."""
+        return {queue[self._next[name]]: name for name, queue in self._queues.items() if self._next[name] < len(queue)}
+
+    def _picked(self, heads: dict[int, object]) -> object:
+        # statements come before all rows
+        first = min(heads)
+        ahead = self._plan.interleave and self._messages[first].kind == "row" and self._choices.chance(0.4)
+        return heads[self._choices.pick(sorted(heads))] if ahead else heads[first]
+
+    def _send(self, name: object) -> None:
+        index = self._queues[name][self._next[name]]
+        self._next[name] += 1
+        self._furthest = max(self._furthest, index + 1)
+        message = self._messages[index]
+        following = self._messages[index + 1 : index + 2]
+        ends = not following or following[0].commit_ts != message.commit_ts
+        self._append(message, settled=ends and index + 1 == self._furthest)
+
+    def _append(self, message: Message, *, settled: bool = False) -> None:
+        self._timeline.append(Sent(message, settled=settled, restarted=self._restarted))
+        self._restarted = False
+
+    def _send_watermark(self, tso: int) -> None:
+        if self._watermark_of is not None:
+            self._watermark = tso
+            self._append(self._watermark_of(tso))
+
+    def _low(self) -> int:
+        """The smallest TSO that is still to be sent."""
+        return min((self._messages[index].commit_ts for index in self._heads()), default=self._last_tso() + 1)
+
+    def _last_tso(self) -> int:
+        return self._messages[-1].commit_ts
+
+    def _advance(self) -> None:
+        """A watermark as high as it may be, or somewhat lower; sometimes the one before it again."""
+        highest = self._low() - 1
+        passed = [m.commit_ts for m in self._messages if self._watermark <= m.commit_ts <= highest]
+        candidates = [highest, highest, *passed[-2:], self._watermark]
+        self._send_watermark(max(self._watermark, self._choices.pick(candidates)))
+
+    def _restart(self) -> None:
+        """Begins again at a checkpoint: a watermark that was sent, or the time just before some change."""
+        low = self._low()
+        if self._by_time:
+            marks = [sent.message.commit_ts for sent in self._timeline if sent.message.kind == "watermark"]
+            before = [message.commit_ts - 1 for message in self._messages if message.commit_ts <= low]
+            tso = self._choices.pick(sorted({START_TSO, *marks, *before}))
+            start = next(
+                (index for index, message in enumerate(self._messages) if message.commit_ts > tso), len(self._messages)
+            )
+            self._restarted = True
+            if self._choices.chance(0.5):
+                self._send_watermark(tso)
+            self._watermark = tso
+        else:
+            self._restarted = True
+            start = self._choices.integer(0, self._furthest - 1)
+            if any(message.table is not None and message.table.keyless for message in self._messages):
+                start = next(i for i, m in enumerate(self._messages) if m.order == self._messages[start].order)
+        for name, queue in self._queues.items():
+            self._next[name] = min(self._next[name], sum(index < start for index in queue))
+
+
+def _stamped(timeline: list[Sent], choices: Choices) -> list[Sent]:
+    """The timeline with clock times, which grow, and Canal's batch numbers, which begin again at 1 after a restart."""
+    found: list[Sent] = []
+    ts, batch, group = physical_ms(START_TSO), 1, 0
+    for sent in timeline:
+        if sent.restarted:
+            batch, group, ts = 1, 0, ts + 1500
+        message = sent.message
+        if not group or message.group != group:
+            ts = max(ts + 1, physical_ms(message.commit_ts if message.commit_ts < END_TSO else 0) + 5)
+            batch += bool(group and message.group and choices.chance(0.6))
+        group = message.group
+        found.append(replace(sent, ts=ts, batch=batch))
+    return found
+
+
+def _growing(timeline: list[Sent]) -> list[Sent]:
+    """The timeline with clock times that grow where a message was put in between."""
+    found: list[Sent] = []
+    for sent in timeline:
+        found.append(replace(sent, ts=max(sent.ts, found[-1].ts + 1)) if found else sent)
+    return found
+
+
+def _with_retry(timeline: list[Sent], choices: Choices) -> list[Sent]:
+    """A row comes again after a later change of its table in the same partition."""
+    at = choices.integer(0, len(timeline) - 1)
+    message = timeline[at].message
+    if message.kind != "row":
+        return timeline
+    later = [
+        place
+        for place in range(at + 1, len(timeline))
+        if _same_stream(timeline[place].message, message) and timeline[place].message.commit_ts > message.commit_ts
+    ]
+    if not later:
+        return timeline
+    place = choices.integer(later[0], len(timeline) - 1)
+    again = replace(timeline[at], ts=timeline[place].ts + 1, settled=False)
+    return [*timeline[: place + 1], again, *timeline[place + 1 :]]
+
+
+def _with_swap(timeline: list[Sent], choices: Choices) -> list[Sent]:
+    at = choices.integer(0, len(timeline) - 1)
+    message = timeline[at].message
+    if message.kind != "row" or message.table is None or message.table.keyless:
+        return timeline
+    partners = []
+    for place in range(at + 1, len(timeline)):
+        other = timeline[place].message
+        if other.kind == "watermark":
+            break
+        if _same_stream(other, message):
+            partners.append(place)
+    if partners:
+        place = choices.pick(partners)
+        timeline = list(timeline)
+        timeline[at], timeline[place] = timeline[place], timeline[at]
+    return timeline
+
+
+def _same_stream(one: Message, other: Message) -> bool:
+    return one.kind == "row" and one.table is other.table and one.partition == other.partition

@@ -1,0 +1,69 @@
+"""Histories for Hypothesis, and histories of a seed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hypothesis import strategies as st
+
+from cdc_pipeline_tests.histories.choices import Drawn, Seeded
+from cdc_pipeline_tests.histories.encoders import MODES
+from cdc_pipeline_tests.histories.history import Combined, History, Settings, combined, drawn_settings, history_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hypothesis.strategies import DrawFn
+
+MOST_TRANSACTIONS = 40
+
+
+@st.composite
+def histories(
+    draw: DrawFn,
+    modes: Sequence[str] = MODES,
+    *,
+    prefix: str = "h",
+    transactions: tuple[int, int] = (5, MOST_TRANSACTIONS),
+    settings: Settings | None = None,
+    complete: bool = False,
+) -> History:
+    """A history of one of the modes, with settings that are drawn unless they are given.
+
+    `complete`: a last watermark above everything always comes.
+    """
+    choices = Drawn(draw)
+    used = settings or drawn_settings(choices, choices.pick(modes), complete=complete)
+    return history_of(choices, used, prefix=prefix, transactions=choices.integer(*transactions))
+
+
+@st.composite
+def combinations(
+    draw: DrawFn, modes: Sequence[str], *, count: int, transactions: tuple[int, int] = (5, 15), complete: bool = True
+) -> Combined:
+    """Histories for one run of the pipeline. All of the modes have watermarks, or none has."""
+    parts = [
+        draw(histories(modes, prefix=f"h{number}", transactions=transactions, complete=complete))
+        for number in range(count)
+    ]
+    return combined(parts)
+
+
+def history_of_seed(
+    seed: int,
+    *,
+    transactions: int,
+    mode: str | None = None,
+    prefix: str | None = None,
+    settings: Settings | None = None,
+    kinds: Sequence[str] | None = None,
+    complete: bool = False,
+) -> History:
+    """The history of a seed, the same one each time, on the topic `prefix` (`h<seed>` if not given).
+
+    `complete`: a last watermark above everything always comes. One that does not would hold back all of `combined`.
+    """
+    choices = Seeded(seed)
+    used = settings or drawn_settings(choices, mode or choices.pick(MODES), seed=seed, complete=complete)
+    name = f"h{seed}" if prefix is None else prefix
+    return history_of(choices, used, prefix=name, transactions=transactions, kinds=kinds)

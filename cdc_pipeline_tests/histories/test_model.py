@@ -1,0 +1,269 @@
+"""The model itself: what it emits gives its truth by a plain fold, and what it promises of disturbances holds."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from functools import cache
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from cdc_pipeline.schemas.changes import CreateTable
+from cdc_pipeline.schemas.ddl_parser import parse_ddl
+from cdc_pipeline_tests.histories.encoders import MODES, has_watermarks
+from cdc_pipeline_tests.histories.fold import folded
+from cdc_pipeline_tests.histories.history import combined
+from cdc_pipeline_tests.histories.strategies import combinations, histories, history_of_seed
+from cdc_pipeline_tests.histories.tables import KINDS, table_of
+from cdc_pipeline_tests.histories.tellable import is_tellable
+from cdc_pipeline_tests.histories.ticdc import EXTENSION_MODES
+from cdc_pipeline_tests.histories.upstream import DELETE, INSERT, START_TSO, UPDATE, Row, Table, Transaction, Upstream
+
+if TYPE_CHECKING:
+    from cdc_pipeline_tests.histories.history import Combined, History
+
+_SEEDS = range(200)
+_FEW = range(60)
+
+
+@cache
+def _history(seed: int, mode: str, transactions: int = 8) -> History:
+    return history_of_seed(seed, transactions=transactions, mode=mode)
+
+
+def _check(history: History | Combined, mode: str, *, least: int = 0) -> None:
+    """The fold of the records of each number of files is the truth after them, where there is one."""
+    checked = 0
+    for number in range(len(history.slices)):
+        truth = history.truth_after(number)
+        if truth is None:
+            continue
+        parts = history.slices[: number + 1]
+        records = [record for part in parts for record in (part if isinstance(part, tuple) else part.records)]
+        assert folded(mode, history.tables, records, history.resolved_after(number)) == truth
+        checked += 1
+    assert checked >= least
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_plain_fold_gives_the_truth(mode: str) -> None:
+    for seed in _SEEDS:
+        _check(_history(seed, mode), mode, least=1)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(histories())
+def test_histories_of_hypothesis_fold_too(history: History) -> None:
+    _check(history, history.mode, least=1)
+
+
+@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@given(combinations(["extension"], count=3, transactions=(5, 8)))
+def test_combined_histories_stop_at_the_smallest_resolved_tso(history: Combined) -> None:
+    _check(history, "extension", least=1)
+
+
+def test_combined_histories_without_watermarks_are_whole_at_the_end() -> None:
+    both = combined([history_of_seed(seed, transactions=8, mode="canal") for seed in (1, 2)])
+    assert both.final_truth() == both.histories[0].final_truth() | both.histories[1].final_truth()
+    assert sum(len(lines) for lines in both.files()) == sum(len(history.records) for history in both.histories)
+
+
+def test_a_seed_gives_the_same_history_again() -> None:
+    assert _history(7, "extension").files() == _history(7, "extension").files()
+    assert _history(7, "canal").files() != _history(8, "canal").files()
+
+
+@pytest.mark.parametrize("mode", ["extension", "default", "canal"])
+def test_replays_repeat_what_was_sent(mode: str) -> None:
+    replayed = 0
+    for seed in _FEW:
+        history = _history(seed, mode)
+        assert {message.payload(0, 1) for message in history.messages} == {
+            sent.message.payload(0, 1) for sent in history.timeline if sent.message.kind != "watermark"
+        }
+        newest = 0
+        for place, sent in enumerate(history.timeline):
+            if sent.restarted and history.settings.disturbances.retries == 0:
+                following = [later.message for later in history.timeline[place:] if later.message.kind == "row"]
+                replayed += bool(following) and following[0].commit_ts < newest
+            if sent.message.kind == "row":
+                newest = max(newest, sent.message.commit_ts)
+        times = [sent.ts for sent in history.timeline]
+        if not history.settings.disturbances.swaps:
+            assert times == sorted(times)
+    assert replayed > 3
+
+
+@pytest.mark.parametrize("mode", EXTENSION_MODES)
+def test_watermarks_are_true(mode: str) -> None:
+    steps_back = 0
+    for seed in _SEEDS:
+        history = _history(seed, mode)
+        missing = Counter(id(message) for message in history.messages)
+        commits = {id(message): message.commit_ts for message in history.messages}
+        last = 0
+        for sent in history.timeline:
+            missing.pop(id(sent.message), None)
+            if sent.message.kind == "watermark":
+                assert all(commits[number] > sent.message.commit_ts for number in missing)
+                steps_back += sent.message.commit_ts < last
+                last = sent.message.commit_ts
+        assert not missing
+    assert steps_back > 10
+
+
+def test_each_partition_begins_in_the_first_file_and_files_hold_all_records() -> None:
+    uneven = 0
+    for seed in _FEW:
+        history = _history(seed, "extension")
+        first = {record.partition for record in history.slices[0].records}
+        assert first == set(range(history.settings.partitions))
+        held: dict[int, int] = {}
+        for part in history.slices:
+            new = [record for record in part.records if record.offset >= held.get(record.partition, 0)]
+            for record in new:
+                assert record.offset == held.get(record.partition, 0)
+                held[record.partition] = record.offset + 1
+            uneven += len(new) < len(part.records)
+        assert len({(record.partition, record.offset, record.payload) for record in history.records}) == sum(
+            held.values()
+        )
+        assert [json.loads(line)["payload"] for line in history.files()[0]] == [
+            record.payload for record in history.slices[0].records
+        ]
+    assert uneven > 10
+
+
+def test_only_tellable_histories_come() -> None:
+    for mode in MODES:
+        for seed in _FEW:
+            history = _history(seed, mode)
+            assert is_tellable(mode, history.timeline, history.messages)
+
+
+def test_all_kinds_of_keys_and_values_occur() -> None:
+    found: Counter[str] = Counter()
+    for seed in range(50):
+        history = _history(seed, "extension", 12)
+        for table in history.tables:
+            found[table.kind] += 1
+            rows = history.upstream.state_at(1 << 62)[table.full_name]
+            keys = set(rows)
+            texts = {value for row in keys for value in row if value is not None}
+            found["high bytes"] += table.kind == "varbinary_pk" and any(
+                max(text, default="") >= "\x80" for text in texts
+            )
+            found["case"] += table.kind == "varchar_pk" and {"a", "A"} <= texts
+            found["trailing space"] += table.kind == "varchar_pk" and {"a", "a "} <= texts
+            found["equal rows"] += len(rows) > len(keys)
+            found["nulls"] += any(value is None for row in rows for value in row)
+        for sent in history.timeline:
+            found[f"{sent.message.op} of key"] += sent.message.kind == "row" and sent.message.rows[0].changes_key
+    wanted = {*KINDS, "high bytes", "case", "trailing space", "equal rows", "nulls", "UPDATE of key"}
+    assert {name for name, number in found.items() if number} >= wanted
+
+
+@pytest.mark.parametrize("view", ["statements", "net"])
+def test_before_images_were_in_the_state(view: str) -> None:
+    for seed in _FEW:
+        history = _history(seed, "canal", 20)
+        rows: dict[Table, Counter[object]] = {table: Counter() for table in history.tables}
+        for event in history.upstream.events:
+            if not isinstance(event, Transaction):
+                continue
+            changes = event.statements if view == "statements" else event.net
+            for sign in (-1, 1):
+                for change in changes if view == "net" else ():
+                    _count(rows[change.table], change.before if sign < 0 else change.after, sign)
+                assert all(number >= 0 for counts in rows.values() for number in counts.values())
+            for change in changes if view == "statements" else ():
+                _count(rows[change.table], change.before, -1)
+                assert min(rows[change.table].values(), default=0) >= 0
+                _count(rows[change.table], change.after, 1)
+            state = history.upstream.state_at(event.commit_ts)
+            assert all(+rows[table] == Counter(state[table.full_name]) for table in history.tables)
+
+
+def _count(counts: Counter[object], row: Row | None, sign: int) -> None:
+    if row is not None:
+        counts[tuple(row.values())] += sign
+
+
+def _ops(upstream: Upstream, clustered: bool) -> tuple[Table, Row, Row]:
+    table = table_of("int_pk", "db", "t", clustered=clustered)
+    upstream.create(table, START_TSO)
+    one: Row = {"id": "1", "note": "x", "amount": None}
+    two: Row = {"id": "2", "note": "y", "amount": None}
+    start = upstream.begin(START_TSO + 1)
+    start.insert(table, [one, two])
+    start.commit()
+    return table, one, two
+
+
+@pytest.mark.parametrize("clustered", [True, False])
+def test_net_changes_are_those_of_tikv(clustered: bool) -> None:
+    upstream = Upstream()
+    table, one, two = _ops(upstream, clustered)
+    first, second = upstream.rows[table]
+    swap = upstream.begin(START_TSO + 2)
+    swap.update(table, first, one | {"id": "9"})
+    swap.update(table, second, two | {"id": "1"})
+    swap.update(table, first, one | {"id": "2"})
+    swapped = swap.commit()
+    assert [change.op for change in swapped.statements] == [UPDATE] * 3
+    assert [(change.op, change.changes_key) for change in swapped.net] == [(UPDATE, not clustered)] * 2
+
+    again = upstream.begin(START_TSO + 3)
+    again.delete(table, [first])
+    again.insert(table, [{"id": "2", "note": "new", "amount": None}])
+    back = again.commit()
+    assert [change.op for change in back.statements] == [DELETE, INSERT]
+    assert [change.op for change in back.net] == ([UPDATE] if clustered else [DELETE, INSERT])
+
+    nothing = upstream.begin(START_TSO + 4)
+    row = upstream.rows[table][second]
+    nothing.update(table, second, row)
+    nothing.update(table, second, row | {"note": "z"})
+    nothing.update(table, second, row)
+    nothing.delete(table, nothing.insert(table, [{"id": "7", "note": None, "amount": None}]))
+    gone = nothing.commit()
+    assert [change.op for change in gone.statements] == [UPDATE, UPDATE, INSERT, DELETE]
+    assert gone.net == ()
+
+
+def test_the_state_is_known_at_every_tso() -> None:
+    upstream = Upstream()
+    table, one, two = _ops(upstream, clustered=True)
+    assert upstream.state_at(START_TSO - 1) == {}
+    assert upstream.state_at(START_TSO) == {table.full_name: []}
+    assert upstream.state_at(START_TSO + 5) == {table.full_name: [tuple(one.values()), tuple(two.values())]}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_statement_is_read_as_it_is_meant(kind: str) -> None:
+    table = table_of(kind, "db", kind)
+    (create,) = parse_ddl(table.create_statement(), "db")
+    assert isinstance(create, CreateTable)
+    assert tuple(column.name for column in create.schema.columns) == table.names
+    assert sorted(create.schema.row_key) == sorted(table.key)
+
+
+def test_rows_as_expected_json_has_them() -> None:
+    table = table_of("varbinary_pk", "db", "t")
+    assert table.expected([(None, "\x80a", "é")]) == (
+        [
+            {"name": "big", "type": "bigint unsigned"},
+            {"name": "k", "type": "varbinary(8)"},
+            {"name": "note", "type": "varchar(20)"},
+        ],
+        [[None, "8061", "é"]],
+    )
+
+
+def test_modes_have_watermarks_or_none() -> None:
+    for mode in MODES:
+        kinds = {record.kind for seed in range(10) for record in _history(seed, mode).records}
+        assert ("watermark" in kinds) == has_watermarks(mode)

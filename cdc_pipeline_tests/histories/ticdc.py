@@ -1,0 +1,129 @@
+"""TiCDC's messages.
+
+`pkNames` is [] where a table has no primary key, also where a UNIQUE NOT NULL key is its handle (ticdc-facts §1, and
+`payments` in the captures).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from cdc_pipeline_tests.histories.message import SQL_TYPES, Message, base_type, physical_ms, row_message
+from cdc_pipeline_tests.histories.upstream import DELETE, INSERT, UPDATE, Change
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cdc_pipeline_tests.histories.choices import Choices
+    from cdc_pipeline_tests.histories.message import Body, PartitionOf
+    from cdc_pipeline_tests.histories.upstream import CreateTable, Transaction
+
+EXTENSION_MODES = ("extension", "only_updated", "delete_keys_only")
+"""Modes with commitTs and watermarks."""
+TICDC_MODES = (*EXTENSION_MODES, "default")
+
+
+@dataclass
+class TiCdc:
+    """Net changes, one row a message; in a transaction each table's deletes come first, then updates, then inserts.
+
+    `mode` is one of `TICDC_MODES`. Unless `raw_changes`, an UPDATE of the key is a DELETE and an INSERT. In the default
+    mode it is so too where another change of the transaction takes the key that it leaves: nothing would tell their
+    order, and TiCDC's sort is not stable.
+    """
+
+    mode: str
+    raw_changes: bool
+    partition_of: PartitionOf
+    choices: Choices
+
+    @property
+    def extension(self) -> bool:
+        return self.mode in EXTENSION_MODES
+
+    def ddl(self, event: CreateTable) -> list[Message]:
+        table = event.table
+        body = self._body(table.full_name, "CREATE", event.commit_ts, {"commitTs": event.commit_ts})
+        body |= {"isDdl": True, "sql": table.create_statement()}
+        return [Message("ddl", body, event.commit_ts, self._order(event.commit_ts), table=table)]
+
+    def watermark(self, tso: int) -> Message:
+        return Message("watermark", self._body(("", ""), "TIDB_WATERMARK", tso, {"watermarkTs": tso}), tso, tso)
+
+    def rows(self, transaction: Transaction) -> list[Message]:
+        found: list[Message] = []
+        for table in dict.fromkeys(change.table for change in transaction.net):
+            changes = [change for change in transaction.net if change.table is table]
+            changes = [part for change in changes for part in self._split(change, changes)]
+            if self.choices.chance(0.3):
+                changes.reverse()
+            changes.sort(key=lambda change: (DELETE, UPDATE, INSERT).index(change.op))
+            found += [self._row(change) for change in changes]
+        return found
+
+    def _split(self, change: Change, all_changes: Sequence[Change]) -> list[Change]:
+        if not change.changes_key or (
+            self.raw_changes and (self.extension or not _leaves_to_another(change, all_changes))
+        ):
+            return [change]
+        return [replace(change, op=DELETE, after=None), replace(change, op=INSERT, before=None)]
+
+    def _row(self, change: Change) -> Message:
+        table, row = change.table, change.row
+        types = dict(table.columns)
+        keys_only = self.mode == "delete_keys_only" and change.op == DELETE
+        names = table.in_column_order(table.key) if keys_only else table.names
+        old = None if change.op != UPDATE else change.before
+        if old is not None and self.mode == "only_updated":
+            old = {name: value for name, value in old.items() if value != row[name]}
+        body = self._body(table.full_name, change.op, change.commit_ts, {"commitTs": change.commit_ts})
+        body |= {
+            "pkNames": table.in_column_order(table.primary_key),
+            "sqlType": {name: _sql_type(types[name], row[name]) for name in names},
+            "mysqlType": {name: _type_to_str(types[name]) for name in names},
+            "old": None if old is None else [old],
+            "data": [{name: row[name] for name in names}],
+        }
+        return row_message(body, change, (change,), self.partition_of(change), self._order(change.commit_ts))
+
+    def _order(self, commit_ts: int) -> int:
+        return commit_ts if self.extension else physical_ms(commit_ts)
+
+    def _body(self, name: tuple[str, str], kind: str, tso: int, extension: dict[str, int]) -> Body:
+        return {
+            "id": 0,
+            "database": name[0],
+            "table": name[1],
+            "pkNames": None,
+            "isDdl": False,
+            "type": kind,
+            "es": physical_ms(tso),
+            "ts": 0,
+            "sql": "",
+            "sqlType": None,
+            "mysqlType": None,
+            "old": None,
+            "data": None,
+            **({"_tidb": extension} if self.extension else {}),
+        }
+
+
+def _leaves_to_another(change: Change, all_changes: Sequence[Change]) -> bool:
+    """Whether another change of the transaction takes the key that `change` leaves."""
+    assert change.before is not None
+    left = change.table.key_of(change.before)
+    return any(
+        other is not change and other.after is not None and other.table.key_of(other.after) == left
+        for other in all_changes
+    )
+
+
+def _type_to_str(mysql_type: str) -> str:
+    """The type as TiCDC's default writes it: without digits."""
+    return base_type(mysql_type) + (" unsigned" if mysql_type.endswith(" unsigned") else "")
+
+
+def _sql_type(mysql_type: str, value: str | None) -> int:
+    beyond = mysql_type == "bigint unsigned" and value is not None and int(value) > 2**63 - 1
+    return 3 if beyond else SQL_TYPES[base_type(mysql_type)]

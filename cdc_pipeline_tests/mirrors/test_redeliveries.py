@@ -1,0 +1,247 @@
+"""At least once in, exactly once out, where a key and a TSO do not say it all: each case is one table's stream."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_pipeline.mirrors.totals import lake_balance
+from cdc_pipeline.resources.lake import LakePaths
+from cdc_pipeline.schemas.table import TableName
+from cdc_pipeline_tests.messages import Topic, canal, canal_ddl, dataworks, ddl, row, watermark
+from cdc_pipeline_tests.pipelines import ingest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline.mirrors.cut_report import CutReport
+
+_TYPES = {"id": "int", "v": "varchar"}
+_KEYLESS = "CREATE TABLE {} (id INT, v VARCHAR(20))"
+_KEYED = "CREATE TABLE {} (id INT PRIMARY KEY, v VARCHAR(20))"
+
+
+@dataclass
+class Case:
+    """`slices` are messages by partition, each slice a run; `rows` the table's rows after each; `duplicates` how many
+    changes in all were told to be re-deliveries, and how many were known and came after their time."""
+
+    slices: list[list[tuple[str, int]]]
+    rows: list[list[tuple[int, str]]]
+    duplicates: int = 0
+    create: str = _KEYLESS
+    late: int = 0
+
+
+def _put(table: str, step: int, key: str, *, exact: bool = True, ts: int = 5, partition: int = 0) -> tuple[str, int]:
+    message = json.loads(row("INSERT", table, step, {"id": key, "v": "a"}, types=_TYPES, key=[], extension=exact))
+    return json.dumps({**message, "ts": message["es"] + ts}), partition
+
+
+def _take(table: str, step: int, key: str, *, exact: bool = True) -> tuple[str, int]:
+    return row("DELETE", table, step, {"id": key, "v": "a"}, types=_TYPES, key=[], extension=exact), 0
+
+
+def _keyed(kind: str, table: str, step: int, key: str, value: str, *, old: str | None = None) -> tuple[str, int]:
+    before = None if old is None else {"id": key, "v": old}
+    data = {"id": key, "v": value}
+    return row(kind, table, step, data, old=before, types=_TYPES, key=["id"], extension=False), 0
+
+
+def _canal(kind: str, table: str, step: int, key: str, batch: int, *, ms: int = 0) -> tuple[str, int]:
+    message = json.loads(canal(kind, table, step, [{"id": key, "v": "a"}], types=_TYPES, batch=batch))
+    return json.dumps({**message, "ts": message["ts"] + ms}), 0
+
+
+def _dataworks(op: str, table: str, sequence: str, key: int) -> tuple[str, int]:
+    image = {"id": key, "v": "a"}
+    sides = {"after": image} if op == "INSERT" else {"before": image}
+    return dataworks(op, table, 3, **sides, types={"id": "LONG", "v": "STRING"}, sequence=sequence), 0  # type: ignore[arg-type]
+
+
+def _watermark(step: int) -> tuple[str, int]:
+    return watermark(step), 0
+
+
+# With TSOs and watermarks. Tables of one lake share its slices and watermarks: 10, 20 and 40 close them.
+EXACT = {
+    "equal_rows_of_one_transaction": Case(
+        [[_put("x", 5, "1"), _put("x", 5, "1", ts=6), _watermark(10)], [_watermark(20)], [_watermark(40)]],
+        [[(1, "a"), (1, "a")]] * 3,
+    ),
+    "a_stretch_again_from_an_earlier_checkpoint": Case(
+        [
+            # begins again at 5, after the change at 7
+            [_put("x", 5, "1"), _put("x", 5, "1"), _put("x", 7, "2"), _put("x", 5, "1", ts=900)]
+            + [_put("x", 5, "1", ts=901), _put("x", 7, "2", ts=902), _put("x", 8, "2", ts=903), _watermark(10)],
+            [_watermark(20)],
+            [_watermark(40)],
+        ],
+        [[(1, "a"), (1, "a"), (2, "a"), (2, "a")]] * 3,
+        duplicates=3,
+    ),
+    "a_watermark_has_closed_the_time_of_what_comes_again": Case(
+        [
+            [_put("x", 5, "1"), _watermark(6), _put("x", 5, "1", ts=900), _watermark(10)],
+            [_watermark(20)],
+            [_watermark(40)],
+        ],
+        [[(1, "a")]] * 3,
+        duplicates=1,
+    ),
+    "a_delete_of_one_of_several_comes_again": Case(
+        [
+            [_put("x", 5, "1"), _put("x", 5, "1"), _put("x", 5, "1"), _take("x", 6, "1"), _put("x", 9, "3")]
+            + [_take("x", 6, "1"), _watermark(10)],
+            [_watermark(20)],
+            [_watermark(40)],
+        ],
+        [[(1, "a"), (1, "a"), (3, "a")]] * 3,
+        duplicates=1,
+    ),
+    "what_waits_comes_again_before_its_time": Case(
+        [
+            [_watermark(10), _put("x", 15, "1")],
+            [_put("x", 15, "1", ts=70), _put("x", 17, "2"), _put("x", 15, "1", ts=900), _watermark(20)],
+            [_put("x", 15, "1", ts=990), _watermark(40)],
+        ],
+        # the first two are one after the other: nothing tells them from two equal rows
+        [[], [(1, "a"), (1, "a"), (2, "a")], [(1, "a"), (1, "a"), (2, "a")]],
+        duplicates=1,
+        late=1,
+    ),
+}
+
+# Without watermarks: each slice is a cut.
+BY_TIME = {
+    "ticdc_keyed_what_was_deleted_stays_away_while_the_stretch_comes_again": Case(
+        [
+            [_keyed("INSERT", "x", 2, "1", "a"), _keyed("DELETE", "x", 9, "1", "a")],
+            [_keyed("INSERT", "x", 2, "1", "a")],
+            [_keyed("DELETE", "x", 9, "1", "a"), _keyed("INSERT", "x", 12, "2", "b")],
+        ],
+        [[], [], [(2, "b")]],
+        duplicates=2,
+        create=_KEYED,
+    ),
+    "ticdc_keyed_what_comes_late_for_the_first_time_undoes_nothing": Case(
+        [
+            [_keyed("INSERT", "x", 2, "1", "a"), _keyed("UPDATE", "x", 8, "1", "c", old="b")],
+            [_keyed("UPDATE", "x", 5, "1", "b", old="a")],
+            [_keyed("DELETE", "x", 9, "1", "c")],
+        ],
+        [[(1, "c")], [(1, "c")], []],
+        create=_KEYED,
+    ),
+    "ticdc_keyless_a_stretch_in_the_next_run": Case(
+        [
+            [_put("x", 2, "1", exact=False), _put("x", 2, "1", exact=False), _put("x", 4, "2", exact=False)],
+            [_put("x", 2, "1", exact=False), _put("x", 2, "1", exact=False), _put("x", 4, "2", exact=False)]
+            + [_put("x", 6, "1", exact=False)],
+            [_take("x", 8, "1", exact=False)],
+        ],
+        [[(1, "a"), (1, "a"), (2, "a")], [(1, "a"), (1, "a"), (1, "a"), (2, "a")], [(1, "a"), (1, "a"), (2, "a")]],
+        duplicates=3,
+    ),
+    "canal_begins_to_count_again_within_one_second": Case(
+        [
+            [_canal("INSERT", "x", 2, "1", 7), _canal("INSERT", "x", 2, "1", 8)],
+            [_canal("INSERT", "x", 2, "1", 1, ms=300), _canal("INSERT", "x", 2, "1", 2, ms=301)],
+            [_canal("INSERT", "x", 2, "1", 3, ms=400)],
+        ],
+        [[(1, "a"), (1, "a")], [(1, "a"), (1, "a")], [(1, "a")] * 3],
+        duplicates=2,
+    ),
+    "canal_puts_and_takes_the_same_row_within_one_second": Case(
+        [
+            [_canal("INSERT", "x", 2, "1", 7), _canal("DELETE", "x", 2, "1", 7, ms=1)],
+            [_canal("INSERT", "x", 2, "1", 8, ms=2)],
+            [_canal("DELETE", "x", 3, "1", 9), _canal("INSERT", "x", 3, "1", 9, ms=1)],
+        ],
+        [[], [(1, "a")], [(1, "a")]],
+        create=_KEYED,
+    ),
+    "dataworks_tells_a_copy_by_its_number": Case(
+        [
+            [_dataworks("INSERT", "x", "11", 1), _dataworks("INSERT", "x", "12", 1)],
+            [_dataworks("INSERT", "x", "12", 1), _dataworks("INSERT", "x", "13", 2)],
+            [_dataworks("DELETE", "x", "14", 1), _dataworks("DELETE", "x", "14", 1)],
+        ],
+        [[(1, "a"), (1, "a")], [(1, "a"), (1, "a"), (2, "a")], [(1, "a"), (2, "a")]],
+        duplicates=2,
+        create="",
+    ),
+}
+
+
+@dataclass
+class Told:
+    """The reports of a group's runs, and each case's rows after each run."""
+
+    paths: LakePaths
+    reports: list[CutReport]
+    rows: dict[str, list[list[tuple[int, str]]]]
+
+
+def _told(spark: SparkSession, folder: Path, cases: dict[str, Case], *, exact: bool) -> Told:
+    """All cases in one lake, each with a topic and a table of its name."""
+    told = Told(LakePaths(str(folder / "lake"), "shop"), [], {name: [] for name in cases})
+    topics = {name: Topic(name) for name in cases}
+    for name, case in cases.items():
+        if case.create:
+            statement = case.create.format(name)
+            message = ddl(statement, 1, table=name, kind="CREATE", extension=exact)
+            topics[name].send(
+                canal_ddl(statement, 1, table=name, kind="CREATE") if name.startswith("canal") else message
+            )
+    for number in range(3):
+        for name, case in cases.items():
+            for payload, partition in case.slices[number]:
+                topics[name].send(
+                    payload.replace('"table": "x"', f'"table": "{name}"').replace(
+                        '"tableName": "x"', f'"tableName": "{name}"'
+                    ),
+                    partition,
+                )
+            topics[name].write(folder / "captures", f"{number}-{name}.jsonl")
+        told.reports.append(ingest(spark, told.paths, folder / "captures"))
+        for name in cases:
+            mirror = spark.read.format("delta").load(told.paths.mirror(TableName("db", name)))
+            told.rows[name].append(sorted((found["id"], found["v"]) for found in mirror.collect()))
+    return told
+
+
+@pytest.fixture(scope="module")
+def exact(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
+    return _told(spark, tmp_path_factory.mktemp("exact"), EXACT, exact=True)
+
+
+@pytest.fixture(scope="module")
+def by_time(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
+    return _told(spark, tmp_path_factory.mktemp("by_time"), BY_TIME, exact=False)
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_with_watermarks(exact: Told, name: str) -> None:
+    assert exact.rows[name] == EXACT[name].rows
+
+
+@pytest.mark.parametrize("name", BY_TIME)
+def test_without_watermarks(by_time: Told, name: str) -> None:
+    assert by_time.rows[name] == BY_TIME[name].rows
+
+
+@pytest.mark.parametrize(("group", "cases"), [("exact", EXACT), ("by_time", BY_TIME)])
+def test_each_change_is_counted_once(
+    request: pytest.FixtureRequest, spark: SparkSession, group: str, cases: dict[str, Case]
+) -> None:
+    told: Told = request.getfixturevalue(group)
+    assert sum(report.totals.duplicates for report in told.reports) == sum(case.duplicates for case in cases.values())
+    assert sum(report.totals.late for report in told.reports) == sum(case.late for case in cases.values())
+    assert all(not report.breaches for report in told.reports)
+    assert lake_balance(spark, told.paths).balanced
