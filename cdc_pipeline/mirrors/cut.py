@@ -83,12 +83,15 @@ class CutMaker:
     ) -> CutReport:
         log, history = self._table("change_log"), self._table("ddl_history")
         ddl = DdlOfCut.read(window, history)
-        delivered = window.changes(log).persist()
+        delivered = window.changes(log, waited=published.pending > 0).persist()
+        kept = [delivered]
         try:
             again = repeated_positions(delivered, log, self._table("watermarks"), window)
-            duplicates = 0 if again is None else again.count()
-            once = delivered if again is None else delivered.join(again, list(POSITION), "left_anti")
-            changes = with_segments(once, ddl.fresh)
+            changes, duplicates = delivered, 0
+            if again is not None:
+                kept.append(again.persist())
+                changes, duplicates = delivered.join(again, list(POSITION), "left_anti"), again.count()
+            changes = with_segments(changes, ddl.fresh)
             loaded: dict[TableName, MirrorState | None] = {} if begun is None else dict(begun)
 
             def lookup(name: TableName) -> MirrorState | None:
@@ -106,7 +109,8 @@ class CutMaker:
                 write_down(self.spark, self.paths, window, loaded, self.run_id)
             results, counted = self._carry_out(plan, changes, window, resumed=begun is not None)
         finally:
-            delivered.unpersist()
+            for frame in kept:
+                frame.unpersist()
         rejected = sum(result.rejected for result in results)
         totals = CutTotals(
             changes=sum(group.changes for group in groups) + duplicates,

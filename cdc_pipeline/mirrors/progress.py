@@ -45,6 +45,7 @@ class PublishedCut:
     resolved_tso: int | None
     last_batch: int
     mirrors: tuple[Row, ...]
+    pending: int = 0
 
     @property
     def names(self) -> frozenset[TableName]:
@@ -97,4 +98,4 @@ def _newest(cuts: DataFrame) -> PublishedCut:
     row = cuts.orderBy(F.desc("cut_id")).limit(1).first()
     if row is None:
         return NO_CUT
-    return PublishedCut(row["cut_id"], row["resolved_tso"], row["last_batch"], tuple(row["mirrors"]))
+    return PublishedCut(row["cut_id"], row["resolved_tso"], row["last_batch"], tuple(row["mirrors"]), row["pending"])

@@ -50,28 +50,31 @@ class Window:
         inside = inside.where(_at_or_below(self.resolved_tso))
         return inside if self.after_tso is None else inside.where(~_at_or_below(self.after_tso))
 
-    def changes(self, log: DataFrame) -> DataFrame:
+    def changes(self, log: DataFrame, *, waited: bool) -> DataFrame:
         """The row changes that this cut works on, with `fresh`: whether this cut is the one that takes them in.
 
         Fresh ones are those of `of`, but for first halves of an UPDATE whose second is not there yet: DataWorks may send
         an UPDATE as two records, and alone the first would take the row away; no upstream ever had such a table. Where
         there are no watermarks, changes of earlier cuts come along that are not older than the oldest fresh one: what
-        arrives late must neither undo them nor be counted twice.
+        arrives late must neither undo them nor be counted twice. `waited`: whether the cut before left changes waiting.
         """
         inside = self.of(log)
         if self.resolved_tso is not None:
             return inside.withColumn("fresh", F.lit(True))
-        waited, waiting = _first_halves(log, self.after_batch), _first_halves(log, self.last_batch)
-        if not waiting.isEmpty():
-            inside = inside.join(F.broadcast(waiting.select(*_POSITION)), list(_POSITION), "left_anti")
-        if not waited.isEmpty():
-            inside = inside.unionByName(waited)
+        before = log.where(F.col("batch_id") <= self.after_batch)
+        if waited:
+            halves = _first_halves(log, self.after_batch)
+            inside = inside.unionByName(halves)
+            before = before.join(F.broadcast(halves.select(*_POSITION)), list(_POSITION), "left_anti")
+        found = inside.agg(F.min("commit_ts").alias("oldest"), F.max(_is_half()).alias("halves")).first()
+        assert found is not None
+        if found["halves"]:
+            waiting = _first_halves(log, self.last_batch).select(*_POSITION)
+            inside = inside.join(F.broadcast(waiting), list(_POSITION), "left_anti")
         fresh = inside.withColumn("fresh", F.lit(True))
-        oldest = inside.agg(F.min("commit_ts")).first()
-        if self.after_batch == 0 or oldest is None or oldest[0] is None:
+        if self.after_batch == 0 or found["oldest"] is None:
             return fresh
-        applied = log.where((F.col("batch_id") <= self.after_batch) & (F.col("commit_ts") >= oldest[0]))
-        applied = applied.join(F.broadcast(waited.select(*_POSITION)), list(_POSITION), "left_anti")
+        applied = before.where(F.col("commit_ts") >= found["oldest"])
         return fresh.unionByName(applied.withColumn("fresh", F.lit(False)))
 
     def late(self, frame: DataFrame) -> DataFrame:
@@ -90,10 +93,16 @@ class Window:
 
 def _first_halves(log: DataFrame, batch_id: int) -> DataFrame:
     """The changes of a batch that are the first half of an UPDATE, the second of which is not in the batch."""
-    updates = log.where((F.col("batch_id") == batch_id) & (F.col("dialect") == DATAWORKS) & (F.col("op") == "UPDATE"))
+    updates = log.where((F.col("batch_id") == batch_id) & _is_half())
     names = ["database", "table", "commit_ts"]
     seconds = updates.where(F.col("before").isNull()).select(*names)
     return updates.where(F.col("after").isNull()).join(seconds, names, "left_anti").select(*log.columns)
+
+
+def _is_half() -> Column:
+    """Whether a change is one of the two that an UPDATE of DataWorks may come as."""
+    one_image = F.col("before").isNull() | F.col("after").isNull()
+    return (F.col("dialect") == DATAWORKS) & (F.col("op") == "UPDATE") & one_image
 
 
 def _at_or_below(tso: int) -> Column:
