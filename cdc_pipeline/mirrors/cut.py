@@ -17,7 +17,7 @@ from cdc_pipeline.mirrors.ddl_of_cut import DdlOfCut, close_events
 from cdc_pipeline.mirrors.dead_letters import lost_rows
 from cdc_pipeline.mirrors.late import late_changes
 from cdc_pipeline.mirrors.order import RowSet, net_changes, with_segments
-from cdc_pipeline.mirrors.planner import Planner
+from cdc_pipeline.mirrors.planner import Planner, tables_made_by_rows
 from cdc_pipeline.mirrors.progress import NO_CUT, PublishedCut, StreamProgress, published_cut, stream_progress
 from cdc_pipeline.mirrors.publication import publish
 from cdc_pipeline.mirrors.redeliveries import POSITION, repeated_positions
@@ -83,22 +83,23 @@ class CutMaker:
     ) -> CutReport:
         log, history = self._table("change_log"), self._table("ddl_history")
         ddl = DdlOfCut.read(window, history)
-        delivered = window.changes(log, waited=published.pending > 0).persist()
+        loaded: dict[TableName, MirrorState | None] = {} if begun is None else dict(begun)
+
+        def lookup(name: TableName) -> MirrorState | None:
+            if name not in loaded:
+                loaded[name] = self._stored_state(name)
+            return loaded[name]
+
+        anew = tables_made_by_rows(ddl.fresh, lookup)
+        delivered = window.changes(log, waited=published.pending > 0, anew=anew).persist()
         kept = [delivered]
         try:
             again = repeated_positions(delivered, log, self._table("watermarks"), window)
-            changes, duplicates = delivered, 0
+            once = delivered
             if again is not None:
                 kept.append(again.persist())
-                changes, duplicates = delivered.join(again, list(POSITION), "left_anti"), again.count()
-            changes = with_segments(changes, ddl.fresh)
-            loaded: dict[TableName, MirrorState | None] = {} if begun is None else dict(begun)
-
-            def lookup(name: TableName) -> MirrorState | None:
-                if name not in loaded:
-                    loaded[name] = self._stored_state(name)
-                return loaded[name]
-
+                once = delivered.join(again, list(POSITION), "left_anti")
+            changes = with_segments(once, ddl.fresh)
             groups = with_types(row_groups(changes), self._table("raw_topic_snapshot"), changes, lookup)
             late = late_changes(window, log)
             lost = lost_rows(window, self._table("dead_letters"))
@@ -108,13 +109,17 @@ class CutMaker:
             if begun is None:
                 write_down(self.spark, self.paths, window, loaded, self.run_id)
             results, counted = self._carry_out(plan, changes, window, resumed=begun is not None)
+            taken_in = delivered.where("NOT taken")
+            duplicates = 0 if again is None else taken_in.join(again, list(POSITION), "left_semi").count()
+            fresh = sum(group.changes for group in groups) - (once.where("fresh AND taken").count() if anew else 0)
         finally:
             for frame in kept:
                 frame.unpersist()
         rejected = sum(result.rejected for result in results)
         totals = CutTotals(
-            changes=sum(group.changes for group in groups) + duplicates,
-            applied=counted - rejected,
+            changes=fresh + duplicates,
+            # of tables whose rows are let in anew some were counted before
+            applied=min(counted, fresh) - rejected,
             rejected=rejected,
             duplicates=duplicates,
             late=late.replays + late.unseen,

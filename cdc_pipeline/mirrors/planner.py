@@ -169,7 +169,8 @@ class Planner:
         state = self._state(name)
         if state is None:
             schema = inferred_schema(groups)
-            state = MirrorState(name, f"{name}@cut{self._cut_id}.{len(self._steps)}", schema, inferred=True)
+            since = min((group.first_ts for group in groups if group.first_ts is not None), default=None)
+            state = MirrorState(name, f"{name}@cut{self._cut_id}.{len(self._steps)}", schema, True, since=since)
             state = state.with_gaps(*filter(None, map(unclear_type, schema.columns)))
             self._put(state)
             self._steps.append(CreateMirror(state))
@@ -216,6 +217,9 @@ class Planner:
         self, name: TableName, schema: TableSchema, if_not_exists: bool, event: DdlEvent, outcome: DdlOutcome
     ) -> None:
         existing = self._state(name)
+        if existing is not None and comes_before(event, existing):
+            self._define(existing, schema, event, outcome)
+            return
         if existing is not None and if_not_exists:
             outcome.effects.append(f"{name} exists already")
             return
@@ -230,6 +234,17 @@ class Planner:
         self._steps.append(CreateMirror(state))
         self._empty.add(state.mirror_id)
         _done(outcome, f"created {name}", state)
+
+    def _define(self, state: MirrorState, schema: TableSchema, event: DdlEvent, outcome: DdlOutcome) -> None:
+        """The rows of this table came before the statement that made it: they are let in anew, under its definition
+        (`tables_made_by_rows`)."""
+        self._steps.append(TruncateMirror(state))
+        defined = replace(state, schema=schema, inferred=False, gaps=(), since=None)
+        origins = tuple(ColumnOrigin(column, state.schema.find(column.name)) for column in schema.columns)
+        self._steps.append(ChangeColumns(state, defined, origins, event.commit_ms))
+        self._put(defined)
+        self._empty.add(state.mirror_id)
+        _done(outcome, f"defined {state.name}, of which rows had come before; they were let in anew", defined)
 
     def _create_like(self, change: CreateTableLike, event: DdlEvent, outcome: DdlOutcome) -> None:
         source = self._state(change.source)
@@ -363,6 +378,28 @@ class Planner:
         marked = self._state(name)
         if marked is not None and marked is not before:
             outcome.tables.append(marked)
+
+
+def comes_before(event: DdlEvent, state: MirrorState) -> bool:
+    """Whether a CREATE TABLE is the one of a mirror that rows have made: without TSOs a partition may be ahead of the one
+    that DDL travels in."""
+    return not event.exact_ts and state.inferred and state.since is not None and event.commit_ts <= state.since
+
+
+def tables_made_by_rows(
+    events: Iterable[DdlEvent], lookup: Callable[[TableName], MirrorState | None]
+) -> tuple[TableName, ...]:
+    """The tables whose CREATE TABLE is among the events and comes after rows of them: all of those are let in again."""
+    return tuple(
+        dict.fromkeys(
+            change.name
+            for event in events
+            for change in event.changes
+            if isinstance(change, CreateTable)
+            and (state := lookup(change.name)) is not None
+            and comes_before(event, state)
+        )
+    )
 
 
 def _done(outcome: DdlOutcome, effect: str, *states: MirrorState) -> None:

@@ -5,10 +5,10 @@ others do. Rows of a table without a key have no identity, so that a change sent
 by where it stands; and where order is by `es` alone, an old change would undo a newer one.
 
 An encoder sends the changes of a table in the order of their commits. A delivery ends, and another begins, where that
-order steps back (a restart from a checkpoint, a retry), where a watermark has already closed the change's time
-(ticdc-facts §10), or where Canal's batch numbers begin again (canal-facts 51). Equal changes inside one delivery are
-two; the n-th of them in a later delivery is the n-th of the first delivery, sent again. A change of DataWorks has a
-number of its own (`sequenceId`), so that its copies are always the same change.
+order steps back (a restart from a checkpoint, a retry; ticdc-facts §10), or where Canal's batch numbers begin again
+(canal-facts 51). Equal changes inside one delivery are two; the n-th of them in a later delivery is the n-th of the first
+delivery, sent again. What comes after a watermark that has closed its time is sent again, each copy by itself; so is a
+change of DataWorks that has the number (`sequenceId`) of another.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _STREAM = (*_PARTITION, "database", "table")
 def repeated_positions(changes: DataFrame, log: DataFrame, watermarks: DataFrame, window: Window) -> DataFrame | None:
     """The positions (`POSITION`) of changes that were delivered before; None where there are none.
 
-    `changes` are those of the cut, with `fresh` false for changes that an earlier cut has taken in; `log` and
+    `changes` are those of the cut, with `fresh` false for changes that are not to be let in; `log` and
     `watermarks` are the whole tables.
     """
     keyless = F.coalesce(F.size("key_names"), F.lit(0)) <= 0
@@ -52,7 +52,7 @@ def repeated_positions(changes: DataFrame, log: DataFrame, watermarks: DataFrame
 def _later_copies(copies: DataFrame, log: DataFrame, watermarks: DataFrame, window: Window) -> DataFrame:
     """The copies that are not the first of their ordinal."""
     delivered = _with_delivery(copies, log, watermarks, window)
-    in_order = [F.col(name) for name in ("batch_id", *POSITION)]
+    in_order = [F.col(name) for name in ("closed", "batch_id", *POSITION)]
     within = Over.partitionBy(*_CHANGE, *_PARTITION, "delivery").orderBy("offset", "row")
     among = Over.partitionBy(*_CHANGE, "ordinal").orderBy(*in_order)
     numbered = delivered.withColumn("ordinal", F.row_number().over(within))
@@ -60,7 +60,7 @@ def _later_copies(copies: DataFrame, log: DataFrame, watermarks: DataFrame, wind
 
 
 def _with_delivery(copies: DataFrame, log: DataFrame, watermarks: DataFrame, window: Window) -> DataFrame:
-    """`copies` with `delivery`, which numbers the deliveries of a change in one partition."""
+    """`copies` with `closed`, and `delivery`, which numbers the deliveries of a change in one partition."""
     oldest = copies.agg(F.min("batch_id")).first()
     assert oldest is not None
     batches = F.col("batch_id").between(oldest[0], window.last_batch)
@@ -79,10 +79,9 @@ def _with_delivery(copies: DataFrame, log: DataFrame, watermarks: DataFrame, win
     placed = copies.join(breaks, list(POSITION)).withColumns(
         {"offset_before": F.lag("offset").over(one_change), "breaks_before": F.lag("breaks").over(one_change)}
     )
-    closed = _closed_in_between(placed, watermarks.where(batches))
-    begins = F.col("offset_before").isNotNull() & (
-        (F.col("breaks") != F.col("breaks_before")) | F.col("closed") | (F.col("dialect") == DATAWORKS)
-    )
+    closed = _closed(placed, watermarks.where(F.col("batch_id") <= window.last_batch))
+    by_itself = F.col("closed") | (F.col("dialect") == DATAWORKS)
+    begins = F.col("offset_before").isNotNull() & ((F.col("breaks") != F.col("breaks_before")) | by_itself)
     return (
         placed.join(closed, list(POSITION), "left")
         .withColumn("closed", F.coalesce("closed", F.lit(False)))
@@ -90,16 +89,11 @@ def _with_delivery(copies: DataFrame, log: DataFrame, watermarks: DataFrame, win
     )
 
 
-def _closed_in_between(placed: DataFrame, watermarks: DataFrame) -> DataFrame:
-    """The positions of copies whose time a watermark has closed since the copy before, with `closed` true."""
+def _closed(placed: DataFrame, watermarks: DataFrame) -> DataFrame:
+    """The positions of copies that come after a watermark at or above their time, with `closed` true."""
     closing = watermarks.select(*_PARTITION, F.col("offset").alias("closed_at"), "watermark_ts")
-    return (
-        placed.join(closing, list(_PARTITION))
-        .where((F.col("closed_at") > F.col("offset_before")) & (F.col("closed_at") < F.col("offset")))
-        .where(F.col("watermark_ts") >= F.col("commit_ts"))
-        .select(*POSITION, F.lit(True).alias("closed"))
-        .distinct()
-    )
+    after = (F.col("closed_at") < F.col("offset")) & (F.col("watermark_ts") >= F.col("commit_ts"))
+    return placed.join(closing, list(_PARTITION)).where(after).select(*POSITION, F.lit(True).alias("closed")).distinct()
 
 
 def _hash(*images: str) -> Column:

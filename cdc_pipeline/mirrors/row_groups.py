@@ -26,7 +26,7 @@ class RowGroup:
     """Rows of one name and segment whose images have the same columns.
 
     `place` is one of their messages; `types` are what that one names, where they were asked for. `images` is False
-    for rows that are only taken away, `inserts` True for those that INSERT.
+    for rows that are only taken away, `inserts` True for those that INSERT. `first_ts` is the smallest `commit_ts`.
     """
 
     name: TableName
@@ -38,6 +38,7 @@ class RowGroup:
     images: bool
     place: Place
     inserts: bool = False
+    first_ts: int | None = None
     types: MessageTypes = field(default_factory=MessageTypes)
 
 
@@ -76,6 +77,7 @@ def row_groups(changes: DataFrame) -> list[RowGroup]:
             dialect=row["dialect"],
             images=row["images"],
             inserts=row["inserts"],
+            first_ts=row["first"][0],
             place=tuple(row["first"][1:]),
         )
         for row in rows

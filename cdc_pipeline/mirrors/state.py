@@ -38,7 +38,8 @@ class MirrorState:
     """One mirror. `mirror_id` stays the same through renames and tells a table from a later one of the same name.
 
     `inferred` is true while no CREATE TABLE was seen and the schema comes from the rows' own types. `gaps` are the
-    reasons why the mirror may differ from upstream; empty where it does not.
+    reasons why the mirror may differ from upstream; empty where it does not. `since` is the `commit_ts` of the first row
+    from which an inferred mirror was made.
     """
 
     name: TableName
@@ -46,6 +47,7 @@ class MirrorState:
     schema: TableSchema
     inferred: bool = False
     gaps: tuple[str, ...] = ()
+    since: int | None = None
 
     def spark_schema(self) -> StructType:
         """The mirror's columns: upstream's own, then the underscored ones."""
@@ -63,6 +65,7 @@ class MirrorState:
             "cdc.schema": self.schema.to_json(),
             "cdc.inferred": json.dumps(self.inferred),
             "cdc.gaps": json.dumps(self.gaps, ensure_ascii=False),
+            "cdc.since": json.dumps(self.since),
         }
 
     @staticmethod
@@ -72,6 +75,7 @@ class MirrorState:
             mirror_id=properties["cdc.mirror_id"],
             schema=TableSchema.from_json(properties["cdc.schema"]),
             inferred=json.loads(properties["cdc.inferred"]),
+            since=json.loads(properties.get("cdc.since", "null")),
             gaps=tuple(dict.fromkeys(json.loads(properties["cdc.gaps"]) + json.loads(properties.get(_ROW_GAPS, "[]")))),
         )
 

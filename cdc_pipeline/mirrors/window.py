@@ -6,7 +6,9 @@ that is killed half-way is followed by one that makes the very same plan and fin
 
 from __future__ import annotations
 
+import functools
 import json
+import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +21,8 @@ from cdc_pipeline.resources.delta import Commit, append_once, table_state
 from cdc_pipeline.schemas.table import TableName
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from cdc_pipeline.mirrors.progress import PublishedCut, StreamProgress
@@ -50,17 +54,19 @@ class Window:
         inside = inside.where(_at_or_below(self.resolved_tso))
         return inside if self.after_tso is None else inside.where(~_at_or_below(self.after_tso))
 
-    def changes(self, log: DataFrame, *, waited: bool) -> DataFrame:
-        """The row changes that this cut works on, with `fresh`: whether this cut is the one that takes them in.
+    def changes(self, log: DataFrame, *, waited: bool, anew: Collection[TableName] = ()) -> DataFrame:
+        """The row changes that this cut works on, with `fresh`, whether this cut lets them in, and `taken`, whether an
+        earlier cut has taken them in.
 
         Fresh ones are those of `of`, but for first halves of an UPDATE whose second is not there yet: DataWorks may send
         an UPDATE as two records, and alone the first would take the row away; no upstream ever had such a table. Where
         there are no watermarks, changes of earlier cuts come along that are not older than the oldest fresh one: what
-        arrives late must neither undo them nor be counted twice. `waited`: whether the cut before left changes waiting.
+        arrives late must neither undo them nor be counted twice. `waited`: whether the cut before left changes waiting;
+        `anew` are tables of which all rows are let in again.
         """
         inside = self.of(log)
         if self.resolved_tso is not None:
-            return inside.withColumn("fresh", F.lit(True))
+            return inside.withColumns({"fresh": F.lit(True), "taken": F.lit(False)})
         before = log.where(F.col("batch_id") <= self.after_batch)
         if waited:
             halves = _first_halves(log, self.after_batch)
@@ -71,11 +77,12 @@ class Window:
         if found["halves"]:
             waiting = _first_halves(log, self.last_batch).select(*_POSITION)
             inside = inside.join(F.broadcast(waiting), list(_POSITION), "left_anti")
-        fresh = inside.withColumn("fresh", F.lit(True))
-        if self.after_batch == 0 or found["oldest"] is None:
+        fresh = inside.withColumns({"fresh": F.lit(True), "taken": F.lit(False)})
+        if self.after_batch == 0 or (found["oldest"] is None and not anew):
             return fresh
-        applied = before.where(F.col("commit_ts") >= found["oldest"])
-        return fresh.unionByName(applied.withColumn("fresh", F.lit(False)))
+        again = functools.reduce(operator.or_, (_of_table(name) for name in anew), F.lit(False))
+        along = again if found["oldest"] is None else again | (F.col("commit_ts") >= found["oldest"])
+        return fresh.unionByName(before.where(along).withColumns({"fresh": again, "taken": F.lit(True)}))
 
     def late(self, frame: DataFrame) -> DataFrame:
         """New rows at or below a TSO that is applied already: see `mirrors.late`."""
@@ -89,6 +96,10 @@ class Window:
         if self.resolved_tso is None:
             return _first_halves(frame, self.last_batch)
         return frame.where(F.col("batch_id") <= self.last_batch).where(~_at_or_below(self.resolved_tso))
+
+
+def _of_table(name: TableName) -> Column:
+    return (F.col("database") == name.database) & (F.col("table") == name.table)
 
 
 def _first_halves(log: DataFrame, batch_id: int) -> DataFrame:

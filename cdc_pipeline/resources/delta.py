@@ -163,6 +163,7 @@ def _commit(spark: SparkSession, transaction: Any, commit: Commit) -> None:
 class _Names:
     """Classes of the JVM. py4j asks the JVM for each part of a name anew, which takes a millisecond."""
 
+    session: Any
     delta_log: Any
     option: Any
     converters: Any
@@ -171,12 +172,18 @@ class _Names:
 @functools.lru_cache(maxsize=1)
 def _names(java: Any) -> _Names:
     return _Names(
-        java.org.apache.spark.sql.delta.DeltaLog, java.scala.Option, java.scala.jdk.javaapi.CollectionConverters
+        java.org.apache.spark.sql.classic.SparkSession,
+        java.org.apache.spark.sql.delta.DeltaLog,
+        java.scala.Option,
+        java.scala.jdk.javaapi.CollectionConverters,
     )
 
 
 def _delta_log(spark: SparkSession, path: str) -> Any:
-    return _names(jvm(spark)).delta_log.forTable(jvm_session(spark), path)
+    names = _names(jvm(spark))
+    # where a table has no checksum of its state, as a clone has none, Delta computes it with the session of the thread
+    names.session.setActiveSession(jvm_session(spark))
+    return names.delta_log.forTable(jvm_session(spark), path)
 
 
 def _none(spark: SparkSession) -> Any:

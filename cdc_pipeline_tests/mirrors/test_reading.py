@@ -1,0 +1,205 @@
+"""One small stream told in three runs: what readers see of it at any TSO, what breaks its word, and what a rebuild does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import dagster as dg
+import pytest
+from pyspark.sql import functions as F
+
+import cdc_pipeline
+from cdc_pipeline.checks.no_breach import no_breach_result
+from cdc_pipeline.errors import LakeError
+from cdc_pipeline.mirrors import cut as cut_module
+from cdc_pipeline.mirrors.cut import CutMaker
+from cdc_pipeline.mirrors.progress import published_cut
+from cdc_pipeline.mirrors.rebuild import Rebuilder, RebuildReport
+from cdc_pipeline.mirrors.state import MirrorState
+from cdc_pipeline.mirrors.totals import lake_balance
+from cdc_pipeline.resources.delta import table_state
+from cdc_pipeline.resources.lake import LakePaths
+from cdc_pipeline.schemas.table import TableName
+from cdc_pipeline_tests.messages import Topic, tso, watermark
+from cdc_pipeline_tests.mirrors.stories import KEYLESS, change, create, delete, put, update, wide
+from cdc_pipeline_tests.pipelines import ingest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline.mirrors.cut_report import CutReport
+
+PARTITIONS = (0, 1, 2)
+_CHECKED = dg.AssetKey(["shop", "consistent_cuts"])
+Rows = dict[str, list[tuple[Any, ...]]]
+
+SLICES = (
+    (
+        10,
+        [create("t", 1), create("bag", 1, KEYLESS), create("old", 1), create("gone", 1), put("t", 2, "1", "a")]
+        + [put("t", 3, "2", "b", 2), put("bag", 4, "1", "x"), put("bag", 4, "1", "x"), put("old", 5, "1", "o")]
+        + [put("gone", 6, "1", "g"), update("t", 8, ("1", "a"), ("1", "c"), 2)],
+    ),
+    (
+        30,
+        [update("t", 12, ("1", "c"), ("1", "d")), put("bag", 13, "2", "y"), put("gone", 14, "2", "h")]
+        + [
+            change("ALTER TABLE t ADD COLUMN n INT DEFAULT 7", 15),
+            wide("INSERT", "t", 17, {"id": "3", "v": "e", "n": "9"}),
+        ]
+        + [
+            change("RENAME TABLE old TO new", 18),
+            update("new", 20, ("1", "o"), ("1", "p")),
+            delete("bag", 22, "1", "x"),
+        ]
+        + [change("DROP TABLE gone", 25)],
+    ),
+)
+# step → the tables at it
+TRUTH: dict[int, Rows] = {
+    5: {"t": [(1, "a"), (2, "b")], "bag": [(1, "x"), (1, "x")], "old": [(1, "o")], "gone": []},
+    10: {"t": [(1, "c"), (2, "b")], "bag": [(1, "x"), (1, "x")], "old": [(1, "o")], "gone": [(1, "g")]},
+    16: {
+        "t": [(1, "d", 7), (2, "b", 7)],
+        "bag": [(1, "x"), (1, "x"), (2, "y")],
+        "old": [(1, "o")],
+        "gone": [(1, "g"), (2, "h")],
+    },
+    21: {
+        "t": [(1, "d", 7), (2, "b", 7), (3, "e", 9)],
+        "bag": [(1, "x"), (1, "x"), (2, "y")],
+        "new": [(1, "p")],
+        "gone": [(1, "g"), (2, "h")],
+    },
+    30: {"t": [(1, "d", 7), (2, "b", 7), (3, "e", 9)], "bag": [(1, "x"), (2, "y")], "new": [(1, "p")]},
+}
+
+
+def seen(tables: cdc_pipeline.CutTables) -> Rows:
+    assert all(name.database == "db" for name in tables)
+    return {
+        name.table: sorted(tuple(row)[:-4] for row in frame.collect())  # without the columns of the trace
+        for name, frame in tables.items()
+    }
+
+
+class Stream:
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark, self.folder, self.topic = spark, folder, Topic()
+        self.paths = LakePaths(str(folder / "lake"), "shop")
+
+    def told(self, until: int, messages: list[tuple[str, int]]) -> CutReport:
+        for payload, partition in messages:
+            self.topic.send(payload, partition)
+        for partition in PARTITIONS:
+            self.topic.send(watermark(until), partition)
+        self.topic.write(self.folder / "captures", f"{until:04d}.jsonl")
+        return ingest(self.spark, self.paths, self.folder / "captures")
+
+    def read(self, step: int | None = None) -> Rows:
+        with cdc_pipeline.read_cut(self.spark, self.paths.root, "shop", None if step is None else tso(step)) as tables:
+            return seen(tables)
+
+    def rebuilt(self) -> RebuildReport:
+        maker = CutMaker(self.spark, self.paths, "rebuild", "UTC", 2, lambda line: None)
+        return Rebuilder(self.spark, maker, "auto").rebuilt()
+
+    def gaps(self, table: str) -> tuple[str, ...]:
+        state = table_state(self.spark, self.paths.mirror(TableName("db", table)))
+        assert state is not None
+        return MirrorState.from_properties(state.properties).gaps
+
+
+@pytest.fixture(scope="module")
+def stream(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Stream:
+    stream = Stream(spark, tmp_path_factory.mktemp("reading"))
+    for until, messages in SLICES:
+        stream.told(until, messages)
+    return stream
+
+
+@pytest.mark.parametrize("step", TRUTH)
+def test_all_tables_at_a_tso(stream: Stream, step: int) -> None:
+    """At a cut, between two, before the first; also of tables that were renamed or dropped since."""
+    assert stream.read(step) == TRUTH[step]
+
+
+def test_the_newest_cut(stream: Stream, spark: SparkSession) -> None:
+    tables = cdc_pipeline.read_cut(spark, Path(stream.paths.root), "shop")
+    assert (tables.cut_id, tables.resolved_tso) == (2, tso(30))
+    assert list(map(str, tables)) == ["db.bag", "db.new", "db.t"]
+    assert tables["db.t"].count() == tables["db", "t"].count() == tables[TableName("db", "t")].count() == 3
+    assert "db.gone" not in tables
+
+
+def test_a_read_between_cuts_leaves_no_trace(stream: Stream, spark: SparkSession, tmp_path: Path) -> None:
+    before = sorted(Path(stream.paths.home).rglob("*"))
+    with cdc_pipeline.read_cut(spark, stream.paths.root, "shop", tso(16), scratch=tmp_path) as tables:
+        assert tables["db.t"].count() == 2
+        assert list(tmp_path.iterdir())
+    assert not list(tmp_path.iterdir())
+    assert sorted(Path(stream.paths.home).rglob("*")) == before
+
+
+def test_what_cannot_be_read_is_said(stream: Stream, spark: SparkSession) -> None:
+    with pytest.raises(LakeError, match=f"complete up to the TSO {tso(30)}, not up to the TSO {tso(31)}"):
+        cdc_pipeline.read_cut(spark, stream.paths.root, "shop", tso(31))
+    with pytest.raises(LakeError, match="no pipeline 'other'"):
+        cdc_pipeline.read_cut(spark, stream.paths.root, "other")
+
+
+def test_a_rebuild_of_a_true_lake_changes_nothing(stream: Stream) -> None:
+    before = published_cut(stream.spark, stream.paths)
+    report = stream.rebuilt()
+    assert [table.table for table in report.tables if not table.equal] == []
+    assert {table.table for table in report.tables} >= {"change_log", "mirror/db.t", "mirror/db.bag", "mirror/db.new"}
+    assert report.cut_id is None
+    assert published_cut(stream.spark, stream.paths) == before
+    assert not Path(stream.paths.home, "rebuild").exists()
+
+
+def test_a_reader_sees_no_half_a_cut_and_late_changes_are_told_apart(stream: Stream, spark: SparkSession) -> None:
+    """The last test of the module: it tells the stream on."""
+    fourth = wide("INSERT", "t", 35, {"id": "4", "v": "f", "n": "4"})
+    late = [put("t", 2, "1", "a"), put("t", 11, "8", "never seen"), fourth, delete("bag", 36, "2", "y")]
+    with patch.object(cut_module, "publish", side_effect=RuntimeError("stopped")), pytest.raises(RuntimeError):
+        stream.told(40, late)
+    mirror = spark.read.format("delta").load(stream.paths.mirror(TableName("db", "t")))
+    assert mirror.count() == 4
+    assert stream.read() == TRUTH[30]
+
+    report = stream.told(41, [])
+    assert published_cut(spark, stream.paths).cut_id == 4  # the one that was begun, and the one up to 41
+    expected = {**TRUTH[30], "t": [*TRUTH[30]["t"], (4, "f", 4)], "bag": [(1, "x")]}
+    assert stream.read() == expected
+    cuts = spark.read.format("delta").load(stream.paths.table("consistent_cuts")).orderBy("cut_id")
+    assert [(row["late"], row["breaches"]) for row in cuts.collect()] == [(0, 0), (0, 0), (2, 1), (0, 0)]
+    (gap,) = stream.gaps("t")
+    assert "1 change(s) came after the mirrors had passed their time" in gap
+    check = no_breach_result(spark, stream.paths, _CHECKED)
+    assert not check.passed
+    assert list(check.metadata) == ["db.t"]
+    assert lake_balance(spark, stream.paths).balanced
+    assert report.breaches == ()
+
+    # a row that somebody took from a mirror by hand comes back too, and what was never seen has its place
+    rows = F.col("id") == 1
+    from delta.tables import DeltaTable
+
+    DeltaTable.forPath(spark, stream.paths.mirror(TableName("db", "new"))).delete(rows)
+    rebuilt = stream.rebuilt()
+    assert sorted(table.table for table in rebuilt.tables if not table.equal) == ["mirror/db.new", "mirror/db.t"]
+    repaired = {**expected, "t": sorted([*expected["t"], (8, "never seen", 7)])}
+    assert stream.read() == repaired
+    assert stream.gaps("t") == ()
+    assert no_breach_result(spark, stream.paths, _CHECKED).passed
+    assert lake_balance(spark, stream.paths).balanced
+    assert (8, "never seen") in stream.read(12)["t"]
+    assert stream.rebuilt().equal
+
+    # the pipeline goes on
+    stream.told(50, [wide("UPDATE", "t", 45, {"id": "8", "v": "seen", "n": "7"})])
+    assert (8, "seen", 7) in stream.read()["t"]
+    assert lake_balance(spark, stream.paths).balanced
