@@ -84,9 +84,12 @@ def test_all_fields(load: Callable[[str], CdcPipeline]) -> None:
         "dialect": "ticdc",
         "time_zone": "Asia/Shanghai",
         "merge_threads": 64,
+        "keys": {"shop.events": ["user", "at"]},
     }
     component = load(_yaml(fields))
-    assert component.pipeline == Pipeline("Orders_2", "/data/c d", "s3a://bucket/lake", "Asia/Shanghai", 64, "ticdc")
+    assert component.pipeline == Pipeline(
+        "Orders_2", "/data/c d", "s3a://bucket/lake", "Asia/Shanghai", 64, "ticdc", {"shop.events": ("user", "at")}
+    )
     assert component.dialect == "ticdc"
 
 
@@ -114,8 +117,7 @@ def test_definitions(tmp_path: Path) -> None:
     source = CaptureFilesSource(type="capture_files", path="captures")
     component = CdcPipeline(name="shop", source=source, lake=str(tmp_path / "lake"))
     assert _asset_keys(component) == _ASSETS
-    (job,) = component.build_defs().jobs or ()
-    assert job.name == "shop_ingest"
+    assert [job.name for job in component.build_defs().jobs or ()] == ["shop_ingest", "shop_rebuild"]
 
 
 @pytest.mark.parametrize(
@@ -174,6 +176,10 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "dialect": ({**_GOOD, "dialect": "debezium"}, ["dialect", "'debezium'", "'auto', 'ticdc', 'canal' or 'dataworks'"]),
     "merge threads none": ({**_GOOD, "merge_threads": 0}, ["merge_threads", "0 is no number of threads", "1 to 64"]),
     "merge threads many": ({**_GOOD, "merge_threads": 65}, ["merge_threads", "65 is no number of threads", "1 to 64"]),
+    "keys of no table": ({**_GOOD, "keys": {"events": ["a"]}}, ["keys", "'events' is no table", "database.table"]),
+    "keys without columns": ({**_GOOD, "keys": {"db.t": []}}, ["keys", "db.t: [] is no key", "one or more columns"]),
+    "keys twice": ({**_GOOD, "keys": {"db.t": ["a", "a"]}}, ["keys", "db.t: ['a', 'a'] is no key", "each once"]),
+    "keys a text": ({**_GOOD, "keys": {"db.t": "id"}}, ["keys", "db.t", "list"]),
     "merge threads a text": ({**_GOOD, "merge_threads": "two"}, ["merge_threads", "'two'", "integer"]),
 }
 

@@ -120,7 +120,7 @@ def stream(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Str
     return stream
 
 
-@pytest.mark.parametrize("step", TRUTH)
+@pytest.mark.parametrize("step", [5, 10, 21])
 def test_all_tables_at_a_tso(stream: Stream, step: int) -> None:
     """At a cut, between two, before the first; also of tables that were renamed or dropped since."""
     assert stream.read(step) == TRUTH[step]
@@ -132,12 +132,13 @@ def test_the_newest_cut(stream: Stream, spark: SparkSession) -> None:
     assert list(map(str, tables)) == ["db.bag", "db.new", "db.t"]
     assert tables["db.t"].count() == tables["db", "t"].count() == tables[TableName("db", "t")].count() == 3
     assert "db.gone" not in tables
+    assert seen(tables) == TRUTH[30]
 
 
 def test_a_read_between_cuts_leaves_no_trace(stream: Stream, spark: SparkSession, tmp_path: Path) -> None:
     before = sorted(Path(stream.paths.home).rglob("*"))
     with cdc_pipeline.read_cut(spark, stream.paths.root, "shop", tso(16), scratch=tmp_path) as tables:
-        assert tables["db.t"].count() == 2
+        assert seen(tables) == TRUTH[16]
         assert list(tmp_path.iterdir())
     assert not list(tmp_path.iterdir())
     assert sorted(Path(stream.paths.home).rglob("*")) == before
@@ -197,9 +198,8 @@ def test_a_reader_sees_no_half_a_cut_and_late_changes_are_told_apart(stream: Str
     assert no_breach_result(spark, stream.paths, _CHECKED).passed
     assert lake_balance(spark, stream.paths).balanced
     assert (8, "never seen") in stream.read(12)["t"]
-    assert stream.rebuilt().equal
 
     # the pipeline goes on
-    stream.told(50, [wide("UPDATE", "t", 45, {"id": "8", "v": "seen", "n": "7"})])
-    assert (8, "seen", 7) in stream.read()["t"]
+    stream.told(50, [wide("DELETE", "t", 45, {"id": "8", "v": "never seen", "n": "7"})])
+    assert stream.read() == expected
     assert lake_balance(spark, stream.paths).balanced
