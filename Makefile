@@ -20,7 +20,7 @@ MAKEFLAGS += --no-print-directory
 # Two targets share one .venv, and Spark takes every core anyway.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-and-java demo test test-long bench lint format lock ui clean
+.PHONY: help venv venv-and-java demo test test-long bench bench-growth lint format lock ui clean
 
 # dagster.yaml is read from DAGSTER_HOME, and what Dagster stores goes beside it.
 demo ui: export DAGSTER_HOME := $(CURDIR)
@@ -48,6 +48,9 @@ test-long: venv-and-java ## run the tests marked long
 
 bench: venv-and-java ## time decoding over the floor job
 	$(BIN)/python -m benchmarks.decode $(BENCH_FLAGS)
+
+bench-growth: venv-and-java ## time a small batch into a mirror, and into one of twice the size
+	$(BIN)/python -m benchmarks.growth $(BENCH_FLAGS)
 
 lint: venv ## ruff check, ruff format --check, mypy
 	$(BIN)/ruff check --quiet .

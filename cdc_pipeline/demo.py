@@ -80,10 +80,7 @@ def _new_records(result: dg.ExecuteInProcessResult) -> int:
 def _why_no_cut(spark: SparkSession, pipeline: Pipeline, new_records: int) -> str:
     if not new_records:
         return "nothing new: the mirrors are as they were"
-    streams = stream_progress(spark, pipeline.paths)
-    if streams.waiting_for:
-        return f"{new_records} new records wait: no watermark has come yet in {', '.join(streams.waiting_for)}"
-    return f"{new_records} new records wait: the newest common watermark is as before, held by {streams.held_by}"
+    return f"{new_records} new records wait: {stream_progress(spark, pipeline.paths).what_holds()}"
 
 
 def declared_pipeline(name: str) -> Pipeline:

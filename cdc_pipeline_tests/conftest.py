@@ -26,8 +26,7 @@ def spark() -> Iterator[SparkSession]:
         # Tests only: many small queries, each run once, so that whatever prepares a query for large data costs more than
         # it gives. Without it the suite takes three quarters of the CPU.
         settings={
-            # The JVM's second compiler. With the first alone the JVM keeps 48 MB of compiled code, which the suite fills.
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=400m -XX:+UseSerialGC",
+            "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
             **_FOR_SMALL_DATA,
         },
     ).session

@@ -6,8 +6,11 @@ import contextlib
 from typing import TYPE_CHECKING
 
 import dagster as dg
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 
 from cdc_pipeline.errors import CdcError, TransientError
+from cdc_pipeline.resources.delta import is_conflict
 from cdc_pipeline.resources.java import JavaError
 
 if TYPE_CHECKING:
@@ -18,13 +21,18 @@ _RETRIES, _PAUSE_SECONDS = 2, 10.0
 
 @contextlib.contextmanager
 def clear_failures() -> Iterator[None]:
-    """Terminal errors become Dagster failures with their message; transient ones ask for another try of the step.
+    """Terminal errors become Dagster failures with their message; transient ones, and commits that lost
+    against those of another writer, ask for another try of the step.
 
     Any other exception goes through as it is: a fault of ours is not cured by a repetition.
     """
     try:
         yield
     except TransientError as error:
+        raise dg.RetryRequested(max_retries=_RETRIES, seconds_to_wait=_PAUSE_SECONDS) from error
+    except (PySparkException, Py4JJavaError) as error:
+        if not is_conflict(error):
+            raise
         raise dg.RetryRequested(max_retries=_RETRIES, seconds_to_wait=_PAUSE_SECONDS) from error
     except (CdcError, JavaError) as error:
         raise dg.Failure(

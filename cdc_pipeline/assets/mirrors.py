@@ -155,6 +155,7 @@ def _cut_metadata(report: CutReport) -> dict[str, dg.MetadataValue]:
         "resolved_tso": dg.MetadataValue.text(str(report.resolved_tso)),
         "resolved_time": dg.MetadataValue.text(str(report.resolved_time)),
         "held_by": dg.MetadataValue.text(str(report.streams.held_by)),
+        "held_back_seconds": dg.MetadataValue.float(round(report.streams.held_back_ms / 1000, 1)),
         "waiting_for_a_watermark": dg.MetadataValue.json(list(report.streams.waiting_for)),
         "mirrors": dg.MetadataValue.int(len(report.mirrors)),
         "changes": dg.MetadataValue.int(report.totals.changes),

@@ -13,10 +13,10 @@ from pyspark import inheritable_thread_target
 
 from cdc_pipeline.mirrors.apply import Mirrors, StepResult, later_places
 from cdc_pipeline.mirrors.cut_report import CutReport, MirrorEntry, TableCounts, published_entries
-from cdc_pipeline.mirrors.ddl_of_cut import DdlOfCut, close_events
+from cdc_pipeline.mirrors.ddl_of_cut import DdlOfCut, close_events, emptied_before
 from cdc_pipeline.mirrors.dead_letters import lost_rows
 from cdc_pipeline.mirrors.late import late_changes
-from cdc_pipeline.mirrors.order import RowSet, net_changes, with_segments
+from cdc_pipeline.mirrors.order import RowSet, net_changes, not_emptied, with_segments
 from cdc_pipeline.mirrors.planner import Planner, tables_made_by_rows
 from cdc_pipeline.mirrors.progress import NO_CUT, PublishedCut, StreamProgress, published_cut, stream_progress
 from cdc_pipeline.mirrors.publication import publish
@@ -24,8 +24,8 @@ from cdc_pipeline.mirrors.redeliveries import POSITION, repeated_positions
 from cdc_pipeline.mirrors.row_groups import row_groups, with_types
 from cdc_pipeline.mirrors.state import MirrorState
 from cdc_pipeline.mirrors.steps import ApplyRows, step_names
-from cdc_pipeline.mirrors.totals import CutTotals
-from cdc_pipeline.mirrors.window import Window, begun_window, next_window, write_down
+from cdc_pipeline.mirrors.totals import NO_CHANGES, CutTotals
+from cdc_pipeline.mirrors.window import Window, begun_window, next_window, pending_after, write_down
 from cdc_pipeline.resources.delta import table_state
 
 if TYPE_CHECKING:
@@ -66,7 +66,11 @@ class CutMaker:
             report = self._cut(window, published, streams, None)
         if report is None:
             entries = published_entries(published, self.paths)
-            report = CutReport(False, published.cut_id, published.resolved_tso, streams, entries)
+            waiting = pending_after(published, streams, self._table("change_log")) if streams.last_batch else 0
+            totals = replace(NO_CHANGES, pending=waiting)
+            report = CutReport(False, published.cut_id, published.resolved_tso, streams, entries, totals=totals)
+            if waiting:
+                self.report(f"{waiting} row changes wait: {streams.what_holds()}")
         return replace(report, seconds=time.monotonic() - started)
 
     def from_the_beginning(self, resolved_tso: int | None, last_batch: int) -> CutReport:
@@ -99,27 +103,27 @@ class CutMaker:
             if again is not None:
                 kept.append(again.persist())
                 once = delivered.join(again, list(POSITION), "left_anti")
-            changes = with_segments(once, ddl.fresh)
+            changes = with_segments(not_emptied(once, emptied_before(window, history, delivered)), ddl.fresh)
             groups = with_types(row_groups(changes), self._table("raw_topic_snapshot"), changes, lookup)
             late = late_changes(window, log)
             lost = lost_rows(window, self._table("dead_letters"))
-            for breach in late.breaches:
-                lost[breach.name] = (*lost.get(breach.name, ()), breach.reason)
+            for name, reason in [*((breach.name, breach.reason) for breach in late.breaches), *ddl.missed()]:
+                lost[name] = (*lost.get(name, ()), reason)
             plan = Planner(groups, lookup, published.names, window.cut_id, lost).plan(ddl.fresh)
             if begun is None:
                 write_down(self.spark, self.paths, window, loaded, self.run_id)
             results, counted = self._carry_out(plan, changes, window, resumed=begun is not None)
-            taken_in = delivered.where("NOT taken")
-            duplicates = 0 if again is None else taken_in.join(again, list(POSITION), "left_semi").count()
-            fresh = sum(group.changes for group in groups) - (once.where("fresh AND taken").count() if anew else 0)
+            fresh = delivered.where("NOT taken")
+            taken_in = fresh.count()
+            duplicates = 0 if again is None else fresh.join(again, list(POSITION), "left_semi").count()
         finally:
             for frame in kept:
                 frame.unpersist()
         rejected = sum(result.rejected for result in results)
         totals = CutTotals(
-            changes=fresh + duplicates,
+            changes=taken_in,
             # of tables whose rows are let in anew some were counted before
-            applied=min(counted, fresh) - rejected,
+            applied=min(counted, taken_in - duplicates) - rejected,
             rejected=rejected,
             duplicates=duplicates,
             late=late.replays + late.unseen,

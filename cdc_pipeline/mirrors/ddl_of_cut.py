@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.mirrors.events import DdlEvent, ddl_event, in_order
 from cdc_pipeline.mirrors.planner import DUPLICATE, NOT_APPLIED, DdlOutcome
 from cdc_pipeline.resources.delta import Commit, session_for
+from cdc_pipeline.schemas.changes import DropTable, TruncateTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.state import MirrorState
     from cdc_pipeline.mirrors.window import Window
     from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.schemas.table import TableName
 
 PENDING = "pending"
 RESULT_COLUMNS = (
@@ -31,10 +33,14 @@ _CLOSING = f"topic STRING, `partition` INT, `offset` BIGINT, {RESULT_COLUMNS}"
 
 @dataclass(frozen=True)
 class DdlOfCut:
-    """`fresh` are to be carried out, in stream order; `settled` are decided without a look at any mirror."""
+    """`fresh` are to be carried out, in stream order; `settled` are decided without a look at any mirror.
+
+    `late` are those of the settled that came after their time.
+    """
 
     fresh: tuple[DdlEvent, ...]
     settled: dict[tuple[str, int, int], DdlOutcome]
+    late: tuple[DdlEvent, ...] = ()
 
     @staticmethod
     def read(window: Window, history: DataFrame) -> DdlOfCut:
@@ -57,10 +63,34 @@ class DdlOfCut:
             if event.position not in settled:
                 reason = f"{NOT_APPLIED}: it came after the mirrors had passed its time"
                 settled[event.position] = DdlOutcome(NOT_APPLIED, [reason])
-        return DdlOfCut(tuple(event for event in taken if event.position not in settled), settled)
+        return DdlOfCut(tuple(event for event in taken if event.position not in settled), settled, tuple(late))
+
+    def missed(self) -> list[tuple[TableName, str]]:
+        """The tables of statements that came too late and were never seen before, each with the gap it has from that."""
+        return [
+            (name, f"DDL came after the mirrors had passed its time (commit_ts {event.commit_ts}): {event.sql}")
+            for event in self.late
+            if self.settled[event.position].status == NOT_APPLIED
+            for name in event.names()
+        ]
 
     def outcomes(self, plan: CutPlan) -> dict[tuple[str, int, int], DdlOutcome]:
         return {**self.settled, **plan.outcomes}
+
+
+def emptied_before(window: Window, history: DataFrame, changes: DataFrame) -> list[DdlEvent]:
+    """The TRUNCATE and DROP TABLE statements of earlier cuts that are not older than the oldest of the changes: without
+    watermarks a change may come after them that lies before them."""
+    if window.resolved_tso is not None or window.after_batch == 0:
+        return []
+    oldest = changes.where("NOT taken").agg(F.min("commit_ts")).first()
+    if oldest is None or oldest[0] is None:
+        return []
+    past = history.where((F.col("cut_id") < window.cut_id) & (F.col("commit_ts") >= oldest[0]))
+    events = in_order(map(ddl_event, past.collect()))
+    return [
+        event for event in events if any(isinstance(change, (TruncateTable, DropTable)) for change in event.changes)
+    ]
 
 
 def close_events(

@@ -20,16 +20,16 @@ from cdc_pipeline.dialects.dataworks import NAME as DATAWORKS
 from cdc_pipeline.mirrors.events import creates
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from pyspark.sql import Column, DataFrame, GroupedData
 
     from cdc_pipeline.mirrors.events import DdlEvent
     from cdc_pipeline.schemas.table import TableName
 
-_BOUNDS = (
-    "`database` STRING, `table` STRING, bounds ARRAY<STRUCT<commit_ts: BIGINT, exact: BOOLEAN, topic: STRING, "
-    "`partition`: INT, `offset`: BIGINT, creates: BOOLEAN, ts: BIGINT>>"
+_BOUND_TYPE = (
+    "ARRAY<STRUCT<commit_ts: BIGINT, exact: BOOLEAN, topic: STRING, `partition`: INT, `offset`: BIGINT, creates: BOOLEAN, "
+    "ts: BIGINT>>"
 )
 # A row at the DDL's own TSO lies before it. Where only (milli)seconds are known, the DDL's own partition tells by offset,
 # in other partitions Canal's clock does, and nothing of a table can lie before the statement that makes it.
@@ -43,22 +43,34 @@ _ROW_SETS = "key_columns ARRAY<STRING>, keyless BOOLEAN, partial BOOLEAN"
 
 def with_segments(changes: DataFrame, events: Iterable[DdlEvent]) -> DataFrame:
     """`changes` with `segment`: how many of its table's DDL events of this cut lie before a row."""
+    segment = F.expr(f"size(filter(bounds, {_LIES_AFTER}))")
+    return (
+        _with_bounds(changes, events)
+        .withColumn("segment", F.when(F.col("bounds").isNull(), F.lit(0)).otherwise(segment))
+        .drop("bounds")
+    )
+
+
+def not_emptied(changes: DataFrame, events: Sequence[DdlEvent]) -> DataFrame:
+    """The changes that lie after all of these events of their table: those before a TRUNCATE or DROP TABLE that an earlier
+    cut has carried out are superseded by it."""
+    if not events:
+        return changes
+    after_all = F.expr(f"bounds IS NULL OR forall(bounds, {_LIES_AFTER})")
+    return _with_bounds(changes, events).where(after_all).drop("bounds")
+
+
+def _with_bounds(changes: DataFrame, events: Iterable[DdlEvent]) -> DataFrame:
+    """`changes` with `bounds`: where each of its table's events lies; null where it has none."""
     bounds: dict[TableName, list[tuple[object, ...]]] = defaultdict(list)
     for event in events:
         for name in event.names():
             bounds[name].append((event.commit_ts, event.exact_ts, *event.position, creates(event, name), event.ts))
-    if not bounds:
-        return changes.withColumn("segment", F.lit(0))
     rows = [(name.database, name.table, found) for name, found in bounds.items()]
-    small = changes.sparkSession.createDataFrame(rows, _BOUNDS)
-    return (
-        changes.join(F.broadcast(small), ["database", "table"], "left")
-        .withColumn(
-            "segment",
-            F.when(F.col("bounds").isNull(), F.lit(0)).otherwise(F.expr(f"size(filter(bounds, {_LIES_AFTER}))")),
-        )
-        .drop("bounds")
-    )
+    if not rows:
+        return changes.withColumn("bounds", F.lit(None).cast(_BOUND_TYPE))
+    small = changes.sparkSession.createDataFrame(rows, f"`database` STRING, `table` STRING, bounds {_BOUND_TYPE}")
+    return changes.join(F.broadcast(small), ["database", "table"], "left")
 
 
 @dataclass(frozen=True)

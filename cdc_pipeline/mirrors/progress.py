@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.resources.delta import table_state
 from cdc_pipeline.schemas.table import TableName
 
@@ -22,6 +23,7 @@ class StreamProgress:
 
     `exact` is true once a record with a TSO was seen: then mirrors wait for watermarks. `resolved_tso` is the minimum
     over every (topic, partition) of its newest watermark; None while a partition has none, named in `waiting_for`.
+    `held_by` is the partition of that minimum, and `newest_tso` the newest watermark of any.
     """
 
     last_batch: int
@@ -29,6 +31,24 @@ class StreamProgress:
     resolved_tso: int | None
     held_by: str | None
     waiting_for: tuple[str, ...]
+    newest_tso: int | None = None
+
+    @property
+    def held_back_ms(self) -> int:
+        """How far the partition that holds the mirrors back is behind the newest watermark."""
+        if self.resolved_tso is None or self.newest_tso is None:
+            return 0
+        return (self.newest_tso >> TSO_SHIFT) - (self.resolved_tso >> TSO_SHIFT)
+
+    def what_holds(self) -> str:
+        """Why mirrors cannot go further, in words."""
+        if self.waiting_for:
+            return f"no watermark has come yet in {', '.join(self.waiting_for)}"
+        if self.held_by is None:
+            return "nothing new has come"
+        seconds = self.held_back_ms / 1000
+        behind = f", {seconds:.1f} s behind the newest watermark" if seconds else ", as old as all others"
+        return f"the newest common watermark is as before, held by {self.held_by}{behind}"
 
     def limited(self, tso: int | None) -> StreamProgress:
         """The same streams, read to that TSO and no further."""
@@ -63,19 +83,21 @@ def stream_progress(spark: SparkSession, paths: LakePaths) -> StreamProgress:
     if totals["last"] is None:
         return StreamProgress(0, False, None, None, ())
     partitions = batches.select(F.explode("offsets").alias("range")).select("range.topic", "range.partition").distinct()
-    newest = (
+    watermarks = (
         spark.read.format("delta")
         .load(paths.table("watermarks"))
         .groupBy("topic", "partition")
         .agg(F.max("watermark_ts").alias("tso"))
     )
-    rows = partitions.join(newest, ["topic", "partition"], "left").orderBy("topic", "partition").collect()
+    rows = partitions.join(watermarks, ["topic", "partition"], "left").orderBy("topic", "partition").collect()
     exact = bool(totals["exact"])
     waiting = tuple(f"{row['topic']}/{row['partition']}" for row in rows if row["tso"] is None) if exact else ()
     if not exact or waiting:
         return StreamProgress(totals["last"], exact, None, None, waiting)
     slowest = min(rows, key=lambda row: int(row["tso"]))
-    return StreamProgress(totals["last"], exact, slowest["tso"], f"{slowest['topic']}/{slowest['partition']}", ())
+    newest = max(int(row["tso"]) for row in rows)
+    held_by = f"{slowest['topic']}/{slowest['partition']}"
+    return StreamProgress(totals["last"], exact, slowest["tso"], held_by, (), newest)
 
 
 def published_cut(spark: SparkSession, paths: LakePaths) -> PublishedCut:

@@ -144,6 +144,18 @@ def next_window(published: PublishedCut, streams: StreamProgress) -> Window | No
     )
 
 
+def pending_after(published: PublishedCut, streams: StreamProgress, log: DataFrame) -> int:
+    """The row changes that wait while there is no new cut."""
+    if not streams.exact:
+        return published.pending
+    inside = log.where(F.col("batch_id") <= streams.last_batch)
+    return (
+        inside.count()
+        if published.resolved_tso is None
+        else inside.where(~_at_or_below(published.resolved_tso)).count()
+    )
+
+
 def begun_window(
     spark: SparkSession, paths: LakePaths, published: PublishedCut
 ) -> tuple[Window, dict[TableName, MirrorState | None]] | None:

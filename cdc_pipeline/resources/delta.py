@@ -13,15 +13,22 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from delta.exceptions import DeltaConcurrentModificationException
 from pyspark.sql.types import StructType
 
 from cdc_pipeline.resources.jvm import jvm, jvm_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+_CONFLICT = re.compile(
+    r"(io\.delta\.exceptions|org\.apache\.spark\.sql\.delta)\.(\w*Concurrent|Metadata|Protocol)\w*Exception"
+)
 
 
 @dataclass(frozen=True)
@@ -92,6 +99,14 @@ def _writer(frame: DataFrame, commit: Commit, options: dict[str, str]) -> Any:
         .option("userMetadata", commit.note_json)
         .options(**options)
     )
+
+
+def is_conflict(error: BaseException) -> bool:
+    """Whether another writer's commit came first: Delta's exceptions of concurrent writers, as PySpark or py4j give them."""
+    if isinstance(error, DeltaConcurrentModificationException):
+        return True
+    java = getattr(error, "java_exception", None)
+    return java is not None and bool(_CONFLICT.match(java.getClass().getName()))
 
 
 def session_for(spark: SparkSession, commit: Commit) -> SparkSession:

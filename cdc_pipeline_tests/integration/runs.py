@@ -31,14 +31,14 @@ def environment(captures: Path, lake: Path) -> Iterator[None]:
         yield
 
 
-def run_ingest(captures: Path, lake: Path) -> dg.ExecuteInProcessResult:
+def run_ingest(captures: Path, lake: Path, log_level: str = "ERROR") -> dg.ExecuteInProcessResult:
     """One run of the job `shop_ingest`, definitions loaded anew."""
     with environment(captures, lake), dg.DagsterInstance.ephemeral() as instance:
         job = defs().resolve_job_def("shop_ingest")
         return job.execute_in_process(
             instance=instance,
             raise_on_error=False,
-            run_config={"loggers": {"console": {"config": {"log_level": "ERROR"}}}},
+            run_config={"loggers": {"console": {"config": {"log_level": log_level}}}},
         )
 
 

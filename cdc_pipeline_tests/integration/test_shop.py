@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CAPTURE = Path(__file__).parents[2] / "data" / "captures" / "shop"
+DOCS = Path(__file__).parents[2] / "docs"
 TABLES = read_json(CAPTURE / "expected.json")["tables"]
 # The last of the capture's 55 watermarks, which all four partitions have.
 LAST_WATERMARK = 470613987560259584
@@ -114,6 +117,18 @@ def test_every_mirror_row_leads_to_its_message(shop: Shop, spark: SparkSession) 
         assert led.count() == mirror.count() == len(TABLES[table]["rows"])
 
 
+def test_the_documented_audit_query(shop: Shop, spark: SparkSession) -> None:
+    """From a row to its change, message, batch and Dagster run, as docs/reading.md says."""
+    (query,) = re.findall(r"```sql\n(.*?)```", (DOCS / "reading.md").read_text(encoding="utf-8"), flags=re.DOTALL)
+    (row,) = spark.sql(query.replace("data/lake", str(shop.lake))).collect()
+    assert row["run_id"] == shop.result.run_id
+    message = json.loads(row["message"])
+    assert (message["table"], message["data"][0]["id"]) == ("orders", "100001")
+    assert message["_tidb"]["commitTs"] == row["_commit_ts"]
+    assert row["after"] == message["data"][0]
+    assert [Path(file["path"]).name for file in row["files"]] == sorted(path.name for path in CAPTURE.glob("part-*"))
+
+
 def test_every_ddl_is_applied_or_says_why_not(shop: Shop, spark: SparkSession) -> None:
     history = spark.read.format("delta").load(shop.paths.table("ddl_history")).orderBy("commit_ts")
     assert [(row["type"], row["table"], row["status"]) for row in history.collect()] == [
@@ -167,6 +182,7 @@ def test_the_run_says_what_it_did(shop: Shop) -> None:
             *("change_log balance", "change_log contract", "ddl_history contract", "watermarks contract"),
             *("dead_letters contract", "dead_letters no_dead_letters"),
             *("consistent_cuts balance", "consistent_cuts no_gaps", "consistent_cuts ddl_applied"),
+            "consistent_cuts no_breach",
         ],
         True,
     )

@@ -44,8 +44,18 @@ def test_mirrors_stop_at_the_slowest_partition(spark: SparkSession, paths: LakeP
         topic.send(watermark(30), partition)
     topic.send(*put("t", 3, "2", "b", 2)).write(folder, "4.jsonl")
     report = ingest(spark, paths, folder)
-    assert (report.cut_id, report.resolved_tso, report.totals.late) == (2, tso(30), 2)
+    assert (report.cut_id, report.resolved_tso, report.totals.late, report.breaches) == (2, tso(30), 2, ())
     assert rows(spark, paths, "t") == [(1, "c"), (2, "b")]
+
+    # a partition is added: until it has a watermark what it brings waits, and is seen to wait
+    topic.send(*put("t", 35, "3", "d", 3)).send(watermark(40), 0).write(folder, "5.jsonl")
+    report = ingest(spark, paths, folder)
+    assert (report.published, report.streams.waiting_for, report.totals.pending) == (False, ("t/3",), 1)
+    topic.send(watermark(33), 3).send(watermark(36), 1).write(folder, "6.jsonl")
+    report = ingest(spark, paths, folder)
+    # partition 2 stands still at 30
+    assert (report.published, report.streams.held_by, report.streams.held_back_ms) == (False, "t/2", 10_000)
+    assert report.totals.pending == 1
 
 
 def test_without_watermarks_order_is_by_time_and_position(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -94,6 +95,15 @@ EXACT = {
         [[(1, "a")]] * 3,
         duplicates=1,
     ),
+    "twice_again_below_a_watermark": Case(
+        [
+            [_put("x", 5, "1"), _watermark(6), _put("x", 5, "1", ts=900), _put("x", 5, "1", ts=901), _watermark(10)],
+            [_watermark(20)],
+            [_watermark(40)],
+        ],
+        [[(1, "a")]] * 3,
+        duplicates=2,
+    ),
     "a_delete_of_one_of_several_comes_again": Case(
         [
             [_put("x", 5, "1"), _put("x", 5, "1"), _put("x", 5, "1"), _take("x", 6, "1"), _put("x", 9, "3")]
@@ -137,6 +147,28 @@ BY_TIME = {
         ],
         [[(1, "c")], [(1, "c")], []],
         create=_KEYED,
+    ),
+    "ticdc_the_statement_that_made_the_table_comes_after_its_rows": Case(
+        [
+            [_put("x", 2, "1", exact=False), _put("x", 4, "1", exact=False), _put("x", 2, "1", exact=False)],
+            [
+                (ddl(_KEYED.format("x"), 1, table="x", kind="CREATE", extension=False), 1),
+                _put("x", 6, "2", exact=False),
+            ],
+            [_take("x", 8, "1", exact=False)],
+        ],
+        # without a definition and without a key in the messages, two rows; with it one
+        [[(1, "a"), (1, "a")], [(1, "a"), (2, "a")], [(2, "a")]],
+        duplicates=1,
+        create="",
+    ),
+    "ticdc_what_was_before_a_truncate_comes_after_it": Case(
+        [
+            [_put("x", 2, "1", exact=False), (ddl("TRUNCATE TABLE x", 7, table="x", extension=False), 0)],
+            [_put("x", 5, "2", exact=False, partition=1)],
+            [_put("x", 9, "3", exact=False)],
+        ],
+        [[], [], [(3, "a")]],
     ),
     "ticdc_keyless_a_stretch_in_the_next_run": Case(
         [
@@ -189,7 +221,7 @@ class Told:
 
 
 def _told(spark: SparkSession, folder: Path, cases: dict[str, Case], *, exact: bool) -> Told:
-    """All cases in one lake, each with a topic and a table of its name."""
+    """All cases in one lake, each with a topic and a table of its name (`x` in the messages)."""
     told = Told(LakePaths(str(folder / "lake"), "shop"), [], {name: [] for name in cases})
     topics = {name: Topic(name) for name in cases}
     for name, case in cases.items():
@@ -202,12 +234,7 @@ def _told(spark: SparkSession, folder: Path, cases: dict[str, Case], *, exact: b
     for number in range(3):
         for name, case in cases.items():
             for payload, partition in case.slices[number]:
-                topics[name].send(
-                    payload.replace('"table": "x"', f'"table": "{name}"').replace(
-                        '"tableName": "x"', f'"tableName": "{name}"'
-                    ),
-                    partition,
-                )
+                topics[name].send(re.sub(r'(TABLE |"table(?:Name)?": ")x\b', rf"\g<1>{name}", payload), partition)
             topics[name].write(folder / "captures", f"{number}-{name}.jsonl")
         told.reports.append(ingest(spark, told.paths, folder / "captures"))
         for name in cases:

@@ -1,0 +1,99 @@
+"""Two runs of one pipeline at once: with the lock one waits for the other; without it the lake is right all the same."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import dagster as dg
+from pyspark import inheritable_thread_target
+
+from cdc_pipeline.definitions import defs
+from cdc_pipeline.mirrors.totals import lake_balance
+from cdc_pipeline.resources.lock import only_writer
+from cdc_pipeline_tests.integration.runs import environment, run_ingest
+from cdc_pipeline_tests.messages import Topic, watermark
+from cdc_pipeline_tests.mirrors.stories import STORIES
+from cdc_pipeline_tests.mirrors.test_stories import PARTITIONS, assert_told
+from cdc_pipeline_tests.pipelines import ingest
+
+if TYPE_CHECKING:
+    import pytest
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline.resources.lake import LakePaths
+
+_STORIES = (
+    "equal_rows_without_a_key_are_counted",
+    "two_tables_swap_their_names_over_a_third",
+    "a_dropped_table_made_again_with_another_shape",
+)
+
+
+def _told(folder: Path) -> None:
+    topic = Topic()
+    for name in _STORIES:
+        for payload, partition in STORIES[name].messages:
+            topic.send(payload, partition)
+    for partition in PARTITIONS:
+        topic.send(watermark(1000), partition)
+    topic.write(folder, "all.jsonl")
+
+
+def _assert_right(spark: SparkSession, paths: LakePaths) -> None:
+    for name in _STORIES:
+        assert_told(spark, paths, STORIES[name])
+    sent = sum(len(STORIES[name].messages) for name in _STORIES) + len(PARTITIONS)
+    assert spark.read.format("delta").load(paths.table("raw_topic_snapshot")).count() == sent
+    assert spark.read.format("delta").load(paths.table("consistent_cuts")).count() == 1
+    assert lake_balance(spark, paths).balanced
+
+
+def test_a_run_waits_for_another_and_a_rebuild_finds_all_equal(
+    spark: SparkSession, paths: LakePaths, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    _told(tmp_path / "captures")
+    held, release = threading.Event(), threading.Event()
+
+    def other_run() -> None:
+        with only_writer(paths, "the-other-run", lambda line: None):
+            held.set()
+            release.wait(60)
+
+    other = threading.Thread(target=other_run)
+    other.start()
+    assert held.wait(10)
+    threading.Timer(3, release.set).start()
+    result = run_ingest(tmp_path / "captures", Path(paths.root), log_level="INFO")
+    other.join()
+    assert result.success
+    assert "waiting: run the-other-run" in capfd.readouterr().err
+    _assert_right(spark, paths)
+
+    with environment(tmp_path / "captures", Path(paths.root)), dg.DagsterInstance.ephemeral() as instance:
+        rebuilt = defs().resolve_job_def("shop_rebuild").execute_in_process(instance=instance)
+    output = rebuilt.filter_events(lambda event: event.is_successful_output)[0].step_output_data.metadata
+    assert output["equal"].value is True
+    _assert_right(spark, paths)
+
+
+def test_two_runs_without_a_lock(spark: SparkSession, paths: LakePaths, tmp_path: Path) -> None:
+    """As on a lake that no lock of the operating system reaches: one may fail, which one and where is up to Delta."""
+    _told(tmp_path / "captures")
+    start = threading.Barrier(2)
+
+    def run(number: int) -> str | None:
+        start.wait()
+        try:
+            ingest(spark, paths, tmp_path / "captures", run_id=f"run-{number}")
+        except Exception as error:
+            return str(error)
+        return None
+
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        errors = list(pool.map(inheritable_thread_target(spark)(run), range(2)))
+    print([error and error[:300] for error in errors])
+    ingest(spark, paths, tmp_path / "captures")
+    _assert_right(spark, paths)
