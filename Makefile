@@ -6,6 +6,8 @@ PORT ?= 3000
 LOCK_FLAGS ?=
 # `make bench BENCH_FLAGS='--records 300000 --repeat 2'` is a shorter one.
 BENCH_FLAGS ?=
+# `make test TEST_FLAGS="--durations=20"` shows the slowest.
+TEST_FLAGS ?=
 
 BIN := .venv/bin
 # Always asked, and done in some milliseconds when there is nothing to do: it compares what requirements.lock and
@@ -38,8 +40,9 @@ venv-and-java:
 demo: venv-and-java ## ingest $CDC_CAPTURES into $CDC_LAKE and show the mirrors
 	$(BIN)/python -m cdc_pipeline.demo
 
+# Two processes, each with a Spark session of its own; a file's tests stay together, because they share its lakes.
 test: venv-and-java ## run the tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(TEST_FLAGS)
 
 # Only those marked `long`, which addopts in pyproject.toml leaves out: pytest takes the last -m. 5 is pytest's "no test
 # selected".
