@@ -6,6 +6,7 @@ A reader who opens mirrors one by one while a cut is made sees some before it an
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import uuid
 import weakref
@@ -211,5 +212,7 @@ class _Scratch:
 
 
 def _removed(spark: SparkSession, path: str) -> None:
-    if spark._jvm is not None:
+    if LakePaths(path, "").is_local:
+        shutil.rmtree(path, ignore_errors=True)  # also when the session is gone
+    else:
         remove_folder(spark, path)

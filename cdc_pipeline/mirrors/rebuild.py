@@ -97,11 +97,12 @@ class Rebuilder:
         if published is NO_CUT:
             raise LakeError("there is no cut to rebuild yet", pipeline=self._paths.pipeline)
         aside = LakePaths(
-            f"{self._paths.home}/rebuild",
+            # a name of its own each time: Delta remembers the tables that it has seen at a path
+            f"{self._paths.home}/rebuild/{uuid.uuid4().hex}",
             self._paths.pipeline,
             {"raw_topic_snapshot": self._paths.table("raw_topic_snapshot")},
         )
-        self._clear(aside)
+        self._clear()
         try:
             # through all decoded batches: later ones may hold what waits for a later cut
             last = stream_progress(self.spark, self._paths).last_batch
@@ -112,12 +113,11 @@ class Rebuilder:
             window = Window(published.cut_id + 1, None, made.resolved_tso, 0, published.last_batch)
             return self._put_right(aside, made, window)
         finally:
-            self._clear(aside)
+            self._clear()
 
-    def _clear(self, aside: LakePaths) -> None:
-        for table in _DECODED:
-            forget_cached_log(self.spark, aside.table(table))
-        remove_folder(self.spark, aside.root)
+    def _clear(self) -> None:
+        """Removes what this rebuild, or one that died, has made beside the lake's tables."""
+        remove_folder(self.spark, f"{self._paths.home}/rebuild")
 
     # ---- compare and replace
 
