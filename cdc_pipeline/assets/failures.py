@@ -28,10 +28,8 @@ def clear_failures() -> Iterator[None]:
     """
     try:
         yield
-    except TransientError as error:
-        raise dg.RetryRequested(max_retries=_RETRIES, seconds_to_wait=_PAUSE_SECONDS) from error
-    except (PySparkException, Py4JJavaError) as error:
-        if not is_conflict(error):
+    except (TransientError, PySparkException, Py4JJavaError) as error:
+        if not isinstance(error, TransientError) and not is_conflict(error):
             raise
         raise dg.RetryRequested(max_retries=_RETRIES, seconds_to_wait=_PAUSE_SECONDS) from error
     except (CdcError, JavaError) as error:

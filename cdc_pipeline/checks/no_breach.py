@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from pyspark.sql import functions as F
 
+from cdc_pipeline.mirrors.progress import cuts_since_rebuild
 from cdc_pipeline.resources.delta import table_state
 
 if TYPE_CHECKING:
@@ -23,10 +24,8 @@ def no_breach_result(spark: SparkSession, paths: LakePaths, key: dg.AssetKey) ->
     path = paths.table("consistent_cuts")
     rows = []
     if table_state(spark, path) is not None:
-        cuts = spark.read.format("delta").load(path)
-        rebuilt = F.coalesce(F.max(F.when(F.col("rebuilt"), F.col("cut_id"))), F.lit(0))
-        since = cuts.agg(rebuilt.alias("since"))
-        found = cuts.crossJoin(since).where("cut_id >= since").select("cut_id", F.explode("breached").alias("found"))
+        cuts = cuts_since_rebuild(spark.read.format("delta").load(path))
+        found = cuts.select("cut_id", F.explode("breached").alias("found"))
         rows = (
             found.groupBy("found.database", "found.table")
             .agg(F.sum("found.changes").alias("changes"), F.min_by("found", "cut_id").alias("first"))

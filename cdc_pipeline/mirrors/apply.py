@@ -196,7 +196,7 @@ class Mirrors:
         session = session_for(self.spark, commit)
         net = session.table(f"global_temp.{self.net_view}").where(F.col("step") == index)
         schema, key, keyless = step.state.schema, row_set.columns, row_set.keyless
-        absent, gaps = absent_defaults(schema, step.lacking, self.time_zone) if row_set.partial else ({}, ())
+        absent, gaps = absent_defaults(schema, step.lacking, self.time_zone)
         rows = typed_rows(net, schema, key, self.time_zone, step.wires, keyless=keyless, absent=absent)
         if row_set.partial and (unknown := rows_of_unknown(session, path, rows, schema, key)):
             gaps = (*gaps, f"{unknown} row(s) came without some columns, and were not known: {', '.join(step.lacking)}")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+
+from cdc_pipeline.mirrors.rows import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -18,14 +21,12 @@ def content_hash(frame: DataFrame, without: frozenset[str] = frozenset()) -> str
     of a 64-bit hash of each. `without` names columns that are not looked at. Order of columns matters, of rows it does
     not; a map is its sorted entries."""
     fields = [field for field in frame.schema.fields if field.name not in without]
-    cells = [cell for field in fields for cell in _cells(_quoted(field.name), field.dataType)]
+    cells = [cell for field in fields for cell in _cells(F.col(quoted(field.name)), field.dataType)]
     row = F.xxhash64(*cells) if cells else F.lit(0)
     found = frame.agg(F.count("*").alias("rows"), F.sum(row.cast(_MOST)).alias("sum")).first()
     assert found is not None
     shape = "|".join(f"{field.name}:{field.dataType.simpleString()}" for field in fields)
-    named = frame.sparkSession.range(1).select(F.hex(F.xxhash64(F.lit(shape))).alias("shape")).first()
-    assert named is not None
-    return f"{found['rows']}:{named['shape']}:{found['sum'] or 0}"
+    return f"{found['rows']}:{hashlib.sha256(shape.encode()).hexdigest()[:16]}:{found['sum'] or 0}"
 
 
 def _cells(cell: Column, kind: DataType) -> list[Column]:
@@ -48,7 +49,3 @@ def _without_maps(cell: Column, kind: DataType) -> Column:
     """The cell as JSON can order it. Maps deeper than the cell itself are left to JSON, in their own order."""
     wrapped = F.array_sort(F.map_entries(cell)) if isinstance(kind, MapType) else cell
     return F.struct(wrapped.alias("v"))
-
-
-def _quoted(name: str) -> Column:
-    return F.col("`" + name.replace("`", "``") + "`")

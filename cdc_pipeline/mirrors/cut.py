@@ -126,7 +126,7 @@ class CutMaker:
             applied=min(counted, taken_in - duplicates) - rejected,
             rejected=rejected,
             duplicates=duplicates,
-            late=late.replays + late.unseen,
+            late=late.changes,
             breaches=late.unseen,
             pending=window.pending(log).count(),
         )
@@ -185,12 +185,12 @@ class CutMaker:
         entries = {entry.name: entry for entry in published_entries(published, self.paths)}
         with ThreadPoolExecutor(max_workers=self.side_by_side, thread_name_prefix="count") as pool:
             found = dict(
-                zip(touched, pool.map(inheritable_thread_target(self.spark)(self._entry), touched), strict=True)
+                zip(touched, pool.map(inheritable_thread_target(self.spark)(self.entry), touched), strict=True)
             )
         entries.update({name: entry for name, entry in found.items() if entry is not None})
         return tuple(entries[name] for name in sorted(entries) if found.get(name, entries[name]) is not None)
 
-    def _entry(self, name: TableName) -> MirrorEntry | None:
+    def entry(self, name: TableName) -> MirrorEntry | None:
         """The mirror of that name as it is now."""
         path = self.paths.mirror(name)
         table = table_state(self.spark, path)
@@ -220,7 +220,7 @@ class CutMaker:
             step.segments,
             key or schema.column_names,
             keyless=not key,
-            partial=bool(key and step.lacking),
+            partial=bool(step.lacking),
         )
 
 

@@ -44,9 +44,9 @@ class Breach:
 
 @dataclass(frozen=True)
 class LateChanges:
-    """The late changes of a cut: how many were `replays` of known ones, and the breaches by table."""
+    """The late changes of a cut: how many there are, and the breaches among them by table; the others are re-deliveries."""
 
-    replays: int
+    changes: int
     breaches: tuple[Breach, ...]
 
     @property
@@ -81,8 +81,7 @@ def late_changes(window: Window, log: DataFrame) -> LateChanges:
     breaches = tuple(
         Breach(TableName(row["database"], row["table"]), row["changes"], *tuple(row["first"])[1:]) for row in rows
     )
-    found = LateChanges(0, breaches)
-    return LateChanges(span[0] - found.unseen, breaches)
+    return LateChanges(span[0], breaches)
 
 
 def _row_identity() -> Column:

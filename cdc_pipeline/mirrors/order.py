@@ -163,8 +163,7 @@ def _folded_images(entries: DataFrame) -> DataFrame:
             F.struct(_order().alias("place"), "entry.sign", "entry.moved", "op", F.map_entries("after").alias("image"))
         )
     )
-    start = F.expr("named_struct('after', CAST(NULL AS MAP<STRING, STRING>), 'whole', false)")
-    folded = F.aggregate(steps.alias("steps"), start, _put_upon)
+    folded = F.aggregate(steps.alias("steps"), _no_row(), _put_upon)
     return (
         _by_identity(entries)
         .agg(F.max_by(F.struct(*_LAST), _order()).alias("last"), folded.alias("fold"), _delta())
@@ -177,11 +176,14 @@ def _put_upon(row: Column, step: Column) -> Column:
     """The row after one more change. A row that an UPDATE brings from another key is as whole as it will get: what it
     lacks was in a row that is gone."""
     image = F.map_from_entries(step["image"])
-    anew = (step["op"] == "INSERT") | step["moved"] | row["after"].isNull()
-    after = F.when(anew, image).otherwise(F.map_concat(row["after"], image))
-    whole = (step["op"] == "INSERT") | step["moved"] | row["whole"]
-    gone = F.expr("named_struct('after', CAST(NULL AS MAP<STRING, STRING>), 'whole', false)")
-    return F.when(step["sign"] < 0, gone).otherwise(F.struct(after.alias("after"), whole.alias("whole")))
+    anew = (step["op"] == "INSERT") | step["moved"]
+    after = F.when(anew | row["after"].isNull(), image).otherwise(F.map_concat(row["after"], image))
+    whole = anew | row["whole"]
+    return F.when(step["sign"] < 0, _no_row()).otherwise(F.struct(after.alias("after"), whole.alias("whole")))
+
+
+def _no_row() -> Column:
+    return F.expr("named_struct('after', CAST(NULL AS MAP<STRING, STRING>), 'whole', false)")
 
 
 def _by_identity(entries: DataFrame) -> GroupedData:

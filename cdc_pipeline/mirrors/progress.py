@@ -110,10 +110,13 @@ def cut_at(spark: SparkSession, paths: LakePaths, tso: int) -> PublishedCut:
     path = paths.table("consistent_cuts")
     if table_state(spark, path) is None:
         return NO_CUT
-    cuts = spark.read.format("delta").load(path)
-    rebuilt = cuts.where("rebuilt").agg(F.coalesce(F.max("cut_id"), F.lit(0)).alias("cut_id")).first()
-    assert rebuilt is not None
-    return _newest(cuts.where((F.col("cut_id") >= rebuilt["cut_id"]) & (F.col("resolved_tso") <= tso)))
+    return _newest(cuts_since_rebuild(spark.read.format("delta").load(path)).where(F.col("resolved_tso") <= tso))
+
+
+def cuts_since_rebuild(cuts: DataFrame) -> DataFrame:
+    """The rows of `consistent_cuts` from the newest rebuild on, which takes in everything anew; all where there was none."""
+    rebuilt = cuts.where("rebuilt").agg(F.coalesce(F.max("cut_id"), F.lit(0)).alias("rebuilt_id"))
+    return cuts.join(F.broadcast(rebuilt), F.col("cut_id") >= F.col("rebuilt_id")).drop("rebuilt_id")
 
 
 def _newest(cuts: DataFrame) -> PublishedCut:

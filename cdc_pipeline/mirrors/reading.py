@@ -17,16 +17,20 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.mirrors.cut import CutMaker
+from cdc_pipeline.mirrors.cut_report import published_entries
 from cdc_pipeline.mirrors.progress import NO_CUT, PublishedCut, cut_at, published_cut, stream_progress
+from cdc_pipeline.mirrors.rows import quoted
 from cdc_pipeline.resources.delta import table_state
 from cdc_pipeline.resources.lake import LakePaths, path_segment, remove_folder, subfolders
 from cdc_pipeline.schemas.table import TableName
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+    from cdc_pipeline.mirrors.cut_report import MirrorEntry
 
 _READ_ONLY = ("raw_topic_snapshot", "change_log", "watermarks", "batches")
 _CLONED = ("ddl_history", "dead_letters")
@@ -117,12 +121,11 @@ def _complete(tso: int | None) -> str:
 
 
 def _at_cut(spark: SparkSession, paths: LakePaths, cut: PublishedCut) -> CutTables:
-    places = mirror_places(spark, paths, cut.mirrors)
+    entries = published_entries(cut, paths)
+    places = mirror_places(spark, paths, entries)
     tables = {
-        TableName(row["database"], row["table"]): spark.read.format("delta")
-        .option("versionAsOf", row["version"])
-        .load(places[row["mirror_id"]])
-        for row in cut.mirrors
+        entry.name: spark.read.format("delta").option("versionAsOf", entry.version).load(places[entry.mirror_id])
+        for entry in entries
     }
     return CutTables(cut.cut_id, cut.resolved_tso, tables)
 
@@ -130,10 +133,10 @@ def _at_cut(spark: SparkSession, paths: LakePaths, cut: PublishedCut) -> CutTabl
 def _between(spark: SparkSession, paths: LakePaths, base: PublishedCut, tso: int, place: _Scratch) -> CutTables:
     # the view's own tables under the names that the code for cuts knows them by
     view = LakePaths(place.path, paths.pipeline, {name: paths.table(name) for name in _READ_ONLY})
-    places = mirror_places(spark, paths, base.mirrors)
-    for row in base.mirrors:
-        name = TableName(row["database"], row["table"])
-        _clone(spark, places[row["mirror_id"]], view.mirror(name), row["version"])
+    entries = published_entries(base, paths)
+    places = mirror_places(spark, paths, entries)
+    for entry in entries:
+        _clone(spark, places[entry.mirror_id], view.mirror(entry.name), entry.version)
     for table in _CLONED:
         _clone(spark, paths.table(table), view.table(table), None)
     time_zone, keys = _settings(spark, paths)
@@ -146,16 +149,16 @@ def _between(spark: SparkSession, paths: LakePaths, base: PublishedCut, tso: int
     return CutTables(base.cut_id, tso, tables, place)
 
 
-def mirror_places(spark: SparkSession, paths: LakePaths, mirrors: tuple[Row, ...]) -> dict[str, str]:
+def mirror_places(spark: SparkSession, paths: LakePaths, entries: Iterable[MirrorEntry]) -> dict[str, str]:
     """Where the mirrors of a cut are now, by mirror id: under the name that they had, or where a rename or a drop took
     them since."""
     found: dict[str, str] = {}
-    for row in mirrors:
-        path = paths.mirror(TableName(row["database"], row["table"]))
-        if _mirror_id(spark, path) == row["mirror_id"]:
-            found[row["mirror_id"]] = path
-    names = {row["mirror_id"]: TableName(row["database"], row["table"]) for row in mirrors}
-    missing = {mirror_id: name for mirror_id, name in names.items() if mirror_id not in found}
+    missing: dict[str, TableName] = {}
+    for entry in entries:
+        if _mirror_id(spark, entry.path) == entry.mirror_id:
+            found[entry.mirror_id] = entry.path
+        else:
+            missing[entry.mirror_id] = entry.name
     if missing:
         for kind in ("mirror", "dropped"):
             for database in subfolders(spark, f"{paths.home}/{kind}"):
@@ -185,11 +188,7 @@ def _settings(spark: SparkSession, paths: LakePaths) -> tuple[str, dict[str, tup
 
 def _clone(spark: SparkSession, source: str, target: str, version: int | None) -> None:
     at = "" if version is None else f" VERSION AS OF {int(version)}"
-    spark.sql(f"CREATE TABLE {_delta_path(target)} SHALLOW CLONE {_delta_path(source)}{at}")
-
-
-def _delta_path(path: str) -> str:
-    return "delta.`" + path.replace("`", "``") + "`"
+    spark.sql(f"CREATE TABLE delta.{quoted(target)} SHALLOW CLONE delta.{quoted(source)}{at}")
 
 
 def _scratch_folder(paths: LakePaths, scratch: str | Path | None) -> str:

@@ -11,7 +11,6 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
@@ -21,7 +20,7 @@ from cdc_pipeline.mirrors.columns import MAPPING
 from cdc_pipeline.mirrors.content import content_hash
 from cdc_pipeline.mirrors.cut_report import CutReport, MirrorEntry, published_entries
 from cdc_pipeline.mirrors.dead_letters import VALUE_HAS_TYPE
-from cdc_pipeline.mirrors.progress import NO_CUT, published_cut, stream_progress
+from cdc_pipeline.mirrors.progress import NO_CUT, PublishedCut, published_cut, stream_progress
 from cdc_pipeline.mirrors.publication import publish
 from cdc_pipeline.mirrors.state import TRACE, MirrorState
 from cdc_pipeline.mirrors.window import Window
@@ -82,9 +81,12 @@ class RebuildReport:
 class Rebuilder:
     """Rebuilds one pipeline. `maker` is how its cuts are made."""
 
-    spark: SparkSession
     maker: CutMaker
     dialect: DialectName
+
+    @property
+    def spark(self) -> SparkSession:
+        return self.maker.spark
 
     @property
     def _paths(self) -> LakePaths:
@@ -105,13 +107,12 @@ class Rebuilder:
         self._clear()
         try:
             # through all decoded batches: later ones may hold what waits for a later cut
-            last = stream_progress(self.spark, self._paths).last_batch
-            self.maker.report(f"decoding {last} batches again")
-            decoded_batches(self.spark, aside, self.dialect, last)
+            streams = stream_progress(self.spark, self._paths)
+            self.maker.report(f"decoding {streams.last_batch} batches again")
+            decoded_batches(self.spark, aside, self.dialect, streams.last_batch)
             self.maker.report("making the mirrors again")
             made = replace(self.maker, paths=aside).from_the_beginning(published.resolved_tso, published.last_batch)
-            window = Window(published.cut_id + 1, None, made.resolved_tso, 0, published.last_batch)
-            return self._put_right(aside, made, window)
+            return self._put_right(aside, replace(made, cut_id=published.cut_id + 1, streams=streams), published)
         finally:
             self._clear()
 
@@ -121,16 +122,16 @@ class Rebuilder:
 
     # ---- compare and replace
 
-    def _put_right(self, aside: LakePaths, made: CutReport, window: Window) -> RebuildReport:
+    def _put_right(self, aside: LakePaths, made: CutReport, published: PublishedCut) -> RebuildReport:
         # Of its own: each table is compared first, so that nothing is done twice, and no commit may be passed over.
         writer = f"cdc:{self._paths.pipeline}:rebuild:{uuid.uuid4().hex}"
-        commit = Commit(writer, 1, {"rebuild": window.cut_id, "run_id": self.maker.run_id})
+        commit = Commit(writer, 1, {"rebuild": made.cut_id, "run_id": self.maker.run_id})
         decoded = [self._compared(table, aside) for table in _DECODED]
         changed = not all(table.equal for table in decoded)
         if changed:
             for table in _DECODED:
                 overwrite_once(self._read(aside.table(table)), self._paths.table(table), commit)
-        before = {entry.name: entry for entry in published_entries(published_cut(self.spark, self._paths), self._paths)}
+        before = {entry.name: entry for entry in published_entries(published, self._paths)}
         after = {entry.name: entry for entry in made.mirrors}
         mirrors = []
         for name in sorted({*before, *after}):
@@ -144,12 +145,11 @@ class Rebuilder:
             self.maker.report(f"{found.table}: {'equal' if found.equal else 'put right'}")
         if not changed:
             return RebuildReport((*decoded, *mirrors), None)
-        entries = tuple(self._entry(name) for name in sorted(after))
-        streams = stream_progress(self.spark, self._paths)
-        report = replace(made, cut_id=window.cut_id, mirrors=entries, streams=streams)
-        note = {**commit.note, "cut": window.cut_id, "pipeline": self._paths.pipeline}
+        report = replace(made, mirrors=tuple(filter(None, map(self.maker.entry, sorted(after)))))
+        window = Window(made.cut_id, None, made.resolved_tso, 0, published.last_batch)
+        note = {**commit.note, "cut": made.cut_id, "pipeline": self._paths.pipeline}
         publish(self.spark, self._paths, window, report, note, self.maker.time_zone, self.maker.keys, rebuilt=True)
-        return RebuildReport((*decoded, *mirrors), window.cut_id)
+        return RebuildReport((*decoded, *mirrors), made.cut_id)
 
     def _read(self, path: str) -> DataFrame:
         return self.spark.read.format("delta").load(path)
@@ -217,14 +217,6 @@ class Rebuilder:
         said["cdc.mirror_id"] = now.properties["cdc.mirror_id"]
         said.setdefault("cdc.row_gaps", "[]")
         commit_metadata(self.spark, path, commit, properties=said)
-
-    def _entry(self, name: TableName) -> MirrorEntry:
-        path = self._paths.mirror(name)
-        table = table_state(self.spark, path)
-        assert table is not None
-        state = MirrorState.from_properties(table.properties)
-        rows = DeltaTable.forPath(self.spark, path).toDF().count()
-        return MirrorEntry(name, state.mirror_id, path, table.version, rows, len(state.schema.columns), state.gaps)
 
 
 def _said(table: TableState) -> tuple[object, ...]:

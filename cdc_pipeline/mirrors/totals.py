@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from cdc_pipeline.mirrors.progress import cuts_since_rebuild
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -53,13 +55,11 @@ class LakeBalance:
 
 
 def lake_balance(spark: SparkSession, paths: LakePaths) -> LakeBalance:
-    """Over all cuts since the newest rebuild, which takes in everything anew, and all batches that they have looked at: a
-    change that no cut has seen shows here."""
+    """Over all cuts since the newest rebuild, and all batches that they have looked at: a change that no cut has seen
+    shows here."""
     cuts = spark.read.format("delta").load(paths.table("consistent_cuts"))
-    rebuilt = cuts.where("rebuilt").agg(F.max("cut_id")).first()
-    first = 0 if rebuilt is None or rebuilt[0] is None else rebuilt[0]
     totals = (
-        cuts.where(F.col("cut_id") >= first)
+        cuts_since_rebuild(cuts)
         .agg(
             F.coalesce(F.sum("changes"), F.lit(0)).alias("taken"),
             F.coalesce(F.sum("late"), F.lit(0)).alias("late"),

@@ -54,7 +54,7 @@ class Window:
         inside = inside.where(_at_or_below(self.resolved_tso))
         return inside if self.after_tso is None else inside.where(~_at_or_below(self.after_tso))
 
-    def changes(self, log: DataFrame, *, waited: bool, anew: Collection[TableName] = ()) -> DataFrame:
+    def changes(self, log: DataFrame, *, waited: bool, anew: Collection[TableName]) -> DataFrame:
         """The row changes that this cut works on, with `fresh`, whether this cut lets them in, and `taken`, whether an
         earlier cut has taken them in.
 

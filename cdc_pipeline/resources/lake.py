@@ -17,7 +17,7 @@ from cdc_pipeline.errors import LakeError
 from cdc_pipeline.resources.jvm import jvm
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -87,21 +87,32 @@ class LakePaths:
             raise LakeError(f"the lake {self.root!r} cannot be written: {first_line(error)}") from error
 
     def _require_writable_folder(self) -> None:
+        probe = Path(self.home) / f".writable-{uuid.uuid4().hex}"
+        with self.without_trace():
+            try:
+                probe.parent.mkdir(parents=True, exist_ok=True)
+                probe.touch()
+                probe.unlink()
+            except OSError as error:
+                raise self.cannot_be_written(error) from error
+
+    @contextlib.contextmanager
+    def without_trace(self) -> Iterator[None]:
+        """Folders that are made for the pipeline meanwhile, and in which nothing is left, are gone at the end: a run that
+        fails before it has written anything leaves the lake as it was. For local lakes."""
         home = Path(self.home)
         # os.path: to pathlib a name that is too long is an error, not a folder that is missing
-        made = [folder for folder in (home, *home.parents) if not os.path.exists(folder)]  # noqa: PTH110
-        probe = home / f".writable-{uuid.uuid4().hex}"
+        missing = [folder for folder in (home, *home.parents) if not os.path.exists(folder)]  # noqa: PTH110
         try:
-            home.mkdir(parents=True, exist_ok=True)
-            probe.touch()
-            probe.unlink()
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise LakeError(f"the lake {self.root!r} cannot be written: {reason} ({error.filename})") from error
+            yield
         finally:
-            for folder in made:  # leave no trace of the probe: a run that then fails leaves the lake as it was
+            for folder in missing:
                 with contextlib.suppress(OSError):  # not made at all, or others have written there by now
                     folder.rmdir()
+
+    def cannot_be_written(self, error: OSError) -> LakeError:
+        reason = error.strerror or str(error)
+        return LakeError(f"the lake {self.root!r} cannot be written: {reason} ({error.filename})")
 
 
 def hadoop_path(spark: SparkSession, path: str) -> tuple[Any, Any]:

@@ -14,7 +14,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.errors import LakeError, TransientError
+from cdc_pipeline.errors import TransientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,22 +40,16 @@ def only_writer(
     if not paths.is_local:
         yield
         return
-    home = Path(paths.home)
-    # os.path: to pathlib a name that is too long is an error, not a folder that is missing
-    made = [folder for folder in (home, *home.parents) if not os.path.exists(folder)]  # noqa: PTH110
-    descriptor: int | None = None
-    try:
-        descriptor = _taken(paths, home / _FILE, report, time.monotonic() + wait_seconds)
-        _say_who(descriptor, run_id)
-        yield
-    finally:
-        if descriptor is not None:
+    file = Path(paths.home) / _FILE
+    with paths.without_trace():
+        descriptor = _taken(paths, file, report, time.monotonic() + wait_seconds)
+        try:
+            _say_who(descriptor, run_id)
+            yield
+        finally:
             with contextlib.suppress(OSError):
-                (home / _FILE).unlink()
+                file.unlink()
             os.close(descriptor)
-        for folder in made:  # a run that failed before it wrote anything leaves no trace
-            with contextlib.suppress(OSError):
-                folder.rmdir()
 
 
 def _taken(paths: LakePaths, file: Path, report: Callable[[str], None], until: float) -> int:
@@ -66,8 +60,7 @@ def _taken(paths: LakePaths, file: Path, report: Callable[[str], None], until: f
             file.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(file, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o644)
         except OSError as error:
-            reason = error.strerror or str(error)
-            raise LakeError(f"the lake {paths.root!r} cannot be written: {reason} ({error.filename})") from error
+            raise paths.cannot_be_written(error) from error
         if _locked(descriptor):
             with contextlib.suppress(FileNotFoundError):
                 if os.fstat(descriptor).st_ino == file.stat().st_ino:

@@ -53,7 +53,7 @@ def delivered(timeline: Iterable[Sent], topic: str, partitions: int) -> list[Rec
 
 
 def resolved_tso(records: Iterable[Record], applied: int | None = None) -> int | None:
-    """`expected_at`: up to which TSO mirrors can be after these records, and never below what was `applied`.
+    """Up to which TSO mirrors can be after these records, and never below what was `applied`.
 
     The minimum over all partitions that have any record of their largest watermark; None where one has none. A
     partition without records does not count, which is why each begins with a watermark in the first file.
@@ -65,9 +65,6 @@ def resolved_tso(records: Iterable[Record], applied: int | None = None) -> int |
         marks[place] = max(marks.get(place, 0), mark)
     found = min(marks.values(), default=0) or None
     return max((tso for tso in (found, applied) if tso is not None), default=None)
-
-
-expected_at = resolved_tso
 
 
 def sliced(

@@ -9,24 +9,20 @@ from __future__ import annotations
 import os
 import random
 from typing import TYPE_CHECKING
-from unittest.mock import patch
 
 import pytest
 from hypothesis import Phase, given, settings
 
-from cdc_pipeline.mirrors import apply
 from cdc_pipeline.mirrors.cut import CutMaker
 from cdc_pipeline.mirrors.reading import read_cut
 from cdc_pipeline.mirrors.rebuild import Rebuilder
 from cdc_pipeline.mirrors.totals import lake_balance
-from cdc_pipeline.resources.delta import Commit
 from cdc_pipeline.resources.lake import LakePaths
 from cdc_pipeline.schemas.table import TableName
 from cdc_pipeline_tests.histories.encoders import MODES, has_watermarks
 from cdc_pipeline_tests.histories.history import Combined, combined
 from cdc_pipeline_tests.histories.strategies import combinations, history_of_seed
-from cdc_pipeline_tests.integration.test_kills import Killed, Killer
-from cdc_pipeline_tests.pipelines import ingest
+from cdc_pipeline_tests.integration.test_kills import Killer, ingested_with_kills
 from cdc_pipeline_tests.truth import differences
 
 if TYPE_CHECKING:
@@ -72,23 +68,10 @@ class Told:
     def tell(self) -> None:
         for number, lines in enumerate(self.histories.files()):
             (self.captures / f"{number}.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-            self._run()
+            ingested_with_kills(self.spark, self.paths, self.captures, self.killer)
             truth = self.histories.truth_after(number)
             if truth is not None:
                 self.wrong += [f"after file {number}: {line}" for line in self.compared(truth)]
-
-    def _run(self) -> None:
-        for _ in range(50):
-            try:
-                with (
-                    patch.object(Commit, "note_json", property(self.killer.note_json)),
-                    patch.object(apply, "move_folder", self.killer.move_folder),
-                ):
-                    ingest(self.spark, self.paths, self.captures)
-            except Killed:
-                continue
-            return
-        raise AssertionError("no run got through")
 
     def compared(self, truth: State, cut: Mapping[TableName, DataFrame] | None = None) -> list[str]:
         """What is wrong with the mirrors, or with the tables of a cut, in words."""
@@ -157,7 +140,7 @@ def _moment_wrong(told: Told, seed: int) -> list[str]:
 def _rebuild_wrong(told: Told) -> list[str]:
     """The tables of which a rebuild makes something else."""
     maker = CutMaker(told.spark, told.paths, "rebuild", "UTC", 2, lambda line: None)
-    report = Rebuilder(told.spark, maker, "auto").rebuilt()
+    report = Rebuilder(maker, "auto").rebuilt()
     return [f"rebuilt: {table}" for table in report.tables if not table.equal]
 
 

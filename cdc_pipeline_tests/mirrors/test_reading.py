@@ -98,7 +98,7 @@ class Stream:
 
     def rebuilt(self) -> RebuildReport:
         maker = CutMaker(self.spark, self.paths, "rebuild", "UTC", 2, lambda line: None)
-        return Rebuilder(self.spark, maker, "auto").rebuilt()
+        return Rebuilder(maker, "auto").rebuilt()
 
     def gaps(self, table: str) -> tuple[str, ...]:
         state = table_state(self.spark, self.paths.mirror(TableName("db", table)))
