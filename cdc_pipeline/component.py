@@ -9,11 +9,13 @@ from zoneinfo import ZoneInfo, available_timezones
 import dagster as dg
 from pydantic import ConfigDict, Field, field_validator
 
+from cdc_pipeline.assets.ddl import approve_ddl_job, ddl_dry_run_job
 from cdc_pipeline.assets.decoded import decoded_assets
 from cdc_pipeline.assets.mirrors import mirror_assets
 from cdc_pipeline.assets.raw import raw_asset
 from cdc_pipeline.assets.rebuild import rebuild_job
 from cdc_pipeline.dialects.decode import DialectName  # noqa: TC001  # pydantic reads the annotation
+from cdc_pipeline.mirrors.policy import APPLY, HOLD, KEEP, DdlAction, DdlPolicy
 from cdc_pipeline.pipeline import Pipeline
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -37,11 +39,47 @@ def _source(context: dg.ResolutionContext, model: dg.Model | str) -> CaptureFile
     return source
 
 
+class DdlPolicyRules(dg.Model, dg.Resolvable):
+    """What DDL may do to mirrors, by patterns on database.table."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    default: Annotated[DdlAction, Field(description="What holds for tables that no pattern matches.")] = APPLY
+    tables: Annotated[
+        dict[str, DdlAction],
+        Field(
+            description="By pattern on database.table (`*`, `?`, `[…]` as in file names); the first that matches counts."
+        ),
+    ] = {}  # noqa: RUF012  # pydantic copies it
+
+    @field_validator("tables")
+    @classmethod
+    def _have_patterns(cls, value: dict[str, DdlAction]) -> dict[str, DdlAction]:
+        for pattern in value:
+            if "." not in pattern.strip(".") and pattern != "*":
+                raise ValueError(f"{pattern!r} is no pattern: one on database.table is expected, such as shop.*")
+        return value
+
+
+def _ddl_policy(context: dg.ResolutionContext, model: dg.Model | str) -> DdlPolicyRules:
+    if isinstance(model, str):
+        return _policy_of(context.resolve_value(model))
+    rules: DdlPolicyRules = DdlPolicyRules.resolve_from_model(context, model)
+    return rules
+
+
+def _policy_of(action: object) -> DdlPolicyRules:
+    if action not in (APPLY, KEEP, HOLD):
+        raise ValueError(f"ddl_policy: {action!r} is no policy: {APPLY}, {KEEP} or {HOLD} is expected, or a mapping")
+    return DdlPolicyRules(default=action)
+
+
 class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
     """Canal-JSON change records to mirror tables in Delta Lake.
 
     Gives the assets `raw_topic_snapshot`, `change_log`, `ddl_history`, `watermarks`, `dead_letters`, one for each
-    mirrored table and `consistent_cuts`, the job `<name>_ingest` that makes them all in one run, and `<name>_rebuild`.
+    mirrored table and `consistent_cuts`, the job `<name>_ingest` that makes them all in one run, `<name>_rebuild`,
+    `<name>_ddl_dry_run` and `<name>_approve_ddl`.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -71,6 +109,15 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
             "NOT NULL key that DDL has told of. Without a key a table is kept as a multiset."
         ),
     ] = {}  # noqa: RUF012  # pydantic copies it
+    ddl_policy: Annotated[
+        DdlPolicyRules,
+        dg.Resolver(_ddl_policy, model_field_type=str | DdlPolicyRules.model()),
+        Field(
+            description="`apply`: mirrors follow DDL. `keep`: dropped columns and tables stay, renamed apart. `hold`: a "
+            "table stops before a statement that takes rows or values away, until that is approved. One for all, or "
+            "`default` and `tables` (by pattern)."
+        ),
+    ] = DdlPolicyRules()
     merge_threads: Annotated[int, Field(description="Mirrors that are merged side by side, 1 to 64.")] = 2
 
     @field_validator("name")
@@ -99,6 +146,11 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
                 raise ValueError(f"{table}: {columns!r} is no key: one or more columns are expected, each once")
         return value
 
+    @field_validator("ddl_policy", mode="before")
+    @classmethod
+    def _is_a_policy(cls, value: object) -> object:
+        return _policy_of(value) if isinstance(value, str) else value
+
     @field_validator("merge_threads")
     @classmethod
     def _is_a_number_of_threads(cls, value: int) -> int:
@@ -110,7 +162,10 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
     @property
     def pipeline(self) -> Pipeline:
         keys = {table: tuple(columns) for table, columns in self.keys.items()}
-        return Pipeline(self.name, self.source.path, self.lake, self.time_zone, self.merge_threads, self.dialect, keys)
+        policy = DdlPolicy(self.ddl_policy.default, tuple(self.ddl_policy.tables.items()))
+        return Pipeline(
+            self.name, self.source.path, self.lake, self.time_zone, self.merge_threads, self.dialect, keys, policy
+        )
 
     def build_defs(self, context: dg.ComponentLoadContext | None = None) -> dg.Definitions:
         pipeline = self.pipeline
@@ -123,4 +178,6 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
             executor_def=dg.in_process_executor,
             tags={"cdc/pipeline": self.name},
         )
-        return dg.Definitions(assets=assets, jobs=[ingest, rebuild_job(pipeline)])
+        return dg.Definitions(
+            assets=assets, jobs=[ingest, rebuild_job(pipeline), ddl_dry_run_job(pipeline), approve_ddl_job(pipeline)]
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from cdc_pipeline.mirrors.policy import DdlPolicy
 from cdc_pipeline.resources.lake import LakePaths
 
 if TYPE_CHECKING:
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Pipeline:
     """One pipeline. `captures` is the folder of its source; `time_zone` is where the encoder prints TIMESTAMP; `keys` are
-    the columns that identify a row, by `database.table`, for tables whose definition has no key."""
+    the columns that identify a row, by `database.table`, for tables whose definition has no key; `ddl_policy` is what DDL
+    may do to mirrors."""
 
     name: str
     captures: str
@@ -25,6 +27,7 @@ class Pipeline:
     side_by_side: int = 2
     dialect: DialectName = "auto"
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    ddl_policy: DdlPolicy = field(default_factory=DdlPolicy)
 
     @property
     def paths(self) -> LakePaths:

@@ -33,7 +33,14 @@ def _sources(pipeline: Pipeline) -> list[dg.AssetKey]:
 def cut_maker(spark: SparkLakehouse, pipeline: Pipeline, run_id: str, report: Callable[[str], None]) -> CutMaker:
     """How the pipeline's cuts are made. `report` is told of progress, a line at a time."""
     return CutMaker(
-        spark.session, pipeline.paths, run_id, pipeline.time_zone, pipeline.side_by_side, report, pipeline.keys
+        spark.session,
+        pipeline.paths,
+        run_id,
+        pipeline.time_zone,
+        pipeline.side_by_side,
+        report,
+        pipeline.keys,
+        pipeline.ddl_policy,
     )
 
 
@@ -166,5 +173,6 @@ def _cut_metadata(report: CutReport) -> dict[str, dg.MetadataValue]:
         "late": dg.MetadataValue.int(report.totals.late),
         "breaches": dg.MetadataValue.int(report.totals.breaches),
         "pending": dg.MetadataValue.int(report.totals.pending),
+        "held": dg.MetadataValue.json({str(table.name): table.sql for table in report.held}),
         "seconds": dg.MetadataValue.float(round(report.seconds, 1)),
     }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from pyspark.sql import functions as F
 
-from cdc_pipeline.mirrors.planner import NOT_APPLIED
+from cdc_pipeline.mirrors.ddl_outcome import HELD, NOT_APPLIED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,9 +20,10 @@ _SHOWN = 20
 
 
 def ddl_applied_result(spark: SparkSession, paths: LakePaths, key: dg.AssetKey) -> dg.AssetCheckResult:
-    """Warns where statements wait for a version that can apply them; the metadata has each with its place."""
+    """Warns where statements wait for an approval, or for a version that can apply them; the metadata has each with its
+    place."""
     history = spark.read.format("delta").load(paths.table("ddl_history"))
-    refused = history.where(F.col("status") == NOT_APPLIED).orderBy("commit_ts", "offset")
+    refused = history.where(F.col("status").isin(NOT_APPLIED, HELD)).orderBy("commit_ts", "offset")
     rows = refused.limit(_SHOWN).collect()
     count = refused.count() if len(rows) == _SHOWN else len(rows)
     return dg.AssetCheckResult(
@@ -30,7 +31,7 @@ def ddl_applied_result(spark: SparkSession, paths: LakePaths, key: dg.AssetKey) 
         asset_key=key,
         passed=not rows,
         severity=dg.AssetCheckSeverity.WARN,
-        description=f"{count} DDL statement(s) {NOT_APPLIED}" if rows else None,
+        description=f"{count} DDL statement(s) {NOT_APPLIED}, or held" if rows else None,
         metadata={
             f"{row['topic']}/{row['partition']}@{row['offset']}": f"{row['sql']} ({row['effect']})" for row in rows
         },

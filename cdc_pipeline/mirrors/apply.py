@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from delta.tables import DeltaTable
@@ -20,15 +20,28 @@ from cdc_pipeline.errors import LakeError
 from cdc_pipeline.mirrors.columns import MAPPING, change_columns, needs_mapping
 from cdc_pipeline.mirrors.dead_letters import value_letters
 from cdc_pipeline.mirrors.partial_rows import absent_defaults
-from cdc_pipeline.mirrors.rows import Merged, append_rows, merge_keyed, merge_keyless, rows_of_unknown, typed_rows
-from cdc_pipeline.mirrors.state import row_gaps
+from cdc_pipeline.mirrors.row_moves import rows_deleted, rows_exchanged, rows_restored
+from cdc_pipeline.mirrors.rows import (
+    Merged,
+    append_rows,
+    merge_keyed,
+    merge_keyless,
+    rows_of_unknown,
+    typed_rows,
+    with_computed,
+)
+from cdc_pipeline.mirrors.state import has_row_gaps, no_row_gaps, row_gaps
 from cdc_pipeline.mirrors.steps import (
     ApplyRows,
     ChangeColumns,
     CreateMirror,
+    DeleteRows,
     DropMirror,
+    ExchangeRows,
     NoteState,
     RenameMirror,
+    RestoreMirror,
+    RestoreRows,
     Step,
     TruncateMirror,
     step_names,
@@ -56,7 +69,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.schemas.table import TableName
 
 _STEPS_PER_CUT = 1_000_000
-_COMMITS_PER_STEP = 10
+_COMMITS_PER_STEP = 100
 _CREATION = {
     # deletes and updates mark rows instead of copying files: 7 KB against 20 MB for 1000 rows of 2 million
     "delta.enableDeletionVectors": "true",
@@ -128,6 +141,12 @@ class Mirrors:
             self._rename(step, self._commit(index, 0))
         elif isinstance(step, DropMirror):
             self._drop(step)
+        elif isinstance(step, RestoreMirror):
+            self._restore(step, self._commit(index, 0))
+        elif isinstance(step, RestoreRows):
+            self._restore_rows(step, index)
+        elif isinstance(step, ExchangeRows):
+            self._exchange(step, index)
         elif self._is_gone_with_a_later_step(path, step.state):
             return result
         elif isinstance(step, ApplyRows):
@@ -138,8 +157,17 @@ class Mirrors:
         elif isinstance(step, NoteState):
             commit_metadata(self.spark, path, self._commit(index, 0), properties=step.state.properties())
         elif isinstance(step, TruncateMirror):
-            self._truncate(path, self._commit(index, 0))
+            self._truncate(path, step, index)
+        elif isinstance(step, DeleteRows):
+            result.merged, gaps = rows_deleted(self.spark, path, step, self._commit(index, 1))
+            self._note_gaps(path, gaps, self._commit(index, 2))
         return result
+
+    def _note_gaps(self, path: str, gaps: Sequence[str], commit: Commit) -> None:
+        """What was found missing while rows were written."""
+        table = table_state(self.spark, path)
+        if gaps and table is not None:
+            commit_metadata(self.spark, path, commit, properties=row_gaps(table, *gaps))
 
     def _is_gone_with_a_later_step(self, path: str, state: MirrorState) -> bool:
         """When a cut that was cut short is run again, a later rename or drop may have moved the mirror already."""
@@ -183,9 +211,42 @@ class Mirrors:
         move_folder(self.spark, path, self.paths.dropped(step.state.name, step.mark))
         forget_cached_log(self.spark, path)
 
-    def _truncate(self, path: str, commit: Commit) -> None:
-        session = session_for(self.spark, commit)
-        DeltaTable.forPath(session, path).delete()
+    def _restore(self, step: RestoreMirror, commit: Commit) -> None:
+        aside, path = self.paths.dropped(step.before.name, step.mark), self.paths.mirror(step.state.name)
+        table = table_state(self.spark, aside)
+        if table is not None and table.properties.get("cdc.mirror_id") == step.state.mirror_id:
+            move_folder(self.spark, aside, path)
+            forget_cached_log(self.spark, aside)
+            forget_cached_log(self.spark, path)
+        if not self._is_gone_with_a_later_step(path, step.state):
+            commit_metadata(self.spark, path, commit, properties=step.state.properties())
+
+    def _restore_rows(self, step: RestoreRows, index: int) -> None:
+        source, path = self.paths.mirror(step.source.name), self.paths.mirror(step.state.name)
+        self._create(path, step.state, self._commit(index, 0))
+        if not self._is_gone_with_a_later_step(path, step.state):
+            gaps = rows_restored(self.spark, source, path, step, self._commit(index, 1))
+            self._note_gaps(path, gaps, self._commit(index, 2))
+
+    def _exchange(self, step: ExchangeRows, index: int) -> None:
+        places = [
+            None if self._is_gone_with_a_later_step(path, state) else path
+            for state in (step.state, step.other)
+            for path in [self.paths.mirror(state.name)]
+        ]
+        staged = f"{self.paths.home}/staged/exchange-{self.cut_id}-{index}"
+        gaps = rows_exchanged(self.spark, places[0], places[1], staged, step, self._commit(index, 1))
+        if places[0] is not None:
+            self._note_gaps(places[0], gaps, self._commit(index, 2))
+
+    def _truncate(self, path: str, step: TruncateMirror, index: int) -> None:
+        commit = self._commit(index, 0)
+        marked = replace(commit, note={**commit.note, "truncated": step.mark}) if step.mark else commit
+        DeltaTable.forPath(session_for(self.spark, marked), path).delete()
+        table = table_state(self.spark, path)
+        if table is not None and has_row_gaps(table):
+            # what was found missing in rows is gone with them
+            commit_metadata(self.spark, path, self._commit(index, 1), properties=no_row_gaps())
 
     # ---- rows
 
@@ -198,6 +259,7 @@ class Mirrors:
         schema, key, keyless = step.state.schema, row_set.columns, row_set.keyless
         absent, gaps = absent_defaults(schema, step.lacking, self.time_zone)
         rows = typed_rows(net, schema, key, self.time_zone, step.wires, keyless=keyless, absent=absent)
+        rows = with_computed(rows, schema, step.computed, self.time_zone)
         if row_set.partial and (unknown := rows_of_unknown(session, path, rows, schema, key)):
             gaps = (*gaps, f"{unknown} row(s) came without some columns, and were not known: {', '.join(step.lacking)}")
         there = self._set_bad_rows_aside(rows, step.state, row_set, index, result, gaps)
@@ -206,7 +268,7 @@ class Mirrors:
             append_rows(path, good, schema, keyless, commit)
             result.merged = Merged(inserted=there)
         elif keyless:
-            result.merged = merge_keyless(session, path, good, schema)
+            result.merged = merge_keyless(session, path, good, schema, step.state.kept)
         else:
             result.merged = merge_keyed(session, path, good, schema, key, absent)
 
@@ -232,12 +294,16 @@ class Mirrors:
             F.sum(F.when(F.size("bad") == 0, there)).alias("there"),
             F.sum("zero_dates").alias("zero"),
             F.array_distinct(F.flatten(F.collect_set(F.when(F.size("lossy") > 0, F.col("lossy"))))).alias("lossy"),
+            F.array_distinct(F.flatten(F.collect_set(F.when(F.size("unsure") > 0, F.col("unsure"))))).alias("unsure"),
         ).first()
         assert counts is not None
         result.identities, result.bad_rows, result.zero_dates = counts["identities"], counts["bad"], counts["zero"] or 0
         result.rejected = counts["rejected"]
         damaged = [f"column {name}: the encoder has damaged its text" for name in sorted(counts["lossy"])]
-        gaps = [*known_gaps, *damaged]
+        unsure = [
+            f"column {name}: what upstream computes is not sure for some rows" for name in sorted(counts["unsure"])
+        ]
+        gaps = [*known_gaps, *damaged, *unsure]
         if result.bad_rows:
             raw = self.spark.read.format("delta").load(self.paths.table("raw_topic_snapshot"))
             place = Commit(
@@ -245,11 +311,7 @@ class Mirrors:
             )
             append_once(value_letters(rows, state, raw), self.paths.table("dead_letters"), place)
             gaps.append(f"{result.bad_rows} row(s) with values that their types cannot hold: see dead_letters")
-        if gaps:
-            table = table_state(self.spark, self.paths.mirror(state.name))
-            assert table is not None
-            properties = row_gaps(table, *gaps)
-            commit_metadata(self.spark, self.paths.mirror(state.name), self._commit(index, 0), properties=properties)
+        self._note_gaps(self.paths.mirror(state.name), gaps, self._commit(index, 0))
         return counts["there"] or 0
 
 
@@ -257,7 +319,7 @@ def later_places(paths: LakePaths, steps: Sequence[Step]) -> dict[str, list[str]
     """The folders to which the steps move mirrors, by mirror id."""
     places: dict[str, list[str]] = defaultdict(list)
     for step in steps:
-        if isinstance(step, RenameMirror):
+        if isinstance(step, (RenameMirror, RestoreMirror)):
             places[step.state.mirror_id].append(paths.mirror(step.state.name))
         elif isinstance(step, DropMirror):
             places[step.state.mirror_id].append(paths.dropped(step.state.name, step.mark))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -21,19 +20,22 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from cdc_pipeline.mirrors.defaults import default_value
+from cdc_pipeline.mirrors.column_values import filled_columns
 from cdc_pipeline.mirrors.rows import quoted
-from cdc_pipeline.mirrors.state import TRACE, row_gaps
-from cdc_pipeline.resources.delta import commit_metadata, overwrite_once, progress, session_for, table_state
-from cdc_pipeline.schemas.spark_types import spark_type
+from cdc_pipeline.mirrors.state import TRACE, row_gaps, row_gaps_without
+from cdc_pipeline.resources.delta import commit_metadata, overwrite_once, progress, table_state
+from cdc_pipeline.schemas.conversions import converted, learns_labels, unsure_conversion
+from cdc_pipeline.schemas.spark_types import spark_type, value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
-    from pyspark.sql import Column, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from cdc_pipeline.mirrors.steps import ChangeColumns, ColumnOrigin
     from cdc_pipeline.resources.delta import Commit, TableState
+    from cdc_pipeline.schemas.table import Column as UpstreamColumn
+    from cdc_pipeline.schemas.table import TableSchema
 
 MAPPING = "delta.columnMapping.mode"
 _NOT_IN_PARQUET = frozenset(" ,;{}()\n\t=")
@@ -59,39 +61,60 @@ def widens(old: DataType, new: DataType) -> bool:
 
 def change_columns(
     spark: SparkSession, path: str, step: ChangeColumns, commit: Callable[[int], Commit], time_zone: str
-) -> tuple[str, ...]:
-    """Carries the step out at `path` in up to three commits, numbered from 0 by `commit`. Returns gaps that it leaves.
+) -> None:
+    """Carries the step out at `path` in a few commits, numbered from 0 by `commit`. What it leaves unsure is noted as gaps.
 
     Each commit is skipped when it is in already, so a step that was cut short goes on where it stopped.
     """
     table = table_state(spark, path)
     assert table is not None
-    if needs_mapping(step.state.schema.column_names) and table.properties.get(MAPPING) != "name":
+    kept = [origin for origin in step.origins if origin.before is not None]
+    features = {"delta.feature.timestampNtz": "supported"} if _has_datetime(step) else {}
+    gaps: list[str] = []
+    rewritten = any(is_rewritten(origin, step.before.schema, time_zone) for origin in kept)
+    mapped = needs_mapping(step.state.schema.column_names) or (not rewritten and _loses_names(step, kept))
+    if mapped and table.properties.get(MAPPING) != "name":
+        # Files know columns by name until mapping is on; switching it on writes metadata only.
         commit_metadata(spark, path, commit(0), properties={MAPPING: "name"})
         table = table_state(spark, path)
         assert table is not None
-    kept = [origin for origin in step.origins if origin.before is not None]
-    rewritten = [origin for origin in kept if not _same_files(origin)]
     if rewritten:
-        _rewrite(spark, path, step, commit(1))
-        commit_metadata(spark, path, commit(2), properties=step.state.properties())
-        return _with_defaults(spark, path, step, commit(3), time_zone)
-    if any(_renamed(origin) for origin in kept) or len(kept) < len(step.before.schema.columns):
-        # Files know columns by name until mapping is on; switching it on writes metadata only.
-        commit_metadata(spark, path, commit(1), properties={MAPPING: "name"})
+        gaps += _rewritten(spark, path, step, commit(1), time_zone)
+        schema = None
+    else:
+        schema = _new_schema(table, step)
+        if any(_widened(origin) for origin in kept):
+            features["delta.enableTypeWidening"] = "true"
+    healed = row_gaps_without(table, (column.name for column in step.before.schema.columns if _is_gone(column, kept)))
+    properties = {**step.state.properties(), **features, **healed}
+    commit_metadata(spark, path, commit(2), schema=schema, properties=properties)
+    gaps += filled_columns(spark, path, step, lambda part: commit(4 + part), time_zone)
+    if gaps:
         table = table_state(spark, path)
         assert table is not None
-    features = {"delta.feature.timestampNtz": "supported"} if _has_datetime(step) else {}
-    if any(_widened(origin) for origin in kept):
-        features["delta.enableTypeWidening"] = "true"
-    commit_metadata(
-        spark,
-        path,
-        commit(2),
-        schema=_new_schema(table, step),
-        properties={**step.state.properties(), **features},
+        commit_metadata(spark, path, commit(99), properties=row_gaps(table, *gaps))
+
+
+def _loses_names(step: ChangeColumns, kept: Sequence[ColumnOrigin]) -> bool:
+    """Whether a column of the files is not there any more under its name."""
+    return any(_renamed(origin) for origin in kept) or len(kept) < len(step.before.schema.columns)
+
+
+def _is_gone(column: UpstreamColumn, kept: Sequence[ColumnOrigin]) -> bool:
+    return all(origin.before is None or origin.before.name != column.name for origin in kept)
+
+
+def is_rewritten(origin: ColumnOrigin, schema: TableSchema, time_zone: str) -> bool:
+    """Whether the values of a kept column become others, or of a type that its files cannot be read as. `schema` is the
+    table's before."""
+    before, after = origin.before, origin.after
+    assert before is not None
+    if not _same_files(origin) or learns_labels(before.type, after.type):
+        return True
+    return (
+        unsure_conversion(before.type, after.type) is not None
+        and converted(before, after, schema, time_zone) is not None
     )
-    return _with_defaults(spark, path, step, commit(3), time_zone)
 
 
 def _same_files(origin: ColumnOrigin) -> bool:
@@ -125,65 +148,75 @@ def _new_schema(table: TableState, step: ChangeColumns) -> StructType:
             change = {"fromType": _type_name(field.dataType), "toType": _type_name(target)}
             metadata["delta.typeChanges"] = [*metadata.get("delta.typeChanges", []), change]
         columns.append(StructField(origin.after.name, target, nullable=True, metadata=metadata))
+    for old, new in kept_names(step):
+        if (field := fields.get(old)) is not None:
+            columns.append(StructField(new, field.dataType, nullable=True, metadata=dict(field.metadata)))
     return StructType([*columns, *(fields.get(field.name, field) for field in TRACE.fields)])
+
+
+def kept_names(step: ChangeColumns) -> list[tuple[str, str]]:
+    """The columns that stand beside upstream's: the name of each before the step and after it."""
+    return [*((name, name) for name in step.before.kept), *step.kept]
 
 
 def _type_name(kind: DataType) -> str:
     return str(json.loads(kind.json()))
 
 
-def _rewrite(spark: SparkSession, path: str, step: ChangeColumns, commit: Commit) -> None:
-    """All rows anew under the new columns; added columns are NULL until their defaults are filled in."""
+def _rewritten(spark: SparkSession, path: str, step: ChangeColumns, commit: Commit, time_zone: str) -> list[str]:
+    """All rows anew under the new columns; added columns are NULL until they are filled. Returns the gaps that values
+    leave which have no equal in the new type."""
     if (progress(spark, path, commit.app_id) or 0) >= commit.version:
-        return
+        return []
     mirror = spark.read.format("delta").load(path)
-    columns = [
-        (F.lit(None).cast(spark_type(origin.after.type)) if origin.before is None else _converted(origin)).alias(
-            origin.after.name
-        )
-        for origin in step.origins
-    ]
-    overwrite_once(mirror.select(*columns, *TRACE.names), path, commit)
-
-
-def _converted(origin: ColumnOrigin) -> Column:
-    assert origin.before is not None
-    column = F.col(quoted(origin.before.name))
-    old, new = spark_type(origin.before.type), spark_type(origin.after.type)
-    if old == new or widens(old, new):
-        return column.cast(new)
-    if isinstance(new, StringType):
-        return column.cast("string")
-    return column.cast("string").try_cast(new)
-
-
-def _with_defaults(
-    spark: SparkSession, path: str, step: ChangeColumns, commit: Commit, time_zone: str
-) -> tuple[str, ...]:
-    """Fills added columns of the rows that are there, as MySQL does without sending a row (ticdc-facts §10)."""
-    values: dict[str, str | Column] = {}
-    gaps = []
+    columns, failed = [], []
     for origin in step.origins:
-        if origin.before is not None:
+        if origin.before is None:
+            columns.append(F.lit(None).cast(spark_type(origin.after.type)).alias(origin.after.name))
             continue
-        if origin.after.generated is not None:
-            gaps.append(
-                f"column {origin.after.name} of older rows is NULL: upstream computes {origin.after.expression}"
-            )
-            continue
-        try:
-            filled = default_value(origin.after, step.commit_ms, time_zone)
-        except ValueError as error:
-            gaps.append(f"column {origin.after.name} of older rows is NULL: {error}")
-            continue
-        if filled is not None:
-            values[quoted(origin.after.name)] = filled
-    if values:
-        from delta.tables import DeltaTable
+        new, doubtful = new_value(origin, step.before.schema, time_zone)
+        columns.append(new.alias(origin.after.name))
+        if is_rewritten(origin, step.before.schema, time_zone):
+            old = F.col(quoted(origin.before.name))
+            failed.append((origin, old.isNotNull() & (new.isNull() | doubtful), old))
+    beside = [F.col(quoted(old)).alias(new) for old, new in kept_names(step)]
+    gaps = _failed_values(mirror, failed)
+    overwrite_once(mirror.select(*columns, *beside, *TRACE.names), path, commit)
+    return gaps
 
-        DeltaTable.forPath(session_for(spark, commit), path).update(set=values)
-    if gaps:
-        table = table_state(spark, path)
-        assert table is not None
-        commit_metadata(spark, path, replace(commit, version=commit.version + 1), properties=row_gaps(table, *gaps))
-    return tuple(gaps)
+
+def _failed_values(mirror: DataFrame, failed: list[tuple[ColumnOrigin, Column, Column]]) -> list[str]:
+    """What is said of values that the new type has no equal for: how many, and some of them."""
+    if not failed:
+        return []
+    counts = [F.count(F.when(fails, 1)).alias(f"n{place}") for place, (_, fails, _) in enumerate(failed)]
+    some = [
+        F.slice(F.collect_set(F.when(fails, F.left(old.cast("string"), F.lit(40)))), 1, 3).alias(f"v{place}")
+        for place, (_, fails, old) in enumerate(failed)
+    ]
+    found = mirror.agg(*counts, *some).first()
+    assert found is not None
+    return [
+        f"column {origin.after.name}: {found[f'n{place}']} value(s) have no sure equal as {origin.after.type}, such as "
+        + ", ".join(map(repr, found[f"v{place}"]))
+        for place, (origin, _, _) in enumerate(failed)
+        if found[f"n{place}"]
+    ]
+
+
+def new_value(origin: ColumnOrigin, schema: TableSchema, time_zone: str) -> tuple[Column, Column]:
+    """The value of a kept column after the change, and whether it is not sure. `schema` is the table's before."""
+    before, after = origin.before, origin.after
+    assert before is not None
+    column, sure = F.col(quoted(before.name)), F.lit(False)
+    if learns_labels(before.type, after.type):
+        return value(column, after.type, time_zone), sure
+    new = spark_type(after.type)
+    if unsure_conversion(before.type, after.type) is not None:
+        found = converted(before, after, schema, time_zone)
+        if found is not None:
+            doubtful = sure if found.doubtful is None else F.coalesce(F.expr(found.doubtful), sure)
+            return F.expr(found.sql), doubtful
+    if _same_files(origin):
+        return column.cast(new), sure
+    return (column.cast("string") if isinstance(new, StringType) else column.cast("string").try_cast(new)), sure

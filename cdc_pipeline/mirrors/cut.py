@@ -12,20 +12,30 @@ from typing import TYPE_CHECKING
 from pyspark import inheritable_thread_target
 
 from cdc_pipeline.mirrors.apply import Mirrors, StepResult, later_places
-from cdc_pipeline.mirrors.cut_report import CutReport, MirrorEntry, TableCounts, published_entries
+from cdc_pipeline.mirrors.cut_inputs import CutInputs, StoredMirrors
+from cdc_pipeline.mirrors.cut_report import CutReport, MirrorEntry, TableCounts, published_entries, with_held_gaps
 from cdc_pipeline.mirrors.ddl_of_cut import DdlOfCut, close_events, emptied_before
 from cdc_pipeline.mirrors.dead_letters import lost_rows
+from cdc_pipeline.mirrors.holding import (
+    approved_statements,
+    held_rows,
+    released_tables,
+    returning_events,
+    with_returned,
+)
 from cdc_pipeline.mirrors.late import late_changes
 from cdc_pipeline.mirrors.order import RowSet, net_changes, not_emptied, with_segments
-from cdc_pipeline.mirrors.planner import Planner, tables_made_by_rows
+from cdc_pipeline.mirrors.plan_book import PlanBook
+from cdc_pipeline.mirrors.planner import Permissions, Planner, tables_made_by_rows
+from cdc_pipeline.mirrors.policy import DdlPolicy
 from cdc_pipeline.mirrors.progress import NO_CUT, PublishedCut, StreamProgress, published_cut, stream_progress
-from cdc_pipeline.mirrors.publication import publish
+from cdc_pipeline.mirrors.publication import CutSettings, publish
 from cdc_pipeline.mirrors.redeliveries import POSITION, repeated_positions
 from cdc_pipeline.mirrors.row_groups import row_groups, with_types
 from cdc_pipeline.mirrors.state import MirrorState
 from cdc_pipeline.mirrors.steps import ApplyRows, step_names
 from cdc_pipeline.mirrors.totals import NO_CHANGES, CutTotals
-from cdc_pipeline.mirrors.window import Window, begun_window, next_window, pending_after, write_down
+from cdc_pipeline.mirrors.window import Window, begun_cut, next_window, pending_after, write_down
 from cdc_pipeline.resources.delta import table_state
 
 if TYPE_CHECKING:
@@ -41,7 +51,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class CutMaker:
     """Makes cuts of one pipeline. `report` is told of progress in one line at a time; `keys` are the columns that identify
-    a row of a table, by `database.table`, for tables whose definition has no key."""
+    a row of a table, by `database.table`, for tables whose definition has no key; `policy` is what DDL may do."""
 
     spark: SparkSession
     paths: LakePaths
@@ -50,6 +60,11 @@ class CutMaker:
     side_by_side: int
     report: Callable[[str], None]
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    policy: DdlPolicy = field(default_factory=DdlPolicy)
+
+    @property
+    def settings(self) -> CutSettings:
+        return CutSettings(self.time_zone, self.keys, self.policy)
 
     def brought_up_to_date(self, up_to: int | None = None) -> CutReport:
         """Finishes a cut that was begun, then takes the mirrors as far as the streams are complete, or to the TSO `up_to`
@@ -58,17 +73,21 @@ class CutMaker:
         published = published_cut(self.spark, self.paths)
         streams = stream_progress(self.spark, self.paths).limited(up_to)
         report: CutReport | None = None
-        if begun := begun_window(self.spark, self.paths, published):
-            self.report(f"finishing cut {begun[0].cut_id}, which an earlier run began")
-            report = self._cut(begun[0], published, streams, begun[1])
+        if begun := begun_cut(self.spark, self.paths, published):
+            self.report(f"finishing cut {begun.window.cut_id}, which an earlier run began")
+            report = self._cut(begun.window, published, streams, CutInputs.of(begun, self._stored))
             published = published_cut(self.spark, self.paths)
-        if window := next_window(published, streams):
-            report = self._cut(window, published, streams, None)
+        inputs = self._inputs()
+        returning = bool(released_tables(published.held, inputs.approved))
+        if window := next_window(published, streams, returning=returning):
+            report = self._cut(window, published, streams, inputs)
         if report is None:
             entries = published_entries(published, self.paths)
             waiting = pending_after(published, streams, self._table("change_log")) if streams.last_batch else 0
             totals = replace(NO_CHANGES, pending=waiting)
-            report = CutReport(False, published.cut_id, published.resolved_tso, streams, entries, totals=totals)
+            report = CutReport(
+                False, published.cut_id, published.resolved_tso, streams, entries, totals=totals, held=published.held
+            )
             if waiting:
                 self.report(f"{waiting} row changes wait: {streams.what_holds()}")
         return replace(report, seconds=time.monotonic() - started)
@@ -76,26 +95,17 @@ class CutMaker:
     def from_the_beginning(self, resolved_tso: int | None, last_batch: int) -> CutReport:
         """The first cut of an empty lake: all changes up to there, in one."""
         streams = StreamProgress(last_batch, resolved_tso is not None, resolved_tso, None, ())
-        return self._cut(Window(1, None, resolved_tso, 0, last_batch), NO_CUT, streams, None)
+        return self._cut(Window(1, None, resolved_tso, 0, last_batch), NO_CUT, streams, self._inputs())
 
-    def _cut(
-        self,
-        window: Window,
-        published: PublishedCut,
-        streams: StreamProgress,
-        begun: dict[TableName, MirrorState | None] | None,
-    ) -> CutReport:
+    def _cut(self, window: Window, published: PublishedCut, streams: StreamProgress, inputs: CutInputs) -> CutReport:
         log, history = self._table("change_log"), self._table("ddl_history")
-        ddl = DdlOfCut.read(window, history)
-        loaded: dict[TableName, MirrorState | None] = {} if begun is None else dict(begun)
-
-        def lookup(name: TableName) -> MirrorState | None:
-            if name not in loaded:
-                loaded[name] = self._stored_state(name)
-            return loaded[name]
-
-        anew = tables_made_by_rows(ddl.fresh, lookup)
-        delivered = window.changes(log, waited=published.pending > 0, anew=anew).persist()
+        released = released_tables(published.held, inputs.approved)
+        ddl = DdlOfCut.read(window, history, returning_events(history, released, window))
+        anew = tables_made_by_rows(ddl.fresh, inputs.mirror)
+        delivered = window.changes(log, waited=published.pending > 0, anew=anew)
+        ddl = ddl.with_databases(published.names, delivered)
+        cuts = self._table("consistent_cuts") if released else None
+        delivered = with_returned(delivered, log, cuts, released, ddl.fresh, window).persist()
         kept = [delivered]
         try:
             again = repeated_positions(delivered, log, self._table("watermarks"), window)
@@ -104,21 +114,36 @@ class CutMaker:
                 kept.append(again.persist())
                 once = delivered.join(again, list(POSITION), "left_anti")
             changes = with_segments(not_emptied(once, emptied_before(window, history, delivered)), ddl.fresh)
-            groups = with_types(row_groups(changes), self._table("raw_topic_snapshot"), changes, lookup)
+            groups = with_types(row_groups(changes), self._table("raw_topic_snapshot"), changes, inputs.mirror)
             late = late_changes(window, log)
             lost = lost_rows(window, self._table("dead_letters"))
             for name, reason in [*((breach.name, breach.reason) for breach in late.breaches), *ddl.missed()]:
                 lost[name] = (*lost.get(name, ()), reason)
-            plan = Planner(groups, lookup, published.names, window.cut_id, lost).plan(ddl.fresh)
-            if begun is None:
-                write_down(self.spark, self.paths, window, loaded, self.run_id)
-            results, counted = self._carry_out(plan, changes, window, resumed=begun is not None)
+            permissions = Permissions(
+                self.policy,
+                inputs.approved,
+                tuple(table for table in published.held if table.name not in released),
+                frozenset(released),
+            )
+            book = PlanBook(groups, inputs.mirror, published.names, window.cut_id, self.time_zone)
+            plan = Planner(
+                book, lost=lost, permissions=permissions, ended=lambda name: inputs.ended(name, window)
+            ).plan(ddl.fresh)
+            if not inputs.resumed:
+                write_down(self.spark, self.paths, inputs.begun(window), self.run_id)
+            results, counted = self._carry_out(plan, changes, window, resumed=inputs.resumed)
             fresh = delivered.where("NOT taken")
-            taken_in = fresh.count()
-            duplicates = 0 if again is None else fresh.join(again, list(POSITION), "left_semi").count()
+            held = held_rows(delivered, plan.held_from, ddl.fresh)
+            taken_in = fresh.count() - sum(held.values())
+            duplicates = 0
+            if again is not None:
+                repeated = delivered.join(again, list(POSITION), "left_semi")
+                waiting = sum(held_rows(repeated, plan.held_from, ddl.fresh).values())
+                duplicates = repeated.where("NOT taken").count() - waiting
         finally:
             for frame in kept:
                 frame.unpersist()
+        waits = tuple(replace(table, rows=table.rows + held.get(table.name, 0)) for table in plan.held)
         rejected = sum(result.rejected for result in results)
         totals = CutTotals(
             changes=taken_in,
@@ -128,14 +153,14 @@ class CutMaker:
             duplicates=duplicates,
             late=late.changes,
             breaches=late.unseen,
-            pending=window.pending(log).count(),
+            pending=window.pending(log).count() + sum(table.rows for table in waits),
         )
-        entries = self._entries(plan, published)
+        entries = with_held_gaps(self._entries(plan, published), published.held, waits)
         report = CutReport(
-            True, window.cut_id, window.resolved_tso, streams, entries, _counts(results), totals, late.breaches
+            True, window.cut_id, window.resolved_tso, streams, entries, _counts(results), totals, late.breaches, waits
         )
         close_events(self.spark, self.paths, ddl.outcomes(plan), self._note(window))
-        publish(self.spark, self.paths, window, report, self._note(window), self.time_zone, self.keys)
+        publish(self.spark, self.paths, window, report, self._note(window), self.settings)
         return report
 
     # ---- inputs
@@ -143,9 +168,12 @@ class CutMaker:
     def _table(self, name: str) -> DataFrame:
         return self.spark.read.format("delta").load(self.paths.table(name))
 
-    def _stored_state(self, name: TableName) -> MirrorState | None:
-        table = table_state(self.spark, self.paths.mirror(name))
-        return None if table is None else MirrorState.from_properties(table.properties)
+    def _inputs(self) -> CutInputs:
+        return CutInputs(self._stored, approved_statements(self.spark, self.paths))
+
+    @property
+    def _stored(self) -> StoredMirrors:
+        return StoredMirrors(self.spark, self.paths, self._table("ddl_history"))
 
     # ---- steps
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,10 @@ from cdc_pipeline.mirrors.totals import NO_CHANGES, CutTotals
 from cdc_pipeline.schemas.table import TableName
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from cdc_pipeline.mirrors.late import Breach
+    from cdc_pipeline.mirrors.policy import HeldTable
     from cdc_pipeline.mirrors.progress import PublishedCut, StreamProgress
     from cdc_pipeline.resources.lake import LakePaths
 
@@ -54,6 +57,7 @@ class CutReport:
     changed: dict[TableName, TableCounts] = field(default_factory=dict)
     totals: CutTotals = NO_CHANGES
     breaches: tuple[Breach, ...] = ()
+    held: tuple[HeldTable, ...] = ()
     seconds: float = 0.0
 
     @property
@@ -80,3 +84,17 @@ def published_entries(cut: PublishedCut, paths: LakePaths) -> tuple[MirrorEntry,
         )
         for row in cut.mirrors
     )
+
+
+def with_held_gaps(
+    entries: Iterable[MirrorEntry], before: Iterable[HeldTable], now: Iterable[HeldTable]
+) -> tuple[MirrorEntry, ...]:
+    """The entries, those of tables that wait marked with what they wait for, those that waited before no more."""
+    past = {table.gap for table in before}
+    waiting = {table.name: table.gap for table in now}
+    found = []
+    for entry in entries:
+        own = tuple(gap for gap in entry.gaps if gap not in past)
+        gap = waiting.get(entry.name)
+        found.append(replace(entry, gaps=own if gap is None else (*own, gap)))
+    return tuple(found)

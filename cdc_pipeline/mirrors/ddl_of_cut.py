@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 
+from cdc_pipeline.mirrors.ddl_outcome import DUPLICATE, NOT_APPLIED, DdlOutcome
 from cdc_pipeline.mirrors.events import DdlEvent, ddl_event, in_order
-from cdc_pipeline.mirrors.planner import DUPLICATE, NOT_APPLIED, DdlOutcome
+from cdc_pipeline.mirrors.unnamed import with_databases
 from cdc_pipeline.resources.delta import Commit, session_for
 from cdc_pipeline.schemas.changes import DropTable, TruncateTable
+from cdc_pipeline.schemas.table import TableName
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyspark.sql import DataFrame, SparkSession
 
     from cdc_pipeline.mirrors.planner import CutPlan
     from cdc_pipeline.mirrors.state import MirrorState
     from cdc_pipeline.mirrors.window import Window
     from cdc_pipeline.resources.lake import LakePaths
-    from cdc_pipeline.schemas.table import TableName
 
 PENDING = "pending"
 RESULT_COLUMNS = (
@@ -43,15 +46,15 @@ class DdlOfCut:
     late: tuple[DdlEvent, ...] = ()
 
     @staticmethod
-    def read(window: Window, history: DataFrame) -> DdlOfCut:
-        """The events of the window, and those that came late, from `ddl_history`.
+    def read(window: Window, history: DataFrame, returning: list[DdlEvent]) -> DdlOfCut:
+        """The events of the window, and those that came late, from `ddl_history`; `returning` come again.
 
         `status` is not looked at inside the window: a cut that was begun may have closed its events already.
         """
         taken = in_order(ddl_event(row) for row in window.of(history).collect())
         late = [] if window.after_tso is None else in_order(map(ddl_event, window.late(history).collect()))
         if not taken and not late:
-            return DdlOfCut((), {})
+            return DdlOfCut(tuple(returning), {})
         times = [event.commit_ts for event in (*taken, *late)]
         before = history.where(F.col("batch_id") <= window.after_batch).where(F.col("cut_id") < window.cut_id)
         known = {ddl_event(row).identity for row in before.where(F.col("commit_ts").isin(times)).collect()}
@@ -63,7 +66,17 @@ class DdlOfCut:
             if event.position not in settled:
                 reason = f"{NOT_APPLIED}: it came after the mirrors had passed its time"
                 settled[event.position] = DdlOutcome(NOT_APPLIED, [reason])
-        return DdlOfCut(tuple(event for event in taken if event.position not in settled), settled, tuple(late))
+        fresh = in_order([*returning, *(event for event in taken if event.position not in settled)])
+        return DdlOfCut(tuple(fresh), settled, tuple(late))
+
+    def with_databases(self, known: Iterable[TableName], changes: DataFrame) -> DdlOfCut:
+        """The same with the database of tables that neither message nor statement names. `known` are the mirrors before
+        the cut, `changes` its rows."""
+        if all(event.database for event in self.fresh):
+            return self
+        rows = changes.select("database", "table").distinct().collect()
+        there = {*known, *(TableName(row["database"], row["table"]) for row in rows)}
+        return replace(self, fresh=tuple(with_databases(self.fresh, there)))
 
     def missed(self) -> list[tuple[TableName, str]]:
         """The tables of statements that came too late and were never seen before, each with the gap it has from that."""

@@ -207,11 +207,24 @@ def _implicit_zero(kind: MySqlType) -> SparkColumn | None:
     raise ValueError(f"{kind} has no zero that is known here")
 
 
-def _current_time(column: Column, expression: str, commit_ms: int, time_zone: str) -> SparkColumn:
+def is_current_time(column: Column) -> bool:
+    """Whether the column's default is the moment of the statement."""
+    expression = column.default.value if column.default is not None else None
+    return (
+        column.type.base in ("datetime", "timestamp")
+        and _NOW.fullmatch(_without_brackets(expression or "")) is not None
+    )
+
+
+def _without_brackets(expression: str) -> str:
     plain = expression.strip()
     while plain.startswith("(") and plain.endswith(")"):
         plain = plain[1:-1].strip()
-    found = _NOW.fullmatch(plain)
+    return plain
+
+
+def _current_time(column: Column, expression: str, commit_ms: int, time_zone: str) -> SparkColumn:
+    found = _NOW.fullmatch(_without_brackets(expression))
     if found is None or column.type.base not in ("datetime", "timestamp"):
         raise ValueError(f"its default {expression} cannot be computed")
     moment = datetime.fromtimestamp(commit_ms / 1000, timezone.utc)

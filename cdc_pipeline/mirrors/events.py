@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING
 from cdc_pipeline.schemas.changes import (
     AlterTable,
     CreateTable,
+    CreateTableAsSelect,
     CreateTableLike,
     DropDatabase,
     DropTable,
-    NoRowEffect,
+    ExchangePartition,
     NoTableEffect,
     NotSupported,
-    NotSupportedClause,
+    RecoverDatabase,
+    RecoverTable,
     RenameTable,
     RenameTo,
+    RowKeepingClause,
     SchemaChange,
     TruncateTable,
 )
@@ -32,7 +35,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DdlEvent:
-    """One DDL message with its parsed changes. `exact_ts` is false where `commit_ts` is only `es << 18`."""
+    """One DDL message with its parsed changes. `exact_ts` is false where `commit_ts` is only `es << 18`.
+
+    `returning`: an earlier cut has seen it, and left out what concerned tables that waited (`policy`).
+    """
 
     topic: str
     partition: int
@@ -45,6 +51,8 @@ class DdlEvent:
     ts: int | None
     sql: str
     changes: tuple[SchemaChange, ...]
+    dialect: str = ""
+    returning: bool = False
 
     @property
     def identity(self) -> tuple[int, str, str, str]:
@@ -68,7 +76,7 @@ class DdlEvent:
 
     def names(self) -> tuple[TableName, ...]:
         """The tables whose rows lie before or after this event, in the order of the statement."""
-        return tuple(dict.fromkeys(name for change in self.changes for name in _touched(change)))
+        return tuple(dict.fromkeys(name for change in self.changes for name in touched_names(change)))
 
 
 def ddl_event(row: Row) -> DdlEvent:
@@ -85,6 +93,7 @@ def ddl_event(row: Row) -> DdlEvent:
         ts=row["ts"],
         sql=row["sql"] or "",
         changes=changes_of(row["kind"], row["database"] or "", row["table"] or "", row["sql"] or ""),
+        dialect=row["dialect"] or "",
     )
 
 
@@ -93,31 +102,30 @@ def in_order(events: Iterable[DdlEvent]) -> list[DdlEvent]:
     return sorted(events, key=lambda event: (event.commit_ts, event.position))
 
 
-def _touched(change: SchemaChange) -> tuple[TableName, ...]:
+def touched_names(change: SchemaChange) -> tuple[TableName, ...]:
+    """The tables whose rows lie before or after this change. A whole database is named by none of its tables."""
     if isinstance(change, AlterTable):
-        if all(isinstance(clause, NoRowEffect) for clause in change.clauses):
+        if all(isinstance(clause, RowKeepingClause) for clause in change.clauses):
             return ()
         moved = tuple(clause.name for clause in change.clauses if isinstance(clause, RenameTo))
-        others = tuple(
-            clause.other
-            for clause in change.clauses
-            if isinstance(clause, NotSupportedClause) and clause.other is not None
-        )
+        others = tuple(clause.table for clause in change.clauses if isinstance(clause, ExchangePartition))
         return (change.name, *moved, *others)
     if isinstance(change, RenameTable):
         return (change.name, change.new_name)
-    if isinstance(change, (CreateTable, CreateTableLike, TruncateTable, DropTable)):
+    if isinstance(change, RecoverTable):
+        return (change.new_name or change.name,)
+    if isinstance(change, (CreateTable, CreateTableLike, CreateTableAsSelect, TruncateTable, DropTable)):
         return (change.name,)
     if isinstance(change, NotSupported) and change.name is not None:
         return (change.name,)
-    assert isinstance(change, (DropDatabase, NoTableEffect, NotSupported))
+    assert isinstance(change, (DropDatabase, RecoverDatabase, NoTableEffect, NotSupported))
     return ()
 
 
 def creates(event: DdlEvent, name: TableName) -> bool:
     """Whether the event brings the name into being, so that no row of the same millisecond can lie before it."""
     return any(
-        (isinstance(change, (CreateTable, CreateTableLike)) and change.name == name)
+        (isinstance(change, (CreateTable, CreateTableLike, CreateTableAsSelect)) and change.name == name)
         or (isinstance(change, RenameTable) and change.new_name == name)
         or (
             isinstance(change, AlterTable)

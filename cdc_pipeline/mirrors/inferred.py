@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.schemas.ddl_types import type_in_words
+from cdc_pipeline.schemas.conversions import INTEGERS
+from cdc_pipeline.schemas.ddl_types import KNOWN_TYPES, type_in_words
 from cdc_pipeline.schemas.table import Column, TableSchema
 
 if TYPE_CHECKING:
@@ -32,12 +33,26 @@ def new_columns(schema: TableSchema, groups: Sequence[RowGroup]) -> tuple[Column
     return tuple(Column(name, _type(name, groups)) for name in names)
 
 
-def wider_column(column: Column, groups: Sequence[RowGroup]) -> Column:
-    """A DECIMAL of messages that name no digits holds all that was seen: never rounded (DESIGN §5)."""
-    if column.type.base != "decimal" or not column.type.params:
+def repaired_column(column: Column, groups: Sequence[RowGroup]) -> Column:
+    """The column as the newest messages have it: what no statement, or one that could not be read, has made of it.
+
+    Messages may name less than a definition (`decimal` without digits, `enum` without labels): what they leave out stays.
+    A DECIMAL holds all that was seen: never rounded (DESIGN §5).
+    """
+    named = [words for group in groups if (words := group.types.mysql_types.get(column.name))]
+    if not named:
         return column
-    now = _type(column.name, groups)
-    return replace(column, type=_wider(column.type, now)) if now.base == "decimal" and now.params else column
+    kind, now = column.type, type_in_words(named[-1])
+    if kind.base == now.base == "decimal":
+        widest = _type(column.name, groups)
+        return replace(column, type=_wider(kind, widest)) if kind.params and widest.params else column
+    if now.base not in KNOWN_TYPES or column.generated is not None:
+        return column
+    if kind.base != now.base or (kind.unsigned != now.unsigned and kind.base in INTEGERS):
+        return replace(column, type=now)
+    if now.members and now.members != kind.members:
+        return replace(column, type=replace(kind, members=now.members))
+    return column
 
 
 def _type(name: str, groups: Sequence[RowGroup]) -> MySqlType:

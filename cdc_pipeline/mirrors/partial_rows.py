@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.canal import CANAL
 from cdc_pipeline.mirrors.defaults import default_value
+from cdc_pipeline.schemas.expressions import ExpressionError, assigned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,6 +43,21 @@ def unknown_columns(state: MirrorState, groups: Sequence[RowGroup]) -> list[Colu
     others = [column for column in _not_brought(state.schema, told) if not _has_constant_default(column)]
     missing = {*virtual, *others, *_not_brought(state.schema, untold)}
     return [column for column in state.schema.columns if column in missing]
+
+
+def computed_columns(schema: TableSchema, unknown: Sequence[Column], time_zone: str) -> tuple[Column, ...]:
+    """Those of the unknown columns that upstream generates of others by a formula which has its equal here."""
+    return tuple(column for column in unknown if _is_computable(column, schema, time_zone))
+
+
+def _is_computable(column: Column, schema: TableSchema, time_zone: str) -> bool:
+    if column.expression is None:
+        return False
+    try:
+        assigned(column.expression, column, schema, time_zone)
+    except ExpressionError:
+        return False
+    return True
 
 
 def absent_defaults(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.unified import TSO_SHIFT
+from cdc_pipeline.mirrors.policy import HeldTable
 from cdc_pipeline.resources.delta import table_state
 from cdc_pipeline.schemas.table import TableName
 
@@ -66,6 +67,12 @@ class PublishedCut:
     last_batch: int
     mirrors: tuple[Row, ...]
     pending: int = 0
+    held: tuple[HeldTable, ...] = ()
+
+    @property
+    def held_rows(self) -> int:
+        """The row changes of `pending` that wait for an approval."""
+        return sum(table.rows for table in self.held)
 
     @property
     def names(self) -> frozenset[TableName]:
@@ -123,4 +130,12 @@ def _newest(cuts: DataFrame) -> PublishedCut:
     row = cuts.orderBy(F.desc("cut_id")).limit(1).first()
     if row is None:
         return NO_CUT
-    return PublishedCut(row["cut_id"], row["resolved_tso"], row["last_batch"], tuple(row["mirrors"]), row["pending"])
+    held = tuple(map(_held_table, row["held"]))
+    return PublishedCut(
+        row["cut_id"], row["resolved_tso"], row["last_batch"], tuple(row["mirrors"]), row["pending"], held
+    )
+
+
+def _held_table(row: Row) -> HeldTable:
+    name, cause = TableName(row["database"], row["table"]), (row["topic"], row["partition"], row["offset"])
+    return HeldTable(name, cause, row["commit_ts"], row["sql"], row["rows"])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.mirrors.cut_report import tso_datetime
+from cdc_pipeline.mirrors.policy import DdlPolicy
 from cdc_pipeline.resources.delta import Commit, append_once
 
 if TYPE_CHECKING:
@@ -24,13 +26,28 @@ _MIRROR = (
 _BREACH = (
     "STRUCT<`database`: STRING, `table`: STRING, changes: BIGINT, topic: STRING, `partition`: INT, `offset`: BIGINT>"
 )
+_HELD = (
+    "STRUCT<`database`: STRING, `table`: STRING, topic: STRING, `partition`: INT, `offset`: BIGINT, commit_ts: BIGINT, "
+    "sql: STRING, `rows`: BIGINT>"
+)
 CUTS_SCHEMA = (
     "cut_id BIGINT, resolved_tso BIGINT, resolved_time TIMESTAMP, last_batch BIGINT, run_id STRING, "
     "published_at TIMESTAMP, changes BIGINT, applied BIGINT, superseded BIGINT, rejected BIGINT, duplicates BIGINT, "
     "late BIGINT, breaches BIGINT, pending BIGINT, held_by STRING, rebuilt BOOLEAN, "
-    "time_zone STRING, keys MAP<STRING, ARRAY<STRING>>, "
-    f"mirrors ARRAY<{_MIRROR}>, changed ARRAY<STRUCT<`database`: STRING, `table`: STRING>>, breached ARRAY<{_BREACH}>"
+    "time_zone STRING, keys MAP<STRING, ARRAY<STRING>>, ddl_policy STRING, "
+    f"mirrors ARRAY<{_MIRROR}>, changed ARRAY<STRUCT<`database`: STRING, `table`: STRING>>, breached ARRAY<{_BREACH}>, "
+    f"held ARRAY<{_HELD}>"
 )
+
+
+@dataclass(frozen=True)
+class CutSettings:
+    """What a pipeline declares of how its cuts are made: `time_zone` is where the encoder prints TIMESTAMP; `keys` are the
+    columns that identify a row, by `database.table`, for tables whose definition has no key."""
+
+    time_zone: str
+    keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    policy: DdlPolicy = field(default_factory=DdlPolicy)
 
 
 def publish(
@@ -39,14 +56,13 @@ def publish(
     window: Window,
     report: CutReport,
     note: dict[str, object],
-    time_zone: str,
-    keys: Mapping[str, tuple[str, ...]],
+    settings: CutSettings,
     *,
     rebuilt: bool = False,
 ) -> None:
     """One row: the resolved TSO, the Delta version of every mirror at it, and what became of the row changes.
 
-    `time_zone` and `keys` are how values and rows were told, for those who read between cuts. `rebuilt` says that the
+    `settings` are how values and rows were told, for those who read between cuts. `rebuilt` says that the
     cut takes in all changes anew, so that what earlier cuts counted counts no more.
     """
     totals = report.totals
@@ -67,8 +83,9 @@ def publish(
         totals.pending,
         report.streams.held_by,
         rebuilt,
-        time_zone,
-        {table: list(columns) for table, columns in keys.items()},
+        settings.time_zone,
+        {table: list(columns) for table, columns in settings.keys.items()},
+        settings.policy.to_json(),
         [
             (
                 entry.name.database,
@@ -86,6 +103,10 @@ def publish(
         [
             (found.name.database, found.name.table, found.changes, found.topic, found.partition, found.offset)
             for found in report.breaches
+        ],
+        [
+            (table.name.database, table.name.table, *table.cause, table.commit_ts, table.sql, table.rows)
+            for table in report.held
         ],
     )
     frame = spark.createDataFrame([row], CUTS_SCHEMA)

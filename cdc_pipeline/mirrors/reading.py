@@ -18,7 +18,10 @@ from pyspark.sql import functions as F
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.mirrors.cut import CutMaker
 from cdc_pipeline.mirrors.cut_report import published_entries
+from cdc_pipeline.mirrors.holding import APPROVALS
+from cdc_pipeline.mirrors.policy import DdlPolicy
 from cdc_pipeline.mirrors.progress import NO_CUT, PublishedCut, cut_at, published_cut, stream_progress
+from cdc_pipeline.mirrors.publication import CutSettings
 from cdc_pipeline.mirrors.rows import quoted
 from cdc_pipeline.resources.delta import table_state
 from cdc_pipeline.resources.lake import LakePaths, path_segment, remove_folder, subfolders
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.mirrors.cut_report import MirrorEntry
 
-_READ_ONLY = ("raw_topic_snapshot", "change_log", "watermarks", "batches")
+_READ_ONLY = ("raw_topic_snapshot", "change_log", "watermarks", "batches", APPROVALS)
 _CLONED = ("ddl_history", "dead_letters")
 _SIDE_BY_SIDE = 2
 
@@ -139,11 +142,13 @@ def _between(spark: SparkSession, paths: LakePaths, base: PublishedCut, tso: int
         _clone(spark, places[entry.mirror_id], view.mirror(entry.name), entry.version)
     for table in _CLONED:
         _clone(spark, paths.table(table), view.table(table), None)
-    time_zone, keys = _settings(spark, paths)
+    settings = _settings(spark, paths)
     if base is not NO_CUT:
         cuts = spark.read.format("delta").load(paths.table("consistent_cuts")).where(F.col("cut_id") == base.cut_id)
         cuts.write.format("delta").save(view.table("consistent_cuts"))
-    maker = CutMaker(spark, view, "read_cut", time_zone, _SIDE_BY_SIDE, lambda _: None, keys)
+    maker = CutMaker(
+        spark, view, "read_cut", settings.time_zone, _SIDE_BY_SIDE, lambda _: None, settings.keys, settings.policy
+    )
     report = maker.brought_up_to_date(up_to=tso)
     tables = {entry.name: spark.read.format("delta").load(entry.path) for entry in report.mirrors}
     return CutTables(base.cut_id, tso, tables, place)
@@ -178,12 +183,13 @@ def _mirror_id(spark: SparkSession, path: str) -> str | None:
     return None if state is None else state.properties.get("cdc.mirror_id")
 
 
-def _settings(spark: SparkSession, paths: LakePaths) -> tuple[str, dict[str, tuple[str, ...]]]:
-    """How the newest cut read values: the time zone, and the keys that the pipeline declares."""
+def _settings(spark: SparkSession, paths: LakePaths) -> CutSettings:
+    """How the newest cut read values and took DDL."""
     cuts = spark.read.format("delta").load(paths.table("consistent_cuts"))
-    row = cuts.orderBy(F.desc("cut_id")).select("time_zone", "keys").first()
+    row = cuts.orderBy(F.desc("cut_id")).select("time_zone", "keys", "ddl_policy").first()
     assert row is not None
-    return row["time_zone"], {table: tuple(columns) for table, columns in (row["keys"] or {}).items()}
+    keys = {table: tuple(columns) for table, columns in (row["keys"] or {}).items()}
+    return CutSettings(row["time_zone"], keys, DdlPolicy.from_json(row["ddl_policy"]))
 
 
 def _clone(spark: SparkSession, source: str, target: str, version: int | None) -> None:

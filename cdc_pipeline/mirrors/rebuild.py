@@ -20,6 +20,7 @@ from cdc_pipeline.mirrors.columns import MAPPING
 from cdc_pipeline.mirrors.content import content_hash
 from cdc_pipeline.mirrors.cut_report import CutReport, MirrorEntry, published_entries
 from cdc_pipeline.mirrors.dead_letters import VALUE_HAS_TYPE
+from cdc_pipeline.mirrors.holding import APPROVALS
 from cdc_pipeline.mirrors.progress import NO_CUT, PublishedCut, published_cut, stream_progress
 from cdc_pipeline.mirrors.publication import publish
 from cdc_pipeline.mirrors.state import TRACE, MirrorState
@@ -102,7 +103,7 @@ class Rebuilder:
             # a name of its own each time: Delta remembers the tables that it has seen at a path
             f"{self._paths.home}/rebuild/{uuid.uuid4().hex}",
             self._paths.pipeline,
-            {"raw_topic_snapshot": self._paths.table("raw_topic_snapshot")},
+            {name: self._paths.table(name) for name in ("raw_topic_snapshot", APPROVALS)},
         )
         self._clear()
         try:
@@ -148,7 +149,7 @@ class Rebuilder:
         report = replace(made, mirrors=tuple(filter(None, map(self.maker.entry, sorted(after)))))
         window = Window(made.cut_id, None, made.resolved_tso, 0, published.last_batch)
         note = {**commit.note, "cut": made.cut_id, "pipeline": self._paths.pipeline}
-        publish(self.spark, self._paths, window, report, note, self.maker.time_zone, self.maker.keys, rebuilt=True)
+        publish(self.spark, self._paths, window, report, note, self.maker.settings, rebuilt=True)
         return RebuildReport((*decoded, *mirrors), made.cut_id)
 
     def _read(self, path: str) -> DataFrame:
@@ -174,9 +175,11 @@ class Rebuilder:
         state = table_state(self.spark, path)
         if state is None:
             return None
-        keyless = not MirrorState.from_properties(state.properties).schema.row_key
+        mirror = MirrorState.from_properties(state.properties)
         # of equal rows without a key any one may have gone: which message each came from is not the table's content
-        return content_hash(self._read(path), frozenset(TRACE.names) if keyless else frozenset())
+        trace = () if mirror.schema.row_key else tuple(TRACE.names)
+        # what upstream has dropped is no part of it either
+        return content_hash(self._read(path), frozenset((*trace, *mirror.kept)))
 
     def _replace_mirror(self, name: TableName, after: MirrorEntry | None, commit: Commit) -> None:
         path = self._paths.mirror(name)

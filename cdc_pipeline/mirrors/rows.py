@@ -20,11 +20,12 @@ from cdc_pipeline.mirrors.partial_rows import with_default
 from cdc_pipeline.mirrors.state import TRACE
 from cdc_pipeline.resources.delta import append_once
 from cdc_pipeline.schemas.charsets import damaged_text
+from cdc_pipeline.schemas.expressions import assigned
 from cdc_pipeline.schemas.spark_types import unparsed, zero_date
 from cdc_pipeline.schemas.wire import wire_value
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -109,6 +110,34 @@ def typed_rows(
     )
 
 
+def with_computed(rows: DataFrame, schema: TableSchema, computed: Collection[str], time_zone: str) -> DataFrame:
+    """`rows` of `typed_rows` with these generated columns computed where a row came without them, and `unsure`, an array
+    of those of which the value is not sure."""
+    if not computed:
+        return rows.withColumn("unsure", F.expr("CAST(array() AS ARRAY<STRING>)"))
+    own = "row"
+    while schema.find(own) is not None:
+        own += "_"
+    cells = {column.name: f"c{place}" for place, column in enumerate(schema.columns)}
+    named = rows.select(F.struct("*").alias(own)).select(
+        own, *(F.col(f"{own}.{cell}").alias(name) for name, cell in cells.items())
+    )
+    unsure = []
+    for column in schema.columns:  # one may be computed of another that is defined before it
+        if column.name not in computed:
+            continue
+        assert column.expression is not None
+        found = assigned(column.expression, column, schema, time_zone)
+        if found.doubtful is not None:
+            unsure.append(F.when(F.expr(found.doubtful), F.lit(column.name)))
+        named = named.withColumn(column.name, F.coalesce(F.col(quoted(column.name)), F.expr(found.sql)))
+    new = {cells[name]: F.col(quoted(name)) for name in computed}
+    return named.select(
+        *(new.get(name, F.col(f"{own}.{name}")).alias(name) for name in rows.columns),
+        F.array_compact(F.array(*unsure).cast("array<string>")).alias("unsure"),
+    )
+
+
 def _cell(text: Column, column: SchemaColumn, time_zone: str, wires: Wires) -> Column:
     by_dialect = {dialect: sent.get(column.name) for dialect, sent in wires}
     if len(set(by_dialect.values())) <= 1:
@@ -159,16 +188,20 @@ def _same_key(schema: TableSchema, key: tuple[str, ...]) -> str:
     return " AND ".join(f"t.{quoted(name)} = s.c{places[name]}" for name in key)
 
 
-def merge_keyless(spark: SparkSession, path: str, rows: DataFrame, schema: TableSchema) -> Merged:
+def merge_keyless(
+    spark: SparkSession, path: str, rows: DataFrame, schema: TableSchema, kept: Sequence[str] = ()
+) -> Merged:
     """Adds `delta` rows of each image, or takes that many of its equal rows away.
 
     MERGE cannot take away some of several equal rows, so all rows of such an image go and those that remain come back,
-    each with its own trace, in the same commit. The rows taken are the oldest.
+    each with its own trace, in the same commit. The rows taken are the oldest. `kept` are columns beside upstream's.
     """
     mirror = spark.read.format("delta").load(path)
     images = [f"c{place}" for place in range(len(schema.columns))]
+    beside = {name: f"k{place}" for place, name in enumerate(kept)}
     present = mirror.select(
         *(F.col(quoted(column.name)).alias(name) for column, name in zip(schema.columns, images, strict=True)),
+        *(F.col(quoted(name)).alias(cell) for name, cell in beside.items()),
         *TRACE.names,
     )
     gone = rows.where("delta < 0").select(*images, F.col("delta"))
@@ -176,16 +209,18 @@ def merge_keyless(spark: SparkSession, path: str, rows: DataFrame, schema: Table
     numbered = (
         present.alias("p")
         .join(gone.alias("g"), F.expr(equal))
-        .select(*(F.col(f"p.{name}") for name in (*images, *TRACE.names)), F.col("g.delta").alias("delta"))
+        .select(
+            *(F.col(f"p.{name}") for name in (*images, *beside.values(), *TRACE.names)), F.col("g.delta").alias("delta")
+        )
         .withColumn("n", F.row_number().over(Window.partitionBy(*images).orderBy(*TRACE.names)))
     )
-    left = numbered.where("n > -delta").select(*images, *TRACE.names, F.lit(False).alias("deleted"))
+    left = numbered.where("n > -delta").select(*images, *beside.values(), *TRACE.names, F.lit(False).alias("deleted"))
     added = rows.where("delta > 0").select(*images, *TRACE.names, F.lit(False).alias("deleted"), _copies()).drop("copy")
     taken = gone.select(
         *images, *(F.lit(None).cast(field.dataType).alias(field.name) for field in TRACE), F.lit(True).alias("deleted")
     )
-    source = taken.unionByName(left).unionByName(added)
-    cells = _cells(schema)
+    source = left.unionByName(taken, allowMissingColumns=True).unionByName(added, allowMissingColumns=True)
+    cells = _cells(schema) | {quoted(name): f"s.{cell}" for name, cell in beside.items()}
     condition = "s.deleted AND " + " AND ".join(
         f"t.{quoted(column.name)} <=> s.{name}" for column, name in zip(schema.columns, images, strict=True)
     )

@@ -16,11 +16,14 @@ from cdc_pipeline.schemas.spark_types import row_type
 from cdc_pipeline.schemas.table import TableName, TableSchema
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from cdc_pipeline.resources.delta import TableState
 
 _ROW_GAPS = "cdc.row_gaps"
+UNSEEN_START = (
+    "no CREATE TABLE was seen: rows from before the stream began are not here, and columns are as messages name them"
+)
 
 # The columns of promise 8: from any row back to the message that wrote it.
 TRACE = StructType(
@@ -39,7 +42,8 @@ class MirrorState:
 
     `inferred` is true while no CREATE TABLE was seen and the schema comes from the rows' own types. `gaps` are the
     reasons why the mirror may differ from upstream; empty where it does not. `since` is the `commit_ts` of the first row
-    from which an inferred mirror was made.
+    from which an inferred mirror was made. `kept` are columns of the mirror that upstream has dropped (`ddl_policy`).
+    `retired` is the mark of the DROP of a mirror that is kept under a name of its own.
     """
 
     name: TableName
@@ -48,6 +52,8 @@ class MirrorState:
     inferred: bool = False
     gaps: tuple[str, ...] = ()
     since: int | None = None
+    kept: tuple[str, ...] = ()
+    retired: str | None = None
 
     def spark_schema(self) -> StructType:
         """The mirror's columns: upstream's own, then the underscored ones."""
@@ -55,6 +61,15 @@ class MirrorState:
 
     def with_gaps(self, *reasons: str) -> MirrorState:
         return replace(self, gaps=tuple(dict.fromkeys((*self.gaps, *reasons))))
+
+    def as_retired(self, mark: str) -> MirrorState:
+        """The same mirror under the name that it is kept by after the DROP of this mark."""
+        return replace(self, name=replace(self.name, table=f"{self.name.table}__dropped_{mark}"), retired=mark)
+
+    @property
+    def name_upstream(self) -> TableName:
+        """The name that upstream had for it."""
+        return replace(self.name, table=self.name.table.removesuffix(f"__dropped_{self.retired}"))
 
     def properties(self) -> dict[str, str]:
         """The Delta properties that hold this state."""
@@ -66,6 +81,8 @@ class MirrorState:
             "cdc.inferred": json.dumps(self.inferred),
             "cdc.gaps": json.dumps(self.gaps, ensure_ascii=False),
             "cdc.since": json.dumps(self.since),
+            "cdc.kept": json.dumps(self.kept, ensure_ascii=False),
+            "cdc.retired": json.dumps(self.retired),
         }
 
     @staticmethod
@@ -76,6 +93,8 @@ class MirrorState:
             schema=TableSchema.from_json(properties["cdc.schema"]),
             inferred=json.loads(properties["cdc.inferred"]),
             since=json.loads(properties.get("cdc.since", "null")),
+            kept=tuple(json.loads(properties.get("cdc.kept", "[]"))),
+            retired=json.loads(properties.get("cdc.retired", "null")),
             gaps=tuple(dict.fromkeys(json.loads(properties["cdc.gaps"]) + json.loads(properties.get(_ROW_GAPS, "[]")))),
         )
 
@@ -85,3 +104,20 @@ def row_gaps(table: TableState, *reasons: str) -> dict[str, str]:
     before a row is read and which later steps write again."""
     known = json.loads(table.properties.get(_ROW_GAPS, "[]"))
     return {_ROW_GAPS: json.dumps(list(dict.fromkeys([*known, *reasons])), ensure_ascii=False)}
+
+
+def has_row_gaps(table: TableState) -> bool:
+    return table.properties.get(_ROW_GAPS, "[]") != "[]"
+
+
+def no_row_gaps() -> dict[str, str]:
+    """The property that takes those back, where the rows themselves are gone."""
+    return {_ROW_GAPS: "[]"}
+
+
+def row_gaps_without(table: TableState, columns: Iterable[str]) -> dict[str, str]:
+    """The property without the gaps of columns that are gone; nothing where it has none."""
+    known = json.loads(table.properties.get(_ROW_GAPS, "[]"))
+    gone = tuple(f"column {name}{end}" for name in columns for end in (":", " "))
+    left = [gap for gap in known if not gap.startswith(gone)]
+    return {} if left == known else {_ROW_GAPS: json.dumps(left, ensure_ascii=False)}

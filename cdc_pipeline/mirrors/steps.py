@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from cdc_pipeline.mirrors.state import MirrorState
+    from cdc_pipeline.schemas.partition_rows import SparkCondition
     from cdc_pipeline.schemas.table import Column, TableName
 
 
@@ -23,7 +24,8 @@ class ApplyRows:
 
     `into_empty` is true where this cut has made or emptied the mirror before and nothing is in it: then rows are appended.
     `wires` are the dialects of the rows, each with how it sends columns (`schemas.wire`). `lacking` are columns that some
-    of the rows came without: an UPDATE leaves them as they are.
+    of the rows came without: an UPDATE leaves them as they are. `computed` are generated columns that rows came without
+    and whose values follow from the others.
     """
 
     state: MirrorState
@@ -33,6 +35,7 @@ class ApplyRows:
     into_empty: bool
     wires: tuple[tuple[str, dict[str, str]], ...] = ()
     lacking: tuple[str, ...] = ()
+    computed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -45,12 +48,16 @@ class ColumnOrigin:
 
 @dataclass(frozen=True)
 class ChangeColumns:
-    """Columns or keys changed; `commit_ms` is the DDL's time, for defaults that are the current time."""
+    """Columns or keys changed; `commit_ms` is the DDL's time, for defaults that are the current time.
+
+    `kept` are columns that upstream drops and the mirror keeps: the name that each had and the one it is kept by.
+    """
 
     before: MirrorState
     state: MirrorState
     origins: tuple[ColumnOrigin, ...]
     commit_ms: int
+    kept: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -62,7 +69,10 @@ class NoteState:
 
 @dataclass(frozen=True)
 class TruncateMirror:
+    """`mark` is that of the statement: by it the rows that were there are found again."""
+
     state: MirrorState
+    mark: str = ""
 
 
 @dataclass(frozen=True)
@@ -79,9 +89,65 @@ class DropMirror:
     mark: str
 
 
-Step: TypeAlias = CreateMirror | ApplyRows | ChangeColumns | NoteState | TruncateMirror | RenameMirror | DropMirror
+@dataclass(frozen=True)
+class DeleteRows:
+    """The rows for which `rows` is true are taken away: those of partitions that were emptied or dropped."""
+
+    state: MirrorState
+    rows: SparkCondition
+    what: str
+
+
+@dataclass(frozen=True)
+class ExchangeRows:
+    """The rows for which `rows` is true and all rows of `other` change places. `columns` are the names of each column in
+    both. Where `validated` is false, upstream did not look whether those of `other` belong there."""
+
+    state: MirrorState
+    other: MirrorState
+    columns: tuple[tuple[str, str], ...]
+    rows: SparkCondition
+    validated: bool
+    what: str
+
+
+@dataclass(frozen=True)
+class RestoreMirror:
+    """A mirror that a DROP has moved aside comes back, perhaps under another name. `mark` is the DROP's."""
+
+    before: MirrorState
+    state: MirrorState
+    mark: str
+
+
+@dataclass(frozen=True)
+class RestoreRows:
+    """A new mirror with the rows that `source` had before the TRUNCATE of this mark."""
+
+    source: MirrorState
+    state: MirrorState
+    mark: str
+
+
+Step: TypeAlias = (
+    CreateMirror
+    | ApplyRows
+    | ChangeColumns
+    | NoteState
+    | TruncateMirror
+    | RenameMirror
+    | DropMirror
+    | DeleteRows
+    | ExchangeRows
+    | RestoreMirror
+    | RestoreRows
+)
 
 
 def step_names(step: Step) -> tuple[TableName, ...]:
     """The names, thus the folders, that a step touches."""
-    return (step.before.name, step.state.name) if isinstance(step, RenameMirror) else (step.state.name,)
+    if isinstance(step, (RenameMirror, RestoreMirror)):
+        return (step.before.name, step.state.name)
+    if isinstance(step, ExchangeRows):
+        return (step.state.name, step.other.name)
+    return (step.source.name, step.state.name) if isinstance(step, RestoreRows) else (step.state.name,)

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.dataworks import NAME as DATAWORKS
 from cdc_pipeline.dialects.unified import TSO_SHIFT
+from cdc_pipeline.mirrors.ended import EndedTable
 from cdc_pipeline.mirrors.state import MirrorState
 from cdc_pipeline.resources.delta import Commit, append_once, table_state
 from cdc_pipeline.schemas.table import TableName
@@ -25,13 +26,14 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from cdc_pipeline.mirrors.policy import StatementPosition
     from cdc_pipeline.mirrors.progress import PublishedCut, StreamProgress
     from cdc_pipeline.resources.lake import LakePaths
 
 _POSITION = ("topic", "partition", "offset")
 _PLAN = (
     "cut_id BIGINT, after_tso BIGINT, resolved_tso BIGINT, after_batch BIGINT, last_batch BIGINT, run_id STRING, "
-    "mirrors STRING"
+    "inputs STRING"
 )
 
 
@@ -123,8 +125,20 @@ def _at_or_below(tso: int) -> Column:
     return in_time | (~dataworks & (F.col("commit_ts") <= tso))
 
 
-def next_window(published: PublishedCut, streams: StreamProgress) -> Window | None:
-    """The window of the next cut; None where the streams have nothing complete beyond the published one."""
+def next_window(published: PublishedCut, streams: StreamProgress, *, returning: bool = False) -> Window | None:
+    """The window of the next cut; None where the streams have nothing complete beyond the published one.
+
+    `returning`: tables that have waited go on, so that there is a cut even if nothing new has come.
+    """
+    return _window_of_new(published, streams) or (_empty_window(published) if returning else None)
+
+
+def _empty_window(published: PublishedCut) -> Window:
+    tso, batch = published.resolved_tso, published.last_batch
+    return Window(published.cut_id + 1, after_tso=tso, resolved_tso=tso, after_batch=batch, last_batch=batch)
+
+
+def _window_of_new(published: PublishedCut, streams: StreamProgress) -> Window | None:
     if streams.exact and streams.resolved_tso is None:
         return None
     nothing_new = streams.last_batch <= published.last_batch
@@ -149,17 +163,23 @@ def pending_after(published: PublishedCut, streams: StreamProgress, log: DataFra
     if not streams.exact:
         return published.pending
     inside = log.where(F.col("batch_id") <= streams.last_batch)
-    return (
-        inside.count()
-        if published.resolved_tso is None
-        else inside.where(~_at_or_below(published.resolved_tso)).count()
-    )
+    if published.resolved_tso is not None:
+        inside = inside.where(~_at_or_below(published.resolved_tso))
+    return inside.count() + published.held_rows
 
 
-def begun_window(
-    spark: SparkSession, paths: LakePaths, published: PublishedCut
-) -> tuple[Window, dict[TableName, MirrorState | None]] | None:
-    """The window of a cut that was begun and not published, with the mirrors as they were then."""
+@dataclass(frozen=True)
+class BegunCut:
+    """A cut that was begun and not published: its window, the mirrors as they were then, the tables that had ended by
+    then (by database), and the statements that were approved by then."""
+
+    window: Window
+    mirrors: dict[TableName, MirrorState | None]
+    ended: dict[str, tuple[EndedTable, ...]]
+    approved: frozenset[StatementPosition]
+
+
+def begun_cut(spark: SparkSession, paths: LakePaths, published: PublishedCut) -> BegunCut | None:
     path = paths.table("cut_plans")
     if table_state(spark, path) is None:
         return None
@@ -167,28 +187,30 @@ def begun_window(
     if row is None:
         return None
     window = Window(row["cut_id"], row["after_tso"], row["resolved_tso"], row["after_batch"], row["last_batch"])
+    inputs = json.loads(row["inputs"])
     mirrors = {
         TableName(database, table): None if properties is None else MirrorState.from_properties(properties)
-        for database, table, properties in json.loads(row["mirrors"])
+        for database, table, properties in inputs["mirrors"]
     }
-    return window, mirrors
+    ended = {
+        database: tuple(EndedTable.from_plain(plain) for plain in tables)
+        for database, tables in inputs["ended"].items()
+    }
+    approved = frozenset((topic, partition, offset) for topic, partition, offset in inputs["approved"])
+    return BegunCut(window, mirrors, ended, approved)
 
 
-def write_down(
-    spark: SparkSession,
-    paths: LakePaths,
-    window: Window,
-    mirrors: dict[TableName, MirrorState | None],
-    run_id: str,
-) -> None:
+def write_down(spark: SparkSession, paths: LakePaths, begun: BegunCut, run_id: str) -> None:
     """Records the begun cut. Two runs at once: the second finds it written and goes by the first one's."""
-    states = json.dumps(
-        [
+    window = begun.window
+    inputs = {
+        "mirrors": [
             [name.database, name.table, None if state is None else state.properties()]
-            for name, state in sorted(mirrors.items())
+            for name, state in sorted(begun.mirrors.items())
         ],
-        ensure_ascii=False,
-    )
+        "ended": {database: [table.as_plain() for table in tables] for database, tables in sorted(begun.ended.items())},
+        "approved": sorted(begun.approved),
+    }
     row = (
         window.cut_id,
         window.after_tso,
@@ -196,7 +218,7 @@ def write_down(
         window.after_batch,
         window.last_batch,
         run_id,
-        states,
+        json.dumps(inputs, ensure_ascii=False),
     )
     frame = spark.createDataFrame([row], _PLAN)
     commit = Commit(f"cdc:{paths.pipeline}:cut_plans", window.cut_id, {"cut": window.cut_id, "run_id": run_id})

@@ -91,6 +91,13 @@ def overwrite_once(frame: DataFrame, path: str, commit: Commit) -> None:
     _writer(frame, commit, {"overwriteSchema": "true"}).mode("overwrite").save(path)
 
 
+def replace_once(frame: DataFrame, path: str, commit: Commit, gone: str | None) -> None:
+    """Takes the rows of the table away for which the SQL `gone` is true (all, for None) and appends `frame`, in one commit,
+    unless it is already in. Columns stay as they are."""
+    options = {} if gone is None else {"replaceWhere": gone}
+    _writer(frame, commit, options).mode("overwrite").save(path)
+
+
 def _writer(frame: DataFrame, commit: Commit, options: dict[str, str]) -> Any:
     return (
         frame.write.format("delta")

@@ -8,8 +8,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+# `as` with the same name: they are exported from here, where all clauses are.
+from cdc_pipeline.schemas.partition_clauses import AddPartitions as AddPartitions
+from cdc_pipeline.schemas.partition_clauses import CoalescePartition as CoalescePartition
+from cdc_pipeline.schemas.partition_clauses import DropPartition as DropPartition
+from cdc_pipeline.schemas.partition_clauses import ExchangePartition as ExchangePartition
+from cdc_pipeline.schemas.partition_clauses import FirstPartition as FirstPartition
+from cdc_pipeline.schemas.partition_clauses import LastPartition as LastPartition
+from cdc_pipeline.schemas.partition_clauses import MergeFirstPartition as MergeFirstPartition
+from cdc_pipeline.schemas.partition_clauses import PartitionBy as PartitionBy
+from cdc_pipeline.schemas.partition_clauses import PartitionDefinitionClause as PartitionDefinitionClause
+from cdc_pipeline.schemas.partition_clauses import PartitionRowsClause as PartitionRowsClause
+from cdc_pipeline.schemas.partition_clauses import RemovePartitioning as RemovePartitioning
+from cdc_pipeline.schemas.partition_clauses import ReorganizePartition as ReorganizePartition
+from cdc_pipeline.schemas.partition_clauses import TruncatePartition as TruncatePartition
+from cdc_pipeline.schemas.partition_clauses import described_partition_clause
+
 if TYPE_CHECKING:
-    from cdc_pipeline.schemas.table import Column, Default, TableName, TableSchema, UniqueKey
+    from cdc_pipeline.schemas.table import Column, Default, PlainIndex, TableName, TableSchema, UniqueKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +94,13 @@ class AddUniqueKey:
 
 
 @dataclass(frozen=True, slots=True)
+class AddIndex:
+    """An index that is no key; it has the name "" where the statement gives none."""
+
+    index: PlainIndex
+
+
+@dataclass(frozen=True, slots=True)
 class DropIndex:
     """Drops an index by name; the parser does not know whether it is a UNIQUE one."""
 
@@ -97,18 +120,16 @@ class RenameTo:
 
 @dataclass(frozen=True, slots=True)
 class NoRowEffect:
-    """A clause that changes neither rows nor columns: an index, a comment, AUTO_INCREMENT, ADD PARTITION …"""
+    """A clause that changes neither rows nor columns: a foreign key, a comment, AUTO_INCREMENT, ANALYZE PARTITION …"""
 
     what: str
 
 
 @dataclass(frozen=True, slots=True)
 class NotSupportedClause:
-    """A clause that may change rows or columns, and that this version does not apply; `other` is a second table whose
-    rows it changes (EXCHANGE PARTITION)."""
+    """A clause that may change rows or columns, and that this version does not apply."""
 
     what: str
-    other: TableName | None = None
 
 
 Clause: TypeAlias = (
@@ -120,12 +141,17 @@ Clause: TypeAlias = (
     | AddPrimaryKey
     | DropPrimaryKey
     | AddUniqueKey
+    | AddIndex
     | DropIndex
     | RenameIndex
     | RenameTo
+    | PartitionRowsClause
+    | PartitionDefinitionClause
     | NoRowEffect
     | NotSupportedClause
 )
+RowKeepingClause: TypeAlias = NoRowEffect | AddIndex | PartitionDefinitionClause
+"""The clauses that change neither rows nor columns; `isinstance(clause, RowKeepingClause)` asks for them."""
 
 
 # ---- statements
@@ -133,9 +159,12 @@ Clause: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
+    """`gaps` are reasons why the table made may lack rows."""
+
     name: TableName
     schema: TableSchema
     if_not_exists: bool = False
+    gaps: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +205,36 @@ class DropDatabase:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateTableAsSelect:
+    """A table made by a query. `columns` and `keys` are what the statement itself defines; `database` is where the query's
+    own names are looked for."""
+
+    name: TableName
+    columns: tuple[Clause, ...]
+    keys: tuple[Clause, ...]
+    charset: str | None
+    query: str
+    database: str
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RecoverTable:
+    """RECOVER TABLE, or FLASHBACK TABLE with a `new_name` or without."""
+
+    name: TableName
+    new_name: TableName | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecoverDatabase:
+    """FLASHBACK DATABASE, with a `new_database` or without."""
+
+    database: str
+    new_database: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class NoTableEffect:
     """A statement that changes no table's rows or columns: CREATE or ALTER DATABASE, views, …"""
 
@@ -184,20 +243,28 @@ class NoTableEffect:
 
 @dataclass(frozen=True, slots=True)
 class NotSupported:
-    """A statement that may change tables, and that this version cannot read or apply; `reason` says which and why."""
+    """A statement that may change tables, and that this version cannot read or apply; `reason` says which and why.
+
+    `creates`: it brings the table `name` into being. `everywhere`: it may change any table.
+    """
 
     reason: str
     name: TableName | None = None
+    creates: bool = False
+    everywhere: bool = False
 
 
 SchemaChange: TypeAlias = (
     CreateTable
     | CreateTableLike
+    | CreateTableAsSelect
     | AlterTable
     | RenameTable
     | TruncateTable
     | DropTable
     | DropDatabase
+    | RecoverTable
+    | RecoverDatabase
     | NoTableEffect
     | NotSupported
 )
@@ -206,16 +273,22 @@ SchemaChange: TypeAlias = (
 def described(change: SchemaChange) -> str:
     """The change in words, for people who read the history."""
     if isinstance(change, AlterTable):
-        return f"AlterTable {change.name}: {', '.join(_clause(clause) for clause in change.clauses)}"
+        return f"AlterTable {change.name}: {', '.join(described_clause(clause) for clause in change.clauses)}"
     if isinstance(change, NoTableEffect):
         return f"NoTableEffect {change.what}"
     if isinstance(change, NotSupported):
         return f"NotSupported {change.reason}"
     if isinstance(change, DropDatabase):
         return f"DropDatabase {change.database}"
+    if isinstance(change, RecoverDatabase):
+        return f"RecoverDatabase {change.database}{f' as {change.new_database}' if change.new_database else ''}"
     text = f"{type(change).__name__} {change.name}"
     if isinstance(change, RenameTable):
         return f"{text} to {change.new_name}"
+    if isinstance(change, RecoverTable) and change.new_name is not None:
+        return f"{text} as {change.new_name}"
+    if isinstance(change, CreateTableAsSelect):
+        return f"{text} as {change.query}"
     if isinstance(change, CreateTableLike):
         return f"{text} like {change.source}"
     if isinstance(change, CreateTable):
@@ -224,7 +297,8 @@ def described(change: SchemaChange) -> str:
     return text
 
 
-def _clause(clause: Clause) -> str:
+def described_clause(clause: Clause) -> str:
+    """The clause in words."""
     kind = type(clause).__name__
     if isinstance(clause, AddColumn):
         return f"{kind} {clause.column.name} {clause.column.type}"
@@ -234,8 +308,12 @@ def _clause(clause: Clause) -> str:
         return f"{kind} {clause.name} to {clause.new_name}"
     if isinstance(clause, AddPrimaryKey):
         return f"{kind} ({', '.join(clause.columns)})"
+    if isinstance(clause, AddIndex):
+        return f"{kind} {clause.index.name} ({', '.join(clause.index.columns)})"
     if isinstance(clause, AddUniqueKey):
         return f"{kind} {clause.key.name} ({', '.join(clause.key.columns)})"
     if isinstance(clause, (NoRowEffect, NotSupportedClause)):
         return f"{kind} {clause.what}"
+    if isinstance(clause, (PartitionRowsClause, PartitionDefinitionClause)):
+        return f"{kind} {described_partition_clause(clause)}".strip()
     return f"{kind} {getattr(clause, 'name', '')}".strip()

@@ -8,14 +8,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.schemas.ddl_types import KNOWN_TYPES
+from cdc_pipeline.schemas.expressions import ExpressionError, assigned
 from cdc_pipeline.schemas.table import TEXT_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cdc_pipeline.schemas.table import Column, MySqlType
+    from cdc_pipeline.schemas.expressions import SparkExpression
+    from cdc_pipeline.schemas.table import Column, MySqlType, TableSchema
 
-_INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
+INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
 _BLOBS = frozenset({"varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 _FRACTIONS = frozenset({"datetime", "timestamp", "time"})
 
@@ -27,10 +29,36 @@ def unsure_conversion(old: MySqlType, new: MySqlType) -> str | None:
     return f"values were {old} before and are {new} now: converted without certainty"
 
 
+def learns_labels(old: MySqlType, new: MySqlType) -> bool:
+    """Whether numbers of an ENUM or SET whose labels were not known can become labels."""
+    return old.base == new.base and old.base in ("enum", "set") and not old.members and bool(new.members)
+
+
+def unsure_change(old: Column, new: Column, schema: TableSchema, time_zone: str) -> str | None:
+    """`unsure_conversion`, where the value cannot be computed as MySQL assigns it either. `schema` is the table's before.
+
+    A generated column is computed anew, and one whose formula has no equal here is told when that is tried.
+    """
+    if new.generated is not None or converted(old, new, schema, time_zone) is not None:
+        return None
+    return unsure_conversion(old.type, new.type)
+
+
+def converted(old: Column, new: Column, schema: TableSchema, time_zone: str) -> SparkExpression | None:
+    """The value that MySQL makes of the old column's for the new one; None where it is not known to be so here.
+
+    `schema` is the table's before the change.
+    """
+    try:
+        return assigned("`" + old.name.replace("`", "``") + "`", new, schema, time_zone)
+    except ExpressionError:
+        return None
+
+
 def _is_exact(old: MySqlType, new: MySqlType) -> bool:
     before, after = old.base, new.base
-    if before in _INTEGERS:
-        return after in _INTEGERS or after in TEXT_TYPES or (after == "decimal" and not new.zerofill)
+    if before in INTEGERS:
+        return after in INTEGERS or after in TEXT_TYPES or (after == "decimal" and not new.zerofill)
     if before in TEXT_TYPES:
         return after in TEXT_TYPES or after == "json"
     if before in _BLOBS:

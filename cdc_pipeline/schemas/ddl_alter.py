@@ -20,40 +20,13 @@ from cdc_pipeline.schemas.changes import (
 )
 from cdc_pipeline.schemas.ddl_columns import read_column, read_default
 from cdc_pipeline.schemas.ddl_keys import charset_of, read_key, read_table_name, read_table_option
+from cdc_pipeline.schemas.ddl_partition_clauses import read_partition_clause
 from cdc_pipeline.schemas.ddl_types import accept_character_set, name_or_string
 
 if TYPE_CHECKING:
     from cdc_pipeline.schemas.changes import Clause
     from cdc_pipeline.schemas.ddl_tokens import Cursor
-    from cdc_pipeline.schemas.table import TableName
 
-# Clauses on partitions stand alone in a statement, and their lists of names have commas. Rows stay as they are in
-# these; all other partition clauses, known or not, may remove or exchange rows.
-_PARTITION_KEEPING_ROWS = (
-    ("ADD", "PARTITION"),
-    ("REORGANIZE", "PARTITION"),
-    ("COALESCE", "PARTITION"),
-    ("REBUILD", "PARTITION"),
-    ("OPTIMIZE", "PARTITION"),
-    ("ANALYZE", "PARTITION"),
-    ("CHECK", "PARTITION"),
-    ("REPAIR", "PARTITION"),
-    ("PARTITION", "BY"),
-    ("REMOVE", "PARTITIONING"),
-    ("LAST", "PARTITION"),
-)
-_PARTITION_CHANGING_ROWS = (
-    ("TRUNCATE", "PARTITION"),
-    ("DROP", "PARTITION"),
-    ("EXCHANGE", "PARTITION"),
-    ("DISCARD", "PARTITION"),
-    ("IMPORT", "PARTITION"),
-    ("CONVERT", "PARTITION"),
-    ("CONVERT", "TABLE"),
-    ("FIRST", "PARTITION"),
-    ("MERGE", "FIRST", "PARTITION"),
-)
-_VERBS = ("ADD", "DROP", "CHANGE", "MODIFY", "RENAME", "ALTER", "CONVERT", "TRUNCATE", "EXCHANGE", "REMOVE")
 # Clauses of fixed words.
 _WITHOUT_EFFECT: tuple[tuple[str, ...], ...] = (
     ("FORCE",),
@@ -100,11 +73,9 @@ def _needs_no_comma(cursor: Cursor) -> bool:
 
 def _read_clause(cursor: Cursor, database: str) -> tuple[Clause, ...]:
     start = cursor.position
-    if any(cursor.at(*words) for words in _PARTITION_KEEPING_ROWS):
-        return (NoRowEffect(_rest(cursor)),)
-    if any(cursor.at(*words) for words in _PARTITION_CHANGING_ROWS):
-        other = _exchanged_table(cursor, database)
-        return (NotSupportedClause(_rest(cursor), other),)
+    on_partitions = read_partition_clause(cursor, database)
+    if on_partitions is not None:
+        return (on_partitions,)
     if cursor.accept("ADD"):
         return _add(cursor, start)
     if cursor.accept("DROP"):
@@ -273,34 +244,6 @@ def _order_by(cursor: Cursor) -> None:
         if not (cursor.at(",") and cursor.peek(1) is not None and follows):
             return
         cursor.expect(",")
-
-
-def _exchanged_table(cursor: Cursor, database: str) -> TableName | None:
-    """The table of EXCHANGE PARTITION p WITH TABLE t at the cursor, which stays where it is; None for other clauses."""
-    before = cursor.index
-    try:
-        if not cursor.accept("EXCHANGE", "PARTITION"):
-            return None
-        while not cursor.done and not cursor.at(";") and not cursor.at(","):
-            if cursor.accept("WITH", "TABLE"):
-                return read_table_name(cursor, database)
-            cursor.skip()
-        return None
-    finally:
-        cursor.index = before
-
-
-def _rest(cursor: Cursor) -> str:
-    """The source text of a partition clause: up to the end of the statement or the comma before another clause."""
-    start = cursor.position
-    while not cursor.done and not cursor.at(";"):
-        if any(cursor.at(",", verb) for verb in _VERBS):
-            break
-        if cursor.at("("):
-            cursor.group()
-        else:
-            cursor.skip()
-    return cursor.since(start)
 
 
 def _up_to_comma(cursor: Cursor) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.schemas.changes import AddColumn, CreateTable, CreateTableLike
+from cdc_pipeline.schemas.changes import AddColumn, CreateTable, CreateTableAsSelect, CreateTableLike, PartitionBy
 from cdc_pipeline.schemas.ddl_columns import read_column
 from cdc_pipeline.schemas.ddl_keys import charset_of, read_key, read_table_name, read_table_option
+from cdc_pipeline.schemas.ddl_partitions import read_partitioning
 from cdc_pipeline.schemas.evolution import altered
 from cdc_pipeline.schemas.table import TableName, TableSchema
 
@@ -14,21 +15,17 @@ if TYPE_CHECKING:
     from cdc_pipeline.schemas.changes import Clause
     from cdc_pipeline.schemas.ddl_tokens import Cursor
 
+_WORDS_IN_BRACKETS = ("SELECT", "WITH", "TABLE", "VALUES", "(")
 _QUERY_WORDS = ("SELECT", "WITH", "TABLE", "VALUES", "AS", "IGNORE", "REPLACE")
-_PARTITIONING_WORDS = (
-    *("PARTITION", "PARTITIONS", "SUBPARTITION", "SUBPARTITIONS", "BY", "LINEAR", "HASH", "KEY", "RANGE", "LIST"),
-    *("COLUMNS", "ALGORITHM", "=", "INTERVAL", "FIRST", "LAST", "LESS", "THAN", "NULL", "MAXVALUE", "UPDATE"),
-    *("INDEXES", "AUTO", "SYSTEM_TIME", "LIMIT"),
-)
 
 
 def read_create_table(
     cursor: Cursor, name: TableName, database: str, *, if_not_exists: bool
-) -> CreateTable | CreateTableLike:
+) -> CreateTable | CreateTableLike | CreateTableAsSelect:
     """The table that the words after CREATE TABLE `name` define.
 
-    Raises DdlSyntaxError for what it cannot read, AS SELECT with it, and SchemaConflictError for a definition that
-    contradicts itself. The caller checks that nothing is left.
+    Raises DdlSyntaxError for what it cannot read, and SchemaConflictError for a definition that contradicts itself. The
+    caller checks that nothing is left.
     """
     if cursor.accept("LIKE"):
         return CreateTableLike(name, read_table_name(cursor, database), if_not_exists)
@@ -36,17 +33,34 @@ def read_create_table(
         source = read_table_name(cursor, database)
         cursor.expect(")")
         return CreateTableLike(name, source, if_not_exists)
-    if not cursor.at("(") or any(cursor.at("(", word) for word in (*_QUERY_WORDS, "(")):
-        raise cursor.error("CREATE TABLE without a column list: its columns are those of a query")
-    clauses = _read_elements(cursor)
+    clauses: tuple[Clause, ...] = ()
+    if not _at_query(cursor) and cursor.at("("):
+        clauses = _read_elements(cursor)
     options = _read_options(cursor)
-    start = cursor.position
-    partitioning = cursor.since(start) if _read_partitioning(cursor) else None
+    if cursor.at("PARTITION", "BY"):
+        clauses = (*clauses, PartitionBy(read_partitioning(cursor, _after_partitioning)))
     cursor.accept("START", "TRANSACTION")  # so MySQL logs CREATE TABLE … AS SELECT, the rows follow
-    if cursor.at_any(*_QUERY_WORDS):
-        raise cursor.error("CREATE TABLE with a query: it may add columns")
-    empty = TableSchema((), charset=charset_of(options), partitioning=partitioning)
+    if _at_query(cursor):
+        columns = tuple(clause for clause in clauses if isinstance(clause, AddColumn))
+        others = tuple(clause for clause in clauses if not isinstance(clause, AddColumn))
+        charset = charset_of(options)
+        return CreateTableAsSelect(name, columns, others, charset, _read_query(cursor), database, if_not_exists)
+    if not clauses:
+        raise cursor.error("columns or a query expected")
+    empty = TableSchema((), charset=charset_of(options))
     return CreateTable(name, altered(empty, clauses), if_not_exists)
+
+
+def _read_query(cursor: Cursor) -> str:
+    """The query up to the end of the statement, without the brackets around it."""
+    cursor.accept_any("IGNORE", "REPLACE")
+    cursor.accept("AS")
+    if cursor.at("("):
+        return cursor.group()
+    start = cursor.position
+    while not cursor.done and not cursor.at(";"):
+        cursor.skip()
+    return cursor.since(start)
 
 
 def _read_elements(cursor: Cursor) -> tuple[Clause, ...]:
@@ -76,14 +90,11 @@ def _read_options(cursor: Cursor) -> dict[str, str]:
     return options
 
 
-def _read_partitioning(cursor: Cursor) -> bool:
-    """Moves past PARTITION BY with all that belongs to it; False where it is not next."""
-    if not cursor.at("PARTITION", "BY"):
-        return False
-    while True:
-        if cursor.at("("):
-            cursor.group()
-        elif cursor.accept("PARTITIONS") or cursor.accept("SUBPARTITIONS") or cursor.accept("ALGORITHM", "="):
-            cursor.integer()
-        elif cursor.accept_any(*_PARTITIONING_WORDS) is None:
-            return True
+def _at_query(cursor: Cursor) -> bool:
+    if cursor.at("WITH", "SYSTEM"):
+        return False  # MariaDB's versions of rows
+    return cursor.at_any(*_QUERY_WORDS) or any(cursor.at("(", word) for word in _WORDS_IN_BRACKETS)
+
+
+def _after_partitioning(cursor: Cursor) -> bool:
+    return _at_query(cursor) or cursor.at("START", "TRANSACTION")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.schemas.changes import AddPrimaryKey, AddUniqueKey, NoRowEffect
+from cdc_pipeline.schemas.changes import AddIndex, AddPrimaryKey, AddUniqueKey, NoRowEffect
 from cdc_pipeline.schemas.ddl_columns import read_check, read_dotted_name, read_references
 from cdc_pipeline.schemas.ddl_tokens import Cursor, Kind
 from cdc_pipeline.schemas.ddl_types import accept_character_set, name_or_string
-from cdc_pipeline.schemas.table import TableName, UniqueKey
+from cdc_pipeline.schemas.table import PlainIndex, TableName, UniqueKey
 
 if TYPE_CHECKING:
     from cdc_pipeline.schemas.changes import Clause
@@ -35,9 +35,9 @@ def read_table_name(cursor: Cursor, database: str) -> TableName:
 
 
 def read_key(cursor: Cursor) -> Clause | None:
-    """The key or constraint at the cursor, None where none is. Only primary and UNIQUE keys are more than NoRowEffect.
+    """The key, index or constraint at the cursor, None where none is. Foreign keys and checks are a NoRowEffect.
 
-    A UNIQUE key without a name has the name "" (`evolution` gives it MySQL's).
+    A UNIQUE key or index without a name has the name "" (`key_evolution` gives it MySQL's).
     """
     start, before = cursor.position, cursor.index
     symbol = ""
@@ -60,8 +60,8 @@ def read_key(cursor: Cursor) -> Clause | None:
         read_check(cursor)
     elif cursor.index > before:
         raise cursor.error("PRIMARY, UNIQUE, FOREIGN or CHECK expected")
-    elif not _plain_index(cursor):
-        return None
+    else:
+        return _plain_index(cursor)
     return NoRowEffect(cursor.since(start))
 
 
@@ -73,8 +73,8 @@ def _primary_key(cursor: Cursor) -> AddPrimaryKey:
     return AddPrimaryKey(columns)
 
 
-def _plain_index(cursor: Cursor) -> bool:
-    """Moves past INDEX, FULLTEXT … with its name and columns; False where no index is next."""
+def _plain_index(cursor: Cursor) -> AddIndex | None:
+    """INDEX, FULLTEXT … with its name and columns; None where no index is next."""
     if cursor.accept_any("FULLTEXT", "SPATIAL"):
         cursor.accept_any("INDEX", "KEY")
     elif not (
@@ -83,11 +83,11 @@ def _plain_index(cursor: Cursor) -> bool:
         or cursor.accept("COLUMNAR", "INDEX")
         or cursor.accept_any("INDEX", "KEY")
     ):
-        return False
+        return None
     cursor.accept("IF", "NOT", "EXISTS")
-    _index_name(cursor)
-    read_key_parts(cursor)
-    return True
+    name = _index_name(cursor)
+    columns, _ = read_key_parts(cursor)
+    return AddIndex(PlainIndex(name, columns))
 
 
 def _index_name(cursor: Cursor) -> str:

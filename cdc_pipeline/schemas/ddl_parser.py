@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.schemas.changes import (
+    AddIndex,
     AddUniqueKey,
     AlterTable,
     DropDatabase,
     DropTable,
-    NoRowEffect,
     NoTableEffect,
     NotSupported,
+    RecoverDatabase,
+    RecoverTable,
     RenameTable,
     TruncateTable,
 )
@@ -19,11 +21,10 @@ from cdc_pipeline.schemas.ddl_alter import dropped_index, read_alter_clauses
 from cdc_pipeline.schemas.ddl_create import read_create_table
 from cdc_pipeline.schemas.ddl_keys import accept_index_type, read_key_parts, read_table_name
 from cdc_pipeline.schemas.ddl_tokens import Cursor, Kind
-from cdc_pipeline.schemas.table import UniqueKey
+from cdc_pipeline.schemas.table import PlainIndex, TableName, UniqueKey
 
 if TYPE_CHECKING:
     from cdc_pipeline.schemas.changes import Clause, SchemaChange
-    from cdc_pipeline.schemas.table import TableName
 
 # What CREATE, ALTER and DROP may name beside tables, databases and indexes: none of it changes a table's rows. Words
 # before it are skipped (CREATE DEFINER=… SQL SECURITY … VIEW).
@@ -51,17 +52,18 @@ _OTHER_VERBS = (
 _ROUTINES = frozenset({"TRIGGER", "PROCEDURE", "FUNCTION", "EVENT", "PACKAGE", "LIBRARY"})
 
 
-def parse_ddl(sql: str, database: str) -> tuple[SchemaChange, ...]:
+def parse_ddl(sql: str, database: str, table: str = "") -> tuple[SchemaChange, ...]:
     """What the statement changes, in the order in which it changes it.
 
-    Names without a database are in `database`, which may stand in backquotes as Canal leaves them. Never raises:
-    what cannot be read whole is one NotSupported, whose reason names the words at which reading stopped.
+    Names without a database are in `database`, which may stand in backquotes as Canal leaves them; `table` is the
+    message's, for statements that name their table by a number. Never raises: what cannot be read whole is one
+    NotSupported, whose reason names the words at which reading stopped.
     """
-    statement = _Statement(_unquoted(database))
+    statement = _Statement(_unquoted(database), table)
     try:
         return statement.read(Cursor(sql))
     except ValueError as error:  # DdlSyntaxError, SchemaConflictError
-        return (NotSupported(str(error), statement.table),)
+        return (NotSupported(str(error), statement.table, creates=statement.creates),)
 
 
 def _unquoted(database: str) -> str:
@@ -71,11 +73,13 @@ def _unquoted(database: str) -> str:
 
 
 class _Statement:
-    """Reads one statement. `table` is the table it is about, as soon as that is known."""
+    """Reads one statement. `table` is the table it is about, as soon as that is known; `creates` whether it makes it."""
 
-    def __init__(self, database: str) -> None:
+    def __init__(self, database: str, message_table: str) -> None:
         self.database = database
         self.table: TableName | None = None
+        self.creates = False
+        self._message_table = message_table
 
     def read(self, cursor: Cursor) -> tuple[SchemaChange, ...]:
         while cursor.accept(";"):
@@ -105,8 +109,10 @@ class _Statement:
             return (TruncateTable(name),)
         if cursor.accept("RENAME"):
             return self._rename(cursor)
-        if cursor.at_any("RECOVER", "FLASHBACK"):
-            raise cursor.error("the rows that this brings back are in no message")
+        if cursor.accept("RECOVER"):
+            return (self._recover(cursor),)
+        if cursor.accept("FLASHBACK"):
+            return (self._flashback(cursor),)
         verb = cursor.accept_any(*_OTHER_VERBS)
         if verb is None:
             raise cursor.error("no statement that is known")
@@ -128,6 +134,7 @@ class _Statement:
         if cursor.accept("TABLE"):
             if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
             name = self._name(cursor)
+            self.creates = True
             created = read_create_table(cursor, name, self.database, if_not_exists=if_not_exists)
             return (DropTable(name, if_exists=True), created) if replacing else (created,)
         if cursor.accept_any("DATABASE", "SCHEMA"):
@@ -160,10 +167,38 @@ class _Statement:
         name = self._name(cursor)
         columns, exact = read_key_parts(cursor)
         _read_algorithm(cursor)
-        clause: Clause = NoRowEffect(f"CREATE INDEX {index}")
+        clause: Clause = AddIndex(PlainIndex(index, columns))
         if unique:
             clause = AddUniqueKey(UniqueKey(index, columns, exact))
         return AlterTable(name, (dropped_index(index), clause) if replacing else (clause,))
+
+    # ---- bringing back what was dropped, in TiDB
+
+    def _recover(self, cursor: Cursor) -> SchemaChange:
+        cursor.expect("TABLE")
+        if cursor.accept("BY", "JOB"):
+            cursor.integer()
+            if not self._message_table:
+                raise cursor.error("the table of a job is not known")
+            return RecoverTable(TableName(self.database, self._message_table))
+        name = self._name(cursor)
+        if cursor.at_kind(Kind.NUMBER):
+            cursor.skip()  # how many jobs to look back
+        return RecoverTable(name)
+
+    def _flashback(self, cursor: Cursor) -> SchemaChange:
+        if cursor.accept("TABLE"):
+            name = self._name(cursor)
+            if cursor.at("TO", "TIMESTAMP") or cursor.at("TO", "TSO"):
+                raise cursor.error("the rows that this brings back are in no message")
+            return RecoverTable(name, read_table_name(cursor, name.database) if cursor.accept("TO") else None)
+        if cursor.accept_any("DATABASE", "SCHEMA"):
+            database = cursor.identifier("a database name")
+            if not (cursor.at("TO", "TIMESTAMP") or cursor.at("TO", "TSO")):
+                return RecoverDatabase(database, cursor.identifier("a database name") if cursor.accept("TO") else None)
+        while not cursor.done and not cursor.at(";"):
+            cursor.skip()
+        return NotSupported("FLASHBACK of a whole cluster or database to a moment sends no rows", everywhere=True)
 
     # ---- ALTER, DROP, RENAME
 

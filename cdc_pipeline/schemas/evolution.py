@@ -12,22 +12,19 @@ from typing import TYPE_CHECKING, TypeVar
 
 from cdc_pipeline.schemas.changes import (
     AddColumn,
-    AddPrimaryKey,
-    AddUniqueKey,
     ChangeColumn,
     DropColumn,
-    DropIndex,
-    DropPrimaryKey,
     NotSupportedClause,
     RenameColumn,
-    RenameIndex,
     SetDefault,
 )
 from cdc_pipeline.schemas.ddl_types import with_bytes_for_binary
-from cdc_pipeline.schemas.table import Column, TableSchema, UniqueKey
+from cdc_pipeline.schemas.key_evolution import KeyConflictError, altered_keys, altered_primary_key
+from cdc_pipeline.schemas.partition_evolution import altered_partitioning
 
 if TYPE_CHECKING:
     from cdc_pipeline.schemas.changes import Clause, Position
+    from cdc_pipeline.schemas.table import Column, TableSchema
 
 _ClauseT = TypeVar("_ClauseT")
 
@@ -44,7 +41,8 @@ class SchemaConflictError(ValueError):
 def altered(schema: TableSchema, clauses: tuple[Clause, ...]) -> TableSchema:
     """The schema after one ALTER TABLE with these clauses.
 
-    RenameTo and NoRowEffect change nothing here. Raises SchemaConflictError for a clause that does not fit the
+    RenameTo and NoRowEffect change nothing here. Clauses on partitions never fail: where they do not fit, the
+    partitioning is unknown afterwards. Raises SchemaConflictError for a clause that does not fit the
     schema (a column to drop is missing, one to add exists, …) and for every NotSupportedClause: leave those out to
     fold the rest.
     """
@@ -55,25 +53,24 @@ def altered(schema: TableSchema, clauses: tuple[Clause, ...]) -> TableSchema:
     columns = _with_positions(columns, schema, clauses, new_names)
     if not columns and clauses:
         raise SchemaConflictError(clauses[-1], "no column is left")
-    primary_key = _primary_key(schema, columns, clauses, new_names)
-    unique_keys = _unique_keys(schema, columns, clauses, new_names)
+    try:
+        primary_key = altered_primary_key(schema, columns, clauses, new_names)
+        unique_keys, indexes = altered_keys(schema, columns, clauses, new_names)
+    except KeyConflictError as error:
+        raise SchemaConflictError(error.clause, error.reason) from None
     # MySQL makes the columns of a primary key NOT NULL whatever their definition says.
     in_key = {_folded(name) for name in primary_key}
     columns = [replace(item, nullable=False) if _folded(item.name) in in_key else item for item in columns]
-    return replace(schema, columns=tuple(columns), primary_key=primary_key, unique_keys=unique_keys)
-
-
-def automatic_key_name(column: str, taken: tuple[str, ...]) -> str:
-    """MySQL's name for a UNIQUE key without one: that of its first column, then with _2, _3 …
-
-    An expression in place of the first column counts as a column called `functional_index`.
-    """
-    names = {_folded(name) for name in taken} | {"primary"}
-    name, number = column, 1
-    while _folded(name) in names:
-        number += 1
-        name = f"{column}_{number}"
-    return name
+    after = tuple(columns)
+    partitioning = altered_partitioning(schema.partitioning, clauses, new_names, after)
+    return replace(
+        schema,
+        columns=after,
+        primary_key=primary_key,
+        unique_keys=unique_keys,
+        partitioning=partitioning,
+        indexes=indexes,
+    )
 
 
 def _folded(name: str) -> str:
@@ -169,61 +166,3 @@ def _insert(columns: list[Column], column: Column, position: Position | None, cl
         if place is None:
             raise SchemaConflictError(clause, f"no column {position.after!r} to follow")
         columns.insert(place + 1, column)
-
-
-def _key_columns(names: tuple[str, ...], columns: list[Column], clause: Clause) -> tuple[str, ...]:
-    """The names as the columns' definitions spell them."""
-    found: list[str] = []
-    for name in names:
-        place = _place(columns, name)
-        if place is None:
-            raise SchemaConflictError(clause, f"no column {name!r} for the key")
-        found.append(columns[place].name)
-    return tuple(found)
-
-
-def _followed(names: tuple[str, ...], new_names: dict[str, str]) -> tuple[str, ...]:
-    """A key's columns after renames and without the dropped ones."""
-    return tuple(new_names[_folded(name)] for name in names if _folded(name) in new_names)
-
-
-def _primary_key(
-    schema: TableSchema, columns: list[Column], clauses: tuple[Clause, ...], new_names: dict[str, str]
-) -> tuple[str, ...]:
-    key = _followed(schema.primary_key, new_names)
-    for drop in _of(DropPrimaryKey, clauses):
-        if not schema.primary_key:
-            raise SchemaConflictError(drop, "no primary key")
-        key = ()
-    for add in _of(AddPrimaryKey, clauses):
-        wanted = _key_columns(add.columns, columns, add)
-        if key and key != wanted:
-            raise SchemaConflictError(add, "a primary key exists")
-        key = wanted
-    return key
-
-
-def _unique_keys(
-    schema: TableSchema, columns: list[Column], clauses: tuple[Clause, ...], new_names: dict[str, str]
-) -> tuple[UniqueKey, ...]:
-    dropped = {_folded(clause.name) for clause in _of(DropIndex, clauses)}
-    renamed = {_folded(clause.name): clause.new_name for clause in _of(RenameIndex, clauses)}
-    keys: list[UniqueKey] = []
-    for key in schema.unique_keys:
-        followed = _followed(key.columns, new_names)
-        if _folded(key.name) in dropped or (key.columns and not followed):
-            continue
-        keys.append(UniqueKey(renamed.get(_folded(key.name), key.name), followed, key.exact))
-    for add in _of(AddUniqueKey, clauses):
-        wanted = replace(add.key, columns=_key_columns(add.key.columns, columns, add))
-        taken = tuple(key.name for key in keys)
-        if not wanted.name:
-            first = wanted.columns[0] if wanted.columns else "functional_index"
-            wanted = replace(wanted, name=automatic_key_name(first, taken))
-        same = next((key for key in keys if _folded(key.name) == _folded(wanted.name)), None)
-        if same is None:
-            keys.append(wanted)
-        elif replace(same, name=wanted.name) != wanted:
-            # Only ADD UNIQUE … IF NOT EXISTS leaves a key that is there, and then an equal one most often.
-            raise SchemaConflictError(add, f"a key {wanted.name!r} exists")
-    return tuple(keys)

@@ -18,7 +18,7 @@ DDL_EVENT, STATEMENT_EVENT, XA_EVENT = "ddl", "statement", "xa"
 def changes_of(kind: str, database: str, table: str, sql: str) -> tuple[SchemaChange, ...]:
     """The changes of one event. Unqualified names are in `database`. Never raises: see `parse_ddl`."""
     if kind == DDL_EVENT:
-        return parse_ddl(sql, database)
+        return parse_ddl(sql, database, table)
     name = TableName(database, table) if table else None
     if kind == STATEMENT_EVENT:
         return (NotSupported("a change was logged as its statement (binlog_format), its rows were not sent", name),)

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+from cdc_pipeline.schemas.partitions import partitioning_from_plain
+
+if TYPE_CHECKING:
+    from cdc_pipeline.schemas.partitions import Partitioning
 
 TEXT_TYPES = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
 """The base words of the types that hold characters."""
@@ -89,6 +94,14 @@ class UniqueKey:
 
 
 @dataclass(frozen=True, slots=True)
+class PlainIndex:
+    """An index that is no key. It says nothing of rows; its name is taken, which UNIQUE keys without one step aside for."""
+
+    name: str
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TableSchema:
     """A table's columns in table order, its primary key in index order, its UNIQUE keys in order of creation."""
 
@@ -96,7 +109,8 @@ class TableSchema:
     primary_key: tuple[str, ...] = ()
     unique_keys: tuple[UniqueKey, ...] = ()
     charset: str | None = None
-    partitioning: str | None = None
+    partitioning: Partitioning | None = None
+    indexes: tuple[PlainIndex, ...] = ()
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -129,15 +143,18 @@ class TableSchema:
 
     @staticmethod
     def from_json(text: str) -> TableSchema:
+        """The schema of `to_json`, also of an older version that kept the partitioning as text."""
         plain = json.loads(text)
+        columns = tuple(_column(item) for item in plain["columns"])
         return TableSchema(
-            columns=tuple(_column(item) for item in plain["columns"]),
+            columns=columns,
             primary_key=tuple(plain["primary_key"]),
             unique_keys=tuple(
                 UniqueKey(item["name"], tuple(item["columns"]), item["exact"]) for item in plain["unique_keys"]
             ),
             charset=plain["charset"],
-            partitioning=plain["partitioning"],
+            partitioning=_partitioning(plain["partitioning"], columns),
+            indexes=tuple(PlainIndex(item["name"], tuple(item["columns"])) for item in plain.get("indexes", ())),
         )
 
     def with_columns(self, columns: tuple[Column, ...]) -> TableSchema:
@@ -150,6 +167,15 @@ def _as_plain(value: Any) -> Any:
     if hasattr(value, "__dataclass_fields__"):
         return {name: _as_plain(getattr(value, name)) for name in value.__dataclass_fields__}
     return value
+
+
+def _partitioning(plain: Any, columns: tuple[Column, ...]) -> Partitioning | None:
+    if isinstance(plain, str):
+        # Here, because the readers of DDL make schemas themselves.
+        from cdc_pipeline.schemas.ddl_partitions import partitioning_of_text
+
+        return partitioning_of_text(plain, columns)
+    return None if plain is None else partitioning_from_plain(plain)
 
 
 def _column(item: dict[str, Any]) -> Column:

@@ -35,9 +35,7 @@ class Excused:
     columns: frozenset[str] = field(default_factory=frozenset)
 
 
-_PARTITIONS = "TRUNCATE, DROP and EXCHANGE PARTITION: issue 6"
 _NOT_SENT = "Canal did not send the information: README of the capture"
-_GENERATED = "TiCDC sends no virtual columns"
 # capture → table → why it is not equal. A table that is listed here and is equal after all fails the test.
 EXCEPTIONS: dict[str, dict[str, Excused]] = {
     "types-canal": {
@@ -49,16 +47,6 @@ EXCEPTIONS: dict[str, dict[str, Excused]] = {
             f"{_NOT_SENT} (text in latin1, gbk and utf16; noise in DOUBLE(10,4))",
             frozenset({"vl1", "vgbk", "vuc", "d104"}),
         ),
-        "lab1.part_t": Excused(_PARTITIONS),
-        "lab2.d1x": Excused("ADD COLUMN of a generated column computes it for the rows that are there: issue 6"),
-    },
-    **{
-        name: {
-            "lab.gen": Excused(_GENERATED),
-            "shop.part": Excused(_PARTITIONS),
-            "shop.part_x": Excused(_PARTITIONS),
-        }
-        for name in ("types-ticdc-default", "types-ticdc-extension", "types-ticdc-only-updated")
     },
 }
 # The mirror differs in the text of a DOUBLE alone, which no gap can tell: the encoder's own noise.

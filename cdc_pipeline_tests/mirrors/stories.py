@@ -201,11 +201,11 @@ STORIES: dict[str, Story] = {
     ),
     "a_table_whose_create_was_never_seen": Story(
         [put("unseen", 2, "1", "a"), put("unseen", 2, "2", "b"), update("unseen", 3, ("1", "a"), ("1", "c"))],
-        {"unseen": Table(ID_V, [("1", "c"), ("2", "b")])},
+        {"unseen": Table(ID_V, [("1", "c"), ("2", "b")], gaps=True)},
     ),
     "a_statement_that_is_not_applied_yet_marks_its_table": Story(
         [
-            create("part", 1, KEYED + " PARTITION BY HASH(id) PARTITIONS 2"),
+            create("part", 1, KEYED + " PARTITION BY KEY(id) PARTITIONS 2"),
             put("part", 2, "1", "a"),
             change("ALTER TABLE part TRUNCATE PARTITION p1", 3),
             put("part", 4, "2", "b"),

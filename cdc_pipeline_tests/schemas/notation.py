@@ -9,31 +9,47 @@ import yaml  # type: ignore[import-untyped]
 
 from cdc_pipeline.schemas.changes import (
     AddColumn,
+    AddIndex,
+    AddPartitions,
     AddPrimaryKey,
     AddUniqueKey,
     AlterTable,
     ChangeColumn,
+    CoalescePartition,
     CreateTable,
+    CreateTableAsSelect,
     CreateTableLike,
     DropColumn,
     DropDatabase,
     DropIndex,
+    DropPartition,
     DropPrimaryKey,
     DropTable,
+    ExchangePartition,
+    FirstPartition,
+    LastPartition,
+    MergeFirstPartition,
     NoRowEffect,
     NoTableEffect,
     NotSupported,
     NotSupportedClause,
+    PartitionBy,
+    RecoverDatabase,
+    RecoverTable,
+    RemovePartitioning,
     RenameColumn,
     RenameIndex,
     RenameTable,
     RenameTo,
+    ReorganizePartition,
     SetDefault,
+    TruncatePartition,
     TruncateTable,
 )
 
 if TYPE_CHECKING:
     from cdc_pipeline.schemas.changes import Clause, Position, SchemaChange
+    from cdc_pipeline.schemas.partitions import Partition
     from cdc_pipeline.schemas.table import Column, Default, MySqlType, TableSchema, UniqueKey
 
 CASES = Path(__file__).parent / "cases" / "ddl"
@@ -98,7 +114,7 @@ def _schema(schema: TableSchema) -> list[str]:
     if schema.charset is not None:
         lines.append(f"charset {schema.charset}")
     if schema.partitioning is not None:
-        lines.append(" ".join(schema.partitioning.split()))
+        lines.append(str(schema.partitioning))
     return lines
 
 
@@ -107,6 +123,14 @@ def _change(change: SchemaChange) -> str:
         case CreateTable(name, schema, if_not_exists):
             head = f"create {'if not exists ' if if_not_exists else ''}{name}"
             return "\n  ".join([head, *_schema(schema)])
+        case CreateTableAsSelect(name, columns, keys, charset, query, database, if_not_exists):
+            own = "; ".join(clause_as_text(clause) for clause in (*columns, *keys))
+            there = f"{' if not exists' if if_not_exists else ''}{f' charset {charset}' if charset else ''}"
+            return f"create {name}{there} ({own}) in {database} as {query}"
+        case RecoverTable(name, new_name):
+            return f"recover {name}{'' if new_name is None else f' as {new_name}'}"
+        case RecoverDatabase(database, new_database):
+            return f"recover database {database}{'' if new_database is None else f' as {new_database}'}"
         case CreateTableLike(name, source, if_not_exists):
             return f"create {'if not exists ' if if_not_exists else ''}{name} like {source}"
         case AlterTable(name, clauses):
@@ -149,6 +173,8 @@ def clause_as_text(clause: Clause) -> str:
             return "drop primary key"
         case AddUniqueKey(key):
             return f"add {_unique(key)}"
+        case AddIndex(index):
+            return f"add index {index.name or 'without name'} {_names(index.columns)}"
         case DropIndex(name):
             return f"drop index {name}"
         case RenameIndex(name, new_name):
@@ -157,7 +183,32 @@ def clause_as_text(clause: Clause) -> str:
             return f"rename to {new_table}"
         case NoRowEffect(what):
             return f"no row effect: {what}"
-        case NotSupportedClause(what, None):
+        case NotSupportedClause(what):
             return f"not supported: {what}"
-        case NotSupportedClause(what, other):
-            return f"not supported, also of {other}: {what}"
+        case TruncatePartition(names):
+            return f"truncate partition {names or 'all'}"
+        case DropPartition(names, if_exists):
+            return f"drop partition {'if exists ' if if_exists else ''}{names}"
+        case ExchangePartition(name, table, validated):
+            return f"exchange partition {name!r} with {table}{'' if validated else ' not validated'}"
+        case FirstPartition(bound):
+            return f"first partition: {bound}"
+        case AddPartitions(partitions, count, if_not_exists):
+            more = _partitions(partitions) if count is None else count
+            return f"add partitions {'if not exists ' if if_not_exists else ''}{more}"
+        case ReorganizePartition(names, partitions):
+            return f"reorganize partition {names} into {_partitions(partitions)}"
+        case CoalescePartition(count):
+            return f"coalesce partition {count}"
+        case PartitionBy(partitioning):
+            return str(partitioning)
+        case RemovePartitioning():
+            return "remove partitioning"
+        case MergeFirstPartition(bound):
+            return f"merge first partition: {bound}"
+        case LastPartition(bound):
+            return f"last partition: {bound}"
+
+
+def _partitions(partitions: tuple[Partition, ...]) -> str:
+    return ", ".join(str(partition) for partition in partitions) or "nothing"

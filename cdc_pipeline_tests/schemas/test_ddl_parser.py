@@ -15,26 +15,20 @@ from cdc_pipeline.schemas.changes import (
     NoTableEffect,
     NotSupported,
     NotSupportedClause,
+    PartitionRowsClause,
     RenameTable,
     RenameTo,
+    RowKeepingClause,
     SchemaChange,
     TruncateTable,
+    described,
 )
 from cdc_pipeline.schemas.ddl_parser import parse_ddl
 from cdc_pipeline_tests.schemas.notation import cases, changes_as_text
 
 _CAPTURED: list[dict[str, str]] = cases("captured.yaml")
 _READ: list[dict[str, str]] = cases("read.yaml")
-_STATEMENTS: list[dict[str, str]] = cases("statements.yaml")
-
-# The statements of the captures that this version does not apply: they move or remove rows of partitions.
-_NOT_APPLIED = {
-    "ALTER TABLE part_t TRUNCATE PARTITION p1",
-    "ALTER TABLE part_t DROP PARTITION p0",
-    "ALTER TABLE `shop`.`part` EXCHANGE PARTITION `p0` WITH TABLE `shop`.`part_x`",
-    "ALTER TABLE `shop`.`part` TRUNCATE PARTITION `p1`",
-    "ALTER TABLE `shop`.`part` DROP PARTITION `p3`",
-}
+_STATEMENTS: list[dict[str, str]] = [*cases("statements.yaml"), *cases("partitions.yaml")]
 
 # What a message's own `type` says that its statement is. QUERY may be anything.
 _KINDS: dict[str, tuple[type, ...]] = {
@@ -57,7 +51,7 @@ def _id(case: dict[str, str]) -> str:
 def test_captured_statement(case: dict[str, str]) -> None:
     changes = parse_ddl(case["sql"], case["database"])
     assert all(isinstance(change, _KINDS[case["type"]]) for change in changes), changes
-    assert _not_applied(changes) == (case["sql"] in _NOT_APPLIED)
+    assert not _not_applied(changes)
     if case["table"] and case["type"] != "QUERY":
         named = _new_name(changes[0])
         # Canal names the current database, not that of the table, when a statement qualifies the table (fact 41)
@@ -104,6 +98,35 @@ def test_not_supported_names_the_table_where_it_is_known() -> None:
     assert isinstance(change, NotSupported)
     assert str(change.name) == "shop.orders"
     assert "'foo' is no known column type (position 30)" in change.reason
+
+
+_DESCRIBED = [
+    ("TRUNCATE PARTITION p, q", "TruncatePartition p, q"),
+    ("TRUNCATE PARTITION ALL", "TruncatePartition ALL"),
+    ("DROP PARTITION IF EXISTS p", "DropPartition if exists p"),
+    ("EXCHANGE PARTITION p WITH TABLE x WITHOUT VALIDATION", "ExchangePartition p with db.x without validation"),
+    ("FIRST PARTITION LESS THAN (5)", "FirstPartition less than 5"),
+    ("ADD PARTITION PARTITIONS 2", "AddPartitions 2 more"),
+    ("ADD PARTITION (PARTITION p VALUES IN (1))", "AddPartitions (PARTITION `p` VALUES IN (1))"),
+    ("REORGANIZE PARTITION", "ReorganizePartition"),
+    (
+        "REORGANIZE PARTITION p INTO (PARTITION q VALUES IN (1))",
+        "ReorganizePartition p into (PARTITION `q` VALUES IN (1))",
+    ),
+    ("COALESCE PARTITION 2", "CoalescePartition 2 less"),
+    ("PARTITION BY HASH (a)", "PartitionBy PARTITION BY HASH (a) (PARTITION `p0`)"),
+    ("REMOVE PARTITIONING", "RemovePartitioning"),
+]
+
+
+@pytest.mark.parametrize(("clause", "expected"), _DESCRIBED)
+def test_clause_on_partitions_in_words(clause: str, expected: str) -> None:
+    (change,) = parse_ddl(f"ALTER TABLE t {clause}", "db")
+    assert described(change) == f"AlterTable db.t: {expected}"
+    assert isinstance(change, AlterTable)
+    keeps_rows = not isinstance(change.clauses[0], PartitionRowsClause)
+    assert isinstance(change.clauses[0], RowKeepingClause) == keeps_rows
+    assert keeps_rows == (not clause.startswith(("TRUNCATE", "DROP", "EXCHANGE", "FIRST")))
 
 
 # ---- never an exception, whatever the text is

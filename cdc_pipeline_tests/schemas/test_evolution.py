@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -35,7 +36,10 @@ def _clauses(sql: str) -> tuple[Clause, ...]:
     return change.clauses
 
 
-@pytest.mark.parametrize("case", cases("evolution.yaml"), ids=lambda case: str(case["sql"]))
+_CASES: list[dict[str, str]] = [*cases("evolution.yaml"), *cases("partition-evolution.yaml")]
+
+
+@pytest.mark.parametrize("case", _CASES, ids=lambda case: str(case["sql"]))
 def test_altered(case: dict[str, str]) -> None:
     before, clauses = _table(case["from"]), _clauses(case["sql"])
     if "conflict" in case:
@@ -45,8 +49,36 @@ def test_altered(case: dict[str, str]) -> None:
         assert error.value.clause in clauses
         return
     after = altered(before, clauses)
-    assert schema_as_text(after) == schema_as_text(_table(case["to"]))
+    assert TableSchema.from_json(before.to_json()) == before
     assert TableSchema.from_json(after.to_json()) == after
+    if "unknown" in case:
+        assert after.partitioning is not None
+        assert not after.partitioning.known
+        assert case["unknown"] in after.partitioning.reason
+        after = replace(after, partitioning=None)
+    assert schema_as_text(after) == schema_as_text(_table(case["to"]))
+
+
+def test_schema_of_an_older_version_has_its_partitioning_as_text() -> None:
+    definition = "(d DATE) PARTITION BY RANGE COLUMNS (d) "
+    interval = "INTERVAL (1 DAY) FIRST PARTITION LESS THAN ('2020-01-01') LAST PARTITION LESS THAN ('2020-01-02')"
+    for partitions in (interval, "(PARTITION p VALUES LESS THAN ('2020-01-01'))", "(PARTITION p VALUES FROM (1))"):
+        schema = _table(definition + partitions)
+        plain = json.loads(schema.to_json())
+        plain["partitioning"] = "PARTITION BY RANGE COLUMNS (d) " + partitions
+        read = TableSchema.from_json(json.dumps(plain))
+        if "FROM" in partitions:
+            assert read.partitioning is not None
+            assert read.partitioning.text == plain["partitioning"]
+        else:
+            assert read == schema
+
+
+def test_table_made_like_another_has_its_partitions() -> None:
+    schema = _table("(a INT) PARTITION BY HASH (a) PARTITIONS 2")
+    catalog = {TableName("db", "s"): schema}
+    _apply(catalog, parse_ddl("CREATE TABLE t LIKE s", "db")[0])
+    assert catalog[TableName("db", "t")].partitioning == schema.partitioning
 
 
 # ---- whole captures: the DDL folded over a catalog gives the SHOW CREATE TABLE of the end
@@ -121,6 +153,8 @@ def _facts(schema: TableSchema) -> dict[str, Any]:
         "primary_key": schema.primary_key,
         "unique_keys": {(key.name, key.columns, key.exact) for key in schema.unique_keys},
         "row_key": schema.row_key,
+        # SHOW CREATE TABLE quotes names that statements do not
+        "partitioning": str(schema.partitioning).replace("`", ""),
     }
 
 

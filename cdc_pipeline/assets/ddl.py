@@ -1,0 +1,99 @@
+"""The jobs `<pipeline>_ddl_dry_run` and `<pipeline>_approve_ddl`: what waits, and letting it go on (`ddl_policy: hold`)."""
+
+# No `from __future__ import annotations` here: Dagster reads the annotations of the functions it decorates.
+from fnmatch import fnmatchcase
+
+import dagster as dg
+from pydantic import Field
+
+from cdc_pipeline.assets.failures import clear_failures
+from cdc_pipeline.mirrors.dry_run import PendingStatement, pending_statements
+from cdc_pipeline.mirrors.holding import approve
+from cdc_pipeline.mirrors.policy import HeldTable
+from cdc_pipeline.mirrors.progress import published_cut
+from cdc_pipeline.mirrors.publication import CutSettings
+from cdc_pipeline.pipeline import Pipeline
+from cdc_pipeline.resources.lock import only_writer
+from cdc_pipeline.resources.spark import SparkLakehouse
+
+_DRY_RUN = """Shows the DDL that waits, for an approval or for the resolved TSO, and what each statement would do to the
+mirrors. Nothing is changed."""
+_APPROVE = (
+    """Approves the statements that tables wait for. The next ingest carries them out, and what waited behind them."""
+)
+
+
+class ApprovedTables(dg.Config):
+    """Which of the tables that wait may go on. A statement is approved as a whole."""
+
+    tables: list[str] = Field(description="Patterns on database.table, such as shop.* (a star alone: all that wait).")
+
+
+def ddl_dry_run_job(pipeline: Pipeline) -> dg.JobDefinition:
+    @dg.op(name=f"{pipeline.name}_show_pending_ddl", description=_DRY_RUN)
+    def show_pending_ddl(context: dg.OpExecutionContext, spark: SparkLakehouse) -> dg.Output[None]:
+        with clear_failures():
+            settings = CutSettings(pipeline.time_zone, pipeline.keys, pipeline.ddl_policy)
+            found = pending_statements(spark.session, pipeline.paths, settings)
+        for statement in found:
+            context.log.info(f"{statement.status}: {statement.sql} → {statement.effect}")
+        return dg.Output(None, metadata={"statements": _table(found)})
+
+    @dg.job(
+        name=f"{pipeline.name}_ddl_dry_run",
+        description=_DRY_RUN,
+        executor_def=dg.in_process_executor,
+        tags={"cdc/pipeline": pipeline.name},
+    )
+    def ddl_dry_run() -> None:
+        show_pending_ddl()
+
+    return ddl_dry_run
+
+
+def _table(statements: tuple[PendingStatement, ...]) -> dg.MetadataValue:
+    records = [
+        dg.TableRecord(
+            {
+                "status": statement.status,
+                "statement": statement.sql,
+                "would": statement.effect,
+                "place": f"{statement.topic}/{statement.partition}/{statement.offset}",
+                "commit_ts": str(statement.commit_ts),
+            }
+        )
+        for statement in statements
+    ]
+    columns = ["status", "statement", "would", "place", "commit_ts"]
+    return dg.MetadataValue.table(records, dg.TableSchema([dg.TableColumn(name) for name in columns]))
+
+
+def approve_ddl_job(pipeline: Pipeline) -> dg.JobDefinition:
+    @dg.op(name=f"{pipeline.name}_approve_statements", description=_APPROVE)
+    def approve_statements(
+        context: dg.OpExecutionContext, config: ApprovedTables, spark: SparkLakehouse
+    ) -> dg.Output[None]:
+        with clear_failures(), only_writer(pipeline.paths, context.run.run_id, context.log.info):
+            held = published_cut(spark.session, pipeline.paths).held
+            chosen = [table for table in held if any(fnmatchcase(str(table.name), text) for text in config.tables)]
+            if not chosen:
+                raise dg.Failure(f"{config.tables} names no table that waits: {_names(held)}", allow_retries=False)
+            approve(spark.session, pipeline.paths, chosen, context.run.run_id)
+        for table in chosen:
+            context.log.info(f"{table.name} may go on with: {table.sql}")
+        return dg.Output(None, metadata={"approved": dg.MetadataValue.json({str(t.name): t.sql for t in chosen})})
+
+    @dg.job(
+        name=f"{pipeline.name}_approve_ddl",
+        description=_APPROVE,
+        executor_def=dg.in_process_executor,
+        tags={"cdc/pipeline": pipeline.name},
+    )
+    def approve_ddl() -> None:
+        approve_statements()
+
+    return approve_ddl
+
+
+def _names(held: tuple[HeldTable, ...]) -> str:
+    return ", ".join(str(table.name) for table in held) or "none does"

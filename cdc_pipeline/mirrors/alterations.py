@@ -1,0 +1,201 @@
+"""ALTER TABLE as steps: columns and keys, and the rows that go with partitions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cdc_pipeline.dialects.ticdc import TICDC
+from cdc_pipeline.mirrors.ddl_outcome import done, refuse
+from cdc_pipeline.mirrors.policy import KEEP
+from cdc_pipeline.mirrors.steps import ChangeColumns, ColumnOrigin, DeleteRows, ExchangeRows, TruncateMirror
+from cdc_pipeline.schemas.changes import (
+    DropPartition,
+    ExchangePartition,
+    FirstPartition,
+    NotSupportedClause,
+    TruncatePartition,
+    described_clause,
+)
+from cdc_pipeline.schemas.conversions import unclear_type, unsure_change
+from cdc_pipeline.schemas.evolution import SchemaConflictError, altered
+from cdc_pipeline.schemas.origins import column_origins
+from cdc_pipeline.schemas.partition_rows import PartitionError, rows_below, rows_of_partitions
+from cdc_pipeline.schemas.spark_types import spark_type
+
+if TYPE_CHECKING:
+    from cdc_pipeline.mirrors.ddl_outcome import DdlOutcome
+    from cdc_pipeline.mirrors.events import DdlEvent
+    from cdc_pipeline.mirrors.plan_book import PlanBook
+    from cdc_pipeline.mirrors.policy import DdlPolicy
+    from cdc_pipeline.mirrors.state import MirrorState
+    from cdc_pipeline.schemas.changes import Clause
+    from cdc_pipeline.schemas.table import TableName, TableSchema
+
+
+class AlterPlanner:
+    """Plans the clauses of ALTER TABLE, but for RENAME TO."""
+
+    def __init__(self, book: PlanBook, policy: DdlPolicy) -> None:
+        self._book = book
+        self._policy = policy
+
+    def alter(self, name: TableName, clauses: tuple[Clause, ...], event: DdlEvent, outcome: DdlOutcome) -> None:
+        if self._book.state(name) is None:
+            self._book.let_rows_in(name)
+        if self._book.state(name) is None:
+            outcome.effects.append(f"{name} has no mirror yet; its first rows will show its columns")
+            return
+        for clause in clauses:
+            self._change_rows(name, clause, event, outcome)
+        refused = [clause for clause in clauses if isinstance(clause, NotSupportedClause)]
+        self._alter_definition(name, tuple(clause for clause in clauses if clause not in refused), event, outcome)
+        for clause in refused:
+            refuse(self._book, name, clause.what, event, outcome)
+
+    # ---- columns and keys
+
+    def _alter_definition(
+        self, name: TableName, clauses: tuple[Clause, ...], event: DdlEvent, outcome: DdlOutcome
+    ) -> None:
+        state = self._book.state(name)
+        assert state is not None
+        try:
+            schema = altered(state.schema, clauses)
+        except SchemaConflictError as error:
+            refuse(self._book, name, f"ALTER TABLE does not fit the known columns: {error}", event, outcome)
+            return
+        changed = replace(state, schema=schema)
+        if _shape(schema) != _shape(state.schema):
+            self._book.let_rows_in(name)
+            current = self._book.state(name)
+            assert current is not None
+            if current is not state:  # rows have widened it meanwhile: fold the clauses over what it is now
+                self._alter_definition(name, clauses, event, outcome)
+                return
+            self._change_columns(state, changed, clauses, event, outcome)
+        elif schema != state.schema:
+            self._book.note(changed)
+            done(outcome, f"noted the new definition of {name}; rows are as they were", changed)
+        elif clauses and not outcome.effects:
+            outcome.effects.append(f"{name}: changes neither columns nor rows")
+
+    def _change_columns(
+        self,
+        state: MirrorState,
+        changed: MirrorState,
+        clauses: tuple[Clause, ...],
+        event: DdlEvent,
+        outcome: DdlOutcome,
+    ) -> None:
+        names = column_origins(state.schema, clauses)
+        origins = tuple(
+            ColumnOrigin(column, None if source is None else state.schema.find(source))
+            for column, source in zip(changed.schema.columns, names, strict=True)
+        )
+        dropped = [column.name for column in state.schema.columns if column.name not in names]
+        kept: tuple[tuple[str, str], ...] = ()
+        if self._policy.of(state.name) == KEEP:
+            kept = tuple((column, f"{column}__dropped_{event.mark}") for column in dropped)
+            changed = replace(changed, kept=(*changed.kept, *(new for _, new in kept)))
+        changed = _with_known_gaps(_healed(changed, state.schema, dropped), state.schema, origins, self._book.time_zone)
+        self._book.steps.append(ChangeColumns(state, changed, origins, event.commit_ms, kept))
+        self._book.put(changed)
+        done(outcome, f"altered {state.name}", changed)
+        if kept:
+            outcome.effects.append(f"kept what was dropped as {', '.join(new for _, new in kept)}")
+
+    # ---- rows of partitions, which no message speaks of
+
+    def _change_rows(self, name: TableName, clause: Clause, event: DdlEvent, outcome: DdlOutcome) -> None:
+        if not isinstance(clause, (TruncatePartition, DropPartition, ExchangePartition, FirstPartition)):
+            return
+        self._book.let_rows_in(name)
+        state = self._book.state(name)
+        assert state is not None
+        try:
+            if isinstance(clause, ExchangePartition):
+                self._exchange(state, clause, event, outcome)
+            elif isinstance(clause, TruncatePartition) and not clause.names:
+                self._book.steps.append(TruncateMirror(state, event.mark))
+                self._book.emptied(state)
+                done(outcome, f"emptied {name}", state)
+            else:
+                self._delete(state, clause, event, outcome)
+        except PartitionError as error:
+            reason = f"{described_clause(clause)}: {error}"
+            refuse(self._book, name, reason, event, outcome)
+            if isinstance(clause, ExchangePartition):
+                refuse(self._book, clause.table, reason, event, outcome)
+
+    def _delete(
+        self,
+        state: MirrorState,
+        clause: TruncatePartition | DropPartition | FirstPartition,
+        event: DdlEvent,
+        outcome: DdlOutcome,
+    ) -> None:
+        schema, time_zone = state.schema, self._book.time_zone
+        if isinstance(clause, FirstPartition):
+            rows = rows_below(schema, clause.bound, time_zone)
+        else:
+            missing_ok = isinstance(clause, DropPartition) and clause.if_exists
+            rows = rows_of_partitions(schema, clause.names, time_zone, missing_ok=missing_ok, tidb=_is_tidb(event))
+        self._book.steps.append(DeleteRows(state, rows, described_clause(clause)))
+        done(outcome, f"took the rows of {state.name} away that lay in the partitions", state)
+
+    def _exchange(self, state: MirrorState, clause: ExchangePartition, event: DdlEvent, outcome: DdlOutcome) -> None:
+        self._book.let_rows_in(clause.table)
+        other = self._book.state(clause.table)
+        if other is None:
+            raise PartitionError(f"{clause.table} has no mirror")
+        columns = _same_columns(state.schema, other.schema)
+        rows = rows_of_partitions(state.schema, (clause.name,), self._book.time_zone, tidb=_is_tidb(event))
+        self._book.steps.append(ExchangeRows(state, other, columns, rows, clause.validated, described_clause(clause)))
+        for mirror in (state, other):
+            self._book.filled(mirror)
+        # rows whose values are not sure have come along
+        self._book.mark(state.name, *other.gaps)
+        self._book.mark(other.name, *state.gaps)
+        done(outcome, f"exchanged the rows of a partition of {state.name} with those of {other.name}", state, other)
+
+
+def _is_tidb(event: DdlEvent) -> bool:
+    """Whether the statement is TiDB's, which places some rows otherwise than MySQL."""
+    return event.dialect == TICDC.name
+
+
+def _same_columns(one: TableSchema, other: TableSchema) -> tuple[tuple[str, str], ...]:
+    """The name of each column in both tables, which are equal but for partitions. Raises PartitionError otherwise."""
+    pairs = [(column, other.find(column.name)) for column in one.columns]
+    if len(one.columns) != len(other.columns) or any(
+        found is None or spark_type(found.type) != spark_type(column.type) for column, found in pairs
+    ):
+        raise PartitionError("the two tables are not known to have the same columns")
+    return tuple((column.name, found.name) for column, found in pairs if found is not None)
+
+
+def _shape(schema: TableSchema) -> tuple[object, ...]:
+    """What rows depend on: the columns' names, types and formulas, and what identifies a row."""
+    columns = tuple((column.name, column.type, column.generated and column.expression) for column in schema.columns)
+    return (columns, schema.row_key)
+
+
+def _healed(state: MirrorState, before: TableSchema, dropped: list[str]) -> MirrorState:
+    """The state without the gaps of columns that are gone, or whose type was not known and is now."""
+    unclear = {*filter(None, map(unclear_type, before.columns))}
+    gone = tuple(f"column {name}{end}" for name in dropped for end in (":", " "))
+    left = tuple(gap for gap in state.gaps if gap not in unclear and not gap.startswith(gone))
+    return replace(state, gaps=left).with_gaps(*filter(None, map(unclear_type, state.schema.columns)))
+
+
+def _with_known_gaps(
+    state: MirrorState, before: TableSchema, origins: tuple[ColumnOrigin, ...], time_zone: str
+) -> MirrorState:
+    """The state, marked where a change of types alone tells that values may not be upstream's."""
+    for origin in origins:
+        if origin.before is None:
+            continue
+        if reason := unsure_change(origin.before, origin.after, before, time_zone):
+            state = state.with_gaps(f"column {origin.after.name}: {reason}")
+    return state

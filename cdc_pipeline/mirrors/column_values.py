@@ -1,0 +1,114 @@
+"""The values that ALTER TABLE gives to columns of rows that are there: defaults of added columns, and generated columns.
+
+MySQL fills them without sending a row (ticdc-facts §10).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from delta.tables import DeltaTable
+from pyspark.sql import functions as F
+
+from cdc_pipeline.mirrors.defaults import default_value, is_current_time
+from cdc_pipeline.mirrors.rows import quoted
+from cdc_pipeline.resources.delta import session_for
+from cdc_pipeline.schemas.ddl_tokens import Cursor, Kind
+from cdc_pipeline.schemas.expressions import ExpressionError, assigned
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import Column, SparkSession
+
+    from cdc_pipeline.mirrors.steps import ChangeColumns
+    from cdc_pipeline.resources.delta import Commit
+    from cdc_pipeline.schemas.table import Column as UpstreamColumn
+
+    Values = dict[str, tuple[Column, Column | None]]
+    """Column → its value, and whether that is not sure."""
+
+
+def filled_columns(
+    spark: SparkSession, path: str, step: ChangeColumns, commit: Callable[[int], Commit], time_zone: str
+) -> list[str]:
+    """Fills what the step leaves to be filled, one commit after another where one column follows from another. Returns
+    the gaps that this leaves."""
+    gaps: list[str] = []
+    values = _defaults(step, time_zone, gaps)
+    waiting = [origin.after for origin in step.origins if _is_computed_anew(origin.before, origin.after)]
+    part = 0
+    while values or waiting:
+        blocked = {column.name for column in waiting} | set(values)
+        ready = [column for column in waiting if not (_referred(column, step) - {column.name}) & blocked]
+        if not values and not ready:
+            gaps += [f"column {column.name} of older rows is NULL: it follows from itself" for column in waiting]
+            break
+        for column in ready:
+            values.update(_computed(column, step, time_zone, gaps))
+        waiting = [column for column in waiting if column not in ready]
+        if values:
+            gaps += _updated(spark, path, values, commit(part))
+        values, part = {}, part + 1
+    return gaps
+
+
+def _is_computed_anew(before: UpstreamColumn | None, after: UpstreamColumn) -> bool:
+    if after.generated is None:
+        return False
+    return before is None or (before.expression, before.type) != (after.expression, after.type)
+
+
+def _referred(column: UpstreamColumn, step: ChangeColumns) -> set[str]:
+    """The columns that may be meant by the words of the column's formula."""
+    names = {other.name.casefold(): other.name for other in step.state.schema.columns}
+    cursor, found = Cursor(column.expression or ""), set()
+    while not cursor.done:
+        word = cursor.skip()
+        if word.kind in (Kind.WORD, Kind.QUOTED) and word.text.casefold() in names:
+            found.add(names[word.text.casefold()])
+    return found
+
+
+def _defaults(step: ChangeColumns, time_zone: str, gaps: list[str]) -> Values:
+    found: Values = {}
+    for origin in step.origins:
+        column = origin.after
+        if origin.before is not None or column.generated is not None:
+            continue
+        try:
+            if column.default is not None and column.default.kind == "expression" and not is_current_time(column):
+                expression = assigned(column.default.value or "", column, step.state.schema, time_zone, step.commit_ms)
+                doubtful = None if expression.doubtful is None else F.expr(expression.doubtful)
+                found[column.name] = (F.expr(expression.sql), doubtful)
+            elif (value := default_value(column, step.commit_ms, time_zone)) is not None:
+                found[column.name] = (value, None)
+        except ValueError as error:
+            gaps.append(f"column {column.name} of older rows is NULL: {error}")
+    return found
+
+
+def _computed(column: UpstreamColumn, step: ChangeColumns, time_zone: str, gaps: list[str]) -> Values:
+    try:
+        found = assigned(column.expression or "", column, step.state.schema, time_zone)
+    except ExpressionError as error:
+        gaps.append(f"column {column.name} of older rows is not what upstream computes as {column.expression}: {error}")
+        return {}
+    return {column.name: (F.expr(found.sql), None if found.doubtful is None else F.expr(found.doubtful))}
+
+
+def _updated(spark: SparkSession, path: str, values: Values, commit: Commit) -> list[str]:
+    doubts = {name: doubtful for name, (_, doubtful) in values.items() if doubtful is not None}
+    gaps = []
+    if doubts:
+        counts = [F.count(F.when(doubtful, 1)).alias(f"d{place}") for place, doubtful in enumerate(doubts.values())]
+        found = spark.read.format("delta").load(path).agg(*counts).first()
+        assert found is not None
+        gaps = [
+            f"column {name}: what upstream computes is not sure for {count} older row(s)"
+            for name, count in zip(doubts, found, strict=True)
+            if count
+        ]
+    update: dict[str, str | Column] = {quoted(name): value for name, (value, _) in values.items()}
+    DeltaTable.forPath(session_for(spark, commit), path).update(set=update)
+    return gaps

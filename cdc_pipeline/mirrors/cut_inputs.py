@@ -1,0 +1,66 @@
+"""What a plan is made of beside the streams: the mirrors as they were when the cut was begun, so that a run that goes on
+with another's cut makes the very same plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cdc_pipeline.mirrors.ended import EndedTable, ended_tables
+from cdc_pipeline.mirrors.state import MirrorState
+from cdc_pipeline.mirrors.window import BegunCut
+from cdc_pipeline.resources.delta import table_state
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from cdc_pipeline.mirrors.policy import StatementPosition
+    from cdc_pipeline.mirrors.window import Window
+    from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.schemas.table import TableName
+
+
+@dataclass(frozen=True)
+class StoredMirrors:
+    """The mirrors of the lake as they are now."""
+
+    spark: SparkSession
+    paths: LakePaths
+    history: DataFrame
+
+    def mirror(self, name: TableName) -> MirrorState | None:
+        table = table_state(self.spark, self.paths.mirror(name))
+        return None if table is None else MirrorState.from_properties(table.properties)
+
+    def ended(self, database: str, cut_id: int) -> tuple[EndedTable, ...]:
+        return ended_tables(self.spark, self.paths, self.history, database, cut_id)
+
+
+@dataclass
+class CutInputs:
+    """Remembers what was asked for. `resumed`: an earlier run has begun the cut, and may have done a part of it."""
+
+    stored: StoredMirrors
+    approved: frozenset[StatementPosition]
+    mirrors: dict[TableName, MirrorState | None] = field(default_factory=dict)
+    ended_by_database: dict[str, tuple[EndedTable, ...]] = field(default_factory=dict)
+    resumed: bool = False
+
+    @staticmethod
+    def of(begun: BegunCut, stored: StoredMirrors) -> CutInputs:
+        return CutInputs(stored, begun.approved, dict(begun.mirrors), dict(begun.ended), resumed=True)
+
+    def mirror(self, name: TableName) -> MirrorState | None:
+        """The mirror as the last cut left it; None where there was none."""
+        if name not in self.mirrors:
+            self.mirrors[name] = self.stored.mirror(name)
+        return self.mirrors[name]
+
+    def ended(self, database: str, window: Window) -> tuple[EndedTable, ...]:
+        """The tables of the database that earlier cuts have dropped or emptied."""
+        if database not in self.ended_by_database:
+            self.ended_by_database[database] = self.stored.ended(database, window.cut_id)
+        return self.ended_by_database[database]
+
+    def begun(self, window: Window) -> BegunCut:
+        return BegunCut(window, dict(self.mirrors), dict(self.ended_by_database), self.approved)

@@ -1,0 +1,48 @@
+"""What became of a DDL event: noted in `ddl_history`, and shown by the check `ddl_applied`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cdc_pipeline.mirrors.events import DdlEvent
+    from cdc_pipeline.mirrors.plan_book import PlanBook
+    from cdc_pipeline.mirrors.state import MirrorState
+    from cdc_pipeline.schemas.table import TableName
+
+APPLIED, NO_EFFECT, DUPLICATE, NOT_APPLIED, HELD = "applied", "no effect", "duplicate", "not applied yet", "held"
+
+
+@dataclass
+class DdlOutcome:
+    """A status, what was done in words, and the tables' states after it."""
+
+    status: str
+    effects: list[str] = field(default_factory=list)
+    tables: list[MirrorState] = field(default_factory=list)
+
+    @property
+    def effect(self) -> str:
+        return "; ".join(self.effects)
+
+
+def done(outcome: DdlOutcome, effect: str, *states: MirrorState) -> None:
+    outcome.effects.append(effect)
+    outcome.tables.extend(states)
+    if outcome.status == NO_EFFECT:
+        outcome.status = APPLIED
+
+
+def refuse(book: PlanBook, name: TableName | None, reason: str, event: DdlEvent, outcome: DdlOutcome) -> None:
+    """Records what is not applied, and marks the table so that nothing is silently wrong."""
+    outcome.status = NOT_APPLIED
+    outcome.effects.append(f"{NOT_APPLIED}: {reason}")
+    if name is None:
+        return
+    book.let_rows_in(name)
+    before = book.state(name)
+    book.mark(name, f"{reason} (commit_ts {event.commit_ts}): {event.sql}")
+    marked = book.state(name)
+    if marked is not None and marked is not before:
+        outcome.tables.append(marked)

@@ -1,0 +1,175 @@
+"""What a plan is made on: the mirrors as they are at one point of the stream, the rows that wait, and the steps so far."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cdc_pipeline.dialects.dataworks import DATAWORKS
+from cdc_pipeline.mirrors.inferred import inferred_schema, new_columns, repaired_column
+from cdc_pipeline.mirrors.partial_rows import computed_columns, partial_columns, unknown_columns
+from cdc_pipeline.mirrors.state import UNSEEN_START, MirrorState
+from cdc_pipeline.mirrors.steps import ApplyRows, ChangeColumns, ColumnOrigin, CreateMirror, NoteState, Step
+from cdc_pipeline.schemas.conversions import unclear_type, unsent_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from cdc_pipeline.mirrors.row_groups import RowGroup
+    from cdc_pipeline.schemas.table import TableName
+
+
+class PlanBook:
+    """`lookup` gives a mirror as the last cut left it; `known` are the names that cut had; `time_zone` is the encoder's."""
+
+    def __init__(
+        self,
+        groups: Iterable[RowGroup],
+        lookup: Callable[[TableName], MirrorState | None],
+        known: frozenset[TableName],
+        cut_id: int,
+        time_zone: str,
+    ) -> None:
+        self._groups: dict[TableName, dict[int, list[RowGroup]]] = defaultdict(lambda: defaultdict(list))
+        for group in groups:
+            self._groups[group.name][group.segment].append(group)
+        self._lookup = lookup
+        self._known = known
+        self._cut_id = cut_id
+        self.time_zone = time_zone
+        self._live: dict[TableName, MirrorState | None] = {}
+        self._events_passed: dict[TableName, int] = defaultdict(int)
+        self._empty: set[str] = set()
+        self.steps: list[Step] = []
+
+    # ---- mirrors
+
+    def state(self, name: TableName) -> MirrorState | None:
+        """The mirror of that name at this point; None where there is none."""
+        if name not in self._live:
+            self._live[name] = self._lookup(name)
+        return self._live[name]
+
+    def put(self, state: MirrorState) -> None:
+        self._live[state.name] = state
+
+    def remove(self, name: TableName) -> None:
+        self._live[name] = None
+
+    def exists(self, name: TableName) -> bool:
+        """Whether there is a mirror of that name, or rows before this point that will make one."""
+        return self.state(name) is not None or bool(self._segments_now(name))
+
+    def names(self) -> list[TableName]:
+        """The tables that exist at this point, in order."""
+        return sorted(name for name in {*self._known, *self._groups, *self._live} if self.exists(name))
+
+    def create(self, state: MirrorState) -> None:
+        self.steps.append(CreateMirror(state))
+        self.put(state)
+        self._empty.add(state.mirror_id)
+
+    def emptied(self, state: MirrorState) -> None:
+        """Says that nothing is in the mirror now: rows that follow are appended."""
+        self._empty.add(state.mirror_id)
+
+    def filled(self, state: MirrorState) -> None:
+        """Says that rows are in the mirror which no step of rows has put there."""
+        self._empty.discard(state.mirror_id)
+
+    def mark(self, name: TableName, *reasons: str) -> None:
+        """Marks the table's mirror, if there is one, as having gaps for these reasons."""
+        state = self.state(name)
+        if state is None or not set(reasons) - set(state.gaps):
+            return
+        self.note(state.with_gaps(*reasons))
+
+    def note(self, state: MirrorState) -> None:
+        """The mirror says this of itself from now on; its rows and columns are as they were."""
+        self.steps.append(NoteState(state))
+        self.put(state)
+
+    # ---- rows
+
+    def pass_event(self, name: TableName) -> None:
+        self._events_passed[name] += 1
+
+    def passed(self, name: TableName) -> int:
+        """How many events of the name lie before this point."""
+        return self._events_passed[name]
+
+    def _segments_now(self, name: TableName, *, everything: bool = False) -> list[int]:
+        """The segments of the name that lie before this point and are not in yet."""
+        waiting = self._groups.get(name, {})
+        return sorted(segment for segment in waiting if everything or segment <= self._events_passed[name])
+
+    def drop_rows(self, name: TableName, *, everything: bool = False) -> None:
+        """Leaves out the rows of the name that lie before this point, or all that wait."""
+        for segment in self._segments_now(name, everything=everything):
+            del self._groups[name][segment]
+
+    def let_all_rows_in(self) -> None:
+        for name in list(self._groups):
+            self.let_rows_in(name, everything=True)
+
+    def let_rows_in(self, name: TableName, *, everything: bool = False) -> None:
+        """Rows of the name that lie before this point go into its mirror, which they make where there is none."""
+        segments = self._segments_now(name, everything=everything)
+        if not segments:
+            return
+        groups = [group for segment in segments for group in self._groups[name].pop(segment)]
+        state = self._fitting_state(name, groups)
+        lacking = tuple(column.name for column in partial_columns(state.schema, groups))
+        unknown = unknown_columns(state, groups)
+        computed = () if lacking else computed_columns(state.schema, unknown, self.time_zone)
+        self.steps.append(
+            ApplyRows(
+                state,
+                name,
+                tuple(segments),
+                changes=sum(group.changes for group in groups),
+                into_empty=state.mirror_id in self._empty,
+                wires=tuple(sorted({group.dialect: group.types.wires for group in groups}.items())),
+                lacking=lacking,
+                computed=tuple(column.name for column in computed),
+            )
+        )
+        self._empty.discard(state.mirror_id)
+        self.mark(name, *unsent_columns(column for column in unknown if column not in computed))
+
+    def _fitting_state(self, name: TableName, groups: list[RowGroup]) -> MirrorState:
+        """The mirror's state, made or widened where the rows have columns that no DDL has told of."""
+        state = self.state(name)
+        if state is None:
+            schema = inferred_schema(groups)
+            since = min((group.first_ts for group in groups if group.first_ts is not None), default=None)
+            state = MirrorState(name, f"{name}@cut{self._cut_id}.{len(self.steps)}", schema, True, since=since)
+            state = state.with_gaps(*filter(None, map(unclear_type, schema.columns)))
+            if any(group.dialect != DATAWORKS.name for group in groups):  # DataWorks sends no DDL at all
+                state = state.with_gaps(UNSEEN_START)
+            self.create(state)
+            return state
+        if state.inferred and not state.schema.columns:
+            schema = inferred_schema(groups)
+            wider = replace(state, schema=schema).with_gaps(*filter(None, map(unclear_type, schema.columns)))
+        else:
+            wider = self._widened(state, groups)
+        if wider.schema == state.schema:
+            return state
+        origins = tuple(ColumnOrigin(column, state.schema.find(column.name)) for column in wider.schema.columns)
+        self.steps.append(ChangeColumns(state, wider, origins, commit_ms=0))
+        self.put(wider)
+        return wider
+
+    def _widened(self, state: MirrorState, groups: list[RowGroup]) -> MirrorState:
+        added = new_columns(state.schema, groups)
+        kept = state.schema.columns
+        if state.inferred:
+            kept = tuple(repaired_column(column, groups) for column in kept)
+        wider = replace(state, schema=state.schema.with_columns((*kept, *added)))
+        wider = wider.with_gaps(*filter(None, map(unclear_type, added)))
+        if added and not state.inferred:
+            names = ", ".join(column.name for column in added)
+            wider = wider.with_gaps(f"rows have columns that no DDL has told of: {names}")
+        return wider

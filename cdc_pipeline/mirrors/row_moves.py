@@ -1,0 +1,123 @@
+"""Rows that leave a mirror or come into one without a message: those of partitions, and those that come back.
+
+Each function is one Delta commit for each mirror it changes, skipped where that is in already.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from delta.tables import DeltaTable
+from pyspark.sql import functions as F
+
+from cdc_pipeline.mirrors.ended import truncated_version
+from cdc_pipeline.mirrors.rows import Merged, quoted
+from cdc_pipeline.mirrors.state import TRACE
+from cdc_pipeline.resources.delta import append_once, forget_cached_log, progress, replace_once, session_for
+from cdc_pipeline.resources.lake import remove_folder
+from cdc_pipeline.schemas.spark_types import spark_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from cdc_pipeline.mirrors.steps import DeleteRows, ExchangeRows, RestoreRows
+    from cdc_pipeline.resources.delta import Commit
+    from cdc_pipeline.schemas.partition_rows import SparkCondition
+
+
+def is_in(spark: SparkSession, path: str, commit: Commit) -> bool:
+    """Whether the commit, or a later one of the same writer, is in the table."""
+    return (progress(spark, path, commit.app_id) or 0) >= commit.version
+
+
+def rows_deleted(spark: SparkSession, path: str, step: DeleteRows, commit: Commit) -> tuple[Merged, tuple[str, ...]]:
+    """Takes the step's rows away. Returns how many they were, and the gaps that this leaves."""
+    if is_in(spark, path, commit):
+        return Merged(), ()
+    mirror = spark.read.format("delta").load(path)
+    gone, doubtful = _counted(mirror, step.rows)
+    DeltaTable.forPath(session_for(spark, commit), path).delete(step.rows.sql)
+    return Merged(deleted=gone), _doubt(doubtful, step.what)
+
+
+def _counted(mirror: DataFrame, rows: SparkCondition) -> tuple[int, int]:
+    """How many rows there are of the condition, and how many of which it is not sure."""
+    doubt = F.expr(rows.doubtful) if rows.doubtful is not None else F.lit(False)
+    found = mirror.agg(F.count(F.when(F.expr(rows.sql), 1)), F.count(F.when(doubt, 1))).first()
+    assert found is not None
+    return found[0], found[1]
+
+
+def _doubt(rows: int, what: str) -> tuple[str, ...]:
+    return (f"{what}: of {rows} row(s) it is not sure whether they lay in the partitions",) if rows else ()
+
+
+def rows_exchanged(
+    spark: SparkSession, path: str | None, other: str | None, staged: str, step: ExchangeRows, commit: Commit
+) -> tuple[str, ...]:
+    """Lets the partition's rows and those of the other table change places. Returns the gaps that this leaves.
+
+    `path` and `other` are the two mirrors, None for one that a later step has taken elsewhere, which has its rows then.
+    The rows that leave the first are set down in `staged` before it is changed: a run that dies between the two commits
+    is followed by one that finds them there.
+    """
+    gaps: tuple[str, ...] = ()
+    if path is not None and other is not None and not is_in(spark, path, commit):
+        gaps = _first_half(spark, path, other, staged, step, commit)
+    if other is not None and not is_in(spark, other, commit):
+        _replace_rows(spark, other, spark.read.format("delta").load(staged), None, commit)
+    remove_folder(spark, staged)
+    return gaps
+
+
+def _first_half(
+    spark: SparkSession, path: str, other: str, staged: str, step: ExchangeRows, commit: Commit
+) -> tuple[str, ...]:
+    mirror = spark.read.format("delta").load(path)
+    _, doubtful = _counted(mirror, step.rows)
+    theirs = [(name, mine) for mine, name in step.columns]
+    # anew each time: what a run that died has set down may be of another plan
+    remove_folder(spark, staged)
+    forget_cached_log(spark, staged)
+    _renamed(mirror.where(step.rows.sql), step.columns).write.format("delta").save(staged)
+    arriving = _renamed(spark.read.format("delta").load(other), theirs)
+    strangers = 0 if step.validated else arriving.where(f"NOT ({step.rows.sql})").count()
+    _replace_rows(spark, path, arriving, step.rows.sql, commit)
+    lost = (
+        f"{step.what}: {strangers} row(s) came in that do not belong there, they are taken for rows of other partitions"
+    )
+    return (*_doubt(doubtful, step.what), *((lost,) if strangers else ()))
+
+
+def _renamed(rows: DataFrame, names: Iterable[tuple[str, str]]) -> DataFrame:
+    """The columns under their names in the other table, with the trace."""
+    return rows.select(*(F.col(quoted(old)).alias(new) for old, new in names), *TRACE.names)
+
+
+def _replace_rows(spark: SparkSession, path: str, arriving: DataFrame, gone: str | None, commit: Commit) -> None:
+    """In one commit: the mirror's rows for which `gone` is true (all, without) go, and `arriving` comes."""
+    types = {field.name: field.dataType for field in spark.read.format("delta").load(path).schema}
+    rows = arriving.select(*(F.col(quoted(name)).cast(types[name]).alias(name) for name in arriving.columns))
+    # without validation rows may come in that are not of the partition
+    conf, key = spark.conf, "spark.databricks.delta.replaceWhere.constraintCheck.enabled"
+    conf.set(key, "false")
+    try:
+        replace_once(rows, path, commit, gone)
+    finally:
+        conf.unset(key)
+
+
+def rows_restored(spark: SparkSession, source: str, target: str, step: RestoreRows, commit: Commit) -> tuple[str, ...]:
+    """Copies the rows that `source` had before its TRUNCATE into the empty `target`. Returns the gaps that this leaves."""
+    version = truncated_version(spark, source, step.mark)
+    if version is None:
+        return (f"the rows from before the TRUNCATE at {step.mark} are no longer in the log of {step.source.name}",)
+    there = spark.read.format("delta").option("versionAsOf", version).load(source)
+    columns = [
+        F.col(quoted(column.name)).cast(spark_type(column.type)).alias(column.name)
+        for column in step.state.schema.columns
+    ]
+    append_once(there.select(*columns, *TRACE.names), target, commit)
+    return ()

@@ -1,0 +1,58 @@
+"""The values of a mirror's columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import DecimalType
+
+from cdc_pipeline.schemas.charsets import charset_of_column
+from cdc_pipeline.schemas.expression_json import odd_form
+from cdc_pipeline.schemas.expression_values import ExpressionError, Value, ValueKind, named
+from cdc_pipeline.schemas.spark_types import spark_type
+from cdc_pipeline.schemas.table import TEXT_TYPES
+
+if TYPE_CHECKING:
+    from cdc_pipeline.schemas.table import Column
+
+_INTEGER_DIGITS = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigint": 19}
+_BLOBS = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
+_MOMENT_KINDS = {
+    "date": ValueKind.DATE,
+    "datetime": ValueKind.DATETIME,
+    "timestamp": ValueKind.TIMESTAMP,
+    "time": ValueKind.TIME,
+}
+
+
+def column_value(column: Column, charset: str | None) -> Value:
+    """The value of a mirror's column; `charset` is the table's. Raises ExpressionError for types that have none."""
+    kind, name, base = column.type, named(column.name), column.type.base
+    target = spark_type(kind)
+    if base in _INTEGER_DIGITS:
+        digits = _INTEGER_DIGITS[base] + (base == "bigint" and kind.unsigned)
+        sql = name if digits > 19 else f"CAST({name} AS BIGINT)"
+        textless = "zerofill" if kind.zerofill else None
+        return Value(sql, ValueKind.INTEGER, digits=digits, unsigned=kind.unsigned, textless=textless)
+    if base == "bit":
+        wide = isinstance(target, DecimalType)
+        return Value(name, ValueKind.INTEGER, digits=20 if wide else 19, unsigned=True, textless="bit")
+    if base == "year":
+        return Value(f"CAST({name} AS BIGINT)", ValueKind.INTEGER, digits=4, unsigned=True, textless="year")
+    if isinstance(target, DecimalType):
+        textless = "zerofill" if kind.zerofill else None
+        return Value(name, ValueKind.DECIMAL, digits=target.precision, scale=target.scale, textless=textless)
+    if base in ("float", "double"):
+        return Value(f"CAST({name} AS DOUBLE)", ValueKind.DOUBLE)
+    if base in TEXT_TYPES or (base in ("enum", "set") and kind.members):
+        found = charset_of_column(kind, charset)
+        return Value(name, ValueKind.TEXT, charset=found, collation=kind.collation)
+    if base in _BLOBS:
+        return Value(name, ValueKind.BYTES)
+    if base == "json":
+        return Value(name, ValueKind.JSON, f"coalesce({odd_form(name)}, false)")
+    if base in _MOMENT_KINDS:
+        # a NOT NULL date is NULL in a mirror where upstream has a zero date
+        doubt = f"({name} IS NULL)" if not column.nullable and base != "time" else None
+        return Value(name, _MOMENT_KINDS[base], doubt, scale=kind.params[0] if kind.params else 0)
+    raise ExpressionError(f"column {column.name} of type {kind or 'unknown'}")

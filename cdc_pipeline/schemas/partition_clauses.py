@@ -1,0 +1,136 @@
+"""Clauses of ALTER TABLE about partitions. `changes` has them among all clauses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from cdc_pipeline.schemas.partitions import partitions_as_text
+
+if TYPE_CHECKING:
+    from cdc_pipeline.schemas.partitions import Partition, Partitioning
+    from cdc_pipeline.schemas.table import TableName
+
+# ---- clauses that remove or exchange rows, which no row message tells
+
+
+@dataclass(frozen=True, slots=True)
+class TruncatePartition:
+    """Removes the rows of these partitions; of all where there are no names."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DropPartition:
+    """Removes these partitions with their rows."""
+
+    names: tuple[str, ...]
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangePartition:
+    """Gives the partition's rows to `table` and those of `table` to the partition.
+
+    Not `validated` (WITHOUT VALIDATION): the partition may then have rows that its definition does not allow.
+    """
+
+    name: str
+    table: TableName
+    validated: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class FirstPartition:
+    """TiDB's FIRST PARTITION LESS THAN: drops all partitions before the one with that bound, which stays."""
+
+    bound: str
+
+
+# ---- clauses after which every row is still there
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitions:
+    """ADD PARTITION with definitions, or with a number of partitions more (HASH and KEY)."""
+
+    partitions: tuple[Partition, ...]
+    count: int | None = None
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReorganizePartition:
+    """Puts partitions in the place of others; without names it changes no definition."""
+
+    names: tuple[str, ...]
+    partitions: tuple[Partition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CoalescePartition:
+    """That many partitions less (HASH and KEY)."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionBy:
+    """A new partitioning; an unknown one also stands for a clause on partitions that could not be read."""
+
+    partitioning: Partitioning
+
+
+@dataclass(frozen=True, slots=True)
+class RemovePartitioning:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class MergeFirstPartition:
+    """TiDB's MERGE FIRST PARTITION LESS THAN: all partitions up to that bound become one."""
+
+    bound: str
+
+
+@dataclass(frozen=True, slots=True)
+class LastPartition:
+    """TiDB's LAST PARTITION LESS THAN and SPLIT MAXVALUE PARTITION LESS THAN: more partitions up to that bound."""
+
+    bound: str
+
+
+PartitionRowsClause: TypeAlias = TruncatePartition | DropPartition | ExchangePartition | FirstPartition
+PartitionDefinitionClause: TypeAlias = (
+    AddPartitions
+    | ReorganizePartition
+    | CoalescePartition
+    | PartitionBy
+    | RemovePartitioning
+    | MergeFirstPartition
+    | LastPartition
+)
+
+
+def described_partition_clause(clause: PartitionRowsClause | PartitionDefinitionClause) -> str:
+    """The clause in words, without its kind; "" where there is no more to say."""
+    if isinstance(clause, TruncatePartition):
+        return ", ".join(clause.names) or "ALL"
+    if isinstance(clause, DropPartition):
+        return ("if exists " if clause.if_exists else "") + ", ".join(clause.names)
+    if isinstance(clause, ExchangePartition):
+        return f"{clause.name} with {clause.table}{'' if clause.validated else ' without validation'}"
+    if isinstance(clause, AddPartitions):
+        number = "" if clause.count is None else f"{clause.count} more"
+        return ("if not exists " if clause.if_not_exists else "") + (number or partitions_as_text(clause.partitions))
+    if isinstance(clause, ReorganizePartition):
+        into = f" into {partitions_as_text(clause.partitions)}" if clause.partitions else ""
+        return ", ".join(clause.names) + into
+    if isinstance(clause, CoalescePartition):
+        return f"{clause.count} less"
+    if isinstance(clause, PartitionBy):
+        return str(clause.partitioning)
+    if isinstance(clause, RemovePartitioning):
+        return ""
+    return f"less than {clause.bound}"
