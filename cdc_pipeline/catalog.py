@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,13 +32,16 @@ class CatalogColumn:
 
 @dataclass(frozen=True)
 class CatalogEntry:
-    """One mirror: its name, its folder and its columns. `dropped` once upstream has dropped or renamed it."""
+    """One mirror: its name, its folder and its columns. `dropped` once upstream has dropped or renamed it; `moved_to` is
+    the `database.table` that it is now, where that is known by its `mirror_id`."""
 
     database: str
     table: str
     path: str
     columns: tuple[CatalogColumn, ...]
     dropped: bool = False
+    mirror_id: str = ""
+    moved_to: str = ""
 
     @property
     def name(self) -> TableName:
@@ -65,8 +68,9 @@ def remember_mirrors(paths: LakePaths, entries: Iterable[CatalogEntry]) -> None:
     if not paths.is_local:
         return
     now = {entry.name: entry for entry in entries}
+    places = {entry.mirror_id: str(entry.name) for entry in now.values() if entry.mirror_id}
     gone = {
-        entry.name: CatalogEntry(entry.database, entry.table, entry.path, entry.columns, dropped=True)
+        entry.name: replace(entry, dropped=True, moved_to=places.get(entry.mirror_id, ""))
         for entry in known_mirrors(paths)
         if entry.name not in now
     }

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,6 +52,18 @@ def test_a_mirror_that_is_gone_stays_as_dropped(paths: LakePaths) -> None:
     assert known_mirrors(paths) == (_entry("a", dropped=True), _entry("b"))
     remember_mirrors(paths, [_entry("b"), _entry("c")])
     assert known_mirrors(paths) == (_entry("a", dropped=True), _entry("b"), _entry("c"))
+
+
+@pytest.mark.usefixtures("home")
+def test_a_mirror_that_was_renamed_says_where_it_went(paths: LakePaths) -> None:
+    old, new, newest = (CatalogEntry("db", name, f"/{name}", _COLUMNS, mirror_id="m") for name in ("a", "b", "c"))
+    remember_mirrors(paths, [old])
+    remember_mirrors(paths, [new])
+    assert known_mirrors(paths) == (replace(old, dropped=True, moved_to="db.b"), new)
+    remember_mirrors(paths, [newest])
+    assert [entry.moved_to for entry in known_mirrors(paths)] == ["db.c", "db.c", ""]
+    remember_mirrors(paths, [])
+    assert [entry.moved_to for entry in known_mirrors(paths)] == ["", "", ""]
 
 
 @pytest.mark.usefixtures("home")

@@ -10,6 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from cdc_pipeline.component import CaptureFilesSource, CdcPipeline
+from cdc_pipeline.mirrors.policy import DdlPolicy
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.resources.spark import SparkLakehouse
 
@@ -85,10 +86,13 @@ def test_all_fields(load: Callable[[str], CdcPipeline]) -> None:
         "time_zone": "Asia/Shanghai",
         "merge_threads": 64,
         "keys": {"shop.events": ["user", "at"]},
+        "ddl_policy": {"default": "keep", "tables": {"shop.orders*": "hold", "audit.*": "apply"}},
     }
     component = load(_yaml(fields))
+    policy = DdlPolicy("keep", (("shop.orders*", "hold"), ("audit.*", "apply")))
+    keys = {"shop.events": ("user", "at")}
     assert component.pipeline == Pipeline(
-        "Orders_2", "/data/c d", "s3a://bucket/lake", "Asia/Shanghai", 64, "ticdc", {"shop.events": ("user", "at")}
+        "Orders_2", "/data/c d", "s3a://bucket/lake", "Asia/Shanghai", 64, "ticdc", keys, policy
     )
     assert component.dialect == "ticdc"
 
@@ -117,7 +121,18 @@ def test_definitions(tmp_path: Path) -> None:
     source = CaptureFilesSource(type="capture_files", path="captures")
     component = CdcPipeline(name="shop", source=source, lake=str(tmp_path / "lake"))
     assert _asset_keys(component) == _ASSETS
-    assert [job.name for job in component.build_defs().jobs or ()] == ["shop_ingest", "shop_rebuild"]
+    jobs = [job.name for job in component.build_defs().jobs or ()]
+    assert jobs == ["shop_ingest", "shop_rebuild", "shop_ddl_dry_run", "shop_approve_ddl"]
+
+
+def test_one_policy_for_all_tables(load: Callable[[str], CdcPipeline], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load(_yaml(_GOOD)).pipeline.ddl_policy == DdlPolicy("apply")
+    assert load(_yaml({**_GOOD, "ddl_policy": "hold"})).pipeline.ddl_policy == DdlPolicy("hold")
+    monkeypatch.setenv("CDC_POLICY", "keep")
+    assert load(_yaml({**_GOOD, "ddl_policy": "{{ env.CDC_POLICY }}"})).pipeline.ddl_policy == DdlPolicy("keep")
+    source = CaptureFilesSource(type="capture_files", path="captures")
+    component = CdcPipeline(name="shop", source=source, lake="lake", ddl_policy="hold")  # type: ignore[arg-type]
+    assert component.pipeline.ddl_policy == DdlPolicy("hold")
 
 
 @pytest.mark.parametrize(
@@ -180,6 +195,16 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "keys without columns": ({**_GOOD, "keys": {"db.t": []}}, ["keys", "db.t: [] is no key", "one or more columns"]),
     "keys twice": ({**_GOOD, "keys": {"db.t": ["a", "a"]}}, ["keys", "db.t: ['a', 'a'] is no key", "each once"]),
     "keys a text": ({**_GOOD, "keys": {"db.t": "id"}}, ["keys", "db.t", "list"]),
+    "policy unknown": ({**_GOOD, "ddl_policy": "ask"}, ["ddl_policy", "'ask' is no policy", "apply, keep or hold"]),
+    "policy of a table": (
+        {**_GOOD, "ddl_policy": {"tables": {"db.*": "ask"}}},
+        ["ddl_policy", "tables", "db.*", "'apply', 'keep' or 'hold'"],
+    ),
+    "policy of no pattern": (
+        {**_GOOD, "ddl_policy": {"tables": {"orders": "hold"}}},
+        ["ddl_policy", "'orders' is no pattern", "database.table"],
+    ),
+    "policy with a field too many": ({**_GOOD, "ddl_policy": {"other": "keep"}}, ["ddl_policy", "other"]),
     "merge threads a text": ({**_GOOD, "merge_threads": "two"}, ["merge_threads", "'two'", "integer"]),
 }
 

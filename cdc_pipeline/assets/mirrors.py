@@ -45,7 +45,9 @@ def cut_maker(spark: SparkLakehouse, pipeline: Pipeline, run_id: str, report: Ca
 
 
 def mirror_spec(pipeline: Pipeline, entry: CatalogEntry) -> dg.AssetSpec:
-    gone = " Dropped or renamed upstream; its history stays here." if entry.dropped else ""
+    gone = " Dropped upstream; its history stays here." if entry.dropped else ""
+    if entry.moved_to:
+        gone = f" Renamed upstream: it goes on as {entry.moved_to}, with its rows and their history."
     return dg.AssetSpec(
         mirror_key(pipeline.name, entry.name),
         deps=_sources(pipeline),
@@ -59,6 +61,7 @@ def mirror_spec(pipeline: Pipeline, entry: CatalogEntry) -> dg.AssetSpec:
             "dagster/uri": entry.path,
             "dagster/table_name": str(entry.name),
             "dagster/column_schema": column_schema(entry),
+            **({"renamed_to": entry.moved_to} if entry.moved_to else {}),
         },
     )
 

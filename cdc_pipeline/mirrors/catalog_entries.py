@@ -29,5 +29,7 @@ def catalog_entries(spark: SparkSession, mirrors: Iterable[MirrorEntry]) -> list
             CatalogColumn(field.name, field.dataType.simpleString(), mysql.get(field.name, ""))
             for field in table.schema
         )
-        entries.append(CatalogEntry(mirror.name.database, mirror.name.table, mirror.path, columns))
+        entries.append(
+            CatalogEntry(mirror.name.database, mirror.name.table, mirror.path, columns, mirror_id=mirror.mirror_id)
+        )
     return entries

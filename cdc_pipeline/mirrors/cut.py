@@ -26,7 +26,7 @@ from cdc_pipeline.mirrors.holding import (
 from cdc_pipeline.mirrors.late import late_changes
 from cdc_pipeline.mirrors.order import RowSet, net_changes, not_emptied, with_segments
 from cdc_pipeline.mirrors.plan_book import PlanBook
-from cdc_pipeline.mirrors.planner import Permissions, Planner, tables_made_by_rows
+from cdc_pipeline.mirrors.planner import Permissions, Planner, tables_let_in_anew
 from cdc_pipeline.mirrors.policy import DdlPolicy
 from cdc_pipeline.mirrors.progress import NO_CUT, PublishedCut, StreamProgress, published_cut, stream_progress
 from cdc_pipeline.mirrors.publication import CutSettings, publish
@@ -101,7 +101,7 @@ class CutMaker:
         log, history = self._table("change_log"), self._table("ddl_history")
         released = released_tables(published.held, inputs.approved)
         ddl = DdlOfCut.read(window, history, returning_events(history, released, window))
-        anew = tables_made_by_rows(ddl.fresh, inputs.mirror)
+        anew = tables_let_in_anew(ddl.fresh, inputs.mirror)
         delivered = window.changes(log, waited=published.pending > 0, anew=anew)
         ddl = ddl.with_databases(published.names, delivered)
         cuts = self._table("consistent_cuts") if released else None

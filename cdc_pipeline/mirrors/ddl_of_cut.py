@@ -66,7 +66,14 @@ class DdlOfCut:
             if event.position not in settled:
                 reason = f"{NOT_APPLIED}: it came after the mirrors had passed its time"
                 settled[event.position] = DdlOutcome(NOT_APPLIED, [reason])
-        fresh = in_order([*returning, *(event for event in taken if event.position not in settled)])
+        fresh: list[DdlEvent] = []
+        seen = set()
+        for event in in_order([*returning, *(event for event in taken if event.position not in settled)]):
+            if event.identity in seen:
+                settled[event.position] = DdlOutcome(DUPLICATE, ["the same statement at the same time came before"])
+            else:
+                fresh.append(event)
+            seen.add(event.identity)
         return DdlOfCut(tuple(fresh), settled, tuple(late))
 
     def with_databases(self, known: Iterable[TableName], changes: DataFrame) -> DdlOfCut:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.mirrors.alterations import AlterPlanner
-from cdc_pipeline.mirrors.ddl_outcome import DUPLICATE, HELD, NO_EFFECT, DdlOutcome
+from cdc_pipeline.mirrors.ddl_outcome import HELD, NO_EFFECT, DdlOutcome
 from cdc_pipeline.mirrors.events import touched_names
 from cdc_pipeline.mirrors.policy import HOLD, DdlPolicy, HeldTable
 from cdc_pipeline.mirrors.recovery import RecoveryPlanner
@@ -44,6 +44,10 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.state import MirrorState
     from cdc_pipeline.mirrors.steps import Step
     from cdc_pipeline.schemas.table import TableName
+
+
+_ALWAYS = -1
+"""A `commit_ts` before all others."""
 
 
 @dataclass(frozen=True)
@@ -94,12 +98,7 @@ class Planner:
     def plan(self, events: Iterable[DdlEvent]) -> CutPlan:
         """`events` in stream order (`events.in_order`): those of this cut, and those that come again."""
         outcomes: dict[StatementPosition, DdlOutcome] = {}
-        seen: set[tuple[int, str, str, str]] = set()
         for event in events:
-            if event.identity in seen:
-                outcomes[event.position] = DdlOutcome(DUPLICATE, ["the same statement at the same time came before"])
-                continue
-            seen.add(event.identity)
             outcome = DdlOutcome(NO_EFFECT)
             for change in event.changes:
                 self._permit(change, event, outcome)
@@ -200,17 +199,20 @@ class Planner:
             self._tables.rename(change.name, rename.name, event, outcome)
 
 
-def tables_made_by_rows(
+def tables_let_in_anew(
     events: Iterable[DdlEvent], lookup: Callable[[TableName], MirrorState | None]
-) -> tuple[TableName, ...]:
-    """The tables whose CREATE TABLE is among the events and comes after rows of them: all of those are let in again."""
-    return tuple(
-        dict.fromkeys(
-            change.name
-            for event in events
-            for change in event.changes
-            if isinstance(change, CreateTable)
-            and (state := lookup(change.name)) is not None
-            and comes_before(event, state)
-        )
-    )
+) -> dict[TableName, int]:
+    """The tables of which rows have come before statements that lie before them, each with the `commit_ts` from which on
+    its rows are let in again. Only where there are no TSOs: a partition may be ahead of the one that DDL travels in.
+
+    Of a table that its rows have made that is all; of one that is emptied or dropped, what follows.
+    """
+    found: dict[TableName, int] = {}
+    for event in events:
+        for change in event.changes if not event.exact_ts else ():
+            if isinstance(change, CreateTable):
+                if (state := lookup(change.name)) is not None and comes_before(event, state):
+                    found[change.name] = _ALWAYS
+            elif isinstance(change, (TruncateTable, DropTable)):
+                found[change.name] = min(found.get(change.name, event.commit_ts), event.commit_ts)
+    return found

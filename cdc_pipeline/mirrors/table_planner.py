@@ -70,7 +70,7 @@ class TablePlanner:
 
     def _define(self, state: MirrorState, schema: TableSchema, event: DdlEvent, outcome: DdlOutcome) -> None:
         """The rows of this table came before the statement that made it: they are let in anew, under its definition
-        (`tables_made_by_rows`)."""
+        (`planner.tables_let_in_anew`)."""
         self._book.steps.append(TruncateMirror(state))
         defined = replace(state, schema=schema, inferred=False, gaps=(), since=None)
         self._defined(state, defined, event)

@@ -22,7 +22,7 @@ from cdc_pipeline.resources.delta import Commit, append_once, table_state
 from cdc_pipeline.schemas.table import TableName
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Mapping
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -56,7 +56,7 @@ class Window:
         inside = inside.where(_at_or_below(self.resolved_tso))
         return inside if self.after_tso is None else inside.where(~_at_or_below(self.after_tso))
 
-    def changes(self, log: DataFrame, *, waited: bool, anew: Collection[TableName]) -> DataFrame:
+    def changes(self, log: DataFrame, *, waited: bool, anew: Mapping[TableName, int]) -> DataFrame:
         """The row changes that this cut works on, with `fresh`, whether this cut lets them in, and `taken`, whether an
         earlier cut has taken them in.
 
@@ -64,7 +64,7 @@ class Window:
         an UPDATE as two records, and alone the first would take the row away; no upstream ever had such a table. Where
         there are no watermarks, changes of earlier cuts come along that are not older than the oldest fresh one: what
         arrives late must neither undo them nor be counted twice. `waited`: whether the cut before left changes waiting;
-        `anew` are tables of which all rows are let in again.
+        `anew` are tables of which rows are let in again, those at or after this `commit_ts`.
         """
         inside = self.of(log)
         if self.resolved_tso is not None:
@@ -82,7 +82,8 @@ class Window:
         fresh = inside.withColumns({"fresh": F.lit(True), "taken": F.lit(False)})
         if self.after_batch == 0 or (found["oldest"] is None and not anew):
             return fresh
-        again = functools.reduce(operator.or_, (_of_table(name) for name in anew), F.lit(False))
+        wanted = [_of_table(name) & (F.col("commit_ts") >= since) for name, since in anew.items()]
+        again = functools.reduce(operator.or_, wanted, F.lit(False))
         along = again if found["oldest"] is None else again | (F.col("commit_ts") >= found["oldest"])
         return fresh.unionByName(before.where(along).withColumns({"fresh": again, "taken": F.lit(True)}))
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cdc_pipeline_tests.histories.message import SQL_TYPES, Message, base_type, physical_ms, row_message
-from cdc_pipeline_tests.histories.upstream import UPDATE, Change, Row, Table
+from cdc_pipeline_tests.histories.ddl_text import user_text
+from cdc_pipeline_tests.histories.ddl_types import ddl_type, named_table, statement_database
+from cdc_pipeline_tests.histories.message import SQL_TYPES, Message, base_type, ddl_message, physical_ms, row_message
+from cdc_pipeline_tests.histories.upstream import UPDATE, Change
 
 if TYPE_CHECKING:
     from cdc_pipeline_tests.histories.choices import Choices
     from cdc_pipeline_tests.histories.message import Body, PartitionOf
-    from cdc_pipeline_tests.histories.upstream import CreateTable, Transaction
+    from cdc_pipeline_tests.histories.shapes import Name, Row, Table
+    from cdc_pipeline_tests.histories.upstream import Ddl, Transaction
 
 
 @dataclass
@@ -26,10 +29,15 @@ class Canal:
     choices: Choices
     _groups: int = 0
 
-    def ddl(self, event: CreateTable) -> list[Message]:
-        table = event.table
-        body = self._body(table, "CREATE", event.commit_ts) | {"isDdl": True, "sql": table.create_statement()}
-        return [Message("ddl", body, event.commit_ts, body["es"], table=table, group=self._next_group())]
+    def ddl(self, event: Ddl) -> list[Message]:
+        """One message, also for several tables, with the user's text."""
+        statement, table = event.statement, named_table(event.statement)
+        sql, database = user_text(statement, self.choices), statement_database(statement)
+        if table is None and "`" in sql:
+            database = f"`{database}`"
+        name = (database, "") if table is None else table.full_name
+        body = self._body(name, ddl_type(statement, canal=True), event.commit_ts) | {"isDdl": True, "sql": sql}
+        return [ddl_message(body, event, body["es"], group=self._next_group())]
 
     def rows(self, transaction: Transaction) -> list[Message]:
         runs: dict[int, list[Change]] = {}
@@ -48,7 +56,7 @@ class Canal:
     def _message(self, changes: list[Change], partition: int, group: int) -> Message:
         first = changes[0]
         table, types = first.table, dict(first.table.columns)
-        body = self._body(table, first.op, first.commit_ts) | {
+        body = self._body(table.full_name, first.op, first.commit_ts) | {
             "data": [_canal_row(table, change.row) for change in changes],
             "mysqlType": {name: _canal_type(words) for name, words in table.columns},
             "old": self._old(table, changes) if first.op == UPDATE else None,
@@ -74,10 +82,10 @@ class Canal:
         return self._groups
 
     @staticmethod
-    def _body(table: Table, kind: str, commit_ts: int) -> Body:
+    def _body(name: Name, kind: str, commit_ts: int) -> Body:
         return {
             "data": None,
-            "database": table.database,
+            "database": name[0],
             "es": physical_ms(commit_ts) // 1000 * 1000,
             "gtid": "",
             "id": 1,
@@ -87,7 +95,7 @@ class Canal:
             "pkNames": None,
             "sql": "",
             "sqlType": None,
-            "table": table.name,
+            "table": name[1],
             "ts": 0,
             "type": kind,
         }
@@ -102,8 +110,8 @@ def _canal_row(table: Table, row: Row) -> Row:
     """The row with decimals as Canal writes them: 100.00 is 100.0."""
     types = dict(table.columns)
     return {
-        name: f"{value[:-3]}.0"
-        if value is not None and types[name].startswith("decimal") and value.endswith(".00")
+        name: f"{value.split('.')[0]}.0"
+        if value is not None and types[name].startswith("decimal") and not value.split(".")[1].strip("0")
         else value
         for name, value in row.items()
     }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from hypothesis import strategies as st
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from hypothesis.strategies import DrawFn
 
@@ -28,6 +28,12 @@ class Choices(ABC):
 
     def pick(self, options: Sequence[T]) -> T:
         return options[self.integer(0, len(options) - 1)]
+
+    def attempts(self, options: Sequence[T]) -> Iterator[T]:
+        """Some options at random, then all of them: for what does not always fit."""
+        for _ in range(3):
+            yield self.pick(options)
+        yield from options
 
 
 class Seeded(Choices):

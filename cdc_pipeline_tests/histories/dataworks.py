@@ -6,13 +6,17 @@ import base64
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cdc_pipeline_tests.histories.message import Message, base_type, physical_ms, row_message
-from cdc_pipeline_tests.histories.upstream import UPDATE, Change, Row, Table
+from cdc_pipeline_tests.histories.ddl import AlterTable
+from cdc_pipeline_tests.histories.ddl_text import clauses_text, user_text
+from cdc_pipeline_tests.histories.ddl_types import ddl_type, named_table, statement_database
+from cdc_pipeline_tests.histories.message import Message, base_type, ddl_message, physical_ms, row_message
+from cdc_pipeline_tests.histories.upstream import UPDATE, Change
 
 if TYPE_CHECKING:
     from cdc_pipeline_tests.histories.choices import Choices
     from cdc_pipeline_tests.histories.message import Body, PartitionOf
-    from cdc_pipeline_tests.histories.upstream import CreateTable, Transaction
+    from cdc_pipeline_tests.histories.shapes import Row, Table
+    from cdc_pipeline_tests.histories.upstream import Ddl, Transaction
 
 ROW_ID = "#alibaba_rds_row_id#"
 _TYPES = {"int": "LONG", "bigint": "LONG", "varchar": "STRING", "varbinary": "BYTES", "decimal": "DOUBLE"}
@@ -32,11 +36,16 @@ class DataWorks:
     markers: bool = False
     _sequence: int = _FIRST_SEQUENCE
 
-    def ddl(self, event: CreateTable) -> list[Message]:
-        table, sequence = event.table, self._next_sequence()
-        body = self._body(table, "CREATE", event.commit_ts, sequence)
-        body["payload"]["ddl"] = {"text": table.create_statement(), "ddlMeta": "rO0ABXQABQ=="}
-        return [Message("ddl", body, event.commit_ts, sequence, table=table)]
+    def ddl(self, event: Ddl) -> list[Message]:
+        """One message, also for several tables, with the columns that the table has then. The document shows an ALTER TABLE
+        also by its clauses alone."""
+        statement, sequence = event.statement, self._next_sequence()
+        text, op = user_text(statement, self.choices), ddl_type(statement, canal=True)
+        if isinstance(statement, AlterTable) and op == "ALTER" and self.choices.chance(0.2):
+            text = clauses_text(statement, self.choices)
+        body = self._body(named_table(statement), op, event.commit_ts, sequence, statement_database(statement))
+        body["payload"]["ddl"] = {"text": text, "ddlMeta": "rO0ABXQABQ=="}
+        return [ddl_message(body, event, sequence)]
 
     def rows(self, transaction: Transaction) -> list[Message]:
         pairs = self.choices.chance(0.5)
@@ -81,8 +90,8 @@ class DataWorks:
         return self._sequence
 
     @staticmethod
-    def _body(table: Table | None, op: str, commit_ts: int, sequence: int | None) -> Body:
-        columns, source = None, None
+    def _body(table: Table | None, op: str, commit_ts: int, sequence: int | None, database: str = "") -> Body:
+        columns, source = None, {"dbType": "MySQL", "dbName": database, "tableName": None} if database else None
         if table is not None:
             columns = [{"name": name, "type": _TYPES[base_type(words)]} for name, words in table.columns]
             columns += [{"name": ROW_ID, "type": "LONG"}] if table.keyless and op != "CREATE" else []

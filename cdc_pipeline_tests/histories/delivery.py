@@ -74,20 +74,23 @@ def sliced(
     choices: Choices,
     *,
     in_step: bool,
+    alone: bool,
     repeats: int,
 ) -> list[Slice]:
     """The records in `count` files: each holds a stretch of every partition, and they need not advance alike.
 
-    The first has a record of each partition. `in_step`: files are cuts of the order of sending. `settled`: (partition,
-    offset) of the records after which the one partition there is holds the state of a TSO. Some records come again, the
-    same bytes at the same place, in a later file.
+    The first has a record of each partition. `in_step`: files are cuts of the order of sending. `alone`: the topic has one
+    partition. `settled`: (partition, offset) of the records with which, of all that is sent, the state of a TSO is
+    complete. Some records come again, the same bytes at the same place, in a later file.
     """
     ends: dict[int, int] = {}
     for record in records:
         ends[record.partition] = record.offset + 1
     progress = [dict.fromkeys(ends, 0)]
     for left in range(count - 1, 0, -1):
-        progress.append(_advanced(records, progress[-1], ends, settled, left, choices, in_step=in_step))
+        progress.append(
+            _advanced(records, progress[-1], ends, settled if alone else {}, left, choices, in_step=in_step)
+        )
     progress.append(ends)
     found = []
     for number, (start, stop) in enumerate(pairwise(progress)):
@@ -95,8 +98,10 @@ def sliced(
         earlier = [record for record in records if record.offset < start[record.partition]]
         for _ in range(repeats if number and earlier else 0):
             part.insert(choices.integer(0, len(part)), choices.pick(earlier))
-        place = max(stop.items()) if len(stop) == 1 else None
-        tso = settled.get((place[0], place[1] - 1)) if place else None
+        tso = None
+        if (in_step or len(stop) == 1) and any(stop.values()):
+            last = records[sum(stop.values()) - 1]
+            tso = settled.get((last.partition, last.offset))
         found.append(Slice(tuple(part), tso))
     return found
 
@@ -114,6 +119,7 @@ def _advanced(
     """How far each partition is after the next file, where `left` more files follow."""
     first = not any(done.values())
     if len(ends) == 1 and choices.chance(0.5):
+        # a file that ends where the state of a TSO is complete
         (partition,) = ends
         marks = [offset + 1 for _, offset in settled if offset >= done[partition]]
         if marks:

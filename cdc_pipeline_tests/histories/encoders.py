@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from cdc_pipeline_tests.histories.canal import Canal
 from cdc_pipeline_tests.histories.dataworks import DataWorks
 from cdc_pipeline_tests.histories.ticdc import EXTENSION_MODES, TICDC_MODES, TiCdc
-from cdc_pipeline_tests.histories.upstream import CreateTable
+from cdc_pipeline_tests.histories.upstream import Ddl
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,7 +71,7 @@ def encoded(encoder: Encoder, events: Sequence[Event]) -> list[Message]:
     """All messages of the events, each sent once and in order."""
     found: list[Message] = []
     for event in events:
-        found += encoder.ddl(event) if isinstance(event, CreateTable) else encoder.rows(event)
+        found += encoder.ddl(event) if isinstance(event, Ddl) else encoder.rows(event)
     return found
 
 

@@ -4,86 +4,150 @@ from __future__ import annotations
 
 import base64
 import json
+from bisect import bisect_left
 from collections import Counter, defaultdict
-from itertools import chain
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from cdc_pipeline_tests.histories.upstream import sort_key
+from cdc_pipeline_tests.histories.fold_ddl import run
+from cdc_pipeline_tests.histories.fold_tables import Held, as_type
+from cdc_pipeline_tests.histories.shapes import Content, sort_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from cdc_pipeline_tests.histories.delivery import Record
-    from cdc_pipeline_tests.histories.upstream import Image, Row, State, Table
+    from cdc_pipeline_tests.histories.shapes import Image, Name, Row, State
 
 _ROWS = ("INSERT", "UPDATE", "DELETE")
 
-
 Place: TypeAlias = "tuple[str, int]"
 """Topic and partition."""
-_Items: TypeAlias = "tuple[tuple[str, str | None], ...]"
-_Counts: TypeAlias = "Counter[tuple[int, str, tuple[_Items | None, _Items | None]]]"
+_Raw: TypeAlias = "dict[str, Any]"
+_Items: TypeAlias = "tuple[tuple[str, Any], ...]"
+_Images: TypeAlias = "tuple[_Items | None, _Items | None]"
 
 
 class RowChange(NamedTuple):
-    """A change as a payload tells it. `order`: sorts the changes of a row; `step` and `time` are for keyless tables."""
+    """A change as a payload tells it. `order`: sorts the changes of a row; `step` and `time` are for keyless tables.
 
-    table: Table
+    `closed`: it came after a watermark at or above its time.
+    """
+
+    name: Name
     op: str
-    before: Row | None
-    after: Row | None
+    before: _Raw | None
+    after: _Raw | None
     order: tuple[int, ...]
     time: int
     step: int
+    closed: bool = False
 
 
-def folded(mode: str, tables: Iterable[Table], records: Iterable[Record], resolved: int | None) -> State:
-    """The sorted rows of each table that was created, from the changes up to `resolved` (all if None)."""
-    by_name = {table.full_name: table for table in tables}
+class DdlChange(NamedTuple):
+    """A DDL statement as a payload tells it. `place` orders those of one time."""
+
+    time: int
+    place: tuple[int, int]
+    sql: str
+    database: str
+    table: str
+
+
+@dataclass
+class _Read:
+    """All that was read: changes by table's name and by partition."""
+
+    changes: dict[Name, dict[Place, list[RowChange]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(list))
+    )
+    ddl: list[DdlChange] = field(default_factory=list)
+
+
+def folded(mode: str, records: Iterable[Record], resolved: int | None) -> State:
+    """The tables that exist, from the changes up to `resolved` (all if None)."""
+    read = _read(mode, records)
+    statements = _statements(read.ddl, resolved)
+    times = [statement.time for statement in statements]
+    tables: dict[Name, Held] = {}
+    # a row at the time of a statement lies before it
+    keyed: dict[tuple[int, Name], list[RowChange]] = defaultdict(list)
+    counted: dict[tuple[int, Name], Counter[_Items]] = defaultdict(Counter)
+    for name, parts in read.changes.items():
+        for change in (change for changes in parts.values() for change in changes):
+            if resolved is None or change.time <= resolved:
+                keyed[bisect_left(times, change.time), name].append(change)
+        for (time, _, images), number in _multiset(parts.values()).items():
+            if resolved is not None and time > resolved:
+                continue
+            for image, sign in zip(images, (-1, 1), strict=True):
+                if image is not None:
+                    counted[bisect_left(times, time), name][image] += sign * number
+    for segment in range(len(statements) + 1):
+        for (place, name), changes in keyed.items():
+            if place == segment:
+                held = tables[name]
+                held.rows = _by_key(mode, held, changes) if held.key else _by_count(mode, held, counted[segment, name])
+        if segment < len(statements):
+            run(statements[segment].sql, statements[segment].database, tables)
+    return {
+        name: Content(
+            tuple(held.columns),
+            sorted((tuple(row[column] for column, _ in held.columns) for row in held.rows), key=sort_key),
+        )
+        for name, held in tables.items()
+    }
+
+
+def _statements(ddl: Iterable[DdlChange], resolved: int | None) -> list[DdlChange]:
+    """Those up to `resolved` in order, each once."""
+    first: dict[tuple[int, str, str, str], DdlChange] = {}
+    for statement in sorted(ddl):
+        if resolved is None or statement.time <= resolved:
+            first.setdefault((statement.time, statement.sql, statement.database, statement.table), statement)
+    return list(first.values())
+
+
+def _read(mode: str, records: Iterable[Record]) -> _Read:
     unique = {(record.topic, record.partition, record.offset): record for record in records}
-    changes: dict[Table, dict[Place, list[RowChange]]] = defaultdict(lambda: defaultdict(list))
-    state: State = {}
+    found = _Read()
     watermarks: dict[Place, int] = defaultdict(int)
-    for (topic, partition, _), record in sorted(unique.items()):
+    for (topic, partition, offset), record in sorted(unique.items()):
         body = json.loads(record.payload)
         tidb = body.get("_tidb", {})
         place = topic, partition
         watermarks[place] = max(watermarks[place], tidb.get("watermarkTs", 0))
-        if created := _created(body):
-            if resolved is None or tidb["commitTs"] <= resolved:
-                state[created] = []
+        if statement := _statement(mode, body, (partition, offset)):
+            found.ddl.append(statement)
             continue
-        for change in _changes(mode, by_name, body, record):
-            beyond = resolved is not None and change.time > resolved
-            if beyond and not change.table.keyless:
-                continue
-            if change.table.keyless and tidb and change.time <= watermarks[place]:
-                continue
-            changes[change.table][place].append(change)
-    for table, parts in changes.items():
-        if table.full_name not in state:
-            continue  # its statement is beyond `resolved`
-        rows = _multiset(parts.values(), resolved) if table.keyless else _by_key(chain.from_iterable(parts.values()))
-        state[table.full_name] = sorted((table.image(row) for row in rows), key=sort_key)
-    return state
+        for change in _changes(mode, body, record):
+            closed = bool(tidb) and change.time <= watermarks[place]
+            found.changes[change.name][place].append(change._replace(closed=closed))
+    return found
 
 
-def _created(body: dict[str, Any]) -> tuple[str, str] | None:
-    if "payload" in body:
-        source = body["schema"]["source"]
-        return (source["dbName"], source["tableName"]) if body["payload"]["op"] == "CREATE" else None
-    return (body["database"], body["table"]) if body["type"] == "CREATE" else None
-
-
-def _changes(
-    mode: str, by_name: dict[tuple[str, str], Table], body: dict[str, Any], record: Record
-) -> Iterator[RowChange]:
+def _statement(mode: str, body: _Raw, place: tuple[int, int]) -> DdlChange | None:
     if mode == "dataworks":
-        yield from _dataworks(by_name, body)
+        payload, source = body["payload"], body["schema"]["source"]
+        if payload["ddl"] is None:
+            return None
+        text, table = payload["ddl"]["text"], source["tableName"]
+        if payload["op"] == "ALTER" and "alter" not in text.lower():
+            text = f"ALTER TABLE `{table}` {text}"
+        return DdlChange(int(payload["sequenceId"]), place, text, source["dbName"], table or "")
+    if not body["isDdl"]:
+        return None
+    time = body["_tidb"]["commitTs"] if "_tidb" in body else body["es"]
+    return DdlChange(time, place, body["sql"], body["database"], body["table"])
+
+
+def _changes(mode: str, body: _Raw, record: Record) -> Iterator[RowChange]:
+    if mode == "dataworks":
+        yield from _dataworks(body)
         return
     if body["type"] not in _ROWS:
         return
-    table, op = by_name[body["database"], body["table"]], body["type"]
+    name, op = (body["database"], body["table"]), body["type"]
     offset = (record.partition, record.offset)
     order: tuple[int, ...]
     if mode == "canal":
@@ -93,85 +157,102 @@ def _changes(
     else:
         time = step = body["_tidb"]["commitTs"]
         order = (time,)
-    for number, data in enumerate(body["data"]):
-        row = _texts(table, data)
-        old = {**row, **_texts(table, body["old"][number])} if op == "UPDATE" else None
+    for number, row in enumerate(body["data"]):
+        old = {**row, **body["old"][number]} if op == "UPDATE" else None
         before, after = (row, None) if op == "DELETE" else (old, row)
         # rows of one message of Canal come one after the other
-        yield RowChange(table, op, before, after, (*order, number) if len(order) > 1 else order, time, step)
+        yield RowChange(name, op, before, after, (*order, number) if len(order) > 1 else order, time, step)
 
 
-def _dataworks(by_name: dict[tuple[str, str], Table], body: dict[str, Any]) -> Iterator[RowChange]:
+def _dataworks(body: _Raw) -> Iterator[RowChange]:
     payload, source = body["payload"], body["schema"]["source"]
     before, after = payload["before"], payload["after"]
     if before is None and after is None:
         return
-    table, sequence = by_name[source["dbName"], source["tableName"]], int(payload["sequenceId"])
-    rows = [
-        None if image is None else _texts(table, image["dataColumn"], base64_bytes=True) for image in (before, after)
-    ]
+    sequence = int(payload["sequenceId"])
+    rows = [None if image is None else _without_row_id(image["dataColumn"]) for image in (before, after)]
+    name = source["dbName"], source["tableName"]
     op = payload["op"].split("_")[0]
-    yield RowChange(table, op, rows[0], rows[1], (sequence, int(before is None)), sequence, 0)
+    yield RowChange(name, op, rows[0], rows[1], (sequence, int(before is None)), sequence, 0)
 
 
-def _texts(table: Table, row: dict[str, Any], *, base64_bytes: bool = False) -> Row:
+def _without_row_id(row: _Raw) -> _Raw:
+    return {name: value for name, value in row.items() if name != "#alibaba_rds_row_id#"}
+
+
+def _texts(mode: str, held: Held, row: _Raw) -> Row:
     found: Row = {}
-    for name, words in table.columns:
+    for name, words in held.columns:
         if name not in row:
             continue
         value = row[name]
         if value is not None and words.startswith("decimal"):
-            value = f"{float(value):.2f}"
+            value = as_type(str(value), words)
         elif isinstance(value, int):
             value = str(value)
-        elif value is not None and words.startswith("varbinary") and base64_bytes:
+        elif value is not None and words.startswith("varbinary") and mode == "dataworks":
             value = base64.b64decode(value).decode("latin-1")
         found[name] = value
+    assert row.keys() == found.keys()
     return found
 
 
-def _by_key(changes: Iterable[RowChange]) -> Iterable[Row]:
+def _by_key(mode: str, held: Held, changes: Iterable[RowChange]) -> list[Row]:
     """The last gift of each key that nothing took since; what gives at a time comes after what takes."""
+
+    def key_of(row: Row) -> Image:
+        return tuple(row[name] for name in held.key)
+
     entries: list[tuple[tuple[int, ...], Image, Row | None]] = []
     for change in changes:
         if change.before is not None:
-            entries.append(((*change.order, 0), change.table.key_of(change.before), None))
+            entries.append(((*change.order, 0), key_of(_texts(mode, held, change.before)), None))
         if change.after is not None:
-            entries.append(((*change.order, 1), change.table.key_of(change.after), change.after))
-    rows: dict[Image, Row] = {}
+            after = _texts(mode, held, change.after)
+            entries.append(((*change.order, 1), key_of(after), after))
+    rows = {key_of(row): row for row in held.rows}
     for _, key, row in sorted(entries, key=lambda entry: entry[0]):
         rows.pop(key, None)
         if row is not None:
             rows[key] = row
-    return rows.values()
+    return list(rows.values())
 
 
-def _multiset(parts: Iterable[list[RowChange]], resolved: int | None) -> Iterable[Row]:
+def _by_count(mode: str, held: Held, changes: Counter[_Items]) -> list[Row]:
+    """The rows, and how many more or fewer of each there are."""
+    counts: Counter[Image] = Counter()
+    for row in held.rows:
+        counts[tuple(row[name] for name, _ in held.columns)] += 1
+    for image, number in changes.items():
+        texts = _texts(mode, held, dict(image))
+        counts[tuple(texts[name] for name, _ in held.columns)] += number
+    assert all(number >= 0 for number in counts.values())
+    names = [name for name, _ in held.columns]
+    return [dict(zip(names, image, strict=True)) for image, number in counts.items() for _ in range(number)]
+
+
+def _multiset(parts: Iterable[list[RowChange]]) -> Counter[tuple[int, str, _Images]]:
     """Each change as often as the fullest stretch between two steps back has it.
 
-    Steps back are those of all rows, also of those beyond `resolved`.
+    Steps back are those of all rows of the name, also of those beyond what is resolved.
     """
-    counts: Counter[_Items] = Counter()
+    found: Counter[tuple[int, str, _Images]] = Counter()
     for changes in parts:
-        fullest: _Counts = Counter()
-        stretch: _Counts = Counter()
+        fullest: Counter[tuple[int, str, _Images]] = Counter()
+        stretch: Counter[tuple[int, str, _Images]] = Counter()
         last = 0
         for change in changes:
+            if change.closed:
+                continue
             if change.step < last:
                 fullest |= stretch
                 stretch.clear()
             last = change.step
             stretch[change.time, change.op, (_items(change.before), _items(change.after))] += 1
         fullest |= stretch
-        for (time, _, rows), number in fullest.items():
-            if resolved is not None and time > resolved:
-                continue
-            for image, sign in zip(rows, (-1, 1), strict=True):
-                if image is not None:
-                    counts[image] += sign * number
-    assert all(number >= 0 for number in counts.values())
-    return [dict(image) for image, number in counts.items() for _ in range(number)]
+        found.update(fullest)
+    return found
 
 
-def _items(row: Row | None) -> _Items | None:
+def _items(row: _Raw | None) -> _Items | None:
     return None if row is None else tuple(row.items())

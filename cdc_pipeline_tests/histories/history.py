@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from cdc_pipeline_tests.histories.alterations import Rules
+from cdc_pipeline_tests.histories.clock import Clock
+from cdc_pipeline_tests.histories.ddl import CreateTable
+from cdc_pipeline_tests.histories.definitions import Definitions
 from cdc_pipeline_tests.histories.delivery import Record, Slice, delivered, resolved_tso, sliced
 from cdc_pipeline_tests.histories.encoders import (
     MODES,
@@ -17,8 +21,8 @@ from cdc_pipeline_tests.histories.encoders import (
     partition_of,
 )
 from cdc_pipeline_tests.histories.sender import Disturbances, sent_by
-from cdc_pipeline_tests.histories.tables import KEYED_KINDS, KINDS, table_of
-from cdc_pipeline_tests.histories.upstream import END_TSO, START_TSO, TSO_SHIFT, Upstream
+from cdc_pipeline_tests.histories.tables import KINDS, PLAIN_KINDS, keyed_kinds, table_of
+from cdc_pipeline_tests.histories.upstream import END_TSO, START_TSO, TSO_SHIFT, Ddl, Upstream
 from cdc_pipeline_tests.histories.workload import Workload
 
 if TYPE_CHECKING:
@@ -27,7 +31,7 @@ if TYPE_CHECKING:
     from cdc_pipeline_tests.histories.choices import Choices
     from cdc_pipeline_tests.histories.message import Message
     from cdc_pipeline_tests.histories.sender import Sent
-    from cdc_pipeline_tests.histories.upstream import State, Table
+    from cdc_pipeline_tests.histories.shapes import State, Table
 
 _SECOND = 1000 << TSO_SHIFT
 
@@ -37,7 +41,8 @@ class Settings:
     """How a history is encoded and delivered; `seed` where it comes from one.
 
     `in_step`: files are cuts of the order of sending, where rows of one key may travel in several partitions and there
-    are no watermarks to wait for.
+    are no watermarks to wait for. `ddl`: the chance of DDL before a transaction; `partition_ddl`: also that of partitions;
+    `plain_ddl`: only CREATE, TRUNCATE and DROP TABLE.
     """
 
     mode: str
@@ -47,12 +52,24 @@ class Settings:
     disturbances: Disturbances = field(default_factory=Disturbances)
     slices: int = 1
     seed: int | None = None
+    ddl: float = 0
+    partition_ddl: bool = True
+    plain_ddl: bool = False
 
     @property
     def in_step(self) -> bool:
+        """Without watermarks DDL in partition 0 must not be parted from the rows around it, but for what says that a table
+        is empty."""
         return not has_watermarks(self.mode) and (
-            self.dispatcher in ("ts", "key") or (self.dispatcher == "index_value" and self.raw_changes)
+            self.dispatcher in ("ts", "key")
+            or (self.dispatcher == "index_value" and self.raw_changes)
+            or (self.ddl > 0 and not self.plain_ddl)
         )
+
+    @property
+    def ddl_apart(self) -> int:
+        """For how many ms a DDL stands alone, where only its `es` tells what lies before it."""
+        return {"default": 1, "canal": 1000}.get(self.mode, 0)
 
 
 @dataclass(frozen=True, repr=False)
@@ -68,8 +85,8 @@ class History:
     slices: tuple[Slice, ...]
 
     def __repr__(self) -> str:
-        kinds = [table.kind for table in self.tables]
-        return f"<History {self.name}: {self.settings}, {kinds}, {len(self.upstream.events)} events>"
+        ddl = [type(event.statement).__name__ for event in self.upstream.events if isinstance(event, Ddl)]
+        return f"<History {self.name}: {self.settings}, {ddl}, {len(self.upstream.events)} events>"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """How Hypothesis prints it: by its settings."""
@@ -78,10 +95,6 @@ class History:
     @property
     def mode(self) -> str:
         return self.settings.mode
-
-    @property
-    def tables(self) -> list[Table]:
-        return self.upstream.tables
 
     @property
     def records(self) -> list[Record]:
@@ -105,76 +118,17 @@ class History:
         return self._resolved[slice_index] if has_watermarks(self.mode) else None
 
     def truth_after(self, slice_index: int) -> State | None:
-        """The rows of each table after this file; None where no state can be said to be reached."""
+        """The tables after this file; None where no state can be said to be reached."""
         if has_watermarks(self.mode):
             return self.upstream.state_at(self._resolved[slice_index] or 0)
         settled = END_TSO if slice_index == len(self.slices) - 1 else self.slices[slice_index].settled
         return None if settled is None else self.upstream.state_at(settled)
 
     def final_truth(self) -> State:
-        """The rows of each table after all files."""
+        """The tables after all files."""
         truth = self.truth_after(len(self.slices) - 1)
         assert truth is not None
         return truth
-
-
-@dataclass(frozen=True, repr=False)
-class Combined:
-    """Histories, each with its own topic and databases, that go through one run of the pipeline.
-
-    All must have watermarks or none: mirrors stop at the smallest resolved TSO of all topics.
-    """
-
-    histories: tuple[History, ...]
-
-    def __post_init__(self) -> None:
-        assert len({has_watermarks(history.mode) for history in self.histories}) == 1
-        assert len({history.name for history in self.histories}) == len(self.histories)
-
-    def __repr__(self) -> str:
-        return f"<Combined {list(self.histories)}>"
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text(repr(self))
-
-    @property
-    def tables(self) -> list[Table]:
-        return [table for history in self.histories for table in history.tables]
-
-    @cached_property
-    def slices(self) -> tuple[tuple[Record, ...], ...]:
-        count = max(len(history.slices) for history in self.histories)
-        return tuple(
-            tuple(record for history in self.histories for part in history.slices[n : n + 1] for record in part.records)
-            for n in range(count)
-        )
-
-    def files(self) -> list[list[str]]:
-        return [[record.line() for record in part] for part in self.slices]
-
-    def resolved_after(self, slice_index: int) -> int | None:
-        found: int | None = None
-        for number in range(slice_index + 1):
-            found = resolved_tso(chain.from_iterable(self.slices[: number + 1]), found)
-        return found if has_watermarks(self.histories[0].mode) else None
-
-    def truth_after(self, slice_index: int) -> State | None:
-        """The rows of each table of which something can be said; None where that is none."""
-        found: State = {}
-        resolved = self.resolved_after(slice_index)
-        for history in self.histories:
-            if has_watermarks(history.mode):
-                found |= history.upstream.state_at(resolved or 0)
-            else:
-                found |= history.truth_after(min(slice_index, len(history.slices) - 1)) or {}
-        return found if found or resolved is not None else None
-
-    def final_truth(self) -> State:
-        return self.truth_after(len(self.slices) - 1) or {}
-
-
-def combined(histories: Sequence[History]) -> Combined:
-    return Combined(tuple(histories))
 
 
 def history_of(
@@ -183,12 +137,11 @@ def history_of(
     """The history of these choices, on the topic `prefix`, in the databases `<prefix>_a` and `<prefix>_b`."""
     mode = settings.mode
     upstream = Upstream()
-    tables = _tables(choices, prefix, kinds or _kinds(choices, mode))
+    tables = _tables(choices, prefix, kinds or _kinds(choices, settings))
     for number, table in enumerate(tables):
         # in seconds of their own, below that of the first transaction
-        upstream.create(table, START_TSO + (5 + number) * _SECOND)
-    own_ms = mode == "default" and settings.dispatcher != "table"
-    Workload(upstream, choices, signed=mode == "dataworks", own_ms=own_ms).run(transactions)
+        upstream.execute(CreateTable(table), START_TSO + (5 + number) * _SECOND)
+    _run(upstream, choices, settings, (f"{prefix}_a", f"{prefix}_b"), transactions)
     encoder = encoder_of(
         mode,
         partition_of(settings.dispatcher, settings.partitions),
@@ -200,22 +153,52 @@ def history_of(
     timeline = sent_by(encoder, mode, messages, settings.disturbances, choices)
     records = delivered(timeline, prefix, settings.partitions)
     settled = {}
-    if settings.partitions == 1:
-        settled = {(0, offset): sent.message.commit_ts for offset, sent in enumerate(timeline) if sent.settled}
+    if settings.partitions == 1 or not has_watermarks(mode):
+        # then each message is one record
+        settled = {
+            (record.partition, record.offset): record.commit_ts
+            for record, sent in zip(records, timeline, strict=True)
+            if sent.settled
+        }
     slices = sliced(
         records,
         settled,
         settings.slices,
         choices,
         in_step=settings.in_step,
+        alone=settings.partitions == 1,
         repeats=settings.disturbances.repeats,
     )
     return History(prefix, settings, upstream, tuple(messages), tuple(timeline), tuple(slices))
 
 
-def _kinds(choices: Choices, mode: str) -> list[str]:
+def _run(
+    upstream: Upstream, choices: Choices, settings: Settings, databases: tuple[str, str], transactions: int
+) -> None:
+    """Random transactions, and DDL between them."""
+    mode = settings.mode
+    signed = mode == "dataworks"
+    own_ms = mode == "default" and settings.dispatcher != "table"
+    clock = Clock(choices, own_ms=own_ms, apart=settings.ddl_apart)
+    rules = Rules(
+        mysql=mode in ("canal", "dataworks"),
+        keyless=mode != "delete_keys_only",
+        signed=signed,
+        partitions=settings.partition_ddl,
+        plain=settings.plain_ddl,
+    )
+    workload = Workload(upstream, choices, clock, signed=signed)
+    definitions = Definitions(upstream, choices, clock, databases, rules)
+    for _ in range(transactions):
+        if settings.ddl and choices.chance(settings.ddl):
+            definitions.change()
+        workload.transaction()
+
+
+def _kinds(choices: Choices, settings: Settings) -> list[str]:
     """3 to 6 distinct kinds of tables."""
-    left = list(KEYED_KINDS if mode == "delete_keys_only" else KINDS)
+    kinds = KINDS if settings.ddl and settings.partition_ddl else PLAIN_KINDS
+    left = list(keyed_kinds(kinds) if settings.mode == "delete_keys_only" else kinds)
     return [left.pop(choices.integer(0, len(left) - 1)) for _ in range(choices.integer(3, 6))]
 
 
@@ -231,10 +214,18 @@ def _tables(choices: Choices, prefix: str, kinds: Sequence[str]) -> list[Table]:
     return found
 
 
-def drawn_settings(choices: Choices, mode: str, *, seed: int | None = None, complete: bool = False) -> Settings:
-    """Settings that fit the mode. `complete`: a last watermark above everything always comes."""
+def drawn_settings(
+    choices: Choices,
+    mode: str,
+    *,
+    seed: int | None = None,
+    complete: bool = False,
+    ddl: bool = True,
+    partition_ddl: bool = True,
+) -> Settings:
+    """Settings that fit the mode. `complete`: a last watermark above everything always comes. `ddl`: there may be DDL."""
     watermarks = has_watermarks(mode)
-    return Settings(
+    settings = Settings(
         mode,
         partitions=choices.integer(1, 4),
         dispatcher=choices.pick(dispatchers(mode)),
@@ -251,6 +242,17 @@ def drawn_settings(choices: Choices, mode: str, *, seed: int | None = None, comp
         slices=choices.integer(1, 3),
         seed=seed,
     )
+    # drawn last, so that a seed without DDL means what it did before there was any
+    share = choices.pick((0, 0.05, 0.15, 0.15, 0.3)) if ddl else 0
+    if not share:
+        return settings
+    return replace(
+        settings,
+        ddl=share,
+        partition_ddl=partition_ddl,
+        plain_ddl=choices.chance(0.15),
+        disturbances=replace(settings.disturbances, ddl=True),
+    )
 
 
-__all__ = ["MODES", "Combined", "History", "Settings", "combined", "drawn_settings", "history_of"]
+__all__ = ["MODES", "History", "Settings", "drawn_settings", "history_of"]

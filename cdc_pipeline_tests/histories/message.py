@@ -6,10 +6,13 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from cdc_pipeline_tests.histories.upstream import TSO_SHIFT, Change, Table
+from cdc_pipeline_tests.histories.upstream import TSO_SHIFT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from cdc_pipeline_tests.histories.shapes import Name, Table
+    from cdc_pipeline_tests.histories.upstream import Change, Ddl
 
 SQL_TYPES = {"int": 4, "bigint": -5, "varchar": 12, "varbinary": 2004, "decimal": 3}
 
@@ -22,7 +25,7 @@ class Message:
     """What one Kafka record will hold. `kind`: row, ddl, watermark or note.
 
     `order` is what a mode orders by: commitTs, or `es` where that is all there is, or sequenceId. `group` is the same
-    for what Canal splits over partitions: its batch number and time are too.
+    for what Canal splits over partitions: its batch number and time are too. `touched` are the tables of DDL.
     """
 
     kind: str
@@ -34,6 +37,7 @@ class Message:
     op: str = ""
     rows: tuple[Change, ...] = ()
     group: int = 0
+    touched: frozenset[Name] = frozenset()
 
     def payload(self, ts: int, batch: int) -> str:
         """The message as it is sent at `ts` (ms), in Canal's batch number `batch`."""
@@ -55,6 +59,15 @@ def base_type(mysql_type: str) -> str:
 
 def physical_ms(tso: int) -> int:
     return tso >> TSO_SHIFT
+
+
+def ddl_message(body: Body, event: Ddl, order: int, *, group: int = 0) -> Message:
+    touched = frozenset(table.full_name for table in event.statement.tables)
+    return Message("ddl", body, event.commit_ts, order, op=body_type(body), group=group, touched=touched)
+
+
+def body_type(body: Body) -> str:
+    return str(body["payload"]["op"] if "payload" in body else body["type"])
 
 
 def row_message(body: Body, change: Change, rows: tuple[Change, ...], partition: int, order: int) -> Message:

@@ -26,9 +26,9 @@ class Disturbances:
 
     `watermarks`: chance of a watermark after a message. `interleave`: tables run ahead of each other. `restarts`: the
     changefeed (or Canal) starts again from an earlier point, and sends everything from there again. `retries`: single
-    messages that come once more, later in their partition. `swaps`: pairs of messages of one keyed table that change
-    places between two watermarks. `repeats`: records that two files hold. `complete`: a last watermark is above
-    everything. Interleaving, retries and swaps are for modes with watermarks only.
+    messages, DDL too, that come once more, later in their partition. `swaps`: pairs of messages of one keyed table that
+    change places between two watermarks. `repeats`: records that two files hold. `complete`: a last watermark is above
+    everything. `ddl`: DDL is among what comes once more. Interleaving, retries and swaps are for modes with watermarks only.
     """
 
     watermarks: float = 0.1
@@ -38,6 +38,7 @@ class Disturbances:
     swaps: int = 0
     repeats: int = 0
     complete: bool = True
+    ddl: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def sent_by(
             break
     if isinstance(encoder, TiCdc) and encoder.extension:
         for _ in range(disturbances.retries):
-            retried = _with_retry(timeline, choices)
+            retried = _with_retry(timeline, choices, ddl=disturbances.ddl)
             if is_tellable(mode, retried, messages):
                 timeline = retried
         timeline = _growing(timeline)
@@ -99,7 +100,7 @@ class _Sender:
         stops = sorted((choices.integer(1, count) for _ in range(self._plan.restarts)), reverse=True)
         self._send_watermark(START_TSO)
         while heads := self._heads():
-            self._send(self._picked(heads))
+            self._send(self._picked(self._ready(heads)))
             if self._watermark_of is not None and choices.chance(self._plan.watermarks):
                 self._advance()
             if stops and self._furthest >= stops[-1]:
@@ -113,8 +114,28 @@ class _Sender:
         """The next message of each queue → the queue."""
         return {queue[self._next[name]]: name for name, queue in self._queues.items() if self._next[name] < len(queue)}
 
+    def _ready(self, heads: dict[int, object]) -> dict[int, object]:
+        """The heads that may be sent: DDL comes after what its tables' rows were before it, and before those after it."""
+        found = {}
+        ddl = [
+            index for index in self._queues.get(None, ())[self._next.get(None, 0) :] if self._messages[index].touched
+        ]
+        for index, queue in heads.items():
+            message = self._messages[index]
+            if message.kind == "row" and message.table is not None:
+                name = message.table.full_name
+                blocked = any(place < index and name in self._messages[place].touched for place in ddl)
+            else:
+                blocked = any(place < index and self._touches(message, place) for place in heads)
+            if not blocked:
+                found[index] = queue
+        return found
+
+    def _touches(self, ddl: Message, place: int) -> bool:
+        table = self._messages[place].table
+        return table is not None and table.full_name in ddl.touched
+
     def _picked(self, heads: dict[int, object]) -> object:
-        # statements come before all rows
         first = min(heads)
         ahead = self._plan.interleave and self._messages[first].kind == "row" and self._choices.chance(0.4)
         return heads[self._choices.pick(sorted(heads))] if ahead else heads[first]
@@ -198,16 +219,16 @@ def _growing(timeline: list[Sent]) -> list[Sent]:
     return found
 
 
-def _with_retry(timeline: list[Sent], choices: Choices) -> list[Sent]:
-    """A row comes again after a later change of its table in the same partition."""
+def _with_retry(timeline: list[Sent], choices: Choices, *, ddl: bool) -> list[Sent]:
+    """A row comes again after a later change of its table's name in the same partition; DDL after any later message."""
     at = choices.integer(0, len(timeline) - 1)
     message = timeline[at].message
-    if message.kind != "row":
+    if message.kind != "row" and not (ddl and message.kind == "ddl"):
         return timeline
     later = [
         place
         for place in range(at + 1, len(timeline))
-        if _same_stream(timeline[place].message, message) and timeline[place].message.commit_ts > message.commit_ts
+        if _follows(timeline[place].message, message) and timeline[place].message.commit_ts > message.commit_ts
     ]
     if not later:
         return timeline
@@ -233,6 +254,14 @@ def _with_swap(timeline: list[Sent], choices: Choices) -> list[Sent]:
         timeline = list(timeline)
         timeline[at], timeline[place] = timeline[place], timeline[at]
     return timeline
+
+
+def _follows(later: Message, message: Message) -> bool:
+    """Whether `message` may come again after `later`."""
+    if message.kind == "ddl":
+        return later.kind != "watermark"
+    names = [None if item.table is None else item.table.full_name for item in (later, message)]
+    return later.kind == "row" and names[0] == names[1] and later.partition == message.partition
 
 
 def _same_stream(one: Message, other: Message) -> bool:

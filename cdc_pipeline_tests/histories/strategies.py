@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from hypothesis import strategies as st
 
 from cdc_pipeline_tests.histories.choices import Drawn, Seeded
+from cdc_pipeline_tests.histories.combined import Combined, combined
 from cdc_pipeline_tests.histories.encoders import MODES
-from cdc_pipeline_tests.histories.history import Combined, History, Settings, combined, drawn_settings, history_of
+from cdc_pipeline_tests.histories.history import History, Settings, drawn_settings, history_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,12 +59,17 @@ def history_of_seed(
     settings: Settings | None = None,
     kinds: Sequence[str] | None = None,
     complete: bool = False,
+    ddl: bool = True,
+    partition_ddl: bool = True,
 ) -> History:
     """The history of a seed, the same one each time, on the topic `prefix` (`h<seed>` if not given).
 
     `complete`: a last watermark above everything always comes. One that does not would hold back all of `combined`.
+    `ddl`, `partition_ddl`: there may be such statements.
     """
     choices = Seeded(seed)
-    used = settings or drawn_settings(choices, mode or choices.pick(MODES), seed=seed, complete=complete)
+    used = settings or drawn_settings(
+        choices, mode or choices.pick(MODES), seed=seed, complete=complete, ddl=ddl, partition_ddl=partition_ddl
+    )
     name = f"h{seed}" if prefix is None else prefix
     return history_of(choices, used, prefix=name, transactions=transactions, kinds=kinds)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from functools import cache
 from itertools import product
 
-from cdc_pipeline_tests.histories.upstream import Image, Table
+from cdc_pipeline_tests.histories.ddl import converted
+from cdc_pipeline_tests.histories.shapes import Columns, Image, Partitioning, Table
 
 _PAYLOAD = (("note", "varchar(20)"), ("amount", "decimal(10,2)"), ("big", "bigint unsigned"), ("raw", "varbinary(8)"))
 
 # kind → columns, primary key, unique key
-_SHAPES: dict[str, tuple[tuple[tuple[str, str], ...], tuple[str, ...], tuple[str, ...]]] = {
+_SHAPES: dict[str, tuple[Columns, tuple[str, ...], tuple[str, ...]]] = {
     "int_pk": ((("id", "int"), *_PAYLOAD[:2]), ("id",), ()),
     "composite_pk": ((("b", "varchar(20)"), _PAYLOAD[0], ("a", "bigint unsigned")), ("a", "b"), ()),
     "varbinary_pk": ((_PAYLOAD[2], ("k", "varbinary(8)"), _PAYLOAD[0]), ("k",), ()),
@@ -21,8 +22,18 @@ _SHAPES: dict[str, tuple[tuple[tuple[str, str], ...], tuple[str, ...], tuple[str
     "keyless": ((("a", "int"), _PAYLOAD[0], _PAYLOAD[1]), (), ()),
     "keyless_wide": ((("a", "varchar(20)"), _PAYLOAD[3]), (), ()),
 }
-KINDS = tuple(_SHAPES)
-KEYED_KINDS = tuple(kind for kind in KINDS if not kind.startswith("keyless"))
+_PARTED: dict[str, Partitioning] = {
+    "range": Partitioning("id", ("p0", "p1", "p2"), (10, 20, 30)),
+    "range_to_max": Partitioning("id", ("p0", "p1", "rest"), (10, 20, None)),
+    "hash": Partitioning("id", ("p0", "p1", "p2")),
+}
+_PARTED_COLUMNS = (("id", "int"), *_PAYLOAD[:2])
+BESIDE = "beside"
+"""A table of the shape of a partitioned one, for EXCHANGE PARTITION: its rows lie in one partition, as a rule."""
+
+PARTED_KINDS = tuple(_PARTED)
+PLAIN_KINDS = tuple(_SHAPES)
+KINDS = (*PLAIN_KINDS, *PARTED_KINDS)
 
 _TEXTS = ("a", "A", "a ", "A ", "", " ", "aB", "it's", '"\\', "é", "e\u0301", "😀", "null", "<&>", "1\n2", "#")
 _BYTES = ("\x80", "\xff\xfe", "", "\x00", "\x00\x00", "a", "A", "\x7f", "\xc3\xa9", "\x85\n", "\xa0", "a\x00")
@@ -30,9 +41,18 @@ _DECIMALS = ("0.00", "1.00", "1.50", "-1.50", "10.00", "0.01", "-0.01", "9999999
 _INTEGERS = ("1", "2", "3", "4", "5", "0", "-1", "10", "2147483647", "-2147483648")
 _LONGS = ("1", "2", "3", "0", "9007199254740993", "9223372036854775807")
 _UNSIGNED = (*_LONGS, "9223372036854775808", "18446744073709551615")
+_PARTED_KEYS = ("1", "3", "6", "9", "10", "12", "19", "20", "25", "29", "30", "-4", "44")
+_BESIDE_KEYS = ("3", "6", "9")
+
+
+def keyed_kinds(kinds: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(kind for kind in kinds if not kind.startswith("keyless"))
 
 
 def table_of(kind: str, database: str, name: str, *, clustered: bool = True) -> Table:
+    if kind in _PARTED:
+        # TiCDC writes a row that moves to another partition as a DELETE and an INSERT, as if it were clustered
+        return Table(database, name, _PARTED_COLUMNS, ("id",), kind=kind, partitioning=_PARTED[kind])
     columns, primary_key, unique = _SHAPES[kind]
     return Table(database, name, columns, primary_key, unique, clustered, kind)
 
@@ -43,13 +63,19 @@ def values(mysql_type: str, *, signed: bool) -> tuple[str, ...]:
     base = mysql_type.split("(")[0]
     if base == "bigint unsigned":
         return _LONGS if signed else _UNSIGNED
-    return {"int": _INTEGERS, "varchar": _TEXTS, "varbinary": _BYTES, "decimal": _DECIMALS}[base]
+    if base == "decimal":
+        return tuple(converted(value, mysql_type) or "" for value in _DECIMALS)
+    return {"int": _INTEGERS, "bigint": (*_LONGS, "-2147483649"), "varchar": _TEXTS, "varbinary": _BYTES}[base]
 
 
 def keys(table: Table, *, signed: bool) -> tuple[Image, ...]:
     """The keys that rows of the table may have, in the order of the key's columns. Few, so that they come again."""
-    types = dict(table.columns)
-    return _keys(tuple(types[name] for name in table.key), signed)
+    if table.partitioning is not None:
+        part_of = table.partitioning.part_of
+        return tuple((key,) for key in _PARTED_KEYS if part_of(key) is not None)
+    if table.kind == BESIDE and [table.types[name] for name in table.key] == ["int"]:
+        return tuple((key,) for key in _BESIDE_KEYS)
+    return _keys(tuple(table.types[name] for name in table.key), signed)
 
 
 @cache

@@ -19,22 +19,24 @@ from typing import TYPE_CHECKING, TypeAlias
 from cdc_pipeline_tests.histories.upstream import START_TSO
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from cdc_pipeline_tests.histories.message import Message
     from cdc_pipeline_tests.histories.sender import Sent
+    from cdc_pipeline_tests.histories.shapes import Name
 
 Counts: TypeAlias = "Counter[tuple[object, ...]]"
 
 
-def is_tellable(mode: str, timeline: Sequence[Sent], messages: Iterable[Message]) -> bool:
+def is_tellable(mode: str, timeline: Sequence[Sent], messages: Sequence[Message]) -> bool:
     """Whether the largest stretch of `timeline` holds each keyless change as often as `messages`, sent once, do."""
     if mode == "dataworks":
         return True
     wanted: Counts = Counter()
     for message in messages:
         wanted.update(_changes(message))
-    return not wanted or _largest(mode, timeline) == wanted
+    names = {message.table.full_name for message in messages if message.table is not None and message.table.keyless}
+    return not wanted or _largest(mode, timeline, names) == wanted
 
 
 def _changes(message: Message) -> list[tuple[object, ...]]:
@@ -51,7 +53,7 @@ def _images(*rows: dict[str, str | None] | None) -> list[object]:
     return [None if row is None else tuple(row.values()) for row in rows]
 
 
-def _largest(mode: str, timeline: Iterable[Sent]) -> Counts:
+def _largest(mode: str, timeline: Iterable[Sent], names: Collection[Name]) -> Counts:
     largest: Counts = Counter()
     stretches: dict[object, Counts] = {}
     steps: dict[object, int] = {}
@@ -60,15 +62,17 @@ def _largest(mode: str, timeline: Iterable[Sent]) -> Counts:
         message = sent.message
         if message.kind == "watermark":
             watermark = max(watermark, message.commit_ts)
-        changes = _changes(message)
-        if not changes or (mode not in ("canal", "default") and message.commit_ts <= watermark):
+        # rows of a keyed table count too where a keyless one has had the same name
+        if message.kind != "row" or message.table is None or message.table.full_name not in names:
             continue
-        place = changes[0][:2]
+        if mode not in ("canal", "default") and message.commit_ts <= watermark:
+            continue
+        place = (message.partition, message.table.full_name)
         step = sent.batch if mode == "canal" else message.order
         if step < steps.get(place, step):
-            largest |= stretches.pop(place)
+            largest |= stretches.pop(place, Counter())
         steps[place] = step
-        stretches.setdefault(place, Counter()).update(changes)
+        stretches.setdefault(place, Counter()).update(_changes(message))
     for stretch in stretches.values():
         largest |= stretch
     return largest

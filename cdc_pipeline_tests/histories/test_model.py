@@ -10,19 +10,23 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from cdc_pipeline.schemas.changes import CreateTable
+from cdc_pipeline.schemas import changes
 from cdc_pipeline.schemas.ddl_parser import parse_ddl
+from cdc_pipeline_tests.histories.combined import combined
+from cdc_pipeline_tests.histories.ddl import CreateTable
 from cdc_pipeline_tests.histories.encoders import MODES, has_watermarks
 from cdc_pipeline_tests.histories.fold import folded
-from cdc_pipeline_tests.histories.history import combined
+from cdc_pipeline_tests.histories.shapes import Content
 from cdc_pipeline_tests.histories.strategies import combinations, histories, history_of_seed
 from cdc_pipeline_tests.histories.tables import KINDS, table_of
 from cdc_pipeline_tests.histories.tellable import is_tellable
 from cdc_pipeline_tests.histories.ticdc import EXTENSION_MODES
-from cdc_pipeline_tests.histories.upstream import DELETE, INSERT, START_TSO, UPDATE, Row, Table, Transaction, Upstream
+from cdc_pipeline_tests.histories.upstream import DELETE, INSERT, START_TSO, UPDATE, Transaction, Upstream
 
 if TYPE_CHECKING:
-    from cdc_pipeline_tests.histories.history import Combined, History
+    from cdc_pipeline_tests.histories.combined import Combined
+    from cdc_pipeline_tests.histories.history import History
+    from cdc_pipeline_tests.histories.shapes import Name, Row, Table
 
 _SEEDS = range(200)
 _FEW = range(60)
@@ -42,7 +46,7 @@ def _check(history: History | Combined, mode: str, *, least: int = 0) -> None:
             continue
         parts = history.slices[: number + 1]
         records = [record for part in parts for record in (part if isinstance(part, tuple) else part.records)]
-        assert folded(mode, history.tables, records, history.resolved_after(number)) == truth
+        assert folded(mode, records, history.resolved_after(number)) == truth
         checked += 1
     assert checked >= least
 
@@ -148,9 +152,10 @@ def test_all_kinds_of_keys_and_values_occur() -> None:
     found: Counter[str] = Counter()
     for seed in range(50):
         history = _history(seed, "extension", 12)
-        for table in history.tables:
+        state = history.upstream.state_at(1 << 62)
+        for table in history.upstream.tables:
             found[table.kind] += 1
-            rows = history.upstream.state_at(1 << 62)[table.full_name]
+            rows = state[table.full_name].rows
             keys = set(rows)
             texts = {value for row in keys for value in row if value is not None}
             found["high bytes"] += table.kind == "varbinary_pk" and any(
@@ -170,21 +175,25 @@ def test_all_kinds_of_keys_and_values_occur() -> None:
 def test_before_images_were_in_the_state(view: str) -> None:
     for seed in _FEW:
         history = _history(seed, "canal", 20)
-        rows: dict[Table, Counter[object]] = {table: Counter() for table in history.tables}
+        rows: dict[Name, Counter[object]] = {}
         for event in history.upstream.events:
-            if not isinstance(event, Transaction):
-                continue
-            changes = event.statements if view == "statements" else event.net
-            for sign in (-1, 1):
-                for change in changes if view == "net" else ():
-                    _count(rows[change.table], change.before if sign < 0 else change.after, sign)
-                assert all(number >= 0 for counts in rows.values() for number in counts.values())
-            for change in changes if view == "statements" else ():
-                _count(rows[change.table], change.before, -1)
-                assert min(rows[change.table].values(), default=0) >= 0
-                _count(rows[change.table], change.after, 1)
             state = history.upstream.state_at(event.commit_ts)
-            assert all(+rows[table] == Counter(state[table.full_name]) for table in history.tables)
+            if not isinstance(event, Transaction):
+                # DDL makes the rows what the state says
+                rows = {name: Counter(content.rows) for name, content in state.items()}
+                continue
+            made = event.statements if view == "statements" else event.net
+            for sign in (-1, 1):
+                for change in made if view == "net" else ():
+                    _count(rows[change.table.full_name], change.before if sign < 0 else change.after, sign)
+                assert all(number >= 0 for counts in rows.values() for number in counts.values())
+            for change in made if view == "statements" else ():
+                _count(rows[change.table.full_name], change.before, -1)
+                assert min(rows[change.table.full_name].values(), default=0) >= 0
+                _count(rows[change.table.full_name], change.after, 1)
+            assert {name: +counts for name, counts in rows.items()} == {
+                name: Counter(content.rows) for name, content in state.items()
+            }
 
 
 def _count(counts: Counter[object], row: Row | None, sign: int) -> None:
@@ -194,7 +203,7 @@ def _count(counts: Counter[object], row: Row | None, sign: int) -> None:
 
 def _ops(upstream: Upstream, clustered: bool) -> tuple[Table, Row, Row]:
     table = table_of("int_pk", "db", "t", clustered=clustered)
-    upstream.create(table, START_TSO)
+    upstream.execute(CreateTable(table), START_TSO)
     one: Row = {"id": "1", "note": "x", "amount": None}
     two: Row = {"id": "2", "note": "y", "amount": None}
     start = upstream.begin(START_TSO + 1)
@@ -238,22 +247,23 @@ def test_the_state_is_known_at_every_tso() -> None:
     upstream = Upstream()
     table, one, two = _ops(upstream, clustered=True)
     assert upstream.state_at(START_TSO - 1) == {}
-    assert upstream.state_at(START_TSO) == {table.full_name: []}
-    assert upstream.state_at(START_TSO + 5) == {table.full_name: [tuple(one.values()), tuple(two.values())]}
+    assert upstream.state_at(START_TSO) == {table.full_name: Content(table.columns, [])}
+    rows = [tuple(one.values()), tuple(two.values())]
+    assert upstream.state_at(START_TSO + 5) == {table.full_name: Content(table.columns, rows)}
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_statement_is_read_as_it_is_meant(kind: str) -> None:
     table = table_of(kind, "db", kind)
     (create,) = parse_ddl(table.create_statement(), "db")
-    assert isinstance(create, CreateTable)
+    assert isinstance(create, changes.CreateTable)
     assert tuple(column.name for column in create.schema.columns) == table.names
     assert sorted(create.schema.row_key) == sorted(table.key)
 
 
 def test_rows_as_expected_json_has_them() -> None:
     table = table_of("varbinary_pk", "db", "t")
-    assert table.expected([(None, "\x80a", "é")]) == (
+    assert Content(table.columns, [(None, "\x80a", "é")]).expected() == (
         [
             {"name": "big", "type": "bigint unsigned"},
             {"name": "k", "type": "varbinary(8)"},

@@ -9,15 +9,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cdc_pipeline_tests.histories.message import SQL_TYPES, Message, base_type, physical_ms, row_message
+from cdc_pipeline_tests.histories.ddl import ExchangePartition, RenameTables
+from cdc_pipeline_tests.histories.ddl_text import Tidb, statement_text
+from cdc_pipeline_tests.histories.ddl_types import ddl_type, named_table, statement_database
+from cdc_pipeline_tests.histories.message import SQL_TYPES, Message, base_type, ddl_message, physical_ms, row_message
 from cdc_pipeline_tests.histories.upstream import DELETE, INSERT, UPDATE, Change
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cdc_pipeline_tests.histories.choices import Choices
+    from cdc_pipeline_tests.histories.ddl import Statement
     from cdc_pipeline_tests.histories.message import Body, PartitionOf
-    from cdc_pipeline_tests.histories.upstream import CreateTable, Transaction
+    from cdc_pipeline_tests.histories.shapes import Table
+    from cdc_pipeline_tests.histories.upstream import Ddl, Transaction
 
 EXTENSION_MODES = ("extension", "only_updated", "delete_keys_only")
 """Modes with commitTs and watermarks."""
@@ -42,11 +47,33 @@ class TiCdc:
     def extension(self) -> bool:
         return self.mode in EXTENSION_MODES
 
-    def ddl(self, event: CreateTable) -> list[Message]:
-        table = event.table
-        body = self._body(table.full_name, "CREATE", event.commit_ts, {"commitTs": event.commit_ts})
-        body |= {"isDdl": True, "sql": table.create_statement()}
-        return [Message("ddl", body, event.commit_ts, self._order(event.commit_ts), table=table)]
+    def ddl(self, event: Ddl) -> list[Message]:
+        """One message; one for each pair of a RENAME TABLE, all at one commitTs."""
+        statement = event.statement
+        if isinstance(statement, RenameTables) and len(statement.pairs) > 1:
+            single = [RenameTables((pair,)) for pair in statement.pairs]
+            return [self._ddl(event, "RENAME", pair, self._pair(pair), pair.pairs[0][1]) for pair in single]
+        table = self._table(statement)
+        sql = statement_text(statement, Tidb(self.choices, statement_database(statement)))
+        if isinstance(statement, ExchangePartition) and table is statement.table and self.choices.chance(0.3):
+            # the old architecture, where the user had quoted the partition (ticdc-facts §10)
+            sql = sql.replace(f"`{statement.part}`", f"``{statement.part}``")
+        return [self._ddl(event, ddl_type(statement), statement, sql, table)]
+
+    def _ddl(self, event: Ddl, kind: str, statement: Statement, sql: str, table: Table | None) -> Message:
+        name = (statement_database(statement), "") if table is None else table.full_name
+        body = self._body(name, kind, event.commit_ts, {"commitTs": event.commit_ts}) | {"isDdl": True, "sql": sql}
+        return ddl_message(body, event, self._order(event.commit_ts))
+
+    def _table(self, statement: Statement) -> Table | None:
+        """Whose name the message has. EXCHANGE PARTITION: the partitioned table, in the new architecture the other one."""
+        if isinstance(statement, ExchangePartition) and self.choices.chance(0.5):
+            return statement.other
+        return named_table(statement)
+
+    def _pair(self, statement: RenameTables) -> str:
+        style = Tidb(self.choices, "")
+        return f"RENAME TABLE {' TO '.join(style.table(table) for table in statement.pairs[0])}"
 
     def watermark(self, tso: int) -> Message:
         return Message("watermark", self._body(("", ""), "TIDB_WATERMARK", tso, {"watermarkTs": tso}), tso, tso)

@@ -1,13 +1,9 @@
-"""An upstream database: tables, transactions over them, and the true rows of each table at every TSO.
-
-Values are texts as Canal-JSON has them (a byte of VARBINARY is the character of the same number) or None.
-"""
+"""An upstream database: transactions and DDL over its tables, and what each table truly is at every TSO."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from cdc_pipeline_tests.messages import EPOCH_MS
@@ -15,14 +11,8 @@ from cdc_pipeline_tests.messages import EPOCH_MS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-Row: TypeAlias = "dict[str, str | None]"
-"""A row by column name. Rows are never changed in place."""
-Image: TypeAlias = "tuple[str | None, ...]"
-"""A row's values in the order of the columns."""
-Name: TypeAlias = "tuple[str, str]"
-"""Database and table."""
-State: TypeAlias = "dict[Name, list[Image]]"
-"""The sorted rows of each table that exists."""
+    from cdc_pipeline_tests.histories.ddl import Statement
+    from cdc_pipeline_tests.histories.shapes import Content, Row, State, Table
 
 INSERT, UPDATE, DELETE = "INSERT", "UPDATE", "DELETE"
 
@@ -31,74 +21,6 @@ START_TSO = (EPOCH_MS - 20_000) << TSO_SHIFT
 """Below everything that any history holds."""
 END_TSO = (EPOCH_MS + 86_400_000) << TSO_SHIFT
 """Above everything that any history holds."""
-
-
-@dataclass(frozen=True, eq=False)
-class Table:
-    """A table. Without `primary_key` and `unique_not_null` it is keyless.
-
-    `clustered`: TiDB keeps the rows under the primary key itself, so that a changed key is another row to TiCDC.
-    """
-
-    database: str
-    name: str
-    columns: tuple[tuple[str, str], ...]
-    primary_key: tuple[str, ...] = ()
-    unique_not_null: tuple[str, ...] = ()
-    clustered: bool = True
-    kind: str = ""
-
-    @property
-    def full_name(self) -> Name:
-        return self.database, self.name
-
-    @cached_property
-    def key(self) -> tuple[str, ...]:
-        """The handle key in the order of its index; empty for a keyless table."""
-        return self.primary_key or self.unique_not_null
-
-    @property
-    def keyless(self) -> bool:
-        return not self.key
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        return tuple(name for name, _ in self.columns)
-
-    def in_column_order(self, names: Iterable[str]) -> list[str]:
-        wanted = set(names)
-        return [name for name in self.names if name in wanted]
-
-    def key_of(self, row: Mapping[str, str | None]) -> Image:
-        return tuple(row[name] for name in self.key)
-
-    def image(self, row: Mapping[str, str | None]) -> Image:
-        return tuple(row[name] for name in self.names)
-
-    def expected(self, rows: Iterable[Image]) -> tuple[list[dict[str, str]], list[list[str | None]]]:
-        """Columns and rows as an `expected.json` has them, for `truth.differences`: bytes are in hex."""
-        binary = [words.startswith("varbinary") for _, words in self.columns]
-        found = [
-            [
-                value.encode("latin-1").hex() if value is not None and is_binary else value
-                for value, is_binary in zip(row, binary, strict=True)
-            ]
-            for row in rows
-        ]
-        return [{"name": name, "type": words} for name, words in self.columns], found
-
-    def create_statement(self) -> str:
-        """CREATE TABLE, with a collation that tells case and trailing spaces apart."""
-        parts = [f"`{name}` {words.upper()}{' NOT NULL' if name in self.key else ''}" for name, words in self.columns]
-        if self.primary_key:
-            parts.append(f"PRIMARY KEY ({_quoted(self.primary_key)})")
-        if self.unique_not_null:
-            parts.append(f"UNIQUE KEY `uk_{self.name}` ({_quoted(self.unique_not_null)})")
-        return f"CREATE TABLE `{self.name}` ({', '.join(parts)}) DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_0900_bin"
-
-
-def _quoted(names: Iterable[str]) -> str:
-    return ",".join(f"`{name}`" for name in names)
 
 
 @dataclass(frozen=True)
@@ -128,10 +50,10 @@ class Change:
 
 
 @dataclass(frozen=True)
-class CreateTable:
-    """The table comes into being."""
+class Ddl:
+    """A DDL statement was carried out."""
 
-    table: Table
+    statement: Statement
     commit_ts: int
     kind: ClassVar[str] = "ddl"
 
@@ -146,7 +68,7 @@ class Transaction:
     kind: ClassVar[str] = "rows"
 
 
-Event: TypeAlias = "CreateTable | Transaction"
+Event: TypeAlias = "Ddl | Transaction"
 
 
 class OpenTransaction:
@@ -237,42 +159,44 @@ def _by_identity(table: Table, rows: dict[int, Row], by_key: bool) -> dict[objec
 
 @dataclass
 class Upstream:
-    """The database, with its whole history."""
+    """The database, with its whole history. `rows` has the tables that exist now."""
 
-    tables: list[Table] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     rows: dict[Table, dict[int, Row]] = field(default_factory=dict)
-    _states: dict[Table, list[tuple[int, list[Image]]]] = field(default_factory=dict)
+    _states: list[tuple[int, dict[Table, Content]]] = field(default_factory=list)
     _row_ids: int = 0
 
-    def create(self, table: Table, commit_ts: int) -> None:
-        self.tables.append(table)
-        self.rows[table] = {}
-        self.add(CreateTable(table, commit_ts), [table])
+    @property
+    def tables(self) -> list[Table]:
+        return list(self.rows)
+
+    def execute(self, statement: Statement, commit_ts: int) -> None:
+        """Carries out DDL."""
+        statement.run(self.rows)
+        names = [table.full_name for table in self.rows]
+        assert len(names) == len(set(names)), statement
+        self.add(Ddl(statement, commit_ts), statement.tables)
 
     def begin(self, commit_ts: int) -> OpenTransaction:
-        assert not self.events or commit_ts > self.events[-1].commit_ts
         return OpenTransaction(self, commit_ts)
 
-    def add(self, event: Event, tables: Iterable[Table]) -> None:
+    def add(self, event: Event, touched: Iterable[Table]) -> None:
         """Takes the event in, and the rows of the tables that it touched."""
+        assert not self.events or event.commit_ts > self.events[-1].commit_ts
         self.events.append(event)
-        for table in tables:
-            rows = sorted((table.image(row) for row in self.rows[table].values()), key=sort_key)
-            self._states.setdefault(table, []).append((event.commit_ts, rows))
+        known = self._states[-1][1] if self._states else {}
+        changed = set(touched)
+        state = {
+            table: known[table] if table in known and table not in changed else table.content(rows.values())
+            for table, rows in self.rows.items()
+        }
+        self._states.append((event.commit_ts, state))
 
     def next_row_id(self) -> int:
         self._row_ids += 1
         return self._row_ids
 
     def state_at(self, tso: int) -> State:
-        """The tables that exist at a TSO, each with its sorted rows."""
-        found = {}
-        for table, states in self._states.items():
-            if place := bisect_right(states, tso, key=lambda state: state[0]):
-                found[table.full_name] = states[place - 1][1]
-        return found
-
-
-def sort_key(row: Image) -> tuple[tuple[bool, str], ...]:
-    return tuple((value is not None, value or "") for value in row)
+        """The tables that exist at a TSO, each with the columns that it has then and its sorted rows."""
+        place = bisect_right(self._states, tso, key=lambda state: state[0])
+        return {table.full_name: content for table, content in self._states[place - 1][1].items()} if place else {}

@@ -5,27 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from cdc_pipeline_tests.histories.tables import keys, values
-from cdc_pipeline_tests.histories.upstream import TSO_SHIFT
-from cdc_pipeline_tests.messages import EPOCH_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cdc_pipeline_tests.histories.choices import Choices
-    from cdc_pipeline_tests.histories.upstream import Image, OpenTransaction, Row, Table, Upstream
+    from cdc_pipeline_tests.histories.clock import Clock
+    from cdc_pipeline_tests.histories.shapes import Image, Row, Table
+    from cdc_pipeline_tests.histories.upstream import OpenTransaction, Upstream
 
     _Operation: TypeAlias = Callable[[OpenTransaction, Table], None]
 
 
 class Workload:
-    """Runs random transactions. `signed`: no integer above 2^63 - 1. `own_ms`: no two transactions in one ms."""
+    """Runs random transactions. `signed`: no integer above 2^63 - 1."""
 
-    def __init__(self, upstream: Upstream, choices: Choices, *, signed: bool = False, own_ms: bool = False) -> None:
+    def __init__(self, upstream: Upstream, choices: Choices, clock: Clock, *, signed: bool = False) -> None:
         self.upstream = upstream
         self._choices = choices
         self._signed = signed
-        self._own_ms = own_ms
-        self._ms, self._counter = EPOCH_MS, 1
+        self._clock = clock
         keyed: list[_Operation] = [
             self._insert,
             self._insert,
@@ -52,14 +51,10 @@ class Workload:
         ]
         self._operations: dict[bool, list[_Operation]] = {True: keyless, False: keyed}
 
-    def run(self, transactions: int) -> None:
-        for _ in range(transactions):
-            self.transaction()
-
     def transaction(self) -> None:
         """A transaction of a few operations on 1 to 3 tables."""
         choices = self._choices
-        transaction = self.upstream.begin(self._next_tso())
+        transaction = self.upstream.begin(self._clock.next())
         tables = list(self.upstream.tables)
         chosen = [
             tables.pop(choices.integer(0, len(tables) - 1)) for _ in range(min(choices.integer(1, 3), len(tables)))
@@ -71,16 +66,6 @@ class Workload:
                 (choices.pick(operations) if transaction.rows(table) else operations[0])(transaction, table)
         transaction.commit()
 
-    def _next_tso(self) -> int:
-        step = self._choices.integer(0, 9)
-        if step < 3 and not self._own_ms:
-            self._counter += 1 + step
-        else:
-            # some ms, or so many that the second changes too
-            self._ms += self._choices.integer(1, 20) if step < 8 else self._choices.integer(200, 5000)
-            self._counter = 1
-        return self._ms << TSO_SHIFT | self._counter
-
     # ---- rows
 
     def _values(self, table: Table, *, without: tuple[str, ...] = ()) -> Row:
@@ -88,9 +73,12 @@ class Workload:
         for name, words in table.columns:
             if name not in without:
                 pool = values(words, signed=self._signed)
-                number = self._choices.integer(0, len(pool))
-                row[name] = pool[number - 1] if number else None
+                row[name] = self._value(table, name, pool)
         return row
+
+    def _value(self, table: Table, name: str, pool: tuple[str, ...]) -> str | None:
+        number = self._choices.integer(int(name in table.not_null), len(pool))
+        return pool[number - 1] if number else None
 
     def _free_keys(self, transaction: OpenTransaction, table: Table) -> list[Image]:
         used = {table.key_of(row) for row in transaction.rows(table).values()}
@@ -102,10 +90,11 @@ class Workload:
 
     def _changed(self, table: Table, row: Row) -> Row:
         """The row with another value in one column that is not of the key, where another one is drawn."""
-        name = self._choices.pick([name for name in table.names if name not in table.key])
-        pool = values(dict(table.columns)[name], signed=self._signed)
-        number = self._choices.integer(0, len(pool))
-        return {**row, name: pool[number - 1] if number else None}
+        names = [name for name in table.names if name not in table.key]
+        if not names:  # the rest was dropped
+            return row
+        name = self._choices.pick(names)
+        return {**row, name: self._value(table, name, values(table.types[name], signed=self._signed))}
 
     def _some(self, transaction: OpenTransaction, table: Table, most: int) -> list[int]:
         """Hidden numbers of up to `most` rows, often of equal ones."""

@@ -263,4 +263,10 @@ STORIES: dict[str, DdlStory] = {
             "other.c1": None,
         },
     ),
+    "a_statement_that_is_sent_twice_parts_its_rows_once": DdlStory(
+        [create("sent", 1), put("sent", 2, "1", "a"), *[change("TRUNCATE TABLE sent", 3)] * 2, put("sent", 4, "2", "b")]
+        + [change("RENAME TABLE sent TO sent2", 5)],
+        [],
+        {"db.sent": None, "db.sent2": Table(ID_V, [("2", "b")])},
+    ),
 }

@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.types import MessageTypes
-from cdc_pipeline.mirrors.inferred import inferred_schema, new_columns, wider_column
+from cdc_pipeline.mirrors.inferred import inferred_schema, new_columns, repaired_column
 from cdc_pipeline.mirrors.row_groups import RowGroup
-from cdc_pipeline.mirrors.state import MirrorState
+from cdc_pipeline.mirrors.state import UNSEEN_START, MirrorState
 from cdc_pipeline.resources.delta import table_state
 from cdc_pipeline.resources.lake import LakePaths
 from cdc_pipeline.schemas.ddl_types import type_in_words
@@ -106,8 +106,8 @@ def test_new_columns() -> None:
     assert _shown(new_columns(schema, groups)) == ["c decimal(5,1)", "e int"]
 
 
-# column's type, types of messages → wider type
-_WIDER: dict[tuple[str, tuple[str, ...]], str] = {
+# column's type, types of messages → type that holds all, or the newest where the table was changed unseen
+_REPAIRED: dict[tuple[str, tuple[str, ...]], str] = {
     ("decimal(5,2)", ("decimal(4,2)",)): "decimal(5,2)",
     ("decimal(5,2)", ("decimal(7,2)",)): "decimal(7,2)",
     ("decimal(5,2)", ("decimal(5,4)",)): "decimal(7,4)",
@@ -115,20 +115,26 @@ _WIDER: dict[tuple[str, tuple[str, ...]], str] = {
     ("decimal(5,2)", ("decimal(39,0)",)): "decimal(41,2)",
     ("decimal(5,2)", ("decimal",)): "decimal(5,2)",
     ("decimal(5,2)", ()): "decimal(5,2)",
-    ("decimal(5,2)", ("varchar(5)",)): "decimal(5,2)",
+    ("decimal(5,2)", ("varchar(5)",)): "varchar(5)",
+    ("decimal(5,2)", ("some words",)): "decimal(5,2)",
     ("decimal(5,2) unsigned", ("decimal(7,2)",)): "decimal(7,2) unsigned",
     ("decimal(5)", ("decimal(5,1)",)): "decimal(6,1)",
     ("decimal", ("decimal(7,2)",)): "decimal",
-    ("int", ("decimal(7,2)",)): "int",
-    ("int", ("bigint",)): "int",
+    ("int", ("decimal(7,2)",)): "decimal(7,2)",
+    ("int", ("bigint",)): "bigint",
+    ("int", ("int", "bigint unsigned")): "bigint unsigned",
+    ("int unsigned", ("int",)): "int",
+    ("int", ("int(11)",)): "int",
+    ("enum('a')", ("enum",)): "enum('a')",
+    ("enum('a')", ("enum('b','a')",)): "enum('b','a')",
 }
 
 
-@pytest.mark.parametrize(("case", "wanted"), _WIDER.items(), ids=str)
-def test_wider_column(case: tuple[str, tuple[str, ...]], wanted: str) -> None:
+@pytest.mark.parametrize(("case", "wanted"), _REPAIRED.items(), ids=str)
+def test_repaired_column(case: tuple[str, tuple[str, ...]], wanted: str) -> None:
     before, seen = case
     column = Column("d", type_in_words(before), nullable=False)
-    found = wider_column(column, [_group("d", {"d": text}) for text in seen])
+    found = repaired_column(column, [_group("d", {"d": text}) for text in seen])
     assert (str(found.type), found.name, found.nullable) == (wanted, "d", False)
 
 
@@ -228,7 +234,8 @@ def test_what_is_not_known_is_a_gap(told: tuple[LakePaths, list[dict[str, str]]]
     assert state.inferred
     assert state.schema.primary_key == ("id",)
     wanted = {name: case.gap for name, case in _COLUMNS.items() if case.gap is not None}
-    assert len(state.gaps) == len(wanted)
+    assert UNSEEN_START in state.gaps
+    assert len(state.gaps) == len(wanted) + 1
     assert {
         name: any(f"column {name}: " in gap and text in gap for gap in state.gaps) for name, text in wanted.items()
     } == (dict.fromkeys(wanted, True))

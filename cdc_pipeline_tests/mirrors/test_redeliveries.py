@@ -170,6 +170,26 @@ BY_TIME = {
         ],
         [[], [], [(3, "a")]],
     ),
+    "ticdc_a_truncate_comes_after_what_follows_it": Case(
+        [
+            [_put("x", 2, "1", exact=False, partition=1)],
+            [_put("x", 9, "2", exact=False, partition=1), _put("x", 9, "2", exact=False, partition=1)],
+            [(ddl("TRUNCATE TABLE x", 5, table="x", extension=False), 0)],
+        ],
+        [[(1, "a")], [(1, "a"), (2, "a"), (2, "a")], [(2, "a"), (2, "a")]],
+    ),
+    "ticdc_a_table_is_made_again_after_rows_of_its_new_self": Case(
+        [
+            [_put("x", 2, "1", exact=False, partition=1)],
+            [_put("x", 19, "4", exact=False, partition=1)],
+            [
+                (ddl("DROP TABLE x", 15, table="x", extension=False), 0),
+                (ddl(_KEYLESS.format("x"), 16, table="x", kind="CREATE", extension=False), 0),
+                (ddl("TRUNCATE TABLE x", 18, table="x", extension=False), 0),
+            ],
+        ],
+        [[(1, "a")], [(1, "a"), (4, "a")], [(4, "a")]],
+    ),
     "ticdc_keyless_a_stretch_in_the_next_run": Case(
         [
             [_put("x", 2, "1", exact=False), _put("x", 2, "1", exact=False), _put("x", 4, "2", exact=False)],

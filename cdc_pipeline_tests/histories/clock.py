@@ -1,0 +1,42 @@
+"""The times of what happens upstream."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cdc_pipeline_tests.histories.upstream import TSO_SHIFT
+from cdc_pipeline_tests.messages import EPOCH_MS
+
+if TYPE_CHECKING:
+    from cdc_pipeline_tests.histories.choices import Choices
+
+
+class Clock:
+    """Gives growing TSOs. `own_ms`: no two transactions in one ms. `apart`: DDL has as many ms, of which the first is a
+    multiple of that number, for itself; 0 where it needs none."""
+
+    def __init__(self, choices: Choices, *, own_ms: bool = False, apart: int = 0) -> None:
+        self._choices = choices
+        self._own_ms = own_ms
+        self._apart = apart
+        self._ms, self._counter = EPOCH_MS, 1
+
+    def next(self) -> int:
+        step = self._choices.integer(0, 9)
+        if step < 3 and not self._own_ms:
+            self._counter += 1 + step
+        else:
+            # some ms, or so many that the second changes too
+            self._ms += self._choices.integer(1, 20) if step < 8 else self._choices.integer(200, 5000)
+            self._counter = 1
+        return self._ms << TSO_SHIFT | self._counter
+
+    def next_of_ddl(self) -> int:
+        if not self._apart:
+            return self.next()
+        alone = self._next_span()
+        self._ms, self._counter = self._next_span(alone), 0
+        return alone << TSO_SHIFT | 1
+
+    def _next_span(self, ms: int | None = None) -> int:
+        return ((self._ms if ms is None else ms) // self._apart + 1) * self._apart

@@ -1,0 +1,81 @@
+"""Several histories for one run of the pipeline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from cdc_pipeline_tests.histories.delivery import Record, resolved_tso
+from cdc_pipeline_tests.histories.encoders import has_watermarks
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cdc_pipeline_tests.histories.history import History
+    from cdc_pipeline_tests.histories.shapes import State
+
+
+@dataclass(frozen=True, repr=False)
+class Combined:
+    """Histories, each with its own topic and databases, that go through one run of the pipeline.
+
+    All must have watermarks or none: mirrors stop at the smallest resolved TSO of all topics.
+    """
+
+    histories: tuple[History, ...]
+
+    def __post_init__(self) -> None:
+        assert len({has_watermarks(history.mode) for history in self.histories}) == 1
+        assert len({history.name for history in self.histories}) == len(self.histories)
+
+    def __repr__(self) -> str:
+        return f"<Combined {list(self.histories)}>"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(repr(self))
+
+    @property
+    def watermarks(self) -> bool:
+        return has_watermarks(self.histories[0].mode)
+
+    @cached_property
+    def slices(self) -> tuple[tuple[Record, ...], ...]:
+        count = max(len(history.slices) for history in self.histories)
+        return tuple(
+            tuple(record for history in self.histories for part in history.slices[n : n + 1] for record in part.records)
+            for n in range(count)
+        )
+
+    def files(self) -> list[list[str]]:
+        return [[record.line() for record in part] for part in self.slices]
+
+    def resolved_after(self, slice_index: int) -> int | None:
+        found: int | None = None
+        for number in range(slice_index + 1):
+            found = resolved_tso(chain.from_iterable(self.slices[: number + 1]), found)
+        return found if self.watermarks else None
+
+    def truth_after(self, slice_index: int) -> State | None:
+        """The tables of which something can be said; None where that is none."""
+        resolved = self.resolved_after(slice_index)
+        if self.watermarks:
+            return None if resolved is None else self.state_at(resolved)
+        found: State = {}
+        for history in self.histories:
+            found |= history.truth_after(min(slice_index, len(history.slices) - 1)) or {}
+        return found or None
+
+    def state_at(self, tso: int) -> State:
+        found: State = {}
+        for history in self.histories:
+            found |= history.upstream.state_at(tso)
+        return found
+
+    def final_truth(self) -> State:
+        return self.truth_after(len(self.slices) - 1) or {}
+
+
+def combined(histories: Sequence[History]) -> Combined:
+    return Combined(tuple(histories))

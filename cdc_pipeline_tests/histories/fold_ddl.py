@@ -1,0 +1,284 @@
+"""A plain reader of DDL texts, for the fold: it shares no code with what writes them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from cdc_pipeline_tests.histories.fold_tables import Held, as_type
+
+if TYPE_CHECKING:
+    from cdc_pipeline_tests.histories.shapes import Name, Row
+
+_TOKEN = re.compile(
+    r"(?P<skip>\s+|/\*.*?\*/|--[^\n]*(?:\n|$)|#[^\n]*(?:\n|$))"
+    r"|`(?P<quoted>(?:[^`]|``)*)`|(?:_UTF8MB4)?'(?P<text>(?:[^'\\]|''|\\.)*)'"
+    r"|(?P<number>-?\d[\d.]*)|(?P<word>\w+)|(?P<mark>.)",
+    re.DOTALL,
+)
+_ZEROS = {"int": "0", "bigint": "0", "decimal": "0", "varchar": "", "varbinary": ""}
+
+
+def run(sql: str, database: str, tables: dict[Name, Held]) -> None:
+    """Carries a statement out. Names without a database lie in `database`."""
+    _Reader(sql, database.strip("`"), tables).run()
+
+
+class _Reader:
+    def __init__(self, sql: str, database: str, tables: dict[Name, Held]) -> None:
+        self._tokens: list[tuple[str, str]] = []
+        for match in _TOKEN.finditer(sql):
+            kind = match.lastgroup or ""
+            text = match.group(kind)
+            if kind == "text":
+                text = re.sub(r"''|\\(.)", lambda found: found.group(1) or "'", text)
+            # a doubled back quote around a name is an empty name to this pattern
+            if kind != "skip" and not (kind == "quoted" and not text):
+                self._tokens.append((kind, text))
+        self._at = 0
+        self._database = database
+        self._tables = tables
+
+    # ---- tokens
+
+    def _accept(self, *words: str) -> bool:
+        """Takes the words or marks, if all of them stand here."""
+        found = [
+            text.upper() for kind, text in self._tokens[self._at : self._at + len(words)] if kind in ("word", "mark")
+        ]
+        if found != [word.upper() for word in words]:
+            return False
+        self._at += len(words)
+        return True
+
+    def _expect(self, *words: str) -> None:
+        assert self._accept(*words), (words, self._tokens[self._at :])
+
+    def _take(self, *kinds: str) -> str:
+        kind, text = self._tokens[self._at]
+        assert kind in kinds, (kinds, self._tokens[self._at :])
+        self._at += 1
+        return text
+
+    def _name(self) -> str:
+        return self._take("quoted", "word")
+
+    def _names(self) -> list[str]:
+        found = [self._name()]
+        while self._accept(","):
+            found.append(self._name())
+        return found
+
+    def _in_brackets(self) -> list[str]:
+        self._expect("(")
+        found = self._names()
+        self._expect(")")
+        return found
+
+    def _table(self) -> Name:
+        name = self._name()
+        return (name, self._name()) if self._accept(".") else (self._database, name)
+
+    # ---- statements
+
+    def run(self) -> None:
+        if self._accept("CREATE", "TABLE"):
+            self._create()
+        elif self._accept("ALTER", "TABLE"):
+            self._alter()
+        elif self._accept("RENAME", "TABLE"):
+            more = True
+            while more:
+                old = self._table()
+                self._expect("TO")
+                self._rename(old)
+                more = self._accept(",")
+        elif self._accept("TRUNCATE"):
+            self._accept("TABLE")
+            name = self._table()
+            self._tables[name] = self._tables[name].empty()
+        elif self._accept("DROP", "TABLE"):
+            del self._tables[self._table()]
+            while self._accept(","):
+                del self._tables[self._table()]
+        elif self._accept("DROP", "DATABASE"):
+            database = self._name()
+            for name in [name for name in self._tables if name[0] == database]:
+                del self._tables[name]
+        else:
+            self._expect("CREATE", "DATABASE")
+            self._name()
+        assert self._at == len(self._tokens), self._tokens[self._at :]
+
+    def _rename(self, old: Name) -> None:
+        new = self._table()
+        assert new not in self._tables
+        self._tables[new] = self._tables.pop(old)
+
+    def _create(self) -> None:
+        name = self._table()
+        assert name not in self._tables
+        if self._accept("LIKE"):
+            self._tables[name] = self._tables[self._table()].empty()
+            return
+        self._expect("(")
+        held = Held([], [], set())
+        more, unique = True, list[str]()
+        while more:
+            if self._accept("PRIMARY", "KEY"):
+                held.key = self._in_brackets()
+            elif self._accept("UNIQUE", "KEY"):
+                self._name()
+                unique = self._in_brackets()
+            else:
+                column, needed, _ = self._column()
+                held.columns.append(column)
+                held.not_null |= {column[0]} if needed else set()
+            more = self._accept(",")
+        self._expect(")", "DEFAULT")
+        while self._at < len(self._tokens) and not self._accept("PARTITION", "BY"):
+            self._at += 1
+        if self._at < len(self._tokens):
+            self._partitions(held)
+        held.has_primary_key, held.key = bool(held.key), held.key or unique
+        self._tables[name] = held
+
+    def _partitions(self, held: Held) -> None:
+        held.hashed = self._accept("HASH")
+        if not held.hashed:
+            self._expect("RANGE")
+        (held.parted_by,) = self._in_brackets()
+        if held.hashed:
+            self._expect("PARTITIONS")
+            held.parts = [(f"p{number}", None) for number in range(int(self._take("number")))]
+        else:
+            held.parts = self._ranges()
+
+    def _ranges(self) -> list[tuple[str, int | None]]:
+        self._expect("(")
+        found, more = list[tuple[str, "int | None"]](), True
+        while more:
+            self._expect("PARTITION")
+            name = self._name()
+            self._expect("VALUES", "LESS", "THAN", "(")
+            found.append((name, None if self._accept("MAXVALUE") else int(self._take("number"))))
+            self._expect(")")
+            more = self._accept(",")
+        self._expect(")")
+        return found
+
+    def _column(self) -> tuple[tuple[str, str], bool, str | None]:
+        """The column, whether it is NOT NULL, and its default."""
+        name, words = self._name(), self._take("word").lower()
+        base, needed, default = words, False, None
+        if self._accept("("):
+            numbers = [self._take("number")]
+            while self._accept(","):
+                numbers.append(self._take("number"))
+            self._expect(")")
+            words += f"({','.join(numbers)})"
+        if self._accept("UNSIGNED"):
+            words += " unsigned"
+        while True:
+            if self._accept("NOT", "NULL"):
+                needed = True
+            elif self._accept("DEFAULT"):
+                default = self._take("number", "text")
+            else:
+                break
+        zero = _ZEROS[base] if needed else None
+        return (name, words), needed, as_type(zero if default is None else default, words)
+
+    # ---- ALTER TABLE
+
+    def _alter(self) -> None:
+        name = self._table()
+        held = self._tables[name]
+        if self._accept("RENAME", "AS") or self._accept("RENAME", "TO"):
+            self._rename(name)
+            return
+        if self._accept("EXCHANGE", "PARTITION"):
+            self._exchange(held)
+            return
+        before = [column for column, _ in held.columns]
+        moved: dict[str, str] = {}
+        more = True
+        while more:
+            self._clause(held, moved)
+            more = self._accept(",")
+        if moved:
+            held.columns = [(moved.get(column, column), words) for column, words in held.columns]
+            held.key = [moved.get(column, column) for column in held.key]
+            held.not_null = {moved.get(column, column) for column in held.not_null}
+            held.rows = [{moved.get(column, column): value for column, value in row.items()} for row in held.rows]
+            assert all(column in before for column in moved)
+
+    def _clause(self, held: Held, moved: dict[str, str]) -> None:
+        if self._accept("RENAME", "COLUMN"):
+            old = self._name()
+            self._expect("TO")
+            moved[old] = self._name()
+        elif self._accept("DROP", "PRIMARY", "KEY"):
+            held.not_null |= set(held.key)
+            held.key, held.has_primary_key = [], False
+        elif self._accept("ADD", "PRIMARY", "KEY"):
+            held.key, held.has_primary_key = self._in_brackets(), True
+        elif self._accept("ADD", "PARTITION", "PARTITIONS"):
+            more = int(self._take("number"))
+            held.parts += [(f"p{len(held.parts) + number}", None) for number in range(more)]
+        elif self._accept("ADD", "PARTITION"):
+            held.parts += self._ranges()
+        elif self._accept("REORGANIZE", "PARTITION"):
+            old = self._name()
+            self._expect("INTO")
+            at = [name for name, _ in held.parts].index(old)
+            held.parts[at : at + 1] = self._ranges()
+        elif self._accept("TRUNCATE", "PARTITION"):
+            gone = self._names()
+            held.rows = [row for row in held.rows if held.part_of(row) not in gone]
+        elif self._accept("DROP", "PARTITION"):
+            gone = self._names()
+            held.rows = [row for row in held.rows if held.part_of(row) not in gone]
+            held.parts = [part for part in held.parts if part[0] not in gone]
+        else:
+            self._column_clause(held)
+
+    def _column_clause(self, held: Held) -> None:
+        verb = self._take("word").upper()
+        self._accept("COLUMN")
+        if verb == "DROP":
+            gone = self._name()
+            held.columns = [column for column in held.columns if column[0] != gone]
+            held.not_null.discard(gone)
+            held.rows = [{name: value for name, value in row.items() if name != gone} for row in held.rows]
+            return
+        old = self._name() if verb == "CHANGE" else ""
+        (name, words), needed, default = self._column()
+        if verb == "ADD":
+            held.rows = [{**row, name: default} for row in held.rows]
+            at = len(held.columns)
+        else:
+            old = old or name
+            at = [column for column, _ in held.columns].index(old)
+            del held.columns[at]
+            held.key = [name if column == old else column for column in held.key]
+            held.not_null.discard(old)
+            held.rows = [{**_without(row, old), name: as_type(row[old], words)} for row in held.rows]
+        if self._accept("FIRST"):
+            at = 0
+        elif self._accept("AFTER"):
+            at = 1 + [column for column, _ in held.columns].index(self._name())
+        held.columns.insert(at, (name, words))
+        held.not_null |= {name} if needed else set()
+
+    def _exchange(self, held: Held) -> None:
+        part = self._name()
+        self._expect("WITH", "TABLE")
+        other = self._tables[self._table()]
+        inside = [row for row in held.rows if held.part_of(row) == part]
+        held.rows = [row for row in held.rows if held.part_of(row) != part] + other.rows
+        other.rows = inside
+
+
+def _without(row: Row, name: str) -> Row:
+    return {column: value for column, value in row.items() if column != name}

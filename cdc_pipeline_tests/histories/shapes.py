@@ -1,0 +1,155 @@
+"""Tables as they are between two DDL statements, and what they hold.
+
+Values are texts as Canal-JSON has them (a byte of VARBINARY is the character of the same number) or None.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+Row: TypeAlias = "dict[str, str | None]"
+"""A row by column name. Rows are never changed in place."""
+Image: TypeAlias = "tuple[str | None, ...]"
+"""A row's values in the order of the columns."""
+Name: TypeAlias = "tuple[str, str]"
+"""Database and table."""
+Columns: TypeAlias = "tuple[tuple[str, str], ...]"
+"""Names and MySQL types."""
+
+
+class Content(NamedTuple):
+    """What a table is at one moment: its columns and its sorted rows."""
+
+    columns: Columns
+    rows: list[Image]
+
+    def expected(self) -> tuple[list[dict[str, str]], list[list[str | None]]]:
+        """Columns and rows as an `expected.json` has them, for `truth.differences`: bytes are in hex."""
+        binary = [words.startswith("varbinary") for _, words in self.columns]
+        found = [
+            [
+                value.encode("latin-1").hex() if value is not None and is_binary else value
+                for value, is_binary in zip(row, binary, strict=True)
+            ]
+            for row in self.rows
+        ]
+        return [{"name": name, "type": words} for name, words in self.columns], found
+
+
+State: TypeAlias = "dict[Name, Content]"
+"""The tables that exist."""
+
+
+@dataclass(frozen=True)
+class Partitioning:
+    """How an INT column parts a table: by RANGE, each part below its bound (None is MAXVALUE), or by HASH, the parts p0,
+    p1 and so on, without bounds."""
+
+    column: str
+    names: tuple[str, ...]
+    bounds: tuple[int | None, ...] = ()
+
+    def part_of(self, value: str | None) -> str | None:
+        """The part in which a row lies; None where no part takes it."""
+        number = int(value or 0)
+        if not self.bounds:
+            return self.names[abs(number) % len(self.names)]
+        for name, bound in zip(self.names, self.bounds, strict=True):
+            if bound is None or number < bound:
+                return name
+        return None
+
+    @property
+    def words(self) -> str:
+        if not self.bounds:
+            return f"PARTITION BY HASH (`{self.column}`) PARTITIONS {len(self.names)}"
+        parts = [part_words(name, bound) for name, bound in zip(self.names, self.bounds, strict=True)]
+        return f"PARTITION BY RANGE (`{self.column}`) ({', '.join(parts)})"
+
+
+def part_words(name: str, bound: int | None) -> str:
+    return f"PARTITION `{name}` VALUES LESS THAN ({'MAXVALUE' if bound is None else bound})"
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A table from one DDL statement to the next: what it is called and its shape. Compared by identity: a DDL that changes
+    any of it makes another Table. Without `primary_key` and `unique_not_null` it is keyless.
+
+    `clustered`: TiDB keeps the rows under the primary key itself, so that a changed key is another row to TiCDC.
+    `not_null` are columns besides those of the key.
+    """
+
+    database: str
+    name: str
+    columns: Columns
+    primary_key: tuple[str, ...] = ()
+    unique_not_null: tuple[str, ...] = ()
+    clustered: bool = True
+    kind: str = ""
+    not_null: frozenset[str] = frozenset()
+    partitioning: Partitioning | None = None
+
+    @property
+    def full_name(self) -> Name:
+        return self.database, self.name
+
+    @cached_property
+    def key(self) -> tuple[str, ...]:
+        """The handle key in the order of its index; empty for a keyless table."""
+        return self.primary_key or self.unique_not_null
+
+    @property
+    def keyless(self) -> bool:
+        return not self.key
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.columns)
+
+    @cached_property
+    def types(self) -> dict[str, str]:
+        return dict(self.columns)
+
+    def in_column_order(self, names: Iterable[str]) -> list[str]:
+        wanted = set(names)
+        return [name for name in self.names if name in wanted]
+
+    def key_of(self, row: Mapping[str, str | None]) -> Image:
+        return tuple(row[name] for name in self.key)
+
+    def image(self, row: Mapping[str, str | None]) -> Image:
+        return tuple(row[name] for name in self.names)
+
+    def content(self, rows: Iterable[Mapping[str, str | None]]) -> Content:
+        return Content(self.columns, sorted((self.image(row) for row in rows), key=sort_key))
+
+    def part_of(self, row: Mapping[str, str | None]) -> str | None:
+        """The partition of a row; None where the table has none, or none that takes the row."""
+        return None if self.partitioning is None else self.partitioning.part_of(row[self.partitioning.column])
+
+    def create_statement(self) -> str:
+        """CREATE TABLE, with a collation that tells case and trailing spaces apart."""
+        needed = {*self.key, *self.not_null}
+        parts = [f"`{name}` {words.upper()}{' NOT NULL' if name in needed else ''}" for name, words in self.columns]
+        if self.primary_key:
+            parts.append(f"PRIMARY KEY ({_quoted(self.primary_key)})")
+        if self.unique_not_null:
+            parts.append(f"UNIQUE KEY `uk_{self.name}` ({_quoted(self.unique_not_null)})")
+        words = "" if self.partitioning is None else f" {self.partitioning.words}"
+        return (
+            f"CREATE TABLE `{self.name}` ({', '.join(parts)}) DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_0900_bin{words}"
+        )
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ",".join(f"`{name}`" for name in names)
+
+
+def sort_key(row: Image) -> tuple[tuple[bool, str], ...]:
+    return tuple((value is not None, value or "") for value in row)

@@ -1,0 +1,294 @@
+"""DDL in histories: each kind occurs, its messages are those of a real encoder, and its truth is what MySQL does."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_pipeline.schemas import changes
+from cdc_pipeline.schemas.ddl_parser import parse_ddl
+from cdc_pipeline_tests.histories.ddl import (
+    FIRST,
+    AddColumn,
+    AddKey,
+    AlterTable,
+    ChangeColumn,
+    Column,
+    DropColumn,
+    DropKey,
+    DropTables,
+    EmptyParts,
+    ExchangePartition,
+    RenameColumn,
+    RenameTables,
+    Repartition,
+    alter,
+)
+from cdc_pipeline_tests.histories.encoders import MODES, has_watermarks
+from cdc_pipeline_tests.histories.message import physical_ms
+from cdc_pipeline_tests.histories.shapes import Partitioning, Table
+from cdc_pipeline_tests.histories.strategies import history_of_seed
+from cdc_pipeline_tests.histories.tables import table_of
+from cdc_pipeline_tests.histories.upstream import START_TSO, Ddl, Transaction, Upstream
+from cdc_pipeline_tests.messages import EPOCH_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cdc_pipeline_tests.histories.ddl import Clause, Statement
+    from cdc_pipeline_tests.histories.history import History
+
+_SEEDS = range(150)
+_TYPES = {"CREATE", "ALTER", "ERASE", "TRUNCATE", "RENAME", "CINDEX", "DINDEX", "QUERY"}
+
+
+@cache
+def _history(seed: int, mode: str) -> History:
+    return history_of_seed(seed, transactions=15, mode=mode)
+
+
+def _ddl(mode: str) -> Iterator[tuple[History, Ddl]]:
+    """The statements that come after the tables of the beginning."""
+    for seed in _SEEDS:
+        history = _history(seed, mode)
+        for event in history.upstream.events:
+            if isinstance(event, Ddl) and event.commit_ts >> 18 >= EPOCH_MS:
+                yield history, event
+
+
+def _kinds(statement: Statement) -> set[str]:
+    found = {type(statement).__name__}
+    if isinstance(statement, AlterTable):
+        found |= {f"{type(clause).__name__}" for clause in statement.clauses}
+        found |= {_detail(clause, statement.before) for clause in statement.clauses}
+        found |= {"two clauses"} if len(statement.clauses) > 1 else set()
+    if isinstance(statement, RenameTables):
+        found.add(f"{len(statement.pairs)} pairs")
+        old, new = statement.pairs[0]
+        found |= {"to another database"} if old.database != new.database else set()
+    return found
+
+
+def _detail(clause: Clause, table: Table) -> str:
+    if isinstance(clause, AddColumn):
+        kind = "default" if clause.column.default is not None else "zero" if clause.column.not_null else "null"
+        return f"add {kind}" if clause.place is None else "add first" if clause.place == FIRST else "add after"
+    if isinstance(clause, RenameColumn):
+        return "rename of key" if clause.name in table.key else "rename"
+    if isinstance(clause, ChangeColumn):
+        return f"{table.types[clause.name]} to {clause.column.type}"
+    if isinstance(clause, EmptyParts):
+        kind = "hash" if table.partitioning is not None and not table.partitioning.bounds else "range"
+        return f"{'drop' if clause.drop else 'truncate'} partition of {kind}"
+    if isinstance(clause, Repartition):
+        return "reorganize" if clause.parts else "add partition"
+    return ""
+
+
+def test_all_kinds_occur() -> None:
+    found: Counter[str] = Counter()
+    for mode in MODES:
+        for _, event in _ddl(mode):
+            found.update(_kinds(event.statement))
+    wanted = {
+        *("CreateTable", "CreateLike", "TruncateTable", "DropTables", "DropDatabase", "CreateDatabase"),
+        *("RenameTables", "1 pairs", "2 pairs", "3 pairs", "to another database", "ExchangePartition"),
+        *("DropColumn", "DropKey", "AddKey", "two clauses", "rename of key", "rename"),
+        *("add null", "add default", "add zero", "add first", "add after", "reorganize", "add partition"),
+        *("varchar(20) to varchar(40)", "int to bigint", "int to varchar(20)", "decimal(10,2) to decimal(14,4)"),
+        *("truncate partition of hash", "truncate partition of range", "drop partition of range"),
+    }
+    assert wanted <= found.keys()
+
+
+def test_most_histories_have_ddl() -> None:
+    counts = [len({id(history) for history, _ in _ddl(mode)}) for mode in MODES]
+    assert min(counts) > len(_SEEDS) / 2
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_ddl_is_in_partition_0_and_says_what_it_is(mode: str) -> None:
+    for seed in _SEEDS:
+        for record in _history(seed, mode).records:
+            if record.kind != "ddl":
+                continue
+            body = json.loads(record.payload)
+            assert record.partition == 0
+            if mode == "dataworks":
+                assert body["payload"]["op"] in _TYPES
+                assert body["payload"]["ddl"]["text"]
+            else:
+                assert body["isDdl"]
+                assert body["type"] in _TYPES
+                assert body["data"] is body["old"] is body["mysqlType"] is None
+                assert (body["table"] == "") == (body["sql"].upper().find("DATABASE") > 0)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_one_message_for_a_statement_but_for_pairs_of_ticdc(mode: str) -> None:
+    several = 0
+    for history, event in _ddl(mode):
+        messages = [message for message in history.messages if message.commit_ts == event.commit_ts]
+        pairs = len(event.statement.pairs) if isinstance(event.statement, RenameTables) else 1
+        assert len(messages) == (pairs if mode not in ("canal", "dataworks") else 1)
+        several += pairs > 1
+        if isinstance(event.statement, DropTables):
+            assert len(event.statement.tables) == 1 or mode in ("canal", "dataworks") or messages[0].op == "QUERY"
+    assert several
+
+
+def test_without_watermarks_ddl_stands_alone_in_what_orders_it() -> None:
+    for mode, unit in (("default", 1), ("canal", 1000)):
+        for history, event in _ddl(mode):
+            place = physical_ms(event.commit_ts) // unit
+            others = [other for other in history.upstream.events if physical_ms(other.commit_ts) // unit == place]
+            assert others == [event]
+
+
+def test_without_watermarks_files_do_not_part_ddl_from_rows() -> None:
+    """Whatever a file holds for the first time comes after all that earlier files hold, where DDL tells more than that a
+    table is empty."""
+    parted = 0
+    for mode in (mode for mode in MODES if not has_watermarks(mode)):
+        for seed in _SEEDS:
+            history = _history(seed, mode)
+            if not history.settings.ddl or history.settings.plain_ddl:
+                continue
+            seen: set[str] = set()
+            newest = 0
+            for part in history.slices:
+                new = [record for record in part.records if _deed(record.payload) not in seen]
+                assert all(record.commit_ts >= newest for record in new)
+                newest = max((record.commit_ts for record in new), default=newest)
+                seen |= {_deed(record.payload) for record in part.records}
+            parted += len(history.slices) > 1
+    assert parted > 10
+
+
+def _deed(payload: str) -> str:
+    """The message without what says when it was sent."""
+    body = json.loads(payload)
+    return json.dumps({name: value for name, value in body.items() if name not in ("ts", "id")})
+
+
+def test_ddl_comes_again() -> None:
+    """After a restart, and by itself."""
+    found = 0
+    for seed in _SEEDS:
+        history = _history(seed, "extension")
+        sent = Counter(id(sent.message) for sent in history.timeline if sent.message.kind == "ddl")
+        found += any(number > 1 for number in sent.values())
+    assert found > 10
+
+
+def test_rows_of_a_renamed_table_go_elsewhere() -> None:
+    """The point of it all: a table's rows in one partition, its DDL in another, and after it rows in a third."""
+    moved = 0
+    for history, event in _ddl("extension"):
+        statement = event.statement
+        if history.settings.dispatcher != "table" or not isinstance(statement, RenameTables):
+            continue
+        old, new = (
+            {message.partition for message in history.messages if message.table is table}
+            for table in statement.pairs[0]
+        )
+        moved += bool(old and new and old != new)
+    assert moved
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_statements_are_read_as_they_are_meant(mode: str) -> None:
+    """By the product's parser: the columns that the table has after it, as far as one statement tells them."""
+    for history, event in _ddl(mode):
+        statement = event.statement
+        for message in history.messages:
+            if message.commit_ts != event.commit_ts:
+                continue
+            body = message.body
+            sql = body["payload"]["ddl"]["text"] if "payload" in body else body["sql"]
+            if isinstance(statement, ExchangePartition) or "alter" not in sql.lower()[:40]:
+                continue
+            found = parse_ddl(sql, statement.tables[0].database)
+            assert not [change for change in found if isinstance(change, changes.NotSupported)], sql
+
+
+# ---- what the statements do
+
+
+def _after(
+    table: Table, rows: list[dict[str, str | None]], *clauses: Clause
+) -> tuple[Table, list[dict[str, str | None]]]:
+    upstream = Upstream()
+    upstream.rows[table] = dict(enumerate(rows))
+    statement = alter(table, *clauses)
+    upstream.execute(statement, START_TSO)
+    return statement.after, list(upstream.rows[statement.after].values())
+
+
+_TABLE = Table("db", "t", (("id", "int"), ("a", "int"), ("d", "decimal(10,2)")), ("id",))
+_ROW: dict[str, str | None] = {"id": "1", "a": None, "d": "1.50"}
+
+
+def test_columns_that_are_added_are_filled() -> None:
+    table, rows = _after(
+        _TABLE,
+        [_ROW],
+        AddColumn(Column("x", "decimal(10,2)", not_null=True), FIRST),
+        AddColumn(Column("y", "varchar(20)", default="é"), "id"),
+        AddColumn(Column("z", "int")),
+    )
+    assert table.names == ("x", "id", "y", "a", "d", "z")
+    assert rows == [{"x": "0.00", "id": "1", "y": "é", "a": None, "d": "1.50", "z": None}]
+
+
+def test_columns_change_names_and_types() -> None:
+    table, rows = _after(_TABLE, [_ROW], RenameColumn("id", "a"), RenameColumn("a", "id"))
+    assert (table.names, table.key, rows) == (("a", "id", "d"), ("a",), [{"a": "1", "id": None, "d": "1.50"}])
+    table, rows = _after(_TABLE, [_ROW], ChangeColumn("d", Column("e", "decimal(14,4)"), FIRST), DropColumn("a"))
+    assert (table.columns, rows) == ((("e", "decimal(14,4)"), ("id", "int")), [{"e": "1.5000", "id": "1"}])
+
+
+def test_a_key_goes_and_comes() -> None:
+    table, _ = _after(_TABLE, [_ROW], DropKey())
+    assert (table.keyless, table.not_null, table.clustered) == (True, frozenset({"id"}), False)
+    assert _after(table, [_ROW], AddKey(("id",)))[0].key == ("id",)
+
+
+def test_partitions_take_their_rows_with_them() -> None:
+    table = replace(_TABLE, partitioning=Partitioning("id", ("p0", "p1", "p2"), (10, 20, None)))
+    rows = [{**_ROW, "id": number} for number in ("-5", "9", "10", "20")]
+    after, left = _after(table, rows, EmptyParts(("p1",), drop=True))
+    assert [row["id"] for row in left] == ["-5", "9", "20"]
+    assert after.part_of({"id": "10"}) == "p2"
+    after, left = _after(table, rows, EmptyParts(("p0",), drop=False))
+    assert [row["id"] for row in left] == ["10", "20"]
+    assert after.part_of({"id": "1"}) == "p0"
+    assert [Partitioning("id", ("p0", "p1", "p2")).part_of(key) for key in ("4", "-5")] == ["p1", "p2"]
+
+
+def test_a_partition_and_a_table_change_places() -> None:
+    table, other = table_of("range", "db", "t"), replace(table_of("range", "db", "o"), partitioning=None)
+    upstream = Upstream()
+    row: dict[str, str | None] = {"id": "1", "note": None, "amount": None}
+    upstream.rows = {table: {1: row, 2: {**row, "id": "11"}}, other: {3: {**row, "id": "2"}}}
+    upstream.execute(ExchangePartition(table, "p0", other), START_TSO)
+    state = upstream.state_at(START_TSO)
+    assert [image[0] for image in state["db", "t"].rows] == ["11", "2"]
+    assert [image[0] for image in state["db", "o"].rows] == ["1"]
+
+
+def test_rows_lie_in_partitions() -> None:
+    parted = 0
+    for mode in MODES:
+        for seed in _SEEDS:
+            for event in _history(seed, mode).upstream.events:
+                for change in event.net if isinstance(event, Transaction) else ():
+                    if change.table.partitioning is not None:
+                        parted += 1
+                        assert change.table.part_of(change.row) is not None
+    assert parted > 100

@@ -1,0 +1,67 @@
+"""A table that waits, seen and let go on by the jobs `<pipeline>_ddl_dry_run` and `<pipeline>_approve_ddl`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from cdc_pipeline.component import CaptureFilesSource, CdcPipeline
+from cdc_pipeline.resources.lake import LakePaths
+from cdc_pipeline.resources.spark import SparkLakehouse
+from cdc_pipeline.schemas.table import TableName
+from cdc_pipeline_tests.messages import Topic, watermark
+from cdc_pipeline_tests.mirrors.stories import change, create, put
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+def test_a_statement_is_shown_and_approved(spark: SparkSession, tmp_path: Path) -> None:
+    topic = Topic()
+    messages = [create("t", 1), put("t", 2, "1", "a"), change("TRUNCATE TABLE t", 3), put("t", 4, "2", "b")]
+    for payload, partition in [*messages, (watermark(9), 0), (watermark(9), 1)]:
+        topic.send(payload, partition)
+    topic.write(tmp_path / "captures", "1.jsonl")
+    source = CaptureFilesSource(type="capture_files", path=str(tmp_path / "captures"))
+    component = CdcPipeline(name="p", source=source, lake=str(tmp_path / "lake"), ddl_policy="hold")  # type: ignore[arg-type]
+
+    def run(job: str, config: dict[str, Any] | None = None) -> dg.ExecuteInProcessResult:
+        resources = dg.Definitions(resources={"spark": SparkLakehouse()})
+        definitions = dg.Definitions.merge(component.build_defs(), resources)
+        with dg.DagsterInstance.ephemeral() as instance:
+            return definitions.resolve_job_def(job).execute_in_process(
+                instance=instance,
+                raise_on_error=False,
+                run_config={"ops": config or {}, "loggers": {"console": {"config": {"log_level": "ERROR"}}}},
+            )
+
+    def rows() -> list[tuple[Any, ...]]:
+        mirror = spark.read.format("delta").load(LakePaths(component.lake, "p").mirror(TableName("db", "t")))
+        return [tuple(row) for row in mirror.select("id", "v").collect()]
+
+    ingest = run("p_ingest")
+    assert ingest.success
+    cuts = ingest.asset_materializations_for_node("p_mirrors")[-1].metadata
+    assert cuts["held"].value == {"db.t": "TRUNCATE TABLE t"}
+    failed = {found.check_name for found in ingest.get_asset_check_evaluations() if not found.passed}
+    assert failed == {"ddl_applied", "no_gaps"}
+    assert rows() == [(1, "a")]
+
+    shown = run("p_ddl_dry_run")
+    assert shown.success
+    (output,) = [event for event in shown.all_events if event.is_successful_output]
+    (record,) = output.step_output_data.metadata["statements"].value.records  # type: ignore[union-attr]
+    assert record.data["statement"] == "TRUNCATE TABLE t"
+    assert record.data["status"] == "held"
+    assert record.data["would"] == "emptied db.t"
+
+    wrong = run("p_approve_ddl", {"p_approve_statements": {"config": {"tables": ["db.other"]}}})
+    assert not wrong.success
+    assert run("p_approve_ddl", {"p_approve_statements": {"config": {"tables": ["db.*"]}}}).success
+    assert run("p_ingest").success
+    assert rows() == [(2, "b")]
+    last = run("p_approve_ddl", {"p_approve_statements": {"config": {"tables": ["*"]}}})
+    assert not last.success
