@@ -42,7 +42,7 @@ demo: venv-and-java ## ingest $CDC_CAPTURES into $CDC_LAKE and show the mirrors
 
 # Two processes, each with a Spark session of its own; a file's tests stay together, because they share its lakes.
 test: venv-and-java ## run the tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(TEST_FLAGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(TEST_FLAGS)
 
 # Only those marked `long`, which addopts in pyproject.toml leaves out: pytest takes the last -m. 5 is pytest's "no test
 # selected".

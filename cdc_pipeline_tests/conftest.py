@@ -16,6 +16,32 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+# The files that take longest, longest first: two processes share the files out in this order, and one that began a long
+# one last would keep the other waiting.
+_LONGEST = (
+    "integration/test_captures.py",
+    "integration/test_kills.py",
+    "histories/test_mirrors.py",
+    "integration/test_slices.py",
+    "mirrors/test_policy.py",
+    "mirrors/test_reading.py",
+    "mirrors/test_ddl_stories.py",
+    "mirrors/test_inferred.py",
+    "mirrors/test_stories.py",
+    "mirrors/test_redeliveries.py",
+    "integration/test_shop.py",
+    "schemas/test_expressions.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def place(item: pytest.Item) -> int:
+        path = item.path.as_posix()
+        return next((number for number, name in enumerate(_LONGEST) if path.endswith(name)), len(_LONGEST))
+
+    items.sort(key=place)
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     from cdc_pipeline.resources.spark import SparkLakehouse

@@ -7,13 +7,11 @@ was cut short is decoded again, and the commits that are in are skipped.
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from delta.tables import DeltaTable
-from pyspark import inheritable_thread_target
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects import unified
@@ -22,6 +20,7 @@ from cdc_pipeline.dialects.ddl_rows import ddl_rows
 from cdc_pipeline.dialects.decode import DialectName, decoded, explained
 from cdc_pipeline.mirrors.ddl_of_cut import PENDING, RESULT_COLUMNS
 from cdc_pipeline.resources.delta import Commit, append_once, progress, table_state
+from cdc_pipeline.resources.threads import side_by_side
 from cdc_pipeline.sources.intake import OffsetRange, offset_ranges
 from cdc_pipeline.sources.raw_snapshot import newest_batch
 
@@ -103,6 +102,7 @@ def _write_changes(
         observed.frame.write.format("noop").mode("overwrite").save()  # written before a run was stopped: count only
     else:
         append_once(unified.row_changes(observed.frame), path, commit)
+    observed.settle()
 
 
 def _write_others(spark: SparkSession, paths: LakePaths, frame: DataFrame, batch_id: int, note: dict[str, Any]) -> None:
@@ -119,9 +119,7 @@ def _write_others(spark: SparkSession, paths: LakePaths, frame: DataFrame, batch
         if table_state(spark, path) is None or not rows.isEmpty():
             append_once(rows, path, _commit(paths, table, batch_id, note))
 
-    with ThreadPoolExecutor(max_workers=2, thread_name_prefix="decode") as pool:
-        for future in [pool.submit(inheritable_thread_target(spark)(write), table) for table in OTHERS]:
-            future.result()
+    side_by_side(spark, write, OTHERS, threads=2)
 
 
 def _has_tables(spark: SparkSession, paths: LakePaths) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ from cdc_pipeline.dialects import unified
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_PATIENCE = 5.0
+"""Seconds for the metrics of a query that has ended to arrive: they come by Spark's listener bus."""
 _PLACES = "`topic` STRING, `partition` INT, `offset` BIGINT"
 
 
@@ -50,6 +53,20 @@ class Observed:
             F.max((kind != unified.DEAD) & exact).alias("exact"),
             F.to_json(F.collect_list(F.when(in_tables, F.struct("topic", "partition", "offset")))).alias("places"),
         )
+
+    def settle(self) -> None:
+        """Returns when the counts are there. Call it when the frame's write has returned.
+
+        Where another run has written the same batch meanwhile, Delta passes over the write without running the query, and
+        nobody would ever count: then the frame is counted by itself.
+        """
+        observation: Any = self._observation
+        end = time.monotonic() + _PATIENCE
+        while not observation._jo.future().isCompleted():
+            if time.monotonic() > end:
+                self.frame.write.format("noop").mode("overwrite").save()
+                return
+            time.sleep(0.005)
 
     def counts(self, records: int) -> BatchCounts:
         """Waits for the frame to be written. `records` is what the raw snapshot says of the batch."""

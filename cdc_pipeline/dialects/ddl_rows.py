@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
 from cdc_pipeline.dialects import unified
-from cdc_pipeline.schemas.changes import described
+from cdc_pipeline.schemas.described import described
 from cdc_pipeline.schemas.statements import changes_of
 
 if TYPE_CHECKING:

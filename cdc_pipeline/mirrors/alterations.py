@@ -15,9 +15,9 @@ from cdc_pipeline.schemas.changes import (
     FirstPartition,
     NotSupportedClause,
     TruncatePartition,
-    described_clause,
 )
 from cdc_pipeline.schemas.conversions import unclear_type, unsure_change
+from cdc_pipeline.schemas.described import described_clause
 from cdc_pipeline.schemas.evolution import SchemaConflictError, altered
 from cdc_pipeline.schemas.origins import column_origins
 from cdc_pipeline.schemas.partition_rows import PartitionError, rows_below, rows_of_partitions

@@ -7,13 +7,10 @@ re-creation ties together, run in order.
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from delta.tables import DeltaTable
-from pyspark import inheritable_thread_target
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import LakeError
@@ -31,6 +28,7 @@ from cdc_pipeline.mirrors.rows import (
     with_computed,
 )
 from cdc_pipeline.mirrors.state import has_row_gaps, no_row_gaps, row_gaps
+from cdc_pipeline.mirrors.step_order import independent_chains
 from cdc_pipeline.mirrors.steps import (
     ApplyRows,
     ChangeColumns,
@@ -44,7 +42,6 @@ from cdc_pipeline.mirrors.steps import (
     RestoreRows,
     Step,
     TruncateMirror,
-    step_names,
 )
 from cdc_pipeline.resources.delta import (
     Commit,
@@ -57,6 +54,7 @@ from cdc_pipeline.resources.delta import (
     table_state,
 )
 from cdc_pipeline.resources.lake import move_folder
+from cdc_pipeline.resources.threads import side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -66,7 +64,6 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.order import RowSet
     from cdc_pipeline.mirrors.state import MirrorState
     from cdc_pipeline.resources.lake import LakePaths
-    from cdc_pipeline.schemas.table import TableName
 
 _STEPS_PER_CUT = 1_000_000
 _COMMITS_PER_STEP = 100
@@ -120,10 +117,7 @@ class Mirrors:
                 results[index] = result
                 report(f"{type(steps[index]).__name__} {steps[index].state.name} {result.seconds:.1f} s")
 
-        chains = independent_chains(steps)
-        with ThreadPoolExecutor(max_workers=self.side_by_side, thread_name_prefix="mirror") as pool:
-            for future in [pool.submit(inheritable_thread_target(self.spark)(run), chain) for chain in chains]:
-                future.result()
+        side_by_side(self.spark, run, independent_chains(steps), self.side_by_side)
         return [results[index] for index in range(len(steps))]
 
     # ---- one step
@@ -313,35 +307,3 @@ class Mirrors:
             gaps.append(f"{result.bad_rows} row(s) with values that their types cannot hold: see dead_letters")
         self._note_gaps(self.paths.mirror(state.name), gaps, self._commit(index, 0))
         return counts["there"] or 0
-
-
-def later_places(paths: LakePaths, steps: Sequence[Step]) -> dict[str, list[str]]:
-    """The folders to which the steps move mirrors, by mirror id."""
-    places: dict[str, list[str]] = defaultdict(list)
-    for step in steps:
-        if isinstance(step, (RenameMirror, RestoreMirror)):
-            places[step.state.mirror_id].append(paths.mirror(step.state.name))
-        elif isinstance(step, DropMirror):
-            places[step.state.mirror_id].append(paths.dropped(step.state.name, step.mark))
-    return places
-
-
-def independent_chains(steps: Sequence[Step]) -> list[list[int]]:
-    """The steps' indexes as chains: steps in different chains touch no name in common."""
-    leader: dict[TableName, TableName] = {}
-
-    def find(name: TableName) -> TableName:
-        leader.setdefault(name, name)
-        while leader[name] != name:
-            name = leader[name]
-        return name
-
-    for step in steps:
-        first, *others = step_names(step)
-        for other in others:
-            leader[find(other)] = find(first)
-        find(first)
-    chains: dict[TableName, list[int]] = defaultdict(list)
-    for index, step in enumerate(steps):
-        chains[find(step_names(step)[0])].append(index)
-    return list(chains.values())

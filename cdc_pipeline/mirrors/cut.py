@@ -5,13 +5,10 @@ from __future__ import annotations
 import time
 import uuid
 from collections import defaultdict
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from pyspark import inheritable_thread_target
-
-from cdc_pipeline.mirrors.apply import Mirrors, StepResult, later_places
+from cdc_pipeline.mirrors.apply import Mirrors, StepResult
 from cdc_pipeline.mirrors.cut_inputs import CutInputs, StoredMirrors
 from cdc_pipeline.mirrors.cut_report import CutReport, MirrorEntry, TableCounts, published_entries, with_held_gaps
 from cdc_pipeline.mirrors.ddl_of_cut import DdlOfCut, close_events, emptied_before
@@ -33,10 +30,12 @@ from cdc_pipeline.mirrors.publication import CutSettings, publish
 from cdc_pipeline.mirrors.redeliveries import POSITION, repeated_positions
 from cdc_pipeline.mirrors.row_groups import row_groups, with_types
 from cdc_pipeline.mirrors.state import MirrorState
+from cdc_pipeline.mirrors.step_order import later_places
 from cdc_pipeline.mirrors.steps import ApplyRows, step_names
 from cdc_pipeline.mirrors.totals import NO_CHANGES, CutTotals
 from cdc_pipeline.mirrors.window import Window, begun_cut, next_window, pending_after, write_down
 from cdc_pipeline.resources.delta import table_state
+from cdc_pipeline.resources.threads import side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -211,10 +210,8 @@ class CutMaker:
         """All mirrors after the cut: those that the plan left alone as they were, the others as they are now."""
         touched = sorted({name for step in plan.steps for name in step_names(step)})
         entries = {entry.name: entry for entry in published_entries(published, self.paths)}
-        with ThreadPoolExecutor(max_workers=self.side_by_side, thread_name_prefix="count") as pool:
-            found = dict(
-                zip(touched, pool.map(inheritable_thread_target(self.spark)(self.entry), touched), strict=True)
-            )
+        counted = side_by_side(self.spark, self.entry, touched, self.side_by_side)
+        found = dict(zip(touched, counted, strict=True))
         entries.update({name: entry for name, entry in found.items() if entry is not None})
         return tuple(entries[name] for name in sorted(entries) if found.get(name, entries[name]) is not None)
 

@@ -136,7 +136,7 @@ class PlanBook:
             )
         )
         self._empty.discard(state.mirror_id)
-        self.mark(name, *unsent_columns(column for column in unknown if column not in computed))
+        self.mark(name, *unsent_columns([column for column in unknown if column not in computed]))
 
     def _fitting_state(self, name: TableName, groups: list[RowGroup]) -> MirrorState:
         """The mirror's state, made or widened where the rows have columns that no DDL has told of."""

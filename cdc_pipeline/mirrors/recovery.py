@@ -71,7 +71,7 @@ class RecoveryPlanner:
 
     def _bring_back(self, ended: EndedTable, target: TableName, event: DdlEvent, outcome: DdlOutcome) -> None:
         if ended.how == "truncated":
-            state = replace(ended.state, name=target, mirror_id=f"{target}@{event.mark}")
+            state = replace(ended.state, name=target, mirror_id=f"{target}@{event.mark}", kept=())
             self._book.steps.append(RestoreRows(ended.state, state, ended.mark))
         else:
             state = replace(ended.state, name=target, retired=None)

@@ -115,9 +115,15 @@ def rows_restored(spark: SparkSession, source: str, target: str, step: RestoreRo
     if version is None:
         return (f"the rows from before the TRUNCATE at {step.mark} are no longer in the log of {step.source.name}",)
     there = spark.read.format("delta").option("versionAsOf", version).load(source)
-    columns = [
-        F.col(quoted(column.name)).cast(spark_type(column.type)).alias(column.name)
-        for column in step.state.schema.columns
-    ]
+    old = {name.casefold(): name for name in there.columns}
+    columns, missing = [], []
+    for column in step.state.schema.columns:
+        name, kind = old.get(column.name.casefold()), spark_type(column.type)
+        if name is None:
+            missing.append(column.name)
+        value = F.lit(None) if name is None else F.col(quoted(name))
+        columns.append(value.try_cast(kind).alias(column.name))
     append_once(there.select(*columns, *TRACE.names), target, commit)
-    return ()
+    if not missing:
+        return ()
+    return (f"columns that the table did not have before the TRUNCATE are NULL: {', '.join(missing)}",)

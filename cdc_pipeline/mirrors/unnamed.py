@@ -18,8 +18,8 @@ from cdc_pipeline.schemas.changes import (
     NotSupported,
     RenameTable,
     RenameTo,
-    described,
 )
+from cdc_pipeline.schemas.described import described
 from cdc_pipeline.schemas.table import TableName
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from cdc_pipeline.schemas.expressions import ExpressionError, assigned
 from cdc_pipeline.schemas.table import TEXT_TYPES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from cdc_pipeline.schemas.expressions import SparkExpression
     from cdc_pipeline.schemas.table import Column, MySqlType, TableSchema
@@ -87,7 +87,7 @@ def _digits(kind: MySqlType) -> int:
     return kind.params[0] if kind.params else 0
 
 
-def unsent_columns(columns: Iterable[Column]) -> tuple[str, ...]:
+def unsent_columns(columns: Sequence[Column]) -> tuple[str, ...]:
     """Why the mirror lacks values of these columns, which rows did not bring; one reason for each kind of column."""
     virtual = [column.name for column in columns if column.generated == "virtual"]
     others = [column.name for column in columns if column.generated != "virtual"]

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import gzip
 import json
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark import inheritable_thread_target
 
 from cdc_pipeline.mirrors.totals import lake_balance
 from cdc_pipeline.resources.lake import LakePaths
+from cdc_pipeline.resources.threads import side_by_side
 from cdc_pipeline_tests.pipelines import ingest
 from cdc_pipeline_tests.truth import differences
 
@@ -73,9 +72,8 @@ def lakes(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
         return Ingested(name, paths, truth, {str(entry.name): entry for entry in report.mirrors})
 
     # the longest first
-    with ThreadPoolExecutor(max_workers=3, thread_name_prefix="capture") as pool:
-        found = pool.map(inheritable_thread_target(spark)(ingested), reversed(NAMES))
-        return {capture.name: capture for capture in found}
+    found = side_by_side(spark, ingested, reversed(NAMES), threads=3)
+    return {capture.name: capture for capture in found}
 
 
 @pytest.fixture(params=NAMES)

@@ -18,12 +18,13 @@ from cdc_pipeline.mirrors.progress import published_cut
 from cdc_pipeline.resources import lake as lake_module
 from cdc_pipeline.resources.delta import Commit
 from cdc_pipeline_tests.messages import Topic, tso, watermark
+from cdc_pipeline_tests.mirrors import ddl_stories, test_ddl_stories
 from cdc_pipeline_tests.mirrors.stories import STORIES, Story
 from cdc_pipeline_tests.mirrors.test_stories import PARTITIONS, assert_told
 from cdc_pipeline_tests.pipelines import ingest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -36,6 +37,7 @@ SHORT = (
     "a_dropped_table_made_again_with_another_shape",
     "a_type_that_widens_and_one_that_does_not",
 )
+SHORT_DDL = ("an_exchange_of_a_partition_with_a_table", "a_dropped_table_comes_back", "a_database_comes_back")
 
 
 class Killed(BaseException):
@@ -55,7 +57,7 @@ class Killer:
 
     def note_json(self, commit: Commit) -> str:
         self.strike(commit.app_id, commit.version)
-        return "{}" if "raw" not in commit.app_id else commit_note(commit)
+        return "{}" if "raw" not in commit.app_id and "truncated" not in commit.note else commit_note(commit)
 
     def move_folder(self, spark: SparkSession, source: str, target: str) -> None:
         self.strike(source, target)
@@ -80,26 +82,49 @@ def ingested_with_kills(spark: SparkSession, paths: LakePaths, captures: Path, k
     raise AssertionError("no run got through")
 
 
-def assert_survives(spark: SparkSession, paths: LakePaths, folder: Path, stories: list[Story]) -> int:
-    """Tells the stories in two slices, each through all its kills; checks the end. Returns the number of kills."""
+def survived_kills(
+    spark: SparkSession, paths: LakePaths, folder: Path, slices: dict[int, list[tuple[str, int]]]
+) -> int:
+    """Tells the messages of each slice (by the step that its watermarks close), each through all its kills. Returns how
+    many those were."""
     topic, killer, kills = Topic(), Killer(), 0
-    first, last = 2, 1000
-    for until in (first, last):
-        for story in stories:
-            for payload, partition in story.messages:
-                early = json.loads(payload)["_tidb"]["commitTs"] <= tso(first)
-                if early == (until == first):
-                    topic.send(payload, partition)
+    for until, messages in slices.items():
+        for payload, partition in messages:
+            topic.send(payload, partition)
         for partition in PARTITIONS:
             topic.send(watermark(until), partition)
         topic.write(folder, f"until-{until:04d}.jsonl")
         kills += ingested_with_kills(spark, paths, folder, killer)
-    for story in stories:
-        assert_told(spark, paths, story)
-    sent = sum(len(story.messages) for story in stories) + 2 * len(PARTITIONS)
+    sent = sum(len(messages) + len(PARTITIONS) for messages in slices.values())
     assert spark.read.format("delta").load(paths.table("raw_topic_snapshot")).count() == sent
     assert spark.read.format("delta").load(paths.table("batches")).agg({"records": "sum"}).first()[0] == sent  # type: ignore[index]
-    assert published_cut(spark, paths).cut_id == 2
+    assert published_cut(spark, paths).cut_id == len(slices)
+    return kills
+
+
+def assert_survives(spark: SparkSession, paths: LakePaths, folder: Path, stories: list[Story]) -> int:
+    """Tells the stories in two slices and checks the end. Returns the number of kills."""
+    first, last = 2, 1000
+    slices: dict[int, list[tuple[str, int]]] = {first: [], last: []}
+    for payload, partition in [message for story in stories for message in story.messages]:
+        early = json.loads(payload)["_tidb"]["commitTs"] <= tso(first)
+        slices[first if early else last].append((payload, partition))
+    kills = survived_kills(spark, paths, folder, slices)
+    for story in stories:
+        assert_told(spark, paths, story)
+    return kills
+
+
+def assert_ddl_survives(spark: SparkSession, paths: LakePaths, folder: Path, names: Iterable[str]) -> int:
+    """The same of stories of DDL that sends no rows, which have their slices."""
+    stories = [ddl_stories.STORIES[name] for name in names]
+    slices = {
+        end: [message for story in stories for message in getattr(story, part)]
+        for part, end in test_ddl_stories.SLICES.items()
+    }
+    kills = survived_kills(spark, paths, folder, slices)
+    for story in stories:
+        test_ddl_stories.assert_told(spark, paths, story)
     return kills
 
 
@@ -108,7 +133,18 @@ def test_killed_before_each_commit(spark: SparkSession, paths: LakePaths, tmp_pa
     assert kills >= 25  # two at once count as one
 
 
+def test_killed_while_rows_move_without_messages(spark: SparkSession, paths: LakePaths, tmp_path: Path) -> None:
+    kills = assert_ddl_survives(spark, paths, tmp_path / "captures", SHORT_DDL)
+    assert kills >= 15
+
+
 @pytest.mark.long
 def test_killed_before_each_commit_of_all_stories(spark: SparkSession, paths: LakePaths, tmp_path: Path) -> None:
     kills = assert_survives(spark, paths, tmp_path / "captures", list(STORIES.values()))
     assert kills > 100
+
+
+@pytest.mark.long
+def test_killed_before_each_commit_of_all_stories_of_ddl(spark: SparkSession, paths: LakePaths, tmp_path: Path) -> None:
+    kills = assert_ddl_survives(spark, paths, tmp_path / "captures", ddl_stories.STORIES)
+    assert kills > 60

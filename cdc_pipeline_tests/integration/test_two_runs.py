@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dagster as dg
-from pyspark import inheritable_thread_target
 
 from cdc_pipeline.definitions import defs
 from cdc_pipeline.mirrors.totals import lake_balance
 from cdc_pipeline.resources.lock import only_writer
+from cdc_pipeline.resources.threads import side_by_side
 from cdc_pipeline_tests.integration.runs import environment, run_ingest
 from cdc_pipeline_tests.messages import Topic, watermark
 from cdc_pipeline_tests.mirrors.stories import STORIES
@@ -92,8 +91,7 @@ def test_two_runs_without_a_lock(spark: SparkSession, paths: LakePaths, tmp_path
             return str(error)
         return None
 
-    with ThreadPoolExecutor(max_workers=2) as pool:
-        errors = list(pool.map(inheritable_thread_target(spark)(run), range(2)))
+    errors = side_by_side(spark, run, range(2), threads=2)
     print([error and error[:300] for error in errors])
     ingest(spark, paths, tmp_path / "captures")
     _assert_right(spark, paths)

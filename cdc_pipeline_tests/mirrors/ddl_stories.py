@@ -269,4 +269,9 @@ STORIES: dict[str, DdlStory] = {
         [],
         {"db.sent": None, "db.sent2": Table(ID_V, [("2", "b")])},
     ),
+    "a_table_made_though_it_is_there": DdlStory(
+        [create("anew", 1), put("anew", 2, "1", "a")],
+        [create("anew", 20, "CREATE TABLE `{}` (`id` INT PRIMARY KEY)"), wide("INSERT", "anew", 21, {"id": "2"})],
+        {"db.anew": Table(("id",), [("2",)])},
+    ),
 }

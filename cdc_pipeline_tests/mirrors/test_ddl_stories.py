@@ -13,7 +13,7 @@ from cdc_pipeline.resources.delta import table_state
 from cdc_pipeline.resources.lake import LakePaths
 from cdc_pipeline.schemas.table import TableName
 from cdc_pipeline_tests.messages import Topic, watermark
-from cdc_pipeline_tests.mirrors.ddl_stories import STORIES, Messages
+from cdc_pipeline_tests.mirrors.ddl_stories import STORIES, DdlStory, Messages
 from cdc_pipeline_tests.pipelines import ingest
 
 if TYPE_CHECKING:
@@ -45,7 +45,11 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> LakeP
 
 @pytest.mark.parametrize("name", STORIES)
 def test_story(lake: LakePaths, spark: SparkSession, name: str) -> None:
-    for full_name, expected in STORIES[name].tables.items():
+    assert_told(spark, lake, STORIES[name])
+
+
+def assert_told(spark: SparkSession, lake: LakePaths, story: DdlStory) -> None:
+    for full_name, expected in story.tables.items():
         path = lake.mirror(TableName(*full_name.split(".")))
         state = table_state(spark, path)
         if expected is None:

@@ -76,7 +76,7 @@ GAPS = {
     "kept": (),
     "lost": ("1 row(s) came without some columns, and were not known: b",),
     "chosen": ("rows came without some columns",),
-    "uk": (),
+    "uk": ("no CREATE TABLE was seen",),
 }
 
 

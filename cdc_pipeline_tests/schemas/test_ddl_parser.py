@@ -21,9 +21,9 @@ from cdc_pipeline.schemas.changes import (
     RowKeepingClause,
     SchemaChange,
     TruncateTable,
-    described,
 )
 from cdc_pipeline.schemas.ddl_parser import parse_ddl
+from cdc_pipeline.schemas.described import described
 from cdc_pipeline_tests.schemas.notation import cases, changes_as_text
 
 _CAPTURED: list[dict[str, str]] = cases("captured.yaml")

@@ -1,0 +1,30 @@
+"""Work on one Spark session by several threads."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
+
+from pyspark import inheritable_thread_target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pyspark.sql import SparkSession
+
+_ItemT = TypeVar("_ItemT")
+_ResultT = TypeVar("_ResultT")
+
+
+def side_by_side(
+    spark: SparkSession, work: Callable[[_ItemT], _ResultT], items: Iterable[_ItemT], threads: int
+) -> list[_ResultT]:
+    """`work` of each item, as many at once as there are `threads`; results in the order of the items. Raises the first
+    error, after all have ended.
+
+    Each item has Spark's local properties for itself. One wrapped function for all of them would share these, and where
+    two queries begin at once one would lose its execution id.
+    """
+    with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="side_by_side") as pool:
+        futures = [pool.submit(inheritable_thread_target(spark)(work), item) for item in items]
+        return [future.result() for future in futures]
