@@ -18,7 +18,7 @@ from cdc_pipeline.dialects.change_tables import OTHERS, decoded_batches
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.mirrors.columns import MAPPING
 from cdc_pipeline.mirrors.content import content_hash
-from cdc_pipeline.mirrors.cut_report import CutReport, MirrorEntry, published_entries
+from cdc_pipeline.mirrors.cut_report import CutReport, MirrorEntry, published_entries, with_held_gaps
 from cdc_pipeline.mirrors.dead_letters import VALUE_HAS_TYPE
 from cdc_pipeline.mirrors.holding import APPROVALS
 from cdc_pipeline.mirrors.progress import NO_CUT, PublishedCut, published_cut, stream_progress
@@ -146,7 +146,8 @@ class Rebuilder:
             self.maker.report(f"{found.table}: {'equal' if found.equal else 'put right'}")
         if not changed:
             return RebuildReport((*decoded, *mirrors), None)
-        report = replace(made, mirrors=tuple(filter(None, map(self.maker.entry, sorted(after)))))
+        entries = with_held_gaps(filter(None, map(self.maker.entry, sorted(after))), (), made.held)
+        report = replace(made, mirrors=entries)
         window = Window(made.cut_id, None, made.resolved_tso, 0, published.last_batch)
         note = {**commit.note, "cut": made.cut_id, "pipeline": self._paths.pipeline}
         publish(self.spark, self._paths, window, report, note, self.maker.settings, rebuilt=True)

@@ -116,20 +116,21 @@ def _told(
     share: float,
     *,
     ddl: bool = True,
+    transactions: int = 15,
 ) -> Told:
-    told = Told(spark, folder, _histories(modes, seed, count, 15, ddl=ddl), RandomKiller(seed, share))
+    told = Told(spark, folder, _histories(modes, seed, count, transactions, ddl=ddl), RandomKiller(seed, share))
     told.tell()
     return told
 
 
 @pytest.fixture(scope="module")
 def with_watermarks(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
-    return _told(spark, tmp_path_factory.mktemp("tso"), TSO_MODES, SEED, 3, 0.03)
+    return _told(spark, tmp_path_factory.mktemp("tso"), TSO_MODES, SEED, 3, 0.03, transactions=12)
 
 
 @pytest.fixture(scope="module")
 def without_watermarks(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
-    return _told(spark, tmp_path_factory.mktemp("time"), TIME_MODES, SEED, 3, 0.03)
+    return _told(spark, tmp_path_factory.mktemp("time"), TIME_MODES, SEED, 3, 0.03, transactions=12)
 
 
 @pytest.mark.parametrize("group", ["with_watermarks", "without_watermarks"])

@@ -77,34 +77,34 @@ class Told:
 _TRACE = {"_commit_ts", "_topic", "_partition", "_offset"}
 
 
-def test_what_is_dropped_is_kept_and_comes_back(spark: SparkSession, tmp_path: Path) -> None:
-    told = Told(spark, tmp_path, DdlPolicy("keep", (("db.plain", "apply"),)))
-    told.send(
-        [create("t", 1), create("bag", 1, KEYLESS), create("plain", 1), create("gone", 1), put("gone", 2, "1", "g")]
-        + [put("t", 2, "1", "a"), put("t", 2, "2", "b"), put("bag", 2, "1", "x"), put("bag", 2, "1", "x")]
-        + [change("ALTER TABLE t DROP COLUMN v", 3), change("ALTER TABLE bag DROP COLUMN v", 3)]
-        + [change("DROP TABLE gone", 4), change("ALTER TABLE plain DROP COLUMN v", 4)],
-        10,
-    )
-    kept = f"v__dropped_{tso(3)}"
-    told.send(
-        [wide("INSERT", "t", 11, {"id": "3"}), change("ALTER TABLE t ADD COLUMN v INT DEFAULT 7 FIRST", 12)]
-        + [wide("DELETE", "bag", 11, {"id": "1"})],
-        20,
-    )
-    assert told.rows("t", "bag", "plain", "gone", f"gone__dropped_{tso(4)}") == {
-        "t": [("v", "id", kept), ("7", "1", "a"), ("7", "2", "b"), ("7", "3", None)],
-        "bag": [("id", kept), ("1", "x")],
+# What `keep` does, in the same slices as what `hold` does: one lake for both.
+_KEPT_COLUMN = f"v__dropped_{tso(3)}"
+_KEPT_TABLE = f"kgone__dropped_{tso(4)}"
+_KEPT: list[list[tuple[str, int]]] = [
+    [create("kt", 1), create("kbag", 1, KEYLESS), create("plain", 1), create("kgone", 1), put("kgone", 2, "1", "g")]
+    + [put("kt", 2, "1", "a"), put("kt", 2, "2", "b"), put("kbag", 2, "1", "x"), put("kbag", 2, "1", "x")]
+    + [change("ALTER TABLE kt DROP COLUMN v", 3), change("ALTER TABLE kbag DROP COLUMN v", 3)]
+    + [change("DROP TABLE kgone", 4), change("ALTER TABLE plain DROP COLUMN v", 4)],
+    [wide("INSERT", "kt", 11, {"id": "3"}), change("ALTER TABLE kt ADD COLUMN v INT DEFAULT 7 FIRST", 12)]
+    + [wide("DELETE", "kbag", 11, {"id": "1"})],
+    [change("RECOVER TABLE kgone", 21), put("kgone", 22, "2", "h")],
+]
+_KEPT_ROWS: list[Found] = [
+    {_KEPT_TABLE: [("id", "v"), ("1", "g")]},
+    {
+        "kt": [("v", "id", _KEPT_COLUMN), ("7", "1", "a"), ("7", "2", "b"), ("7", "3", None)],
+        "kbag": [("id", _KEPT_COLUMN), ("1", "x")],
         "plain": [("id",)],
-        f"gone__dropped_{tso(4)}": [("id", "v"), ("1", "g")],
-    }
-    told.send([change("RECOVER TABLE gone", 21), put("gone", 22, "2", "h")], 30)
-    assert told.rows("gone", f"gone__dropped_{tso(4)}") == {"gone": [("id", "v"), ("1", "g"), ("2", "h")]}
-    assert Rebuilder(told.maker(), "auto").rebuilt().equal
+        _KEPT_TABLE: [("id", "v"), ("1", "g")],
+    },
+    {"kgone": [("id", "v"), ("1", "g"), ("2", "h")]},
+]
 
 
-def test_a_table_waits_until_its_statement_is_approved(spark: SparkSession, tmp_path: Path) -> None:
-    told = Told(spark, tmp_path, DdlPolicy("apply", (("db.h*", "hold"),)))
+def test_what_is_dropped_is_kept_and_a_table_waits_until_its_statement_is_approved(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    told = Told(spark, tmp_path, DdlPolicy("apply", (("db.h*", "hold"), ("db.k*", "keep"))))
     report = told.send(
         [create("held", 1), create("hbag", 1, KEYLESS), create("free", 1), put("held", 2, "1", "a")]
         + [put("hbag", 2, "1", "x"), put("hbag", 2, "1", "x"), put("free", 2, "1", "f")]
@@ -115,9 +115,11 @@ def test_a_table_waits_until_its_statement_is_approved(spark: SparkSession, tmp_
             put("hbag", 5, "2", "y"),
             put("free", 5, "2", "g"),
         ]
-        + [wide("INSERT", "held", 5, {"id": "2", "n": "6"}), change("ALTER TABLE held ADD COLUMN m INT", 6)],
+        + [wide("INSERT", "held", 5, {"id": "2", "n": "6"}), change("ALTER TABLE held ADD COLUMN m INT", 6)]
+        + _KEPT[0],
         10,
     )
+    assert told.rows("kgone", _KEPT_TABLE) == _KEPT_ROWS[0]
     before = {
         "held": [("id", "v"), ("1", "a")],
         "hbag": [("id", "v"), ("1", "x"), ("1", "x")],
@@ -136,9 +138,11 @@ def test_a_table_waits_until_its_statement_is_approved(spark: SparkSession, tmp_
     report = told.send(
         [wide("INSERT", "held", 11, {"id": "3", "n": "8", "m": "9"}), put("free", 11, "3", "h"), create("partner", 11)]
         + [put("partner", 12, "1", "p"), change("RENAME TABLE held TO tmp, partner TO held, tmp TO partner", 13)]
-        + [put("held", 14, "2", "q"), wide("INSERT", "partner", 14, {"id": "4", "n": "1", "m": "2"})],
+        + [put("held", 14, "2", "q"), wide("INSERT", "partner", 14, {"id": "4", "n": "1", "m": "2"})]
+        + _KEPT[1],
         20,
     )
+    assert told.rows("kt", "kbag", "plain", "kgone", _KEPT_TABLE) == _KEPT_ROWS[1]
     assert told.rows("held", "free", "partner", "tmp") == {
         "held": before["held"],
         "free": [("id", "v"), ("2", "g"), ("3", "h")],
@@ -167,7 +171,8 @@ def test_a_table_waits_until_its_statement_is_approved(spark: SparkSession, tmp_
     assert told.statuses().count("held") == 1
 
     approve(spark, told.paths, report.held, "approval 2")
-    report = told.send([put("hbag", 21, "3", "z"), delete("hbag", 22, "2", "y")], 30)
+    report = told.send([put("hbag", 21, "3", "z"), delete("hbag", 22, "2", "y"), *_KEPT[2]], 30)
+    assert told.rows("kgone", _KEPT_TABLE) == _KEPT_ROWS[2]
     assert told.rows("hbag") == {"hbag": [("id", "v"), ("2", "y"), ("3", "z")]}
     assert report.held == ()
     assert report.totals.pending == 0
