@@ -129,7 +129,8 @@ def with_computed(rows: DataFrame, schema: TableSchema, computed: Collection[str
         assert column.expression is not None
         found = assigned(column.expression, column, schema, time_zone)
         if found.doubtful is not None:
-            unsure.append(F.when(F.expr(found.doubtful), F.lit(column.name)))
+            # of a row that goes only the key may be known
+            unsure.append(F.when(F.expr(found.doubtful) & ~F.col(f"{own}.deleted"), F.lit(column.name)))
         named = named.withColumn(column.name, F.coalesce(F.col(quoted(column.name)), F.expr(found.sql)))
     new = {cells[name]: F.col(quoted(name)) for name in computed}
     return named.select(

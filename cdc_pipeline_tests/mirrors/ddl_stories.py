@@ -128,6 +128,12 @@ STORIES: dict[str, DdlStory] = {
             )
         },
     ),
+    "a_row_that_goes_leaves_no_doubt_of_what_is_computed": DdlStory(
+        [create("year", 1, "CREATE TABLE `{}` (id INT PRIMARY KEY, d DATE NOT NULL, y INT AS (YEAR(d)) VIRTUAL)")]
+        + [of("INSERT", "year", 2, {"id": key, "d": "2020-02-29"}, {"id": "int", "d": "date"}) for key in ("1", "2")],
+        [of("DELETE", "year", 20, {"id": "1"}, {"id": "int"})],
+        {"db.year": Table(("id", "d", "y"), [("2", "2020-02-29", "2020")])},
+    ),
     "generated_columns_and_expressions_for_rows_that_are_there": DdlStory(
         [
             create("added", 1, "CREATE TABLE `{}` (id INT PRIMARY KEY, n INT)"),
