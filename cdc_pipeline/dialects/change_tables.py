@@ -19,7 +19,7 @@ from cdc_pipeline.dialects.counts import BatchCounts, Observed
 from cdc_pipeline.dialects.ddl_rows import ddl_rows
 from cdc_pipeline.dialects.decode import DialectName, decoded, explained
 from cdc_pipeline.mirrors.ddl_of_cut import PENDING, RESULT_COLUMNS
-from cdc_pipeline.resources.delta import Commit, append_once, progress, table_state
+from cdc_pipeline.resources.delta import Commit, append_once, is_in, progress, table_state
 from cdc_pipeline.resources.threads import side_by_side
 from cdc_pipeline.sources.intake import OffsetRange, offset_ranges
 from cdc_pipeline.sources.raw_snapshot import newest_batch
@@ -98,7 +98,7 @@ def _write_changes(
 ) -> None:
     """The one pass over all messages: row changes into the change log, counts of all that there is."""
     path, commit = paths.table("change_log"), _commit(paths, "change_log", batch_id, note)
-    if (progress(spark, path, commit.app_id) or 0) >= batch_id:
+    if is_in(spark, path, commit):
         observed.frame.write.format("noop").mode("overwrite").save()  # written before a run was stopped: count only
     else:
         append_once(unified.row_changes(observed.frame), path, commit)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from cdc_pipeline.dialects.ticdc import TICDC
 from cdc_pipeline.mirrors.ddl_outcome import done, refuse
 from cdc_pipeline.mirrors.policy import KEEP
+from cdc_pipeline.mirrors.state import gaps_without
 from cdc_pipeline.mirrors.steps import ChangeColumns, ColumnOrigin, DeleteRows, ExchangeRows, TruncateMirror
 from cdc_pipeline.schemas.changes import (
     DropPartition,
@@ -16,7 +17,7 @@ from cdc_pipeline.schemas.changes import (
     NotSupportedClause,
     TruncatePartition,
 )
-from cdc_pipeline.schemas.conversions import unclear_type, unsure_change
+from cdc_pipeline.schemas.conversions import unclear_types, unsure_change
 from cdc_pipeline.schemas.described import described_clause
 from cdc_pipeline.schemas.evolution import SchemaConflictError, altered
 from cdc_pipeline.schemas.origins import column_origins
@@ -183,10 +184,9 @@ def _shape(schema: TableSchema) -> tuple[object, ...]:
 
 def _healed(state: MirrorState, before: TableSchema, dropped: list[str]) -> MirrorState:
     """The state without the gaps of columns that are gone, or whose type was not known and is now."""
-    unclear = {*filter(None, map(unclear_type, before.columns))}
-    gone = tuple(f"column {name}{end}" for name in dropped for end in (":", " "))
-    left = tuple(gap for gap in state.gaps if gap not in unclear and not gap.startswith(gone))
-    return replace(state, gaps=left).with_gaps(*filter(None, map(unclear_type, state.schema.columns)))
+    unclear = unclear_types(before.columns)
+    left = tuple(gap for gap in gaps_without(state.gaps, dropped) if gap not in unclear)
+    return replace(state, gaps=left).with_gaps(*unclear_types(state.schema.columns))
 
 
 def _with_known_gaps(

@@ -49,7 +49,7 @@ from cdc_pipeline.resources.delta import (
     commit_metadata,
     create_table,
     forget_cached_log,
-    progress,
+    is_in,
     session_for,
     table_state,
 )
@@ -246,7 +246,7 @@ class Mirrors:
 
     def _apply_rows(self, path: str, step: ApplyRows, row_set: RowSet, index: int, result: StepResult) -> None:
         commit = self._commit(index, 1)
-        if self.resumed and (progress(self.spark, path, commit.app_id) or 0) >= commit.version:
+        if self.resumed and is_in(self.spark, path, commit):
             return
         session = session_for(self.spark, commit)
         net = session.table(f"global_temp.{self.net_view}").where(F.col("step") == index)

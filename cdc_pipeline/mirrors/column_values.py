@@ -11,10 +11,10 @@ from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 
 from cdc_pipeline.mirrors.defaults import default_value, is_current_time
-from cdc_pipeline.mirrors.rows import quoted
 from cdc_pipeline.resources.delta import session_for
 from cdc_pipeline.schemas.ddl_tokens import Cursor, Kind
 from cdc_pipeline.schemas.expressions import ExpressionError, assigned
+from cdc_pipeline.schemas.names import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,10 +21,10 @@ from pyspark.sql.types import (
 )
 
 from cdc_pipeline.mirrors.column_values import filled_columns
-from cdc_pipeline.mirrors.rows import quoted
 from cdc_pipeline.mirrors.state import TRACE, row_gaps, row_gaps_without
-from cdc_pipeline.resources.delta import commit_metadata, overwrite_once, progress, table_state
+from cdc_pipeline.resources.delta import commit_metadata, is_in, overwrite_once, table_state
 from cdc_pipeline.schemas.conversions import converted, learns_labels, unsure_conversion
+from cdc_pipeline.schemas.names import quoted
 from cdc_pipeline.schemas.spark_types import spark_type, value
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _type_name(kind: DataType) -> str:
 def _rewritten(spark: SparkSession, path: str, step: ChangeColumns, commit: Commit, time_zone: str) -> list[str]:
     """All rows anew under the new columns; added columns are NULL until they are filled. Returns the gaps that values
     leave which have no equal in the new type."""
-    if (progress(spark, path, commit.app_id) or 0) >= commit.version:
+    if is_in(spark, path, commit):
         return []
     mirror = spark.read.format("delta").load(path)
     columns, failed = [], []

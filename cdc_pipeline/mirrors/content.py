@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from cdc_pipeline.mirrors.rows import quoted
+from cdc_pipeline.schemas.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

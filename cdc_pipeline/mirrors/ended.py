@@ -13,6 +13,7 @@ from cdc_pipeline.mirrors.state import MirrorState
 from cdc_pipeline.resources.delta import table_state
 from cdc_pipeline.resources.lake import path_segment, subfolders
 from cdc_pipeline.schemas.changes import TruncateTable
+from cdc_pipeline.schemas.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -93,7 +94,7 @@ def _truncated(
 
 def truncated_version(spark: SparkSession, path: str, mark: str) -> int | None:
     """The version of the mirror before the TRUNCATE of this mark; None where its log has it no more."""
-    history = spark.sql(f"DESCRIBE HISTORY delta.`{path.replace('`', '``')}`")
+    history = spark.sql(f"DESCRIBE HISTORY delta.{quoted(path)}")
     for row in history.where(F.col("userMetadata").contains("truncated")).select("version", "userMetadata").collect():
         if json.loads(row["userMetadata"]).get("truncated") == mark:
             return int(row["version"]) - 1

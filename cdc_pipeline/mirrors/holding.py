@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from cdc_pipeline.mirrors.ddl_outcome import HELD
 from cdc_pipeline.mirrors.events import ddl_event, in_order
 from cdc_pipeline.mirrors.order import with_segments
+from cdc_pipeline.mirrors.redeliveries import POSITION
 from cdc_pipeline.resources.delta import Commit, append_once, table_state
 from cdc_pipeline.schemas.changes import DropDatabase
 
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
 
 APPROVALS = "ddl_approvals"
 _APPROVALS_SCHEMA = "topic STRING, `partition` INT, `offset` BIGINT, sql STRING, run_id STRING, approved_at TIMESTAMP"
-_HELD_STATUS = "held"
 
 
 def approved_statements(spark: SparkSession, paths: LakePaths) -> frozenset[StatementPosition]:
@@ -58,7 +59,7 @@ def returning_events(history: DataFrame, released: Mapping[TableName, HeldTable]
     if not released:
         return []
     oldest = min(held.commit_ts for held in released.values())
-    waiting = (F.col("status") == _HELD_STATUS) | (F.col("cut_id") == window.cut_id)
+    waiting = (F.col("status") == HELD) | (F.col("cut_id") == window.cut_id)
     past = history.where((F.col("commit_ts") >= oldest) & waiting).where(F.col("batch_id") <= window.last_batch)
     inside = {(row["topic"], row["partition"], row["offset"]) for row in window.of(history).collect()}
     events = [replace(ddl_event(row), returning=True) for row in past.collect()]
@@ -101,9 +102,7 @@ def with_returned(
     returned = returned.withColumns({"fresh": F.lit(True), "taken": F.lit(False)})
     # without watermarks changes of earlier cuts come along: of these tables each comes once
     again = delivered.join(F.broadcast(bounds), names).where(F.col("taken") & after_stop)
-    others = delivered.join(
-        again.select("topic", "partition", "offset", "row"), ["topic", "partition", "offset", "row"], "left_anti"
-    )
+    others = delivered.join(again.select(*POSITION), list(POSITION), "left_anti")
     return others.unionByName(returned)
 
 

@@ -11,7 +11,7 @@ from cdc_pipeline.mirrors.inferred import inferred_schema, new_columns, repaired
 from cdc_pipeline.mirrors.partial_rows import computed_columns, partial_columns, unknown_columns
 from cdc_pipeline.mirrors.state import UNSEEN_START, MirrorState
 from cdc_pipeline.mirrors.steps import ApplyRows, ChangeColumns, ColumnOrigin, CreateMirror, NoteState, Step
-from cdc_pipeline.schemas.conversions import unclear_type, unsent_columns
+from cdc_pipeline.schemas.conversions import unclear_types, unsent_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -145,14 +145,14 @@ class PlanBook:
             schema = inferred_schema(groups)
             since = min((group.first_ts for group in groups if group.first_ts is not None), default=None)
             state = MirrorState(name, f"{name}@cut{self._cut_id}.{len(self.steps)}", schema, True, since=since)
-            state = state.with_gaps(*filter(None, map(unclear_type, schema.columns)))
+            state = state.with_gaps(*unclear_types(schema.columns))
             if any(group.dialect != DATAWORKS.name for group in groups):  # DataWorks sends no DDL at all
                 state = state.with_gaps(UNSEEN_START)
             self.create(state)
             return state
         if state.inferred and not state.schema.columns:
             schema = inferred_schema(groups)
-            wider = replace(state, schema=schema).with_gaps(*filter(None, map(unclear_type, schema.columns)))
+            wider = replace(state, schema=schema).with_gaps(*unclear_types(schema.columns))
         else:
             wider = self._widened(state, groups)
         if wider.schema == state.schema:
@@ -168,7 +168,7 @@ class PlanBook:
         if state.inferred:
             kept = tuple(repaired_column(column, groups) for column in kept)
         wider = replace(state, schema=state.schema.with_columns((*kept, *added)))
-        wider = wider.with_gaps(*filter(None, map(unclear_type, added)))
+        wider = wider.with_gaps(*unclear_types(added))
         if added and not state.inferred:
             names = ", ".join(column.name for column in added)
             wider = wider.with_gaps(f"rows have columns that no DDL has told of: {names}")

@@ -22,9 +22,9 @@ from cdc_pipeline.mirrors.holding import APPROVALS
 from cdc_pipeline.mirrors.policy import DdlPolicy
 from cdc_pipeline.mirrors.progress import NO_CUT, PublishedCut, cut_at, published_cut, stream_progress
 from cdc_pipeline.mirrors.publication import CutSettings
-from cdc_pipeline.mirrors.rows import quoted
 from cdc_pipeline.resources.delta import table_state
 from cdc_pipeline.resources.lake import LakePaths, path_segment, remove_folder, subfolders
+from cdc_pipeline.schemas.names import quoted
 from cdc_pipeline.schemas.table import TableName
 
 if TYPE_CHECKING:

@@ -11,10 +11,11 @@ from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 
 from cdc_pipeline.mirrors.ended import truncated_version
-from cdc_pipeline.mirrors.rows import Merged, quoted
+from cdc_pipeline.mirrors.rows import Merged
 from cdc_pipeline.mirrors.state import TRACE
-from cdc_pipeline.resources.delta import append_once, forget_cached_log, progress, replace_once, session_for
+from cdc_pipeline.resources.delta import append_once, forget_cached_log, is_in, replace_once, session_for
 from cdc_pipeline.resources.lake import remove_folder
+from cdc_pipeline.schemas.names import quoted
 from cdc_pipeline.schemas.spark_types import spark_type
 
 if TYPE_CHECKING:
@@ -25,11 +26,6 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.steps import DeleteRows, ExchangeRows, RestoreRows
     from cdc_pipeline.resources.delta import Commit
     from cdc_pipeline.schemas.partition_rows import SparkCondition
-
-
-def is_in(spark: SparkSession, path: str, commit: Commit) -> bool:
-    """Whether the commit, or a later one of the same writer, is in the table."""
-    return (progress(spark, path, commit.app_id) or 0) >= commit.version
 
 
 def rows_deleted(spark: SparkSession, path: str, step: DeleteRows, commit: Commit) -> tuple[Merged, tuple[str, ...]]:

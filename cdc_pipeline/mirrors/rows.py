@@ -21,6 +21,7 @@ from cdc_pipeline.mirrors.state import TRACE
 from cdc_pipeline.resources.delta import append_once
 from cdc_pipeline.schemas.charsets import damaged_text
 from cdc_pipeline.schemas.expressions import assigned
+from cdc_pipeline.schemas.names import quoted
 from cdc_pipeline.schemas.spark_types import unparsed, zero_date
 from cdc_pipeline.schemas.wire import wire_value
 
@@ -44,11 +45,6 @@ class Merged:
     inserted: int = 0
     updated: int = 0
     deleted: int = 0
-
-
-def quoted(name: str) -> str:
-    """The name as an identifier of Spark SQL. The one place where upstream's names are quoted."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 Wires: TypeAlias = "tuple[tuple[str, Mapping[str, str]], ...]"

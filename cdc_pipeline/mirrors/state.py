@@ -106,6 +106,12 @@ def row_gaps(table: TableState, *reasons: str) -> dict[str, str]:
     return {_ROW_GAPS: json.dumps(list(dict.fromkeys([*known, *reasons])), ensure_ascii=False)}
 
 
+def gaps_without(gaps: Iterable[str], columns: Iterable[str]) -> list[str]:
+    """The gaps that do not speak of these columns."""
+    gone = tuple(f"column {name}{end}" for name in columns for end in (":", " "))
+    return [gap for gap in gaps if not gap.startswith(gone)]
+
+
 def has_row_gaps(table: TableState) -> bool:
     return table.properties.get(_ROW_GAPS, "[]") != "[]"
 
@@ -118,6 +124,5 @@ def no_row_gaps() -> dict[str, str]:
 def row_gaps_without(table: TableState, columns: Iterable[str]) -> dict[str, str]:
     """The property without the gaps of columns that are gone; nothing where it has none."""
     known = json.loads(table.properties.get(_ROW_GAPS, "[]"))
-    gone = tuple(f"column {name}{end}" for name in columns for end in (":", " "))
-    left = [gap for gap in known if not gap.startswith(gone)]
+    left = gaps_without(known, columns)
     return {} if left == known else {_ROW_GAPS: json.dumps(left, ensure_ascii=False)}

@@ -10,7 +10,7 @@ from cdc_pipeline.mirrors.policy import KEEP
 from cdc_pipeline.mirrors.state import MirrorState
 from cdc_pipeline.mirrors.steps import ChangeColumns, ColumnOrigin, DropMirror, RenameMirror, TruncateMirror
 from cdc_pipeline.schemas.changes import CreateTable, CreateTableAsSelect, CreateTableLike, NotSupported
-from cdc_pipeline.schemas.conversions import unclear_type
+from cdc_pipeline.schemas.conversions import unclear_types
 from cdc_pipeline.schemas.evolution import altered
 from cdc_pipeline.schemas.queried_columns import created_as, queried_columns
 from cdc_pipeline.schemas.table import TableSchema
@@ -86,7 +86,7 @@ class TablePlanner:
         if not state.inferred or columns != {column.casefold() for column in state.schema.column_names}:
             outcome.effects.append(f"{name} exists already")
             return
-        unclear = {*filter(None, map(unclear_type, state.schema.columns))}
+        unclear = unclear_types(state.schema.columns)
         gaps = tuple(gap for gap in state.gaps if gap not in unclear)
         learnt = replace(state, schema=schema, inferred=False, since=None, gaps=gaps)
         self._defined(state, learnt, event)
@@ -139,7 +139,7 @@ class TablePlanner:
         self._recovery.has_truncated(state, event.mark)
         self._book.emptied(state)
         # what was missing or unsure in the rows is gone with them
-        healed = replace(state, gaps=()).with_gaps(*filter(None, map(unclear_type, state.schema.columns)))
+        healed = replace(state, gaps=()).with_gaps(*unclear_types(state.schema.columns))
         if healed != state:
             self._book.note(healed)
         done(outcome, f"emptied {name}", healed)

@@ -60,6 +60,11 @@ def progress(spark: SparkSession, path: str, app_id: str) -> int | None:
     return found
 
 
+def is_in(spark: SparkSession, path: str, commit: Commit) -> bool:
+    """Whether the commit, or a later one of the same writer, is in the table."""
+    return (progress(spark, path, commit.app_id) or 0) >= commit.version
+
+
 def table_state(spark: SparkSession, path: str) -> TableState | None:
     """The newest snapshot of the table at `path`, or None where no table is."""
     log = _delta_log(spark, path)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.schemas.ddl_types import KNOWN_TYPES
 from cdc_pipeline.schemas.expressions import ExpressionError, assigned
+from cdc_pipeline.schemas.names import quoted
 from cdc_pipeline.schemas.table import TEXT_TYPES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from cdc_pipeline.schemas.expressions import SparkExpression
     from cdc_pipeline.schemas.table import Column, MySqlType, TableSchema
@@ -50,7 +51,7 @@ def converted(old: Column, new: Column, schema: TableSchema, time_zone: str) -> 
     `schema` is the table's before the change.
     """
     try:
-        return assigned("`" + old.name.replace("`", "``") + "`", new, schema, time_zone)
+        return assigned(quoted(old.name), new, schema, time_zone)
     except ExpressionError:
         return None
 
@@ -100,6 +101,11 @@ def unsent_columns(columns: Sequence[Column]) -> tuple[str, ...]:
             f"binlog_row_image MINIMAL or NOBLOB, or a column selector): {', '.join(others)}"
         )
     return tuple(reasons)
+
+
+def unclear_types(columns: Iterable[Column]) -> tuple[str, ...]:
+    """`unclear_type` of each column that has one."""
+    return tuple(filter(None, map(unclear_type, columns)))
 
 
 def unclear_type(column: Column) -> str | None:

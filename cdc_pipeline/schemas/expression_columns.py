@@ -8,7 +8,8 @@ from pyspark.sql.types import DecimalType
 
 from cdc_pipeline.schemas.charsets import charset_of_column
 from cdc_pipeline.schemas.expression_json import odd_form
-from cdc_pipeline.schemas.expression_values import ExpressionError, Value, ValueKind, named
+from cdc_pipeline.schemas.expression_values import ExpressionError, Value, ValueKind
+from cdc_pipeline.schemas.names import quoted
 from cdc_pipeline.schemas.spark_types import spark_type
 from cdc_pipeline.schemas.table import TEXT_TYPES
 
@@ -27,7 +28,7 @@ _MOMENT_KINDS = {
 
 def column_value(column: Column, charset: str | None) -> Value:
     """The value of a mirror's column; `charset` is the table's. Raises ExpressionError for types that have none."""
-    kind, name, base = column.type, named(column.name), column.type.base
+    kind, name, base = column.type, quoted(column.name), column.type.base
     target = spark_type(kind)
     if base in _INTEGER_DIGITS:
         digits = _INTEGER_DIGITS[base] + (base == "bigint" and kind.unsigned)

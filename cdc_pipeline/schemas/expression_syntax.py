@@ -22,6 +22,7 @@ from cdc_pipeline.schemas.expression_values import (
     integer_literal,
     text_literal,
 )
+from cdc_pipeline.schemas.names import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,7 +96,7 @@ class Syntax:
         if token.kind in (Kind.BITS, Kind.HEX):
             return self._mark(_bits(token, introducer))
         if token.kind is Kind.QUOTED:
-            return "`" + token.text.replace("`", "``") + "`"
+            return quoted(token.text)
         if token.kind is Kind.SYMBOL and token.text in _REFUSED_SYMBOLS:
             raise ExpressionError(f"`{token.text}`: no part of an expression here")
         return token.text

@@ -96,11 +96,6 @@ def quoted(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("$", "\\u0024") + "'"
 
 
-def named(name: str) -> str:
-    """A Spark column name in quotes."""
-    return "`" + name.replace("`", "``") + "`"
-
-
 _SHORT = re.compile(r"`(?:[^`]|``)*`|\w+|'[^'\\]{0,20}'|CAST\((?:NULL|-?\d+) AS [A-Z]+\)")
 
 

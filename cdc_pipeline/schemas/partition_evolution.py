@@ -27,7 +27,8 @@ from cdc_pipeline.schemas.interval_partitions import (
     position_of_bound,
     with_interval_partitions,
 )
-from cdc_pipeline.schemas.partitions import MAXVALUE, Partition, Partitioning, UnknownPartitionsError, quoted
+from cdc_pipeline.schemas.names import quoted
+from cdc_pipeline.schemas.partitions import MAXVALUE, Partition, Partitioning, UnknownPartitionsError
 
 if TYPE_CHECKING:
     from cdc_pipeline.schemas.changes import Clause

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.schemas.ddl_tokens import Cursor, Kind
 from cdc_pipeline.schemas.expressions import ExpressionError, boolean
+from cdc_pipeline.schemas.names import quoted
 from cdc_pipeline.schemas.partition_evolution import partitions_before
-from cdc_pipeline.schemas.partitions import DEFAULT, MAXVALUE, NULL, Partitioning, UnknownPartitionsError, quoted
+from cdc_pipeline.schemas.partitions import DEFAULT, MAXVALUE, NULL, Partitioning, UnknownPartitionsError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

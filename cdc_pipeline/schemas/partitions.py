@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from cdc_pipeline.schemas.names import quoted
+
 MAXVALUE = "MAXVALUE"
 """The bound above all values; a string of these letters has its quotes."""
 NULL = "NULL"
@@ -117,11 +119,6 @@ class Partitioning:
             sub = self.subpartitioning
             text += f" SUBPARTITION BY {_head(sub.method, sub.expression, sub.columns)} SUBPARTITIONS {sub.count}"
         return f"{text} {partitions_as_text(self.partitions)}" if self.partitions else text
-
-
-def quoted(name: str) -> str:
-    """A name in back quotes."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def partitions_as_text(partitions: tuple[Partition, ...]) -> str:

@@ -5,21 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.sql import functions as F
 
-from cdc_pipeline.mirrors.rows import quoted
-from cdc_pipeline.mirrors.state import MirrorState
-from cdc_pipeline.resources.delta import table_state
 from cdc_pipeline.resources.lake import LakePaths
 from cdc_pipeline.schemas.table import TableName
 from cdc_pipeline_tests.messages import Topic, watermark
 from cdc_pipeline_tests.mirrors.ddl_stories import STORIES, DdlStory, Messages
+from cdc_pipeline_tests.mirrors.test_stories import PARTITIONS, assert_mirror
 from cdc_pipeline_tests.pipelines import ingest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PARTITIONS = (0, 1, 2)
 SLICES = {"first": 10, "second": 100}
 
 
@@ -50,16 +46,4 @@ def test_story(lake: LakePaths, spark: SparkSession, name: str) -> None:
 
 def assert_told(spark: SparkSession, lake: LakePaths, story: DdlStory) -> None:
     for full_name, expected in story.tables.items():
-        path = lake.mirror(TableName(*full_name.split(".")))
-        state = table_state(spark, path)
-        if expected is None:
-            assert state is None, full_name
-            continue
-        assert state is not None, full_name
-        mirror = spark.read.format("delta").load(path)
-        columns = [column for column in mirror.columns if not column.startswith("_")]
-        rows = mirror.select(*(F.col(quoted(column)).cast("string") for column in columns)).collect()
-        found = MirrorState.from_properties(state.properties).gaps
-        assert tuple(columns) == expected.columns, full_name
-        assert sorted(map(tuple, rows), key=str) == sorted(expected.rows, key=str), full_name
-        assert bool(found) == expected.gaps, found
+        assert_mirror(spark, lake, TableName(*full_name.split(".")), expected)

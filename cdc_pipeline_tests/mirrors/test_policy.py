@@ -14,10 +14,10 @@ from cdc_pipeline.mirrors.policy import DdlPolicy
 from cdc_pipeline.mirrors.progress import published_cut
 from cdc_pipeline.mirrors.publication import CutSettings
 from cdc_pipeline.mirrors.rebuild import Rebuilder
-from cdc_pipeline.mirrors.rows import quoted
 from cdc_pipeline.mirrors.totals import lake_balance
 from cdc_pipeline.resources.delta import table_state
 from cdc_pipeline.resources.lake import LakePaths
+from cdc_pipeline.schemas.names import quoted
 from cdc_pipeline.schemas.table import TableName
 from cdc_pipeline_tests.messages import Topic, tso, watermark
 from cdc_pipeline_tests.mirrors.stories import KEYLESS, change, create, delete, put, wide

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as F
 
-from cdc_pipeline.mirrors.rows import quoted
 from cdc_pipeline.mirrors.state import MirrorState
 from cdc_pipeline.resources.delta import table_state
 from cdc_pipeline.resources.lake import LakePaths
+from cdc_pipeline.schemas.names import quoted
 from cdc_pipeline.schemas.table import TableName
 from cdc_pipeline_tests.messages import Topic, watermark
-from cdc_pipeline_tests.mirrors.stories import STORIES, Story
+from cdc_pipeline_tests.mirrors.stories import STORIES, Story, Table
 from cdc_pipeline_tests.pipelines import ingest
 
 if TYPE_CHECKING:
@@ -52,17 +52,23 @@ def test_story(lake: LakePaths, spark: SparkSession, name: str) -> None:
 
 def assert_told(spark: SparkSession, lake: LakePaths, story: Story) -> None:
     for table, expected in story.tables.items():
-        state = table_state(spark, lake.mirror(TableName("db", table)))
-        if expected is None:
-            assert state is None
-            continue
-        assert state is not None
-        mirror = spark.read.format("delta").load(lake.mirror(TableName("db", table)))
-        columns = [name for name in mirror.columns if not name.startswith("_")]
-        assert tuple(columns) == expected.columns
-        rows = mirror.select(*(F.col(quoted(name)).cast("string") for name in columns)).collect()
-        assert sorted(map(tuple, rows), key=str) == sorted(expected.rows, key=str)
-        assert bool(MirrorState.from_properties(state.properties).gaps) == expected.gaps
+        assert_mirror(spark, lake, TableName("db", table), expected)
+
+
+def assert_mirror(spark: SparkSession, lake: LakePaths, name: TableName, expected: Table | None) -> None:
+    """The mirror has these columns and rows, and gaps or none; there is none where `expected` is None."""
+    state = table_state(spark, lake.mirror(name))
+    if expected is None:
+        assert state is None, name
+        return
+    assert state is not None, name
+    mirror = spark.read.format("delta").load(lake.mirror(name))
+    columns = [column for column in mirror.columns if not column.startswith("_")]
+    assert tuple(columns) == expected.columns, name
+    rows = mirror.select(*(F.col(quoted(column)).cast("string") for column in columns)).collect()
+    assert sorted(map(tuple, rows), key=str) == sorted(expected.rows, key=str), name
+    gaps = MirrorState.from_properties(state.properties).gaps
+    assert bool(gaps) == expected.gaps, gaps
 
 
 def test_dead_letter_names_table_column_value_and_type(lake: LakePaths, spark: SparkSession) -> None:

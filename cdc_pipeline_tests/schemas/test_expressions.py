@@ -23,6 +23,7 @@ from cdc_pipeline.schemas.changes import CreateTable
 from cdc_pipeline.schemas.ddl_parser import parse_ddl
 from cdc_pipeline.schemas.ddl_types import parse_mysql_type
 from cdc_pipeline.schemas.expressions import ExpressionError, ValueKind, assigned, boolean, translated
+from cdc_pipeline.schemas.names import quoted
 from cdc_pipeline.schemas.spark_types import spark_type
 from cdc_pipeline.schemas.table import Column as TableColumn
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
     from cdc_pipeline.schemas.expressions import SparkExpression
-    from cdc_pipeline.schemas.table import TableSchema
+from cdc_pipeline.schemas.table import TableSchema
 
 _CASES = Path(__file__).parent / "cases" / "expressions.yaml"
 _TABLES: list[dict[str, Any]] = yaml.safe_load(_CASES.read_text(encoding="utf-8"))
@@ -203,7 +204,7 @@ def test_no_row_fails_a_job(table: dict[str, Any], spark: SparkSession) -> None:
     _, found, _ = _translations(table)
     for column in schema.columns:
         for kind in _TYPES_TO_STORE:
-            name = "`" + column.name.replace("`", "``") + "`"
+            name = quoted(column.name)
             with contextlib.suppress(ExpressionError):
                 found.append(assigned(name, TableColumn("made", parse_mysql_type(kind)), schema, zone, now))
     values = {column.name: _extremes(spark_type(column.type)) for column in schema.columns}
