@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 PORT ?= 3000
+SPEED ?= 20
 # `make lock LOCK_FLAGS=--upgrade` takes the newest versions that pyproject.toml allows; without it pins stay.
 LOCK_FLAGS ?=
 # `make bench BENCH_FLAGS='--records 300000 --repeat 2'` is a shorter one.
@@ -22,10 +23,10 @@ MAKEFLAGS += --no-print-directory
 # Two targets share one .venv, and Spark takes every core anyway.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-and-java demo test test-long bench bench-growth lint format lock ui clean
+.PHONY: help venv venv-and-java demo test test-long bench bench-growth bench-latency lint format lock ui kafka-demo clean
 
 # dagster.yaml is read from DAGSTER_HOME, and what Dagster stores goes beside it.
-demo ui: export DAGSTER_HOME := $(CURDIR)
+demo ui kafka-demo: export DAGSTER_HOME := $(CURDIR)
 
 help: ## list the targets
 	sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
@@ -54,6 +55,9 @@ bench: venv-and-java ## time decoding over the floor job
 
 bench-growth: venv-and-java ## time a small batch into a mirror, and into one of twice the size
 	$(BIN)/python -m benchmarks.growth $(BENCH_FLAGS)
+
+bench-latency: venv-and-java ## time from produce to mirror at 1000 events a second, under Dagster's daemon
+	$(BIN)/python -m benchmarks.latency $(BENCH_FLAGS)
 
 lint: venv ## ruff check, ruff format --check, mypy
 	$(BIN)/ruff check --quiet .
@@ -84,6 +88,10 @@ lock: ## write requirements.lock anew from pyproject.toml (needs the package ind
 
 ui: venv-and-java ## run Dagster's webserver and daemon on PORT (3000) until Ctrl-C
 	exec $(BIN)/python scripts/ui.py --port $(PORT)
+
+# SPEED: records a second.
+kafka-demo: venv-and-java ## run a Kafka broker, a shop that writes to it, and Dagster's UI and daemon until Ctrl-C
+	exec $(BIN)/python scripts/kafka_demo.py --port $(PORT) --speed $(SPEED)
 
 # Only what can be made again. Not data/lake, and not Dagster's own history (storage/, history/, schedules/, logs/):
 # those are results, delete them by hand.

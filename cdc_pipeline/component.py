@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any
 from zoneinfo import ZoneInfo, available_timezones
 
 import dagster as dg
@@ -17,25 +17,20 @@ from cdc_pipeline.assets.rebuild import rebuild_job
 from cdc_pipeline.dialects.decode import DialectName  # noqa: TC001  # pydantic reads the annotation
 from cdc_pipeline.mirrors.policy import APPLY, HOLD, KEEP, DdlAction, DdlPolicy
 from cdc_pipeline.pipeline import Pipeline
+from cdc_pipeline.sensors import SensorTiming, new_offsets_sensor
+from cdc_pipeline.source_fields import SOURCE_MODEL, SOURCES, SourceField
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _MOST_THREADS = 64
 
 
-class CaptureFilesSource(dg.Model, dg.Resolvable):
-    """A folder of `*.jsonl` or `*.jsonl.gz`, each line one record as `kcat -C -J` prints it."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    type: Literal["capture_files"]
-    path: Annotated[str, Field(min_length=1, description="The folder. Files that are added later are new offsets.")]
-
-
-def _source(context: dg.ResolutionContext, model: dg.Model | str) -> CaptureFilesSource:
+def _source(context: dg.ResolutionContext, model: Any) -> SourceField:
     if isinstance(model, str):
         # Dagster takes any text for a template, and its own resolver fails on it without saying what is expected.
-        raise ValueError(f"source: {model!r} is no source: a mapping with type and path is expected")
-    source: CaptureFilesSource = CaptureFilesSource.resolve_from_model(context, model)
+        raise ValueError(
+            f"source: {model!r} is no source: a mapping with type and path, or what else that type needs, is expected"
+        )
+    source: SourceField = SOURCES[model.type].resolve_from_model(context, model)
     return source
 
 
@@ -74,20 +69,46 @@ def _policy_of(action: object) -> DdlPolicyRules:
     return DdlPolicyRules(default=action)
 
 
+class SensorSettings(dg.Model, dg.Resolvable):
+    """When the sensor asks for a run."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    running: Annotated[
+        bool, Field(description="Whether it runs from the start, without being switched on in the UI.")
+    ] = False
+    interval_seconds: Annotated[int, Field(description="Seconds between two looks at the source.")] = 30
+    minimum_records: Annotated[int, Field(description="Records that are worth a run.")] = 1
+    maximum_wait_seconds: Annotated[
+        int, Field(description="After this time fewer records than minimum_records are worth a run too.")
+    ] = 300
+
+    @field_validator("interval_seconds", "minimum_records", "maximum_wait_seconds")
+    @classmethod
+    def _is_positive(cls, value: int) -> int:
+        if value < 1:
+            raise ValueError(f"{value} is too little: 1 or more is expected")
+        return value
+
+    @property
+    def timing(self) -> SensorTiming:
+        return SensorTiming(self.interval_seconds, self.minimum_records, self.maximum_wait_seconds)
+
+
 class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
     """Canal-JSON change records to mirror tables in Delta Lake.
 
     Gives the assets `raw_topic_snapshot`, `change_log`, `ddl_history`, `watermarks`, `dead_letters`, one for each
     mirrored table and `consistent_cuts`, the job `<name>_ingest` that makes them all in one run, `<name>_rebuild`,
-    `<name>_ddl_dry_run` and `<name>_approve_ddl`.
+    `<name>_ddl_dry_run` and `<name>_approve_ddl`, and the sensor `<name>_new_offsets`, which asks for `<name>_ingest`.
     """
 
     model_config = ConfigDict(extra="forbid")
 
     name: Annotated[str, Field(description="Names the pipeline: first part of its asset keys, folder in the lake.")]
     source: Annotated[
-        CaptureFilesSource,
-        dg.Resolver(_source, model_field_type=CaptureFilesSource.model()),
+        SourceField,
+        dg.Resolver(_source, model_field_type=SOURCE_MODEL),
         Field(description="Where the records come from."),
     ]
     lake: Annotated[str, Field(min_length=1, description="The folder or Hadoop URI under which all tables lie.")]
@@ -118,6 +139,21 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
             "`default` and `tables` (by pattern)."
         ),
     ] = DdlPolicyRules()
+    claim_store: Annotated[
+        str,
+        Field(
+            description="The folder or Hadoop URI where TiCDC puts messages that are too large for a topic "
+            "(large-message-handle-option claim-check). Empty: there is none."
+        ),
+    ] = ""
+    sensor: Annotated[
+        SensorSettings,
+        dg.Resolver(
+            lambda context, model: SensorSettings.resolve_from_model(context, model),
+            model_field_type=SensorSettings.model(),
+        ),
+        Field(description="When `<name>_new_offsets` asks for a run."),
+    ] = SensorSettings()
     merge_threads: Annotated[int, Field(description="Mirrors that are merged side by side, 1 to 64.")] = 2
 
     @field_validator("name")
@@ -164,7 +200,15 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
         keys = {table: tuple(columns) for table, columns in self.keys.items()}
         policy = DdlPolicy(self.ddl_policy.default, tuple(self.ddl_policy.tables.items()))
         return Pipeline(
-            self.name, self.source.path, self.lake, self.time_zone, self.merge_threads, self.dialect, keys, policy
+            self.name,
+            self.source.source,
+            self.lake,
+            self.time_zone,
+            self.merge_threads,
+            self.dialect,
+            keys,
+            policy,
+            self.claim_store or None,
         )
 
     def build_defs(self, context: dg.ComponentLoadContext | None = None) -> dg.Definitions:
@@ -179,5 +223,7 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
             tags={"cdc/pipeline": self.name},
         )
         return dg.Definitions(
-            assets=assets, jobs=[ingest, rebuild_job(pipeline), ddl_dry_run_job(pipeline), approve_ddl_job(pipeline)]
+            assets=assets,
+            sensors=[new_offsets_sensor(pipeline, ingest, self.sensor.timing, running=self.sensor.running)],
+            jobs=[ingest, rebuild_job(pipeline), ddl_dry_run_job(pipeline), approve_ddl_job(pipeline)],
         )

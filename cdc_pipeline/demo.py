@@ -54,7 +54,7 @@ def _demo(pipeline: Pipeline, started: float) -> int:
     spark = SparkLakehouse().session  # the run's own resource takes up this session
     seconds["start Spark"] = time.monotonic() - pause
     before = published_cut(spark, pipeline.paths)
-    _say(f"running the Dagster job {NAME}_ingest: {pipeline.captures} into {pipeline.lake}")
+    _say(f"running the Dagster job {NAME}_ingest: {pipeline.source.place} into {pipeline.lake}")
     result, of_steps = _run(f"{NAME}_ingest")
     seconds.update(of_steps)
     if not result.success:

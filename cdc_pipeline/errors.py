@@ -5,6 +5,11 @@ Retries follow from the kind: see `cdc_pipeline.assets.failures`.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 
 class CdcError(Exception):
     """An error with its place: pipeline, topic, partition and offset, as far as they are known."""
@@ -38,3 +43,10 @@ class SourceError(TerminalError):
 
 class LakeError(TerminalError):
     """The lake cannot be written, or holds what this version did not write."""
+
+
+def without(text: str, secrets: Iterable[str]) -> str:
+    """The text with each secret replaced by stars. Longer secrets come first in `secrets`, where one is part of another."""
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    return text

@@ -12,22 +12,24 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cdc_pipeline.dialects.decode import DialectName
+    from cdc_pipeline.sources.source import Source
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """One pipeline. `captures` is the folder of its source; `time_zone` is where the encoder prints TIMESTAMP; `keys` are
+    """One pipeline. `source` is where its records come from; `time_zone` is where the encoder prints TIMESTAMP; `keys` are
     the columns that identify a row, by `database.table`, for tables whose definition has no key; `ddl_policy` is what DDL
-    may do to mirrors."""
+    may do to mirrors; `claim_store` is where TiCDC puts messages that are too large for a topic."""
 
     name: str
-    captures: str
+    source: Source
     lake: str
     time_zone: str = "UTC"
     side_by_side: int = 2
     dialect: DialectName = "auto"
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     ddl_policy: DdlPolicy = field(default_factory=DdlPolicy)
+    claim_store: str | None = None
 
     @property
     def paths(self) -> LakePaths:

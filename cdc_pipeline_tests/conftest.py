@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,10 +12,12 @@ import pytest
 from cdc_pipeline.resources.lake import LakePaths
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+    from cdc_pipeline.component import CdcPipeline
 
 
 # The files that take longest, longest first: two processes share the files out in this order, and one that began a long
@@ -23,6 +27,9 @@ _LONGEST = (
     "integration/test_kills.py",
     "histories/test_mirrors.py",
     "integration/test_slices.py",
+    "integration/test_daemon.py",
+    "integration/test_kafka.py",
+    "integration/test_storage_folders.py",
     "mirrors/test_policy.py",
     "mirrors/test_reading.py",
     "mirrors/test_ddl_stories.py",
@@ -90,3 +97,29 @@ def as_in_production(spark: SparkSession) -> Iterator[None]:
 def paths(tmp_path: Path) -> LakePaths:
     """An empty lake of a pipeline `shop`."""
     return LakePaths(str(tmp_path / "lake"), "shop")
+
+
+@pytest.fixture
+def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], CdcPipeline]]:
+    """Loads a `defs.yaml` as Dagster does: in the `defs` folder of a project of its own."""
+    import dagster as dg
+
+    from cdc_pipeline.component import CdcPipeline
+
+    package = "project_of_a_test"
+    folder = tmp_path / package / "defs" / "shop"
+    folder.mkdir(parents=True)
+    (tmp_path / package / "__init__.py").touch()
+    (tmp_path / "pyproject.toml").write_text(
+        f'[tool.dg]\ndirectory_type = "project"\n[tool.dg.project]\nroot_module = "{package}"\n'
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.invalidate_caches()
+
+    def loaded(text: str) -> CdcPipeline:
+        (folder / "defs.yaml").write_text(text)
+        return dg.ComponentTree.for_project(tmp_path).load_component("shop", CdcPipeline)
+
+    yield loaded
+    for module in [name for name in sys.modules if name.split(".")[0] == package]:
+        del sys.modules[module]

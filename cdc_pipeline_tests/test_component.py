@@ -1,21 +1,25 @@
 from __future__ import annotations
 
-import importlib
 import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import pytest
 from pydantic import ValidationError
 
-from cdc_pipeline.component import CaptureFilesSource, CdcPipeline
+from cdc_pipeline.component import CdcPipeline
 from cdc_pipeline.mirrors.policy import DdlPolicy
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.resources.spark import SparkLakehouse
+from cdc_pipeline.source_fields import CaptureFilesSource
+from cdc_pipeline.sources.captures import CaptureFiles
+from cdc_pipeline.sources.kafka.client_settings import ClientSettings
+from cdc_pipeline.sources.kafka.selection import Selection, Start
+from cdc_pipeline.sources.kafka.source import KafkaTopics
+from cdc_pipeline.sources.storage.storage import TicdcStorage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
 # Dagster 1.13.27 parses YAML with a call that pydantic has renamed.
@@ -24,33 +28,12 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 _GOOD: dict[str, Any] = {"name": "shop", "source": {"type": "capture_files", "path": "captures"}, "lake": "lake"}
+_KAFKA: dict[str, Any] = {"type": "kafka", "bootstrap_servers": "b:9092", "topics": ["a"]}
 
 
 def _yaml(fields: dict[str, Any]) -> str:
     """The attributes as YAML, written in its flow style."""
     return f"type: cdc_pipeline.CdcPipeline\nattributes: {json.dumps(fields)}\n"
-
-
-@pytest.fixture
-def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], CdcPipeline]]:
-    """Loads a `defs.yaml` as Dagster does: in the `defs` folder of a project of its own."""
-    package = "project_of_a_test"
-    folder = tmp_path / package / "defs" / "shop"
-    folder.mkdir(parents=True)
-    (tmp_path / package / "__init__.py").touch()
-    (tmp_path / "pyproject.toml").write_text(
-        f'[tool.dg]\ndirectory_type = "project"\n[tool.dg.project]\nroot_module = "{package}"\n'
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    importlib.invalidate_caches()
-
-    def loaded(text: str) -> CdcPipeline:
-        (folder / "defs.yaml").write_text(text)
-        return dg.ComponentTree.for_project(tmp_path).load_component("shop", CdcPipeline)
-
-    yield loaded
-    for module in [name for name in sys.modules if name.split(".")[0] == package]:
-        del sys.modules[module]
 
 
 def _asset_keys(component: CdcPipeline) -> set[str]:
@@ -73,7 +56,7 @@ _ASSETS = {
 
 def test_a_good_file_loads(load: Callable[[str], CdcPipeline]) -> None:
     component = load(_yaml(_GOOD))
-    assert component.pipeline == Pipeline("shop", "captures", "lake", "UTC", 2)
+    assert component.pipeline == Pipeline("shop", CaptureFiles("captures"), "lake", "UTC", 2)
     assert component.dialect == "auto"
 
 
@@ -92,9 +75,66 @@ def test_all_fields(load: Callable[[str], CdcPipeline]) -> None:
     policy = DdlPolicy("keep", (("shop.orders*", "hold"), ("audit.*", "apply")))
     keys = {"shop.events": ("user", "at")}
     assert component.pipeline == Pipeline(
-        "Orders_2", "/data/c d", "s3a://bucket/lake", "Asia/Shanghai", 64, "ticdc", keys, policy
+        "Orders_2", CaptureFiles("/data/c d"), "s3a://bucket/lake", "Asia/Shanghai", 64, "ticdc", keys, policy
     )
     assert component.dialect == "ticdc"
+
+
+def test_a_kafka_source(load: Callable[[str], CdcPipeline], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CDC_TEST_SERVERS", "one:9092,two:9092")
+    monkeypatch.setenv("CDC_TEST_PASSWORD", "hunter2")
+    fields = {
+        "type": "kafka",
+        "bootstrap_servers": "{{ env.CDC_TEST_SERVERS }}",
+        "topic_pattern": r"shop\..*",
+        "start": {"commit_tso": 470613987560259584},
+        "max_records_per_batch": 1000,
+        "options": {"client.id": "{{ env.CDC_TEST_PASSWORD }}", "fetch.max.bytes": 5, "check.crcs": True},
+        "publish_group": "shown",
+        "made_anew": {"shop.a": "shop.a@2"},
+        "resume_at": {"shop.b": {"0": 7}},
+        "ended": ["shop.c"],
+    }
+    source = load(_yaml({**_GOOD, "source": fields})).pipeline.source
+    selection = Selection(
+        (),
+        r"shop\..*",
+        Start("time", 470613987560259584 // 2**18 - 600_000),
+        {"shop.a": "shop.a@2"},
+        {("shop.b", 0): 7},
+        frozenset({"shop.c"}),
+    )
+    options = {"client.id": "hunter2", "fetch.max.bytes": "5", "check.crcs": "true"}
+    assert source == KafkaTopics(ClientSettings("one:9092,two:9092", options), selection, 1000, "shown")
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"),
+    [
+        ("latest", Start("latest")),
+        ({"timestamp": "1970-01-01T01:00:01+01:00"}, Start("time", 1000)),
+        ({"timestamp": "1795248823000"}, Start("time", 1795248823000)),
+        ({"offsets": {"a": {"0": 5, "1": 6}}}, Start("offsets", offsets={("a", 0): 5, ("a", 1): 6})),
+    ],
+)
+def test_where_a_kafka_source_starts(start: object, expected: Start, load: Callable[[str], CdcPipeline]) -> None:
+    source = load(_yaml({**_GOOD, "source": {**_KAFKA, "start": start}})).pipeline.source
+    assert isinstance(source, KafkaTopics)
+    assert source.selection.start == expected
+
+
+def test_a_storage_source(load: Callable[[str], CdcPipeline]) -> None:
+    fields = {"type": "ticdc_storage", "path": "/sink", "topic": "t", "max_bytes_per_batch": 7}
+    assert load(_yaml({**_GOOD, "source": fields})).pipeline.source == TicdcStorage("/sink", "t", 7)
+
+
+def test_the_sensor(load: Callable[[str], CdcPipeline]) -> None:
+    fields = {"running": True, "interval_seconds": 5, "minimum_records": 100, "maximum_wait_seconds": 60}
+    (sensor,) = load(_yaml({**_GOOD, "sensor": fields})).build_defs().sensors or ()
+    assert (sensor.name, sensor.minimum_interval_seconds) == ("shop_new_offsets", 5)
+    assert sensor.default_status == dg.DefaultSensorStatus.RUNNING
+    (stopped,) = load(_yaml(_GOOD)).build_defs().sensors or ()
+    assert stopped.default_status == dg.DefaultSensorStatus.STOPPED
 
 
 def test_python_gives_the_same(load: Callable[[str], CdcPipeline]) -> None:
@@ -114,7 +154,7 @@ def test_the_environment_fills_in(load: Callable[[str], CdcPipeline], monkeypatc
         "lake": "{{ env('CDC_TEST_NONE', 'other') }}",
         "merge_threads": "{{ env.CDC_TEST_THREADS }}",
     }
-    assert load(_yaml(fields)).pipeline == Pipeline("orders", "/from/there", "other", "UTC", 8)
+    assert load(_yaml(fields)).pipeline == Pipeline("orders", CaptureFiles("/from/there"), "other", "UTC", 8)
 
 
 def test_definitions(tmp_path: Path) -> None:
@@ -166,11 +206,11 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "no source type": (
         {**_GOOD, "source": {"path": "c"}},
-        ["attributes.source.CaptureFilesSourceModel.type", "Field required"],
+        ["attributes.source", "type", "'path': 'c'"],
     ),
     "no source path": (
         {**_GOOD, "source": {"type": "capture_files"}},
-        ["attributes.source.CaptureFilesSourceModel.path", "Field required"],
+        ["capture_files.path", "Field required"],
     ),
     "source path empty": (
         {**_GOOD, "source": {"type": "capture_files", "path": ""}},
@@ -178,8 +218,59 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "source with a field more": (
         {**_GOOD, "source": {"type": "capture_files", "path": "c", "glob": "*"}},
-        ["attributes.source.CaptureFilesSourceModel.glob", "Extra inputs are not permitted", "'*'"],
+        ["capture_files.glob", "Extra inputs are not permitted", "'*'"],
     ),
+    "kafka without topics": (
+        {**_GOOD, "source": {"type": "kafka", "bootstrap_servers": "b:9092"}},
+        ["KafkaSource", "either topics or topic_pattern is expected"],
+    ),
+    "kafka with both": (
+        {**_GOOD, "source": {**_KAFKA, "topic_pattern": "a.*"}},
+        ["KafkaSource", "either topics or topic_pattern is expected"],
+    ),
+    "kafka without servers": (
+        {**_GOOD, "source": {"type": "kafka", "topics": ["a"]}},
+        ["kafka.bootstrap_servers", "Field required"],
+    ),
+    "topic pattern": (
+        {**_GOOD, "source": {"type": "kafka", "bootstrap_servers": "b:9092", "topic_pattern": "a("}},
+        ["topic_pattern", "'a(' is no regular expression"],
+    ),
+    "start": ({**_GOOD, "source": {**_KAFKA, "start": "soon"}}, ["start", "'earliest' or 'latest'"]),
+    "start at two": (
+        {**_GOOD, "source": {**_KAFKA, "start": {"timestamp": "0", "commit_tso": 1}}},
+        ["StartAt", "one of timestamp, offsets and commit_tso is expected"],
+    ),
+    "start at no time": (
+        {**_GOOD, "source": {**_KAFKA, "start": {"timestamp": "2026-11-22 10:00"}}},
+        ["timestamp", "'2026-11-22 10:00' is no instant", "2026-11-22T10:00:00Z"],
+    ),
+    "no records in a batch": (
+        {**_GOOD, "source": {**_KAFKA, "max_records_per_batch": 0}},
+        ["max_records_per_batch", "0 is no number of records"],
+    ),
+    "option unknown": (
+        {**_GOOD, "source": {**_KAFKA, "options": {"sasl.passwort": "x"}}},
+        ["options", "'sasl.passwort' is no setting of a Kafka consumer", "'sasl.password'"],
+    ),
+    "option that is ours": (
+        {**_GOOD, "source": {**_KAFKA, "options": {"auto.offset.reset": "latest"}}},
+        ["options", "'auto.offset.reset'", "the source's field start"],
+    ),
+    "two topics of one name": (
+        {**_GOOD, "source": {**_KAFKA, "made_anew": {"a": "x", "b": "x"}}},
+        ["made_anew", "a name of its own"],
+    ),
+    "resume at no offset": (
+        {**_GOOD, "source": {**_KAFKA, "resume_at": {"a": {"x": 1}}}},
+        ["kafka.resume_at", "a.x", "integer"],
+    ),
+    "no bytes in a batch": (
+        {**_GOOD, "source": {"type": "ticdc_storage", "path": "s", "max_bytes_per_batch": 0}},
+        ["max_bytes_per_batch", "0 is no number of bytes"],
+    ),
+    "sensor field": ({**_GOOD, "sensor": {"interval": 5}}, ["sensor", "interval", "Extra inputs"]),
+    "sensor interval": ({**_GOOD, "sensor": {"interval_seconds": 0}}, ["sensor", "interval_seconds", "1 or more"]),
     "source a text": (
         {**_GOOD, "source": "captures"},
         ["attributes.source", "'captures' is no source", "type and path"],

@@ -32,10 +32,14 @@ def main() -> int:
     if taken(port):
         print(f"[ui] port {port} of {HOST} is in use; choose another one with: make ui PORT=3001", file=sys.stderr)
         return 1
+    return served(port, ["-w", "workspace.yaml"])
 
+
+def served(port: int, workspace: list[str]) -> int:
+    """Serves the definitions that `workspace` names, in the options of Dagster's own commands, until a signal asks for the
+    end; then 0. 1 where one of the two ended by itself."""
     handle_signals(stop)
     bin_directory = Path(sys.executable).parent
-    workspace = ["-w", "workspace.yaml"]
     commands = {
         "webserver": [str(bin_directory / "dagster-webserver"), *workspace, "-h", HOST, "-p", str(port)],
         "daemon": [str(bin_directory / "dagster-daemon"), "run", *workspace],

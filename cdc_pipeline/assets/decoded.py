@@ -10,6 +10,7 @@ from cdc_pipeline.assets.keys import CHANGE_LOG, CODE_VERSION, DDL_HISTORY, DEAD
 from cdc_pipeline.checks.balance import BALANCE, balance_result
 from cdc_pipeline.checks.contract import CONTRACT, contract_result
 from cdc_pipeline.checks.dead_letters import NO_DEAD_LETTERS, dead_letters_result
+from cdc_pipeline.checks.lost_offsets import NO_LOST_OFFSETS, lost_offsets_result
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.dialects.change_tables import DecodedBatch, decoded_batches
 from cdc_pipeline.pipeline import Pipeline
@@ -51,6 +52,7 @@ def decoded_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
         ],
         check_specs=[
             dg.AssetCheckSpec(BALANCE, asset=keys[CHANGE_LOG], blocking=True),
+            dg.AssetCheckSpec(NO_LOST_OFFSETS, asset=keys[CHANGE_LOG]),
             dg.AssetCheckSpec(NO_DEAD_LETTERS, asset=keys[DEAD_LETTERS]),
             *(dg.AssetCheckSpec(CONTRACT, asset=key, blocking=True) for key in keys.values()),
         ],
@@ -59,9 +61,10 @@ def decoded_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext, spark: SparkLakehouse
     ) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
         with clear_failures(), only_writer(pipeline.paths, context.run.run_id, context.log.info):
-            batches = decoded_batches(spark.session, pipeline.paths, pipeline.dialect)
+            batches = decoded_batches(spark.session, pipeline.paths, pipeline.dialect, claim_store=pipeline.claim_store)
             version = dg.DataVersion(str(newest_batch(spark.session, pipeline.paths)))
             dead = dead_letters_result(spark.session, pipeline.paths, keys[DEAD_LETTERS])
+            lost = lost_offsets_result(spark.session, pipeline.paths, keys[CHANGE_LOG])
             balance = balance_result(spark.session, pipeline.paths, batches, keys[CHANGE_LOG])
             new = [batch.batch_id for batch in batches]
             contracts = [contract_result(spark.session, pipeline.paths, table, new, key) for table, key in keys.items()]
@@ -74,6 +77,7 @@ def decoded_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
                 data_version=version,
             )
         yield balance
+        yield lost
         yield dead
         yield from contracts
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import traceback
 from typing import TYPE_CHECKING
 
 import dagster as dg
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
-from cdc_pipeline.errors import CdcError, TransientError
+from cdc_pipeline.errors import CdcError, TransientError, without
 from cdc_pipeline.resources.delta import is_conflict
 from cdc_pipeline.resources.java import JavaError
 
@@ -20,19 +22,62 @@ _RETRIES, _PAUSE_SECONDS = 2, 10.0
 
 
 @contextlib.contextmanager
-def clear_failures() -> Iterator[None]:
+def clear_failures(secrets: tuple[str, ...] = ()) -> Iterator[None]:
     """Terminal errors become Dagster failures with their message; transient ones, and commits that lost
     against those of another writer, ask for another try of the step.
 
-    Any other exception goes through as it is: a fault of ours is not cured by a repetition.
+    Any other exception goes through as it is: a fault of ours is not cured by a repetition. Except that none of the
+    `secrets` goes with it: Dagster keeps an exception with its text, its causes and its stack in its event log.
     """
+    _keep_commands_to_java_out_of_logs()
     try:
         yield
     except (TransientError, PySparkException, Py4JJavaError) as error:
         if not isinstance(error, TransientError) and not is_conflict(error):
+            _require_clean(error, secrets)
             raise
-        raise dg.RetryRequested(max_retries=_RETRIES, seconds_to_wait=_PAUSE_SECONDS) from error
+        again = dg.RetryRequested(max_retries=_RETRIES, seconds_to_wait=_PAUSE_SECONDS)
+        raise again from (_cleaned(error, secrets) or error)
     except (CdcError, JavaError) as error:
-        raise dg.Failure(
-            description=str(error), metadata=dict(getattr(error, "place", {})), allow_retries=False
-        ) from error
+        place = dict(getattr(error, "place", {}))
+        failure = dg.Failure(without(str(error), secrets), metadata=place, allow_retries=False)
+        raise failure from (_cleaned(error, secrets) or error)
+    except Exception as error:
+        _require_clean(error, secrets)
+        raise
+    except BaseException as error:
+        # an interrupt, which must stay one; it may have come while an error that tells a secret was handled
+        if _cleaned(error, secrets) is not None:
+            error.__cause__ = error.__context__ = None
+        raise
+
+
+@contextlib.contextmanager
+def without_secrets(secrets: tuple[str, ...]) -> Iterator[None]:
+    """An error that tells a secret becomes another one, which does not."""
+    try:
+        yield
+    except Exception as error:
+        _require_clean(error, secrets)
+        raise
+
+
+def _keep_commands_to_java_out_of_logs() -> None:
+    """At level DEBUG py4j logs every call to Java with its arguments, a broker's passwords among them."""
+    logger = logging.getLogger("py4j")
+    if logger.getEffectiveLevel() < logging.INFO:
+        logger.setLevel(logging.INFO)
+
+
+def _require_clean(error: Exception, secrets: tuple[str, ...]) -> None:
+    if (cleaned := _cleaned(error, secrets)) is not None:
+        raise cleaned from None
+
+
+def _cleaned(error: BaseException, secrets: tuple[str, ...]) -> Exception | None:
+    """Another error in the place of one that tells a secret, by itself or by a cause; None where it tells none. Its text has
+    the whole stack without the secrets, because its own would begin here."""
+    told = "".join(traceback.format_exception(error))
+    if not any(secret in told for secret in secrets):
+        return None
+    return RuntimeError(f"{type(error).__name__}: {without(str(error), secrets)}\n{without(told, secrets)}")

@@ -23,7 +23,7 @@ def rebuild_job(pipeline: Pipeline) -> dg.JobDefinition:
     def rebuild_all(context: dg.OpExecutionContext, spark: SparkLakehouse) -> dg.Output[None]:
         with clear_failures(), only_writer(pipeline.paths, context.run.run_id, context.log.info):
             maker = cut_maker(spark, pipeline, context.run.run_id, context.log.info)
-            report = Rebuilder(maker, pipeline.dialect).rebuilt()
+            report = Rebuilder(maker, pipeline.dialect, pipeline.claim_store).rebuilt()
             if report.cut_id is not None:
                 entries = published_entries(published_cut(spark.session, pipeline.paths), pipeline.paths)
                 remember_mirrors(pipeline.paths, catalog_entries(spark.session, entries))

@@ -16,9 +16,11 @@ from cdc_pipeline.contracts.checks import rule
 
 FIRST_MS, LAST_MS = 10**12, 10**13 - 1
 """Times are ms of 13 digits: from September 2001 to November 2286."""
+FIRST_TSO, LAST_TSO = FIRST_MS << 18, (LAST_MS + 1 << 18) - 1
 ROW_TYPES = ("INSERT", "UPDATE", "DELETE")
 XA_TYPES = ("XACOMMIT", "XAROLLBACK")
 WATERMARK_TYPE = "TIDB_WATERMARK"
+CLAIM_RULE = "claim_is_resolved"
 
 if TYPE_CHECKING:  # to mypy an annotation must be a class; Pandera wants the whole type
     from pyspark.sql.types import ArrayType as _Names
@@ -104,13 +106,17 @@ class TicdcWatermark(CanalMessage):
 
 
 class TicdcRow(_RowChange):
-    """A row change of TiCDC: exactly one row (ticdc-facts §1). Before v5.4 a DELETE repeats its row in old."""
+    """A row change of TiCDC: exactly one row (ticdc-facts §1). Before v5.4 a DELETE repeats its row in old.
+
+    Of a large message (ticdc-facts §7) either the rest is in a file, which is parsed in its place where it was found, or
+    it has its handle key only (`onlyHandleKey`), which breaks no rule: the row is known, its other columns are not.
+    """
 
     tso_is_es = _TSO_IS_ES
-    row_is_whole = rule(
-        "row_is_whole",
-        "the row is in the message (references of large messages are not resolved yet)",
-        "NOT coalesce(onlyHandleKey, false) AND claimCheckLocation IS NULL",
+    claim_is_resolved = rule(
+        CLAIM_RULE,
+        "the whole row, in the message or in the file of the claim store that it refers to",
+        "claimCheckLocation IS NULL",
     )
     data_has_one_row = rule(
         "data_has_one_row",
@@ -172,6 +178,45 @@ class CanalNote(CanalMessage):
     """What changes no row: the text of a statement whose rows follow (QUERY), XACOMMIT, XAROLLBACK."""
 
     type: T.StringType = pa.Field(isin=["QUERY", *XA_TYPES])
+
+
+# ---- TiCDC's storage sink: what stands in its folder beside row messages (ticdc-facts §6)
+
+_TSO = {"min_value": FIRST_TSO, "max_value": LAST_TSO}
+
+
+class TicdcStorageFile(pa.DataFrameModel):  # type: ignore[type-arg]
+    """A schema file or the checkpoint. `tableVersion`, `checkpointTs` are TSOs; a column has the texts of its fields."""
+
+    defined_database: T.StringType = pa.Field(nullable=True, alias="definedDatabase")
+    defined_table: T.StringType = pa.Field(nullable=True, alias="definedTable")
+    table_version: T.LongType = pa.Field(nullable=True, alias="tableVersion")
+    statement: T.StringType = pa.Field(nullable=True)
+    action_type: T.LongType = pa.Field(nullable=True, alias="actionType")
+    defined_columns: _Rows = pa.Field(nullable=True, alias="definedColumns")
+    checkpoint_ts: T.LongType = pa.Field(nullable=True, alias="checkpointTs")
+
+
+class TicdcSchemaFile(TicdcStorageFile):
+    """A schema file: a DDL statement, or without one the table's definition."""
+
+    defined_database: T.StringType = pa.Field(alias="definedDatabase", str_length={"min_value": 1})
+    table_version: T.LongType = pa.Field(alias="tableVersion", in_range=_TSO)
+    statement: T.StringType = pa.Field()
+    action_type: T.LongType = pa.Field(alias="actionType", ge=0)
+
+    defines_something = rule(
+        "defines_something",
+        "there is a statement in Query, or else a name in Table and columns with name and type in TableColumns",
+        "length(statement) > 0 OR (length(definedTable) > 0 AND size(definedColumns) > 0 AND NOT exists(definedColumns, "
+        "column -> coalesce(length(column['ColumnName']), 0) = 0 OR coalesce(length(column['ColumnType']), 0) = 0))",
+    )
+
+
+class TicdcStorageCheckpoint(TicdcStorageFile):
+    """The checkpoint: all changes with commitTs <= checkpoint-ts are in files that were written before it."""
+
+    checkpoint_ts: T.LongType = pa.Field(alias="checkpointTs", in_range=_TSO)
 
 
 # ---- DataWorks

@@ -54,6 +54,7 @@ class ChangeRow(_Timed):
     op: T.StringType = pa.Field(isin=list(ROW_TYPES))
     message_id: T.LongType = pa.Field(nullable=True)
     key_names: _Names = pa.Field(nullable=True)
+    only_key: T.BooleanType = pa.Field()
     before: _Row = pa.Field(nullable=True)
     after: _Row = pa.Field(nullable=True)
 
@@ -65,6 +66,11 @@ class ChangeRow(_Timed):
         "WHEN 'DELETE' THEN after IS NULL AND size(before) > 0 "
         "ELSE (before IS NOT NULL AND size(after) > 0) "
         "OR (dialect = 'dataworks' AND size(coalesce(after, before)) > 0) END",
+    )
+    only_key_is_of_ticdc = rule(
+        "only_key_is_of_ticdc",
+        "only an INSERT or UPDATE of TiCDC has its handle key alone",
+        "NOT only_key OR (op <> 'DELETE' AND dialect = 'ticdc')",
     )
     key_is_in_row = rule(
         "key_is_in_row",

@@ -61,6 +61,7 @@ def _columns() -> dict[str, Column]:
         "message_id": F.col(BATCH),
         "sql": F.col("sql"),
         "key_names": F.col("pkNames"),
+        "only_key": F.lit(False),
         "rows": rows,
     }
 

@@ -15,13 +15,14 @@ from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects import unified
+from cdc_pipeline.dialects.contents import claims_writer, with_contents
 from cdc_pipeline.dialects.counts import BatchCounts, Observed
 from cdc_pipeline.dialects.ddl_rows import ddl_rows
 from cdc_pipeline.dialects.decode import DialectName, decoded, explained
 from cdc_pipeline.mirrors.ddl_of_cut import PENDING, RESULT_COLUMNS
 from cdc_pipeline.resources.delta import Commit, append_once, is_in, progress, table_state
 from cdc_pipeline.resources.threads import side_by_side
-from cdc_pipeline.sources.intake import OffsetRange, offset_ranges
+from cdc_pipeline.sources.intake import OffsetRange, counted_ranges
 from cdc_pipeline.sources.raw_snapshot import newest_batch
 
 if TYPE_CHECKING:
@@ -33,7 +34,10 @@ _BATCHES = (
     "batch_id BIGINT, run_id STRING, decoded_at TIMESTAMP, "
     "files ARRAY<STRUCT<path: STRING, size: BIGINT, modified_ms: BIGINT>>, "
     "offsets ARRAY<STRUCT<topic: STRING, `partition`: INT, first: BIGINT, last: BIGINT, records: BIGINT>>, "
-    "records BIGINT, kinds MAP<STRING, BIGINT>, row_changes BIGINT, exact_ts BOOLEAN"
+    "records BIGINT, kinds MAP<STRING, BIGINT>, row_changes BIGINT, exact_ts BOOLEAN, "
+    # topics from which nothing comes any more, and offsets that were given up (`next` is where it goes on)
+    "ended ARRAY<STRING>, "
+    "lost ARRAY<STRUCT<topic: STRING, `partition`: INT, first: BIGINT, next: BIGINT>>"
 )
 
 
@@ -53,12 +57,19 @@ class DecodedBatch:
 
 
 def decoded_batches(
-    spark: SparkSession, paths: LakePaths, dialect: DialectName = "auto", up_to: int | None = None
+    spark: SparkSession,
+    paths: LakePaths,
+    dialect: DialectName = "auto",
+    up_to: int | None = None,
+    claim_store: str | None = None,
 ) -> list[DecodedBatch]:
-    """Decodes every batch of the raw snapshot that is not decoded yet, oldest first; `up_to` names the last one."""
+    """Decodes every batch of the raw snapshot that is not decoded yet, oldest first; `up_to` names the last one.
+
+    `claim_store` is the folder or URI where TiCDC puts messages that are too large for the topic.
+    """
     last = _last_decoded(spark, paths)
     newest = newest_batch(spark, paths) if up_to is None else up_to
-    return [_decoded_batch(spark, paths, batch_id, dialect) for batch_id in range(last + 1, newest + 1)]
+    return [_decoded_batch(spark, paths, batch_id, dialect, claim_store) for batch_id in range(last + 1, newest + 1)]
 
 
 def _last_decoded(spark: SparkSession, paths: LakePaths) -> int:
@@ -69,11 +80,16 @@ def _app_id(paths: LakePaths, table: str) -> str:
     return f"cdc:{paths.pipeline}:{table}"
 
 
-def _decoded_batch(spark: SparkSession, paths: LakePaths, batch_id: int, dialect: DialectName) -> DecodedBatch:
+def _decoded_batch(
+    spark: SparkSession, paths: LakePaths, batch_id: int, dialect: DialectName, claim_store: str | None
+) -> DecodedBatch:
     raw = spark.read.format("delta").load(paths.table("raw_topic_snapshot")).where(F.col("batch_id") == batch_id)
     note = _raw_note(spark, paths, batch_id)
-    ranges = tuple(OffsetRange(*span) for span in note["offsets"]) or offset_ranges(raw)
+    ranges = tuple(OffsetRange(*span) for span in note["offsets"]) or counted_ranges(raw)
     records = sum(span.records for span in ranges)
+    begun = is_in(spark, paths.table("change_log"), _commit(paths, "change_log", batch_id, note))
+    files = Commit(claims_writer(paths), batch_id, {"batch": batch_id, "run_id": note["run_id"]})
+    raw = with_contents(spark, paths, raw, note, files, claim_store, begun=begun)
     # A large batch is decoded in one pass without a cache, and its few other records once more; a small one is kept,
     # because planning a second query costs more than decoding it does.
     small = records <= SMALL_BATCH
@@ -101,7 +117,8 @@ def _write_changes(
     if is_in(spark, path, commit):
         observed.frame.write.format("noop").mode("overwrite").save()  # written before a run was stopped: count only
     else:
-        append_once(unified.row_changes(observed.frame), path, commit)
+        # a lake that was made before a column was added takes it in
+        append_once(unified.row_changes(observed.frame), path, commit, mergeSchema="true")
     observed.settle()
 
 
@@ -141,7 +158,7 @@ def _raw_note(spark: SparkSession, paths: LakePaths, batch_id: int) -> dict[str,
     """The note of the commit that took the batch in."""
     history = DeltaTable.forPath(spark, paths.table("raw_topic_snapshot")).history()
     noted = history.where(F.get_json_object("userMetadata", "$.batch") == str(batch_id)).select("userMetadata").first()
-    empty: dict[str, Any] = {"run_id": None, "files": [], "offsets": []}
+    empty: dict[str, Any] = {"run_id": None, "files": [], "offsets": [], "ended": [], "lost": []}
     return empty if noted is None else {**empty, **json.loads(noted[0])}
 
 
@@ -163,6 +180,8 @@ def _write_batch(
         counts.by_kind,
         counts.row_changes,
         counts.exact_ts,
+        note["ended"],
+        [tuple(stretch) for stretch in note["lost"]],
     )
     frame = spark.createDataFrame([row], _BATCHES)
-    append_once(frame, paths.table("batches"), _commit(paths, "batches", batch_id, note))
+    append_once(frame, paths.table("batches"), _commit(paths, "batches", batch_id, note), mergeSchema="true")

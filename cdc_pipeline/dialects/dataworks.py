@@ -63,6 +63,7 @@ def _columns() -> dict[str, Column]:
         "message_id": F.lit(None).cast("bigint"),
         "sql": _statement(),
         "key_names": F.col("primaryKey"),
+        "only_key": F.lit(False),
         "rows": F.array(image(_without_row_id("before"), _without_row_id("after"))),
     }
 

@@ -10,6 +10,7 @@ from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.schemas.described import described
 from cdc_pipeline.schemas.statements import changes_of
+from cdc_pipeline.schemas.storage_definition import statement_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
@@ -19,7 +20,8 @@ _BEFORE = 1000
 
 
 def ddl_rows(frame: DataFrame, change_log: DataFrame) -> DataFrame:
-    """`ddl_history` rows of a decoded frame: the message, and in `changes` what its statement says, in words.
+    """`ddl_history` rows of a decoded frame: the message, and in `changes` what its statement says, in words. A table's
+    definition that came without a statement (TiCDC's storage sink) has the statement that makes such a table.
 
     DDL statements are few; they are the one thing that is collected to be parsed (DESIGN §4). `change_log` must have
     the frame's row changes: an XA ROLLBACK names no table, the rows before it do.
@@ -33,8 +35,9 @@ def ddl_rows(frame: DataFrame, change_log: DataFrame) -> DataFrame:
         if row["kind"] == unified.XA:
             places = _rolled_back(row, ends, change_log)
         for database, table in places:
-            values = {**row.asDict(), "database": database, "table": table}
-            changes = changes_of(row["kind"], database or "", table or "", row["sql"] or "")
+            sql = statement_of(row["sql"] or "") or row["sql"]
+            values = {**row.asDict(), "database": database, "table": table, "sql": sql}
+            changes = changes_of(row["kind"], database or "", table or "", sql or "")
             rows.append((*(values[name] for name in names), [described(change) for change in changes]))
     schema = StructType([*events.schema.fields, StructField("changes", ArrayType(StringType()))])
     return frame.sparkSession.createDataFrame(rows, schema)

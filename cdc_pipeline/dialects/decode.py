@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from pyspark.sql import functions as F
 
+from cdc_pipeline.contracts.messages import CLAIM_RULE
 from cdc_pipeline.contracts.rules import broken_rule, expectations, rules_of
 from cdc_pipeline.dialects.built import built_once
 from cdc_pipeline.dialects.canal import CANAL
+from cdc_pipeline.dialects.claims import CONTENT, PROBLEM, unlooked_problem
 from cdc_pipeline.dialects.dataworks import DATAWORKS
 from cdc_pipeline.dialects.dialect import COLUMNS
 from cdc_pipeline.dialects.envelope import JSON_RULES, base_kind, is_empty, parsed
@@ -42,10 +44,11 @@ _SHOWN = 100
 def decoded(raw: DataFrame, dialect: DialectName = "auto") -> DataFrame:
     """Each raw record as exactly one kind, with the columns of every kind (`dialects.unified`); null where not its own.
 
-    `raw` has the columns of `raw_topic_snapshot`. Nothing is dropped: as many rows come out as go in. Besides those
-    of `raw` and `dialect.COLUMNS` the columns are `kind`, `dialect`, and for dead letters `rule`.
+    `raw` has the columns of `raw_topic_snapshot`, and may have those of `contents.with_contents`. Nothing is dropped: as
+    many rows come out as go in. Besides those of a raw record and `dialect.COLUMNS` the columns are `kind`, `dialect`, and
+    for dead letters `rule`.
     """
-    return _ruled(raw, dialect).select(*raw.columns, "kind", "rule", "dialect", *_unified(dialect))
+    return _ruled(raw, dialect).select(*_kept(raw), "kind", "rule", "dialect", *_unified(dialect))
 
 
 def explained(raw: DataFrame, dialect: DialectName = "auto") -> DataFrame:
@@ -53,7 +56,13 @@ def explained(raw: DataFrame, dialect: DialectName = "auto") -> DataFrame:
 
     For few records: the words cost more than decoding does.
     """
-    return _ruled(raw, dialect).select(*raw.columns, "kind", "rule", "dialect", *_unified(dialect), *_words())
+    words = _words(problems=PROBLEM in raw.columns)
+    return _ruled(raw, dialect).select(*_kept(raw), "kind", "rule", "dialect", *_unified(dialect), *words)
+
+
+def _kept(raw: DataFrame) -> list[str]:
+    """The columns of a raw record: what was made of its value, to be parsed, goes no further."""
+    return [name for name in raw.columns if name not in (CONTENT, PROBLEM)]
 
 
 def _ruled(raw: DataFrame, dialect: DialectName) -> DataFrame:
@@ -97,9 +106,12 @@ def _unified(dialect: DialectName) -> tuple[Column, ...]:
 
 
 @built_once
-def _words() -> tuple[Column, Column]:
-    dead = F.col("kind") == DEAD
-    return F.when(dead, _field()).alias("column"), F.when(dead, _reason()).alias("reason")
+def _words(*, problems: bool) -> tuple[Column, Column]:
+    dead, reason = F.col("kind") == DEAD, _reason()
+    unlooked = F.concat(reason, F.lit("; "), unlooked_problem(F.col("claimCheckLocation")))
+    problem = F.col(PROBLEM) if problems else F.lit(None)
+    reason = F.when(F.col("rule") == CLAIM_RULE, F.coalesce(problem, unlooked)).otherwise(reason)
+    return F.when(dead, _field()).alias("column"), F.when(dead, reason).alias("reason")
 
 
 def _asked(dialect: DialectName) -> list[Dialect]:

@@ -53,6 +53,7 @@ COLUMNS = {
     "message_id": "BIGINT",
     "sql": "STRING",
     "key_names": "ARRAY<STRING>",
+    "only_key": "BOOLEAN",
     "rows": "ARRAY<STRUCT<before: MAP<STRING, STRING>, after: MAP<STRING, STRING>>>",
 }
 

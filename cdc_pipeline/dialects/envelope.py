@@ -13,6 +13,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, DataType, LongType, StringType, StructField, StructType
 
 from cdc_pipeline.contracts.messages import CanalMessage, DataWorksMessage
+from cdc_pipeline.dialects.claims import CONTENT
+from cdc_pipeline.dialects.ticdc_storage import STORAGE_PATHS, with_storage_fields
 from cdc_pipeline.dialects.unified import DEAD, EMPTY
 from cdc_pipeline.json_text import END_MARK, OPTIONS, has_half_a_character, with_end_mark
 
@@ -36,6 +38,7 @@ PATHS = {
     "eventTime": "payload.timestamp.eventTime",
     "systemTime": "payload.timestamp.systemTime",
     "ddlText": "payload.ddl.text",
+    **STORAGE_PATHS,
 }
 # what tells the dialects apart (`decode`), beside the fields of the contracts
 HAS_TIDB, HAS_PAYLOAD, BATCH = "has_tidb", "has_payload", "id"
@@ -76,30 +79,34 @@ _SCHEMA = _parse_schema(_FIELDS)
 
 
 def parsed(raw: DataFrame) -> DataFrame:
-    """`raw` with the fields of all contracts, null where a message has none, and `unreadable`.
+    """`raw` with the fields of all contracts, null where a message has none, and `unreadable`. Where `raw` has a column
+    `claims.CONTENT`, that is parsed in place of `value`.
 
     `unreadable` is the rule that a record breaks as JSON; null where it is one object whose fields have their types.
     """
     message = F.col("message")
     fields = [F.col(f"message.{PATHS.get(name, name)}").alias(name) for name in _FIELDS]
-    return raw.withColumn("message", F.from_json(with_end_mark(F.col("value")), _SCHEMA, _OPTIONS)).select(
+    content = CONTENT if CONTENT in raw.columns else "value"
+    no_message = F.col("isDdl").isNull() & F.col("es").isNull() & ~F.col(HAS_PAYLOAD)
+    found = raw.withColumn("message", F.from_json(with_end_mark(F.col(content)), _SCHEMA, _OPTIONS)).select(
         *raw.columns,
         *fields,
         message[BATCH].alias(BATCH),
-        _is_partial_json().alias(PARTIAL_JSON),
+        _is_partial_json(content).alias(PARTIAL_JSON),
         message["_tidb"].isNotNull().alias(HAS_TIDB),
         message["payload"].isNotNull().alias(HAS_PAYLOAD),
-        _unreadable_rule().alias("unreadable"),
+        _unreadable_rule(content).alias("unreadable"),
     )
+    return with_storage_fields(found, no_message)
 
 
-def _is_partial_json() -> Column:
+def _is_partial_json(content: str) -> Column:
     """Whether a value of a JSON column is what MySQL logs under PARTIAL_JSON, such as `JSON_SET(…)`. No JSON begins so.
 
     Types are looked at only where a value begins so: next to no message has one.
     """
-    suspect = F.contains("value", F.lit(b'"JSON_'))
-    types = F.from_json(F.col("value").cast("string"), "mysqlType MAP<STRING, STRING>", OPTIONS)["mysqlType"]
+    suspect = F.contains(content, F.lit(b'"JSON_'))
+    types = F.from_json(F.col(content).cast("string"), "mysqlType MAP<STRING, STRING>", OPTIONS)["mysqlType"]
 
     def is_expression(name: Column, text: Column) -> Column:
         return text.rlike(r"^JSON_[A-Z_]+\(") & (F.lower(F.trim(types[name])) == "json")
@@ -115,8 +122,8 @@ JSON_RULES = {
 }
 
 
-def _unreadable_rule() -> Column:
-    text, message = F.col("value").cast("string"), F.col("message")
+def _unreadable_rule(content: str) -> Column:
+    text, message = F.col(content).cast("string"), F.col("message")
     return (
         F.when(~F.is_valid_utf8(text), F.lit("value_is_utf8"))
         .when(

@@ -16,6 +16,15 @@ from pyspark.sql import functions as F
 from cdc_pipeline.contracts.messages import WATERMARK_TYPE, TicdcDdl, TicdcRow, TicdcWatermark
 from cdc_pipeline.dialects.dialect import Dialect, Form, image, no_row
 from cdc_pipeline.dialects.envelope import BATCH, HAS_TIDB
+from cdc_pipeline.dialects.ticdc_storage import (
+    STORAGE_FORM,
+    STORAGE_FORMS,
+    action_word,
+    closed_ts,
+    is_storage_file,
+    statement,
+    ts_of_ms,
+)
 from cdc_pipeline.dialects.unified import DDL, ROW, TSO_SHIFT, WATERMARK
 
 if TYPE_CHECKING:
@@ -25,7 +34,7 @@ _DDL, _WATERMARK, _ROW = "ticdc_ddl", "ticdc_watermark", "ticdc_row"
 
 
 def _certain() -> Column:
-    return F.col(HAS_TIDB) | F.coalesce(F.col("type") == WATERMARK_TYPE, F.lit(False))
+    return F.col(HAS_TIDB) | F.coalesce(F.col("type") == WATERMARK_TYPE, F.lit(False)) | is_storage_file()
 
 
 def _recognised() -> Column:
@@ -35,32 +44,36 @@ def _recognised() -> Column:
 
 def _form() -> Column:
     return (
-        F.when(F.col("isDdl"), F.lit(_DDL))
+        F.when(is_storage_file(), F.col(STORAGE_FORM))
+        .when(F.col("isDdl"), F.lit(_DDL))
         .when(F.col("type") == WATERMARK_TYPE, F.lit(_WATERMARK))
         .otherwise(F.lit(_ROW))
     )
 
 
 def _columns() -> dict[str, Column]:
-    op, commit_ts = F.col("type"), F.col("commitTs")
+    op, commit_ts = F.col("type"), F.coalesce("commitTs", "tableVersion")
+    watermark_ts = F.coalesce(F.col("watermarkTs"), closed_ts())
     data, old = F.get("data", F.lit(0)), F.get("old", F.lit(0))
     # Before v5.4 a DELETE repeats its row in `old`; `data` has it in every version.
     before = F.when(op == "DELETE", data).when(op == "UPDATE", old)
     after = F.when(op == "DELETE", no_row()).otherwise(data)
     return {
-        "database": F.col("database"),
-        "table": F.col("table"),
-        "type": op,
+        "database": F.coalesce("database", "definedDatabase"),
+        "table": F.coalesce("table", "definedTable"),
+        "type": F.coalesce(op, action_word()),
         "op": op,
-        # Only `commitTs` orders exactly; without it the commit's millisecond stands in, with the counter at 0.
-        "commit_ts": F.coalesce(commit_ts, F.shiftleft("es", TSO_SHIFT)),
+        # Only a TSO orders exactly; without it the commit's millisecond stands in, with the counter at 0.
+        "commit_ts": F.coalesce(commit_ts, ts_of_ms()),
         "exact_ts": commit_ts.isNotNull(),
-        "watermark_ts": F.col("watermarkTs"),
-        "es": F.col("es"),
+        "watermark_ts": watermark_ts,
+        "es": F.coalesce(F.col("es"), F.shiftright(F.coalesce(commit_ts, watermark_ts), TSO_SHIFT)),
         "ts": F.col("ts"),
         "message_id": F.lit(None).cast("bigint"),
-        "sql": F.col("sql"),
+        "sql": F.coalesce(F.col("sql"), statement()),
         "key_names": F.col("pkNames"),
+        # a DELETE needs nothing else (ticdc-facts §3, §7)
+        "only_key": F.coalesce("onlyHandleKey", F.lit(False)) & (op != "DELETE"),
         "rows": F.array(image(before, after)),
     }
 
@@ -70,6 +83,6 @@ TICDC = Dialect(
     _recognised,
     _certain,
     _form,
-    (Form(_ROW, ROW, TicdcRow), Form(_DDL, DDL, TicdcDdl), Form(_WATERMARK, WATERMARK, TicdcWatermark)),
+    (Form(_ROW, ROW, TicdcRow), Form(_DDL, DDL, TicdcDdl), Form(_WATERMARK, WATERMARK, TicdcWatermark), *STORAGE_FORMS),
     _columns,
 )

@@ -11,22 +11,24 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from cdc_pipeline.dialects.claims import messages as whole_messages
 from cdc_pipeline.dialects.dataworks import NAME as DATAWORKS
 from cdc_pipeline.dialects.dataworks import ROW_ID
+from cdc_pipeline.dialects.packed import may_be_packed, opened
 from cdc_pipeline.json_text import OPTIONS
 from cdc_pipeline.schemas.wire import JSON_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame, Row
 
 Place = tuple[int, str, int, int]
 """A record: batch, topic, partition, offset."""
 
 _BLOB = 2004
 _MESSAGE = (
-    "mysqlType MAP<STRING, STRING>, sqlType MAP<STRING, INT>, "
+    "mysqlType MAP<STRING, STRING>, sqlType MAP<STRING, INT>, _tidb STRUCT<claimCheckLocation: STRING>, "
     "`schema` STRUCT<dataColumn: ARRAY<STRUCT<name: STRING, type: STRING>>>"
 )
 # DataWorks' six types → the MySQL type that holds all their values
@@ -48,30 +50,26 @@ class MessageTypes:
     wires: dict[str, str] = field(default_factory=dict)
 
 
-def message_types(raw: DataFrame, places: Mapping[Place, str]) -> dict[Place, MessageTypes]:
+def message_types(
+    raw: DataFrame, places: Mapping[Place, str], claims: Callable[[], DataFrame | None] = lambda: None
+) -> dict[Place, MessageTypes]:
     """The types that the records at `places` name, each of its dialect; none for a record whose types cannot be read.
 
-    `raw` is `raw_topic_snapshot`. Only names and types of columns are collected, no values.
+    `raw` is `raw_topic_snapshot`; `claims` gives the table of that name, for records that refer to it. Only names and types
+    of columns are collected, no values.
     """
-    if not places:
-        return {}
-    wanted = raw.sparkSession.createDataFrame(
-        list(places), "batch_id BIGINT, topic STRING, `partition` INT, `offset` BIGINT"
-    )
-    batches = sorted({place[0] for place in places})
-    rows = (
-        raw.where(F.col("batch_id").isin(batches))
-        .join(F.broadcast(wanted), ["batch_id", "topic", "partition", "offset"])
-        .select(
-            F.struct("batch_id", "topic", "partition", "offset").alias("place"),
-            F.from_json(F.col("value").cast("string"), _MESSAGE, OPTIONS).alias("message"),
-        )
-        .collect()
-    )
+    messages = _parsed(raw, places, F.col("value"))
+    if packed := [place for place, (_, packed) in messages.items() if packed]:
+        messages |= _parsed(raw, packed, opened(F.col("value")))
+    referring = [
+        place
+        for place, (message, _) in messages.items()
+        if message is not None and message["_tidb"] is not None and message["_tidb"]["claimCheckLocation"] is not None
+    ]
+    if referring and (kept := claims()) is not None:
+        messages |= _parsed(whole_messages(kept), referring, F.col("message"))
     found = {}
-    for row in rows:
-        place: Place = tuple(row["place"])
-        message = row["message"]
+    for place, (message, _) in messages.items():
         if message is None:
             continue
         if places[place] == DATAWORKS:
@@ -79,6 +77,28 @@ def message_types(raw: DataFrame, places: Mapping[Place, str]) -> dict[Place, Me
         else:
             found[place] = _of_canal(message["mysqlType"] or {}, message["sqlType"] or {})
     return found
+
+
+def _parsed(records: DataFrame, places: Iterable[Place], value: Column) -> dict[Place, tuple[Row | None, bool]]:
+    """What the records at these places say in `value`, each with whether that may be compressed."""
+    names = ["batch_id", "topic", "partition", "offset"]
+    if not (asked := list(places)):
+        return {}
+    wanted = records.sparkSession.createDataFrame(
+        asked, "batch_id BIGINT, topic STRING, `partition` INT, `offset` BIGINT"
+    )
+    rows = (
+        records.where(F.col("batch_id").isin(sorted({place[0] for place in asked})))
+        .join(F.broadcast(wanted), names)
+        .withColumn("_value", value)
+        .select(
+            F.struct(*names).alias("place"),
+            F.from_json(F.col("_value").cast("string"), _MESSAGE, OPTIONS).alias("message"),
+            may_be_packed(F.col("_value")).alias("packed"),
+        )
+        .collect()
+    )
+    return {tuple(row["place"]): (row["message"], row["packed"]) for row in rows}
 
 
 def _of_dataworks(schema: object) -> MessageTypes:

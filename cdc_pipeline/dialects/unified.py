@@ -44,6 +44,7 @@ CHANGE_COLUMNS = (
     "ts",
     "message_id",
     "key_names",
+    "only_key",
     "before",
     "after",
 )
@@ -59,7 +60,8 @@ def row_changes(decoded: DataFrame) -> DataFrame:
     `after` for DELETE. A column that `before` lacks and `after` has did not change. `row` counts the rows of a message.
     An UPDATE that came as two messages (DataWorks) is two changes of one `commit_ts`, each with one image.
     `message_id` is Canal's number of the batch that it sent the message in, which begins again when Canal restarts; null
-    for other dialects.
+    for other dialects. `only_key`: the row was too large for a message of TiCDC, so that its images have the handle key
+    alone, and the other columns are not known; never of a DELETE, which needs nothing else.
     """
     place = [column for column in CHANGE_COLUMNS if column not in ("row", "before", "after")]
     return (

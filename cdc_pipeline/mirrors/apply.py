@@ -17,6 +17,7 @@ from cdc_pipeline.errors import LakeError
 from cdc_pipeline.mirrors.columns import MAPPING, change_columns, needs_mapping
 from cdc_pipeline.mirrors.dead_letters import value_letters
 from cdc_pipeline.mirrors.partial_rows import absent_defaults
+from cdc_pipeline.mirrors.row_findings import row_findings
 from cdc_pipeline.mirrors.row_moves import rows_deleted, rows_exchanged, rows_restored
 from cdc_pipeline.mirrors.rows import (
     Merged,
@@ -251,7 +252,7 @@ class Mirrors:
         session = session_for(self.spark, commit)
         net = session.table(f"global_temp.{self.net_view}").where(F.col("step") == index)
         schema, key, keyless = step.state.schema, row_set.columns, row_set.keyless
-        absent, gaps = absent_defaults(schema, step.lacking, self.time_zone)
+        absent, gaps = absent_defaults(schema, step.lacking, self.time_zone, step.wires)
         rows = typed_rows(net, schema, key, self.time_zone, step.wires, keyless=keyless, absent=absent)
         rows = with_computed(rows, schema, step.computed, self.time_zone)
         if row_set.partial and (unknown := rows_of_unknown(session, path, rows, schema, key)):
@@ -264,7 +265,8 @@ class Mirrors:
         elif keyless:
             result.merged = merge_keyless(session, path, good, schema, step.state.kept)
         else:
-            result.merged = merge_keyed(session, path, good, schema, key, absent)
+            computed = step.computed if absent else ()
+            result.merged = merge_keyed(session, path, good, schema, key, absent, computed)
 
     def _set_bad_rows_aside(
         self,
@@ -277,27 +279,13 @@ class Mirrors:
     ) -> int:
         """Rows with a value that its type cannot hold become dead letters, and the mirror is marked as having a gap.
 
-        So it is for columns whose text the encoder has damaged, and for `known_gaps`. Returns how many rows the others
-        are where the mirror has none before.
+        So it is for the other findings, and for `known_gaps`. Returns how many rows the others are where the mirror has
+        none before.
         """
-        there = F.greatest("delta", F.lit(0)) if row_set.keyless else F.when(F.col("deleted"), 0).otherwise(1)
-        counts = rows.agg(
-            F.count("*").alias("identities"),
-            F.count(F.when(F.size("bad") > 0, 1)).alias("bad"),
-            F.count(F.when((F.size("bad") > 0) & F.col("counts"), 1)).alias("rejected"),
-            F.sum(F.when(F.size("bad") == 0, there)).alias("there"),
-            F.sum("zero_dates").alias("zero"),
-            F.array_distinct(F.flatten(F.collect_set(F.when(F.size("lossy") > 0, F.col("lossy"))))).alias("lossy"),
-            F.array_distinct(F.flatten(F.collect_set(F.when(F.size("unsure") > 0, F.col("unsure"))))).alias("unsure"),
-        ).first()
-        assert counts is not None
-        result.identities, result.bad_rows, result.zero_dates = counts["identities"], counts["bad"], counts["zero"] or 0
-        result.rejected = counts["rejected"]
-        damaged = [f"column {name}: the encoder has damaged its text" for name in sorted(counts["lossy"])]
-        unsure = [
-            f"column {name}: what upstream computes is not sure for some rows" for name in sorted(counts["unsure"])
-        ]
-        gaps = [*known_gaps, *damaged, *unsure]
+        found = row_findings(rows, keyless=row_set.keyless)
+        result.identities, result.bad_rows, result.zero_dates = found.identities, found.bad, found.zero_dates
+        result.rejected = found.rejected
+        gaps = [*known_gaps, *found.gaps]
         if result.bad_rows:
             raw = self.spark.read.format("delta").load(self.paths.table("raw_topic_snapshot"))
             place = Commit(
@@ -306,4 +294,4 @@ class Mirrors:
             append_once(value_letters(rows, state, raw), self.paths.table("dead_letters"), place)
             gaps.append(f"{result.bad_rows} row(s) with values that their types cannot hold: see dead_letters")
         self._note_gaps(self.paths.mirror(state.name), gaps, self._commit(index, 0))
-        return counts["there"] or 0
+        return found.there

@@ -6,8 +6,10 @@ import time
 import uuid
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
+from cdc_pipeline.dialects.claims import kept_claims
 from cdc_pipeline.mirrors.apply import Mirrors, StepResult
 from cdc_pipeline.mirrors.cut_inputs import CutInputs, StoredMirrors
 from cdc_pipeline.mirrors.cut_report import CutReport, MirrorEntry, TableCounts, published_entries, with_held_gaps
@@ -113,7 +115,8 @@ class CutMaker:
                 kept.append(again.persist())
                 once = delivered.join(again, list(POSITION), "left_anti")
             changes = with_segments(not_emptied(once, emptied_before(window, history, delivered)), ddl.fresh)
-            groups = with_types(row_groups(changes), self._table("raw_topic_snapshot"), changes, inputs.mirror)
+            raw, claims = self._table("raw_topic_snapshot"), partial(kept_claims, self.spark, self.paths)
+            groups = with_types(row_groups(changes), raw, changes, inputs.mirror, claims)
             late = late_changes(window, log)
             lost = lost_rows(window, self._table("dead_letters"))
             for name, reason in [*((breach.name, breach.reason) for breach in late.breaches), *ddl.missed()]:

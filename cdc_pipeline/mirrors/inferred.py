@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 def inferred_schema(groups: Sequence[RowGroup]) -> TableSchema:
     """Columns in the order of the rows' images, types as the messages name them, the key as they name it."""
-    names = tuple(dict.fromkeys(column for group in groups for column in group.columns))
+    # an image of the key alone says nothing of its place among the others
+    whole_first = sorted(groups, key=lambda group: group.only_key)
+    names = tuple(dict.fromkeys(column for group in whole_first for column in group.columns))
     keys = {group.key_names for group in groups}
     key = keys.pop() if len(keys) == 1 else ()
     return TableSchema(

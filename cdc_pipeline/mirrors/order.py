@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.dialects.canal import CANAL
 from cdc_pipeline.dialects.dataworks import NAME as DATAWORKS
 from cdc_pipeline.mirrors.events import creates
+from cdc_pipeline.mirrors.partial_rows import only_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -97,7 +98,9 @@ def net_changes(changes: DataFrame, row_sets: Iterable[RowSet]) -> DataFrame:
     last change was a DELETE; `delta` bigint, inserts minus deletes of that image (for tables without a key);
     `counts` boolean, false where the last change is an UPDATE that took the row away: it counts where it gave one;
     `dialect` and `after` (map of the last image), `_commit_ts`, `_topic`, `_partition`, `_offset` of the change that is
-    left; `whole` boolean, false where `after` says only what differs from the row that the mirror has.
+    left; `whole` boolean, false where `after` says only what differs from the row that the mirror has; `bare` struct (its
+    commit_ts, topic, partition, offset), the first change since which no change says more of the row than its handle key
+    (`partial_rows.only_key`), null where one does.
     """
     sets = list(row_sets)
     rows = [
@@ -125,12 +128,15 @@ def net_changes(changes: DataFrame, row_sets: Iterable[RowSet]) -> DataFrame:
         "dialect",
         "op",
         "after",
+        F.when(only_key(changes), F.struct(*_ORIGIN)).alias("bare"),
     )
     if not any(item.partial for item in sets):
         return _last_images(entries)
     return _last_images(entries.where("NOT partial")).unionByName(_folded_images(entries.where("partial")))
 
 
+_ORIGIN = ("commit_ts", "topic", "partition", "offset")
+_ORIGIN_TYPE = "STRUCT<commit_ts: BIGINT, topic: STRING, `partition`: INT, `offset`: BIGINT>"
 _LAST = ("entry.sign", "op", "commit_ts", "topic", "partition", "offset", "dialect", "fresh")
 
 
@@ -143,7 +149,9 @@ def _order() -> Column:
     # with an exact TSO position says nothing but which copy came first
     batch = F.when(exact, -F.col("batch_id"))
     offset = F.when(exact, -F.col("offset")).otherwise(F.col("offset"))
-    return F.struct("commit_ts", rank, built, batch, "topic", "partition", offset, "row", "entry.rank")
+    # of the copies of one change the whole one counts, whichever came first
+    whole = F.col("bare").isNull()
+    return F.struct("commit_ts", rank, whole, built, batch, "topic", "partition", offset, "row", "entry.rank")
 
 
 def _last_images(entries: DataFrame) -> DataFrame:
@@ -152,7 +160,7 @@ def _last_images(entries: DataFrame) -> DataFrame:
         _by_identity(entries)
         .agg(F.max_by(F.struct(*_LAST, "after"), _order()).alias("last"), _delta())
         .transform(_net)
-        .withColumn("whole", F.lit(True))
+        .withColumns({"whole": F.lit(True), "bare": F.lit(None).cast(_ORIGIN_TYPE)})
     )
 
 
@@ -160,7 +168,14 @@ def _folded_images(entries: DataFrame) -> DataFrame:
     """All changes of each identity put upon one another: an UPDATE that lacks columns leaves them as they were."""
     steps = F.array_sort(
         F.collect_list(
-            F.struct(_order().alias("place"), "entry.sign", "entry.moved", "op", F.map_entries("after").alias("image"))
+            F.struct(
+                _order().alias("place"),
+                "entry.sign",
+                "entry.moved",
+                "op",
+                "bare",
+                F.map_entries("after").alias("image"),
+            )
         )
     )
     folded = F.aggregate(steps.alias("steps"), _no_row(), _put_upon)
@@ -168,7 +183,7 @@ def _folded_images(entries: DataFrame) -> DataFrame:
         _by_identity(entries)
         .agg(F.max_by(F.struct(*_LAST), _order()).alias("last"), folded.alias("fold"), _delta())
         .withColumn("last", F.col("last").withField("after", F.col("fold.after")))
-        .transform(lambda frame: _net(frame, "fold.whole"))
+        .transform(lambda frame: _net(frame, "fold.whole", "fold.bare"))
     )
 
 
@@ -179,11 +194,14 @@ def _put_upon(row: Column, step: Column) -> Column:
     anew = (step["op"] == "INSERT") | step["moved"]
     after = F.when(anew | row["after"].isNull(), image).otherwise(F.map_concat(row["after"], image))
     whole = anew | row["whole"]
-    return F.when(step["sign"] < 0, _no_row()).otherwise(F.struct(after.alias("after"), whole.alias("whole")))
+    bare = F.when(anew | step["bare"].isNull(), step["bare"]).otherwise(F.coalesce(row["bare"], step["bare"]))
+    there = F.struct(after.alias("after"), whole.alias("whole"), bare.alias("bare"))
+    return F.when(step["sign"] < 0, _no_row()).otherwise(there)
 
 
 def _no_row() -> Column:
-    return F.expr("named_struct('after', CAST(NULL AS MAP<STRING, STRING>), 'whole', false)")
+    none = f"'after', CAST(NULL AS MAP<STRING, STRING>), 'whole', false, 'bare', CAST(NULL AS {_ORIGIN_TYPE})"
+    return F.expr(f"named_struct({none})")
 
 
 def _by_identity(entries: DataFrame) -> GroupedData:

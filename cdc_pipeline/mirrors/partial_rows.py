@@ -3,6 +3,10 @@
 An UPDATE without a column leaves it as it is (binlog_row_image NOBLOB, MINIMAL). A Canal INSERT without a column means
 the column's default, because MINIMAL logs what the statement gave (canal-facts 16). In all other cases the value is not
 known: the mirror has NULL there, and is marked.
+
+A row of TiCDC that was too large for a message comes with its handle key only (ticdc-facts §7): absent is unknown. What was
+known of the row stays as it was, and the mirror is marked, unless the same change came whole as well, or a later one of
+the same cut says what the row is.
 """
 
 from __future__ import annotations
@@ -19,10 +23,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
 
     from cdc_pipeline.mirrors.row_groups import RowGroup
+    from cdc_pipeline.mirrors.rows import Wires
     from cdc_pipeline.mirrors.state import MirrorState
     from cdc_pipeline.schemas.table import Column, TableSchema
+
+
+def only_key(changes: DataFrame) -> SparkColumn:
+    """Whether a row change says no more of its row than the handle key. In a change log of earlier versions none does."""
+    return F.coalesce("only_key", F.lit(False)) if "only_key" in changes.columns else F.lit(False)
 
 
 def partial_columns(schema: TableSchema, groups: Sequence[RowGroup]) -> list[Column]:
@@ -33,10 +44,11 @@ def partial_columns(schema: TableSchema, groups: Sequence[RowGroup]) -> list[Col
 
 
 def unknown_columns(state: MirrorState, groups: Sequence[RowGroup]) -> list[Column]:
-    """Columns of the table whose values some rows leave unknown."""
+    """Columns of the table whose values some rows leave unknown. Rows with their handle key only are told of when they are
+    merged: then it is known whether others say more of them."""
     if not state.schema.row_key:
         return _not_brought(state.schema, groups)
-    inserts = [group for group in groups if group.inserts]
+    inserts = [group for group in groups if group.inserts and not group.only_key]
     told = [group for group in inserts if group.dialect == CANAL.name and not state.inferred]
     untold = [group for group in inserts if group not in told]
     virtual = [column for column in _not_brought(state.schema, groups) if column.generated == "virtual"]
@@ -61,18 +73,22 @@ def _is_computable(column: Column, schema: TableSchema, time_zone: str) -> bool:
 
 
 def absent_defaults(
-    schema: TableSchema, lacking: Sequence[str], time_zone: str
+    schema: TableSchema, lacking: Sequence[str], time_zone: str, wires: Wires
 ) -> tuple[dict[str, SparkColumn | None], tuple[str, ...]]:
-    """What each of these columns is in a row that a Canal INSERT brought without it, and gaps for those not known."""
-    found: dict[str, SparkColumn | None] = {}
-    gaps = []
+    """What each of these columns is in a row that a Canal INSERT brought without it, and gaps for those not known.
+
+    `wires` tells of which dialects the rows are.
+    """
+    found: dict[str, SparkColumn | None] = dict.fromkeys(lacking)
+    gaps: list[str] = []
+    if all(dialect != CANAL.name for dialect, _ in wires):
+        return found, ()
     for name in lacking:
         column = schema.find(name)
         assert column is not None
         try:
             found[name] = default_value(column, 0, time_zone) if _has_constant_default(column) else None
         except ValueError as error:
-            found[name] = None
             gaps.append(f"column {name} of rows that came without it is NULL: {error}")
     return found, tuple(gaps)
 

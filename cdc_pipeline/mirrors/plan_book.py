@@ -122,7 +122,9 @@ class PlanBook:
         state = self._fitting_state(name, groups)
         lacking = tuple(column.name for column in partial_columns(state.schema, groups))
         unknown = unknown_columns(state, groups)
-        computed = () if lacking else computed_columns(state.schema, unknown, self.time_zone)
+        # where some rows came with their handle key only, what is computed of the others' columns is told apart by row
+        partial = partial_columns(state.schema, [group for group in groups if not group.only_key])
+        computed = () if partial else computed_columns(state.schema, unknown, self.time_zone)
         self.steps.append(
             ApplyRows(
                 state,

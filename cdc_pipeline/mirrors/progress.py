@@ -83,13 +83,20 @@ NO_CUT = PublishedCut(0, None, 0, ())
 
 
 def stream_progress(spark: SparkSession, paths: LakePaths) -> StreamProgress:
-    """Read from `batches` and `watermarks`: two small tables, whatever the topics' size."""
+    """Read from `batches` and `watermarks`: two small tables, whatever the topics' size. A topic that the newest batch calls
+    ended holds nothing back."""
     batches = spark.read.format("delta").load(paths.table("batches"))
-    totals = batches.agg(F.max("batch_id").alias("last"), F.max("exact_ts").alias("exact")).first()
+    totals = batches.agg(
+        F.max("batch_id").alias("last"), F.max("exact_ts").alias("exact"), F.max_by("ended", "batch_id").alias("ended")
+    ).first()
     assert totals is not None
     if totals["last"] is None:
         return StreamProgress(0, False, None, None, ())
     partitions = batches.select(F.explode("offsets").alias("range")).select("range.topic", "range.partition").distinct()
+    if ended := totals["ended"]:
+        # their last watermark is their last word; where nothing else is left it still counts
+        live = partitions.where(~F.col("topic").isin(*ended))
+        partitions = partitions if live.isEmpty() else live
     watermarks = (
         spark.read.format("delta")
         .load(paths.table("watermarks"))

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.dialects.canal import CANAL
 from cdc_pipeline.dialects.dataworks import DATAWORKS
 from cdc_pipeline.dialects.types import MessageTypes, Place, message_types
+from cdc_pipeline.mirrors.partial_rows import only_key
 from cdc_pipeline.schemas.ddl_types import type_in_words
 from cdc_pipeline.schemas.table import MySqlType, TableName
 
@@ -26,7 +27,8 @@ class RowGroup:
     """Rows of one name and segment whose images have the same columns.
 
     `place` is one of their messages; `types` are what that one names, where they were asked for. `images` is False
-    for rows that are only taken away, `inserts` True for those that INSERT. `first_ts` is the smallest `commit_ts`.
+    for rows that are only taken away, `inserts` True for those that INSERT, `only_key` for those whose images have no more
+    than the handle key because the row was too large. `first_ts` is the smallest `commit_ts`.
     """
 
     name: TableName
@@ -38,6 +40,7 @@ class RowGroup:
     images: bool
     place: Place
     inserts: bool = False
+    only_key: bool = False
     first_ts: int | None = None
     types: MessageTypes = field(default_factory=MessageTypes)
 
@@ -57,6 +60,7 @@ def row_groups(changes: DataFrame) -> list[RowGroup]:
             "dialect",
             F.col("after").isNotNull().alias("images"),
             (F.col("op") == "INSERT").alias("inserts"),
+            only_key(changes).alias("only_key"),
             F.map_keys(image).alias("columns"),
         )
         .agg(
@@ -77,6 +81,7 @@ def row_groups(changes: DataFrame) -> list[RowGroup]:
             dialect=row["dialect"],
             images=row["images"],
             inserts=row["inserts"],
+            only_key=row["only_key"],
             first_ts=row["first"][0],
             place=tuple(row["first"][1:]),
         )
@@ -89,14 +94,16 @@ def with_types(
     raw: DataFrame,
     changes: DataFrame,
     lookup: Callable[[TableName], MirrorState | None],
+    claims: Callable[[], DataFrame | None] = lambda: None,
 ) -> list[RowGroup]:
     """The groups, with the types that their messages name where the mirror's own definition does not do.
 
     That is where there is no definition from DDL, where a column is new, and where a dialect's values cannot be read
-    without (DataWorks; JSON of MariaDB). A DECIMAL without digits and scale gets those that its values need.
+    without (DataWorks; JSON of MariaDB). A DECIMAL without digits and scale gets those that its values need. `claims` gives
+    the large messages that the lake keeps (`dialects.claims`).
     """
     asked = [group for group in groups if _needs_types(group, lookup(group.name))]
-    found = message_types(raw, {group.place: group.dialect for group in asked})
+    found = message_types(raw, {group.place: group.dialect for group in asked}, claims)
     typed = [replace(group, types=found.get(group.place, group.types)) for group in groups]
     return _with_seen_decimals(typed, changes)
 

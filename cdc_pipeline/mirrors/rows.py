@@ -67,11 +67,13 @@ def typed_rows(
     (column, text, type) for each text that its type cannot hold; `zero_dates`, how many dates are NULL because no
     calendar has them; `lossy`, an array of the columns whose text the encoder has damaged; `key` and `after` as they
     came. `absent` are columns that some rows came without, each with its default: these have a boolean `h0`, `h1`, …,
-    false where the mirror's own value stays, and `whole` is false where any of them is so.
+    false where the mirror's own value stays, and `whole` is false where any of them is so. `told` is false where the row
+    came with its handle key only (`bare`, as `order.net_changes` has it) and `after` lacks any of them.
     """
     places = {name: place for place, name in enumerate(key)}
     absent = absent or {}
     typed, bad, zero, lossy, has = [], [], [], [], []
+    told = F.lit(True)
     from_canal = any(dialect == CANAL.name for dialect, _ in wires)
     for place, column in enumerate(schema.columns):
         in_key = column.name in places
@@ -80,6 +82,7 @@ def typed_rows(
         if column.name in absent:
             brought = F.coalesce(F.map_contains_key("after", F.lit(column.name)), F.lit(False))
             has.append((F.col("whole") | brought).alias(f"h{place}"))
+            told = told & brought
         typed.append(cell.alias(f"c{place}"))
         failed, expected = unparsed(text, cell, column.type), F.lit(str(column.type))
         if in_key and not keyless:
@@ -94,6 +97,8 @@ def typed_rows(
         *typed,
         *has,
         functools.reduce(operator.and_, has, F.lit(True)).alias("whole"),
+        "bare",
+        (F.col("bare").isNull() | told).alias("told"),
         *TRACE.names,
         "deleted",
         "delta",
@@ -107,8 +112,8 @@ def typed_rows(
 
 
 def with_computed(rows: DataFrame, schema: TableSchema, computed: Collection[str], time_zone: str) -> DataFrame:
-    """`rows` of `typed_rows` with these generated columns computed where a row came without them, and `unsure`, an array
-    of those of which the value is not sure."""
+    """`rows` of `typed_rows` with these generated columns computed where a row came without them, NULL where it is not
+    `told`, and `unsure`, an array of those of which the value is not sure."""
     if not computed:
         return rows.withColumn("unsure", F.expr("CAST(array() AS ARRAY<STRING>)"))
     own = "row"
@@ -126,9 +131,10 @@ def with_computed(rows: DataFrame, schema: TableSchema, computed: Collection[str
         found = assigned(column.expression, column, schema, time_zone)
         if found.doubtful is not None:
             # of a row that goes only the key may be known
-            unsure.append(F.when(F.expr(found.doubtful) & ~F.col(f"{own}.deleted"), F.lit(column.name)))
+            known = F.col(f"{own}.told") & ~F.col(f"{own}.deleted")
+            unsure.append(F.when(F.expr(found.doubtful) & known, F.lit(column.name)))
         named = named.withColumn(column.name, F.coalesce(F.col(quoted(column.name)), F.expr(found.sql)))
-    new = {cells[name]: F.col(quoted(name)) for name in computed}
+    new = {cells[name]: F.when(F.col(f"{own}.told"), F.col(quoted(name))) for name in computed}
     return named.select(
         *(new.get(name, F.col(f"{own}.{name}")).alias(name) for name in rows.columns),
         F.array_compact(F.array(*unsure).cast("array<string>")).alias("unsure"),
@@ -150,15 +156,18 @@ def merge_keyed(
     schema: TableSchema,
     key: tuple[str, ...],
     absent: Collection[str] = (),
+    computed: Collection[str] = (),
 ) -> Merged:
     """Deletes and upserts by key. `spark` is the commit's own session (`delta.session_for`), and so is that of `rows`.
 
-    Columns of `absent` keep the mirror's value where a row came without them.
+    Columns of `absent` keep the mirror's value where a row came without them; those of `computed`, which follow from
+    others, where it came without any.
     """
     cells = _cells(schema)
     places = {column.name: place for place, column in enumerate(schema.columns)}
     kept = {
-        quoted(name): f"CASE WHEN s.h{places[name]} THEN s.c{places[name]} ELSE t.{quoted(name)} END" for name in absent
+        quoted(name): f"CASE WHEN s.{known} THEN s.c{places[name]} ELSE t.{quoted(name)} END"
+        for name, known in [*((name, f"h{places[name]}") for name in absent), *((name, "whole") for name in computed)]
     }
     outcome = (
         DeltaTable.forPath(spark, path)
@@ -174,8 +183,9 @@ def merge_keyed(
 
 
 def rows_of_unknown(spark: SparkSession, path: str, rows: DataFrame, schema: TableSchema, key: tuple[str, ...]) -> int:
-    """How many rows say only what differs from a row that the mirror does not have."""
-    partial = rows.where("NOT whole AND NOT deleted")
+    """How many rows say only what differs from a row that the mirror does not have. Those that came with their handle key
+    only are told of by themselves."""
+    partial = rows.where("NOT whole AND NOT deleted AND bare IS NULL")
     mirror = spark.read.format("delta").load(path)
     return partial.alias("s").join(mirror.alias("t"), F.expr(_same_key(schema, key)), "left_anti").count()
 

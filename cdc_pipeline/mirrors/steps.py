@@ -25,7 +25,7 @@ class ApplyRows:
     `into_empty` is true where this cut has made or emptied the mirror before and nothing is in it: then rows are appended.
     `wires` are the dialects of the rows, each with how it sends columns (`schemas.wire`). `lacking` are columns that some
     of the rows came without: an UPDATE leaves them as they are. `computed` are generated columns that rows came without
-    and whose values follow from the others.
+    and whose values follow from the others; of a row that came with its handle key only they stay as they are, too.
     """
 
     state: MirrorState

@@ -17,14 +17,25 @@ _SHIPPED_WITH_SPARK = (
     "org.apache.logging.log4j:log4j-slf4j2-impl",
     "org.apache.parquet:parquet-column",
     "org.apache.parquet:parquet-hadoop",
+    "org.lz4:lz4-java",
+    "org.scala-lang.modules:scala-parallel-collections_2.13",
     "org.slf4j:slf4j-api",
+    "org.xerial.snappy:snappy-java",
 )
+
+
+_KAFKA_CONNECTOR = "4.0.0"
+"""Of Spark's own version, the newest patch of the connector whose jars all resolve from Maven Central: with 4.0.1 and
+4.0.2 they do not (measured 2026-11). It works with any patch of the same minor version."""
 
 
 def jar_packages() -> tuple[str, ...]:
     """Maven coordinates for `spark.jars.packages`, fitting the installed pyspark and delta-spark."""
     spark_minor = ".".join(version("pyspark").split(".")[:2])
-    return (f"io.delta:delta-spark_{spark_minor}_2.13:{version('delta-spark')}",)
+    return (
+        f"io.delta:delta-spark_{spark_minor}_2.13:{version('delta-spark')}",
+        f"org.apache.spark:spark-sql-kafka-0-10_2.13:{_KAFKA_CONNECTOR}",
+    )
 
 
 def jar_excludes() -> tuple[str, ...]:

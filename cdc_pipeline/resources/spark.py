@@ -10,8 +10,6 @@ import contextlib
 import os
 import sys
 import tempfile
-import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,12 +20,14 @@ from pydantic import Field, PrivateAttr
 from cdc_pipeline.errors import TransientError
 from cdc_pipeline.resources.jars import jar_excludes, jar_packages
 from cdc_pipeline.resources.java import require_java
+from cdc_pipeline.resources.turns import told, turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
 
+_SECRET_OPTIONS = r"(?i)secret|password|token|access[.]?key|url|sasl[.]jaas|ssl[.]keystore[.]key"
 # Each line says what goes wrong without it.
 _FIXED_SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -43,10 +43,18 @@ _FIXED_SETTINGS = {
     "spark.databricks.delta.stats.collect": "true",
     # plans with hundreds of columns are cut in logs, without a warning for each
     "spark.sql.debug.maxToStringFields": "100",
+    # many files that are read by name (claims) are listed in a few tasks, not in one each
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",
     "spark.ui.showConsoleProgress": "false",
+    # a broker's passwords are options of a read: plans, logs and event logs show stars for them
+    "spark.redaction.regex": _SECRET_OPTIONS,
+    "spark.sql.redaction.options.regex": _SECRET_OPTIONS,
     # merges of several tables run side by side and share the cores
     "spark.scheduler.mode": "FAIR",
 }
+
+
+_STARTING = "starting Spark, fetching its jars if they are not cached yet"
 
 
 class SparkLakehouse(dg.ConfigurableResource["SparkLakehouse"]):
@@ -91,7 +99,8 @@ def _started_session(settings: dict[str, str]) -> SparkSession:
     if Session.getActiveSession() is not None:
         session = LazyPySparkResource(spark_config=settings).spark_session
     else:
-        with _quiet_jvm() as log, _progress_of_jars():
+        # two that fetch jars into one empty cache at the same time break each other's files
+        with _quiet_jvm() as log, told(_STARTING), turn("jars"):
             try:
                 session = LazyPySparkResource(spark_config=settings).spark_session
             except Exception as error:
@@ -114,26 +123,6 @@ def _quiet_jvm() -> Iterator[Path]:
         os.dup2(kept, 2)
         os.close(kept)
         os.close(descriptor)
-
-
-@contextlib.contextmanager
-def _progress_of_jars() -> Iterator[None]:
-    """Says once what takes so long when the jars are fetched for the first time."""
-    done = threading.Event()
-
-    def report() -> None:
-        started = time.monotonic()
-        while not done.wait(15):
-            waited = time.monotonic() - started
-            print(f"  starting Spark, fetching its jars if they are not cached yet: {waited:.0f} s …", flush=True)
-
-    reporter = threading.Thread(target=report, daemon=True)
-    reporter.start()
-    try:
-        yield
-    finally:
-        done.set()
-        reporter.join()
 
 
 def _reason(log: Path) -> str:

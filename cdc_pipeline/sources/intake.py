@@ -12,11 +12,14 @@ from urllib.parse import unquote
 
 from pyspark.sql import functions as F
 
+from cdc_pipeline.dialects.packed import may_be_packed
 from cdc_pipeline.errors import SourceError
 from cdc_pipeline.sources.records import POSITION, RECORD
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from collections.abc import Iterable
+
+    from pyspark.sql import Column, DataFrame, Row
 
 _FINGERPRINT = "xxhash64(key, value, key IS NULL, value IS NULL)"
 
@@ -53,8 +56,15 @@ def distinct_records(frame: DataFrame) -> DataFrame:
 
 def offset_ranges(frame: DataFrame) -> tuple[OffsetRange, ...]:
     """The ranges of `frame` in (topic, partition) order. Raises SourceError where two records claim one position."""
+    return ranges_and_plain(frame)[0]
+
+
+def ranges_and_plain(frame: DataFrame) -> tuple[tuple[OffsetRange, ...], bool]:
+    """`offset_ranges`, and whether no value can be a compressed one: told here, decoding need not look for itself."""
     by_position = frame.groupBy(*POSITION).agg(
-        F.min(F.expr(_FINGERPRINT)).alias("low"), F.max(F.expr(_FINGERPRINT)).alias("high")
+        F.min(F.expr(_FINGERPRINT)).alias("low"),
+        F.max(F.expr(_FINGERPRINT)).alias("high"),
+        F.max(may_be_packed(F.col("value"))).alias("packed"),
     )
     rows = (
         by_position.groupBy("topic", "partition")
@@ -63,6 +73,7 @@ def offset_ranges(frame: DataFrame) -> tuple[OffsetRange, ...]:
             F.max("offset").alias("last"),
             F.count("*").alias("records"),
             F.min(F.when(F.col("low") != F.col("high"), F.col("offset"))).alias("conflict"),
+            F.max("packed").alias("packed"),
         )
         .orderBy("topic", "partition")
         .collect()
@@ -70,6 +81,21 @@ def offset_ranges(frame: DataFrame) -> tuple[OffsetRange, ...]:
     for row in rows:
         if row["conflict"] is not None:
             _refuse(row["topic"], row["partition"], row["conflict"], "the source has two records with different bytes")
+    return _ranges(rows), not any(row["packed"] for row in rows)
+
+
+def counted_ranges(frame: DataFrame) -> tuple[OffsetRange, ...]:
+    """The ranges of records that have a position each, in (topic, partition) order."""
+    rows = (
+        frame.groupBy("topic", "partition")
+        .agg(F.min("offset").alias("first"), F.max("offset").alias("last"), F.count("*").alias("records"))
+        .orderBy("topic", "partition")
+        .collect()
+    )
+    return _ranges(rows)
+
+
+def _ranges(rows: Iterable[Row]) -> tuple[OffsetRange, ...]:
     return tuple(OffsetRange(row["topic"], row["partition"], row["first"], row["last"], row["records"]) for row in rows)
 
 

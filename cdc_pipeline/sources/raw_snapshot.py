@@ -7,7 +7,6 @@ apart.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -18,26 +17,20 @@ from cdc_pipeline.errors import SourceError
 from cdc_pipeline.resources.delta import Commit, append_once, progress, table_state
 from cdc_pipeline.resources.lake import first_line
 from cdc_pipeline.sources.capture_files import CaptureFile, FolderListing, listed, records, unfinished_gzip
-from cdc_pipeline.sources.intake import OffsetRange, distinct_records, not_yet_in, offset_ranges, require_readable
+from cdc_pipeline.sources.intake import (
+    OffsetRange,
+    distinct_records,
+    not_yet_in,
+    offset_ranges,
+    ranges_and_plain,
+    require_readable,
+)
+from cdc_pipeline.sources.source import Intake, digest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from cdc_pipeline.resources.lake import LakePaths
-
-
-@dataclass(frozen=True)
-class Intake:
-    """What a run took in. `batch_id` is None where nothing was new; `passed_over` are files that hold no records."""
-
-    batch_id: int | None
-    files: tuple[CaptureFile, ...]
-    ranges: tuple[OffsetRange, ...]
-    passed_over: tuple[str, ...]
-
-    @property
-    def records(self) -> int:
-        return sum(span.records for span in self.ranges)
 
 
 def raw_app_id(paths: LakePaths) -> str:
@@ -66,21 +59,28 @@ def new_files_taken_in(spark: SparkSession, paths: LakePaths, folder: str, run_i
                 f"the capture folder {folder!r} has no records: files named *.jsonl or *.jsonl.gz, each line one "
                 f"record as kcat -C -J prints it, are expected{_beside(listing)}"
             )
-        return Intake(None, (), (), listing.passed_over)
+        return Intake((), (), (), listing.passed_over)
     frame = records(spark, new).persist()
     try:
-        fresh, ranges = _read(spark, paths, frame, folder, new, exists=before > 0)
+        fresh, ranges, plain = _read(spark, paths, frame, folder, new, exists=before > 0)
         note = {
             "batch": before + 1,
             "run_id": run_id,
             "files": [[file.path, file.size, file.modified_ms] for file in new],
+            "listing": listing_digest(listing),
+            "plain": plain,
             "offsets": [[span.topic, span.partition, span.first, span.last, span.records] for span in ranges],
         }
         batch = fresh.select(F.lit(before + 1).cast("bigint").alias("batch_id"), "*")
         append_once(batch, paths.table("raw_topic_snapshot"), Commit(raw_app_id(paths), before + 1, note))
     finally:
         frame.unpersist()
-    return Intake(before + 1, new, ranges, listing.passed_over)
+    return Intake((before + 1,), new, ranges, listing.passed_over)
+
+
+def listing_digest(listing: FolderListing) -> str:
+    """Equal for a folder whose files are as they were."""
+    return digest(*(f"{file.path} {file.size} {file.modified_ms}" for file in listing.files))
 
 
 def _new_files(spark: SparkSession, paths: LakePaths, listing: FolderListing) -> tuple[CaptureFile, ...]:
@@ -100,7 +100,7 @@ def _read(
     files: tuple[CaptureFile, ...],
     *,
     exists: bool,
-) -> tuple[DataFrame, tuple[OffsetRange, ...]]:
+) -> tuple[DataFrame, tuple[OffsetRange, ...], bool]:
     """`_fresh`, with Spark's errors as what they say of the source. It reads every file to its end, into the cache."""
     try:
         return _fresh(spark, paths, frame, folder, exists=exists)
@@ -114,15 +114,16 @@ def _read(
 
 def _fresh(
     spark: SparkSession, paths: LakePaths, frame: DataFrame, folder: str, *, exists: bool
-) -> tuple[DataFrame, tuple[OffsetRange, ...]]:
+) -> tuple[DataFrame, tuple[OffsetRange, ...], bool]:
+    """The records that the lake does not have, their ranges, and whether all values are plain (`ranges_and_plain`)."""
     require_readable(frame, f"the capture folder {folder!r}")
-    ranges = offset_ranges(frame)
+    ranges, plain = ranges_and_plain(frame)
     fresh = distinct_records(frame)
     if not exists or not ranges:
-        return fresh, ranges
+        return fresh, ranges, plain
     raw = spark.read.format("delta").load(paths.table("raw_topic_snapshot"))
     fresh = not_yet_in(fresh, raw, ranges)
-    return fresh, offset_ranges(fresh)
+    return fresh, offset_ranges(fresh), plain
 
 
 def _beside(listing: FolderListing) -> str:

@@ -9,7 +9,9 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 
 from cdc_pipeline.contracts.messages import (
     FIRST_MS,
+    FIRST_TSO,
     LAST_MS,
+    LAST_TSO,
     CanalDdl,
     CanalNote,
     CanalRow,
@@ -19,6 +21,8 @@ from cdc_pipeline.contracts.messages import (
     DataWorksRow,
     TicdcDdl,
     TicdcRow,
+    TicdcSchemaFile,
+    TicdcStorageCheckpoint,
     TicdcWatermark,
 )
 from cdc_pipeline.contracts.rules import NOT_NULL, rules_of
@@ -115,12 +119,17 @@ _TICDC_ROW = Cases(
         {"type": "UPDATE", "old": [{}], "pkNames": []},
         {"type": "DELETE", "old": [_OLD], "pkNames": ["v", "id"], "onlyHandleKey": False},
         {"type": "DELETE", "pkNames": None, "commitTs": TSO, "watermarkTs": LATER},
+        {"onlyHandleKey": True, "commitTs": TSO},
+        {"type": "UPDATE", "old": [_OLD], "onlyHandleKey": True},
     ),
     wrong=_ROW_FIELDS,
     broken={
         **_ROW_RULES,
         "tso_is_es": _OTHER_TSO,
-        "row_is_whole": ({"onlyHandleKey": True}, {"claimCheckLocation": "s3://b/1.json"}, {"claimCheckLocation": ""}),
+        "claim_is_resolved": (
+            *({"claimCheckLocation": text} for text in ("s3://b/1.json", "", "x")),
+            {"claimCheckLocation": "s3://b/1.json", "onlyHandleKey": True},
+        ),
         "data_has_one_row": tuple(
             {"data": data, "pkNames": None, "type": kind}
             for kind in ("INSERT", "DELETE")
@@ -166,6 +175,19 @@ _CANAL_ROW = Cases(
 _DDL = {**_MESSAGE, "isDdl": True, "type": "ALTER", "sql": "ALTER TABLE t ADD c INT"}
 _DDL_FIELDS = {"isDdl": (False,), "sql": ("",), **_TIMES}
 _NAMELESS: Fields = {"database": "", "table": "", "type": None}
+
+# ---- TiCDC's storage sink
+
+_STORAGE_FILE: Fields = dict.fromkeys(
+    ("definedDatabase", "definedTable", "tableVersion", "statement", "actionType", "definedColumns", "checkpointTs")
+)
+_TSOS = (FIRST_TSO - 1, LAST_TSO + 1, ES, 0, -TSO)
+_DEFINED = {"ColumnName": "id", "ColumnType": "INT"}
+_NOTHING_DEFINED: tuple[Fields, ...] = (
+    *({"statement": "", "definedColumns": columns} for columns in (*_NO_ROWS, *_EMPTY_ROWS, [_DEFINED, {}])),
+    *({"statement": "", "definedColumns": [{**_DEFINED, name: text}]} for name in _DEFINED for text in ("", None)),
+    *({"statement": "", "definedTable": name, "definedColumns": [_DEFINED]} for name in ("", None)),
+)
 
 # ---- DataWorks
 
@@ -224,6 +246,7 @@ _CHANGE: Fields = {
     "op": "UPDATE",
     "message_id": None,
     "key_names": ["id"],
+    "only_key": False,
     "before": _OLD,
     "after": _ROW,
 }
@@ -242,6 +265,29 @@ CASES: dict[Model, Cases] = {
         wrong={"isDdl": (True,), "type": (*_WORDS, "WATERMARK"), **_TIMES},
         broken={"tso_is_es": ({"watermarkTs": LATER}, {"watermarkTs": 0}, {"watermarkTs": ES}, {"commitTs": LATER})},
         also={"es.in_range": {"tso_is_es"}},
+    ),
+    TicdcSchemaFile: Cases(
+        {
+            **_STORAGE_FILE,
+            "definedDatabase": "d",
+            "definedTable": "t",
+            "tableVersion": TSO,
+            "statement": "DROP TABLE t",
+            "actionType": 4,
+        },
+        good=(
+            {"definedTable": "", "tableVersion": FIRST_TSO, "actionType": 0},
+            {"definedTable": None, "tableVersion": LAST_TSO, "definedColumns": [{}]},
+            {"statement": "", "definedColumns": [_DEFINED, {**_DEFINED, "ColumnIsPk": "true"}], "checkpointTs": 0},
+        ),
+        wrong={"definedDatabase": ("",), "tableVersion": _TSOS, "actionType": (-1,)},
+        broken={"defines_something": _NOTHING_DEFINED},
+        also={"statement.not_null": {"defines_something"}},
+    ),
+    TicdcStorageCheckpoint: Cases(
+        {**_STORAGE_FILE, "checkpointTs": TSO},
+        good=({"checkpointTs": FIRST_TSO}, {"checkpointTs": LAST_TSO, "definedDatabase": "", "actionType": -1}),
+        wrong={"checkpointTs": _TSOS},
     ),
     CanalRow: _CANAL_ROW,
     CanalDdl: Cases(_DDL, good=(_NAMELESS, {"database": "d", "commitTs": LATER}), wrong=_DDL_FIELDS),
@@ -274,6 +320,8 @@ CASES: dict[Model, Cases] = {
             {"op": "INSERT", "before": None, "key_names": []},
             {"op": "DELETE", "after": None, "key_names": ["id"]},
             {"op": "UPDATE", "before": {}},
+            {"only_key": True},
+            {"only_key": True, "op": "INSERT", "before": None, "key_names": []},
             {"dialect": "canal", "key_names": ["stale"], "message_id": 7},
             {"dialect": "dataworks", "before": None},
             {"dialect": "dataworks", "after": None, "commit_ts": 0},
@@ -289,6 +337,10 @@ CASES: dict[Model, Cases] = {
                     *(("UPDATE", None, _ROW, "ticdc"), ("UPDATE", _ROW, None, "canal"), ("UPDATE", _ROW, {}, "canal")),
                     *(("UPDATE", None, None, "dataworks"), ("UPDATE", None, {}, "dataworks")),
                 )
+            ),
+            "only_key_is_of_ticdc": (
+                {"only_key": True, "op": "DELETE", "after": None},
+                *({"only_key": True, "dialect": dialect} for dialect in ("canal", "dataworks")),
             ),
             "key_is_in_row": tuple({"key_names": names} for names in (["x"], ["ID"], ["id", "x"], [None])),
         },

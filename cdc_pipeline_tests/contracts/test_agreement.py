@@ -111,5 +111,7 @@ def test_pandera_finds_the_rules_that_the_derived_sql_flags(model: Model, frames
         found[name] = set(failed_rules(rows.frame.where(F.col("_case").isin(places)), model))
         wanted[name] = {rule for place in places for rule in flagged[place]}
     assert found == wanted
-    # the random rows say something of the rules only where some are broken and some are not
-    assert 0 < len(wanted["random"]) < len(numbers)
+    # the random rows say something of the rules only where some are broken and some are not; those of one field are so
+    # together
+    if len({rule.field for rule in rules_of(model)}) > 1:
+        assert 0 < len(wanted["random"]) < len(numbers)

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from cdc_pipeline.component import CaptureFilesSource, CdcPipeline
+from cdc_pipeline.component import CdcPipeline
 from cdc_pipeline.resources.lake import LakePaths
 from cdc_pipeline.resources.spark import SparkLakehouse
 from cdc_pipeline.schemas.table import TableName
+from cdc_pipeline.source_fields import CaptureFilesSource
 from cdc_pipeline_tests.messages import Topic, watermark
 from cdc_pipeline_tests.mirrors.stories import change, create, put
 

@@ -180,7 +180,7 @@ def test_the_run_says_what_it_did(shop: Shop) -> None:
     assert checks == dict.fromkeys(
         [
             *("change_log balance", "change_log contract", "ddl_history contract", "watermarks contract"),
-            *("dead_letters contract", "dead_letters no_dead_letters"),
+            *("dead_letters contract", "dead_letters no_dead_letters", "change_log no_lost_offsets"),
             *("consistent_cuts balance", "consistent_cuts no_gaps", "consistent_cuts ddl_applied"),
             "consistent_cuts no_breach",
         ],

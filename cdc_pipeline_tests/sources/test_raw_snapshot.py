@@ -12,9 +12,12 @@ from delta.tables import DeltaTable
 
 from cdc_pipeline.errors import LakeError, SourceError
 from cdc_pipeline.resources.lake import LakePaths
+from cdc_pipeline.sources.capture_files import listed
 from cdc_pipeline.sources.intake import OffsetRange
-from cdc_pipeline.sources.raw_snapshot import Intake, new_files_taken_in, newest_batch
+from cdc_pipeline.sources.raw_notes import newest_note
+from cdc_pipeline.sources.raw_snapshot import listing_digest, new_files_taken_in, newest_batch
 from cdc_pipeline.sources.records import RECORD
+from cdc_pipeline.sources.source import Intake
 from cdc_pipeline_tests.messages import EPOCH_MS
 from cdc_pipeline_tests.sources.folders import folder, line, tree
 
@@ -76,9 +79,18 @@ def test_the_commit_names_run_files_and_offsets(spark: SparkSession, paths: Lake
             "batch": 1,
             "run_id": "run-1",
             "files": [[file.path, file.size, file.modified_ms]],
+            "listing": listing_digest(listed(place)),
+            "plain": False,  # "p" begins as no JSON object does
             "offsets": [["t", 0, 4, 7, 2]],
         }
     ]
+
+
+def test_a_batch_of_json_is_plain(spark: SparkSession, paths: LakePaths, tmp_path: Path) -> None:
+    _take_in(spark, paths, folder(tmp_path / "c", {"a.jsonl": line("{}") + line('{"a": 1}', offset=1)}))
+    note = newest_note(paths)
+    assert note is not None
+    assert note["plain"] is True
 
 
 def test_the_same_record_is_one_record(spark: SparkSession, paths: LakePaths, tmp_path: Path) -> None:
@@ -107,7 +119,7 @@ def test_a_decoded_file_is_read_again_only_when_it_grew(spark: SparkSession, pat
     noted = "files ARRAY<STRUCT<path: STRING, size: BIGINT, modified_ms: BIGINT>>"
     decoded = spark.createDataFrame([([(file.path, file.size, file.modified_ms)],)], noted)
     decoded.write.format("delta").save(paths.table("batches"))
-    assert _take_in(spark, paths, place) == Intake(None, (), (), ("b.jsonl",))
+    assert _take_in(spark, paths, place) == Intake((), (), (), ("b.jsonl",))
     folder(tmp_path / "c", {"a.jsonl": first + second})
     grown = _take_in(spark, paths, place)
     assert (grown.batch_id, grown.ranges, [file.name for file in grown.files]) == (

@@ -1,0 +1,105 @@
+"""The bytes that are parsed of each record: its value, opened where it is compressed, or the message that it refers to.
+
+Most batches need none of it, and are told from the others by one look at their values.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from cdc_pipeline.dialects.claim_files import ClaimStore
+from cdc_pipeline.dialects.claims import (
+    CLAIMS,
+    CLAIMS_SCHEMA,
+    CONTENT,
+    NOT_KEPT,
+    kept_claims,
+    may_refer,
+    references,
+    resolved,
+    take_in,
+)
+from cdc_pipeline.dialects.packed import may_be_packed, opened
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from cdc_pipeline.dialects.claims import Position, Reference
+    from cdc_pipeline.resources.delta import Commit
+    from cdc_pipeline.resources.lake import LakePaths
+
+
+def with_contents(
+    spark: SparkSession,
+    paths: LakePaths,
+    raw: DataFrame,
+    note: dict[str, Any],
+    commit: Commit,
+    claim_store: str | None,
+    *,
+    begun: bool,
+) -> DataFrame:
+    """`raw` (one batch), with `claims.CONTENT` where a value has to be opened, and `claims.PROBLEM` where some refer to a
+    claim store.
+
+    `note` is that of the raw commit: `plain` true says that no value is compressed. `commit` takes in the files. `begun`:
+    the batch's rows are in the change log already, so that no other files may count than those that did then.
+    """
+    claims = kept_claims(spark, paths)
+    keeps = claim_store is not None or claims is not None
+    packed, referring = _looked(raw, packing=note.get("plain") is not True, claims=keeps)
+    if not packed and not referring:
+        return raw
+    frame = raw.withColumn(CONTENT, opened(F.col("value")) if packed else F.col("value"))
+    # a reference may be compressed as well: only the opened values tell
+    found = references(frame) if keeps else []
+    if not found:
+        return frame
+    return _with_claims(spark, paths, frame, found, commit, claim_store, begun=begun)
+
+
+def _looked(raw: DataFrame, *, packing: bool, claims: bool) -> tuple[bool, bool]:
+    """Whether any value may be compressed, and whether any may be a reference: one query over the values, or none."""
+    value = F.col("value")
+    asked = [may_be_packed(value)] * packing + [may_refer(value)] * claims
+    if not asked:
+        return False, False
+    found = raw.agg(*(F.coalesce(F.max(condition), F.lit(False)) for condition in asked)).first()
+    assert found is not None
+    return packing and bool(found[0]), claims and bool(found[-1])
+
+
+def _with_claims(
+    spark: SparkSession,
+    paths: LakePaths,
+    frame: DataFrame,
+    found: list[Reference],
+    commit: Commit,
+    claim_store: str | None,
+    *,
+    begun: bool,
+) -> DataFrame:
+    batch = F.col("batch_id") == commit.note["batch"]
+    claims = kept_claims(spark, paths)
+    kept = set()
+    if claims is not None:
+        kept = {tuple(row) for row in claims.where(batch).select("topic", "partition", "offset").collect()}
+    wanted = [reference for reference in found if reference.position not in kept]
+    problems: dict[Position, str | None] = {}
+    if begun:
+        problems = dict.fromkeys((reference.position for reference in wanted), NOT_KEPT)
+    elif wanted and claim_store is not None:
+        problems.update(take_in(spark, paths, ClaimStore(spark, claim_store), wanted, commit))
+        claims = kept_claims(spark, paths)
+    if claims is None:
+        claims = spark.createDataFrame([], CLAIMS_SCHEMA)
+    return resolved(frame, claims.where(batch), found, problems)
+
+
+def claims_writer(paths: LakePaths) -> str:
+    """The writer of the table `claims`: of a rebuild, which writes to the lake's own table, another one each time."""
+    if CLAIMS in paths.borrowed:
+        return f"cdc:{paths.pipeline}:claims:{paths.root.rsplit('/', 1)[-1]}"
+    return f"cdc:{paths.pipeline}:claims"

@@ -1,0 +1,26 @@
+"""What Dagster loads for `make kafka-demo`: one pipeline, `live`, on the local broker, whose sensor runs from the start."""
+
+import os
+
+import dagster as dg
+
+from cdc_pipeline.component import CdcPipeline, SensorSettings
+from cdc_pipeline.resources.spark import SparkLakehouse
+from cdc_pipeline.source_fields import KafkaSource
+
+BOOTSTRAP, LAKE, TOPIC = "CDC_KAFKA", "CDC_LAKE", "shop"
+
+
+@dg.definitions
+def defs() -> dg.Definitions:
+    pipeline = CdcPipeline(
+        name="live",
+        source=KafkaSource(
+            type="kafka", bootstrap_servers=os.environ.get(BOOTSTRAP, "127.0.0.1:9092"), topic_pattern=f"{TOPIC}.*"
+        ),
+        lake=os.environ.get(LAKE, "data/lake"),
+        sensor=SensorSettings(running=True, interval_seconds=5),
+    )
+    spark = SparkLakehouse(driver_memory=os.environ.get("CDC_DRIVER_MEMORY", "2g"))
+    shared = dg.Definitions(resources={"spark": spark}, executor=dg.in_process_executor)
+    return dg.Definitions.merge(pipeline.build_defs(), shared)

@@ -1,0 +1,83 @@
+"""Large messages as TiCDC sends them (ticdc-facts §7), made of the ordinary messages of a capture or a story."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+
+def lz4(value: bytes) -> bytes:
+    """A frame without its content's size, as TiCDC's writer makes it."""
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "lz4") as stream:
+        stream.write(value)
+    return bytes(sink.getvalue())
+
+
+def snappy(value: bytes) -> bytes:
+    return bytes(pa.Codec("snappy").compress(value, asbytes=True))
+
+
+def plain(value: bytes) -> bytes:
+    return value
+
+
+CODECS: tuple[Callable[[bytes], bytes], ...] = (lz4, snappy, plain)
+
+
+def capture_lines(folder: Path) -> list[str]:
+    lines: list[str] = []
+    for part in sorted(folder.glob("part-*.jsonl.gz")):
+        with gzip.open(part, "rt", encoding="utf-8") as stream:
+            lines += stream.read().rstrip("\n").split("\n")  # not splitlines(): payloads hold U+0085
+    return lines
+
+
+def with_value(record: dict[str, Any], value: bytes) -> dict[str, Any]:
+    """The record of a capture file with these bytes for its value."""
+    rest = {name: field for name, field in record.items() if name not in ("payload", "payload_base64")}
+    return {**rest, "payload_base64": base64.b64encode(value).decode()}
+
+
+def write_records(folder: Path, records: Iterable[dict[str, Any]], name: str = "1.jsonl") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    return folder
+
+
+def handle_key_message(message: str, key: Iterable[str], **extension: Any) -> str:
+    """The message as TiCDC shortens it to its handle key, with these fields in `_tidb`."""
+    whole = json.loads(message)
+    names = set(key)
+
+    def cut(row: dict[str, Any] | None) -> dict[str, Any] | None:
+        return None if row is None else {name: value for name, value in row.items() if name in names}
+
+    return json.dumps(
+        {
+            **whole,
+            "sqlType": cut(whole["sqlType"]),
+            "mysqlType": cut(whole["mysqlType"]),
+            "data": [cut(row) for row in whole["data"]],
+            "old": None if whole["old"] is None else [cut(row) for row in whole["old"]],
+            "_tidb": {**whole["_tidb"], **extension},
+        },
+        ensure_ascii=False,
+    )
+
+
+def only_handle_key(message: str, key: Iterable[str]) -> str:
+    return handle_key_message(message, key, onlyHandleKey=True)
+
+
+def in_json(value: bytes) -> bytes:
+    """A file of the claim store in its first form."""
+    return json.dumps({"key": None, "value": base64.b64encode(value).decode()}, separators=(",", ":")).encode()

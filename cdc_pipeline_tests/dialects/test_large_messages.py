@@ -1,0 +1,347 @@
+"""Large messages through the whole pipeline: the mirrors are those of the plain messages, also when all is made again.
+
+The records are those of `data/captures/shop` up to a watermark of which the true tables are known.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import shutil
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cdc_pipeline.dialects.change_tables import decoded_batches
+from cdc_pipeline.dialects.claim_files import ClaimStore, file_name
+from cdc_pipeline.dialects.claims import CONTENT, PROBLEM
+from cdc_pipeline.dialects.contents import with_contents
+from cdc_pipeline.dialects.decode import decoded
+from cdc_pipeline.mirrors.cut import CutMaker
+from cdc_pipeline.mirrors.rebuild import Rebuilder
+from cdc_pipeline.mirrors.totals import lake_balance
+from cdc_pipeline.resources.delta import Commit, table_state
+from cdc_pipeline.resources.lake import LakePaths
+from cdc_pipeline.schemas.table import TableName
+from cdc_pipeline.sources.raw_snapshot import new_files_taken_in
+from cdc_pipeline_tests.dialects.cases import raw
+from cdc_pipeline_tests.dialects.large import (
+    CODECS,
+    capture_lines,
+    handle_key_message,
+    in_json,
+    lz4,
+    plain,
+    snappy,
+    with_value,
+    write_records,
+)
+from cdc_pipeline_tests.integration.runs import mirror_differences
+from cdc_pipeline_tests.integration.test_shop import CAPTURE
+from cdc_pipeline_tests.messages import ddl, record_line, row, watermark
+from cdc_pipeline_tests.pipelines import ingest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+_WATERMARK = 470613720195661824
+_LAST = 327
+"""The line by which all partitions have the watermark."""
+_RULE = "claim_is_resolved"
+
+
+@pytest.fixture(scope="module")
+def records() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in capture_lines(CAPTURE)[:_LAST]]
+
+
+@pytest.fixture(scope="module")
+def truth() -> dict[str, Any]:
+    with (CAPTURE / "expected_at_watermarks.jsonl").open(encoding="utf-8") as stream:
+        tables: dict[str, Any] = next(
+            line["tables"] for line in map(json.loads, stream) if line["watermark"] == _WATERMARK
+        )
+    return tables
+
+
+def _wrong(spark: SparkSession, paths: LakePaths, truth: dict[str, Any]) -> dict[str, list[str]]:
+    found = {
+        table: mirror_differences(spark, paths, TableName(*table.split(".", 1)), wanted["columns"], wanted["rows"])
+        for table, wanted in truth.items()
+    }
+    return {table: lines for table, lines in found.items() if lines}
+
+
+def _letters(spark: SparkSession, paths: LakePaths) -> list[Any]:
+    return spark.read.format("delta").load(paths.table("dead_letters")).orderBy("offset").collect()
+
+
+def _rebuilt(spark: SparkSession, paths: LakePaths, claim_store: str | None = None) -> Any:
+    return Rebuilder(CutMaker(spark, paths, "again", "UTC", 2, lambda _: None), "auto", claim_store).rebuilt()
+
+
+# ---- the plan of a batch
+
+
+def _contents(spark: SparkSession, frame: DataFrame, folder: Path, *, store: bool, is_plain: bool) -> DataFrame:
+    note = {"plain": True} if is_plain else {}
+    commit = Commit("cdc:shop:claims", 1, {"batch": 1})
+    claim_store = str(folder / "store") if store else None
+    return with_contents(spark, LakePaths(str(folder), "shop"), frame, note, commit, claim_store, begun=False)
+
+
+def _plan(frame: DataFrame) -> str:
+    return str(frame._jdf.queryExecution().executedPlan().toString())
+
+
+@pytest.mark.parametrize("store", [False, True])
+def test_a_plain_batch_has_no_python_in_its_plan(spark: SparkSession, tmp_path: Path, store: bool) -> None:
+    message = row("INSERT", "t", 1, {"id": "1"}, key=["id"]).encode()
+    plain_batch = raw(spark, {"a": message, "b": None, "c": b"", "d": b" {\n}"})
+    found = _contents(spark, plain_batch, tmp_path, store=store, is_plain=False)
+    assert found is plain_batch
+    assert "EvalPython" not in _plan(decoded(found))
+    packed_batch = raw(spark, {"a": message, "b": snappy(message)})
+    assert _contents(spark, packed_batch, tmp_path, store=store, is_plain=True) is packed_batch
+    opened = _contents(spark, packed_batch, tmp_path, store=store, is_plain=False)
+    assert _plan(decoded(opened)).count("ArrowEvalPython") == 1
+    assert not {CONTENT, PROBLEM} & set(decoded(opened).columns)
+
+
+# ---- claim checks
+
+
+def _key_of(message: dict[str, Any]) -> list[str]:
+    """The handle key: `payments` has a UNIQUE key of columns that are all NOT NULL, `page_views` has none."""
+    return ["payment_ref"] if message["table"] == "payments" else list(message["pkNames"])
+
+
+def _checked(message: str, store: Path, form: Callable[[bytes], bytes], codec: Callable[[bytes], bytes]) -> str:
+    """The reference to a message, which is put into the store."""
+    name = f"{uuid.uuid4()}.json"
+    (store / name).write_bytes(form(codec(message.encode())))
+    return handle_key_message(message, _key_of(json.loads(message)), claimCheckLocation=f"s3://bucket/claims/{name}")
+
+
+def _may_be_large(record: dict[str, Any]) -> bool:
+    message = json.loads(record["payload"])
+    return message["type"] in ("INSERT", "UPDATE", "DELETE") and bool(_key_of(message))
+
+
+def test_compressed_values_and_claims_give_the_same_mirrors(
+    spark: SparkSession, tmp_path: Path, paths: LakePaths, records: list[dict[str, Any]], truth: dict[str, Any]
+) -> None:
+    """Every value, of DDL and watermarks too, is LZ4 in partition 0, Snappy in 1, and changes from record to record in the
+    others; some are references. Files are of both forms, each plain and compressed, in a folder whose name a file system
+    could take for a pattern. A rebuild needs none of them.
+    """
+    source = random.Random(1)
+    store = tmp_path / "st[o]re {a,b} *"
+    store.mkdir()
+    codecs = {0: (lz4,), 1: (snappy,)}
+    ways = [(form, codec) for form in (in_json, plain) for codec in CODECS]
+    large = source.sample([place for place, record in enumerate(records) if _may_be_large(record)], 24)
+    sent = []
+    for place, record in enumerate(records):
+        value = record["payload"]
+        if place in large:
+            value = _checked(value, store, *ways[large.index(place) % len(ways)])
+        codec = source.choice(codecs.get(record["partition"], CODECS))
+        sent.append(with_value(record, codec(value.encode())))
+    report = ingest(spark, paths, write_records(tmp_path / "captures", sent), claim_store=str(store))
+    assert report.resolved_tso == _WATERMARK
+    assert _wrong(spark, paths, truth) == {}
+    assert _letters(spark, paths) == []
+    assert all(not mirror.gaps for mirror in report.mirrors)
+    raw_table = spark.read.format("delta").load(paths.table("raw_topic_snapshot"))
+    kept = {(row["partition"], row["offset"]): bytes(row["value"]) for row in raw_table.collect()}
+    assert kept == {
+        (record["partition"], record["offset"]): base64.b64decode(record["payload_base64"]) for record in sent
+    }
+    claims = spark.read.format("delta").load(paths.table("claims"))
+    assert claims.columns == ["batch_id", "topic", "partition", "offset", "location", "content"]
+    found = [bytes(row["content"]) for row in claims.collect()]
+    assert sorted(found) == sorted(path.read_bytes() for path in store.iterdir())
+    shutil.rmtree(store)
+    rebuilt = _rebuilt(spark, paths, str(store))
+    assert rebuilt.equal
+    assert rebuilt.cut_id is None
+
+
+def _story(*sent: str | bytes) -> list[dict[str, Any]]:
+    """Two tables, one change of each, what is sent, and a watermark."""
+    columns = "(id INT PRIMARY KEY, v TEXT)"
+    messages = [
+        *(ddl(f"CREATE TABLE {table} {columns}", 1, table=table, kind="CREATE") for table in ("t", "u")),
+        *(row("INSERT", table, 2, {"id": "0", "v": "whole"}, key=["id"]) for table in ("t", "u")),
+        *sent,
+        watermark(99),
+    ]
+    records = []
+    for offset, message in enumerate(messages):
+        record = json.loads(record_line("", offset=offset))
+        records.append(with_value(record, message if isinstance(message, bytes) else message.encode()))
+    return records
+
+
+def _change(number: int, kind: str = "INSERT") -> str:
+    return row(kind, "t", 10 + number, {"id": str(number), "v": f"v{number}"}, key=["id"])
+
+
+def _reference(number: int, location: str) -> str:
+    return handle_key_message(_change(number), ["id"], claimCheckLocation=location)
+
+
+_GOOD_NAME = "0a1b-good.json"
+# location → what its reason says, where the store has the files of `_hostile_store`
+_HOSTILE = {
+    "file:///etc/passwd": "no such name",
+    "../../outside.json": "there is no such file",
+    "file:///tmp/store/../outside.json": "there is no such file",
+    "": "no such name",
+    "s3://bucket/": "no such name",
+    "%2e%2e%2foutside.json": "no such name",
+    "s3://b/..%2foutside.json": "no such name",
+    "s3://b/*.json": "no such name",
+    "s3://b/?a1b-good.json": "no such name",
+    "s3://b/[0]a1b-good.json": "no such name",
+    "s3://b/{0a1b-good,x}.json": "no such name",
+    "s3://b/0a1b-good.json\n": "no such name",
+    "s3://b/\n0a1b-good.json": "no such name",
+    "s3://b/.hidden.json": "no such name",
+    "s3://b/..": "no such name",
+    "s3://b/0a1b-good.json?x=1": "no such name",
+    "s3://b/..\\outside.json": "no such name",
+    "s3://b/é.json": "no such name",
+    "s3://b/" + "x" * 10_000 + "/" + _GOOD_NAME: "no such name",
+    "s3://b/" + "x" * 10_000 + ".json": "no such name",
+    "s3://key:hush@b/missing.json": "there is no such file",
+    "s3://b/folder.json": "it is a folder",
+    "s3://b/other-row.json": "found there: INSERT of db.t at commitTs ",
+    "s3://b/other-table.json": "found there: INSERT of db.u at commitTs ",
+    "s3://b/same-commit.json": ", another row",
+    "s3://b/reference.json": "found there: a reference again",
+    "s3://b/garbage.json": "found there: no message of Canal-JSON",
+    "s3://b/cut.json": "found there: no message of Canal-JSON",
+    "s3://b/no-base64.json": "found there: no message of Canal-JSON",
+    "s3://b/bomb.json": "found there: no message of Canal-JSON",
+    "s3://b/empty.json": "it is empty",
+    "s3://b/ddl.json": "found there: ALTER of db.t at commitTs ",
+}
+
+
+def _hostile_store(folder: Path) -> Path:
+    store = folder / "store"
+    store.mkdir()
+    message = _change(1).encode()
+    # what each reference would be glad of, were it looked for outside
+    places = {location: number for number, location in enumerate(_HOSTILE, start=1)}
+    (folder / "outside.json").write_bytes(_change(places["../../outside.json"]).encode())
+    (store / ".hidden.json").write_bytes(_change(places["s3://b/.hidden.json"]).encode())
+    (store / "folder.json").mkdir()
+    (store / "other-row.json").write_bytes(in_json(lz4(message)))
+    (store / "other-table.json").write_bytes(
+        row("INSERT", "u", 10 + places["s3://b/other-table.json"], {"id": "1", "v": "x"}, key=["id"]).encode()
+    )
+    same_commit = row("INSERT", "t", 10 + places["s3://b/same-commit.json"], {"id": "1", "v": "x"}, key=["id"])
+    (store / "same-commit.json").write_bytes(same_commit.encode())
+    (store / "reference.json").write_bytes(_reference(places["s3://b/reference.json"], f"s3://b/{_GOOD_NAME}").encode())
+    (store / "garbage.json").write_bytes(bytes(range(256)))
+    (store / "cut.json").write_bytes(in_json(snappy(message)[:-5]))
+    (store / "no-base64.json").write_bytes(b'{"key":null,"value":"#"}')
+    (store / "bomb.json").write_bytes(lz4(b" " * (257 << 20)))
+    (store / "empty.json").write_bytes(b"")
+    (store / "ddl.json").write_bytes(ddl("ALTER TABLE t ADD x INT", 10 + places["s3://b/ddl.json"], table="t").encode())
+    (store / _GOOD_NAME).write_bytes(in_json(_change(0).encode()))
+    return store
+
+
+def test_hostile_and_broken_references_stop_nothing_but_themselves(
+    spark: SparkSession, tmp_path: Path, paths: LakePaths
+) -> None:
+    store = _hostile_store(tmp_path)
+    sent = [_reference(number, location) for number, location in enumerate(_HOSTILE, start=1)]
+    good = row("INSERT", "t", 10, {"id": "77", "v": "v"}, key=["id"])
+    (store / "whole.json").write_bytes(in_json(good.encode()))
+    sent.append(handle_key_message(good, ["id"], claimCheckLocation="s3://b/whole.json"))
+    captures = write_records(tmp_path / "captures", _story(*sent))
+    report = ingest(spark, paths, captures, claim_store=str(store))
+    letters = _letters(spark, paths)
+    reasons = {
+        json.loads(letter["value"])["_tidb"]["claimCheckLocation"]: (letter["rule"], letter["table"], letter["reason"])
+        for letter in letters
+    }
+    assert len(letters) == len(_HOSTILE)
+    assert [
+        (location, reasons[location])
+        for location, words in _HOSTILE.items()
+        if reasons[location][:2] != (_RULE, "t")
+        or words not in reasons[location][2]
+        or not reasons[location][2].startswith("expected: ")
+        or "hush" in reasons[location][2]
+    ] == []
+    gaps = {str(mirror.name): mirror.gaps for mirror in report.mirrors}
+    assert gaps["db.u"] == ()
+    assert gaps["db.t"] == (f"{len(_HOSTILE)} record(s) are dead letters of rule {_RULE}, the first at t/0@4",)
+    mirrors = {
+        table: {
+            tuple(row)[:2] for row in spark.read.format("delta").load(paths.mirror(TableName("db", table))).collect()
+        }
+        for table in ("t", "u")
+    }
+    assert mirrors == {"t": {(0, "whole"), (77, "v")}, "u": {(0, "whole")}}
+    assert lake_balance(spark, paths).balanced
+    # what was missing is there now: a rebuild takes it in; what was kept stays, what is broken stays a dead letter
+    missing = list(_HOSTILE).index("s3://key:hush@b/missing.json") + 1
+    (store / "missing.json").write_bytes(_change(missing).encode())
+    rebuilt = _rebuilt(spark, paths, str(store))
+    assert {table.table for table in rebuilt.tables if not table.equal} == {
+        *("change_log", "dead_letters", "batches", "mirror/db.t"),
+    }
+    now = {letter["offset"]: letter["reason"] for letter in _letters(spark, paths)}
+    assert now == {letter["offset"]: letter["reason"] for letter in letters if letter["offset"] != 3 + missing}
+
+
+def test_without_a_store_and_with_one_that_is_not_there(spark: SparkSession, tmp_path: Path) -> None:
+    captures = write_records(tmp_path / "captures", _story(_reference(1, "s3://b/1.json"), _reference(2, "s3://b/a b")))
+    found = {}
+    for name, store in (("none", None), ("gone", str(tmp_path / "gone")), ("unknown", "nosuch://key:hush@host/x")):
+        paths = LakePaths(str(tmp_path / name), "shop")
+        new_files_taken_in(spark, paths, str(captures), "test")
+        decoded_batches(spark, paths, claim_store=store)
+        found[name] = [(letter["rule"], letter["reason"]) for letter in _letters(spark, paths)]
+        assert table_state(spark, paths.table("claims")) is None
+    start = "expected: the whole row, in the message or in the file of the claim store that it refers to; "
+    file = "expected: the whole message in the file 1.json of the claim store"
+    assert [reason for _, reason in found["none"]] == [
+        f"{start}no claim_store is configured, where the file 1.json would be looked up",
+        f"{start}no claim_store is configured, where a file of no plain name would be looked up",
+    ]
+    assert found["gone"][0][1] == f"{file} {tmp_path}/gone; there is no such file"
+    assert found["unknown"][0][1] == (f"{file} nosuch://…; the store cannot be opened (UnsupportedFileSystemException)")
+    assert {rule for letters in found.values() for rule, _ in letters} == {_RULE}
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("/data/claims", "/data/claims"),
+        ("claims@home?#", "claims@home?#"),
+        ("s3a://bucket/claims", "s3a://bucket/claims"),
+        ("s3a://key:hu/sh@bucket/claims", "s3a://…"),
+        ("s3://bucket/claims?access-key=key&secret-access-key=hush@x", "s3://…"),
+    ],
+)
+def test_a_store_is_shown_without_what_is_secret(spark: SparkSession, uri: str, shown: str) -> None:
+    assert ClaimStore(spark, uri).shown == shown
+
+
+def test_names_of_files() -> None:
+    assert file_name(f"s3://bucket/a/{_GOOD_NAME}") == _GOOD_NAME
+    assert file_name("3f2504e0-4f89-11d3-9a0c-0305e82c3301.json") == "3f2504e0-4f89-11d3-9a0c-0305e82c3301.json"
+    assert file_name("x" * 300 + ".json") is None

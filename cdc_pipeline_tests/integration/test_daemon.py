@@ -1,0 +1,103 @@
+"""Without anyone's hand: Dagster's daemon, the sensor, a broker; records are produced, and mirrors arrive."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_pipeline.local_kafka.broker import LocalBroker
+from cdc_pipeline.local_kafka.definitions import BOOTSTRAP, LAKE
+from cdc_pipeline.local_kafka.feed import Record, capture_records, create_topics, produced, topics_of
+from cdc_pipeline.mirrors.progress import published_cut
+from cdc_pipeline.resources.lake import LakePaths
+from cdc_pipeline.schemas.table import TableName
+from cdc_pipeline_tests.integration.runs import mirror_differences, read_json
+from cdc_pipeline_tests.integration.test_shop import CAPTURE, LAST_WATERMARK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+_ROOT = Path(__file__).parents[2]
+_PATIENCE_SECONDS = 240.0
+_FEW = 300  # enough for a watermark in each partition
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[LocalBroker]:
+    """The broker; the daemon runs beside it, with a home and a lake of its own, until the test ends."""
+    home = tmp_path / "dagster"
+    home.mkdir()
+    shutil.copy(_ROOT / "dagster.yaml", home)
+    with LocalBroker(tmp_path / "kafka") as broker, (tmp_path / "daemon.log").open("wb") as log:
+        environment = {
+            **os.environ,
+            "DAGSTER_HOME": str(home),
+            BOOTSTRAP: broker.bootstrap,
+            LAKE: str(tmp_path / "lake"),
+            "CDC_DRIVER_MEMORY": "2g",
+        }
+        command = [
+            str(Path(sys.executable).with_name("dagster-daemon")),
+            "run",
+            "-m",
+            "cdc_pipeline.local_kafka.definitions",
+        ]
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            cwd=_ROOT,
+        )
+        try:
+            yield broker
+            assert process.poll() is None, (tmp_path / "daemon.log").read_text()
+        finally:
+            process.send_signal(signal.SIGINT)
+            try:
+                process.wait(20)
+            finally:
+                os.killpg(process.pid, signal.SIGKILL)  # its code server, and a run that has just begun
+
+
+def test_mirrors_arrive_by_themselves(daemon: LocalBroker, spark: SparkSession, tmp_path: Path) -> None:
+    """The rest comes when the first few have arrived, and is noticed by itself too."""
+    records = [replace(record, topic="shop-topic") for record in capture_records(CAPTURE)]
+    create_topics(daemon.bootstrap, topics_of(records))
+    paths = LakePaths(str(tmp_path / "lake"), "live")
+    _produce(daemon, records[:_FEW])
+    first = _wait_for_cut(spark, paths, 0, tmp_path)
+    _produce(daemon, records[_FEW:])
+    assert first < LAST_WATERMARK
+    _wait_for_cut(spark, paths, LAST_WATERMARK - 1, tmp_path)
+    tables = read_json(CAPTURE / "expected.json")["tables"]
+    for table, truth in tables.items():
+        name = TableName(*table.split(".", 1))
+        assert mirror_differences(spark, paths, name, truth["columns"], truth["rows"]) == []
+
+
+def _produce(broker: LocalBroker, records: list[Record]) -> None:
+    for _ in produced(broker.bootstrap, records):
+        pass
+
+
+def _wait_for_cut(spark: SparkSession, paths: LakePaths, above: int, tmp_path: Path) -> int:
+    """The resolved TSO of the newest cut, when it is above that one."""
+    until = time.monotonic() + _PATIENCE_SECONDS
+    while (published_cut(spark, paths).resolved_tso or 0) <= above:
+        assert time.monotonic() < until, (tmp_path / "daemon.log").read_text()[-5000:]
+        time.sleep(3)  # a look takes CPU from the run
+    return published_cut(spark, paths).resolved_tso or 0

@@ -1,0 +1,352 @@
+"""A live broker: what it has arrives in the lake, each record once, whatever happens on the way."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import dagster as dg
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]  # the package is typed, but has no __all__
+
+from cdc_pipeline.checks.lost_offsets import lost_offsets_result
+from cdc_pipeline.dialects.change_tables import decoded_batches
+from cdc_pipeline.errors import SourceError, TransientError
+from cdc_pipeline.local_kafka.broker import LocalBroker
+from cdc_pipeline.local_kafka.clients import quiet_admin
+from cdc_pipeline.local_kafka.feed import Record, capture_records, create_topics, produced, topics_of
+from cdc_pipeline.mirrors.progress import published_cut
+from cdc_pipeline.resources.lake import LakePaths
+from cdc_pipeline.schemas.table import TableName
+from cdc_pipeline.sources.kafka.client_settings import ClientSettings
+from cdc_pipeline.sources.kafka.selection import Selection, Start
+from cdc_pipeline.sources.kafka.source import KafkaTopics
+from cdc_pipeline.sources.raw_notes import newest_note
+from cdc_pipeline.sources.source import Intake, News, NoNews, RunContext
+from cdc_pipeline_tests.integration.runs import mirror_differences, read_json
+from cdc_pipeline_tests.pipelines import ingest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+_CAPTURE = Path(__file__).parents[2] / "data" / "captures" / "shop"
+_TICK_SECONDS = 1.0
+"""What a sensor's tick may take at 200 partitions."""
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBroker]:
+    with LocalBroker(tmp_path_factory.mktemp("kafka")) as found:
+        yield found
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A lake and the source that fills it."""
+
+    spark: SparkSession
+    paths: LakePaths
+    source: KafkaTopics
+
+    def taken_in(self, until: dict[str, dict[str, int]] | None = None) -> Intake:
+        return self.source.taken_in(self.spark, self.paths, RunContext("run", lambda line: None), until)
+
+    def news(self) -> News | NoNews:
+        return self.source.news(newest_note(self.paths))
+
+    def values(self) -> dict[tuple[str, int], list[tuple[int, bytes]]]:
+        """Offset and value of each record in the lake, by partition."""
+        found: dict[tuple[str, int], list[tuple[int, bytes]]] = {}
+        rows = self.spark.read.format("delta").load(self.paths.table("raw_topic_snapshot")).collect()
+        for row in sorted(rows, key=lambda row: (row["topic"], row["partition"], row["offset"])):
+            found.setdefault((row["topic"], row["partition"]), []).append((row["offset"], bytes(row["value"])))
+        return found
+
+    def declared(self, **selection: object) -> Reader:
+        """The same with another declaration."""
+        return replace(self, source=replace(self.source, selection=replace(self.source.selection, **selection)))  # type: ignore[arg-type]
+
+
+def _reader(
+    broker: LocalBroker, spark: SparkSession, paths: LakePaths, *topics: str, most: int = 100_000, **selection: object
+) -> Reader:
+    chosen = Selection(topics=topics, **selection)  # type: ignore[arg-type]
+    return Reader(spark, paths, KafkaTopics(ClientSettings(broker.bootstrap, {}), chosen, most))
+
+
+def _records(topic: str, *values: str, partition: int = 0, timestamp_ms: int | None = None) -> list[Record]:
+    return [Record(topic, partition, 0, timestamp_ms, None, value.encode()) for value in values]
+
+
+def _produce(broker: LocalBroker, records: list[Record]) -> None:
+    for _ in produced(broker.bootstrap, records):
+        pass
+
+
+def _topic(broker: LocalBroker, name: str, *values: str, partitions: int = 1) -> None:
+    create_topics(broker.bootstrap, {name: partitions})
+    _produce(broker, _records(name, *values))
+
+
+# ---- the shop, live
+
+
+def test_the_shop_in_slices_while_producing_goes_on(broker: LocalBroker, spark: SparkSession, tmp_path: Path) -> None:
+    """Each slice is a run of its own, of several batches. At the end each record is there once, byte for byte, and each
+    mirror is the source's table."""
+    records = [replace(record, topic="live") for record in capture_records(_CAPTURE)]
+    create_topics(broker.bootstrap, topics_of(records))
+    paths = LakePaths(str(tmp_path / "lake"), "shop")
+    reader = _reader(broker, spark, paths, "live", most=700)
+    resolved, done = [], threading.Event()
+
+    def feed() -> None:
+        for _ in produced(broker.bootstrap, records, slice_size=100, records_per_second=150):
+            pass
+        done.set()
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    while not done.is_set() or isinstance(reader.news(), News):
+        if isinstance(reader.news(), News):
+            ingest(spark, paths, reader.source)
+            resolved.append(published_cut(spark, paths).resolved_tso or 0)
+    feeder.join()
+    assert len(resolved) > 1
+    assert resolved == sorted(resolved)
+    produced_values = Counter((record.partition, record.value) for record in records)
+    found = reader.values()
+    assert Counter((place[1], value) for place, values in found.items() for _, value in values) == produced_values
+    assert all([offset for offset, _ in values] == list(range(len(values))) for values in found.values())
+    tables = read_json(_CAPTURE / "expected.json")["tables"]
+    wrong = {
+        table: lines
+        for table, truth in tables.items()
+        if (lines := mirror_differences(spark, paths, TableName(*table.split(".", 1)), truth["columns"], truth["rows"]))
+    }
+    assert wrong == {}
+
+
+def test_a_broker_that_dies_in_a_run(
+    broker: LocalBroker, spark: SparkSession, paths: LakePaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is taken in is whole batches; the next run goes on after them."""
+    _topic(broker, "dies", *map(str, range(90)))
+    reader = _reader(broker, spark, paths, "dies", most=30)
+    monkeypatch.setattr("cdc_pipeline.sources.kafka.broker.PATIENCE_SECONDS", 3.0)
+    said: list[str] = []
+
+    def report(line: str) -> None:
+        said.append(line)
+        if len(said) == 2:
+            broker.kill()
+
+    impatient = replace(
+        reader.source,
+        client=ClientSettings(broker.bootstrap, {"default.api.timeout.ms": "3000", "request.timeout.ms": "2000"}),
+    )
+    try:
+        with pytest.raises(TransientError, match=r"dies/0 60 to 89 could not be read from the Kafka broker"):
+            impatient.taken_in(spark, paths, RunContext("run", report))
+        assert [offset for offset, _ in reader.values()["dies", 0]] == list(range(60))
+        with pytest.raises(TransientError, match="does not answer"):
+            reader.news()
+        with pytest.raises(TransientError, match="does not answer"):
+            reader.taken_in()
+    finally:
+        broker.start()
+    assert reader.taken_in().batches == (3,)
+    assert [offset for offset, _ in reader.values()["dies", 0]] == list(range(90))
+    assert isinstance(reader.news(), NoNews)
+
+
+# ---- where to begin
+
+
+@pytest.mark.parametrize(
+    ("start", "first"),
+    [
+        (Start("earliest"), 0),
+        (Start("latest"), 3),
+        (Start("time", time_ms=2000), 1),
+        (Start("time", time_ms=9000), 3),
+        (Start("offsets", offsets={("starts", 0): 2}), 2),
+    ],
+    ids=lambda value: value.at + str(value.time_ms) if isinstance(value, Start) else None,
+)
+def test_where_a_lake_begins(
+    start: Start, first: int, broker: LocalBroker, spark: SparkSession, paths: LakePaths
+) -> None:
+    """And what comes later is not lost: also where the first run found nothing, the second begins where that one was."""
+    admin = quiet_admin(broker.bootstrap)
+    if "starts" not in admin.list_topics(timeout=10).topics:
+        create_topics(broker.bootstrap, {"starts": 1})
+        for second in (1, 2, 3):
+            _produce(broker, _records("starts", str(second), timestamp_ms=second * 1000))
+    reader = _reader(broker, spark, paths, "starts", start=start)
+    intake = reader.taken_in({"starts": {"0": 3}})
+    assert (intake.batches, intake.records) == ((1,), 3 - first)
+    assert intake.positions["next"] == {"starts": {"0": 3}}
+    assert [value for values in reader.values().values() for _, value in values] == [b"1", b"2", b"3"][first:]
+    (batch,) = decoded_batches(spark, paths)
+    assert (batch.counts.records, batch.counts.balanced) == (3 - first, True)
+
+
+def test_a_start_at_the_end_does_not_move_on_with_the_end(
+    broker: LocalBroker, spark: SparkSession, paths: LakePaths
+) -> None:
+    _topic(broker, "end", "a", "b")
+    reader = _reader(broker, spark, paths, "end", start=Start("latest"))
+    reader.taken_in()
+    _produce(broker, _records("end", "c"))
+    assert reader.taken_in().records == 1
+    assert reader.values() == {("end", 0): [(2, b"c")]}
+
+
+# ---- topics that come, grow, vanish
+
+
+def test_topics_and_partitions_that_appear_later(broker: LocalBroker, spark: SparkSession, paths: LakePaths) -> None:
+    _topic(broker, "grows.a", "1")
+    reader = Reader(
+        spark,
+        paths,
+        KafkaTopics(ClientSettings(broker.bootstrap, {}), Selection(pattern=r"grows\..*", start=Start("latest"))),
+    )
+    reader.taken_in()
+    _topic(broker, "grows.b", "2")
+    admin = quiet_admin(broker.bootstrap)
+    admin.create_partitions([NewPartitions("grows.a", 2)])["grows.a"].result()
+    _wait_for_partitions(broker, "grows.a", 2)
+    _produce(broker, [*_records("grows.a", "3", partition=1), *_records("other", "4")][:1])
+    news = reader.news()
+    assert isinstance(news, News)
+    assert news.until == {"grows.a": {"0": 1, "1": 1}, "grows.b": {"0": 1}}
+    assert reader.taken_in().records == 2
+    assert reader.values() == {("grows.a", 1): [(0, b"3")], ("grows.b", 0): [(0, b"2")]}
+
+
+def _wait_for_partitions(broker: LocalBroker, topic: str, number: int) -> None:
+    admin, until = quiet_admin(broker.bootstrap), time.monotonic() + 10
+    while len(admin.list_topics(timeout=10).topics[topic].partitions) < number:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_offsets_that_expired(broker: LocalBroker, spark: SparkSession, paths: LakePaths) -> None:
+    """The run and the sensor stop, both with the words to write; with them the others go on, and the loss is kept."""
+    _topic(broker, "expires", "a", "b")
+    reader = _reader(broker, spark, paths, "expires")
+    reader.taken_in()
+    _produce(broker, _records("expires", "c", "d", "e"))
+    admin = quiet_admin(broker.bootstrap)
+    for future in admin.delete_records([TopicPartition("expires", 0, 4)]).values():
+        future.result()
+    for ask in (reader.taken_in, reader.news):
+        with pytest.raises(SourceError, match=r"at offset 2, .* begins at 4: .*source.resume_at: {expires: {0: 4}}"):
+            ask()
+    assert [value for _, value in reader.values()["expires", 0]] == [b"a", b"b"]
+    going_on = reader.declared(resume_at={("expires", 0): 4})
+    assert isinstance(going_on.news(), News)
+    intake = going_on.taken_in()
+    assert (intake.records, intake.lost) == (1, (("expires", 0, 2, 4),))
+    assert going_on.values() == {("expires", 0): [(0, b"a"), (1, b"b"), (4, b"e")]}
+    note = newest_note(paths)
+    assert note is not None
+    assert note["lost"] == [["expires", 0, 2, 4]]
+    assert isinstance(going_on.news(), NoNews)
+    decoded_batches(spark, paths)
+    check = lost_offsets_result(spark, paths, dg.AssetKey("change_log"))
+    assert (check.passed, check.description) == (False, "2 records expired before they were read")
+    assert check.metadata["expires/0"].value == "2–3, given up in batch 2"
+
+
+def test_a_topic_that_was_made_anew(broker: LocalBroker, spark: SparkSession, paths: LakePaths) -> None:
+    """Also where the new one has as many records already: its id tells it."""
+    _topic(broker, "anew", "a", "b")
+    reader = _reader(broker, spark, paths, "anew")
+    reader.taken_in()
+    admin = quiet_admin(broker.bootstrap)  # kept: one that is collected never answers
+    admin.delete_topics(["anew"])["anew"].result()
+    _wait_until_gone(broker, "anew")
+    for ask in (reader.taken_in, reader.news):
+        with pytest.raises(SourceError, match=r"has read topic 'anew' .*source.ended: \[anew\]"):
+            ask()
+    _topic(broker, "anew", "c", "d", "e")
+    for ask in (reader.taken_in, reader.news):
+        with pytest.raises(SourceError, match=r"'anew' was deleted and made again: .*source.made_anew: {anew: anew@2}"):
+            ask()
+    going_on = reader.declared(made_anew={"anew": "anew@2"})
+    going_on.taken_in()
+    assert going_on.values() == {
+        ("anew", 0): [(0, b"a"), (1, b"b")],
+        ("anew@2", 0): [(0, b"c"), (1, b"d"), (2, b"e")],
+    }
+
+
+def _wait_until_gone(broker: LocalBroker, topic: str) -> None:
+    admin, until = quiet_admin(broker.bootstrap), time.monotonic() + 10
+    while topic in admin.list_topics(timeout=10).topics:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_a_topic_that_nobody_has(broker: LocalBroker, spark: SparkSession, paths: LakePaths) -> None:
+    reader = _reader(broker, spark, paths, "nobody")
+    for ask in (reader.taken_in, reader.news):
+        with pytest.raises(SourceError, match=r"has no topic 'nobody', which source.topics names"):
+            ask()
+    assert not Path(paths.home, "raw_topic_snapshot").exists()
+    by_pattern = replace(reader.source, selection=Selection(pattern="nobody.*"))
+    assert isinstance(by_pattern.news(None), NoNews)
+
+
+# ---- how far the lake is
+
+
+def test_a_lake_whose_notes_are_gone_knows_by_its_records(
+    broker: LocalBroker, spark: SparkSession, paths: LakePaths
+) -> None:
+    """Delta removes old commits after a month; and a lake may have been filled from files before."""
+    _topic(broker, "noteless", "a", "b", "c")
+    reader = _reader(broker, spark, paths, "noteless")
+    reader.taken_in({"noteless": {"0": 2}})
+    for commit in Path(paths.table("raw_topic_snapshot"), "_delta_log").glob("*.json"):
+        actions = [json.loads(line) for line in commit.read_text().splitlines()]
+        for action in actions:
+            action.get("commitInfo", {}).pop("userMetadata", None)
+        commit.write_text("\n".join(map(json.dumps, actions)))
+        commit.with_name(f".{commit.name}.crc").unlink(missing_ok=True)
+    assert newest_note(paths) is None
+    assert reader.taken_in().records == 1
+    assert [value for _, value in reader.values()["noteless", 0]] == [b"a", b"b", b"c"]
+
+
+def test_group_offsets_for_dashboards(broker: LocalBroker, spark: SparkSession, paths: LakePaths) -> None:
+    _topic(broker, "shown", "a", "b")
+    reader = _reader(broker, spark, paths, "shown")
+    replace(reader.source, publish_group="dashboard").taken_in(spark, paths, RunContext("run", lambda line: None))
+    admin = quiet_admin(broker.bootstrap)
+    (future,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("dashboard")]).values()
+    assert [(place.topic, place.offset) for place in future.result().topic_partitions] == [("shown", 2)]
+
+
+def test_a_tick_at_200_partitions(broker: LocalBroker, spark: SparkSession, paths: LakePaths) -> None:
+    create_topics(broker.bootstrap, {"wide": 200})
+    _produce(broker, [record for number in range(200) for record in _records("wide", "x", partition=number)])
+    reader = _reader(broker, spark, paths, "wide")
+    reader.news()  # the first connection of this process
+    started = time.monotonic()
+    news = reader.news()
+    spent = time.monotonic() - started
+    assert isinstance(news, News)
+    assert news.records == 200
+    assert spent < _TICK_SECONDS

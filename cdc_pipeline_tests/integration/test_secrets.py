@@ -1,0 +1,414 @@
+"""Nothing that a run, a sensor or Spark leaves behind has a secret in it, whatever went wrong: everything is searched.
+
+The secrets come from the environment, as in a pipeline's file, and have a core that is random and the same in all their
+forms but Base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import secrets
+import sqlite3
+import sys
+import tempfile
+import time
+import traceback
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, quote_plus
+
+import dagster as dg
+import pyarrow.parquet as pq
+import pytest
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from dagster._utils.error import serializable_error_info_from_exc_info
+from pyspark.errors import AnalysisException
+
+from cdc_pipeline.assets import failures
+from cdc_pipeline.component import CdcPipeline
+from cdc_pipeline.errors import TransientError
+from cdc_pipeline.local_kafka.broker import LocalBroker
+from cdc_pipeline.local_kafka.certificates import made_certificates
+from cdc_pipeline.local_kafka.listeners import Listener
+from cdc_pipeline.local_kafka.token_server import TokenServer
+from cdc_pipeline.resources.jvm import jvm
+from cdc_pipeline.resources.lake import LakePaths
+from cdc_pipeline.resources.spark import SparkLakehouse
+from cdc_pipeline.sources.kafka import broker as broker_module
+from cdc_pipeline.sources.kafka import raw_topics
+from cdc_pipeline.sources.kafka.raw_topics import RawTopics
+from cdc_pipeline_tests import messages
+from cdc_pipeline_tests.local_kafka.clients import filled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+# Dagster 1.13.27 parses YAML with a call that pydantic has renamed.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:`parse_obj_as` is deprecated:pydantic.warnings.PydanticDeprecatedSince20"
+)
+
+_CORES = {name: secrets.token_hex(12) for name in ("password", "wrong", "key_password", "client_secret")}
+# what JAAS, JSON, URLs and Python's repr each write in another way
+SECRETS = {name: f"{name[:2]} \"{core}\\é'%;" for name, core in _CORES.items()}
+_LISTENERS = (Listener("SECURED", "SASL_SSL", ("PLAIN", "OAUTHBEARER")),)
+_COMMON = """
+    security.protocol: SASL_SSL
+    ssl.ca.location: "{{{{ env.CDC_TEST_CA }}}}"
+    ssl.certificate.location: "{{{{ env.CDC_TEST_CERTIFICATE }}}}"
+    ssl.key.location: "{{{{ env.CDC_TEST_KEY }}}}"
+    ssl.key.password: "{{{{ env.CDC_TEST_KEY_PASSWORD }}}}"
+    request.timeout.ms: 5000
+    default.api.timeout.ms: 6000
+"""
+_LOGINS = {
+    "PLAIN": """
+    sasl.mechanism: PLAIN
+    sasl.username: alice
+    sasl.password: "{{{{ env.CDC_TEST_SECRET }}}}"
+""",
+    "OAUTHBEARER": """
+    sasl.mechanism: OAUTHBEARER
+    sasl.oauthbearer.client.id: alice
+    sasl.oauthbearer.client.secret: "{{{{ env('CDC_TEST_SECRET') }}}}"
+    sasl.oauthbearer.token.endpoint.url: "{{{{ env.CDC_TEST_TOKENS }}}}"
+""",
+}
+_FILE = """
+name: {name}
+lake: "{lake}"
+source:
+  type: kafka
+  bootstrap_servers: "{bootstrap}"
+  topics: [orders]
+  options:"""
+
+
+@dataclass
+class Kafka:
+    broker: LocalBroker
+    tokens: TokenServer
+    variables: dict[str, str]
+    key_lines: list[str]
+
+
+@dataclass
+class Traces:
+    """What was left behind, by where it was found."""
+
+    instance: Path
+    lake: Path
+    texts: dict[str, str] = field(default_factory=dict)
+
+    def files(self) -> Iterator[tuple[str, bytes]]:
+        for folder in (self.instance, self.lake):
+            for file in sorted(found for found in folder.rglob("*") if found.is_file()):
+                yield str(file), file.read_bytes()
+                if file.suffix == ".parquet":
+                    yield f"{file} as rows", repr(pq.ParquetFile(file).read().to_pylist()).encode()
+                elif file.suffix == ".db":
+                    # a text that goes over the end of a page is in two places of the file
+                    with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as database:
+                        yield f"{file} as SQL", "\n".join(database.iterdump()).encode()
+        # where the session's JVM writes what it says
+        for file in Path(tempfile.gettempdir()).glob("cdc_pipeline-spark-*.log"):
+            yield str(file), file.read_bytes()
+        for process in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                yield str(process), process.read_bytes()
+            except OSError:
+                continue  # it has ended meanwhile
+
+    def telling(self, hidden: list[bytes]) -> list[str]:
+        everything = [*self.files(), *((where, text.encode()) for where, text in self.texts.items())]
+        return [f"{where}: {form!r}" for where, found in everything for form in hidden if form in found]
+
+
+def forms(key_lines: list[str]) -> list[bytes]:
+    """What is searched for: the core of each secret, and what Base64 and URLs make of the whole."""
+    found = [core.encode() for core in _CORES.values()] + [line.encode() for line in key_lines]
+    for secret in SECRETS.values():
+        for text in (secret, f"alice:{secret}", f"\0alice\0{secret}"):
+            found += [base64.b64encode(text.encode()), base64.urlsafe_b64encode(text.encode())]
+        found += [quote(secret).encode(), quote_plus(secret).encode()]
+    return found
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    folder = tmp_path_factory.mktemp("kafka")
+    made = made_certificates(folder / "certificates")
+    key: Any = load_pem_private_key(made.client_key.read_bytes(), None)
+    locked = folder / "locked.pem"
+    encryption = BestAvailableEncryption(SECRETS["key_password"].encode())
+    locked.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption))
+    with (
+        TokenServer({"alice": SECRETS["client_secret"]}) as tokens,
+        LocalBroker(
+            folder / "b", _LISTENERS, users={"alice": SECRETS["password"]}, certificates=made, tokens=tokens
+        ) as broker,
+    ):
+        filled(broker.bootstrap, "orders", [messages.watermark(1), messages.watermark(2)])
+        variables = {
+            "CDC_TEST_CA": str(made.ca),
+            "CDC_TEST_CERTIFICATE": str(made.client_certificate),
+            "CDC_TEST_KEY": str(locked),
+            "CDC_TEST_KEY_PASSWORD": SECRETS["key_password"],
+            "CDC_TEST_TOKENS": tokens.token_url,
+        }
+        lines = [line for line in made.client_key.read_text().split("\n")[1:-1] if len(line) > 20 and "---" not in line]
+        yield Kafka(broker, tokens, variables, lines)
+
+
+@dataclass
+class Bench:
+    """A pipeline on an instance of its own, with what it leaves."""
+
+    kafka: Kafka
+    monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession
+    instance: dg.DagsterInstance
+    traces: Traces
+
+    def component(self, secret: str, mechanism: str = "PLAIN", name: str = "shop") -> CdcPipeline:
+        for variable, value in {**self.kafka.variables, "CDC_TEST_SECRET": SECRETS[secret]}.items():
+            self.monkeypatch.setenv(variable, value)
+        bootstrap = self.kafka.broker.addresses["SECURED"]
+        text = (_FILE + _COMMON + _LOGINS[mechanism].lstrip("\n")).format(
+            name=name, lake=self.traces.lake, bootstrap=bootstrap
+        )
+        found: CdcPipeline = CdcPipeline.resolve_from_yaml(text)
+        return found
+
+    def run(self, component: CdcPipeline, where: str, *, raw_only: bool = False) -> dg.ExecuteInProcessResult:
+        resources = {"spark": SparkLakehouse()}
+        definitions = dg.Definitions.merge(component.build_defs(), dg.Definitions(resources=resources))
+        job = definitions.resolve_job_def(f"{component.name}_ingest")
+        result = job.execute_in_process(
+            instance=self.instance,
+            raise_on_error=False,
+            asset_selection=[dg.AssetKey([component.name, "raw_topic_snapshot"])] if raw_only else None,
+        )
+        told = [repr(component), repr(result.dagster_run), repr(result.dagster_run.run_config), repr(result.all_events)]
+        told += [str(entry) for entry in self.instance.all_logs(result.run_id)]
+        self.traces.texts[f"run {where}"] = "\n".join(told)
+        return result
+
+    def tick(self, component: CdcPipeline, where: str) -> str | None:
+        """Evaluates the sensor as the daemon does; the text of its error, where it has one."""
+        (sensor,) = component.build_defs().sensors or ()
+        assert isinstance(sensor, dg.SensorDefinition)
+        context = dg.build_sensor_context(instance=self.instance, sensor_name=sensor.name)
+        try:
+            said, error = repr(sensor(context)), None
+        except Exception:
+            error = said = serializable_error_info_from_exc_info(sys.exc_info()).to_string() + traceback.format_exc()
+        self.traces.texts[f"tick {where}"] = said
+        return error
+
+
+@pytest.fixture
+def bench(
+    kafka: Kafka, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> Iterator[Bench]:
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setattr(failures, "_RETRIES", 1)
+    monkeypatch.setattr(failures, "_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(broker_module, "PATIENCE_SECONDS", 3.0)
+    folder = tmp_path / "instance"
+    folder.mkdir()
+    with dg.DagsterInstance.local_temp(str(folder), {"telemetry": {"enabled": False}}) as instance:
+        yield Bench(kafka, monkeypatch, spark, instance, Traces(folder, tmp_path / "lake"))
+
+
+def _searched(bench: Bench, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
+    bench.traces.texts["output"] = "".join(capfd.readouterr())
+    bench.traces.texts["logging"] = caplog.text + repr([vars(record) for record in caplog.records])
+    assert bench.traces.telling(forms(bench.kafka.key_lines)) == []
+
+
+def _failure_text(result: dg.ExecuteInProcessResult) -> str:
+    return "\n".join(
+        str(event.step_failure_data.error) + str(event.step_failure_data.user_failure_data)
+        for event in result.all_events
+        if event.is_step_failure
+    )
+
+
+def test_the_search_finds_what_is_there(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
+    """A run without care: what it tells is found, so that a search that finds nothing says something."""
+
+    @dg.op
+    def telling() -> None:
+        dg.get_dagster_logger().info(SECRETS["password"])
+        print(SECRETS["wrong"])
+        raise RuntimeError("above") from ValueError(SECRETS["key_password"])
+
+    @dg.job
+    def told() -> None:
+        telling()
+
+    told.execute_in_process(instance=bench.instance, raise_on_error=False)
+    bench.traces.texts["output"] = "".join(capfd.readouterr())
+    found = bench.traces.telling(forms([]))
+    for name in ("password", "wrong", "key_password"):
+        assert [place for place in found if _CORES[name] in place and str(bench.traces.instance) in place], name
+
+
+def test_a_run_and_a_tick_that_succeed(
+    bench: Bench, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    spark, component = bench.spark, bench.component("password")
+    events = tmp_path / "instance" / "events"
+    events.mkdir()
+    context: Any = spark.sparkContext
+    java: Any = jvm(spark)
+    conf = (
+        context._jsc.sc()
+        .getConf()
+        .set("spark.eventLog.compress", "false")
+        .set("spark.eventLog.rolling.enabled", "false")
+    )
+    attempt = java.scala.Option.empty()
+    listener = java.org.apache.spark.scheduler.EventLoggingListener(
+        "app", attempt, java.java.net.URI(events.as_uri()), conf
+    )
+    frames: list[Any] = []
+    records = RawTopics._records
+    bench.monkeypatch.setattr(
+        RawTopics, "_records", lambda raw, batch: frames.append(records(raw, batch)) or frames[-1]
+    )
+    listener.start()
+    context._jsc.sc().addSparkListener(listener)
+    try:
+        assert bench.tick(component, "before") is None
+        assert "RunRequest" in bench.traces.texts["tick before"]
+        result = bench.run(component, "that succeeds", raw_only=True)
+        assert result.success
+        token = bench.component("client_secret", "OAUTHBEARER", "tokens")
+        assert bench.run(token, "with a token", raw_only=True).success
+    finally:
+        context._jsc.sc().removeSparkListener(listener)
+        listener.stop()
+    assert any("SparkListenerSQLExecutionStart" in file.read_text() for file in events.iterdir())
+    for name in ("shop", "tokens"):
+        assert (
+            spark.read.format("delta").load(LakePaths(str(bench.traces.lake), name).table("raw_topic_snapshot")).count()
+            == 2
+        )
+    frame: Any = frames[0]
+    bench.traces.texts["plan"] = frame._jdf.queryExecution().toString()
+    frame.explain("extended")
+    bench.traces.texts["Spark's settings"] = repr(context.getConf().getAll()) + conf.toDebugString()
+    options = java.java.util.HashMap()
+    for option, value in component.source.client.java().items():  # type: ignore[union-attr]
+        options.put(f"kafka.{option}", value)
+    session: Any = spark._jsparkSession
+    shown = session.sessionState().conf().redactOptions(java.PythonUtils.toScalaMap(options)).toString()
+    assert "kafka.sasl.jaas.config -> *********(redacted)" in shown
+    bench.traces.texts["options as Spark's logs have them"] = shown
+    _searched(bench, capfd, caplog)
+
+
+@pytest.mark.long
+def test_a_whole_run(bench: Bench, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
+    """All tables of the lake. The other tests stop after the one step that has to do with the broker."""
+    assert bench.run(bench.component("password"), "as a whole").success
+    _searched(bench, capfd, caplog)
+
+
+def test_a_run_and_a_tick_that_are_refused(
+    bench: Bench, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    for mechanism in ("PLAIN", "OAUTHBEARER"):
+        component = bench.component("wrong", mechanism)
+        error = bench.tick(component, f"refused {mechanism}")
+        assert error is not None
+        assert "SourceError: the Kafka broker 127.0.0.1" in error
+        result = bench.run(component, f"refused {mechanism}")
+        assert not result.success
+        assert "refuses" in _failure_text(result)
+    _searched(bench, capfd, caplog)
+
+
+def _raised(error: BaseException, cause: BaseException | None) -> Callable[..., None]:
+    def raising(*_arguments: Any, **_options: Any) -> None:
+        try:
+            raise KeyError(SECRETS["key_password"])
+        except KeyError:
+            raise error from cause
+
+    return raising
+
+
+def test_an_error_that_tells_everything(
+    bench: Bench, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Errors from within Spark or ours, with the secrets in their text, their cause or the error that they came upon."""
+    component = bench.component("password")
+    options = component.source.client.java()  # type: ignore[union-attr]
+    told = f"options {options}, {SECRETS['password']}, {options['sasl.jaas.config']}, {quote(SECRETS['password'])}"
+    told += f", {base64.b64encode(SECRETS['password'].encode()).decode()}, {options['ssl.keystore.key']}"
+    java: Any = jvm(bench.spark)
+    errors: dict[str, tuple[BaseException, BaseException | None]] = {
+        "unexpected": (RuntimeError(told), ValueError(told)),
+        "unexpected, only its cause": (RuntimeError("above"), ValueError(told)),
+        "unexpected, only its context": (RuntimeError("above"), None),
+        "of Spark": (AnalysisException(told), None),
+        "transient": (TransientError(f"down: {told}"), ValueError(told)),
+        "interrupt": (dg.DagsterExecutionInterruptedError("stop"), None),
+    }
+    for name, (error, cause) in errors.items():
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(raw_topics, "append_once", _raised(error, cause))
+            result = None
+            try:
+                result = bench.run(component, name, raw_only=True)
+            except BaseException as stopped:
+                assert name == "interrupt", name
+                bench.traces.texts["interrupt"] = "".join(traceback.format_exception(stopped))
+            assert result is None or not result.success
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(broker_module.Broker, "topics", _raised(error, cause))
+            if name != "interrupt":
+                assert bench.tick(component, name) is not None
+    assert "***" in bench.traces.texts["run unexpected"]
+    # Java's own error, with a text of its own making
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(raw_topics, "append_once", lambda *_: java.java.lang.Integer.parseInt(told))
+        result = bench.run(component, "of Java", raw_only=True)
+        assert "NumberFormatException" in _failure_text(result)
+    _searched(bench, capfd, caplog)
+
+
+def test_a_broker_that_is_lost_in_mid_run(
+    bench: Bench, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The last one: the broker is gone after it."""
+    component = bench.component("password")
+    append = RawTopics.append
+
+    def appended(*arguments: Any) -> None:
+        bench.kafka.broker.kill()
+        append(*arguments)
+
+    bench.monkeypatch.setattr(RawTopics, "append", appended)
+    started = time.monotonic()
+    result = bench.run(component, "that loses its broker")
+    assert time.monotonic() - started < 60
+    assert not result.success
+    assert "the Kafka broker 127.0.0.1" in _failure_text(result)
+    error = bench.tick(component, "without a broker")
+    assert error is not None
+    assert "does not answer" in error
+    _searched(bench, capfd, caplog)

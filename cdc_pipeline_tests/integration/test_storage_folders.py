@@ -1,0 +1,180 @@
+"""Real messages as TiCDC's storage sink puts them into a folder: mirrors equal the source's tables at each checkpoint."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from cdc_pipeline.dialects.change_tables import decoded_batches
+from cdc_pipeline.mirrors.cut import CutMaker
+from cdc_pipeline.mirrors.policy import DdlPolicy
+from cdc_pipeline.mirrors.progress import published_cut
+from cdc_pipeline.mirrors.totals import lake_balance
+from cdc_pipeline.schemas.table import TableName
+from cdc_pipeline.sources.source import RunContext
+from cdc_pipeline.sources.storage.storage import TicdcStorage
+from cdc_pipeline_tests.integration.runs import mirror_differences
+from cdc_pipeline_tests.messages import row, tso
+from cdc_pipeline_tests.sources.storage_sink import CAPTURES, StorageSink, checkpoint, payloads
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline.mirrors.cut_report import CutReport
+    from cdc_pipeline.resources.lake import LakePaths
+
+_PARTITIONS = 4
+
+
+def _ingest(spark: SparkSession, paths: LakePaths, source: TicdcStorage) -> CutReport:
+    """One run of the stages, with the decoding of nothing but TiCDC."""
+    source.taken_in(spark, paths, RunContext("run", lambda line: None))
+    decoded_batches(spark, paths, "ticdc")
+    maker = CutMaker(spark, paths, "run", "UTC", 2, lambda line: None, {}, DdlPolicy())
+    return maker.brought_up_to_date()
+
+
+def _wrong(spark: SparkSession, paths: LakePaths, tables: dict[str, Any]) -> dict[str, list[str]]:
+    """Table → what its mirror has other than the truth."""
+    found = {
+        table: mirror_differences(spark, paths, TableName(*table.split(".", 1)), truth["columns"], truth["rows"])
+        for table, truth in tables.items()
+    }
+    return {table: lines for table, lines in found.items() if lines}
+
+
+def _ends(messages: list[str], watermarks: list[int]) -> list[int]:
+    """For each watermark the number of messages up to its copy for the last partition."""
+    ends = []
+    for watermark in watermarks:
+        copies = [place for place, text in enumerate(messages) if f'"watermarkTs":{watermark}' in text]
+        assert len(copies) == _PARTITIONS
+        ends.append(copies[-1] + 1)
+    return ends
+
+
+def test_slices_of_the_shop_with_a_restart(spark: SparkSession, tmp_path: Path, paths: LakePaths) -> None:
+    """Each slice: new files, a new checkpoint, a run. Rows above the checkpoint wait; rows and statements that TiCDC sends
+    again after a restart, from a checkpoint that is older than the last one too, change nothing."""
+    messages = payloads("shop")
+    with (CAPTURES / "shop" / "expected_at_watermarks.jsonl").open(encoding="utf-8") as stream:
+        truths = {truth["watermark"]: truth["tables"] for truth in map(json.loads, stream)}
+    first, second = sorted(truths)[2], sorted(truths)[7]
+    ends = _ends(messages, [first, second])
+    sink = StorageSink(tmp_path / "sink", rows_per_file=40)
+    source = TicdcStorage(str(sink.root), max_bytes_per_batch=600_000)
+    slices = [
+        (messages[: ends[0] + 9], truths[first], first),
+        (_again(messages[ends[0] - 150 : ends[1] + 9]), truths[second], second),
+    ]
+    for sent, truth, watermark in slices:
+        sink.write(sent)
+        _ingest(spark, paths, source)
+        cut = published_cut(spark, paths)
+        assert cut.resolved_tso == watermark
+        assert {f"{mirror['database']}.{mirror['table']}" for mirror in cut.mirrors} == set(truth)
+        assert _wrong(spark, paths, truth) == {}
+    raw = spark.read.format("delta").load(paths.table("raw_topic_snapshot"))
+    assert raw.agg(F.max("batch_id")).first()[0] > len(slices)  # type: ignore[index]
+    # each line once, each schema file once
+    is_checkpoint = F.get("headers", F.lit(0))["value"] == F.lit(b"metadata")
+    values = [bytes(found[0]) for found in raw.where(~is_checkpoint).select("value").collect()]
+    assert len(values) == len(set(sink.names())) == raw.where(~is_checkpoint).select("headers").distinct().count()
+    balance = lake_balance(spark, paths)
+    assert balance.balanced, balance
+    again = _ingest(spark, paths, source)
+    assert not again.published
+
+
+def _again(messages: list[str]) -> list[str]:
+    """Messages that are sent a second time by another encoder run: `ts` is another."""
+    return [text.replace('"ts":1', '"ts":2', 1) if '"isDdl":false' in text else text for text in messages]
+
+
+def test_every_type_and_statement_without_the_extension(spark: SparkSession, tmp_path: Path, paths: LakePaths) -> None:
+    """Only the ms of a commit is known, and the checkpoint closes the ms before its own. With dates, physical tables,
+    dispatchers, LF, and indexes of 20 digits."""
+    messages = payloads("types-ticdc-extension")
+    truth = json.loads(gzip.decompress((CAPTURES / "types-ticdc-extension" / "expected.json.gz").read_bytes()))[
+        "tables"
+    ]
+    sink = StorageSink(
+        tmp_path / "sink",
+        width=20,
+        date="2026-11-21",
+        extension=False,
+        rows_per_file=7,
+        terminator=b"\n",
+        physical={"shop.part": (104, 105, 106), "shop.part_h": (110, 111, 112, 113)},
+        dispatcher="a1b2",
+    )
+    sink.write(messages)
+    last = max(json.loads(text)["es"] for text in messages)
+    sink.put("metadata", checkpoint((last + 1 << 18) + 5))
+    report = _ingest(spark, paths, TicdcStorage(str(sink.root)))
+    assert report.resolved_tso == (last + 1 << 18) - 1
+    assert {str(entry.name) for entry in report.mirrors} == set(truth)
+    assert _wrong(spark, paths, truth) == {}
+    assert lake_balance(spark, paths).balanced
+
+
+def test_definitions_of_tables_that_were_there_before(spark: SparkSession, tmp_path: Path, paths: LakePaths) -> None:
+    """A schema file without a statement gives the column types; of a table that is known it changes nothing. A row that
+    stands below a version of its own ms comes after it, and a checkpoint inside a ms does not close that ms."""
+    sink = StorageSink(tmp_path / "sink", extension=False)
+    columns: list[dict[str, Any]] = [
+        {"ColumnName": "id", "ColumnType": "BIGINT UNSIGNED", "ColumnPrecision": "20", "ColumnIsPk": "true"},
+        {"ColumnName": "amount", "ColumnType": "DECIMAL", "ColumnPrecision": "12", "ColumnScale": "2"},
+        {"ColumnName": "kind", "ColumnType": "ENUM", "ColumnElems": ["a", "it's"], "ColumnNullable": "false"},
+        {"ColumnName": "at", "ColumnType": "DATETIME", "ColumnScale": "3", "ColumnDefault": "2024-01-01 00:00:00.000"},
+        {"ColumnName": "te`xt", "ColumnType": "TEXT", "ColumnPrecision": "65535"},
+    ]
+    version = tso(1) + 7
+    sink.define("db", "ta`b", version, "", 0, columns)
+    sink.versions["db", "ta`b"] = version
+    image: dict[str, str | None] = {
+        "id": "1",
+        "amount": "1.50",
+        "kind": "2",
+        "at": "2024-01-02 03:04:05.600",
+        "te`xt": "x",
+    }
+    types = {"id": "bigint unsigned", "amount": "decimal", "kind": "enum", "at": "datetime", "te`xt": "text"}
+
+    def sent(step: int, number: str, table: str = "ta`b") -> str:
+        return _compact(row("INSERT", table, step, {**image, "id": number}, types=types, key=["id"]))
+
+    sink.write([sent(1, "1"), sent(3, "3")])
+    sink.put("metadata", checkpoint(tso(3) + 9))
+    source, name = TicdcStorage(str(sink.root)), TableName("db", "ta`b")
+    report = _ingest(spark, paths, source)
+    mirror = spark.read.format("delta").load(paths.mirror(name))
+    assert (
+        dict(mirror.dtypes).items()
+        >= {
+            "id": "decimal(20,0)",
+            "amount": "decimal(12,2)",
+            "kind": "string",
+            "at": "timestamp_ntz",
+            "te`xt": "string",
+        }.items()
+    )
+    shown = mirror.select(F.col("id").cast("string"), F.col("amount").cast("string"), "kind").orderBy("id")
+    assert (report.resolved_tso, [tuple(found) for found in shown.collect()]) == (tso(3) - 1, [("1", "1.50", "it's")])
+    # the statement of a column's change, then the definition again, as a restart writes it
+    sink.define("db", "ta`b", tso(4) + 1, "ALTER TABLE `ta``b` ADD COLUMN `n` INT DEFAULT 5", 5, columns)
+    sink.define("db", "ta`b", tso(5), "", 0, columns)
+    sink.put("metadata", checkpoint(tso(6)))
+    report = _ingest(spark, paths, source)
+    mirror = spark.read.format("delta").load(paths.mirror(name)).select(F.col("id").cast("string"), "n").orderBy("id")
+    assert [tuple(found) for found in mirror.collect()] == [("1", 5), ("3", 5)]
+    assert [entry.gaps for entry in report.mirrors] == [()]
+
+
+def _compact(message: str) -> str:
+    return json.dumps(json.loads(message), ensure_ascii=False, separators=(",", ":"))

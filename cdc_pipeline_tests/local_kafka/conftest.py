@@ -1,0 +1,49 @@
+"""One broker with a listener of each kind for the tests that leave it running: its start costs two seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_pipeline.local_kafka.broker import LocalBroker
+from cdc_pipeline.local_kafka.certificates import Certificates, made_certificates
+from cdc_pipeline.local_kafka.listeners import Listener
+from cdc_pipeline.local_kafka.token_server import TokenServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# characters that have a meaning in JAAS, in a properties file, or in the storage tool's own syntax
+PASSWORD = r"""a "quoted\ p=ss,word];'#é$"""
+SECRET = "client-secret"
+
+ALL_LISTENERS = (
+    Listener("TLS", "SSL"),
+    Listener("TLS_BOTH", "SSL", client_certificate=True),
+    Listener("LOGIN", "SASL_PLAINTEXT", ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")),
+    Listener("LOGIN_TLS", "SASL_SSL", ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")),
+)
+
+
+@dataclass(frozen=True)
+class Kafka:
+    """The shared broker, and what its clients need."""
+
+    broker: LocalBroker
+    certificates: Certificates
+    tokens: TokenServer
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    certificates = made_certificates(tmp_path_factory.mktemp("certificates"))
+    folder = tmp_path_factory.mktemp("kafka")
+    with (
+        TokenServer({"alice": SECRET}) as tokens,
+        LocalBroker(
+            folder, ALL_LISTENERS, users={"alice": PASSWORD}, certificates=certificates, tokens=tokens
+        ) as broker,
+    ):
+        yield Kafka(broker, certificates, tokens)

@@ -1,0 +1,236 @@
+"""Each form of security on a real broker: one declaration, which the sensor and the run both follow; and what each of them
+says, and how soon, when it is wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from cdc_pipeline.errors import SourceError, TransientError
+from cdc_pipeline.local_kafka.broker import LocalBroker
+from cdc_pipeline.local_kafka.certificates import Certificates, made_certificates
+from cdc_pipeline.local_kafka.feed import Record, produced
+from cdc_pipeline.local_kafka.token_server import TokenServer
+from cdc_pipeline.source_fields import KafkaSource
+from cdc_pipeline.sources.kafka import broker as broker_module
+from cdc_pipeline.sources.source import Intake, News, RunContext
+from cdc_pipeline_tests.local_kafka.clients import filled
+from cdc_pipeline_tests.local_kafka.conftest import ALL_LISTENERS, PASSWORD, SECRET
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline.component import CdcPipeline
+    from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.sources.source import Source
+
+_SOON = 10.0  # seconds, on a machine that has other things to do; alone it is one
+_KEY_PASSWORD = "key'; pass\\word"
+
+
+@dataclass(frozen=True)
+class Kafka:
+    """The broker, and the settings by which its listeners are reached."""
+
+    broker: LocalBroker
+    made: Certificates
+    tokens: TokenServer
+    encrypted_key: str
+
+    @property
+    def tls(self) -> dict[str, Any]:
+        return {"security.protocol": "SSL", "ssl.ca.location": str(self.made.ca)}
+
+    @property
+    def certificate(self) -> dict[str, Any]:
+        made = self.made
+        return {"ssl.certificate.location": str(made.client_certificate), "ssl.key.location": str(made.client_key)}
+
+    @property
+    def token(self) -> dict[str, Any]:
+        return {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.client.id": "alice",
+            "sasl.oauthbearer.client.secret": SECRET,
+            "sasl.oauthbearer.scope": "kafka",
+            "sasl.oauthbearer.token.endpoint.url": self.tokens.token_url,
+        }
+
+    def source(self, listener: str, options: dict[str, Any]) -> Source:
+        bootstrap = self.broker.addresses[listener]
+        return KafkaSource(type="kafka", bootstrap_servers=bootstrap, topics=["secured"], options=options).source
+
+
+def login(mechanism: str, password: str = PASSWORD) -> dict[str, Any]:
+    return {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+        "sasl.username": "alice",
+        "sasl.password": password,
+    }
+
+
+def forms(kafka: Kafka) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Form → listener and options."""
+    made, tls = kafka.made, kafka.tls
+    on_tls = {**tls, "security.protocol": "SASL_SSL"}
+    store = {
+        "ssl.keystore.type": "PKCS12",
+        "ssl.keystore.location": str(made.client_store),
+        "ssl.keystore.password": made.password,
+    }
+    locked = {**kafka.certificate, "ssl.key.location": kafka.encrypted_key, "ssl.key.password": _KEY_PASSWORD}
+    return {
+        "SSL": ("TLS", tls),
+        "SSL, client certificate": ("TLS_BOTH", {**tls, **kafka.certificate}),
+        "SSL, client certificate with a locked key": ("TLS_BOTH", {**tls, **locked}),
+        "SSL, client certificate in PKCS12": ("TLS_BOTH", {**tls, **store}),
+        "PLAIN": ("LOGIN", login("PLAIN")),
+        "PLAIN over TLS": ("LOGIN_TLS", {**login("PLAIN"), **on_tls}),
+        "SCRAM-SHA-256": ("LOGIN", login("SCRAM-SHA-256")),
+        "SCRAM-SHA-512": ("LOGIN_TLS", {**login("SCRAM-SHA-512"), **on_tls}),
+        "OAUTHBEARER": ("LOGIN", kafka.token),
+    }
+
+
+# name → listener, options, what is said
+def refusals(kafka: Kafka) -> dict[str, tuple[str, dict[str, Any], str]]:
+    stranger = {"security.protocol": "SSL", "ssl.ca.location": str(kafka.made.client_certificate)}
+    return {
+        "PLAIN, wrong password": ("LOGIN", login("PLAIN", "wr0ng"), "Invalid username or password"),
+        "SCRAM, wrong password": ("LOGIN", login("SCRAM-SHA-512", "wr0ng"), "invalid credentials"),
+        "a key that does not open": (
+            "TLS_BOTH",
+            {**kafka.tls, **kafka.certificate, "ssl.key.location": kafka.encrypted_key},
+            "ssl.key.password does not open it",
+        ),
+        "OAUTHBEARER, wrong secret": (
+            "LOGIN",
+            {**kafka.token, "sasl.oauthbearer.client.secret": "wr0ng"},
+            "invalid_client",
+        ),
+        "unknown authority": ("TLS", stranger, "certificate verify failed"),
+        "no authority": ("TLS", {"security.protocol": "SSL"}, "certificate verify failed"),
+        "no client certificate": ("TLS_BOTH", kafka.tls, "asks for a certificate of the client"),
+        "TLS where there is none": ("PLAINTEXT", kafka.tls, "security.protocol is that of another port"),
+    }
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    folder = tmp_path_factory.mktemp("kafka")
+    made = made_certificates(folder / "certificates")
+    key: Any = load_pem_private_key(made.client_key.read_bytes(), None)
+    locked = folder / "locked.pem"
+    encryption = BestAvailableEncryption(_KEY_PASSWORD.encode())
+    locked.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption))
+    users = {"alice": PASSWORD}
+    with (
+        TokenServer({"alice": SECRET}) as tokens,
+        LocalBroker(folder / "broker", ALL_LISTENERS, users=users, certificates=made, tokens=tokens) as broker,
+    ):
+        filled(broker.bootstrap, "secured", ["one", "two"])
+        yield Kafka(broker, made, tokens, str(locked))
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker has two seconds to answer; it is 15 in a pipeline, which a tick of a sensor, at most 60, leaves time for."""
+    assert broker_module.PATIENCE_SECONDS <= 15
+    monkeypatch.setattr(broker_module, "PATIENCE_SECONDS", 2.0)
+
+
+def taken_in(source: Source, spark: SparkSession, paths: LakePaths) -> Intake:
+    return source.taken_in(spark, paths, RunContext("test", lambda line: None))
+
+
+def test_the_sensor_and_the_run_get_in_by_one_declaration(kafka: Kafka, spark: SparkSession, paths: LakePaths) -> None:
+    """One lake for all forms: each finds one record more than the one before it."""
+    for number, (name, (listener, options)) in enumerate(forms(kafka).items()):
+        source = kafka.source(listener, options)
+        news = source.news(None)
+        assert isinstance(news, News), name
+        assert news.records == 2 + number, name
+        assert taken_in(source, spark, paths).records == (2 if number == 0 else 1), name
+        list(produced(kafka.broker.bootstrap, [Record("secured", 0, 0, 1_000, None, name.encode())]))
+    rows = spark.read.format("delta").load(paths.table("raw_topic_snapshot")).orderBy("offset").collect()
+    assert [bytes(row["value"]).decode() for row in rows] == ["one", "two", *list(forms(kafka))[:-1]]
+
+
+def test_a_refusal_is_told_at_once_and_is_final(kafka: Kafka, spark: SparkSession, paths: LakePaths) -> None:
+    paths.require_writable(spark)
+    for name, (listener, options, said) in refusals(kafka).items():
+        source = kafka.source(listener, options)
+        for asked in (lambda: source.news(None), lambda: taken_in(source, spark, paths)):  # noqa: B023
+            started = time.monotonic()
+            with pytest.raises(SourceError) as caught:
+                asked()
+            assert time.monotonic() - started < _SOON, name
+            text = str(caught.value)
+            assert said in text, (name, text)
+            assert re.search(f"the Kafka broker {kafka.broker.addresses[listener]} (refuses|are refused)", text), name
+            assert "wr0ng" not in text
+
+
+@pytest.mark.usefixtures("impatient")
+def test_who_does_not_answer_is_asked_again_later(kafka: Kafka, spark: SparkSession, paths: LakePaths) -> None:
+    nobody = KafkaSource(type="kafka", bootstrap_servers="127.0.0.1:9", topics=["secured"], options=kafka.tls).source
+    cases = [
+        (nobody, "127.0.0.1:9 does not answer: .*Connection refused"),
+        # what a broker does with a client that begins in the wrong way is no more than to hang up
+        (kafka.source("TLS", {}), r"closes them without a word: is security.protocol, PLAINTEXT, that of this port\?"),
+        (kafka.source("LOGIN", {}), "is security.protocol, PLAINTEXT, that of this port"),
+        (
+            kafka.source("LOGIN", {**kafka.token, "sasl.oauthbearer.token.endpoint.url": "http://127.0.0.1:9/token"}),
+            "does not answer: Failed to acquire SASL OAUTHBEARER token: .*127.0.0.1",
+        ),
+    ]
+    for source, said in cases:
+        started = time.monotonic()
+        with pytest.raises(TransientError, match=said):
+            source.news(None)
+        assert time.monotonic() - started < 2 + _SOON
+    with pytest.raises(TransientError, match=r"127\.0\.0\.1:9 does not answer"):
+        taken_in(nobody, spark, paths)
+
+
+# Dagster 1.13.27 parses YAML with a call that pydantic has renamed.
+@pytest.mark.filterwarnings("ignore:`parse_obj_as` is deprecated:pydantic.warnings.PydanticDeprecatedSince20")
+def test_a_file_takes_its_secrets_from_the_environment(
+    kafka: Kafka, load: Callable[[str], CdcPipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CDC_TEST_BROKER", kafka.broker.addresses["LOGIN_TLS"])
+    monkeypatch.setenv("CDC_TEST_PASSWORD", PASSWORD)
+    options = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "{{ env('CDC_TEST_NONE', 'SCRAM-SHA-512') }}",
+        "sasl.username": "alice",
+        "sasl.password": "{{ env('CDC_TEST_PASSWORD') }}",
+        "ssl.ca.location": str(kafka.made.ca),
+    }
+    source = {
+        "type": "kafka",
+        "bootstrap_servers": "{{ env.CDC_TEST_BROKER }}",
+        "topics": ["secured"],
+        "options": options,
+    }
+    fields = {"name": "shop", "lake": "lake", "source": source}
+    component = load(f"type: cdc_pipeline.CdcPipeline\nattributes: {json.dumps(fields)}\n")
+    assert isinstance(component.pipeline.source.news(None), News)
+    assert PASSWORD not in repr(component)
+    filled_in = {**options, "sasl.mechanism": "SCRAM-SHA-512", "sasl.password": PASSWORD}
+    assert component.pipeline.source == kafka.source("LOGIN_TLS", filled_in)

@@ -1,0 +1,75 @@
+"""`make kafka-demo`: a real Kafka broker, a shop that writes to it, and Dagster, whose sensor takes in what comes.
+
+The records are those of a real TiCDC capture, produced at some speed; the broker is made of the released jars. All of it
+is gone after Ctrl-C but the lake, `data/lake/live`: the demo begins with a new one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import ui
+
+from cdc_pipeline.errors import CdcError
+from cdc_pipeline.local_kafka.broker import LocalBroker
+from cdc_pipeline.local_kafka.definitions import BOOTSTRAP, LAKE, TOPIC
+from cdc_pipeline.local_kafka.feed import Record, capture_records, create_topics, produced, topics_of
+from cdc_pipeline.resources.java import JavaError
+
+_CAPTURE = Path("data/captures/shop")
+_MODULE = ["-m", "cdc_pipeline.local_kafka.definitions"]
+_SLICE = 50
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--port", type=int, default=3000)
+    parser.add_argument("--speed", type=float, default=20.0, help="records a second")
+    options = parser.parse_args()
+    if ui.taken(options.port):
+        print(f"[kafka-demo] port {options.port} is in use: make kafka-demo PORT=3001", file=sys.stderr)
+        return 1
+    lake = Path(os.environ.setdefault(LAKE, "data/lake"))
+    # the broker is a new one each time, so its offsets are not those of the lake that the last demo left
+    shutil.rmtree(lake / "live", ignore_errors=True)
+    records = [replace(record, topic=TOPIC) for record in capture_records(_CAPTURE)]
+    with tempfile.TemporaryDirectory(prefix="cdc_pipeline-kafka-") as folder:
+        print("[kafka-demo] starting the broker (its jars are fetched the first time) ...", flush=True)
+        try:
+            with LocalBroker(Path(folder)) as broker:
+                os.environ[BOOTSTRAP] = broker.bootstrap
+                create_topics(broker.bootstrap, topics_of(records))
+                print(
+                    f"[kafka-demo] broker {broker.bootstrap}; {len(records)} records come, {options.speed:g} a second"
+                )
+                feeder = threading.Thread(target=_feed, args=(broker.bootstrap, records, options.speed), daemon=True)
+                feeder.start()
+                print("[kafka-demo] watch Jobs > live_ingest and the assets below live/mirror appear", flush=True)
+                return ui.served(options.port, _MODULE)
+        except (CdcError, JavaError) as error:
+            print(f"[kafka-demo] {error}", file=sys.stderr)
+            return 1
+
+
+def _feed(bootstrap: str, records: list[Record], speed: float) -> None:
+    sent = 0
+    try:
+        for part in produced(bootstrap, records, slice_size=_SLICE, records_per_second=speed):
+            sent += len(part)
+            if sent % 500 < _SLICE:
+                print(f"[kafka-demo] {sent} of {len(records)} records produced", flush=True)
+    except CdcError as error:
+        print(f"[kafka-demo] producing has ended: {error}", file=sys.stderr, flush=True)
+    else:
+        print(f"[kafka-demo] all {sent} records are produced; Ctrl-C ends the demo", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
