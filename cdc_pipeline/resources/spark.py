@@ -46,6 +46,8 @@ _FIXED_SETTINGS = {
     # many files that are read by name (claims) are listed in a few tasks, not in one each
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",
     "spark.ui.showConsoleProgress": "false",
+    # otherwise each call of a column function asks the JVM three times, to name our own line in an error
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     # a broker's passwords are options of a read: plans, logs and event logs show stars for them
     "spark.redaction.regex": _SECRET_OPTIONS,
     "spark.sql.redaction.options.regex": _SECRET_OPTIONS,
