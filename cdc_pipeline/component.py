@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 from zoneinfo import ZoneInfo, available_timezones
 
 import dagster as dg
@@ -11,13 +11,15 @@ from pydantic import ConfigDict, Field, field_validator
 
 from cdc_pipeline.assets.ddl import approve_ddl_job, ddl_dry_run_job
 from cdc_pipeline.assets.decoded import decoded_assets
+from cdc_pipeline.assets.maintain import maintain_job, maintenance_schedule
 from cdc_pipeline.assets.mirrors import mirror_assets
 from cdc_pipeline.assets.raw import raw_asset
 from cdc_pipeline.assets.rebuild import rebuild_job
 from cdc_pipeline.dialects.decode import DialectName  # noqa: TC001  # pydantic reads the annotation
 from cdc_pipeline.mirrors.policy import APPLY, HOLD, KEEP, DdlAction, DdlPolicy
 from cdc_pipeline.pipeline import Pipeline
-from cdc_pipeline.sensors import SensorTiming, new_offsets_sensor
+from cdc_pipeline.run_fields import FreshnessSettings, SensorSettings
+from cdc_pipeline.sensors import new_offsets_sensor
 from cdc_pipeline.source_fields import SOURCE_MODEL, SOURCES, SourceField
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -69,30 +71,16 @@ def _policy_of(action: object) -> DdlPolicyRules:
     return DdlPolicyRules(default=action)
 
 
-class SensorSettings(dg.Model, dg.Resolvable):
-    """When the sensor asks for a run."""
+_Value = TypeVar("_Value")
 
-    model_config = ConfigDict(extra="forbid")
 
-    running: Annotated[
-        bool, Field(description="Whether it runs from the start, without being switched on in the UI.")
-    ] = False
-    interval_seconds: Annotated[int, Field(description="Seconds between two looks at the source.")] = 30
-    minimum_records: Annotated[int, Field(description="Records that are worth a run.")] = 1
-    maximum_wait_seconds: Annotated[
-        int, Field(description="After this time fewer records than minimum_records are worth a run too.")
-    ] = 300
-
-    @field_validator("interval_seconds", "minimum_records", "maximum_wait_seconds")
-    @classmethod
-    def _is_positive(cls, value: int) -> int:
-        if value < 1:
-            raise ValueError(f"{value} is too little: 1 or more is expected")
-        return value
-
-    @property
-    def timing(self) -> SensorTiming:
-        return SensorTiming(self.interval_seconds, self.minimum_records, self.maximum_wait_seconds)
+def _as_dagster_takes_them(value: _Value, **fields: Any) -> _Value:
+    """The value, if a node of Dagster's can have it. Raises ValueError in Dagster's own words."""
+    try:
+        dg.AssetSpec("any", **fields)
+    except dg.DagsterInvalidDefinitionError as error:
+        raise ValueError(str(error)) from error
+    return value
 
 
 class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
@@ -100,7 +88,8 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
 
     Gives the assets `raw_topic_snapshot`, `change_log`, `ddl_history`, `watermarks`, `dead_letters`, one for each
     mirrored table and `consistent_cuts`, the job `<name>_ingest` that makes them all in one run, `<name>_rebuild`,
-    `<name>_ddl_dry_run` and `<name>_approve_ddl`, and the sensor `<name>_new_offsets`, which asks for `<name>_ingest`.
+    `<name>_ddl_dry_run`, `<name>_approve_ddl` and `<name>_maintain` (with a schedule), and the sensor
+    `<name>_new_offsets`, which asks for `<name>_ingest`.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -146,6 +135,13 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
             "(large-message-handle-option claim-check). Empty: there is none."
         ),
     ] = ""
+    owners: Annotated[
+        list[str],
+        Field(description="Who answers for the tables, shown on every node: e-mail addresses, or team:NAME."),
+    ] = []  # noqa: RUF012  # pydantic copies it
+    tags: Annotated[
+        dict[str, str], Field(description="Tags of every node of the pipeline, to search and select by.")
+    ] = {}  # noqa: RUF012  # pydantic copies it
     sensor: Annotated[
         SensorSettings,
         dg.Resolver(
@@ -154,6 +150,20 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
         ),
         Field(description="When `<name>_new_offsets` asks for a run."),
     ] = SensorSettings()
+    freshness: Annotated[
+        FreshnessSettings,
+        dg.Resolver(
+            lambda context, model: FreshnessSettings.resolve_from_model(context, model),
+            model_field_type=FreshnessSettings.model(),
+        ),
+        Field(description="How old the newest cut may be. Empty: as old as it likes."),
+    ] = FreshnessSettings()
+    maintenance_cron: Annotated[
+        str,
+        Field(
+            description="When the schedule of `<name>_maintain` asks for a run, in UTC, once it is switched on in the UI."
+        ),
+    ] = "0 3 * * *"
     merge_threads: Annotated[int, Field(description="Mirrors that are merged side by side, 1 to 64.")] = 2
 
     @field_validator("name")
@@ -171,6 +181,25 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
         if value not in available_timezones():
             raise ValueError(f"{value!r} is no time zone: a name of the IANA data base is expected, such as UTC")
         return ZoneInfo(value).key
+
+    @field_validator("owners")
+    @classmethod
+    def _are_owners(cls, value: list[str]) -> list[str]:
+        return _as_dagster_takes_them(value, owners=value)
+
+    @field_validator("tags")
+    @classmethod
+    def _are_tags(cls, value: dict[str, str]) -> dict[str, str]:
+        return _as_dagster_takes_them(value, tags=value)
+
+    @field_validator("maintenance_cron")
+    @classmethod
+    def _is_a_cron_schedule(cls, value: str) -> str:
+        try:
+            dg.ScheduleDefinition(name="any", job_name="any", cron_schedule=value)
+        except dg.DagsterInvalidDefinitionError as error:
+            raise ValueError(f"{value!r} is no cron schedule: five fields are expected, such as 0 3 * * *") from error
+        return value
 
     @field_validator("keys")
     @classmethod
@@ -209,21 +238,26 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
             keys,
             policy,
             self.claim_store or None,
+            tuple(self.owners),
+            self.tags,
         )
 
     def build_defs(self, context: dg.ComponentLoadContext | None = None) -> dg.Definitions:
         pipeline = self.pipeline
-        assets = [raw_asset(pipeline), decoded_assets(pipeline), mirror_assets(pipeline)]
+        assets = [raw_asset(pipeline), decoded_assets(pipeline), mirror_assets(pipeline, self.freshness.limits)]
         ingest = dg.define_asset_job(
             f"{self.name}_ingest",
-            selection=dg.AssetSelection.groups(self.name),
+            # not by group: mirrors are grouped by their databases
+            selection=dg.AssetSelection.key_prefixes([self.name]),
             description="Takes in what is new, decodes it and brings the mirrors up to the resolved TSO: one run.",
             # One JVM for the whole run: a process per step would pay its start each time.
             executor_def=dg.in_process_executor,
             tags={"cdc/pipeline": self.name},
         )
+        maintain = maintain_job(pipeline)
         return dg.Definitions(
             assets=assets,
+            schedules=[maintenance_schedule(maintain, self.maintenance_cron)],
             sensors=[new_offsets_sensor(pipeline, ingest, self.sensor.timing, running=self.sensor.running)],
-            jobs=[ingest, rebuild_job(pipeline), ddl_dry_run_job(pipeline), approve_ddl_job(pipeline)],
+            jobs=[ingest, rebuild_job(pipeline), ddl_dry_run_job(pipeline), approve_ddl_job(pipeline), maintain],
         )

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 class Pipeline:
     """One pipeline. `source` is where its records come from; `time_zone` is where the encoder prints TIMESTAMP; `keys` are
     the columns that identify a row, by `database.table`, for tables whose definition has no key; `ddl_policy` is what DDL
-    may do to mirrors; `claim_store` is where TiCDC puts messages that are too large for a topic."""
+    may do to mirrors; `claim_store` is where TiCDC puts messages that are too large for a topic;
+    `owners` and `tags` are shown on every node."""
 
     name: str
     source: Source
@@ -30,6 +31,8 @@ class Pipeline:
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     ddl_policy: DdlPolicy = field(default_factory=DdlPolicy)
     claim_store: str | None = None
+    owners: tuple[str, ...] = ()
+    tags: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def paths(self) -> LakePaths:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -70,12 +71,23 @@ def test_all_fields(load: Callable[[str], CdcPipeline]) -> None:
         "merge_threads": 64,
         "keys": {"shop.events": ["user", "at"]},
         "ddl_policy": {"default": "keep", "tables": {"shop.orders*": "hold", "audit.*": "apply"}},
+        "owners": ["team:data", "a@b.org"],
+        "tags": {"tier": "gold"},
     }
     component = load(_yaml(fields))
     policy = DdlPolicy("keep", (("shop.orders*", "hold"), ("audit.*", "apply")))
     keys = {"shop.events": ("user", "at")}
     assert component.pipeline == Pipeline(
-        "Orders_2", CaptureFiles("/data/c d"), "s3a://bucket/lake", "Asia/Shanghai", 64, "ticdc", keys, policy
+        "Orders_2",
+        CaptureFiles("/data/c d"),
+        "s3a://bucket/lake",
+        "Asia/Shanghai",
+        64,
+        "ticdc",
+        keys,
+        policy,
+        owners=("team:data", "a@b.org"),
+        tags={"tier": "gold"},
     )
     assert component.dialect == "ticdc"
 
@@ -137,6 +149,45 @@ def test_the_sensor(load: Callable[[str], CdcPipeline]) -> None:
     assert stopped.default_status == dg.DefaultSensorStatus.STOPPED
 
 
+def test_every_node_has_what_the_file_says_of_it(load: Callable[[str], CdcPipeline]) -> None:
+    fields = {**_GOOD, "source": _KAFKA, "owners": ["team:data"], "tags": {"tier": "gold"}}
+    definitions = load(_yaml(fields)).build_defs()
+    specs = [
+        spec for found in definitions.assets or () if isinstance(found, dg.AssetsDefinition) for spec in found.specs
+    ]
+    assert {spec.key.to_user_string() for spec in specs} == _ASSETS
+    for spec in specs:
+        assert spec.kinds == {"delta", "pyspark", "kafka"}
+        assert list(spec.owners) == ["team:data"]
+        assert spec.tags["tier"] == "gold"
+        assert spec.code_version
+
+
+def test_freshness(load: Callable[[str], CdcPipeline]) -> None:
+    cuts = dg.AssetKey(["shop", "consistent_cuts"])
+
+    def found(fields: dict[str, Any]) -> tuple[dg.FreshnessPolicy | None, bool]:
+        for assets in load(_yaml({**_GOOD, **fields})).build_defs().assets or ():
+            assert isinstance(assets, dg.AssetsDefinition)
+            if cuts in assets.specs_by_key:
+                checks = {check.name for check in assets.check_specs}
+                return assets.specs_by_key[cuts].freshness_policy, "fresh" in checks
+        raise AssertionError("no asset has cuts")
+
+    policy = dg.FreshnessPolicy.time_window(timedelta(minutes=30), timedelta(minutes=10))
+    assert found({"freshness": {"warn_minutes": 10, "fail_minutes": 30}}) == (policy, True)
+    assert found({"freshness": {"warn_minutes": 0.5}}) == (None, True)
+    assert found({}) == (None, False)
+
+
+def test_maintenance_runs_when_it_is_switched_on(load: Callable[[str], CdcPipeline]) -> None:
+    (schedule,) = load(_yaml({**_GOOD, "maintenance_cron": "30 1 * * 0"})).build_defs().schedules or ()
+    assert isinstance(schedule, dg.ScheduleDefinition)
+    assert (schedule.name, schedule.job.name) == ("shop_maintain_schedule", "shop_maintain")
+    assert (schedule.cron_schedule, schedule.execution_timezone) == ("30 1 * * 0", "UTC")
+    assert schedule.default_status == dg.DefaultScheduleStatus.STOPPED
+
+
 def test_python_gives_the_same(load: Callable[[str], CdcPipeline]) -> None:
     component = CdcPipeline(
         name="shop", source=CaptureFilesSource(type="capture_files", path="captures"), lake="lake", merge_threads=4
@@ -162,7 +213,7 @@ def test_definitions(tmp_path: Path) -> None:
     component = CdcPipeline(name="shop", source=source, lake=str(tmp_path / "lake"))
     assert _asset_keys(component) == _ASSETS
     jobs = [job.name for job in component.build_defs().jobs or ()]
-    assert jobs == ["shop_ingest", "shop_rebuild", "shop_ddl_dry_run", "shop_approve_ddl"]
+    assert jobs == ["shop_ingest", "shop_rebuild", "shop_ddl_dry_run", "shop_approve_ddl", "shop_maintain"]
 
 
 def test_one_policy_for_all_tables(load: Callable[[str], CdcPipeline], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,6 +244,20 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "name empty": ({**_GOOD, "name": ""}, ["name", "'' is no pipeline name"]),
     "name a number": ({**_GOOD, "name": 5}, ["name", "5", "string"]),
     "no name": ({key: _GOOD[key] for key in ("source", "lake")}, ["name", "Field required"]),
+    "owner": ({**_GOOD, "owners": ["Ann Other"]}, ["owners", "Invalid owner 'Ann Other'", "email address"]),
+    "tag": ({**_GOOD, "tags": {"a b": "x"}}, ["tags", "invalid tag keys: ['a b']", "Allowed characters"]),
+    "freshness nothing": (
+        {**_GOOD, "freshness": {"warn_minutes": 0}},
+        ["freshness", "warn_minutes", "0.0 is no age", "more than 0 minutes"],
+    ),
+    "freshness that fails before it warns": (
+        {**_GOOD, "freshness": {"warn_minutes": 9, "fail_minutes": 5}},
+        ["freshness", "warn_minutes 9.0 is not below fail_minutes 5.0"],
+    ),
+    "cron": (
+        {**_GOOD, "maintenance_cron": "at night"},
+        ["maintenance_cron", "'at night' is no cron schedule", "five fields are expected"],
+    ),
     "time zone": (
         {**_GOOD, "time_zone": "Mars/Base"},
         ["time_zone", "'Mars/Base' is no time zone", "IANA", "such as UTC"],

@@ -77,6 +77,24 @@ def test_damaged_catalog_loads_as_no_mirrors(lake_with_a_mirror: Path) -> None:
     assert [key for key in graph(defs())["assets"] if "/mirror/" in key] == []
 
 
+def test_a_mirror_shows_where_its_columns_come_from(lake_with_a_mirror: Path) -> None:
+    columns = (CatalogColumn("id", "bigint", "bigint"), CatalogColumn("_commit_ts", "bigint", ""))
+    entries = [CatalogEntry(database, "orders", "elsewhere", columns) for database in ("db", "d.b")]
+    remember_mirrors(LakePaths(str(lake_with_a_mirror), "shop"), entries)
+    found = defs()
+    key = dg.AssetKey(["shop", "mirror", "db", "orders"])
+    lineage = found.resolve_assets_def(key).specs_by_key[key].metadata["dagster/column_lineage"].deps_by_column
+    log = dg.AssetKey(["shop", "change_log"])
+    assert {name: [(dep.asset_key, dep.column_name) for dep in deps] for name, deps in lineage.items()} == {
+        "id": [(log, "after"), (log, "before")],
+        "_commit_ts": [(log, "commit_ts")],
+    }
+    groups = {node: shown["group"] for node, shown in graph(found)["assets"].items() if "/mirror/" in node}
+    assert groups["shop/mirror/db/orders"] == "shop_db"
+    # a name that a group cannot have does not fall together with another
+    assert groups["shop/mirror/d.b/orders"].startswith("shop_d_b_")
+
+
 @pytest.mark.usefixtures("lake_with_a_mirror")
 def test_a_mirror_shows_its_columns_with_both_types() -> None:
     spec = (

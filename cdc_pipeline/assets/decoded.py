@@ -6,14 +6,18 @@ from collections.abc import Iterator
 import dagster as dg
 
 from cdc_pipeline.assets.failures import clear_failures
-from cdc_pipeline.assets.keys import CHANGE_LOG, CODE_VERSION, DDL_HISTORY, DEAD_LETTERS, RAW, WATERMARKS, table_key
+from cdc_pipeline.assets.keys import CHANGE_LOG, DDL_HISTORY, DEAD_LETTERS, RAW, WATERMARKS, table_key
+from cdc_pipeline.assets.metadata import delta_columns
+from cdc_pipeline.assets.nodes import decoded_lineage, face
 from cdc_pipeline.checks.balance import BALANCE, balance_result
 from cdc_pipeline.checks.contract import CONTRACT, contract_result
 from cdc_pipeline.checks.dead_letters import NO_DEAD_LETTERS, dead_letters_result
 from cdc_pipeline.checks.lost_offsets import NO_LOST_OFFSETS, lost_offsets_result
+from cdc_pipeline.checks.watermarks import WATERMARKS_ADVANCE, watermarks_result
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.dialects.change_tables import DecodedBatch, decoded_batches
 from cdc_pipeline.pipeline import Pipeline
+from cdc_pipeline.resources.delta import table_state
 from cdc_pipeline.resources.lock import only_writer
 from cdc_pipeline.resources.spark import SparkLakehouse
 from cdc_pipeline.sources.raw_snapshot import newest_batch
@@ -43,16 +47,18 @@ def decoded_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
                 key,
                 deps=[table_key(pipeline.name, RAW)],
                 group_name=pipeline.name,
-                kinds={"delta", "pyspark"},
                 description=_DESCRIPTIONS[table],
-                code_version=CODE_VERSION,
-                metadata={"dagster/uri": pipeline.paths.table(table)},
+                **face(pipeline),
+                metadata={
+                    "dagster/uri": pipeline.paths.table(table),
+                },
             )
             for table, key in keys.items()
         ],
         check_specs=[
             dg.AssetCheckSpec(BALANCE, asset=keys[CHANGE_LOG], blocking=True),
             dg.AssetCheckSpec(NO_LOST_OFFSETS, asset=keys[CHANGE_LOG]),
+            dg.AssetCheckSpec(WATERMARKS_ADVANCE, asset=keys[WATERMARKS]),
             dg.AssetCheckSpec(NO_DEAD_LETTERS, asset=keys[DEAD_LETTERS]),
             *(dg.AssetCheckSpec(CONTRACT, asset=key, blocking=True) for key in keys.values()),
         ],
@@ -67,18 +73,26 @@ def decoded_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
             lost = lost_offsets_result(spark.session, pipeline.paths, keys[CHANGE_LOG])
             balance = balance_result(spark.session, pipeline.paths, batches, keys[CHANGE_LOG])
             new = [batch.batch_id for batch in batches]
+            watermarks = watermarks_result(spark.session, pipeline.paths, new, keys[WATERMARKS])
+            states = {table: table_state(spark.session, pipeline.paths.table(table)) for table in keys}
             contracts = [contract_result(spark.session, pipeline.paths, table, new, key) for table, key in keys.items()]
         for table, key in keys.items():
             count = sum(_rows(batch, table) for batch in batches)
             context.log.info(f"{table}: {count} new")
             yield dg.MaterializeResult(
                 asset_key=key,
-                metadata={"batches": new, "new": count},
+                metadata={
+                    "batches": new,
+                    "new": count,
+                    **delta_columns(states[table]),
+                    **decoded_lineage(pipeline.name, states[table]),
+                },
                 data_version=version,
             )
         yield balance
         yield lost
         yield dead
+        yield watermarks
         yield from contracts
 
     return decoded

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cdc_pipeline.catalog import CatalogEntry
+    from cdc_pipeline.resources.delta import TableState
     from cdc_pipeline.sources.intake import OffsetRange
 
 
@@ -25,6 +26,14 @@ def ranges_table(ranges: Iterable[OffsetRange]) -> dg.TableMetadataValue:
     return dg.MetadataValue.table(
         records=records, schema=dg.TableSchema(columns=[dg.TableColumn(name) for name in columns])
     )
+
+
+def delta_columns(table: TableState | None) -> dict[str, dg.TableSchema]:
+    """The columns of a table as it is, under the name by which Dagster finds them; nothing where there is none yet."""
+    if table is None:
+        return {}
+    columns = [dg.TableColumn(field.name, type=field.dataType.simpleString()) for field in table.schema]
+    return {"dagster/column_schema": dg.TableSchema(columns=columns)}
 
 
 def column_schema(entry: CatalogEntry) -> dg.TableSchema:

@@ -8,9 +8,11 @@ import dagster as dg
 from cdc_pipeline.assets.failures import clear_failures
 from cdc_pipeline.assets.keys import CHANGE_LOG, CODE_VERSION, CUTS, DDL_HISTORY, WATERMARKS, mirror_key, table_key
 from cdc_pipeline.assets.metadata import column_schema
+from cdc_pipeline.assets.nodes import face, mirror_group, mirror_lineage
 from cdc_pipeline.catalog import CatalogEntry, known_mirrors, remember_mirrors
 from cdc_pipeline.checks.balance import BALANCE, cut_balance_result
 from cdc_pipeline.checks.ddl_applied import DDL_APPLIED, NO_GAPS, ddl_applied_result, no_gaps_result
+from cdc_pipeline.checks.freshness import FRESH, NO_LIMITS, FreshnessLimits, fresh_result, lag
 from cdc_pipeline.checks.no_breach import NO_BREACH, no_breach_result
 from cdc_pipeline.mirrors.catalog_entries import catalog_entries
 from cdc_pipeline.mirrors.cut import CutMaker
@@ -48,25 +50,26 @@ def mirror_spec(pipeline: Pipeline, entry: CatalogEntry) -> dg.AssetSpec:
     gone = " Dropped upstream; its history stays here." if entry.dropped else ""
     if entry.moved_to:
         gone = f" Renamed upstream: it goes on as {entry.moved_to}, with its rows and their history."
+    shown = face(pipeline)
+    shown["tags"]["cdc/lifecycle"] = "dropped" if entry.dropped else "live"
     return dg.AssetSpec(
         mirror_key(pipeline.name, entry.name),
         deps=_sources(pipeline),
-        group_name=pipeline.name,
-        kinds={"delta", "pyspark"},
+        group_name=mirror_group(pipeline.name, entry.database),
         description=_MIRROR.format(name=entry.name) + gone,
         skippable=True,
-        code_version=CODE_VERSION,
-        tags={"cdc/lifecycle": "dropped" if entry.dropped else "live"},
+        **shown,
         metadata={
             "dagster/uri": entry.path,
             "dagster/table_name": str(entry.name),
             "dagster/column_schema": column_schema(entry),
+            "dagster/column_lineage": mirror_lineage(pipeline.name, entry),
             **({"renamed_to": entry.moved_to} if entry.moved_to else {}),
         },
     )
 
 
-def mirror_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
+def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg.AssetsDefinition:
     """The step with a node for each mirror that the lake has; one that appears in a run is in the catalog at once."""
     entries = known_mirrors(pipeline.paths)
     specs = [mirror_spec(pipeline, entry) for entry in entries]
@@ -77,9 +80,9 @@ def mirror_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
         # before the first mirror is known the cuts hang on what mirrors will be made of
         deps=[spec.key for spec in specs] or _sources(pipeline),
         group_name=pipeline.name,
-        kinds={"delta", "pyspark"},
         description=_CUTS,
-        code_version=CODE_VERSION,
+        **face(pipeline),
+        freshness_policy=limits.policy(),
         metadata={"dagster/uri": pipeline.paths.table(CUTS)},
     )
 
@@ -91,6 +94,7 @@ def mirror_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
             dg.AssetCheckSpec(DDL_APPLIED, asset=cuts),
             dg.AssetCheckSpec(BALANCE, asset=cuts, blocking=True),
             dg.AssetCheckSpec(NO_BREACH, asset=cuts),
+            *([dg.AssetCheckSpec(FRESH, asset=cuts)] if limits.declared else []),
         ],
     )
     def mirrors(
@@ -124,6 +128,8 @@ def mirror_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
         yield ddl
         yield balance
         yield breach
+        if limits.declared:
+            yield fresh_result(report, limits, cuts)
 
     return mirrors
 
@@ -147,6 +153,7 @@ def _mirror_metadata(entry: MirrorEntry, counts: TableCounts, report: CutReport)
         "dagster/row_count": dg.MetadataValue.int(entry.rows),
         "resolved_tso": dg.MetadataValue.text(str(report.resolved_tso)),
         "resolved_time": dg.MetadataValue.text(str(report.resolved_time)),
+        **_lag(report),
         "delta_version": dg.MetadataValue.int(entry.version),
         "changes": dg.MetadataValue.int(counts.changes),
         "inserted": dg.MetadataValue.int(counts.inserted),
@@ -158,12 +165,19 @@ def _mirror_metadata(entry: MirrorEntry, counts: TableCounts, report: CutReport)
     }
 
 
+def _lag(report: CutReport) -> dict[str, dg.MetadataValue]:
+    """How far the mirrors are behind the clock, as a number, which the UI plots over the runs."""
+    behind = lag(report)
+    return {} if behind is None else {"lag_seconds": dg.MetadataValue.float(round(behind.total_seconds(), 1))}
+
+
 def _cut_metadata(report: CutReport) -> dict[str, dg.MetadataValue]:
     return {
         "published": dg.MetadataValue.bool(report.published),
         "cut": dg.MetadataValue.int(report.cut_id),
         "resolved_tso": dg.MetadataValue.text(str(report.resolved_tso)),
         "resolved_time": dg.MetadataValue.text(str(report.resolved_time)),
+        **_lag(report),
         "held_by": dg.MetadataValue.text(str(report.streams.held_by)),
         "held_back_seconds": dg.MetadataValue.float(round(report.streams.held_back_ms / 1000, 1)),
         "waiting_for_a_watermark": dg.MetadataValue.json(list(report.streams.waiting_for)),

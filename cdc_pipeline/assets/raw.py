@@ -7,9 +7,11 @@ import dagster as dg
 from pydantic import Field
 
 from cdc_pipeline.assets.failures import clear_failures
-from cdc_pipeline.assets.keys import CODE_VERSION, RAW, table_key
-from cdc_pipeline.assets.metadata import ranges_table
+from cdc_pipeline.assets.keys import RAW, table_key
+from cdc_pipeline.assets.metadata import delta_columns, ranges_table
+from cdc_pipeline.assets.nodes import face
 from cdc_pipeline.pipeline import Pipeline
+from cdc_pipeline.resources.delta import table_state
 from cdc_pipeline.resources.lock import only_writer
 from cdc_pipeline.resources.spark import SparkLakehouse
 from cdc_pipeline.sources.raw_snapshot import newest_batch
@@ -37,9 +39,8 @@ def raw_asset(pipeline: Pipeline) -> dg.AssetsDefinition:
     @dg.asset(
         key=table_key(pipeline.name, RAW),
         group_name=pipeline.name,
-        kinds={"delta", "pyspark"},
         description=_DESCRIPTION,
-        code_version=CODE_VERSION,
+        **face(pipeline),
         metadata={"dagster/uri": pipeline.paths.table(RAW)},
     )
     def raw_topic_snapshot(
@@ -49,6 +50,7 @@ def raw_asset(pipeline: Pipeline) -> dg.AssetsDefinition:
         with clear_failures(secrets), only_writer(pipeline.paths, context.run.run_id, context.log.info):
             intake = pipeline.source.taken_in(spark.session, pipeline.paths, run, config.until or None)
             newest = newest_batch(spark.session, pipeline.paths)
+            state = table_state(spark.session, pipeline.paths.table(RAW))
         context.log.info(_summary(intake))
         return dg.MaterializeResult(
             # A run without news leaves what comes after in sync.
@@ -63,6 +65,7 @@ def raw_asset(pipeline: Pipeline) -> dg.AssetsDefinition:
                 "offsets": ranges_table(intake.ranges[:_MOST_SHOWN]),
                 # the sensor's only word of it where the lake is no local folder
                 **({} if pipeline.paths.is_local else {POSITIONS: dg.MetadataValue.json(dict(intake.positions))}),
+                **delta_columns(state),
                 "given_up": [f"{topic}/{partition} {first}–{end - 1}" for topic, partition, first, end in intake.lost],
             },
         )

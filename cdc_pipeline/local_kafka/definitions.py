@@ -4,8 +4,9 @@ import os
 
 import dagster as dg
 
-from cdc_pipeline.component import CdcPipeline, SensorSettings
+from cdc_pipeline.component import CdcPipeline
 from cdc_pipeline.resources.spark import SparkLakehouse
+from cdc_pipeline.run_fields import SensorSettings
 from cdc_pipeline.source_fields import KafkaSource
 
 BOOTSTRAP, LAKE, TOPIC = "CDC_KAFKA", "CDC_LAKE", "shop"

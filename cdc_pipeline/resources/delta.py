@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -81,9 +82,8 @@ def table_state(spark: SparkSession, path: str) -> TableState | None:
 
 def forget_cached_log(spark: SparkSession, path: str) -> None:
     """Drops the driver's cached log of a folder that was moved by us, not by Delta."""
-    jvm(spark).org.apache.spark.sql.delta.DeltaLog.invalidateCache(
-        jvm_session(spark), jvm(spark).org.apache.hadoop.fs.Path(path)
-    )
+    names = _names(jvm(spark))
+    names.delta_log.invalidateCache(jvm_session(spark), names.path(path))
 
 
 def append_once(frame: DataFrame, path: str, commit: Commit, **options: str) -> None:
@@ -176,14 +176,10 @@ def create_table(
 
 
 def _commit(spark: SparkSession, transaction: Any, commit: Commit) -> None:
-    java = jvm(spark)
-    actions = java.java.util.ArrayList()
-    now = java.java.lang.System.currentTimeMillis()
-    actions.add(
-        java.org.apache.spark.sql.delta.actions.SetTransaction(commit.app_id, commit.version, _some(spark, now))
-    )
-    operation = getattr(getattr(java.org.apache.spark.sql.delta, "DeltaOperations$ManualUpdate$"), "MODULE$")
-    transaction.commit(java.scala.jdk.javaapi.CollectionConverters.asScala(actions).toSeq(), operation)
+    names = _names(jvm(spark))
+    actions = names.array_list()
+    actions.add(names.set_transaction(commit.app_id, commit.version, _some(spark, time.time_ns() // 1_000_000)))
+    transaction.commit(names.converters.asScala(actions).toSeq(), names.manual_update)
 
 
 @dataclass(frozen=True)
@@ -194,15 +190,24 @@ class _Names:
     delta_log: Any
     option: Any
     converters: Any
+    path: Any
+    array_list: Any
+    set_transaction: Any
+    manual_update: Any
 
 
 @functools.lru_cache(maxsize=1)
 def _names(java: Any) -> _Names:
+    delta = java.org.apache.spark.sql.delta
     return _Names(
         java.org.apache.spark.sql.classic.SparkSession,
-        java.org.apache.spark.sql.delta.DeltaLog,
+        delta.DeltaLog,
         java.scala.Option,
         java.scala.jdk.javaapi.CollectionConverters,
+        java.org.apache.hadoop.fs.Path,
+        java.java.util.ArrayList,
+        delta.actions.SetTransaction,
+        getattr(getattr(delta, "DeltaOperations$ManualUpdate$"), "MODULE$"),
     )
 
 

@@ -29,6 +29,10 @@ class CaptureFiles:
         return f"the capture folder {self.path!r}"
 
     @property
+    def kinds(self) -> frozenset[str]:
+        return frozenset()
+
+    @property
     def secrets(self) -> tuple[str, ...]:
         return ()
 

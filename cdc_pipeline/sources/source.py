@@ -79,6 +79,10 @@ class Source(Protocol):
         """Where the records come from, for logs and metadata; without secrets."""
 
     @property
+    def kinds(self) -> frozenset[str]:
+        """What Dagster shows of it on every node of the pipeline: at most one name, as its kinds have it."""
+
+    @property
     def secrets(self) -> tuple[str, ...]:
         """Texts that must appear nowhere: not in logs, metadata, the lake or an exception."""
 

@@ -16,13 +16,21 @@ from cdc_pipeline.resources.delta import table_state
 from cdc_pipeline_tests.truth import differences
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
+    from cdc_pipeline.local_kafka.feed import Record
     from cdc_pipeline.resources.lake import LakePaths
     from cdc_pipeline.schemas.table import TableName
+
+
+def records_until(records: Iterable[Record], watermark: int) -> list[Record]:
+    """The records of a capture up to the last copy of the watermark."""
+    found = list(records)
+    text = f'"watermarkTs":{watermark}'.encode()
+    return found[: max(place for place, record in enumerate(found) if text in record.value) + 1]
 
 
 @contextmanager

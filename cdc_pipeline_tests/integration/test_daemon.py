@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -20,8 +21,8 @@ from cdc_pipeline.local_kafka.feed import Record, capture_records, create_topics
 from cdc_pipeline.mirrors.progress import published_cut
 from cdc_pipeline.resources.lake import LakePaths
 from cdc_pipeline.schemas.table import TableName
-from cdc_pipeline_tests.integration.runs import mirror_differences, read_json
-from cdc_pipeline_tests.integration.test_shop import CAPTURE, LAST_WATERMARK
+from cdc_pipeline_tests.integration.runs import mirror_differences, records_until
+from cdc_pipeline_tests.integration.test_shop import CAPTURE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,13 +32,23 @@ if TYPE_CHECKING:
 _ROOT = Path(__file__).parents[2]
 _PATIENCE_SECONDS = 900.0  # ends a wait for nothing; a slow machine shares two cores with the other tests
 _FEW = 300  # enough for a watermark in each partition
+_WATERMARKS = 4  # how much of the shop: `test_slices` and `test_kafka` have all of it
+# As the suite's own session, for what is small and runs once; the pipeline's own settings win over these.
+_SPARK_DEFAULTS = """\
+spark.driver.extraJavaOptions -XX:+UseSerialGC
+spark.sql.codegen.wholeStage false
+spark.sql.codegen.factoryMode NO_CODEGEN
+spark.sql.adaptive.enabled false
+"""
 
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[LocalBroker]:
     """The broker; the daemon runs beside it, with a home and a lake of its own, until the test ends."""
-    home = tmp_path / "dagster"
+    home, spark_home = tmp_path / "dagster", tmp_path / "spark"
     home.mkdir()
+    spark_home.mkdir()
+    (spark_home / "spark-defaults.conf").write_text(_SPARK_DEFAULTS)
     shutil.copy(_ROOT / "dagster.yaml", home)
     with LocalBroker(tmp_path / "kafka") as broker, (tmp_path / "daemon.log").open("wb") as log:
         environment = {
@@ -46,6 +57,7 @@ def daemon(tmp_path: Path) -> Iterator[LocalBroker]:
             BOOTSTRAP: broker.bootstrap,
             LAKE: str(tmp_path / "lake"),
             "CDC_DRIVER_MEMORY": "2g",
+            "SPARK_CONF_DIR": str(spark_home),
         }
         command = [
             str(Path(sys.executable).with_name("dagster-daemon")),
@@ -74,17 +86,22 @@ def daemon(tmp_path: Path) -> Iterator[LocalBroker]:
 
 
 def test_mirrors_arrive_by_themselves(daemon: LocalBroker, spark: SparkSession, tmp_path: Path) -> None:
-    """The rest comes when the first few have arrived, and is noticed by itself too."""
-    records = [replace(record, topic="shop-topic") for record in capture_records(CAPTURE)]
+    """More comes when the first few have arrived, and is noticed by itself too."""
+    with (CAPTURE / "expected_at_watermarks.jsonl").open(encoding="utf-8") as stream:
+        truth_at_end = [json.loads(line) for line in stream][_WATERMARKS - 1]
+    watermark = truth_at_end["watermark"]
+    records = [
+        replace(record, topic="shop-topic")
+        for record in records_until(capture_records(CAPTURE), truth_at_end["watermark"])
+    ]
     create_topics(daemon.bootstrap, topics_of(records))
     paths = LakePaths(str(tmp_path / "lake"), "live")
     _produce(daemon, records[:_FEW])
     first = _wait_for_cut(spark, paths, 0, tmp_path)
     _produce(daemon, records[_FEW:])
-    assert first < LAST_WATERMARK
-    _wait_for_cut(spark, paths, LAST_WATERMARK - 1, tmp_path)
-    tables = read_json(CAPTURE / "expected.json")["tables"]
-    for table, truth in tables.items():
+    assert first < watermark
+    assert _wait_for_cut(spark, paths, watermark - 1, tmp_path) == watermark
+    for table, truth in truth_at_end["tables"].items():
         name = TableName(*table.split(".", 1))
         assert mirror_differences(spark, paths, name, truth["columns"], truth["rows"]) == []
 

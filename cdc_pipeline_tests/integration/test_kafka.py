@@ -29,7 +29,7 @@ from cdc_pipeline.sources.kafka.selection import Selection, Start
 from cdc_pipeline.sources.kafka.source import KafkaTopics
 from cdc_pipeline.sources.raw_notes import newest_note
 from cdc_pipeline.sources.source import Intake, News, NoNews, RunContext
-from cdc_pipeline_tests.integration.runs import mirror_differences, read_json
+from cdc_pipeline_tests.integration.runs import mirror_differences, records_until
 from cdc_pipeline_tests.pipelines import ingest
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _CAPTURE = Path(__file__).parents[2] / "data" / "captures" / "shop"
+_WATERMARKS = 5
 _TICK_SECONDS = 1.0
 """What a sensor's tick may take at 200 partitions."""
 
@@ -100,12 +101,15 @@ def _topic(broker: LocalBroker, name: str, *values: str, partitions: int = 1) ->
 
 
 def test_the_shop_in_slices_while_producing_goes_on(broker: LocalBroker, spark: SparkSession, tmp_path: Path) -> None:
-    """Each slice is a run of its own, of several batches. At the end each record is there once, byte for byte, and each
-    mirror is the source's table."""
-    records = [replace(record, topic="live") for record in capture_records(_CAPTURE)]
+    """Each slice is a run of its own. At the end each record is there once, byte for byte, and each mirror is the source's
+    table. A part of the shop: `test_slices` and `test_shop` have all of it."""
+    with (_CAPTURE / "expected_at_watermarks.jsonl").open(encoding="utf-8") as stream:
+        truth_at_end = [json.loads(line) for line in stream][_WATERMARKS - 1]
+    end = records_until(capture_records(_CAPTURE), truth_at_end["watermark"])
+    records = [replace(record, topic="live") for record in end]
     create_topics(broker.bootstrap, topics_of(records))
     paths = LakePaths(str(tmp_path / "lake"), "shop")
-    reader = _reader(broker, spark, paths, "live", most=700)
+    reader = _reader(broker, spark, paths, "live", most=400)
     resolved, done = [], threading.Event()
 
     def feed() -> None:
@@ -126,10 +130,9 @@ def test_the_shop_in_slices_while_producing_goes_on(broker: LocalBroker, spark: 
     found = reader.values()
     assert Counter((place[1], value) for place, values in found.items() for _, value in values) == produced_values
     assert all([offset for offset, _ in values] == list(range(len(values))) for values in found.values())
-    tables = read_json(_CAPTURE / "expected.json")["tables"]
     wrong = {
         table: lines
-        for table, truth in tables.items()
+        for table, truth in truth_at_end["tables"].items()
         if (lines := mirror_differences(spark, paths, TableName(*table.split(".", 1)), truth["columns"], truth["rows"]))
     }
     assert wrong == {}

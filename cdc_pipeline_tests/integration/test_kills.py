@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.resources.lake import LakePaths
 
+# The short forms: rows with and without a key, renames, drops, columns. Each stop costs a run over all their tables.
 SHORT = (
     "equal_rows_without_a_key_are_counted",
     "two_tables_swap_their_names_over_a_third",
     "a_dropped_table_made_again_with_another_shape",
-    "a_type_that_widens_and_one_that_does_not",
 )
-SHORT_DDL = ("an_exchange_of_a_partition_with_a_table", "a_dropped_table_comes_back", "a_database_comes_back")
+SHORT_DDL = ("an_exchange_of_a_partition_with_a_table", "a_dropped_table_comes_back")
 
 
 class Killed(BaseException):
@@ -135,14 +135,14 @@ def assert_ddl_survives(
 def test_killed_before_every_third_commit(spark: SparkSession, paths: LakePaths, tmp_path: Path) -> None:
     """The short form: each stop costs a whole run. `make test-long` stops before each one."""
     kills = assert_survives(spark, paths, tmp_path / "captures", [STORIES[name] for name in SHORT], every=3)
-    assert kills >= 8  # two at once count as one
+    assert kills >= 7  # two at once count as one
 
 
 def test_killed_now_and_then_while_rows_move_without_messages(
     spark: SparkSession, paths: LakePaths, tmp_path: Path
 ) -> None:
     kills = assert_ddl_survives(spark, paths, tmp_path / "captures", SHORT_DDL, every=3)
-    assert kills >= 5
+    assert kills >= 4
 
 
 @pytest.mark.long

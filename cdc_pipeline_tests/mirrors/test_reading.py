@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -15,6 +17,7 @@ from cdc_pipeline.checks.no_breach import no_breach_result
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.mirrors import cut as cut_module
 from cdc_pipeline.mirrors.cut import CutMaker
+from cdc_pipeline.mirrors.maintenance import LEAST_KEEP_HOURS, Maintenance
 from cdc_pipeline.mirrors.progress import published_cut
 from cdc_pipeline.mirrors.rebuild import Rebuilder, RebuildReport
 from cdc_pipeline.mirrors.state import MirrorState
@@ -145,6 +148,27 @@ def test_what_cannot_be_read_is_said(stream: Stream, spark: SparkSession) -> Non
         cdc_pipeline.read_cut(spark, stream.paths.root, "other")
 
 
+def test_upkeep_changes_nothing_that_can_be_read(stream: Stream, spark: SparkSession) -> None:
+    """The tests after this one, a rebuild among them, have the lake as it was kept up."""
+    stray = Path(stream.paths.mirror(TableName("db", "t")), "part-00000-of-a-run-that-died.snappy.parquet")
+    stray.write_bytes(b"x")
+    old = time.time() - (LEAST_KEEP_HOURS + 1) * 3600
+    os.utime(stray, (old, old))
+    said: list[str] = []
+    found = {
+        upkeep.table: upkeep
+        for upkeep in Maintenance(tables=["mirror/*", "change_log"]).done(spark, stream.paths, said.append)
+    }
+    assert list(found) == ["change_log", "mirror/db.bag", "mirror/db.new", "mirror/db.t"]
+    assert found["mirror/db.t"].files_removed > found["mirror/db.t"].files_added == 1
+    assert [line.split(": ")[0] for line in said] == list(found)
+    assert not stray.exists()
+    for step in (10, 21, 30):
+        assert stream.read(step) == TRUTH[step]
+    with pytest.raises(LakeError, match=r"names no table of the lake: raw_topic_snapshot, .*mirror/db\.t"):
+        Maintenance(tables=["mirror/db.gone"]).done(spark, stream.paths, said.append)
+
+
 def test_a_rebuild_of_a_true_lake_changes_nothing(stream: Stream) -> None:
     before = published_cut(stream.spark, stream.paths)
     report = stream.rebuilt()
@@ -164,6 +188,8 @@ def test_a_reader_sees_no_half_a_cut_and_late_changes_are_told_apart(stream: Str
     mirror = spark.read.format("delta").load(stream.paths.mirror(TableName("db", "t")))
     assert mirror.count() == 4
     assert stream.read() == TRUTH[30]
+    with pytest.raises(LakeError, match="a cut was begun and is not published: run the ingest first"):
+        Maintenance().done(spark, stream.paths, lambda line: None)
 
     report = stream.told(41, [])
     assert published_cut(spark, stream.paths).cut_id == 4  # the one that was begun, and the one up to 41

@@ -51,6 +51,10 @@ class KafkaTopics:
         return f"the Kafka broker {self.client.bootstrap_servers}"
 
     @property
+    def kinds(self) -> frozenset[str]:
+        return frozenset({"kafka"})
+
+    @property
     def secrets(self) -> tuple[str, ...]:
         return self.client.secrets
 

@@ -75,6 +75,10 @@ class TicdcStorage:
         return f"the storage folder {self.path!r}"
 
     @property
+    def kinds(self) -> frozenset[str]:
+        return frozenset()
+
+    @property
     def secrets(self) -> tuple[str, ...]:
         return ()
 

@@ -1,0 +1,55 @@
+"""The age of the newest cut against the limits of the pipeline's file."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+import dagster as dg
+import pytest
+
+from cdc_pipeline.checks.freshness import NO_LIMITS, FreshnessLimits, fresh_result, lag
+from cdc_pipeline.mirrors.cut_report import CutReport
+from cdc_pipeline.mirrors.progress import StreamProgress
+from cdc_pipeline_tests.messages import EPOCH_MS, tso
+
+_START = datetime.fromtimestamp(EPOCH_MS / 1000, timezone.utc)
+_LIMITS = FreshnessLimits(timedelta(minutes=5), timedelta(minutes=15))
+_WARN, _ERROR = dg.AssetCheckSeverity.WARN, dg.AssetCheckSeverity.ERROR
+
+
+def _report(resolved_tso: int | None) -> CutReport:
+    return CutReport(True, 1, resolved_tso, StreamProgress(1, resolved_tso is not None, resolved_tso, "t/2", ()), ())
+
+
+@pytest.mark.parametrize(
+    ("minutes", "limits", "outcome"),
+    [
+        (4, _LIMITS, (True, _WARN)),
+        (5, _LIMITS, (False, _WARN)),
+        (15, _LIMITS, (False, _ERROR)),
+        (15, FreshnessLimits(warn=timedelta(minutes=5)), (False, _WARN)),
+        (15, FreshnessLimits(fail=timedelta(minutes=16)), (True, _WARN)),
+    ],
+)
+def test_age_of_the_cut(minutes: int, limits: FreshnessLimits, outcome: tuple[bool, dg.AssetCheckSeverity]) -> None:
+    now = _START + timedelta(seconds=7, minutes=minutes)
+    found = fresh_result(_report(tso(7)), limits, dg.AssetKey("cuts"), now)
+    assert (found.passed, found.severity) == outcome
+    assert found.metadata["lag_seconds"].value == minutes * 60.0
+    assert found.passed == (found.description is None)
+    if found.description is not None:
+        assert f"0:{minutes:02}:00 behind" in found.description
+        assert "held by t/2" in found.description
+
+
+def test_without_tsos_nobody_can_tell() -> None:
+    assert lag(_report(None)) is None
+    found = fresh_result(_report(None), _LIMITS, dg.AssetKey("cuts"))
+    assert (found.passed, found.metadata["lag_seconds"].value) == (True, -1.0)
+
+
+def test_the_daemon_has_the_same_limits() -> None:
+    policy = _LIMITS.policy()
+    assert policy == dg.FreshnessPolicy.time_window(timedelta(minutes=15), timedelta(minutes=5))
+    assert NO_LIMITS.policy() is None
+    assert (NO_LIMITS.declared, _LIMITS.declared) == (False, True)

@@ -1,0 +1,48 @@
+"""Watermarks that step back or stay away are said, with their place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from cdc_pipeline.checks.watermarks import watermarks_result
+from cdc_pipeline_tests.messages import tso
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline.resources.lake import LakePaths
+
+_BATCH = "batch_id LONG, exact_ts BOOLEAN, ended ARRAY<STRING>, offsets ARRAY<STRUCT<topic: STRING, `partition`: INT>>"
+_WATERMARK = "batch_id LONG, topic STRING, `partition` INT, `offset` LONG, watermark_ts LONG"
+
+
+def _checked(
+    spark: SparkSession, paths: LakePaths, batch: int, *watermarks: tuple[int, int, int]
+) -> dg.AssetCheckResult:
+    """After a batch with these watermarks (partition, offset, step), in the two tables as decoding writes them."""
+    rows = [(batch, "t", partition, offset, tso(step)) for partition, offset, step in watermarks]
+    batches = [(batch, True, None, [("t", 0), ("t", 1)])]
+    for table, found, schema in (("watermarks", rows, _WATERMARK), ("batches", batches, _BATCH)):
+        spark.createDataFrame(found, schema).write.format("delta").mode("append").save(paths.table(table))
+    return watermarks_result(spark, paths, [batch], dg.AssetKey("watermarks"))
+
+
+def test_steps_back_and_partitions_that_are_silent(spark: SparkSession, paths: LakePaths) -> None:
+    found = _checked(spark, paths, 1, (0, 0, 3), (0, 1, 5))
+    assert (found.passed, found.severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert set(found.metadata) == {"t/1", "held_back_seconds"}
+    assert "no watermark has come yet" in str(found.metadata["t/1"].value)
+
+    # back below the last one of the batch before, then ten minutes ahead of the other partition
+    found = _checked(spark, paths, 2, (0, 2, 4), (0, 3, 700), (1, 0, 99))
+    assert set(found.metadata) == {"t/0@2", "t/1", "held_back_seconds"}
+    assert f"went back by 1.0 s, to {tso(4)}" in str(found.metadata["t/0@2"].value)
+    assert "is 601 s behind the newest of all" in str(found.metadata["t/1"].value)
+    assert found.metadata["held_back_seconds"].value == 601.0
+    assert found.description is not None
+    assert found.description.startswith("t/0@2: the watermark went back")
+
+    found = _checked(spark, paths, 3, (1, 1, 700))
+    assert (found.passed, found.description) == (True, None)
