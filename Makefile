@@ -23,7 +23,7 @@ MAKEFLAGS += --no-print-directory
 # Two targets share one .venv, and Spark takes every core anyway.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-and-java demo test test-long bench bench-growth bench-latency lint format lock ui kafka-demo clean
+.PHONY: help venv venv-and-java demo test test-long bench bench-growth bench-latency lint format lock docs ui kafka-demo clean
 
 # dagster.yaml is read from DAGSTER_HOME, and what Dagster stores goes beside it.
 demo ui kafka-demo: export DAGSTER_HOME := $(CURDIR)
@@ -85,6 +85,9 @@ lock: ## write requirements.lock anew from pyproject.toml (needs the package ind
 	"$$uv" pip compile pyproject.toml --quiet --extra dev --universal --python-version 3.10 --generate-hashes \
 		--no-emit-index-url --no-emit-find-links --no-annotate --no-header $(LOCK_FLAGS) -o requirements.lock; \
 	echo "[lock] requirements.lock: $$(grep -c '==' requirements.lock) pins"
+
+docs: venv ## write docs/pipeline.md anew from the models of a pipeline's file
+	$(BIN)/python scripts/pipeline_fields.py
 
 ui: venv-and-java ## run Dagster's webserver and daemon on PORT (3000) until Ctrl-C
 	exec $(BIN)/python scripts/ui.py --port $(PORT)

@@ -247,8 +247,8 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
         assets = [raw_asset(pipeline), decoded_assets(pipeline), mirror_assets(pipeline, self.freshness.limits)]
         ingest = dg.define_asset_job(
             f"{self.name}_ingest",
-            # not by group: mirrors are grouped by their databases
-            selection=dg.AssetSelection.key_prefixes([self.name]),
+            # these and no others: somebody's own table may stand beside them, under the same prefix
+            selection=dg.AssetSelection.assets(*(key for found in assets for key in found.keys)),
             description="Takes in what is new, decodes it and brings the mirrors up to the resolved TSO: one run.",
             # One JVM for the whole run: a process per step would pay its start each time.
             executor_def=dg.in_process_executor,

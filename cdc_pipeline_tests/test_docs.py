@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
 
 from cdc_pipeline_tests.mirrors import ddl_stories, stories
@@ -27,6 +28,12 @@ def test_every_statement_of_the_table_of_ddl_names_tests_that_are_there() -> Non
 def test_every_story_of_ddl_is_in_the_table() -> None:
     text = (DOCS / "ddl.md").read_text(encoding="utf-8")
     assert [name for name in ddl_stories.STORIES if f"`{name}`" not in text] == []
+
+
+def test_every_field_of_a_pipeline_is_documented_as_it_is() -> None:
+    """`make docs` writes the page anew."""
+    script = runpy.run_path(str(TESTS.parent / "scripts" / "pipeline_fields.py"))
+    assert (DOCS / "pipeline.md").read_text(encoding="utf-8") == script["document"]()
 
 
 def test_links_of_the_documents_lead_somewhere() -> None:
