@@ -6,12 +6,10 @@ was cut short is decoded again, and the commits that are in are skipped.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects import unified
@@ -21,8 +19,10 @@ from cdc_pipeline.dialects.ddl_rows import ddl_rows
 from cdc_pipeline.dialects.decode import DialectName, decoded, explained
 from cdc_pipeline.mirrors.ddl_of_cut import PENDING, RESULT_COLUMNS
 from cdc_pipeline.resources.delta import Commit, append_once, is_in, progress, table_state
+from cdc_pipeline.resources.small_frames import small_frame
 from cdc_pipeline.resources.threads import side_by_side
 from cdc_pipeline.sources.intake import OffsetRange, counted_ranges
+from cdc_pipeline.sources.raw_notes import batch_note
 from cdc_pipeline.sources.raw_snapshot import newest_batch
 
 if TYPE_CHECKING:
@@ -45,6 +45,13 @@ SMALL_BATCH = 20_000
 """Records up to which a decoded batch is kept in memory while its tables are written."""
 OTHERS = ("watermarks", "dead_letters", "ddl_history")
 """The tables that a batch goes into beside the change log."""
+KINDS_OF = {
+    "watermarks": (unified.WATERMARK,),
+    "dead_letters": (unified.DEAD,),
+    # an XA that is not rolled back gives no row
+    "ddl_history": (unified.DDL, unified.STATEMENT, unified.XA),
+}
+"""The kinds of records that give rows of these tables."""
 
 
 @dataclass(frozen=True)
@@ -74,11 +81,7 @@ def decoded_batches(
 
 def last_decoded(spark: SparkSession, paths: LakePaths) -> int:
     """The newest batch that is decoded; 0 before there is one."""
-    return progress(spark, paths.table("batches"), _app_id(paths, "batches")) or 0
-
-
-def _app_id(paths: LakePaths, table: str) -> str:
-    return f"cdc:{paths.pipeline}:{table}"
+    return progress(spark, paths.table("batches"), paths.writer("batches")) or 0
 
 
 def _decoded_batch(
@@ -103,7 +106,7 @@ def _decoded_batch(
         if observed.has_others() or not _has_tables(spark, paths):
             if not small:
                 others = explained(observed.other_records(raw), dialect).persist()
-            _write_others(spark, paths, others, batch_id, note)
+            _write_others(spark, paths, others, batch_id, note, counts)
     finally:
         others.unpersist()
     _write_batch(spark, paths, batch_id, note, ranges, counts)
@@ -123,7 +126,9 @@ def _write_changes(
     observed.settle()
 
 
-def _write_others(spark: SparkSession, paths: LakePaths, frame: DataFrame, batch_id: int, note: dict[str, Any]) -> None:
+def _write_others(
+    spark: SparkSession, paths: LakePaths, frame: DataFrame, batch_id: int, note: dict[str, Any], counts: BatchCounts
+) -> None:
     """What is left, each kind into its table. A table that is there takes no commit for nothing."""
     change_log = spark.read.format("delta").load(paths.table("change_log"))
     rows_of = {
@@ -133,11 +138,14 @@ def _write_others(spark: SparkSession, paths: LakePaths, frame: DataFrame, batch
     }
 
     def write(table: str) -> None:
-        path, rows = paths.table(table), rows_of[table]()
-        if table_state(spark, path) is None or not rows.isEmpty():
-            append_once(rows, path, _commit(paths, table, batch_id, note))
+        append_once(rows_of[table](), paths.table(table), _commit(paths, table, batch_id, note))
 
-    side_by_side(spark, write, OTHERS, threads=2)
+    wanted = [
+        table
+        for table in OTHERS
+        if any(counts.by_kind[kind] for kind in KINDS_OF[table]) or table_state(spark, paths.table(table)) is None
+    ]
+    side_by_side(spark, write, wanted, threads=2)
 
 
 def _has_tables(spark: SparkSession, paths: LakePaths) -> bool:
@@ -145,22 +153,20 @@ def _has_tables(spark: SparkSession, paths: LakePaths) -> bool:
 
 
 def _commit(paths: LakePaths, table: str, batch_id: int, note: dict[str, Any]) -> Commit:
-    return Commit(_app_id(paths, table), batch_id, {"batch": batch_id, "run_id": note["run_id"]})
+    return Commit(paths.writer(table), batch_id, {"batch": batch_id, "run_id": note["run_id"]})
 
 
 def _pending(ddl: DataFrame) -> DataFrame:
     """New DDL rows, with the columns that a cut fills in later."""
-    empty = ddl.sparkSession.createDataFrame([], RESULT_COLUMNS).schema
+    empty = small_frame(ddl.sparkSession, [], RESULT_COLUMNS).schema
     results = {field.name: F.lit(None).cast(field.dataType) for field in empty}
     return ddl.withColumns({**results, "status": F.lit(PENDING)})
 
 
 def _raw_note(spark: SparkSession, paths: LakePaths, batch_id: int) -> dict[str, Any]:
     """The note of the commit that took the batch in."""
-    history = DeltaTable.forPath(spark, paths.table("raw_topic_snapshot")).history()
-    noted = history.where(F.get_json_object("userMetadata", "$.batch") == str(batch_id)).select("userMetadata").first()
     empty: dict[str, Any] = {"run_id": None, "files": [], "offsets": [], "ended": [], "lost": []}
-    return empty if noted is None else {**empty, **json.loads(noted[0])}
+    return {**empty, **(batch_note(spark, paths, batch_id) or {})}
 
 
 def _write_batch(
@@ -184,5 +190,5 @@ def _write_batch(
         note["ended"],
         [tuple(stretch) for stretch in note["lost"]],
     )
-    frame = spark.createDataFrame([row], _BATCHES)
+    frame = small_frame(spark, [row], _BATCHES)
     append_once(frame, paths.table("batches"), _commit(paths, "batches", batch_id, note), mergeSchema="true")

@@ -17,6 +17,7 @@ from cdc_pipeline.dialects.claim_files import FILE_NAME, LONGEST_LOCATION, Claim
 from cdc_pipeline.dialects.packed import may_be_packed, opened
 from cdc_pipeline.json_text import OPTIONS
 from cdc_pipeline.resources.delta import Commit, append_once, table_state
+from cdc_pipeline.resources.small_frames import small_frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -92,9 +93,7 @@ def take_in(
         if name is not None and name not in problems
     ]
     if found:
-        rows = spark.createDataFrame(
-            found, "topic STRING, `partition` INT, `offset` BIGINT, location STRING, name STRING"
-        )
+        rows = small_frame(spark, found, "topic STRING, `partition` INT, `offset` BIGINT, location STRING, name STRING")
         files = store.contents({name for *_, name in found})
         kept = (
             files.withColumn("name", F.element_at(F.split("path", "/"), -1))
@@ -143,11 +142,11 @@ def resolved(
         if position not in there
     ]
     positions = "topic STRING, `partition` INT, `offset` BIGINT"
-    marks = spark.createDataFrame(missing, f"{positions}, {PROBLEM} STRING")
+    marks = small_frame(spark, missing, f"{positions}, {PROBLEM} STRING")
     unresolved = frame.join(F.broadcast(marks), list(_POSITION), "left").select(*frame.columns, PROBLEM)
     if not there:
         return unresolved
-    found = F.broadcast(spark.createDataFrame(sorted(there), positions))
+    found = F.broadcast(small_frame(spark, sorted(there), positions))
     unresolved = unresolved.join(found, list(_POSITION), "left_anti")
     short = frame.join(found, list(_POSITION), "left_semi")
     return unresolved.unionByName(_whole(short, claims))

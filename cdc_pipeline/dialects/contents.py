@@ -22,6 +22,7 @@ from cdc_pipeline.dialects.claims import (
     take_in,
 )
 from cdc_pipeline.dialects.packed import may_be_packed, opened
+from cdc_pipeline.resources.small_frames import small_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -94,7 +95,7 @@ def _with_claims(
         problems.update(take_in(spark, paths, ClaimStore(spark, claim_store), wanted, commit))
         claims = kept_claims(spark, paths)
     if claims is None:
-        claims = spark.createDataFrame([], CLAIMS_SCHEMA)
+        claims = small_frame(spark, [], CLAIMS_SCHEMA)
     return resolved(frame, claims.where(batch), found, problems)
 
 

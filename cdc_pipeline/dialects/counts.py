@@ -11,6 +11,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects import unified
+from cdc_pipeline.resources.small_frames import small_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -84,5 +85,5 @@ class Observed:
             (place["topic"], place["partition"], place["offset"])
             for place in json.loads(self._observation.get["places"])
         ]
-        small = raw.sparkSession.createDataFrame(places, _PLACES)
+        small = small_frame(raw.sparkSession, places, _PLACES)
         return raw.join(F.broadcast(small), ["topic", "partition", "offset"], "left_semi")

@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
 from cdc_pipeline.dialects import unified
+from cdc_pipeline.resources.small_frames import small_frame
 from cdc_pipeline.schemas.described import described
 from cdc_pipeline.schemas.statements import changes_of
 from cdc_pipeline.schemas.storage_definition import statement_of
@@ -40,7 +41,7 @@ def ddl_rows(frame: DataFrame, change_log: DataFrame) -> DataFrame:
             changes = changes_of(row["kind"], database or "", table or "", sql or "")
             rows.append((*(values[name] for name in names), [described(change) for change in changes]))
     schema = StructType([*events.schema.fields, StructField("changes", ArrayType(StringType()))])
-    return frame.sparkSession.createDataFrame(rows, schema)
+    return small_frame(frame.sparkSession, rows, schema)
 
 
 def _ends(frame: DataFrame) -> list[Row]:

@@ -16,6 +16,7 @@ from cdc_pipeline.dialects.dataworks import NAME as DATAWORKS
 from cdc_pipeline.dialects.dataworks import ROW_ID
 from cdc_pipeline.dialects.packed import may_be_packed, opened
 from cdc_pipeline.json_text import OPTIONS
+from cdc_pipeline.resources.small_frames import small_frame
 from cdc_pipeline.schemas.wire import JSON_BYTES
 
 if TYPE_CHECKING:
@@ -84,9 +85,7 @@ def _parsed(records: DataFrame, places: Iterable[Place], value: Column) -> dict[
     names = ["batch_id", "topic", "partition", "offset"]
     if not (asked := list(places)):
         return {}
-    wanted = records.sparkSession.createDataFrame(
-        asked, "batch_id BIGINT, topic STRING, `partition` INT, `offset` BIGINT"
-    )
+    wanted = small_frame(records.sparkSession, asked, "batch_id BIGINT, topic STRING, `partition` INT, `offset` BIGINT")
     rows = (
         records.where(F.col("batch_id").isin(sorted({place[0] for place in asked})))
         .join(F.broadcast(wanted), names)

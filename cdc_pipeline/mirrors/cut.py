@@ -36,7 +36,7 @@ from cdc_pipeline.mirrors.step_order import later_places
 from cdc_pipeline.mirrors.steps import ApplyRows, step_names
 from cdc_pipeline.mirrors.totals import NO_CHANGES, CutTotals
 from cdc_pipeline.mirrors.window import Window, begun_cut, next_window, pending_after, write_down
-from cdc_pipeline.resources.delta import table_state
+from cdc_pipeline.resources.delta import row_count, table_state
 from cdc_pipeline.resources.threads import side_by_side
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class CutMaker:
             raw, claims = self._table("raw_topic_snapshot"), partial(kept_claims, self.spark, self.paths)
             groups = with_types(row_groups(changes), raw, changes, inputs.mirror, claims)
             late = late_changes(window, log)
-            lost = lost_rows(window, self._table("dead_letters"))
+            lost = lost_rows(self.spark, self.paths, window)
             for name, reason in [*((breach.name, breach.reason) for breach in late.breaches), *ddl.missed()]:
                 lost[name] = (*lost.get(name, ()), reason)
             permissions = Permissions(
@@ -225,8 +225,15 @@ class CutMaker:
         if table is None:
             return None
         state = MirrorState.from_properties(table.properties)
-        rows = self.spark.read.format("delta").load(path).count()
-        return MirrorEntry(name, state.mirror_id, path, table.version, rows, len(state.schema.columns), state.gaps)
+        return MirrorEntry(
+            name,
+            state.mirror_id,
+            path,
+            table.version,
+            row_count(self.spark, path),
+            len(state.schema.columns),
+            state.gaps,
+        )
 
     def _note(self, window: Window) -> dict[str, object]:
         return {

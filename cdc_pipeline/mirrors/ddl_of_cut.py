@@ -12,6 +12,7 @@ from cdc_pipeline.mirrors.ddl_outcome import DUPLICATE, NOT_APPLIED, DdlOutcome
 from cdc_pipeline.mirrors.events import DdlEvent, ddl_event, in_order
 from cdc_pipeline.mirrors.unnamed import with_databases
 from cdc_pipeline.resources.delta import Commit, session_for
+from cdc_pipeline.resources.small_frames import small_frame
 from cdc_pipeline.schemas.changes import DropTable, TruncateTable
 from cdc_pipeline.schemas.table import TableName
 
@@ -51,8 +52,8 @@ class DdlOfCut:
 
         `status` is not looked at inside the window: a cut that was begun may have closed its events already.
         """
-        taken = in_order(ddl_event(row) for row in window.of(history).collect())
-        late = [] if window.after_tso is None else in_order(map(ddl_event, window.late(history).collect()))
+        rows, late_rows = window.taken_and_late(history)
+        taken, late = in_order(map(ddl_event, rows)), in_order(map(ddl_event, late_rows))
         if not taken and not late:
             return DdlOfCut(tuple(returning), {})
         times = [event.commit_ts for event in (*taken, *late)]
@@ -125,7 +126,7 @@ def close_events(
         (*position, outcome.status, outcome.effect, note["cut"], [_table_row(state) for state in outcome.tables])
         for position, outcome in outcomes.items()
     ]
-    results = session.createDataFrame(rows, _CLOSING)
+    results = small_frame(session, rows, _CLOSING)
     (
         DeltaTable.forPath(session, paths.table("ddl_history"))
         .alias("t")

@@ -7,21 +7,28 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from cdc_pipeline.resources.delta import progress
 from cdc_pipeline.schemas.table import TableName
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from cdc_pipeline.mirrors.state import MirrorState
     from cdc_pipeline.mirrors.window import Window
+    from cdc_pipeline.resources.lake import LakePaths
 
 VALUE_HAS_TYPE = "value_has_type"
 """The one rule that is looked at when rows are merged: only then is a column's type known."""
 _SHOWN = 100
 
 
-def lost_rows(window: Window, dead_letters: DataFrame) -> dict[TableName, tuple[str, ...]]:
+def lost_rows(spark: SparkSession, paths: LakePaths, window: Window) -> dict[TableName, tuple[str, ...]]:
     """The tables of which records of this cut's batches were set aside when they were decoded, with the reasons."""
+    path = paths.table("dead_letters")
+    newest = progress(spark, path, paths.writer("dead_letters"))
+    if newest is not None and newest <= window.after_batch:
+        return {}
+    dead_letters = spark.read.format("delta").load(path)
     new = dead_letters.where(F.col("batch_id").between(window.after_batch + 1, window.last_batch))
     named = new.where((F.col("rule") != VALUE_HAS_TYPE) & (F.coalesce("table", F.lit("")) != ""))
     rows = (

@@ -16,6 +16,7 @@ from cdc_pipeline.mirrors.events import ddl_event, in_order
 from cdc_pipeline.mirrors.order import with_segments
 from cdc_pipeline.mirrors.redeliveries import POSITION
 from cdc_pipeline.resources.delta import Commit, append_once, table_state
+from cdc_pipeline.resources.small_frames import small_frame
 from cdc_pipeline.schemas.changes import DropDatabase
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def approve(spark: SparkSession, paths: LakePaths, held: Iterable[HeldTable], ru
     now = datetime.now(timezone.utc)
     rows = [(*cause, sql, run_id, now) for cause, sql in sorted(causes.items())]
     commit = Commit(f"cdc:{paths.pipeline}:ddl_approvals:{run_id}", 1, {"run_id": run_id})
-    append_once(spark.createDataFrame(rows, _APPROVALS_SCHEMA), paths.table(APPROVALS), commit)
+    append_once(small_frame(spark, rows, _APPROVALS_SCHEMA), paths.table(APPROVALS), commit)
 
 
 def returning_events(history: DataFrame, released: Mapping[TableName, HeldTable], window: Window) -> list[DdlEvent]:
@@ -86,7 +87,8 @@ def with_returned(
     """
     if not released or cuts is None:
         return delivered
-    bounds = delivered.sparkSession.createDataFrame(
+    bounds = small_frame(
+        delivered.sparkSession,
         [(name.database, name.table, held.commit_ts) for name, held in released.items()],
         "`database` STRING, `table` STRING, stopped_at BIGINT",
     )
@@ -112,7 +114,8 @@ def held_rows(
     """How many of the changes not counted before stay out, by table: those from the given segment on."""
     if not held_from:
         return {}
-    bounds = changes.sparkSession.createDataFrame(
+    bounds = small_frame(
+        changes.sparkSession,
         [(name.database, name.table, first) for name, first in held_from.items()],
         "`database` STRING, `table` STRING, first INT",
     )

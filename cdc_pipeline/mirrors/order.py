@@ -19,6 +19,7 @@ from cdc_pipeline.dialects.canal import CANAL
 from cdc_pipeline.dialects.dataworks import NAME as DATAWORKS
 from cdc_pipeline.mirrors.events import creates
 from cdc_pipeline.mirrors.partial_rows import only_key
+from cdc_pipeline.resources.small_frames import small_frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -70,7 +71,7 @@ def _with_bounds(changes: DataFrame, events: Iterable[DdlEvent]) -> DataFrame:
     rows = [(name.database, name.table, found) for name, found in bounds.items()]
     if not rows:
         return changes.withColumn("bounds", F.lit(None).cast(_BOUND_TYPE))
-    small = changes.sparkSession.createDataFrame(rows, f"`database` STRING, `table` STRING, bounds {_BOUND_TYPE}")
+    small = small_frame(changes.sparkSession, rows, f"`database` STRING, `table` STRING, bounds {_BOUND_TYPE}")
     return changes.join(F.broadcast(small), ["database", "table"], "left")
 
 
@@ -108,8 +109,8 @@ def net_changes(changes: DataFrame, row_sets: Iterable[RowSet]) -> DataFrame:
         for item in sets
         for segment in item.segments
     ]
-    small = changes.sparkSession.createDataFrame(
-        rows, f"`database` STRING, `table` STRING, segment INT, step INT, {_ROW_SETS}"
+    small = small_frame(
+        changes.sparkSession, rows, f"`database` STRING, `table` STRING, segment INT, step INT, {_ROW_SETS}"
     )
     entries = changes.join(F.broadcast(small), ["database", "table", "segment"]).select(
         "step",

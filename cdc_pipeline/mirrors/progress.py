@@ -86,32 +86,35 @@ def stream_progress(spark: SparkSession, paths: LakePaths) -> StreamProgress:
     """Read from `batches` and `watermarks`: two small tables, whatever the topics' size. A topic that the newest batch calls
     ended holds nothing back."""
     batches = spark.read.format("delta").load(paths.table("batches"))
-    totals = batches.agg(
-        F.max("batch_id").alias("last"), F.max("exact_ts").alias("exact"), F.max_by("ended", "batch_id").alias("ended")
-    ).first()
+    totals = (
+        batches.select("batch_id", "exact_ts", "ended", F.explode_outer("offsets").alias("range"))
+        .agg(
+            F.max("batch_id").alias("last"),
+            F.max("exact_ts").alias("exact"),
+            F.max_by("ended", "batch_id").alias("ended"),
+            F.collect_set(F.struct("range.topic", "range.partition")).alias("partitions"),
+        )
+        .first()
+    )
     assert totals is not None
     if totals["last"] is None:
         return StreamProgress(0, False, None, None, ())
-    partitions = batches.select(F.explode("offsets").alias("range")).select("range.topic", "range.partition").distinct()
-    if ended := totals["ended"]:
-        # their last watermark is their last word; where nothing else is left it still counts
-        live = partitions.where(~F.col("topic").isin(*ended))
-        partitions = partitions if live.isEmpty() else live
-    watermarks = (
-        spark.read.format("delta")
-        .load(paths.table("watermarks"))
-        .groupBy("topic", "partition")
-        .agg(F.max("watermark_ts").alias("tso"))
-    )
-    rows = partitions.join(watermarks, ["topic", "partition"], "left").orderBy("topic", "partition").collect()
+    watermarks = spark.read.format("delta").load(paths.table("watermarks")).groupBy("topic", "partition")
+    newest_of: dict[tuple[str, int], int] = {
+        (row["topic"], row["partition"]): row["tso"]
+        for row in watermarks.agg(F.max("watermark_ts").alias("tso")).collect()
+    }
+    partitions = sorted((row["topic"], row["partition"]) for row in totals["partitions"] if row["topic"] is not None)
+    # the last watermark of an ended topic is its last word; where nothing else is left it still counts
+    partitions = [place for place in partitions if place[0] not in (totals["ended"] or ())] or partitions
     exact = bool(totals["exact"])
-    waiting = tuple(f"{row['topic']}/{row['partition']}" for row in rows if row["tso"] is None) if exact else ()
+    told = {place: newest_of.get(place) for place in partitions}
+    waiting = tuple(f"{topic}/{number}" for (topic, number), tso in told.items() if tso is None) if exact else ()
     if not exact or waiting:
         return StreamProgress(totals["last"], exact, None, None, waiting)
-    slowest = min(rows, key=lambda row: int(row["tso"]))
-    newest = max(int(row["tso"]) for row in rows)
-    held_by = f"{slowest['topic']}/{slowest['partition']}"
-    return StreamProgress(totals["last"], exact, slowest["tso"], held_by, (), newest)
+    tsos = {place: tso for place, tso in told.items() if tso is not None}
+    topic, number = slowest = min(tsos, key=lambda place: tsos[place])
+    return StreamProgress(totals["last"], exact, tsos[slowest], f"{topic}/{number}", (), newest_tso=max(tsos.values()))
 
 
 def published_cut(spark: SparkSession, paths: LakePaths) -> PublishedCut:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from cdc_pipeline.mirrors.cut_report import tso_datetime
 from cdc_pipeline.mirrors.policy import DdlPolicy
 from cdc_pipeline.resources.delta import Commit, append_once
+from cdc_pipeline.resources.small_frames import small_frame
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -109,7 +110,5 @@ def publish(
             for table in report.held
         ],
     )
-    frame = spark.createDataFrame([row], CUTS_SCHEMA)
-    append_once(
-        frame, paths.table("consistent_cuts"), Commit(f"cdc:{paths.pipeline}:consistent_cuts", window.cut_id, note)
-    )
+    frame = small_frame(spark, [row], CUTS_SCHEMA)
+    append_once(frame, paths.table("consistent_cuts"), Commit(paths.writer("consistent_cuts"), window.cut_id, note))

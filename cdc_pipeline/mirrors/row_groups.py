@@ -11,6 +11,7 @@ from cdc_pipeline.dialects.canal import CANAL
 from cdc_pipeline.dialects.dataworks import DATAWORKS
 from cdc_pipeline.dialects.types import MessageTypes, Place, message_types
 from cdc_pipeline.mirrors.partial_rows import only_key
+from cdc_pipeline.resources.small_frames import small_frame
 from cdc_pipeline.schemas.ddl_types import type_in_words
 from cdc_pipeline.schemas.table import MySqlType, TableName
 
@@ -126,8 +127,8 @@ def _with_seen_decimals(groups: list[RowGroup], changes: DataFrame) -> list[RowG
     ]
     if not bare:
         return groups
-    wanted = changes.sparkSession.createDataFrame(
-        sorted(set(bare)), "`database` STRING, `table` STRING, segment INT, `column` STRING"
+    wanted = small_frame(
+        changes.sparkSession, sorted(set(bare)), "`database` STRING, `table` STRING, segment INT, `column` STRING"
     )
     text = F.regexp_replace(F.col("after")[F.col("column")], r"^[-+]?0*", "")
     parts = F.split(text, r"\.")

@@ -18,13 +18,14 @@ from cdc_pipeline.dialects.dataworks import NAME as DATAWORKS
 from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.mirrors.ended import EndedTable
 from cdc_pipeline.mirrors.state import MirrorState
-from cdc_pipeline.resources.delta import Commit, append_once, table_state
+from cdc_pipeline.resources.delta import Commit, append_once, progress
+from cdc_pipeline.resources.small_frames import small_frame
 from cdc_pipeline.schemas.table import TableName
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, Row, SparkSession
 
     from cdc_pipeline.mirrors.policy import StatementPosition
     from cdc_pipeline.mirrors.progress import PublishedCut, StreamProgress
@@ -50,11 +51,14 @@ class Window:
 
     def of(self, frame: DataFrame) -> DataFrame:
         """The rows of `change_log` or `ddl_history` that this cut takes in."""
-        inside = frame.where(F.col("batch_id") <= self.last_batch)
+        return frame.where(self._inside())
+
+    def _inside(self) -> Column:
+        decoded = F.col("batch_id") <= self.last_batch
         if self.resolved_tso is None:
-            return inside.where(F.col("batch_id") > self.after_batch)
-        inside = inside.where(_at_or_below(self.resolved_tso))
-        return inside if self.after_tso is None else inside.where(~_at_or_below(self.after_tso))
+            return decoded & (F.col("batch_id") > self.after_batch)
+        inside = decoded & _at_or_below(self.resolved_tso)
+        return inside if self.after_tso is None else inside & ~_at_or_below(self.after_tso)
 
     def changes(self, log: DataFrame, *, waited: bool, anew: Mapping[TableName, int]) -> DataFrame:
         """The row changes that this cut works on, with `fresh`, whether this cut lets them in, and `taken`, whether an
@@ -89,10 +93,17 @@ class Window:
 
     def late(self, frame: DataFrame) -> DataFrame:
         """New rows at or below a TSO that is applied already: see `mirrors.late`."""
+        return frame.where(self._too_late())
+
+    def _too_late(self) -> Column:
         if self.after_tso is None:
-            return frame.where(F.lit(False))
-        new = frame.where(F.col("batch_id").between(self.after_batch + 1, self.last_batch))
-        return new.where(_at_or_below(self.after_tso))
+            return F.lit(False)
+        return F.col("batch_id").between(self.after_batch + 1, self.last_batch) & _at_or_below(self.after_tso)
+
+    def taken_and_late(self, frame: DataFrame) -> tuple[list[Row], list[Row]]:
+        """The rows of `of` and of `late`, of a table of few rows, by one query."""
+        rows = frame.where(self._inside() | self._too_late()).withColumn("_late", self._too_late()).collect()
+        return [row for row in rows if not row["_late"]], [row for row in rows if row["_late"]]
 
     def pending(self, frame: DataFrame) -> DataFrame:
         """Row changes of the batches so far that wait for a later cut."""
@@ -182,7 +193,7 @@ class BegunCut:
 
 def begun_cut(spark: SparkSession, paths: LakePaths, published: PublishedCut) -> BegunCut | None:
     path = paths.table("cut_plans")
-    if table_state(spark, path) is None:
+    if (progress(spark, path, paths.writer("cut_plans")) or 0) <= published.cut_id:
         return None
     row = spark.read.format("delta").load(path).where(F.col("cut_id") == published.cut_id + 1).first()
     if row is None:
@@ -221,6 +232,6 @@ def write_down(spark: SparkSession, paths: LakePaths, begun: BegunCut, run_id: s
         run_id,
         json.dumps(inputs, ensure_ascii=False),
     )
-    frame = spark.createDataFrame([row], _PLAN)
-    commit = Commit(f"cdc:{paths.pipeline}:cut_plans", window.cut_id, {"cut": window.cut_id, "run_id": run_id})
+    frame = small_frame(spark, [row], _PLAN)
+    commit = Commit(paths.writer("cut_plans"), window.cut_id, {"cut": window.cut_id, "run_id": run_id})
     append_once(frame, paths.table("cut_plans"), commit)

@@ -68,6 +68,10 @@ class LakePaths:
         """A table of the pipeline itself: raw_topic_snapshot, change_log, batches, …"""
         return self.borrowed.get(name, f"{self.home}/{name}")
 
+    def writer(self, table: str) -> str:
+        """The application id of those commits to the table that carry its progress: the batch or the cut, as version."""
+        return f"cdc:{self.pipeline}:{table}"
+
     def mirror(self, name: TableName) -> str:
         return f"{self.home}/mirror/{path_segment(name.database)}/{path_segment(name.table)}"
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from delta.tables import DeltaTable
+from pyspark.sql import functions as F
 
 from cdc_pipeline.resources.delta import table_state
 
@@ -32,14 +33,29 @@ def newest_note(paths: LakePaths) -> dict[str, Any] | None:
     Commits that have no note of ours (OPTIMIZE) are passed over. Delta removes old commits after a month, so that a table
     to which nothing came for so long may have none: whoever asks must then do without.
     """
+    return next(_newest_first(paths), None)
+
+
+def batch_note(spark: SparkSession, paths: LakePaths, batch_id: int) -> dict[str, Any] | None:
+    """The note of the commit that took the batch in; None where Delta has removed it."""
+    for note in _newest_first(paths):
+        if note.get("batch") == batch_id:
+            return note
+    history = DeltaTable.forPath(spark, paths.table("raw_topic_snapshot")).history()
+    noted = history.where(F.get_json_object("userMetadata", "$.batch") == str(batch_id)).select("userMetadata").first()
+    return None if noted is None else _read(noted[0])
+
+
+def _newest_first(paths: LakePaths) -> Iterator[dict[str, Any]]:
+    """The notes that a local lake's commits have, read from their files."""
     if not paths.is_local:
-        return None
+        return
     log = Path(paths.table("raw_topic_snapshot")) / "_delta_log"
     try:
         names = sorted((path.name for path in log.iterdir() if _COMMIT.fullmatch(path.name)), reverse=True)
     except OSError:
-        return None
-    return next((note for name in names if (note := _note(log / name)) is not None), None)
+        return
+    yield from (note for name in names if (note := _note(log / name)) is not None)
 
 
 def _note(commit: Path) -> dict[str, Any] | None:

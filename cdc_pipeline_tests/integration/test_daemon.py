@@ -19,6 +19,7 @@ from cdc_pipeline.local_kafka.broker import LocalBroker
 from cdc_pipeline.local_kafka.definitions import BOOTSTRAP, LAKE
 from cdc_pipeline.local_kafka.feed import Record, capture_records, create_topics, produced, topics_of
 from cdc_pipeline.mirrors.progress import published_cut
+from cdc_pipeline.resources.delta import progress
 from cdc_pipeline.resources.lake import LakePaths
 from cdc_pipeline.schemas.table import TableName
 from cdc_pipeline_tests.integration.runs import mirror_differences, records_until
@@ -113,8 +114,12 @@ def _produce(broker: LocalBroker, records: list[Record]) -> None:
 
 def _wait_for_cut(spark: SparkSession, paths: LakePaths, above: int, tmp_path: Path) -> int:
     """The resolved TSO of the newest cut, when it is above that one."""
-    until = time.monotonic() + _PATIENCE_SECONDS
-    while (published_cut(spark, paths).resolved_tso or 0) <= above:
+    until, seen = time.monotonic() + _PATIENCE_SECONDS, 0
+    while True:
+        # a look takes CPU from the run: at the log alone, until it has something new
+        cut = progress(spark, paths.table("consistent_cuts"), paths.writer("consistent_cuts")) or 0
+        if cut > seen and (tso := published_cut(spark, paths).resolved_tso or 0) > above:
+            return tso
+        seen = cut
         assert time.monotonic() < until, (tmp_path / "daemon.log").read_text()[-5000:]
-        time.sleep(3)  # a look takes CPU from the run
-    return published_cut(spark, paths).resolved_tso or 0
+        time.sleep(3)

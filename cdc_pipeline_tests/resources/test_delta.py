@@ -11,9 +11,11 @@ from cdc_pipeline.resources.delta import (
     Commit,
     append_once,
     commit_metadata,
+    create_table,
     forget_cached_log,
     overwrite_once,
     progress,
+    row_count,
     session_for,
     table_state,
 )
@@ -197,6 +199,27 @@ def test_a_wider_type_reads_old_files(spark: SparkSession, tmp_path: Path) -> No
     commit_metadata(spark, path, _commit(2), schema=schema, properties={"delta.enableTypeWidening": "true"})
     append_once(spark.createDataFrame([(2**62, "b")], "id LONG, name STRING"), path, _commit(3))
     assert _rows(spark, path) == [(2**31 - 1, "a"), (2**62, "b")]
+
+
+@pytest.mark.parametrize("stats", ["true", "false"])
+def test_rows_are_counted(stats: str, spark: SparkSession, tmp_path: Path) -> None:
+    """With deleted rows, and where files do not say how many they have."""
+    path, counts = str(tmp_path / "t"), []
+    create_table(
+        spark, path, _commit(1), schema=_frame(spark).schema, properties={"delta.enableDeletionVectors": "true"}
+    )
+    counts.append(row_count(spark, path))
+    kept = spark.conf.get("spark.databricks.delta.stats.collect")
+    spark.conf.set("spark.databricks.delta.stats.collect", stats)
+    try:
+        append_once(_frame(spark, (1, "a"), (2, "b"), (3, "c")).coalesce(1), path, _commit(2))
+    finally:
+        spark.conf.set("spark.databricks.delta.stats.collect", kept or "true")
+    counts.append(row_count(spark, path))
+    DeltaTable.forPath(session_for(spark, _commit(3)), path).delete("id = 2")
+    counts.append(row_count(spark, path))
+    assert counts == [0, 3, 2]
+    assert "deletionVector" in "".join(file.read_text() for file in (tmp_path / "t" / "_delta_log").glob("*2.json"))
 
 
 def test_a_moved_table_is_seen_anew(spark: SparkSession, tmp_path: Path) -> None:

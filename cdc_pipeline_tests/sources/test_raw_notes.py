@@ -11,7 +11,7 @@ from delta.tables import DeltaTable
 
 from cdc_pipeline.resources.delta import Commit, append_once
 from cdc_pipeline.resources.lake import LakePaths
-from cdc_pipeline.sources.raw_notes import newest_note, newest_note_by_spark
+from cdc_pipeline.sources.raw_notes import batch_note, newest_note, newest_note_by_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,3 +66,8 @@ def test_both_ways_to_read_it_agree(spark: SparkSession, paths: LakePaths) -> No
     DeltaTable.forPath(spark, path).delete("id = 7")
     expected = {"run_id": "r", "batch": 2, "é": "😀\n"}
     assert (newest_note(paths), newest_note_by_spark(spark, paths)) == (expected, expected)
+    # where the files cannot be read as files, Delta's history tells the same
+    elsewhere = LakePaths("s3a://bucket/lake", paths.pipeline, {"raw_topic_snapshot": path})
+    first = {"run_id": "r", "batch": 1, "é": "😀\n"}
+    for found in (paths, elsewhere):
+        assert [batch_note(spark, found, number) for number in (1, 2, 3)] == [first, expected, None]

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.errors import SourceError, TransientError, without
 from cdc_pipeline.resources.delta import Commit, append_once, is_conflict, progress
 from cdc_pipeline.resources.lake import first_line
+from cdc_pipeline.resources.small_frames import small_frame
 from cdc_pipeline.sources.kafka.positions import Positions, by_topic
 from cdc_pipeline.sources.raw_notes import newest_note, newest_note_by_spark
 from cdc_pipeline.sources.raw_snapshot import raw_app_id
@@ -75,7 +76,7 @@ class RawTopics:
         """The positions alone, where they are news without a record: a start at the end must not move on with the end."""
         app_id = f"cdc:{self.paths.pipeline}:positions"
         number = (progress(self.spark, self._path, app_id) or 0) + 1
-        nothing = self.spark.createDataFrame([], RECORD).select(F.lit(0).cast("bigint").alias("batch_id"), "*")
+        nothing = small_frame(self.spark, [], RECORD).select(F.lit(0).cast("bigint").alias("batch_id"), "*")
         append_once(nothing, self._path, Commit(app_id, number, self._note(positions, ())))
 
     def _note(self, positions: Positions, lost: tuple[tuple[str, int, int, int], ...]) -> dict[str, Any]:
@@ -84,7 +85,7 @@ class RawTopics:
     def _records(self, batch: tuple[Stretch, ...]) -> DataFrame:
         """The records of the stretches, as `RECORD`; topics by their names in the lake."""
         if not batch:
-            return self.spark.createDataFrame([], RECORD)
+            return small_frame(self.spark, [], RECORD)
         first = {(stretch.source, stretch.partition): stretch.first for stretch in batch}
         end = {(stretch.source, stretch.partition): stretch.end for stretch in batch}
         assigned = {topic: sorted(map(int, found)) for topic, found in by_topic(first).items()}

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.dialects.ticdc_storage import FILE, LINE
 from cdc_pipeline.errors import SourceError
 from cdc_pipeline.resources.lake import no_pattern
+from cdc_pipeline.resources.small_frames import small_frame
 from cdc_pipeline.sources.records import HEADERS, RECORD
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def known_lines(lines: DataFrame, sizes: Mapping[str, int]) -> dict[str, int]:
     """URI → how many lines the file had when it was `sizes` bytes long. Raises SourceError where no line ended there."""
     if not sizes:
         return {}
-    small = lines.sparkSession.createDataFrame(list(sizes.items()), "uri STRING, known BIGINT")
+    small = small_frame(lines.sparkSession, list(sizes.items()), "uri STRING, known BIGINT")
     grown = lines.join(F.broadcast(small), "uri").select("uri", "known", "block", "place", "weight")
     end = F.expr("sum(weight) OVER (PARTITION BY uri ORDER BY block, place)")
     old = grown.withColumn("line_end", end).where(F.col("line_end") <= F.col("known"))
@@ -168,7 +169,7 @@ def records(lines: DataFrame, files: Sequence[ReadFile], topic: str, first_offse
             rows.append((*where, read.file.path, read.known_lines, offset, read.file.modified_ms))
             before += block.lines
         offset += read.new_lines
-    small = lines.sparkSession.createDataFrame(rows, _PLACES)
+    small = small_frame(lines.sparkSession, rows, _PLACES)
     line = F.col("lines_before") + F.col("place") - F.col("first_place") + 1
     values = {
         "topic": F.lit(topic),
@@ -187,7 +188,7 @@ def one_record(
     spark: SparkSession, topic: str, offset: int, value: bytes, modified_ms: int, headers: Mapping[str, str]
 ) -> DataFrame:
     """A record that is no line of a data file."""
-    frame = spark.createDataFrame([(bytearray(value), modified_ms)], "value BINARY, modified_ms BIGINT")
+    frame = small_frame(spark, [(bytearray(value), modified_ms)], "value BINARY, modified_ms BIGINT")
     values = {
         "topic": F.lit(topic),
         "partition": F.lit(0),
