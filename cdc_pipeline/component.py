@@ -88,8 +88,8 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
 
     Gives the assets `raw_topic_snapshot`, `change_log`, `ddl_history`, `watermarks`, `dead_letters`, one for each
     mirrored table and `consistent_cuts`, the job `<name>_ingest` that makes them all in one run, `<name>_rebuild`,
-    `<name>_ddl_dry_run`, `<name>_approve_ddl` and `<name>_maintain` (with a schedule), and the sensor
-    `<name>_new_offsets`, which asks for `<name>_ingest`.
+    `<name>_ddl_dry_run`, `<name>_approve_ddl` and `<name>_maintain` (with a schedule),
+    and the sensor `<name>_new_offsets`, which asks for `<name>_ingest`.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -159,6 +159,13 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
         ),
     ] = "0 3 * * *"
     merge_threads: Annotated[int, Field(description="Mirrors that are merged side by side, 1 to 64.")] = 2
+    key_check_rows: Annotated[
+        int,
+        Field(
+            description="Rows up to which the check `keys_hold` looks at all of a mirror that a cut has changed; of a "
+            "larger one it looks at the rows that the cut has written. 0: it looks at none."
+        ),
+    ] = 1_000_000
 
     @field_validator("name")
     @classmethod
@@ -218,6 +225,13 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
             raise ValueError(f"{value} is no number of threads: 1 to {_MOST_THREADS} is expected")
         return value
 
+    @field_validator("key_check_rows")
+    @classmethod
+    def _is_a_number_of_rows(cls, value: int) -> int:
+        if value < 0:
+            raise ValueError(f"{value} is no number of rows: 0 or more is expected")
+        return value
+
     @property
     def pipeline(self) -> Pipeline:
         keys = {table: tuple(columns) for table, columns in self.keys.items()}
@@ -234,6 +248,7 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
             self.claim_store or None,
             tuple(self.owners),
             self.tags,
+            self.key_check_rows,
         )
 
     def build_defs(self, context: dg.ComponentLoadContext | None = None) -> dg.Definitions:
@@ -253,5 +268,11 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
             assets=assets,
             schedules=[maintenance_schedule(maintain, self.maintenance_cron)],
             sensors=[new_offsets_sensor(pipeline, ingest, self.sensor.timing, running=self.sensor.running)],
-            jobs=[ingest, rebuild_job(pipeline), ddl_dry_run_job(pipeline), approve_ddl_job(pipeline), maintain],
+            jobs=[
+                ingest,
+                rebuild_job(pipeline),
+                ddl_dry_run_job(pipeline),
+                approve_ddl_job(pipeline),
+                maintain,
+            ],
         )

@@ -20,7 +20,8 @@ class Pipeline:
     """One pipeline. `source` is where its records come from; `time_zone` is where the encoder prints TIMESTAMP; `keys` are
     the columns that identify a row, by `database.table`, for tables whose definition has no key; `ddl_policy` is what DDL
     may do to mirrors; `claim_store` is where TiCDC puts messages that are too large for a topic;
-    `owners` and `tags` are shown on every node."""
+    `owners` and `tags` are shown on every node; `key_check_rows` is how large a mirror may be for its keys to be looked at
+    whole."""
 
     name: str
     source: Source
@@ -33,6 +34,7 @@ class Pipeline:
     claim_store: str | None = None
     owners: tuple[str, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
+    key_check_rows: int = 1_000_000
 
     @property
     def paths(self) -> LakePaths:

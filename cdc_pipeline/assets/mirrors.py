@@ -13,7 +13,10 @@ from cdc_pipeline.catalog import CatalogEntry, known_mirrors, remember_mirrors
 from cdc_pipeline.checks.balance import BALANCE, cut_balance_result
 from cdc_pipeline.checks.ddl_applied import DDL_APPLIED, NO_GAPS, ddl_applied_result, no_gaps_result
 from cdc_pipeline.checks.freshness import FRESH, NO_LIMITS, FreshnessLimits, fresh_result, lag
+from cdc_pipeline.checks.keys_hold import KEYS_HOLD, KeysToCheck, keys_hold_result
 from cdc_pipeline.checks.no_breach import NO_BREACH, no_breach_result
+from cdc_pipeline.checks.schema_matches_ddl import SCHEMA_MATCHES_DDL, schema_result
+from cdc_pipeline.checks.turns import wrong_before
 from cdc_pipeline.mirrors.catalog_entries import catalog_entries
 from cdc_pipeline.mirrors.cut import CutMaker
 from cdc_pipeline.mirrors.cut_report import CutReport, MirrorEntry, TableCounts
@@ -94,6 +97,8 @@ def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg
             dg.AssetCheckSpec(DDL_APPLIED, asset=cuts),
             dg.AssetCheckSpec(BALANCE, asset=cuts, blocking=True),
             dg.AssetCheckSpec(NO_BREACH, asset=cuts),
+            dg.AssetCheckSpec(KEYS_HOLD, asset=cuts),
+            dg.AssetCheckSpec(SCHEMA_MATCHES_DDL, asset=cuts),
             *([dg.AssetCheckSpec(FRESH, asset=cuts)] if limits.declared else []),
         ],
     )
@@ -108,6 +113,10 @@ def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg
             balance = cut_balance_result(spark.session, pipeline.paths, cuts)
             ddl = ddl_applied_result(spark.session, pipeline.paths, cuts)
             breach = no_breach_result(spark.session, pipeline.paths, cuts)
+            again = {name: wrong_before(context.instance, cuts, name) for name in (KEYS_HOLD, SCHEMA_MATCHES_DDL)}
+            wanted = KeysToCheck(pipeline.keys, pipeline.key_check_rows, again[KEYS_HOLD], pipeline.side_by_side)
+            keys = keys_hold_result(spark.session, pipeline.paths, report, wanted, cuts)
+            schemas = schema_result(spark.session, pipeline.paths, report, again[SCHEMA_MATCHES_DDL], cuts)
             newest = newest_batch(spark.session, pipeline.paths)
         by_name = {entry.name: entry for entry in report.mirrors}
         for name, counts in report.changed.items():
@@ -128,6 +137,8 @@ def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg
         yield ddl
         yield balance
         yield breach
+        yield keys
+        yield schemas
         if limits.declared:
             yield fresh_result(report, limits, cuts)
 

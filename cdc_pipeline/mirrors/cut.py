@@ -22,6 +22,7 @@ from cdc_pipeline.mirrors.holding import (
     returning_events,
     with_returned,
 )
+from cdc_pipeline.mirrors.keys import key_columns
 from cdc_pipeline.mirrors.late import late_changes
 from cdc_pipeline.mirrors.order import RowSet, net_changes, not_emptied, with_segments
 from cdc_pipeline.mirrors.plan_book import PlanBook
@@ -238,10 +239,7 @@ class CutMaker:
 
     def _row_set(self, index: int, step: ApplyRows) -> RowSet:
         schema = step.state.schema
-        key = schema.row_key
-        if not key and (declared := [schema.find(name) for name in self.keys.get(str(step.state.name), ())]):
-            # a key that is declared for a table which has no such columns is none
-            key = tuple(column.name for column in declared if column is not None) if all(declared) else ()
+        key = key_columns(step.state.name, schema, self.keys)
         return RowSet(
             index,
             step.source,
