@@ -15,6 +15,7 @@ from cdc_pipeline.assets.maintain import maintain_job, maintenance_schedule
 from cdc_pipeline.assets.mirrors import mirror_assets
 from cdc_pipeline.assets.raw import raw_asset
 from cdc_pipeline.assets.rebuild import rebuild_job
+from cdc_pipeline.assets.release import release_job
 from cdc_pipeline.dialects.decode import DialectName  # noqa: TC001  # pydantic reads the annotation
 from cdc_pipeline.mirrors.policy import APPLY, HOLD, KEEP, DdlAction, DdlPolicy
 from cdc_pipeline.pipeline import Pipeline
@@ -88,7 +89,7 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
 
     Gives the assets `raw_topic_snapshot`, `change_log`, `ddl_history`, `watermarks`, `dead_letters`, one for each
     mirrored table and `consistent_cuts`, the job `<name>_ingest` that makes them all in one run, `<name>_rebuild`,
-    `<name>_ddl_dry_run`, `<name>_approve_ddl` and `<name>_maintain` (with a schedule),
+    `<name>_release_dead_letters`, `<name>_ddl_dry_run`, `<name>_approve_ddl` and `<name>_maintain` (with a schedule),
     and the sensor `<name>_new_offsets`, which asks for `<name>_ingest`.
     """
 
@@ -271,6 +272,7 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
             jobs=[
                 ingest,
                 rebuild_job(pipeline),
+                release_job(pipeline),
                 ddl_dry_run_job(pipeline),
                 approve_ddl_job(pipeline),
                 maintain,

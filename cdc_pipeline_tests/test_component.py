@@ -216,6 +216,7 @@ def test_definitions(tmp_path: Path) -> None:
     assert jobs == [
         "shop_ingest",
         "shop_rebuild",
+        "shop_release_dead_letters",
         "shop_ddl_dry_run",
         "shop_approve_ddl",
         "shop_maintain",

@@ -57,8 +57,10 @@ def keys_hold_result(
     """Fails where a mirror has two rows of one key, or a NULL in one; the metadata has each table with the places of the
     messages that wrote such rows (never the keys themselves, which may be nobody's to see) and what to do."""
     entries = {entry.name: entry for entry in report.mirrors}
-    changed = [name for name in entries if name in report.changed or str(name) in wanted.again]
-    chosen = in_turn(changed, (), report.cut_id, _MOST_TABLES) if wanted.most_rows else ()
+    changed = (
+        [name for name in entries if name in report.changed or str(name) in wanted.again] if wanted.most_rows else []
+    )
+    chosen = in_turn(changed, (), report.cut_id, _MOST_TABLES)
     since = _since(spark, paths, report) if any(entries[name].rows > wanted.most_rows for name in chosen) else None
 
     def looked(entry: MirrorEntry) -> _Looked:

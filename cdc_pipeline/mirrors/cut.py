@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.dialects.claims import kept_claims
+from cdc_pipeline.dialects.releases import with_replacements
 from cdc_pipeline.mirrors.apply import Mirrors, StepResult
 from cdc_pipeline.mirrors.cut_inputs import CutInputs, StoredMirrors
 from cdc_pipeline.mirrors.cut_report import CutReport, MirrorEntry, TableCounts, published_entries, with_held_gaps
@@ -116,7 +117,8 @@ class CutMaker:
                 kept.append(again.persist())
                 once = delivered.join(again, list(POSITION), "left_anti")
             changes = with_segments(not_emptied(once, emptied_before(window, history, delivered)), ddl.fresh)
-            raw, claims = self._table("raw_topic_snapshot"), partial(kept_claims, self.spark, self.paths)
+            raw = with_replacements(self.spark, self.paths, self._table("raw_topic_snapshot"))
+            claims = partial(kept_claims, self.spark, self.paths)
             groups = with_types(row_groups(changes), raw, changes, inputs.mirror, claims)
             late = late_changes(window, log)
             lost = lost_rows(window, self._table("dead_letters"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator  # noqa: TC003  # Dagster reads the annotations of the functions it decorates
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from cdc_pipeline.checks.ddl_applied import ddl_applied_result, no_gaps_result
 from cdc_pipeline.checks.dead_letters import dead_letters_result
 from cdc_pipeline.checks.keys_hold import KeysToCheck, keys_hold_result
 from cdc_pipeline.checks.schema_matches_ddl import ddl_differences, delta_differences
-from cdc_pipeline.checks.turns import WRONG_TABLES, in_turn
+from cdc_pipeline.checks.turns import WRONG_TABLES, in_turn, wrong_before
 from cdc_pipeline.mirrors.state import TRACE, MirrorState
 from cdc_pipeline.resources.lake import LakePaths
 from cdc_pipeline.schemas.table import Column, MySqlType, TableName, TableSchema
@@ -47,6 +48,23 @@ _NAMES = [TableName("db", name) for name in "abcde"]
 def test_others_take_turns(first: str, turn: int, most: int, expected: str) -> None:
     found = in_turn([TableName("db", name) for name in first], _NAMES, turn, most)
     assert "".join(name.table for name in found) == expected
+
+
+def test_what_was_wrong_is_looked_at_again() -> None:
+    key, wrong = dg.AssetKey("cuts"), iter((["db.t"], []))
+
+    @dg.multi_asset(specs=[dg.AssetSpec(key)], check_specs=[dg.AssetCheckSpec("any", asset=key)])
+    def cuts() -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
+        yield dg.MaterializeResult(asset_key=key)
+        found = next(wrong)
+        metadata = {WRONG_TABLES: dg.MetadataValue.json(found)}
+        yield dg.AssetCheckResult(check_name="any", asset_key=key, passed=not found, metadata=metadata)
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert wrong_before(instance, key, "any") == frozenset()
+        for expected in ({"db.t"}, set()):
+            dg.materialize([cuts], instance=instance)
+            assert wrong_before(instance, key, "any") == expected
 
 
 _STATE = MirrorState(
