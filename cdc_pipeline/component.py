@@ -25,6 +25,7 @@ from cdc_pipeline.source_fields import SOURCE_MODEL, SOURCES, SourceField
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _MOST_THREADS = 64
+_LEAST_RUNTIME_SECONDS = 60
 
 
 def _source(context: dg.ResolutionContext, model: Any) -> SourceField:
@@ -168,6 +169,14 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
         ),
     ] = 1_000_000
 
+    max_runtime_seconds: Annotated[
+        int | None,
+        Field(
+            description="After so many seconds the daemon ends a run of this pipeline; the next one goes on from what was "
+            "committed. Empty: after `run_monitoring.max_runtime_seconds` of dagster.yaml."
+        ),
+    ] = None
+
     @field_validator("name")
     @classmethod
     def _is_a_name(cls, value: str) -> str:
@@ -226,6 +235,16 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
             raise ValueError(f"{value} is no number of threads: 1 to {_MOST_THREADS} is expected")
         return value
 
+    @field_validator("max_runtime_seconds")
+    @classmethod
+    def _is_a_time(cls, value: int | None) -> int | None:
+        if value is not None and value < _LEAST_RUNTIME_SECONDS:
+            raise ValueError(
+                f"{value} is too little: {_LEAST_RUNTIME_SECONDS} or more seconds are expected, or nothing; a run that is "
+                "ended before its first commit would be begun again for ever"
+            )
+        return value
+
     @field_validator("key_check_rows")
     @classmethod
     def _is_a_number_of_rows(cls, value: int) -> int:
@@ -250,6 +269,7 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
             tuple(self.owners),
             self.tags,
             self.key_check_rows,
+            self.max_runtime_seconds,
         )
 
     def build_defs(self, context: dg.ComponentLoadContext | None = None) -> dg.Definitions:
@@ -262,7 +282,7 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
             description="Takes in what is new, decodes it and brings the mirrors up to the resolved TSO: one run.",
             # One JVM for the whole run: a process per step would pay its start each time.
             executor_def=dg.in_process_executor,
-            tags={"cdc/pipeline": self.name},
+            tags=pipeline.run_tags,
         )
         maintain = maintain_job(pipeline)
         return dg.Definitions(

@@ -353,6 +353,7 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "a field more": ({**_GOOD, "tme_zone": "UTC"}, ["tme_zone", "Extra inputs are not permitted", "'UTC'"]),
     "dialect": ({**_GOOD, "dialect": "debezium"}, ["dialect", "'debezium'", "'auto', 'ticdc', 'canal' or 'dataworks'"]),
     "merge threads none": ({**_GOOD, "merge_threads": 0}, ["merge_threads", "0 is no number of threads", "1 to 64"]),
+    "max runtime": ({**_GOOD, "max_runtime_seconds": 59}, ["max_runtime_seconds", "59 is too little", "60 or more"]),
     "key check rows": ({**_GOOD, "key_check_rows": -1}, ["key_check_rows", "-1 is no number of rows", "0 or more"]),
     "merge threads many": ({**_GOOD, "merge_threads": 65}, ["merge_threads", "65 is no number of threads", "1 to 64"]),
     "keys of no table": ({**_GOOD, "keys": {"events": ["a"]}}, ["keys", "'events' is no table", "database.table"]),

@@ -6,8 +6,11 @@ import time
 import uuid
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.claims import kept_claims
 from cdc_pipeline.dialects.releases import with_replacements
@@ -33,6 +36,7 @@ from cdc_pipeline.mirrors.progress import NO_CUT, PublishedCut, StreamProgress, 
 from cdc_pipeline.mirrors.publication import CutSettings, publish
 from cdc_pipeline.mirrors.redeliveries import POSITION, repeated_positions
 from cdc_pipeline.mirrors.row_groups import row_groups, with_types
+from cdc_pipeline.mirrors.stages import Stages
 from cdc_pipeline.mirrors.state import MirrorState
 from cdc_pipeline.mirrors.step_order import later_places
 from cdc_pipeline.mirrors.steps import ApplyRows, step_names
@@ -101,6 +105,7 @@ class CutMaker:
         return self._cut(Window(1, None, resolved_tso, 0, last_batch), NO_CUT, streams, self._inputs())
 
     def _cut(self, window: Window, published: PublishedCut, streams: StreamProgress, inputs: CutInputs) -> CutReport:
+        stages = Stages()
         log, history = self._table("change_log"), self._table("ddl_history")
         released = released_tables(published.held, inputs.approved)
         ddl = DdlOfCut.read(window, history, returning_events(history, released, window))
@@ -136,10 +141,12 @@ class CutMaker:
             ).plan(ddl.fresh)
             if not inputs.resumed:
                 write_down(self.spark, self.paths, inputs.begun(window), self.run_id)
-            results, counted = self._carry_out(plan, changes, window, resumed=inputs.resumed)
-            fresh = delivered.where("NOT taken")
+            stages.ended("plan")
+            results, counted = self._carry_out(plan, changes, window, stages, resumed=inputs.resumed)
+            found = delivered.where("NOT taken").agg(F.count("*"), F.max("timestamp")).first()
+            assert found is not None
             held = held_rows(delivered, plan.held_from, ddl.fresh)
-            taken_in = fresh.count() - sum(held.values())
+            taken_in = found[0] - sum(held.values())
             duplicates = 0
             if again is not None:
                 repeated = delivered.join(again, list(POSITION), "left_semi")
@@ -165,8 +172,11 @@ class CutMaker:
             True, window.cut_id, window.resolved_tso, streams, entries, _counts(results), totals, late.breaches, waits
         )
         close_events(self.spark, self.paths, ddl.outcomes(plan), self._note(window))
+        stages.ended("counts")
         publish(self.spark, self.paths, window, report, self._note(window), self.settings)
-        return report
+        stages.ended("publish")
+        versions = {row["mirror_id"]: row["version"] for row in published.mirrors}
+        return replace(report, stages=stages.seconds, versions_before=versions, newest_record=_instant(found[1]))
 
     # ---- inputs
 
@@ -183,7 +193,7 @@ class CutMaker:
     # ---- steps
 
     def _carry_out(
-        self, plan: CutPlan, changes: DataFrame, window: Window, *, resumed: bool
+        self, plan: CutPlan, changes: DataFrame, window: Window, stages: Stages, *, resumed: bool
     ) -> tuple[list[StepResult], int]:
         """The steps' results, and how many of the changes are left once each row's are folded to its last."""
         row_sets = {
@@ -192,6 +202,7 @@ class CutMaker:
         view = f"net_{uuid.uuid4().hex}"
         net = net_changes(changes, row_sets.values()).persist()
         counted = net.where("counts").count()
+        stages.ended("net changes")
         net.createOrReplaceGlobalTempView(view)
         writer = Mirrors(
             self.spark,
@@ -207,6 +218,7 @@ class CutMaker:
         try:
             return writer.carried_out(plan.steps, row_sets, self.report), counted
         finally:
+            stages.ended("steps")
             self.spark.catalog.dropGlobalTempView(view)
             net.unpersist()
 
@@ -250,6 +262,11 @@ class CutMaker:
             keyless=not key,
             partial=bool(step.lacking),
         )
+
+
+def _instant(local: datetime | None) -> datetime | None:
+    """A timestamp as PySpark gives it, in the time zone of this process."""
+    return None if local is None else local.astimezone(timezone.utc)
 
 
 def _counts(results: Iterable[StepResult]) -> dict[TableName, TableCounts]:
