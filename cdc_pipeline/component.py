@@ -15,6 +15,7 @@ from cdc_pipeline.assets.maintain import maintain_job, maintenance_schedule
 from cdc_pipeline.assets.mirrors import mirror_assets
 from cdc_pipeline.assets.raw import raw_asset
 from cdc_pipeline.assets.rebuild import rebuild_job
+from cdc_pipeline.assets.release import release_job
 from cdc_pipeline.dialects.decode import DialectName  # noqa: TC001  # pydantic reads the annotation
 from cdc_pipeline.mirrors.policy import APPLY, HOLD, KEEP, DdlAction, DdlPolicy
 from cdc_pipeline.pipeline import Pipeline
@@ -24,6 +25,7 @@ from cdc_pipeline.source_fields import SOURCE_MODEL, SOURCES, SourceField
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _MOST_THREADS = 64
+_LEAST_RUNTIME_SECONDS = 60
 
 
 def _source(context: dg.ResolutionContext, model: Any) -> SourceField:
@@ -88,8 +90,8 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
 
     Gives the assets `raw_topic_snapshot`, `change_log`, `ddl_history`, `watermarks`, `dead_letters`, one for each
     mirrored table and `consistent_cuts`, the job `<name>_ingest` that makes them all in one run, `<name>_rebuild`,
-    `<name>_ddl_dry_run`, `<name>_approve_ddl` and `<name>_maintain` (with a schedule), and the sensor
-    `<name>_new_offsets`, which asks for `<name>_ingest`.
+    `<name>_release_dead_letters`, `<name>_ddl_dry_run`, `<name>_approve_ddl` and `<name>_maintain` (with a schedule),
+    and the sensor `<name>_new_offsets`, which asks for `<name>_ingest`.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -159,6 +161,21 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
         ),
     ] = "0 3 * * *"
     merge_threads: Annotated[int, Field(description="Mirrors that are merged side by side, 1 to 64.")] = 2
+    key_check_rows: Annotated[
+        int,
+        Field(
+            description="Rows up to which the check `keys_hold` looks at all of a mirror that a cut has changed; of a "
+            "larger one it looks at the rows that the cut has written. 0: it looks at none."
+        ),
+    ] = 1_000_000
+
+    max_runtime_seconds: Annotated[
+        int | None,
+        Field(
+            description="After so many seconds the daemon ends a run of this pipeline; the next one goes on from what was "
+            "committed. Empty: after `run_monitoring.max_runtime_seconds` of dagster.yaml."
+        ),
+    ] = None
 
     @field_validator("name")
     @classmethod
@@ -218,6 +235,23 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
             raise ValueError(f"{value} is no number of threads: 1 to {_MOST_THREADS} is expected")
         return value
 
+    @field_validator("max_runtime_seconds")
+    @classmethod
+    def _is_a_time(cls, value: int | None) -> int | None:
+        if value is not None and value < _LEAST_RUNTIME_SECONDS:
+            raise ValueError(
+                f"{value} is too little: {_LEAST_RUNTIME_SECONDS} or more seconds are expected, or nothing; a run that is "
+                "ended before its first commit would be begun again for ever"
+            )
+        return value
+
+    @field_validator("key_check_rows")
+    @classmethod
+    def _is_a_number_of_rows(cls, value: int) -> int:
+        if value < 0:
+            raise ValueError(f"{value} is no number of rows: 0 or more is expected")
+        return value
+
     @property
     def pipeline(self) -> Pipeline:
         keys = {table: tuple(columns) for table, columns in self.keys.items()}
@@ -234,6 +268,8 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
             self.claim_store or None,
             tuple(self.owners),
             self.tags,
+            self.key_check_rows,
+            self.max_runtime_seconds,
         )
 
     def build_defs(self, context: dg.ComponentLoadContext | None = None) -> dg.Definitions:
@@ -246,12 +282,19 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
             description="Takes in what is new, decodes it and brings the mirrors up to the resolved TSO: one run.",
             # One JVM for the whole run: a process per step would pay its start each time.
             executor_def=dg.in_process_executor,
-            tags={"cdc/pipeline": self.name},
+            tags=pipeline.run_tags,
         )
         maintain = maintain_job(pipeline)
         return dg.Definitions(
             assets=assets,
             schedules=[maintenance_schedule(maintain, self.maintenance_cron)],
             sensors=[new_offsets_sensor(pipeline, ingest, self.sensor.timing, running=self.sensor.running)],
-            jobs=[ingest, rebuild_job(pipeline), ddl_dry_run_job(pipeline), approve_ddl_job(pipeline), maintain],
+            jobs=[
+                ingest,
+                rebuild_job(pipeline),
+                release_job(pipeline),
+                ddl_dry_run_job(pipeline),
+                approve_ddl_job(pipeline),
+                maintain,
+            ],
         )

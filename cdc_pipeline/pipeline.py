@@ -20,7 +20,8 @@ class Pipeline:
     """One pipeline. `source` is where its records come from; `time_zone` is where the encoder prints TIMESTAMP; `keys` are
     the columns that identify a row, by `database.table`, for tables whose definition has no key; `ddl_policy` is what DDL
     may do to mirrors; `claim_store` is where TiCDC puts messages that are too large for a topic;
-    `owners` and `tags` are shown on every node."""
+    `owners` and `tags` are shown on every node; `key_check_rows` is how large a mirror may be for its keys to be looked at
+    whole; `max_runtime_seconds` is after how long a run is ended, None where Dagster's own limit holds."""
 
     name: str
     source: Source
@@ -33,6 +34,14 @@ class Pipeline:
     claim_store: str | None = None
     owners: tuple[str, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
+    key_check_rows: int = 1_000_000
+    max_runtime_seconds: int | None = None
+
+    @property
+    def run_tags(self) -> dict[str, str]:
+        """Tags of each run: whose it is, of which one at a time may run (`dagster.yaml`), and when it is ended."""
+        limit = {} if self.max_runtime_seconds is None else {"dagster/max_runtime": str(self.max_runtime_seconds)}
+        return {"cdc/pipeline": self.name, **limit}
 
     @property
     def paths(self) -> LakePaths:

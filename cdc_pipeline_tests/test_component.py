@@ -213,7 +213,14 @@ def test_definitions(tmp_path: Path) -> None:
     component = CdcPipeline(name="shop", source=source, lake=str(tmp_path / "lake"))
     assert _asset_keys(component) == _ASSETS
     jobs = [job.name for job in component.build_defs().jobs or ()]
-    assert jobs == ["shop_ingest", "shop_rebuild", "shop_ddl_dry_run", "shop_approve_ddl", "shop_maintain"]
+    assert jobs == [
+        "shop_ingest",
+        "shop_rebuild",
+        "shop_release_dead_letters",
+        "shop_ddl_dry_run",
+        "shop_approve_ddl",
+        "shop_maintain",
+    ]
 
 
 def test_one_policy_for_all_tables(load: Callable[[str], CdcPipeline], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -346,6 +353,8 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "a field more": ({**_GOOD, "tme_zone": "UTC"}, ["tme_zone", "Extra inputs are not permitted", "'UTC'"]),
     "dialect": ({**_GOOD, "dialect": "debezium"}, ["dialect", "'debezium'", "'auto', 'ticdc', 'canal' or 'dataworks'"]),
     "merge threads none": ({**_GOOD, "merge_threads": 0}, ["merge_threads", "0 is no number of threads", "1 to 64"]),
+    "max runtime": ({**_GOOD, "max_runtime_seconds": 59}, ["max_runtime_seconds", "59 is too little", "60 or more"]),
+    "key check rows": ({**_GOOD, "key_check_rows": -1}, ["key_check_rows", "-1 is no number of rows", "0 or more"]),
     "merge threads many": ({**_GOOD, "merge_threads": 65}, ["merge_threads", "65 is no number of threads", "1 to 64"]),
     "keys of no table": ({**_GOOD, "keys": {"events": ["a"]}}, ["keys", "'events' is no table", "database.table"]),
     "keys without columns": ({**_GOOD, "keys": {"db.t": []}}, ["keys", "db.t: [] is no key", "one or more columns"]),

@@ -1,6 +1,7 @@
 """The assets that one parse of the raw snapshot gives: change_log, ddl_history, watermarks, dead_letters."""
 
 # No `from __future__ import annotations` here: Dagster reads the annotations of the functions it decorates.
+import time
 from collections.abc import Iterator
 
 import dagster as dg
@@ -64,6 +65,7 @@ def decoded_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
     def decoded(
         context: dg.AssetExecutionContext, spark: SparkLakehouse
     ) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
+        started = time.monotonic()
         with clear_failures(), only_writer(pipeline.paths, context.run.run_id, context.log.info):
             batches = decoded_batches(spark.session, pipeline.paths, pipeline.dialect, claim_store=pipeline.claim_store)
             version = dg.DataVersion(str(newest_batch(spark.session, pipeline.paths)))
@@ -74,6 +76,7 @@ def decoded_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
             watermarks = watermarks_result(spark.session, pipeline.paths, new, keys[WATERMARKS])
             states = {table: table_state(spark.session, pipeline.paths.table(table)) for table in keys}
             contracts = [contract_result(spark.session, pipeline.paths, table, new, key) for table, key in keys.items()]
+        seconds = round(time.monotonic() - started, 1)
         for table, key in keys.items():
             count = sum(_rows(batch, table) for batch in batches)
             context.log.info(f"{table}: {count} new")
@@ -82,6 +85,7 @@ def decoded_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
                 metadata={
                     "batches": new,
                     "new": count,
+                    "seconds": seconds,
                     **delta_columns(states[table]),
                     **decoded_lineage(pipeline.name, states[table]),
                 },

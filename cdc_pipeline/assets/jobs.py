@@ -17,7 +17,7 @@ def one_step_job(pipeline: Pipeline, name: str, description: str, step: dg.OpDef
         name=f"{pipeline.name}_{name}",
         description=description,
         executor_def=dg.in_process_executor,
-        tags={"cdc/pipeline": pipeline.name},
+        tags=pipeline.run_tags,
     )
     def job() -> None:
         step()

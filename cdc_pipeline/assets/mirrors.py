@@ -2,18 +2,22 @@
 
 # No `from __future__ import annotations` here: Dagster reads the annotations of the functions it decorates.
 from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
 
 import dagster as dg
 
 from cdc_pipeline.assets.failures import clear_failures
 from cdc_pipeline.assets.keys import CHANGE_LOG, CODE_VERSION, CUTS, DDL_HISTORY, WATERMARKS, mirror_key, table_key
-from cdc_pipeline.assets.metadata import column_schema
+from cdc_pipeline.assets.metadata import column_schema, shown_table
 from cdc_pipeline.assets.nodes import face, mirror_group, mirror_lineage
 from cdc_pipeline.catalog import CatalogEntry, known_mirrors, remember_mirrors
 from cdc_pipeline.checks.balance import BALANCE, cut_balance_result
 from cdc_pipeline.checks.ddl_applied import DDL_APPLIED, NO_GAPS, ddl_applied_result, no_gaps_result
 from cdc_pipeline.checks.freshness import FRESH, NO_LIMITS, FreshnessLimits, fresh_result, lag
+from cdc_pipeline.checks.keys_hold import KEYS_HOLD, KeysToCheck, keys_hold_result
 from cdc_pipeline.checks.no_breach import NO_BREACH, no_breach_result
+from cdc_pipeline.checks.schema_matches_ddl import SCHEMA_MATCHES_DDL, schema_result
+from cdc_pipeline.checks.turns import wrong_before
 from cdc_pipeline.mirrors.catalog_entries import catalog_entries
 from cdc_pipeline.mirrors.cut import CutMaker
 from cdc_pipeline.mirrors.cut_report import CutReport, MirrorEntry, TableCounts
@@ -94,6 +98,8 @@ def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg
             dg.AssetCheckSpec(DDL_APPLIED, asset=cuts),
             dg.AssetCheckSpec(BALANCE, asset=cuts, blocking=True),
             dg.AssetCheckSpec(NO_BREACH, asset=cuts),
+            dg.AssetCheckSpec(KEYS_HOLD, asset=cuts),
+            dg.AssetCheckSpec(SCHEMA_MATCHES_DDL, asset=cuts),
             *([dg.AssetCheckSpec(FRESH, asset=cuts)] if limits.declared else []),
         ],
     )
@@ -108,6 +114,10 @@ def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg
             balance = cut_balance_result(spark.session, pipeline.paths, cuts)
             ddl = ddl_applied_result(spark.session, pipeline.paths, cuts)
             breach = no_breach_result(spark.session, pipeline.paths, cuts)
+            again = {name: wrong_before(context.instance, cuts, name) for name in (KEYS_HOLD, SCHEMA_MATCHES_DDL)}
+            wanted = KeysToCheck(pipeline.keys, pipeline.key_check_rows, again[KEYS_HOLD], pipeline.side_by_side)
+            keys = keys_hold_result(spark.session, pipeline.paths, report, wanted, cuts)
+            schemas = schema_result(spark.session, pipeline.paths, report, again[SCHEMA_MATCHES_DDL], cuts)
             newest = newest_batch(spark.session, pipeline.paths)
         by_name = {entry.name: entry for entry in report.mirrors}
         for name, counts in report.changed.items():
@@ -128,6 +138,8 @@ def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg
         yield ddl
         yield balance
         yield breach
+        yield keys
+        yield schemas
         if limits.declared:
             yield fresh_result(report, limits, cuts)
 
@@ -154,15 +166,31 @@ def _mirror_metadata(entry: MirrorEntry, counts: TableCounts, report: CutReport)
         "resolved_tso": dg.MetadataValue.text(str(report.resolved_tso)),
         "resolved_time": dg.MetadataValue.text(str(report.resolved_time)),
         **_lag(report),
+        **_version_before(entry, report),
         "delta_version": dg.MetadataValue.int(entry.version),
         "changes": dg.MetadataValue.int(counts.changes),
         "inserted": dg.MetadataValue.int(counts.inserted),
         "updated": dg.MetadataValue.int(counts.updated),
         "deleted": dg.MetadataValue.int(counts.deleted),
         "zero_dates": dg.MetadataValue.int(counts.zero_dates),
+        "dead_letters": dg.MetadataValue.int(counts.bad_rows),
         "gaps": dg.MetadataValue.json(list(entry.gaps)),
         "seconds": dg.MetadataValue.float(round(counts.seconds, 1)),
     }
+
+
+def _version_before(entry: MirrorEntry, report: CutReport) -> dict[str, dg.MetadataValue]:
+    """The version that the cut before had of the mirror, also under another name; nothing of one that is new."""
+    before = report.versions_before.get(entry.mirror_id)
+    return {} if before is None else {"delta_version_before": dg.MetadataValue.int(before)}
+
+
+def _produce_to_mirror(report: CutReport) -> dict[str, dg.MetadataValue]:
+    """How long ago the newest record that the cut took in was produced; nothing where it took in none."""
+    if report.newest_record is None:
+        return {}
+    age = datetime.now(timezone.utc) - report.newest_record
+    return {"produce_to_mirror_seconds": dg.MetadataValue.float(round(age.total_seconds(), 1))}
 
 
 def _lag(report: CutReport) -> dict[str, dg.MetadataValue]:
@@ -190,6 +218,10 @@ def _cut_metadata(report: CutReport) -> dict[str, dg.MetadataValue]:
         "late": dg.MetadataValue.int(report.totals.late),
         "breaches": dg.MetadataValue.int(report.totals.breaches),
         "pending": dg.MetadataValue.int(report.totals.pending),
+        **_produce_to_mirror(report),
+        "stages": shown_table(
+            ["stage", "seconds"], ((stage, round(seconds, 1)) for stage, seconds in report.stages.items())
+        ),
         "held": dg.MetadataValue.json({str(table.name): table.sql for table in report.held}),
         "seconds": dg.MetadataValue.float(round(report.seconds, 1)),
     }

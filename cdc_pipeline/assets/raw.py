@@ -1,6 +1,7 @@
 """The asset `raw_topic_snapshot`."""
 
 # No `from __future__ import annotations` here: Dagster reads the annotations of the functions it decorates.
+import time
 from collections.abc import Iterable
 
 import dagster as dg
@@ -47,6 +48,7 @@ def raw_asset(pipeline: Pipeline) -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext, config: Range, spark: SparkLakehouse
     ) -> dg.MaterializeResult[None]:
         run, secrets = RunContext(context.run.run_id, context.log.info), pipeline.source.secrets
+        started = time.monotonic()
         with clear_failures(secrets), only_writer(pipeline.paths, context.run.run_id, context.log.info):
             intake = pipeline.source.taken_in(spark.session, pipeline.paths, run, config.until or None)
             newest = newest_batch(spark.session, pipeline.paths)
@@ -60,6 +62,7 @@ def raw_asset(pipeline: Pipeline) -> dg.AssetsDefinition:
                 "batch": intake.batch_id or "nothing new",
                 "batches": len(intake.batches),
                 "records": intake.records,
+                "seconds": round(time.monotonic() - started, 1),
                 "files": _some(file.name for file in intake.files),
                 "passed_over": list(intake.passed_over),
                 "offsets": ranges_table(intake.ranges[:_MOST_SHOWN]),

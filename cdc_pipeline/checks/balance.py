@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from cdc_pipeline.resources.lake import LakePaths
 
 BALANCE = "balance"
+_SHOWN = 5
+_WHAT_TO_DO = (
+    "Nothing that follows was done. Run {pipeline}_rebuild, which decodes every batch again from raw_topic_snapshot and "
+    "puts right what differs; if the numbers then differ still, it is a fault of this code: report these batches"
+)
 
 
 def balance_result(
@@ -32,15 +37,24 @@ def balance_result(
     What was counted while decoding is held against the records of the raw snapshot, and against the rows that stand
     in each table now.
     """
-    wrong = [f"batch {batch.batch_id}: {_sum(batch)}" for batch in batches if not batch.counts.balanced]
+    wrong = [
+        f"batch {batch.batch_id} ({_places(batch)}): {_sum(batch)}" for batch in batches if not batch.counts.balanced
+    ]
     wrong += _differences(spark, paths, batches)
     return dg.AssetCheckResult(
         check_name=BALANCE,
         asset_key=key,
         passed=not wrong,
-        description="; ".join(wrong) or None,
+        description=f"{'; '.join(wrong)}. {_WHAT_TO_DO.format(pipeline=paths.pipeline)}" if wrong else None,
         metadata={f"batch {batch.batch_id}": _sum(batch) for batch in batches},
     )
+
+
+def _places(batch: DecodedBatch) -> str:
+    """Where the batch's records are."""
+    spans = [f"{span.topic}/{span.partition}@{span.first}–{span.last}" for span in batch.ranges]
+    more = [f"and {len(spans) - _SHOWN} more"] if len(spans) > _SHOWN else []
+    return ", ".join(spans[:_SHOWN] + more) or "no records"
 
 
 def _sum(batch: DecodedBatch) -> str:
@@ -59,13 +73,13 @@ def _differences(spark: SparkSession, paths: LakePaths, batches: Sequence[Decode
         "ddl_history": (F.col("kind") == unified.DDL, _of_kind(batches, unified.DDL)),
         "dead_letters": (decoded_only, _of_kind(batches, unified.DEAD)),
     }
-    wrong = []
+    wrong, places = [], {batch.batch_id: _places(batch) for batch in batches}
     for table, (condition, wanted) in counted.items():
         rows = spark.read.format("delta").load(paths.table(table))
         new = rows.where(F.col("batch_id").between(min(wanted), max(wanted)) & condition)
         found = {row["batch_id"]: row["count"] for row in new.groupBy("batch_id").count().collect()}
         wrong += [
-            f"batch {batch_id}: {table} has {found.get(batch_id, 0)} rows, {count} were counted"
+            f"batch {batch_id} ({places[batch_id]}): {table} has {found.get(batch_id, 0)} rows, {count} were counted"
             for batch_id, count in wanted.items()
             if found.get(batch_id, 0) != count
         ]
@@ -86,6 +100,8 @@ def cut_balance_result(spark: SparkSession, paths: LakePaths, key: dg.AssetKey) 
         check_name=BALANCE,
         asset_key=key,
         passed=found.balanced,
-        description=None if found.balanced else f"not true: {words}",
+        description=None
+        if found.balanced
+        else f"not true, over all cuts since the newest rebuild: {words}. {_WHAT_TO_DO.format(pipeline=paths.pipeline)}",
         metadata={"all cuts": words},
     )

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from cdc_pipeline.contracts.validation import Breach
     from cdc_pipeline.resources.lake import LakePaths
 
 CONTRACT = "contract"
@@ -42,7 +43,11 @@ def contract_result(
         check_name=CONTRACT,
         asset_key=key,
         passed=not found,
-        description="; ".join(f"{breach.rule}: {breach.count}" for breach in found) or None,
+        description=None
+        if not found
+        else "; ".join(f"{table} has {breach.count} rows that break {breach.rule}{_where(breach)}" for breach in found)
+        + ". Decoding should have set these records aside: it is a fault of this code, to be reported with the records' "
+        "bytes (raw_topic_snapshot). Nothing that follows was done",
         metadata={
             "rows": count,
             "looked_at": checked,
@@ -52,6 +57,10 @@ def contract_result(
             },
         },
     )
+
+
+def _where(breach: Breach) -> str:
+    return f", such as {breach.examples[0]}" if breach.examples else ""
 
 
 def _columns(table: str) -> list[str]:

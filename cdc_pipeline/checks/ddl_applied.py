@@ -10,13 +10,14 @@ from pyspark.sql import functions as F
 from cdc_pipeline.mirrors.ddl_outcome import HELD, NOT_APPLIED
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Row, SparkSession
 
     from cdc_pipeline.mirrors.cut_report import CutReport
     from cdc_pipeline.resources.lake import LakePaths
 
 DDL_APPLIED, NO_GAPS = "ddl_applied", "no_gaps"
 _SHOWN = 20
+_LONGEST = 200
 
 
 def ddl_applied_result(spark: SparkSession, paths: LakePaths, key: dg.AssetKey) -> dg.AssetCheckResult:
@@ -31,21 +32,36 @@ def ddl_applied_result(spark: SparkSession, paths: LakePaths, key: dg.AssetKey) 
         asset_key=key,
         passed=not rows,
         severity=dg.AssetCheckSeverity.WARN,
-        description=f"{count} DDL statement(s) {NOT_APPLIED}, or held" if rows else None,
-        metadata={
-            f"{row['topic']}/{row['partition']}@{row['offset']}": f"{row['sql']} ({row['effect']})" for row in rows
-        },
+        description=None
+        if not rows
+        else f"{count} DDL statement(s) {NOT_APPLIED}, or held, the first at {_place(rows[0])}. Held ones go on after "
+        f"{paths.pipeline}_approve_ddl; for the others see what {paths.pipeline}_ddl_dry_run and docs/ddl.md say, and "
+        "compare their tables with upstream",
+        metadata={_place(row): f"{row['sql']} ({row['effect']})" for row in rows},
     )
 
 
+def _place(row: Row) -> str:
+    return f"{row['topic']}/{row['partition']}@{row['offset']}"
+
+
 def no_gaps_result(report: CutReport, key: dg.AssetKey) -> dg.AssetCheckResult:
-    """Warns where a mirror may differ from upstream, with each reason."""
+    """Warns where a mirror may differ from upstream; the metadata has each with its reasons and their places."""
+    pipeline = key.path[0]
     gaps = {str(entry.name): "; ".join(entry.gaps) for entry in report.mirrors if entry.gaps}
     return dg.AssetCheckResult(
         check_name=NO_GAPS,
         asset_key=key,
         passed=not gaps,
         severity=dg.AssetCheckSeverity.WARN,
-        description=f"{len(gaps)} mirror(s) with gaps" if gaps else None,
+        description=None
+        if not gaps
+        else f"{len(gaps)} mirror(s) with gaps, such as {next(iter(gaps))}: {_short(next(iter(gaps.values())))}. "
+        f"{pipeline}_release_dead_letters takes dead letters in, {pipeline}_rebuild late changes, {pipeline}_approve_ddl "
+        "lets statements that wait go on; docs/operations.md has what to do about other reasons",
         metadata=dict(gaps),
     )
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

@@ -27,7 +27,10 @@ def dead_letters_result(spark: SparkSession, paths: LakePaths, key: dg.AssetKey)
         place = F.format_string("%s/%d@%d", "topic", "partition", "offset")
         rules = (
             letters.groupBy("rule")
-            .agg(F.count("*").alias("count"), F.slice(F.collect_list(place), 1, _EXAMPLES).alias("examples"))
+            .agg(
+                F.count("*").alias("count"),
+                F.slice(F.sort_array(F.collect_list(place)), 1, _EXAMPLES).alias("examples"),
+            )
             .orderBy("rule")
             .collect()
         )
@@ -36,6 +39,10 @@ def dead_letters_result(spark: SparkSession, paths: LakePaths, key: dg.AssetKey)
         asset_key=key,
         passed=not rules,
         severity=dg.AssetCheckSeverity.WARN,
-        description="; ".join(f"{row['rule']}: {row['count']}" for row in rules) or None,
+        description=None
+        if not rules
+        else "; ".join(f"{row['rule']}: {row['count']}, such as {row['examples'][0]}" for row in rules)
+        + f". The table dead_letters has their reasons and bytes; {paths.pipeline}_release_dead_letters takes them in, as "
+        "they are or repaired",
         metadata={row["rule"]: f"{row['count']}, such as {', '.join(row['examples'])}" for row in rules},
     )

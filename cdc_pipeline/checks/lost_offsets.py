@@ -33,8 +33,10 @@ def lost_offsets_result(spark: SparkSession, paths: LakePaths, key: dg.AssetKey)
         asset_key=key,
         passed=not rows,
         severity=dg.AssetCheckSeverity.WARN,
-        description=f"{sum(row['next'] - row['first'] for row in rows)} records expired before they were read"
-        if rows
-        else None,
+        description=None
+        if not rows
+        else f"{sum(row['next'] - row['first'] for row in rows)} records expired before they were read, the first in "
+        f"{next(iter(places))}: {next(iter(places.values()))}. Only a new snapshot of the tables from upstream brings back "
+        "what they held; let the topic keep records for longer than the pipeline may stand still (retention.ms)",
         metadata=dict(places),
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from pyspark.sql import functions as F
 
-from cdc_pipeline.mirrors.progress import cuts_since_rebuild
+from cdc_pipeline.mirrors.progress import cuts_since_rebuild, rebuilt_tables
 from cdc_pipeline.resources.delta import table_state
 
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ def no_breach_result(spark: SparkSession, paths: LakePaths, key: dg.AssetKey) ->
     if table_state(spark, path) is not None:
         cuts = cuts_since_rebuild(spark.read.format("delta").load(path))
         found = cuts.select("cut_id", F.explode("breached").alias("found"))
+        since = F.broadcast(rebuilt_tables(cuts).alias("anew"))
+        same = [F.col(f"found.{name}") == F.col(f"anew.{name}") for name in ("database", "table")]
+        found = found.join(since, [*same, F.col("cut_id") < F.col("rebuilt_id")], "left_anti")
         rows = (
             found.groupBy("found.database", "found.table")
             .agg(F.sum("found.changes").alias("changes"), F.min_by("found", "cut_id").alias("first"))

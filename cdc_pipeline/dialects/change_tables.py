@@ -17,6 +17,7 @@ from cdc_pipeline.dialects.contents import claims_writer, with_contents
 from cdc_pipeline.dialects.counts import BatchCounts, Observed
 from cdc_pipeline.dialects.ddl_rows import ddl_rows
 from cdc_pipeline.dialects.decode import DialectName, decoded, explained
+from cdc_pipeline.dialects.releases import with_replacements
 from cdc_pipeline.mirrors.ddl_of_cut import PENDING, RESULT_COLUMNS
 from cdc_pipeline.resources.delta import Commit, append_once, is_in, progress, table_state
 from cdc_pipeline.resources.small_frames import small_frame
@@ -88,6 +89,7 @@ def _decoded_batch(
     spark: SparkSession, paths: LakePaths, batch_id: int, dialect: DialectName, claim_store: str | None
 ) -> DecodedBatch:
     raw = spark.read.format("delta").load(paths.table("raw_topic_snapshot")).where(F.col("batch_id") == batch_id)
+    raw = with_replacements(spark, paths, raw)
     note = _raw_note(spark, paths, batch_id)
     ranges = tuple(OffsetRange(*span) for span in note["offsets"]) or counted_ranges(raw)
     records = sum(span.records for span in ranges)

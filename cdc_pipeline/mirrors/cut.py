@@ -6,10 +6,14 @@ import time
 import uuid
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F
+
 from cdc_pipeline.dialects.claims import kept_claims
+from cdc_pipeline.dialects.releases import with_replacements
 from cdc_pipeline.mirrors.apply import Mirrors, StepResult
 from cdc_pipeline.mirrors.cut_inputs import CutInputs, StoredMirrors
 from cdc_pipeline.mirrors.cut_report import CutReport, MirrorEntry, TableCounts, published_entries, with_held_gaps
@@ -22,6 +26,7 @@ from cdc_pipeline.mirrors.holding import (
     returning_events,
     with_returned,
 )
+from cdc_pipeline.mirrors.keys import key_columns
 from cdc_pipeline.mirrors.late import late_changes
 from cdc_pipeline.mirrors.order import RowSet, net_changes, not_emptied, with_segments
 from cdc_pipeline.mirrors.plan_book import PlanBook
@@ -31,6 +36,7 @@ from cdc_pipeline.mirrors.progress import NO_CUT, PublishedCut, StreamProgress, 
 from cdc_pipeline.mirrors.publication import CutSettings, publish
 from cdc_pipeline.mirrors.redeliveries import POSITION, repeated_positions
 from cdc_pipeline.mirrors.row_groups import row_groups, with_types
+from cdc_pipeline.mirrors.stages import Stages
 from cdc_pipeline.mirrors.state import MirrorState
 from cdc_pipeline.mirrors.step_order import later_places
 from cdc_pipeline.mirrors.steps import ApplyRows, step_names
@@ -99,6 +105,7 @@ class CutMaker:
         return self._cut(Window(1, None, resolved_tso, 0, last_batch), NO_CUT, streams, self._inputs())
 
     def _cut(self, window: Window, published: PublishedCut, streams: StreamProgress, inputs: CutInputs) -> CutReport:
+        stages = Stages()
         log, history = self._table("change_log"), self._table("ddl_history")
         released = released_tables(published.held, inputs.approved)
         ddl = DdlOfCut.read(window, history, returning_events(history, released, window))
@@ -115,7 +122,8 @@ class CutMaker:
                 kept.append(again.persist())
                 once = delivered.join(again, list(POSITION), "left_anti")
             changes = with_segments(not_emptied(once, emptied_before(window, history, delivered)), ddl.fresh)
-            raw, claims = self._table("raw_topic_snapshot"), partial(kept_claims, self.spark, self.paths)
+            raw = with_replacements(self.spark, self.paths, self._table("raw_topic_snapshot"))
+            claims = partial(kept_claims, self.spark, self.paths)
             groups = with_types(row_groups(changes), raw, changes, inputs.mirror, claims)
             late = late_changes(window, log)
             lost = lost_rows(self.spark, self.paths, window)
@@ -133,10 +141,12 @@ class CutMaker:
             ).plan(ddl.fresh)
             if not inputs.resumed:
                 write_down(self.spark, self.paths, inputs.begun(window), self.run_id)
-            results, counted = self._carry_out(plan, changes, window, resumed=inputs.resumed)
-            fresh = delivered.where("NOT taken")
+            stages.ended("plan")
+            results, counted = self._carry_out(plan, changes, window, stages, resumed=inputs.resumed)
+            found = delivered.where("NOT taken").agg(F.count("*"), F.max("timestamp")).first()
+            assert found is not None
             held = held_rows(delivered, plan.held_from, ddl.fresh)
-            taken_in = fresh.count() - sum(held.values())
+            taken_in = found[0] - sum(held.values())
             duplicates = 0
             if again is not None:
                 repeated = delivered.join(again, list(POSITION), "left_semi")
@@ -162,8 +172,11 @@ class CutMaker:
             True, window.cut_id, window.resolved_tso, streams, entries, _counts(results), totals, late.breaches, waits
         )
         close_events(self.spark, self.paths, ddl.outcomes(plan), self._note(window))
+        stages.ended("counts")
         publish(self.spark, self.paths, window, report, self._note(window), self.settings)
-        return report
+        stages.ended("publish")
+        versions = {row["mirror_id"]: row["version"] for row in published.mirrors}
+        return replace(report, stages=stages.seconds, versions_before=versions, newest_record=_instant(found[1]))
 
     # ---- inputs
 
@@ -180,7 +193,7 @@ class CutMaker:
     # ---- steps
 
     def _carry_out(
-        self, plan: CutPlan, changes: DataFrame, window: Window, *, resumed: bool
+        self, plan: CutPlan, changes: DataFrame, window: Window, stages: Stages, *, resumed: bool
     ) -> tuple[list[StepResult], int]:
         """The steps' results, and how many of the changes are left once each row's are folded to its last."""
         row_sets = {
@@ -189,6 +202,7 @@ class CutMaker:
         view = f"net_{uuid.uuid4().hex}"
         net = net_changes(changes, row_sets.values()).persist()
         counted = net.where("counts").count()
+        stages.ended("net changes")
         net.createOrReplaceGlobalTempView(view)
         writer = Mirrors(
             self.spark,
@@ -204,6 +218,7 @@ class CutMaker:
         try:
             return writer.carried_out(plan.steps, row_sets, self.report), counted
         finally:
+            stages.ended("steps")
             self.spark.catalog.dropGlobalTempView(view)
             net.unpersist()
 
@@ -245,10 +260,7 @@ class CutMaker:
 
     def _row_set(self, index: int, step: ApplyRows) -> RowSet:
         schema = step.state.schema
-        key = schema.row_key
-        if not key and (declared := [schema.find(name) for name in self.keys.get(str(step.state.name), ())]):
-            # a key that is declared for a table which has no such columns is none
-            key = tuple(column.name for column in declared if column is not None) if all(declared) else ()
+        key = key_columns(step.state.name, schema, self.keys)
         return RowSet(
             index,
             step.source,
@@ -257,6 +269,11 @@ class CutMaker:
             keyless=not key,
             partial=bool(step.lacking),
         )
+
+
+def _instant(local: datetime | None) -> datetime | None:
+    """A timestamp as PySpark gives it, in the time zone of this process."""
+    return None if local is None else local.astimezone(timezone.utc)
 
 
 def _counts(results: Iterable[StepResult]) -> dict[TableName, TableCounts]:

@@ -11,7 +11,7 @@ from cdc_pipeline.mirrors.totals import NO_CHANGES, CutTotals
 from cdc_pipeline.schemas.table import TableName
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from cdc_pipeline.mirrors.late import Breach
     from cdc_pipeline.mirrors.policy import HeldTable
@@ -47,7 +47,11 @@ class TableCounts:
 
 @dataclass(frozen=True)
 class CutReport:
-    """What a run shows of a cut. `published` is False where there was nothing complete to apply."""
+    """What a run shows of a cut. `published` is False where there was nothing complete to apply.
+
+    `stages` are the seconds of each part of it; `versions_before` the Delta versions of the cut before, by mirror id;
+    `newest_record` when the newest of the records whose changes it took in was produced, as Kafka says.
+    """
 
     published: bool
     cut_id: int
@@ -59,6 +63,9 @@ class CutReport:
     breaches: tuple[Breach, ...] = ()
     held: tuple[HeldTable, ...] = ()
     seconds: float = 0.0
+    stages: Mapping[str, float] = field(default_factory=dict)
+    versions_before: Mapping[str, int] = field(default_factory=dict)
+    newest_record: datetime | None = None
 
     @property
     def resolved_time(self) -> datetime | None:

@@ -15,6 +15,7 @@ from delta.tables import DeltaTable
 
 from cdc_pipeline.dialects.change_tables import OTHERS
 from cdc_pipeline.dialects.claims import CLAIMS
+from cdc_pipeline.dialects.releases import RELEASES
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.mirrors.progress import published_cut
 from cdc_pipeline.mirrors.window import begun_cut
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 LEAST_KEEP_HOURS = 168
 """Delta's own limit: a reader, or a writer that is slow, may need what was replaced while it was at work."""
-_OWN = ("raw_topic_snapshot", CLAIMS, "change_log", *OTHERS, "batches", "consistent_cuts", "cut_plans")
+_OWN = ("raw_topic_snapshot", CLAIMS, "change_log", *OTHERS, RELEASES, "batches", "consistent_cuts", "cut_plans")
 
 
 @dataclass(frozen=True)

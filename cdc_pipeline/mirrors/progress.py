@@ -127,13 +127,35 @@ def cut_at(spark: SparkSession, paths: LakePaths, tso: int) -> PublishedCut:
     path = paths.table("consistent_cuts")
     if table_state(spark, path) is None:
         return NO_CUT
-    return _newest(cuts_since_rebuild(spark.read.format("delta").load(path)).where(F.col("resolved_tso") <= tso))
+    cuts = cuts_since_rebuild(_with_rebuilt_tables(spark.read.format("delta").load(path)))
+    partly = cuts.where("size(rebuilt_tables) > 0").agg(F.max("cut_id")).first()
+    newest = cuts if partly is None or partly[0] is None else cuts.where(F.col("cut_id") >= partly[0])
+    return _newest(newest.where(F.col("resolved_tso") <= tso))
 
 
 def cuts_since_rebuild(cuts: DataFrame) -> DataFrame:
     """The rows of `consistent_cuts` from the newest rebuild on, which takes in everything anew; all where there was none."""
     rebuilt = cuts.where("rebuilt").agg(F.coalesce(F.max("cut_id"), F.lit(0)).alias("rebuilt_id"))
     return cuts.join(F.broadcast(rebuilt), F.col("cut_id") >= F.col("rebuilt_id")).drop("rebuilt_id")
+
+
+def rebuilt_tables(cuts: DataFrame) -> DataFrame:
+    """The tables of which single ones were rebuilt, by the newest cut that has them anew: database, table, rebuilt_id."""
+    return (
+        _with_rebuilt_tables(cuts)
+        .select("cut_id", F.explode("rebuilt_tables").alias("found"))
+        .groupBy("found.database", "found.table")
+        .agg(F.max("cut_id").alias("rebuilt_id"))
+    )
+
+
+def _with_rebuilt_tables(cuts: DataFrame) -> DataFrame:
+    """The cuts of a lake that was made before the column was there have it empty."""
+    if "rebuilt_tables" in cuts.columns:
+        return cuts
+    return cuts.withColumn(
+        "rebuilt_tables", F.expr("CAST(array() AS ARRAY<STRUCT<`database`: STRING, `table`: STRING>>)")
+    )
 
 
 def _newest(cuts: DataFrame) -> PublishedCut:

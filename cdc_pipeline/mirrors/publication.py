@@ -12,13 +12,14 @@ from cdc_pipeline.resources.delta import Commit, append_once
 from cdc_pipeline.resources.small_frames import small_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
     from cdc_pipeline.mirrors.cut_report import CutReport
     from cdc_pipeline.mirrors.window import Window
     from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.schemas.table import TableName
 
 _MIRROR = (
     "STRUCT<`database`: STRING, `table`: STRING, mirror_id: STRING, path: STRING, version: BIGINT, `rows`: BIGINT, "
@@ -37,7 +38,7 @@ CUTS_SCHEMA = (
     "late BIGINT, breaches BIGINT, pending BIGINT, held_by STRING, rebuilt BOOLEAN, "
     "time_zone STRING, keys MAP<STRING, ARRAY<STRING>>, ddl_policy STRING, "
     f"mirrors ARRAY<{_MIRROR}>, changed ARRAY<STRUCT<`database`: STRING, `table`: STRING>>, breached ARRAY<{_BREACH}>, "
-    f"held ARRAY<{_HELD}>"
+    f"held ARRAY<{_HELD}>, rebuilt_tables ARRAY<STRUCT<`database`: STRING, `table`: STRING>>"
 )
 
 
@@ -60,11 +61,13 @@ def publish(
     settings: CutSettings,
     *,
     rebuilt: bool = False,
+    rebuilt_tables: Sequence[TableName] = (),
 ) -> None:
     """One row: the resolved TSO, the Delta version of every mirror at it, and what became of the row changes.
 
     `settings` are how values and rows were told, for those who read between cuts. `rebuilt` says that the
-    cut takes in all changes anew, so that what earlier cuts counted counts no more.
+    cut takes in all changes anew, so that what earlier cuts counted counts no more; `rebuilt_tables` names the tables of
+    which it does where others stay as they were.
     """
     totals = report.totals
     row = (
@@ -109,6 +112,9 @@ def publish(
             (table.name.database, table.name.table, *table.cause, table.commit_ts, table.sql, table.rows)
             for table in report.held
         ],
+        [(name.database, name.table) for name in rebuilt_tables],
     )
     frame = small_frame(spark, [row], CUTS_SCHEMA)
-    append_once(frame, paths.table("consistent_cuts"), Commit(paths.writer("consistent_cuts"), window.cut_id, note))
+    commit = Commit(paths.writer("consistent_cuts"), window.cut_id, note)
+    # a lake that was made before a column was added takes it in
+    append_once(frame, paths.table("consistent_cuts"), commit, mergeSchema="true")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.claims import CLAIMS
+from cdc_pipeline.dialects.releases import RELEASES
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.mirrors.cut import CutMaker
 from cdc_pipeline.mirrors.cut_report import published_entries
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.mirrors.cut_report import MirrorEntry
 
-_READ_ONLY = ("raw_topic_snapshot", CLAIMS, "change_log", "watermarks", "batches", APPROVALS)
+_READ_ONLY = ("raw_topic_snapshot", CLAIMS, RELEASES, "change_log", "watermarks", "batches", APPROVALS)
 _CLONED = ("ddl_history", "dead_letters")
 _SIDE_BY_SIDE = 2
 

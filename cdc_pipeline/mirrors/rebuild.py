@@ -8,42 +8,37 @@ own, so that earlier cuts stay readable. A rebuild that dies is begun again: eac
 from __future__ import annotations
 
 import uuid
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, StructType
 
 from cdc_pipeline.dialects.change_tables import OTHERS, decoded_batches
 from cdc_pipeline.dialects.claims import CLAIMS
+from cdc_pipeline.dialects.releases import RELEASES
 from cdc_pipeline.errors import LakeError
-from cdc_pipeline.mirrors.columns import MAPPING
 from cdc_pipeline.mirrors.content import content_hash
-from cdc_pipeline.mirrors.cut_report import CutReport, MirrorEntry, published_entries, with_held_gaps
+from cdc_pipeline.mirrors.cut_report import CutReport, published_entries, with_held_gaps
 from cdc_pipeline.mirrors.dead_letters import VALUE_HAS_TYPE
 from cdc_pipeline.mirrors.holding import APPROVALS
 from cdc_pipeline.mirrors.progress import NO_CUT, PublishedCut, published_cut, stream_progress
 from cdc_pipeline.mirrors.publication import publish
-from cdc_pipeline.mirrors.state import TRACE, MirrorState
+from cdc_pipeline.mirrors.put_right import MirrorReplacer, TableRebuild
 from cdc_pipeline.mirrors.window import Window
 from cdc_pipeline.resources.delta import (
     Commit,
-    append_once,
-    commit_metadata,
-    create_table,
-    forget_cached_log,
     overwrite_once,
-    table_state,
 )
-from cdc_pipeline.resources.lake import LakePaths, move_folder, remove_folder
+from cdc_pipeline.resources.lake import LakePaths, remove_folder
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import DataFrame, SparkSession
 
     from cdc_pipeline.dialects.decode import DialectName
     from cdc_pipeline.mirrors.cut import CutMaker
-    from cdc_pipeline.resources.delta import TableState
-    from cdc_pipeline.schemas.table import TableName
 
 _DECODED = ("change_log", *OTHERS, "batches")
 # what differs between two decodings of the same bytes, or is written by a cut
@@ -56,20 +51,6 @@ _NOT_COMPARED = {
 
 
 @dataclass(frozen=True)
-class TableRebuild:
-    """One table: its content hash as it was (None where it was missing) and as the rebuild has it (None where upstream
-    has no such table), and whether it was replaced."""
-
-    table: str
-    before: str | None
-    after: str | None
-
-    @property
-    def equal(self) -> bool:
-        return self.before == self.after
-
-
-@dataclass(frozen=True)
 class RebuildReport:
     """What a rebuild found: one line per table, and the cut that it published where it put something right."""
 
@@ -79,6 +60,17 @@ class RebuildReport:
     @property
     def equal(self) -> bool:
         return all(table.equal for table in self.tables)
+
+
+@dataclass(frozen=True)
+class Remade:
+    """A pipeline's tables made again at `paths`: its mirrors up to the cut that was published, as `report` has them.
+    `releases`: whether by other releases than the lake's own."""
+
+    paths: LakePaths
+    report: CutReport
+    published: PublishedCut
+    releases: bool
 
 
 @dataclass(frozen=True)
@@ -100,25 +92,37 @@ class Rebuilder:
 
     def rebuilt(self) -> RebuildReport:
         """Raises LakeError where nothing was published yet. Call it as the only writer (`resources.lock`)."""
+        with self.remade() as found:
+            return self.put_right(found)
+
+    @contextmanager
+    def remade(self, releases: DataFrame | None = None) -> Iterator[Remade]:
+        """All made again beside the lake, which is as it was, until the end of the `with`. `releases` are to be gone by in
+        place of the lake's own (`dialects.releases`). Raises as `rebuilt`."""
         self.maker.brought_up_to_date()  # a cut that was begun is finished first
         published = published_cut(self.spark, self._paths)
         if published is NO_CUT:
             raise LakeError("there is no cut to rebuild yet", pipeline=self._paths.pipeline)
+        borrowed = ["raw_topic_snapshot", CLAIMS, APPROVALS, *([RELEASES] if releases is None else [])]
         aside = LakePaths(
             # a name of its own each time: Delta remembers the tables that it has seen at a path
             f"{self._paths.home}/rebuild/{uuid.uuid4().hex}",
             self._paths.pipeline,
-            {name: self._paths.table(name) for name in ("raw_topic_snapshot", CLAIMS, APPROVALS)},
+            {name: self._paths.table(name) for name in borrowed},
         )
         self._clear()
         try:
+            if releases is not None:
+                releases.write.format("delta").save(aside.table(RELEASES))
             # through all decoded batches: later ones may hold what waits for a later cut
             streams = stream_progress(self.spark, self._paths)
             self.maker.report(f"decoding {streams.last_batch} batches again")
             decoded_batches(self.spark, aside, self.dialect, streams.last_batch, self.claim_store)
             self.maker.report("making the mirrors again")
             made = replace(self.maker, paths=aside).from_the_beginning(published.resolved_tso, published.last_batch)
-            return self._put_right(aside, replace(made, cut_id=published.cut_id + 1, streams=streams), published)
+            yield Remade(
+                aside, replace(made, cut_id=published.cut_id + 1, streams=streams), published, releases is not None
+            )
         finally:
             self._clear()
 
@@ -128,27 +132,22 @@ class Rebuilder:
 
     # ---- compare and replace
 
-    def _put_right(self, aside: LakePaths, made: CutReport, published: PublishedCut) -> RebuildReport:
+    def put_right(self, remade: Remade) -> RebuildReport:
+        """Replaces what differs in the lake, and publishes a cut where anything does."""
+        aside, made, published = remade.paths, remade.report, remade.published
         # Of its own: each table is compared first, so that nothing is done twice, and no commit may be passed over.
         writer = f"cdc:{self._paths.pipeline}:rebuild:{uuid.uuid4().hex}"
         commit = Commit(writer, 1, {"rebuild": made.cut_id, "run_id": self.maker.run_id})
         decoded = [self._compared(table, aside) for table in _DECODED]
-        changed = not all(table.equal for table in decoded)
+        # a value that a type could not hold is a dead letter of no decoding: released, it has to go from there too
+        changed = remade.releases or not all(table.equal for table in decoded)
         if changed:
             for table in _DECODED:
                 overwrite_once(self._read(aside.table(table)), self._paths.table(table), commit)
         before = {entry.name: entry for entry in published_entries(published, self._paths)}
         after = {entry.name: entry for entry in made.mirrors}
-        mirrors = []
-        for name in sorted({*before, *after}):
-            found = self._mirror_compared(name, before.get(name), after.get(name))
-            mirrors.append(found)
-            if not found.equal:
-                self._replace_mirror(name, after.get(name), commit)
-                changed = True
-            elif self._renewed_state(name, after[name], commit):
-                changed = True
-            self.maker.report(f"{found.table}: {'equal' if found.equal else 'put right'}")
+        mirrors, replaced = MirrorReplacer(self.spark, self._paths, commit, self.maker.report).put_right(before, after)
+        changed = changed or replaced
         if not changed:
             return RebuildReport((*decoded, *mirrors), None)
         entries = with_held_gaps(filter(None, map(self.maker.entry, sorted(after))), (), made.held)
@@ -169,70 +168,3 @@ class Rebuilder:
             frames = [frame.where(F.col("rule") != VALUE_HAS_TYPE) for frame in frames]
         before, after = (content_hash(frame, without) for frame in frames)
         return TableRebuild(table, before, after)
-
-    def _mirror_compared(self, name: TableName, before: MirrorEntry | None, after: MirrorEntry | None) -> TableRebuild:
-        return TableRebuild(
-            f"mirror/{name}",
-            None if before is None else self._mirror_hash(self._paths.mirror(name)),
-            None if after is None else self._mirror_hash(after.path),
-        )
-
-    def _mirror_hash(self, path: str) -> str | None:
-        state = table_state(self.spark, path)
-        if state is None:
-            return None
-        mirror = MirrorState.from_properties(state.properties)
-        # of equal rows without a key any one may have gone: which message each came from is not the table's content
-        trace = () if mirror.schema.row_key else tuple(TRACE.names)
-        # what upstream has dropped is no part of it either
-        return content_hash(self._read(path), frozenset((*trace, *mirror.kept)))
-
-    def _replace_mirror(self, name: TableName, after: MirrorEntry | None, commit: Commit) -> None:
-        path = self._paths.mirror(name)
-        now = table_state(self.spark, path)
-        if after is None:
-            if now is not None:
-                move_folder(self.spark, path, self._paths.dropped(name, f"rebuild-{commit.note['rebuild']}"))
-                forget_cached_log(self.spark, path)
-            return
-        new = table_state(self.spark, after.path)
-        assert new is not None
-        rows = self._read(after.path)
-        if now is None:
-            kept = {
-                key: value for key, value in new.properties.items() if not key.startswith("delta.columnMapping.max")
-            }
-            create_table(self.spark, path, replace(commit, version=1), schema=_plain(new), properties=kept)
-            append_once(rows, path, replace(commit, version=2))
-            return
-        if new.properties.get(MAPPING) == "name" and now.properties.get(MAPPING) != "name":
-            commit_metadata(self.spark, path, replace(commit, version=1), properties={MAPPING: "name"})
-        overwrite_once(rows, path, replace(commit, version=2))
-        self._renew(path, now, new, replace(commit, version=3))
-
-    def _renewed_state(self, name: TableName, after: MirrorEntry, commit: Commit) -> bool:
-        """Whether what the mirror says of itself had to be put right, its rows being equal."""
-        path = self._paths.mirror(name)
-        now, new = table_state(self.spark, path), table_state(self.spark, after.path)
-        assert now is not None and new is not None  # noqa: PT018
-        if _said(now) == _said(new):
-            return False
-        self._renew(path, now, new, replace(commit, version=3))
-        return True
-
-    def _renew(self, path: str, now: TableState, new: TableState, commit: Commit) -> None:
-        """The mirror keeps its id, and says of itself what the new one says."""
-        said = {key: value for key, value in new.properties.items() if key.startswith("cdc.")}
-        said["cdc.mirror_id"] = now.properties["cdc.mirror_id"]
-        said.setdefault("cdc.row_gaps", "[]")
-        commit_metadata(self.spark, path, commit, properties=said)
-
-
-def _said(table: TableState) -> tuple[object, ...]:
-    state = MirrorState.from_properties(table.properties)
-    return (state.schema, state.inferred, state.gaps)
-
-
-def _plain(table: TableState) -> StructType:
-    """The columns without the ids by which the files of another table know them."""
-    return StructType([StructField(field.name, field.dataType) for field in table.schema.fields])

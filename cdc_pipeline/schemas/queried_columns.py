@@ -40,6 +40,15 @@ def queried_columns(
     return tuple(columns)
 
 
+def queried_tables(query: str, database: str) -> frozenset[TableName]:
+    """All tables that the query names; none where it cannot be read, of which no column is known then either."""
+    try:
+        tree = sqlglot.parse_one(query, dialect="mysql")
+    except (SqlglotError, RecursionError):
+        return frozenset()
+    return frozenset(TableName(table.db or database, table.name) for table in tree.find_all(exp.Table) if table.name)
+
+
 def _sources(
     tree: exp.Select, database: str, schema_of: Callable[[TableName], TableSchema | None]
 ) -> dict[str, tuple[TableSchema, bool]]:

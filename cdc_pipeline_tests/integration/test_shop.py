@@ -183,7 +183,7 @@ def test_the_run_says_what_it_did(shop: Shop) -> None:
             *("dead_letters contract", "dead_letters no_dead_letters", "change_log no_lost_offsets"),
             "watermarks watermarks_advance",
             *("consistent_cuts balance", "consistent_cuts no_gaps", "consistent_cuts ddl_applied"),
-            "consistent_cuts no_breach",
+            *("consistent_cuts no_breach", "consistent_cuts keys_hold", "consistent_cuts schema_matches_ddl"),
         ],
         True,
     )

@@ -8,6 +8,7 @@ import pytest
 
 from cdc_pipeline.resources.lake import LakePaths
 from cdc_pipeline.schemas.table import TableName
+from cdc_pipeline_tests.checks.mirror_checks import mirror_checks
 from cdc_pipeline_tests.messages import Topic, watermark
 from cdc_pipeline_tests.mirrors.ddl_stories import STORIES, DdlStory, Messages
 from cdc_pipeline_tests.mirrors.test_stories import PARTITIONS, assert_mirror
@@ -42,6 +43,11 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> LakeP
 @pytest.mark.parametrize("name", STORIES)
 def test_story(lake: LakePaths, spark: SparkSession, name: str) -> None:
     assert_told(spark, lake, STORIES[name])
+
+
+def test_keys_and_columns_are_as_told(lake: LakePaths, spark: SparkSession) -> None:
+    checks = mirror_checks(spark, lake, most_rows=0)  # keys are looked at in `test_stories`
+    assert [(check.passed, check.description) for check in checks] == [(True, None)] * 2
 
 
 def assert_told(spark: SparkSession, lake: LakePaths, story: DdlStory) -> None:

@@ -20,6 +20,7 @@ from cdc_pipeline.mirrors.cut import CutMaker
 from cdc_pipeline.mirrors.maintenance import LEAST_KEEP_HOURS, Maintenance
 from cdc_pipeline.mirrors.progress import published_cut
 from cdc_pipeline.mirrors.rebuild import Rebuilder, RebuildReport
+from cdc_pipeline.mirrors.rebuild_tables import TableRebuilder
 from cdc_pipeline.mirrors.state import MirrorState
 from cdc_pipeline.mirrors.totals import lake_balance
 from cdc_pipeline.resources.delta import table_state
@@ -222,4 +223,47 @@ def test_a_reader_sees_no_half_a_cut_and_late_changes_are_told_apart(stream: Str
     # the pipeline goes on
     stream.told(50, [wide("DELETE", "t", 45, {"id": "8", "v": "never seen", "n": "7"})])
     assert stream.read() == expected
+    assert lake_balance(spark, stream.paths).balanced
+
+
+def test_chosen_tables_are_rebuilt_with_those_tied_to_them(stream: Stream, spark: SparkSession) -> None:
+    """After the last test: of two tables that are wrong one is put right, then the other."""
+    from delta.tables import DeltaTable
+
+    late = wide("INSERT", "t", 42, {"id": "78", "v": "late again", "n": "7"})
+    stream.told(60, [late, put("new", 55, "2", "q")])
+    DeltaTable.forPath(spark, stream.paths.mirror(TableName("db", "new"))).delete(F.col("id") == 1)
+    wrong = stream.read()
+    cut = published_cut(spark, stream.paths)
+    rebuilder = TableRebuilder(CutMaker(spark, stream.paths, "rebuild", "UTC", 2, lambda line: None))
+
+    def rebuilt(*patterns: str) -> tuple[dict[str, bool], int | None]:
+        report = rebuilder.rebuilt(patterns)
+        assert not Path(stream.paths.home, "rebuild").exists()
+        return {table.table: table.equal for table in report.tables}, report.cut_id
+
+    with pytest.raises(
+        LakeError, match=r"\['db.x', 't'\] names no table; there are: db.bag, db.gone, db.new, db.old, db.t"
+    ):
+        rebuilt("db.x", "t")
+    assert rebuilt("db.bag", "db.gone") == ({"mirror/db.bag": True}, None)
+    assert published_cut(spark, stream.paths) == cut
+    assert not no_breach_result(spark, stream.paths, _CHECKED).passed
+
+    assert rebuilt("*.t") == ({"mirror/db.t": False}, cut.cut_id + 1)
+    right = {**wrong, "t": sorted([*wrong["t"], (78, "late again", 7)])}
+    assert stream.read() == right
+    assert (78, "late again", 7) in stream.read(43)["t"]
+    assert stream.gaps("t") == ()
+    assert no_breach_result(spark, stream.paths, _CHECKED).passed
+    assert lake_balance(spark, stream.paths).balanced
+
+    # the name that its rows came by first
+    assert rebuilt("db.old") == ({"mirror/db.new": False}, cut.cut_id + 2)
+    right["new"] = sorted([*wrong["new"], (1, "p")])
+    assert stream.read() == right
+    report = stream.rebuilt()
+    assert [table.table for table in report.tables if not table.equal] == []
+    stream.told(70, [put("new", 65, "3", "r")])
+    assert stream.read() == {**right, "new": [*right["new"], (3, "r")]}
     assert lake_balance(spark, stream.paths).balanced

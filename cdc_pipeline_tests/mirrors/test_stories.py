@@ -12,6 +12,7 @@ from cdc_pipeline.resources.delta import table_state
 from cdc_pipeline.resources.lake import LakePaths
 from cdc_pipeline.schemas.names import quoted
 from cdc_pipeline.schemas.table import TableName
+from cdc_pipeline_tests.checks.mirror_checks import mirror_checks
 from cdc_pipeline_tests.messages import Topic, watermark
 from cdc_pipeline_tests.mirrors.stories import STORIES, Story, Table
 from cdc_pipeline_tests.pipelines import ingest
@@ -76,6 +77,10 @@ def test_dead_letter_names_table_column_value_and_type(lake: LakePaths, spark: S
     found = [tuple(letter[name] for name in ("rule", "database", "table", "column", "reason")) for letter in letters]
     assert found == [("value_has_type", "db", "bad", "id", "column id: expected int, found x1")]
     assert b'"id": "x1"' in bytes(letters[0]["value"])
+
+
+def test_keys_and_columns_are_as_told(lake: LakePaths, spark: SparkSession) -> None:
+    assert [(check.passed, check.description) for check in mirror_checks(spark, lake)] == [(True, None)] * 2
 
 
 def test_a_dropped_mirror_is_kept_aside(lake: LakePaths, spark: SparkSession) -> None:

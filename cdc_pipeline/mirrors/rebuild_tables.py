@@ -1,0 +1,188 @@
+"""Some mirrors made again from the change log, with the tables that statements tie to them (`mirrors.ties`).
+
+The records are not decoded again, and no other mirror is looked at, so that it costs what the chosen tables cost. The lake's
+`change_log` and `ddl_history`, cut down to these tables, stand beside the lake while the mirrors are made, in one cut
+up to the newest published one, by the code that makes any cut.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from cdc_pipeline.dialects.claims import CLAIMS
+from cdc_pipeline.dialects.releases import RELEASES
+from cdc_pipeline.errors import LakeError
+from cdc_pipeline.mirrors.cut_report import MirrorEntry, published_entries, with_held_gaps
+from cdc_pipeline.mirrors.ddl_of_cut import PENDING, RESULT_COLUMNS
+from cdc_pipeline.mirrors.dead_letters import VALUE_HAS_TYPE
+from cdc_pipeline.mirrors.events import ddl_event
+from cdc_pipeline.mirrors.holding import APPROVALS
+from cdc_pipeline.mirrors.progress import NO_CUT, published_cut, stream_progress
+from cdc_pipeline.mirrors.publication import publish
+from cdc_pipeline.mirrors.put_right import MirrorReplacer
+from cdc_pipeline.mirrors.rebuild import RebuildReport
+from cdc_pipeline.mirrors.state import MirrorState
+from cdc_pipeline.mirrors.ties import event_tables, tied_tables
+from cdc_pipeline.mirrors.totals import NO_CHANGES
+from cdc_pipeline.mirrors.window import Window
+from cdc_pipeline.resources.delta import Commit, table_state
+from cdc_pipeline.resources.lake import LakePaths, remove_folder
+from cdc_pipeline.resources.small_frames import small_frame
+from cdc_pipeline.schemas.table import TableName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from cdc_pipeline.mirrors.cut import CutMaker
+    from cdc_pipeline.mirrors.cut_report import CutReport
+    from cdc_pipeline.mirrors.progress import PublishedCut
+
+_BORROWED = ("raw_topic_snapshot", CLAIMS, RELEASES, APPROVALS, "watermarks", "batches")
+_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """`tables` are upstream's names, ties included; `positions` the statements that are theirs, or nobody's."""
+
+    tables: frozenset[TableName]
+    positions: tuple[tuple[str, int, int], ...]
+
+
+@dataclass(frozen=True)
+class TableRebuilder:
+    """Rebuilds mirrors of one pipeline. `maker` is how its cuts are made."""
+
+    maker: CutMaker
+
+    @property
+    def _spark(self) -> SparkSession:
+        return self.maker.spark
+
+    @property
+    def _paths(self) -> LakePaths:
+        return self.maker.paths
+
+    def rebuilt(self, patterns: Sequence[str]) -> RebuildReport:
+        """Makes the mirrors whose `database.table` matches a pattern again, and puts right what differs. Raises LakeError
+        where none does, or nothing was published yet. Call it as the only writer (`resources.lock`)."""
+        self.maker.brought_up_to_date()  # a cut that was begun is finished first
+        published = published_cut(self._spark, self._paths)
+        if published is NO_CUT:
+            raise LakeError("there is no cut to rebuild yet", pipeline=self._paths.pipeline)
+        chosen = self._chosen(patterns, published)
+        self.maker.report(f"making again from the change log: {', '.join(map(str, sorted(chosen.tables)))}")
+        aside = LakePaths(
+            f"{self._paths.home}/rebuild/{uuid.uuid4().hex}",
+            self._paths.pipeline,
+            {name: self._paths.table(name) for name in _BORROWED},
+        )
+        self._clear()
+        try:
+            self._write_inputs(aside, chosen)
+            made = replace(self.maker, paths=aside).from_the_beginning(published.resolved_tso, published.last_batch)
+            return self._put_right(made, chosen, published)
+        finally:
+            self._clear()
+
+    def _clear(self) -> None:
+        remove_folder(self._spark, f"{self._paths.home}/rebuild")
+
+    def _read(self, table: str) -> DataFrame:
+        return self._spark.read.format("delta").load(self._paths.table(table))
+
+    # ---- what to make again
+
+    def _chosen(self, patterns: Sequence[str], published: PublishedCut) -> _Chosen:
+        rows = self._read("change_log").select("database", "table").distinct().collect()
+        events = [ddl_event(row) for row in self._read("ddl_history").collect()]
+        named = {TableName(row["database"], row["table"]) for row in rows} | set(map(self._upstream, published.names))
+        named |= {name for event in events for name in event_tables(event, frozenset())}
+        wanted = [name for name in named if any(fnmatchcase(str(name), pattern) for pattern in patterns)]
+        if not wanted:
+            shown = sorted(map(str, named))
+            more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
+            raise LakeError(
+                f"tables: {list(patterns)} names no table; there are: {', '.join(shown[:_SHOWN])}{more}",
+                pipeline=self._paths.pipeline,
+            )
+        known = frozenset(named)
+        tables = tied_tables(events, known, wanted)
+        # a statement of which nobody knows whose it is may concern these too
+        mine = [event.position for event in events if not (names := event_tables(event, known)) or names & tables]
+        return _Chosen(tables, tuple(mine))
+
+    def _upstream(self, name: TableName) -> TableName:
+        """The name that upstream had for a mirror, which a DROP may have set apart (`ddl_policy`)."""
+        table = table_state(self._spark, self._paths.mirror(name))
+        return name if table is None else MirrorState.from_properties(table.properties).name_upstream
+
+    def _write_inputs(self, aside: LakePaths, chosen: _Chosen) -> None:
+        """The lake's decoded tables, cut down to the chosen ones."""
+        names = F.broadcast(
+            small_frame(
+                self._spark,
+                [(name.database, name.table) for name in chosen.tables],
+                "`database` STRING, `table` STRING",
+            )
+        )
+        places = F.broadcast(
+            small_frame(self._spark, list(chosen.positions), "topic STRING, `partition` INT, `offset` BIGINT")
+        )
+        empty = small_frame(self._spark, [], RESULT_COLUMNS).schema
+        undone = {field.name: F.lit(None).cast(field.dataType) for field in empty}
+        of_tables = {
+            "change_log": self._read("change_log").join(names, ["database", "table"], "left_semi"),
+            "ddl_history": self._read("ddl_history")
+            .join(places, ["topic", "partition", "offset"], "left_semi")
+            .withColumns({**undone, "status": F.lit(PENDING)}),
+            "dead_letters": self._read("dead_letters")
+            .where(F.col("rule") != VALUE_HAS_TYPE)  # those are told anew
+            .join(names, ["database", "table"], "left_semi"),
+        }
+        for table, rows in of_tables.items():
+            rows.select(*self._read(table).columns).write.format("delta").save(aside.table(table))
+
+    # ---- compare and replace
+
+    def _put_right(self, made: CutReport, chosen: _Chosen, published: PublishedCut) -> RebuildReport:
+        cut_id = published.cut_id + 1
+        entries = {entry.name: entry for entry in published_entries(published, self._paths)}
+        before = {name: entry for name, entry in entries.items() if self._upstream(name) in chosen.tables}
+        after = {entry.name: entry for entry in made.mirrors}
+        # of its own: see `Rebuilder.put_right`
+        writer = f"cdc:{self._paths.pipeline}:rebuild:{uuid.uuid4().hex}"
+        commit = Commit(writer, 1, {"rebuild": cut_id, "run_id": self.maker.run_id})
+        found, changed = MirrorReplacer(self._spark, self._paths, commit, self.maker.report).put_right(before, after)
+        held = (*(table for table in published.held if table.name not in chosen.tables), *made.held)
+        # what waited for an approval and waits no more, or the other way round
+        returned = sum(table.rows for table in published.held) - sum(table.rows for table in held)
+        if not changed and not returned:
+            return RebuildReport(tuple(found), None)
+        others = [entry for name, entry in entries.items() if name not in before]
+        anew = [entry for name in sorted(after) if (entry := self.maker.entry(name)) is not None]
+        report = replace(
+            made,
+            cut_id=cut_id,
+            streams=stream_progress(self._spark, self._paths),
+            mirrors=_in_order(with_held_gaps([*others, *anew], published.held, held)),
+            # all changes but these are in the cuts before
+            totals=replace(NO_CHANGES, changes=returned, pending=published.pending - returned),
+            held=held,
+        )
+        window = Window(cut_id, None, made.resolved_tso, 0, published.last_batch)
+        note = {**commit.note, "cut": cut_id, "pipeline": self._paths.pipeline}
+        tables = tuple(sorted(chosen.tables))
+        publish(self._spark, self._paths, window, report, note, self.maker.settings, rebuilt_tables=tables)
+        return RebuildReport(tuple(found), cut_id)
+
+
+def _in_order(entries: Iterable[MirrorEntry]) -> tuple[MirrorEntry, ...]:
+    return tuple(sorted(entries, key=lambda entry: entry.name))

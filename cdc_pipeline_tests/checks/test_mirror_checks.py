@@ -1,0 +1,178 @@
+"""Keys that two rows have, and columns that are other than DDL left them, are said with their place and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator  # noqa: TC003  # Dagster reads the annotations of the functions it decorates
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import dagster as dg
+import pytest
+from pyspark.sql import Row
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
+
+from cdc_pipeline.checks.contract import contract_result
+from cdc_pipeline.checks.ddl_applied import ddl_applied_result, no_gaps_result
+from cdc_pipeline.checks.dead_letters import dead_letters_result
+from cdc_pipeline.checks.keys_hold import KeysToCheck, keys_hold_result
+from cdc_pipeline.checks.schema_matches_ddl import ddl_differences, delta_differences
+from cdc_pipeline.checks.turns import WRONG_TABLES, in_turn, wrong_before
+from cdc_pipeline.mirrors.state import TRACE, MirrorState
+from cdc_pipeline.resources.lake import LakePaths
+from cdc_pipeline.schemas.table import Column, MySqlType, TableName, TableSchema
+from cdc_pipeline_tests.checks.mirror_checks import CUTS, mirror_checks, report_of
+from cdc_pipeline_tests.messages import Topic, watermark
+from cdc_pipeline_tests.mirrors.stories import KEYLESS, change, create, put
+from cdc_pipeline_tests.pipelines import ingest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_NAMES = [TableName("db", name) for name in "abcde"]
+
+
+@pytest.mark.parametrize(
+    ("first", "turn", "most", "expected"),
+    [
+        ("", 0, 2, "ab"),
+        ("", 1, 2, "cd"),
+        ("", 2, 2, "ea"),
+        ("d", 1, 3, "dce"),
+        ("d", 0, 9, "dabce"),
+        ("edc", 1, 2, "ec"),
+        ("", 7, 0, ""),
+    ],
+)
+def test_others_take_turns(first: str, turn: int, most: int, expected: str) -> None:
+    found = in_turn([TableName("db", name) for name in first], _NAMES, turn, most)
+    assert "".join(name.table for name in found) == expected
+
+
+def test_what_was_wrong_is_looked_at_again() -> None:
+    key, wrong = dg.AssetKey("cuts"), iter((["db.t"], []))
+
+    @dg.multi_asset(specs=[dg.AssetSpec(key)], check_specs=[dg.AssetCheckSpec("any", asset=key)])
+    def cuts() -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
+        yield dg.MaterializeResult(asset_key=key)
+        found = next(wrong)
+        metadata = {WRONG_TABLES: dg.MetadataValue.json(found)}
+        yield dg.AssetCheckResult(check_name="any", asset_key=key, passed=not found, metadata=metadata)
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert wrong_before(instance, key, "any") == frozenset()
+        for expected in ({"db.t"}, set()):
+            dg.materialize([cuts], instance=instance)
+            assert wrong_before(instance, key, "any") == expected
+
+
+_STATE = MirrorState(
+    TableName("db", "t"), "m", TableSchema((Column("id", MySqlType("int")), Column("v", MySqlType("varchar", (20,)))))
+)
+
+
+def test_columns_of_delta_and_of_the_definition() -> None:
+    schema = _STATE.spark_schema()
+    assert delta_differences(schema, _STATE) == []
+    other = StructType([StructField("id", TRACE["_offset"].dataType), *schema.fields[2:]])
+    assert delta_differences(other, _STATE) == [
+        "column id: the mirror's definition says int, Delta has bigint",
+        "column v: the mirror's definition says string, Delta has no such column",
+    ]
+    # what upstream has dropped and the pipeline keeps is no difference
+    assert delta_differences(schema, replace(_STATE, schema=_STATE.schema.with_columns(()), kept=("id", "v"))) == []
+
+
+def test_columns_of_the_newest_statement() -> None:
+    def statement(**columns: str) -> Row:
+        left = [{"name": name, "mysql_type": kind} for name, kind in columns.items()]
+        return Row(topic="t", partition=0, offset=7, columns=left)
+
+    assert ddl_differences(_STATE, None) == []
+    assert ddl_differences(_STATE, statement(id="int", v="varchar(20)")) == []
+    assert ddl_differences(_STATE, statement(id="bigint", v="varchar(20)", w="int")) == [
+        "column id: the DDL at t/0@7 left bigint, the mirror's definition says int",
+        "column w: the DDL at t/0@7 left int, the mirror's definition says no such column",
+    ]
+    # where rows have told of more columns than DDL, or of all of them
+    assert ddl_differences(_STATE, statement(id="int")) != []
+    told = _STATE.with_gaps("rows have columns that no DDL has told of: v")
+    assert ddl_differences(told, statement(id="int")) == []
+    assert ddl_differences(replace(_STATE, inferred=True), statement(id="bigint")) == []
+
+
+@pytest.fixture(scope="module")
+def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> LakePaths:
+    folder = tmp_path_factory.mktemp("mirror_checks")
+    paths = LakePaths(str(folder / "lake"), "shop")
+    topic = Topic()
+    messages = [create("t", 1), create("bag", 1, KEYLESS), put("t", 2, "1", "a"), put("t", 3, "x", "b")]
+    messages += [put("bag", 4, "1", "x"), put("bag", 4, "1", "x"), change("ALTER TABLE t NO_SUCH THING", 5)]
+    for payload, partition in [*messages, (watermark(9), 0), (watermark(9), 1)]:
+        topic.send(payload, partition)
+    topic.write(folder / "captures", "1.jsonl")
+    ingest(spark, paths, folder / "captures")
+    return paths
+
+
+def test_each_check_says_what_and_where_and_what_to_do(lake: LakePaths, spark: SparkSession) -> None:
+    report = report_of(spark, lake)
+    said = {
+        "value_has_type: 1, such as t/1@1": dead_letters_result(spark, lake, CUTS),
+        "the first at t/0@2": ddl_applied_result(spark, lake, CUTS),
+        "1 mirror(s) with gaps, such as db.t": no_gaps_result(report, CUTS),
+    }
+    jobs = ["shop_release_dead_letters", "shop_ddl_dry_run", "shop_rebuild"]
+    for (place, found), job in zip(said.items(), jobs, strict=True):
+        assert not found.passed
+        assert place in (found.description or "")
+        assert job in (found.description or "")
+    path = lake.table("dead_letters")
+    letters = (
+        spark.read.format("delta").load(path).withColumns({"rule": F.lit(None).cast("string"), "reason": F.lit("")})
+    )
+    letters.write.format("delta").mode("append").save(path)
+    contract = contract_result(spark, lake, "dead_letters", [1], CUTS)
+    assert (contract.description or "").startswith(
+        "dead_letters has 1 rows that break reason.str_length, such as t/1@1; dead_letters has 1 rows that break rule."
+    )
+    assert "raw_topic_snapshot" in (contract.description or "")
+
+
+def test_keys_and_columns_of_mirrors(lake: LakePaths, spark: SparkSession) -> None:
+    """The last test of the module: it spoils the mirror as a hand would."""
+    keys, schemas = mirror_checks(spark, lake)
+    assert (keys.passed, keys.description, schemas.passed, schemas.description) == (True, None, True, None)
+    assert keys.metadata["looked_at"].value == {"all rows": 1, "tables without a key": 1}
+    # a run that changes nothing looks at nothing
+    untouched = keys_hold_result(spark, lake, report_of(spark, lake), KeysToCheck({}), CUTS)
+    assert (untouched.passed, untouched.metadata["looked_at"].value) == (True, {})
+
+    path = lake.mirror(TableName("db", "t"))
+    again = spark.read.format("delta").load(path).withColumn("_offset", F.lit(77).cast("bigint"))
+    again.write.format("delta").mode("append").save(path)
+    spark.sql(f"ALTER TABLE delta.`{path}` ADD COLUMNS (mine INT)")
+    ingest(spark, lake, Path(lake.root).parent / "captures")  # nothing new: the cut names the old version still
+    keys, schemas = mirror_checks(spark, lake)
+    assert keys.passed
+    assert schemas.description is not None
+    assert schemas.description.startswith(
+        "db.t: column mine: the mirror's definition says no such column, Delta has int. "
+    )
+    assert "shop_rebuild" in schemas.description
+    assert schemas.metadata[WRONG_TABLES].value == ["db.t"]
+
+    report = report_of(spark, lake)
+    entries = tuple(
+        replace(entry, version=entry.version + 2, rows=2) for entry in report.mirrors if entry.name.table == "t"
+    )
+    for most_rows, looked_at in ((2, "all rows"), (1, "rows of this cut")):
+        wanted = KeysToCheck({}, most_rows, ["db.t"])
+        found = keys_hold_result(spark, lake, replace(report, mirrors=entries), wanted, CUTS)
+        assert found.severity == dg.AssetCheckSeverity.ERROR
+        assert found.description is not None
+        assert found.description.startswith("db.t: 1 key(s) in more than one row, or NULL: t/1@0 and t/1@77. ")
+        assert "shop_rebuild" in found.description
+        assert found.metadata["looked_at"].value == {looked_at: 1}
+        assert found.metadata[WRONG_TABLES].value == ["db.t"]

@@ -1,0 +1,87 @@
+"""Runs: which errors are tried again, when a run is ended, and that a pipeline has one at a time. Without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import dagster as dg
+import pytest
+import yaml
+
+from cdc_pipeline.assets import failures
+from cdc_pipeline.assets.failures import clear_failures
+from cdc_pipeline.component import CdcPipeline
+from cdc_pipeline.errors import TerminalError, TransientError
+from cdc_pipeline.resources.spark import SparkLakehouse
+from cdc_pipeline.source_fields import CaptureFilesSource
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_INSTANCE = yaml.safe_load((Path(__file__).parents[1] / "dagster.yaml").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("errors", "tries", "success"),
+    [
+        ([TransientError("the broker is away", topic="t")], 2, True),
+        ([TransientError("away")] * 2, 3, True),
+        ([TransientError("away")] * 3, 3, False),
+        ([TransientError("away"), TerminalError("no such topic")], 2, False),
+        ([TerminalError("no such topic")], 1, False),
+        ([RuntimeError("a fault of ours")], 1, False),
+    ],
+)
+def test_what_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, errors: list[Exception], tries: int, success: bool
+) -> None:
+    monkeypatch.setattr(failures, "_PAUSE_SECONDS", 0.0)
+    made: list[int] = []
+
+    @dg.op
+    def step() -> None:
+        made.append(len(made))
+        with clear_failures():
+            if len(made) <= len(errors):
+                raise errors[len(made) - 1]
+
+    @dg.job(executor_def=dg.in_process_executor)
+    def job() -> None:
+        step()
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        logger = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+        result = job.execute_in_process(instance=instance, raise_on_error=False, run_config=logger)
+    assert (len(made), result.success) == (tries, success)
+
+
+def _tags(tmp_path: Path, max_runtime_seconds: int | None) -> dict[str, Mapping[str, str]]:
+    source = CaptureFilesSource(type="capture_files", path="data/captures/shop")
+    component = CdcPipeline(
+        name="p", source=source, lake=str(tmp_path / "lake"), max_runtime_seconds=max_runtime_seconds
+    )
+    resources = dg.Definitions(resources={"spark": SparkLakehouse()})
+    jobs = dg.Definitions.merge(component.build_defs(), resources).resolve_all_job_defs()
+    return {job.name: job.tags for job in jobs if not job.name.startswith("__")}
+
+
+def test_every_job_of_a_pipeline_has_its_tags(tmp_path: Path) -> None:
+    """By `cdc/pipeline` the instance knows of which it may run one at a time; the limit of time is the file's."""
+    found = _tags(tmp_path, 900)
+    assert set(found) == {
+        f"p_{name}" for name in ("ingest", "rebuild", "release_dead_letters", "ddl_dry_run", "approve_ddl", "maintain")
+    }
+    for tags in found.values():
+        assert (tags["cdc/pipeline"], tags["dagster/max_runtime"]) == ("p", "900")
+    assert not any("dagster/max_runtime" in tags for tags in _tags(tmp_path, None).values())
+
+
+def test_the_instance_runs_one_of_a_pipeline_and_ends_what_hangs() -> None:
+    assert {"key": "cdc/pipeline", "value": {"applyLimitPerUniqueValue": True}, "limit": 1} in _INSTANCE["concurrency"][
+        "runs"
+    ]["tag_concurrency_limits"]
+    assert _INSTANCE["run_monitoring"]["enabled"]
+    assert _INSTANCE["run_monitoring"]["max_runtime_seconds"] > 0
+    # a failed check or a bad record is an answer: only a run whose process died is started again
+    assert _INSTANCE["run_retries"] == {"enabled": True, "max_retries": 2, "retry_on_asset_or_op_failure": False}
