@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.mirrors.policy import DdlPolicy
+from cdc_pipeline.mirrors.selection import ALL_TABLES, TableSelection
 from cdc_pipeline.resources.lake import LakePaths
 
 if TYPE_CHECKING:
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 class Pipeline:
     """One pipeline. `source` is where its records come from; `time_zone` is where the encoder prints TIMESTAMP; `keys` are
     the columns that identify a row, by `database.table`, for tables whose definition has no key; `ddl_policy` is what DDL
-    may do to mirrors; `claim_store` is where TiCDC puts messages that are too large for a topic;
-    `owners` and `tags` are shown on every node."""
+    may do to mirrors; `claim_store` is where TiCDC puts messages that are too large for a topic; `owners` and `tags` are
+    shown on every node; `selection` is which tables are mirrored, and under which names."""
 
     name: str
     source: Source
@@ -33,6 +34,7 @@ class Pipeline:
     claim_store: str | None = None
     owners: tuple[str, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
+    selection: TableSelection = ALL_TABLES
 
     @property
     def paths(self) -> LakePaths:

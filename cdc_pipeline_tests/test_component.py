@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from cdc_pipeline.component import CdcPipeline
 from cdc_pipeline.mirrors.policy import DdlPolicy
+from cdc_pipeline.mirrors.selection import Route, TableSelection
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.resources.spark import SparkLakehouse
 from cdc_pipeline.source_fields import CaptureFilesSource
@@ -73,6 +74,9 @@ def test_all_fields(load: Callable[[str], CdcPipeline]) -> None:
         "ddl_policy": {"default": "keep", "tables": {"shop.orders*": "hold", "audit.*": "apply"}},
         "owners": ["team:data", "a@b.org"],
         "tags": {"tier": "gold"},
+        "include": ["shop.*", "crm.people"],
+        "exclude": ["shop.tmp_*"],
+        "routes": [{"match": "shop.*", "to": "{database}_eu.{table}"}, {"match": "*", "to": "rest.{database}-{table}"}],
     }
     component = load(_yaml(fields))
     policy = DdlPolicy("keep", (("shop.orders*", "hold"), ("audit.*", "apply")))
@@ -88,6 +92,11 @@ def test_all_fields(load: Callable[[str], CdcPipeline]) -> None:
         policy,
         owners=("team:data", "a@b.org"),
         tags={"tier": "gold"},
+        selection=TableSelection(
+            ("shop.*", "crm.people"),
+            ("shop.tmp_*",),
+            (Route("shop.*", "{database}_eu.{table}"), Route("*", "rest.{database}-{table}")),
+        ),
     )
     assert component.dialect == "ticdc"
 
@@ -359,6 +368,23 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "policy of no pattern": (
         {**_GOOD, "ddl_policy": {"tables": {"orders": "hold"}}},
         ["ddl_policy", "'orders' is no pattern", "database.table"],
+    ),
+    "nothing included": ({**_GOOD, "include": []}, ["include", "[] includes no table", "such as shop.*"]),
+    "include a text": ({**_GOOD, "include": "shop.*"}, ["include", "'shop.*'", "list"]),
+    "include no pattern": ({**_GOOD, "include": ["shop"]}, ["include", "'shop' is no pattern", "database.table"]),
+    "exclude no pattern": ({**_GOOD, "exclude": ["a.b", ""]}, ["exclude", "'' is no pattern", "database.table"]),
+    "route of no pattern": (
+        {**_GOOD, "routes": [{"match": "orders", "to": "a.b"}]},
+        ["routes", "match", "'orders' is no pattern", "database.table"],
+    ),
+    "route to no name": (
+        {**_GOOD, "routes": [{"match": "shop.*", "to": "{schema}.{table}"}]},
+        ["routes", "to", "'{schema}.{table}' is no name of a mirror", "such as {database}_eu.{table}"],
+    ),
+    "route to nothing": ({**_GOOD, "routes": [{"match": "shop.*"}]}, ["routes", "to", "Field required"]),
+    "route with a field more": (
+        {**_GOOD, "routes": [{"match": "shop.*", "to": "a.{table}", "table_prefix": "x"}]},
+        ["routes", "table_prefix", "Extra inputs"],
     ),
     "policy with a field too many": ({**_GOOD, "ddl_policy": {"other": "keep"}}, ["ddl_policy", "other"]),
     "merge threads a text": ({**_GOOD, "merge_threads": "two"}, ["merge_threads", "'two'", "integer"]),

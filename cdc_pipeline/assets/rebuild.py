@@ -27,8 +27,9 @@ def rebuild_job(pipeline: Pipeline) -> dg.JobDefinition:
             maker = cut_maker(spark, pipeline, context.run.run_id, context.log.info)
             report = Rebuilder(maker, pipeline.dialect, pipeline.claim_store).rebuilt()
             if report.cut_id is not None:
-                entries = published_entries(published_cut(spark.session, pipeline.paths), pipeline.paths)
-                remember_mirrors(pipeline.paths, catalog_entries(spark.session, entries))
+                published = published_cut(spark.session, pipeline.paths)
+                entries = published_entries(published, pipeline.paths)
+                remember_mirrors(pipeline.paths, catalog_entries(spark.session, entries, published.sources))
         return dg.Output(None, metadata=_metadata(report))
 
     return one_step_job(pipeline, "rebuild", _DESCRIPTION, rebuild_all)

@@ -11,7 +11,7 @@ from cdc_pipeline.mirrors.totals import NO_CHANGES, CutTotals
 from cdc_pipeline.schemas.table import TableName
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from cdc_pipeline.mirrors.late import Breach
     from cdc_pipeline.mirrors.policy import HeldTable
@@ -47,7 +47,9 @@ class TableCounts:
 
 @dataclass(frozen=True)
 class CutReport:
-    """What a run shows of a cut. `published` is False where there was nothing complete to apply."""
+    """What a run shows of a cut. `published` is False where there was nothing complete to apply. `sources` are the upstream
+    tables of mirrors that have names of their own, and `selection_changes` what became of mirrors because the pipeline's
+    selection is another one now."""
 
     published: bool
     cut_id: int
@@ -59,6 +61,8 @@ class CutReport:
     breaches: tuple[Breach, ...] = ()
     held: tuple[HeldTable, ...] = ()
     seconds: float = 0.0
+    sources: Mapping[TableName, TableName] = field(default_factory=dict)
+    selection_changes: tuple[str, ...] = ()
 
     @property
     def resolved_time(self) -> datetime | None:
