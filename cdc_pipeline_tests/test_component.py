@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -13,6 +15,7 @@ from cdc_pipeline.mirrors.policy import DdlPolicy
 from cdc_pipeline.mirrors.selection import Route, TableSelection
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.resources.spark import SparkLakehouse
+from cdc_pipeline.schemas.table import TableName
 from cdc_pipeline.source_fields import CaptureFilesSource
 from cdc_pipeline.sources.captures import CaptureFiles
 from cdc_pipeline.sources.kafka.client_settings import ClientSettings
@@ -22,7 +25,6 @@ from cdc_pipeline.sources.storage.storage import TicdcStorage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 # Dagster 1.13.27 parses YAML with a call that pydantic has renamed.
 pytestmark = pytest.mark.filterwarnings(
@@ -99,6 +101,29 @@ def test_all_fields(load: Callable[[str], CdcPipeline]) -> None:
         ),
     )
     assert component.dialect == "ticdc"
+
+
+def test_the_documented_selection(load: Callable[[str], CdcPipeline]) -> None:
+    page = Path(__file__).parents[1] / "docs" / "tables.md"
+    selection = load(
+        re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)[0]
+    ).pipeline.selection
+    routed = {
+        str(name): str(selection.routed(name)) if selection.is_in(name) else None
+        for name in (TableName(*text.split(".")) for text in _DOCUMENTED)
+    }
+    assert routed == _DOCUMENTED
+
+
+_DOCUMENTED = {
+    "shop_eu.orders": "eu.orders",
+    "shop_us.orders": "shop_us.all_orders",
+    "shop_us.items": "shop_us.items",
+    "crm.people": "crm.people",
+    "crm.notes": None,
+    "shop_us.tmp_1": None,
+    "shop_eu.secrets": None,
+}
 
 
 def test_a_kafka_source(load: Callable[[str], CdcPipeline], monkeypatch: pytest.MonkeyPatch) -> None:
