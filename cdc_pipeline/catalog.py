@@ -33,7 +33,8 @@ class CatalogColumn:
 @dataclass(frozen=True)
 class CatalogEntry:
     """One mirror: its name, its folder and its columns. `dropped` once upstream has dropped or renamed it; `moved_to` is
-    the `database.table` that it is now, where that is known by its `mirror_id`."""
+    the `database.table` that it is now, where that is known by its `mirror_id`. `upstream` is the
+    `database.table` that it mirrors, where a route gives it another name."""
 
     database: str
     table: str
@@ -42,6 +43,7 @@ class CatalogEntry:
     dropped: bool = False
     mirror_id: str = ""
     moved_to: str = ""
+    upstream: str = ""
 
     @property
     def name(self) -> TableName:

@@ -20,6 +20,8 @@ from cdc_pipeline.dialects.decode import DialectName  # noqa: TC001  # pydantic 
 from cdc_pipeline.mirrors.policy import APPLY, HOLD, KEEP, DdlAction, DdlPolicy
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.run_fields import FreshnessSettings, SensorSettings, settings_resolver
+from cdc_pipeline.schemas.table_patterns import require_pattern
+from cdc_pipeline.selection_fields import RouteRule, require_patterns, require_something, table_selection
 from cdc_pipeline.sensors import new_offsets_sensor
 from cdc_pipeline.source_fields import SOURCE_MODEL, SOURCES, SourceField
 
@@ -47,7 +49,8 @@ class DdlPolicyRules(dg.Model, dg.Resolvable):
     tables: Annotated[
         dict[str, DdlAction],
         Field(
-            description="By pattern on database.table (`*`, `?`, `[…]` as in file names); the first that matches counts."
+            description="By pattern on the mirror's database.table (`*`, `?`, `[…]` as in file names); the first that "
+            "matches counts."
         ),
     ] = {}  # noqa: RUF012  # pydantic copies it
 
@@ -55,8 +58,7 @@ class DdlPolicyRules(dg.Model, dg.Resolvable):
     @classmethod
     def _have_patterns(cls, value: dict[str, DdlAction]) -> dict[str, DdlAction]:
         for pattern in value:
-            if "." not in pattern.strip(".") and pattern != "*":
-                raise ValueError(f"{pattern!r} is no pattern: one on database.table is expected, such as shop.*")
+            require_pattern(pattern)
         return value
 
 
@@ -110,6 +112,23 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
             "of that one, and dead letters where they are not."
         ),
     ] = "auto"
+    include: Annotated[
+        list[str],
+        Field(
+            description="Patterns on upstream's database.table (`*`, `?`, `[…]` as in file names; case counts): tables that "
+            "are mirrored. What others send is kept in the change log all the same."
+        ),
+    ] = ["*"]  # noqa: RUF012  # pydantic copies it
+    exclude: Annotated[
+        list[str], Field(description="Patterns on upstream's database.table: tables that are not mirrored after all.")
+    ] = []  # noqa: RUF012  # pydantic copies it
+    routes: Annotated[
+        list[RouteRule],
+        Field(
+            description="Mirrors that have other names than upstream's tables; the first that matches counts. Two tables "
+            "never share a mirror: a run stops before that."
+        ),
+    ] = []  # noqa: RUF012  # pydantic copies it
     time_zone: Annotated[
         str,
         Field(description="The time zone in which the encoder prints TIMESTAMP values, such as UTC or Asia/Shanghai."),
@@ -117,8 +136,8 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
     keys: Annotated[
         dict[str, list[str]],
         Field(
-            description="Columns that identify a row, by database.table, for tables that have no primary key and no UNIQUE "
-            "NOT NULL key that DDL has told of. Without a key a table is kept as a multiset."
+            description="Columns that identify a row, by the mirror's database.table, for tables that have no primary key "
+            "and no UNIQUE NOT NULL key that DDL has told of. Without a key a table is kept as a multiset."
         ),
     ] = {}  # noqa: RUF012  # pydantic copies it
     ddl_policy: Annotated[
@@ -127,7 +146,7 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
         Field(
             description="`apply`: mirrors follow DDL. `keep`: dropped columns and tables stay, renamed apart. `hold`: a "
             "table stops before a statement that takes rows or values away, until that is approved. One for all, or "
-            "`default` and `tables` (by pattern)."
+            "`default` and `tables` (by pattern on the mirror's name)."
         ),
     ] = DdlPolicyRules()
     claim_store: Annotated[
@@ -212,6 +231,16 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
             raise ValueError(f"{value!r} is no cron schedule: five fields are expected, such as 0 3 * * *") from error
         return value
 
+    @field_validator("include")
+    @classmethod
+    def _include_something(cls, value: list[str]) -> list[str]:
+        return require_something(value)
+
+    @field_validator("exclude")
+    @classmethod
+    def _are_patterns(cls, value: list[str]) -> list[str]:
+        return require_patterns(value)
+
     @field_validator("keys")
     @classmethod
     def _are_keys(cls, value: dict[str, list[str]]) -> dict[str, list[str]]:
@@ -270,6 +299,7 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
             self.tags,
             self.key_check_rows,
             self.max_runtime_seconds,
+            table_selection(self.include, self.exclude, self.routes),
         )
 
     def build_defs(self, context: dg.ComponentLoadContext | None = None) -> dg.Definitions:

@@ -41,6 +41,10 @@ class SourceError(TerminalError):
     """The source cannot be read as what it is declared to be."""
 
 
+class DeclarationError(TerminalError):
+    """What a pipeline declares does not do for what has come."""
+
+
 class LakeError(TerminalError):
     """The lake cannot be written, or holds what this version did not write."""
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.mirrors.policy import DdlPolicy
+from cdc_pipeline.mirrors.selection import ALL_TABLES, TableSelection
 from cdc_pipeline.resources.lake import LakePaths
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ class Pipeline:
     the columns that identify a row, by `database.table`, for tables whose definition has no key; `ddl_policy` is what DDL
     may do to mirrors; `claim_store` is where TiCDC puts messages that are too large for a topic;
     `owners` and `tags` are shown on every node; `key_check_rows` is how large a mirror may be for its keys to be looked at
-    whole; `max_runtime_seconds` is after how long a run is ended, None where Dagster's own limit holds."""
+    whole; `max_runtime_seconds` is after how long a run is ended, None where Dagster's own limit holds; `selection` is
+    which tables are mirrored, and under which names."""
 
     name: str
     source: Source
@@ -36,6 +38,7 @@ class Pipeline:
     tags: Mapping[str, str] = field(default_factory=dict)
     key_check_rows: int = 1_000_000
     max_runtime_seconds: int | None = None
+    selection: TableSelection = ALL_TABLES
 
     @property
     def run_tags(self) -> dict[str, str]:

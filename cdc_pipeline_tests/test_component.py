@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -10,8 +12,10 @@ from pydantic import ValidationError
 
 from cdc_pipeline.component import CdcPipeline
 from cdc_pipeline.mirrors.policy import DdlPolicy
+from cdc_pipeline.mirrors.selection import Route, TableSelection
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.resources.spark import SparkLakehouse
+from cdc_pipeline.schemas.table import TableName
 from cdc_pipeline.source_fields import CaptureFilesSource
 from cdc_pipeline.sources.captures import CaptureFiles
 from cdc_pipeline.sources.kafka.client_settings import ClientSettings
@@ -21,7 +25,6 @@ from cdc_pipeline.sources.storage.storage import TicdcStorage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 # Dagster 1.13.27 parses YAML with a call that pydantic has renamed.
 pytestmark = pytest.mark.filterwarnings(
@@ -73,6 +76,9 @@ def test_all_fields(load: Callable[[str], CdcPipeline]) -> None:
         "ddl_policy": {"default": "keep", "tables": {"shop.orders*": "hold", "audit.*": "apply"}},
         "owners": ["team:data", "a@b.org"],
         "tags": {"tier": "gold"},
+        "include": ["shop.*", "crm.people"],
+        "exclude": ["shop.tmp_*"],
+        "routes": [{"match": "shop.*", "to": "{database}_eu.{table}"}, {"match": "*", "to": "rest.{database}-{table}"}],
     }
     component = load(_yaml(fields))
     policy = DdlPolicy("keep", (("shop.orders*", "hold"), ("audit.*", "apply")))
@@ -88,8 +94,36 @@ def test_all_fields(load: Callable[[str], CdcPipeline]) -> None:
         policy,
         owners=("team:data", "a@b.org"),
         tags={"tier": "gold"},
+        selection=TableSelection(
+            ("shop.*", "crm.people"),
+            ("shop.tmp_*",),
+            (Route("shop.*", "{database}_eu.{table}"), Route("*", "rest.{database}-{table}")),
+        ),
     )
     assert component.dialect == "ticdc"
+
+
+def test_the_documented_selection(load: Callable[[str], CdcPipeline]) -> None:
+    page = Path(__file__).parents[1] / "docs" / "tables.md"
+    selection = load(
+        re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)[0]
+    ).pipeline.selection
+    routed = {
+        str(name): str(selection.routed(name)) if selection.is_in(name) else None
+        for name in (TableName(*text.split(".")) for text in _DOCUMENTED)
+    }
+    assert routed == _DOCUMENTED
+
+
+_DOCUMENTED = {
+    "shop_eu.orders": "eu.orders",
+    "shop_us.orders": "shop_us.all_orders",
+    "shop_us.items": "shop_us.items",
+    "crm.people": "crm.people",
+    "crm.notes": None,
+    "shop_us.tmp_1": None,
+    "shop_eu.secrets": None,
+}
 
 
 def test_a_kafka_source(load: Callable[[str], CdcPipeline], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -368,6 +402,23 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "policy of no pattern": (
         {**_GOOD, "ddl_policy": {"tables": {"orders": "hold"}}},
         ["ddl_policy", "'orders' is no pattern", "database.table"],
+    ),
+    "nothing included": ({**_GOOD, "include": []}, ["include", "[] includes no table", "such as shop.*"]),
+    "include a text": ({**_GOOD, "include": "shop.*"}, ["include", "'shop.*'", "list"]),
+    "include no pattern": ({**_GOOD, "include": ["shop"]}, ["include", "'shop' is no pattern", "database.table"]),
+    "exclude no pattern": ({**_GOOD, "exclude": ["a.b", ""]}, ["exclude", "'' is no pattern", "database.table"]),
+    "route of no pattern": (
+        {**_GOOD, "routes": [{"match": "orders", "to": "a.b"}]},
+        ["routes", "match", "'orders' is no pattern", "database.table"],
+    ),
+    "route to no name": (
+        {**_GOOD, "routes": [{"match": "shop.*", "to": "{schema}.{table}"}]},
+        ["routes", "to", "'{schema}.{table}' is no name of a mirror", "such as {database}_eu.{table}"],
+    ),
+    "route to nothing": ({**_GOOD, "routes": [{"match": "shop.*"}]}, ["routes", "to", "Field required"]),
+    "route with a field more": (
+        {**_GOOD, "routes": [{"match": "shop.*", "to": "a.{table}", "table_prefix": "x"}]},
+        ["routes", "table_prefix", "Extra inputs"],
     ),
     "policy with a field too many": ({**_GOOD, "ddl_policy": {"other": "keep"}}, ["ddl_policy", "other"]),
     "merge threads a text": ({**_GOOD, "merge_threads": "two"}, ["merge_threads", "'two'", "integer"]),

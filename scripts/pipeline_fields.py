@@ -9,6 +9,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from cdc_pipeline.component import CdcPipeline, DdlPolicyRules
 from cdc_pipeline.run_fields import FreshnessSettings, SensorSettings
+from cdc_pipeline.selection_fields import RouteRule
 from cdc_pipeline.source_fields import CaptureFilesSource, KafkaSource, StartAt, TicdcStorageSource
 
 _PAGE = Path(__file__).parents[1] / "docs" / "pipeline.md"
@@ -38,6 +39,7 @@ _SECTIONS: dict[str, Any] = {
     "source of type kafka": KafkaSource,
     "source.start": StartAt,
     "source of type ticdc_storage": TicdcStorageSource,
+    "routes, each": RouteRule,
     "ddl_policy": DdlPolicyRules,
     "sensor": SensorSettings,
     "freshness": FreshnessSettings,

@@ -47,13 +47,14 @@ def cut_maker(spark: SparkLakehouse, pipeline: Pipeline, run_id: str, report: Ca
         report,
         pipeline.keys,
         pipeline.ddl_policy,
+        pipeline.selection,
     )
 
 
 def mirror_spec(pipeline: Pipeline, entry: CatalogEntry) -> dg.AssetSpec:
-    gone = " Dropped upstream; its history stays here." if entry.dropped else ""
+    gone = " Dropped upstream, or not included any more; its history stays here." if entry.dropped else ""
     if entry.moved_to:
-        gone = f" Renamed upstream: it goes on as {entry.moved_to}, with its rows and their history."
+        gone = f" Renamed: it goes on as {entry.moved_to}, with its rows and their history."
     shown = face(pipeline)
     shown["tags"]["cdc/lifecycle"] = "dropped" if entry.dropped else "live"
     return dg.AssetSpec(
@@ -69,6 +70,7 @@ def mirror_spec(pipeline: Pipeline, entry: CatalogEntry) -> dg.AssetSpec:
             "dagster/column_schema": column_schema(entry),
             "dagster/column_lineage": mirror_lineage(pipeline.name, entry),
             **({"renamed_to": entry.moved_to} if entry.moved_to else {}),
+            **({"upstream_table": entry.upstream} if entry.upstream else {}),
         },
     )
 
@@ -110,7 +112,7 @@ def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg
             maker = cut_maker(spark, pipeline, context.run.run_id, context.log.info)
             report = maker.brought_up_to_date()
             if report.published or len(declared) < len(report.mirrors):
-                remember_mirrors(pipeline.paths, catalog_entries(spark.session, report.mirrors))
+                remember_mirrors(pipeline.paths, catalog_entries(spark.session, report.mirrors, report.sources))
             balance = cut_balance_result(spark.session, pipeline.paths, cuts)
             ddl = ddl_applied_result(spark.session, pipeline.paths, cuts)
             breach = no_breach_result(spark.session, pipeline.paths, cuts)
@@ -217,11 +219,13 @@ def _cut_metadata(report: CutReport) -> dict[str, dg.MetadataValue]:
         "duplicates": dg.MetadataValue.int(report.totals.duplicates),
         "late": dg.MetadataValue.int(report.totals.late),
         "breaches": dg.MetadataValue.int(report.totals.breaches),
+        "filtered": dg.MetadataValue.int(report.totals.filtered),
         "pending": dg.MetadataValue.int(report.totals.pending),
         **_produce_to_mirror(report),
         "stages": shown_table(
             ["stage", "seconds"], ((stage, round(seconds, 1)) for stage, seconds in report.stages.items())
         ),
+        "selection_changes": dg.MetadataValue.json(list(report.selection_changes)),
         "held": dg.MetadataValue.json({str(table.name): table.sql for table in report.held}),
         "seconds": dg.MetadataValue.float(round(report.seconds, 1)),
     }

@@ -51,8 +51,9 @@ def rebuild_job(pipeline: Pipeline) -> dg.JobDefinition:
 
 def remember_published(spark: SparkLakehouse, pipeline: Pipeline) -> None:
     """The mirrors of the newest cut as Dagster shows them from now on."""
-    entries = published_entries(published_cut(spark.session, pipeline.paths), pipeline.paths)
-    remember_mirrors(pipeline.paths, catalog_entries(spark.session, entries))
+    published = published_cut(spark.session, pipeline.paths)
+    entries = published_entries(published, pipeline.paths)
+    remember_mirrors(pipeline.paths, catalog_entries(spark.session, entries, published.sources))
 
 
 def content_table(report: RebuildReport) -> dg.TableMetadataValue:

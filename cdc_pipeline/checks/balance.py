@@ -95,7 +95,10 @@ def cut_balance_result(spark: SparkSession, paths: LakePaths, key: dg.AssetKey) 
     if table_state(spark, paths.table("consistent_cuts")) is None:
         return dg.AssetCheckResult(check_name=BALANCE, asset_key=key, passed=True, metadata={"cuts": 0})
     found = lake_balance(spark, paths)
-    words = f"{found.decoded} row changes = {found.taken} taken in + {found.late} late + {found.pending} pending"
+    words = (
+        f"{found.decoded} row changes = {found.taken} taken in + {found.late} late + {found.filtered} filtered + "
+        f"{found.pending} pending"
+    )
     return dg.AssetCheckResult(
         check_name=BALANCE,
         asset_key=key,

@@ -9,15 +9,19 @@ from cdc_pipeline.mirrors.state import MirrorState
 from cdc_pipeline.resources.delta import table_state
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from pyspark.sql import SparkSession
 
     from cdc_pipeline.mirrors.cut_report import MirrorEntry
+    from cdc_pipeline.schemas.table import TableName
 
 
-def catalog_entries(spark: SparkSession, mirrors: Iterable[MirrorEntry]) -> list[CatalogEntry]:
-    """One entry per mirror, with the types that it has in Delta and those that upstream's definition has."""
+def catalog_entries(
+    spark: SparkSession, mirrors: Iterable[MirrorEntry], sources: Mapping[TableName, TableName]
+) -> list[CatalogEntry]:
+    """One entry per mirror, with the types that it has in Delta and those that upstream's definition has. `sources` are
+    upstream's tables, by mirror, where those have names of their own."""
     entries = []
     for mirror in mirrors:
         table = table_state(spark, mirror.path)
@@ -30,6 +34,13 @@ def catalog_entries(spark: SparkSession, mirrors: Iterable[MirrorEntry]) -> list
             for field in table.schema
         )
         entries.append(
-            CatalogEntry(mirror.name.database, mirror.name.table, mirror.path, columns, mirror_id=mirror.mirror_id)
+            CatalogEntry(
+                mirror.name.database,
+                mirror.name.table,
+                mirror.path,
+                columns,
+                mirror_id=mirror.mirror_id,
+                upstream="" if (source := sources.get(mirror.name, mirror.name)) == mirror.name else str(source),
+            )
         )
     return entries

@@ -17,6 +17,7 @@ from cdc_pipeline.dialects.releases import with_replacements
 from cdc_pipeline.mirrors.apply import Mirrors, StepResult
 from cdc_pipeline.mirrors.cut_inputs import CutInputs, StoredMirrors
 from cdc_pipeline.mirrors.cut_report import CutReport, MirrorEntry, TableCounts, published_entries, with_held_gaps
+from cdc_pipeline.mirrors.cut_streams import CutStreams
 from cdc_pipeline.mirrors.ddl_of_cut import DdlOfCut, close_events, emptied_before
 from cdc_pipeline.mirrors.dead_letters import lost_rows
 from cdc_pipeline.mirrors.holding import (
@@ -36,6 +37,7 @@ from cdc_pipeline.mirrors.progress import NO_CUT, PublishedCut, StreamProgress, 
 from cdc_pipeline.mirrors.publication import CutSettings, publish
 from cdc_pipeline.mirrors.redeliveries import POSITION, repeated_positions
 from cdc_pipeline.mirrors.row_groups import row_groups, with_types
+from cdc_pipeline.mirrors.selection import ALL_TABLES, TableSelection
 from cdc_pipeline.mirrors.stages import Stages
 from cdc_pipeline.mirrors.state import MirrorState
 from cdc_pipeline.mirrors.step_order import later_places
@@ -58,7 +60,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class CutMaker:
     """Makes cuts of one pipeline. `report` is told of progress in one line at a time; `keys` are the columns that identify
-    a row of a table, by `database.table`, for tables whose definition has no key; `policy` is what DDL may do."""
+    a row of a table, by `database.table`, for tables whose definition has no key; `policy` is what DDL may do;
+    `selection` is which tables are mirrored, under which names (those that `keys` and `policy` speak of)."""
 
     spark: SparkSession
     paths: LakePaths
@@ -68,10 +71,11 @@ class CutMaker:
     report: Callable[[str], None]
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     policy: DdlPolicy = field(default_factory=DdlPolicy)
+    selection: TableSelection = ALL_TABLES
 
     @property
     def settings(self) -> CutSettings:
-        return CutSettings(self.time_zone, self.keys, self.policy)
+        return CutSettings(self.time_zone, self.keys, self.policy, self.selection)
 
     def brought_up_to_date(self, up_to: int | None = None) -> CutReport:
         """Finishes a cut that was begun, then takes the mirrors as far as the streams are complete, or to the TSO `up_to`
@@ -86,14 +90,22 @@ class CutMaker:
             published = published_cut(self.spark, self.paths)
         inputs = self._inputs()
         returning = bool(released_tables(published.held, inputs.approved))
-        if window := next_window(published, streams, returning=returning):
+        another = published.cut_id > 0 and published.selection != self.selection
+        if window := next_window(published, streams, returning=returning or another):
             report = self._cut(window, published, streams, inputs)
         if report is None:
             entries = published_entries(published, self.paths)
             waiting = pending_after(published, streams, self._table("change_log")) if streams.last_batch else 0
             totals = replace(NO_CHANGES, pending=waiting)
             report = CutReport(
-                False, published.cut_id, published.resolved_tso, streams, entries, totals=totals, held=published.held
+                False,
+                published.cut_id,
+                published.resolved_tso,
+                streams,
+                entries,
+                totals=totals,
+                held=published.held,
+                sources=published.sources,
             )
             if waiting:
                 self.report(f"{waiting} row changes wait: {streams.what_holds()}")
@@ -106,12 +118,16 @@ class CutMaker:
 
     def _cut(self, window: Window, published: PublishedCut, streams: StreamProgress, inputs: CutInputs) -> CutReport:
         stages = Stages()
-        log, history = self._table("change_log"), self._table("ddl_history")
-        released = released_tables(published.held, inputs.approved)
-        ddl = DdlOfCut.read(window, history, returning_events(history, released, window))
+        history, selection = self._table("ddl_history"), inputs.selection
+        seen = CutStreams(
+            selection, published, window, self._table("change_log"), history, inputs.mirror, self.time_zone
+        )
+        log, waiting = seen.log, seen.held()
+        released = released_tables(waiting, inputs.approved)
+        ddl = DdlOfCut.read(window, history, returning_events(history, released, window, seen.mirrored))
+        ddl, sources = seen.statements(ddl)
         anew = tables_let_in_anew(ddl.fresh, inputs.mirror)
         delivered = window.changes(log, waited=published.pending > 0, anew=anew)
-        ddl = ddl.with_databases(published.names, delivered)
         cuts = self._table("consistent_cuts") if released else None
         delivered = with_returned(delivered, log, cuts, released, ddl.fresh, window).persist()
         kept = [delivered]
@@ -121,21 +137,26 @@ class CutMaker:
             if again is not None:
                 kept.append(again.persist())
                 once = delivered.join(again, list(POSITION), "left_anti")
-            changes = with_segments(not_emptied(once, emptied_before(window, history, delivered)), ddl.fresh)
+            changes = with_segments(
+                not_emptied(once, emptied_before(window, history, delivered, seen.mirrored)), ddl.fresh
+            )
             raw = with_replacements(self.spark, self.paths, self._table("raw_topic_snapshot"))
             claims = partial(kept_claims, self.spark, self.paths)
             groups = with_types(row_groups(changes), raw, changes, inputs.mirror, claims)
             late = late_changes(window, log)
-            lost = lost_rows(self.spark, self.paths, window)
+            lost = lost_rows(self.spark, self.paths, window, selection)
             for name, reason in [*((breach.name, breach.reason) for breach in late.breaches), *ddl.missed()]:
                 lost[name] = (*lost.get(name, ()), reason)
             permissions = Permissions(
                 self.policy,
                 inputs.approved,
-                tuple(table for table in published.held if table.name not in released),
+                tuple(table for table in waiting if table.name not in released),
                 frozenset(released),
             )
             book = PlanBook(groups, inputs.mirror, published.names, window.cut_id, self.time_zone)
+            selection_changes = seen.plan_change(book)
+            for line in selection_changes:
+                self.report(line)
             plan = Planner(
                 book, lost=lost, permissions=permissions, ended=lambda name: inputs.ended(name, window)
             ).plan(ddl.fresh)
@@ -150,8 +171,8 @@ class CutMaker:
             duplicates = 0
             if again is not None:
                 repeated = delivered.join(again, list(POSITION), "left_semi")
-                waiting = sum(held_rows(repeated, plan.held_from, ddl.fresh).values())
-                duplicates = repeated.where("NOT taken").count() - waiting
+                staying = sum(held_rows(repeated, plan.held_from, ddl.fresh).values())
+                duplicates = repeated.where("NOT taken").count() - staying
         finally:
             for frame in kept:
                 frame.unpersist()
@@ -165,15 +186,27 @@ class CutMaker:
             duplicates=duplicates,
             late=late.changes,
             breaches=late.unseen,
-            pending=window.pending(log).count() + sum(table.rows for table in waits),
+            pending=seen.pending() + sum(table.rows for table in waits),
+            filtered=seen.filtered(),
         )
         entries = with_held_gaps(self._entries(plan, published), published.held, waits)
         report = CutReport(
-            True, window.cut_id, window.resolved_tso, streams, entries, _counts(results), totals, late.breaches, waits
+            True,
+            window.cut_id,
+            window.resolved_tso,
+            streams,
+            entries,
+            _counts(results),
+            totals,
+            late.breaches,
+            waits,
+            sources=sources,
+            selection_changes=selection_changes,
         )
         close_events(self.spark, self.paths, ddl.outcomes(plan), self._note(window))
         stages.ended("counts")
-        publish(self.spark, self.paths, window, report, self._note(window), self.settings)
+        settings = replace(self.settings, selection=selection)
+        publish(self.spark, self.paths, window, report, self._note(window), settings)
         stages.ended("publish")
         versions = {row["mirror_id"]: row["version"] for row in published.mirrors}
         return replace(report, stages=stages.seconds, versions_before=versions, newest_record=_instant(found[1]))
@@ -188,7 +221,7 @@ class CutMaker:
 
     @property
     def _stored(self) -> StoredMirrors:
-        return StoredMirrors(self.spark, self.paths, self._table("ddl_history"))
+        return StoredMirrors(self.spark, self.paths, self._table("ddl_history"), self.selection)
 
     # ---- steps
 

@@ -3,10 +3,11 @@ with another's cut makes the very same plan."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.mirrors.ended import EndedTable, ended_tables
+from cdc_pipeline.mirrors.included_ddl import IncludedDdl
 from cdc_pipeline.mirrors.state import MirrorState
 from cdc_pipeline.mirrors.window import BegunCut
 from cdc_pipeline.resources.delta import table_state
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from cdc_pipeline.mirrors.policy import StatementPosition
+    from cdc_pipeline.mirrors.selection import TableSelection
     from cdc_pipeline.mirrors.window import Window
     from cdc_pipeline.resources.lake import LakePaths
     from cdc_pipeline.schemas.table import TableName
@@ -27,13 +29,15 @@ class StoredMirrors:
     spark: SparkSession
     paths: LakePaths
     history: DataFrame
+    selection: TableSelection
 
     def mirror(self, name: TableName) -> MirrorState | None:
         table = table_state(self.spark, self.paths.mirror(name))
         return None if table is None else MirrorState.from_properties(table.properties)
 
     def ended(self, database: str, cut_id: int) -> tuple[EndedTable, ...]:
-        return ended_tables(self.spark, self.paths, self.history, database, cut_id)
+        mirrored = IncludedDdl(self.selection).event
+        return ended_tables(self.spark, self.paths, self.history, database, cut_id, mirrored)
 
 
 @dataclass
@@ -48,7 +52,12 @@ class CutInputs:
 
     @staticmethod
     def of(begun: BegunCut, stored: StoredMirrors) -> CutInputs:
+        stored = replace(stored, selection=begun.selection)
         return CutInputs(stored, begun.approved, dict(begun.mirrors), dict(begun.ended), resumed=True)
+
+    @property
+    def selection(self) -> TableSelection:
+        return self.stored.selection
 
     def mirror(self, name: TableName) -> MirrorState | None:
         """The mirror as the last cut left it; None where there was none."""
@@ -63,4 +72,4 @@ class CutInputs:
         return self.ended_by_database[database]
 
     def begun(self, window: Window) -> BegunCut:
-        return BegunCut(window, dict(self.mirrors), dict(self.ended_by_database), self.approved)
+        return BegunCut(window, dict(self.mirrors), dict(self.ended_by_database), self.approved, self.selection)

@@ -50,7 +50,9 @@ class CutReport:
     """What a run shows of a cut. `published` is False where there was nothing complete to apply.
 
     `stages` are the seconds of each part of it; `versions_before` the Delta versions of the cut before, by mirror id;
-    `newest_record` when the newest of the records whose changes it took in was produced, as Kafka says.
+    `newest_record` when the newest of the records whose changes it took in was produced, as Kafka says; `sources` the
+    upstream tables of mirrors that have names of their own, and `selection_changes` what became of mirrors because the
+    pipeline's selection is another one now.
     """
 
     published: bool
@@ -66,6 +68,8 @@ class CutReport:
     stages: Mapping[str, float] = field(default_factory=dict)
     versions_before: Mapping[str, int] = field(default_factory=dict)
     newest_record: datetime | None = None
+    sources: Mapping[TableName, TableName] = field(default_factory=dict)
+    selection_changes: tuple[str, ...] = ()
 
     @property
     def resolved_time(self) -> datetime | None:

@@ -8,23 +8,25 @@ from typing import TYPE_CHECKING, Any
 from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 
-from cdc_pipeline.mirrors.ddl_outcome import DUPLICATE, NOT_APPLIED, DdlOutcome
+from cdc_pipeline.mirrors.ddl_outcome import DUPLICATE, NOT_APPLIED, NOT_INCLUDED, DdlOutcome
 from cdc_pipeline.mirrors.events import DdlEvent, ddl_event, in_order
+from cdc_pipeline.mirrors.included_ddl import left_out_words
 from cdc_pipeline.mirrors.unnamed import with_databases
 from cdc_pipeline.resources.delta import Commit, session_for
 from cdc_pipeline.resources.small_frames import small_frame
 from cdc_pipeline.schemas.changes import DropTable, TruncateTable
-from cdc_pipeline.schemas.table import TableName
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from cdc_pipeline.mirrors.included_ddl import IncludedDdl
     from cdc_pipeline.mirrors.planner import CutPlan
     from cdc_pipeline.mirrors.state import MirrorState
     from cdc_pipeline.mirrors.window import Window
     from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.schemas.table import TableName
 
 PENDING = "pending"
 RESULT_COLUMNS = (
@@ -77,14 +79,27 @@ class DdlOfCut:
             seen.add(event.identity)
         return DdlOfCut(tuple(fresh), settled, tuple(late))
 
-    def with_databases(self, known: Iterable[TableName], changes: DataFrame) -> DdlOfCut:
-        """The same with the database of tables that neither message nor statement names. `known` are the mirrors before
-        the cut, `changes` its rows."""
-        if all(event.database for event in self.fresh):
-            return self
-        rows = changes.select("database", "table").distinct().collect()
-        there = {*known, *(TableName(row["database"], row["table"]) for row in rows)}
-        return replace(self, fresh=tuple(with_databases(self.fresh, there)))
+    def with_databases(self, known: Iterable[TableName]) -> DdlOfCut:
+        """The same with the database of tables that neither message nor statement names. `known` are upstream's tables
+        before the cut, and those of its rows."""
+        return replace(self, fresh=tuple(with_databases(self.fresh, known)))
+
+    def mirrored(self, included: IncludedDdl) -> DdlOfCut:
+        """The same by what the events do to mirrors; those that do nothing to any are settled."""
+        settled, fresh, late = dict(self.settled), [], []
+        for event in self.fresh:
+            found = included.event(event)
+            if found.changes or not event.changes:
+                fresh.append(found)
+            else:
+                settled[event.position] = DdlOutcome(NOT_INCLUDED, [*found.notes, left_out_words(event)])
+        names_only = replace(included, definitions=None)
+        for event in self.late:
+            found = names_only.event(event)
+            late.append(found)
+            if event.database and not found.changes and settled[event.position].status == NOT_APPLIED:
+                settled[event.position] = DdlOutcome(NOT_INCLUDED, [left_out_words(event)])
+        return DdlOfCut(tuple(fresh), settled, tuple(late))
 
     def missed(self) -> list[tuple[TableName, str]]:
         """The tables of statements that came too late and were never seen before, each with the gap it has from that."""
@@ -99,7 +114,9 @@ class DdlOfCut:
         return {**self.settled, **plan.outcomes}
 
 
-def emptied_before(window: Window, history: DataFrame, changes: DataFrame) -> list[DdlEvent]:
+def emptied_before(
+    window: Window, history: DataFrame, changes: DataFrame, mirrored: Callable[[DdlEvent], DdlEvent]
+) -> list[DdlEvent]:
     """The TRUNCATE and DROP TABLE statements of earlier cuts that are not older than the oldest of the changes: without
     watermarks a change may come after them that lies before them."""
     if window.resolved_tso is not None or window.after_batch == 0:
@@ -108,7 +125,7 @@ def emptied_before(window: Window, history: DataFrame, changes: DataFrame) -> li
     if oldest is None or oldest[0] is None:
         return []
     past = history.where((F.col("cut_id") < window.cut_id) & (F.col("commit_ts") >= oldest[0]))
-    events = in_order(map(ddl_event, past.collect()))
+    events = in_order(map(mirrored, map(ddl_event, past.collect())))
     return [
         event for event in events if any(isinstance(change, (TruncateTable, DropTable)) for change in event.changes)
     ]

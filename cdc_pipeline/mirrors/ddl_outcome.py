@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.schemas.table import TableName
 
 APPLIED, NO_EFFECT, DUPLICATE, NOT_APPLIED, HELD = "applied", "no effect", "duplicate", "not applied yet", "held"
+NOT_INCLUDED = "not included"
 
 
 @dataclass

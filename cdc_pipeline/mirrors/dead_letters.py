@@ -13,6 +13,7 @@ from cdc_pipeline.schemas.table import TableName
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from cdc_pipeline.mirrors.selection import TableSelection
     from cdc_pipeline.mirrors.state import MirrorState
     from cdc_pipeline.mirrors.window import Window
     from cdc_pipeline.resources.lake import LakePaths
@@ -22,13 +23,15 @@ VALUE_HAS_TYPE = "value_has_type"
 _SHOWN = 100
 
 
-def lost_rows(spark: SparkSession, paths: LakePaths, window: Window) -> dict[TableName, tuple[str, ...]]:
+def lost_rows(
+    spark: SparkSession, paths: LakePaths, window: Window, selection: TableSelection
+) -> dict[TableName, tuple[str, ...]]:
     """The tables of which records of this cut's batches were set aside when they were decoded, with the reasons."""
     path = paths.table("dead_letters")
     newest = progress(spark, path, paths.writer("dead_letters"))
     if newest is not None and newest <= window.after_batch:
         return {}
-    dead_letters = spark.read.format("delta").load(path)
+    dead_letters = selection.selected(spark.read.format("delta").load(path))
     new = dead_letters.where(F.col("batch_id").between(window.after_batch + 1, window.last_batch))
     named = new.where((F.col("rule") != VALUE_HAS_TYPE) & (F.coalesce("table", F.lit("")) != ""))
     rows = (

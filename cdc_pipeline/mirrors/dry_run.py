@@ -11,6 +11,7 @@ from cdc_pipeline.mirrors.cut_inputs import CutInputs, StoredMirrors
 from cdc_pipeline.mirrors.ddl_of_cut import PENDING
 from cdc_pipeline.mirrors.ddl_outcome import HELD
 from cdc_pipeline.mirrors.events import ddl_event, in_order
+from cdc_pipeline.mirrors.included_ddl import IncludedDdl
 from cdc_pipeline.mirrors.plan_book import PlanBook
 from cdc_pipeline.mirrors.planner import Permissions, Planner
 from cdc_pipeline.mirrors.progress import published_cut
@@ -40,7 +41,8 @@ class PendingStatement:
 
 
 def pending_statements(spark: SparkSession, paths: LakePaths, settings: CutSettings) -> tuple[PendingStatement, ...]:
-    """The statements that wait for an approval or for the resolved TSO, in order. Rows between them are not looked at."""
+    """The statements that wait for an approval or for the resolved TSO, in order; those that concern only tables
+    that are not included do not. Rows between them are not looked at."""
     history = spark.read.format("delta").load(paths.table("ddl_history"))
     published = published_cut(spark, paths)
     rows = history.where(F.col("status").isin(PENDING, HELD)).collect()
@@ -48,8 +50,11 @@ def pending_statements(spark: SparkSession, paths: LakePaths, settings: CutSetti
     found: list[DdlEvent] = [
         replace(ddl_event(row), returning=row["status"] == HELD) for row in rows if row["kind"] is not None
     ]
-    events = with_databases(in_order(found), published.names)
-    inputs = CutInputs(StoredMirrors(spark, paths, history), frozenset(held))
+    upstream = {published.sources.get(name, name) for name in published.names}
+    included = IncludedDdl(settings.selection, published.sources)
+    mirrored = [(event, included.event(event)) for event in with_databases(in_order(found), upstream)]
+    events = [seen for event, seen in mirrored if seen.changes or not event.changes]
+    inputs = CutInputs(StoredMirrors(spark, paths, history, settings.selection), frozenset(held))
     window = Window(published.cut_id + 1, None, None, published.last_batch, published.last_batch)
     book = PlanBook((), inputs.mirror, published.names, window.cut_id, settings.time_zone)
     permissions = Permissions(settings.policy, inputs.approved, (), frozenset(table.name for table in published.held))

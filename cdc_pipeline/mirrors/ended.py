@@ -16,8 +16,11 @@ from cdc_pipeline.schemas.changes import TruncateTable
 from cdc_pipeline.schemas.names import quoted
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import DataFrame, SparkSession
 
+    from cdc_pipeline.mirrors.events import DdlEvent
     from cdc_pipeline.resources.lake import LakePaths
     from cdc_pipeline.schemas.table import TableName
 
@@ -52,11 +55,16 @@ class EndedTable:
 
 
 def ended_tables(
-    spark: SparkSession, paths: LakePaths, history: DataFrame, database: str, before_cut: int
+    spark: SparkSession,
+    paths: LakePaths,
+    history: DataFrame,
+    database: str,
+    before_cut: int,
+    mirrored: Callable[[DdlEvent], DdlEvent],
 ) -> tuple[EndedTable, ...]:
-    """The tables of a database that earlier cuts have dropped or emptied."""
+    """The mirrors of a database that earlier cuts have dropped or emptied; `mirrored` tells what an event does to them."""
     dropped, retired = _dropped(spark, paths, database), _retired(spark, paths, database)
-    return (*dropped, *retired, *_truncated(spark, paths, history, database, before_cut))
+    return (*dropped, *retired, *_truncated(spark, paths, history, database, before_cut, mirrored))
 
 
 def _retired(spark: SparkSession, paths: LakePaths, database: str) -> list[EndedTable]:
@@ -77,12 +85,17 @@ def _dropped(spark: SparkSession, paths: LakePaths, database: str) -> list[Ended
 
 
 def _truncated(
-    spark: SparkSession, paths: LakePaths, history: DataFrame, database: str, before_cut: int
+    spark: SparkSession,
+    paths: LakePaths,
+    history: DataFrame,
+    database: str,
+    before_cut: int,
+    mirrored: Callable[[DdlEvent], DdlEvent],
 ) -> list[EndedTable]:
     # the mirror's own log has the rows; which statements emptied it is in the history
     past = history.where((F.col("cut_id") < before_cut) & F.col("sql").rlike("(?i)truncate"))
     found = []
-    for event in in_order(map(ddl_event, past.collect())):
+    for event in in_order(map(mirrored, map(ddl_event, past.collect()))):
         for change in event.changes:
             if not isinstance(change, TruncateTable) or change.name.database != database:
                 continue

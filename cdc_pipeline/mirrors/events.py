@@ -38,6 +38,7 @@ class DdlEvent:
     """One DDL message with its parsed changes. `exact_ts` is false where `commit_ts` is only `es << 18`.
 
     `returning`: an earlier cut has seen it, and left out what concerned tables that waited (`policy`).
+    `notes` are said of it beside what its changes do.
     """
 
     topic: str
@@ -53,6 +54,7 @@ class DdlEvent:
     changes: tuple[SchemaChange, ...]
     dialect: str = ""
     returning: bool = False
+    notes: tuple[str, ...] = ()
 
     @property
     def identity(self) -> tuple[int, str, str, str]:

@@ -20,7 +20,7 @@ from cdc_pipeline.resources.small_frames import small_frame
 from cdc_pipeline.schemas.changes import DropDatabase
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -52,10 +52,16 @@ def approve(spark: SparkSession, paths: LakePaths, held: Iterable[HeldTable], ru
     append_once(small_frame(spark, rows, _APPROVALS_SCHEMA), paths.table(APPROVALS), commit)
 
 
-def returning_events(history: DataFrame, released: Mapping[TableName, HeldTable], window: Window) -> list[DdlEvent]:
-    """The statements of earlier cuts that waited with these tables, in stream order.
+def returning_events(
+    history: DataFrame,
+    released: Mapping[TableName, HeldTable],
+    window: Window,
+    mirrored: Callable[[DdlEvent], DdlEvent],
+) -> list[DdlEvent]:
+    """The statements of earlier cuts that waited with these tables, in stream order and as upstream has them.
 
-    A cut that was begun may have closed them already: then they have its number.
+    A cut that was begun may have closed them already: then they have its number. `mirrored` tells what an event does to
+    mirrors, whose names the tables have.
     """
     if not released:
         return []
@@ -64,13 +70,14 @@ def returning_events(history: DataFrame, released: Mapping[TableName, HeldTable]
     past = history.where((F.col("commit_ts") >= oldest) & waiting).where(F.col("batch_id") <= window.last_batch)
     inside = {(row["topic"], row["partition"], row["offset"]) for row in window.of(history).collect()}
     events = [replace(ddl_event(row), returning=True) for row in past.collect()]
-    return in_order(event for event in events if event.position not in inside and _concerns(event, released))
+    return in_order(event for event in events if event.position not in inside and _concerns(mirrored(event), released))
 
 
 def _concerns(event: DdlEvent, released: Collection[TableName]) -> bool:
-    databases = {name.database for name in released}
-    whole = {change.database for change in event.changes if isinstance(change, DropDatabase)}
-    return bool(databases & whole) or any(name in released for name in event.names())
+    whole = [change for change in event.changes if isinstance(change, DropDatabase)]
+    if any(change.has(name) for change in whole for name in released):
+        return True
+    return any(name in released for name in event.names())
 
 
 def with_returned(

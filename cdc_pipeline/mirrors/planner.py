@@ -99,7 +99,7 @@ class Planner:
         """`events` in stream order (`events.in_order`): those of this cut, and those that come again."""
         outcomes: dict[StatementPosition, DdlOutcome] = {}
         for event in events:
-            outcome = DdlOutcome(NO_EFFECT)
+            outcome = DdlOutcome(NO_EFFECT, list(event.notes))
             for change in event.changes:
                 self._permit(change, event, outcome)
             for name in event.names():
@@ -164,7 +164,7 @@ class Planner:
         elif isinstance(change, DropTable):
             self._tables.drop(change.name, event, outcome)
         elif isinstance(change, DropDatabase):
-            self._drop_database(change.database, event, outcome)
+            self._drop_database(change, event, outcome)
         elif isinstance(change, RenameTable):
             self._tables.rename(change.name, change.new_name, event, outcome)
         elif isinstance(change, RecoverTable):
@@ -174,9 +174,9 @@ class Planner:
         elif isinstance(change, AlterTable):
             self._alter(change, event, outcome)
 
-    def _drop_database(self, database: str, event: DdlEvent, outcome: DdlOutcome) -> None:
+    def _drop_database(self, change: DropDatabase, event: DdlEvent, outcome: DdlOutcome) -> None:
         """Each table by itself: those of a policy to hold wait, the others are dropped."""
-        for name in [name for name in self._book.names() if name.database == database]:
+        for name in [name for name in self._book.names() if change.has(name)]:
             state = self._book.state(name)
             if (state is not None and state.retired) or (event.returning and name not in self._permissions.released):
                 continue
@@ -188,7 +188,7 @@ class Planner:
                 # rows of a name that is not touched by name lie in one segment; those after the drop come by a CREATE
                 self._tables.drop(name, event, outcome)
         if not outcome.effects:
-            outcome.effects.append(f"database {database}: no mirrors to drop")
+            outcome.effects.append(f"database {change.database}: no mirrors to drop")
 
     def _alter(self, change: AlterTable, event: DdlEvent, outcome: DdlOutcome) -> None:
         renames = [clause for clause in change.clauses if isinstance(clause, RenameTo)]

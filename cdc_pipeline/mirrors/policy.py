@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from cdc_pipeline.schemas.table_patterns import matches
 
 if TYPE_CHECKING:
     from cdc_pipeline.schemas.table import TableName
@@ -30,7 +31,7 @@ class DdlPolicy:
     tables: tuple[tuple[str, DdlAction], ...] = ()
 
     def of(self, name: TableName) -> DdlAction:
-        return next((action for pattern, action in self.tables if fnmatchcase(str(name), pattern)), self.default)
+        return next((action for pattern, action in self.tables if matches(str(name), pattern)), self.default)
 
     def to_json(self) -> str:
         return json.dumps({"default": self.default, "tables": self.tables}, ensure_ascii=False)

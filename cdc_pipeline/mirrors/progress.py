@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.mirrors.policy import HeldTable
+from cdc_pipeline.mirrors.selection import ALL_TABLES, TableSelection
 from cdc_pipeline.resources.delta import table_state
 from cdc_pipeline.schemas.table import TableName
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import DataFrame, Row, SparkSession
 
     from cdc_pipeline.resources.lake import LakePaths
@@ -60,7 +63,11 @@ class StreamProgress:
 
 @dataclass(frozen=True)
 class PublishedCut:
-    """The newest row of `consistent_cuts`, or cut 0 before there is one."""
+    """The newest row of `consistent_cuts`, or cut 0 before there is one.
+
+    `selection` is what it was made with. Where that has routes, `sources` are the upstream tables of all mirrors that
+    there have ever been, by mirror.
+    """
 
     cut_id: int
     resolved_tso: int | None
@@ -68,6 +75,8 @@ class PublishedCut:
     mirrors: tuple[Row, ...]
     pending: int = 0
     held: tuple[HeldTable, ...] = ()
+    selection: TableSelection = ALL_TABLES
+    sources: Mapping[TableName, TableName] = field(default_factory=dict)
 
     @property
     def held_rows(self) -> int:
@@ -164,7 +173,17 @@ def _newest(cuts: DataFrame) -> PublishedCut:
         return NO_CUT
     held = tuple(map(_held_table, row["held"]))
     return PublishedCut(
-        row["cut_id"], row["resolved_tso"], row["last_batch"], tuple(row["mirrors"]), row["pending"], held
+        row["cut_id"],
+        row["resolved_tso"],
+        row["last_batch"],
+        tuple(row["mirrors"]),
+        row["pending"],
+        held,
+        TableSelection.from_json(row["selection"]),
+        {
+            TableName(item["database"], item["table"]): TableName(item["upstream_database"], item["upstream_table"])
+            for item in row["sources"]
+        },
     )
 
 

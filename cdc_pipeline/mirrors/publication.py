@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.mirrors.cut_report import tso_datetime
 from cdc_pipeline.mirrors.policy import DdlPolicy
+from cdc_pipeline.mirrors.selection import ALL_TABLES, TableSelection
 from cdc_pipeline.resources.delta import Commit, append_once
 from cdc_pipeline.resources.small_frames import small_frame
 
@@ -32,24 +33,27 @@ _HELD = (
     "STRUCT<`database`: STRING, `table`: STRING, topic: STRING, `partition`: INT, `offset`: BIGINT, commit_ts: BIGINT, "
     "sql: STRING, `rows`: BIGINT>"
 )
+_SOURCE = "STRUCT<`database`: STRING, `table`: STRING, upstream_database: STRING, upstream_table: STRING>"
 CUTS_SCHEMA = (
     "cut_id BIGINT, resolved_tso BIGINT, resolved_time TIMESTAMP, last_batch BIGINT, run_id STRING, "
     "published_at TIMESTAMP, changes BIGINT, applied BIGINT, superseded BIGINT, rejected BIGINT, duplicates BIGINT, "
-    "late BIGINT, breaches BIGINT, pending BIGINT, held_by STRING, rebuilt BOOLEAN, "
-    "time_zone STRING, keys MAP<STRING, ARRAY<STRING>>, ddl_policy STRING, "
+    "late BIGINT, breaches BIGINT, filtered BIGINT, pending BIGINT, held_by STRING, rebuilt BOOLEAN, "
+    "time_zone STRING, keys MAP<STRING, ARRAY<STRING>>, ddl_policy STRING, selection STRING, "
     f"mirrors ARRAY<{_MIRROR}>, changed ARRAY<STRUCT<`database`: STRING, `table`: STRING>>, breached ARRAY<{_BREACH}>, "
-    f"held ARRAY<{_HELD}>, rebuilt_tables ARRAY<STRUCT<`database`: STRING, `table`: STRING>>"
+    f"held ARRAY<{_HELD}>, rebuilt_tables ARRAY<STRUCT<`database`: STRING, `table`: STRING>>, sources ARRAY<{_SOURCE}>"
 )
 
 
 @dataclass(frozen=True)
 class CutSettings:
     """What a pipeline declares of how its cuts are made: `time_zone` is where the encoder prints TIMESTAMP; `keys` are the
-    columns that identify a row, by `database.table`, for tables whose definition has no key."""
+    columns that identify a row, by `database.table`, for tables whose definition has no key; `selection` is which tables
+    are mirrored, under which names."""
 
     time_zone: str
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     policy: DdlPolicy = field(default_factory=DdlPolicy)
+    selection: TableSelection = ALL_TABLES
 
 
 def publish(
@@ -84,12 +88,14 @@ def publish(
         totals.duplicates,
         totals.late,
         totals.breaches,
+        totals.filtered,
         totals.pending,
         report.streams.held_by,
         rebuilt,
         settings.time_zone,
         {table: list(columns) for table, columns in settings.keys.items()},
         settings.policy.to_json(),
+        settings.selection.to_json(),
         [
             (
                 entry.name.database,
@@ -113,6 +119,10 @@ def publish(
             for table in report.held
         ],
         [(name.database, name.table) for name in rebuilt_tables],
+        [
+            (mirror.database, mirror.table, source.database, source.table)
+            for mirror, source in sorted(report.sources.items())
+        ],
     )
     frame = small_frame(spark, [row], CUTS_SCHEMA)
     commit = Commit(paths.writer("consistent_cuts"), window.cut_id, note)

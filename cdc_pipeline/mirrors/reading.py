@@ -22,8 +22,16 @@ from cdc_pipeline.mirrors.cut import CutMaker
 from cdc_pipeline.mirrors.cut_report import published_entries
 from cdc_pipeline.mirrors.holding import APPROVALS
 from cdc_pipeline.mirrors.policy import DdlPolicy
-from cdc_pipeline.mirrors.progress import NO_CUT, PublishedCut, cut_at, published_cut, stream_progress
+from cdc_pipeline.mirrors.progress import (
+    NO_CUT,
+    PublishedCut,
+    cut_at,
+    cuts_since_rebuild,
+    published_cut,
+    stream_progress,
+)
 from cdc_pipeline.mirrors.publication import CutSettings
+from cdc_pipeline.mirrors.selection import TableSelection
 from cdc_pipeline.resources.delta import table_state
 from cdc_pipeline.resources.lake import LakePaths, path_segment, remove_folder, subfolders
 from cdc_pipeline.schemas.names import quoted
@@ -144,12 +152,20 @@ def _between(spark: SparkSession, paths: LakePaths, base: PublishedCut, tso: int
         _clone(spark, places[entry.mirror_id], view.mirror(entry.name), entry.version)
     for table in _CLONED:
         _clone(spark, paths.table(table), view.table(table), None)
-    settings = _settings(spark, paths)
+    settings = _settings(spark, paths, base)
     if base is not NO_CUT:
         cuts = spark.read.format("delta").load(paths.table("consistent_cuts")).where(F.col("cut_id") == base.cut_id)
         cuts.write.format("delta").save(view.table("consistent_cuts"))
     maker = CutMaker(
-        spark, view, "read_cut", settings.time_zone, _SIDE_BY_SIDE, lambda _: None, settings.keys, settings.policy
+        spark,
+        view,
+        "read_cut",
+        settings.time_zone,
+        _SIDE_BY_SIDE,
+        lambda _: None,
+        settings.keys,
+        settings.policy,
+        settings.selection,
     )
     report = maker.brought_up_to_date(up_to=tso)
     tables = {entry.name: spark.read.format("delta").load(entry.path) for entry in report.mirrors}
@@ -185,13 +201,15 @@ def _mirror_id(spark: SparkSession, path: str) -> str | None:
     return None if state is None else state.properties.get("cdc.mirror_id")
 
 
-def _settings(spark: SparkSession, paths: LakePaths) -> CutSettings:
-    """How the newest cut read values and took DDL."""
+def _settings(spark: SparkSession, paths: LakePaths, base: PublishedCut) -> CutSettings:
+    """How the newest cut read values and took DDL, with the tables that the cut after the base has selected."""
     cuts = spark.read.format("delta").load(paths.table("consistent_cuts"))
-    row = cuts.orderBy(F.desc("cut_id")).select("time_zone", "keys", "ddl_policy").first()
+    row = cuts.orderBy(F.desc("cut_id")).select("time_zone", "keys", "ddl_policy", "selection").first()
+    after = cuts_since_rebuild(cuts).where(F.col("cut_id") > base.cut_id).orderBy("cut_id").select("selection").first()
     assert row is not None
     keys = {table: tuple(columns) for table, columns in (row["keys"] or {}).items()}
-    return CutSettings(row["time_zone"], keys, DdlPolicy.from_json(row["ddl_policy"]))
+    selection = TableSelection.from_json((after or row)["selection"])
+    return CutSettings(row["time_zone"], keys, DdlPolicy.from_json(row["ddl_policy"]), selection)
 
 
 def _clone(spark: SparkSession, source: str, target: str, version: int | None) -> None:

@@ -103,11 +103,14 @@ class TableRebuilder:
     def _chosen(self, patterns: Sequence[str], published: PublishedCut) -> _Chosen:
         rows = self._read("change_log").select("database", "table").distinct().collect()
         events = [ddl_event(row) for row in self._read("ddl_history").collect()]
-        named = {TableName(row["database"], row["table"]) for row in rows} | set(map(self._upstream, published.names))
+        named = {TableName(row["database"], row["table"]) for row in rows}
+        named |= {self._upstream(name, published) for name in published.names}
         named |= {name for event in events for name in event_tables(event, frozenset())}
-        wanted = [name for name in named if any(fnmatchcase(str(name), pattern) for pattern in patterns)]
+        selection = self.maker.selection
+        mirrored = {name: str(selection.routed(name)) for name in named if selection.is_in(name)}
+        wanted = [name for name, mirror in mirrored.items() if any(fnmatchcase(mirror, one) for one in patterns)]
         if not wanted:
-            shown = sorted(map(str, named))
+            shown = sorted(mirrored.values())
             more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
             raise LakeError(
                 f"tables: {list(patterns)} names no table; there are: {', '.join(shown[:_SHOWN])}{more}",
@@ -119,10 +122,11 @@ class TableRebuilder:
         mine = [event.position for event in events if not (names := event_tables(event, known)) or names & tables]
         return _Chosen(tables, tuple(mine))
 
-    def _upstream(self, name: TableName) -> TableName:
-        """The name that upstream had for a mirror, which a DROP may have set apart (`ddl_policy`)."""
+    def _upstream(self, name: TableName, published: PublishedCut) -> TableName:
+        """The name that upstream had for a mirror, which a DROP may have set apart (`ddl_policy`), and routes rename."""
         table = table_state(self._spark, self._paths.mirror(name))
-        return name if table is None else MirrorState.from_properties(table.properties).name_upstream
+        own = name if table is None else MirrorState.from_properties(table.properties).name_upstream
+        return published.sources.get(name) or published.sources.get(own, own)
 
     def _write_inputs(self, aside: LakePaths, chosen: _Chosen) -> None:
         """The lake's decoded tables, cut down to the chosen ones."""
@@ -155,13 +159,15 @@ class TableRebuilder:
     def _put_right(self, made: CutReport, chosen: _Chosen, published: PublishedCut) -> RebuildReport:
         cut_id = published.cut_id + 1
         entries = {entry.name: entry for entry in published_entries(published, self._paths)}
-        before = {name: entry for name, entry in entries.items() if self._upstream(name) in chosen.tables}
+        before = {name: entry for name, entry in entries.items() if self._upstream(name, published) in chosen.tables}
         after = {entry.name: entry for entry in made.mirrors}
         # of its own: see `Rebuilder.put_right`
         writer = f"cdc:{self._paths.pipeline}:rebuild:{uuid.uuid4().hex}"
         commit = Commit(writer, 1, {"rebuild": cut_id, "run_id": self.maker.run_id})
         found, changed = MirrorReplacer(self._spark, self._paths, commit, self.maker.report).put_right(before, after)
-        held = (*(table for table in published.held if table.name not in chosen.tables), *made.held)
+        sources = published.sources
+        others_held = (table for table in published.held if sources.get(table.name, table.name) not in chosen.tables)
+        held = (*others_held, *made.held)
         # what waited for an approval and waits no more, or the other way round
         returned = sum(table.rows for table in published.held) - sum(table.rows for table in held)
         if not changed and not returned:
@@ -176,6 +182,7 @@ class TableRebuilder:
             # all changes but these are in the cuts before
             totals=replace(NO_CHANGES, changes=returned, pending=published.pending - returned),
             held=held,
+            sources={**{name: source for name, source in sources.items() if name not in before}, **made.sources},
         )
         window = Window(cut_id, None, made.resolved_tso, 0, published.last_batch)
         note = {**commit.note, "cut": cut_id, "pipeline": self._paths.pipeline}

@@ -51,7 +51,7 @@ class TablePlanner:
         name, schema = change.name, change.schema
         existing = self._book.state(name)
         if existing is not None and comes_before(event, existing):
-            self._define(existing, schema, event, outcome)
+            self._define(existing, change, event, outcome)
             return
         if change.if_not_exists and self._book.exists(name):
             self._book.let_rows_in(name)
@@ -68,11 +68,11 @@ class TablePlanner:
         self._book.create(state)
         done(outcome, f"created {name}", state)
 
-    def _define(self, state: MirrorState, schema: TableSchema, event: DdlEvent, outcome: DdlOutcome) -> None:
+    def _define(self, state: MirrorState, change: CreateTable, event: DdlEvent, outcome: DdlOutcome) -> None:
         """The rows of this table came before the statement that made it: they are let in anew, under its definition
         (`planner.tables_let_in_anew`)."""
         self._book.steps.append(TruncateMirror(state))
-        defined = replace(state, schema=schema, inferred=False, gaps=(), since=None)
+        defined = replace(state, schema=change.schema, inferred=False, gaps=change.gaps, since=None)
         self._defined(state, defined, event)
         self._book.emptied(defined)
         done(outcome, f"defined {state.name}, of which rows had come before; they were let in anew", defined)

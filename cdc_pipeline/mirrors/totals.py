@@ -20,8 +20,9 @@ class CutTotals:
     """Row changes. `changes` were taken in: `applied` are what mirrors show, `rejected` became dead letters, `duplicates`
     were delivered before, the others are `superseded` by later changes of the same row or of its whole table.
 
-    `late` came after the mirrors had passed their time: `breaches` of them were never seen before, the others are
-    re-deliveries. `pending` wait for the resolved TSO, and are counted anew with each cut.
+    `filtered` are those of tables that the pipeline does not include. `late` came after the mirrors had passed their
+    time: `breaches` of them were never seen before, the others are re-deliveries. `pending` wait for the resolved TSO, and
+    are counted anew with each cut.
     """
 
     changes: int
@@ -31,6 +32,7 @@ class CutTotals:
     late: int
     breaches: int
     pending: int
+    filtered: int = 0
 
     @property
     def superseded(self) -> int:
@@ -48,10 +50,11 @@ class LakeBalance:
     taken: int
     late: int
     pending: int
+    filtered: int = 0
 
     @property
     def balanced(self) -> bool:
-        return self.decoded == self.taken + self.late + self.pending
+        return self.decoded == self.taken + self.late + self.filtered + self.pending
 
 
 def lake_balance(spark: SparkSession, paths: LakePaths) -> LakeBalance:
@@ -63,6 +66,7 @@ def lake_balance(spark: SparkSession, paths: LakePaths) -> LakeBalance:
         .agg(
             F.coalesce(F.sum("changes"), F.lit(0)).alias("taken"),
             F.coalesce(F.sum("late"), F.lit(0)).alias("late"),
+            F.coalesce(F.sum("filtered"), F.lit(0)).alias("filtered"),
             F.coalesce(F.max_by("pending", "cut_id"), F.lit(0)).alias("pending"),
             F.coalesce(F.max("last_batch"), F.lit(0)).alias("last"),
         )
@@ -72,4 +76,4 @@ def lake_balance(spark: SparkSession, paths: LakePaths) -> LakeBalance:
     batches = spark.read.format("delta").load(paths.table("batches")).where(F.col("batch_id") <= totals["last"])
     decoded = batches.agg(F.coalesce(F.sum("row_changes"), F.lit(0)).alias("sum")).first()
     assert decoded is not None
-    return LakeBalance(decoded["sum"], totals["taken"], totals["late"], totals["pending"])
+    return LakeBalance(decoded["sum"], totals["taken"], totals["late"], totals["pending"], totals["filtered"])

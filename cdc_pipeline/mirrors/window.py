@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.dialects.dataworks import NAME as DATAWORKS
 from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.mirrors.ended import EndedTable
+from cdc_pipeline.mirrors.selection import TableSelection
 from cdc_pipeline.mirrors.state import MirrorState
 from cdc_pipeline.resources.delta import Commit, append_once, progress
 from cdc_pipeline.resources.small_frames import small_frame
@@ -90,6 +91,11 @@ class Window:
         again = functools.reduce(operator.or_, wanted, F.lit(False))
         along = again if found["oldest"] is None else again | (F.col("commit_ts") >= found["oldest"])
         return fresh.unionByName(before.where(along).withColumns({"fresh": again, "taken": F.lit(True)}))
+
+    def before(self, frame: DataFrame) -> DataFrame:
+        """The rows that earlier cuts have passed."""
+        inside = frame.where(F.col("batch_id") <= self.after_batch)
+        return inside if self.after_tso is None else inside.where(_at_or_below(self.after_tso))
 
     def late(self, frame: DataFrame) -> DataFrame:
         """New rows at or below a TSO that is applied already: see `mirrors.late`."""
@@ -183,12 +189,13 @@ def pending_after(published: PublishedCut, streams: StreamProgress, log: DataFra
 @dataclass(frozen=True)
 class BegunCut:
     """A cut that was begun and not published: its window, the mirrors as they were then, the tables that had ended by
-    then (by database), and the statements that were approved by then."""
+    then (by database), the statements that were approved by then, and the selection that it is made with."""
 
     window: Window
     mirrors: dict[TableName, MirrorState | None]
     ended: dict[str, tuple[EndedTable, ...]]
     approved: frozenset[StatementPosition]
+    selection: TableSelection
 
 
 def begun_cut(spark: SparkSession, paths: LakePaths, published: PublishedCut) -> BegunCut | None:
@@ -209,7 +216,7 @@ def begun_cut(spark: SparkSession, paths: LakePaths, published: PublishedCut) ->
         for database, tables in inputs["ended"].items()
     }
     approved = frozenset((topic, partition, offset) for topic, partition, offset in inputs["approved"])
-    return BegunCut(window, mirrors, ended, approved)
+    return BegunCut(window, mirrors, ended, approved, TableSelection.from_json(inputs["selection"]))
 
 
 def write_down(spark: SparkSession, paths: LakePaths, begun: BegunCut, run_id: str) -> None:
@@ -222,6 +229,7 @@ def write_down(spark: SparkSession, paths: LakePaths, begun: BegunCut, run_id: s
         ],
         "ended": {database: [table.as_plain() for table in tables] for database, tables in sorted(begun.ended.items())},
         "approved": sorted(begun.approved),
+        "selection": begun.selection.to_json(),
     }
     row = (
         window.cut_id,

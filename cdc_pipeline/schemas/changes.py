@@ -200,7 +200,13 @@ class DropTable:
 
 @dataclass(frozen=True, slots=True)
 class DropDatabase:
+    """`tables` are the mirrors of its tables where those have names of their own; None where they have upstream's."""
+
     database: str
+    tables: frozenset[TableName] | None = None
+
+    def has(self, mirror: TableName) -> bool:
+        return mirror.database == self.database if self.tables is None else mirror in self.tables
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,154 @@
+"""Which upstream tables a pipeline mirrors, and under which names: the same question answered in Python and in Spark SQL.
+
+The decoded tables keep everything under upstream's names. A cut reads them through `selected`: rows of tables that are
+left out are not there, all others are under the names of their mirrors, and nothing behind it knows of upstream's names.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from cdc_pipeline.schemas.table import TableName
+from cdc_pipeline.schemas.table_patterns import java_regex, matches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import DataFrame
+
+_HOLE = re.compile(r"(\{[^{}]*\})")
+_HOLES = {"{database}": "database", "{table}": "table"}
+_NAME = "concat(coalesce(`database`, ''), '.', coalesce(`table`, ''))"
+
+
+@dataclass(frozen=True)
+class Route:
+    """Tables that `match` (a pattern on upstream's `database.table`) are mirrored as `to`: a database and a table with a dot
+    between, in which `{database}` and `{table}` stand for upstream's names. Raises ValueError where `to` is no such text."""
+
+    match: str
+    to: str
+
+    def __post_init__(self) -> None:
+        holes = [hole for hole in _HOLE.findall(self.to) if hole not in _HOLES]
+        database, dot, table = self.to.partition(".")
+        if holes or not (database and dot and table) or "." in table or re.search(r"[{}]", _HOLE.sub("", self.to)):
+            raise ValueError(
+                f"{self.to!r} is no name of a mirror: a database and a table with one dot between are expected, in which "
+                "{database} and {table} stand for upstream's, such as {database}_eu.{table}"
+            )
+
+    def target(self, name: TableName) -> TableName:
+        found = {"{database}": name.database, "{table}": name.table}
+        database, table = ("".join(found.get(piece, piece) for piece in part) for part in self._parts)
+        return TableName(database, table)
+
+    @property
+    def _parts(self) -> tuple[list[str], ...]:
+        """The pieces of the database's name and of the table's: texts, and holes for upstream's names."""
+        return tuple([piece for piece in _HOLE.split(part) if piece] for part in self.to.split("."))
+
+    def target_sql(self) -> tuple[str, str]:
+        database, table = (
+            f"concat({', '.join(_piece_sql(piece) for piece in part)})"
+            for part in self._parts  # one or more pieces each
+        )
+        return database, table
+
+
+def _piece_sql(piece: str) -> str:
+    if piece in _HOLES:
+        return f"coalesce(`{_HOLES[piece]}`, '')"
+    # by its bytes, so that no character of it means anything to SQL
+    return f"decode(X'{piece.encode().hex()}', 'UTF-8')"
+
+
+@dataclass(frozen=True)
+class TableSelection:
+    """`include` and `exclude` are patterns on upstream's `database.table`: a table is in where one of the first matches and
+    none of the second. Of `routes` the first that matches counts; a table without one keeps its name."""
+
+    include: tuple[str, ...] = ("*",)
+    exclude: tuple[str, ...] = ()
+    routes: tuple[Route, ...] = ()
+
+    @property
+    def everything(self) -> bool:
+        """Whether all tables are in, under their own names."""
+        return self.all_in and not self.routes
+
+    @property
+    def all_in(self) -> bool:
+        return "*" in self.include and not self.exclude
+
+    def is_in(self, name: TableName) -> bool:
+        text = str(name)
+        if not any(matches(text, pattern) for pattern in self.include):
+            return False
+        return not any(matches(text, pattern) for pattern in self.exclude)
+
+    def routed(self, name: TableName) -> TableName:
+        """The mirror's name of a table that is in."""
+        found = next((route for route in self.routes if matches(str(name), route.match)), None)
+        return name if found is None else found.target(name)
+
+    # ---- the same in Spark SQL, over the columns `database` and `table`
+
+    def is_in_sql(self) -> str:
+        """A boolean that is never NULL."""
+        return f"({_any_sql(self.include)}) AND NOT ({_any_sql(self.exclude)})"
+
+    def routed_sql(self) -> tuple[str, str]:
+        """The mirror's database and its table."""
+        targets = [(_matches_sql(route.match), *route.target_sql()) for route in self.routes]
+        database = " ".join(f"WHEN {condition} THEN {name}" for condition, name, _ in targets)
+        table = " ".join(f"WHEN {condition} THEN {name}" for condition, _, name in targets)
+        if not targets:
+            return "`database`", "`table`"
+        return f"CASE {database} ELSE `database` END", f"CASE {table} ELSE `table` END"
+
+    def selected(self, frame: DataFrame) -> DataFrame:
+        """The rows of tables that are in, under the names of their mirrors."""
+        inside = frame if self.all_in else frame.where(self.is_in_sql())
+        if not self.routes:
+            return inside
+        database, table = self.routed_sql()
+        return inside.withColumns({"database": F.expr(database), "table": F.expr(table)})
+
+    def left_out(self, frame: DataFrame) -> DataFrame:
+        """The other rows, under upstream's names."""
+        return frame.where(f"NOT ({self.is_in_sql()})")
+
+    # ---- written down with each cut
+
+    def to_json(self) -> str:
+        plain = {
+            "include": self.include,
+            "exclude": self.exclude,
+            "routes": [{"match": route.match, "to": route.to} for route in self.routes],
+        }
+        return json.dumps(plain, ensure_ascii=False)
+
+    @staticmethod
+    def from_json(text: str) -> TableSelection:
+        plain: dict[str, Any] = json.loads(text)
+        routes = tuple(Route(route["match"], route["to"]) for route in plain["routes"])
+        return TableSelection(tuple(plain["include"]), tuple(plain["exclude"]), routes)
+
+
+ALL_TABLES = TableSelection()
+
+
+@functools.lru_cache(maxsize=1024)
+def _matches_sql(pattern: str) -> str:
+    return f"{_NAME} RLIKE r'{java_regex(pattern)}'"
+
+
+def _any_sql(patterns: Iterable[str]) -> str:
+    return " OR ".join(map(_matches_sql, patterns)) or "false"

@@ -1,0 +1,61 @@
+"""What DDL alone says of upstream's tables, whether they are mirrored or not.
+
+Of a table that is left out there is no mirror to ask, yet others are made like it, or it comes in by a RENAME. The planner
+that makes mirrors tells its definition, from all statements so far and no rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cdc_pipeline.mirrors.events import in_order
+from cdc_pipeline.mirrors.plan_book import PlanBook
+from cdc_pipeline.mirrors.planner import Planner
+from cdc_pipeline.mirrors.unnamed import with_databases
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from cdc_pipeline.mirrors.events import DdlEvent
+    from cdc_pipeline.mirrors.state import MirrorState
+    from cdc_pipeline.schemas.changes import SchemaChange
+    from cdc_pipeline.schemas.table import TableName
+
+
+class UpstreamDefinitions:
+    """`past` gives the events of earlier cuts; they are read when a definition is first asked for, which is seldom."""
+
+    def __init__(self, past: Callable[[], Iterable[DdlEvent]], time_zone: str) -> None:
+        self._past = past
+        self._time_zone = time_zone
+        self._waiting: list[DdlEvent] = []
+        self._book: PlanBook | None = None
+
+    def follow(self, event: DdlEvent, change: SchemaChange) -> None:
+        """Goes on to the point after this change. One that waited in an earlier cut is among the past ones."""
+        if not event.returning:
+            self._waiting.append(replace(event, changes=(change,)))
+
+    def of(self, name: TableName) -> MirrorState | None:
+        """The table as a mirror of it would be defined at this point; None where it is not known."""
+        state = self._followed().state(name)
+        return None if state is None or state.inferred or not state.schema.columns else state
+
+    def tables(self) -> set[TableName]:
+        """The tables that were made and not dropped, as far as statements tell."""
+        return set(self._followed().names())
+
+    def _followed(self) -> PlanBook:
+        if self._book is None:
+            self._book = PlanBook((), lambda name: None, frozenset(), 0, self._time_zone)
+            seen = set()
+            past = []
+            for event in in_order(self._past()):
+                if event.identity not in seen:
+                    past.append(event)
+                seen.add(event.identity)
+            self._waiting = [*with_databases(past, ()), *self._waiting]
+        Planner(self._book).plan(self._waiting)
+        self._waiting = []
+        return self._book

@@ -1,0 +1,92 @@
+"""Which tables upstream has, and which of them each mirror is of: both by upstream's own names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from cdc_pipeline.errors import DeclarationError
+from cdc_pipeline.schemas.changes import (
+    AlterTable,
+    CreateTable,
+    CreateTableAsSelect,
+    CreateTableLike,
+    DropDatabase,
+    DropTable,
+    RecoverTable,
+    RenameTable,
+    RenameTo,
+)
+from cdc_pipeline.schemas.table import TableName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pyspark.sql import DataFrame
+
+    from cdc_pipeline.mirrors.events import DdlEvent
+    from cdc_pipeline.mirrors.selection import TableSelection
+    from cdc_pipeline.schemas.changes import SchemaChange
+
+
+def last_rows(log: DataFrame) -> dict[TableName, int]:
+    """The tables that have row changes here, each with the greatest `commit_ts`."""
+    rows = log.groupBy("database", "table").agg(F.max("commit_ts").alias("last")).collect()
+    return {TableName(row["database"], row["table"]): row["last"] for row in rows}
+
+
+def existing_tables(rows: Mapping[TableName, int], past: Iterable[DdlEvent]) -> set[TableName]:
+    """The tables that were there after all these statements, in order, and rows, as far as they tell."""
+    there: set[TableName] = set()
+    ended: dict[TableName, int] = {}
+    for event in past:
+        for change in event.changes:
+            gone = _ended(change, there | rows.keys())
+            there.difference_update(gone)
+            ended.update(dict.fromkeys(gone, event.commit_ts))
+            there.update(_begun(change))
+    return there | {name for name, last in rows.items() if last > ended.get(name, -1)}
+
+
+def _ended(change: SchemaChange, known: Iterable[TableName]) -> list[TableName]:
+    if isinstance(change, (DropTable, RenameTable)):
+        return [change.name]
+    if isinstance(change, AlterTable) and any(isinstance(clause, RenameTo) for clause in change.clauses):
+        return [change.name]
+    if isinstance(change, DropDatabase):
+        return [name for name in known if name.database == change.database]
+    return []
+
+
+def _begun(change: SchemaChange) -> list[TableName]:
+    if isinstance(change, (CreateTable, CreateTableLike, CreateTableAsSelect)):
+        return [change.name]
+    if isinstance(change, RenameTable):
+        return [change.new_name]
+    if isinstance(change, RecoverTable):
+        return [change.new_name or change.name]
+    if isinstance(change, AlterTable):
+        return [clause.name for clause in change.clauses if isinstance(clause, RenameTo)]
+    return []
+
+
+def sources_with(
+    known: Mapping[TableName, TableName], names: Iterable[TableName], selection: TableSelection
+) -> dict[TableName, TableName]:
+    """`known`, upstream's tables by mirror, with those of the names that are in.
+
+    Raises DeclarationError where two tables would have one mirror: their rows must never mix.
+    """
+    found = dict(known)
+    for name in sorted(set(names)):
+        if not selection.is_in(name):
+            continue
+        mirror = selection.routed(name)
+        other = found.setdefault(mirror, name)
+        if other != name:
+            raise DeclarationError(
+                f"routes: {other} and {name} would both be mirrored as {mirror}, and tables are not merged; nothing was "
+                "touched. Route one of them to another name, or exclude it"
+            )
+    return found
