@@ -15,8 +15,11 @@ from cdc_pipeline.assets.maintain import maintain_job, maintenance_schedule
 from cdc_pipeline.assets.mirrors import mirror_assets
 from cdc_pipeline.assets.raw import raw_asset
 from cdc_pipeline.assets.rebuild import rebuild_job
+from cdc_pipeline.column_fields import checked_metadata, listed_metadata, resolved_metadata
 from cdc_pipeline.dialects.decode import DialectName  # noqa: TC001  # pydantic reads the annotation
+from cdc_pipeline.mirrors.column_rules import ColumnRules
 from cdc_pipeline.mirrors.policy import APPLY, HOLD, KEEP, DdlAction, DdlPolicy
+from cdc_pipeline.mirrors.state import TRACE_NAMES
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.run_fields import FreshnessSettings, SensorSettings, settings_resolver
 from cdc_pipeline.sensors import new_offsets_sensor
@@ -128,6 +131,14 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
             "`default` and `tables` (by pattern)."
         ),
     ] = DdlPolicyRules()
+    metadata_columns: Annotated[
+        list[str],
+        dg.Resolver(resolved_metadata, model_field_type=str | list[str]),
+        Field(
+            description="Which of `_commit_ts`, `_topic`, `_partition`, `_offset` mirrors have beside upstream's columns; "
+            "`none` for none of them. A mirror that is there keeps its own until it is rebuilt."
+        ),
+    ] = list(TRACE_NAMES)  # noqa: RUF012  # pydantic copies it
     claim_store: Annotated[
         str,
         Field(
@@ -205,6 +216,16 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
                 raise ValueError(f"{table}: {columns!r} is no key: one or more columns are expected, each once")
         return value
 
+    @field_validator("metadata_columns", mode="before")
+    @classmethod
+    def _are_listed(cls, value: object) -> list[object]:
+        return listed_metadata(value)
+
+    @field_validator("metadata_columns")
+    @classmethod
+    def _are_metadata_columns(cls, value: list[str]) -> list[str]:
+        return checked_metadata(value)
+
     @field_validator("ddl_policy", mode="before")
     @classmethod
     def _is_a_policy(cls, value: object) -> object:
@@ -234,6 +255,7 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
             self.claim_store or None,
             tuple(self.owners),
             self.tags,
+            ColumnRules(tuple(self.metadata_columns)),
         )
 
     def build_defs(self, context: dg.ComponentLoadContext | None = None) -> dg.Definitions:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from cdc_pipeline.mirrors.column_rules import ColumnRules
 from cdc_pipeline.mirrors.policy import DdlPolicy
 from cdc_pipeline.resources.lake import LakePaths
 
@@ -20,7 +21,7 @@ class Pipeline:
     """One pipeline. `source` is where its records come from; `time_zone` is where the encoder prints TIMESTAMP; `keys` are
     the columns that identify a row, by `database.table`, for tables whose definition has no key; `ddl_policy` is what DDL
     may do to mirrors; `claim_store` is where TiCDC puts messages that are too large for a topic;
-    `owners` and `tags` are shown on every node."""
+    `owners` and `tags` are shown on every node; `columns` are what mirrors carry beside upstream's."""
 
     name: str
     source: Source
@@ -33,6 +34,7 @@ class Pipeline:
     claim_store: str | None = None
     owners: tuple[str, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
+    columns: ColumnRules = field(default_factory=ColumnRules)
 
     @property
     def paths(self) -> LakePaths:

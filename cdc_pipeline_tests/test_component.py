@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from cdc_pipeline.component import CdcPipeline
+from cdc_pipeline.mirrors.column_rules import ColumnRules
 from cdc_pipeline.mirrors.policy import DdlPolicy
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.resources.spark import SparkLakehouse
@@ -227,6 +228,22 @@ def test_one_policy_for_all_tables(load: Callable[[str], CdcPipeline], monkeypat
 
 
 @pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("none", ()),
+        ([], ()),
+        (["_offset", "_commit_ts"], ("_commit_ts", "_offset")),
+        ("{{ env.CDC_METADATA }}", ("_topic",)),
+    ],
+)
+def test_metadata_columns(
+    value: object, expected: tuple[str, ...], load: Callable[[str], CdcPipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CDC_METADATA", "['_topic']")
+    assert load(_yaml({**_GOOD, "metadata_columns": value})).pipeline.columns == ColumnRules(expected)
+
+
+@pytest.mark.parametrize(
     ("fields", "field"),
     [({"name": "1"}, "name"), ({"time_zone": "x"}, "time_zone"), ({"lake": ""}, "lake"), ({"x": 1}, "x")],
 )
@@ -359,6 +376,18 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "policy of no pattern": (
         {**_GOOD, "ddl_policy": {"tables": {"orders": "hold"}}},
         ["ddl_policy", "'orders' is no pattern", "database.table"],
+    ),
+    "metadata column unknown": (
+        {**_GOOD, "metadata_columns": ["_topic", "_time"]},
+        ["metadata_columns", "'_time' is no metadata column", "_commit_ts, _topic, _partition, _offset"],
+    ),
+    "metadata column twice": (
+        {**_GOOD, "metadata_columns": ["_topic", "_topic"]},
+        ["metadata_columns", "each", "once"],
+    ),
+    "metadata columns a text": (
+        {**_GOOD, "metadata_columns": "_topic"},
+        ["metadata_columns", "'_topic' is no list", "or none is expected"],
     ),
     "policy with a field too many": ({**_GOOD, "ddl_policy": {"other": "keep"}}, ["ddl_policy", "other"]),
     "merge threads a text": ({**_GOOD, "merge_threads": "two"}, ["merge_threads", "'two'", "integer"]),

@@ -252,6 +252,7 @@ class Mirrors:
         session = session_for(self.spark, commit)
         net = session.table(f"global_temp.{self.net_view}").where(F.col("step") == index)
         schema, key, keyless = step.state.schema, row_set.columns, row_set.keyless
+        trace = step.state.trace
         absent, gaps = absent_defaults(schema, step.lacking, self.time_zone, step.wires)
         rows = typed_rows(net, schema, key, self.time_zone, step.wires, keyless=keyless, absent=absent)
         rows = with_computed(rows, schema, step.computed, self.time_zone)
@@ -260,13 +261,13 @@ class Mirrors:
         there = self._set_bad_rows_aside(rows, step.state, row_set, index, result, gaps)
         good = rows.where("size(bad) = 0") if result.bad_rows else rows
         if step.into_empty:
-            append_rows(path, good, schema, keyless, commit)
+            append_rows(path, good, schema, keyless, commit, trace)
             result.merged = Merged(inserted=there)
         elif keyless:
-            result.merged = merge_keyless(session, path, good, schema, step.state.kept)
+            result.merged = merge_keyless(session, path, good, schema, step.state.kept, trace)
         else:
             computed = step.computed if absent else ()
-            result.merged = merge_keyed(session, path, good, schema, key, absent, computed)
+            result.merged = merge_keyed(session, path, good, schema, key, absent, computed, trace)
 
     def _set_bad_rows_aside(
         self,

@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 )
 
 from cdc_pipeline.mirrors.column_values import filled_columns
-from cdc_pipeline.mirrors.state import TRACE, row_gaps, row_gaps_without
+from cdc_pipeline.mirrors.state import row_gaps, row_gaps_without
 from cdc_pipeline.resources.delta import commit_metadata, is_in, overwrite_once, table_state
 from cdc_pipeline.schemas.conversions import converted, learns_labels, unsure_conversion
 from cdc_pipeline.schemas.names import quoted
@@ -151,7 +151,7 @@ def _new_schema(table: TableState, step: ChangeColumns) -> StructType:
     for old, new in kept_names(step):
         if (field := fields.get(old)) is not None:
             columns.append(StructField(new, field.dataType, nullable=True, metadata=dict(field.metadata)))
-    return StructType([*columns, *(fields.get(field.name, field) for field in TRACE.fields)])
+    return StructType([*columns, *(fields.get(field.name, field) for field in step.state.trace_fields)])
 
 
 def kept_names(step: ChangeColumns) -> list[tuple[str, str]]:
@@ -181,7 +181,7 @@ def _rewritten(spark: SparkSession, path: str, step: ChangeColumns, commit: Comm
             failed.append((origin, old.isNotNull() & (new.isNull() | doubtful), old))
     beside = [F.col(quoted(old)).alias(new) for old, new in kept_names(step)]
     gaps = _failed_values(mirror, failed)
-    overwrite_once(mirror.select(*columns, *beside, *TRACE.names), path, commit)
+    overwrite_once(mirror.select(*columns, *beside, *step.state.trace), path, commit)
     return gaps
 
 

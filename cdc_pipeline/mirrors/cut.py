@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.dialects.claims import kept_claims
 from cdc_pipeline.mirrors.apply import Mirrors, StepResult
+from cdc_pipeline.mirrors.column_rules import ColumnRules, check_order
 from cdc_pipeline.mirrors.cut_inputs import CutInputs, StoredMirrors
 from cdc_pipeline.mirrors.cut_report import CutReport, MirrorEntry, TableCounts, published_entries, with_held_gaps
 from cdc_pipeline.mirrors.ddl_of_cut import DdlOfCut, close_events, emptied_before
@@ -52,7 +53,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class CutMaker:
     """Makes cuts of one pipeline. `report` is told of progress in one line at a time; `keys` are the columns that identify
-    a row of a table, by `database.table`, for tables whose definition has no key; `policy` is what DDL may do."""
+    a row of a table, by `database.table`, for tables whose definition has no key; `policy` is what DDL may do; `columns` are
+    what mirrors carry beside upstream's columns."""
 
     spark: SparkSession
     paths: LakePaths
@@ -62,10 +64,11 @@ class CutMaker:
     report: Callable[[str], None]
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     policy: DdlPolicy = field(default_factory=DdlPolicy)
+    columns: ColumnRules = field(default_factory=ColumnRules)
 
     @property
     def settings(self) -> CutSettings:
-        return CutSettings(self.time_zone, self.keys, self.policy)
+        return CutSettings(self.time_zone, self.keys, self.policy, self.columns)
 
     def brought_up_to_date(self, up_to: int | None = None) -> CutReport:
         """Finishes a cut that was begun, then takes the mirrors as far as the streams are complete, or to the TSO `up_to`
@@ -127,10 +130,11 @@ class CutMaker:
                 tuple(table for table in published.held if table.name not in released),
                 frozenset(released),
             )
-            book = PlanBook(groups, inputs.mirror, published.names, window.cut_id, self.time_zone)
+            book = PlanBook(groups, inputs.mirror, published.names, window.cut_id, self.time_zone, inputs.columns)
             plan = Planner(
                 book, lost=lost, permissions=permissions, ended=lambda name: inputs.ended(name, window)
             ).plan(ddl.fresh)
+            check_order(plan.steps, window.resolved_tso, self.paths.pipeline)
             if not inputs.resumed:
                 write_down(self.spark, self.paths, inputs.begun(window), self.run_id)
             results, counted = self._carry_out(plan, changes, window, resumed=inputs.resumed)
@@ -171,7 +175,7 @@ class CutMaker:
         return self.spark.read.format("delta").load(self.paths.table(name))
 
     def _inputs(self) -> CutInputs:
-        return CutInputs(self._stored, approved_statements(self.spark, self.paths))
+        return CutInputs(self._stored, approved_statements(self.spark, self.paths), self.columns)
 
     @property
     def _stored(self) -> StoredMirrors:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from cdc_pipeline.mirrors.column_rules import ColumnRules
 from cdc_pipeline.mirrors.ended import EndedTable, ended_tables
 from cdc_pipeline.mirrors.state import MirrorState
 from cdc_pipeline.mirrors.window import BegunCut
@@ -42,13 +43,14 @@ class CutInputs:
 
     stored: StoredMirrors
     approved: frozenset[StatementPosition]
+    columns: ColumnRules = field(default_factory=ColumnRules)
     mirrors: dict[TableName, MirrorState | None] = field(default_factory=dict)
     ended_by_database: dict[str, tuple[EndedTable, ...]] = field(default_factory=dict)
     resumed: bool = False
 
     @staticmethod
     def of(begun: BegunCut, stored: StoredMirrors) -> CutInputs:
-        return CutInputs(stored, begun.approved, dict(begun.mirrors), dict(begun.ended), resumed=True)
+        return CutInputs(stored, begun.approved, begun.columns, dict(begun.mirrors), dict(begun.ended), resumed=True)
 
     def mirror(self, name: TableName) -> MirrorState | None:
         """The mirror as the last cut left it; None where there was none."""
@@ -63,4 +65,4 @@ class CutInputs:
         return self.ended_by_database[database]
 
     def begun(self, window: Window) -> BegunCut:
-        return BegunCut(window, dict(self.mirrors), dict(self.ended_by_database), self.approved)
+        return BegunCut(window, dict(self.mirrors), dict(self.ended_by_database), self.approved, self.columns)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.dialects.dataworks import DATAWORKS
+from cdc_pipeline.mirrors.column_rules import ColumnRules
 from cdc_pipeline.mirrors.inferred import inferred_schema, new_columns, repaired_column
 from cdc_pipeline.mirrors.partial_rows import computed_columns, partial_columns, unknown_columns
 from cdc_pipeline.mirrors.state import UNSEEN_START, MirrorState
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
 
 class PlanBook:
-    """`lookup` gives a mirror as the last cut left it; `known` are the names that cut had; `time_zone` is the encoder's."""
+    """`lookup` gives a mirror as the last cut left it; `known` are the names that cut had; `time_zone` is the encoder's;
+    `rules` are what mirrors that are made here carry beside upstream's columns."""
 
     def __init__(
         self,
@@ -30,6 +32,7 @@ class PlanBook:
         known: frozenset[TableName],
         cut_id: int,
         time_zone: str,
+        rules: ColumnRules | None = None,
     ) -> None:
         self._groups: dict[TableName, dict[int, list[RowGroup]]] = defaultdict(lambda: defaultdict(list))
         for group in groups:
@@ -38,6 +41,7 @@ class PlanBook:
         self._known = known
         self._cut_id = cut_id
         self.time_zone = time_zone
+        self._rules = rules or ColumnRules()
         self._live: dict[TableName, MirrorState | None] = {}
         self._events_passed: dict[TableName, int] = defaultdict(int)
         self._empty: set[str] = set()
@@ -65,10 +69,13 @@ class PlanBook:
         """The tables that exist at this point, in order."""
         return sorted(name for name in {*self._known, *self._groups, *self._live} if self.exists(name))
 
-    def create(self, state: MirrorState) -> None:
-        self.steps.append(CreateMirror(state))
-        self.put(state)
-        self._empty.add(state.mirror_id)
+    def create(self, state: MirrorState) -> MirrorState:
+        """Makes the mirror, with the columns that the rules give it. Returns it as it is made."""
+        made = replace(state, trace=self._rules.trace)
+        self.steps.append(CreateMirror(made))
+        self.put(made)
+        self._empty.add(made.mirror_id)
+        return made
 
     def emptied(self, state: MirrorState) -> None:
         """Says that nothing is in the mirror now: rows that follow are appended."""
@@ -150,8 +157,7 @@ class PlanBook:
             state = state.with_gaps(*unclear_types(schema.columns))
             if any(group.dialect != DATAWORKS.name for group in groups):  # DataWorks sends no DDL at all
                 state = state.with_gaps(UNSEEN_START)
-            self.create(state)
-            return state
+            return self.create(state)
         if state.inferred and not state.schema.columns:
             schema = inferred_schema(groups)
             wider = replace(state, schema=schema).with_gaps(*unclear_types(schema.columns))

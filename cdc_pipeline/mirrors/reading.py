@@ -6,6 +6,7 @@ A reader who opens mirrors one by one while a cut is made sees some before it an
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 import uuid
@@ -17,6 +18,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.claims import CLAIMS
 from cdc_pipeline.errors import LakeError
+from cdc_pipeline.mirrors.column_rules import ColumnRules
 from cdc_pipeline.mirrors.cut import CutMaker
 from cdc_pipeline.mirrors.cut_report import published_entries
 from cdc_pipeline.mirrors.holding import APPROVALS
@@ -148,7 +150,15 @@ def _between(spark: SparkSession, paths: LakePaths, base: PublishedCut, tso: int
         cuts = spark.read.format("delta").load(paths.table("consistent_cuts")).where(F.col("cut_id") == base.cut_id)
         cuts.write.format("delta").save(view.table("consistent_cuts"))
     maker = CutMaker(
-        spark, view, "read_cut", settings.time_zone, _SIDE_BY_SIDE, lambda _: None, settings.keys, settings.policy
+        spark,
+        view,
+        "read_cut",
+        settings.time_zone,
+        _SIDE_BY_SIDE,
+        lambda _: None,
+        settings.keys,
+        settings.policy,
+        settings.columns,
     )
     report = maker.brought_up_to_date(up_to=tso)
     tables = {entry.name: spark.read.format("delta").load(entry.path) for entry in report.mirrors}
@@ -187,10 +197,13 @@ def _mirror_id(spark: SparkSession, path: str) -> str | None:
 def _settings(spark: SparkSession, paths: LakePaths) -> CutSettings:
     """How the newest cut read values and took DDL."""
     cuts = spark.read.format("delta").load(paths.table("consistent_cuts"))
-    row = cuts.orderBy(F.desc("cut_id")).select("time_zone", "keys", "ddl_policy").first()
+    row = cuts.orderBy(F.desc("cut_id")).first()
     assert row is not None
+    # cuts of earlier versions do not tell of columns
+    told = row["column_rules"] if "column_rules" in cuts.columns else None
+    columns = ColumnRules() if told is None else ColumnRules.from_plain(json.loads(told))
     keys = {table: tuple(columns) for table, columns in (row["keys"] or {}).items()}
-    return CutSettings(row["time_zone"], keys, DdlPolicy.from_json(row["ddl_policy"]))
+    return CutSettings(row["time_zone"], keys, DdlPolicy.from_json(row["ddl_policy"]), columns)
 
 
 def _clone(spark: SparkSession, source: str, target: str, version: int | None) -> None:

@@ -24,7 +24,7 @@ from cdc_pipeline.mirrors.dead_letters import VALUE_HAS_TYPE
 from cdc_pipeline.mirrors.holding import APPROVALS
 from cdc_pipeline.mirrors.progress import NO_CUT, PublishedCut, published_cut, stream_progress
 from cdc_pipeline.mirrors.publication import publish
-from cdc_pipeline.mirrors.state import TRACE, MirrorState
+from cdc_pipeline.mirrors.state import TRACE_NAMES, MirrorState
 from cdc_pipeline.mirrors.window import Window
 from cdc_pipeline.resources.delta import (
     Commit,
@@ -183,9 +183,10 @@ class Rebuilder:
             return None
         mirror = MirrorState.from_properties(state.properties)
         # of equal rows without a key any one may have gone: which message each came from is not the table's content
-        trace = () if mirror.schema.row_key else tuple(TRACE.names)
+        trace = () if mirror.schema.row_key else mirror.trace
         # what upstream has dropped is no part of it either
-        return content_hash(self._read(path), frozenset((*trace, *mirror.kept)))
+        content = content_hash(self._read(path), frozenset((*trace, *mirror.kept)))
+        return content if mirror.trace == TRACE_NAMES else f"{content}:{','.join(mirror.trace)}"
 
     def _replace_mirror(self, name: TableName, after: MirrorEntry | None, commit: Commit) -> None:
         path = self._paths.mirror(name)

@@ -12,7 +12,6 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.mirrors.ended import truncated_version
 from cdc_pipeline.mirrors.rows import Merged
-from cdc_pipeline.mirrors.state import TRACE
 from cdc_pipeline.resources.delta import append_once, forget_cached_log, is_in, replace_once, session_for
 from cdc_pipeline.resources.lake import remove_folder
 from cdc_pipeline.schemas.names import quoted
@@ -21,8 +20,9 @@ from cdc_pipeline.schemas.spark_types import spark_type
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
+    from cdc_pipeline.mirrors.state import MirrorState
     from cdc_pipeline.mirrors.steps import DeleteRows, ExchangeRows, RestoreRows
     from cdc_pipeline.resources.delta import Commit
     from cdc_pipeline.schemas.partition_rows import SparkCondition
@@ -77,8 +77,8 @@ def _first_half(
     # anew each time: what a run that died has set down may be of another plan
     remove_folder(spark, staged)
     forget_cached_log(spark, staged)
-    _renamed(mirror.where(step.rows.sql), step.columns).write.format("delta").save(staged)
-    arriving = _renamed(spark.read.format("delta").load(other), theirs)
+    _renamed(mirror.where(step.rows.sql), step.columns, step.other).write.format("delta").save(staged)
+    arriving = _renamed(spark.read.format("delta").load(other), theirs, step.state)
     strangers = 0 if step.validated else arriving.where(f"NOT ({step.rows.sql})").count()
     _replace_rows(spark, path, arriving, step.rows.sql, commit)
     lost = (
@@ -87,9 +87,17 @@ def _first_half(
     return (*_doubt(doubtful, step.what), *((lost,) if strangers else ()))
 
 
-def _renamed(rows: DataFrame, names: Iterable[tuple[str, str]]) -> DataFrame:
-    """The columns under their names in the other table, with the trace."""
-    return rows.select(*(F.col(quoted(old)).alias(new) for old, new in names), *TRACE.names)
+def _renamed(rows: DataFrame, names: Iterable[tuple[str, str]], target: MirrorState) -> DataFrame:
+    """The columns under their names in the other table, `target`, with its trace."""
+    return rows.select(*(F.col(quoted(old)).alias(new) for old, new in names), *_trace(rows, target))
+
+
+def _trace(rows: DataFrame, target: MirrorState) -> list[Column]:
+    """The trace that `target` has; NULL where the rows have none."""
+    return [
+        F.col(field.name) if field.name in rows.columns else F.lit(None).cast(field.dataType).alias(field.name)
+        for field in target.trace_fields
+    ]
 
 
 def _replace_rows(spark: SparkSession, path: str, arriving: DataFrame, gone: str | None, commit: Commit) -> None:
@@ -119,7 +127,7 @@ def rows_restored(spark: SparkSession, source: str, target: str, step: RestoreRo
             missing.append(column.name)
         value = F.lit(None) if name is None else F.col(quoted(name))
         columns.append(value.try_cast(kind).alias(column.name))
-    append_once(there.select(*columns, *TRACE.names), target, commit)
+    append_once(there.select(*columns, *_trace(there, step.state)), target, commit)
     if not missing:
         return ()
     return (f"columns that the table did not have before the TRUNCATE are NULL: {', '.join(missing)}",)

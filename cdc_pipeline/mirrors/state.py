@@ -34,6 +34,7 @@ TRACE = StructType(
         StructField("_offset", LongType()),
     ]
 )
+TRACE_NAMES = tuple(TRACE.names)
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,8 @@ class MirrorState:
     `inferred` is true while no CREATE TABLE was seen and the schema comes from the rows' own types. `gaps` are the
     reasons why the mirror may differ from upstream; empty where it does not. `since` is the `commit_ts` of the first row
     from which an inferred mirror was made. `kept` are columns of the mirror that upstream has dropped (`ddl_policy`).
-    `retired` is the mark of the DROP of a mirror that is kept under a name of its own.
+    `retired` is the mark of the DROP of a mirror that is kept under a name of its own. `trace` are the columns of `TRACE`
+    that it has (`metadata_columns`).
     """
 
     name: TableName
@@ -54,10 +56,15 @@ class MirrorState:
     since: int | None = None
     kept: tuple[str, ...] = ()
     retired: str | None = None
+    trace: tuple[str, ...] = TRACE_NAMES
 
     def spark_schema(self) -> StructType:
         """The mirror's columns: upstream's own, then the underscored ones."""
-        return StructType([*row_type(self.schema).fields, *TRACE.fields])
+        return StructType([*row_type(self.schema).fields, *self.trace_fields])
+
+    @property
+    def trace_fields(self) -> list[StructField]:
+        return [field for field in TRACE.fields if field.name in self.trace]
 
     def with_gaps(self, *reasons: str) -> MirrorState:
         return replace(self, gaps=tuple(dict.fromkeys((*self.gaps, *reasons))))
@@ -83,6 +90,7 @@ class MirrorState:
             "cdc.since": json.dumps(self.since),
             "cdc.kept": json.dumps(self.kept, ensure_ascii=False),
             "cdc.retired": json.dumps(self.retired),
+            "cdc.trace": json.dumps(self.trace),
         }
 
     @staticmethod
@@ -95,6 +103,7 @@ class MirrorState:
             since=json.loads(properties.get("cdc.since", "null")),
             kept=tuple(json.loads(properties.get("cdc.kept", "[]"))),
             retired=json.loads(properties.get("cdc.retired", "null")),
+            trace=tuple(json.loads(properties["cdc.trace"])) if "cdc.trace" in properties else TRACE_NAMES,
             gaps=tuple(dict.fromkeys(json.loads(properties["cdc.gaps"]) + json.loads(properties.get(_ROW_GAPS, "[]")))),
         )
 

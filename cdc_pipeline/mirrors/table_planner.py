@@ -65,8 +65,7 @@ class TablePlanner:
             self._recovery.has_dropped(existing, event.mark)
             outcome.effects.append(f"the former {name} was set aside: its end was not in the stream")
         state = MirrorState(name, f"{name}@{event.mark}", schema).with_gaps(*change.gaps)
-        self._book.create(state)
-        done(outcome, f"created {name}", state)
+        done(outcome, f"created {name}", self._book.create(state))
 
     def _define(self, state: MirrorState, schema: TableSchema, event: DdlEvent, outcome: DdlOutcome) -> None:
         """The rows of this table came before the statement that made it: they are let in anew, under its definition

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.dataworks import NAME as DATAWORKS
 from cdc_pipeline.dialects.unified import TSO_SHIFT
+from cdc_pipeline.mirrors.column_rules import ColumnRules
 from cdc_pipeline.mirrors.ended import EndedTable
 from cdc_pipeline.mirrors.state import MirrorState
 from cdc_pipeline.resources.delta import Commit, append_once, table_state
@@ -172,12 +173,13 @@ def pending_after(published: PublishedCut, streams: StreamProgress, log: DataFra
 @dataclass(frozen=True)
 class BegunCut:
     """A cut that was begun and not published: its window, the mirrors as they were then, the tables that had ended by
-    then (by database), and the statements that were approved by then."""
+    then (by database), the statements that were approved by then, and the rules for columns that held."""
 
     window: Window
     mirrors: dict[TableName, MirrorState | None]
     ended: dict[str, tuple[EndedTable, ...]]
     approved: frozenset[StatementPosition]
+    columns: ColumnRules
 
 
 def begun_cut(spark: SparkSession, paths: LakePaths, published: PublishedCut) -> BegunCut | None:
@@ -198,7 +200,8 @@ def begun_cut(spark: SparkSession, paths: LakePaths, published: PublishedCut) ->
         for database, tables in inputs["ended"].items()
     }
     approved = frozenset((topic, partition, offset) for topic, partition, offset in inputs["approved"])
-    return BegunCut(window, mirrors, ended, approved)
+    columns = ColumnRules.from_plain(inputs["columns"]) if "columns" in inputs else ColumnRules()
+    return BegunCut(window, mirrors, ended, approved, columns)
 
 
 def write_down(spark: SparkSession, paths: LakePaths, begun: BegunCut, run_id: str) -> None:
@@ -211,6 +214,7 @@ def write_down(spark: SparkSession, paths: LakePaths, begun: BegunCut, run_id: s
         ],
         "ended": {database: [table.as_plain() for table in tables] for database, tables in sorted(begun.ended.items())},
         "approved": sorted(begun.approved),
+        "columns": begun.columns.as_plain(),
     }
     row = (
         window.cut_id,
