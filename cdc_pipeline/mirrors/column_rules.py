@@ -1,36 +1,102 @@
-"""What a pipeline says of the columns of its mirrors, beside those that upstream has.
+"""What a pipeline says of the columns of its mirrors: which they have beside upstream's, and which they do not show.
 
-A mirror keeps what held when it was made: its own state has it (`state.MirrorState`).
+A mirror keeps what held when it was made: its own state has it (`state.MirrorState`). Masks only grow, until a rebuild.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from cdc_pipeline.errors import LakeError
-from cdc_pipeline.mirrors.state import TRACE_NAMES
+from cdc_pipeline.mirrors.masks import HASH, NULL, Mask, salt_key
+from cdc_pipeline.mirrors.state import TRACE_NAMES, MirrorState
 from cdc_pipeline.mirrors.steps import ApplyRows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from cdc_pipeline.mirrors.steps import Step
+    from cdc_pipeline.schemas.table import TableName
+
+
+class MaskSaltError(LakeError):
+    """Values were hashed with another salt than the one that is declared: equal ones would not be equal any more."""
 
 
 @dataclass(frozen=True)
 class ColumnRules:
-    """`trace` are the columns of `state.TRACE` that mirrors have which are made from now on, in its order."""
+    """`trace` are the columns of `state.TRACE` that mirrors have which are made from now on, in its order.
+
+    `masks` are (pattern on `database.table`, (column, how) …) in order; the first that names a column of a table counts.
+    A pattern is as in `DdlPolicy`; columns' names are compared without case, as MySQL does. `salt` is that of hashed values.
+    """
 
     trace: tuple[str, ...] = TRACE_NAMES
+    masks: tuple[tuple[str, tuple[tuple[str, Mask], ...]], ...] = ()
+    salt: str = field(default="", repr=False)
+
+    @property
+    def mask_key(self) -> str:
+        return salt_key(self.salt) if self.salt else ""
+
+    def names(self, name: TableName) -> bool:
+        """Whether a pattern matches the table."""
+        return any(fnmatchcase(str(name), pattern) for pattern, _ in self.masks)
+
+    def mask_of(self, name: TableName, column: str) -> Mask | None:
+        return next(
+            (
+                how
+                for pattern, columns in self.masks
+                if fnmatchcase(str(name), pattern)
+                for named, how in columns
+                if named.casefold() == column.casefold()
+            ),
+            None,
+        )
+
+    def masked(self, state: MirrorState, carried: Mapping[str, Mask]) -> MirrorState:
+        """The state with its masks: those `carried` from columns that were masked before, by the names they have now, and
+        those of the rules. A column that identifies rows cannot be NULL: it is hashed."""
+        found: dict[str, Mask] = {}
+        gaps = []
+        key = {name.casefold() for name in state.schema.row_key}
+        for column in state.schema.columns:
+            how = carried.get(column.name) or self.mask_of(state.name_upstream, column.name)
+            if how == NULL and column.name.casefold() in key:
+                gaps.append(f"column {column.name}: it identifies rows, and is hashed (mask) where null was declared")
+                how = HASH
+            if how is not None:
+                found[column.name] = how
+        hashed = HASH in found.values()
+        masked = replace(state, masks=tuple(found.items()), mask_key=self.mask_key if hashed else "")
+        return masked.with_gaps(*gaps)
+
+    def check_salt(self, state: MirrorState) -> None:
+        """Raises MaskSaltError where the mirror has values that were hashed with another salt."""
+        if state.mask_key and state.mask_key != self.mask_key:
+            raise MaskSaltError(
+                f"mask_salt: values of {state.name} were hashed with another, or none is declared now. Declare the one of "
+                "before, or let the rebuild job hash everything anew"
+            )
 
     def as_plain(self) -> dict[str, Any]:
-        """What `from_plain` reads back to equal rules, as JSON can hold it."""
-        return {"trace": list(self.trace)}
+        """What `from_plain` reads back to equal rules, as JSON can hold it. Of the salt it has the `mask_key` only."""
+        masks = [[pattern, [list(column) for column in columns]] for pattern, columns in self.masks]
+        return {"trace": list(self.trace), "masks": masks, "mask_key": self.mask_key if masks else ""}
 
     @staticmethod
-    def from_plain(plain: dict[str, Any]) -> ColumnRules:
-        return ColumnRules(tuple(plain["trace"]))
+    def from_plain(plain: dict[str, Any], salt: str = "") -> ColumnRules:
+        """Raises MaskSaltError where values were hashed with another salt than this."""
+        masks = tuple(
+            (pattern, tuple((column, how) for column, how in columns)) for pattern, columns in plain.get("masks", ())
+        )
+        rules = ColumnRules(tuple(plain["trace"]), masks, salt)
+        if plain.get("mask_key") and plain["mask_key"] != rules.mask_key:
+            raise MaskSaltError("mask_salt: it is missing here, or is another than values were hashed with before")
+        return rules
 
 
 def check_order(steps: Iterable[Step], resolved_tso: int | None, pipeline: str) -> None:

@@ -77,7 +77,7 @@ class CutMaker:
         published = published_cut(self.spark, self.paths)
         streams = stream_progress(self.spark, self.paths).limited(up_to)
         report: CutReport | None = None
-        if begun := begun_cut(self.spark, self.paths, published):
+        if begun := begun_cut(self.spark, self.paths, published, self.columns.salt):
             self.report(f"finishing cut {begun.window.cut_id}, which an earlier run began")
             report = self._cut(begun.window, published, streams, CutInputs.of(begun, self._stored))
             published = published_cut(self.spark, self.paths)
@@ -204,6 +204,7 @@ class CutMaker:
             self.side_by_side,
             later_places(self.paths, plan.steps),
             resumed,
+            self.columns.salt,
         )
         try:
             return writer.carried_out(plan.steps, row_sets, self.report), counted

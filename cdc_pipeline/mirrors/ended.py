@@ -92,10 +92,12 @@ def _truncated(
     return found
 
 
-def truncated_version(spark: SparkSession, path: str, mark: str) -> int | None:
-    """The version of the mirror before the TRUNCATE of this mark; None where its log has it no more."""
+def truncated_version(spark: SparkSession, path: str, mark: str) -> tuple[int, tuple[tuple[str, str], ...]] | None:
+    """The version of the mirror before the TRUNCATE of this mark, and how its columns were masked then; None where its log
+    has it no more."""
     history = spark.sql(f"DESCRIBE HISTORY delta.{quoted(path)}")
     for row in history.where(F.col("userMetadata").contains("truncated")).select("version", "userMetadata").collect():
-        if json.loads(row["userMetadata"]).get("truncated") == mark:
-            return int(row["version"]) - 1
+        note = json.loads(row["userMetadata"])
+        if note.get("truncated") == mark:
+            return int(row["version"]) - 1, tuple((column, how) for column, how in note.get("masks", ()))
     return None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from cdc_pipeline.dialects.dataworks import DATAWORKS
 from cdc_pipeline.mirrors.column_rules import ColumnRules
 from cdc_pipeline.mirrors.inferred import inferred_schema, new_columns, repaired_column
+from cdc_pipeline.mirrors.masks import unsure_hashes
 from cdc_pipeline.mirrors.partial_rows import computed_columns, partial_columns, unknown_columns
 from cdc_pipeline.mirrors.state import UNSEEN_START, MirrorState
 from cdc_pipeline.mirrors.steps import ApplyRows, ChangeColumns, ColumnOrigin, CreateMirror, NoteState, Step
@@ -52,7 +53,9 @@ class PlanBook:
     def state(self, name: TableName) -> MirrorState | None:
         """The mirror of that name at this point; None where there is none."""
         if name not in self._live:
-            self._live[name] = self._lookup(name)
+            found = self._live[name] = self._lookup(name)
+            if found is not None:
+                self._rules.check_salt(found)
         return self._live[name]
 
     def put(self, state: MirrorState) -> None:
@@ -71,11 +74,56 @@ class PlanBook:
 
     def create(self, state: MirrorState) -> MirrorState:
         """Makes the mirror, with the columns that the rules give it. Returns it as it is made."""
-        made = replace(state, trace=self._rules.trace)
+        made = self._rules.masked(replace(state, trace=self._rules.trace), {})
         self.steps.append(CreateMirror(made))
         self.put(made)
         self._empty.add(made.mirror_id)
         return made
+
+    def change_columns(
+        self,
+        before: MirrorState,
+        after: MirrorState,
+        origins: tuple[ColumnOrigin, ...],
+        commit_ms: int = 0,
+        kept: tuple[tuple[str, str], ...] = (),
+    ) -> MirrorState:
+        """The mirror has other columns from now on: what was masked stays so under its new name, and what the rules name is
+        masked too. Returns it as it is then."""
+        masks = dict(before.masks)
+        carried = {
+            origin.after.name: masks[origin.before.name]
+            for origin in origins
+            if origin.before is not None and origin.before.name in masks
+        }
+        ruled = self._rules.masked(after, carried).with_gaps(*unsure_hashes(origins, masks))
+        self.steps.append(ChangeColumns(before, ruled, origins, commit_ms, kept))
+        self.put(ruled)
+        return ruled
+
+    def with_masks(self, state: MirrorState) -> MirrorState:
+        """The state as it is with all masks that the rules want of it."""
+        return self._rules.masked(state, dict(state.masks))
+
+    def masked(self, state: MirrorState) -> MirrorState:
+        """The mirror, of which the rules may name columns that it shows still: then these are masked where they are."""
+        self._rules.check_salt(state)
+        if dict(self.with_masks(state).masks) == dict(state.masks):
+            return state
+        origins = tuple(ColumnOrigin(column, column) for column in state.schema.columns)
+        return self.change_columns(state, state, origins)
+
+    def hides(self, name: TableName) -> bool:
+        """Whether values of the table's columns are masked, or would be."""
+        state = self.state(name)
+        return self._rules.names(name) or (state is not None and bool(state.masks))
+
+    def mask_all(self) -> None:
+        """Masks what mirrors of earlier cuts show and the rules name."""
+        for name in sorted(name for name in self._known if self._rules.names(name)):
+            state = self.state(name)
+            if state is not None:
+                self.masked(state)
 
     def emptied(self, state: MirrorState) -> None:
         """Says that nothing is in the mirror now: rows that follow are appended."""
@@ -166,9 +214,7 @@ class PlanBook:
         if wider.schema == state.schema:
             return state
         origins = tuple(ColumnOrigin(column, state.schema.find(column.name)) for column in wider.schema.columns)
-        self.steps.append(ChangeColumns(state, wider, origins, commit_ms=0))
-        self.put(wider)
-        return wider
+        return self.change_columns(state, wider, origins)
 
     def _widened(self, state: MirrorState, groups: list[RowGroup]) -> MirrorState:
         added = new_columns(state.schema, groups)

@@ -86,7 +86,13 @@ class CutTables(Mapping[TableName, "DataFrame"]):
 
 
 def read_cut(
-    spark: SparkSession, lake: str | Path, pipeline: str, tso: int | None = None, *, scratch: str | Path | None = None
+    spark: SparkSession,
+    lake: str | Path,
+    pipeline: str,
+    tso: int | None = None,
+    *,
+    scratch: str | Path | None = None,
+    mask_salt: str = "",
 ) -> CutTables:
     """All tables of the pipeline as of the newest cut, or as of `tso`, a TSO up to which the streams are complete.
 
@@ -94,6 +100,8 @@ def read_cut(
     that makes mirrors on shallow clones under `scratch` (a folder that all of Spark's workers reach; by default a
     temporary folder of this machine, for a remote lake a hidden folder in it). The lake itself is only read. What a rebuild
     has put right is read as it was put right, also for moments before it.
+
+    `mask_salt` is needed between two cuts where the pipeline hashes columns (`mask`).
 
     Raises LakeError where there is no such pipeline, no cut yet, or the streams are not complete up to `tso`.
     """
@@ -116,7 +124,7 @@ def read_cut(
         )
     place = _Scratch(spark, _scratch_folder(paths, scratch))
     try:
-        return _between(spark, paths, base, tso, place)
+        return _between(spark, paths, base, tso, place, mask_salt)
     except BaseException:
         place.remove()
         raise
@@ -136,7 +144,9 @@ def _at_cut(spark: SparkSession, paths: LakePaths, cut: PublishedCut) -> CutTabl
     return CutTables(cut.cut_id, cut.resolved_tso, tables)
 
 
-def _between(spark: SparkSession, paths: LakePaths, base: PublishedCut, tso: int, place: _Scratch) -> CutTables:
+def _between(
+    spark: SparkSession, paths: LakePaths, base: PublishedCut, tso: int, place: _Scratch, salt: str
+) -> CutTables:
     # the view's own tables under the names that the code for cuts knows them by
     view = LakePaths(place.path, paths.pipeline, {name: paths.table(name) for name in _READ_ONLY})
     entries = published_entries(base, paths)
@@ -145,7 +155,7 @@ def _between(spark: SparkSession, paths: LakePaths, base: PublishedCut, tso: int
         _clone(spark, places[entry.mirror_id], view.mirror(entry.name), entry.version)
     for table in _CLONED:
         _clone(spark, paths.table(table), view.table(table), None)
-    settings = _settings(spark, paths)
+    settings = _settings(spark, paths, salt)
     if base is not NO_CUT:
         cuts = spark.read.format("delta").load(paths.table("consistent_cuts")).where(F.col("cut_id") == base.cut_id)
         cuts.write.format("delta").save(view.table("consistent_cuts"))
@@ -194,14 +204,14 @@ def _mirror_id(spark: SparkSession, path: str) -> str | None:
     return None if state is None else state.properties.get("cdc.mirror_id")
 
 
-def _settings(spark: SparkSession, paths: LakePaths) -> CutSettings:
+def _settings(spark: SparkSession, paths: LakePaths, salt: str) -> CutSettings:
     """How the newest cut read values and took DDL."""
     cuts = spark.read.format("delta").load(paths.table("consistent_cuts"))
     row = cuts.orderBy(F.desc("cut_id")).first()
     assert row is not None
     # cuts of earlier versions do not tell of columns
     told = row["column_rules"] if "column_rules" in cuts.columns else None
-    columns = ColumnRules() if told is None else ColumnRules.from_plain(json.loads(told))
+    columns = ColumnRules() if told is None else ColumnRules.from_plain(json.loads(told), salt)
     keys = {table: tuple(columns) for table, columns in (row["keys"] or {}).items()}
     return CutSettings(row["time_zone"], keys, DdlPolicy.from_json(row["ddl_policy"]), columns)
 

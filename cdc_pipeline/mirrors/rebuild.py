@@ -17,6 +17,7 @@ from pyspark.sql.types import StructField, StructType
 from cdc_pipeline.dialects.change_tables import OTHERS, decoded_batches
 from cdc_pipeline.dialects.claims import CLAIMS
 from cdc_pipeline.errors import LakeError
+from cdc_pipeline.mirrors.column_rules import MaskSaltError
 from cdc_pipeline.mirrors.columns import MAPPING
 from cdc_pipeline.mirrors.content import content_hash
 from cdc_pipeline.mirrors.cut_report import CutReport, MirrorEntry, published_entries, with_held_gaps
@@ -25,7 +26,7 @@ from cdc_pipeline.mirrors.holding import APPROVALS
 from cdc_pipeline.mirrors.progress import NO_CUT, PublishedCut, published_cut, stream_progress
 from cdc_pipeline.mirrors.publication import publish
 from cdc_pipeline.mirrors.state import TRACE_NAMES, MirrorState
-from cdc_pipeline.mirrors.window import Window
+from cdc_pipeline.mirrors.window import Window, begun_cut
 from cdc_pipeline.resources.delta import (
     Commit,
     append_once,
@@ -100,7 +101,12 @@ class Rebuilder:
 
     def rebuilt(self) -> RebuildReport:
         """Raises LakeError where nothing was published yet. Call it as the only writer (`resources.lock`)."""
-        self.maker.brought_up_to_date()  # a cut that was begun is finished first
+        try:
+            self.maker.brought_up_to_date()  # a cut that was begun is finished first
+        except MaskSaltError:
+            if begun_cut(self.spark, self._paths, published_cut(self.spark, self._paths), self.maker.columns.salt):
+                raise
+            self.maker.report("mask_salt has changed: what is masked is hashed anew")
         published = published_cut(self.spark, self._paths)
         if published is NO_CUT:
             raise LakeError("there is no cut to rebuild yet", pipeline=self._paths.pipeline)
@@ -231,7 +237,7 @@ class Rebuilder:
 
 def _said(table: TableState) -> tuple[object, ...]:
     state = MirrorState.from_properties(table.properties)
-    return (state.schema, state.inferred, state.gaps)
+    return (state.schema, state.inferred, state.gaps, state.masks, state.mask_key)
 
 
 def _plain(table: TableState) -> StructType:

@@ -72,6 +72,7 @@ class RecoveryPlanner:
     def _bring_back(self, ended: EndedTable, target: TableName, event: DdlEvent, outcome: DdlOutcome) -> None:
         if ended.how == "truncated":
             state = replace(ended.state, name=target, mirror_id=f"{target}@{event.mark}", kept=())
+            state = self._book.with_masks(state)
             self._book.steps.append(RestoreRows(ended.state, state, ended.mark))
         else:
             state = replace(ended.state, name=target, retired=None)
@@ -83,4 +84,5 @@ class RecoveryPlanner:
             self._of(ended.state.name.database).remove(ended)
         self._book.put(state)
         self._book.filled(state)
+        state = self._book.masked(state)
         done(outcome, f"{ended.name} is back as {target}, as it was before {ended.mark}", state)

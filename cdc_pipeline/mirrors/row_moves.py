@@ -15,7 +15,6 @@ from cdc_pipeline.mirrors.rows import Merged
 from cdc_pipeline.resources.delta import append_once, forget_cached_log, is_in, replace_once, session_for
 from cdc_pipeline.resources.lake import remove_folder
 from cdc_pipeline.schemas.names import quoted
-from cdc_pipeline.schemas.spark_types import spark_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -115,14 +114,17 @@ def _replace_rows(spark: SparkSession, path: str, arriving: DataFrame, gone: str
 
 def rows_restored(spark: SparkSession, source: str, target: str, step: RestoreRows, commit: Commit) -> tuple[str, ...]:
     """Copies the rows that `source` had before its TRUNCATE into the empty `target`. Returns the gaps that this leaves."""
-    version = truncated_version(spark, source, step.mark)
-    if version is None:
+    found = truncated_version(spark, source, step.mark)
+    if found is None:
         return (f"the rows from before the TRUNCATE at {step.mark} are no longer in the log of {step.source.name}",)
+    version, masks = found
+    if dict(masks) != dict(step.state.masks):
+        return (f"the rows from before the TRUNCATE at {step.mark} are not masked as they have to be now",)
     there = spark.read.format("delta").option("versionAsOf", version).load(source)
     old = {name.casefold(): name for name in there.columns}
     columns, missing = [], []
     for column in step.state.schema.columns:
-        name, kind = old.get(column.name.casefold()), spark_type(column.type)
+        name, kind = old.get(column.name.casefold()), step.state.column_type(column)
         if name is None:
             missing.append(column.name)
         value = F.lit(None) if name is None else F.col(quoted(name))

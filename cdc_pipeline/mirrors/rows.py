@@ -61,6 +61,7 @@ def typed_rows(
     *,
     keyless: bool,
     absent: Mapping[str, Column | None] | None = None,
+    masked: Collection[str] = (),
 ) -> DataFrame:
     """`net` (of one step) with its texts as the mirror's types.
 
@@ -69,7 +70,8 @@ def typed_rows(
     calendar has them; `lossy`, an array of the columns whose text the encoder has damaged; `key` and `after` as they
     came. `absent` are columns that some rows came without, each with its default: these have a boolean `h0`, `h1`, …,
     false where the mirror's own value stays, and `whole` is false where any of them is so. `told` is false where the row
-    came with its handle key only (`bare`, as `order.net_changes` has it) and `after` lacks any of them.
+    came with its handle key only (`bare`, as `order.net_changes` has it) and `after` lacks any of them. The values are
+    clear, those of `masked` too; but `bad` does not tell theirs.
     """
     places = {name: place for place, name in enumerate(key)}
     absent = absent or {}
@@ -88,7 +90,8 @@ def typed_rows(
         failed, expected = unparsed(text, cell, column.type), F.lit(str(column.type))
         if in_key and not keyless:
             failed, expected = failed | text.isNull(), F.when(text.isNull(), F.lit("a key")).otherwise(expected)
-        detail = F.struct(F.lit(column.name).alias("column"), text.alias("text"), expected.alias("type"))
+        shown = F.when(text.isNotNull(), F.lit("a masked value")) if column.name in masked else text
+        detail = F.struct(F.lit(column.name).alias("column"), shown.alias("text"), expected.alias("type"))
         # a deleted row needs its key only
         bad.append(F.when(failed if in_key else failed & ~F.col("deleted"), detail))
         zero.append(F.when(zero_date(text, column.type) & ~F.col("deleted"), 1).otherwise(0))

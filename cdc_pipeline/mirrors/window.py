@@ -182,7 +182,9 @@ class BegunCut:
     columns: ColumnRules
 
 
-def begun_cut(spark: SparkSession, paths: LakePaths, published: PublishedCut) -> BegunCut | None:
+def begun_cut(spark: SparkSession, paths: LakePaths, published: PublishedCut, salt: str = "") -> BegunCut | None:
+    """The cut that an earlier run has begun and not published. `salt` is that of masked values: raises MaskSaltError where
+    it was begun with another."""
     path = paths.table("cut_plans")
     if table_state(spark, path) is None:
         return None
@@ -200,7 +202,7 @@ def begun_cut(spark: SparkSession, paths: LakePaths, published: PublishedCut) ->
         for database, tables in inputs["ended"].items()
     }
     approved = frozenset((topic, partition, offset) for topic, partition, offset in inputs["approved"])
-    columns = ColumnRules.from_plain(inputs["columns"]) if "columns" in inputs else ColumnRules()
+    columns = ColumnRules.from_plain(inputs["columns"], salt) if "columns" in inputs else ColumnRules()
     return BegunCut(window, mirrors, ended, approved, columns)
 
 
