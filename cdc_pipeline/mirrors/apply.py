@@ -240,11 +240,8 @@ class Mirrors:
 
     def _truncate(self, path: str, step: TruncateMirror, index: int) -> None:
         commit = self._commit(index, 0)
-        marked = (
-            replace(commit, note={**commit.note, "truncated": step.mark, "masks": step.state.masks})
-            if step.mark
-            else commit
-        )
+        mark = {"truncated": step.mark, "masks": step.state.masks, "mask_key": step.state.mask_key}
+        marked = replace(commit, note={**commit.note, **mark}) if step.mark else commit
         DeltaTable.forPath(session_for(self.spark, marked), path).delete()
         table = table_state(self.spark, path)
         if table is not None and has_row_gaps(table):

@@ -74,9 +74,13 @@ class ColumnRules:
         masked = replace(state, masks=tuple(found.items()), mask_key=self.mask_key if hashed else "")
         return masked.with_gaps(*gaps)
 
+    def has_salt(self, state: MirrorState) -> bool:
+        """Whether the mirror's values were hashed with this salt, if any were."""
+        return state.mask_key in ("", self.mask_key)
+
     def check_salt(self, state: MirrorState) -> None:
         """Raises MaskSaltError where the mirror has values that were hashed with another salt."""
-        if state.mask_key and state.mask_key != self.mask_key:
+        if not self.has_salt(state):
             raise MaskSaltError(
                 f"mask_salt: values of {state.name} were hashed with another, or none is declared now. Declare the one of "
                 "before, or let the rebuild job hash everything anew"

@@ -113,6 +113,10 @@ class PlanBook:
         origins = tuple(ColumnOrigin(column, column) for column in state.schema.columns)
         return self.change_columns(state, state, origins)
 
+    def has_salt(self, state: MirrorState) -> bool:
+        """Whether the mirror's values were hashed with the declared salt, if any were."""
+        return self._rules.has_salt(state)
+
     def hides(self, name: TableName) -> bool:
         """Whether values of the table's columns are masked, or would be."""
         state = self.state(name)

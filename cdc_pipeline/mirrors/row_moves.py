@@ -117,10 +117,9 @@ def rows_restored(spark: SparkSession, source: str, target: str, step: RestoreRo
     found = truncated_version(spark, source, step.mark)
     if found is None:
         return (f"the rows from before the TRUNCATE at {step.mark} are no longer in the log of {step.source.name}",)
-    version, masks = found
-    if dict(masks) != dict(step.state.masks):
+    if (found.masks, found.mask_key) != (dict(step.state.masks), step.state.mask_key):
         return (f"the rows from before the TRUNCATE at {step.mark} are not masked as they have to be now",)
-    there = spark.read.format("delta").option("versionAsOf", version).load(source)
+    there = spark.read.format("delta").option("versionAsOf", found.version).load(source)
     old = {name.casefold(): name for name in there.columns}
     columns, missing = [], []
     for column in step.state.schema.columns:

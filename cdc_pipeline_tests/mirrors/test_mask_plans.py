@@ -7,6 +7,7 @@ import json
 import pytest
 
 from cdc_pipeline.mirrors.column_rules import ColumnRules, MaskSaltError
+from cdc_pipeline.mirrors.ended import EndedTable
 from cdc_pipeline.mirrors.events import DdlEvent
 from cdc_pipeline.mirrors.masks import HASH, NULL, Mask
 from cdc_pipeline.mirrors.plan_book import PlanBook
@@ -216,6 +217,17 @@ def test_another_salt_is_an_error_before_anything_is_planned() -> None:
         ColumnRules.from_plain(rules.as_plain())
     assert ColumnRules.from_plain(ColumnRules(salt=SALT).as_plain()) == ColumnRules()
     assert SALT not in f"{rules!r}{json.dumps(rules.as_plain())}"
+
+
+def test_a_dropped_mirror_of_another_salt_does_not_come_back() -> None:
+    (made,) = planned(T.format("a1"))[1].steps
+    ended = EndedTable(made.state, f"{tso(1)}", "dropped")
+    for salt, gaps in ((SALT, 0), ("another salt, as long", 1)):
+        book = PlanBook((), {}.get, frozenset(), 1, "UTC", ColumnRules(masks=RULES, salt=salt))
+        Planner(book, ended=lambda _: [ended]).plan([_event(2, "RECOVER TABLE a1")])
+        state = _state(book, "a1")
+        assert len(state.gaps) == gaps
+        assert state.mask_key == ColumnRules(salt=salt).mask_key
 
 
 def test_types_in_the_mirror() -> None:
