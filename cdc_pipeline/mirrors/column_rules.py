@@ -57,6 +57,19 @@ class ColumnRules:
             None,
         )
 
+    def without_column(self, state: MirrorState) -> list[str]:
+        """The columns that the rules name for this very table, and that it does not have."""
+        there = {name.casefold() for name in state.schema.column_names}
+        return sorted(
+            {
+                column
+                for pattern, columns in self.masks
+                if pattern == str(state.name)
+                for column, _ in columns
+                if column.casefold() not in there
+            }
+        )
+
     def masked(self, state: MirrorState, carried: Mapping[str, Mask]) -> MirrorState:
         """The state with its masks: those `carried` from columns that were masked before, by the names they have now, and
         those of the rules. A column that identifies rows cannot be NULL: it is hashed."""
@@ -116,3 +129,11 @@ def check_order(steps: Iterable[Step], resolved_tso: int | None, pipeline: str) 
             f"again could undo a newer row of {', '.join(names)}. Keep _commit_ts in metadata_columns",
             pipeline=pipeline,
         )
+
+
+def nowhere(rules: ColumnRules, steps: Iterable[Step]) -> dict[TableName, list[str]]:
+    """For each table that the steps leave, the masked columns that it does not have: names that were misspelt, or that
+    columns had before."""
+    states = {step.state.mirror_id: step.state for step in steps}
+    found = {state.name: rules.without_column(state) for state in states.values()}
+    return {name: columns for name, columns in sorted(found.items()) if columns}

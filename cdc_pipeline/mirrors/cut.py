@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.dialects.claims import kept_claims
 from cdc_pipeline.mirrors.apply import Mirrors, StepResult
-from cdc_pipeline.mirrors.column_rules import ColumnRules, check_order
+from cdc_pipeline.mirrors.column_rules import ColumnRules, check_order, nowhere
 from cdc_pipeline.mirrors.cut_inputs import CutInputs, StoredMirrors
 from cdc_pipeline.mirrors.cut_report import CutReport, MirrorEntry, TableCounts, published_entries, with_held_gaps
 from cdc_pipeline.mirrors.ddl_of_cut import DdlOfCut, close_events, emptied_before
@@ -135,6 +135,8 @@ class CutMaker:
                 book, lost=lost, permissions=permissions, ended=lambda name: inputs.ended(name, window)
             ).plan(ddl.fresh)
             check_order(plan.steps, window.resolved_tso, self.paths.pipeline)
+            for name, columns in nowhere(inputs.columns, plan.steps).items():
+                self.report(f"mask: {name} has no column {', '.join(columns)}")
             if not inputs.resumed:
                 write_down(self.spark, self.paths, inputs.begun(window), self.run_id)
             results, counted = self._carry_out(plan, changes, window, resumed=inputs.resumed)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from cdc_pipeline.mirrors.column_rules import ColumnRules, MaskSaltError
+from cdc_pipeline.mirrors.column_rules import ColumnRules, MaskSaltError, nowhere
 from cdc_pipeline.mirrors.ended import EndedTable
 from cdc_pipeline.mirrors.events import DdlEvent
 from cdc_pipeline.mirrors.masks import HASH, NULL, Mask
@@ -228,6 +228,13 @@ def test_a_dropped_mirror_of_another_salt_does_not_come_back() -> None:
         state = _state(book, "a1")
         assert len(state.gaps) == gaps
         assert state.mask_key == ColumnRules(salt=salt).mask_key
+
+
+def test_names_that_no_column_has_are_told() -> None:
+    rules: Rules = (("db.a1", (("emial", HASH), ("Email", NULL))), ("db.*", (("other", HASH),)))
+    _, plan = planned(T.format("a1"), T.format("a2"), rules=rules)
+    assert nowhere(ColumnRules(masks=rules), plan.steps) == {TableName("db", "a1"): ["emial"]}
+    assert nowhere(ColumnRules(masks=rules[1:]), plan.steps) == {}
 
 
 def test_types_in_the_mirror() -> None:
