@@ -10,7 +10,7 @@ import hashlib
 from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, BinaryType, DataType
+from pyspark.sql.types import ArrayType, BinaryType, DataType, DecimalType
 
 from cdc_pipeline.mirrors.masks import HASH, Mask
 from cdc_pipeline.mirrors.state import TRACE
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 MaskedCells: TypeAlias = "Mapping[str, tuple[DataType, Mask]]"
 """Columns of a frame that has them in clear, each with its type there and how it is masked."""
 
+_ZEROS = r"\.0+$|(\.\d*[1-9])0+$"
 _BLOCK = 64
 """Bytes of a block of SHA-256, which HMAC fills up its key to."""
 
@@ -76,10 +77,12 @@ def _hashed(cell: Column, kind: DataType, inner: Column, outer: Column) -> Colum
 
 
 def _bytes(cell: Column, kind: DataType) -> Column:
-    """What is hashed of a value: bytes as they are, all else as the text that Spark prints in UTC, a vector as JSON."""
+    """What is hashed of a value: bytes as they are, all else as the text that Spark prints in UTC, a vector as JSON. A
+    DECIMAL has no zeros at its end: its text is the same when the column gets more digits."""
     if isinstance(kind, BinaryType):
         return cell
-    return (F.to_json(cell) if isinstance(kind, ArrayType) else cell.cast("string")).cast("binary")
+    text = F.to_json(cell) if isinstance(kind, ArrayType) else cell.cast("string")
+    return (F.regexp_replace(text, _ZEROS, "$1") if isinstance(kind, DecimalType) else text).cast("binary")
 
 
 def folded_images(rows: DataFrame, columns: int) -> DataFrame:

@@ -11,8 +11,11 @@ import hmac
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from pyspark.sql.types import DecimalType
+
 from cdc_pipeline.schemas.ddl_tokens import Cursor, Kind
 from cdc_pipeline.schemas.partitions import Partitioning
+from cdc_pipeline.schemas.spark_types import spark_type
 from cdc_pipeline.schemas.table import TEXT_TYPES, Column, Default, MySqlType, TableSchema
 
 if TYPE_CHECKING:
@@ -85,10 +88,21 @@ def _same_text(old: MySqlType, new: MySqlType) -> bool:
     """Whether all values that were there have the same text in the new type."""
     if replace(old, charset=None, collation=None) == replace(new, charset=None, collation=None):
         return True
-    if old.base in _INTEGERS and new.base in _INTEGERS:
-        return True
+    places = (_places(old), _places(new))
+    if places[0] is not None and places[1] is not None:
+        return places[0] <= places[1]
+    if old.base == new.base and old.base in ("datetime", "timestamp"):
+        return (old.params or (0,)) <= (new.params or (0,))
     if old.base in TEXT_TYPES and new.base in TEXT_TYPES:
         return "char" not in (old.base, new.base) and (not new.params or (old.params or (0,)) <= new.params)
     if old.base == new.base and old.base in ("enum", "set"):
         return bool(old.members) and set(old.members) <= set(new.members)
     return False
+
+
+def _places(kind: MySqlType) -> int | None:
+    """The digits after the point of an exact number; None for other types, and where the mirror has it as text."""
+    found = spark_type(kind)
+    if kind.base == "decimal" and isinstance(found, DecimalType):
+        return found.scale
+    return 0 if kind.base in _INTEGERS else None

@@ -112,10 +112,10 @@ CASES: dict[str, tuple[list[str], str, dict[str, Mask], list[str]]] = {
         [],
     ),
     "a type in which they may have another": (
-        [T.format("b1"), "ALTER TABLE b1 MODIFY phone DECIMAL(10,2)"],
+        [T.format("b1"), "ALTER TABLE b1 MODIFY phone DECIMAL(10,2)", "ALTER TABLE b1 MODIFY phone DECIMAL(12,1)"],
         "b1",
         {"phone": HASH},
-        ["column phone: values were hashed as int before and are as decimal(10,2) now"],
+        ["column phone: values were hashed as decimal(10,2) before and are as decimal(12,1) now"],
     ),
     "a type of a column that is NULL": (
         [T.format("a1"), "ALTER TABLE a1 MODIFY phone DATE"],
@@ -228,6 +228,30 @@ def test_a_dropped_mirror_of_another_salt_does_not_come_back() -> None:
         state = _state(book, "a1")
         assert len(state.gaps) == gaps
         assert state.mask_key == ColumnRules(salt=salt).mask_key
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "same"),
+    [
+        ("INT", "BIGINT UNSIGNED", True),
+        ("INT", "DECIMAL(20,2)", True),
+        ("DECIMAL(12,2)", "DECIMAL(16,4)", True),
+        ("DECIMAL(12,2)", "BIGINT", False),
+        ("DECIMAL(12,2)", "DECIMAL(60,30)", False),
+        ("INT", "VARCHAR(20)", False),
+        ("VARCHAR(10)", "TEXT", True),
+        ("VARCHAR(10)", "VARCHAR(9)", False),
+        ("CHAR(10)", "VARCHAR(10)", False),
+        ("DATETIME", "DATETIME(3)", True),
+        ("DATETIME(3)", "DATETIME", False),
+        ("DATE", "DATETIME", False),
+        ("ENUM('a','b')", "ENUM('b','a','c')", True),
+        ("ENUM('a','b')", "ENUM('a')", False),
+    ],
+)
+def test_types_in_which_values_have_the_same_text(old: str, new: str, same: bool) -> None:
+    book, _ = planned(f"CREATE TABLE b1 (id INT PRIMARY KEY, phone {old})", f"ALTER TABLE b1 MODIFY phone {new}")
+    assert (_state(book, "b1").gaps == ()) == same
 
 
 def test_names_that_no_column_has_are_told() -> None:
