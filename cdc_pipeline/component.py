@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 from zoneinfo import ZoneInfo, available_timezones
 
 import dagster as dg
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import ConfigDict, Field, ValidationInfo, field_serializer, field_validator
 
 from cdc_pipeline.assets.ddl import approve_ddl_job, ddl_dry_run_job
 from cdc_pipeline.assets.decoded import decoded_assets
@@ -16,14 +16,28 @@ from cdc_pipeline.assets.mirrors import mirror_assets
 from cdc_pipeline.assets.raw import raw_asset
 from cdc_pipeline.assets.rebuild import rebuild_job
 from cdc_pipeline.assets.release import release_job
+from cdc_pipeline.column_fields import (
+    Masks,
+    check_masked_keys,
+    checked_masks,
+    checked_metadata,
+    checked_salt,
+    listed_metadata,
+    mask_rules,
+    resolved_metadata,
+    resolved_salt,
+)
 from cdc_pipeline.dialects.decode import DialectName  # noqa: TC001  # pydantic reads the annotation
+from cdc_pipeline.mirrors.column_rules import ColumnRules
 from cdc_pipeline.mirrors.policy import APPLY, HOLD, KEEP, DdlAction, DdlPolicy
+from cdc_pipeline.mirrors.state import TRACE_NAMES
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.run_fields import FreshnessSettings, SensorSettings, settings_resolver
 from cdc_pipeline.schemas.table_patterns import require_pattern
 from cdc_pipeline.selection_fields import RouteRule, require_patterns, require_something, table_selection
 from cdc_pipeline.sensors import new_offsets_sensor
 from cdc_pipeline.source_fields import SOURCE_MODEL, SOURCES, SourceField
+from cdc_pipeline.sources.kafka.secret_text import HIDDEN
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _MOST_THREADS = 64
@@ -149,6 +163,30 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
             "`default` and `tables` (by pattern on the mirror's name)."
         ),
     ] = DdlPolicyRules()
+    metadata_columns: Annotated[
+        list[str],
+        dg.Resolver(resolved_metadata, model_field_type=str | list[str]),
+        Field(
+            description="Which of `_commit_ts`, `_topic`, `_partition`, `_offset` mirrors have beside upstream's columns; "
+            "`none` for none of them. A mirror that is there keeps its own until it is rebuilt."
+        ),
+    ] = list(TRACE_NAMES)  # noqa: RUF012  # pydantic copies it
+    mask: Annotated[
+        dict[str, dict[str, str | None]],
+        Field(
+            description="Columns whose values mirrors do not show, by pattern on the mirror's database.table: `hash` (text, "
+            "equal where values are equal) or `null`. The raw snapshot and the change log have them in clear."
+        ),
+    ] = {}  # noqa: RUF012  # pydantic copies it
+    mask_salt: Annotated[
+        str,
+        dg.Resolver(resolved_salt, model_field_type=str, inject_before_resolve=False),
+        Field(
+            description="A secret, without which hashes cannot be found out by trying values: 16 characters or more, from "
+            "the environment. `mask` needs it.",
+            validate_default=True,
+        ),
+    ] = ""
     claim_store: Annotated[
         str,
         Field(
@@ -251,6 +289,32 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
                 raise ValueError(f"{table}: {columns!r} is no key: one or more columns are expected, each once")
         return value
 
+    @field_validator("metadata_columns", mode="before")
+    @classmethod
+    def _are_listed(cls, value: object) -> list[object]:
+        return listed_metadata(value)
+
+    @field_validator("metadata_columns")
+    @classmethod
+    def _are_metadata_columns(cls, value: list[str]) -> list[str]:
+        return checked_metadata(value)
+
+    @field_validator("mask")
+    @classmethod
+    def _are_masks(cls, value: Masks, info: ValidationInfo) -> Masks:
+        checked_masks(value)
+        check_masked_keys(value, info.data.get("keys", {}))
+        return value
+
+    @field_validator("mask_salt")
+    @classmethod
+    def _is_a_salt(cls, value: str, info: ValidationInfo) -> str:
+        return checked_salt(value, info.data.get("mask"))
+
+    @field_serializer("mask_salt", when_used="json")
+    def _without_salt(self, value: str) -> str:
+        return HIDDEN if value else ""
+
     @field_validator("ddl_policy", mode="before")
     @classmethod
     def _is_a_policy(cls, value: object) -> object:
@@ -300,6 +364,7 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
             self.key_check_rows,
             self.max_runtime_seconds,
             table_selection(self.include, self.exclude, self.routes),
+            ColumnRules(tuple(self.metadata_columns), mask_rules(self.mask), self.mask_salt),
         )
 
     def build_defs(self, context: dg.ComponentLoadContext | None = None) -> dg.Definitions:

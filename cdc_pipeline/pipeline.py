@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from cdc_pipeline.mirrors.column_rules import ColumnRules
 from cdc_pipeline.mirrors.policy import DdlPolicy
 from cdc_pipeline.mirrors.selection import ALL_TABLES, TableSelection
 from cdc_pipeline.resources.lake import LakePaths
@@ -23,7 +24,7 @@ class Pipeline:
     may do to mirrors; `claim_store` is where TiCDC puts messages that are too large for a topic;
     `owners` and `tags` are shown on every node; `key_check_rows` is how large a mirror may be for its keys to be looked at
     whole; `max_runtime_seconds` is after how long a run is ended, None where Dagster's own limit holds; `selection` is
-    which tables are mirrored, and under which names."""
+    which tables are mirrored, and under which names; `columns` are what mirrors carry beside upstream's."""
 
     name: str
     source: Source
@@ -39,6 +40,7 @@ class Pipeline:
     key_check_rows: int = 1_000_000
     max_runtime_seconds: int | None = None
     selection: TableSelection = ALL_TABLES
+    columns: ColumnRules = field(default_factory=ColumnRules)
 
     @property
     def run_tags(self) -> dict[str, str]:

@@ -103,11 +103,16 @@ def _options(context: dg.ResolutionContext, model: Any) -> Options:
     found: Options = {}
     for name, value in model.items():
         try:
-            filled = _TEMPLATES.from_string(value).render(**context.scope) if isinstance(value, str) else value
+            filled = filled_in(context, value) if isinstance(value, str) else value
         except Exception as error:
             raise ValueError(f"options: {name!r} cannot be filled in: {error}") from None
         found[name] = filled
     return found
+
+
+def filled_in(context: dg.ResolutionContext, text: str) -> str:
+    """The text with its templates filled in, and otherwise as it is. The errors show no value."""
+    return _TEMPLATES.from_string(text).render(**context.scope)
 
 
 class KafkaSource(dg.Model, dg.Resolvable):

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.dialects.change_tables import decoded_batches
+from cdc_pipeline.mirrors.column_rules import ColumnRules
 from cdc_pipeline.mirrors.cut import CutMaker
 from cdc_pipeline.mirrors.policy import DdlPolicy
 from cdc_pipeline.mirrors.selection import ALL_TABLES, TableSelection
@@ -33,11 +34,21 @@ def ingest(
     policy: DdlPolicy | None = None,
     claim_store: str | None = None,
     selection: TableSelection = ALL_TABLES,
+    columns: ColumnRules | None = None,
 ) -> CutReport:
     source = CaptureFiles(str(captures)) if isinstance(captures, Path) else captures
     source.taken_in(spark, paths, RunContext(run_id, lambda line: None))
     decoded_batches(spark, paths, claim_store=claim_store)
     maker = CutMaker(
-        spark, paths, run_id, time_zone, 2, lambda line: None, keys or {}, policy or DdlPolicy(), selection
+        spark,
+        paths,
+        run_id,
+        time_zone,
+        2,
+        lambda line: None,
+        keys or {},
+        policy or DdlPolicy(),
+        selection,
+        columns or ColumnRules(),
     )
     return maker.brought_up_to_date()

@@ -11,6 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from cdc_pipeline.component import CdcPipeline
+from cdc_pipeline.mirrors.column_rules import ColumnRules
 from cdc_pipeline.mirrors.policy import DdlPolicy
 from cdc_pipeline.mirrors.selection import Route, TableSelection
 from cdc_pipeline.pipeline import Pipeline
@@ -32,6 +33,7 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 _GOOD: dict[str, Any] = {"name": "shop", "source": {"type": "capture_files", "path": "captures"}, "lake": "lake"}
+_SALT = "'12345678901234567890'"
 _KAFKA: dict[str, Any] = {"type": "kafka", "bootstrap_servers": "b:9092", "topics": ["a"]}
 
 
@@ -267,6 +269,56 @@ def test_one_policy_for_all_tables(load: Callable[[str], CdcPipeline], monkeypat
     assert component.pipeline.ddl_policy == DdlPolicy("hold")
 
 
+def test_masks_and_their_salt_which_nothing_shows(
+    load: Callable[[str], CdcPipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields = {
+        **_GOOD,
+        "mask": {"db.*": {"a": "hash", "b": None}, "*": {"c": "null"}},
+        "mask_salt": "{{ env.CDC_SALT }}",
+    }
+    # no number, and not without its quotes
+    monkeypatch.setenv("CDC_SALT", _SALT)
+    component = load(_yaml(fields))
+    rules = component.pipeline.columns
+    assert rules.masks == (("db.*", (("a", "hash"), ("b", "null"))), ("*", (("c", "null"),)))
+    assert rules.salt == _SALT
+    shown = f"{component!r} {component.pipeline!r} {component.model_dump_json()} {rules.as_plain()}"
+    assert "***" in shown
+    assert _SALT not in shown
+    for wrong in (
+        {"mask": {"db.t": {"a": "x"}}},
+        {"lake": ""},
+        {"other": 1},
+        {"merge_threads": "two"},
+        {"time_zone": "x"},
+    ):
+        with pytest.raises(Exception) as error:  # noqa: PT011 - Dagster's own kinds
+            load(_yaml({**fields, **wrong}))
+        assert _SALT not in _told(error.value)
+    monkeypatch.setenv("CDC_SALT", "'1234567890'")
+    with pytest.raises(Exception) as short:  # noqa: PT011 - Dagster's own kinds
+        load(_yaml(fields))
+    assert "it is too short" in _told(short.value)
+    assert "1234567890" not in _told(short.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("none", ()),
+        ([], ()),
+        (["_offset", "_commit_ts"], ("_commit_ts", "_offset")),
+        ("{{ env.CDC_METADATA }}", ("_topic",)),
+    ],
+)
+def test_metadata_columns(
+    value: object, expected: tuple[str, ...], load: Callable[[str], CdcPipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CDC_METADATA", "['_topic']")
+    assert load(_yaml({**_GOOD, "metadata_columns": value})).pipeline.columns == ColumnRules(expected)
+
+
 @pytest.mark.parametrize(
     ("fields", "field"),
     [({"name": "1"}, "name"), ({"time_zone": "x"}, "time_zone"), ({"lake": ""}, "lake"), ({"x": 1}, "x")],
@@ -420,6 +472,37 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
         {**_GOOD, "routes": [{"match": "shop.*", "to": "a.{table}", "table_prefix": "x"}]},
         ["routes", "table_prefix", "Extra inputs"],
     ),
+    "mask of no pattern": (
+        {**_GOOD, "mask": {"orders": {"a": "hash"}}, "mask_salt": _SALT},
+        ["mask", "'orders' is no pattern", "database.table"],
+    ),
+    "mask unknown": (
+        {**_GOOD, "mask": {"db.t": {"a": "sha1"}}, "mask_salt": _SALT},
+        ["mask", "db.t.a: 'sha1' is no mask", "hash or null is expected"],
+    ),
+    "mask of no column": ({**_GOOD, "mask": {"db.t": {}}, "mask_salt": _SALT}, ["mask", "db.t: no column is named"]),
+    "mask of a key": (
+        {**_GOOD, "keys": {"db.t": ["a", "b"]}, "mask": {"db.*": {"B": "null"}}, "mask_salt": _SALT},
+        ["mask", "db.t.b is part of a key (keys)", "as hash, not as null"],
+    ),
+    "mask without salt": ({**_GOOD, "mask": {"db.t": {"a": "null"}}}, ["mask_salt", "it is missing: mask needs one"]),
+    "mask salt short": ({**_GOOD, "mask_salt": "kept back"}, ["mask_salt", "it is too short: 16 characters"]),
+    "mask salt of no variable": (
+        {**_GOOD, "mask_salt": "{{ env.CDC_NO_SUCH_SALT }}"},
+        ["mask_salt cannot be filled in", "CDC_NO_SUCH_SALT"],
+    ),
+    "metadata column unknown": (
+        {**_GOOD, "metadata_columns": ["_topic", "_time"]},
+        ["metadata_columns", "'_time' is no metadata column", "_commit_ts, _topic, _partition, _offset"],
+    ),
+    "metadata column twice": (
+        {**_GOOD, "metadata_columns": ["_topic", "_topic"]},
+        ["metadata_columns", "each", "once"],
+    ),
+    "metadata columns a text": (
+        {**_GOOD, "metadata_columns": "_topic"},
+        ["metadata_columns", "'_topic' is no list", "or none is expected"],
+    ),
     "policy with a field too many": ({**_GOOD, "ddl_policy": {"other": "keep"}}, ["ddl_policy", "other"]),
     "merge threads a text": ({**_GOOD, "merge_threads": "two"}, ["merge_threads", "'two'", "integer"]),
 }
@@ -430,8 +513,10 @@ def test_a_wrong_file_fails_at_load(case: str, load: Callable[[str], CdcPipeline
     fields, parts = _WRONG[case]
     with pytest.raises(Exception) as error:  # noqa: PT011 - Dagster's own kinds, which differ by where it finds the error
         load(_yaml(fields))
-    chain, text = error.value, ""
-    while chain is not None:
-        text += f"{chain}\n"
-        chain = chain.__cause__
+    text = _told(error.value)
     assert [part for part in parts if part not in text] == []
+
+
+def _told(error: BaseException | None) -> str:
+    """The words of an error, and of those that it comes from."""
+    return "" if error is None else f"{error}\n{_told(error.__cause__)}"

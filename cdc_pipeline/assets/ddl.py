@@ -35,7 +35,9 @@ def ddl_dry_run_job(pipeline: Pipeline) -> dg.JobDefinition:
     @dg.op(name=f"{pipeline.name}_show_pending_ddl", description=_DRY_RUN)
     def show_pending_ddl(context: dg.OpExecutionContext, spark: SparkLakehouse) -> dg.Output[None]:
         with clear_failures():
-            settings = CutSettings(pipeline.time_zone, pipeline.keys, pipeline.ddl_policy, pipeline.selection)
+            settings = CutSettings(
+                pipeline.time_zone, pipeline.keys, pipeline.ddl_policy, pipeline.selection, pipeline.columns
+            )
             found = pending_statements(spark.session, pipeline.paths, settings)
         for statement in found:
             context.log.info(f"{statement.status}: {statement.sql} → {statement.effect}")

@@ -21,6 +21,7 @@ from cdc_pipeline.checks.turns import wrong_before
 from cdc_pipeline.mirrors.catalog_entries import catalog_entries
 from cdc_pipeline.mirrors.cut import CutMaker
 from cdc_pipeline.mirrors.cut_report import CutReport, MirrorEntry, TableCounts
+from cdc_pipeline.mirrors.state import TRACE_NAMES
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.resources.lock import only_writer
 from cdc_pipeline.resources.spark import SparkLakehouse
@@ -28,8 +29,8 @@ from cdc_pipeline.sources.raw_snapshot import newest_batch
 
 _CUTS = """One row is one consistent cut: the resolved TSO and the Delta version of every mirror at it. It is written
 after all mirrors are in, so whoever reads through it sees all tables as of one moment of upstream."""
-_MIRROR = """{name} as upstream has it at the resolved TSO, with the commit_ts, topic, partition and offset of the message
-that wrote each row."""
+_MIRROR = "{name} as upstream has it at the resolved TSO{trace}."
+_TRACE = ", with the {names} of the message\nthat wrote each row"
 
 
 def _sources(pipeline: Pipeline) -> list[dg.AssetKey]:
@@ -48,6 +49,7 @@ def cut_maker(spark: SparkLakehouse, pipeline: Pipeline, run_id: str, report: Ca
         pipeline.keys,
         pipeline.ddl_policy,
         pipeline.selection,
+        pipeline.columns,
     )
 
 
@@ -61,7 +63,7 @@ def mirror_spec(pipeline: Pipeline, entry: CatalogEntry) -> dg.AssetSpec:
         mirror_key(pipeline.name, entry.name),
         deps=_sources(pipeline),
         group_name=mirror_group(pipeline.name, entry.database),
-        description=_MIRROR.format(name=entry.name) + gone,
+        description=_description(entry) + gone,
         skippable=True,
         **shown,
         metadata={
@@ -73,6 +75,12 @@ def mirror_spec(pipeline: Pipeline, entry: CatalogEntry) -> dg.AssetSpec:
             **({"upstream_table": entry.upstream} if entry.upstream else {}),
         },
     )
+
+
+def _description(entry: CatalogEntry) -> str:
+    names = [column.name.removeprefix("_") for column in entry.columns if column.name in TRACE_NAMES]
+    shown = " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+    return _MIRROR.format(name=entry.name, trace=_TRACE.format(names=shown) if shown else "")
 
 
 def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg.AssetsDefinition:

@@ -53,7 +53,9 @@ def mirror_lineage(pipeline: str, entry: CatalogEntry) -> dg.TableColumnLineage:
     log = table_key(pipeline, CHANGE_LOG)
     trace = {name: [dg.TableColumnDep(asset_key=log, column_name=_OF_CHANGE[name])] for name in TRACE.names}
     images = [dg.TableColumnDep(asset_key=log, column_name=name) for name in ("after", "before")]
-    return dg.TableColumnLineage({column.name: trace.get(column.name, images) for column in entry.columns})
+    # a column that has a type upstream is upstream's, whatever its name
+    places = {column.name: {} if column.mysql_type else trace for column in entry.columns}
+    return dg.TableColumnLineage({name: found.get(name, images) for name, found in places.items()})
 
 
 def decoded_lineage(pipeline: str, table: TableState | None) -> dict[str, dg.TableColumnLineage]:

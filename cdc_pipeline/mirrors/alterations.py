@@ -9,7 +9,7 @@ from cdc_pipeline.dialects.ticdc import TICDC
 from cdc_pipeline.mirrors.ddl_outcome import done, refuse
 from cdc_pipeline.mirrors.policy import KEEP
 from cdc_pipeline.mirrors.state import gaps_without
-from cdc_pipeline.mirrors.steps import ChangeColumns, ColumnOrigin, DeleteRows, ExchangeRows, TruncateMirror
+from cdc_pipeline.mirrors.steps import ColumnOrigin, DeleteRows, ExchangeRows, TruncateMirror
 from cdc_pipeline.schemas.changes import (
     DropPartition,
     ExchangePartition,
@@ -74,7 +74,8 @@ class AlterPlanner:
             if current is not state:  # rows have widened it meanwhile: fold the clauses over what it is now
                 self._alter_definition(name, clauses, event, outcome)
                 return
-            self._change_columns(state, changed, clauses, event, outcome)
+            # with the default of an added column that has the name of a masked one that goes
+            self._change_columns(state, replace(changed, schema=schema, masks=()), clauses, event, outcome)
         elif schema != state.schema:
             self._book.note(changed)
             done(outcome, f"noted the new definition of {name}; rows are as they were", changed)
@@ -99,9 +100,8 @@ class AlterPlanner:
         if self._policy.of(state.name) == KEEP:
             kept = tuple((column, f"{column}__dropped_{event.mark}") for column in dropped)
             changed = replace(changed, kept=(*changed.kept, *(new for _, new in kept)))
-        changed = _with_known_gaps(_healed(changed, state.schema, dropped), state.schema, origins, self._book.time_zone)
-        self._book.steps.append(ChangeColumns(state, changed, origins, event.commit_ms, kept))
-        self._book.put(changed)
+        changed = _with_known_gaps(_healed(changed, state.schema, dropped), state, origins, self._book.time_zone)
+        changed = self._book.change_columns(state, changed, origins, event.commit_ms, kept)
         done(outcome, f"altered {state.name}", changed)
         if kept:
             outcome.effects.append(f"kept what was dropped as {', '.join(new for _, new in kept)}")
@@ -151,6 +151,10 @@ class AlterPlanner:
         if other is None:
             raise PartitionError(f"{clause.table} has no mirror")
         columns = _same_columns(state.schema, other.schema)
+        if {(name, dict(state.masks).get(name)) for name, _ in columns} != {
+            (name, dict(other.masks).get(theirs)) for name, theirs in columns
+        }:
+            raise PartitionError("the two tables do not mask the same columns")
         rows = rows_of_partitions(state.schema, (clause.name,), self._book.time_zone, tidb=_is_tidb(event))
         self._book.steps.append(ExchangeRows(state, other, columns, rows, clause.validated, described_clause(clause)))
         for mirror in (state, other):
@@ -190,12 +194,12 @@ def _healed(state: MirrorState, before: TableSchema, dropped: list[str]) -> Mirr
 
 
 def _with_known_gaps(
-    state: MirrorState, before: TableSchema, origins: tuple[ColumnOrigin, ...], time_zone: str
+    state: MirrorState, before: MirrorState, origins: tuple[ColumnOrigin, ...], time_zone: str
 ) -> MirrorState:
     """The state, marked where a change of types alone tells that values may not be upstream's."""
     for origin in origins:
-        if origin.before is None:
+        if origin.before is None or origin.before.name in dict(before.masks):
             continue
-        if reason := unsure_change(origin.before, origin.after, before, time_zone):
+        if reason := unsure_change(origin.before, origin.after, before.schema, time_zone):
             state = state.with_gaps(f"column {origin.after.name}: {reason}")
     return state

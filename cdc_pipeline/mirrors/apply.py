@@ -16,6 +16,8 @@ from pyspark.sql import functions as F
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.mirrors.columns import MAPPING, change_columns, needs_mapping
 from cdc_pipeline.mirrors.dead_letters import value_letters
+from cdc_pipeline.mirrors.masked_values import folded_images, masked_cells, with_masks
+from cdc_pipeline.mirrors.masks import NULL
 from cdc_pipeline.mirrors.partial_rows import absent_defaults
 from cdc_pipeline.mirrors.row_findings import row_findings
 from cdc_pipeline.mirrors.row_moves import rows_deleted, rows_exchanged, rows_restored
@@ -103,6 +105,8 @@ class Mirrors:
     """Where renames and drops of this cut take mirrors, by mirror id: a cut that is run again finds them there."""
     resumed: bool
     """Whether some of the steps may be done already."""
+    salt: str = field(default="", repr=False)
+    """That of masked values (`mask_salt`)."""
 
     def carried_out(
         self, steps: Sequence[Step], row_sets: dict[int, RowSet], report: Callable[[str], None]
@@ -148,7 +152,7 @@ class Mirrors:
             assert row_set is not None
             self._apply_rows(path, step, row_set, index, result)
         elif isinstance(step, ChangeColumns):
-            change_columns(self.spark, path, step, lambda part: self._commit(index, part), self.time_zone)
+            change_columns(self.spark, path, step, lambda part: self._commit(index, part), self.time_zone, self.salt)
         elif isinstance(step, NoteState):
             commit_metadata(self.spark, path, self._commit(index, 0), properties=step.state.properties())
         elif isinstance(step, TruncateMirror):
@@ -236,7 +240,8 @@ class Mirrors:
 
     def _truncate(self, path: str, step: TruncateMirror, index: int) -> None:
         commit = self._commit(index, 0)
-        marked = replace(commit, note={**commit.note, "truncated": step.mark}) if step.mark else commit
+        mark = {"truncated": step.mark, "masks": step.state.masks, "mask_key": step.state.mask_key}
+        marked = replace(commit, note={**commit.note, **mark}) if step.mark else commit
         DeltaTable.forPath(session_for(self.spark, marked), path).delete()
         table = table_state(self.spark, path)
         if table is not None and has_row_gaps(table):
@@ -252,21 +257,25 @@ class Mirrors:
         session = session_for(self.spark, commit)
         net = session.table(f"global_temp.{self.net_view}").where(F.col("step") == index)
         schema, key, keyless = step.state.schema, row_set.columns, row_set.keyless
+        trace = step.state.trace
         absent, gaps = absent_defaults(schema, step.lacking, self.time_zone, step.wires)
-        rows = typed_rows(net, schema, key, self.time_zone, step.wires, keyless=keyless, absent=absent)
+        masks = dict(step.state.masks)
+        rows = typed_rows(net, schema, key, self.time_zone, step.wires, keyless=keyless, absent=absent, masked=masks)
         rows = with_computed(rows, schema, step.computed, self.time_zone)
+        rows = with_masks(rows, masked_cells(step.state), self.salt)
         if row_set.partial and (unknown := rows_of_unknown(session, path, rows, schema, key)):
             gaps = (*gaps, f"{unknown} row(s) came without some columns, and were not known: {', '.join(step.lacking)}")
         there = self._set_bad_rows_aside(rows, step.state, row_set, index, result, gaps)
         good = rows.where("size(bad) = 0") if result.bad_rows else rows
         if step.into_empty:
-            append_rows(path, good, schema, keyless, commit)
+            append_rows(path, good, schema, keyless, commit, trace)
             result.merged = Merged(inserted=there)
         elif keyless:
-            result.merged = merge_keyless(session, path, good, schema, step.state.kept)
+            good = folded_images(good, len(schema.columns)) if NULL in masks.values() else good
+            result.merged = merge_keyless(session, path, good, schema, step.state.kept, trace)
         else:
             computed = step.computed if absent else ()
-            result.merged = merge_keyed(session, path, good, schema, key, absent, computed)
+            result.merged = merge_keyed(session, path, good, schema, key, absent, computed, trace)
 
     def _set_bad_rows_aside(
         self,

@@ -28,7 +28,11 @@ def catalog_entries(
         if table is None:
             continue
         state = MirrorState.from_properties(table.properties)
-        mysql = {column.name: str(column.type) for column in state.schema.columns}
+        masks = dict(state.masks)
+        mysql = {
+            column.name: f"{column.type}, masked ({masks[column.name]})" if column.name in masks else str(column.type)
+            for column in state.schema.columns
+        }
         columns = tuple(
             CatalogColumn(field.name, field.dataType.simpleString(), mysql.get(field.name, ""))
             for field in table.schema

@@ -11,10 +11,13 @@ from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 
 from cdc_pipeline.mirrors.defaults import default_value, is_current_time
-from cdc_pipeline.resources.delta import session_for
+from cdc_pipeline.mirrors.masked_values import with_masks
+from cdc_pipeline.mirrors.masks import NULL
+from cdc_pipeline.resources.delta import overwrite_once, session_for
 from cdc_pipeline.schemas.ddl_tokens import Cursor, Kind
 from cdc_pipeline.schemas.expressions import ExpressionError, assigned
 from cdc_pipeline.schemas.names import quoted
+from cdc_pipeline.schemas.spark_types import spark_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,13 +33,23 @@ if TYPE_CHECKING:
 
 
 def filled_columns(
-    spark: SparkSession, path: str, step: ChangeColumns, commit: Callable[[int], Commit], time_zone: str
+    spark: SparkSession,
+    path: str,
+    step: ChangeColumns,
+    commit: Callable[[int], Commit],
+    time_zone: str,
+    salt: str = "",
 ) -> list[str]:
     """Fills what the step leaves to be filled, one commit after another where one column follows from another. Returns
-    the gaps that this leaves."""
+    the gaps that this leaves. `salt` is that of masked values; what would follow from them is not computed."""
     gaps: list[str] = []
     values = _defaults(step, time_zone, gaps)
-    waiting = [origin.after for origin in step.origins if _is_computed_anew(origin.before, origin.after)]
+    nulls = {name for name, how in step.state.masks if how == NULL}
+    waiting = [
+        origin.after
+        for origin in step.origins
+        if _is_computed_anew(origin.before, origin.after) and origin.after.name not in nulls
+    ]
     part = 0
     while values or waiting:
         blocked = {column.name for column in waiting} | set(values)
@@ -48,7 +61,7 @@ def filled_columns(
             values.update(_computed(column, step, time_zone, gaps))
         waiting = [column for column in waiting if column not in ready]
         if values:
-            gaps += _updated(spark, path, values, commit(part))
+            gaps += _updated(spark, path, values, commit(part), step, salt)
         values, part = {}, part + 1
     return gaps
 
@@ -72,32 +85,40 @@ def _referred(column: UpstreamColumn, step: ChangeColumns) -> set[str]:
 
 def _defaults(step: ChangeColumns, time_zone: str, gaps: list[str]) -> Values:
     found: Values = {}
+    masks = dict(step.state.masks)
     for origin in step.origins:
         column = origin.after
-        if origin.before is not None or column.generated is not None:
+        if origin.before is not None or column.generated is not None or masks.get(column.name) == NULL:
             continue
         try:
             if column.default is not None and column.default.kind == "expression" and not is_current_time(column):
-                expression = assigned(column.default.value or "", column, step.state.schema, time_zone, step.commit_ms)
+                expression = assigned(
+                    column.default.value or "", column, step.state.shown_schema, time_zone, step.commit_ms
+                )
                 doubtful = None if expression.doubtful is None else F.expr(expression.doubtful)
                 found[column.name] = (F.expr(expression.sql), doubtful)
             elif (value := default_value(column, step.commit_ms, time_zone)) is not None:
                 found[column.name] = (value, None)
         except ValueError as error:
-            gaps.append(f"column {column.name} of older rows is NULL: {error}")
+            reason = "its default is not known here" if column.name in masks else error
+            gaps.append(f"column {column.name} of older rows is NULL: {reason}")
     return found
 
 
 def _computed(column: UpstreamColumn, step: ChangeColumns, time_zone: str, gaps: list[str]) -> Values:
     try:
-        found = assigned(column.expression or "", column, step.state.schema, time_zone)
+        if masked := sorted(_referred(column, step) & set(dict(step.state.masks)) - {column.name}):
+            raise ExpressionError(f"the mirror has {', '.join(masked)} masked")
+        found = assigned(column.expression or "", column, step.state.shown_schema, time_zone)
     except ExpressionError as error:
         gaps.append(f"column {column.name} of older rows is not what upstream computes as {column.expression}: {error}")
         return {}
     return {column.name: (F.expr(found.sql), None if found.doubtful is None else F.expr(found.doubtful))}
 
 
-def _updated(spark: SparkSession, path: str, values: Values, commit: Commit) -> list[str]:
+def _updated(
+    spark: SparkSession, path: str, values: Values, commit: Commit, step: ChangeColumns, salt: str
+) -> list[str]:
     doubts = {name: doubtful for name, (_, doubtful) in values.items() if doubtful is not None}
     gaps = []
     if doubts:
@@ -109,6 +130,21 @@ def _updated(spark: SparkSession, path: str, values: Values, commit: Commit) -> 
             for name, count in zip(doubts, found, strict=True)
             if count
         ]
+    masks = dict(step.state.masks)
+    masked = {
+        column.name: (spark_type(column.type), masks[column.name])
+        for column in step.state.schema.columns
+        if column.name in values and column.name in masks
+    }
+    if masked:
+        # an UPDATE would have to have the salt in its plan
+        mirror = spark.read.format("delta").load(path)
+        filled = [
+            values[name][0].alias(name) if name in values else F.col(quoted(name)).alias(name)
+            for name in mirror.columns
+        ]
+        overwrite_once(with_masks(mirror.select(*filled), masked, salt), path, commit)
+        return gaps
     update: dict[str, str | Column] = {quoted(name): value for name, (value, _) in values.items()}
     DeltaTable.forPath(session_for(spark, commit), path).update(set=update)
     return gaps

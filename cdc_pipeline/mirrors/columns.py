@@ -21,17 +21,20 @@ from pyspark.sql.types import (
 )
 
 from cdc_pipeline.mirrors.column_values import filled_columns
-from cdc_pipeline.mirrors.state import TRACE, row_gaps, row_gaps_without
+from cdc_pipeline.mirrors.masked_values import with_masks
+from cdc_pipeline.mirrors.masks import HASH
+from cdc_pipeline.mirrors.state import row_gaps, row_gaps_without
 from cdc_pipeline.resources.delta import commit_metadata, is_in, overwrite_once, table_state
 from cdc_pipeline.schemas.conversions import converted, learns_labels, unsure_conversion
 from cdc_pipeline.schemas.names import quoted
 from cdc_pipeline.schemas.spark_types import spark_type, value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from cdc_pipeline.mirrors.masks import Mask
     from cdc_pipeline.mirrors.steps import ChangeColumns, ColumnOrigin
     from cdc_pipeline.resources.delta import Commit, TableState
     from cdc_pipeline.schemas.table import Column as UpstreamColumn
@@ -60,18 +63,19 @@ def widens(old: DataType, new: DataType) -> bool:
 
 
 def change_columns(
-    spark: SparkSession, path: str, step: ChangeColumns, commit: Callable[[int], Commit], time_zone: str
+    spark: SparkSession, path: str, step: ChangeColumns, commit: Callable[[int], Commit], time_zone: str, salt: str = ""
 ) -> None:
     """Carries the step out at `path` in a few commits, numbered from 0 by `commit`. What it leaves unsure is noted as gaps.
 
-    Each commit is skipped when it is in already, so a step that was cut short goes on where it stopped.
+    Each commit is skipped when it is in already, so a step that was cut short goes on where it stopped. `salt` is that of
+    masked values.
     """
     table = table_state(spark, path)
     assert table is not None
     kept = [origin for origin in step.origins if origin.before is not None]
     features = {"delta.feature.timestampNtz": "supported"} if _has_datetime(step) else {}
     gaps: list[str] = []
-    rewritten = any(is_rewritten(origin, step.before.schema, time_zone) for origin in kept)
+    rewritten = any(_is_changed(origin, step, time_zone) for origin in kept)
     mapped = needs_mapping(step.state.schema.column_names) or (not rewritten and _loses_names(step, kept))
     if mapped and table.properties.get(MAPPING) != "name":
         # Files know columns by name until mapping is on; switching it on writes metadata only.
@@ -79,16 +83,16 @@ def change_columns(
         table = table_state(spark, path)
         assert table is not None
     if rewritten:
-        gaps += _rewritten(spark, path, step, commit(1), time_zone)
+        gaps += _rewritten(spark, path, step, commit(1), time_zone, salt)
         schema = None
     else:
         schema = _new_schema(table, step)
-        if any(_widened(origin) for origin in kept):
+        if any(_widened(origin, step) for origin in kept):
             features["delta.enableTypeWidening"] = "true"
     healed = row_gaps_without(table, (column.name for column in step.before.schema.columns if _is_gone(column, kept)))
     properties = {**step.state.properties(), **features, **healed}
     commit_metadata(spark, path, commit(2), schema=schema, properties=properties)
-    gaps += filled_columns(spark, path, step, lambda part: commit(4 + part), time_zone)
+    gaps += filled_columns(spark, path, step, lambda part: commit(4 + part), time_zone, salt)
     if gaps:
         table = table_state(spark, path)
         assert table is not None
@@ -117,14 +121,29 @@ def is_rewritten(origin: ColumnOrigin, schema: TableSchema, time_zone: str) -> b
     )
 
 
+def _is_changed(origin: ColumnOrigin, step: ChangeColumns, time_zone: str) -> bool:
+    """`is_rewritten` in a mirror that does not show all of its values: what is masked stays as it is."""
+    assert origin.before is not None
+    before, after = _masks(origin, step)
+    if before is None and after is None:
+        return is_rewritten(origin, step.before.schema, time_zone)
+    return before != after or (after != HASH and not _same_files(origin))
+
+
+def _masks(origin: ColumnOrigin, step: ChangeColumns) -> tuple[Mask | None, Mask | None]:
+    """How the column was masked before the step, and how it is after it."""
+    before = None if origin.before is None else dict(step.before.masks).get(origin.before.name)
+    return before, dict(step.state.masks).get(origin.after.name)
+
+
 def _same_files(origin: ColumnOrigin) -> bool:
     assert origin.before is not None
     old, new = spark_type(origin.before.type), spark_type(origin.after.type)
     return old == new or widens(old, new)
 
 
-def _widened(origin: ColumnOrigin) -> bool:
-    return origin.before is not None and spark_type(origin.before.type) != spark_type(origin.after.type)
+def _widened(origin: ColumnOrigin, step: ChangeColumns) -> bool:
+    return origin.before is not None and step.before.column_type(origin.before) != step.state.column_type(origin.after)
 
 
 def _renamed(origin: ColumnOrigin) -> bool:
@@ -141,7 +160,7 @@ def _new_schema(table: TableState, step: ChangeColumns) -> StructType:
     fields = {field.name: field for field in table.schema.fields}
     columns = []
     for origin in step.origins:
-        target = spark_type(origin.after.type)
+        target = step.state.column_type(origin.after)
         field = fields.get(origin.before.name) if origin.before is not None else None
         metadata = dict(field.metadata) if field is not None else {}
         if field is not None and field.dataType != target:
@@ -151,7 +170,7 @@ def _new_schema(table: TableState, step: ChangeColumns) -> StructType:
     for old, new in kept_names(step):
         if (field := fields.get(old)) is not None:
             columns.append(StructField(new, field.dataType, nullable=True, metadata=dict(field.metadata)))
-    return StructType([*columns, *(fields.get(field.name, field) for field in TRACE.fields)])
+    return StructType([*columns, *(fields.get(field.name, field) for field in step.state.trace_fields)])
 
 
 def kept_names(step: ChangeColumns) -> list[tuple[str, str]]:
@@ -163,30 +182,42 @@ def _type_name(kind: DataType) -> str:
     return str(json.loads(kind.json()))
 
 
-def _rewritten(spark: SparkSession, path: str, step: ChangeColumns, commit: Commit, time_zone: str) -> list[str]:
+def _rewritten(
+    spark: SparkSession, path: str, step: ChangeColumns, commit: Commit, time_zone: str, salt: str
+) -> list[str]:
     """All rows anew under the new columns; added columns are NULL until they are filled. Returns the gaps that values
     leave which have no equal in the new type."""
     if is_in(spark, path, commit):
         return []
     mirror = spark.read.format("delta").load(path)
-    columns, failed = [], []
+    columns, failed, masked = [], [], {}
     for origin in step.origins:
-        if origin.before is None:
-            columns.append(F.lit(None).cast(spark_type(origin.after.type)).alias(origin.after.name))
+        before, after = _masks(origin, step)
+        kind = step.state.column_type(origin.after)
+        if origin.before is None or (before is not None and before != HASH):
+            columns.append(F.lit(None).cast(kind).alias(origin.after.name))
+            continue
+        if before is not None:
+            columns.append(F.col(quoted(origin.before.name)).alias(origin.after.name))
             continue
         new, doubtful = new_value(origin, step.before.schema, time_zone)
         columns.append(new.alias(origin.after.name))
+        if after is not None:
+            masked[origin.after.name] = (spark_type(origin.after.type), after)
         if is_rewritten(origin, step.before.schema, time_zone):
             old = F.col(quoted(origin.before.name))
             failed.append((origin, old.isNotNull() & (new.isNull() | doubtful), old))
     beside = [F.col(quoted(old)).alias(new) for old, new in kept_names(step)]
-    gaps = _failed_values(mirror, failed)
-    overwrite_once(mirror.select(*columns, *beside, *TRACE.names), path, commit)
+    gaps = _failed_values(mirror, failed, masked)
+    rows = with_masks(mirror.select(*columns, *beside, *step.state.trace), masked, salt)
+    overwrite_once(rows, path, commit)
     return gaps
 
 
-def _failed_values(mirror: DataFrame, failed: list[tuple[ColumnOrigin, Column, Column]]) -> list[str]:
-    """What is said of values that the new type has no equal for: how many, and some of them."""
+def _failed_values(
+    mirror: DataFrame, failed: list[tuple[ColumnOrigin, Column, Column]], masked: Collection[str]
+) -> list[str]:
+    """What is said of values that the new type has no equal for: how many, and some of them where they may be shown."""
     if not failed:
         return []
     counts = [F.count(F.when(fails, 1)).alias(f"n{place}") for place, (_, fails, _) in enumerate(failed)]
@@ -197,8 +228,8 @@ def _failed_values(mirror: DataFrame, failed: list[tuple[ColumnOrigin, Column, C
     found = mirror.agg(*counts, *some).first()
     assert found is not None
     return [
-        f"column {origin.after.name}: {found[f'n{place}']} value(s) have no sure equal as {origin.after.type}, such as "
-        + ", ".join(map(repr, found[f"v{place}"]))
+        f"column {origin.after.name}: {found[f'n{place}']} value(s) have no sure equal as {origin.after.type}"
+        + ("" if origin.after.name in masked else f", such as {', '.join(map(repr, found[f'v{place}']))}")
         for place, (origin, _, _) in enumerate(failed)
         if found[f"n{place}"]
     ]

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.dialects.claims import kept_claims
 from cdc_pipeline.dialects.releases import with_replacements
 from cdc_pipeline.mirrors.apply import Mirrors, StepResult
+from cdc_pipeline.mirrors.column_rules import ColumnRules, check_order, nowhere
 from cdc_pipeline.mirrors.cut_inputs import CutInputs, StoredMirrors
 from cdc_pipeline.mirrors.cut_report import CutReport, MirrorEntry, TableCounts, published_entries, with_held_gaps
 from cdc_pipeline.mirrors.cut_streams import CutStreams
@@ -61,7 +62,8 @@ if TYPE_CHECKING:
 class CutMaker:
     """Makes cuts of one pipeline. `report` is told of progress in one line at a time; `keys` are the columns that identify
     a row of a table, by `database.table`, for tables whose definition has no key; `policy` is what DDL may do;
-    `selection` is which tables are mirrored, under which names (those that `keys` and `policy` speak of)."""
+    `selection` is which tables are mirrored, under which names (those that `keys` and `policy` speak of); `columns` are
+    what mirrors carry beside upstream's columns."""
 
     spark: SparkSession
     paths: LakePaths
@@ -72,10 +74,11 @@ class CutMaker:
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     policy: DdlPolicy = field(default_factory=DdlPolicy)
     selection: TableSelection = ALL_TABLES
+    columns: ColumnRules = field(default_factory=ColumnRules)
 
     @property
     def settings(self) -> CutSettings:
-        return CutSettings(self.time_zone, self.keys, self.policy, self.selection)
+        return CutSettings(self.time_zone, self.keys, self.policy, self.selection, self.columns)
 
     def brought_up_to_date(self, up_to: int | None = None) -> CutReport:
         """Finishes a cut that was begun, then takes the mirrors as far as the streams are complete, or to the TSO `up_to`
@@ -84,7 +87,7 @@ class CutMaker:
         published = published_cut(self.spark, self.paths)
         streams = stream_progress(self.spark, self.paths).limited(up_to)
         report: CutReport | None = None
-        if begun := begun_cut(self.spark, self.paths, published):
+        if begun := begun_cut(self.spark, self.paths, published, self.columns.salt):
             self.report(f"finishing cut {begun.window.cut_id}, which an earlier run began")
             report = self._cut(begun.window, published, streams, CutInputs.of(begun, self._stored))
             published = published_cut(self.spark, self.paths)
@@ -153,13 +156,16 @@ class CutMaker:
                 tuple(table for table in waiting if table.name not in released),
                 frozenset(released),
             )
-            book = PlanBook(groups, inputs.mirror, published.names, window.cut_id, self.time_zone)
+            book = PlanBook(groups, inputs.mirror, published.names, window.cut_id, self.time_zone, inputs.columns)
             selection_changes = seen.plan_change(book)
             for line in selection_changes:
                 self.report(line)
             plan = Planner(
                 book, lost=lost, permissions=permissions, ended=lambda name: inputs.ended(name, window)
             ).plan(ddl.fresh)
+            check_order(plan.steps, window.resolved_tso, self.paths.pipeline)
+            for name, columns in nowhere(inputs.columns, plan.steps).items():
+                self.report(f"mask: {name} has no column {', '.join(columns)}")
             if not inputs.resumed:
                 write_down(self.spark, self.paths, inputs.begun(window), self.run_id)
             stages.ended("plan")
@@ -217,7 +223,7 @@ class CutMaker:
         return self.spark.read.format("delta").load(self.paths.table(name))
 
     def _inputs(self) -> CutInputs:
-        return CutInputs(self._stored, approved_statements(self.spark, self.paths))
+        return CutInputs(self._stored, approved_statements(self.spark, self.paths), self.columns)
 
     @property
     def _stored(self) -> StoredMirrors:
@@ -247,6 +253,7 @@ class CutMaker:
             self.side_by_side,
             later_places(self.paths, plan.steps),
             resumed,
+            self.columns.salt,
         )
         try:
             return writer.carried_out(plan.steps, row_sets, self.report), counted

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from cdc_pipeline.mirrors.column_rules import ColumnRules
 from cdc_pipeline.mirrors.ended import EndedTable, ended_tables
 from cdc_pipeline.mirrors.included_ddl import IncludedDdl
 from cdc_pipeline.mirrors.state import MirrorState
@@ -46,6 +47,7 @@ class CutInputs:
 
     stored: StoredMirrors
     approved: frozenset[StatementPosition]
+    columns: ColumnRules = field(default_factory=ColumnRules)
     mirrors: dict[TableName, MirrorState | None] = field(default_factory=dict)
     ended_by_database: dict[str, tuple[EndedTable, ...]] = field(default_factory=dict)
     resumed: bool = False
@@ -53,7 +55,7 @@ class CutInputs:
     @staticmethod
     def of(begun: BegunCut, stored: StoredMirrors) -> CutInputs:
         stored = replace(stored, selection=begun.selection)
-        return CutInputs(stored, begun.approved, dict(begun.mirrors), dict(begun.ended), resumed=True)
+        return CutInputs(stored, begun.approved, begun.columns, dict(begun.mirrors), dict(begun.ended), resumed=True)
 
     @property
     def selection(self) -> TableSelection:
@@ -72,4 +74,5 @@ class CutInputs:
         return self.ended_by_database[database]
 
     def begun(self, window: Window) -> BegunCut:
-        return BegunCut(window, dict(self.mirrors), dict(self.ended_by_database), self.approved, self.selection)
+        ended = dict(self.ended_by_database)
+        return BegunCut(window, dict(self.mirrors), ended, self.approved, self.selection, self.columns)

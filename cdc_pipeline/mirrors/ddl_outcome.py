@@ -43,7 +43,10 @@ def refuse(book: PlanBook, name: TableName | None, reason: str, event: DdlEvent,
         return
     book.let_rows_in(name)
     before = book.state(name)
-    book.mark(name, f"{reason} (commit_ts {event.commit_ts}): {event.sql}")
+    # a statement may have values of masked columns in it
+    what = "a statement is not applied yet: see ddl_history" if book.hides(name) else reason
+    text = "" if book.hides(name) else f": {event.sql}"
+    book.mark(name, f"{what} (commit_ts {event.commit_ts}){text}")
     marked = book.state(name)
     if marked is not None and marked is not before:
         outcome.tables.append(marked)

@@ -105,10 +105,20 @@ def _truncated(
     return found
 
 
-def truncated_version(spark: SparkSession, path: str, mark: str) -> int | None:
-    """The version of the mirror before the TRUNCATE of this mark; None where its log has it no more."""
+@dataclass(frozen=True)
+class TruncatedVersion:
+    """The version of a mirror before a TRUNCATE, and how its columns were masked then, with the key of the salt."""
+
+    version: int
+    masks: dict[str, str]
+    mask_key: str
+
+
+def truncated_version(spark: SparkSession, path: str, mark: str) -> TruncatedVersion | None:
+    """That of the TRUNCATE of this mark; None where the mirror's log has it no more."""
     history = spark.sql(f"DESCRIBE HISTORY delta.{quoted(path)}")
     for row in history.where(F.col("userMetadata").contains("truncated")).select("version", "userMetadata").collect():
-        if json.loads(row["userMetadata"]).get("truncated") == mark:
-            return int(row["version"]) - 1
+        note = json.loads(row["userMetadata"])
+        if note.get("truncated") == mark:
+            return TruncatedVersion(int(row["version"]) - 1, dict(note.get("masks", ())), note.get("mask_key", ""))
     return None

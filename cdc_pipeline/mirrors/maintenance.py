@@ -18,7 +18,7 @@ from cdc_pipeline.dialects.claims import CLAIMS
 from cdc_pipeline.dialects.releases import RELEASES
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.mirrors.progress import published_cut
-from cdc_pipeline.mirrors.window import begun_cut
+from cdc_pipeline.mirrors.window import is_begun
 from cdc_pipeline.resources.delta import table_state
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Maintenance:
         gone on already, and only the next ingest may say that what they were is not needed.
         """
         published = published_cut(spark, paths)
-        if begun_cut(spark, paths, published) is not None:
+        if is_begun(spark, paths, published):
             raise LakeError("a cut was begun and is not published: run the ingest first", pipeline=paths.pipeline)
         names = {table: paths.table(table) for table in _OWN}
         names |= {f"mirror/{name}": paths.mirror(name) for name in sorted(published.names)}

@@ -7,7 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.dialects.dataworks import DATAWORKS
+from cdc_pipeline.mirrors.column_rules import ColumnRules
 from cdc_pipeline.mirrors.inferred import inferred_schema, new_columns, repaired_column
+from cdc_pipeline.mirrors.masks import unsure_hashes
 from cdc_pipeline.mirrors.partial_rows import computed_columns, partial_columns, unknown_columns
 from cdc_pipeline.mirrors.state import UNSEEN_START, MirrorState
 from cdc_pipeline.mirrors.steps import ApplyRows, ChangeColumns, ColumnOrigin, CreateMirror, NoteState, Step
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
 
 
 class PlanBook:
-    """`lookup` gives a mirror as the last cut left it; `known` are the names that cut had; `time_zone` is the encoder's."""
+    """`lookup` gives a mirror as the last cut left it; `known` are the names that cut had; `time_zone` is the encoder's;
+    `rules` are what mirrors that are made here carry beside upstream's columns."""
 
     def __init__(
         self,
@@ -30,6 +33,7 @@ class PlanBook:
         known: frozenset[TableName],
         cut_id: int,
         time_zone: str,
+        rules: ColumnRules | None = None,
     ) -> None:
         self._groups: dict[TableName, dict[int, list[RowGroup]]] = defaultdict(lambda: defaultdict(list))
         for group in groups:
@@ -38,6 +42,7 @@ class PlanBook:
         self._known = known
         self._cut_id = cut_id
         self.time_zone = time_zone
+        self._rules = rules or ColumnRules()
         self._live: dict[TableName, MirrorState | None] = {}
         self._events_passed: dict[TableName, int] = defaultdict(int)
         self._empty: set[str] = set()
@@ -48,7 +53,9 @@ class PlanBook:
     def state(self, name: TableName) -> MirrorState | None:
         """The mirror of that name at this point; None where there is none."""
         if name not in self._live:
-            self._live[name] = self._lookup(name)
+            found = self._live[name] = self._lookup(name)
+            if found is not None:
+                self._rules.check_salt(found)
         return self._live[name]
 
     def put(self, state: MirrorState) -> None:
@@ -65,10 +72,62 @@ class PlanBook:
         """The tables that exist at this point, in order."""
         return sorted(name for name in {*self._known, *self._groups, *self._live} if self.exists(name))
 
-    def create(self, state: MirrorState) -> None:
-        self.steps.append(CreateMirror(state))
-        self.put(state)
-        self._empty.add(state.mirror_id)
+    def create(self, state: MirrorState) -> MirrorState:
+        """Makes the mirror, with the columns that the rules give it. Returns it as it is made."""
+        made = self._rules.masked(replace(state, trace=self._rules.trace), {})
+        self.steps.append(CreateMirror(made))
+        self.put(made)
+        self._empty.add(made.mirror_id)
+        return made
+
+    def change_columns(
+        self,
+        before: MirrorState,
+        after: MirrorState,
+        origins: tuple[ColumnOrigin, ...],
+        commit_ms: int = 0,
+        kept: tuple[tuple[str, str], ...] = (),
+    ) -> MirrorState:
+        """The mirror has other columns from now on: what was masked stays so under its new name, and what the rules name is
+        masked too. Returns it as it is then."""
+        masks = dict(before.masks)
+        carried = {
+            origin.after.name: masks[origin.before.name]
+            for origin in origins
+            if origin.before is not None and origin.before.name in masks
+        }
+        ruled = self._rules.masked(after, carried).with_gaps(*unsure_hashes(origins, masks))
+        self.steps.append(ChangeColumns(before, ruled, origins, commit_ms, kept))
+        self.put(ruled)
+        return ruled
+
+    def with_masks(self, state: MirrorState) -> MirrorState:
+        """The state as it is with all masks that the rules want of it."""
+        return self._rules.masked(state, dict(state.masks))
+
+    def masked(self, state: MirrorState) -> MirrorState:
+        """The mirror, of which the rules may name columns that it shows still: then these are masked where they are."""
+        self._rules.check_salt(state)
+        if dict(self.with_masks(state).masks) == dict(state.masks):
+            return state
+        origins = tuple(ColumnOrigin(column, column) for column in state.schema.columns)
+        return self.change_columns(state, state, origins)
+
+    def has_salt(self, state: MirrorState) -> bool:
+        """Whether the mirror's values were hashed with the declared salt, if any were."""
+        return self._rules.has_salt(state)
+
+    def hides(self, name: TableName) -> bool:
+        """Whether values of the table's columns are masked, or would be."""
+        state = self.state(name)
+        return self._rules.names(name) or (state is not None and bool(state.masks))
+
+    def mask_all(self) -> None:
+        """Masks what mirrors of earlier cuts show and the rules name."""
+        for name in sorted(name for name in self._known if self._rules.names(name)):
+            state = self.state(name)
+            if state is not None:
+                self.masked(state)
 
     def emptied(self, state: MirrorState) -> None:
         """Says that nothing is in the mirror now: rows that follow are appended."""
@@ -150,8 +209,7 @@ class PlanBook:
             state = state.with_gaps(*unclear_types(schema.columns))
             if any(group.dialect != DATAWORKS.name for group in groups):  # DataWorks sends no DDL at all
                 state = state.with_gaps(UNSEEN_START)
-            self.create(state)
-            return state
+            return self.create(state)
         if state.inferred and not state.schema.columns:
             schema = inferred_schema(groups)
             wider = replace(state, schema=schema).with_gaps(*unclear_types(schema.columns))
@@ -160,9 +218,7 @@ class PlanBook:
         if wider.schema == state.schema:
             return state
         origins = tuple(ColumnOrigin(column, state.schema.find(column.name)) for column in wider.schema.columns)
-        self.steps.append(ChangeColumns(state, wider, origins, commit_ms=0))
-        self.put(wider)
-        return wider
+        return self.change_columns(state, wider, origins)
 
     def _widened(self, state: MirrorState, groups: list[RowGroup]) -> MirrorState:
         added = new_columns(state.schema, groups)

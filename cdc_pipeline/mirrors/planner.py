@@ -98,6 +98,7 @@ class Planner:
     def plan(self, events: Iterable[DdlEvent]) -> CutPlan:
         """`events` in stream order (`events.in_order`): those of this cut, and those that come again."""
         outcomes: dict[StatementPosition, DdlOutcome] = {}
+        self._book.mask_all()
         for event in events:
             outcome = DdlOutcome(NO_EFFECT, list(event.notes))
             for change in event.changes:

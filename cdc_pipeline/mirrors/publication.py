@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from cdc_pipeline.mirrors.column_rules import ColumnRules
 from cdc_pipeline.mirrors.cut_report import tso_datetime
 from cdc_pipeline.mirrors.policy import DdlPolicy
 from cdc_pipeline.mirrors.selection import ALL_TABLES, TableSelection
@@ -38,7 +40,7 @@ CUTS_SCHEMA = (
     "cut_id BIGINT, resolved_tso BIGINT, resolved_time TIMESTAMP, last_batch BIGINT, run_id STRING, "
     "published_at TIMESTAMP, changes BIGINT, applied BIGINT, superseded BIGINT, rejected BIGINT, duplicates BIGINT, "
     "late BIGINT, breaches BIGINT, filtered BIGINT, pending BIGINT, held_by STRING, rebuilt BOOLEAN, "
-    "time_zone STRING, keys MAP<STRING, ARRAY<STRING>>, ddl_policy STRING, selection STRING, "
+    "time_zone STRING, keys MAP<STRING, ARRAY<STRING>>, ddl_policy STRING, selection STRING, column_rules STRING, "
     f"mirrors ARRAY<{_MIRROR}>, changed ARRAY<STRUCT<`database`: STRING, `table`: STRING>>, breached ARRAY<{_BREACH}>, "
     f"held ARRAY<{_HELD}>, rebuilt_tables ARRAY<STRUCT<`database`: STRING, `table`: STRING>>, sources ARRAY<{_SOURCE}>"
 )
@@ -48,12 +50,13 @@ CUTS_SCHEMA = (
 class CutSettings:
     """What a pipeline declares of how its cuts are made: `time_zone` is where the encoder prints TIMESTAMP; `keys` are the
     columns that identify a row, by `database.table`, for tables whose definition has no key; `selection` is which tables
-    are mirrored, under which names."""
+    are mirrored, under which names; `columns` are what mirrors carry beside upstream's."""
 
     time_zone: str
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     policy: DdlPolicy = field(default_factory=DdlPolicy)
     selection: TableSelection = ALL_TABLES
+    columns: ColumnRules = field(default_factory=ColumnRules)
 
 
 def publish(
@@ -96,6 +99,7 @@ def publish(
         {table: list(columns) for table, columns in settings.keys.items()},
         settings.policy.to_json(),
         settings.selection.to_json(),
+        json.dumps(settings.columns.as_plain(), ensure_ascii=False),
         [
             (
                 entry.name.database,

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructField, StructType
 
 from cdc_pipeline.mirrors.columns import MAPPING
 from cdc_pipeline.mirrors.content import content_hash
-from cdc_pipeline.mirrors.state import TRACE, MirrorState
+from cdc_pipeline.mirrors.state import TRACE_NAMES, MirrorState
 from cdc_pipeline.resources.delta import (
     Commit,
     append_once,
@@ -91,9 +91,10 @@ class MirrorReplacer:
             return None
         mirror = MirrorState.from_properties(state.properties)
         # of equal rows without a key any one may have gone: which message each came from is not the table's content
-        trace = () if mirror.schema.row_key else tuple(TRACE.names)
+        trace = () if mirror.schema.row_key else mirror.trace
         # what upstream has dropped is no part of it either
-        return content_hash(self._read(path), frozenset((*trace, *mirror.kept)))
+        content = content_hash(self._read(path), frozenset((*trace, *mirror.kept)))
+        return content if mirror.trace == TRACE_NAMES else f"{content}:{','.join(mirror.trace)}"
 
     def _replace_mirror(self, name: TableName, after: MirrorEntry | None, commit: Commit) -> None:
         path = self.paths.mirror(name)
@@ -138,7 +139,7 @@ class MirrorReplacer:
 
 def _said(table: TableState) -> tuple[object, ...]:
     state = MirrorState.from_properties(table.properties)
-    return (state.schema, state.inferred, state.gaps)
+    return (state.schema, state.inferred, state.gaps, state.masks, state.mask_key)
 
 
 def _plain(table: TableState) -> StructType:

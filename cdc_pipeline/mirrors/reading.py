@@ -6,6 +6,7 @@ A reader who opens mirrors one by one while a cut is made sees some before it an
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 import uuid
@@ -18,6 +19,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.dialects.claims import CLAIMS
 from cdc_pipeline.dialects.releases import RELEASES
 from cdc_pipeline.errors import LakeError
+from cdc_pipeline.mirrors.column_rules import ColumnRules
 from cdc_pipeline.mirrors.cut import CutMaker
 from cdc_pipeline.mirrors.cut_report import published_entries
 from cdc_pipeline.mirrors.holding import APPROVALS
@@ -93,7 +95,13 @@ class CutTables(Mapping[TableName, "DataFrame"]):
 
 
 def read_cut(
-    spark: SparkSession, lake: str | Path, pipeline: str, tso: int | None = None, *, scratch: str | Path | None = None
+    spark: SparkSession,
+    lake: str | Path,
+    pipeline: str,
+    tso: int | None = None,
+    *,
+    scratch: str | Path | None = None,
+    mask_salt: str = "",
 ) -> CutTables:
     """All tables of the pipeline as of the newest cut, or as of `tso`, a TSO up to which the streams are complete.
 
@@ -101,6 +109,8 @@ def read_cut(
     that makes mirrors on shallow clones under `scratch` (a folder that all of Spark's workers reach; by default a
     temporary folder of this machine, for a remote lake a hidden folder in it). The lake itself is only read. What a rebuild
     has put right is read as it was put right, also for moments before it.
+
+    `mask_salt` is needed between two cuts where the pipeline hashes columns (`mask`).
 
     Raises LakeError where there is no such pipeline, no cut yet, or the streams are not complete up to `tso`.
     """
@@ -123,7 +133,7 @@ def read_cut(
         )
     place = _Scratch(spark, _scratch_folder(paths, scratch))
     try:
-        return _between(spark, paths, base, tso, place)
+        return _between(spark, paths, base, tso, place, mask_salt)
     except BaseException:
         place.remove()
         raise
@@ -143,7 +153,9 @@ def _at_cut(spark: SparkSession, paths: LakePaths, cut: PublishedCut) -> CutTabl
     return CutTables(cut.cut_id, cut.resolved_tso, tables)
 
 
-def _between(spark: SparkSession, paths: LakePaths, base: PublishedCut, tso: int, place: _Scratch) -> CutTables:
+def _between(
+    spark: SparkSession, paths: LakePaths, base: PublishedCut, tso: int, place: _Scratch, salt: str
+) -> CutTables:
     # the view's own tables under the names that the code for cuts knows them by
     view = LakePaths(place.path, paths.pipeline, {name: paths.table(name) for name in _READ_ONLY})
     entries = published_entries(base, paths)
@@ -152,7 +164,7 @@ def _between(spark: SparkSession, paths: LakePaths, base: PublishedCut, tso: int
         _clone(spark, places[entry.mirror_id], view.mirror(entry.name), entry.version)
     for table in _CLONED:
         _clone(spark, paths.table(table), view.table(table), None)
-    settings = _settings(spark, paths, base)
+    settings = _settings(spark, paths, base, salt)
     if base is not NO_CUT:
         cuts = spark.read.format("delta").load(paths.table("consistent_cuts")).where(F.col("cut_id") == base.cut_id)
         cuts.write.format("delta").save(view.table("consistent_cuts"))
@@ -166,6 +178,7 @@ def _between(spark: SparkSession, paths: LakePaths, base: PublishedCut, tso: int
         settings.keys,
         settings.policy,
         settings.selection,
+        settings.columns,
     )
     report = maker.brought_up_to_date(up_to=tso)
     tables = {entry.name: spark.read.format("delta").load(entry.path) for entry in report.mirrors}
@@ -201,15 +214,18 @@ def _mirror_id(spark: SparkSession, path: str) -> str | None:
     return None if state is None else state.properties.get("cdc.mirror_id")
 
 
-def _settings(spark: SparkSession, paths: LakePaths, base: PublishedCut) -> CutSettings:
+def _settings(spark: SparkSession, paths: LakePaths, base: PublishedCut, salt: str) -> CutSettings:
     """How the newest cut read values and took DDL, with the tables that the cut after the base has selected."""
     cuts = spark.read.format("delta").load(paths.table("consistent_cuts"))
-    row = cuts.orderBy(F.desc("cut_id")).select("time_zone", "keys", "ddl_policy", "selection").first()
+    row = cuts.orderBy(F.desc("cut_id")).first()
     after = cuts_since_rebuild(cuts).where(F.col("cut_id") > base.cut_id).orderBy("cut_id").select("selection").first()
     assert row is not None
+    # cuts of earlier versions do not tell of columns
+    told = row["column_rules"] if "column_rules" in cuts.columns else None
+    columns = ColumnRules() if told is None else ColumnRules.from_plain(json.loads(told), salt)
     keys = {table: tuple(columns) for table, columns in (row["keys"] or {}).items()}
     selection = TableSelection.from_json((after or row)["selection"])
-    return CutSettings(row["time_zone"], keys, DdlPolicy.from_json(row["ddl_policy"]), selection)
+    return CutSettings(row["time_zone"], keys, DdlPolicy.from_json(row["ddl_policy"]), selection, columns)
 
 
 def _clone(spark: SparkSession, source: str, target: str, version: int | None) -> None:

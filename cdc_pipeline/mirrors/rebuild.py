@@ -18,6 +18,7 @@ from cdc_pipeline.dialects.change_tables import OTHERS, decoded_batches
 from cdc_pipeline.dialects.claims import CLAIMS
 from cdc_pipeline.dialects.releases import RELEASES
 from cdc_pipeline.errors import LakeError
+from cdc_pipeline.mirrors.column_rules import MaskSaltError
 from cdc_pipeline.mirrors.content import content_hash
 from cdc_pipeline.mirrors.cut_report import CutReport, published_entries, with_held_gaps
 from cdc_pipeline.mirrors.dead_letters import VALUE_HAS_TYPE
@@ -25,7 +26,7 @@ from cdc_pipeline.mirrors.holding import APPROVALS
 from cdc_pipeline.mirrors.progress import NO_CUT, PublishedCut, published_cut, stream_progress
 from cdc_pipeline.mirrors.publication import publish
 from cdc_pipeline.mirrors.put_right import MirrorReplacer, TableRebuild
-from cdc_pipeline.mirrors.window import Window
+from cdc_pipeline.mirrors.window import Window, is_begun
 from cdc_pipeline.resources.delta import (
     Commit,
     overwrite_once,
@@ -99,7 +100,12 @@ class Rebuilder:
     def remade(self, releases: DataFrame | None = None) -> Iterator[Remade]:
         """All made again beside the lake, which is as it was, until the end of the `with`. `releases` are to be gone by in
         place of the lake's own (`dialects.releases`). Raises as `rebuilt`."""
-        self.maker.brought_up_to_date()  # a cut that was begun is finished first
+        try:
+            self.maker.brought_up_to_date()  # a cut that was begun is finished first
+        except MaskSaltError:
+            if is_begun(self.spark, self._paths, published_cut(self.spark, self._paths)):
+                raise
+            self.maker.report("mask_salt has changed: what is masked is hashed anew")
         published = published_cut(self.spark, self._paths)
         if published is NO_CUT:
             raise LakeError("there is no cut to rebuild yet", pipeline=self._paths.pipeline)

@@ -70,8 +70,14 @@ class RecoveryPlanner:
             refuse(self._book, None, f"nothing of the database {database} is kept here", event, outcome)
 
     def _bring_back(self, ended: EndedTable, target: TableName, event: DdlEvent, outcome: DdlOutcome) -> None:
+        if not self._book.has_salt(ended.state):
+            self._book.create(MirrorState(target, f"{target}@{event.mark}", ended.state.schema))
+            reason = f"what is kept of {ended.name} was hashed with another mask_salt"
+            refuse(self._book, target, reason, event, outcome)
+            return
         if ended.how == "truncated":
             state = replace(ended.state, name=target, mirror_id=f"{target}@{event.mark}", kept=())
+            state = self._book.with_masks(state)
             self._book.steps.append(RestoreRows(ended.state, state, ended.mark))
         else:
             state = replace(ended.state, name=target, retired=None)
@@ -83,4 +89,5 @@ class RecoveryPlanner:
             self._of(ended.state.name.database).remove(ended)
         self._book.put(state)
         self._book.filled(state)
+        state = self._book.masked(state)
         done(outcome, f"{ended.name} is back as {target}, as it was before {ended.mark}", state)

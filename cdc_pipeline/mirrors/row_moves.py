@@ -12,17 +12,16 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.mirrors.ended import truncated_version
 from cdc_pipeline.mirrors.rows import Merged
-from cdc_pipeline.mirrors.state import TRACE
 from cdc_pipeline.resources.delta import append_once, forget_cached_log, is_in, replace_once, session_for
 from cdc_pipeline.resources.lake import remove_folder
 from cdc_pipeline.schemas.names import quoted
-from cdc_pipeline.schemas.spark_types import spark_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
+    from cdc_pipeline.mirrors.state import MirrorState
     from cdc_pipeline.mirrors.steps import DeleteRows, ExchangeRows, RestoreRows
     from cdc_pipeline.resources.delta import Commit
     from cdc_pipeline.schemas.partition_rows import SparkCondition
@@ -77,8 +76,8 @@ def _first_half(
     # anew each time: what a run that died has set down may be of another plan
     remove_folder(spark, staged)
     forget_cached_log(spark, staged)
-    _renamed(mirror.where(step.rows.sql), step.columns).write.format("delta").save(staged)
-    arriving = _renamed(spark.read.format("delta").load(other), theirs)
+    _renamed(mirror.where(step.rows.sql), step.columns, step.other).write.format("delta").save(staged)
+    arriving = _renamed(spark.read.format("delta").load(other), theirs, step.state)
     strangers = 0 if step.validated else arriving.where(f"NOT ({step.rows.sql})").count()
     _replace_rows(spark, path, arriving, step.rows.sql, commit)
     lost = (
@@ -87,9 +86,17 @@ def _first_half(
     return (*_doubt(doubtful, step.what), *((lost,) if strangers else ()))
 
 
-def _renamed(rows: DataFrame, names: Iterable[tuple[str, str]]) -> DataFrame:
-    """The columns under their names in the other table, with the trace."""
-    return rows.select(*(F.col(quoted(old)).alias(new) for old, new in names), *TRACE.names)
+def _renamed(rows: DataFrame, names: Iterable[tuple[str, str]], target: MirrorState) -> DataFrame:
+    """The columns under their names in the other table, `target`, with its trace."""
+    return rows.select(*(F.col(quoted(old)).alias(new) for old, new in names), *_trace(rows, target))
+
+
+def _trace(rows: DataFrame, target: MirrorState) -> list[Column]:
+    """The trace that `target` has; NULL where the rows have none."""
+    return [
+        F.col(field.name) if field.name in rows.columns else F.lit(None).cast(field.dataType).alias(field.name)
+        for field in target.trace_fields
+    ]
 
 
 def _replace_rows(spark: SparkSession, path: str, arriving: DataFrame, gone: str | None, commit: Commit) -> None:
@@ -107,19 +114,21 @@ def _replace_rows(spark: SparkSession, path: str, arriving: DataFrame, gone: str
 
 def rows_restored(spark: SparkSession, source: str, target: str, step: RestoreRows, commit: Commit) -> tuple[str, ...]:
     """Copies the rows that `source` had before its TRUNCATE into the empty `target`. Returns the gaps that this leaves."""
-    version = truncated_version(spark, source, step.mark)
-    if version is None:
+    found = truncated_version(spark, source, step.mark)
+    if found is None:
         return (f"the rows from before the TRUNCATE at {step.mark} are no longer in the log of {step.source.name}",)
-    there = spark.read.format("delta").option("versionAsOf", version).load(source)
+    if (found.masks, found.mask_key) != (dict(step.state.masks), step.state.mask_key):
+        return (f"the rows from before the TRUNCATE at {step.mark} are not masked as they have to be now",)
+    there = spark.read.format("delta").option("versionAsOf", found.version).load(source)
     old = {name.casefold(): name for name in there.columns}
     columns, missing = [], []
     for column in step.state.schema.columns:
-        name, kind = old.get(column.name.casefold()), spark_type(column.type)
+        name, kind = old.get(column.name.casefold()), step.state.column_type(column)
         if name is None:
             missing.append(column.name)
         value = F.lit(None) if name is None else F.col(quoted(name))
         columns.append(value.try_cast(kind).alias(column.name))
-    append_once(there.select(*columns, *TRACE.names), target, commit)
+    append_once(there.select(*columns, *_trace(there, step.state)), target, commit)
     if not missing:
         return ()
     return (f"columns that the table did not have before the TRUNCATE are NULL: {', '.join(missing)}",)

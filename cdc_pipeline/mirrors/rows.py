@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.canal import CANAL
 from cdc_pipeline.mirrors.partial_rows import with_default
-from cdc_pipeline.mirrors.state import TRACE
+from cdc_pipeline.mirrors.state import TRACE, TRACE_NAMES
 from cdc_pipeline.resources.delta import append_once
 from cdc_pipeline.schemas.charsets import damaged_text
 from cdc_pipeline.schemas.expressions import assigned
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from cdc_pipeline.schemas.table import TableSchema
 
 
-_NOT_OLDER = "s.`_commit_ts` >= t.`_commit_ts`"
+_NOT_OLDER = "coalesce(s.`_commit_ts` >= t.`_commit_ts`, true)"
+"""A row has no time where it came from a mirror that has none (EXCHANGE PARTITION, `metadata_columns`)."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ def typed_rows(
     *,
     keyless: bool,
     absent: Mapping[str, Column | None] | None = None,
+    masked: Collection[str] = (),
 ) -> DataFrame:
     """`net` (of one step) with its texts as the mirror's types.
 
@@ -68,7 +70,8 @@ def typed_rows(
     calendar has them; `lossy`, an array of the columns whose text the encoder has damaged; `key` and `after` as they
     came. `absent` are columns that some rows came without, each with its default: these have a boolean `h0`, `h1`, …,
     false where the mirror's own value stays, and `whole` is false where any of them is so. `told` is false where the row
-    came with its handle key only (`bare`, as `order.net_changes` has it) and `after` lacks any of them.
+    came with its handle key only (`bare`, as `order.net_changes` has it) and `after` lacks any of them. The values are
+    clear, those of `masked` too; but `bad` does not tell theirs.
     """
     places = {name: place for place, name in enumerate(key)}
     absent = absent or {}
@@ -87,7 +90,8 @@ def typed_rows(
         failed, expected = unparsed(text, cell, column.type), F.lit(str(column.type))
         if in_key and not keyless:
             failed, expected = failed | text.isNull(), F.when(text.isNull(), F.lit("a key")).otherwise(expected)
-        detail = F.struct(F.lit(column.name).alias("column"), text.alias("text"), expected.alias("type"))
+        shown = F.when(text.isNotNull(), F.lit("a masked value")) if column.name in masked else text
+        detail = F.struct(F.lit(column.name).alias("column"), shown.alias("text"), expected.alias("type"))
         # a deleted row needs its key only
         bad.append(F.when(failed if in_key else failed & ~F.col("deleted"), detail))
         zero.append(F.when(zero_date(text, column.type) & ~F.col("deleted"), 1).otherwise(0))
@@ -157,13 +161,16 @@ def merge_keyed(
     key: tuple[str, ...],
     absent: Collection[str] = (),
     computed: Collection[str] = (),
+    trace: Sequence[str] = TRACE_NAMES,
 ) -> Merged:
     """Deletes and upserts by key. `spark` is the commit's own session (`delta.session_for`), and so is that of `rows`.
 
     Columns of `absent` keep the mirror's value where a row came without them; those of `computed`, which follow from
-    others, where it came without any.
+    others, where it came without any. `trace` are the columns of `TRACE` that the mirror has: where it lacks `_commit_ts`
+    rows must come in order (`column_rules.check_order`).
     """
-    cells = _cells(schema)
+    cells = _cells(schema, trace)
+    not_older = _NOT_OLDER if "_commit_ts" in trace else "true"
     places = {column.name: place for place, column in enumerate(schema.columns)}
     kept = {
         quoted(name): f"CASE WHEN s.{known} THEN s.c{places[name]} ELSE t.{quoted(name)} END"
@@ -174,8 +181,8 @@ def merge_keyed(
         .alias("t")
         .merge(rows.alias("s"), _same_key(schema, key))
         # Below a watermark nothing older can come. Without watermarks a re-delivery may: it must not undo a newer row.
-        .whenMatchedDelete(f"s.deleted AND {_NOT_OLDER}")
-        .whenMatchedUpdate(_NOT_OLDER, set={**cells, **kept})
+        .whenMatchedDelete(f"s.deleted AND {not_older}")
+        .whenMatchedUpdate(not_older, set={**cells, **kept})
         .whenNotMatchedInsert(condition="NOT s.deleted", values=cells)
         .execute()
     )
@@ -196,12 +203,18 @@ def _same_key(schema: TableSchema, key: tuple[str, ...]) -> str:
 
 
 def merge_keyless(
-    spark: SparkSession, path: str, rows: DataFrame, schema: TableSchema, kept: Sequence[str] = ()
+    spark: SparkSession,
+    path: str,
+    rows: DataFrame,
+    schema: TableSchema,
+    kept: Sequence[str] = (),
+    trace: Sequence[str] = TRACE_NAMES,
 ) -> Merged:
     """Adds `delta` rows of each image, or takes that many of its equal rows away.
 
     MERGE cannot take away some of several equal rows, so all rows of such an image go and those that remain come back,
-    each with its own trace, in the same commit. The rows taken are the oldest. `kept` are columns beside upstream's.
+    each with its own trace, in the same commit. The rows taken are the oldest. `kept` are columns beside upstream's, `trace`
+    those of `TRACE` that the mirror has.
     """
     mirror = spark.read.format("delta").load(path)
     images = [f"c{place}" for place in range(len(schema.columns))]
@@ -209,25 +222,24 @@ def merge_keyless(
     present = mirror.select(
         *(F.col(quoted(column.name)).alias(name) for column, name in zip(schema.columns, images, strict=True)),
         *(F.col(quoted(name)).alias(cell) for name, cell in beside.items()),
-        *TRACE.names,
+        *trace,
     )
     gone = rows.where("delta < 0").select(*images, F.col("delta"))
     equal = " AND ".join(f"p.{name} <=> g.{name}" for name in images)
+    oldest = [F.col(name) for name in trace] or [F.lit(0)]
     numbered = (
         present.alias("p")
         .join(gone.alias("g"), F.expr(equal))
-        .select(
-            *(F.col(f"p.{name}") for name in (*images, *beside.values(), *TRACE.names)), F.col("g.delta").alias("delta")
-        )
-        .withColumn("n", F.row_number().over(Window.partitionBy(*images).orderBy(*TRACE.names)))
+        .select(*(F.col(f"p.{name}") for name in (*images, *beside.values(), *trace)), F.col("g.delta").alias("delta"))
+        .withColumn("n", F.row_number().over(Window.partitionBy(*images).orderBy(*oldest)))
     )
-    left = numbered.where("n > -delta").select(*images, *beside.values(), *TRACE.names, F.lit(False).alias("deleted"))
+    left = numbered.where("n > -delta").select(*images, *beside.values(), *trace, F.lit(False).alias("deleted"))
     added = rows.where("delta > 0").select(*images, *TRACE.names, F.lit(False).alias("deleted"), _copies()).drop("copy")
     taken = gone.select(
         *images, *(F.lit(None).cast(field.dataType).alias(field.name) for field in TRACE), F.lit(True).alias("deleted")
     )
     source = left.unionByName(taken, allowMissingColumns=True).unionByName(added, allowMissingColumns=True)
-    cells = _cells(schema) | {quoted(name): f"s.{cell}" for name, cell in beside.items()}
+    cells = _cells(schema, trace) | {quoted(name): f"s.{cell}" for name, cell in beside.items()}
     condition = "s.deleted AND " + " AND ".join(
         f"t.{quoted(column.name)} <=> s.{name}" for column, name in zip(schema.columns, images, strict=True)
     )
@@ -242,11 +254,13 @@ def merge_keyless(
     return _merged(outcome)
 
 
-def append_rows(path: str, rows: DataFrame, schema: TableSchema, keyless: bool, commit: Commit) -> None:
+def append_rows(
+    path: str, rows: DataFrame, schema: TableSchema, keyless: bool, commit: Commit, trace: Sequence[str] = TRACE_NAMES
+) -> None:
     """The rows that are there after all changes, into a mirror that has none."""
     there = rows.where("delta > 0").select("*", _copies()) if keyless else rows.where("NOT deleted")
     frame = there.select(
-        *(F.col(f"c{place}").alias(column.name) for place, column in enumerate(schema.columns)), *TRACE.names
+        *(F.col(f"c{place}").alias(column.name) for place, column in enumerate(schema.columns)), *trace
     )
     append_once(frame, path, commit)
 
@@ -255,9 +269,9 @@ def _copies() -> Column:
     return F.explode(F.sequence(F.lit(1), F.col("delta").cast("int"))).alias("copy")
 
 
-def _cells(schema: TableSchema) -> dict[str, str | Column]:
+def _cells(schema: TableSchema, trace: Sequence[str]) -> dict[str, str | Column]:
     own: dict[str, str | Column] = {quoted(column.name): f"s.c{place}" for place, column in enumerate(schema.columns)}
-    return own | {quoted(name): f"s.{name}" for name in TRACE.names}
+    return own | {quoted(name): f"s.{name}" for name in trace}
 
 
 def _merged(outcome: DataFrame) -> Merged:

@@ -12,13 +12,18 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from cdc_pipeline.schemas.spark_types import row_type
+from cdc_pipeline.mirrors.masks import HASH, without_values
+from cdc_pipeline.schemas.spark_types import spark_type
 from cdc_pipeline.schemas.table import TableName, TableSchema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from pyspark.sql.types import DataType
+
+    from cdc_pipeline.mirrors.masks import Mask
     from cdc_pipeline.resources.delta import TableState
+    from cdc_pipeline.schemas.table import Column
 
 _ROW_GAPS = "cdc.row_gaps"
 UNSEEN_START = (
@@ -34,6 +39,7 @@ TRACE = StructType(
         StructField("_offset", LongType()),
     ]
 )
+TRACE_NAMES = tuple(TRACE.names)
 
 
 @dataclass(frozen=True)
@@ -43,7 +49,9 @@ class MirrorState:
     `inferred` is true while no CREATE TABLE was seen and the schema comes from the rows' own types. `gaps` are the
     reasons why the mirror may differ from upstream; empty where it does not. `since` is the `commit_ts` of the first row
     from which an inferred mirror was made. `kept` are columns of the mirror that upstream has dropped (`ddl_policy`).
-    `retired` is the mark of the DROP of a mirror that is kept under a name of its own.
+    `retired` is the mark of the DROP of a mirror that is kept under a name of its own. `trace` are the columns of `TRACE`
+    that it has (`metadata_columns`). `masks` are the columns whose values it does not show, each with how (`mirrors.masks`),
+    and `mask_key` tells with which salt those are hashed that are; of their defaults the schema says nothing.
     """
 
     name: TableName
@@ -54,10 +62,32 @@ class MirrorState:
     since: int | None = None
     kept: tuple[str, ...] = ()
     retired: str | None = None
+    trace: tuple[str, ...] = TRACE_NAMES
+    masks: tuple[tuple[str, Mask], ...] = ()
+    mask_key: str = ""
+
+    def __post_init__(self) -> None:
+        if self.masks:
+            object.__setattr__(self, "schema", without_values(self.schema, dict(self.masks)))
 
     def spark_schema(self) -> StructType:
         """The mirror's columns: upstream's own, then the underscored ones."""
-        return StructType([*row_type(self.schema).fields, *TRACE.fields])
+        own = [StructField(column.name, self.column_type(column)) for column in self.schema.columns]
+        return StructType([*own, *self.trace_fields])
+
+    def column_type(self, column: Column) -> DataType:
+        """The type that one of the schema's columns has in the mirror."""
+        return StringType() if dict(self.masks).get(column.name) == HASH else spark_type(column.type)
+
+    @property
+    def shown_schema(self) -> TableSchema:
+        """The schema without the columns of which the mirror does not show the values."""
+        masked = dict(self.masks)
+        return self.schema.with_columns(tuple(column for column in self.schema.columns if column.name not in masked))
+
+    @property
+    def trace_fields(self) -> list[StructField]:
+        return [field for field in TRACE.fields if field.name in self.trace]
 
     def with_gaps(self, *reasons: str) -> MirrorState:
         return replace(self, gaps=tuple(dict.fromkeys((*self.gaps, *reasons))))
@@ -83,6 +113,9 @@ class MirrorState:
             "cdc.since": json.dumps(self.since),
             "cdc.kept": json.dumps(self.kept, ensure_ascii=False),
             "cdc.retired": json.dumps(self.retired),
+            "cdc.trace": json.dumps(self.trace),
+            "cdc.masks": json.dumps(self.masks, ensure_ascii=False),
+            "cdc.mask_key": self.mask_key,
         }
 
     @staticmethod
@@ -95,6 +128,9 @@ class MirrorState:
             since=json.loads(properties.get("cdc.since", "null")),
             kept=tuple(json.loads(properties.get("cdc.kept", "[]"))),
             retired=json.loads(properties.get("cdc.retired", "null")),
+            masks=tuple((column, how) for column, how in json.loads(properties.get("cdc.masks", "[]"))),
+            mask_key=properties.get("cdc.mask_key", ""),
+            trace=tuple(json.loads(properties["cdc.trace"])) if "cdc.trace" in properties else TRACE_NAMES,
             gaps=tuple(dict.fromkeys(json.loads(properties["cdc.gaps"]) + json.loads(properties.get(_ROW_GAPS, "[]")))),
         )
 

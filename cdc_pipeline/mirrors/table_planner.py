@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cdc_pipeline.mirrors.ddl_outcome import done, refuse
 from cdc_pipeline.mirrors.policy import KEEP
 from cdc_pipeline.mirrors.state import MirrorState
-from cdc_pipeline.mirrors.steps import ChangeColumns, ColumnOrigin, DropMirror, RenameMirror, TruncateMirror
+from cdc_pipeline.mirrors.steps import ColumnOrigin, DropMirror, RenameMirror, TruncateMirror
 from cdc_pipeline.schemas.changes import CreateTable, CreateTableAsSelect, CreateTableLike, NotSupported
 from cdc_pipeline.schemas.conversions import unclear_types
 from cdc_pipeline.schemas.evolution import altered
@@ -65,15 +65,14 @@ class TablePlanner:
             self._recovery.has_dropped(existing, event.mark)
             outcome.effects.append(f"the former {name} was set aside: its end was not in the stream")
         state = MirrorState(name, f"{name}@{event.mark}", schema).with_gaps(*change.gaps)
-        self._book.create(state)
-        done(outcome, f"created {name}", state)
+        done(outcome, f"created {name}", self._book.create(state))
 
     def _define(self, state: MirrorState, change: CreateTable, event: DdlEvent, outcome: DdlOutcome) -> None:
         """The rows of this table came before the statement that made it: they are let in anew, under its definition
         (`planner.tables_let_in_anew`)."""
         self._book.steps.append(TruncateMirror(state))
         defined = replace(state, schema=change.schema, inferred=False, gaps=change.gaps, since=None)
-        self._defined(state, defined, event)
+        defined = self._defined(state, defined, event)
         self._book.emptied(defined)
         done(outcome, f"defined {state.name}, of which rows had come before; they were let in anew", defined)
 
@@ -89,13 +88,12 @@ class TablePlanner:
         unclear = unclear_types(state.schema.columns)
         gaps = tuple(gap for gap in state.gaps if gap not in unclear)
         learnt = replace(state, schema=schema, inferred=False, since=None, gaps=gaps)
-        self._defined(state, learnt, event)
+        learnt = self._defined(state, learnt, event)
         done(outcome, f"{name} exists already; its definition is known now", learnt)
 
-    def _defined(self, before: MirrorState, after: MirrorState, event: DdlEvent) -> None:
+    def _defined(self, before: MirrorState, after: MirrorState, event: DdlEvent) -> MirrorState:
         origins = tuple(ColumnOrigin(column, before.schema.find(column.name)) for column in after.schema.columns)
-        self._book.steps.append(ChangeColumns(before, after, origins, event.commit_ms))
-        self._book.put(after)
+        return self._book.change_columns(before, after, origins, event.commit_ms)
 
     def create_like(self, change: CreateTableLike, event: DdlEvent, outcome: DdlOutcome) -> None:
         source = self._book.state(change.source)
@@ -124,7 +122,8 @@ class TablePlanner:
         except ValueError as error:  # QueryError, SchemaConflictError
             self.cannot_read(NotSupported(str(error), change.name, creates=True), event, outcome)
             return
-        gap = f"its first rows are those of a query, which were not sent: {change.query}"
+        query = "see ddl_history" if self._book.hides(change.name) else change.query
+        gap = f"its first rows are those of a query, which were not sent: {query}"
         self.create(CreateTable(change.name, schema, change.if_not_exists, (gap,)), event, outcome)
 
     # ---- TRUNCATE, DROP, RENAME
@@ -178,7 +177,7 @@ class TablePlanner:
         self._book.steps.append(RenameMirror(state, renamed))
         self._book.remove(found)
         self._book.put(renamed)
-        done(outcome, f"renamed {found} to {new}", renamed)
+        done(outcome, f"renamed {found} to {new}", self._book.masked(renamed))
 
     def _renamed_source(self, name: TableName) -> TableName | None:
         """The table that a RENAME speaks of. TiCDC's old architecture can lose its database (ticdc-facts §4): then the

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.dataworks import NAME as DATAWORKS
 from cdc_pipeline.dialects.unified import TSO_SHIFT
+from cdc_pipeline.mirrors.column_rules import ColumnRules
 from cdc_pipeline.mirrors.ended import EndedTable
 from cdc_pipeline.mirrors.selection import TableSelection
 from cdc_pipeline.mirrors.state import MirrorState
@@ -189,19 +190,28 @@ def pending_after(published: PublishedCut, streams: StreamProgress, log: DataFra
 @dataclass(frozen=True)
 class BegunCut:
     """A cut that was begun and not published: its window, the mirrors as they were then, the tables that had ended by
-    then (by database), the statements that were approved by then, and the selection that it is made with."""
+    then (by database), the statements that were approved by then, and the selection and the rules for columns that it is
+    made with."""
 
     window: Window
     mirrors: dict[TableName, MirrorState | None]
     ended: dict[str, tuple[EndedTable, ...]]
     approved: frozenset[StatementPosition]
     selection: TableSelection
+    columns: ColumnRules
 
 
-def begun_cut(spark: SparkSession, paths: LakePaths, published: PublishedCut) -> BegunCut | None:
-    path = paths.table("cut_plans")
-    if (progress(spark, path, paths.writer("cut_plans")) or 0) <= published.cut_id:
+def is_begun(spark: SparkSession, paths: LakePaths, published: PublishedCut) -> bool:
+    """Whether an earlier run has begun a cut and not published it."""
+    return (progress(spark, paths.table("cut_plans"), paths.writer("cut_plans")) or 0) > published.cut_id
+
+
+def begun_cut(spark: SparkSession, paths: LakePaths, published: PublishedCut, salt: str = "") -> BegunCut | None:
+    """The cut that an earlier run has begun and not published. `salt` is that of masked values: raises MaskSaltError where
+    it was begun with another."""
+    if not is_begun(spark, paths, published):
         return None
+    path = paths.table("cut_plans")
     row = spark.read.format("delta").load(path).where(F.col("cut_id") == published.cut_id + 1).first()
     if row is None:
         return None
@@ -216,7 +226,8 @@ def begun_cut(spark: SparkSession, paths: LakePaths, published: PublishedCut) ->
         for database, tables in inputs["ended"].items()
     }
     approved = frozenset((topic, partition, offset) for topic, partition, offset in inputs["approved"])
-    return BegunCut(window, mirrors, ended, approved, TableSelection.from_json(inputs["selection"]))
+    columns = ColumnRules.from_plain(inputs["columns"], salt) if "columns" in inputs else ColumnRules()
+    return BegunCut(window, mirrors, ended, approved, TableSelection.from_json(inputs["selection"]), columns)
 
 
 def write_down(spark: SparkSession, paths: LakePaths, begun: BegunCut, run_id: str) -> None:
@@ -230,6 +241,7 @@ def write_down(spark: SparkSession, paths: LakePaths, begun: BegunCut, run_id: s
         "ended": {database: [table.as_plain() for table in tables] for database, tables in sorted(begun.ended.items())},
         "approved": sorted(begun.approved),
         "selection": begun.selection.to_json(),
+        "columns": begun.columns.as_plain(),
     }
     row = (
         window.cut_id,

@@ -1,0 +1,273 @@
+"""What DDL does to masked columns, as the planner tells it: no Spark."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cdc_pipeline.mirrors.column_rules import ColumnRules, MaskSaltError, nowhere
+from cdc_pipeline.mirrors.ended import EndedTable
+from cdc_pipeline.mirrors.events import DdlEvent
+from cdc_pipeline.mirrors.masks import HASH, NULL, Mask
+from cdc_pipeline.mirrors.plan_book import PlanBook
+from cdc_pipeline.mirrors.planner import CutPlan, Planner
+from cdc_pipeline.mirrors.state import MirrorState
+from cdc_pipeline.mirrors.steps import ChangeColumns, CreateMirror
+from cdc_pipeline.schemas.statements import changes_of
+from cdc_pipeline.schemas.table import TableName
+from cdc_pipeline_tests.messages import tso
+
+SALT = "a salt of the tests, long"
+Rules = tuple[tuple[str, tuple[tuple[str, Mask], ...]], ...]
+RULES: Rules = (
+    ("db.a*", (("Email", HASH), ("phone", NULL))),
+    ("db.*", (("phone", HASH), ("secret", NULL))),
+)
+T = "CREATE TABLE {} (id INT PRIMARY KEY, email VARCHAR(20) DEFAULT 'clear', phone INT DEFAULT 5, v INT DEFAULT 7)"
+
+
+def planned(
+    *statements: str, rules: Rules = RULES, salt: str = SALT, known: tuple[MirrorState, ...] = ()
+) -> tuple[PlanBook, CutPlan]:
+    there = {state.name: state for state in known}
+    columns = ColumnRules(masks=rules, salt=salt)
+    book = PlanBook((), there.get, frozenset(there), 1, "UTC", columns)
+    return book, Planner(book).plan([_event(place, sql) for place, sql in enumerate(statements, 1)])
+
+
+def _event(place: int, sql: str) -> DdlEvent:
+    changes = changes_of("ddl", "db", "", sql)
+    return DdlEvent("t", 0, place, "db", "", tso(place), True, tso(place) >> 18, None, sql, changes, "ticdc")
+
+
+def _state(book: PlanBook, table: str) -> MirrorState:
+    state = book.state(TableName("db", table))
+    assert state is not None
+    return state
+
+
+# name → (statements, table, its masks, the starts of its gaps)
+CASES: dict[str, tuple[list[str], str, dict[str, Mask], list[str]]] = {
+    "the first pattern that names a column counts, case does not": (
+        [T.format("a1")],
+        "a1",
+        {"email": HASH, "phone": NULL},
+        [],
+    ),
+    "another table": ([T.format("b1")], "b1", {"phone": HASH}, []),
+    "a column that is renamed stays masked": (
+        [T.format("a1"), "ALTER TABLE a1 RENAME COLUMN email TO contact, CHANGE phone tel BIGINT"],
+        "a1",
+        {"contact": HASH, "tel": NULL},
+        [],
+    ),
+    "a column that gets a name of the rules is masked from then on": (
+        [T.format("a1"), "ALTER TABLE a1 RENAME COLUMN v TO secret"],
+        "a1",
+        {"email": HASH, "phone": NULL, "secret": NULL},
+        [],
+    ),
+    "names that change places": (
+        [T.format("a1"), "ALTER TABLE a1 RENAME COLUMN v TO email, RENAME COLUMN email TO v"],
+        "a1",
+        {"email": HASH, "v": HASH, "phone": NULL},
+        [],
+    ),
+    "a column that is dropped and one added": (
+        [T.format("a1"), "ALTER TABLE a1 DROP COLUMN email, ADD COLUMN secret INT DEFAULT 3"],
+        "a1",
+        {"phone": NULL, "secret": NULL},
+        [],
+    ),
+    "a table that is renamed keeps its masks and gets those of its name": (
+        [T.format("b1"), "RENAME TABLE b1 TO a2"],
+        "a2",
+        {"email": HASH, "phone": HASH},
+        [],
+    ),
+    "a table that is renamed away": (
+        [T.format("a1"), "RENAME TABLE a1 TO c"],
+        "c",
+        {"email": HASH, "phone": NULL},
+        [],
+    ),
+    "a copy of a table": ([T.format("a1"), "CREATE TABLE c LIKE a1"], "c", {"phone": HASH}, []),
+    "what identifies rows is not NULL": (
+        ["CREATE TABLE k (secret INT, v INT, PRIMARY KEY (v, secret))"],
+        "k",
+        {"secret": HASH},
+        ["column secret: it identifies rows, and is hashed"],
+    ),
+    "what comes to identify rows": (
+        ["CREATE TABLE k (secret INT NOT NULL, v INT)", "ALTER TABLE k ADD PRIMARY KEY (secret)"],
+        "k",
+        {"secret": HASH},
+        ["column secret: it identifies rows, and is hashed"],
+    ),
+    "a type in which values have the same text": (
+        [T.format("b1"), "ALTER TABLE b1 MODIFY phone BIGINT UNSIGNED DEFAULT 6"],
+        "b1",
+        {"phone": HASH},
+        [],
+    ),
+    "a type in which they may have another": (
+        [T.format("b1"), "ALTER TABLE b1 MODIFY phone DECIMAL(10,2)", "ALTER TABLE b1 MODIFY phone DECIMAL(12,1)"],
+        "b1",
+        {"phone": HASH},
+        ["column phone: values were hashed as decimal(10,2) before and are as decimal(12,1) now"],
+    ),
+    "a type of a column that is NULL": (
+        [T.format("a1"), "ALTER TABLE a1 MODIFY phone DATE"],
+        "a1",
+        {"email": HASH, "phone": NULL},
+        [],
+    ),
+    "partitions by what is masked": (
+        [
+            "CREATE TABLE p (id INT, secret INT) PARTITION BY RANGE (secret) (PARTITION p0 VALUES LESS THAN (77001), "
+            "PARTITION p1 VALUES LESS THAN MAXVALUE)",
+            "ALTER TABLE p TRUNCATE PARTITION p0",
+            "ALTER TABLE p DROP PARTITION p0",
+        ],
+        "p",
+        {"secret": NULL},
+        ["a statement is not applied yet: see ddl_history", "a statement is not applied yet: see ddl_history"],
+    ),
+    "a statement that cannot be read": (
+        [T.format("a1"), "ALTER TABLE a1 FROBNICATE email 'clear'"],
+        "a1",
+        {"email": HASH, "phone": NULL},
+        ["a statement is not applied yet: see ddl_history"],
+    ),
+    "partitions that cannot be read": (
+        [T.format("a1"), "ALTER TABLE a1 PARTITION BY NONSENSE('clear')"],
+        "a1",
+        {"email": HASH, "phone": NULL},
+        [],
+    ),
+    "partitions of tables that mask other columns": (
+        [
+            "CREATE TABLE p (id INT, v INT) PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (5))",
+            "CREATE TABLE q (id INT, secret INT)",
+            "ALTER TABLE q RENAME COLUMN secret TO v",
+            "ALTER TABLE p EXCHANGE PARTITION p0 WITH TABLE q",
+        ],
+        "q",
+        {"v": NULL},
+        ["a statement is not applied yet: see ddl_history"],
+    ),
+    "a table made of a query": (
+        [T.format("a1"), "CREATE TABLE a2 AS SELECT id, email FROM a1 WHERE email <> 'clear'"],
+        "a2",
+        {"email": HASH},
+        ["its first rows are those of a query, which were not sent: see ddl_history"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_masks_and_gaps(name: str) -> None:
+    statements, table, masks, gaps = CASES[name]
+    book, _ = planned(*statements)
+    state = _state(book, table)
+    assert dict(state.masks) == masks
+    assert [gap[: len(start)] for gap, start in zip(state.gaps, gaps, strict=True)] == gaps, state.gaps
+    told = json.dumps(state.properties())
+    assert [value for value in ("'clear'", '"clear"', '"5"', '"6"', "77001", SALT) if value in told] == []
+    assert MirrorState.from_properties(state.properties()) == state
+
+
+@pytest.mark.parametrize(
+    "statement", ["ADD COLUMN secret INT DEFAULT 42", "DROP COLUMN phone, ADD COLUMN phone INT DEFAULT 42"]
+)
+def test_the_default_of_an_added_column_is_there_for_its_older_rows_only(statement: str) -> None:
+    book, plan = planned(T.format("a1"), f"ALTER TABLE a1 {statement}")
+    step = plan.steps[-1]
+    assert isinstance(step, ChangeColumns)
+    assert step.origins[-1].before is None
+    assert step.origins[-1].after.default is not None
+    assert step.origins[-1].after.default.value == "42"
+    assert "42" not in json.dumps(_state(book, "a1").properties())
+
+
+def test_mirrors_of_earlier_cuts_are_masked_by_new_rules() -> None:
+    before = _state(planned(T.format("a1"), rules=())[0], "a1")
+    assert before.masks == ()
+    book, plan = planned(known=(before,))
+    assert [type(step) for step in plan.steps] == [ChangeColumns]
+    assert dict(_state(book, "a1").masks) == {"email": HASH, "phone": NULL}
+    # nothing to do the next time, and nothing is shown again when the rules are gone
+    after = _state(book, "a1")
+    assert planned(known=(after,))[1].steps == ()
+    assert dict(_state(planned("ALTER TABLE a1 ADD w INT", rules=(), known=(after,))[0], "a1").masks) == dict(
+        after.masks
+    )
+
+
+def test_another_salt_is_an_error_before_anything_is_planned() -> None:
+    hashed = _state(planned(T.format("a1"))[0], "a1")
+    for salt in ("", "another salt, as long"):
+        with pytest.raises(MaskSaltError, match=r"mask_salt: values of db\.a1 were hashed with another") as error:
+            planned(known=(hashed,), salt=salt)
+        assert SALT not in str(error.value)
+    rules = ColumnRules(masks=RULES, salt=SALT)
+    assert ColumnRules.from_plain(json.loads(json.dumps(rules.as_plain())), SALT) == rules
+    with pytest.raises(MaskSaltError, match="mask_salt: it is missing here"):
+        ColumnRules.from_plain(rules.as_plain())
+    assert ColumnRules.from_plain(ColumnRules(salt=SALT).as_plain()) == ColumnRules()
+    assert SALT not in f"{rules!r}{json.dumps(rules.as_plain())}"
+
+
+def test_a_dropped_mirror_of_another_salt_does_not_come_back() -> None:
+    (made,) = planned(T.format("a1"))[1].steps
+    ended = EndedTable(made.state, f"{tso(1)}", "dropped")
+    for salt, gaps in ((SALT, 0), ("another salt, as long", 1)):
+        book = PlanBook((), {}.get, frozenset(), 1, "UTC", ColumnRules(masks=RULES, salt=salt))
+        Planner(book, ended=lambda _: [ended]).plan([_event(2, "RECOVER TABLE a1")])
+        state = _state(book, "a1")
+        assert len(state.gaps) == gaps
+        assert state.mask_key == ColumnRules(salt=salt).mask_key
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "same"),
+    [
+        ("INT", "BIGINT UNSIGNED", True),
+        ("INT", "DECIMAL(20,2)", True),
+        ("DECIMAL(12,2)", "DECIMAL(16,4)", True),
+        ("DECIMAL(12,2)", "BIGINT", False),
+        ("DECIMAL(12,2)", "DECIMAL(60,30)", False),
+        ("INT", "VARCHAR(20)", False),
+        ("VARCHAR(10)", "TEXT", True),
+        ("VARCHAR(10)", "VARCHAR(9)", False),
+        ("CHAR(10)", "VARCHAR(10)", False),
+        ("DATETIME", "DATETIME(3)", True),
+        ("DATETIME(3)", "DATETIME", False),
+        ("DATE", "DATETIME", False),
+        ("ENUM('a','b')", "ENUM('b','a','c')", True),
+        ("ENUM('a','b')", "ENUM('a')", False),
+    ],
+)
+def test_types_in_which_values_have_the_same_text(old: str, new: str, same: bool) -> None:
+    book, _ = planned(f"CREATE TABLE b1 (id INT PRIMARY KEY, phone {old})", f"ALTER TABLE b1 MODIFY phone {new}")
+    assert (_state(book, "b1").gaps == ()) == same
+
+
+def test_names_that_no_column_has_are_told() -> None:
+    rules: Rules = (("db.a1", (("emial", HASH), ("Email", NULL))), ("db.*", (("other", HASH),)))
+    _, plan = planned(T.format("a1"), T.format("a2"), rules=rules)
+    assert nowhere(ColumnRules(masks=rules), plan.steps) == {TableName("db", "a1"): ["emial"]}
+    assert nowhere(ColumnRules(masks=rules[1:]), plan.steps) == {}
+
+
+def test_types_in_the_mirror() -> None:
+    (step,) = planned(T.format("a1"))[1].steps
+    assert isinstance(step, CreateMirror)
+    assert {field.name: field.dataType.simpleString() for field in step.state.spark_schema()[:4]} == {
+        "id": "int",
+        "email": "string",
+        "phone": "int",
+        "v": "int",
+    }
+    assert _state(planned(T.format("b1"))[0], "b1").spark_schema()["phone"].dataType.simpleString() == "string"

@@ -1,0 +1,105 @@
+"""`metadata_columns`: mirrors with some of the trace, or none, are merged as those with all of it are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_pipeline.errors import LakeError
+from cdc_pipeline.mirrors.column_rules import ColumnRules
+from cdc_pipeline.mirrors.cut import CutMaker
+from cdc_pipeline.mirrors.rebuild import Rebuilder
+from cdc_pipeline.mirrors.state import TRACE_NAMES
+from cdc_pipeline.resources.lake import LakePaths
+from cdc_pipeline.schemas.table import TableName
+from cdc_pipeline_tests.messages import Topic, canal, ddl, row, watermark
+from cdc_pipeline_tests.pipelines import ingest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NONE, OFFSETS = ColumnRules(()), ColumnRules(("_offset",))
+
+
+def _row(kind: str, table: str, step: int, *cells: str, old: dict[str, str | None] | None = None) -> str:
+    names = ("id", "v", "_offset") if table == "own" else ("id", "v")
+    return row(kind, table, step, dict(zip(names, cells, strict=True)), old=old, key=[] if table == "bag" else ["id"])
+
+
+def _create(table: str, step: int) -> str:
+    columns = "id INT PRIMARY KEY, v VARCHAR(9), _offset INT" if table == "own" else "id INT PRIMARY KEY, v VARCHAR(9)"
+    return ddl(
+        f"CREATE TABLE {table} ({columns.replace(' PRIMARY KEY', '' if table == 'bag' else ' PRIMARY KEY')})", step
+    )
+
+
+FIRST = (
+    *(_create(table, 1) for table in ("keyed", "bag", "own")),
+    *(_row("INSERT", table, 2, *cells) for table in ("keyed", "bag") for cells in (("1", "a"), ("2", "b"))),
+    _row("INSERT", "bag", 2, "1", "a"),
+    _row("INSERT", "own", 2, "1", "a", "77"),
+)
+SECOND = (
+    _row("UPDATE", "keyed", 11, "1", "c", old={"v": "a"}),
+    _row("DELETE", "keyed", 11, "2", "b"),
+    _row("INSERT", "keyed", 12, "3", "z"),
+    _row("DELETE", "bag", 11, "1", "a"),
+    _row("INSERT", "bag", 12, "2", "b"),
+    _row("UPDATE", "own", 12, "1", "b", "78", old={"v": "a", "_offset": "77"}),
+    # a rewrite of all rows, then metadata alone
+    ddl("ALTER TABLE keyed MODIFY id VARCHAR(5)", 13),
+    ddl("ALTER TABLE keyed RENAME COLUMN v TO w", 14),
+    _create("later", 14),
+    _row("INSERT", "later", 15, "1", "a"),
+)
+ROWS = {
+    "keyed": [("1", "c"), ("3", "z")],
+    "bag": [(1, "a"), (2, "b"), (2, "b")],
+    "own": [(1, "b", 78)],
+    "later": [(1, "a")],
+}
+
+
+def _mirrors(spark: SparkSession, paths: LakePaths) -> dict[str, tuple[list[str], list[tuple[object, ...]]]]:
+    """Each mirror's columns beside upstream's, and its rows without them."""
+    found = {}
+    for name, rows in ROWS.items():
+        mirror = spark.read.format("delta").load(paths.mirror(TableName("db", name)))
+        width = len(rows[0])
+        found[name] = (mirror.columns[width:], sorted(tuple(cells)[:width] for cells in mirror.collect()))
+    return found
+
+
+def test_mirrors_keep_what_they_were_made_with_until_a_rebuild(spark: SparkSession, tmp_path: Path) -> None:
+    paths, topic = LakePaths(str(tmp_path / "lake"), "shop"), Topic()
+    for number, (messages, rules) in enumerate(((FIRST, NONE), (SECOND, OFFSETS))):
+        for message in (*messages, watermark(10 + 10 * number)):
+            topic.send(message)
+        topic.write(tmp_path / "captures", f"{number}.jsonl")
+        ingest(spark, paths, tmp_path / "captures", columns=rules)
+    found = _mirrors(spark, paths)
+    assert {name: rows for name, (_, rows) in found.items()} == ROWS
+    made_with: dict[str, list[str]] = {"keyed": [], "bag": [], "own": [], "later": ["_offset"]}
+    assert {name: beside for name, (beside, _) in found.items()} == made_with
+    # as the declaration would be after the setting was taken out; `own` cannot have two columns of one name
+    rules = ColumnRules(TRACE_NAMES[:3])
+    rebuilder = Rebuilder(CutMaker(spark, paths, "r", "UTC", 2, lambda _: None, columns=rules), "auto")
+    differing = {table.table for table in rebuilder.rebuilt().tables if not table.equal}
+    assert differing == {f"mirror/db.{name}" for name in ROWS}
+    assert _mirrors(spark, paths) == {name: (list(TRACE_NAMES[:3]), rows) for name, rows in ROWS.items()}
+
+
+def test_without_watermarks_the_commit_time_is_needed(spark: SparkSession, tmp_path: Path) -> None:
+    paths = LakePaths(str(tmp_path / "lake"), "shop")
+    Topic().send(canal("INSERT", "t", 1, [{"id": "1"}], key=["id"])).write(tmp_path / "captures", "0.jsonl")
+    with pytest.raises(
+        LakeError, match=r"_commit_ts is left out, and the streams have no watermarks.* of db\.t\. Keep"
+    ):
+        ingest(spark, paths, tmp_path / "captures", columns=OFFSETS)
+    assert not Path(paths.mirror(TableName("db", "t"))).exists()
+    assert not Path(paths.table("cut_plans")).exists()
+    # the same lake goes on once it is kept
+    assert ingest(spark, paths, tmp_path / "captures", columns=ColumnRules(("_commit_ts",))).totals.applied == 1
+    assert spark.read.format("delta").load(paths.mirror(TableName("db", "t"))).columns == ["id", "_commit_ts"]
