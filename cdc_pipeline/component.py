@@ -18,7 +18,7 @@ from cdc_pipeline.assets.rebuild import rebuild_job
 from cdc_pipeline.dialects.decode import DialectName  # noqa: TC001  # pydantic reads the annotation
 from cdc_pipeline.mirrors.policy import APPLY, HOLD, KEEP, DdlAction, DdlPolicy
 from cdc_pipeline.pipeline import Pipeline
-from cdc_pipeline.run_fields import FreshnessSettings, SensorSettings
+from cdc_pipeline.run_fields import FreshnessSettings, SensorSettings, settings_resolver
 from cdc_pipeline.sensors import new_offsets_sensor
 from cdc_pipeline.source_fields import SOURCE_MODEL, SOURCES, SourceField
 
@@ -144,18 +144,12 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
     ] = {}  # noqa: RUF012  # pydantic copies it
     sensor: Annotated[
         SensorSettings,
-        dg.Resolver(
-            lambda context, model: SensorSettings.resolve_from_model(context, model),
-            model_field_type=SensorSettings.model(),
-        ),
+        settings_resolver(SensorSettings),
         Field(description="When `<name>_new_offsets` asks for a run."),
     ] = SensorSettings()
     freshness: Annotated[
         FreshnessSettings,
-        dg.Resolver(
-            lambda context, model: FreshnessSettings.resolve_from_model(context, model),
-            model_field_type=FreshnessSettings.model(),
-        ),
+        settings_resolver(FreshnessSettings),
         Field(description="How old the newest cut may be. Empty: as old as it likes."),
     ] = FreshnessSettings()
     maintenance_cron: Annotated[

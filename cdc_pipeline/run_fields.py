@@ -12,6 +12,13 @@ from cdc_pipeline.checks.freshness import FreshnessLimits
 from cdc_pipeline.sensors import SensorTiming
 
 
+def settings_resolver(settings: type[dg.Resolvable]) -> dg.Resolver:
+    """Reads a mapping of a pipeline's file as these settings."""
+    return dg.Resolver(
+        lambda context, model: settings.resolve_from_model(context, model), model_field_type=settings.model()
+    )
+
+
 class SensorSettings(dg.Model, dg.Resolvable):
     """When the sensor asks for a run."""
 

@@ -7,6 +7,8 @@ import dagster as dg
 from pydantic import Field
 
 from cdc_pipeline.assets.failures import clear_failures
+from cdc_pipeline.assets.jobs import one_step_job
+from cdc_pipeline.assets.metadata import shown_table
 from cdc_pipeline.mirrors.dry_run import PendingStatement, pending_statements
 from cdc_pipeline.mirrors.holding import approve
 from cdc_pipeline.mirrors.policy import HeldTable
@@ -39,33 +41,21 @@ def ddl_dry_run_job(pipeline: Pipeline) -> dg.JobDefinition:
             context.log.info(f"{statement.status}: {statement.sql} → {statement.effect}")
         return dg.Output(None, metadata={"statements": _table(found)})
 
-    @dg.job(
-        name=f"{pipeline.name}_ddl_dry_run",
-        description=_DRY_RUN,
-        executor_def=dg.in_process_executor,
-        tags={"cdc/pipeline": pipeline.name},
-    )
-    def ddl_dry_run() -> None:
-        show_pending_ddl()
-
-    return ddl_dry_run
+    return one_step_job(pipeline, "ddl_dry_run", _DRY_RUN, show_pending_ddl)
 
 
 def _table(statements: tuple[PendingStatement, ...]) -> dg.MetadataValue:
-    records = [
-        dg.TableRecord(
-            {
-                "status": statement.status,
-                "statement": statement.sql,
-                "would": statement.effect,
-                "place": f"{statement.topic}/{statement.partition}/{statement.offset}",
-                "commit_ts": str(statement.commit_ts),
-            }
+    rows = (
+        (
+            statement.status,
+            statement.sql,
+            statement.effect,
+            f"{statement.topic}/{statement.partition}/{statement.offset}",
+            str(statement.commit_ts),
         )
         for statement in statements
-    ]
-    columns = ["status", "statement", "would", "place", "commit_ts"]
-    return dg.MetadataValue.table(records, dg.TableSchema([dg.TableColumn(name) for name in columns]))
+    )
+    return shown_table(["status", "statement", "would", "place", "commit_ts"], rows)
 
 
 def approve_ddl_job(pipeline: Pipeline) -> dg.JobDefinition:
@@ -83,16 +73,7 @@ def approve_ddl_job(pipeline: Pipeline) -> dg.JobDefinition:
             context.log.info(f"{table.name} may go on with: {table.sql}")
         return dg.Output(None, metadata={"approved": dg.MetadataValue.json({str(t.name): t.sql for t in chosen})})
 
-    @dg.job(
-        name=f"{pipeline.name}_approve_ddl",
-        description=_APPROVE,
-        executor_def=dg.in_process_executor,
-        tags={"cdc/pipeline": pipeline.name},
-    )
-    def approve_ddl() -> None:
-        approve_statements()
-
-    return approve_ddl
+    return one_step_job(pipeline, "approve_ddl", _APPROVE, approve_statements)
 
 
 def _names(held: tuple[HeldTable, ...]) -> str:

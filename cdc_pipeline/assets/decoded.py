@@ -49,9 +49,7 @@ def decoded_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
                 group_name=pipeline.name,
                 description=_DESCRIPTIONS[table],
                 **face(pipeline),
-                metadata={
-                    "dagster/uri": pipeline.paths.table(table),
-                },
+                metadata={"dagster/uri": pipeline.paths.table(table)},
             )
             for table, key in keys.items()
         ],

@@ -5,6 +5,8 @@ import dagster as dg
 from pydantic import Field
 
 from cdc_pipeline.assets.failures import clear_failures
+from cdc_pipeline.assets.jobs import one_step_job
+from cdc_pipeline.assets.metadata import shown_table
 from cdc_pipeline.mirrors.maintenance import LEAST_KEEP_HOURS, Maintenance, Upkeep
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.resources.lock import only_writer
@@ -40,16 +42,7 @@ def maintain_job(pipeline: Pipeline) -> dg.JobDefinition:
                 found = wanted.done(spark.session, pipeline.paths, context.log.info)
         return dg.Output(None, metadata={"tables": _shown(found)})
 
-    @dg.job(
-        name=f"{pipeline.name}_maintain",
-        description=_DESCRIPTION,
-        executor_def=dg.in_process_executor,
-        tags={"cdc/pipeline": pipeline.name},
-    )
-    def maintain() -> None:
-        keep_up()
-
-    return maintain
+    return one_step_job(pipeline, "maintain", _DESCRIPTION, keep_up)
 
 
 def maintenance_schedule(job: dg.JobDefinition, cron: str) -> dg.ScheduleDefinition:
@@ -64,17 +57,8 @@ def maintenance_schedule(job: dg.JobDefinition, cron: str) -> dg.ScheduleDefinit
 
 
 def _shown(found: list[Upkeep]) -> dg.MetadataValue:
-    columns = ["table", "files_removed", "files_added", "vacuumed", "seconds"]
-    records = [
-        dg.TableRecord(
-            {
-                "table": upkeep.table,
-                "files_removed": upkeep.files_removed,
-                "files_added": upkeep.files_added,
-                "vacuumed": str(upkeep.vacuumed),
-                "seconds": round(upkeep.seconds, 1),
-            }
-        )
+    rows = (
+        (upkeep.table, upkeep.files_removed, upkeep.files_added, str(upkeep.vacuumed), round(upkeep.seconds, 1))
         for upkeep in found
-    ]
-    return dg.MetadataValue.table(records, dg.TableSchema([dg.TableColumn(name) for name in columns]))
+    )
+    return shown_table(["table", "files_removed", "files_added", "vacuumed", "seconds"], rows)

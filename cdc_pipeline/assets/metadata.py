@@ -7,25 +7,26 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from cdc_pipeline.catalog import CatalogEntry
     from cdc_pipeline.resources.delta import TableState
     from cdc_pipeline.sources.intake import OffsetRange
 
 
+def shown_table(columns: Sequence[str], rows: Iterable[Sequence[str | int | float]]) -> dg.TableMetadataValue:
+    """A table of these rows, their values in the order of the columns."""
+    return dg.MetadataValue.table(
+        records=[dg.TableRecord(dict(zip(columns, row, strict=True))) for row in rows],
+        schema=dg.TableSchema(columns=[dg.TableColumn(name) for name in columns]),
+    )
+
+
 def ranges_table(ranges: Iterable[OffsetRange]) -> dg.TableMetadataValue:
     """Offsets from–to per partition."""
     columns = ["topic", "partition", "first", "last", "records"]
-    records = [
-        dg.TableRecord(
-            {name: str(getattr(span, name)) for name in columns}
-        )  # offsets may be beyond JSON's exact numbers
-        for span in ranges
-    ]
-    return dg.MetadataValue.table(
-        records=records, schema=dg.TableSchema(columns=[dg.TableColumn(name) for name in columns])
-    )
+    # as texts: offsets may be beyond JSON's exact numbers
+    return shown_table(columns, ([str(getattr(span, name)) for name in columns] for span in ranges))
 
 
 def delta_columns(table: TableState | None) -> dict[str, dg.TableSchema]:

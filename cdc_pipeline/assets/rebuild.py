@@ -4,6 +4,8 @@
 import dagster as dg
 
 from cdc_pipeline.assets.failures import clear_failures
+from cdc_pipeline.assets.jobs import one_step_job
+from cdc_pipeline.assets.metadata import shown_table
 from cdc_pipeline.assets.mirrors import cut_maker
 from cdc_pipeline.catalog import remember_mirrors
 from cdc_pipeline.mirrors.catalog_entries import catalog_entries
@@ -29,36 +31,18 @@ def rebuild_job(pipeline: Pipeline) -> dg.JobDefinition:
                 remember_mirrors(pipeline.paths, catalog_entries(spark.session, entries))
         return dg.Output(None, metadata=_metadata(report))
 
-    @dg.job(
-        name=f"{pipeline.name}_rebuild",
-        description=_DESCRIPTION,
-        executor_def=dg.in_process_executor,
-        tags={"cdc/pipeline": pipeline.name},
-    )
-    def rebuild() -> None:
-        rebuild_all()
-
-    return rebuild
+    return one_step_job(pipeline, "rebuild", _DESCRIPTION, rebuild_all)
 
 
 def _metadata(report: RebuildReport) -> dict[str, dg.MetadataValue]:
-    columns = ["table", "equal", "before", "after"]
-    records = [
-        dg.TableRecord(
-            {
-                "table": table.table,
-                "equal": str(table.equal),
-                "before": table.before or "missing",
-                "after": table.after or "not upstream",
-            }
-        )
+    rows = (
+        (table.table, str(table.equal), table.before or "missing", table.after or "not upstream")
         for table in report.tables
-    ]
-    schema = dg.TableSchema(columns=[dg.TableColumn(name) for name in columns])
+    )
     return {
         "equal": dg.MetadataValue.bool(report.equal),
         "cut": dg.MetadataValue.text(
             "none: nothing had to be put right" if report.cut_id is None else str(report.cut_id)
         ),
-        "content": dg.MetadataValue.table(records=records, schema=schema),
+        "content": shown_table(["table", "equal", "before", "after"], rows),
     }

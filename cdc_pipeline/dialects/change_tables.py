@@ -67,12 +67,13 @@ def decoded_batches(
 
     `claim_store` is the folder or URI where TiCDC puts messages that are too large for the topic.
     """
-    last = _last_decoded(spark, paths)
+    last = last_decoded(spark, paths)
     newest = newest_batch(spark, paths) if up_to is None else up_to
     return [_decoded_batch(spark, paths, batch_id, dialect, claim_store) for batch_id in range(last + 1, newest + 1)]
 
 
-def _last_decoded(spark: SparkSession, paths: LakePaths) -> int:
+def last_decoded(spark: SparkSession, paths: LakePaths) -> int:
+    """The newest batch that is decoded; 0 before there is one."""
     return progress(spark, paths.table("batches"), _app_id(paths, "batches")) or 0
 
 

@@ -115,6 +115,11 @@ class LakePaths:
         return LakeError(f"the lake {self.root!r} cannot be written: {reason} ({error.filename})")
 
 
+def no_pattern(path: str) -> str:
+    """The path as Spark's readers take it for this one file: a bracket or a star in a name would make it a pattern."""
+    return re.sub(r"([\\{}\[\]*?])", r"\\\1", path)
+
+
 def hadoop_path(spark: SparkSession, path: str) -> tuple[Any, Any]:
     """(file system, path) as Hadoop has them, for renames and existence checks on any kind of lake."""
     target = jvm(spark).org.apache.hadoop.fs.Path(path)

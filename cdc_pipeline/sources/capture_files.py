@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import SourceError
 from cdc_pipeline.json_text import END_MARK, OPTIONS, has_half_a_character, with_end_mark
+from cdc_pipeline.resources.lake import no_pattern
 from cdc_pipeline.sources.records import RECORD
 
 if TYPE_CHECKING:
@@ -104,9 +104,7 @@ def records(spark: SparkSession, files: tuple[CaptureFile, ...]) -> DataFrame:
 
     A line is read as it stands: `payload` is unescaped to the very bytes that the producer sent.
     """
-    # a name with a bracket or a star would be taken for a pattern
-    paths = [re.sub(r"([\\{}\[\]*?])", r"\\\1", file.path) for file in files]
-    lines = spark.read.option("lineSep", "\n").text(paths)
+    lines = spark.read.option("lineSep", "\n").text([no_pattern(file.path) for file in files])
     # Neither `ts` nor headers identify a record, so a line without them is still one.
     options = {**OPTIONS, "columnNameOfCorruptRecord": "_unreadable"}
     parsed = lines.where(F.col("value").rlike(r"\S")).select(

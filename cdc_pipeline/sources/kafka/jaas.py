@@ -68,7 +68,12 @@ def _unescaped(code: str) -> str:
     return chr(int(code, 8)) if code[0] in "01234567" else _CONTROLS.get(code, code)
 
 
+def escaped(value: str) -> str:
+    """The value within double quotes, but for the ends of lines."""
+    return value.replace("\\", "\\\\").replace('"', '\\"')
+
+
 def _quoted(value: str) -> str:
-    text = value.replace("\\", "\\\\").replace('"', '\\"')
+    text = escaped(value)
     # a quoted text ends with its line
     return '"' + text.replace("\n", "\\n").replace("\r", "\\r") + '"'

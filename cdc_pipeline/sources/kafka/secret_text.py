@@ -8,6 +8,8 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus
 
+from cdc_pipeline.sources.kafka.jaas import escaped
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -45,7 +47,7 @@ def key_lines(text: str) -> list[str]:
 
 def _forms(text: str) -> set[str]:
     raw = text.encode("utf-8", errors="surrogatepass")
-    jaas = text.replace("\\", "\\\\").replace('"', '\\"')
+    jaas = escaped(text)
     return {
         text,
         jaas,

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 
+from cdc_pipeline.dialects.change_tables import last_decoded
 from cdc_pipeline.dialects.ticdc_storage import FILE
-from cdc_pipeline.resources.delta import progress, table_state
+from cdc_pipeline.resources.delta import table_state
 from cdc_pipeline.sources.raw_snapshot import newest_batch
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def read_so_far(spark: SparkSession, paths: LakePaths, topic: str) -> ReadSoFar:
     newest = newest_batch(spark, paths)
     if newest == 0:
         return ReadSoFar(0, 0, None, False, {})
-    decoded = progress(spark, paths.table("batches"), f"cdc:{paths.pipeline}:batches") or 0
+    decoded = last_decoded(spark, paths)
     notes = _notes(spark, paths, min(decoded, newest - 1))
     files, last = _of_batches(spark, paths, topic) if decoded else ({}, _UNKNOWN)
     for note in sorted(notes.values(), key=lambda note: int(note["batch"])):

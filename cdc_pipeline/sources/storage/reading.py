@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.ticdc_storage import FILE, LINE
 from cdc_pipeline.errors import SourceError
+from cdc_pipeline.resources.lake import no_pattern
 from cdc_pipeline.sources.records import HEADERS, RECORD
 
 if TYPE_CHECKING:
@@ -78,14 +79,9 @@ def lines_of(spark: SparkSession, root: str, files: Sequence[StorageFile]) -> Da
     for found, whole in ((wholes, True), (datas, False)):
         if found:
             reader = spark.read.option("lineSep", "\n").option("recursiveFileLookup", "true")  # a=1 is no partition
-            text = reader.text([_escaped(f"{root}/{file.path}") for file in found], wholetext=whole)
+            text = reader.text([no_pattern(f"{root}/{file.path}") for file in found], wholetext=whole)
             frames.append(_placed(text, whole=whole))
     return frames[0] if len(frames) == 1 else frames[0].unionByName(frames[1])
-
-
-def _escaped(path: str) -> str:
-    """A name with a bracket or a star would be taken for a pattern."""
-    return re.sub(r"([\\{}\[\]*?])", r"\\\1", path)
 
 
 def _placed(text: DataFrame, *, whole: bool) -> DataFrame:
