@@ -18,6 +18,7 @@ from cdc_pipeline.assets.rebuild import rebuild_job
 from cdc_pipeline.dialects.decode import DialectName  # noqa: TC001  # pydantic reads the annotation
 from cdc_pipeline.mirrors.policy import APPLY, HOLD, KEEP, DdlAction, DdlPolicy
 from cdc_pipeline.pipeline import Pipeline
+from cdc_pipeline.reload import new_tables_sensor
 from cdc_pipeline.run_fields import FreshnessSettings, SensorSettings, settings_resolver
 from cdc_pipeline.sensors import new_offsets_sensor
 from cdc_pipeline.source_fields import SOURCE_MODEL, SOURCES, SourceField
@@ -88,8 +89,8 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
 
     Gives the assets `raw_topic_snapshot`, `change_log`, `ddl_history`, `watermarks`, `dead_letters`, one for each
     mirrored table and `consistent_cuts`, the job `<name>_ingest` that makes them all in one run, `<name>_rebuild`,
-    `<name>_ddl_dry_run`, `<name>_approve_ddl` and `<name>_maintain` (with a schedule), and the sensor
-    `<name>_new_offsets`, which asks for `<name>_ingest`.
+    `<name>_ddl_dry_run`, `<name>_approve_ddl` and `<name>_maintain` (with a schedule), and the sensors
+    `<name>_new_offsets`, which asks for `<name>_ingest`, and `<name>_new_tables`, which shows new mirrors in the UI.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -252,6 +253,9 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
         return dg.Definitions(
             assets=assets,
             schedules=[maintenance_schedule(maintain, self.maintenance_cron)],
-            sensors=[new_offsets_sensor(pipeline, ingest, self.sensor.timing, running=self.sensor.running)],
+            sensors=[
+                new_offsets_sensor(pipeline, ingest, self.sensor.timing, running=self.sensor.running),
+                new_tables_sensor(pipeline),
+            ],
             jobs=[ingest, rebuild_job(pipeline), ddl_dry_run_job(pipeline), approve_ddl_job(pipeline), maintain],
         )
