@@ -15,11 +15,13 @@ from cdc_pipeline.assets.maintain import maintain_job, maintenance_schedule
 from cdc_pipeline.assets.mirrors import mirror_assets
 from cdc_pipeline.assets.raw import raw_asset
 from cdc_pipeline.assets.rebuild import rebuild_job
+from cdc_pipeline.described import Described
 from cdc_pipeline.dialects.decode import DialectName  # noqa: TC001  # pydantic reads the annotation
 from cdc_pipeline.mirrors.policy import APPLY, HOLD, KEEP, DdlAction, DdlPolicy
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.reload import new_tables_sensor
 from cdc_pipeline.run_fields import FreshnessSettings, SensorSettings, settings_resolver
+from cdc_pipeline.scaffold import PipelineScaffolder
 from cdc_pipeline.sensors import new_offsets_sensor
 from cdc_pipeline.source_fields import SOURCE_MODEL, SOURCES, SourceField
 
@@ -37,7 +39,7 @@ def _source(context: dg.ResolutionContext, model: Any) -> SourceField:
     return source
 
 
-class DdlPolicyRules(dg.Model, dg.Resolvable):
+class DdlPolicyRules(Described):
     """What DDL may do to mirrors, by patterns on database.table."""
 
     model_config = ConfigDict(extra="forbid")
@@ -84,7 +86,8 @@ def _as_dagster_takes_them(value: _Value, **fields: Any) -> _Value:
     return value
 
 
-class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
+@dg.scaffold_with(PipelineScaffolder)
+class CdcPipeline(dg.Component, Described):
     """Canal-JSON change records to mirror tables in Delta Lake.
 
     Gives the assets `raw_topic_snapshot`, `change_log`, `ddl_history`, `watermarks`, `dead_letters`, one for each
@@ -99,7 +102,10 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
     source: Annotated[
         SourceField,
         dg.Resolver(_source, model_field_type=SOURCE_MODEL),
-        Field(description="Where the records come from."),
+        Field(
+            description="Where the records come from.",
+            examples=[{"type": "kafka", "bootstrap_servers": "broker:9092", "topics": ["tidb-orders"]}],
+        ),
     ]
     lake: Annotated[str, Field(min_length=1, description="The folder or Hadoop URI under which all tables lie.")]
     dialect: Annotated[
@@ -126,7 +132,8 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
         Field(
             description="`apply`: mirrors follow DDL. `keep`: dropped columns and tables stay, renamed apart. `hold`: a "
             "table stops before a statement that takes rows or values away, until that is approved. One for all, or "
-            "`default` and `tables` (by pattern)."
+            "`default` and `tables` (by pattern).",
+            examples=["apply"],
         ),
     ] = DdlPolicyRules()
     claim_store: Annotated[
@@ -146,12 +153,15 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
     sensor: Annotated[
         SensorSettings,
         settings_resolver(SensorSettings),
-        Field(description="When `<name>_new_offsets` asks for a run."),
+        Field(description="When `<name>_new_offsets` asks for a run.", examples=[{"running": True}]),
     ] = SensorSettings()
     freshness: Annotated[
         FreshnessSettings,
         settings_resolver(FreshnessSettings),
-        Field(description="How old the newest cut may be. Empty: as old as it likes."),
+        Field(
+            description="How old the newest cut may be. Empty: as old as it likes.",
+            examples=[{"warn_minutes": 10, "fail_minutes": 60}],
+        ),
     ] = FreshnessSettings()
     maintenance_cron: Annotated[
         str,
