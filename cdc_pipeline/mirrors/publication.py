@@ -50,6 +50,11 @@ class CutSettings:
     policy: DdlPolicy = field(default_factory=DdlPolicy)
 
 
+def cuts_app_id(paths: LakePaths) -> str:
+    """The writer whose progress in `consistent_cuts` is the newest cut."""
+    return f"cdc:{paths.pipeline}:consistent_cuts"
+
+
 def publish(
     spark: SparkSession,
     paths: LakePaths,
@@ -110,6 +115,4 @@ def publish(
         ],
     )
     frame = spark.createDataFrame([row], CUTS_SCHEMA)
-    append_once(
-        frame, paths.table("consistent_cuts"), Commit(f"cdc:{paths.pipeline}:consistent_cuts", window.cut_id, note)
-    )
+    append_once(frame, paths.table("consistent_cuts"), Commit(cuts_app_id(paths), window.cut_id, note))
