@@ -90,9 +90,9 @@ class Page:
         self.evaluated(f"(walk => {{ while (walk.nextNode()) {change} }})({nodes})")
 
     def settle(self) -> None:
-        """Waits until the page has been drawn the same twice, a second apart."""
+        """Waits until the page has been drawn the same twice, a second apart, or for ten seconds: some have a clock."""
         before, now = b"", self._drawn()
-        until = time.monotonic() + _PATIENCE_SECONDS
+        until = time.monotonic() + 10
         while now != before and time.monotonic() < until:
             time.sleep(1)
             before, now = now, self._drawn()

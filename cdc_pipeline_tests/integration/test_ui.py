@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cdc_pipeline.assets.keys import CODE_VERSION
 from cdc_pipeline_tests.browser import CHROMIUM, browser
 from cdc_pipeline_tests.integration.shown import shown_lake
 from cdc_pipeline_tests.webserver import webserver
@@ -88,7 +89,7 @@ def test_a_mirror_says_what_it_is(ui: Ui) -> None:
     assert "Row count\n11\n" in text
     ui.picture("mirror")
     ui.page.click("Compute details")
-    ui.page.wait_for("Code version")
+    ui.page.wait_for(f"Code version\n{CODE_VERSION}")
 
 
 def test_numbers_are_plotted_over_the_runs(ui: Ui) -> None:
