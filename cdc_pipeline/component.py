@@ -27,12 +27,15 @@ from cdc_pipeline.column_fields import (
     resolved_metadata,
     resolved_salt,
 )
+from cdc_pipeline.described import Described
 from cdc_pipeline.dialects.decode import DialectName  # noqa: TC001  # pydantic reads the annotation
 from cdc_pipeline.mirrors.column_rules import ColumnRules
 from cdc_pipeline.mirrors.policy import APPLY, HOLD, KEEP, DdlAction, DdlPolicy
 from cdc_pipeline.mirrors.state import TRACE_NAMES
 from cdc_pipeline.pipeline import Pipeline
+from cdc_pipeline.reload import new_tables_sensor
 from cdc_pipeline.run_fields import FreshnessSettings, SensorSettings, settings_resolver
+from cdc_pipeline.scaffold import PipelineScaffolder
 from cdc_pipeline.schemas.table_patterns import require_pattern
 from cdc_pipeline.selection_fields import RouteRule, require_patterns, require_something, table_selection
 from cdc_pipeline.sensors import new_offsets_sensor
@@ -54,7 +57,7 @@ def _source(context: dg.ResolutionContext, model: Any) -> SourceField:
     return source
 
 
-class DdlPolicyRules(dg.Model, dg.Resolvable):
+class DdlPolicyRules(Described):
     """What DDL may do to mirrors, by patterns on database.table."""
 
     model_config = ConfigDict(extra="forbid")
@@ -101,13 +104,15 @@ def _as_dagster_takes_them(value: _Value, **fields: Any) -> _Value:
     return value
 
 
-class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
+@dg.scaffold_with(PipelineScaffolder)
+class CdcPipeline(dg.Component, Described):
     """Canal-JSON change records to mirror tables in Delta Lake.
 
     Gives the assets `raw_topic_snapshot`, `change_log`, `ddl_history`, `watermarks`, `dead_letters`, one for each
     mirrored table and `consistent_cuts`, the job `<name>_ingest` that makes them all in one run, `<name>_rebuild`,
-    `<name>_release_dead_letters`, `<name>_ddl_dry_run`, `<name>_approve_ddl` and `<name>_maintain` (with a schedule),
-    and the sensor `<name>_new_offsets`, which asks for `<name>_ingest`.
+    `<name>_release_dead_letters`, `<name>_ddl_dry_run`, `<name>_approve_ddl` and `<name>_maintain` (with a schedule), and
+    the sensors `<name>_new_offsets`, which asks for `<name>_ingest`, and `<name>_new_tables`, which shows new mirrors in
+    the UI.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -116,7 +121,10 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
     source: Annotated[
         SourceField,
         dg.Resolver(_source, model_field_type=SOURCE_MODEL),
-        Field(description="Where the records come from."),
+        Field(
+            description="Where the records come from.",
+            examples=[{"type": "kafka", "bootstrap_servers": "broker:9092", "topics": ["tidb-orders"]}],
+        ),
     ]
     lake: Annotated[str, Field(min_length=1, description="The folder or Hadoop URI under which all tables lie.")]
     dialect: Annotated[
@@ -160,7 +168,8 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
         Field(
             description="`apply`: mirrors follow DDL. `keep`: dropped columns and tables stay, renamed apart. `hold`: a "
             "table stops before a statement that takes rows or values away, until that is approved. One for all, or "
-            "`default` and `tables` (by pattern on the mirror's name)."
+            "`default` and `tables` (by pattern on the mirror's name).",
+            examples=["apply"],
         ),
     ] = DdlPolicyRules()
     metadata_columns: Annotated[
@@ -204,12 +213,15 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
     sensor: Annotated[
         SensorSettings,
         settings_resolver(SensorSettings),
-        Field(description="When `<name>_new_offsets` asks for a run."),
+        Field(description="When `<name>_new_offsets` asks for a run.", examples=[{"running": True}]),
     ] = SensorSettings()
     freshness: Annotated[
         FreshnessSettings,
         settings_resolver(FreshnessSettings),
-        Field(description="How old the newest cut may be. Empty: as old as it likes."),
+        Field(
+            description="How old the newest cut may be. Empty: as old as it likes.",
+            examples=[{"warn_minutes": 10, "fail_minutes": 60}],
+        ),
     ] = FreshnessSettings()
     maintenance_cron: Annotated[
         str,
@@ -383,7 +395,10 @@ class CdcPipeline(dg.Component, dg.Model, dg.Resolvable):
         return dg.Definitions(
             assets=assets,
             schedules=[maintenance_schedule(maintain, self.maintenance_cron)],
-            sensors=[new_offsets_sensor(pipeline, ingest, self.sensor.timing, running=self.sensor.running)],
+            sensors=[
+                new_offsets_sensor(pipeline, ingest, self.sensor.timing, running=self.sensor.running),
+                new_tables_sensor(pipeline),
+            ],
             jobs=[
                 ingest,
                 rebuild_job(pipeline),

@@ -9,6 +9,7 @@ import dagster as dg
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from cdc_pipeline.checks.freshness import FreshnessLimits
+from cdc_pipeline.described import Described
 from cdc_pipeline.sensors import SensorTiming
 
 
@@ -19,7 +20,7 @@ def settings_resolver(settings: type[dg.Resolvable]) -> dg.Resolver:
     )
 
 
-class SensorSettings(dg.Model, dg.Resolvable):
+class SensorSettings(Described):
     """When the sensor asks for a run."""
 
     model_config = ConfigDict(extra="forbid")
@@ -45,7 +46,7 @@ class SensorSettings(dg.Model, dg.Resolvable):
         return SensorTiming(self.interval_seconds, self.minimum_records, self.maximum_wait_seconds)
 
 
-class FreshnessSettings(dg.Model, dg.Resolvable):
+class FreshnessSettings(Described):
     """How far behind the clock the mirrors may be."""
 
     model_config = ConfigDict(extra="forbid")

@@ -10,6 +10,7 @@ import dagster as dg
 from jinja2 import Environment, StrictUndefined
 from pydantic import ConfigDict, Discriminator, Field, Tag, field_serializer, field_validator, model_validator
 
+from cdc_pipeline.described import ByType, Described
 from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.sources.captures import CaptureFiles
 from cdc_pipeline.sources.kafka.client_settings import ClientSettings
@@ -24,7 +25,7 @@ Offsets = dict[str, dict[int, int]]
 Options = dict[str, str | int | float | bool]
 
 
-class CaptureFilesSource(dg.Model, dg.Resolvable):
+class CaptureFilesSource(Described):
     """A folder of `*.jsonl` or `*.jsonl.gz`, each line one record as `kcat -C -J` prints it."""
 
     model_config = ConfigDict(extra="forbid")
@@ -37,7 +38,7 @@ class CaptureFilesSource(dg.Model, dg.Resolvable):
         return CaptureFiles(self.path)
 
 
-class StartAt(dg.Model, dg.Resolvable):
+class StartAt(Described):
     """Where a pipeline begins that has read nothing yet: one of the three."""
 
     model_config = ConfigDict(extra="forbid")
@@ -115,7 +116,7 @@ def filled_in(context: dg.ResolutionContext, text: str) -> str:
     return _TEMPLATES.from_string(text).render(**context.scope)
 
 
-class KafkaSource(dg.Model, dg.Resolvable):
+class KafkaSource(Described):
     """Topics of a Kafka broker."""
 
     # an error's text has the field and what was expected, not the value: it may be a password
@@ -234,7 +235,7 @@ def _places(offsets: Offsets) -> dict[tuple[str, int], int]:
     return {(topic, int(partition)): offset for topic, found in offsets.items() for partition, offset in found.items()}
 
 
-class TicdcStorageSource(dg.Model, dg.Resolvable):
+class TicdcStorageSource(Described):
     """TiCDC's storage sink with protocol=canal-json: data files, schema files and the checkpoint."""
 
     model_config = ConfigDict(extra="forbid")
@@ -280,5 +281,6 @@ SOURCE_MODEL: Any = Annotated[
     | Annotated[KafkaSource.model(), Tag("kafka")]
     | Annotated[TicdcStorageSource.model(), Tag("ticdc_storage")],
     Discriminator(_type_of),
+    ByType(),
 ]
 """The field as Dagster reads it from YAML: `type` says which of the forms it has, so that errors speak of that one only."""

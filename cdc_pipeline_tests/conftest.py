@@ -29,6 +29,7 @@ _LONGEST = (
     "integration/test_slices.py",
     "integration/test_daemon.py",
     "integration/test_kafka.py",
+    "integration/test_ui.py",
     "integration/test_storage_folders.py",
     "mirrors/test_policy.py",
     "mirrors/test_reading.py",

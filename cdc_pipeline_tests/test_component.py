@@ -178,10 +178,11 @@ def test_a_storage_source(load: Callable[[str], CdcPipeline]) -> None:
 
 def test_the_sensor(load: Callable[[str], CdcPipeline]) -> None:
     fields = {"running": True, "interval_seconds": 5, "minimum_records": 100, "maximum_wait_seconds": 60}
-    (sensor,) = load(_yaml({**_GOOD, "sensor": fields})).build_defs().sensors or ()
+    sensor, _ = load(_yaml({**_GOOD, "sensor": fields})).build_defs().sensors or ()
     assert (sensor.name, sensor.minimum_interval_seconds) == ("shop_new_offsets", 5)
     assert sensor.default_status == dg.DefaultSensorStatus.RUNNING
-    (stopped,) = load(_yaml(_GOOD)).build_defs().sensors or ()
+    stopped, new_tables = load(_yaml(_GOOD)).build_defs().sensors or ()
+    assert new_tables.name == "shop_new_tables"
     assert stopped.default_status == dg.DefaultSensorStatus.STOPPED
 
 

@@ -39,6 +39,8 @@ def served(port: int, workspace: list[str]) -> int:
     """Serves the definitions that `workspace` names, in the options of Dagster's own commands, until a signal asks for the
     end; then 0. 1 where one of the two ended by itself."""
     handle_signals(stop)
+    # the sensor of new tables asks this one to load the definitions again
+    os.environ.setdefault("CDC_WEBSERVER", f"{HOST}:{port}")
     bin_directory = Path(sys.executable).parent
     commands = {
         "webserver": [str(bin_directory / "dagster-webserver"), *workspace, "-h", HOST, "-p", str(port)],

@@ -58,7 +58,7 @@ def mirror_spec(pipeline: Pipeline, entry: CatalogEntry) -> dg.AssetSpec:
     if entry.moved_to:
         gone = f" Renamed: it goes on as {entry.moved_to}, with its rows and their history."
     shown = face(pipeline)
-    shown["tags"]["cdc/lifecycle"] = "dropped" if entry.dropped else "live"
+    shown["tags"]["cdc/lifecycle"] = "renamed" if entry.moved_to else "dropped" if entry.dropped else "live"
     return dg.AssetSpec(
         mirror_key(pipeline.name, entry.name),
         deps=_sources(pipeline),

@@ -37,6 +37,7 @@ from cdc_pipeline.mirrors.policy import DdlPolicy
 from cdc_pipeline.mirrors.progress import NO_CUT, PublishedCut, StreamProgress, published_cut, stream_progress
 from cdc_pipeline.mirrors.publication import CutSettings, publish
 from cdc_pipeline.mirrors.redeliveries import POSITION, repeated_positions
+from cdc_pipeline.mirrors.restored import cut_to_go_on_from
 from cdc_pipeline.mirrors.row_groups import row_groups, with_types
 from cdc_pipeline.mirrors.selection import ALL_TABLES, TableSelection
 from cdc_pipeline.mirrors.stages import Stages
@@ -84,7 +85,7 @@ class CutMaker:
         """Finishes a cut that was begun, then takes the mirrors as far as the streams are complete, or to the TSO `up_to`
         where that is less."""
         started = time.monotonic()
-        published = published_cut(self.spark, self.paths)
+        published = cut_to_go_on_from(self.spark, self.paths)
         streams = stream_progress(self.spark, self.paths).limited(up_to)
         report: CutReport | None = None
         if begun := begun_cut(self.spark, self.paths, published, self.columns.salt):

@@ -118,15 +118,25 @@ def test_every_mirror_row_leads_to_its_message(shop: Shop, spark: SparkSession) 
 
 
 def test_the_documented_audit_query(shop: Shop, spark: SparkSession) -> None:
-    """From a row to its change, message, batch and Dagster run, as docs/reading.md says."""
-    (query,) = re.findall(r"```sql\n(.*?)```", (DOCS / "reading.md").read_text(encoding="utf-8"), flags=re.DOTALL)
-    (row,) = spark.sql(query.replace("data/lake", str(shop.lake))).collect()
+    """From a row to its change, message, batch and Dagster run, and the rest of the walk, as docs/audit.md says."""
+    queries = re.findall(r"```sql\n(.*?)```", (DOCS / "audit.md").read_text(encoding="utf-8"), flags=re.DOTALL)
+    found = [spark.sql(query.replace("data/lake", str(shop.lake))).collect() for query in queries]
+    (row,), history, (cut,), definitions, (balance,) = found
     assert row["run_id"] == shop.result.run_id
     message = json.loads(row["message"])
     assert (message["table"], message["data"][0]["id"]) == ("orders", "100001")
     assert message["_tidb"]["commitTs"] == row["_commit_ts"]
     assert row["after"] == message["data"][0]
     assert [Path(file["path"]).name for file in row["files"]] == sorted(path.name for path in CAPTURE.glob("part-*"))
+
+    assert history[0]["op"] == "INSERT"
+    assert [change["old_status"] for change in history[1:]] == [change["new_status"] for change in history[:-1]]
+    assert (history[-1]["commit_ts"], history[-1]["offset"]) == (row["_commit_ts"], row["_offset"])
+    assert history[-1]["committed"].timestamp() == (row["_commit_ts"] >> 18) / 1000
+    assert (cut["cut_id"], cut["resolved_tso"], cut["run_id"]) == (1, LAST_WATERMARK, shop.result.run_id)
+    assert (definitions[-1]["type"], definitions[-1]["status"]) == ("CREATE", "applied")
+    assert all(statement["commit_ts"] < row["_commit_ts"] for statement in definitions)
+    assert (balance["batch_id"], balance["not_told"], balance["not_logged"]) == (1, 0, 0)
 
 
 def test_every_ddl_is_applied_or_says_why_not(shop: Shop, spark: SparkSession) -> None:

@@ -1,0 +1,160 @@
+"""Dagster's command `dg` on this project: scaffold a pipeline, check and list definitions, errors with file and line."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import dagster as dg
+import pytest
+from dagster_shared.yaml_utils.sample_yaml import generate_sample_yaml
+
+from cdc_pipeline.component import CdcPipeline
+from cdc_pipeline.scaffold import PipelineScaffolder, ScaffoldParams, pipeline_name
+from cdc_pipeline_tests.webserver import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Dagster 1.13.27 parses YAML with a call that pydantic has renamed.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:`parse_obj_as` is deprecated:pydantic.warnings.PydanticDeprecatedSince20"
+)
+
+_WRONG = """\
+type: cdc_pipeline.CdcPipeline
+attributes:
+  name: wrong
+  lake: lake
+  source:
+    type: kafka
+    bootstrap_server: b:9092
+    topics: 7
+  sensor:
+    interval: 5
+  colour: red
+  merge_threads: [2]
+"""
+_SAID = [
+    "7 - cdc_pipeline.CdcPipeline attributes.source.bootstrap_server Additional properties are not allowed",
+    "8 - cdc_pipeline.CdcPipeline attributes.source.topics 7 is not valid",
+    "5 - cdc_pipeline.CdcPipeline attributes.source 'bootstrap_servers' is a required property",
+    "10 - cdc_pipeline.CdcPipeline attributes.sensor.interval Additional properties are not allowed",
+    "11 - cdc_pipeline.CdcPipeline attributes.colour Additional properties are not allowed",
+    "12 - cdc_pipeline.CdcPipeline attributes.merge_threads [2] is not valid",
+]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of this project, to write into."""
+    folder = tmp_path_factory.mktemp("project")
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    shutil.copytree(ROOT / "cdc_pipeline", folder / "cdc_pipeline", ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+def _dg(project: Path, *arguments: str) -> tuple[int, str, str]:
+    """(status, output, errors) of the command; Dagster's own warnings are among the errors."""
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("dg")), *arguments],
+        cwd=project,
+        env={**os.environ, "PYTHONPATH": str(project), "NO_COLOR": "1", "DAGSTER_HOME": "", "CDC_LAKE": "lake"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=300,
+        check=False,
+    )
+    return done.returncode, re.sub(r"\x1b\[\d*m", "", done.stdout), done.stderr
+
+
+def test_a_scaffolded_pipeline_is_checked_and_listed(project: Path) -> None:
+    status, said, errors = _dg(project, "scaffold", "defs", "cdc_pipeline.CdcPipeline", "eu-orders")
+    assert status == 0, said + errors
+    assert "bootstrap_servers" in (project / "cdc_pipeline" / "defs" / "eu-orders" / "defs.yaml").read_text()
+    status, said, errors = _dg(project, "check", "defs")
+    assert (status, "All component YAML validated" in said, "All definitions loaded" in said) == (0, True, True), errors
+    status, said, errors = _dg(project, "list", "defs", "--json")
+    assert status == 0, errors
+    found = json.loads(said)
+    assert {asset["asset_key"] for asset in found["assets"]} >= {"shop/change_log", "eu_orders/raw_topic_snapshot"}
+    assert {sensor["name"] for sensor in found["sensors"]} >= {"shop_new_offsets", "eu_orders_new_tables"}
+
+
+def test_errors_of_the_file_have_its_line(project: Path) -> None:
+    folder = project / "cdc_pipeline" / "defs" / "wrong"
+    folder.mkdir()
+    (folder / "defs.yaml").write_text(_WRONG)
+    status, said, _ = _dg(project, "check", "yaml", "cdc_pipeline/defs/wrong")
+    shutil.rmtree(folder)
+    assert status == 1
+    lines = [line for line in said.splitlines() if line.startswith(str(folder))]
+    for line in _SAID:
+        assert any(found.startswith(f"{folder / 'defs.yaml'}:{line}") for found in lines), (line, said)
+    assert len(lines) == len(_SAID), said
+
+
+def test_errors_of_values_have_their_line(load: Callable[[str], CdcPipeline]) -> None:
+    good = (
+        "type: cdc_pipeline.CdcPipeline\nattributes:\n  name: p\n  lake: l\n  source: {type: capture_files, path: c}\n"
+    )
+    with pytest.raises(Exception, match="Error while loading component") as raised:
+        load(f"{good}  sensor:\n    interval_seconds: many\n")
+    said = ""
+    error: BaseException | None = raised.value
+    while error is not None:
+        said, error = f"{said}\n{error}", error.__cause__
+    for part in ("defs.yaml:6 - attributes.sensor", "interval_seconds\n  Input should be a valid integer", "'many'"):
+        assert part in said, said
+
+
+@pytest.mark.parametrize("source", get_args(ScaffoldParams.model_fields["source"].annotation))
+def test_what_is_scaffolded_loads_as_it_is(load: Callable[[str], CdcPipeline], tmp_path: Path, source: Any) -> None:
+    folder = tmp_path / "2-orders"
+    folder.mkdir()
+
+    def scaffolded(kind: Any, target: Path, *, append: bool = False) -> None:
+        params = ScaffoldParams(source=source)
+        request = dg.ScaffoldRequest("cdc_pipeline.CdcPipeline", target, kind, tmp_path, params, append)
+        PipelineScaffolder().scaffold(request)
+
+    scaffolded("yaml", folder)
+    text = (folder / "defs.yaml").read_text()
+    component = load(text)
+    assert (component.name, component.source.type) == ("p_2_orders", source)
+    # and so does what is only a comment in it
+    load(re.sub(r"^( +)# ( *)(?=\S+:)", r"\1\2", text, flags=re.MULTILINE))
+    scaffolded("yaml", folder / "defs.yaml", append=True)
+    assert (folder / "defs.yaml").read_text() == f"{text}---\n{text}"
+    scaffolded("python", folder)
+    names: dict[str, Any] = {}
+    exec((folder / "component.py").read_text(), names)
+    assert names["load"](None).name == "p_2_orders"
+
+
+def test_names_of_scaffolded_pipelines() -> None:
+    names = {"orders": "orders", "eu-orders": "eu_orders", "7": "p_7", "_x": "p__x", "é b": "p___b"}
+    assert {folder: pipeline_name(folder) for folder in names} == names
+
+
+def test_the_schema_of_the_file_describes_each_field() -> None:
+    """As the UI shows it, and editors with `dg utils generate-component-schema`."""
+    schema = CdcPipeline.model().model_json_schema()
+    models = {"CdcPipeline": schema, **schema["$defs"]}
+    lacking = [
+        f"{model}.{name}"
+        for model, found in models.items()
+        for name, field in found["properties"].items()
+        if not field.get("description") and name != "type"
+    ]
+    assert lacking == []
+    sample = generate_sample_yaml("cdc_pipeline.CdcPipeline", schema)
+    assert "bootstrap_servers: broker:9092" in sample
+    assert "(None)" not in sample

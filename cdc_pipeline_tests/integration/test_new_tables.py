@@ -1,0 +1,139 @@
+"""A table that appears in the stream is a node like all others, without a redeploy: the sensor, and a real webserver."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import pytest
+
+from cdc_pipeline.catalog import CatalogColumn, CatalogEntry, known_mirrors, remember_mirrors
+from cdc_pipeline.errors import TransientError
+from cdc_pipeline.pipeline import Pipeline
+from cdc_pipeline.reload import WEBSERVER, Webserver, catalog_digest, new_tables_sensor
+from cdc_pipeline.resources.lake import LakePaths
+from cdc_pipeline.sources.captures import CaptureFiles
+from cdc_pipeline_tests.webserver import LOCATION, webserver
+
+if TYPE_CHECKING:
+    from cdc_pipeline_tests import webserver as servers
+
+_NODES = """{ assetNodes { assetKey { path } dependencyKeys { path } groupName kinds tags { key value } description
+    metadataEntries { label ... on TableSchemaMetadataEntry { schema { columns { name type } } } } } }"""
+_DRY_RUN = """mutation ($cursor: String) { sensorDryRun(
+    selectorData: {repositoryLocationName: "cdc_pipeline", repositoryName: "__repository__", sensorName: "shop_new_tables"}
+    cursor: $cursor) { ... on DryRunInstigationTick { evaluationResult { skipReason cursor error { message } } }
+    ... on PythonError { message } } }"""
+
+
+def _entry(table: str, *columns: str, mirror_id: str = "") -> CatalogEntry:
+    found = tuple(CatalogColumn(name, "bigint", "bigint") for name in columns or ("id",))
+    return CatalogEntry("db", table, f"/lake/db/{table}", found, mirror_id=mirror_id or table)
+
+
+def _mirrors(server: servers.Webserver) -> dict[str, dict[str, Any]]:
+    nodes = {tuple(node["assetKey"]["path"]): node for node in server.graphql(_NODES)["assetNodes"]}
+    return {"/".join(key[3:]): node for key, node in nodes.items() if key[:3] == ("shop", "mirror", "db")}
+
+
+def _ticked(server: servers.Webserver, cursor: str | None) -> tuple[str, str | None]:
+    """Why the sensor asks for no run, and its cursor."""
+    found = server.graphql(_DRY_RUN, cursor=cursor)["sensorDryRun"]
+    assert "message" not in found, found
+    result = found["evaluationResult"]
+    assert result["error"] is None, result["error"]
+    return result["skipReason"], result["cursor"]
+
+
+def test_a_new_table_becomes_a_node(tmp_path: Path) -> None:
+    paths = LakePaths(str(tmp_path / "lake"), "shop")
+    Path(paths.home).mkdir(parents=True)
+    remember_mirrors(paths, [_entry("orders"), _entry("old", mirror_id="moves"), _entry("gone")])
+    with webserver(tmp_path / "dagster", CDC_LAKE=paths.root) as server:
+        assert set(_mirrors(server)) == {"orders", "old", "gone"}
+        remember_mirrors(
+            paths, [_entry("orders", "id", "n"), _entry("new", mirror_id="moves"), _entry("added", "id", "v")]
+        )
+        assert set(_mirrors(server)) == {"orders", "old", "gone"}, "there is no need of the sensor"
+
+        reason, cursor = _ticked(server, None)
+        assert (reason, cursor) == (f"5 mirrors, and {LOCATION} is loaded again", catalog_digest(known_mirrors(paths)))
+
+        nodes = _mirrors(server)
+        assert set(nodes) == {"orders", "old", "gone", "new", "added"}
+        added = nodes["added"]
+        sources = {"/".join(key["path"]) for key in added["dependencyKeys"]}
+        assert sources == {"shop/change_log", "shop/ddl_history", "shop/watermarks"}
+        assert (added["groupName"], "delta" in added["kinds"]) == ("shop_db", True)
+        schemas = {
+            name: [
+                column["name"]
+                for entry in node["metadataEntries"]
+                if entry["label"] == "dagster/column_schema"
+                for column in entry["schema"]["columns"]
+            ]
+            for name, node in nodes.items()
+        }
+        assert schemas == {"orders": ["id", "n"], "old": ["id"], "gone": ["id"], "new": ["id"], "added": ["id", "v"]}
+        lifecycles = {
+            name: tag["value"] for name, node in nodes.items() for tag in node["tags"] if tag["key"] == "cdc/lifecycle"
+        }
+        assert lifecycles == {"orders": "live", "added": "live", "new": "live", "old": "renamed", "gone": "dropped"}
+        assert "goes on as db.new" in nodes["old"]["description"]
+        assert "Dropped upstream" in nodes["gone"]["description"]
+
+        assert _ticked(server, cursor) == ("the mirrors are as they were", cursor)
+
+
+def _sensor(lake: Path) -> dg.SensorDefinition:
+    return new_tables_sensor(Pipeline("shop", CaptureFiles("captures"), str(lake)))
+
+
+def _reason(sensor: dg.SensorDefinition, cursor: str | None = None) -> str | None:
+    found = sensor(dg.build_sensor_context(cursor=cursor))
+    assert isinstance(found, dg.SkipReason)
+    return found.skip_message
+
+
+def test_where_there_is_nothing_to_do_it_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(WEBSERVER, raising=False)
+    sensor = _sensor(tmp_path)
+    assert (sensor.name, sensor.default_status) == ("shop_new_tables", dg.DefaultSensorStatus.STOPPED)
+    assert _reason(sensor) == "no mirror is known yet"
+    paths = LakePaths(str(tmp_path), "shop")
+    Path(paths.home).mkdir()
+    remember_mirrors(paths, [_entry("a")])
+    assert _reason(sensor, catalog_digest(known_mirrors(paths))) == "the mirrors are as they were"
+    assert "CDC_WEBSERVER does not say where the webserver is" in (_reason(sensor) or "")
+    monkeypatch.setenv(WEBSERVER, "127.0.0.1:3000")
+    assert _sensor(tmp_path).default_status == dg.DefaultSensorStatus.RUNNING
+
+
+def test_what_nodes_show_is_in_the_digest() -> None:
+    entry = _entry("a")
+    others = [replace(entry, dropped=True), replace(entry, moved_to="db.b"), _entry("a", "id", "n"), _entry("b")]
+    assert len({catalog_digest(entries) for entries in ([entry], [], *([other] for other in others))}) == 6
+
+
+def test_places_of_a_webserver() -> None:
+    good = {
+        "127.0.0.1:3000": Webserver("127.0.0.1", 3000),
+        "dagster": Webserver("dagster", None),
+        "[::1]:80": Webserver("[::1]", 80),
+        "https://d.example/dagster/": Webserver("d.example", None, https=True, prefix="/dagster"),
+    }
+    assert {text: Webserver.of(text) for text in good} == good
+    for text in (":3000", "h:port", "ftp://h", "a b:1", "http://"):
+        with pytest.raises(ValueError, match="host:port or a URL is expected"):
+            Webserver.of(text)
+
+
+def test_a_webserver_that_is_not_there_is_named() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))  # and nobody listens
+        port = probe.getsockname()[1]
+        with pytest.raises(TransientError, match=rf"webserver at 127.0.0.1:{port} \(CDC_WEBSERVER\) does not answer"):
+            Webserver("127.0.0.1", port).load_again("cdc_pipeline")

@@ -1,0 +1,122 @@
+"""What one sees of a pipeline in Dagster's UI: a real webserver after two real runs, in headless Chromium.
+
+`CDC_PICTURES=docs/images make test TEST_FLAGS="-k test_ui"` takes the documents' pictures on the way.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_pipeline.assets.keys import CODE_VERSION
+from cdc_pipeline_tests.browser import CHROMIUM, browser
+from cdc_pipeline_tests.integration.shown import shown_lake
+from cdc_pipeline_tests.webserver import webserver
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline_tests.browser import Page
+    from cdc_pipeline_tests.webserver import Webserver
+
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="no chromium on PATH; on Debian: apt-get install chromium (.ci/run does)"
+)
+
+_PICTURES = os.environ.get("CDC_PICTURES")
+_SIZE = (1400, 900)
+
+
+@dataclass
+class Ui:
+    server: Webserver
+    page: Page
+    lake: Path
+
+    def open(self, path: str, *texts: str, size: tuple[int, int] = _SIZE) -> None:
+        self.page.open(self.server.page(path), *texts, size=size)
+
+    def picture(self, name: str) -> None:
+        if _PICTURES:
+            self.page.settle()
+            # a document has no use for the folder of a test
+            self.page.replace(str(self.lake.parent), "/data")
+            self.page.picture(Path(_PICTURES) / f"{name}.png")
+
+
+@pytest.fixture(scope="module")
+def ui(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:  # noqa: ARG001 - the runs take it up
+    folder = tmp_path_factory.mktemp("ui")
+    lake, home = shown_lake(folder / "shown")
+    with webserver(home, CDC_LAKE=str(lake)) as server, browser(folder / "profile") as page:
+        yield Ui(server, page, lake)
+
+
+def test_the_asset_graph(ui: Ui) -> None:
+    names = ("raw_topic_snapshot", "change_log", "ddl_history", "watermarks", "consistent_cuts")
+    path = "/assets/shop/consistent_cuts?view=lineage&lineageScope=upstream&lineageDepth=5"
+    ui.open(path, "products", "customers", "shop_shop", *names, size=(1600, 1050))
+    ui.picture("asset-graph")
+
+
+def test_a_mirror_says_what_it_is(ui: Ui) -> None:
+    """Group, kinds, owner, tags, table name, path, columns with both types, row count, code version."""
+    ui.open("/assets/shop/mirror/shop/products", "Row count", "Columns", "Definition", size=(1250, 1450))
+    place = str(ui.lake / "shop" / "mirror" / "shop" / "products")
+    text = ui.page.text()
+    for shown in (
+        *(
+            "shop_shop",
+            "Owners\nshop-data\n",
+            "delta",
+            "PySpark",
+            "domain: shop",
+            "cdc/lifecycle: live",
+            "shop.products",
+            place,
+        ),
+        *("price", "decimal(10,2)", "stock", "bigint", "int unsigned", "json", "_commit_ts", "_offset"),
+        *("resolved_tso", "lag_seconds", "delta_version", "1 row(s) with values that their types cannot hold"),
+        *("shop / change_log", "shop / ddl_history", "shop / watermarks", "shop / consistent_cuts"),
+    ):
+        assert shown in text, f"{shown!r} is not in:\n{text}"
+    assert "Row count\n11\n" in text
+    ui.picture("mirror")
+    ui.page.click("Compute details")
+    ui.page.wait_for(f"Code version\n{CODE_VERSION}")
+
+
+def test_numbers_are_plotted_over_the_runs(ui: Ui) -> None:
+    ui.open("/assets/shop/mirror/shop/products", "Row count", "Plots", size=(1250, 1500))
+    ui.page.click("Plots")
+    ui.page.wait_for("dagster/row_count", "lag_seconds", "delta_version", "inserted", "seconds")
+    assert ui.page.evaluated("document.querySelectorAll('canvas').length") >= 9
+    ui.picture("plots")
+
+
+def test_a_failed_check_says_where(ui: Ui) -> None:
+    ui.open("/assets/shop/consistent_cuts?view=checks&checkDetail=no_gaps", "Latest execution", "Metadata")
+    ui.page.wait_for(
+        "1 mirror(s) with gaps", "Failed", "shop.products", "1 row(s) with values that their types cannot hold"
+    )
+    ui.picture("failed-check")
+
+
+def test_a_job_documents_its_configuration(ui: Ui) -> None:
+    ui.open("/locations/cdc_pipeline/jobs/shop_maintain/playground", "shop_keep_up", "Scaffold", "Launch Run")
+    ui.page.wait_for("keep_hours: 168", "compact: true", "Where Spark runs and with what")
+    ui.picture("launchpad")
+
+
+def test_the_component_is_documented(ui: Ui) -> None:
+    ui.open("/locations/cdc_pipeline/components/library/packages/cdc_pipeline", "cdc_pipeline.CdcPipeline")
+    ui.page.click("cdc_pipeline.CdcPipeline")
+    ui.page.wait_for(
+        "Where the records come from.", "bootstrap_servers: broker:9092", "Mirrors that are merged side by side"
+    )
