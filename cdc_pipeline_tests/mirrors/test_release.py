@@ -102,7 +102,7 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     return lake
 
 
-def test_what_cannot_be_released_changes_nothing(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:
+def test_what_cannot_be_released_changes_nothing(lake: Lake, spark: SparkSession) -> None:
     assert lake.letters() == set(lake.places.values())
     assert "the first at " + lake.places["no newer"] in lake.gaps("t")[0]
     before = delta_versions(spark, Path(lake.paths.home))
@@ -115,6 +115,11 @@ def test_what_cannot_be_released_changes_nothing(lake: Lake, spark: SparkSession
     assert (report.released, report.dead.count, report.rebuild) == (Letters(0, ()), 4, None)
     assert all(letter.reason for letter in report.dead.shown)
 
+    assert delta_versions(spark, Path(lake.paths.home)) == before
+
+
+def test_what_chooses_nothing_or_nonsense_is_said(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:
+    letters = spark.createDataFrame(lake.table("dead_letters").collect(), lake.table("dead_letters").schema)
     twice = tmp_path / "twice.jsonl"
     twice.write_text(record_line("{}", "t", 1, 2) + "\n", encoding="utf-8")
     torn = tmp_path / "torn.jsonl"
@@ -131,8 +136,7 @@ def test_what_cannot_be_released_changes_nothing(lake: Lake, spark: SparkSession
         (LetterChoice(replacements={"t/1@2": "{}"}, replacement_file=str(twice)), SourceError, "t/1@2 is there twice"),
     ):
         with pytest.raises(kind, match=said):
-            releaser.released(choice)
-    assert delta_versions(spark, Path(lake.paths.home)) == before
+            choice.of(letters, choice.replaced(spark))
 
 
 def test_released_records_take_their_place(lake: Lake, spark: SparkSession) -> None:
