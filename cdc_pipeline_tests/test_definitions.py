@@ -105,3 +105,24 @@ def test_a_mirror_shows_its_columns_with_both_types() -> None:
     columns = spec.metadata["dagster/column_schema"].columns
     assert [(column.name, column.type, column.description) for column in columns] == [("id", "bigint", "bigint")]
     assert spec.metadata["dagster/table_name"] == "db.orders"
+
+
+def test_any_name_of_a_table_makes_a_node(lake_with_a_mirror: Path) -> None:
+    """Dagster names outputs after keys, and takes letters, digits and underscores only."""
+    names = [
+        *("orders", "codes of shop", "a-b", "a_b", "a.b", "a__b", "_a", "x/y", "`", "'; DROP", "*", "表", "\n", "😀"),
+        *("CON", "../../etc", '"', "%41", "é", "e\u0301"),
+    ]
+    tables = [("db", name) for name in names] + [(name, "t") for name in names] + [("a", "b__t"), ("a__b", "t2")]
+    remember_mirrors(
+        LakePaths(str(lake_with_a_mirror), "shop"),
+        [CatalogEntry(database, table, "elsewhere", ()) for database, table in tables],
+    )
+    found = defs()
+    keys = {dg.AssetKey(["shop", "mirror", *table]) for table in tables}
+    assets = found.resolve_asset_graph()
+    assert {key for key in assets.get_all_asset_keys() if key.path[1] == "mirror"} == keys
+    assert assets.get(dg.AssetKey(["shop", "consistent_cuts"])).parent_keys == keys
+    assert found.resolve_job_def("shop_ingest").asset_layer.executable_asset_keys >= keys
+    mirrors = found.resolve_assets_def(dg.AssetKey(["shop", "mirror", "db", "codes of shop"]))
+    assert len(set(mirrors.node_keys_by_output_name)) == len(tables) + 1

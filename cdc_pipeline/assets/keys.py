@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
 
 CODE_VERSION = version("cdc_pipeline")
 RAW, CHANGE_LOG, DDL_HISTORY = "raw_topic_snapshot", "change_log", "ddl_history"
+_PLAIN = re.compile(r"[A-Za-z0-9]+(_[A-Za-z0-9]+)*")
 WATERMARKS, DEAD_LETTERS, CUTS = "watermarks", "dead_letters", "consistent_cuts"
 
 
@@ -21,3 +24,12 @@ def table_key(pipeline: str, table: str) -> dg.AssetKey:
 
 def mirror_key(pipeline: str, name: TableName) -> dg.AssetKey:
     return dg.AssetKey([pipeline, "mirror", name.database, name.table])
+
+
+def name_safe_key(key: dg.AssetKey) -> dg.AssetKey:
+    """The key itself, where Dagster can make a name of it that no other key has; else one that stands for it. Dagster names
+    the outputs of a step after keys, and takes letters, digits and underscores only."""
+    if all(_PLAIN.fullmatch(part) for part in key.path):
+        return key
+    digest = hashlib.sha256("\0".join(key.path).encode()).hexdigest()[:16]
+    return dg.AssetKey([key.path[0], "mirror", f"named_{digest}"])

@@ -7,7 +7,16 @@ from datetime import datetime, timezone
 import dagster as dg
 
 from cdc_pipeline.assets.failures import clear_failures
-from cdc_pipeline.assets.keys import CHANGE_LOG, CODE_VERSION, CUTS, DDL_HISTORY, WATERMARKS, mirror_key, table_key
+from cdc_pipeline.assets.keys import (
+    CHANGE_LOG,
+    CODE_VERSION,
+    CUTS,
+    DDL_HISTORY,
+    WATERMARKS,
+    mirror_key,
+    name_safe_key,
+    table_key,
+)
 from cdc_pipeline.assets.metadata import column_schema, shown_table
 from cdc_pipeline.assets.nodes import face, mirror_group, mirror_lineage
 from cdc_pipeline.catalog import CatalogEntry, known_mirrors, remember_mirrors
@@ -89,10 +98,12 @@ def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg
     specs = [mirror_spec(pipeline, entry) for entry in entries]
     cuts = table_key(pipeline.name, CUTS)
     declared = frozenset(spec.key for spec in specs)
+    names = {name_safe_key(spec.key): spec.key for spec in specs}
+    specs = [spec.replace_attributes(key=key) for key, spec in zip(names, specs, strict=True)]
     cut_spec = dg.AssetSpec(
         cuts,
         # before the first mirror is known the cuts hang on what mirrors will be made of
-        deps=[spec.key for spec in specs] or _sources(pipeline),
+        deps=list(names) or _sources(pipeline),
         group_name=pipeline.name,
         description=_CUTS,
         **face(pipeline),
@@ -153,7 +164,7 @@ def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg
         if limits.declared:
             yield fresh_result(report, limits, cuts)
 
-    return mirrors
+    return mirrors.with_attributes(asset_key_replacements={name: key for name, key in names.items() if name != key})
 
 
 def _provenance(pipeline: Pipeline, entry: MirrorEntry, batch: int) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from pyspark.sql import functions as F
 
-from cdc_pipeline.checks.turns import WRONG_TABLES, in_turn
+from cdc_pipeline.checks.turns import in_turn, tables_result
 from cdc_pipeline.mirrors.keys import key_columns
 from cdc_pipeline.mirrors.state import MirrorState
 from cdc_pipeline.resources.delta import table_state
@@ -69,23 +69,10 @@ def keys_hold_result(
     found = side_by_side(spark, looked, [entries[name] for name in chosen], wanted.threads)
     wrong = {table.name: table.wrong for table in found if table.wrong}
     kinds = sorted({table.what for table in found})
-    return dg.AssetCheckResult(
-        check_name=KEYS_HOLD,
-        asset_key=key,
-        passed=not wrong,
-        description=None
-        if not wrong
-        else "; ".join(f"{name}: {words}" for name, words in list(wrong.items())[:3])
-        + f". Run {paths.pipeline}_rebuild, which makes mirrors again and puts right what differs",
-        metadata={
-            **wrong,
-            WRONG_TABLES: dg.MetadataValue.json(sorted(wrong)),
-            "looked_at": dg.MetadataValue.json(
-                {what: sum(table.what == what for table in found) for what in kinds}
-                | ({"left for another cut": len(changed) - len(chosen)} if len(changed) > len(chosen) else {})
-            ),
-        },
-    )
+    counts = {what: sum(table.what == what for table in found) for what in kinds}
+    left = {"left for another cut": len(changed) - len(chosen)} if len(changed) > len(chosen) else {}
+    advice = f"Run {paths.pipeline}_rebuild, which makes mirrors again and puts right what differs"
+    return tables_result(KEYS_HOLD, key, wrong, advice, dg.MetadataValue.json(counts | left))
 
 
 def _looked_at(spark: SparkSession, entry: MirrorEntry, wanted: KeysToCheck, since: int | None) -> _Looked:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from pyspark.sql import functions as F
 
-from cdc_pipeline.checks.turns import WRONG_TABLES, in_turn
+from cdc_pipeline.checks.turns import in_turn, tables_result
 from cdc_pipeline.mirrors.state import MirrorState
 from cdc_pipeline.resources.delta import table_state
 from cdc_pipeline.resources.small_frames import small_frame
@@ -49,20 +49,9 @@ def schema_result(
         found = [*delta_differences(table.schema, state), *ddl_differences(state, defined.get(name))]
         if found:
             wrong[str(name)] = "; ".join(found)
-    return dg.AssetCheckResult(
-        check_name=SCHEMA_MATCHES_DDL,
-        asset_key=key,
-        passed=not wrong,
-        description=None
-        if not wrong
-        else "; ".join(f"{name}: {words}" for name, words in list(wrong.items())[:3])
-        + f". Did somebody alter a mirror by hand? Run {paths.pipeline}_rebuild, which puts right what differs",
-        metadata={
-            **wrong,
-            WRONG_TABLES: dg.MetadataValue.json(sorted(wrong)),
-            "looked_at": dg.MetadataValue.text(f"{len(chosen)} of {len(entries)} mirrors"),
-        },
-    )
+    advice = f"Did somebody alter a mirror by hand? Run {paths.pipeline}_rebuild, which puts right what differs"
+    looked_at = dg.MetadataValue.text(f"{len(chosen)} of {len(entries)} mirrors")
+    return tables_result(SCHEMA_MATCHES_DDL, key, wrong, advice, looked_at)
 
 
 def delta_differences(schema: StructType, state: MirrorState) -> list[str]:

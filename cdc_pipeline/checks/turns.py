@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from cdc_pipeline.schemas.table import TableName
 
@@ -46,3 +46,17 @@ def in_turn(first: Iterable[TableName], others: Sequence[TableName], turn: int, 
 def _from(names: Sequence[TableName], turn: int, count: int) -> tuple[TableName, ...]:
     start = turn * count % len(names) if names else 0
     return tuple((*names[start:], *names[:start])[:count])
+
+
+def tables_result(
+    check: str, key: dg.AssetKey, wrong: Mapping[str, str], advice: str, looked_at: dg.MetadataValue
+) -> dg.AssetCheckResult:
+    """The result of a check that looks at tables: fails with those that are `wrong`, what is with each, and what to do."""
+    shown = "; ".join(f"{name}: {words}" for name, words in list(wrong.items())[:3])
+    return dg.AssetCheckResult(
+        check_name=check,
+        asset_key=key,
+        passed=not wrong,
+        description=f"{shown}. {advice}" if wrong else None,
+        metadata={**wrong, WRONG_TABLES: dg.MetadataValue.json(sorted(wrong)), "looked_at": looked_at},
+    )

@@ -54,6 +54,7 @@ from cdc_pipeline.resources.delta import (
     forget_cached_log,
     is_in,
     session_for,
+    stored_bytes,
     table_state,
 )
 from cdc_pipeline.resources.lake import move_folder
@@ -70,6 +71,9 @@ if TYPE_CHECKING:
 
 _STEPS_PER_CUT = 1_000_000
 _COMMITS_PER_STEP = 100
+SMALL_MIRROR = 4 * 2**20
+"""Bytes up to which a merge writes files of a mirror anew: to mark rows in them takes one pass more and leaves one file more
+each time, which costs more than to write some MB."""
 _CREATION = {
     # deletes and updates mark rows instead of copying files: 7 KB against 20 MB for 1000 rows of 2 million
     "delta.enableDeletionVectors": "true",
@@ -254,7 +258,8 @@ class Mirrors:
         commit = self._commit(index, 1)
         if self.resumed and is_in(self.spark, path, commit):
             return
-        session = session_for(self.spark, commit)
+        small = stored_bytes(self.spark, path) <= SMALL_MIRROR
+        session = session_for(self.spark, commit, whole_files=small)
         net = session.table(f"global_temp.{self.net_view}").where(F.col("step") == index)
         schema, key, keyless = step.state.schema, row_set.columns, row_set.keyless
         trace = step.state.trace

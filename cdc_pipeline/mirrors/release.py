@@ -150,7 +150,8 @@ class Releaser:
         records = records.drop("replacement")
         if not records.where(may_be_packed(F.col("value"))).isEmpty():
             records = records.withColumn(CONTENT, opened(F.col("value")))
-        found = explained(records, self.rebuilder.dialect)
+        # decoded first, filtered then: Spark would take the filter through the whole decoding, and plan without end
+        found = explained(records, self.rebuilder.dialect).localCheckpoint()
         return found.where((F.col("kind") == DEAD) & (F.col("rule") != CLAIM_RULE))
 
 

@@ -97,6 +97,11 @@ def row_count(spark: SparkSession, path: str) -> int:
     return spark.read.format("delta").load(path).count() if row["silent"] else int(row["told"])
 
 
+def stored_bytes(spark: SparkSession, path: str) -> int:
+    """How large the files of the table's newest snapshot are together. Delta keeps it with the snapshot."""
+    return int(_delta_log(spark, path).update(False, _none(spark), _none(spark)).sizeInBytes())
+
+
 def forget_cached_log(spark: SparkSession, path: str) -> None:
     """Drops the driver's cached log of a folder that was moved by us, not by Delta."""
     names = _names(jvm(spark))
@@ -138,9 +143,13 @@ def is_conflict(error: BaseException) -> bool:
     return java is not None and bool(_CONFLICT.match(java.getClass().getName()))
 
 
-def session_for(spark: SparkSession, commit: Commit) -> SparkSession:
-    """A session of the same application whose MERGE, UPDATE and DELETE are this commit. Use it for one statement."""
+def session_for(spark: SparkSession, commit: Commit, *, whole_files: bool = False) -> SparkSession:
+    """A session of the same application whose MERGE, UPDATE and DELETE are this commit. Use it for one statement.
+
+    `whole_files`: a MERGE writes the files anew in which rows change, where otherwise it marks these rows as deleted.
+    """
     session = spark.newSession()
+    session.conf.set("spark.databricks.delta.merge.deletionVectors.persistent", str(not whole_files).lower())
     session.conf.set("spark.databricks.delta.write.txnAppId", commit.app_id)
     session.conf.set("spark.databricks.delta.write.txnVersion", str(commit.version))
     session.conf.set("spark.databricks.delta.commitInfo.userMetadata", commit.note_json)

@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 import random
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import pytest
 from hypothesis import Phase, given, settings
 
+from cdc_pipeline.mirrors import apply
 from cdc_pipeline.mirrors.cut import CutMaker
 from cdc_pipeline.mirrors.progress import published_cut
 from cdc_pipeline.mirrors.reading import read_cut
@@ -130,7 +132,8 @@ def with_watermarks(spark: SparkSession, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="module")
 def without_watermarks(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
-    return _told(spark, tmp_path_factory.mktemp("time"), TIME_MODES, SEED, 3, 0.03, transactions=12)
+    with patch.object(apply, "SMALL_MIRROR", 0):  # as mirrors are merged that are large
+        return _told(spark, tmp_path_factory.mktemp("time"), TIME_MODES, SEED, 3, 0.03, transactions=12)
 
 
 @pytest.mark.parametrize("group", ["with_watermarks", "without_watermarks"])

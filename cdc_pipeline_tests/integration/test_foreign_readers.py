@@ -11,6 +11,7 @@ from datetime import date, datetime, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 from urllib.parse import quote
 
 import deltalake
@@ -21,6 +22,7 @@ import pyarrow as pa
 import pytest
 from deltalake.exceptions import DeltaError
 
+from cdc_pipeline.mirrors import apply
 from cdc_pipeline.resources.lake import LakePaths
 from cdc_pipeline.schemas.table import TableName
 from cdc_pipeline_tests.messages import Topic, ddl, row, tso, watermark
@@ -96,10 +98,15 @@ class Lake:
             topic.send(_row("UPDATE", table, 14, types, _WITH_6, _MOST))
             topic.send(_row("DELETE", table, 15, types, _LEAST))
         topic.send(watermark(20)).write(folder / "captures", "2.jsonl")
-        ingest(spark, self.paths, folder / "captures")
+        with patch.object(apply, "SMALL_MIRROR", 0):  # rows are marked as deleted, as in mirrors that are large
+            ingest(spark, self.paths, folder / "captures")
+        assert all('"deletionVector":{' in self._log(table) for table in TABLES)
         cuts = spark.read.format("delta").load(self.paths.table("consistent_cuts")).orderBy("cut_id").collect()
         assert [cut["resolved_tso"] for cut in cuts] == [tso(10), tso(20)]
         self.versions = [{mirror["table"]: mirror["version"] for mirror in cut["mirrors"]} for cut in cuts]
+
+    def _log(self, table: str) -> str:
+        return "".join(commit.read_text() for commit in Path(self.path(table)).glob("_delta_log/*.json"))
 
     def path(self, table: str) -> str:
         return self.paths.mirror(TableName("db", table))

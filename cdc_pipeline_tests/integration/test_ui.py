@@ -67,7 +67,9 @@ def test_the_asset_graph(ui: Ui) -> None:
 
 def test_a_mirror_says_what_it_is(ui: Ui) -> None:
     """Group, kinds, owner, tags, table name, path, columns with both types, row count, code version."""
-    ui.open("/assets/shop/mirror/shop/products", "Row count", "Columns", "Definition", size=(1250, 1450))
+    ui.open(
+        "/assets/shop/mirror/shop/products", "Row count", "Columns", "Definition", "int unsigned", size=(1250, 1450)
+    )
     place = str(ui.lake / "shop" / "mirror" / "shop" / "products")
     text = ui.page.text()
     for shown in (
