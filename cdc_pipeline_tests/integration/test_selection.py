@@ -45,14 +45,19 @@ def test_the_shop_without_some_tables_and_under_other_names(spark: SparkSession,
     )
     paths = LakePaths(component.lake, "p")
 
+    def definitions() -> dg.Definitions:
+        return dg.Definitions.merge(component.build_defs(), dg.Definitions(resources={"spark": SparkLakehouse()}))
+
     def run(job: str) -> dg.ExecuteInProcessResult:
-        resources = dg.Definitions(resources={"spark": SparkLakehouse()})
-        definitions = dg.Definitions.merge(component.build_defs(), resources)
         with dg.DagsterInstance.ephemeral() as instance:
-            return definitions.resolve_job_def(job).execute_in_process(
-                instance=instance,
-                raise_on_error=False,
-                run_config={"loggers": {"console": {"config": {"log_level": "ERROR"}}}},
+            return (
+                definitions()
+                .resolve_job_def(job)
+                .execute_in_process(
+                    instance=instance,
+                    raise_on_error=False,
+                    run_config={"loggers": {"console": {"config": {"log_level": "ERROR"}}}},
+                )
             )
 
     ingest = run("p_ingest")
@@ -77,7 +82,7 @@ def test_the_shop_without_some_tables_and_under_other_names(spark: SparkSession,
     assert {f"{path.parent.name}.{path.name}" for path in Path(paths.table("mirror")).glob("*/*")} == {
         *MIRRORS.values()
     }
-    specs = {spec.key.path[-1]: spec for spec in component.build_defs().resolve_all_asset_specs()}
+    specs = {spec.key.path[-1]: spec for spec in definitions().resolve_all_asset_specs()}
     assert specs["codes of shop"].metadata["upstream_table"] == "shop.vouchers"
     history = spark.read.format("delta").load(paths.table("ddl_history"))
     assert {row["table"]: row["status"] for row in history.where("type <> 'QUERY'").collect()} == {
