@@ -8,6 +8,7 @@ from cdc_pipeline.mirrors.column_rules import ColumnRules
 from cdc_pipeline.mirrors.masks import HASH, NULL, Mask
 from cdc_pipeline.mirrors.state import TRACE_NAMES
 from cdc_pipeline.schemas.table import TableName
+from cdc_pipeline.schemas.table_patterns import require_pattern
 from cdc_pipeline.source_fields import filled_in
 from cdc_pipeline.sources.kafka.secret_text import SecretText
 
@@ -51,8 +52,7 @@ def checked_metadata(value: list[str]) -> list[str]:
 def checked_masks(value: Masks) -> Masks:
     """The field `mask` as it was given. Raises ValueError where a pattern, a column or a mask is none."""
     for pattern, columns in value.items():
-        if "." not in pattern.strip(".") and pattern != "*":
-            raise ValueError(f"{pattern!r} is no pattern: one on database.table is expected, such as shop.*")
+        require_pattern(pattern)
         if not columns:
             raise ValueError(f"{pattern}: no column is named: column: hash, or column: null is expected")
         for column, how in columns.items():

@@ -1,7 +1,6 @@
 """The jobs `<pipeline>_ddl_dry_run` and `<pipeline>_approve_ddl`: what waits, and letting it go on (`ddl_policy: hold`)."""
 
 # No `from __future__ import annotations` here: Dagster reads the annotations of the functions it decorates.
-from fnmatch import fnmatchcase
 
 import dagster as dg
 from pydantic import Field
@@ -17,6 +16,7 @@ from cdc_pipeline.mirrors.publication import CutSettings
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.resources.lock import only_writer
 from cdc_pipeline.resources.spark import SparkLakehouse
+from cdc_pipeline.schemas.table_patterns import matches_any
 
 _DRY_RUN = """Shows the DDL that waits, for an approval or for the resolved TSO, and what each statement would do to the
 mirrors. Nothing is changed."""
@@ -67,7 +67,7 @@ def approve_ddl_job(pipeline: Pipeline) -> dg.JobDefinition:
     ) -> dg.Output[None]:
         with clear_failures(), only_writer(pipeline.paths, context.run.run_id, context.log.info):
             held = published_cut(spark.session, pipeline.paths).held
-            chosen = [table for table in held if any(fnmatchcase(str(table.name), text) for text in config.tables)]
+            chosen = [table for table in held if matches_any(str(table.name), config.tables)]
             if not chosen:
                 raise dg.Failure(f"{config.tables} names no table that waits: {_names(held)}", allow_retries=False)
             approve(spark.session, pipeline.paths, chosen, context.run.run_id)

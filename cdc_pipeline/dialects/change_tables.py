@@ -18,7 +18,7 @@ from cdc_pipeline.dialects.counts import BatchCounts, Observed
 from cdc_pipeline.dialects.ddl_rows import ddl_rows
 from cdc_pipeline.dialects.decode import DialectName, decoded, explained
 from cdc_pipeline.dialects.releases import with_replacements
-from cdc_pipeline.mirrors.ddl_of_cut import PENDING, RESULT_COLUMNS
+from cdc_pipeline.mirrors.ddl_of_cut import undecided
 from cdc_pipeline.resources.delta import Commit, append_once, is_in, progress, table_state
 from cdc_pipeline.resources.small_frames import small_frame
 from cdc_pipeline.resources.threads import side_by_side
@@ -136,7 +136,7 @@ def _write_others(
     rows_of = {
         "watermarks": lambda: unified.watermarks(frame),
         "dead_letters": lambda: unified.dead_letters(frame),
-        "ddl_history": lambda: _pending(ddl_rows(frame, change_log)),
+        "ddl_history": lambda: undecided(ddl_rows(frame, change_log)),
     }
 
     def write(table: str) -> None:
@@ -156,13 +156,6 @@ def _has_tables(spark: SparkSession, paths: LakePaths) -> bool:
 
 def _commit(paths: LakePaths, table: str, batch_id: int, note: dict[str, Any]) -> Commit:
     return Commit(paths.writer(table), batch_id, {"batch": batch_id, "run_id": note["run_id"]})
-
-
-def _pending(ddl: DataFrame) -> DataFrame:
-    """New DDL rows, with the columns that a cut fills in later."""
-    empty = small_frame(ddl.sparkSession, [], RESULT_COLUMNS).schema
-    results = {field.name: F.lit(None).cast(field.dataType) for field in empty}
-    return ddl.withColumns({**results, "status": F.lit(PENDING)})
 
 
 def _raw_note(spark: SparkSession, paths: LakePaths, batch_id: int) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import functools
 import operator
 import re
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.dialects.releases import POSITION
 from cdc_pipeline.errors import LakeError, SourceError
 from cdc_pipeline.resources.small_frames import small_frame
+from cdc_pipeline.schemas.table_patterns import matches_any
 from cdc_pipeline.sources.capture_files import CaptureFile, records
 from cdc_pipeline.sources.intake import distinct_records, offset_ranges, require_readable
 
@@ -78,9 +78,11 @@ class LetterChoice:
                 "nothing is chosen: positions, rules, tables, replacements or replacement_file is expected (rules: ['*'] "
                 "for all dead letters)"
             )
-        stretches = [Stretch.of(text) for text in (*self.positions, *(self.replacements or ()))]
-        for text, stretch in zip((*self.positions, *(self.replacements or ())), stretches, strict=True):
-            if text in (self.replacements or {}) and stretch.first != stretch.last:
+        for text in self.positions:
+            Stretch.of(text)
+        for text in self.replacements or ():
+            stretch = Stretch.of(text)
+            if stretch.first != stretch.last:
                 raise ValueError(f"replacements: {text!r} names more than one record")
 
     def replaced(self, spark: SparkSession) -> DataFrame:
@@ -89,7 +91,7 @@ class LetterChoice:
             (stretch.topic, stretch.partition, stretch.first, text.encode())
             for stretch, text in ((Stretch.of(place), text) for place, text in (self.replacements or {}).items())
         ]
-        frame = small_frame(spark, [(*row[:3], bytearray(row[3])) for row in given], _REPLACEMENTS)
+        frame = small_frame(spark, given, _REPLACEMENTS)
         if self.replacement_file:
             frame = frame.unionByName(_of_file(spark, self.replacement_file))
         many = frame.groupBy(*POSITION).count().where("count > 1").drop("count").limit(_SHOWN).collect()
@@ -140,8 +142,8 @@ class LetterChoice:
         kept = [
             row
             for row in found
-            if (not self.rules or any(fnmatchcase(row[0], pattern) for pattern in self.rules))
-            and (not self.tables or any(fnmatchcase(f"{row[1]}.{row[2]}", pattern) for pattern in self.tables))
+            if (not self.rules or matches_any(row[0], self.rules))
+            and (not self.tables or matches_any(f"{row[1]}.{row[2]}", self.tables))
         ]
         return small_frame(letters.sparkSession, kept, "rule STRING, `database` STRING, `table` STRING")
 

@@ -6,13 +6,13 @@ A mirror keeps what held when it was made: its own state has it (`state.MirrorSt
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.mirrors.masks import HASH, NULL, Mask, salt_key
 from cdc_pipeline.mirrors.state import TRACE_NAMES, MirrorState
 from cdc_pipeline.mirrors.steps import ApplyRows
+from cdc_pipeline.schemas.table_patterns import matches, matches_any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -43,14 +43,14 @@ class ColumnRules:
 
     def names(self, name: TableName) -> bool:
         """Whether a pattern matches the table."""
-        return any(fnmatchcase(str(name), pattern) for pattern, _ in self.masks)
+        return matches_any(str(name), (pattern for pattern, _ in self.masks))
 
     def mask_of(self, name: TableName, column: str) -> Mask | None:
         return next(
             (
                 how
                 for pattern, columns in self.masks
-                if fnmatchcase(str(name), pattern)
+                if matches(str(name), pattern)
                 for named, how in columns
                 if named.casefold() == column.casefold()
             ),

@@ -141,12 +141,10 @@ class CutStreams:
         """Adds the steps of another selection to the empty book. Line by line what they do."""
         if self.change is None:
             return ()
-        self.change.plan(book, self.window.cut_id, self.selection, self._definitions_before.of)
+        # as they were before this cut: those of `_definitions` have followed its statements
+        before = UpstreamDefinitions(lambda: self._past, self.time_zone)
+        self.change.plan(book, self.window.cut_id, self.selection, before.of)
         return self.change.words(self.selection)
-
-    @property
-    def _definitions_before(self) -> UpstreamDefinitions:
-        return UpstreamDefinitions(lambda: self._past, self.time_zone)
 
     # ---- which table a mirror is of
 

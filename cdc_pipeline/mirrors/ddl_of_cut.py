@@ -13,7 +13,7 @@ from cdc_pipeline.mirrors.events import DdlEvent, ddl_event, in_order
 from cdc_pipeline.mirrors.included_ddl import left_out_words
 from cdc_pipeline.mirrors.unnamed import with_databases
 from cdc_pipeline.resources.delta import Commit, session_for
-from cdc_pipeline.resources.small_frames import small_frame
+from cdc_pipeline.resources.small_frames import small_frame, struct_of
 from cdc_pipeline.schemas.changes import DropTable, TruncateTable
 
 if TYPE_CHECKING:
@@ -35,6 +35,12 @@ RESULT_COLUMNS = (
     "primary_key: ARRAY<STRING>, unique_keys: ARRAY<ARRAY<STRING>>>>"
 )
 _CLOSING = f"topic STRING, `partition` INT, `offset` BIGINT, {RESULT_COLUMNS}"
+
+
+def undecided(ddl: DataFrame) -> DataFrame:
+    """DDL rows of which no cut has said yet what it did: with the columns that `close_events` fills in."""
+    nothing = {field.name: F.lit(None).cast(field.dataType) for field in struct_of(RESULT_COLUMNS)}
+    return ddl.withColumns({**nothing, "status": F.lit(PENDING)})
 
 
 @dataclass(frozen=True)

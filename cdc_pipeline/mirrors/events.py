@@ -124,14 +124,24 @@ def touched_names(change: SchemaChange) -> tuple[TableName, ...]:
     return ()
 
 
+def made_names(change: SchemaChange) -> tuple[TableName, ...]:
+    """The names that this change gives to a table which had none, or another."""
+    if isinstance(change, (CreateTable, CreateTableLike, CreateTableAsSelect)):
+        return (change.name,)
+    if isinstance(change, RenameTable):
+        return (change.new_name,)
+    if isinstance(change, AlterTable):
+        return tuple(clause.name for clause in change.clauses if isinstance(clause, RenameTo))
+    return ()
+
+
+def begun_names(change: SchemaChange) -> tuple[TableName, ...]:
+    """`made_names`, and those that come back."""
+    if isinstance(change, RecoverTable):
+        return (change.new_name or change.name,)
+    return made_names(change)
+
+
 def creates(event: DdlEvent, name: TableName) -> bool:
     """Whether the event brings the name into being, so that no row of the same millisecond can lie before it."""
-    return any(
-        (isinstance(change, (CreateTable, CreateTableLike, CreateTableAsSelect)) and change.name == name)
-        or (isinstance(change, RenameTable) and change.new_name == name)
-        or (
-            isinstance(change, AlterTable)
-            and any(isinstance(clause, RenameTo) and clause.name == name for clause in change.clauses)
-        )
-        for change in event.changes
-    )
+    return any(name in made_names(change) for change in event.changes)

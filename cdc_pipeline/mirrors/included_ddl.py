@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.mirrors.events import touched_names
+from cdc_pipeline.mirrors.events import begun_names, touched_names
 from cdc_pipeline.schemas.changes import (
     AlterTable,
     CreateTable,
@@ -70,17 +70,9 @@ class IncludedDdl:
 
 
 def _appearing(change: SchemaChange) -> tuple[TableName, ...]:
-    if isinstance(change, (CreateTable, CreateTableLike, CreateTableAsSelect)):
-        return (change.name,)
-    if isinstance(change, RenameTable):
-        return (change.new_name,)
-    if isinstance(change, RecoverTable):
-        return (change.new_name or change.name,)
-    if isinstance(change, AlterTable):
-        return tuple(clause.name for clause in change.clauses if isinstance(clause, RenameTo))
     if isinstance(change, NotSupported) and change.creates and change.name is not None:
         return (change.name,)
-    return ()
+    return begun_names(change)
 
 
 def _passed_through(event: DdlEvent, selection: TableSelection) -> frozenset[TableName]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from delta.tables import DeltaTable
@@ -20,6 +19,7 @@ from cdc_pipeline.errors import LakeError
 from cdc_pipeline.mirrors.progress import published_cut
 from cdc_pipeline.mirrors.window import is_begun
 from cdc_pipeline.resources.delta import table_state
+from cdc_pipeline.schemas.table_patterns import matches_any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -72,7 +72,7 @@ class Maintenance:
             raise LakeError("a cut was begun and is not published: run the ingest first", pipeline=paths.pipeline)
         names = {table: paths.table(table) for table in _OWN}
         names |= {f"mirror/{name}": paths.mirror(name) for name in sorted(published.names)}
-        chosen = {name: path for name, path in names.items() if any(fnmatchcase(name, text) for text in self.tables)}
+        chosen = {name: path for name, path in names.items() if matches_any(name, self.tables)}
         if not chosen:
             raise LakeError(
                 f"{list(self.tables)} names no table of the lake: {', '.join(names)}", pipeline=paths.pipeline

@@ -5,6 +5,7 @@ Each is replaced in one commit on the mirror that is there, so that its history,
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -22,17 +23,36 @@ from cdc_pipeline.resources.delta import (
     overwrite_once,
     table_state,
 )
-from cdc_pipeline.resources.lake import move_folder
+from cdc_pipeline.resources.lake import LakePaths, move_folder, remove_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
     from cdc_pipeline.mirrors.cut_report import MirrorEntry
     from cdc_pipeline.resources.delta import TableState
-    from cdc_pipeline.resources.lake import LakePaths
     from cdc_pipeline.schemas.table import TableName
+
+_FOLDER = "rebuild"
+
+
+def rebuild_place(paths: LakePaths, borrowed: Iterable[str]) -> LakePaths:
+    """Where tables are made again, beside the lake's, of which those of `borrowed` are read where they are."""
+    # a name of its own each time: Delta remembers the tables that it has seen at a path
+    place = f"{paths.home}/{_FOLDER}/{uuid.uuid4().hex}"
+    return LakePaths(place, paths.pipeline, {name: paths.table(name) for name in borrowed})
+
+
+def clear_rebuilds(spark: SparkSession, paths: LakePaths) -> None:
+    """Removes what a rebuild, or one that died, has made beside the lake's tables."""
+    remove_folder(spark, f"{paths.home}/{_FOLDER}")
+
+
+def rebuild_commit(paths: LakePaths, cut_id: int, run_id: str) -> Commit:
+    """As whom a rebuild writes. Each is a writer of its own: it compares first, so that nothing is done twice, and no
+    commit may be passed over."""
+    return Commit(f"cdc:{paths.pipeline}:rebuild:{uuid.uuid4().hex}", 1, {"rebuild": cut_id, "run_id": run_id})
 
 
 @dataclass(frozen=True)

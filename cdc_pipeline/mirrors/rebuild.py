@@ -7,7 +7,6 @@ own, so that earlier cuts stay readable. A rebuild that dies is begun again: eac
 
 from __future__ import annotations
 
-import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -25,13 +24,11 @@ from cdc_pipeline.mirrors.dead_letters import VALUE_HAS_TYPE
 from cdc_pipeline.mirrors.holding import APPROVALS
 from cdc_pipeline.mirrors.progress import NO_CUT, PublishedCut, published_cut, stream_progress
 from cdc_pipeline.mirrors.publication import publish
-from cdc_pipeline.mirrors.put_right import MirrorReplacer, TableRebuild
+from cdc_pipeline.mirrors.put_right import MirrorReplacer, TableRebuild, clear_rebuilds, rebuild_commit, rebuild_place
 from cdc_pipeline.mirrors.window import Window, is_begun
 from cdc_pipeline.resources.delta import (
-    Commit,
     overwrite_once,
 )
-from cdc_pipeline.resources.lake import LakePaths, remove_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,6 +37,7 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.dialects.decode import DialectName
     from cdc_pipeline.mirrors.cut import CutMaker
+    from cdc_pipeline.resources.lake import LakePaths
 
 _DECODED = ("change_log", *OTHERS, "batches")
 # what differs between two decodings of the same bytes, or is written by a cut
@@ -110,13 +108,8 @@ class Rebuilder:
         if published is NO_CUT:
             raise LakeError("there is no cut to rebuild yet", pipeline=self._paths.pipeline)
         borrowed = ["raw_topic_snapshot", CLAIMS, APPROVALS, *([RELEASES] if releases is None else [])]
-        aside = LakePaths(
-            # a name of its own each time: Delta remembers the tables that it has seen at a path
-            f"{self._paths.home}/rebuild/{uuid.uuid4().hex}",
-            self._paths.pipeline,
-            {name: self._paths.table(name) for name in borrowed},
-        )
-        self._clear()
+        aside = rebuild_place(self._paths, borrowed)
+        clear_rebuilds(self.spark, self._paths)
         try:
             if releases is not None:
                 releases.write.format("delta").save(aside.table(RELEASES))
@@ -130,20 +123,14 @@ class Rebuilder:
                 aside, replace(made, cut_id=published.cut_id + 1, streams=streams), published, releases is not None
             )
         finally:
-            self._clear()
-
-    def _clear(self) -> None:
-        """Removes what this rebuild, or one that died, has made beside the lake's tables."""
-        remove_folder(self.spark, f"{self._paths.home}/rebuild")
+            clear_rebuilds(self.spark, self._paths)
 
     # ---- compare and replace
 
     def put_right(self, remade: Remade) -> RebuildReport:
         """Replaces what differs in the lake, and publishes a cut where anything does."""
         aside, made, published = remade.paths, remade.report, remade.published
-        # Of its own: each table is compared first, so that nothing is done twice, and no commit may be passed over.
-        writer = f"cdc:{self._paths.pipeline}:rebuild:{uuid.uuid4().hex}"
-        commit = Commit(writer, 1, {"rebuild": made.cut_id, "run_id": self.maker.run_id})
+        commit = rebuild_commit(self._paths, made.cut_id, self.maker.run_id)
         decoded = [self._compared(table, aside) for table in _DECODED]
         # a value that a type could not hold is a dead letter of no decoding: released, it has to go from there too
         changed = remade.releases or not all(table.equal for table in decoded)

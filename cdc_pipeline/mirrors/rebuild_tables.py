@@ -7,9 +7,7 @@ up to the newest published one, by the code that makes any cut.
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -18,22 +16,22 @@ from cdc_pipeline.dialects.claims import CLAIMS
 from cdc_pipeline.dialects.releases import RELEASES
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.mirrors.cut_report import MirrorEntry, published_entries, with_held_gaps
-from cdc_pipeline.mirrors.ddl_of_cut import PENDING, RESULT_COLUMNS
+from cdc_pipeline.mirrors.ddl_of_cut import undecided
 from cdc_pipeline.mirrors.dead_letters import VALUE_HAS_TYPE
 from cdc_pipeline.mirrors.events import ddl_event
 from cdc_pipeline.mirrors.holding import APPROVALS
 from cdc_pipeline.mirrors.progress import NO_CUT, published_cut, stream_progress
 from cdc_pipeline.mirrors.publication import publish
-from cdc_pipeline.mirrors.put_right import MirrorReplacer
+from cdc_pipeline.mirrors.put_right import MirrorReplacer, clear_rebuilds, rebuild_commit, rebuild_place
 from cdc_pipeline.mirrors.rebuild import RebuildReport
 from cdc_pipeline.mirrors.state import MirrorState
 from cdc_pipeline.mirrors.ties import event_tables, tied_tables
 from cdc_pipeline.mirrors.totals import NO_CHANGES
 from cdc_pipeline.mirrors.window import Window
-from cdc_pipeline.resources.delta import Commit, table_state
-from cdc_pipeline.resources.lake import LakePaths, remove_folder
+from cdc_pipeline.resources.delta import table_state
 from cdc_pipeline.resources.small_frames import small_frame
 from cdc_pipeline.schemas.table import TableName
+from cdc_pipeline.schemas.table_patterns import matches_any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -43,6 +41,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.cut import CutMaker
     from cdc_pipeline.mirrors.cut_report import CutReport
     from cdc_pipeline.mirrors.progress import PublishedCut
+    from cdc_pipeline.resources.lake import LakePaths
 
 _BORROWED = ("raw_topic_snapshot", CLAIMS, RELEASES, APPROVALS, "watermarks", "batches")
 _SHOWN = 20
@@ -79,21 +78,14 @@ class TableRebuilder:
             raise LakeError("there is no cut to rebuild yet", pipeline=self._paths.pipeline)
         chosen = self._chosen(patterns, published)
         self.maker.report(f"making again from the change log: {', '.join(map(str, sorted(chosen.tables)))}")
-        aside = LakePaths(
-            f"{self._paths.home}/rebuild/{uuid.uuid4().hex}",
-            self._paths.pipeline,
-            {name: self._paths.table(name) for name in _BORROWED},
-        )
-        self._clear()
+        aside = rebuild_place(self._paths, _BORROWED)
+        clear_rebuilds(self._spark, self._paths)
         try:
             self._write_inputs(aside, chosen)
             made = replace(self.maker, paths=aside).from_the_beginning(published.resolved_tso, published.last_batch)
             return self._put_right(made, chosen, published)
         finally:
-            self._clear()
-
-    def _clear(self) -> None:
-        remove_folder(self._spark, f"{self._paths.home}/rebuild")
+            clear_rebuilds(self._spark, self._paths)
 
     def _read(self, table: str) -> DataFrame:
         return self._spark.read.format("delta").load(self._paths.table(table))
@@ -108,7 +100,7 @@ class TableRebuilder:
         named |= {name for event in events for name in event_tables(event, frozenset())}
         selection = self.maker.selection
         mirrored = {name: str(selection.routed(name)) for name in named if selection.is_in(name)}
-        wanted = [name for name, mirror in mirrored.items() if any(fnmatchcase(mirror, one) for one in patterns)]
+        wanted = [name for name, mirror in mirrored.items() if matches_any(mirror, patterns)]
         if not wanted:
             shown = sorted(mirrored.values())
             more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
@@ -140,13 +132,11 @@ class TableRebuilder:
         places = F.broadcast(
             small_frame(self._spark, list(chosen.positions), "topic STRING, `partition` INT, `offset` BIGINT")
         )
-        empty = small_frame(self._spark, [], RESULT_COLUMNS).schema
-        undone = {field.name: F.lit(None).cast(field.dataType) for field in empty}
         of_tables = {
             "change_log": self._read("change_log").join(names, ["database", "table"], "left_semi"),
-            "ddl_history": self._read("ddl_history")
-            .join(places, ["topic", "partition", "offset"], "left_semi")
-            .withColumns({**undone, "status": F.lit(PENDING)}),
+            "ddl_history": undecided(
+                self._read("ddl_history").join(places, ["topic", "partition", "offset"], "left_semi")
+            ),
             "dead_letters": self._read("dead_letters")
             .where(F.col("rule") != VALUE_HAS_TYPE)  # those are told anew
             .join(names, ["database", "table"], "left_semi"),
@@ -161,9 +151,7 @@ class TableRebuilder:
         entries = {entry.name: entry for entry in published_entries(published, self._paths)}
         before = {name: entry for name, entry in entries.items() if self._upstream(name, published) in chosen.tables}
         after = {entry.name: entry for entry in made.mirrors}
-        # of its own: see `Rebuilder.put_right`
-        writer = f"cdc:{self._paths.pipeline}:rebuild:{uuid.uuid4().hex}"
-        commit = Commit(writer, 1, {"rebuild": cut_id, "run_id": self.maker.run_id})
+        commit = rebuild_commit(self._paths, cut_id, self.maker.run_id)
         found, changed = MirrorReplacer(self._spark, self._paths, commit, self.maker.report).put_right(before, after)
         sources = published.sources
         others_held = (table for table in published.held if sources.get(table.name, table.name) not in chosen.tables)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from cdc_pipeline.schemas.table import TableName
-from cdc_pipeline.schemas.table_patterns import java_regex, matches
+from cdc_pipeline.schemas.table_patterns import java_regex, matches, matches_any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -88,10 +88,7 @@ class TableSelection:
         return "*" in self.include and not self.exclude
 
     def is_in(self, name: TableName) -> bool:
-        text = str(name)
-        if not any(matches(text, pattern) for pattern in self.include):
-            return False
-        return not any(matches(text, pattern) for pattern in self.exclude)
+        return matches_any(str(name), self.include) and not matches_any(str(name), self.exclude)
 
     def routed(self, name: TableName) -> TableName:
         """The mirror's name of a table that is in."""

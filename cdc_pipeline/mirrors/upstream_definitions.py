@@ -42,10 +42,6 @@ class UpstreamDefinitions:
         state = self._followed().state(name)
         return None if state is None or state.inferred or not state.schema.columns else state
 
-    def tables(self) -> set[TableName]:
-        """The tables that were made and not dropped, as far as statements tell."""
-        return set(self._followed().names())
-
     def _followed(self) -> PlanBook:
         if self._book is None:
             self._book = PlanBook((), lambda name: None, frozenset(), 0, self._time_zone)

@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import DeclarationError
+from cdc_pipeline.mirrors.events import begun_names
 from cdc_pipeline.schemas.changes import (
     AlterTable,
-    CreateTable,
-    CreateTableAsSelect,
-    CreateTableLike,
     DropDatabase,
     DropTable,
-    RecoverTable,
     RenameTable,
     RenameTo,
 )
@@ -45,7 +42,7 @@ def existing_tables(rows: Mapping[TableName, int], past: Iterable[DdlEvent]) -> 
             gone = _ended(change, there | rows.keys())
             there.difference_update(gone)
             ended.update(dict.fromkeys(gone, event.commit_ts))
-            there.update(_begun(change))
+            there.update(begun_names(change))
     return there | {name for name, last in rows.items() if last > ended.get(name, -1)}
 
 
@@ -56,18 +53,6 @@ def _ended(change: SchemaChange, known: Iterable[TableName]) -> list[TableName]:
         return [change.name]
     if isinstance(change, DropDatabase):
         return [name for name in known if name.database == change.database]
-    return []
-
-
-def _begun(change: SchemaChange) -> list[TableName]:
-    if isinstance(change, (CreateTable, CreateTableLike, CreateTableAsSelect)):
-        return [change.name]
-    if isinstance(change, RenameTable):
-        return [change.new_name]
-    if isinstance(change, RecoverTable):
-        return [change.new_name or change.name]
-    if isinstance(change, AlterTable):
-        return [clause.name for clause in change.clauses if isinstance(clause, RenameTo)]
     return []
 
 

@@ -26,13 +26,14 @@ def small_frame(spark: SparkSession, rows: Iterable[Sequence[Any]], schema: Stru
     Structs may be tuples in the order of their fields, or Rows; maps are dicts; times carry their time zone. Raises
     pyarrow's ArrowInvalid or ArrowTypeError, both ValueError or TypeError, where a value is not of its column's type.
     """
-    types = _parsed(schema) if isinstance(schema, str) else schema
+    types = struct_of(schema) if isinstance(schema, str) else schema
     named = [_plain(row, types) for row in rows]
     return spark.createDataFrame(pa.Table.from_pylist(named, schema=to_arrow_schema(types)), types)
 
 
 @functools.lru_cache(maxsize=128)
-def _parsed(schema: str) -> StructType:
+def struct_of(schema: str) -> StructType:
+    """The type of rows that Spark's DDL text describes."""
     parsed = StructType.fromDDL(schema)
     assert isinstance(parsed, StructType)
     return parsed

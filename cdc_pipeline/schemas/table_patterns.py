@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 
 def require_pattern(text: str) -> str:
@@ -24,6 +24,10 @@ def require_pattern(text: str) -> str:
 def matches(text: str, pattern: str) -> bool:
     """Whether the whole text is as the pattern says."""
     return _compiled(pattern).fullmatch(text) is not None
+
+
+def matches_any(text: str, patterns: Iterable[str]) -> bool:
+    return any(matches(text, pattern) for pattern in patterns)
 
 
 @functools.lru_cache(maxsize=1024)
