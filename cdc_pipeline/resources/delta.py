@@ -11,7 +11,6 @@ does, and adds the pair to it: one atomic commit, whatever the number of changes
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 import time
@@ -22,7 +21,8 @@ from delta.exceptions import DeltaConcurrentModificationException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from cdc_pipeline.resources.jvm import jvm, jvm_session
+from cdc_pipeline.resources.delta_log import delta_log, known_rows, log_names, size_in_bytes, snapshot_of, writers
+from cdc_pipeline.resources.jvm import jvm_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,9 +60,7 @@ class TableState:
 
 def progress(spark: SparkSession, path: str, app_id: str) -> int | None:
     """The newest version that the writer `app_id` has committed to the table; None where it or the table is not there."""
-    snapshot = _delta_log(spark, path).update(False, _none(spark), _none(spark))
-    found: int | None = _to_dict(spark, snapshot.transactions()).get(app_id)
-    return found
+    return writers(spark, snapshot_of(spark, path)).get(app_id)
 
 
 def is_in(spark: SparkSession, path: str, commit: Commit) -> bool:
@@ -72,23 +70,22 @@ def is_in(spark: SparkSession, path: str, commit: Commit) -> bool:
 
 def table_state(spark: SparkSession, path: str) -> TableState | None:
     """The newest snapshot of the table at `path`, or None where no table is."""
-    log = _delta_log(spark, path)
-    snapshot = log.update(False, _none(spark), _none(spark))
-    if snapshot.version() < 0:
+    snapshot = snapshot_of(spark, path)
+    version: int = snapshot.version()
+    if version < 0:
         return None
-    metadata = snapshot.metadata()
-    return TableState(
-        version=snapshot.version(),
-        schema=StructType.fromJson(json.loads(metadata.schemaString())),
-        properties=_to_dict(spark, metadata.configuration()),
-    )
+    metadata = json.loads(snapshot.metadata().json())["metaData"]
+    return TableState(version, StructType.fromJson(json.loads(metadata["schemaString"])), metadata["configuration"])
 
 
 def row_count(spark: SparkSession, path: str) -> int:
     """How many rows the newest snapshot of the table has, by what its log says of its files, without reading them; by
     counting where it does not say so of all."""
-    log = _delta_log(spark, path)
-    state = DataFrame(log.update(False, _none(spark), _none(spark)).stateDF(), spark).where("add IS NOT NULL")
+    snapshot = snapshot_of(spark, path)
+    known = known_rows(spark, snapshot)
+    if known is not None:
+        return known
+    state = DataFrame(snapshot.stateDF(), spark).where("add IS NOT NULL")
     row = state.selectExpr(
         f"coalesce(sum({_RECORDS} - coalesce(add.deletionVector.cardinality, 0)), 0) AS told",
         f"count_if({_RECORDS} IS NULL) AS silent",
@@ -99,12 +96,12 @@ def row_count(spark: SparkSession, path: str) -> int:
 
 def stored_bytes(spark: SparkSession, path: str) -> int:
     """How large the files of the table's newest snapshot are together. Delta keeps it with the snapshot."""
-    return int(_delta_log(spark, path).update(False, _none(spark), _none(spark)).sizeInBytes())
+    return size_in_bytes(snapshot_of(spark, path))
 
 
 def forget_cached_log(spark: SparkSession, path: str) -> None:
     """Drops the driver's cached log of a folder that was moved by us, not by Delta."""
-    names = _names(jvm(spark))
+    names = log_names(spark)
     names.delta_log.invalidateCache(jvm_session(spark), names.path(path))
 
 
@@ -164,9 +161,9 @@ def commit_metadata(
     `schema` is the whole new schema in its new order. Columns that stay keep the field metadata they have in the
     table (column mapping finds them by it, also under a new name); new columns have none and are NULL in old rows.
     """
-    log = _delta_log(spark, path)
-    transaction = log.startTransaction(_none(spark), _none(spark))
-    if _to_dict(spark, transaction.snapshot().transactions()).get(commit.app_id, -1) >= commit.version:
+    none = log_names(spark).option.empty()
+    transaction = delta_log(spark, path).startTransaction(none, none)
+    if writers(spark, transaction.snapshot()).get(commit.app_id, -1) >= commit.version:
         return False
     old = transaction.metadata()
     settings = old.configuration()
@@ -196,61 +193,17 @@ def create_table(
 
     The public builder would do, but it puts the path into SQL text, which a name with a back-tick breaks.
     """
-    log = _delta_log(spark, path)
-    log.createLogDirectoriesIfNotExists()
+    delta_log(spark, path).createLogDirectoriesIfNotExists()
     commit_metadata(spark, path, commit, schema=schema, properties=properties)
 
 
 def _commit(spark: SparkSession, transaction: Any, commit: Commit) -> None:
-    names = _names(jvm(spark))
-    actions = names.array_list()
-    actions.add(names.set_transaction(commit.app_id, commit.version, _some(spark, time.time_ns() // 1_000_000)))
-    transaction.commit(names.converters.asScala(actions).toSeq(), names.manual_update)
-
-
-@dataclass(frozen=True)
-class _Names:
-    """Classes of the JVM. py4j asks the JVM for each part of a name anew, which takes a millisecond."""
-
-    session: Any
-    delta_log: Any
-    option: Any
-    converters: Any
-    path: Any
-    array_list: Any
-    set_transaction: Any
-    manual_update: Any
-
-
-@functools.lru_cache(maxsize=1)
-def _names(java: Any) -> _Names:
-    delta = java.org.apache.spark.sql.delta
-    return _Names(
-        java.org.apache.spark.sql.classic.SparkSession,
-        delta.DeltaLog,
-        java.scala.Option,
-        java.scala.jdk.javaapi.CollectionConverters,
-        java.org.apache.hadoop.fs.Path,
-        java.java.util.ArrayList,
-        delta.actions.SetTransaction,
-        getattr(getattr(delta, "DeltaOperations$ManualUpdate$"), "MODULE$"),
-    )
-
-
-def _delta_log(spark: SparkSession, path: str) -> Any:
-    names = _names(jvm(spark))
-    # where a table has no checksum of its state, as a clone has none, Delta computes it with the session of the thread
-    names.session.setActiveSession(jvm_session(spark))
-    return names.delta_log.forTable(jvm_session(spark), path)
-
-
-def _none(spark: SparkSession) -> Any:
-    return _names(jvm(spark)).option.empty()
-
-
-def _some(spark: SparkSession, value: Any) -> Any:
-    return _names(jvm(spark)).option.apply(value)
-
-
-def _to_dict(spark: SparkSession, scala_map: Any) -> dict[str, Any]:
-    return dict(_names(jvm(spark)).converters.asJava(scala_map))
+    names = log_names(spark)
+    actions, told = names.array_list(), names.hash_map()
+    now_ms = time.time_ns() // 1_000_000
+    actions.add(names.set_transaction(commit.app_id, commit.version, names.option.apply(now_ms)))
+    told.put("cdc.last_note", commit.note_json)
+    # Of this operation Delta follows sizes, writers and files from commit to commit in the table's checksum; after a
+    # "manual update" it asks the whole log for them, twice.
+    operation = names.set_properties(names.immutable_map(names.converters.asScala(told)))
+    transaction.commit(names.converters.asScala(actions).toSeq(), operation)

@@ -20,6 +20,7 @@ from pydantic import Field, PrivateAttr
 from cdc_pipeline.errors import TransientError
 from cdc_pipeline.resources.jars import jar_excludes, jar_packages
 from cdc_pipeline.resources.java import require_java
+from cdc_pipeline.resources.jvm import jvm
 from cdc_pipeline.resources.turns import told, turn
 
 if TYPE_CHECKING:
@@ -41,11 +42,13 @@ _FIXED_SETTINGS = {
     # Delta's state of a small table is one task, not fifty
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.databricks.delta.stats.collect": "true",
-    # plans with hundreds of columns are cut in logs, without a warning for each
-    "spark.sql.debug.maxToStringFields": "100",
+    # of hundreds of columns the text of a plan names some, which is made for each query, shown or not
+    "spark.sql.debug.maxToStringFields": "10",
     # many files that are read by name (claims) are listed in a few tasks, not in one each
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",
     "spark.ui.showConsoleProgress": "false",
+    # the text of each query's plan is made even where no UI shows it: the shortest there is
+    "spark.sql.ui.explainMode": "simple",
     # otherwise each call of a column function asks the JVM three times, to name our own line in an error
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     # a broker's passwords are options of a read: plans, logs and event logs show stars for them
@@ -108,7 +111,16 @@ def _started_session(settings: dict[str, str]) -> SparkSession:
             except Exception as error:
                 raise TransientError(f"Spark did not start: {_reason(log)} (whole log: {log})") from error
     session.sparkContext.setLogLevel("ERROR")
+    _remember_classes(session)
     return session
+
+
+def _remember_classes(session: SparkSession) -> None:
+    """PySpark asks the JVM for these classes anew each time that a column is made of a function, and py4j then looks for
+    them in every jar under a dozen packages: thousands of times in a run, at most of a millisecond each."""
+    view = jvm(session)
+    for name in ("functions", "org.apache.spark.sql.functions", "PythonUtils", "PythonSQLUtils"):
+        setattr(view, name, getattr(view, name))
 
 
 @contextlib.contextmanager
