@@ -1,0 +1,96 @@
+"""What rows and statements tell of the tables of a merged mirror, as the mirror's state."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cdc_pipeline.dialects.dataworks import DATAWORKS
+from cdc_pipeline.errors import DeclarationError
+from cdc_pipeline.mirrors.inferred import inferred_schema, new_columns, repaired_column
+from cdc_pipeline.mirrors.merged_schema import merged_schema
+from cdc_pipeline.mirrors.shards import SOURCE_NAMES, Shard, own_source_columns
+from cdc_pipeline.mirrors.state import UNSEEN_START, MirrorState
+from cdc_pipeline.schemas.conversions import unclear_types
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from cdc_pipeline.mirrors.row_groups import RowGroup
+    from cdc_pipeline.schemas.table import TableName
+
+
+def with_shards(state: MirrorState, shards: Iterable[Shard]) -> MirrorState:
+    """The merged mirror with these tables: its definition is what they have together. Raises DeclarationError where one has
+    a column that has the name of one of the mirror's own."""
+    found = tuple(shards)
+    for shard in found:
+        if own := own_source_columns(shard.schema.column_names):
+            raise DeclarationError(
+                f"routes: {shard.name} has a column {own[0]} itself, and cannot be merged into {state.name}, whose rows name "
+                "their tables in a column of that name; nothing was touched. Give it a route without merge, or exclude it"
+            )
+    schema, gaps = merged_schema(found, state.schema)
+    merged = replace(state, schema=schema, shards=found, inferred=any(shard.inferred for shard in found))
+    unclear = unclear_types(state.schema.columns)
+    kept = tuple(gap for gap in state.gaps if gap not in unclear)
+    return replace(merged, gaps=kept).with_gaps(*unclear_types(schema.columns), *gaps)
+
+
+def with_rows(state: MirrorState, groups: Sequence[RowGroup]) -> MirrorState:
+    """The merged mirror with the columns that these rows of it have and no statement has told of."""
+    by_source: dict[TableName, list[RowGroup]] = {}
+    for group in groups:
+        assert group.source is not None
+        by_source.setdefault(group.source, []).append(_as_upstream(group))
+    shards = list(state.shards or ())
+    gaps: list[str] = []
+    for source, own in by_source.items():
+        place = next((place for place, shard in enumerate(shards) if shard.name == source), None)
+        if place is None:
+            since = min((group.first_ts for group in own if group.first_ts is not None), default=None)
+            shards.append(Shard(source, inferred_schema(own), inferred=True, since=since))
+            if any(group.dialect != DATAWORKS.name for group in own):  # DataWorks sends no DDL at all
+                gaps.append(unseen_start(source))
+        else:
+            shards[place], told = _widened(shards[place], own)
+            gaps += told
+    if tuple(shards) == state.shards:
+        return state
+    return with_shards(state, shards).with_gaps(*gaps)
+
+
+def unseen_start(source: TableName) -> str:
+    """The gap of a merged mirror of which the rows of one table came before any statement told of it."""
+    return f"{source}: {UNSEEN_START}"
+
+
+def with_lacking_columns(group: RowGroup, state: MirrorState) -> RowGroup:
+    """The group as if its rows had said NULL of the mirror's columns that their table does not have: that is known of them,
+    and leaves no gap."""
+    shard = None if group.source is None else state.shard(group.source)
+    if shard is None:
+        return group
+    lacking = (name for name in state.schema.column_names if name not in SOURCE_NAMES and not shard.schema.find(name))
+    return replace(group, columns=(*group.columns, *lacking))
+
+
+def _as_upstream(group: RowGroup) -> RowGroup:
+    """The group without the columns that merging has added."""
+    columns, key = (
+        tuple(name for name in names if name not in SOURCE_NAMES) for names in (group.columns, group.key_names)
+    )
+    return replace(group, columns=columns, key_names=key)
+
+
+def _widened(shard: Shard, groups: Sequence[RowGroup]) -> tuple[Shard, tuple[str, ...]]:
+    """The table as these rows show it, and the gaps that this leaves."""
+    kept = shard.schema.columns
+    if shard.inferred:
+        kept = tuple(repaired_column(column, groups) for column in kept)
+    added = new_columns(shard.schema, groups)
+    widened = replace(shard, schema=shard.schema.with_columns((*kept, *added)))
+    if not added or shard.inferred:
+        return widened, ()
+    names = ", ".join(column.name for column in added)
+    return widened, (f"rows have columns that no DDL has told of: {names} ({shard.name})",)
