@@ -93,7 +93,9 @@ def _with_bounds(changes: DataFrame, events: Iterable[DdlEvent]) -> DataFrame:
 _TABLE = ("database", "table")
 
 
-def _bounds(events: Iterable[tuple[DdlEvent, TableName | ShardName]]) -> dict[tuple[str, ...], list[tuple[object, ...]]]:
+def _bounds(
+    events: Iterable[tuple[DdlEvent, TableName | ShardName]],
+) -> dict[tuple[str, ...], list[tuple[object, ...]]]:
     found: dict[tuple[str, ...], list[tuple[object, ...]]] = defaultdict(list)
     for event, name in events:
         makes = isinstance(name, TableName) and creates(event, name)

@@ -19,8 +19,9 @@ from cdc_pipeline.schemas.evolution import shape
 from cdc_pipeline.schemas.table import TableSchema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
+    from cdc_pipeline.mirrors.masks import Mask
     from cdc_pipeline.mirrors.row_groups import RowGroup
     from cdc_pipeline.schemas.table import TableName
 
@@ -90,16 +91,18 @@ class PlanBook:
         origins: tuple[ColumnOrigin, ...],
         commit_ms: int = 0,
         kept: tuple[tuple[str, str], ...] = (),
+        *,
+        carried: Mapping[str, Mask] | None = None,
     ) -> MirrorState:
         """The mirror has other columns from now on: what was masked stays so under its new name, and what the rules name is
-        masked too. Returns it as it is then."""
+        masked too. `carried` are masks that other columns take over besides. Returns it as it is then."""
         masks = dict(before.masks)
-        carried = {
+        own = {
             origin.after.name: masks[origin.before.name]
             for origin in origins
             if origin.before is not None and origin.before.name in masks
         }
-        ruled = self._rules.masked(after, carried).with_gaps(*unsure_hashes(origins, masks))
+        ruled = self._rules.masked(after, {**(carried or {}), **own}).with_gaps(*unsure_hashes(origins, masks))
         self.steps.append(ChangeColumns(before, ruled, origins, commit_ms, kept))
         self.put(ruled)
         return ruled

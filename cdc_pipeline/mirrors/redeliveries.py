@@ -40,7 +40,13 @@ def repeated_positions(changes: DataFrame, log: DataFrame, watermarks: DataFrame
     keyless = F.coalesce(F.size("key_names"), F.lit(0)) <= 0
     suspects = changes if window.resolved_tso is None else changes.where(keyless)
     copies = suspects.select(
-        *POSITION, "batch_id", "fresh", "dialect", *source_columns(log), *_CHANGE[:-1], _hash("before", "after").alias("images")
+        *POSITION,
+        "batch_id",
+        "fresh",
+        "dialect",
+        *source_columns(log),
+        *_CHANGE[:-1],
+        _hash("before", "after").alias("images"),
     )
     repeated = copies.groupBy(*_CHANGE).agg(F.count("*").alias("copies")).where("copies > 1")
     if repeated.isEmpty():

@@ -152,7 +152,8 @@ class TableSelection:
             "include": self.include,
             "exclude": self.exclude,
             "routes": [
-                {"match": route.match, "to": route.to} | ({"merge": True} if route.merge else {}) for route in self.routes
+                {"match": route.match, "to": route.to} | ({"merge": True} if route.merge else {})
+                for route in self.routes
             ],
         }
         return json.dumps(plain, ensure_ascii=False)

@@ -25,16 +25,21 @@ def with_shards(state: MirrorState, shards: Iterable[Shard]) -> MirrorState:
     a column that has the name of one of the mirror's own."""
     found = tuple(shards)
     for shard in found:
-        if own := own_source_columns(shard.schema.column_names):
-            raise DeclarationError(
-                f"routes: {shard.name} has a column {own[0]} itself, and cannot be merged into {state.name}, whose rows name "
-                "their tables in a column of that name; nothing was touched. Give it a route without merge, or exclude it"
-            )
+        if own_source_columns(shard.schema.column_names):
+            raise taken_names(shard.name)
     schema, gaps = merged_schema(found, state.schema)
     merged = replace(state, schema=schema, shards=found, inferred=any(shard.inferred for shard in found))
     unclear = unclear_types(state.schema.columns)
     kept = tuple(gap for gap in state.gaps if gap not in unclear)
     return replace(merged, gaps=kept).with_gaps(*unclear_types(schema.columns), *gaps)
+
+
+def taken_names(table: TableName) -> DeclarationError:
+    """What is raised where a table has a column of a name that merging needs."""
+    return DeclarationError(
+        f"routes: {table} has a column {' or '.join(SOURCE_NAMES)} itself, and cannot be merged with others: rows of merged "
+        "tables name theirs in columns of these names. Nothing was touched. Give it a route without merge, or exclude it"
+    )
 
 
 def with_rows(state: MirrorState, groups: Sequence[RowGroup]) -> MirrorState:

@@ -72,7 +72,9 @@ class MirrorState:
     def __post_init__(self) -> None:
         if self.masks:
             object.__setattr__(self, "schema", without_values(self.schema, dict(self.masks)))
-            hidden = (replace(shard, schema=without_values(shard.schema, dict(self.masks))) for shard in self.shards or ())
+            hidden = (
+                replace(shard, schema=without_values(shard.schema, dict(self.masks))) for shard in self.shards or ()
+            )
             object.__setattr__(self, "shards", None if self.shards is None else tuple(hidden))
 
     def spark_schema(self) -> StructType:

@@ -123,9 +123,7 @@ class Window:
 def _of_table(name: TableName | ShardName) -> Column:
     if isinstance(name, ShardName):
         database, table = SOURCE_OF_CHANGE
-        return (
-            _of_table(name.mirror) & (F.col(database) == name.source.database) & (F.col(table) == name.source.table)
-        )
+        return _of_table(name.mirror) & (F.col(database) == name.source.database) & (F.col(table) == name.source.table)
     return (F.col("database") == name.database) & (F.col("table") == name.table)
 
 

@@ -261,8 +261,8 @@ class NotSupported:
 
 @dataclass(frozen=True, slots=True)
 class OfShard:
-    """What a statement does to one of the tables of the merged mirror `name`: `shard` is upstream's name for it, and `change`
-    is by upstream's names. A RenameTable of it stays in the mirror."""
+    """What a statement does to one of the tables of the merged mirror `name`: `shard` is upstream's name for it, and
+    `change` is by upstream's names. A RenameTable of it stays in the mirror."""
 
     name: TableName
     shard: TableName

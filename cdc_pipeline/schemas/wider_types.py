@@ -62,3 +62,8 @@ def _by_digits(one: MySqlType, other: MySqlType) -> MySqlType | None:
         if scales[first] >= scales[second] and digits[first] - scales[first] >= digits[second] - scales[second]:
             return kind
     return None
+
+
+def holds_values(wide: MySqlType, narrow: MySqlType) -> bool:
+    """Whether a column of the first type has all values of the second as they are."""
+    return wider_type(wide, narrow) == wide
