@@ -168,11 +168,11 @@ class CutStreams:
         names = new.select("database", "table").distinct().collect()
         rows = [TableName(row["database"], row["table"]) for row in names]
         known = {source for sources in self._known_sources.values() for source in sources}
-        self._check_names(new, [name for name in rows if name not in known and self.selection.merges(name)])
+        self.check_names(new, [name for name in rows if name not in known and self.selection.merges(name)])
         return sources_with(self._known_sources, [*rows, *appearing], self.selection)
 
     @staticmethod
-    def _check_names(changes: DataFrame, names: list[TableName]) -> None:
+    def check_names(changes: DataFrame, names: list[TableName]) -> None:
         """Raises DeclarationError where rows of one of these tables, which are to be merged, have a column that has the name
         of one that merging adds."""
         if not names:

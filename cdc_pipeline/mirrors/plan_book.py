@@ -139,6 +139,10 @@ class PlanBook:
         """Says that nothing is in the mirror now: rows that follow are appended."""
         self._empty.add(state.mirror_id)
 
+    def is_empty(self, state: MirrorState) -> bool:
+        """Whether nothing is in the mirror for sure."""
+        return state.mirror_id in self._empty
+
     def filled(self, state: MirrorState) -> None:
         """Says that rows are in the mirror which no step of rows has put there."""
         self._empty.discard(state.mirror_id)

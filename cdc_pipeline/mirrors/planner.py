@@ -15,6 +15,7 @@ from cdc_pipeline.mirrors.events import touched_names
 from cdc_pipeline.mirrors.policy import HOLD, DdlPolicy, HeldTable
 from cdc_pipeline.mirrors.recovery import RecoveryPlanner
 from cdc_pipeline.mirrors.shard_planner import ShardPlanner
+from cdc_pipeline.mirrors.shard_steps import shortened
 from cdc_pipeline.mirrors.shards import ShardName
 from cdc_pipeline.mirrors.table_planner import TablePlanner, comes_before
 from cdc_pipeline.schemas.changes import (
@@ -115,7 +116,7 @@ class Planner:
         self._book.let_all_rows_in()
         for name, reasons in sorted(self._lost.items()):
             self._book.mark(name, *reasons)
-        return CutPlan(tuple(self._book.steps), outcomes, tuple(self._held.values()), self._held_from)
+        return CutPlan(shortened(self._book.steps), outcomes, tuple(self._held.values()), self._held_from)
 
     # ---- what may go on
 

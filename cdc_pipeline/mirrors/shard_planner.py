@@ -73,7 +73,7 @@ class ShardPlanner:
         elif isinstance(inner, AlterTable):
             self._alter(state, shard, inner.clauses, event, outcome)
         elif isinstance(inner, TruncateTable):
-            self._book.steps.append(DeleteRows(state, source_rows(name), f"TRUNCATE of {name}"))
+            self._change_rows(DeleteRows(state, source_rows(name), f"TRUNCATE of {name}"))
             done(outcome, f"took the rows of {name} out of {mirror}", state)
         elif isinstance(inner, DropTable):
             self._drop(state, shard, event, outcome)
@@ -96,7 +96,7 @@ class ShardPlanner:
         words = f"{name} is merged into {mirror}"
         if known is not None and comes_before(event, known):
             # its rows came before the statement that made it: they are let in anew (`planner.tables_let_in_anew`)
-            self._book.steps.append(DeleteRows(state, source_rows(name), f"CREATE of {name}"))
+            self._change_rows(DeleteRows(state, source_rows(name), f"CREATE of {name}"))
             before = replace(state, gaps=tuple(gap for gap in state.gaps if gap != unseen_start(name)))
             words = f"defined {name}, of which rows had come before; they were let in anew"
         elif known is not None and change.if_not_exists:
@@ -105,7 +105,7 @@ class ShardPlanner:
                 return
             words = f"{name} exists already; its definition is known now"
         elif known is not None:
-            self._book.steps.append(DeleteRows(state, source_rows(name), f"CREATE of {name}"))
+            self._change_rows(DeleteRows(state, source_rows(name), f"CREATE of {name}"))
             outcome.effects.append(f"the former rows of {name} were taken away: its end was not in the stream")
         others = tuple(other for other in state.shards or () if other.name != name)
         after = self._with_definitions(state, before, (*others, shard), (), (), event)
@@ -136,10 +136,10 @@ class ShardPlanner:
             return
         if self._policy.of(state.name) == KEEP:
             aside = replace(shard.name, table=f"{shard.name.table}__dropped_{event.mark}")
-            self._book.steps.append(ChangeShardRows(state, shard.name, renamed=aside))
+            self._change_rows(ChangeShardRows(state, shard.name, renamed=aside))
             words = f"the rows of {shard.name} stay in {state.name}, as those of {aside}"
         else:
-            self._book.steps.append(DeleteRows(state, source_rows(shard.name), f"DROP of {shard.name}"))
+            self._change_rows(DeleteRows(state, source_rows(shard.name), f"DROP of {shard.name}"))
             words = f"took the rows of {shard.name} out of {state.name}"
         done(outcome, words, self._with_definitions(state, state, others, (), (), event))
 
@@ -149,7 +149,7 @@ class ShardPlanner:
         if state.shard(new_name) is not None:
             refuse(self._book, state.name, f"RENAME of {shard.name} to {new_name}, which exists", event, outcome)
             return
-        self._book.steps.append(ChangeShardRows(state, shard.name, renamed=new_name))
+        self._change_rows(ChangeShardRows(state, shard.name, renamed=new_name))
         renamed = replace(state, shards=as_upstream(state.shards or (), shard.name, new_name))
         self._book.note(renamed)
         done(outcome, f"the rows of {shard.name} in {state.name} are those of {new_name}", renamed)
@@ -213,7 +213,7 @@ class ShardPlanner:
             refuse(self._book, state.name, f"{shard.name}: {described_clause(clause)}: {error}", event, outcome)
             return
         what = f"{described_clause(clause)} of {shard.name}"
-        self._book.steps.append(DeleteRows(state, those_of(shard.name, rows), what))
+        self._change_rows(DeleteRows(state, those_of(shard.name, rows), what))
         done(outcome, f"took the rows of {shard.name} out of {state.name} that lay in the partitions", state)
 
     def _rows_of_partitions(
@@ -233,6 +233,10 @@ class ShardPlanner:
 
     # ---- what all of them come to
 
+    def _change_rows(self, step: DeleteRows | ChangeShardRows) -> None:
+        if not self._book.is_empty(step.state):
+            self._book.steps.append(step)
+
     def _with_definitions(
         self,
         mirror: MirrorState,
@@ -250,7 +254,7 @@ class ShardPlanner:
             now = self._with_new_columns(now, target.schema, moved)
         if moved or cleared:
             rows = ChangeShardRows(now, shards[0].name, tuple(moved), tuple(cleared), commit_ms=event.commit_ms)
-            self._book.steps.append(rows)
+            self._change_rows(rows)
         target = with_shards(replace(now, gaps=before.gaps), shards)
         if target == now:
             return now
