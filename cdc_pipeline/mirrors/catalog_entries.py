@@ -43,13 +43,14 @@ def catalog_entries(spark: SparkSession, mirrors: Iterable[MirrorEntry], sources
                 mirror.path,
                 columns,
                 mirror_id=mirror.mirror_id,
-                upstream=_upstream(mirror.name, state, sources),
+                upstream=_upstream(mirror.name, sources) if state.shards is None else "",
+                merged=tuple(str(name) for name in sorted(shard.name for shard in state.shards or ())),
             )
         )
     return entries
 
 
-def _upstream(name: TableName, state: MirrorState, sources: Sources) -> str:
-    """The names of upstream's tables, where they are others than the mirror's: those that are merged, one after another."""
-    tables = sources.get(name, (name,)) if state.shards is None else sorted(shard.name for shard in state.shards)
-    return "" if tuple(tables) == (name,) and state.shards is None else ", ".join(map(str, tables))
+def _upstream(name: TableName, sources: Sources) -> str:
+    """The name of upstream's table, where it is another than the mirror's."""
+    found = sources.get(name, (name,))
+    return "" if found == (name,) else ", ".join(map(str, found))
