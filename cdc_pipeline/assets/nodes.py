@@ -59,7 +59,7 @@ def mirror_lineage(pipeline: str, entry: CatalogEntry) -> dg.TableColumnLineage:
     if entry.merged:
         of = zip(SOURCE_NAMES, ("database", "table"), strict=True)
         names = {name: [dg.TableColumnDep(asset_key=log, column_name=column)] for name, column in of}
-        places |= {name: names for name in SOURCE_NAMES}
+        places |= dict.fromkeys(SOURCE_NAMES, names)
     return dg.TableColumnLineage({name: found.get(name, images) for name, found in places.items()})
 
 
