@@ -60,13 +60,13 @@ def rows(told: Told, table: str) -> tuple[str, list[tuple[str, ...]]]:
 
 _KEYED = "(id INT PRIMARY KEY, v VARCHAR(20))"
 _TABLES = [
-    *(say(f"CREATE TABLE {table} {_KEYED}", 1) for table in ("a.o1", "a.o2", "b.o1", "c.plain")),
+    *(say(f"CREATE TABLE {table} {_KEYED}", 1) for table in ("a.o1", "a.o2", "b.o1")),
     *(say(f"CREATE TABLE {table} (id INT, v VARCHAR(20))", 1) for table in ("a.bag", "b.bag")),
 ]
 _FIRST: list[Message] = [
     *_TABLES,
     *(put("a.o1", 2, id="1", v="a"), put("a.o1", 2, id="2", v="b"), put("a.o2", 2, id="1", v="c")),
-    *(put("b.o1", 2, id="1", v="d"), put("b.o1", 3, id="1", v="D", old={"v": "d"}), put("c.plain", 3, id="1", v="p")),
+    *(put("b.o1", 2, id="1", v="d"), put("b.o1", 3, id="1", v="D", old={"v": "d"})),
     *(put("a.bag", 2, id="1", v="x"), put("a.bag", 2, id="1", v="x"), put("b.bag", 2, id="1", v="x")),
     put("a.bag", 3, kind="DELETE", id="1", v="x"),
     say("ALTER TABLE a.o1 ADD COLUMN n INT NOT NULL DEFAULT 7", 4),
@@ -77,10 +77,7 @@ _FIRST: list[Message] = [
     ),
 ]
 _SECOND: list[Message] = [
-    *(
-        say(f"ALTER TABLE {table} ADD COLUMN n INT NOT NULL DEFAULT 7", step)
-        for table, step in (("b.o1", 11), ("a.o2", 12))
-    ),
+    say("ALTER TABLE a.o2 ADD COLUMN n INT NOT NULL DEFAULT 7", 12),
     *(put("a.o1", 13, id="8", v="goes", n="1"), say("TRUNCATE TABLE a.o1", 13), say("RENAME TABLE a.o2 TO a.o3", 14)),
     *(say("TRUNCATE TABLE a.bag", 13), put("a.bag", 14, id="9", v="y")),
     *(put("a.o1", 14, id="1", v="z", n="1"), put("a.o3", 15, id="2", v="g", n="5")),
@@ -107,7 +104,7 @@ def test_three_tables_in_one_mirror(spark: SparkSession, tmp_path: Path) -> None
     names = [TableName("a", "o1"), TableName("a", "o2"), TableName("b", "o1")]
     assert report.sources[TableName("m", "orders")] == tuple(names)
     assert published_cut(spark, told.paths).sources == report.sources
-    assert [entry.gaps for entry in report.mirrors] == [()] * 3
+    assert [entry.gaps for entry in report.mirrors] == [()] * 2
 
     report = told.send(_SECOND, 20)
     orders = (
@@ -119,7 +116,7 @@ def test_three_tables_in_one_mirror(spark: SparkSession, tmp_path: Path) -> None
     )
     assert rows(told, "m.orders") == orders
     assert rows(told, "m.bags") == ("id v", [("a.bag", "9", "y"), ("b.bag", "1", "x")])
-    assert [entry.gaps for entry in report.mirrors] == [()] * 3
+    assert [entry.gaps for entry in report.mirrors] == [()] * 2
     assert [(check.passed, check.description) for check in mirror_checks(spark, told.paths)] == [(True, None)] * 2
     assert set(told.statuses().values()) == {"applied"}
 
