@@ -10,35 +10,47 @@ from cdc_pipeline.schemas.table import Column, Default, TableSchema
 from cdc_pipeline.schemas.wider_types import wider_type
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from cdc_pipeline.mirrors.shards import Shard
     from cdc_pipeline.schemas.table import MySqlType
 
+SUCH_AS = ", such as in "
+"""What follows it in a gap is one table of many: the gap says the same without."""
 _DIFFERENT = Default("expression", "another one in each shard")
 
 
-def merged_schema(shards: Sequence[Shard], current: TableSchema) -> tuple[TableSchema, tuple[str, ...]]:
+def merged_schema(shards: Iterable[Shard], current: TableSchema) -> tuple[TableSchema, tuple[str, ...]]:
     """The mirror's definition, and the gaps that it has where the shards do not go together. `current` is what it was: it
     stays so where they disagree. The first shard's order of columns counts."""
-    if not shards:
+    found = _distinct(shards)
+    if not found:
         return current, ()
     gaps: list[str] = []
-    columns = [_merged_column(name, shards, current, gaps) for name in _names(shards)]
-    key = _merged_key(shards, current, gaps)
+    columns = [_merged_column(name, found, current, gaps) for name in _names(found)]
+    key = _merged_key(found, current, gaps)
     folded = {name.casefold() for name in key}
     columns = [replace(column, nullable=False) if column.name.casefold() in folded else column for column in columns]
-    charsets = {shard.schema.charset for shard in shards}
+    charsets = {shard.schema.charset for shard in found}
     charset = charsets.pop() if len(charsets) == 1 else None
     return TableSchema((*SOURCE_COLUMNS, *columns), key, charset=charset), tuple(gaps)
+
+
+def _distinct(shards: Iterable[Shard]) -> list[Shard]:
+    """The first shard of each definition: there may be a thousand that are alike."""
+    found: list[Shard] = []
+    for shard in shards:
+        if all(other.schema is not shard.schema and other.schema != shard.schema for other in found):
+            found.append(shard)
+    return found
 
 
 def _names(shards: Sequence[Shard]) -> list[str]:
     """The names of all columns: those of the first shard, then what others have more, each after the one that it follows."""
     names: list[str] = []
-    for definition in dict.fromkeys(shard.schema for shard in shards):
+    for shard in shards:
         place = 0
-        for column in definition.columns:
+        for column in shard.schema.columns:
             folded = [name.casefold() for name in names]
             if column.name.casefold() in folded:
                 place = folded.index(column.name.casefold()) + 1
@@ -53,15 +65,12 @@ def _merged_column(name: str, shards: Sequence[Shard], current: TableSchema, gap
     columns = [column for _, column in found]
     kind: MySqlType | None = columns[0].type
     for shard, column in found[1:]:
-        wider = None if kind is None else wider_type(kind, column.type)
-        if wider is None:
-            first = found[0]
-            gaps.append(
-                f"column {name}: {shard.name} has {column.type}, and {first[0].name} {first[1].type}: values of one of them "
-                "may not be upstream's"
-            )
-        kind = wider
+        kind = None if kind is None else wider_type(kind, column.type)
         if kind is None:
+            kinds = " and ".join(sorted({str(columns[0].type), str(column.type)}))
+            gaps.append(
+                f"column {name}: its tables have {kinds}, values of some of them may not be upstream's{SUCH_AS}{shard.name}"
+            )
             break
     if kind is None:
         former = current.find(name)
@@ -82,14 +91,12 @@ def _merged_default(columns: Sequence[Column], *, everywhere: bool) -> Default |
 
 
 def _merged_key(shards: Sequence[Shard], current: TableSchema, gaps: list[str]) -> tuple[str, ...]:
-    keys = {tuple(name.casefold() for name in shard.schema.row_key): shard for shard in shards}
+    keys = {tuple(name.casefold() for name in shard.schema.row_key): shard for shard in reversed(shards)}
     if len(keys) == 1:
         key = shards[0].schema.row_key
         return (*SOURCE_NAMES, *key) if key else ()
-    words = ", ".join(
-        f"({', '.join(key)}) in {shard.name}" if key else f"no key in {shard.name}" for key, shard in keys.items()
-    )
-    gaps.append(f"rows are identified by {words}: those of one of them may be wrong")
+    words = " and ".join(sorted(f"({', '.join(key)})" if key else "no key" for key in keys))
+    gaps.append(f"its tables identify rows by {words}, those of some of them may be wrong{SUCH_AS}{shards[0].name}")
     known = {column.name.casefold() for shard in shards for column in shard.schema.columns} | set(SOURCE_NAMES)
     if not current.columns:
         key = shards[-1].schema.row_key

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cdc_pipeline.dialects.dataworks import DATAWORKS
 from cdc_pipeline.errors import DeclarationError
 from cdc_pipeline.mirrors.inferred import inferred_schema, new_columns, repaired_column
-from cdc_pipeline.mirrors.merged_schema import merged_schema
+from cdc_pipeline.mirrors.merged_schema import SUCH_AS, merged_schema
 from cdc_pipeline.mirrors.shards import SOURCE_NAMES, Shard, own_source_columns
 from cdc_pipeline.mirrors.state import UNSEEN_START, MirrorState
 from cdc_pipeline.schemas.conversions import unclear_types
@@ -17,13 +17,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from cdc_pipeline.mirrors.row_groups import RowGroup
-    from cdc_pipeline.schemas.table import TableName
+    from cdc_pipeline.schemas.table import TableName, TableSchema
+
+UNSEEN_TABLES = f"of some of its tables {UNSEEN_START}"
+"""The gap of a merged mirror that has rows of tables of which no statement has told. The shard's `since` is known then."""
 
 
 def with_shards(state: MirrorState, shards: Iterable[Shard]) -> MirrorState:
     """The merged mirror with these tables: its definition is what they have together. Raises DeclarationError where one has
     a column that has the name of one of the mirror's own."""
-    found = tuple(shards)
+    found = _with_shared_definitions(shards)
     for shard in found:
         if own_source_columns(shard.schema.column_names):
             raise taken_names(shard.name)
@@ -31,7 +34,25 @@ def with_shards(state: MirrorState, shards: Iterable[Shard]) -> MirrorState:
     merged = replace(state, schema=schema, shards=found, inferred=any(shard.inferred for shard in found))
     unclear = unclear_types(state.schema.columns)
     kept = tuple(gap for gap in state.gaps if gap not in unclear)
-    return replace(merged, gaps=kept).with_gaps(*unclear_types(schema.columns), *gaps)
+    return with_new_gaps(replace(merged, gaps=kept).with_gaps(*unclear_types(schema.columns)), gaps)
+
+
+def with_new_gaps(state: MirrorState, gaps: Iterable[str]) -> MirrorState:
+    """The state with those of the gaps that it does not have yet, for whichever of its tables."""
+    known = {gap.split(SUCH_AS)[0] for gap in state.gaps}
+    return state.with_gaps(*(gap for gap in gaps if gap.split(SUCH_AS)[0] not in known))
+
+
+def _with_shared_definitions(shards: Iterable[Shard]) -> tuple[Shard, ...]:
+    """The shards, those of equal definitions with the very same: a thousand of them are then compared at once."""
+    found: list[Shard] = []
+    definitions: list[TableSchema] = []
+    for shard in shards:
+        same = next((one for one in definitions if one is shard.schema or one == shard.schema), None)
+        if same is None:
+            definitions.append(shard.schema)
+        found.append(shard if same is None or same is shard.schema else replace(shard, schema=same))
+    return tuple(found)
 
 
 def taken_names(table: TableName) -> DeclarationError:
@@ -56,18 +77,13 @@ def with_rows(state: MirrorState, groups: Sequence[RowGroup]) -> MirrorState:
             since = min((group.first_ts for group in own if group.first_ts is not None), default=None)
             shards.append(Shard(source, inferred_schema(own), inferred=True, since=since))
             if any(group.dialect != DATAWORKS.name for group in own):  # DataWorks sends no DDL at all
-                gaps.append(unseen_start(source))
+                gaps.append(UNSEEN_TABLES)
         else:
             shards[place], told = _widened(shards[place], own)
             gaps += told
     if tuple(shards) == state.shards:
         return state
-    return with_shards(state, shards).with_gaps(*gaps)
-
-
-def unseen_start(source: TableName) -> str:
-    """The gap of a merged mirror of which the rows of one table came before any statement told of it."""
-    return f"{source}: {UNSEEN_START}"
+    return with_new_gaps(with_shards(state, shards), gaps)
 
 
 def with_lacking_columns(group: RowGroup, state: MirrorState) -> RowGroup:
@@ -98,4 +114,4 @@ def _widened(shard: Shard, groups: Sequence[RowGroup]) -> tuple[Shard, tuple[str
     if not added or shard.inferred:
         return widened, ()
     names = ", ".join(column.name for column in added)
-    return widened, (f"rows have columns that no DDL has told of: {names} ({shard.name})",)
+    return widened, (f"rows have columns that no DDL has told of: {names}{SUCH_AS}{shard.name}",)

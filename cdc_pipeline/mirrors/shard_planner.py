@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.mirrors.alterations import healed, is_tidb, with_known_gaps
 from cdc_pipeline.mirrors.ddl_outcome import done, refuse
+from cdc_pipeline.mirrors.merged_schema import SUCH_AS
 from cdc_pipeline.mirrors.policy import KEEP
-from cdc_pipeline.mirrors.shard_definitions import unseen_start, with_shards
+from cdc_pipeline.mirrors.shard_definitions import UNSEEN_TABLES, with_new_gaps, with_shards
 from cdc_pipeline.mirrors.shards import Shard, as_upstream, source_rows, those_of, with_shard
 from cdc_pipeline.mirrors.state import MirrorState, gaps_without
 from cdc_pipeline.mirrors.steps import ChangeShardRows, ColumnOrigin, DeleteRows
@@ -97,12 +98,14 @@ class ShardPlanner:
         if known is not None and comes_before(event, known):
             # its rows came before the statement that made it: they are let in anew (`planner.tables_let_in_anew`)
             self._change_rows(DeleteRows(state, source_rows(name), f"CREATE of {name}"))
-            before = replace(state, gaps=tuple(gap for gap in state.gaps if gap != unseen_start(name)))
+            if all(other.since is None for other in state.shards or () if other != known):
+                before = replace(state, gaps=tuple(gap for gap in state.gaps if gap != UNSEEN_TABLES))
             words = f"defined {name}, of which rows had come before; they were let in anew"
         elif known is not None and change.if_not_exists:
             if not known.inferred or _folded_names(known.schema) != _folded_names(shard.schema):
                 outcome.effects.append(f"{name} exists already")
                 return
+            shard = replace(shard, since=known.since)
             words = f"{name} exists already; its definition is known now"
         elif known is not None:
             self._change_rows(DeleteRows(state, source_rows(name), f"CREATE of {name}"))
@@ -192,15 +195,15 @@ class ShardPlanner:
         shared = [name for name in gone if any(other.schema.find(name) for other in others)]
         gaps = _unsure(shard.name, origins, with_shards(state, shards).schema, alone=not others)
         if self._policy.of(mirror) == KEEP:
-            gaps += [
-                f"column {name}: {shard.name} has dropped it, and its rows keep it (ddl_policy)" for name in shared
-            ]
+            words = "rows keep it (ddl_policy) whose table has dropped it"
+            gaps += [f"column {name}: {words}{SUCH_AS}{shard.name}" for name in shared]
             shared = []
         cleared = [*shared, *_added_again(shard.schema, origins)]
         found = self._with_definitions(state, state, shards, _moved(origins), cleared, event)
-        if gaps:
-            self._book.mark(mirror, *gaps)
-        done(outcome, f"altered {shard.name} in {mirror}", self._book.state(mirror) or found)
+        marked = with_new_gaps(found, gaps)
+        if marked != found:
+            self._book.note(marked)
+        done(outcome, f"altered {shard.name} in {mirror}", marked)
 
     def _empty_partitions(
         self, state: MirrorState, shard: Shard, clause: Clause, event: DdlEvent, outcome: DdlOutcome
@@ -343,12 +346,13 @@ def _unsure(name: TableName, origins: Sequence[ColumnOrigin], target: TableSchem
         after, before, merged = origin.after, origin.before, target.find(origin.after.name)
         computed = after.generated is not None and (before is None or before.expression != after.expression)
         if computed and merged is not None and merged.generated is None:
-            gaps.append(f"column {after.name}: what {name} computes is not here for the rows that were there")
+            words = "what upstream computes is not here for rows that were there"
+            gaps.append(f"column {after.name}: {words}{SUCH_AS}{name}")
         elif before is None or merged is None or alone or before.name != after.name:
             continue
         elif not holds_values(after.type, before.type) and merged.type != after.type:
             gaps.append(
-                f"column {after.name}: {name} made {after.type} of {before.type}, and it is {merged.type} here: values "
-                "that were there may not be upstream's"
+                f"column {after.name}: {before.type} became {after.type} while it is {merged.type} here, values that were "
+                f"there may not be upstream's{SUCH_AS}{name}"
             )
     return gaps
