@@ -175,9 +175,16 @@ def _with_source(merged: Column) -> dict[str, Column]:
         for name, column in zip(SOURCE_NAMES, ("database", "table"), strict=True)
     }
     pairs = F.create_map(*(part for name, value in own.items() for part in (F.lit(name), value)))
+    said = F.concat(F.lit("routes: a column of a merged table has a name that merging needs: "), *own.values())
+
+    def with_names(image: str) -> Column:
+        # one that comes without DDL; a table that has it from its start is refused before (`CutStreams.check_names`)
+        taken = F.map_contains_key(image, SOURCE_NAMES[0]) | F.map_contains_key(image, SOURCE_NAMES[1])
+        return F.when(taken, F.raise_error(said)).otherwise(F.map_concat(pairs, image))
+
     key = F.when(F.size("key_names") > 0, F.concat(F.array(*map(F.lit, SOURCE_NAMES)), "key_names"))
     return {
-        **{image: F.when(merged, F.map_concat(pairs, image)).otherwise(F.col(image)) for image in ("before", "after")},
+        **{image: F.when(merged, with_names(image)).otherwise(F.col(image)) for image in ("before", "after")},
         "key_names": F.when(merged, F.coalesce(key, F.col("key_names"))).otherwise(F.col("key_names")),
         **{
             column: F.when(merged, own[name]).otherwise(F.lit(""))
