@@ -175,7 +175,9 @@ def _with_source(merged: Column) -> dict[str, Column]:
         for name, column in zip(SOURCE_NAMES, ("database", "table"), strict=True)
     }
     pairs = F.create_map(*(part for name, value in own.items() for part in (F.lit(name), value)))
-    said = F.concat(F.lit("routes: a column of a merged table has a name that merging needs: "), *own.values())
+    said = F.concat(
+        F.lit("routes: a column of a merged table has a name that merging needs: "), F.concat_ws(".", *own.values())
+    )
 
     def with_names(image: str) -> Column:
         # one that comes without DDL; a table that has it from its start is refused before (`CutStreams.check_names`)

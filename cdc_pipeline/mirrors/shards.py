@@ -6,11 +6,12 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from cdc_pipeline.mirrors.masks import without_values
 from cdc_pipeline.schemas.partition_rows import SparkCondition
 from cdc_pipeline.schemas.table import Column, MySqlType, TableName, TableSchema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from pyspark.sql import DataFrame
 
@@ -68,6 +69,16 @@ def source_columns(changes: DataFrame) -> tuple[str, ...]:
 def with_shard(shards: Iterable[Shard], shard: Shard) -> tuple[Shard, ...]:
     """The shards with this one as it is now, in the first place: its definition leads."""
     return (shard, *(other for other in shards if other.name != shard.name))
+
+
+def hidden_values(shards: tuple[Shard, ...], masks: Collection[str]) -> tuple[Shard, ...]:
+    """The shards without what their definitions would tell of masked columns."""
+    # by identity: a thousand of them may have one definition
+    shown = {id(shard.schema): shard.schema for shard in shards}
+    hidden = {place: without_values(schema, masks) for place, schema in shown.items()}
+    if all(hidden[place] == schema for place, schema in shown.items()):
+        return shards
+    return tuple(replace(shard, schema=hidden[id(shard.schema)]) for shard in shards)
 
 
 def shards_text(shards: Iterable[Shard]) -> str:

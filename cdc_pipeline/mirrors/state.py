@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from cdc_pipeline.mirrors.masks import HASH, without_values
-from cdc_pipeline.mirrors.shards import Shard, shards_of_text, shards_text
+from cdc_pipeline.mirrors.shards import Shard, hidden_values, shards_of_text, shards_text
 from cdc_pipeline.schemas.spark_types import spark_type
 from cdc_pipeline.schemas.table import TableName, TableSchema
 
@@ -72,10 +72,8 @@ class MirrorState:
     def __post_init__(self) -> None:
         if self.masks:
             object.__setattr__(self, "schema", without_values(self.schema, dict(self.masks)))
-            hidden = (
-                replace(shard, schema=without_values(shard.schema, dict(self.masks))) for shard in self.shards or ()
-            )
-            object.__setattr__(self, "shards", None if self.shards is None else tuple(hidden))
+            if self.shards is not None:
+                object.__setattr__(self, "shards", hidden_values(self.shards, dict(self.masks)))
 
     def spark_schema(self) -> StructType:
         """The mirror's columns: upstream's own, then the underscored ones."""

@@ -6,6 +6,8 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.errors import SparkRuntimeException
+from pyspark.sql import functions as F
 
 from cdc_pipeline.mirrors.selection import ALL_TABLES, Route, TableSelection
 from cdc_pipeline.schemas.table import TableName
@@ -160,5 +162,8 @@ def test_changes_of_merged_tables_name_theirs(spark: SparkSession) -> None:
         ("m", "p", None, {"id": "4"}, ["id"], "", ""),
         ("x", "y", {"_source_table": "5"}, {}, ["id"], "", ""),
     ]
+    own = changes.where("database = 's1'").withColumn("after", F.create_map(F.lit(source[1]), F.lit("x")))
+    with pytest.raises(SparkRuntimeException, match=r"a column of a merged table has a name that merging needs: s1\.o"):
+        selection.selected(own).collect()
     letters = changes.select("database", "table")
     assert selection.selected(letters).columns == letters.columns
