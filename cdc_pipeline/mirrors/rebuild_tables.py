@@ -25,7 +25,7 @@ from cdc_pipeline.mirrors.publication import publish
 from cdc_pipeline.mirrors.put_right import MirrorReplacer, clear_rebuilds, rebuild_commit, rebuild_place
 from cdc_pipeline.mirrors.rebuild import RebuildReport
 from cdc_pipeline.mirrors.state import MirrorState
-from cdc_pipeline.mirrors.ties import event_tables, tied_tables
+from cdc_pipeline.mirrors.ties import event_tables, tied_and_merged
 from cdc_pipeline.mirrors.totals import NO_CHANGES
 from cdc_pipeline.mirrors.window import Window
 from cdc_pipeline.resources.delta import table_state
@@ -34,7 +34,7 @@ from cdc_pipeline.schemas.table import TableName
 from cdc_pipeline.schemas.table_patterns import matches_any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -109,7 +109,7 @@ class TableRebuilder:
                 pipeline=self._paths.pipeline,
             )
         known = frozenset(named)
-        tables = _with_merged(lambda names: tied_tables(events, known, names), wanted, mirrored)
+        tables = tied_and_merged(events, known, wanted, mirrored)
         # a statement of which nobody knows whose it is may concern these too
         mine = [event.position for event in events if not (names := event_tables(event, known)) or names & tables]
         return _Chosen(tables, tuple(mine))
@@ -177,21 +177,6 @@ class TableRebuilder:
         tables = tuple(sorted(chosen.tables))
         publish(self._spark, self._paths, window, report, note, self.maker.settings, rebuilt_tables=tables)
         return RebuildReport(tuple(found), cut_id)
-
-
-def _with_merged(
-    tied: Callable[[Iterable[TableName]], frozenset[TableName]],
-    wanted: Iterable[TableName],
-    mirrored: Mapping[TableName, str],
-) -> frozenset[TableName]:
-    """What is tied to the wanted tables, and to those that have a mirror with one of them."""
-    tables = tied(wanted)
-    while True:
-        mirrors = {mirrored[name] for name in tables if name in mirrored}
-        more = {name for name, mirror in mirrored.items() if mirror in mirrors}
-        if more <= tables:
-            return tables
-        tables = tied({*tables, *more})
 
 
 def _in_order(entries: Iterable[MirrorEntry]) -> tuple[MirrorEntry, ...]:

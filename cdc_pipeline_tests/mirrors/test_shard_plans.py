@@ -6,11 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from cdc_pipeline.assets.nodes import mirror_lineage
+from cdc_pipeline.catalog import CatalogColumn, CatalogEntry
 from cdc_pipeline.dialects.types import MessageTypes
 from cdc_pipeline.errors import DeclarationError
 from cdc_pipeline.mirrors.column_rules import ColumnRules
 from cdc_pipeline.mirrors.events import DdlEvent
 from cdc_pipeline.mirrors.included_ddl import IncludedDdl
+from cdc_pipeline.mirrors.keys import key_columns
 from cdc_pipeline.mirrors.masks import HASH
 from cdc_pipeline.mirrors.plan_book import PlanBook
 from cdc_pipeline.mirrors.planner import CutPlan, Permissions, Planner, tables_let_in_anew
@@ -30,6 +33,7 @@ from cdc_pipeline.mirrors.steps import (
     NoteState,
     Step,
 )
+from cdc_pipeline.mirrors.ties import tied_and_merged
 from cdc_pipeline.mirrors.upstream_definitions import UpstreamDefinitions
 from cdc_pipeline.mirrors.upstream_tables import sources_with
 from cdc_pipeline.schemas.ddl_types import type_in_words
@@ -350,6 +354,36 @@ def test_a_table_that_has_such_columns_itself_is_refused() -> None:
 def test_words_of_a_statement() -> None:
     (event,) = _mirrored("TRUNCATE TABLE s1.o1")
     assert [described(change) for change in event.changes] == ["m.o: TruncateTable s1.o1"]
+
+
+def test_a_declared_key_comes_after_the_names_of_the_tables() -> None:
+    state, _ = planned("CREATE TABLE s1.o1 (id INT)", groups=())
+    assert state is not None
+    assert key_columns(state, {"m.o": ("ID",)}) == (*SOURCE, "id")
+    assert key_columns(state, {"m.o": ("x",)}) == ()
+    assert key_columns(replace(state, shards=None), {"m.o": ("id",)}) == ("id",)
+
+
+def test_the_names_of_the_tables_are_not_masked() -> None:
+    rules = ColumnRules(masks=(("m.o", (("_source_table", HASH),)),), salt="a salt of the tests, long")
+    state, _ = planned(ONE, rules=rules)
+    assert state is not None
+    assert state.masks == ()
+    assert state.gaps == ("column _source_table: it tells tables apart that are merged, and is not masked",)
+
+
+def test_a_node_names_its_tables() -> None:
+    columns = tuple(CatalogColumn(name, "string", "varchar(64)") for name in (*SOURCE, "v"))
+    lineage = mirror_lineage("p", CatalogEntry("m", "o", "/m/o", columns, merged=("s1.o1", "s2.o1"))).deps_by_column
+    found = {name: [dep.column_name for dep in deps] for name, deps in lineage.items()}
+    assert found == {SOURCE[0]: ["database"], SOURCE[1]: ["table"], "v": ["after", "before"]}
+
+
+def test_one_is_made_again_with_all_of_them() -> None:
+    names = [TableName(*text.split(".")) for text in ("s1.o1", "s2.o1", "s1.x", "s1.y")]
+    mirrored = {name: str(MERGED.routed(name)) for name in names}
+    events = [_event(1, "CREATE TABLE s1.x LIKE s2.o1")]
+    assert tied_and_merged(events, names, names[:1], mirrored) == {*names[:3]}
 
 
 # ---- another selection than before
