@@ -14,6 +14,7 @@ from cdc_pipeline.mirrors.alterations import healed, is_tidb, with_known_gaps
 from cdc_pipeline.mirrors.ddl_outcome import done, refuse
 from cdc_pipeline.mirrors.merged_schema import SUCH_AS
 from cdc_pipeline.mirrors.policy import KEEP
+from cdc_pipeline.mirrors.shard_columns import added_again, empty_column, moved_columns, unsure_values
 from cdc_pipeline.mirrors.shard_definitions import UNSEEN_TABLES, with_new_gaps, with_shards
 from cdc_pipeline.mirrors.shards import Shard, as_upstream, source_rows, those_of, with_shard
 from cdc_pipeline.mirrors.state import MirrorState, gaps_without
@@ -36,7 +37,6 @@ from cdc_pipeline.schemas.evolution import SchemaConflictError, altered, shape
 from cdc_pipeline.schemas.origins import column_origins
 from cdc_pipeline.schemas.partition_rows import PartitionError, rows_below, rows_of_partitions
 from cdc_pipeline.schemas.table import TableSchema
-from cdc_pipeline.schemas.wider_types import holds_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.table_planner import TablePlanner
     from cdc_pipeline.schemas.changes import Clause, OfShard
     from cdc_pipeline.schemas.partition_rows import SparkCondition
-    from cdc_pipeline.schemas.table import Column, TableName
+    from cdc_pipeline.schemas.table import TableName
 
 
 class ShardPlanner:
@@ -193,13 +193,13 @@ class ShardPlanner:
         shards = with_shard(state.shards or (), replace(shard, schema=schema))
         gone = [column.name for column in shard.schema.columns if schema.find(column.name) is None]
         shared = [name for name in gone if any(other.schema.find(name) for other in others)]
-        gaps = _unsure(shard.name, origins, with_shards(state, shards).schema, alone=not others)
+        gaps = unsure_values(shard.name, origins, with_shards(state, shards).schema, alone=not others)
         if self._policy.of(mirror) == KEEP:
             words = "rows keep it (ddl_policy) whose table has dropped it"
             gaps += [f"column {name}: {words}{SUCH_AS}{shard.name}" for name in shared]
             shared = []
-        cleared = [*shared, *_added_again(shard.schema, origins)]
-        found = self._with_definitions(state, state, shards, _moved(origins), cleared, event)
+        cleared = [*shared, *added_again(shard.schema, origins)]
+        found = self._with_definitions(state, state, shards, moved_columns(origins), cleared, event)
         marked = with_new_gaps(found, gaps)
         if marked != found:
             self._book.note(marked)
@@ -269,7 +269,7 @@ class ShardPlanner:
     def _with_new_columns(self, now: MirrorState, target: TableSchema, moved: Sequence[ColumnOrigin]) -> MirrorState:
         """The mirror with empty columns where those will be that it does not have yet; what is masked stays so under its
         new name."""
-        kept = [now.schema.find(column.name) or _empty(column) for column in target.columns]
+        kept = [now.schema.find(column.name) or empty_column(column) for column in target.columns]
         names = {column.name for column in kept}
         columns = (*kept, *(column for column in now.schema.columns if column.name not in names))
         masks = dict(now.masks)
@@ -303,56 +303,3 @@ class ShardPlanner:
 
 def _folded_names(schema: TableSchema) -> set[str]:
     return {name.casefold() for name in schema.column_names}
-
-
-def _empty(column: Column) -> Column:
-    """The column as it is while no row has a value in it."""
-    return replace(column, nullable=True, default=None, generated=None, expression=None)
-
-
-def _moved(origins: Sequence[ColumnOrigin]) -> list[ColumnOrigin]:
-    """The columns that get a value in rows that are there: another's, or a default."""
-    return [
-        origin
-        for origin in origins
-        if (
-            origin.after.generated is None and not _starts_null(origin.after)
-            if origin.before is None
-            else origin.before.name.casefold() != origin.after.name.casefold()
-        )
-    ]
-
-
-def _starts_null(column: Column) -> bool:
-    """Whether rows that are there have NULL in the column when it is added."""
-    default = column.default
-    return column.nullable if default is None else default.kind == "literal" and default.value is None
-
-
-def _added_again(before: TableSchema, origins: Sequence[ColumnOrigin]) -> list[str]:
-    """Columns that a statement drops and adds anew, without a value."""
-    return [
-        origin.after.name
-        for origin in origins
-        if origin.before is None and before.find(origin.after.name) is not None and _starts_null(origin.after)
-    ]
-
-
-def _unsure(name: TableName, origins: Sequence[ColumnOrigin], target: TableSchema, *, alone: bool) -> list[str]:
-    """The gaps of columns of which the older rows of one table may have other values, because the others have it otherwise
-    still. `target` is the mirror's definition after the statement."""
-    gaps = []
-    for origin in origins:
-        after, before, merged = origin.after, origin.before, target.find(origin.after.name)
-        computed = after.generated is not None and (before is None or before.expression != after.expression)
-        if computed and merged is not None and merged.generated is None:
-            words = "what upstream computes is not here for rows that were there"
-            gaps.append(f"column {after.name}: {words}{SUCH_AS}{name}")
-        elif before is None or merged is None or alone or before.name != after.name:
-            continue
-        elif not holds_values(after.type, before.type) and merged.type != after.type:
-            gaps.append(
-                f"column {after.name}: {before.type} became {after.type} while it is {merged.type} here, values that were "
-                f"there may not be upstream's{SUCH_AS}{name}"
-            )
-    return gaps
