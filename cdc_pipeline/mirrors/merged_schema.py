@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.mirrors.shards import SOURCE_COLUMNS, SOURCE_NAMES
-from cdc_pipeline.schemas.table import Column, Default, TableSchema
+from cdc_pipeline.schemas.charsets import charset_of_column, is_read_right
+from cdc_pipeline.schemas.table import TEXT_TYPES, Column, Default, TableSchema
 from cdc_pipeline.schemas.wider_types import wider_type
 
 if TYPE_CHECKING:
@@ -75,6 +76,11 @@ def _merged_column(name: str, shards: Sequence[Shard], current: TableSchema, gap
     if kind is None:
         former = current.find(name)
         kind = columns[0].type if former is None else former.type
+    charsets = [charset_of_column(column.type, shard.schema.charset) for shard, column in found]
+    if len(set(charsets)) > 1 and kind.base in TEXT_TYPES:
+        # that of which text may be damaged, so that nothing damaged passes for whole
+        doubtful = next((charset for charset in charsets if not is_read_right(charset)), None)
+        kind = kind if doubtful is None else replace(kind, charset=doubtful, collation=None)
     everywhere = len(found) == len(shards)
     nullable = not everywhere or any(column.nullable for column in columns)
     formulas = {(column.generated, column.expression) for column in columns}

@@ -356,6 +356,15 @@ def test_words_of_a_statement() -> None:
     assert [described(change) for change in event.changes] == ["m.o: TruncateTable s1.o1"]
 
 
+def test_text_that_may_be_damaged_in_one_of_them_may_be_so_in_all() -> None:
+    for first, second in (("latin1", "utf8mb4"), ("utf8mb4", "latin1")):
+        state, _ = planned(f"{ONE} CHARSET {first}", f"{TWO} CHARSET {second}", groups=())
+        assert state is not None
+        column = state.schema.find("v")
+        assert column is not None
+        assert column.type.charset == "latin1"
+
+
 def test_a_declared_key_comes_after_the_names_of_the_tables() -> None:
     state, _ = planned("CREATE TABLE s1.o1 (id INT)", groups=())
     assert state is not None
