@@ -34,7 +34,7 @@ class CatalogColumn:
 class CatalogEntry:
     """One mirror: its name, its folder and its columns. `dropped` once upstream has dropped or renamed it; `moved_to` is
     the `database.table` that it is now, where that is known by its `mirror_id`. `upstream` is the
-    `database.table` that it mirrors, where a route gives it another name."""
+    `database.table` that it mirrors, where a route gives it another name, `merged` are those that it mirrors together."""
 
     database: str
     table: str
@@ -44,6 +44,7 @@ class CatalogEntry:
     mirror_id: str = ""
     moved_to: str = ""
     upstream: str = ""
+    merged: tuple[str, ...] = ()
 
     @property
     def name(self) -> TableName:
@@ -57,7 +58,13 @@ def known_mirrors(paths: LakePaths) -> tuple[CatalogEntry, ...]:
     try:
         entries = json.loads((Path(paths.home) / _FILE).read_text(encoding="utf-8"))
         found = [
-            CatalogEntry(**{**entry, "columns": tuple(CatalogColumn(**column) for column in entry["columns"])})
+            CatalogEntry(
+                **{
+                    **entry,
+                    "columns": tuple(CatalogColumn(**column) for column in entry["columns"]),
+                    "merged": tuple(entry.get("merged", ())),
+                }
+            )
             for entry in entries
         ]
         return tuple(sorted(found, key=lambda entry: entry.name))

@@ -148,7 +148,7 @@ class CdcPipeline(dg.Component, Described):
         list[RouteRule],
         Field(
             description="Mirrors that have other names than upstream's tables; the first that matches counts. Two tables "
-            "never share a mirror: a run stops before that."
+            "share a mirror only where `merge` says so: else a run stops before that."
         ),
     ] = []  # noqa: RUF012  # pydantic copies it
     time_zone: Annotated[

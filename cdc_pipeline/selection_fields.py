@@ -28,6 +28,14 @@ class RouteRule(dg.Model, dg.Resolvable):
         ),
     ]
 
+    merge: Annotated[
+        bool,
+        Field(
+            description="Whether the tables that match are merged where they have one mirror: its rows name theirs in "
+            "`_source_database` and `_source_table`, which are part of its key."
+        ),
+    ] = False
+
     @field_validator("match")
     @classmethod
     def _is_a_pattern(cls, value: str) -> str:
@@ -40,7 +48,7 @@ class RouteRule(dg.Model, dg.Resolvable):
 
     @property
     def route(self) -> Route:
-        return Route(self.match, self.to)
+        return Route(self.match, self.to, self.merge)
 
 
 def require_patterns(value: list[str]) -> list[str]:

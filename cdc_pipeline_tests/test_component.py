@@ -80,7 +80,10 @@ def test_all_fields(load: Callable[[str], CdcPipeline]) -> None:
         "tags": {"tier": "gold"},
         "include": ["shop.*", "crm.people"],
         "exclude": ["shop.tmp_*"],
-        "routes": [{"match": "shop.*", "to": "{database}_eu.{table}"}, {"match": "*", "to": "rest.{database}-{table}"}],
+        "routes": [
+            {"match": "shop.*", "to": "{database}_eu.{table}"},
+            {"match": "*", "to": "rest.{database}-{table}", "merge": True},
+        ],
     }
     component = load(_yaml(fields))
     policy = DdlPolicy("keep", (("shop.orders*", "hold"), ("audit.*", "apply")))
@@ -99,7 +102,7 @@ def test_all_fields(load: Callable[[str], CdcPipeline]) -> None:
         selection=TableSelection(
             ("shop.*", "crm.people"),
             ("shop.tmp_*",),
-            (Route("shop.*", "{database}_eu.{table}"), Route("*", "rest.{database}-{table}")),
+            (Route("shop.*", "{database}_eu.{table}"), Route("*", "rest.{database}-{table}", merge=True)),
         ),
     )
     assert component.dialect == "ticdc"

@@ -39,6 +39,10 @@ from cdc_pipeline.sources.raw_snapshot import newest_batch
 _CUTS = """One row is one consistent cut: the resolved TSO and the Delta version of every mirror at it. It is written
 after all mirrors are in, so whoever reads through it sees all tables as of one moment of upstream."""
 _MIRROR = "{name} as upstream has it at the resolved TSO{trace}."
+_MERGED = (
+    "{count} table(s) of upstream merged, told apart by `_source_database` and `_source_table`, as upstream has them at the "
+    "resolved TSO{trace}."
+)
 _TRACE = ", with the {names} of the message\nthat wrote each row"
 
 
@@ -82,6 +86,7 @@ def mirror_spec(pipeline: Pipeline, entry: CatalogEntry) -> dg.AssetSpec:
             "dagster/column_lineage": mirror_lineage(pipeline.name, entry),
             **({"renamed_to": entry.moved_to} if entry.moved_to else {}),
             **({"upstream_table": entry.upstream} if entry.upstream else {}),
+            **({"upstream_tables": dg.MetadataValue.json(list(entry.merged))} if entry.merged else {}),
         },
     )
 
@@ -89,7 +94,10 @@ def mirror_spec(pipeline: Pipeline, entry: CatalogEntry) -> dg.AssetSpec:
 def _description(entry: CatalogEntry) -> str:
     names = [column.name.removeprefix("_") for column in entry.columns if column.name in TRACE_NAMES]
     shown = " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
-    return _MIRROR.format(name=entry.name, trace=_TRACE.format(names=shown) if shown else "")
+    trace = _TRACE.format(names=shown) if shown else ""
+    if entry.merged:
+        return _MERGED.format(count=len(entry.merged), trace=trace)
+    return _MIRROR.format(name=entry.name, trace=trace)
 
 
 def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg.AssetsDefinition:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypedDict
 import dagster as dg
 
 from cdc_pipeline.assets.keys import CHANGE_LOG, CODE_VERSION, RAW, table_key
+from cdc_pipeline.mirrors.shards import SOURCE_NAMES
 from cdc_pipeline.mirrors.state import TRACE
 
 if TYPE_CHECKING:
@@ -55,6 +56,10 @@ def mirror_lineage(pipeline: str, entry: CatalogEntry) -> dg.TableColumnLineage:
     images = [dg.TableColumnDep(asset_key=log, column_name=name) for name in ("after", "before")]
     # a column that has a type upstream is upstream's, whatever its name
     places = {column.name: {} if column.mysql_type else trace for column in entry.columns}
+    if entry.merged:
+        of = zip(SOURCE_NAMES, ("database", "table"), strict=True)
+        names = {name: [dg.TableColumnDep(asset_key=log, column_name=column)] for name, column in of}
+        places |= dict.fromkeys(SOURCE_NAMES, names)
     return dg.TableColumnLineage({name: found.get(name, images) for name, found in places.items()})
 
 

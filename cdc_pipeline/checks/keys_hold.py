@@ -96,7 +96,7 @@ def _looked_at(spark: SparkSession, entry: MirrorEntry, wanted: KeysToCheck, sin
 
 
 def _columns(state: MirrorState, wanted: KeysToCheck) -> tuple[str, ...]:
-    return key_columns(state.name, state.schema, wanted.declared)
+    return key_columns(state, wanted.declared)
 
 
 def _broken(rows: DataFrame, key: tuple[str, ...]) -> DataFrame:

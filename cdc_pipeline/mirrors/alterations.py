@@ -19,7 +19,7 @@ from cdc_pipeline.schemas.changes import (
 )
 from cdc_pipeline.schemas.conversions import unclear_types, unsure_change
 from cdc_pipeline.schemas.described import described_clause
-from cdc_pipeline.schemas.evolution import SchemaConflictError, altered
+from cdc_pipeline.schemas.evolution import SchemaConflictError, altered, shape
 from cdc_pipeline.schemas.origins import column_origins
 from cdc_pipeline.schemas.partition_rows import PartitionError, rows_below, rows_of_partitions
 from cdc_pipeline.schemas.spark_types import spark_type
@@ -67,7 +67,7 @@ class AlterPlanner:
             refuse(self._book, name, f"ALTER TABLE does not fit the known columns: {error}", event, outcome)
             return
         changed = replace(state, schema=schema)
-        if _shape(schema) != _shape(state.schema):
+        if shape(schema) != shape(state.schema):
             self._book.let_rows_in(name)
             current = self._book.state(name)
             assert current is not None
@@ -100,7 +100,7 @@ class AlterPlanner:
         if self._policy.of(state.name) == KEEP:
             kept = tuple((column, f"{column}__dropped_{event.mark}") for column in dropped)
             changed = replace(changed, kept=(*changed.kept, *(new for _, new in kept)))
-        changed = _with_known_gaps(_healed(changed, state.schema, dropped), state, origins, self._book.time_zone)
+        changed = with_known_gaps(healed(changed, state.schema, dropped), state, origins, self._book.time_zone)
         changed = self._book.change_columns(state, changed, origins, event.commit_ms, kept)
         done(outcome, f"altered {state.name}", changed)
         if kept:
@@ -141,7 +141,7 @@ class AlterPlanner:
             rows = rows_below(schema, clause.bound, time_zone)
         else:
             missing_ok = isinstance(clause, DropPartition) and clause.if_exists
-            rows = rows_of_partitions(schema, clause.names, time_zone, missing_ok=missing_ok, tidb=_is_tidb(event))
+            rows = rows_of_partitions(schema, clause.names, time_zone, missing_ok=missing_ok, tidb=is_tidb(event))
         self._book.steps.append(DeleteRows(state, rows, described_clause(clause)))
         done(outcome, f"took the rows of {state.name} away that lay in the partitions", state)
 
@@ -155,7 +155,7 @@ class AlterPlanner:
             (name, dict(other.masks).get(theirs)) for name, theirs in columns
         }:
             raise PartitionError("the two tables do not mask the same columns")
-        rows = rows_of_partitions(state.schema, (clause.name,), self._book.time_zone, tidb=_is_tidb(event))
+        rows = rows_of_partitions(state.schema, (clause.name,), self._book.time_zone, tidb=is_tidb(event))
         self._book.steps.append(ExchangeRows(state, other, columns, rows, clause.validated, described_clause(clause)))
         for mirror in (state, other):
             self._book.filled(mirror)
@@ -165,7 +165,7 @@ class AlterPlanner:
         done(outcome, f"exchanged the rows of a partition of {state.name} with those of {other.name}", state, other)
 
 
-def _is_tidb(event: DdlEvent) -> bool:
+def is_tidb(event: DdlEvent) -> bool:
     """Whether the statement is TiDB's, which places some rows otherwise than MySQL."""
     return event.dialect == TICDC.name
 
@@ -180,20 +180,14 @@ def _same_columns(one: TableSchema, other: TableSchema) -> tuple[tuple[str, str]
     return tuple((column.name, found.name) for column, found in pairs if found is not None)
 
 
-def _shape(schema: TableSchema) -> tuple[object, ...]:
-    """What rows depend on: the columns' names, types and formulas, and what identifies a row."""
-    columns = tuple((column.name, column.type, column.generated and column.expression) for column in schema.columns)
-    return (columns, schema.row_key)
-
-
-def _healed(state: MirrorState, before: TableSchema, dropped: list[str]) -> MirrorState:
+def healed(state: MirrorState, before: TableSchema, dropped: list[str]) -> MirrorState:
     """The state without the gaps of columns that are gone, or whose type was not known and is now."""
     unclear = unclear_types(before.columns)
     left = tuple(gap for gap in gaps_without(state.gaps, dropped) if gap not in unclear)
     return replace(state, gaps=left).with_gaps(*unclear_types(state.schema.columns))
 
 
-def _with_known_gaps(
+def with_known_gaps(
     state: MirrorState, before: MirrorState, origins: tuple[ColumnOrigin, ...], time_zone: str
 ) -> MirrorState:
     """The state, marked where a change of types alone tells that values may not be upstream's."""

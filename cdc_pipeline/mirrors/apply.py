@@ -30,11 +30,13 @@ from cdc_pipeline.mirrors.rows import (
     typed_rows,
     with_computed,
 )
+from cdc_pipeline.mirrors.shard_rows import shard_rows_changed
 from cdc_pipeline.mirrors.state import has_row_gaps, no_row_gaps, row_gaps
 from cdc_pipeline.mirrors.step_order import independent_chains
 from cdc_pipeline.mirrors.steps import (
     ApplyRows,
     ChangeColumns,
+    ChangeShardRows,
     CreateMirror,
     DeleteRows,
     DropMirror,
@@ -163,6 +165,9 @@ class Mirrors:
             self._truncate(path, step, index)
         elif isinstance(step, DeleteRows):
             result.merged, gaps = rows_deleted(self.spark, path, step, self._commit(index, 1))
+            self._note_gaps(path, gaps, self._commit(index, 2))
+        elif isinstance(step, ChangeShardRows):
+            gaps = shard_rows_changed(self.spark, path, step, self._commit(index, 1), self.time_zone)
             self._note_gaps(path, gaps, self._commit(index, 2))
         return result
 

@@ -9,17 +9,16 @@ from cdc_pipeline.mirrors.state import MirrorState
 from cdc_pipeline.resources.delta import table_state
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from pyspark.sql import SparkSession
 
     from cdc_pipeline.mirrors.cut_report import MirrorEntry
+    from cdc_pipeline.mirrors.upstream_tables import Sources
     from cdc_pipeline.schemas.table import TableName
 
 
-def catalog_entries(
-    spark: SparkSession, mirrors: Iterable[MirrorEntry], sources: Mapping[TableName, TableName]
-) -> list[CatalogEntry]:
+def catalog_entries(spark: SparkSession, mirrors: Iterable[MirrorEntry], sources: Sources) -> list[CatalogEntry]:
     """One entry per mirror, with the types that it has in Delta and those that upstream's definition has. `sources` are
     upstream's tables, by mirror, where those have names of their own."""
     entries = []
@@ -44,7 +43,14 @@ def catalog_entries(
                 mirror.path,
                 columns,
                 mirror_id=mirror.mirror_id,
-                upstream="" if (source := sources.get(mirror.name, mirror.name)) == mirror.name else str(source),
+                upstream=_upstream(mirror.name, sources) if state.shards is None else "",
+                merged=tuple(str(name) for name in sorted(shard.name for shard in state.shards or ())),
             )
         )
     return entries
+
+
+def _upstream(name: TableName, sources: Sources) -> str:
+    """The name of upstream's table, where it is another than the mirror's."""
+    found = sources.get(name, (name,))
+    return "" if found == (name,) else ", ".join(map(str, found))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.mirrors.masks import HASH, NULL, Mask, salt_key
+from cdc_pipeline.mirrors.shards import SOURCE_NAMES
 from cdc_pipeline.mirrors.state import TRACE_NAMES, MirrorState
 from cdc_pipeline.mirrors.steps import ApplyRows
 from cdc_pipeline.schemas.table_patterns import matches, matches_any
@@ -78,6 +79,9 @@ class ColumnRules:
         key = {name.casefold() for name in state.schema.row_key}
         for column in state.schema.columns:
             how = carried.get(column.name) or self.mask_of(state.name_upstream, column.name)
+            if how is not None and state.shards is not None and column.name in SOURCE_NAMES:
+                gaps.append(f"column {column.name}: it tells tables apart that are merged, and is not masked")
+                continue
             if how == NULL and column.name.casefold() in key:
                 gaps.append(f"column {column.name}: it identifies rows, and is hashed (mask) where null was declared")
                 how = HASH

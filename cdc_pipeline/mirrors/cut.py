@@ -301,7 +301,7 @@ class CutMaker:
 
     def _row_set(self, index: int, step: ApplyRows) -> RowSet:
         schema = step.state.schema
-        key = key_columns(step.state.name, schema, self.keys)
+        key = key_columns(step.state, self.keys)
         return RowSet(
             index,
             step.source,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.late import Breach
     from cdc_pipeline.mirrors.policy import HeldTable
     from cdc_pipeline.mirrors.progress import PublishedCut, StreamProgress
+    from cdc_pipeline.mirrors.upstream_tables import Sources
     from cdc_pipeline.resources.lake import LakePaths
 
 
@@ -68,7 +69,7 @@ class CutReport:
     stages: Mapping[str, float] = field(default_factory=dict)
     versions_before: Mapping[str, int] = field(default_factory=dict)
     newest_record: datetime | None = None
-    sources: Mapping[TableName, TableName] = field(default_factory=dict)
+    sources: Sources = field(default_factory=dict)
     selection_changes: tuple[str, ...] = ()
 
     @property

@@ -13,12 +13,15 @@ from cdc_pipeline.mirrors.ddl_outcome import HELD, NOT_INCLUDED, DdlOutcome
 from cdc_pipeline.mirrors.events import ddl_event, in_order
 from cdc_pipeline.mirrors.included_ddl import IncludedDdl, left_out_words
 from cdc_pipeline.mirrors.selection_change import SelectionChange
+from cdc_pipeline.mirrors.shard_definitions import taken_names
+from cdc_pipeline.mirrors.shards import SOURCE_NAMES
 from cdc_pipeline.mirrors.upstream_definitions import UpstreamDefinitions
 from cdc_pipeline.mirrors.upstream_tables import existing_tables, last_rows, sources_with
+from cdc_pipeline.resources.small_frames import small_frame
 from cdc_pipeline.schemas.table import TableName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from pyspark.sql import DataFrame
 
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.progress import PublishedCut
     from cdc_pipeline.mirrors.selection import TableSelection
     from cdc_pipeline.mirrors.state import MirrorState
+    from cdc_pipeline.mirrors.upstream_tables import Sources
     from cdc_pipeline.mirrors.window import Window
 
 
@@ -73,7 +77,7 @@ class CutStreams:
         """What an event of an earlier cut did to mirrors: their names are all that is asked for."""
         return IncludedDdl(self.selection, self._known_sources).event(event)
 
-    def statements(self, ddl: DdlOfCut) -> tuple[DdlOfCut, Mapping[TableName, TableName]]:
+    def statements(self, ddl: DdlOfCut) -> tuple[DdlOfCut, Sources]:
         """The events by what they do to mirrors, and upstream's tables by mirror where those have names of their own.
 
         Raises DeclarationError where two tables would have one mirror.
@@ -127,10 +131,10 @@ class CutStreams:
         """What the cut does because the selection is another one; None where it is as it was."""
         if not self.published.cut_id or self.published.selection == self.selection:
             return None
-        mirrors = {name: self.published.sources.get(name, name) for name in self.published.names}
+        mirrors = {name: self.published.upstream(name) for name in self.published.names}
         states = {name: self.lookup(name) for name in mirrors}
         # what a policy keeps of a dropped table stays
-        live = {name: source for name, source in mirrors.items() if (state := states[name]) and not state.retired}
+        live = {name: tables for name, tables in mirrors.items() if (state := states[name]) and not state.retired}
         return SelectionChange.between(live, self._existing, self.published.selection, self.selection)
 
     def held(self) -> tuple[HeldTable, ...]:
@@ -149,18 +153,36 @@ class CutStreams:
     # ---- which table a mirror is of
 
     @cached_property
-    def _known_sources(self) -> Mapping[TableName, TableName]:
+    def _known_sources(self) -> Sources:
         if not self.selection.routes:
             return {}
         if self.change is None:
             return self.published.sources
-        upstream = [self.published.sources.get(name, name) for name in self.published.names]
+        upstream = [source for name in self.published.names for source in self.published.upstream(name)]
         return sources_with({}, [*upstream, *self.change.starting], self.selection)
 
-    def _sources(self, appearing: list[TableName]) -> Mapping[TableName, TableName]:
+    def _sources(self, appearing: list[TableName]) -> Sources:
         new = self.whole_log.where(F.col("batch_id") <= self.window.last_batch)
         if self.change is None:
             new = new.where(F.col("batch_id") > self.window.after_batch)
         names = new.select("database", "table").distinct().collect()
         rows = [TableName(row["database"], row["table"]) for row in names]
+        known = {source for sources in self._known_sources.values() for source in sources}
+        self.check_names(new, [name for name in rows if name not in known and self.selection.merges(name)])
         return sources_with(self._known_sources, [*rows, *appearing], self.selection)
+
+    @staticmethod
+    def check_names(changes: DataFrame, names: list[TableName]) -> None:
+        """Raises DeclarationError where rows of one of these tables, which are to be merged, have a column that has the name
+        of one that merging adds."""
+        if not names:
+            return
+        small = small_frame(
+            changes.sparkSession, [(name.database, name.table) for name in names], "`database` STRING, `table` STRING"
+        )
+        taken = F.exists(
+            F.map_keys(F.coalesce("after", "before")), lambda column: F.lower(column).isin(list(SOURCE_NAMES))
+        )
+        found = changes.join(F.broadcast(small), ["database", "table"]).where(taken).select("database", "table").first()
+        if found is not None:
+            raise taken_names(TableName(found["database"], found["table"]))

@@ -14,7 +14,7 @@ from cdc_pipeline.mirrors.included_ddl import left_out_words
 from cdc_pipeline.mirrors.unnamed import with_databases
 from cdc_pipeline.resources.delta import Commit, session_for
 from cdc_pipeline.resources.small_frames import small_frame, struct_of
-from cdc_pipeline.schemas.changes import DropTable, TruncateTable
+from cdc_pipeline.schemas.changes import DropTable, OfShard, TruncateTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -133,7 +133,12 @@ def emptied_before(
     past = history.where((F.col("cut_id") < window.cut_id) & (F.col("commit_ts") >= oldest[0]))
     events = in_order(map(mirrored, map(ddl_event, past.collect())))
     return [
-        event for event in events if any(isinstance(change, (TruncateTable, DropTable)) for change in event.changes)
+        event
+        for event in events
+        if any(
+            isinstance(change.change if isinstance(change, OfShard) else change, (TruncateTable, DropTable))
+            for change in event.changes
+        )
     ]
 
 

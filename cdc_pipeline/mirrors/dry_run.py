@@ -50,7 +50,7 @@ def pending_statements(spark: SparkSession, paths: LakePaths, settings: CutSetti
     found: list[DdlEvent] = [
         replace(ddl_event(row), returning=row["status"] == HELD) for row in rows if row["kind"] is not None
     ]
-    upstream = {published.sources.get(name, name) for name in published.names}
+    upstream = {source for name in published.names for source in published.upstream(name)}
     included = IncludedDdl(settings.selection, published.sources)
     mirrored = [(event, included.event(event)) for event in with_databases(in_order(found), upstream)]
     events = [seen for event, seen in mirrored if seen.changes or not event.changes]

@@ -15,6 +15,7 @@ from cdc_pipeline.schemas.changes import (
     ExchangePartition,
     NoTableEffect,
     NotSupported,
+    OfShard,
     RecoverDatabase,
     RecoverTable,
     RenameTable,
@@ -106,6 +107,8 @@ def in_order(events: Iterable[DdlEvent]) -> list[DdlEvent]:
 
 def touched_names(change: SchemaChange) -> tuple[TableName, ...]:
     """The tables whose rows lie before or after this change. A whole database is named by none of its tables."""
+    if isinstance(change, OfShard):
+        return (change.name,) if touched_names(change.change) else ()
     if isinstance(change, AlterTable):
         if all(isinstance(clause, RowKeepingClause) for clause in change.clauses):
             return ()
@@ -128,6 +131,8 @@ def made_names(change: SchemaChange) -> tuple[TableName, ...]:
     """The names that this change gives to a table which had none, or another."""
     if isinstance(change, (CreateTable, CreateTableLike, CreateTableAsSelect)):
         return (change.name,)
+    if isinstance(change, OfShard):
+        return (change.name,) if made_names(change.change) else ()
     if isinstance(change, RenameTable):
         return (change.new_name,)
     if isinstance(change, AlterTable):

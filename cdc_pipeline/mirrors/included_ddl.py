@@ -1,7 +1,8 @@
 """DDL as the mirrors of a selection see it: statements speak of upstream's tables, and become what they do to mirrors.
 
 What concerns only tables that are left out is left out. A RENAME that leads out of the selection ends a mirror; one that
-leads in makes one, of which the rows from before are missing and are said to be.
+leads in makes one, of which the rows from before are missing and are said to be. What is said of a table that is merged
+with others is said of it in its mirror (`changes.OfShard`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from cdc_pipeline.schemas.changes import (
     NoTableEffect,
     NotSupported,
     NotSupportedClause,
+    OfShard,
     RecoverDatabase,
     RecoverTable,
     RenameTable,
@@ -31,11 +33,10 @@ from cdc_pipeline.schemas.described import described
 from cdc_pipeline.schemas.table import TableName
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from cdc_pipeline.mirrors.events import DdlEvent
     from cdc_pipeline.mirrors.selection import TableSelection
     from cdc_pipeline.mirrors.upstream_definitions import UpstreamDefinitions
+    from cdc_pipeline.mirrors.upstream_tables import Sources
     from cdc_pipeline.schemas.changes import Clause, SchemaChange
 
 
@@ -45,7 +46,7 @@ class IncludedDdl:
     tables; without them what needs one counts as not known."""
 
     selection: TableSelection
-    sources: Mapping[TableName, TableName] = field(default_factory=dict)
+    sources: Sources = field(default_factory=dict)
     definitions: UpstreamDefinitions | None = None
 
     def event(self, event: DdlEvent) -> DdlEvent:
@@ -93,11 +94,20 @@ _NOTHING: _Found = ([], [])
 
 @dataclass(frozen=True)
 class _Statement:
-    """The changes of one event; `passing` are the names that tables have only inside it."""
+    """The changes of one event; `passing` are the names that tables have only inside it, and `merged` the mirrors of those
+    of them that are merged."""
 
     ddl: IncludedDdl
     event: DdlEvent
     passing: frozenset[TableName]
+    merged: dict[TableName, TableName] = field(default_factory=dict)
+
+    def _merged_into(self, name: TableName) -> TableName | None:
+        """The mirror of a table that is merged with others; None for any other."""
+        selection = self.ddl.selection
+        if name in self.passing:
+            return self.merged.get(name)
+        return selection.routed(name) if selection.merges(name) else None
 
     def _is_in(self, name: TableName) -> bool:
         return name in self.passing or self.ddl.selection.is_in(name)
@@ -112,7 +122,7 @@ class _Statement:
         if isinstance(change, NoTableEffect):
             return [change], []
         if isinstance(change, (DropDatabase, RecoverDatabase)):
-            return [self._of_database(change)], []
+            return self._of_database(change), []
         if isinstance(change, NotSupported):
             return self._not_supported(change), []
         if isinstance(change, AlterTable):
@@ -128,27 +138,47 @@ class _Statement:
         if isinstance(change, CreateTableAsSelect):
             return self._as_select(change), []
         assert isinstance(change, (CreateTable, TruncateTable, DropTable))
-        return [replace(change, name=self._routed(change.name))], []
+        return [self._named(change)], []
 
-    def _of_database(self, change: DropDatabase | RecoverDatabase) -> SchemaChange:
+    def _named(self, change: CreateTable | TruncateTable | DropTable | NotSupported) -> SchemaChange:
+        """The change of one table, by the name of its mirror."""
+        assert change.name is not None
+        mirror = self._merged_into(change.name)
+        return (
+            replace(change, name=self._routed(change.name)) if mirror is None else OfShard(mirror, change.name, change)
+        )
+
+    def _of_database(self, change: DropDatabase | RecoverDatabase) -> list[SchemaChange]:
         selection = self.ddl.selection
         if isinstance(change, RecoverDatabase):
             if not selection.routes and change.new_database is None:
-                return change
-            return NotSupported(f"{described(change)}: its tables are not all included under their own names")
+                return [change]
+            return [NotSupported(f"{described(change)}: its tables are not all included under their own names")]
         if not selection.routes:
-            return change
-        tables = (mirror for mirror, source in self.ddl.sources.items() if source.database == change.database)
-        return replace(change, tables=frozenset(tables))
+            return [change]
+        own = {
+            source: mirror
+            for mirror, sources in self.ddl.sources.items()
+            for source in sources
+            if source.database == change.database
+        }
+        tables = frozenset(mirror for source, mirror in own.items() if self._merged_into(source) is None)
+        shards = [self._named(DropTable(source)) for source in sorted(own) if self._merged_into(source) is not None]
+        return [*([replace(change, tables=tables)] if tables or not shards else []), *shards]
 
     def _not_supported(self, change: NotSupported) -> list[SchemaChange]:
         if change.name is None:
             return [change]
-        return [replace(change, name=self._routed(change.name))] if self._is_in(change.name) else []
+        return [self._named(change)] if self._is_in(change.name) else []
 
     # ---- in and out by a name
 
     def _renamed(self, change: RenameTable | AlterTable, old: TableName, new: TableName) -> _Found:
+        mirror = self._merged_into(old)
+        if new in self.passing and mirror is not None:
+            self.merged[new] = mirror
+        if mirror is not None or self._merged_into(new) is not None:
+            return self._renamed_merged(old, new)
         if self._is_in(old) and self._is_in(new):
             return [RenameTable(self._routed(old), self._routed(new))], []
         if self._is_in(old):
@@ -158,21 +188,39 @@ class _Statement:
             return _NOTHING
         return self._made(new, f"it was {old} before, which is not included: {_MISSING}"), []
 
+    def _renamed_merged(self, old: TableName, new: TableName) -> _Found:
+        """Of two names one or both of which are of merged tables: only inside one mirror do the rows go along."""
+        mirror, target = self._merged_into(old), self._merged_into(new)
+        if mirror is not None and mirror == target:
+            return [OfShard(mirror, old, RenameTable(old, new))], []
+        changes: list[SchemaChange] = []
+        said: list[str] = []
+        if self._is_in(old):
+            changes.append(self._named(DropTable(old)))
+            said.append(f"{old} is {new} from now on: its rows go as with a DROP")
+        if self._is_in(new):
+            lacking = "rows from before are not here, because those of merged tables do not go from mirror to mirror"
+            changes += self._made(new, f"{new} was {old} before: {lacking}")
+        return changes, said
+
     def _made(
         self, name: TableName, unknown: str, *, if_not_exists: bool = False, lacks_rows: bool = True
     ) -> list[SchemaChange]:
         """A table that comes from one that is left out: of its definition, where that is known."""
         state = None if self.ddl.definitions is None else self.ddl.definitions.of(name)
         if state is None:
-            return [NotSupported(unknown, self._routed(name), creates=True)]
+            return [self._named(NotSupported(unknown, name, creates=True))]
         gaps = (*state.gaps, unknown) if lacks_rows else state.gaps
-        return [CreateTable(self._routed(name), state.schema, if_not_exists, gaps)]
+        return [self._named(CreateTable(name, state.schema, if_not_exists, gaps))]
 
     def _recovered(self, change: RecoverTable) -> _Found:
         target = change.new_name or change.name
         if not self._is_in(target):
             said = f"{change.name} comes back as {target}, which is not included"
             return [], [said] if self._is_in(change.name) else []
+        if self._merged_into(change.name) is not None or self._merged_into(target) is not None:
+            unknown = f"{change.name} comes back: rows of tables that are merged are not kept apart"
+            return self._made(target, unknown), []
         if self._is_in(change.name):
             new_name = None if change.new_name is None else self._routed(change.new_name)
             return [RecoverTable(self._routed(change.name), new_name)], []
@@ -181,9 +229,11 @@ class _Statement:
     # ---- made of another
 
     def _like(self, change: CreateTableLike) -> list[SchemaChange]:
-        if self._is_in(change.source):
+        merged = self._merged_into(change.name) is not None or self._merged_into(change.source) is not None
+        if self._is_in(change.source) and not merged:
             return [replace(change, name=self._routed(change.name), source=self._routed(change.source))]
-        unknown = f"CREATE TABLE LIKE {change.source}, which is not included and whose definition is not known"
+        which = "whose definition is not known" if merged else "which is not included and whose definition is not known"
+        unknown = f"CREATE TABLE LIKE {change.source}, {which}"
         return self._made(change.name, unknown, if_not_exists=change.if_not_exists, lacks_rows=False)
 
     def _as_select(self, change: CreateTableAsSelect) -> list[SchemaChange]:
@@ -197,17 +247,43 @@ class _Statement:
 
     def _altered(self, change: AlterTable) -> _Found:
         target = next((clause.name for clause in change.clauses if isinstance(clause, RenameTo)), change.name)
+        exchanged = [clause for clause in change.clauses if isinstance(clause, ExchangePartition)]
+        if any(map(self._merged_into, (change.name, target, *(clause.table for clause in exchanged)))):
+            return self._altered_merged(change, target, [clause.table for clause in exchanged])
         if self._is_in(change.name) and self._is_in(target):
             clauses = tuple(map(self._clause, change.clauses))
             return [AlterTable(self._routed(change.name), clauses)], []
         if target != change.name and (self._is_in(change.name) or self._is_in(target)):
             return self._renamed(change, change.name, target)
-        exchanged = [clause for clause in change.clauses if isinstance(clause, ExchangePartition)]
         return [
             AlterTable(self._routed(clause.table), (_unknown_rows(change.name),))
             for clause in exchanged
             if self._is_in(clause.table)
         ], []
+
+    def _altered_merged(self, change: AlterTable, target: TableName, exchanged: list[TableName]) -> _Found:
+        """Where one of the tables is merged with others: rows do not change places with those of another table."""
+        found: list[SchemaChange] = []
+        said: list[str] = []
+        if self._is_in(change.name):
+            mirror = self._merged_into(change.name)
+            clauses = tuple(
+                _unmoved_rows(clause.table) if isinstance(clause, ExchangePartition) else clause
+                for clause in change.clauses
+                if not isinstance(clause, RenameTo)
+            )
+            altered = AlterTable(self._routed(change.name) if mirror is None else change.name, clauses)
+            if clauses:
+                found.append(altered if mirror is None else OfShard(mirror, change.name, altered))
+        for other in exchanged:
+            if self._is_in(other):
+                mirror = self._merged_into(other)
+                altered = AlterTable(self._routed(other) if mirror is None else other, (_unmoved_rows(change.name),))
+                found.append(altered if mirror is None else OfShard(mirror, other, altered))
+        if target != change.name:
+            renamed, said = self._renamed(change, change.name, target)
+            found += renamed
+        return found, said
 
     def _clause(self, clause: Clause) -> Clause:
         if isinstance(clause, RenameTo):
@@ -220,6 +296,10 @@ class _Statement:
 
 
 _MISSING = "rows from before are not here; a rebuild with both included takes them in"
+
+
+def _unmoved_rows(other: TableName) -> NotSupportedClause:
+    return NotSupportedClause(f"EXCHANGE PARTITION with {other}: rows of tables that are merged do not change places")
 
 
 def _unknown_rows(other: TableName) -> NotSupportedClause:

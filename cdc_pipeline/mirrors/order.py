@@ -10,7 +10,7 @@ same whether its copies came in one cut or in several.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -19,7 +19,10 @@ from cdc_pipeline.dialects.canal import CANAL
 from cdc_pipeline.dialects.dataworks import NAME as DATAWORKS
 from cdc_pipeline.mirrors.events import creates
 from cdc_pipeline.mirrors.partial_rows import only_key
+from cdc_pipeline.mirrors.shards import ShardName, source_columns
 from cdc_pipeline.resources.small_frames import small_frame
+from cdc_pipeline.schemas.changes import DropTable, OfShard, TruncateTable
+from cdc_pipeline.schemas.table import TableName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,7 +30,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, GroupedData
 
     from cdc_pipeline.mirrors.events import DdlEvent
-    from cdc_pipeline.schemas.table import TableName
 
 _BOUND_TYPE = (
     "ARRAY<STRUCT<commit_ts: BIGINT, exact: BOOLEAN, topic: STRING, `partition`: INT, `offset`: BIGINT, creates: BOOLEAN, "
@@ -59,20 +61,59 @@ def not_emptied(changes: DataFrame, events: Sequence[DdlEvent]) -> DataFrame:
     if not events:
         return changes
     after_all = F.expr(f"bounds IS NULL OR forall(bounds, {_LIES_AFTER})")
-    return _with_bounds(changes, events).where(after_all).drop("bounds")
+    bounds = _bounds((event, name) for event in events for name in _emptied(event))
+    left = _with_bounds_of(changes, bounds, _TABLE).where(after_all).drop("bounds")
+    if not (source := source_columns(changes)):
+        return left
+    of_shards = _bounds((event, name) for event in events for name in _emptied_shards(event))
+    if not of_shards:
+        return left
+    return _with_bounds_of(left, of_shards, (*_TABLE, *source)).where(after_all).drop("bounds")
+
+
+def _emptied(event: DdlEvent) -> list[TableName]:
+    changes = tuple(change for change in event.changes if not isinstance(change, OfShard))
+    return list(replace(event, changes=changes).names())
+
+
+def _emptied_shards(event: DdlEvent) -> list[ShardName]:
+    return [
+        ShardName(change.name, change.shard)
+        for change in event.changes
+        if isinstance(change, OfShard) and isinstance(change.change, (TruncateTable, DropTable))
+    ]
 
 
 def _with_bounds(changes: DataFrame, events: Iterable[DdlEvent]) -> DataFrame:
     """`changes` with `bounds`: where each of its table's events lies; null where it has none."""
-    bounds: dict[TableName, list[tuple[object, ...]]] = defaultdict(list)
-    for event in events:
-        for name in event.names():
-            bounds[name].append((event.commit_ts, event.exact_ts, *event.position, creates(event, name), event.ts))
-    rows = [(name.database, name.table, found) for name, found in bounds.items()]
-    if not rows:
+    bounds = _bounds((event, name) for event in events for name in event.names())
+    return _with_bounds_of(changes, bounds, _TABLE)
+
+
+_TABLE = ("database", "table")
+
+
+def _bounds(
+    events: Iterable[tuple[DdlEvent, TableName | ShardName]],
+) -> dict[tuple[str, ...], list[tuple[object, ...]]]:
+    found: dict[tuple[str, ...], list[tuple[object, ...]]] = defaultdict(list)
+    for event, name in events:
+        makes = isinstance(name, TableName) and creates(event, name)
+        place = (event.commit_ts, event.exact_ts, *event.position, makes, event.ts)
+        parts = (name.mirror, name.source) if isinstance(name, ShardName) else (name,)
+        found[tuple(text for part in parts for text in (part.database, part.table))].append(place)
+    return found
+
+
+def _with_bounds_of(
+    changes: DataFrame, bounds: dict[tuple[str, ...], list[tuple[object, ...]]], columns: tuple[str, ...]
+) -> DataFrame:
+    if not bounds:
         return changes.withColumn("bounds", F.lit(None).cast(_BOUND_TYPE))
-    small = small_frame(changes.sparkSession, rows, f"`database` STRING, `table` STRING, bounds {_BOUND_TYPE}")
-    return changes.join(F.broadcast(small), ["database", "table"], "left")
+    names = "".join(f"`{column}` STRING, " for column in columns)
+    rows = [(*name, found) for name, found in bounds.items()]
+    small = small_frame(changes.sparkSession, rows, f"{names}bounds {_BOUND_TYPE}")
+    return changes.join(F.broadcast(small), list(columns), "left")
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,17 @@ from cdc_pipeline.mirrors.column_rules import ColumnRules
 from cdc_pipeline.mirrors.inferred import inferred_schema, new_columns, repaired_column
 from cdc_pipeline.mirrors.masks import unsure_hashes
 from cdc_pipeline.mirrors.partial_rows import computed_columns, partial_columns, unknown_columns
+from cdc_pipeline.mirrors.shard_definitions import with_lacking_columns, with_rows
 from cdc_pipeline.mirrors.state import UNSEEN_START, MirrorState
 from cdc_pipeline.mirrors.steps import ApplyRows, ChangeColumns, ColumnOrigin, CreateMirror, NoteState, Step
 from cdc_pipeline.schemas.conversions import unclear_types, unsent_columns
+from cdc_pipeline.schemas.evolution import shape
+from cdc_pipeline.schemas.table import TableSchema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
+    from cdc_pipeline.mirrors.masks import Mask
     from cdc_pipeline.mirrors.row_groups import RowGroup
     from cdc_pipeline.schemas.table import TableName
 
@@ -87,16 +91,18 @@ class PlanBook:
         origins: tuple[ColumnOrigin, ...],
         commit_ms: int = 0,
         kept: tuple[tuple[str, str], ...] = (),
+        *,
+        carried: Mapping[str, Mask] | None = None,
     ) -> MirrorState:
         """The mirror has other columns from now on: what was masked stays so under its new name, and what the rules name is
-        masked too. Returns it as it is then."""
+        masked too. `carried` are masks that other columns take over besides. Returns it as it is then."""
         masks = dict(before.masks)
-        carried = {
+        own = {
             origin.after.name: masks[origin.before.name]
             for origin in origins
             if origin.before is not None and origin.before.name in masks
         }
-        ruled = self._rules.masked(after, carried).with_gaps(*unsure_hashes(origins, masks))
+        ruled = self._rules.masked(after, {**(carried or {}), **own}).with_gaps(*unsure_hashes(origins, masks))
         self.steps.append(ChangeColumns(before, ruled, origins, commit_ms, kept))
         self.put(ruled)
         return ruled
@@ -132,6 +138,10 @@ class PlanBook:
     def emptied(self, state: MirrorState) -> None:
         """Says that nothing is in the mirror now: rows that follow are appended."""
         self._empty.add(state.mirror_id)
+
+    def is_empty(self, state: MirrorState) -> bool:
+        """Whether nothing is in the mirror for sure."""
+        return state.mirror_id in self._empty
 
     def filled(self, state: MirrorState) -> None:
         """Says that rows are in the mirror which no step of rows has put there."""
@@ -179,6 +189,8 @@ class PlanBook:
             return
         groups = [group for segment in segments for group in self._groups[name].pop(segment)]
         state = self._fitting_state(name, groups)
+        if state.shards is not None:
+            groups = [with_lacking_columns(group, state) for group in groups]
         lacking = tuple(column.name for column in partial_columns(state.schema, groups))
         unknown = unknown_columns(state, groups)
         # where some rows came with their handle key only, what is computed of the others' columns is told apart by row
@@ -202,6 +214,8 @@ class PlanBook:
     def _fitting_state(self, name: TableName, groups: list[RowGroup]) -> MirrorState:
         """The mirror's state, made or widened where the rows have columns that no DDL has told of."""
         state = self.state(name)
+        if groups[0].source is not None:
+            return self._fitting_merged(name, state, groups)
         if state is None:
             schema = inferred_schema(groups)
             since = min((group.first_ts for group in groups if group.first_ts is not None), default=None)
@@ -219,6 +233,22 @@ class PlanBook:
             return state
         origins = tuple(ColumnOrigin(column, state.schema.find(column.name)) for column in wider.schema.columns)
         return self.change_columns(state, wider, origins)
+
+    def _fitting_merged(self, name: TableName, state: MirrorState | None, groups: list[RowGroup]) -> MirrorState:
+        """As `_fitting_state`, of a mirror of several tables, which has what each of them has."""
+        before = state or MirrorState(name, f"{name}@cut{self._cut_id}.{len(self.steps)}", TableSchema(()), shards=())
+        fitting = with_rows(before, groups)
+        return self.create(fitting) if state is None else self.merged(before, fitting)
+
+    def merged(self, before: MirrorState, after: MirrorState, commit_ms: int = 0) -> MirrorState:
+        """The merged mirror is so from now on: columns keep their names. Returns it as it is then."""
+        if after == before:
+            return before
+        if shape(after.schema) == shape(before.schema):
+            self.note(after)
+            return after
+        origins = tuple(ColumnOrigin(column, before.schema.find(column.name)) for column in after.schema.columns)
+        return self.change_columns(before, after, origins, commit_ms)
 
     def _widened(self, state: MirrorState, groups: list[RowGroup]) -> MirrorState:
         added = new_columns(state.schema, groups)

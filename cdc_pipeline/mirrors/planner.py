@@ -14,6 +14,9 @@ from cdc_pipeline.mirrors.ddl_outcome import HELD, NO_EFFECT, DdlOutcome
 from cdc_pipeline.mirrors.events import touched_names
 from cdc_pipeline.mirrors.policy import HOLD, DdlPolicy, HeldTable
 from cdc_pipeline.mirrors.recovery import RecoveryPlanner
+from cdc_pipeline.mirrors.shard_planner import ShardPlanner
+from cdc_pipeline.mirrors.shard_steps import shortened
+from cdc_pipeline.mirrors.shards import ShardName
 from cdc_pipeline.mirrors.table_planner import TablePlanner, comes_before
 from cdc_pipeline.schemas.changes import (
     AlterTable,
@@ -24,6 +27,7 @@ from cdc_pipeline.schemas.changes import (
     DropTable,
     NoTableEffect,
     NotSupported,
+    OfShard,
     RecoverDatabase,
     RecoverTable,
     RenameTable,
@@ -94,6 +98,7 @@ class Planner:
         self._alterations = AlterPlanner(book, self._permissions.policy)
         self._recovery = RecoveryPlanner(book, ended)
         self._tables = TablePlanner(book, self._permissions.policy, self._recovery)
+        self._shards = ShardPlanner(book, self._permissions.policy, self._tables)
 
     def plan(self, events: Iterable[DdlEvent]) -> CutPlan:
         """`events` in stream order (`events.in_order`): those of this cut, and those that come again."""
@@ -111,7 +116,7 @@ class Planner:
         self._book.let_all_rows_in()
         for name, reasons in sorted(self._lost.items()):
             self._book.mark(name, *reasons)
-        return CutPlan(tuple(self._book.steps), outcomes, tuple(self._held.values()), self._held_from)
+        return CutPlan(shortened(self._book.steps), outcomes, tuple(self._held.values()), self._held_from)
 
     # ---- what may go on
 
@@ -172,6 +177,8 @@ class Planner:
             self._recovery.recover(change.name, change.new_name, event, outcome)
         elif isinstance(change, RecoverDatabase):
             self._recovery.recover_database(change.database, change.new_database, event, outcome)
+        elif isinstance(change, OfShard):
+            self._shards.plan(change, event, outcome)
         elif isinstance(change, AlterTable):
             self._alter(change, event, outcome)
 
@@ -202,18 +209,37 @@ class Planner:
 
 def tables_let_in_anew(
     events: Iterable[DdlEvent], lookup: Callable[[TableName], MirrorState | None]
-) -> dict[TableName, int]:
+) -> dict[TableName | ShardName, int]:
     """The tables of which rows have come before statements that lie before them, each with the `commit_ts` from which on
     its rows are let in again. Only where there are no TSOs: a partition may be ahead of the one that DDL travels in.
 
     Of a table that its rows have made that is all; of one that is emptied or dropped, what follows.
     """
-    found: dict[TableName, int] = {}
+    found: dict[TableName | ShardName, int] = {}
     for event in events:
         for change in event.changes if not event.exact_ts else ():
-            if isinstance(change, CreateTable):
+            if isinstance(change, OfShard):
+                _let_shard_in_anew(change, event, lookup, found)
+            elif isinstance(change, CreateTable):
                 if (state := lookup(change.name)) is not None and comes_before(event, state):
                     found[change.name] = _ALWAYS
             elif isinstance(change, (TruncateTable, DropTable)):
                 found[change.name] = min(found.get(change.name, event.commit_ts), event.commit_ts)
     return found
+
+
+def _let_shard_in_anew(
+    change: OfShard,
+    event: DdlEvent,
+    lookup: Callable[[TableName], MirrorState | None],
+    found: dict[TableName | ShardName, int],
+) -> None:
+    """As `tables_let_in_anew`, of one table of a merged mirror."""
+    name, inner = ShardName(change.name, change.shard), change.change
+    if isinstance(inner, CreateTable):
+        state = lookup(change.name)
+        shard = None if state is None else state.shard(change.shard)
+        if shard is not None and comes_before(event, shard):
+            found[name] = _ALWAYS
+    elif isinstance(inner, (TruncateTable, DropTable)):
+        found[name] = min(found.get(name, event.commit_ts), event.commit_ts)

@@ -14,10 +14,11 @@ from cdc_pipeline.resources.delta import table_state
 from cdc_pipeline.schemas.table import TableName
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable
 
     from pyspark.sql import DataFrame, Row, SparkSession
 
+    from cdc_pipeline.mirrors.upstream_tables import Sources
     from cdc_pipeline.resources.lake import LakePaths
 
 
@@ -66,7 +67,7 @@ class PublishedCut:
     """The newest row of `consistent_cuts`, or cut 0 before there is one.
 
     `selection` is what it was made with. Where that has routes, `sources` are the upstream tables of all mirrors that
-    there have ever been, by mirror.
+    there have ever been, by mirror: one, or those that are merged.
     """
 
     cut_id: int
@@ -76,7 +77,11 @@ class PublishedCut:
     pending: int = 0
     held: tuple[HeldTable, ...] = ()
     selection: TableSelection = ALL_TABLES
-    sources: Mapping[TableName, TableName] = field(default_factory=dict)
+    sources: Sources = field(default_factory=dict)
+
+    def upstream(self, mirror: TableName) -> tuple[TableName, ...]:
+        """Upstream's tables of a mirror."""
+        return self.sources.get(mirror, (mirror,))
 
     @property
     def held_rows(self) -> int:
@@ -180,11 +185,19 @@ def _newest(cuts: DataFrame) -> PublishedCut:
         row["pending"],
         held,
         TableSelection.from_json(row["selection"]),
-        {
-            TableName(item["database"], item["table"]): TableName(item["upstream_database"], item["upstream_table"])
-            for item in row["sources"]
-        },
+        _sources(row["sources"]),
     )
+
+
+def _sources(rows: Iterable[Row]) -> Sources:
+    found: dict[TableName, tuple[TableName, ...]] = {}
+    for row in rows:
+        mirror, source = (
+            TableName(row["database"], row["table"]),
+            TableName(row["upstream_database"], row["upstream_table"]),
+        )
+        found[mirror] = (*found.get(mirror, ()), source)
+    return found
 
 
 def _held_table(row: Row) -> HeldTable:

@@ -125,7 +125,8 @@ def publish(
         [(name.database, name.table) for name in rebuilt_tables],
         [
             (mirror.database, mirror.table, source.database, source.table)
-            for mirror, source in sorted(report.sources.items())
+            for mirror, sources in sorted(report.sources.items())
+            for source in sources
         ],
     )
     frame = small_frame(spark, [row], CUTS_SCHEMA)

@@ -159,7 +159,8 @@ class MirrorReplacer:
 
 def _said(table: TableState) -> tuple[object, ...]:
     state = MirrorState.from_properties(table.properties)
-    return (state.schema, state.inferred, state.gaps, state.masks, state.mask_key)
+    shards = {(shard.name, shard.schema, shard.inferred) for shard in state.shards or ()}
+    return (state.schema, state.inferred, state.gaps, state.masks, state.mask_key, shards)
 
 
 def _plain(table: TableState) -> StructType:

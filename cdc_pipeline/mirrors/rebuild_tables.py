@@ -25,7 +25,7 @@ from cdc_pipeline.mirrors.publication import publish
 from cdc_pipeline.mirrors.put_right import MirrorReplacer, clear_rebuilds, rebuild_commit, rebuild_place
 from cdc_pipeline.mirrors.rebuild import RebuildReport
 from cdc_pipeline.mirrors.state import MirrorState
-from cdc_pipeline.mirrors.ties import event_tables, tied_tables
+from cdc_pipeline.mirrors.ties import event_tables, tied_and_merged
 from cdc_pipeline.mirrors.totals import NO_CHANGES
 from cdc_pipeline.mirrors.window import Window
 from cdc_pipeline.resources.delta import table_state
@@ -96,7 +96,7 @@ class TableRebuilder:
         rows = self._read("change_log").select("database", "table").distinct().collect()
         events = [ddl_event(row) for row in self._read("ddl_history").collect()]
         named = {TableName(row["database"], row["table"]) for row in rows}
-        named |= {self._upstream(name, published) for name in published.names}
+        named |= {source for name in published.names for source in self._upstream(name, published)}
         named |= {name for event in events for name in event_tables(event, frozenset())}
         selection = self.maker.selection
         mirrored = {name: str(selection.routed(name)) for name in named if selection.is_in(name)}
@@ -109,16 +109,16 @@ class TableRebuilder:
                 pipeline=self._paths.pipeline,
             )
         known = frozenset(named)
-        tables = tied_tables(events, known, wanted)
+        tables = tied_and_merged(events, known, wanted, mirrored)
         # a statement of which nobody knows whose it is may concern these too
         mine = [event.position for event in events if not (names := event_tables(event, known)) or names & tables]
         return _Chosen(tables, tuple(mine))
 
-    def _upstream(self, name: TableName, published: PublishedCut) -> TableName:
-        """The name that upstream had for a mirror, which a DROP may have set apart (`ddl_policy`), and routes rename."""
+    def _upstream(self, name: TableName, published: PublishedCut) -> tuple[TableName, ...]:
+        """The names that upstream had for a mirror, which a DROP may have set apart (`ddl_policy`), and routes rename."""
         table = table_state(self._spark, self._paths.mirror(name))
         own = name if table is None else MirrorState.from_properties(table.properties).name_upstream
-        return published.sources.get(name) or published.sources.get(own, own)
+        return published.sources.get(name) or published.upstream(own)
 
     def _write_inputs(self, aside: LakePaths, chosen: _Chosen) -> None:
         """The lake's decoded tables, cut down to the chosen ones."""
@@ -149,12 +149,12 @@ class TableRebuilder:
     def _put_right(self, made: CutReport, chosen: _Chosen, published: PublishedCut) -> RebuildReport:
         cut_id = published.cut_id + 1
         entries = {entry.name: entry for entry in published_entries(published, self._paths)}
-        before = {name: entry for name, entry in entries.items() if self._upstream(name, published) in chosen.tables}
+        before = {name: entry for name, entry in entries.items() if chosen.tables & {*self._upstream(name, published)}}
         after = {entry.name: entry for entry in made.mirrors}
         commit = rebuild_commit(self._paths, cut_id, self.maker.run_id)
         found, changed = MirrorReplacer(self._spark, self._paths, commit, self.maker.report).put_right(before, after)
         sources = published.sources
-        others_held = (table for table in published.held if sources.get(table.name, table.name) not in chosen.tables)
+        others_held = (table for table in published.held if not chosen.tables & {*published.upstream(table.name)})
         held = (*others_held, *made.held)
         # what waited for an approval and waits no more, or the other way round
         returned = sum(table.rows for table in published.held) - sum(table.rows for table in held)

@@ -19,6 +19,7 @@ from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.dataworks import NAME as DATAWORKS
+from cdc_pipeline.mirrors.shards import source_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 POSITION = ("topic", "partition", "offset", "row")
 _CHANGE = ("database", "table", "commit_ts", "op", "images")
 _PARTITION = ("topic", "partition")
-_STREAM = (*_PARTITION, "database", "table")
 
 
 def repeated_positions(changes: DataFrame, log: DataFrame, watermarks: DataFrame, window: Window) -> DataFrame | None:
@@ -40,7 +40,13 @@ def repeated_positions(changes: DataFrame, log: DataFrame, watermarks: DataFrame
     keyless = F.coalesce(F.size("key_names"), F.lit(0)) <= 0
     suspects = changes if window.resolved_tso is None else changes.where(keyless)
     copies = suspects.select(
-        *POSITION, "batch_id", "fresh", "dialect", *_CHANGE[:-1], _hash("before", "after").alias("images")
+        *POSITION,
+        "batch_id",
+        "fresh",
+        "dialect",
+        *source_columns(log),
+        *_CHANGE[:-1],
+        _hash("before", "after").alias("images"),
     )
     repeated = copies.groupBy(*_CHANGE).agg(F.count("*").alias("copies")).where("copies > 1")
     if repeated.isEmpty():
@@ -64,15 +70,17 @@ def _with_delivery(copies: DataFrame, log: DataFrame, watermarks: DataFrame, win
     oldest = copies.agg(F.min("batch_id")).first()
     assert oldest is not None
     batches = F.col("batch_id").between(oldest[0], window.last_batch)
-    streams = F.broadcast(copies.select(*_STREAM).distinct())
-    by_offset = Over.partitionBy(*_STREAM).orderBy("offset", "row")
+    # each of the tables that are merged into one mirror is sent in an order of its own
+    table = ("database", "table", *source_columns(log))
+    streams = F.broadcast(copies.select(*_PARTITION, *table).distinct())
+    by_offset = Over.partitionBy(*_PARTITION, *table).orderBy("offset", "row")
     steps_back = (F.col("commit_ts") < F.lag("commit_ts").over(by_offset)) | (
         F.col("message_id") < F.lag("message_id").over(by_offset)
     )
     breaks = (
         log.where(batches)
-        .join(streams, list(_STREAM), "left_semi")
-        .select(*POSITION, *_STREAM[2:], F.coalesce(steps_back, F.lit(False)).cast("int").alias("steps_back"))
+        .join(streams, [*_PARTITION, *table], "left_semi")
+        .select(*POSITION, *table, F.coalesce(steps_back, F.lit(False)).cast("int").alias("steps_back"))
         .select(*POSITION, F.sum("steps_back").over(by_offset).alias("breaks"))
     )
     one_change = Over.partitionBy(*_CHANGE, *_PARTITION).orderBy("offset", "row")

@@ -11,6 +11,7 @@ from cdc_pipeline.dialects.canal import CANAL
 from cdc_pipeline.dialects.dataworks import DATAWORKS
 from cdc_pipeline.dialects.types import MessageTypes, Place, message_types
 from cdc_pipeline.mirrors.partial_rows import only_key
+from cdc_pipeline.mirrors.shards import source_columns
 from cdc_pipeline.resources.small_frames import small_frame
 from cdc_pipeline.schemas.ddl_types import type_in_words
 from cdc_pipeline.schemas.table import MySqlType, TableName
@@ -29,7 +30,8 @@ class RowGroup:
 
     `place` is one of their messages; `types` are what that one names, where they were asked for. `images` is False
     for rows that are only taken away, `inserts` True for those that INSERT, `only_key` for those whose images have no more
-    than the handle key because the row was too large. `first_ts` is the smallest `commit_ts`.
+    than the handle key because the row was too large. `first_ts` is the smallest `commit_ts`. `source` is upstream's name
+    of their table where that is merged with others.
     """
 
     name: TableName
@@ -44,6 +46,7 @@ class RowGroup:
     only_key: bool = False
     first_ts: int | None = None
     types: MessageTypes = field(default_factory=MessageTypes)
+    source: TableName | None = None
 
 
 def row_groups(changes: DataFrame) -> list[RowGroup]:
@@ -52,12 +55,14 @@ def row_groups(changes: DataFrame) -> list[RowGroup]:
     Those that an earlier cut has taken in (`fresh` false) are no part of it.
     """
     image = F.coalesce("after", "before")
+    source = source_columns(changes)
     rows = (
         changes.where("fresh")
         .groupBy(
             "database",
             "table",
             "segment",
+            *source,
             "dialect",
             F.col("after").isNotNull().alias("images"),
             (F.col("op") == "INSERT").alias("inserts"),
@@ -85,6 +90,7 @@ def row_groups(changes: DataFrame) -> list[RowGroup]:
             only_key=row["only_key"],
             first_ts=row["first"][0],
             place=tuple(row["first"][1:]),
+            source=TableName(*(row[name] for name in source)) if source and row[source[1]] else None,
         )
         for row in rows
     ]

@@ -9,16 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from cdc_pipeline.mirrors.shard_definitions import with_shards
+from cdc_pipeline.mirrors.shards import Shard
 from cdc_pipeline.mirrors.state import MirrorState
 from cdc_pipeline.mirrors.steps import DropMirror, RenameMirror
 from cdc_pipeline.schemas.table import TableSchema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from cdc_pipeline.mirrors.plan_book import PlanBook
     from cdc_pipeline.mirrors.policy import HeldTable
     from cdc_pipeline.mirrors.selection import TableSelection
+    from cdc_pipeline.mirrors.upstream_tables import Sources
     from cdc_pipeline.schemas.table import TableName
 
 
@@ -33,17 +36,26 @@ class SelectionChange:
 
     @staticmethod
     def between(
-        sources: Mapping[TableName, TableName],
-        existing: Iterable[TableName],
+        tables: Sources,
+        existing: Collection[TableName],
         before: TableSelection,
         now: TableSelection,
     ) -> SelectionChange:
-        """`sources` are the mirrors of the cut before with upstream's tables, `existing` upstream's tables then."""
+        """`tables` are the mirrors of the cut before with upstream's tables, `existing` upstream's tables then."""
+        merged = {
+            mirror: [source for source in found if source in existing] or list(found)
+            for mirror, found in tables.items()
+            if any(before.merges(source) or now.merges(source) for source in found)
+        }
+        sources = {mirror: found[0] for mirror, found in tables.items() if mirror not in merged}
         leaving = {
             mirror: f"{source} is not included any more" for mirror, source in sources.items() if not now.is_in(source)
         }
         targets = {mirror: now.routed(source) for mirror, source in sources.items() if mirror not in leaving}
-        taken = set(targets)
+        # of rows that are merged already, or are not yet, none go from mirror to mirror
+        anew = {mirror: found for mirror, found in merged.items() if not _stays(mirror, found, before, now)}
+        leaving.update(dict.fromkeys(anew, "its tables are merged otherwise now"))
+        taken = set(targets) | (set(merged) - set(anew))
         targets = {mirror: target for mirror, target in sorted(targets.items()) if target != mirror}
         moving: dict[TableName, TableName] = {}
         while free := next((mirror for mirror, target in targets.items() if target not in taken), None):
@@ -51,7 +63,8 @@ class SelectionChange:
             taken = (taken - {free}) | {moving[free]}
         # those that are left change their names in a ring
         leaving.update({mirror: f"{sources[mirror]} is mirrored as {target} now" for mirror, target in targets.items()})
-        starting = [name for name in existing if now.is_in(name) and not before.is_in(name)]
+        starting = {name for name in existing if now.is_in(name) and not before.is_in(name)}
+        starting |= {source for found in anew.values() for source in found if now.is_in(source)}
         return SelectionChange(leaving, moving, (*sorted(starting), *(sources[mirror] for mirror in targets)))
 
     def words(self, now: TableSelection) -> tuple[str, ...]:
@@ -91,7 +104,29 @@ class SelectionChange:
                 book.put(renamed)
         for source in self.starting:
             name, known = now.routed(source), definition(source)
+            if now.merges(source):
+                _start_merged(book, name, source, known, cut_id)
+                continue
             schema = TableSchema(()) if known is None else known.schema
             state = MirrorState(name, f"{name}@cut{cut_id}.{len(book.steps)}", schema, inferred=known is None)
             gap = f"it was not included before cut {cut_id}: rows from before are not here; a rebuild takes them in"
             book.create(state.with_gaps(*(() if known is None else known.gaps), gap))
+
+
+def _stays(mirror: TableName, found: Iterable[TableName], before: TableSelection, now: TableSelection) -> bool:
+    """Whether a mirror is of these tables before and after, merged."""
+    return all(before.merges(source) and now.merges(source) and now.routed(source) == mirror for source in found)
+
+
+def _start_merged(book: PlanBook, mirror: TableName, source: TableName, known: MirrorState | None, cut_id: int) -> None:
+    """One more of the tables of a merged mirror, which is perhaps not there yet."""
+    gap = f"{source} was not included before cut {cut_id}: rows from before are not here; a rebuild takes them in"
+    state = book.state(mirror)
+    before = state or MirrorState(mirror, f"{mirror}@cut{cut_id}.{len(book.steps)}", TableSchema(()), shards=())
+    after = before.with_gaps(gap)
+    if known is not None:
+        after = with_shards(after, (*(after.shards or ()), Shard(source, known.schema))).with_gaps(*known.gaps)
+    if state is None:
+        book.create(replace(after, inferred=after.inferred or known is None))
+    else:
+        book.merged(before, after)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from cdc_pipeline.mirrors.masks import HASH, without_values
+from cdc_pipeline.mirrors.shards import Shard, hidden_values, shards_of_text, shards_text
 from cdc_pipeline.schemas.spark_types import spark_type
 from cdc_pipeline.schemas.table import TableName, TableSchema
 
@@ -51,7 +52,8 @@ class MirrorState:
     from which an inferred mirror was made. `kept` are columns of the mirror that upstream has dropped (`ddl_policy`).
     `retired` is the mark of the DROP of a mirror that is kept under a name of its own. `trace` are the columns of `TRACE`
     that it has (`metadata_columns`). `masks` are the columns whose values it does not show, each with how (`mirrors.masks`),
-    and `mask_key` tells with which salt those are hashed that are; of their defaults the schema says nothing.
+    and `mask_key` tells with which salt those are hashed that are; of their defaults the schema says nothing. `shards` are
+    the tables of a merged mirror (`mirrors.shards`), the one that has changed last first; None where it is of one table.
     """
 
     name: TableName
@@ -65,10 +67,13 @@ class MirrorState:
     trace: tuple[str, ...] = TRACE_NAMES
     masks: tuple[tuple[str, Mask], ...] = ()
     mask_key: str = ""
+    shards: tuple[Shard, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.masks:
             object.__setattr__(self, "schema", without_values(self.schema, dict(self.masks)))
+            if self.shards is not None:
+                object.__setattr__(self, "shards", hidden_values(self.shards, dict(self.masks)))
 
     def spark_schema(self) -> StructType:
         """The mirror's columns: upstream's own, then the underscored ones."""
@@ -84,6 +89,10 @@ class MirrorState:
         """The schema without the columns of which the mirror does not show the values."""
         masked = dict(self.masks)
         return self.schema.with_columns(tuple(column for column in self.schema.columns if column.name not in masked))
+
+    def shard(self, name: TableName) -> Shard | None:
+        """What a merged mirror knows of one of upstream's tables; None where that is none of its own."""
+        return next((shard for shard in self.shards or () if shard.name == name), None)
 
     @property
     def trace_fields(self) -> list[StructField]:
@@ -116,6 +125,7 @@ class MirrorState:
             "cdc.trace": json.dumps(self.trace),
             "cdc.masks": json.dumps(self.masks, ensure_ascii=False),
             "cdc.mask_key": self.mask_key,
+            **({} if self.shards is None else {"cdc.shards": shards_text(self.shards)}),
         }
 
     @staticmethod
@@ -130,6 +140,7 @@ class MirrorState:
             retired=json.loads(properties.get("cdc.retired", "null")),
             masks=tuple((column, how) for column, how in json.loads(properties.get("cdc.masks", "[]"))),
             mask_key=properties.get("cdc.mask_key", ""),
+            shards=shards_of_text(properties["cdc.shards"]) if "cdc.shards" in properties else None,
             trace=tuple(json.loads(properties["cdc.trace"])) if "cdc.trace" in properties else TRACE_NAMES,
             gaps=tuple(dict.fromkeys(json.loads(properties["cdc.gaps"]) + json.loads(properties.get(_ROW_GAPS, "[]")))),
         )

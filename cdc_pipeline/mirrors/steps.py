@@ -99,6 +99,20 @@ class DeleteRows:
 
 
 @dataclass(frozen=True)
+class ChangeShardRows:
+    """The rows of one of a merged mirror's tables get other values. `shard` is the table's name in the rows that are there;
+    `origins` are columns that get the value of another, or without one the default that upstream gave to rows; `cleared`
+    become NULL; `renamed` is the table's name from now on. `commit_ms` is as in ChangeColumns."""
+
+    state: MirrorState
+    shard: TableName
+    origins: tuple[ColumnOrigin, ...] = ()
+    cleared: tuple[str, ...] = ()
+    renamed: TableName | None = None
+    commit_ms: int = 0
+
+
+@dataclass(frozen=True)
 class ExchangeRows:
     """The rows for which `rows` is true and all rows of `other` change places. `columns` are the names of each column in
     both. Where `validated` is false, upstream did not look whether those of `other` belong there."""
@@ -138,6 +152,7 @@ Step: TypeAlias = (
     | RenameMirror
     | DropMirror
     | DeleteRows
+    | ChangeShardRows
     | ExchangeRows
     | RestoreMirror
     | RestoreRows

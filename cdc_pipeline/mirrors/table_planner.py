@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.plan_book import PlanBook
     from cdc_pipeline.mirrors.policy import DdlPolicy
     from cdc_pipeline.mirrors.recovery import RecoveryPlanner
+    from cdc_pipeline.mirrors.shards import Shard
     from cdc_pipeline.schemas.table import TableName
 
 
@@ -188,7 +189,7 @@ class TablePlanner:
         return same[0] if len(same) == 1 else None
 
 
-def comes_before(event: DdlEvent, state: MirrorState) -> bool:
+def comes_before(event: DdlEvent, state: MirrorState | Shard) -> bool:
     """Whether a CREATE TABLE is the one of a mirror that rows have made: without TSOs a partition may be ahead of the one
     that DDL travels in."""
     return not event.exact_ts and state.inferred and state.since is not None and event.commit_ts <= state.since

@@ -11,7 +11,7 @@ from cdc_pipeline.schemas.queried_columns import queried_tables
 from cdc_pipeline.schemas.table import TableName
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from cdc_pipeline.mirrors.events import DdlEvent
 
@@ -35,6 +35,23 @@ def tied_tables(
             found.add(name)
             waiting += neighbours[name] - found
     return frozenset(found)
+
+
+def tied_and_merged(
+    events: Iterable[DdlEvent],
+    known: Iterable[TableName],
+    chosen: Iterable[TableName],
+    mirrored: Mapping[TableName, str],
+) -> frozenset[TableName]:
+    """As `tied_tables`, with those that are merged with any of them: `mirrored` are the mirrors of tables."""
+    events, known = tuple(events), frozenset(known)
+    found = tied_tables(events, known, chosen)
+    while True:
+        mirrors = {mirrored[name] for name in found if name in mirrored}
+        more = {name for name, mirror in mirrored.items() if mirror in mirrors}
+        if more <= found:
+            return found
+        found = tied_tables(events, known, {*found, *more})
 
 
 def event_tables(event: DdlEvent, known: frozenset[TableName]) -> set[TableName]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark.sql import functions as F
 
@@ -56,22 +56,31 @@ def _ended(change: SchemaChange, known: Iterable[TableName]) -> list[TableName]:
     return []
 
 
-def sources_with(
-    known: Mapping[TableName, TableName], names: Iterable[TableName], selection: TableSelection
-) -> dict[TableName, TableName]:
-    """`known`, upstream's tables by mirror, with those of the names that are in.
+Sources: TypeAlias = "Mapping[TableName, tuple[TableName, ...]]"
+"""Upstream's tables by mirror, in order of their names: one, or several that are merged."""
 
-    Raises DeclarationError where two tables would have one mirror: their rows must never mix.
+
+def sources_with(
+    known: Sources, names: Iterable[TableName], selection: TableSelection
+) -> dict[TableName, tuple[TableName, ...]]:
+    """`known` with those of the names that are in.
+
+    Raises DeclarationError where two tables would have one mirror and are not to be merged: their rows must never mix.
     """
     found = dict(known)
     for name in sorted(set(names)):
         if not selection.is_in(name):
             continue
         mirror = selection.routed(name)
-        other = found.setdefault(mirror, name)
-        if other != name:
+        others = found.get(mirror, ())
+        if name in others:
+            continue
+        apart = next((other for other in (name, *others) if not selection.merges(other)), None)
+        if others and apart is not None:
+            other = others[0]
             raise DeclarationError(
                 f"routes: {other} and {name} would both be mirrored as {mirror}, and tables are not merged; nothing was "
-                "touched. Route one of them to another name, or exclude it"
+                "touched. Route one of them to another name, or exclude it; a route with merge: true for all of them merges"
             )
+        found[mirror] = tuple(sorted((*others, name)))
     return found

@@ -19,6 +19,7 @@ from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.mirrors.column_rules import ColumnRules
 from cdc_pipeline.mirrors.ended import EndedTable
 from cdc_pipeline.mirrors.selection import TableSelection
+from cdc_pipeline.mirrors.shards import SOURCE_OF_CHANGE, ShardName, source_columns
 from cdc_pipeline.mirrors.state import MirrorState
 from cdc_pipeline.resources.delta import Commit, append_once, progress
 from cdc_pipeline.resources.small_frames import small_frame
@@ -62,7 +63,7 @@ class Window:
         inside = decoded & _at_or_below(self.resolved_tso)
         return inside if self.after_tso is None else inside & ~_at_or_below(self.after_tso)
 
-    def changes(self, log: DataFrame, *, waited: bool, anew: Mapping[TableName, int]) -> DataFrame:
+    def changes(self, log: DataFrame, *, waited: bool, anew: Mapping[TableName | ShardName, int]) -> DataFrame:
         """The row changes that this cut works on, with `fresh`, whether this cut lets them in, and `taken`, whether an
         earlier cut has taken them in.
 
@@ -119,14 +120,17 @@ class Window:
         return frame.where(F.col("batch_id") <= self.last_batch).where(~_at_or_below(self.resolved_tso))
 
 
-def _of_table(name: TableName) -> Column:
+def _of_table(name: TableName | ShardName) -> Column:
+    if isinstance(name, ShardName):
+        database, table = SOURCE_OF_CHANGE
+        return _of_table(name.mirror) & (F.col(database) == name.source.database) & (F.col(table) == name.source.table)
     return (F.col("database") == name.database) & (F.col("table") == name.table)
 
 
 def _first_halves(log: DataFrame, batch_id: int) -> DataFrame:
     """The changes of a batch that are the first half of an UPDATE, the second of which is not in the batch."""
     updates = log.where((F.col("batch_id") == batch_id) & _is_half())
-    names = ["database", "table", "commit_ts"]
+    names = ["database", "table", *source_columns(log), "commit_ts"]
     seconds = updates.where(F.col("before").isNull()).select(*names)
     return updates.where(F.col("after").isNull()).join(seconds, names, "left_anti").select(*log.columns)
 

@@ -259,6 +259,16 @@ class NotSupported:
     everywhere: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class OfShard:
+    """What a statement does to one of the tables of the merged mirror `name`: `shard` is upstream's name for it, and
+    `change` is by upstream's names. A RenameTable of it stays in the mirror."""
+
+    name: TableName
+    shard: TableName
+    change: SchemaChange
+
+
 SchemaChange: TypeAlias = (
     CreateTable
     | CreateTableLike
@@ -272,4 +282,5 @@ SchemaChange: TypeAlias = (
     | RecoverDatabase
     | NoTableEffect
     | NotSupported
+    | OfShard
 )

@@ -24,6 +24,11 @@ def charset_of_column(kind: MySqlType, default: str | None) -> str | None:
     return kind.charset or (kind.collation.split("_")[0] if kind.collation else None) or default
 
 
+def is_read_right(charset: str | None) -> bool:
+    """Whether Canal reads text of the character set as it is, as far as is known."""
+    return charset is None or charset in _UTF8
+
+
 def damaged_text(text: Column, kind: MySqlType, default_charset: str | None) -> Column | None:
     """Whether Canal's text of a column is not upstream's; None for a column whose text is always right.
 

@@ -19,6 +19,7 @@ from cdc_pipeline.schemas.changes import (
     NoTableEffect,
     NotSupported,
     NotSupportedClause,
+    OfShard,
     PartitionDefinitionClause,
     PartitionRowsClause,
     RecoverDatabase,
@@ -37,6 +38,8 @@ def described(change: SchemaChange) -> str:
     """The change in words, for people who read the history."""
     if isinstance(change, AlterTable):
         return f"AlterTable {change.name}: {', '.join(described_clause(clause) for clause in change.clauses)}"
+    if isinstance(change, OfShard):
+        return f"{change.name}: {described(change.change)}"
     if isinstance(change, NoTableEffect):
         return f"NoTableEffect {change.what}"
     if isinstance(change, NotSupported):

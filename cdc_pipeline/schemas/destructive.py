@@ -12,6 +12,7 @@ from cdc_pipeline.schemas.changes import (
     DropTable,
     ExchangePartition,
     FirstPartition,
+    OfShard,
     TruncatePartition,
     TruncateTable,
 )
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 def destroys(change: SchemaChange, schema_of: Callable[[TableName], TableSchema]) -> tuple[TableName, ...]:
     """The tables of which the change takes values or rows away. DROP DATABASE names none: it is told table by table."""
+    if isinstance(change, OfShard):
+        return (change.name,) if destroys(change.change, lambda name: schema_of(change.name)) else ()
     if isinstance(change, (TruncateTable, DropTable)):
         return (change.name,)
     if not isinstance(change, AlterTable):

@@ -73,6 +73,12 @@ def altered(schema: TableSchema, clauses: tuple[Clause, ...]) -> TableSchema:
     )
 
 
+def shape(schema: TableSchema) -> tuple[object, ...]:
+    """What rows depend on: the columns' names, types and formulas, and what identifies a row."""
+    columns = tuple((column.name, column.type, column.generated and column.expression) for column in schema.columns)
+    return (columns, schema.row_key)
+
+
 def _folded(name: str) -> str:
     return name.casefold()
 

@@ -178,7 +178,7 @@ def test_a_database_has_the_mirrors_of_its_tables() -> None:
 def test_two_tables_never_share_a_mirror() -> None:
     selection = TableSelection(exclude=("c.*",), routes=(Route("?.orders", "shop.orders"),))
     known = sources_with({}, [TableName("a", "orders"), TableName("c", "orders")], selection)
-    assert known == {TableName("shop", "orders"): TableName("a", "orders")}
+    assert known == {TableName("shop", "orders"): (TableName("a", "orders"),)}
     assert sources_with(known, [TableName("a", "orders")], selection) == known
     with pytest.raises(DeclarationError, match=r"a\.orders and b\.orders would both be mirrored as shop\.orders"):
         sources_with(known, [TableName("b", "orders")], selection)
@@ -210,7 +210,7 @@ def test_tables_that_exist() -> None:
 
 def _change(before: TableSelection, now: TableSelection, upstream: str, mirrors: str) -> SelectionChange:
     tables = [TableName(*name.split(".")) for name in upstream.split()]
-    sources = {before.routed(name): name for name in tables if str(before.routed(name)) in mirrors.split()}
+    sources = {before.routed(name): (name,) for name in tables if str(before.routed(name)) in mirrors.split()}
     return SelectionChange.between(sources, tables, before, now)
 
 

@@ -124,7 +124,7 @@ def test_tables_that_are_in_and_out_and_change_sides(
     report = told.send(_FIRST, 10)
     told.assert_mirrors(_FOUND)
     assert (report.totals.filtered, report.totals.pending, report.totals.late) == (5, 2, 0)
-    assert report.sources[TableName("db", "eu_orders")] == TableName("eu", "orders")
+    assert report.sources[TableName("db", "eu_orders")] == (TableName("eu", "orders"),)
     assert "rows from before are not here" in told.gaps("db.orders")[0]
     assert [
         folder.rsplit("/", 1)[-1].split("@")[0] for folder in subfolders(spark, f"{told.paths.home}/dropped/db")

@@ -6,6 +6,8 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.errors import SparkRuntimeException
+from pyspark.sql import functions as F
 
 from cdc_pipeline.mirrors.selection import ALL_TABLES, Route, TableSelection
 from cdc_pipeline.schemas.table import TableName
@@ -72,7 +74,7 @@ def test_patterns_are_those_of_file_names() -> None:
 
 _ROUTES = (
     Route("shop.tmp_*", "scratch.{table}"),
-    Route("shop.*", "{database}_eu.{table}"),
+    Route("shop.*", "{database}_eu.{table}", merge=True),
     Route("*.orders", "{table}{table}.{database}"),
     Route("*", "o'b\\`😀\n{database}.x-{table}-{database}"),
 )
@@ -86,7 +88,8 @@ def test_spark_agrees_with_python_on_every_name(spark: SparkSession) -> None:
         TableSelection(routes=_ROUTES[:1]),
     ]
     columns = [
-        f"{selection.is_in_sql()} AS in{number}, struct({', '.join(selection.routed_sql())}) AS name{number}"
+        f"{selection.is_in_sql()} AS in{number}, {selection.merges_sql()} AS merged{number}, "
+        f"struct({', '.join(selection.routed_sql())}) AS name{number}"
         for number, selection in enumerate(selections)
     ]
     names = spark.createDataFrame([(name.database, name.table) for name in _NAMES], "`database` STRING, `table` STRING")
@@ -96,6 +99,7 @@ def test_spark_agrees_with_python_on_every_name(spark: SparkSession) -> None:
         for number, selection in enumerate(selections):
             assert row[f"in{number}"] == selection.is_in(name), (name, selection)
             assert TableName(*row[f"name{number}"]) == selection.routed(name), (name, selection)
+            assert (row[f"in{number}"] and row[f"merged{number}"]) == selection.merges(name), (name, selection)
     none = spark.sql(f"SELECT {TableSelection(('*.?*',)).is_in_sql()} FROM (SELECT NULL AS database, NULL AS table)")
     assert [tuple(row) for row in none.collect()] == [(False,)]
 
@@ -128,3 +132,38 @@ def test_a_template_that_names_no_mirror_is_refused(template: str) -> None:
     with pytest.raises(ValueError, match="is no name of a mirror") as error:
         Route("shop.*", template)
     assert repr(template) in str(error.value)
+
+
+def test_changes_of_merged_tables_name_theirs(spark: SparkSession) -> None:
+    selection = TableSelection(("s?.*", "x.y"), (), (Route("s*.o", "m.o", merge=True), Route("s*.p", "m.p")))
+    image = "MAP<STRING, STRING>"
+    schema = f"`database` STRING, `table` STRING, before {image}, after {image}, key_names ARRAY<STRING>"
+    changes = spark.createDataFrame(
+        [
+            ("s1", "o", None, {"id": "1"}, ["id"]),
+            ("s2", "o", {"id": None}, {"id": "2", "v": None}, []),
+            ("s2", "o", {"id": "3"}, None, None),
+            ("s1", "p", None, {"id": "4"}, ["id"]),
+            ("x", "y", {"_source_table": "5"}, {}, ["id"]),
+            ("t", "o", None, {"id": "6"}, ["id"]),
+        ],
+        schema,
+    )
+    source = ["_source_database", "_source_table"]
+
+    def of(database: str, **columns: str | None) -> dict[str, str | None]:
+        return {source[0]: database, source[1]: "o", **columns}
+
+    found = selection.selected(changes).collect()
+    assert [tuple(row) for row in found] == [
+        ("m", "o", None, of("s1", id="1"), [*source, "id"], "s1", "o"),
+        ("m", "o", of("s2", id=None), of("s2", id="2", v=None), [], "s2", "o"),
+        ("m", "o", of("s2", id="3"), None, None, "s2", "o"),
+        ("m", "p", None, {"id": "4"}, ["id"], "", ""),
+        ("x", "y", {"_source_table": "5"}, {}, ["id"], "", ""),
+    ]
+    own = changes.where("database = 's1'").withColumn("after", F.create_map(F.lit(source[1]), F.lit("x")))
+    with pytest.raises(SparkRuntimeException, match=r"a column of a merged table has a name that merging needs: s1\.o"):
+        selection.selected(own).collect()
+    letters = changes.select("database", "table")
+    assert selection.selected(letters).columns == letters.columns

@@ -1,0 +1,117 @@
+"""What rows and statements tell of the tables of a merged mirror, as the mirror's state."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cdc_pipeline.dialects.dataworks import DATAWORKS
+from cdc_pipeline.errors import DeclarationError
+from cdc_pipeline.mirrors.inferred import inferred_schema, new_columns, repaired_column
+from cdc_pipeline.mirrors.merged_schema import SUCH_AS, merged_schema
+from cdc_pipeline.mirrors.shards import SOURCE_NAMES, Shard, own_source_columns
+from cdc_pipeline.mirrors.state import UNSEEN_START, MirrorState
+from cdc_pipeline.schemas.conversions import unclear_types
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from cdc_pipeline.mirrors.row_groups import RowGroup
+    from cdc_pipeline.schemas.table import TableName, TableSchema
+
+UNSEEN_TABLES = f"of some of its tables {UNSEEN_START}"
+"""The gap of a merged mirror that has rows of tables of which no statement has told. The shard's `since` is known then."""
+
+
+def with_shards(state: MirrorState, shards: Iterable[Shard]) -> MirrorState:
+    """The merged mirror with these tables: its definition is what they have together. Raises DeclarationError where one has
+    a column that has the name of one of the mirror's own."""
+    found = _with_shared_definitions(shards)
+    for shard in found:
+        if own_source_columns(shard.schema.column_names):
+            raise taken_names(shard.name)
+    schema, gaps = merged_schema(found, state.schema)
+    merged = replace(state, schema=schema, shards=found, inferred=any(shard.inferred for shard in found))
+    unclear = unclear_types(state.schema.columns)
+    kept = tuple(gap for gap in state.gaps if gap not in unclear)
+    return with_new_gaps(replace(merged, gaps=kept).with_gaps(*unclear_types(schema.columns)), gaps)
+
+
+def with_new_gaps(state: MirrorState, gaps: Iterable[str]) -> MirrorState:
+    """The state with those of the gaps that it does not have yet, for whichever of its tables."""
+    known = {gap.split(SUCH_AS)[0] for gap in state.gaps}
+    return state.with_gaps(*(gap for gap in gaps if gap.split(SUCH_AS)[0] not in known))
+
+
+def _with_shared_definitions(shards: Iterable[Shard]) -> tuple[Shard, ...]:
+    """The shards, those of equal definitions with the very same: a thousand of them are then compared at once."""
+    found: list[Shard] = []
+    definitions: list[TableSchema] = []
+    for shard in shards:
+        same = next((one for one in definitions if one is shard.schema or one == shard.schema), None)
+        if same is None:
+            definitions.append(shard.schema)
+        found.append(shard if same is None or same is shard.schema else replace(shard, schema=same))
+    return tuple(found)
+
+
+def taken_names(table: TableName) -> DeclarationError:
+    """What is raised where a table has a column of a name that merging needs."""
+    return DeclarationError(
+        f"routes: {table} has a column {' or '.join(SOURCE_NAMES)} itself, and cannot be merged with others: rows of merged "
+        "tables name theirs in columns of these names. Nothing was touched. Give it a route without merge, or exclude it"
+    )
+
+
+def with_rows(state: MirrorState, groups: Sequence[RowGroup]) -> MirrorState:
+    """The merged mirror with the columns that these rows of it have and no statement has told of."""
+    by_source: dict[TableName, list[RowGroup]] = {}
+    for group in groups:
+        assert group.source is not None
+        by_source.setdefault(group.source, []).append(_as_upstream(group))
+    shards = list(state.shards or ())
+    gaps: list[str] = []
+    for source, own in by_source.items():
+        place = next((place for place, shard in enumerate(shards) if shard.name == source), None)
+        if place is None:
+            since = min((group.first_ts for group in own if group.first_ts is not None), default=None)
+            shards.append(Shard(source, inferred_schema(own), inferred=True, since=since))
+            if any(group.dialect != DATAWORKS.name for group in own):  # DataWorks sends no DDL at all
+                gaps.append(UNSEEN_TABLES)
+        else:
+            shards[place], told = _widened(shards[place], own)
+            gaps += told
+    if tuple(shards) == state.shards:
+        return state
+    return with_new_gaps(with_shards(state, shards), gaps)
+
+
+def with_lacking_columns(group: RowGroup, state: MirrorState) -> RowGroup:
+    """The group as if its rows had said NULL of the mirror's columns that their table does not have: that is known of them,
+    and leaves no gap."""
+    shard = None if group.source is None else state.shard(group.source)
+    if shard is None:
+        return group
+    lacking = (name for name in state.schema.column_names if name not in SOURCE_NAMES and not shard.schema.find(name))
+    return replace(group, columns=(*group.columns, *lacking))
+
+
+def _as_upstream(group: RowGroup) -> RowGroup:
+    """The group without the columns that merging has added."""
+    columns, key = (
+        tuple(name for name in names if name not in SOURCE_NAMES) for names in (group.columns, group.key_names)
+    )
+    return replace(group, columns=columns, key_names=key)
+
+
+def _widened(shard: Shard, groups: Sequence[RowGroup]) -> tuple[Shard, tuple[str, ...]]:
+    """The table as these rows show it, and the gaps that this leaves."""
+    kept = shard.schema.columns
+    if shard.inferred:
+        kept = tuple(repaired_column(column, groups) for column in kept)
+    added = new_columns(shard.schema, groups)
+    widened = replace(shard, schema=shard.schema.with_columns((*kept, *added)))
+    if not added or shard.inferred:
+        return widened, ()
+    names = ", ".join(column.name for column in added)
+    return widened, (f"rows have columns that no DDL has told of: {names}{SUCH_AS}{shard.name}",)

@@ -1,0 +1,164 @@
+"""Tables that are merged into one mirror, in a lake: rows told apart by their table, and what DDL on one of them does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql import functions as F
+
+from cdc_pipeline.errors import DeclarationError
+from cdc_pipeline.mirrors.cut_streams import CutStreams
+from cdc_pipeline.mirrors.progress import published_cut
+from cdc_pipeline.mirrors.rebuild import Rebuilder
+from cdc_pipeline.mirrors.selection import Route, TableSelection
+from cdc_pipeline.mirrors.totals import lake_balance
+from cdc_pipeline.schemas.names import quoted
+from cdc_pipeline.schemas.table import TableName
+from cdc_pipeline_tests.checks.mirror_checks import mirror_checks
+from cdc_pipeline_tests.messages import canal, canal_ddl, ddl, row
+from cdc_pipeline_tests.mirrors.test_selected_tables import Message, Told
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+MERGED = TableSelection(
+    routes=(
+        Route("?.o[0-9]", "m.orders", merge=True),
+        Route("?.bag", "m.bags", merge=True),
+        Route("c.*", "other.{table}"),
+    )
+)
+TYPES = {"id": "int", "v": "varchar", "w": "varchar", "n": "int"}
+_TRACE = ("_commit_ts", "_topic", "_partition", "_offset")
+Texts = dict[str, str | None]
+
+
+def say(sql: str, step: int) -> Message:
+    return ddl(sql, step, database="a"), 0
+
+
+def put(table: str, step: int, *, old: Texts | None = None, kind: str = "INSERT", **data: str | None) -> Message:
+    database, name = table.split(".")
+    key = [] if name == "bag" else ["id"]
+    types = {column: TYPES[column] for column in data}
+    payload = row("UPDATE" if old else kind, name, step, data, old=old, types=types, key=key, database=database)
+    return payload, 1 if database == "a" else 2
+
+
+def rows(told: Told, table: str) -> tuple[str, list[tuple[str, ...]]]:
+    """The columns of a mirror, without the trace, and its rows: the table's name first, then the texts ("-" for NULL)."""
+    mirror = told.spark.read.format("delta").load(told.paths.mirror(TableName(*table.split("."))))
+    columns = [name for name in mirror.columns if name not in _TRACE]
+    assert columns[:2] == ["_source_database", "_source_table"]
+    texts = (F.coalesce(F.col(quoted(name)).cast("string"), F.lit("-")) for name in columns)
+    found = [tuple(found) for found in mirror.select(*texts).collect()]
+    return " ".join(columns[2:]), sorted((f"{database}.{name}", *rest) for database, name, *rest in found)
+
+
+_KEYED = "(id INT PRIMARY KEY, v VARCHAR(20))"
+_TABLES = [
+    *(say(f"CREATE TABLE {table} {_KEYED}", 1) for table in ("a.o1", "a.o2", "b.o1")),
+    *(say(f"CREATE TABLE {table} (id INT, v VARCHAR(20))", 1) for table in ("a.bag", "b.bag")),
+]
+_FIRST: list[Message] = [
+    *_TABLES,
+    *(put("a.o1", 2, id="1", v="a"), put("a.o1", 2, id="2", v="b"), put("a.o2", 2, id="1", v="c")),
+    *(put("b.o1", 2, id="1", v="d"), put("b.o1", 3, id="1", v="D", old={"v": "d"})),
+    *(put("a.bag", 2, id="1", v="x"), put("a.bag", 2, id="1", v="x"), put("b.bag", 2, id="1", v="x")),
+    put("a.bag", 3, kind="DELETE", id="1", v="x"),
+    say("ALTER TABLE a.o1 ADD COLUMN n INT NOT NULL DEFAULT 7", 4),
+    *(
+        put("a.o1", 5, id="3", v="e", n="9"),
+        put("b.o1", 5, id="2", v="f"),
+        put("b.o1", 6, id="1", v="DD", old={"v": "D"}),
+    ),
+]
+_SECOND: list[Message] = [
+    say("ALTER TABLE a.o2 ADD COLUMN n INT NOT NULL DEFAULT 7", 12),
+    *(put("a.o1", 13, id="8", v="goes", n="1"), say("TRUNCATE TABLE a.o1", 13), say("RENAME TABLE a.o2 TO a.o3", 14)),
+    *(say("TRUNCATE TABLE a.bag", 13), put("a.bag", 14, id="9", v="y")),
+    *(put("a.o1", 14, id="1", v="z", n="1"), put("a.o3", 15, id="2", v="g", n="5")),
+    put("a.o3", 15, id="1", v="cc", n="7", old={"v": "c"}),
+    *(
+        say("ALTER TABLE a.o1 RENAME COLUMN v TO w", 16),
+        say("DROP TABLE b.o1", 17),
+        put("a.o1", 18, id="5", w="w", n="2"),
+    ),
+]
+
+
+def test_three_tables_in_one_mirror(spark: SparkSession, tmp_path: Path) -> None:
+    told = Told(spark, tmp_path, MERGED)
+    report = told.send(_FIRST, 10)
+    assert rows(told, "m.orders") == (
+        "id v n",
+        [
+            *(("a.o1", "1", "a", "7"), ("a.o1", "2", "b", "7"), ("a.o1", "3", "e", "9"), ("a.o2", "1", "c", "-")),
+            *(("b.o1", "1", "DD", "-"), ("b.o1", "2", "f", "-")),
+        ],
+    )
+    assert rows(told, "m.bags") == ("id v", [("a.bag", "1", "x"), ("b.bag", "1", "x")])
+    names = [TableName("a", "o1"), TableName("a", "o2"), TableName("b", "o1")]
+    assert report.sources[TableName("m", "orders")] == tuple(names)
+    assert published_cut(spark, told.paths).sources == report.sources
+    assert [entry.gaps for entry in report.mirrors] == [()] * 2
+
+    report = told.send(_SECOND, 20)
+    orders = (
+        "id v w n",
+        [
+            *(("a.o1", "1", "-", "z", "1"), ("a.o1", "5", "-", "w", "2")),
+            *(("a.o3", "1", "cc", "-", "7"), ("a.o3", "2", "g", "-", "5")),
+        ],
+    )
+    assert rows(told, "m.orders") == orders
+    assert rows(told, "m.bags") == ("id v", [("a.bag", "9", "y"), ("b.bag", "1", "x")])
+    assert [entry.gaps for entry in report.mirrors] == [()] * 2
+    assert [(check.passed, check.description) for check in mirror_checks(spark, told.paths)] == [(True, None)] * 2
+    assert set(told.statuses().values()) == {"applied"}
+
+    # all anew in one cut is the same
+    again = Rebuilder(told.maker(), "auto").rebuilt()
+    assert again.equal, again
+    assert again.cut_id is None
+
+    # a column of a name that merging needs stops the run before anything is touched
+    own = spark.sql(
+        "SELECT 'b' AS database, 'o7' AS table, map('_Source_table', 'x') AS after, map('id', '1') AS before"
+    )
+    CutStreams.check_names(own, [TableName("b", "o8")])
+    with pytest.raises(DeclarationError, match=r"b\.o7 has a column _source_database or _source_table itself"):
+        CutStreams.check_names(own, [TableName("b", "o7")])
+
+
+def _canal(table: str, step: int, key: str, partition: int = 1) -> Message:
+    database, name = table.split(".")
+    keys = [] if name == "bag" else ["id"]
+    return canal("INSERT", name, step, [{"id": key}], key=keys, types={"id": "int"}, database=database), partition
+
+
+def test_a_stream_without_watermarks(spark: SparkSession, tmp_path: Path) -> None:
+    """Rows of one table that are ahead of its TRUNCATE, or behind it, and of others that have nothing to do with it."""
+    told = Told(spark, tmp_path, MERGED)
+
+    def statement(sql: str, step: int) -> Message:
+        return canal_ddl(sql, step, database="a"), 0
+
+    tables = [statement(f"CREATE TABLE {table} (id INT PRIMARY KEY)", 1) for table in ("a.o1", "b.o1")]
+    tables += [statement(f"CREATE TABLE {table} (id INT)", 1) for table in ("a.bag", "b.bag")]
+    names = ("a.o1", "b.o1", "a.bag", "b.bag")
+    at_first = [_canal(table, 2, "1") for table in names]
+    ahead = [_canal(table, 6, "1" if "bag" in table else "2") for table in names]
+    told.send([*tables, *at_first, *ahead], None)
+    told.send([statement(f"TRUNCATE TABLE {table}", 4) for table in ("a.o1", "a.bag")], None)
+    assert rows(told, "m.orders")[1] == [("a.o1", "2"), ("b.o1", "1"), ("b.o1", "2")]
+    assert rows(told, "m.bags")[1] == [("a.bag", "1"), ("b.bag", "1"), ("b.bag", "1")]
+    report = told.send([_canal(table, 3, "3", 2) for table in names], None)
+    assert rows(told, "m.orders")[1] == [("a.o1", "2"), ("b.o1", "1"), ("b.o1", "2"), ("b.o1", "3")]
+    assert rows(told, "m.bags")[1] == [("a.bag", "1"), ("b.bag", "1"), ("b.bag", "1"), ("b.bag", "3")]
+    assert report.totals.superseded == 2
+    assert lake_balance(spark, told.paths).balanced
+    assert [entry.gaps for entry in report.mirrors] == [()] * 2
