@@ -30,7 +30,7 @@ from cdc_pipeline.checks.turns import wrong_before
 from cdc_pipeline.mirrors.catalog_entries import catalog_entries
 from cdc_pipeline.mirrors.cut import CutMaker
 from cdc_pipeline.mirrors.cut_report import CutReport, MirrorEntry, TableCounts
-from cdc_pipeline.mirrors.state import TRACE_NAMES
+from cdc_pipeline.mirrors.state import DELETED, TRACE_NAMES
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.resources.lock import only_writer
 from cdc_pipeline.resources.spark import SparkLakehouse
@@ -40,6 +40,7 @@ _CUTS = """One row is one consistent cut: the resolved TSO and the Delta version
 after all mirrors are in, so whoever reads through it sees all tables as of one moment of upstream."""
 _MIRROR = "{name} as upstream has it at the resolved TSO{trace}."
 _TRACE = ", with the {names} of the message\nthat wrote each row"
+_DELETED = f" Rows that upstream has deleted are beside them, with {DELETED} true."
 
 
 def _sources(pipeline: Pipeline) -> list[dg.AssetKey]:
@@ -89,7 +90,9 @@ def mirror_spec(pipeline: Pipeline, entry: CatalogEntry) -> dg.AssetSpec:
 def _description(entry: CatalogEntry) -> str:
     names = [column.name.removeprefix("_") for column in entry.columns if column.name in TRACE_NAMES]
     shown = " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
-    return _MIRROR.format(name=entry.name, trace=_TRACE.format(names=shown) if shown else "")
+    described = _MIRROR.format(name=entry.name, trace=_TRACE.format(names=shown) if shown else "")
+    keeps_deleted = any(column.name == DELETED and not column.mysql_type for column in entry.columns)
+    return described + (_DELETED if keeps_deleted else "")
 
 
 def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg.AssetsDefinition:

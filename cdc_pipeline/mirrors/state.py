@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, StructField, StructType
 
 from cdc_pipeline.mirrors.masks import HASH, without_values
 from cdc_pipeline.schemas.spark_types import spark_type
@@ -40,6 +40,8 @@ TRACE = StructType(
     ]
 )
 TRACE_NAMES = tuple(TRACE.names)
+DELETED = "_deleted"
+"""The column of mirrors that keep what upstream deletes (`soft_delete`): true of such a row, false of one that is there."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,9 @@ class MirrorState:
     from which an inferred mirror was made. `kept` are columns of the mirror that upstream has dropped (`ddl_policy`).
     `retired` is the mark of the DROP of a mirror that is kept under a name of its own. `trace` are the columns of `TRACE`
     that it has (`metadata_columns`). `masks` are the columns whose values it does not show, each with how (`mirrors.masks`),
-    and `mask_key` tells with which salt those are hashed that are; of their defaults the schema says nothing.
+    and `mask_key` tells with which salt those are hashed that are; of their defaults the schema says nothing. `soft_key` is
+    None but in a mirror that keeps what upstream deletes (`mirrors.soft_deletes`): there it is the key by which no two rows
+    are equal, deleted ones included; empty where that is to be made sure of before rows come by a key.
     """
 
     name: TableName
@@ -65,6 +69,7 @@ class MirrorState:
     trace: tuple[str, ...] = TRACE_NAMES
     masks: tuple[tuple[str, Mask], ...] = ()
     mask_key: str = ""
+    soft_key: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.masks:
@@ -73,7 +78,7 @@ class MirrorState:
     def spark_schema(self) -> StructType:
         """The mirror's columns: upstream's own, then the underscored ones."""
         own = [StructField(column.name, self.column_type(column)) for column in self.schema.columns]
-        return StructType([*own, *self.trace_fields])
+        return StructType([*own, *self.own_fields])
 
     def column_type(self, column: Column) -> DataType:
         """The type that one of the schema's columns has in the mirror."""
@@ -88,6 +93,16 @@ class MirrorState:
     @property
     def trace_fields(self) -> list[StructField]:
         return [field for field in TRACE.fields if field.name in self.trace]
+
+    @property
+    def own_fields(self) -> list[StructField]:
+        """The underscored columns, which come after upstream's."""
+        return [*self.trace_fields, *([StructField(DELETED, BooleanType())] if self.keeps_deleted else [])]
+
+    @property
+    def keeps_deleted(self) -> bool:
+        """Whether rows that upstream deletes stay, with `_deleted` true."""
+        return self.soft_key is not None
 
     def with_gaps(self, *reasons: str) -> MirrorState:
         return replace(self, gaps=tuple(dict.fromkeys((*self.gaps, *reasons))))
@@ -116,10 +131,12 @@ class MirrorState:
             "cdc.trace": json.dumps(self.trace),
             "cdc.masks": json.dumps(self.masks, ensure_ascii=False),
             "cdc.mask_key": self.mask_key,
+            "cdc.soft_delete": json.dumps(self.soft_key, ensure_ascii=False),
         }
 
     @staticmethod
     def from_properties(properties: Mapping[str, str]) -> MirrorState:
+        soft_key = json.loads(properties.get("cdc.soft_delete", "null"))
         return MirrorState(
             name=TableName(properties["cdc.database"], properties["cdc.table"]),
             mirror_id=properties["cdc.mirror_id"],
@@ -130,6 +147,7 @@ class MirrorState:
             retired=json.loads(properties.get("cdc.retired", "null")),
             masks=tuple((column, how) for column, how in json.loads(properties.get("cdc.masks", "[]"))),
             mask_key=properties.get("cdc.mask_key", ""),
+            soft_key=None if soft_key is None else tuple(soft_key),
             trace=tuple(json.loads(properties["cdc.trace"])) if "cdc.trace" in properties else TRACE_NAMES,
             gaps=tuple(dict.fromkeys(json.loads(properties["cdc.gaps"]) + json.loads(properties.get(_ROW_GAPS, "[]")))),
         )
