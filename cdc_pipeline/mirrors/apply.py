@@ -253,9 +253,8 @@ class Mirrors:
     def _truncate(self, path: str, step: TruncateMirror, index: int) -> None:
         commit = self._commit(index, 0)
         state = step.state
-        mark = {"truncated": step.mark, "masks": state.masks, "mask_key": state.mask_key}
-        mark |= {"keeps_deleted": state.keeps_deleted}
-        marked = replace(commit, note={**commit.note, **mark}) if step.mark else commit
+        was = {"masks": state.masks, "mask_key": state.mask_key, "keeps_deleted": state.keeps_deleted}
+        marked = replace(commit, note={**commit.note, "truncated": step.mark, **was}) if step.mark else commit
         if state.keeps_deleted and step.mark:
             rows_marked(self.spark, path, None, marked)
         else:

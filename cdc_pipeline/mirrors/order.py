@@ -100,10 +100,10 @@ def net_changes(changes: DataFrame, row_sets: Iterable[RowSet]) -> DataFrame:
     Columns: `step` int; `key` array of the identity's texts in the order of `RowSet.columns`; `deleted` boolean, the
     last change was a DELETE; `delta` bigint, inserts minus deletes of that image (for tables without a key);
     `counts` boolean, false where the last change is an UPDATE that took the row away: it counts where it gave one;
-    `dialect` and `after` (map of the last image, for a row that went only where it is `soft`), `_commit_ts`, `_topic`, `_partition`, `_offset` of the change that is
-    left; `whole` boolean, false where `after` says only what differs from the row that the mirror has; `bare` struct (its
-    commit_ts, topic, partition, offset), the first change since which no change says more of the row than its handle key
-    (`partial_rows.only_key`), null where one does.
+    `dialect` and `after` (map of the last image, for a row that went only where it is `soft`), `_commit_ts`, `_topic`,
+    `_partition`, `_offset` of the change that is left; `whole` boolean, false where `after` says only what differs from the
+    row that the mirror has; `bare` struct (its commit_ts, topic, partition, offset), the first change since which no change
+    says more of the row than its handle key (`partial_rows.only_key`), null where one does.
     """
     sets = list(row_sets)
     rows = [
