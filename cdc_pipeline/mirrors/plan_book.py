@@ -12,7 +12,7 @@ from cdc_pipeline.mirrors.inferred import inferred_schema, new_columns, repaired
 from cdc_pipeline.mirrors.keys import key_columns
 from cdc_pipeline.mirrors.masks import unsure_hashes
 from cdc_pipeline.mirrors.partial_rows import computed_columns, partial_columns, unknown_columns
-from cdc_pipeline.mirrors.soft_deletes import carried_key, untold_columns
+from cdc_pipeline.mirrors.soft_deletes import brought_by_none, carried_key, untold_columns
 from cdc_pipeline.mirrors.state import DELETED, UNSEEN_START, MirrorState
 from cdc_pipeline.mirrors.steps import (
     ApplyRows,
@@ -234,7 +234,7 @@ class PlanBook:
         # where some rows came with their handle key only, what is computed of the others' columns is told apart by row
         partial = partial_columns(state.schema, [group for group in groups if not group.only_key])
         untold = untold_columns(state, self.key(state), groups)
-        missing = list(dict.fromkeys((*unknown, *untold)))
+        missing = list(dict.fromkeys((*unknown, *brought_by_none(untold, groups))))
         computed = () if partial else computed_columns(state.schema, missing, self.time_zone)
         self.steps.append(
             ApplyRows(

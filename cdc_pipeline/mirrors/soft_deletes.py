@@ -46,6 +46,12 @@ def untold_columns(state: MirrorState, key: tuple[str, ...], groups: Sequence[Ro
     return [column for column in state.schema.columns if any(column.name.casefold() not in names for names in told)]
 
 
+def brought_by_none(columns: Iterable[Column], groups: Sequence[RowGroup]) -> list[Column]:
+    """Those of the columns that no row at all came with, such as TiCDC's virtual ones."""
+    brought = {name.casefold() for group in groups for name in group.columns}
+    return [column for column in columns if column.name.casefold() not in brought]
+
+
 def carried_key(key: tuple[str, ...], origins: Iterable[ColumnOrigin]) -> tuple[str, ...]:
     """The names that the columns of a `soft_key` have now; empty where one is gone, or has another type, as which values
     that differed may be equal."""
