@@ -72,8 +72,8 @@ def typed_rows(
     came. `absent` are columns that some rows came without, each with its default: these have a boolean `h0`, `h1`, …,
     false where the mirror's own value stays, and `whole` is false where any of them is so. `told` is false where the row
     came with its handle key only (`bare`, as `order.net_changes` has it) and `after` lacks any of them; of a row that is
-    `deleted` it is false where any of them is not known. The values are clear, those of `masked` too; but `bad` does not tell
-    theirs.
+    `deleted` it is false where any of them is not known. The values are clear, those of `masked` too; but `bad` does not
+    tell theirs.
     """
     places = {name: place for place, name in enumerate(key)}
     absent = absent or {}
