@@ -196,6 +196,13 @@ class CdcPipeline(dg.Component, Described):
             validate_default=True,
         ),
     ] = ""
+    soft_delete: Annotated[
+        list[str],
+        Field(
+            description="Patterns on the mirror's database.table: mirrors that keep the rows which upstream deletes, with "
+            "`_deleted` true. A mirror that is there is made so by a rebuild; a table without a key is not."
+        ),
+    ] = []  # noqa: RUF012  # pydantic copies it
     claim_store: Annotated[
         str,
         Field(
@@ -286,7 +293,7 @@ class CdcPipeline(dg.Component, Described):
     def _include_something(cls, value: list[str]) -> list[str]:
         return require_something(value)
 
-    @field_validator("exclude")
+    @field_validator("exclude", "soft_delete")
     @classmethod
     def _are_patterns(cls, value: list[str]) -> list[str]:
         return require_patterns(value)
@@ -376,7 +383,7 @@ class CdcPipeline(dg.Component, Described):
             self.key_check_rows,
             self.max_runtime_seconds,
             table_selection(self.include, self.exclude, self.routes),
-            ColumnRules(tuple(self.metadata_columns), mask_rules(self.mask), self.mask_salt),
+            ColumnRules(tuple(self.metadata_columns), mask_rules(self.mask), self.mask_salt, tuple(self.soft_delete)),
         )
 
     def build_defs(self, context: dg.ComponentLoadContext | None = None) -> dg.Definitions:

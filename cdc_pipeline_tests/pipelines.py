@@ -14,7 +14,7 @@ from cdc_pipeline.sources.captures import CaptureFiles
 from cdc_pipeline.sources.source import RunContext
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -35,6 +35,7 @@ def ingest(
     claim_store: str | None = None,
     selection: TableSelection = ALL_TABLES,
     columns: ColumnRules | None = None,
+    report: Callable[[str], None] = lambda line: None,
 ) -> CutReport:
     source = CaptureFiles(str(captures)) if isinstance(captures, Path) else captures
     source.taken_in(spark, paths, RunContext(run_id, lambda line: None))
@@ -45,7 +46,7 @@ def ingest(
         run_id,
         time_zone,
         2,
-        lambda line: None,
+        report,
         keys or {},
         policy or DdlPolicy(),
         selection,

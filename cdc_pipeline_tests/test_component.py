@@ -273,6 +273,13 @@ def test_one_policy_for_all_tables(load: Callable[[str], CdcPipeline], monkeypat
     assert component.pipeline.ddl_policy == DdlPolicy("hold")
 
 
+def test_soft_delete(load: Callable[[str], CdcPipeline], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load(_yaml(_GOOD)).pipeline.columns.soft_delete == ()
+    monkeypatch.setenv("CDC_DATABASE", "shop")
+    fields = {**_GOOD, "soft_delete": ["{{ env.CDC_DATABASE }}.orders", "crm.*"]}
+    assert load(_yaml(fields)).pipeline.columns.soft_delete == ("shop.orders", "crm.*")
+
+
 def test_masks_and_their_salt_which_nothing_shows(
     load: Callable[[str], CdcPipeline], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -476,6 +483,11 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
         {**_GOOD, "routes": [{"match": "shop.*", "to": "a.{table}", "table_prefix": "x"}]},
         ["routes", "table_prefix", "Extra inputs"],
     ),
+    "soft delete of no pattern": (
+        {**_GOOD, "soft_delete": ["shop.*", "orders"]},
+        ["soft_delete", "'orders' is no pattern", "database.table"],
+    ),
+    "soft delete a text": ({**_GOOD, "soft_delete": "shop.*"}, ["soft_delete", "'shop.*'", "list"]),
     "mask of no pattern": (
         {**_GOOD, "mask": {"orders": {"a": "hash"}}, "mask_salt": _SALT},
         ["mask", "'orders' is no pattern", "database.table"],

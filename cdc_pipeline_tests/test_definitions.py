@@ -78,16 +78,20 @@ def test_damaged_catalog_loads_as_no_mirrors(lake_with_a_mirror: Path) -> None:
 
 
 def test_a_mirror_shows_where_its_columns_come_from(lake_with_a_mirror: Path) -> None:
-    columns = (CatalogColumn("id", "bigint", "bigint"), CatalogColumn("_commit_ts", "bigint", ""))
+    own = (CatalogColumn("_commit_ts", "bigint", ""), CatalogColumn("_deleted", "boolean", ""))
+    columns = (CatalogColumn("id", "bigint", "bigint"), *own)
     entries = [CatalogEntry(database, "orders", "elsewhere", columns) for database in ("db", "d.b")]
     remember_mirrors(LakePaths(str(lake_with_a_mirror), "shop"), entries)
     found = defs()
     key = dg.AssetKey(["shop", "mirror", "db", "orders"])
-    lineage = found.resolve_assets_def(key).specs_by_key[key].metadata["dagster/column_lineage"].deps_by_column
+    spec = found.resolve_assets_def(key).specs_by_key[key]
+    assert "deleted are beside them, with _deleted true" in (spec.description or "")
+    lineage = spec.metadata["dagster/column_lineage"].deps_by_column
     log = dg.AssetKey(["shop", "change_log"])
     assert {name: [(dep.asset_key, dep.column_name) for dep in deps] for name, deps in lineage.items()} == {
         "id": [(log, "after"), (log, "before")],
         "_commit_ts": [(log, "commit_ts")],
+        "_deleted": [(log, "op")],
     }
     groups = {node: shown["group"] for node, shown in graph(found)["assets"].items() if "/mirror/" in node}
     assert groups["shop/mirror/db/orders"] == "shop_db"

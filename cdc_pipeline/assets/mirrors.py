@@ -30,7 +30,7 @@ from cdc_pipeline.checks.turns import wrong_before
 from cdc_pipeline.mirrors.catalog_entries import catalog_entries
 from cdc_pipeline.mirrors.cut import CutMaker
 from cdc_pipeline.mirrors.cut_report import CutReport, MirrorEntry, TableCounts
-from cdc_pipeline.mirrors.state import TRACE_NAMES
+from cdc_pipeline.mirrors.state import DELETED, TRACE_NAMES
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.resources.lock import only_writer
 from cdc_pipeline.resources.spark import SparkLakehouse
@@ -44,6 +44,7 @@ _MERGED = (
     "resolved TSO{trace}."
 )
 _TRACE = ", with the {names} of the message\nthat wrote each row"
+_DELETED = f" Rows that upstream has deleted are beside them, with {DELETED} true."
 
 
 def _sources(pipeline: Pipeline) -> list[dg.AssetKey]:
@@ -96,8 +97,11 @@ def _description(entry: CatalogEntry) -> str:
     shown = " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
     trace = _TRACE.format(names=shown) if shown else ""
     if entry.merged:
-        return _MERGED.format(count=len(entry.merged), trace=trace)
-    return _MIRROR.format(name=entry.name, trace=trace)
+        described = _MERGED.format(count=len(entry.merged), trace=trace)
+    else:
+        described = _MIRROR.format(name=entry.name, trace=trace)
+    keeps_deleted = any(column.name == DELETED and not column.mysql_type for column in entry.columns)
+    return described + (_DELETED if keeps_deleted else "")
 
 
 def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg.AssetsDefinition:

@@ -10,7 +10,7 @@ import dagster as dg
 
 from cdc_pipeline.assets.keys import CHANGE_LOG, CODE_VERSION, RAW, table_key
 from cdc_pipeline.mirrors.shards import SOURCE_NAMES
-from cdc_pipeline.mirrors.state import TRACE
+from cdc_pipeline.mirrors.state import DELETED
 
 if TYPE_CHECKING:
     from cdc_pipeline.catalog import CatalogEntry
@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 _NOT_IN_GROUPS = re.compile(r"[^A-Za-z0-9_]")
 _FROM_RECORD = {"topic": "topic", "partition": "partition", "offset": "offset", "batch_id": "batch_id"}
 """Columns of decoded tables that a record has itself; all others are in its value."""
-_OF_CHANGE = {"_commit_ts": "commit_ts", "_topic": "topic", "_partition": "partition", "_offset": "offset"}
+_OF_CHANGE = {
+    "_commit_ts": "commit_ts",
+    "_topic": "topic",
+    "_partition": "partition",
+    "_offset": "offset",
+    DELETED: "op",
+}
 
 
 class Face(TypedDict):
@@ -52,7 +58,7 @@ def mirror_group(pipeline: str, database: str) -> str:
 def mirror_lineage(pipeline: str, entry: CatalogEntry) -> dg.TableColumnLineage:
     """Each column of a mirror ← where the change log has its values: the images by name, the place by column."""
     log = table_key(pipeline, CHANGE_LOG)
-    trace = {name: [dg.TableColumnDep(asset_key=log, column_name=_OF_CHANGE[name])] for name in TRACE.names}
+    trace = {name: [dg.TableColumnDep(asset_key=log, column_name=column)] for name, column in _OF_CHANGE.items()}
     images = [dg.TableColumnDep(asset_key=log, column_name=name) for name in ("after", "before")]
     # a column that has a type upstream is upstream's, whatever its name
     places = {column.name: {} if column.mysql_type else trace for column in entry.columns}

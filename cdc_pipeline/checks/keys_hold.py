@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.checks.turns import in_turn, tables_result
 from cdc_pipeline.mirrors.keys import key_columns
+from cdc_pipeline.mirrors.soft_deletes import live_rows
 from cdc_pipeline.mirrors.state import MirrorState
 from cdc_pipeline.resources.delta import table_state
 from cdc_pipeline.resources.threads import side_by_side
@@ -80,7 +81,8 @@ def _looked_at(spark: SparkSession, entry: MirrorEntry, wanted: KeysToCheck, sin
     columns = () if table is None else _columns(MirrorState.from_properties(table.properties), wanted)
     if not columns:
         return _Looked(name, "tables without a key")
-    rows = spark.read.format("delta").option("versionAsOf", entry.version).load(entry.path)
+    mirror = spark.read.format("delta").option("versionAsOf", entry.version).load(entry.path)
+    rows = live_rows(mirror, keeps_deleted=entry.keeps_deleted)
     what = "all rows"
     if entry.rows > wanted.most_rows:
         if since is None or "_commit_ts" not in rows.columns:

@@ -119,7 +119,7 @@ class AlterPlanner:
                 self._exchange(state, clause, event, outcome)
             elif isinstance(clause, TruncatePartition) and not clause.names:
                 self._book.steps.append(TruncateMirror(state, event.mark))
-                self._book.emptied(state)
+                self._book.truncated(state)
                 done(outcome, f"emptied {name}", state)
             else:
                 self._delete(state, clause, event, outcome)
@@ -159,6 +159,7 @@ class AlterPlanner:
         self._book.steps.append(ExchangeRows(state, other, columns, rows, clause.validated, described_clause(clause)))
         for mirror in (state, other):
             self._book.filled(mirror)
+            self._book.moved_in(mirror)
         # rows whose values are not sure have come along
         self._book.mark(state.name, *other.gaps)
         self._book.mark(other.name, *state.gaps)

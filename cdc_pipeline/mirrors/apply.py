@@ -31,6 +31,7 @@ from cdc_pipeline.mirrors.rows import (
     with_computed,
 )
 from cdc_pipeline.mirrors.shard_rows import shard_rows_changed
+from cdc_pipeline.mirrors.soft_deletes import deleted_forgotten, one_kept_per_key, rows_marked
 from cdc_pipeline.mirrors.state import has_row_gaps, no_row_gaps, row_gaps
 from cdc_pipeline.mirrors.step_order import independent_chains
 from cdc_pipeline.mirrors.steps import (
@@ -41,6 +42,8 @@ from cdc_pipeline.mirrors.steps import (
     DeleteRows,
     DropMirror,
     ExchangeRows,
+    ForgetDeleted,
+    KeepOnePerKey,
     NoteState,
     RenameMirror,
     RestoreMirror,
@@ -161,6 +164,11 @@ class Mirrors:
             change_columns(self.spark, path, step, lambda part: self._commit(index, part), self.time_zone, self.salt)
         elif isinstance(step, NoteState):
             commit_metadata(self.spark, path, self._commit(index, 0), properties=step.state.properties())
+        elif isinstance(step, KeepOnePerKey):
+            one_kept_per_key(self.spark, path, step.state, self._commit(index, 0))
+            commit_metadata(self.spark, path, self._commit(index, 1), properties=step.state.properties())
+        elif isinstance(step, ForgetDeleted):
+            deleted_forgotten(self.spark, path, self._commit(index, 0))
         elif isinstance(step, TruncateMirror):
             self._truncate(path, step, index)
         elif isinstance(step, DeleteRows):
@@ -249,9 +257,13 @@ class Mirrors:
 
     def _truncate(self, path: str, step: TruncateMirror, index: int) -> None:
         commit = self._commit(index, 0)
-        mark = {"truncated": step.mark, "masks": step.state.masks, "mask_key": step.state.mask_key}
-        marked = replace(commit, note={**commit.note, **mark}) if step.mark else commit
-        DeltaTable.forPath(session_for(self.spark, marked), path).delete()
+        state = step.state
+        was = {"masks": state.masks, "mask_key": state.mask_key, "keeps_deleted": state.keeps_deleted}
+        marked = replace(commit, note={**commit.note, "truncated": step.mark, **was}) if step.mark else commit
+        if state.keeps_deleted and step.mark:
+            rows_marked(self.spark, path, None, marked)
+        else:
+            DeltaTable.forPath(session_for(self.spark, marked), path).delete()
         table = table_state(self.spark, path)
         if table is not None and has_row_gaps(table):
             # what was found missing in rows is gone with them
@@ -267,25 +279,26 @@ class Mirrors:
         session = session_for(self.spark, commit, whole_files=small)
         net = session.table(f"global_temp.{self.net_view}").where(F.col("step") == index)
         schema, key, keyless = step.state.schema, row_set.columns, row_set.keyless
-        trace = step.state.trace
+        trace, soft = step.state.trace, step.state.keeps_deleted
         absent, gaps = absent_defaults(schema, step.lacking, self.time_zone, step.wires)
+        absent = {**dict.fromkeys(step.untold), **absent}
         masks = dict(step.state.masks)
         rows = typed_rows(net, schema, key, self.time_zone, step.wires, keyless=keyless, absent=absent, masked=masks)
         rows = with_computed(rows, schema, step.computed, self.time_zone)
         rows = with_masks(rows, masked_cells(step.state), self.salt)
-        if row_set.partial and (unknown := rows_of_unknown(session, path, rows, schema, key)):
+        if step.lacking and (unknown := rows_of_unknown(session, path, rows, schema, key, soft=soft)):
             gaps = (*gaps, f"{unknown} row(s) came without some columns, and were not known: {', '.join(step.lacking)}")
         there = self._set_bad_rows_aside(rows, step.state, row_set, index, result, gaps)
         good = rows.where("size(bad) = 0") if result.bad_rows else rows
         if step.into_empty:
-            append_rows(path, good, schema, keyless, commit, trace)
+            append_rows(path, good, schema, keyless, commit, trace, soft=soft)
             result.merged = Merged(inserted=there)
         elif keyless:
             good = folded_images(good, len(schema.columns)) if NULL in masks.values() else good
-            result.merged = merge_keyless(session, path, good, schema, step.state.kept, trace)
+            result.merged = merge_keyless(session, path, good, schema, step.state.kept, trace, soft=soft)
         else:
             computed = step.computed if absent else ()
-            result.merged = merge_keyed(session, path, good, schema, key, absent, computed, trace)
+            result.merged = merge_keyed(session, path, good, schema, key, absent, computed, trace, soft=soft)
 
     def _set_bad_rows_aside(
         self,

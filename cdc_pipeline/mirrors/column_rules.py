@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING, Any
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.mirrors.masks import HASH, NULL, Mask, salt_key
 from cdc_pipeline.mirrors.shards import SOURCE_NAMES
-from cdc_pipeline.mirrors.state import TRACE_NAMES, MirrorState
+from cdc_pipeline.mirrors.state import DELETED, TRACE_NAMES, MirrorState
 from cdc_pipeline.mirrors.steps import ApplyRows
 from cdc_pipeline.schemas.table_patterns import matches, matches_any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from cdc_pipeline.mirrors.steps import Step
     from cdc_pipeline.schemas.table import TableName
+
+
+OWN_DELETED = f"soft_delete: the table has a column {DELETED} of its own, so that rows which upstream deletes go"
 
 
 class MaskSaltError(LakeError):
@@ -32,11 +35,13 @@ class ColumnRules:
 
     `masks` are (pattern on `database.table`, (column, how) …) in order; the first that names a column of a table counts.
     A pattern is as in `DdlPolicy`; columns' names are compared without case, as MySQL does. `salt` is that of hashed values.
+    `soft_delete` are patterns on mirrors that keep what upstream deletes, if they are made from now on.
     """
 
     trace: tuple[str, ...] = TRACE_NAMES
     masks: tuple[tuple[str, tuple[tuple[str, Mask], ...]], ...] = ()
     salt: str = field(default="", repr=False)
+    soft_delete: tuple[str, ...] = ()
 
     @property
     def mask_key(self) -> str:
@@ -91,6 +96,28 @@ class ColumnRules:
         masked = replace(state, masks=tuple(found.items()), mask_key=self.mask_key if hashed else "")
         return masked.with_gaps(*gaps)
 
+    def keeps_deleted(self, name: TableName) -> bool:
+        """Whether the table's mirror is to keep what upstream deletes, if its rows have a key."""
+        return matches_any(str(name), self.soft_delete)
+
+    def with_deleted(self, state: MirrorState, key: tuple[str, ...]) -> MirrorState:
+        """The state of a mirror that is made now, in which no row is; `key` identifies its rows."""
+        wanted = self.keeps_deleted(state.name) and bool(key)
+        if wanted and state.schema.find(DELETED) is not None:
+            return replace(state, soft_key=None).with_gaps(OWN_DELETED)
+        return replace(state, soft_key=key if wanted else None)
+
+    def why_not_kept(self, state: MirrorState, key: tuple[str, ...]) -> str:
+        """Why the table's mirror, which the rules want to, does not keep what upstream deletes; empty where it does, or is
+        not wanted to."""
+        if state.keeps_deleted or not self.keeps_deleted(state.name) or not state.schema.columns:
+            return ""
+        if state.schema.find(DELETED) is not None:
+            return f"the table has a column {DELETED} of its own"
+        if not key:
+            return "its rows have no key"
+        return "the mirror was made without it, or before its rows had a key: a rebuild lets it"
+
     def has_salt(self, state: MirrorState) -> bool:
         """Whether the mirror's values were hashed with this salt, if any were."""
         return state.mask_key in ("", self.mask_key)
@@ -106,7 +133,8 @@ class ColumnRules:
     def as_plain(self) -> dict[str, Any]:
         """What `from_plain` reads back to equal rules, as JSON can hold it. Of the salt it has the `mask_key` only."""
         masks = [[pattern, [list(column) for column in columns]] for pattern, columns in self.masks]
-        return {"trace": list(self.trace), "masks": masks, "mask_key": self.mask_key if masks else ""}
+        mask_key = self.mask_key if masks else ""
+        return {"trace": list(self.trace), "masks": masks, "mask_key": mask_key, "soft_delete": list(self.soft_delete)}
 
     @staticmethod
     def from_plain(plain: dict[str, Any], salt: str = "") -> ColumnRules:
@@ -114,7 +142,7 @@ class ColumnRules:
         masks = tuple(
             (pattern, tuple((column, how) for column, how in columns)) for pattern, columns in plain.get("masks", ())
         )
-        rules = ColumnRules(tuple(plain["trace"]), masks, salt)
+        rules = ColumnRules(tuple(plain["trace"]), masks, salt, tuple(plain.get("soft_delete", ())))
         if plain.get("mask_key") and plain["mask_key"] != rules.mask_key:
             raise MaskSaltError("mask_salt: it is missing here, or is another than values were hashed with before")
         return rules
@@ -141,3 +169,12 @@ def nowhere(rules: ColumnRules, steps: Iterable[Step]) -> dict[TableName, list[s
     states = {step.state.mirror_id: step.state for step in steps}
     found = {state.name: rules.without_column(state) for state in states.values()}
     return {name: columns for name, columns in sorted(found.items()) if columns}
+
+
+def not_kept(
+    rules: ColumnRules, steps: Iterable[Step], key_of: Callable[[MirrorState], tuple[str, ...]]
+) -> dict[TableName, str]:
+    """For each table that the steps leave, why its mirror does not keep what upstream deletes although it is wanted to."""
+    states = {step.state.mirror_id: step.state for step in steps}
+    found = {state.name: rules.why_not_kept(state, key_of(state)) for state in states.values()}
+    return {name: reason for name, reason in sorted(found.items()) if reason}

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.mirrors.defaults import default_value, is_current_time
 from cdc_pipeline.mirrors.masked_values import with_masks
 from cdc_pipeline.mirrors.masks import NULL
+from cdc_pipeline.mirrors.soft_deletes import live_rows
 from cdc_pipeline.resources.delta import overwrite_once, session_for
 from cdc_pipeline.schemas.ddl_tokens import Cursor, Kind
 from cdc_pipeline.schemas.expressions import ExpressionError, assigned
@@ -123,7 +124,8 @@ def _updated(
     gaps = []
     if doubts:
         counts = [F.count(F.when(doubtful, 1)).alias(f"d{place}") for place, doubtful in enumerate(doubts.values())]
-        found = spark.read.format("delta").load(path).agg(*counts).first()
+        mirror = live_rows(spark.read.format("delta").load(path), keeps_deleted=step.state.keeps_deleted)
+        found = mirror.agg(*counts).first()
         assert found is not None
         gaps = [
             f"column {name}: what upstream computes is not sure for {count} older row(s)"

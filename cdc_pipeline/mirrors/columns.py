@@ -23,6 +23,7 @@ from pyspark.sql.types import (
 from cdc_pipeline.mirrors.column_values import filled_columns
 from cdc_pipeline.mirrors.masked_values import with_masks
 from cdc_pipeline.mirrors.masks import HASH
+from cdc_pipeline.mirrors.soft_deletes import deleted_cell, live_rows
 from cdc_pipeline.mirrors.state import row_gaps, row_gaps_without
 from cdc_pipeline.resources.delta import commit_metadata, is_in, overwrite_once, table_state
 from cdc_pipeline.schemas.conversions import converted, learns_labels, unsure_conversion
@@ -101,7 +102,8 @@ def change_columns(
 
 def _loses_names(step: ChangeColumns, kept: Sequence[ColumnOrigin]) -> bool:
     """Whether a column of the files is not there any more under its name."""
-    return any(_renamed(origin) for origin in kept) or len(kept) < len(step.before.schema.columns)
+    fewer = len(kept) < len(step.before.schema.columns) or (step.before.keeps_deleted and not step.state.keeps_deleted)
+    return fewer or any(_renamed(origin) for origin in kept)
 
 
 def _is_gone(column: UpstreamColumn, kept: Sequence[ColumnOrigin]) -> bool:
@@ -170,7 +172,10 @@ def _new_schema(table: TableState, step: ChangeColumns) -> StructType:
     for old, new in kept_names(step):
         if (field := fields.get(old)) is not None:
             columns.append(StructField(new, field.dataType, nullable=True, metadata=dict(field.metadata)))
-    return StructType([*columns, *(fields.get(field.name, field) for field in step.state.trace_fields)])
+    # upstream may have its own column of the name from now on
+    before = {field.name for field in step.before.own_fields}
+    own = [fields.get(field.name, field) if field.name in before else field for field in step.state.own_fields]
+    return StructType([*columns, *own])
 
 
 def kept_names(step: ChangeColumns) -> list[tuple[str, str]]:
@@ -208,8 +213,9 @@ def _rewritten(
             old = F.col(quoted(origin.before.name))
             failed.append((origin, old.isNotNull() & (new.isNull() | doubtful), old))
     beside = [F.col(quoted(old)).alias(new) for old, new in kept_names(step)]
-    gaps = _failed_values(mirror, failed, masked)
-    rows = with_masks(mirror.select(*columns, *beside, *step.state.trace), masked, salt)
+    deleted = [deleted_cell(keeps_deleted=step.before.keeps_deleted)] if step.state.keeps_deleted else []
+    gaps = _failed_values(live_rows(mirror, keeps_deleted=step.before.keeps_deleted), failed, masked)
+    rows = with_masks(mirror.select(*columns, *beside, *step.state.trace, *deleted), masked, salt)
     overwrite_once(rows, path, commit)
     return gaps
 

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.dialects.claims import kept_claims
 from cdc_pipeline.dialects.releases import with_replacements
 from cdc_pipeline.mirrors.apply import Mirrors, StepResult
-from cdc_pipeline.mirrors.column_rules import ColumnRules, check_order, nowhere
+from cdc_pipeline.mirrors.column_rules import ColumnRules, check_order, not_kept, nowhere
 from cdc_pipeline.mirrors.cut_inputs import CutInputs, StoredMirrors
 from cdc_pipeline.mirrors.cut_report import CutReport, MirrorEntry, TableCounts, published_entries, with_held_gaps
 from cdc_pipeline.mirrors.cut_streams import CutStreams
@@ -40,6 +40,7 @@ from cdc_pipeline.mirrors.redeliveries import POSITION, repeated_positions
 from cdc_pipeline.mirrors.restored import cut_to_go_on_from
 from cdc_pipeline.mirrors.row_groups import row_groups, with_types
 from cdc_pipeline.mirrors.selection import ALL_TABLES, TableSelection
+from cdc_pipeline.mirrors.soft_deletes import live_rows
 from cdc_pipeline.mirrors.stages import Stages
 from cdc_pipeline.mirrors.state import MirrorState
 from cdc_pipeline.mirrors.step_order import later_places
@@ -157,7 +158,9 @@ class CutMaker:
                 tuple(table for table in waiting if table.name not in released),
                 frozenset(released),
             )
-            book = PlanBook(groups, inputs.mirror, published.names, window.cut_id, self.time_zone, inputs.columns)
+            book = PlanBook(
+                groups, inputs.mirror, published.names, window.cut_id, self.time_zone, inputs.columns, self.keys
+            )
             selection_changes = seen.plan_change(book)
             for line in selection_changes:
                 self.report(line)
@@ -167,6 +170,8 @@ class CutMaker:
             check_order(plan.steps, window.resolved_tso, self.paths.pipeline)
             for name, columns in nowhere(inputs.columns, plan.steps).items():
                 self.report(f"mask: {name} has no column {', '.join(columns)}")
+            for name, reason in not_kept(inputs.columns, plan.steps, book.key).items():
+                self.report(f"soft_delete: {name} does not keep what upstream deletes: {reason}")
             if not inputs.resumed:
                 write_down(self.spark, self.paths, inputs.begun(window), self.run_id)
             stages.ended("plan")
@@ -286,10 +291,17 @@ class CutMaker:
             state.mirror_id,
             path,
             table.version,
-            row_count(self.spark, path),
+            self._rows(path, state),
             len(state.schema.columns),
             state.gaps,
+            state.keeps_deleted,
         )
+
+    def _rows(self, path: str, state: MirrorState) -> int:
+        """How many rows upstream has."""
+        if not state.keeps_deleted:
+            return row_count(self.spark, path)
+        return live_rows(self.spark.read.format("delta").load(path), keeps_deleted=True).count()
 
     def _note(self, window: Window) -> dict[str, object]:
         return {
@@ -308,7 +320,8 @@ class CutMaker:
             step.segments,
             key or schema.column_names,
             keyless=not key,
-            partial=bool(step.lacking),
+            partial=bool(step.lacking or step.untold),
+            soft=bool(key) and step.state.keeps_deleted,
         )
 
 

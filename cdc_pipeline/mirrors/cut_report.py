@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MirrorEntry:
-    """A mirror as a cut shows it."""
+    """A mirror as a cut shows it. `rows` are those that upstream has; `keeps_deleted`: others are beside them."""
 
     name: TableName
     mirror_id: str
@@ -31,6 +31,7 @@ class MirrorEntry:
     rows: int
     columns: int
     gaps: tuple[str, ...]
+    keeps_deleted: bool = False
 
 
 @dataclass
@@ -93,6 +94,8 @@ def published_entries(cut: PublishedCut, paths: LakePaths) -> tuple[MirrorEntry,
             row["rows"],
             row["columns"],
             tuple(row["gaps"]),
+            # a lake that was made before the field was added has none such
+            bool(row["keeps_deleted"]) if "keeps_deleted" in row else False,
         )
         for row in cut.mirrors
     )

@@ -56,7 +56,9 @@ def pending_statements(spark: SparkSession, paths: LakePaths, settings: CutSetti
     events = [seen for event, seen in mirrored if seen.changes or not event.changes]
     inputs = CutInputs(StoredMirrors(spark, paths, history, settings.selection), frozenset(held))
     window = Window(published.cut_id + 1, None, None, published.last_batch, published.last_batch)
-    book = PlanBook((), inputs.mirror, published.names, window.cut_id, settings.time_zone, settings.columns)
+    book = PlanBook(
+        (), inputs.mirror, published.names, window.cut_id, settings.time_zone, settings.columns, settings.keys
+    )
     permissions = Permissions(settings.policy, inputs.approved, (), frozenset(table.name for table in published.held))
     plan = Planner(book, permissions=permissions, ended=lambda name: inputs.ended(name, window)).plan(events)
     return tuple(

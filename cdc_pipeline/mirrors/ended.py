@@ -107,11 +107,13 @@ def _truncated(
 
 @dataclass(frozen=True)
 class TruncatedVersion:
-    """The version of a mirror before a TRUNCATE, and how its columns were masked then, with the key of the salt."""
+    """The version of a mirror before a TRUNCATE, how its columns were masked then, with the key of the salt, and whether it
+    kept what upstream deletes."""
 
     version: int
     masks: dict[str, str]
     mask_key: str
+    keeps_deleted: bool
 
 
 def truncated_version(spark: SparkSession, path: str, mark: str) -> TruncatedVersion | None:
@@ -120,5 +122,6 @@ def truncated_version(spark: SparkSession, path: str, mark: str) -> TruncatedVer
     for row in history.where(F.col("userMetadata").contains("truncated")).select("version", "userMetadata").collect():
         note = json.loads(row["userMetadata"])
         if note.get("truncated") == mark:
-            return TruncatedVersion(int(row["version"]) - 1, dict(note.get("masks", ())), note.get("mask_key", ""))
+            masks, mask_key = dict(note.get("masks", ())), note.get("mask_key", "")
+            return TruncatedVersion(int(row["version"]) - 1, masks, mask_key, note.get("keeps_deleted", False))
     return None

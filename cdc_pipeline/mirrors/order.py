@@ -42,7 +42,7 @@ _LIES_AFTER = (
     "CASE WHEN topic = bound.topic AND `partition` = bound.`partition` THEN `offset` > bound.`offset` "
     f"ELSE dialect = '{CANAL.name}' AND coalesce(ts > bound.ts, false) END))"
 )
-_ROW_SETS = "key_columns ARRAY<STRING>, keyless BOOLEAN, partial BOOLEAN"
+_ROW_SETS = "key_columns ARRAY<STRING>, keyless BOOLEAN, partial BOOLEAN, soft BOOLEAN"
 
 
 def with_segments(changes: DataFrame, events: Iterable[DdlEvent]) -> DataFrame:
@@ -121,7 +121,8 @@ class RowSet:
     """The rows of one ApplyRows step: where they come from and what identifies one.
 
     `columns` are the key's; for a table without a key all of its columns, so that equal rows are one image. `partial`
-    where some rows lack columns: an UPDATE leaves those as they are.
+    where some rows lack columns: an UPDATE leaves those as they are. `soft` where rows that go stay in the mirror, as they
+    were last.
     """
 
     step: int
@@ -130,6 +131,7 @@ class RowSet:
     columns: tuple[str, ...]
     keyless: bool
     partial: bool = False
+    soft: bool = False
 
 
 def net_changes(changes: DataFrame, row_sets: Iterable[RowSet]) -> DataFrame:
@@ -139,14 +141,17 @@ def net_changes(changes: DataFrame, row_sets: Iterable[RowSet]) -> DataFrame:
     Columns: `step` int; `key` array of the identity's texts in the order of `RowSet.columns`; `deleted` boolean, the
     last change was a DELETE; `delta` bigint, inserts minus deletes of that image (for tables without a key);
     `counts` boolean, false where the last change is an UPDATE that took the row away: it counts where it gave one;
-    `dialect` and `after` (map of the last image), `_commit_ts`, `_topic`, `_partition`, `_offset` of the change that is
-    left; `whole` boolean, false where `after` says only what differs from the row that the mirror has; `bare` struct (its
-    commit_ts, topic, partition, offset), the first change since which no change says more of the row than its handle key
-    (`partial_rows.only_key`), null where one does.
+    `dialect` and `after` (map of the last image, for a row that went only where it is `soft`), `_commit_ts`, `_topic`,
+    `_partition`, `_offset` of the change that is left; `whole` boolean, false where `after` says only what differs from the
+    row that the mirror has; `bare` struct (its commit_ts, topic, partition, offset), the first change since which no change
+    says more of the row than its handle key (`partial_rows.only_key`), null where one does.
     """
     sets = list(row_sets)
     rows = [
-        (item.source.database, item.source.table, segment, item.step, list(item.columns), item.keyless, item.partial)
+        (
+            *(item.source.database, item.source.table, segment, item.step, list(item.columns)),
+            *(item.keyless, item.partial, item.soft),
+        )
         for item in sets
         for segment in item.segments
     ]
@@ -157,6 +162,8 @@ def net_changes(changes: DataFrame, row_sets: Iterable[RowSet]) -> DataFrame:
         "step",
         "partial",
         "keyless",
+        "soft",
+        "before",
         F.explode(_entries()).alias("entry"),
         "commit_ts",
         "batch_id",
@@ -172,11 +179,18 @@ def net_changes(changes: DataFrame, row_sets: Iterable[RowSet]) -> DataFrame:
         "after",
         F.when(only_key(changes), F.struct(*_ORIGIN)).alias("bare"),
     )
+    if any(item.soft for item in sets):
+        entries = entries.withColumn("after", F.expr(_LAST_SHOWN))
     if not any(item.partial for item in sets):
         return _last_images(entries)
     return _last_images(entries.where("NOT partial")).unionByName(_folded_images(entries.where("partial")))
 
 
+# what a row that goes was: an UPDATE that takes it to another key may have in `before` only what it changes
+_LAST_SHOWN = (
+    "CASE WHEN NOT soft OR entry.sign > 0 THEN after WHEN after IS NULL THEN before "
+    "WHEN before IS NULL THEN after ELSE map_concat(after, before) END"
+)
 _ORIGIN = ("commit_ts", "topic", "partition", "offset")
 _ORIGIN_TYPE = "STRUCT<commit_ts: BIGINT, topic: STRING, `partition`: INT, `offset`: BIGINT>"
 _LAST = ("entry.sign", "op", "commit_ts", "topic", "partition", "offset", "dialect", "fresh")
@@ -214,6 +228,7 @@ def _folded_images(entries: DataFrame) -> DataFrame:
                 _order().alias("place"),
                 "entry.sign",
                 "entry.moved",
+                "soft",
                 "op",
                 "bare",
                 F.map_entries("after").alias("image"),
@@ -231,14 +246,14 @@ def _folded_images(entries: DataFrame) -> DataFrame:
 
 def _put_upon(row: Column, step: Column) -> Column:
     """The row after one more change. A row that an UPDATE brings from another key is as whole as it will get: what it
-    lacks was in a row that is gone."""
+    lacks was in a row that is gone. Of one that goes nothing is left but where it is `soft`."""
     image = F.map_from_entries(step["image"])
     anew = (step["op"] == "INSERT") | step["moved"]
     after = F.when(anew | row["after"].isNull(), image).otherwise(F.map_concat(row["after"], image))
     whole = anew | row["whole"]
     bare = F.when(anew | step["bare"].isNull(), step["bare"]).otherwise(F.coalesce(row["bare"], step["bare"]))
     there = F.struct(after.alias("after"), whole.alias("whole"), bare.alias("bare"))
-    return F.when(step["sign"] < 0, _no_row()).otherwise(there)
+    return F.when((step["sign"] < 0) & ~step["soft"], _no_row()).otherwise(there)
 
 
 def _no_row() -> Column:

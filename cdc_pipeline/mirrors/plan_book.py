@@ -7,13 +7,24 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.dialects.dataworks import DATAWORKS
-from cdc_pipeline.mirrors.column_rules import ColumnRules
+from cdc_pipeline.mirrors.column_rules import OWN_DELETED, ColumnRules
 from cdc_pipeline.mirrors.inferred import inferred_schema, new_columns, repaired_column
+from cdc_pipeline.mirrors.keys import key_columns
 from cdc_pipeline.mirrors.masks import unsure_hashes
 from cdc_pipeline.mirrors.partial_rows import computed_columns, partial_columns, unknown_columns
 from cdc_pipeline.mirrors.shard_definitions import with_lacking_columns, with_rows
-from cdc_pipeline.mirrors.state import UNSEEN_START, MirrorState
-from cdc_pipeline.mirrors.steps import ApplyRows, ChangeColumns, ColumnOrigin, CreateMirror, NoteState, Step
+from cdc_pipeline.mirrors.soft_deletes import brought_by_none, carried_key, untold_columns
+from cdc_pipeline.mirrors.state import DELETED, UNSEEN_START, MirrorState
+from cdc_pipeline.mirrors.steps import (
+    ApplyRows,
+    ChangeColumns,
+    ColumnOrigin,
+    CreateMirror,
+    ForgetDeleted,
+    KeepOnePerKey,
+    NoteState,
+    Step,
+)
 from cdc_pipeline.schemas.conversions import unclear_types, unsent_columns
 from cdc_pipeline.schemas.evolution import shape
 from cdc_pipeline.schemas.table import TableSchema
@@ -28,7 +39,8 @@ if TYPE_CHECKING:
 
 class PlanBook:
     """`lookup` gives a mirror as the last cut left it; `known` are the names that cut had; `time_zone` is the encoder's;
-    `rules` are what mirrors that are made here carry beside upstream's columns."""
+    `rules` are what mirrors that are made here carry beside upstream's columns; `keys` the columns that identify a row, by
+    `database.table`, of tables whose definition has no key."""
 
     def __init__(
         self,
@@ -38,6 +50,7 @@ class PlanBook:
         cut_id: int,
         time_zone: str,
         rules: ColumnRules | None = None,
+        keys: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
         self._groups: dict[TableName, dict[int, list[RowGroup]]] = defaultdict(lambda: defaultdict(list))
         for group in groups:
@@ -47,6 +60,7 @@ class PlanBook:
         self._cut_id = cut_id
         self.time_zone = time_zone
         self._rules = rules or ColumnRules()
+        self._keys = keys or {}
         self._live: dict[TableName, MirrorState | None] = {}
         self._events_passed: dict[TableName, int] = defaultdict(int)
         self._empty: set[str] = set()
@@ -79,6 +93,7 @@ class PlanBook:
     def create(self, state: MirrorState) -> MirrorState:
         """Makes the mirror, with the columns that the rules give it. Returns it as it is made."""
         made = self._rules.masked(replace(state, trace=self._rules.trace), {})
+        made = self._rules.with_deleted(made, self.key(made))
         self.steps.append(CreateMirror(made))
         self.put(made)
         self._empty.add(made.mirror_id)
@@ -93,9 +108,11 @@ class PlanBook:
         kept: tuple[tuple[str, str], ...] = (),
         *,
         carried: Mapping[str, Mask] | None = None,
+        anew: bool = False,
     ) -> MirrorState:
         """The mirror has other columns from now on: what was masked stays so under its new name, and what the rules name is
-        masked too. `carried` are masks that other columns take over besides. Returns it as it is then."""
+        masked too. `carried` are masks that other columns take over besides. `anew`: nothing is in it, and all of its rows
+        come again. Returns it as it is then."""
         masks = dict(before.masks)
         own = {
             origin.after.name: masks[origin.before.name]
@@ -103,9 +120,32 @@ class PlanBook:
             if origin.before is not None and origin.before.name in masks
         }
         ruled = self._rules.masked(after, {**(carried or {}), **own}).with_gaps(*unsure_hashes(origins, masks))
+        if anew or not before.schema.columns:
+            ruled = self._rules.with_deleted(ruled, self.key(ruled))
+        elif before.soft_key is not None:
+            ruled = self._deleted_carried(before, ruled, origins)
         self.steps.append(ChangeColumns(before, ruled, origins, commit_ms, kept))
         self.put(ruled)
         return ruled
+
+    def _deleted_carried(
+        self, before: MirrorState, after: MirrorState, origins: tuple[ColumnOrigin, ...]
+    ) -> MirrorState:
+        """`after`, which keeps what upstream deletes as `before` did, unless upstream has given it a column of that name."""
+        assert before.soft_key is not None
+        if after.schema.find(DELETED) is None:
+            return replace(after, soft_key=carried_key(before.soft_key, origins))
+        self.steps.append(ForgetDeleted(before))
+        return replace(after, soft_key=None).with_gaps(OWN_DELETED)
+
+    def key(self, state: MirrorState) -> tuple[str, ...]:
+        """The columns that identify a row of the mirror; empty where rows have no identity."""
+        return key_columns(state, self._keys)
+
+    def keeps_deleted(self, name: TableName) -> bool:
+        """Whether the table's mirror keeps what upstream deletes; where there is none, whether it is to."""
+        state = self.state(name)
+        return self._rules.keeps_deleted(name) if state is None else state.keeps_deleted
 
     def with_masks(self, state: MirrorState) -> MirrorState:
         """The state as it is with all masks that the rules want of it."""
@@ -142,6 +182,16 @@ class PlanBook:
     def is_empty(self, state: MirrorState) -> bool:
         """Whether nothing is in the mirror for sure."""
         return state.mirror_id in self._empty
+
+    def truncated(self, state: MirrorState) -> None:
+        """Says that upstream has emptied the table, of which the mirror may keep the rows."""
+        if not state.keeps_deleted:
+            self.emptied(state)
+
+    def moved_in(self, state: MirrorState) -> None:
+        """Says that rows have come from elsewhere, which may have the keys of deleted ones."""
+        if state.keeps_deleted:
+            self.note(replace(state, soft_key=()))
 
     def filled(self, state: MirrorState) -> None:
         """Says that rows are in the mirror which no step of rows has put there."""
@@ -188,14 +238,16 @@ class PlanBook:
         if not segments:
             return
         groups = [group for segment in segments for group in self._groups[name].pop(segment)]
-        state = self._fitting_state(name, groups)
+        state = self._with_one_per_key(self._fitting_state(name, groups))
         if state.shards is not None:
             groups = [with_lacking_columns(group, state) for group in groups]
         lacking = tuple(column.name for column in partial_columns(state.schema, groups))
         unknown = unknown_columns(state, groups)
         # where some rows came with their handle key only, what is computed of the others' columns is told apart by row
         partial = partial_columns(state.schema, [group for group in groups if not group.only_key])
-        computed = () if partial else computed_columns(state.schema, unknown, self.time_zone)
+        untold = untold_columns(state, self.key(state), groups)
+        missing = list(dict.fromkeys((*unknown, *brought_by_none(untold, groups))))
+        computed = () if partial else computed_columns(state.schema, missing, self.time_zone)
         self.steps.append(
             ApplyRows(
                 state,
@@ -206,10 +258,21 @@ class PlanBook:
                 wires=tuple(sorted({group.dialect: group.types.wires for group in groups}.items())),
                 lacking=lacking,
                 computed=tuple(column.name for column in computed),
+                untold=tuple(column.name for column in untold if column not in computed),
             )
         )
         self._empty.discard(state.mirror_id)
         self.mark(name, *unsent_columns([column for column in unknown if column not in computed]))
+
+    def _with_one_per_key(self, state: MirrorState) -> MirrorState:
+        """The mirror, in which rows may come by their key: of those that it keeps none has the key of another."""
+        key = self.key(state)
+        if state.soft_key is None or state.soft_key == key:
+            return state
+        settled = replace(state, soft_key=key)
+        self.steps.append(KeepOnePerKey(settled) if key else NoteState(settled))
+        self.put(settled)
+        return settled
 
     def _fitting_state(self, name: TableName, groups: list[RowGroup]) -> MirrorState:
         """The mirror's state, made or widened where the rows have columns that no DDL has told of."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _MIRROR = (
     "STRUCT<`database`: STRING, `table`: STRING, mirror_id: STRING, path: STRING, version: BIGINT, `rows`: BIGINT, "
-    "columns: INT, gaps: ARRAY<STRING>>"
+    "columns: INT, gaps: ARRAY<STRING>, keeps_deleted: BOOLEAN>"
 )
 _BREACH = (
     "STRUCT<`database`: STRING, `table`: STRING, changes: BIGINT, topic: STRING, `partition`: INT, `offset`: BIGINT>"
@@ -110,6 +110,7 @@ def publish(
                 entry.rows,
                 entry.columns,
                 list(entry.gaps),
+                entry.keeps_deleted,
             )
             for entry in report.mirrors
         ],

@@ -34,6 +34,8 @@ from cdc_pipeline.mirrors.progress import (
 )
 from cdc_pipeline.mirrors.publication import CutSettings
 from cdc_pipeline.mirrors.selection import TableSelection
+from cdc_pipeline.mirrors.soft_deletes import live_rows
+from cdc_pipeline.mirrors.state import DELETED
 from cdc_pipeline.resources.delta import table_state
 from cdc_pipeline.resources.lake import LakePaths, path_segment, remove_folder, subfolders
 from cdc_pipeline.schemas.names import quoted
@@ -53,7 +55,8 @@ _SIDE_BY_SIDE = 2
 
 
 class CutTables(Mapping[TableName, "DataFrame"]):
-    """The tables of a pipeline as of one moment: table → rows, columns as the mirror had them.
+    """The tables of a pipeline as of one moment: table → rows, columns as the mirror had them. Of one that keeps what
+    upstream deletes (`soft_delete`) these are the rows that were there, without `_deleted`.
 
     A table is asked for as `cut["shop.orders"]`, `cut["shop", "orders"]` or by its `TableName`; iteration gives names in
     order. `cut_id` is the published cut that it comes from (0: none was before that moment), `resolved_tso` the moment;
@@ -139,6 +142,11 @@ def read_cut(
         raise
 
 
+def _upstream_rows(mirror: DataFrame, entry: MirrorEntry) -> DataFrame:
+    """The rows that upstream had, without those that the mirror keeps beside them."""
+    return live_rows(mirror, keeps_deleted=True).drop(DELETED) if entry.keeps_deleted else mirror
+
+
 def _complete(tso: int | None) -> str:
     return "no TSO: a partition has no watermark yet, or the encoder sends none" if tso is None else f"the TSO {tso}"
 
@@ -147,7 +155,9 @@ def _at_cut(spark: SparkSession, paths: LakePaths, cut: PublishedCut) -> CutTabl
     entries = published_entries(cut, paths)
     places = mirror_places(spark, paths, entries)
     tables = {
-        entry.name: spark.read.format("delta").option("versionAsOf", entry.version).load(places[entry.mirror_id])
+        entry.name: _upstream_rows(
+            spark.read.format("delta").option("versionAsOf", entry.version).load(places[entry.mirror_id]), entry
+        )
         for entry in entries
     }
     return CutTables(cut.cut_id, cut.resolved_tso, tables)
@@ -181,7 +191,9 @@ def _between(
         settings.columns,
     )
     report = maker.brought_up_to_date(up_to=tso)
-    tables = {entry.name: spark.read.format("delta").load(entry.path) for entry in report.mirrors}
+    tables = {
+        entry.name: _upstream_rows(spark.read.format("delta").load(entry.path), entry) for entry in report.mirrors
+    }
     return CutTables(base.cut_id, tso, tables, place)
 
 

@@ -78,6 +78,8 @@ class RecoveryPlanner:
         if ended.how == "truncated":
             state = replace(ended.state, name=target, mirror_id=f"{target}@{event.mark}", kept=())
             state = self._book.with_masks(state)
+            if state.keeps_deleted:
+                state = replace(state, soft_key=())  # its key may have been another one then
             self._book.steps.append(RestoreRows(ended.state, state, ended.mark))
         else:
             state = replace(ended.state, name=target, retired=None)

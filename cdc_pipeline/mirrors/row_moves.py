@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.mirrors.ended import truncated_version
 from cdc_pipeline.mirrors.rows import Merged
+from cdc_pipeline.mirrors.soft_deletes import LIVE, deleted_cell, live_rows, rows_marked
 from cdc_pipeline.resources.delta import append_once, forget_cached_log, is_in, replace_once, session_for
 from cdc_pipeline.resources.lake import remove_folder
 from cdc_pipeline.schemas.names import quoted
@@ -31,9 +32,12 @@ def rows_deleted(spark: SparkSession, path: str, step: DeleteRows, commit: Commi
     """Takes the step's rows away. Returns how many they were, and the gaps that this leaves."""
     if is_in(spark, path, commit):
         return Merged(), ()
-    mirror = spark.read.format("delta").load(path)
+    mirror = live_rows(spark.read.format("delta").load(path), keeps_deleted=step.state.keeps_deleted)
     gone, doubtful = _counted(mirror, step.rows)
-    DeltaTable.forPath(session_for(spark, commit), path).delete(step.rows.sql)
+    if step.state.keeps_deleted:
+        rows_marked(spark, path, step.rows.sql, commit)
+    else:
+        DeltaTable.forPath(session_for(spark, commit), path).delete(step.rows.sql)
     return Merged(deleted=gone), _doubt(doubtful, step.what)
 
 
@@ -52,7 +56,8 @@ def _doubt(rows: int, what: str) -> tuple[str, ...]:
 def rows_exchanged(
     spark: SparkSession, path: str | None, other: str | None, staged: str, step: ExchangeRows, commit: Commit
 ) -> tuple[str, ...]:
-    """Lets the partition's rows and those of the other table change places. Returns the gaps that this leaves.
+    """Lets the partition's rows and those of the other table change places: such as upstream has, what a mirror keeps beside
+    them stays. Returns the gaps that this leaves.
 
     `path` and `other` are the two mirrors, None for one that a later step has taken elsewhere, which has its rows then.
     The rows that leave the first are set down in `staged` before it is changed: a run that dies between the two commits
@@ -62,7 +67,8 @@ def rows_exchanged(
     if path is not None and other is not None and not is_in(spark, path, commit):
         gaps = _first_half(spark, path, other, staged, step, commit)
     if other is not None and not is_in(spark, other, commit):
-        _replace_rows(spark, other, spark.read.format("delta").load(staged), None, commit)
+        gone = LIVE if step.other.keeps_deleted else None
+        _replace_rows(spark, other, spark.read.format("delta").load(staged), gone, commit)
     remove_folder(spark, staged)
     return gaps
 
@@ -70,16 +76,18 @@ def rows_exchanged(
 def _first_half(
     spark: SparkSession, path: str, other: str, staged: str, step: ExchangeRows, commit: Commit
 ) -> tuple[str, ...]:
-    mirror = spark.read.format("delta").load(path)
+    mirror = live_rows(spark.read.format("delta").load(path), keeps_deleted=step.state.keeps_deleted)
     _, doubtful = _counted(mirror, step.rows)
     theirs = [(name, mine) for mine, name in step.columns]
     # anew each time: what a run that died has set down may be of another plan
     remove_folder(spark, staged)
     forget_cached_log(spark, staged)
     _renamed(mirror.where(step.rows.sql), step.columns, step.other).write.format("delta").save(staged)
-    arriving = _renamed(spark.read.format("delta").load(other), theirs, step.state)
+    there = live_rows(spark.read.format("delta").load(other), keeps_deleted=step.other.keeps_deleted)
+    arriving = _renamed(there, theirs, step.state)
     strangers = 0 if step.validated else arriving.where(f"NOT ({step.rows.sql})").count()
-    _replace_rows(spark, path, arriving, step.rows.sql, commit)
+    gone = f"({step.rows.sql}) AND {LIVE}" if step.state.keeps_deleted else step.rows.sql
+    _replace_rows(spark, path, arriving, gone, commit)
     lost = (
         f"{step.what}: {strangers} row(s) came in that do not belong there, they are taken for rows of other partitions"
     )
@@ -87,16 +95,19 @@ def _first_half(
 
 
 def _renamed(rows: DataFrame, names: Iterable[tuple[str, str]], target: MirrorState) -> DataFrame:
-    """The columns under their names in the other table, `target`, with its trace."""
-    return rows.select(*(F.col(quoted(old)).alias(new) for old, new in names), *_trace(rows, target))
+    """The columns of rows that are there under their names in the other table, `target`, with its own."""
+    own = _own_cells(rows, target, keeps_deleted=False)
+    return rows.select(*(F.col(quoted(old)).alias(new) for old, new in names), *own)
 
 
-def _trace(rows: DataFrame, target: MirrorState) -> list[Column]:
-    """The trace that `target` has; NULL where the rows have none."""
-    return [
+def _own_cells(rows: DataFrame, target: MirrorState, *, keeps_deleted: bool) -> list[Column]:
+    """The trace that `target` has, NULL where the rows have none, and `_deleted` if it has that; `keeps_deleted`: the rows
+    have it too."""
+    trace = [
         F.col(field.name) if field.name in rows.columns else F.lit(None).cast(field.dataType).alias(field.name)
         for field in target.trace_fields
     ]
+    return [*trace, *([deleted_cell(keeps_deleted=keeps_deleted)] if target.keeps_deleted else [])]
 
 
 def _replace_rows(spark: SparkSession, path: str, arriving: DataFrame, gone: str | None, commit: Commit) -> None:
@@ -120,6 +131,8 @@ def rows_restored(spark: SparkSession, source: str, target: str, step: RestoreRo
     if (found.masks, found.mask_key) != (dict(step.state.masks), step.state.mask_key):
         return (f"the rows from before the TRUNCATE at {step.mark} are not masked as they have to be now",)
     there = spark.read.format("delta").option("versionAsOf", found.version).load(source)
+    if not step.state.keeps_deleted:
+        there = live_rows(there, keeps_deleted=found.keeps_deleted)
     old = {name.casefold(): name for name in there.columns}
     columns, missing = [], []
     for column in step.state.schema.columns:
@@ -128,7 +141,8 @@ def rows_restored(spark: SparkSession, source: str, target: str, step: RestoreRo
             missing.append(column.name)
         value = F.lit(None) if name is None else F.col(quoted(name))
         columns.append(value.try_cast(kind).alias(column.name))
-    append_once(there.select(*columns, *_trace(there, step.state)), target, commit)
+    own = _own_cells(there, step.state, keeps_deleted=found.keeps_deleted)
+    append_once(there.select(*columns, *own), target, commit)
     if not missing:
         return ()
     return (f"columns that the table did not have before the TRUNCATE are NULL: {', '.join(missing)}",)

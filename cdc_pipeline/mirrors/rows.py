@@ -17,7 +17,8 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.canal import CANAL
 from cdc_pipeline.mirrors.partial_rows import with_default
-from cdc_pipeline.mirrors.state import TRACE, TRACE_NAMES
+from cdc_pipeline.mirrors.soft_deletes import live_rows, soft_counts
+from cdc_pipeline.mirrors.state import DELETED, TRACE, TRACE_NAMES
 from cdc_pipeline.resources.delta import append_once
 from cdc_pipeline.schemas.charsets import damaged_text
 from cdc_pipeline.schemas.expressions import assigned
@@ -70,12 +71,13 @@ def typed_rows(
     calendar has them; `lossy`, an array of the columns whose text the encoder has damaged; `key` and `after` as they
     came. `absent` are columns that some rows came without, each with its default: these have a boolean `h0`, `h1`, …,
     false where the mirror's own value stays, and `whole` is false where any of them is so. `told` is false where the row
-    came with its handle key only (`bare`, as `order.net_changes` has it) and `after` lacks any of them. The values are
-    clear, those of `masked` too; but `bad` does not tell theirs.
+    came with its handle key only (`bare`, as `order.net_changes` has it) and `after` lacks any of them; of a row that is
+    `deleted` it is false where any of them is not known. The values are clear, those of `masked` too; but `bad` does not
+    tell theirs.
     """
     places = {name: place for place, name in enumerate(key)}
     absent = absent or {}
-    typed, bad, zero, lossy, has = [], [], [], [], []
+    typed, bad, zero, lossy, has, flags = [], [], [], [], [], []
     told = F.lit(True)
     from_canal = any(dialect == CANAL.name for dialect, _ in wires)
     for place, column in enumerate(schema.columns):
@@ -84,7 +86,8 @@ def typed_rows(
         cell = with_default(_cell(text, column, time_zone, wires), column.name, absent.get(column.name))
         if column.name in absent:
             brought = F.coalesce(F.map_contains_key("after", F.lit(column.name)), F.lit(False))
-            has.append((F.col("whole") | brought).alias(f"h{place}"))
+            has.append(F.col("whole") | brought)
+            flags.append(has[-1].alias(f"h{place}"))
             told = told & brought
         typed.append(cell.alias(f"c{place}"))
         failed, expected = unparsed(text, cell, column.type), F.lit(str(column.type))
@@ -92,17 +95,20 @@ def typed_rows(
             failed, expected = failed | text.isNull(), F.when(text.isNull(), F.lit("a key")).otherwise(expected)
         shown = F.when(text.isNotNull(), F.lit("a masked value")) if column.name in masked else text
         detail = F.struct(F.lit(column.name).alias("column"), shown.alias("text"), expected.alias("type"))
-        # a deleted row needs its key only
+        # a deleted row needs its key only: where it is kept, what cannot be read is NULL
         bad.append(F.when(failed if in_key else failed & ~F.col("deleted"), detail))
         zero.append(F.when(zero_date(text, column.type) & ~F.col("deleted"), 1).otherwise(0))
         if from_canal and (damaged := damaged_text(text, column.type, schema.charset)) is not None:
-            lossy.append(F.when(damaged & (F.col("dialect") == CANAL.name), F.lit(column.name)))
+            of_canal = (F.col("dialect") == CANAL.name) & ~F.col("deleted")
+            lossy.append(F.when(damaged & of_canal, F.lit(column.name)))
     return net.select(
         *typed,
-        *has,
+        *flags,
         functools.reduce(operator.and_, has, F.lit(True)).alias("whole"),
         "bare",
-        (F.col("bare").isNull() | told).alias("told"),
+        F.when(F.col("deleted"), functools.reduce(operator.and_, has, F.lit(True)))
+        .otherwise(F.col("bare").isNull() | told)
+        .alias("told"),
         *TRACE.names,
         "deleted",
         "delta",
@@ -162,38 +168,50 @@ def merge_keyed(
     absent: Collection[str] = (),
     computed: Collection[str] = (),
     trace: Sequence[str] = TRACE_NAMES,
+    *,
+    soft: bool = False,
 ) -> Merged:
     """Deletes and upserts by key. `spark` is the commit's own session (`delta.session_for`), and so is that of `rows`.
 
     Columns of `absent` keep the mirror's value where a row came without them; those of `computed`, which follow from
     others, where it came without any. `trace` are the columns of `TRACE` that the mirror has: where it lacks `_commit_ts`
-    rows must come in order (`column_rules.check_order`).
+    rows must come in order (`column_rules.check_order`). `soft`: the mirror keeps deleted rows (`soft_deletes`).
     """
-    cells = _cells(schema, trace)
+    cells = _cells(schema, trace, soft=soft)
     not_older = _NOT_OLDER if "_commit_ts" in trace else "true"
     places = {column.name: place for place, column in enumerate(schema.columns)}
     kept = {
         quoted(name): f"CASE WHEN s.{known} THEN s.c{places[name]} ELSE t.{quoted(name)} END"
         for name, known in [*((name, f"h{places[name]}") for name in absent), *((name, "whole") for name in computed)]
     }
-    outcome = (
-        DeltaTable.forPath(spark, path)
-        .alias("t")
-        .merge(rows.alias("s"), _same_key(schema, key))
-        # Below a watermark nothing older can come. Without watermarks a re-delivery may: it must not undo a newer row.
-        .whenMatchedDelete(f"s.deleted AND {not_older}")
+    same_key = _same_key(schema, key)
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(rows.alias("s"), same_key)
+    # Below a watermark nothing older can come. Without watermarks a re-delivery may: it must not undo a newer row.
+    if soft:
+        counts = soft_counts(spark.read.format("delta").load(path), rows, same_key, not_older)
+        merge = merge.whenMatchedUpdate(not_older, set={**cells, **kept}).whenNotMatchedInsert(values=cells)
+        return Merged(*counts) if merge.execute().collect() else Merged()
+    merge = (
+        merge.whenMatchedDelete(f"s.deleted AND {not_older}")
         .whenMatchedUpdate(not_older, set={**cells, **kept})
         .whenNotMatchedInsert(condition="NOT s.deleted", values=cells)
-        .execute()
     )
-    return _merged(outcome)
+    return _merged(merge.execute())
 
 
-def rows_of_unknown(spark: SparkSession, path: str, rows: DataFrame, schema: TableSchema, key: tuple[str, ...]) -> int:
+def rows_of_unknown(
+    spark: SparkSession,
+    path: str,
+    rows: DataFrame,
+    schema: TableSchema,
+    key: tuple[str, ...],
+    *,
+    soft: bool = False,
+) -> int:
     """How many rows say only what differs from a row that the mirror does not have. Those that came with their handle key
     only are told of by themselves."""
     partial = rows.where("NOT whole AND NOT deleted AND bare IS NULL")
-    mirror = spark.read.format("delta").load(path)
+    mirror = live_rows(spark.read.format("delta").load(path), keeps_deleted=soft)
     return partial.alias("s").join(mirror.alias("t"), F.expr(_same_key(schema, key)), "left_anti").count()
 
 
@@ -209,14 +227,17 @@ def merge_keyless(
     schema: TableSchema,
     kept: Sequence[str] = (),
     trace: Sequence[str] = TRACE_NAMES,
+    *,
+    soft: bool = False,
 ) -> Merged:
     """Adds `delta` rows of each image, or takes that many of its equal rows away.
 
     MERGE cannot take away some of several equal rows, so all rows of such an image go and those that remain come back,
     each with its own trace, in the same commit. The rows taken are the oldest. `kept` are columns beside upstream's, `trace`
-    those of `TRACE` that the mirror has.
+    those of `TRACE` that the mirror has. `soft`: it keeps rows that were deleted when the table had a key, which are not
+    looked at.
     """
-    mirror = spark.read.format("delta").load(path)
+    mirror = live_rows(spark.read.format("delta").load(path), keeps_deleted=soft)
     images = [f"c{place}" for place in range(len(schema.columns))]
     beside = {name: f"k{place}" for place, name in enumerate(kept)}
     present = mirror.select(
@@ -239,10 +260,12 @@ def merge_keyless(
         *images, *(F.lit(None).cast(field.dataType).alias(field.name) for field in TRACE), F.lit(True).alias("deleted")
     )
     source = left.unionByName(taken, allowMissingColumns=True).unionByName(added, allowMissingColumns=True)
-    cells = _cells(schema, trace) | {quoted(name): f"s.{cell}" for name, cell in beside.items()}
+    cells = _cells(schema, trace, soft=soft) | {quoted(name): f"s.{cell}" for name, cell in beside.items()}
     condition = "s.deleted AND " + " AND ".join(
         f"t.{quoted(column.name)} <=> s.{name}" for column, name in zip(schema.columns, images, strict=True)
     )
+    if soft:
+        condition += f" AND NOT t.{DELETED}"
     outcome = (
         DeltaTable.forPath(spark, path)
         .alias("t")
@@ -255,12 +278,24 @@ def merge_keyless(
 
 
 def append_rows(
-    path: str, rows: DataFrame, schema: TableSchema, keyless: bool, commit: Commit, trace: Sequence[str] = TRACE_NAMES
+    path: str,
+    rows: DataFrame,
+    schema: TableSchema,
+    keyless: bool,
+    commit: Commit,
+    trace: Sequence[str] = TRACE_NAMES,
+    *,
+    soft: bool = False,
 ) -> None:
-    """The rows that are there after all changes, into a mirror that has none."""
-    there = rows.where("delta > 0").select("*", _copies()) if keyless else rows.where("NOT deleted")
+    """The rows that are there after all changes, into a mirror that has none. `soft`: and those that came and went."""
+    if keyless:
+        there = rows.where("delta > 0").select("*", _copies()).withColumn("deleted", F.lit(False))
+    else:
+        there = rows if soft else rows.where("NOT deleted")
     frame = there.select(
-        *(F.col(f"c{place}").alias(column.name) for place, column in enumerate(schema.columns)), *trace
+        *(F.col(f"c{place}").alias(column.name) for place, column in enumerate(schema.columns)),
+        *trace,
+        *([F.col("deleted").alias(DELETED)] if soft else []),
     )
     append_once(frame, path, commit)
 
@@ -269,9 +304,9 @@ def _copies() -> Column:
     return F.explode(F.sequence(F.lit(1), F.col("delta").cast("int"))).alias("copy")
 
 
-def _cells(schema: TableSchema, trace: Sequence[str]) -> dict[str, str | Column]:
+def _cells(schema: TableSchema, trace: Sequence[str], *, soft: bool = False) -> dict[str, str | Column]:
     own: dict[str, str | Column] = {quoted(column.name): f"s.c{place}" for place, column in enumerate(schema.columns)}
-    return own | {quoted(name): f"s.{name}" for name in trace}
+    return own | {quoted(name): f"s.{name}" for name in trace} | ({DELETED: "s.deleted"} if soft else {})
 
 
 def _merged(outcome: DataFrame) -> Merged:

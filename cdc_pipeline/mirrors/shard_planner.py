@@ -153,7 +153,9 @@ class ShardPlanner:
             refuse(self._book, state.name, f"RENAME of {shard.name} to {new_name}, which exists", event, outcome)
             return
         self._change_rows(ChangeShardRows(state, shard.name, renamed=new_name))
-        renamed = replace(state, shards=as_upstream(state.shards or (), shard.name, new_name))
+        # the name may have been another table's before, of which the mirror may keep deleted rows with the same keys
+        soft_key = () if state.keeps_deleted else None
+        renamed = replace(state, shards=as_upstream(state.shards or (), shard.name, new_name), soft_key=soft_key)
         self._book.note(renamed)
         done(outcome, f"the rows of {shard.name} in {state.name} are those of {new_name}", renamed)
 

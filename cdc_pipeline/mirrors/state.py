@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, StructField, StructType
 
 from cdc_pipeline.mirrors.masks import HASH, without_values
 from cdc_pipeline.mirrors.shards import Shard, hidden_values, shards_of_text, shards_text
@@ -41,6 +41,8 @@ TRACE = StructType(
     ]
 )
 TRACE_NAMES = tuple(TRACE.names)
+DELETED = "_deleted"
+"""The column of mirrors that keep what upstream deletes (`soft_delete`): true of such a row, false of one that is there."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ class MirrorState:
     that it has (`metadata_columns`). `masks` are the columns whose values it does not show, each with how (`mirrors.masks`),
     and `mask_key` tells with which salt those are hashed that are; of their defaults the schema says nothing. `shards` are
     the tables of a merged mirror (`mirrors.shards`), the one that has changed last first; None where it is of one table.
+    `soft_key` is None but in a mirror that keeps what upstream deletes (`mirrors.soft_deletes`): there it is the key by
+    which no two rows are equal, deleted ones included; empty where that is to be made sure of before rows come by a key.
     """
 
     name: TableName
@@ -68,6 +72,7 @@ class MirrorState:
     masks: tuple[tuple[str, Mask], ...] = ()
     mask_key: str = ""
     shards: tuple[Shard, ...] | None = None
+    soft_key: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.masks:
@@ -78,7 +83,7 @@ class MirrorState:
     def spark_schema(self) -> StructType:
         """The mirror's columns: upstream's own, then the underscored ones."""
         own = [StructField(column.name, self.column_type(column)) for column in self.schema.columns]
-        return StructType([*own, *self.trace_fields])
+        return StructType([*own, *self.own_fields])
 
     def column_type(self, column: Column) -> DataType:
         """The type that one of the schema's columns has in the mirror."""
@@ -97,6 +102,16 @@ class MirrorState:
     @property
     def trace_fields(self) -> list[StructField]:
         return [field for field in TRACE.fields if field.name in self.trace]
+
+    @property
+    def own_fields(self) -> list[StructField]:
+        """The underscored columns, which come after upstream's."""
+        return [*self.trace_fields, *([StructField(DELETED, BooleanType())] if self.keeps_deleted else [])]
+
+    @property
+    def keeps_deleted(self) -> bool:
+        """Whether rows that upstream deletes stay, with `_deleted` true."""
+        return self.soft_key is not None
 
     def with_gaps(self, *reasons: str) -> MirrorState:
         return replace(self, gaps=tuple(dict.fromkeys((*self.gaps, *reasons))))
@@ -126,10 +141,12 @@ class MirrorState:
             "cdc.masks": json.dumps(self.masks, ensure_ascii=False),
             "cdc.mask_key": self.mask_key,
             **({} if self.shards is None else {"cdc.shards": shards_text(self.shards)}),
+            "cdc.soft_delete": json.dumps(self.soft_key, ensure_ascii=False),
         }
 
     @staticmethod
     def from_properties(properties: Mapping[str, str]) -> MirrorState:
+        soft_key = json.loads(properties.get("cdc.soft_delete", "null"))
         return MirrorState(
             name=TableName(properties["cdc.database"], properties["cdc.table"]),
             mirror_id=properties["cdc.mirror_id"],
@@ -141,6 +158,7 @@ class MirrorState:
             masks=tuple((column, how) for column, how in json.loads(properties.get("cdc.masks", "[]"))),
             mask_key=properties.get("cdc.mask_key", ""),
             shards=shards_of_text(properties["cdc.shards"]) if "cdc.shards" in properties else None,
+            soft_key=None if soft_key is None else tuple(soft_key),
             trace=tuple(json.loads(properties["cdc.trace"])) if "cdc.trace" in properties else TRACE_NAMES,
             gaps=tuple(dict.fromkeys(json.loads(properties["cdc.gaps"]) + json.loads(properties.get(_ROW_GAPS, "[]")))),
         )

@@ -25,7 +25,8 @@ class ApplyRows:
     `into_empty` is true where this cut has made or emptied the mirror before and nothing is in it: then rows are appended.
     `wires` are the dialects of the rows, each with how it sends columns (`schemas.wire`). `lacking` are columns that some
     of the rows came without: an UPDATE leaves them as they are. `computed` are generated columns that rows came without
-    and whose values follow from the others; of a row that came with its handle key only they stay as they are, too.
+    and whose values follow from the others; of a row that came with its handle key only they stay as they are, too. `untold`
+    are columns that deletes came without, where the mirror keeps the row: they stay as they are.
     """
 
     state: MirrorState
@@ -36,6 +37,22 @@ class ApplyRows:
     wires: tuple[tuple[str, dict[str, str]], ...] = ()
     lacking: tuple[str, ...] = ()
     computed: tuple[str, ...] = ()
+    untold: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class KeepOnePerKey:
+    """Of rows that are equal by the state's `soft_key`, which was another one before, the deleted ones go but for the
+    newest, and that too where one of them is there."""
+
+    state: MirrorState
+
+
+@dataclass(frozen=True)
+class ForgetDeleted:
+    """The rows go that the mirror has kept when upstream deleted them."""
+
+    state: MirrorState
 
 
 @dataclass(frozen=True)
@@ -69,7 +86,8 @@ class NoteState:
 
 @dataclass(frozen=True)
 class TruncateMirror:
-    """`mark` is that of the statement: by it the rows that were there are found again."""
+    """`mark` is that of the statement: by it the rows that were there are found again. Without one all rows come anew, and
+    none is kept."""
 
     state: MirrorState
     mark: str = ""
@@ -91,7 +109,8 @@ class DropMirror:
 
 @dataclass(frozen=True)
 class DeleteRows:
-    """The rows for which `rows` is true are taken away: those of partitions that were emptied or dropped."""
+    """The rows for which `rows` is true are taken away: those of partitions that were emptied or dropped. A mirror that
+    keeps what upstream deletes keeps them so."""
 
     state: MirrorState
     rows: SparkCondition
@@ -156,6 +175,8 @@ Step: TypeAlias = (
     | ExchangeRows
     | RestoreMirror
     | RestoreRows
+    | KeepOnePerKey
+    | ForgetDeleted
 )
 
 

@@ -73,7 +73,7 @@ class TablePlanner:
         (`planner.tables_let_in_anew`)."""
         self._book.steps.append(TruncateMirror(state))
         defined = replace(state, schema=change.schema, inferred=False, gaps=change.gaps, since=None)
-        defined = self._defined(state, defined, event)
+        defined = self._defined(state, defined, event, anew=True)
         self._book.emptied(defined)
         done(outcome, f"defined {state.name}, of which rows had come before; they were let in anew", defined)
 
@@ -92,9 +92,9 @@ class TablePlanner:
         learnt = self._defined(state, learnt, event)
         done(outcome, f"{name} exists already; its definition is known now", learnt)
 
-    def _defined(self, before: MirrorState, after: MirrorState, event: DdlEvent) -> MirrorState:
+    def _defined(self, before: MirrorState, after: MirrorState, event: DdlEvent, *, anew: bool = False) -> MirrorState:
         origins = tuple(ColumnOrigin(column, before.schema.find(column.name)) for column in after.schema.columns)
-        return self._book.change_columns(before, after, origins, event.commit_ms)
+        return self._book.change_columns(before, after, origins, event.commit_ms, anew=anew)
 
     def create_like(self, change: CreateTableLike, event: DdlEvent, outcome: DdlOutcome) -> None:
         source = self._book.state(change.source)
@@ -130,14 +130,17 @@ class TablePlanner:
     # ---- TRUNCATE, DROP, RENAME
 
     def truncate(self, name: TableName, event: DdlEvent, outcome: DdlOutcome) -> None:
-        self._book.drop_rows(name)
+        if self._book.keeps_deleted(name):
+            self._book.let_rows_in(name)
+        else:
+            self._book.drop_rows(name)
         state = self._book.state(name)
         if state is None:
             done(outcome, f"{name}: no mirror to empty")
             return
         self._book.steps.append(TruncateMirror(state, event.mark))
         self._recovery.has_truncated(state, event.mark)
-        self._book.emptied(state)
+        self._book.truncated(state)
         # what was missing or unsure in the rows is gone with them
         healed = replace(state, gaps=()).with_gaps(*unclear_types(state.schema.columns))
         if healed != state:

@@ -15,10 +15,13 @@ import pytest
 from hypothesis import Phase, given, settings
 
 from cdc_pipeline.mirrors import apply
+from cdc_pipeline.mirrors.column_rules import ColumnRules
 from cdc_pipeline.mirrors.cut import CutMaker
+from cdc_pipeline.mirrors.cut_report import published_entries
 from cdc_pipeline.mirrors.progress import published_cut
 from cdc_pipeline.mirrors.reading import read_cut
 from cdc_pipeline.mirrors.rebuild import Rebuilder
+from cdc_pipeline.mirrors.soft_deletes import live_rows
 from cdc_pipeline.mirrors.totals import lake_balance
 from cdc_pipeline.resources.lake import LakePaths
 from cdc_pipeline.schemas.table import TableName
@@ -63,8 +66,15 @@ class RandomKiller(Killer):
 class Told:
     """Histories in a lake."""
 
-    def __init__(self, spark: SparkSession, folder: Path, histories: Combined, killer: RandomKiller) -> None:
-        self.spark, self.histories, self.killer = spark, histories, killer
+    def __init__(
+        self,
+        spark: SparkSession,
+        folder: Path,
+        histories: Combined,
+        killer: RandomKiller,
+        columns: ColumnRules | None = None,
+    ) -> None:
+        self.spark, self.histories, self.killer, self.columns = spark, histories, killer, columns or ColumnRules()
         self.paths = LakePaths(str(folder / "lake"), "h")
         self.captures = folder / "captures"
         self.captures.mkdir()
@@ -73,19 +83,19 @@ class Told:
     def tell(self) -> None:
         for number, lines in enumerate(self.histories.files()):
             (self.captures / f"{number}.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-            ingested_with_kills(self.spark, self.paths, self.captures, self.killer)
+            ingested_with_kills(self.spark, self.paths, self.captures, self.killer, self.columns)
             truth = self.histories.truth_after(number)
             if truth is not None:
                 self.wrong += [f"after file {number}: {line}" for line in self.compared(truth, self._mirrors(truth))]
 
     def _mirrors(self, truth: State) -> dict[TableName, DataFrame]:
-        """The mirrors that there are, but for those of which the truth says nothing."""
-        names = published_cut(self.spark, self.paths).names
+        """The mirrors that there are, as far as upstream has them, but for those of which the truth says nothing."""
+        entries = published_entries(published_cut(self.spark, self.paths), self.paths)
         told = {database for database, _ in truth}
         return {
-            name: self.spark.read.format("delta").load(self.paths.mirror(name))
-            for name in names
-            if self.histories.watermarks or name.database in told
+            entry.name: live_rows(self.spark.read.format("delta").load(entry.path), keeps_deleted=entry.keeps_deleted)
+            for entry in entries
+            if self.histories.watermarks or entry.name.database in told
         }
 
     def compared(self, truth: State, found: Mapping[TableName, DataFrame]) -> list[str]:
@@ -119,8 +129,10 @@ def _told(
     *,
     ddl: bool = True,
     transactions: int = 15,
+    columns: ColumnRules | None = None,
 ) -> Told:
-    told = Told(spark, folder, _histories(modes, seed, count, transactions, ddl=ddl), RandomKiller(seed, share))
+    histories = _histories(modes, seed, count, transactions, ddl=ddl)
+    told = Told(spark, folder, histories, RandomKiller(seed, share), columns)
     told.tell()
     return told
 
@@ -159,7 +171,7 @@ def _moment_wrong(told: Told, seed: int) -> list[str]:
 
 def _rebuild_wrong(told: Told) -> list[str]:
     """The tables of which a rebuild makes something else."""
-    maker = CutMaker(told.spark, told.paths, "rebuild", "UTC", 2, lambda line: None)
+    maker = CutMaker(told.spark, told.paths, "rebuild", "UTC", 2, lambda line: None, columns=told.columns)
     report = Rebuilder(maker, "auto").rebuilt()
     return [f"rebuilt: {table}" for table in report.tables if not table.equal]
 
@@ -183,6 +195,20 @@ def test_many_histories(spark: SparkSession, tmp_path_factory: pytest.TempPathFa
             wrong += found
     assert wrong == []
     assert kills > count / 2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("modes", [TSO_MODES, TIME_MODES], ids=["with_watermarks", "without_watermarks"])
+def test_mirrors_that_keep_deleted_rows(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, modes: tuple[str, ...]
+) -> None:
+    """The rows that are there equal the model, and a rebuild has the same deleted ones."""
+    rules = ColumnRules(soft_delete=("*",))
+    told = _told(spark, tmp_path_factory.mktemp("soft"), modes, SEED, 3, 0.02, columns=rules)
+    assert _all_wrong(told, SEED) == []
+    entries = published_entries(published_cut(spark, told.paths), told.paths)
+    kept = [spark.read.format("delta").load(entry.path).where("_deleted") for entry in entries if entry.keeps_deleted]
+    assert sum(rows.count() for rows in kept) > 0
 
 
 @pytest.mark.long

@@ -11,6 +11,7 @@ from unittest.mock import patch
 import dagster as dg
 
 from cdc_pipeline.definitions import defs
+from cdc_pipeline.mirrors.soft_deletes import live_rows
 from cdc_pipeline.mirrors.state import MirrorState
 from cdc_pipeline.resources.delta import table_state
 from cdc_pipeline_tests.truth import differences
@@ -79,7 +80,9 @@ def mirror_differences(
     full = [
         column if isinstance(column, dict) else {"name": column, "type": kinds.get(column, "")} for column in columns
     ]
-    return differences(spark.read.format("delta").load(paths.mirror(name)), full, rows)
+    keeps_deleted = MirrorState.from_properties(table.properties).keeps_deleted
+    mirror = live_rows(spark.read.format("delta").load(paths.mirror(name)), keeps_deleted=keeps_deleted)
+    return differences(mirror, full, rows)
 
 
 def read_json(path: Path) -> Any:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from cdc_pipeline.mirrors.column_rules import ColumnRules
     from cdc_pipeline.resources.lake import LakePaths
 
 # The short forms: rows with and without a key, renames, drops, columns. Each stop costs a run over all their tables.
@@ -69,7 +70,9 @@ class Killer:
 commit_note: Callable[[Commit], str] = Commit.note_json.fget  # type: ignore[attr-defined]
 
 
-def ingested_with_kills(spark: SparkSession, paths: LakePaths, captures: Path, killer: Killer) -> int:
+def ingested_with_kills(
+    spark: SparkSession, paths: LakePaths, captures: Path, killer: Killer, columns: ColumnRules | None = None
+) -> int:
     """Runs until one gets through; returns how many were killed."""
     for killed in range(500):
         try:
@@ -77,7 +80,7 @@ def ingested_with_kills(spark: SparkSession, paths: LakePaths, captures: Path, k
                 patch.object(Commit, "note_json", property(killer.note_json)),
                 patch.object(apply, "move_folder", killer.move_folder),
             ):
-                ingest(spark, paths, captures)
+                ingest(spark, paths, captures, columns=columns)
         except Killed:
             continue
         return killed

@@ -1,4 +1,5 @@
-"""The customers of the shop capture with masked columns, the key among them, against the source's own table."""
+"""The customers of the shop capture with masked columns, the key among them, and with the rows that were deleted, against
+the source's own table."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import functions as F
 
 from cdc_pipeline.mirrors.column_rules import ColumnRules
 from cdc_pipeline.mirrors.state import MirrorState
@@ -28,19 +30,22 @@ CAPTURE = Path(__file__).parents[2] / "data" / "captures" / "shop"
 TRUTH = read_json(CAPTURE / "expected.json")["tables"]["shop.customers"]
 SALT = "a salt of the tests, long"
 RULES = ColumnRules(
-    masks=(("shop.*", (("id", "hash"), ("email", "hash"), ("name", "null"), ("balance", "hash"))),), salt=SALT
+    masks=(("shop.*", (("id", "hash"), ("email", "hash"), ("name", "null"), ("balance", "hash"))),),
+    salt=SALT,
+    soft_delete=("shop.cust*",),
 )
 
 
-def _masked(row: list[str | None]) -> list[str | None]:
-    def hashed(text: str | None) -> str | None:
-        return None if text is None else hmac.new(SALT.encode(), text.encode(), hashlib.sha256).hexdigest()
+def _hashed(text: str | None) -> str | None:
+    return None if text is None else hmac.new(SALT.encode(), text.encode(), hashlib.sha256).hexdigest()
 
+
+def _masked(row: list[str | None]) -> list[str | None]:
     cells = dict(zip((column["name"] for column in TRUTH["columns"]), row, strict=True))
     balance = cells["balance"]
     # its scale grew on the way, by MODIFY
     scaled = None if balance is None else f"{Decimal(balance).normalize():f}"
-    masked = {"id": hashed(cells["id"]), "email": hashed(cells["email"]), "name": None, "balance": hashed(scaled)}
+    masked = {"id": _hashed(cells["id"]), "email": _hashed(cells["email"]), "name": None, "balance": _hashed(scaled)}
     return [masked.get(name, text) for name, text in cells.items()]
 
 
@@ -67,6 +72,18 @@ def test_the_mirror_equals_the_masked_source(lake: LakePaths, spark: SparkSessio
     table = table_state(spark, lake.mirror(TableName("shop", "customers")))
     assert table is not None
     assert MirrorState.from_properties(table.properties).gaps == ()
+
+
+def test_rows_that_were_deleted_are_as_they_were_last_and_masked(lake: LakePaths, spark: SparkSession) -> None:
+    log = spark.read.format("delta").load(lake.table("change_log"))
+    # at one TSO the DELETE of a key comes before its INSERT
+    newest = F.max_by(F.struct("op", "before", "commit_ts"), F.struct("commit_ts", F.col("op") != "DELETE"))
+    last = log.groupBy(F.expr("coalesce(after, before)['id']").alias("id")).agg(newest.alias("last"))
+    gone = [(found["id"], *found["last"][1:]) for found in last.where("last.op = 'DELETE'").collect()]
+    assert len(gone) > 10
+    mirror = spark.read.format("delta").load(lake.mirror(TableName("shop", "customers"))).where("_deleted")
+    found = [(cells["id"], cells["email"], cells["name"], cells["_commit_ts"]) for cells in mirror.collect()]
+    assert sorted(found) == sorted((_hashed(key), _hashed(image["email"]), None, time) for key, image, time in gone)
 
 
 def test_no_file_of_the_mirror_has_a_value_in_clear(lake: LakePaths, spark: SparkSession) -> None:
