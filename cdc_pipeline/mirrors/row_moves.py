@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 
+from cdc_pipeline.mirrors.derived_values import fitting_session, with_derived
 from cdc_pipeline.mirrors.ended import truncated_version
 from cdc_pipeline.mirrors.rows import Merged
 from cdc_pipeline.resources.delta import append_once, forget_cached_log, is_in, replace_once, session_for
@@ -59,6 +60,7 @@ def rows_exchanged(
     is followed by one that finds them there.
     """
     gaps: tuple[str, ...] = ()
+    spark = fitting_session(spark, step.state, step.other)
     if path is not None and other is not None and not is_in(spark, path, commit):
         gaps = _first_half(spark, path, other, staged, step, commit)
     if other is not None and not is_in(spark, other, commit):
@@ -87,8 +89,9 @@ def _first_half(
 
 
 def _renamed(rows: DataFrame, names: Iterable[tuple[str, str]], target: MirrorState) -> DataFrame:
-    """The columns under their names in the other table, `target`, with its trace."""
-    return rows.select(*(F.col(quoted(old)).alias(new) for old, new in names), *_trace(rows, target))
+    """The columns under their names in the other table, `target`, with its trace and what it derives of them."""
+    renamed = rows.select(*(F.col(quoted(old)).alias(new) for old, new in names), *_trace(rows, target))
+    return with_derived(renamed, target)
 
 
 def _trace(rows: DataFrame, target: MirrorState) -> list[Column]:
@@ -119,6 +122,7 @@ def rows_restored(spark: SparkSession, source: str, target: str, step: RestoreRo
         return (f"the rows from before the TRUNCATE at {step.mark} are no longer in the log of {step.source.name}",)
     if (found.masks, found.mask_key) != (dict(step.state.masks), step.state.mask_key):
         return (f"the rows from before the TRUNCATE at {step.mark} are not masked as they have to be now",)
+    spark = fitting_session(spark, step.state)
     there = spark.read.format("delta").option("versionAsOf", found.version).load(source)
     old = {name.casefold(): name for name in there.columns}
     columns, missing = [], []
@@ -128,7 +132,7 @@ def rows_restored(spark: SparkSession, source: str, target: str, step: RestoreRo
             missing.append(column.name)
         value = F.lit(None) if name is None else F.col(quoted(name))
         columns.append(value.try_cast(kind).alias(column.name))
-    append_once(there.select(*columns, *_trace(there, step.state)), target, commit)
+    append_once(with_derived(there.select(*columns, *_trace(there, step.state)), step.state), target, commit)
     if not missing:
         return ()
     return (f"columns that the table did not have before the TRUNCATE are NULL: {', '.join(missing)}",)

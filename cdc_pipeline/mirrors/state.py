@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
+from cdc_pipeline.mirrors.derived import DerivedColumn, columns_from_plain
 from cdc_pipeline.mirrors.masks import HASH, without_values
 from cdc_pipeline.schemas.spark_types import spark_type
 from cdc_pipeline.schemas.table import TableName, TableSchema
@@ -51,7 +52,8 @@ class MirrorState:
     from which an inferred mirror was made. `kept` are columns of the mirror that upstream has dropped (`ddl_policy`).
     `retired` is the mark of the DROP of a mirror that is kept under a name of its own. `trace` are the columns of `TRACE`
     that it has (`metadata_columns`). `masks` are the columns whose values it does not show, each with how (`mirrors.masks`),
-    and `mask_key` tells with which salt those are hashed that are; of their defaults the schema says nothing.
+    and `mask_key` tells with which salt those are hashed that are; of their defaults the schema says nothing. `derived` are
+    the columns that it was declared to have of others (`computed`), `derived_shown` those that it has.
     """
 
     name: TableName
@@ -65,15 +67,16 @@ class MirrorState:
     trace: tuple[str, ...] = TRACE_NAMES
     masks: tuple[tuple[str, Mask], ...] = ()
     mask_key: str = ""
+    derived: tuple[DerivedColumn, ...] = ()
 
     def __post_init__(self) -> None:
         if self.masks:
             object.__setattr__(self, "schema", without_values(self.schema, dict(self.masks)))
 
     def spark_schema(self) -> StructType:
-        """The mirror's columns: upstream's own, then the underscored ones."""
+        """The mirror's columns: upstream's own, then those derived of them, then the underscored ones."""
         own = [StructField(column.name, self.column_type(column)) for column in self.schema.columns]
-        return StructType([*own, *self.trace_fields])
+        return StructType([*own, *self.derived_fields, *self.trace_fields])
 
     def column_type(self, column: Column) -> DataType:
         """The type that one of the schema's columns has in the mirror."""
@@ -84,6 +87,18 @@ class MirrorState:
         """The schema without the columns of which the mirror does not show the values."""
         masked = dict(self.masks)
         return self.schema.with_columns(tuple(column for column in self.schema.columns if column.name not in masked))
+
+    @property
+    def derived_shown(self) -> tuple[DerivedColumn, ...]:
+        """The derived columns whose names no other column has: those give way."""
+        if not self.derived:
+            return ()
+        taken = {name.casefold() for name in (*self.schema.column_names, *self.kept, *self.trace)}
+        return tuple(column for column in self.derived if column.name.casefold() not in taken)
+
+    @property
+    def derived_fields(self) -> list[StructField]:
+        return [StructField(column.name, column.data_type) for column in self.derived_shown]
 
     @property
     def trace_fields(self) -> list[StructField]:
@@ -116,6 +131,7 @@ class MirrorState:
             "cdc.trace": json.dumps(self.trace),
             "cdc.masks": json.dumps(self.masks, ensure_ascii=False),
             "cdc.mask_key": self.mask_key,
+            "cdc.computed": json.dumps([column.as_plain() for column in self.derived], ensure_ascii=False),
         }
 
     @staticmethod
@@ -130,6 +146,7 @@ class MirrorState:
             retired=json.loads(properties.get("cdc.retired", "null")),
             masks=tuple((column, how) for column, how in json.loads(properties.get("cdc.masks", "[]"))),
             mask_key=properties.get("cdc.mask_key", ""),
+            derived=columns_from_plain(json.loads(properties.get("cdc.computed", "[]"))),
             trace=tuple(json.loads(properties["cdc.trace"])) if "cdc.trace" in properties else TRACE_NAMES,
             gaps=tuple(dict.fromkeys(json.loads(properties["cdc.gaps"]) + json.loads(properties.get(_ROW_GAPS, "[]")))),
         )
