@@ -77,6 +77,7 @@ def computed_anew(step: ChangeColumns, is_changed: Callable[[ColumnOrigin], bool
     came, went or changed. `is_changed` tells whether the step gives a kept column other values."""
     before = {column.name: column for column in step.before.derived_shown}
     origins = {origin.after.name: origin for origin in step.origins}
+    old_masks, new_masks = dict(step.before.masks), dict(step.state.masks)
 
     def is_another(name: str) -> bool:
         old, new = step.before.schema.find(name), step.state.schema.find(name)
@@ -86,6 +87,7 @@ def computed_anew(step: ChangeColumns, is_changed: Callable[[ColumnOrigin], bool
         return (
             origin.before is None
             or origin.before.name != old.name
+            or old_masks.get(old.name) != new_masks.get(new.name)
             or step.before.column_type(old) != step.state.column_type(new)
             or (new.generated is not None and old.expression != new.expression)
             or is_changed(origin)

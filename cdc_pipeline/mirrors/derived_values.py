@@ -7,6 +7,7 @@ a cut.
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -42,7 +43,7 @@ class DerivedValues:
 
     def over(self, cells: Mapping[str, str]) -> dict[str, Column]:
         """Column → its value, where `cells` are the SQL of the values of upstream's columns."""
-        unusable = self._unusable()
+        unusable = self._unusable
         return {
             column.name: self._null(column) if column.name in unusable else self._value(column, cells)
             for column in self.state.derived_shown
@@ -57,6 +58,7 @@ class DerivedValues:
     def _null(self, column: DerivedColumn) -> Column:
         return F.lit(None).cast(column.data_type)
 
+    @functools.cached_property
     def _unusable(self) -> dict[str, str]:
         """The columns that Spark cannot evaluate over columns of these types, each with the first line of its reason."""
         shown = self.state.derived_shown
@@ -81,7 +83,7 @@ class DerivedValues:
 
     def problems(self) -> dict[str, str]:
         """The columns that have no values, or are not there, each with the reason in words."""
-        unusable = {name: f"is NULL: {reason}" for name, reason in self._unusable().items()}
+        unusable = {name: f"is NULL: {reason}" for name, reason in self._unusable.items()}
         return {**unusable, **without_values(self.state)}
 
 
