@@ -57,7 +57,8 @@ def checked_computed(value: ComputedColumns) -> ComputedColumns:
             for other in references:
                 if other.casefold() in TRACE_NAMES or other.casefold() in names:
                     raise ValueError(
-                        f"{pattern}.{name}: {column.sql!r} refers to {other}, which is no column of upstream's"
+                        f"{pattern}.{name}: {column.sql!r} refers to {other}, which is computed itself or one of "
+                        "metadata_columns: upstream's columns are expected"
                     )
     return value
 

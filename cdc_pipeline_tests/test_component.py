@@ -537,7 +537,7 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "computed of another": (
         {**_GOOD, "computed": {"db.t": {"a": {"type": "int", "sql": "b"}, "c": {"type": "int", "sql": "A + 1"}}}},
-        ["computed", "db.t.c: 'A + 1' refers to A", "no column of upstream's"],
+        ["computed", "db.t.c: 'A + 1' refers to A", "upstream's columns are expected"],
     ),
     "computed under a name of ours": (
         {**_GOOD, "computed": {"db.t": {"_Offset": {"type": "int", "sql": "b"}}}},

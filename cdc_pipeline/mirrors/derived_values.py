@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.state import MirrorState
     from cdc_pipeline.mirrors.steps import Step
     from cdc_pipeline.resources.delta import Commit
+
+
+_ONE_AT_A_TIME = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -91,11 +95,12 @@ class DerivedValues:
 def _quiet() -> Iterator[None]:
     """PySpark writes errors of analysis to a log of its own as well, a page for each."""
     log = logging.getLogger("SQLQueryContextLogger")
-    before, log.disabled = log.disabled, True
-    try:
-        yield
-    finally:
-        log.disabled = before
+    with _ONE_AT_A_TIME:  # mirrors are merged side by side
+        before, log.disabled = log.disabled, True
+        try:
+            yield
+        finally:
+            log.disabled = before
 
 
 def fitting_session(spark: SparkSession, *states: MirrorState) -> SparkSession:
