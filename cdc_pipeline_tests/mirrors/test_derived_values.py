@@ -121,7 +121,7 @@ ROWS: dict[str, list[tuple[object, ...]]] = {
         _sold(4, "1.00", 0, "5.00", "0.00", None, None),
         _sold(5, "9.00", 4, "5.00", "20.00", 1, 2),
     ],
-    "s_final": [(1, Decimal("1.50"), 2, "own", 0, 1), (2, Decimal("9.00"), 4, None, 2, 3)],
+    "s_final": [(1, Decimal("1.50"), 2, "own", 0, 1), (2, Decimal("9.00"), 4, "own", 2, 3)],
     "bag": sorted((_W, hashed(v), [_W, hashed(v).upper()]) for v in ("shown-a", "shown-b", "shown-c")),
     "p": [(15, "Vv", "VV"), (7, "Vv", "VV")],
     "q": [(5, "Vv", "vv")],
