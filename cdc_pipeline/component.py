@@ -27,6 +27,7 @@ from cdc_pipeline.column_fields import (
     resolved_metadata,
     resolved_salt,
 )
+from cdc_pipeline.computed_fields import ComputedColumn, ComputedColumns, checked_computed, computed_rules
 from cdc_pipeline.described import Described
 from cdc_pipeline.dialects.decode import DialectName  # noqa: TC001  # pydantic reads the annotation
 from cdc_pipeline.mirrors.column_rules import ColumnRules
@@ -203,6 +204,14 @@ class CdcPipeline(dg.Component, Described):
             "`_deleted` true. A mirror that is there is made so by a rebuild; a table without a key is not."
         ),
     ] = []  # noqa: RUF012  # pydantic copies it
+    computed: Annotated[
+        dict[str, dict[str, ComputedColumn]],
+        Field(
+            description="Columns that mirrors have of others, by pattern on the mirror's database.table, each with its type "
+            "and its expression. A mirror that is there keeps its own until it is rebuilt.",
+            examples=[{"shop.orders": {"total": {"type": "decimal(12,2)", "sql": "price * quantity"}}}],
+        ),
+    ] = {}  # noqa: RUF012  # pydantic copies it
     claim_store: Annotated[
         str,
         Field(
@@ -334,6 +343,11 @@ class CdcPipeline(dg.Component, Described):
     def _without_salt(self, value: str) -> str:
         return HIDDEN if value else ""
 
+    @field_validator("computed")
+    @classmethod
+    def _are_computed(cls, value: ComputedColumns) -> ComputedColumns:
+        return checked_computed(value)
+
     @field_validator("ddl_policy", mode="before")
     @classmethod
     def _is_a_policy(cls, value: object) -> object:
@@ -383,7 +397,13 @@ class CdcPipeline(dg.Component, Described):
             self.key_check_rows,
             self.max_runtime_seconds,
             table_selection(self.include, self.exclude, self.routes),
-            ColumnRules(tuple(self.metadata_columns), mask_rules(self.mask), self.mask_salt, tuple(self.soft_delete)),
+            ColumnRules(
+                tuple(self.metadata_columns),
+                mask_rules(self.mask),
+                self.mask_salt,
+                tuple(self.soft_delete),
+                computed_rules(self.computed),
+            ),
         )
 
     def build_defs(self, context: dg.ComponentLoadContext | None = None) -> dg.Definitions:

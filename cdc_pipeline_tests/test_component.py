@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from cdc_pipeline.component import CdcPipeline
 from cdc_pipeline.mirrors.column_rules import ColumnRules
+from cdc_pipeline.mirrors.derived import DerivedColumn
 from cdc_pipeline.mirrors.policy import DdlPolicy
 from cdc_pipeline.mirrors.selection import Route, TableSelection
 from cdc_pipeline.pipeline import Pipeline
@@ -330,6 +331,19 @@ def test_metadata_columns(
     assert load(_yaml({**_GOOD, "metadata_columns": value})).pipeline.columns == ColumnRules(expected)
 
 
+def test_computed_columns(load: Callable[[str], CdcPipeline], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CDC_RATE", "price * 2")
+    columns = {"total": {"type": "DECIMAL(12, 2)", "sql": "price * quantity"}}
+    twice = {"twice": {"type": "array<byte>", "sql": "{{ env.CDC_RATE }}"}}
+    fields = {**_GOOD, "computed": {"shop.orders": columns, "shop.*": twice}}
+    component = load(_yaml(fields))
+    assert component.pipeline.columns.derived == (
+        ("shop.orders", (DerivedColumn("total", "decimal(12,2)", "price * quantity"),)),
+        ("shop.*", (DerivedColumn("twice", "array<tinyint>", "price * 2"),)),
+    )
+    assert CdcPipeline(**{**fields, "source": component.source, "computed": component.computed}) == component
+
+
 @pytest.mark.parametrize(
     ("fields", "field"),
     [({"name": "1"}, "name"), ({"time_zone": "x"}, "time_zone"), ({"lake": ""}, "lake"), ({"x": 1}, "x")],
@@ -518,6 +532,37 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "metadata columns a text": (
         {**_GOOD, "metadata_columns": "_topic"},
         ["metadata_columns", "'_topic' is no list", "or none is expected"],
+    ),
+    "computed of no pattern": (
+        {**_GOOD, "computed": {"orders": {"a": {"type": "int", "sql": "b"}}}},
+        ["computed", "'orders' is no pattern", "database.table"],
+    ),
+    "computed without columns": ({**_GOOD, "computed": {"db.t": {}}}, ["computed", "db.t: no column is named"]),
+    "computed twice": (
+        {**_GOOD, "computed": {"db.t": {"a": {"type": "int", "sql": "b"}, "A": {"type": "int", "sql": "b"}}}},
+        ["computed", "db.t: a, A: each column is expected once"],
+    ),
+    "computed of no type": (
+        {**_GOOD, "computed": {"db.t": {"a": {"type": "decimal(39,2)", "sql": "b"}}}},
+        ["computed", "db.t.a: 'decimal(39,2)' is no type of Spark SQL", "decimal(p,s)"],
+    ),
+    "computed of no expression": (
+        {**_GOOD, "computed": {"db.t": {"a": {"type": "int", "sql": "sum(b)"}}}},
+        ["computed", "db.t.a: 'sum(b)': sum is no function", "of one row"],
+    ),
+    "computed of another": (
+        {**_GOOD, "computed": {"db.t": {"a": {"type": "int", "sql": "b"}, "c": {"type": "int", "sql": "A + 1"}}}},
+        ["computed", "db.t.c: 'A + 1' refers to A", "upstream's columns are expected"],
+    ),
+    "computed under a name of ours": (
+        {**_GOOD, "computed": {"db.t": {"_Offset": {"type": "int", "sql": "b"}}}},
+        ["computed", "db.t._Offset: this is a column of metadata_columns"],
+    ),
+    "computed without sql": ({**_GOOD, "computed": {"db.t": {"a": {"type": "int"}}}}, ["computed", "sql", "required"]),
+    "computed a text": ({**_GOOD, "computed": {"db.t": {"a": "b + 1"}}}, ["computed", "db.t", "a", "'b + 1'"]),
+    "computed with a field more": (
+        {**_GOOD, "computed": {"db.t": {"a": {"type": "int", "sql": "b", "as": "c"}}}},
+        ["computed", "as", "Extra inputs"],
     ),
     "policy with a field too many": ({**_GOOD, "ddl_policy": {"other": "keep"}}, ["ddl_policy", "other"]),
     "merge threads a text": ({**_GOOD, "merge_threads": "two"}, ["merge_threads", "'two'", "integer"]),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 from cdc_pipeline.component import CdcPipeline, DdlPolicyRules
+from cdc_pipeline.computed_fields import ComputedColumn
 from cdc_pipeline.run_fields import FreshnessSettings, SensorSettings
 from cdc_pipeline.selection_fields import RouteRule
 from cdc_pipeline.source_fields import CaptureFilesSource, KafkaSource, StartAt, TicdcStorageSource
@@ -41,6 +42,7 @@ _SECTIONS: dict[str, Any] = {
     "source of type ticdc_storage": TicdcStorageSource,
     "routes, each": RouteRule,
     "ddl_policy": DdlPolicyRules,
+    "computed, each column": ComputedColumn,
     "sensor": SensorSettings,
     "freshness": FreshnessSettings,
 }

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.mirrors.columns import MAPPING, change_columns, needs_mapping
 from cdc_pipeline.mirrors.dead_letters import value_letters
+from cdc_pipeline.mirrors.derived_values import DerivedValues, update_derived
 from cdc_pipeline.mirrors.masked_values import folded_images, masked_cells, with_masks
 from cdc_pipeline.mirrors.masks import NULL
 from cdc_pipeline.mirrors.partial_rows import absent_defaults
@@ -63,6 +64,7 @@ from cdc_pipeline.resources.delta import (
     table_state,
 )
 from cdc_pipeline.resources.lake import move_folder
+from cdc_pipeline.resources.null_on_error import fit
 from cdc_pipeline.resources.threads import side_by_side
 
 if TYPE_CHECKING:
@@ -177,6 +179,8 @@ class Mirrors:
         elif isinstance(step, ChangeShardRows):
             gaps = shard_rows_changed(self.spark, path, step, self._commit(index, 1), self.time_zone)
             self._note_gaps(path, gaps, self._commit(index, 2))
+            if step.state.derived_shown:
+                update_derived(self.spark, path, step.state, step.state.derived_shown, self._commit(index, 3))
         return result
 
     def _note_gaps(self, path: str, gaps: Sequence[str], commit: Commit) -> None:
@@ -199,7 +203,7 @@ class Mirrors:
                 return
             raise LakeError(f"{path} holds another table than the {state.name} to be made there")
         settings = {**_CREATION, **state.properties()}
-        if needs_mapping(state.schema.column_names):
+        if needs_mapping(state.spark_schema().names):
             settings[MAPPING] = "name"
         create_table(self.spark, path, commit, schema=state.spark_schema(), properties=settings)
 
@@ -280,6 +284,7 @@ class Mirrors:
         net = session.table(f"global_temp.{self.net_view}").where(F.col("step") == index)
         schema, key, keyless = step.state.schema, row_set.columns, row_set.keyless
         trace, soft = step.state.trace, step.state.keeps_deleted
+        derived = DerivedValues(fit(session), step.state) if step.state.derived_shown else None
         absent, gaps = absent_defaults(schema, step.lacking, self.time_zone, step.wires)
         absent = {**dict.fromkeys(step.untold), **absent}
         masks = dict(step.state.masks)
@@ -291,14 +296,14 @@ class Mirrors:
         there = self._set_bad_rows_aside(rows, step.state, row_set, index, result, gaps)
         good = rows.where("size(bad) = 0") if result.bad_rows else rows
         if step.into_empty:
-            append_rows(path, good, schema, keyless, commit, trace, soft=soft)
+            append_rows(path, good, schema, keyless, commit, trace, derived, soft=soft)
             result.merged = Merged(inserted=there)
         elif keyless:
             good = folded_images(good, len(schema.columns)) if NULL in masks.values() else good
-            result.merged = merge_keyless(session, path, good, schema, step.state.kept, trace, soft=soft)
+            result.merged = merge_keyless(session, path, good, schema, step.state.kept, trace, derived, soft=soft)
         else:
             computed = step.computed if absent else ()
-            result.merged = merge_keyed(session, path, good, schema, key, absent, computed, trace, soft=soft)
+            result.merged = merge_keyed(session, path, good, schema, key, absent, computed, trace, derived, soft=soft)
 
     def _set_bad_rows_aside(
         self,

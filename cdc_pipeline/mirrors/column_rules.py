@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from cdc_pipeline.errors import LakeError
+from cdc_pipeline.mirrors.derived import DerivedColumn, DerivedRules, merged, rules_as_plain, rules_from_plain
 from cdc_pipeline.mirrors.masks import HASH, NULL, Mask, salt_key
 from cdc_pipeline.mirrors.shards import SOURCE_NAMES
 from cdc_pipeline.mirrors.state import DELETED, TRACE_NAMES, MirrorState
@@ -35,13 +36,15 @@ class ColumnRules:
 
     `masks` are (pattern on `database.table`, (column, how) …) in order; the first that names a column of a table counts.
     A pattern is as in `DdlPolicy`; columns' names are compared without case, as MySQL does. `salt` is that of hashed values.
-    `soft_delete` are patterns on mirrors that keep what upstream deletes, if they are made from now on.
+    `soft_delete` are patterns on mirrors that keep what upstream deletes, if they are made from now on. `derived` are the
+    columns that mirrors have which are made or get a name from now on, in the same way as `masks`.
     """
 
     trace: tuple[str, ...] = TRACE_NAMES
     masks: tuple[tuple[str, tuple[tuple[str, Mask], ...]], ...] = ()
     salt: str = field(default="", repr=False)
     soft_delete: tuple[str, ...] = ()
+    derived: DerivedRules = ()
 
     @property
     def mask_key(self) -> str:
@@ -62,6 +65,14 @@ class ColumnRules:
             ),
             None,
         )
+
+    def derived_of(self, state: MirrorState) -> tuple[DerivedColumn, ...]:
+        """The derived columns of a mirror of this name."""
+        found: tuple[DerivedColumn, ...] = ()
+        for pattern, columns in self.derived:
+            if matches(str(state.name_upstream), pattern):
+                found = merged(found, (*found, *columns))
+        return found
 
     def without_column(self, state: MirrorState) -> list[str]:
         """The columns that the rules name for this very table, and that it does not have."""
@@ -133,8 +144,13 @@ class ColumnRules:
     def as_plain(self) -> dict[str, Any]:
         """What `from_plain` reads back to equal rules, as JSON can hold it. Of the salt it has the `mask_key` only."""
         masks = [[pattern, [list(column) for column in columns]] for pattern, columns in self.masks]
-        mask_key = self.mask_key if masks else ""
-        return {"trace": list(self.trace), "masks": masks, "mask_key": mask_key, "soft_delete": list(self.soft_delete)}
+        return {
+            "trace": list(self.trace),
+            "masks": masks,
+            "mask_key": self.mask_key if masks else "",
+            "soft_delete": list(self.soft_delete),
+            "computed": rules_as_plain(self.derived),
+        }
 
     @staticmethod
     def from_plain(plain: dict[str, Any], salt: str = "") -> ColumnRules:
@@ -142,7 +158,8 @@ class ColumnRules:
         masks = tuple(
             (pattern, tuple((column, how) for column, how in columns)) for pattern, columns in plain.get("masks", ())
         )
-        rules = ColumnRules(tuple(plain["trace"]), masks, salt, tuple(plain.get("soft_delete", ())))
+        soft_delete, derived = tuple(plain.get("soft_delete", ())), rules_from_plain(plain.get("computed", ()))
+        rules = ColumnRules(tuple(plain["trace"]), masks, salt, soft_delete, derived)
         if plain.get("mask_key") and plain["mask_key"] != rules.mask_key:
             raise MaskSaltError("mask_salt: it is missing here, or is another than values were hashed with before")
         return rules

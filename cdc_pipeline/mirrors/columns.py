@@ -21,6 +21,8 @@ from pyspark.sql.types import (
 )
 
 from cdc_pipeline.mirrors.column_values import filled_columns
+from cdc_pipeline.mirrors.derived import NTZ, computed_anew, keeps_field, loses_derived
+from cdc_pipeline.mirrors.derived_values import update_derived
 from cdc_pipeline.mirrors.masked_values import with_masks
 from cdc_pipeline.mirrors.masks import HASH
 from cdc_pipeline.mirrors.soft_deletes import deleted_cell, live_rows
@@ -77,7 +79,7 @@ def change_columns(
     features = {"delta.feature.timestampNtz": "supported"} if _has_datetime(step) else {}
     gaps: list[str] = []
     rewritten = any(_is_changed(origin, step, time_zone) for origin in kept)
-    mapped = needs_mapping(step.state.schema.column_names) or (not rewritten and _loses_names(step, kept))
+    mapped = needs_mapping(step.state.spark_schema().names) or (not rewritten and _loses_names(step, kept))
     if mapped and table.properties.get(MAPPING) != "name":
         # Files know columns by name until mapping is on; switching it on writes metadata only.
         commit_metadata(spark, path, commit(0), properties={MAPPING: "name"})
@@ -94,6 +96,8 @@ def change_columns(
     properties = {**step.state.properties(), **features, **healed}
     commit_metadata(spark, path, commit(2), schema=schema, properties=properties)
     gaps += filled_columns(spark, path, step, lambda part: commit(4 + part), time_zone, salt)
+    if anew := computed_anew(step, lambda origin: _is_changed(origin, step, time_zone)):
+        update_derived(spark, path, step.state, anew, commit(98))
     if gaps:
         table = table_state(spark, path)
         assert table is not None
@@ -103,7 +107,7 @@ def change_columns(
 def _loses_names(step: ChangeColumns, kept: Sequence[ColumnOrigin]) -> bool:
     """Whether a column of the files is not there any more under its name."""
     fewer = len(kept) < len(step.before.schema.columns) or (step.before.keeps_deleted and not step.state.keeps_deleted)
-    return fewer or any(_renamed(origin) for origin in kept)
+    return fewer or any(_renamed(origin) for origin in kept) or loses_derived(step)
 
 
 def _is_gone(column: UpstreamColumn, kept: Sequence[ColumnOrigin]) -> bool:
@@ -153,7 +157,8 @@ def _renamed(origin: ColumnOrigin) -> bool:
 
 
 def _has_datetime(step: ChangeColumns) -> bool:
-    return any(origin.after.type.base == "datetime" for origin in step.origins)
+    derived = any(NTZ in column.type for column in step.state.derived_shown)
+    return derived or any(origin.after.type.base == "datetime" for origin in step.origins)
 
 
 def _new_schema(table: TableState, step: ChangeColumns) -> StructType:
@@ -172,6 +177,8 @@ def _new_schema(table: TableState, step: ChangeColumns) -> StructType:
     for old, new in kept_names(step):
         if (field := fields.get(old)) is not None:
             columns.append(StructField(new, field.dataType, nullable=True, metadata=dict(field.metadata)))
+    for derived, field in zip(step.state.derived_shown, step.state.derived_fields, strict=True):
+        columns.append(fields.get(field.name, field) if keeps_field(step, derived) else field)
     # upstream may have its own column of the name from now on
     before = {field.name for field in step.before.own_fields}
     own = [fields.get(field.name, field) if field.name in before else field for field in step.state.own_fields]
@@ -213,9 +220,15 @@ def _rewritten(
             old = F.col(quoted(origin.before.name))
             failed.append((origin, old.isNotNull() & (new.isNull() | doubtful), old))
     beside = [F.col(quoted(old)).alias(new) for old, new in kept_names(step)]
+    # NULL until they are computed anew: what they were computed of may be masked now
+    anew = {column.name for column in computed_anew(step, lambda origin: _is_changed(origin, step, time_zone))}
+    derived = [
+        F.lit(None).cast(field.dataType).alias(field.name) if field.name in anew else F.col(quoted(field.name))
+        for field in step.state.derived_fields
+    ]
     deleted = [deleted_cell(keeps_deleted=step.before.keeps_deleted)] if step.state.keeps_deleted else []
     gaps = _failed_values(live_rows(mirror, keeps_deleted=step.before.keeps_deleted), failed, masked)
-    rows = with_masks(mirror.select(*columns, *beside, *step.state.trace, *deleted), masked, salt)
+    rows = with_masks(mirror.select(*columns, *beside, *derived, *step.state.trace, *deleted), masked, salt)
     overwrite_once(rows, path, commit)
     return gaps
 

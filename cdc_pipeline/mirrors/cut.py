@@ -21,6 +21,7 @@ from cdc_pipeline.mirrors.cut_report import CutReport, MirrorEntry, TableCounts,
 from cdc_pipeline.mirrors.cut_streams import CutStreams
 from cdc_pipeline.mirrors.ddl_of_cut import DdlOfCut, close_events, emptied_before
 from cdc_pipeline.mirrors.dead_letters import lost_rows
+from cdc_pipeline.mirrors.derived_values import derived_problems
 from cdc_pipeline.mirrors.holding import (
     approved_statements,
     held_rows,
@@ -172,6 +173,8 @@ class CutMaker:
                 self.report(f"mask: {name} has no column {', '.join(columns)}")
             for name, reason in not_kept(inputs.columns, plan.steps, book.key).items():
                 self.report(f"soft_delete: {name} does not keep what upstream deletes: {reason}")
+            for line in derived_problems(self.spark, plan.steps):
+                self.report(line)
             if not inputs.resumed:
                 write_down(self.spark, self.paths, inputs.begun(window), self.run_id)
             stages.ended("plan")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.dialects.dataworks import DATAWORKS
 from cdc_pipeline.mirrors.column_rules import OWN_DELETED, ColumnRules
+from cdc_pipeline.mirrors.derived import merged
 from cdc_pipeline.mirrors.inferred import inferred_schema, new_columns, repaired_column
 from cdc_pipeline.mirrors.keys import key_columns
 from cdc_pipeline.mirrors.masks import unsure_hashes
@@ -92,7 +93,8 @@ class PlanBook:
 
     def create(self, state: MirrorState) -> MirrorState:
         """Makes the mirror, with the columns that the rules give it. Returns it as it is made."""
-        made = self._rules.masked(replace(state, trace=self._rules.trace), {})
+        declared = replace(state, trace=self._rules.trace, derived=self._rules.derived_of(state))
+        made = self._rules.masked(declared, {})
         made = self._rules.with_deleted(made, self.key(made))
         self.steps.append(CreateMirror(made))
         self.put(made)
@@ -158,6 +160,15 @@ class PlanBook:
             return state
         origins = tuple(ColumnOrigin(column, column) for column in state.schema.columns)
         return self.change_columns(state, state, origins)
+
+    def under_its_name(self, state: MirrorState) -> MirrorState:
+        """The mirror, which has just got its name: it is masked by it, and has the derived columns of it beside its own."""
+        state = self.masked(state)
+        derived = merged(self._rules.derived_of(state), state.derived)
+        if derived == state.derived:
+            return state
+        origins = tuple(ColumnOrigin(column, column) for column in state.schema.columns)
+        return self.change_columns(state, replace(state, derived=derived), origins)
 
     def has_salt(self, state: MirrorState) -> bool:
         """Whether the mirror's values were hashed with the declared salt, if any were."""

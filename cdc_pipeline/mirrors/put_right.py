@@ -13,6 +13,7 @@ from pyspark.sql.types import StructField, StructType
 
 from cdc_pipeline.mirrors.columns import MAPPING
 from cdc_pipeline.mirrors.content import content_hash
+from cdc_pipeline.mirrors.derived import NTZ
 from cdc_pipeline.mirrors.state import TRACE_NAMES, MirrorState
 from cdc_pipeline.resources.delta import (
     Commit,
@@ -134,8 +135,13 @@ class MirrorReplacer:
             create_table(self.spark, path, replace(commit, version=1), schema=_plain(new), properties=kept)
             append_once(rows, path, replace(commit, version=2))
             return
+        features = {}
         if new.properties.get(MAPPING) == "name" and now.properties.get(MAPPING) != "name":
-            commit_metadata(self.spark, path, replace(commit, version=1), properties={MAPPING: "name"})
+            features[MAPPING] = "name"
+        if NTZ in new.schema.simpleString() and NTZ not in now.schema.simpleString():
+            features["delta.feature.timestampNtz"] = "supported"
+        if features:
+            commit_metadata(self.spark, path, replace(commit, version=1), properties=features)
         overwrite_once(rows, path, replace(commit, version=2))
         self._renew(path, now, new, replace(commit, version=3))
 
@@ -160,7 +166,7 @@ class MirrorReplacer:
 def _said(table: TableState) -> tuple[object, ...]:
     state = MirrorState.from_properties(table.properties)
     shards = {(shard.name, shard.schema, shard.inferred) for shard in state.shards or ()}
-    return (state.schema, state.inferred, state.gaps, state.masks, state.mask_key, shards)
+    return (state.schema, state.inferred, state.gaps, state.masks, state.mask_key, shards, state.derived)
 
 
 def _plain(table: TableState) -> StructType:

@@ -91,5 +91,5 @@ class RecoveryPlanner:
             self._of(ended.state.name.database).remove(ended)
         self._book.put(state)
         self._book.filled(state)
-        state = self._book.masked(state)
+        state = self._book.under_its_name(state)
         done(outcome, f"{ended.name} is back as {target}, as it was before {ended.mark}", state)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 
+from cdc_pipeline.mirrors.derived_values import fitting_session, with_derived
 from cdc_pipeline.mirrors.ended import truncated_version
 from cdc_pipeline.mirrors.rows import Merged
 from cdc_pipeline.mirrors.soft_deletes import LIVE, deleted_cell, live_rows, rows_marked
@@ -64,6 +65,7 @@ def rows_exchanged(
     is followed by one that finds them there.
     """
     gaps: tuple[str, ...] = ()
+    spark = fitting_session(spark, step.state, step.other)
     if path is not None and other is not None and not is_in(spark, path, commit):
         gaps = _first_half(spark, path, other, staged, step, commit)
     if other is not None and not is_in(spark, other, commit):
@@ -95,9 +97,10 @@ def _first_half(
 
 
 def _renamed(rows: DataFrame, names: Iterable[tuple[str, str]], target: MirrorState) -> DataFrame:
-    """The columns of rows that are there under their names in the other table, `target`, with its own."""
+    """The columns of rows that are there under their names in the other table, `target`, with its own and what it derives of
+    them."""
     own = _own_cells(rows, target, keeps_deleted=False)
-    return rows.select(*(F.col(quoted(old)).alias(new) for old, new in names), *own)
+    return with_derived(rows.select(*(F.col(quoted(old)).alias(new) for old, new in names), *own), target)
 
 
 def _own_cells(rows: DataFrame, target: MirrorState, *, keeps_deleted: bool) -> list[Column]:
@@ -130,6 +133,7 @@ def rows_restored(spark: SparkSession, source: str, target: str, step: RestoreRo
         return (f"the rows from before the TRUNCATE at {step.mark} are no longer in the log of {step.source.name}",)
     if (found.masks, found.mask_key) != (dict(step.state.masks), step.state.mask_key):
         return (f"the rows from before the TRUNCATE at {step.mark} are not masked as they have to be now",)
+    spark = fitting_session(spark, step.state)
     there = spark.read.format("delta").option("versionAsOf", found.version).load(source)
     if not step.state.keeps_deleted:
         there = live_rows(there, keeps_deleted=found.keeps_deleted)
@@ -142,7 +146,7 @@ def rows_restored(spark: SparkSession, source: str, target: str, step: RestoreRo
         value = F.lit(None) if name is None else F.col(quoted(name))
         columns.append(value.try_cast(kind).alias(column.name))
     own = _own_cells(there, step.state, keeps_deleted=found.keeps_deleted)
-    append_once(there.select(*columns, *own), target, commit)
+    append_once(with_derived(there.select(*columns, *own), step.state), target, commit)
     if not missing:
         return ()
     return (f"columns that the table did not have before the TRUNCATE are NULL: {', '.join(missing)}",)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from cdc_pipeline.mirrors.derived_values import DerivedValues
     from cdc_pipeline.resources.delta import Commit
     from cdc_pipeline.schemas.table import Column as SchemaColumn
     from cdc_pipeline.schemas.table import TableSchema
@@ -168,6 +169,7 @@ def merge_keyed(
     absent: Collection[str] = (),
     computed: Collection[str] = (),
     trace: Sequence[str] = TRACE_NAMES,
+    derived: DerivedValues | None = None,
     *,
     soft: bool = False,
 ) -> Merged:
@@ -175,25 +177,27 @@ def merge_keyed(
 
     Columns of `absent` keep the mirror's value where a row came without them; those of `computed`, which follow from
     others, where it came without any. `trace` are the columns of `TRACE` that the mirror has: where it lacks `_commit_ts`
-    rows must come in order (`column_rules.check_order`). `soft`: the mirror keeps deleted rows (`soft_deletes`).
+    rows must come in order (`column_rules.check_order`). `derived` are columns of the mirror that follow from the row as it
+    is after the merge. `soft`: the mirror keeps deleted rows (`soft_deletes`).
     """
-    cells = _cells(schema, trace, soft=soft)
     not_older = _NOT_OLDER if "_commit_ts" in trace else "true"
     places = {column.name: place for place, column in enumerate(schema.columns)}
     kept = {
-        quoted(name): f"CASE WHEN s.{known} THEN s.c{places[name]} ELSE t.{quoted(name)} END"
+        name: f"CASE WHEN s.{known} THEN s.c{places[name]} ELSE t.{quoted(name)} END"
         for name, known in [*((name, f"h{places[name]}") for name in absent), *((name, "whole") for name in computed)]
     }
+    cells = _cells(schema, trace, derived, soft=soft)
+    changed = {quoted(name): cell for name, cell in kept.items()} | (_derived(schema, derived, kept) if kept else {})
     same_key = _same_key(schema, key)
     merge = DeltaTable.forPath(spark, path).alias("t").merge(rows.alias("s"), same_key)
     # Below a watermark nothing older can come. Without watermarks a re-delivery may: it must not undo a newer row.
     if soft:
         counts = soft_counts(spark.read.format("delta").load(path), rows, same_key, not_older)
-        merge = merge.whenMatchedUpdate(not_older, set={**cells, **kept}).whenNotMatchedInsert(values=cells)
+        merge = merge.whenMatchedUpdate(not_older, set={**cells, **changed}).whenNotMatchedInsert(values=cells)
         return Merged(*counts) if merge.execute().collect() else Merged()
     merge = (
         merge.whenMatchedDelete(f"s.deleted AND {not_older}")
-        .whenMatchedUpdate(not_older, set={**cells, **kept})
+        .whenMatchedUpdate(not_older, set={**cells, **changed})
         .whenNotMatchedInsert(condition="NOT s.deleted", values=cells)
     )
     return _merged(merge.execute())
@@ -227,6 +231,7 @@ def merge_keyless(
     schema: TableSchema,
     kept: Sequence[str] = (),
     trace: Sequence[str] = TRACE_NAMES,
+    derived: DerivedValues | None = None,
     *,
     soft: bool = False,
 ) -> Merged:
@@ -234,8 +239,8 @@ def merge_keyless(
 
     MERGE cannot take away some of several equal rows, so all rows of such an image go and those that remain come back,
     each with its own trace, in the same commit. The rows taken are the oldest. `kept` are columns beside upstream's, `trace`
-    those of `TRACE` that the mirror has. `soft`: it keeps rows that were deleted when the table had a key, which are not
-    looked at.
+    those of `TRACE` that the mirror has, `derived` columns that follow from the image. `soft`: it keeps rows that were
+    deleted when the table had a key, which are not looked at.
     """
     mirror = live_rows(spark.read.format("delta").load(path), keeps_deleted=soft)
     images = [f"c{place}" for place in range(len(schema.columns))]
@@ -260,7 +265,7 @@ def merge_keyless(
         *images, *(F.lit(None).cast(field.dataType).alias(field.name) for field in TRACE), F.lit(True).alias("deleted")
     )
     source = left.unionByName(taken, allowMissingColumns=True).unionByName(added, allowMissingColumns=True)
-    cells = _cells(schema, trace, soft=soft) | {quoted(name): f"s.{cell}" for name, cell in beside.items()}
+    cells = _cells(schema, trace, derived, soft=soft) | {quoted(name): f"s.{cell}" for name, cell in beside.items()}
     condition = "s.deleted AND " + " AND ".join(
         f"t.{quoted(column.name)} <=> s.{name}" for column, name in zip(schema.columns, images, strict=True)
     )
@@ -284,16 +289,21 @@ def append_rows(
     keyless: bool,
     commit: Commit,
     trace: Sequence[str] = TRACE_NAMES,
+    derived: DerivedValues | None = None,
     *,
     soft: bool = False,
 ) -> None:
     """The rows that are there after all changes, into a mirror that has none. `soft`: and those that came and went."""
+    values = (
+        {} if derived is None else derived.over({name: f"c{place}" for place, name in enumerate(schema.column_names)})
+    )
     if keyless:
         there = rows.where("delta > 0").select("*", _copies()).withColumn("deleted", F.lit(False))
     else:
         there = rows if soft else rows.where("NOT deleted")
     frame = there.select(
         *(F.col(f"c{place}").alias(column.name) for place, column in enumerate(schema.columns)),
+        *(value.alias(name) for name, value in values.items()),
         *trace,
         *([F.col("deleted").alias(DELETED)] if soft else []),
     )
@@ -304,9 +314,20 @@ def _copies() -> Column:
     return F.explode(F.sequence(F.lit(1), F.col("delta").cast("int"))).alias("copy")
 
 
-def _cells(schema: TableSchema, trace: Sequence[str], *, soft: bool = False) -> dict[str, str | Column]:
+def _cells(
+    schema: TableSchema, trace: Sequence[str], derived: DerivedValues | None, *, soft: bool = False
+) -> dict[str, str | Column]:
     own: dict[str, str | Column] = {quoted(column.name): f"s.c{place}" for place, column in enumerate(schema.columns)}
-    return own | {quoted(name): f"s.{name}" for name in trace} | ({DELETED: "s.deleted"} if soft else {})
+    beside: dict[str, str | Column] = {quoted(name): f"s.{name}" for name in trace}
+    return own | _derived(schema, derived, {}) | beside | ({DELETED: "s.deleted"} if soft else {})
+
+
+def _derived(schema: TableSchema, derived: DerivedValues | None, others: Mapping[str, str]) -> dict[str, str | Column]:
+    """The derived columns of the rows' cells; `others` are columns that have another value than the cell."""
+    if derived is None:
+        return {}
+    cells = {name: f"s.c{place}" for place, name in enumerate(schema.column_names)}
+    return {quoted(name): value for name, value in derived.over({**cells, **others}).items()}
 
 
 def _merged(outcome: DataFrame) -> Merged:

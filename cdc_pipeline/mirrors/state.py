@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, StructField, StructType
 
+from cdc_pipeline.mirrors.derived import DerivedColumn, columns_from_plain
 from cdc_pipeline.mirrors.masks import HASH, without_values
 from cdc_pipeline.mirrors.shards import Shard, hidden_values, shards_of_text, shards_text
 from cdc_pipeline.schemas.spark_types import spark_type
@@ -58,6 +59,7 @@ class MirrorState:
     the tables of a merged mirror (`mirrors.shards`), the one that has changed last first; None where it is of one table.
     `soft_key` is None but in a mirror that keeps what upstream deletes (`mirrors.soft_deletes`): there it is the key by
     which no two rows are equal, deleted ones included; empty where that is to be made sure of before rows come by a key.
+    `derived` are the columns that it was declared to have of others (`computed`), `derived_shown` those that it has.
     """
 
     name: TableName
@@ -73,6 +75,7 @@ class MirrorState:
     mask_key: str = ""
     shards: tuple[Shard, ...] | None = None
     soft_key: tuple[str, ...] | None = None
+    derived: tuple[DerivedColumn, ...] = ()
 
     def __post_init__(self) -> None:
         if self.masks:
@@ -81,9 +84,9 @@ class MirrorState:
                 object.__setattr__(self, "shards", hidden_values(self.shards, dict(self.masks)))
 
     def spark_schema(self) -> StructType:
-        """The mirror's columns: upstream's own, then the underscored ones."""
+        """The mirror's columns: upstream's own, then those derived of them, then the underscored ones."""
         own = [StructField(column.name, self.column_type(column)) for column in self.schema.columns]
-        return StructType([*own, *self.own_fields])
+        return StructType([*own, *self.derived_fields, *self.own_fields])
 
     def column_type(self, column: Column) -> DataType:
         """The type that one of the schema's columns has in the mirror."""
@@ -98,6 +101,19 @@ class MirrorState:
     def shard(self, name: TableName) -> Shard | None:
         """What a merged mirror knows of one of upstream's tables; None where that is none of its own."""
         return next((shard for shard in self.shards or () if shard.name == name), None)
+
+    @property
+    def derived_shown(self) -> tuple[DerivedColumn, ...]:
+        """The derived columns whose names no other column has: those give way."""
+        if not self.derived:
+            return ()
+        own = (field.name for field in self.own_fields)
+        taken = {name.casefold() for name in (*self.schema.column_names, *self.kept, *own)}
+        return tuple(column for column in self.derived if column.name.casefold() not in taken)
+
+    @property
+    def derived_fields(self) -> list[StructField]:
+        return [StructField(column.name, column.data_type) for column in self.derived_shown]
 
     @property
     def trace_fields(self) -> list[StructField]:
@@ -142,6 +158,7 @@ class MirrorState:
             "cdc.mask_key": self.mask_key,
             **({} if self.shards is None else {"cdc.shards": shards_text(self.shards)}),
             "cdc.soft_delete": json.dumps(self.soft_key, ensure_ascii=False),
+            "cdc.computed": json.dumps([column.as_plain() for column in self.derived], ensure_ascii=False),
         }
 
     @staticmethod
@@ -159,6 +176,7 @@ class MirrorState:
             mask_key=properties.get("cdc.mask_key", ""),
             shards=shards_of_text(properties["cdc.shards"]) if "cdc.shards" in properties else None,
             soft_key=None if soft_key is None else tuple(soft_key),
+            derived=columns_from_plain(json.loads(properties.get("cdc.computed", "[]"))),
             trace=tuple(json.loads(properties["cdc.trace"])) if "cdc.trace" in properties else TRACE_NAMES,
             gaps=tuple(dict.fromkeys(json.loads(properties["cdc.gaps"]) + json.loads(properties.get(_ROW_GAPS, "[]")))),
         )

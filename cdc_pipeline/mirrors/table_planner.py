@@ -181,7 +181,7 @@ class TablePlanner:
         self._book.steps.append(RenameMirror(state, renamed))
         self._book.remove(found)
         self._book.put(renamed)
-        done(outcome, f"renamed {found} to {new}", self._book.masked(renamed))
+        done(outcome, f"renamed {found} to {new}", self._book.under_its_name(renamed))
 
     def _renamed_source(self, name: TableName) -> TableName | None:
         """The table that a RENAME speaks of. TiCDC's old architecture can lose its database (ticdc-facts §4): then the
