@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import dagster as dg
 from pydantic import ConfigDict, Field, field_validator
 
+from cdc_pipeline.described import Described
 from cdc_pipeline.mirrors.selection import Route, TableSelection
 from cdc_pipeline.schemas.table_patterns import require_pattern
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-class RouteRule(dg.Model, dg.Resolvable):
+class RouteRule(Described):
     """Another name for the mirrors of some tables."""
 
     model_config = ConfigDict(extra="forbid")

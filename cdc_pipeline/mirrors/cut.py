@@ -220,7 +220,7 @@ class CutMaker:
         )
         close_events(self.spark, self.paths, ddl.outcomes(plan), self._note(window))
         stages.ended("counts")
-        settings = replace(self.settings, selection=selection)
+        settings = replace(self.settings, selection=selection, columns=inputs.columns)
         publish(self.spark, self.paths, window, report, self._note(window), settings)
         stages.ended("publish")
         versions = {row["mirror_id"]: row["version"] for row in published.mirrors}

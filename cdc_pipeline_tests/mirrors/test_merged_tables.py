@@ -8,7 +8,10 @@ import pytest
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import DeclarationError
+from cdc_pipeline.mirrors.column_rules import ColumnRules
 from cdc_pipeline.mirrors.cut_streams import CutStreams
+from cdc_pipeline.mirrors.derived import DerivedColumn
+from cdc_pipeline.mirrors.masks import HASH
 from cdc_pipeline.mirrors.progress import published_cut
 from cdc_pipeline.mirrors.rebuild import Rebuilder
 from cdc_pipeline.mirrors.selection import Route, TableSelection
@@ -132,6 +135,39 @@ def test_three_tables_in_one_mirror(spark: SparkSession, tmp_path: Path) -> None
     CutStreams.check_names(own, [TableName("b", "o8")])
     with pytest.raises(DeclarationError, match=r"b\.o7 has a column _source_database or _source_table itself"):
         CutStreams.check_names(own, [TableName("b", "o7")])
+
+
+def test_all_that_mirrors_carry_at_once(spark: SparkSession, tmp_path: Path) -> None:
+    """The same statements in merged mirrors that keep deleted rows, hash a column and compute two."""
+    rules = ColumnRules(
+        masks=(("m.orders", (("v", HASH),)),),
+        salt="no salt is as good as this one",
+        soft_delete=("m.*",),
+        derived=(
+            ("m.orders", (DerivedColumn("twice", "int", "n * 2"), DerivedColumn("hashed", "int", "length(v)"))),
+            ("m.bags", (DerivedColumn("of", "string", "concat(_source_database, '.', id)"),)),
+        ),
+    )
+    told = Told(spark, tmp_path, MERGED, rules)
+    told.send(_FIRST, 10)
+    report = told.send(_SECOND, 20)
+    mirror = spark.read.format("delta").load(told.paths.mirror(TableName("m", "orders")))
+    names = ["id", "length(v) AS v", "length(w) AS w", "n", "twice", "hashed", "_deleted"]
+    found = mirror.selectExpr("concat(_source_database, '.', _source_table) AS t", *names).collect()
+    assert sorted(map(tuple, found)) == [
+        # TRUNCATE has taken the deleted ones; of the rename of v, w is masked too
+        *(("a.o1", 1, None, 64, 1, 2, None, False), ("a.o1", 2, None, 64, 7, 14, None, True)),
+        *(("a.o1", 3, None, 64, 9, 18, None, True), ("a.o1", 5, None, 64, 2, 4, None, False)),
+        ("a.o1", 8, None, 64, 1, 2, None, True),
+        # it was o2
+        *(("a.o3", 1, 64, None, 7, 14, 64, False), ("a.o3", 2, 64, None, 5, 10, 64, False)),
+        # DROP has taken them
+        *(("b.o1", 1, 64, None, None, None, 64, True), ("b.o1", 2, 64, None, None, None, 64, True)),
+    ]
+    assert rows(told, "m.bags") == ("id v of", [("a.bag", "9", "y", "a.9"), ("b.bag", "1", "x", "b.1")])
+    assert [(entry.rows, entry.gaps) for entry in report.mirrors] == [(2, ()), (4, ())]
+    again = Rebuilder(told.maker(), "auto").rebuilt()
+    assert again.equal, again
 
 
 def _canal(table: str, step: int, key: str, partition: int = 1) -> Message:

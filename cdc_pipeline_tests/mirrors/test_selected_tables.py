@@ -8,6 +8,7 @@ import pytest
 
 from cdc_pipeline.errors import DeclarationError
 from cdc_pipeline.mirrors import cut as cut_module
+from cdc_pipeline.mirrors.column_rules import ColumnRules
 from cdc_pipeline.mirrors.cut import CutMaker
 from cdc_pipeline.mirrors.progress import published_cut
 from cdc_pipeline.mirrors.reading import read_cut
@@ -36,8 +37,11 @@ Message = tuple[str, int]
 class Told:
     """One lake, told message by message, under a selection that may change."""
 
-    def __init__(self, spark: SparkSession, folder: Path, selection: TableSelection) -> None:
+    def __init__(
+        self, spark: SparkSession, folder: Path, selection: TableSelection, columns: ColumnRules | None = None
+    ) -> None:
         self.spark, self.folder, self.selection = spark, folder, selection
+        self.columns = columns or ColumnRules()
         self.paths = LakePaths(str(folder / "lake"), "p")
         self.topic = Topic()
         self.parts = 0
@@ -50,12 +54,22 @@ class Told:
             self.topic.send(watermark(end or 0), partition)
         self.parts += 1
         self.topic.write(self.folder / "captures", f"{self.parts}.jsonl")
-        report = ingest(self.spark, self.paths, self.folder / "captures", selection=self.selection)
+        captures = self.folder / "captures"
+        report = ingest(self.spark, self.paths, captures, selection=self.selection, columns=self.columns)
         assert lake_balance(self.spark, self.paths).balanced
         return report
 
     def maker(self) -> CutMaker:
-        return CutMaker(self.spark, self.paths, "again", "UTC", 2, lambda line: None, selection=self.selection)
+        return CutMaker(
+            self.spark,
+            self.paths,
+            "again",
+            "UTC",
+            2,
+            lambda line: None,
+            selection=self.selection,
+            columns=self.columns,
+        )
 
     def assert_mirrors(self, expected: dict[str, Table]) -> None:
         """These mirrors, named `database.table`, and no others are there."""
