@@ -20,6 +20,7 @@ from cdc_pipeline_tests.messages import row
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_SHOWN_FIELDS = "spark.sql.debug.maxToStringFields"
 _PARSE = f"StructField({END_MARK},BooleanType,true)"
 
 
@@ -43,7 +44,10 @@ def test_decoding_is_compiled(changes: DataFrame) -> None:
 def test_each_message_is_parsed_once(changes: DataFrame) -> None:
     """A filter that Spark moves below the parse repeats the parse for every field that the filter speaks of."""
     plan = changes._jdf.queryExecution().optimizedPlan()
+    # the schema of the parse is to be seen whole
+    changes.sparkSession.conf.set(_SHOWN_FIELDS, 10_000)
     lines = plan.treeString(True, False, 10_000, False).splitlines()
+    changes.sparkSession.conf.unset(_SHOWN_FIELDS)
     parses = {line: line.count(_PARSE) for line in lines if _PARSE in line}
     assert list(parses.values()) == [1], parses
     assert re.match(r"[ +:-]*Project \[", next(iter(parses)))

@@ -36,7 +36,7 @@ _FEW = 300  # enough for a watermark in each partition
 _WATERMARKS = 4  # how much of the shop: `test_slices` and `test_kafka` have all of it
 # As the suite's own session, for what is small and runs once; the pipeline's own settings win over these.
 _SPARK_DEFAULTS = """\
-spark.driver.extraJavaOptions -XX:+UseSerialGC
+spark.driver.extraJavaOptions -XX:+UseSerialGC -XX:TieredStopAtLevel=1
 spark.sql.codegen.wholeStage false
 spark.sql.codegen.factoryMode NO_CODEGEN
 spark.sql.adaptive.enabled false
