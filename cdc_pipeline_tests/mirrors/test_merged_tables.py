@@ -13,13 +13,14 @@ from cdc_pipeline.mirrors.cut_streams import CutStreams
 from cdc_pipeline.mirrors.derived import DerivedColumn
 from cdc_pipeline.mirrors.masks import HASH
 from cdc_pipeline.mirrors.progress import published_cut
+from cdc_pipeline.mirrors.reading import read_cut
 from cdc_pipeline.mirrors.rebuild import Rebuilder
 from cdc_pipeline.mirrors.selection import Route, TableSelection
 from cdc_pipeline.mirrors.totals import lake_balance
 from cdc_pipeline.schemas.names import quoted
 from cdc_pipeline.schemas.table import TableName
 from cdc_pipeline_tests.checks.mirror_checks import mirror_checks
-from cdc_pipeline_tests.messages import canal, canal_ddl, ddl, row
+from cdc_pipeline_tests.messages import canal, canal_ddl, ddl, row, tso
 from cdc_pipeline_tests.mirrors.test_selected_tables import Message, Told
 
 if TYPE_CHECKING:
@@ -166,6 +167,19 @@ def test_all_that_mirrors_carry_at_once(spark: SparkSession, tmp_path: Path) -> 
     ]
     assert rows(told, "m.bags") == ("id v of", [("a.bag", "9", "y", "a.9"), ("b.bag", "1", "x", "b.1")])
     assert [(entry.rows, entry.gaps) for entry in report.mirrors] == [(2, ()), (4, ())]
+    # between the two cuts: what was there then, not what was deleted, with all that mirrors carry
+    with read_cut(spark, told.paths.root, "p", tso(15), mask_salt=rules.salt) as tables:
+        there = tables["m.orders"].selectExpr(
+            "concat(_source_database, '.', _source_table) AS t", "id", "length(v) AS v", "n", "twice", "hashed"
+        )
+        assert sorted(map(tuple, there.collect())) == [
+            *(("a.o1", 1, 64, 1, 2, 64), ("a.o3", 1, 64, 7, 14, 64), ("a.o3", 2, 64, 5, 10, 64)),
+            *(("b.o1", 1, 64, None, None, 64), ("b.o1", 2, 64, None, None, 64)),
+        ]
+        assert sorted(tuple(row) for row in tables["m.bags"].select("_source_database", "id", "v", "of").collect()) == [
+            ("a", 9, "y", "a.9"),
+            ("b", 1, "x", "b.1"),
+        ]
     again = Rebuilder(told.maker(), "auto").rebuilt()
     assert again.equal, again
 
