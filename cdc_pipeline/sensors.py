@@ -65,13 +65,13 @@ def new_offsets_sensor(
     )
     def new_offsets(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         with without_secrets(pipeline.source.secrets):
-            return _asked(pipeline, timing, context.instance, context.cursor)
+            return _asked(pipeline, timing, context.instance, job.name, context.cursor)
 
     return new_offsets
 
 
 def _asked(
-    pipeline: Pipeline, timing: SensorTiming, instance: DagsterInstance, cursor: str | None
+    pipeline: Pipeline, timing: SensorTiming, instance: DagsterInstance, job_name: str, cursor: str | None
 ) -> dg.SensorResult | dg.SkipReason:
     """A run that is asked for, or the reason why none is."""
     unfinished = _runs(instance, {PIPELINE_TAG: pipeline.name}, _UNFINISHED)
@@ -81,7 +81,7 @@ def _asked(
     note = _note(pipeline, instance)
     news = pipeline.source.news(note)
     if isinstance(news, NoNews):
-        return dg.SkipReason(news.reason)
+        return _unfinished_work(pipeline, instance, job_name, note) or dg.SkipReason(news.reason)
     asked = _runs(instance, {PIPELINE_TAG: pipeline.name, RANGE_ID_TAG: news.range_id})
     if reason := _settled(news, note, asked) or _pausing(_runs(instance, {PIPELINE_TAG: pipeline.name})):
         return dg.SkipReason(reason)
@@ -94,6 +94,26 @@ def _asked(
         )
         return dg.SensorResult(skip_reason=reason, cursor=json.dumps({"start_id": news.start_id, "since": since}))
     return dg.SensorResult(run_requests=[_request(pipeline, news, len(asked) + 1)])
+
+
+def _unfinished_work(
+    pipeline: Pipeline, instance: DagsterInstance, job_name: str, note: Mapping[str, Any] | None
+) -> dg.SensorResult | dg.SkipReason | None:
+    """Where the source has nothing new: a run that goes on where one ended that did not end well, or why it is not asked for
+    yet; None where all was done. What a run has taken in is no news any more, so that the mirrors of a quiet source would
+    stay without it.
+    """
+    runs = _runs(instance, {PIPELINE_TAG: pipeline.name})
+    ingest = next((run.dagster_run for run in runs if run.dagster_run.job_name == job_name), None)
+    if note is None or (runs and (ingest is None or ingest.is_success)):
+        return None
+    if reason := _pausing(runs):
+        return dg.SkipReason(reason)
+    if ingest is not None:
+        left, key = f"what run {ingest.run_id} left ({ingest.status.value.lower()})", f"after-{ingest.run_id}"
+    else:  # the storage of Dagster is another one than that of the runs which made the lake
+        left, key = "what runs may have left that are not known here", f"after-batch-{note.get('batch')}"
+    return dg.SensorResult(run_requests=[dg.RunRequest(run_key=key, tags={RANGE_TAG: left})])
 
 
 def _runs(
@@ -131,10 +151,8 @@ def _pausing(runs: list[RunRecord]) -> str | None:
     left = (last.end_time or last.update_timestamp.timestamp()) + pause - time.time()
     if left <= 0:
         return None
-    return (
-        f"run {last.dagster_run.run_id} ended as {last.dagster_run.status.value.lower()}; what is new is asked for "
-        f"again in {left:.0f} s"
-    )
+    run = last.dagster_run
+    return f"run {run.run_id} ended as {run.status.value.lower()}; it is tried again in {left:.0f} s"
 
 
 def _waiting_since(news: News, cursor: str | None) -> float:

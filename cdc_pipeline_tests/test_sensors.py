@@ -56,6 +56,10 @@ def instance() -> Iterator[DagsterInstance]:
 def _ingest() -> None: ...
 
 
+@dg.job(name="p_maintain", tags={"cdc/pipeline": "p"})
+def _maintain() -> None: ...
+
+
 def _tick(
     source: Any, instance: DagsterInstance, lake: str = "lake", *, cursor: str | None = None, **timing: int
 ) -> dg.SensorResult | dg.SkipReason:
@@ -79,17 +83,23 @@ def _reason(found: dg.SensorResult | dg.SkipReason) -> str:
     return str(skip.skip_message if isinstance(skip, dg.SkipReason) else skip)
 
 
-def _run(instance: DagsterInstance, status: DagsterRunStatus, tags: Mapping[str, str] | None = None) -> str:
+def _run(
+    instance: DagsterInstance,
+    status: DagsterRunStatus,
+    tags: Mapping[str, str] | None = None,
+    job: dg.JobDefinition = _ingest,
+) -> str:
     """A run of the pipeline that is in this state."""
     run = instance.create_run_for_job(
-        _ingest, status=DagsterRunStatus.NOT_STARTED, tags={"cdc/pipeline": "p", **(tags or {})}
+        job, status=DagsterRunStatus.NOT_STARTED, tags={"cdc/pipeline": "p", **(tags or {})}
     )
     event = {
         DagsterRunStatus.FAILURE: dg.DagsterEventType.RUN_FAILURE,
         DagsterRunStatus.SUCCESS: dg.DagsterEventType.RUN_SUCCESS,
         DagsterRunStatus.STARTED: dg.DagsterEventType.RUN_START,
+        DagsterRunStatus.CANCELED: dg.DagsterEventType.RUN_CANCELED,
     }[status]
-    instance.report_dagster_event(dg.DagsterEvent(event.value, "p_ingest", message=""), run.run_id)
+    instance.report_dagster_event(dg.DagsterEvent(event.value, job.name, message=""), run.run_id)
     return run.run_id
 
 
@@ -136,7 +146,56 @@ def test_a_first_run_finds_out_by_itself_how_far_to_read(instance: DagsterInstan
     assert request.run_config == {"ops": {"p__raw_topic_snapshot": {"config": {"until": {}}}}}
 
 
+_NOTHING = NoNews("all is read")
+
+
+def _lake(folder: Path) -> str:
+    """A lake of which the newest note is that of batch 7."""
+    log = folder / "lake" / "p" / "raw_topic_snapshot" / "_delta_log"
+    log.mkdir(parents=True)
+    note = json.dumps({"batch": 7, "run_id": "r", "listing": "of two files"})
+    (log / f"{0:020}.json").write_text(json.dumps({"commitInfo": {"userMetadata": note}}))
+    return str(folder / "lake")
+
+
+@pytest.mark.parametrize("status", [DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED])
+def test_what_a_run_left_is_gone_on_with_though_nothing_new_comes(
+    status: DagsterRunStatus, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What a run has taken in is no news, and its mirrors may not have it."""
+    lake = _lake(tmp_path)
+    _run(instance, DagsterRunStatus.SUCCESS)
+    assert _reason(_tick(_Source(_NOTHING), instance, lake)) == "all is read"
+    run_id = _run(instance, status)
+    assert "it is tried again in" in _reason(_tick(_Source(_NOTHING), instance, lake))
+    later = time.time() + 31
+    monkeypatch.setattr(time, "time", lambda: later)
+    request = _request(_tick(_Source(_NOTHING), instance, lake))
+    assert (request.run_key, request.run_config) == (f"after-{run_id}", {})
+    assert request.tags == {"cdc/range": f"what run {run_id} left ({status.value.lower()})"}
+    _run(instance, DagsterRunStatus.SUCCESS, request.tags)
+    assert _reason(_tick(_Source(_NOTHING), instance, lake)) == "all is read"
+
+
+def test_a_lake_of_which_no_run_is_known_is_looked_at_once(instance: DagsterInstance, tmp_path: Path) -> None:
+    """Dagster's storage may have been lost between a run that failed and the next."""
+    lake = _lake(tmp_path)
+    assert _request(_tick(_Source(_NOTHING), instance, lake)).run_key == "after-batch-7"
+    _run(instance, DagsterRunStatus.SUCCESS)
+    assert _reason(_tick(_Source(_NOTHING), instance, lake)) == "all is read"
+
+
 # ---- not asking
+
+
+def test_a_failure_before_anything_came_is_not_repeated_for_nothing(instance: DagsterInstance) -> None:
+    _run(instance, DagsterRunStatus.FAILURE)
+    assert _reason(_tick(_Source(_NOTHING), instance)) == "all is read"
+
+
+def test_another_job_that_failed_is_not_the_sensors_to_repeat(instance: DagsterInstance, tmp_path: Path) -> None:
+    _run(instance, DagsterRunStatus.FAILURE, job=_maintain)
+    assert _reason(_tick(_Source(_NOTHING), instance, _lake(tmp_path))) == "all is read"
 
 
 def test_one_run_at_a_time(instance: DagsterInstance) -> None:
@@ -239,11 +298,7 @@ def test_new_files_ask_for_a_run(instance: DagsterInstance, tmp_path: Path) -> N
 
 def test_files_that_are_gone_are_no_news(instance: DagsterInstance, tmp_path: Path) -> None:
     """Their listing is another than the note's for ever: a run that found nothing in it is not asked for again."""
-    log = tmp_path / "lake" / "p" / "raw_topic_snapshot" / "_delta_log"
-    log.mkdir(parents=True)
-    note = json.dumps({"batch": 1, "run_id": "r", "listing": "of two files"})
-    (log / f"{0:020}.json").write_text(json.dumps({"commitInfo": {"userMetadata": note}}))
-    source, lake = _Source(News("new files", "one", "one", 1)), str(tmp_path / "lake")
+    source, lake = _Source(News("new files", "one", "one", 1)), _lake(tmp_path)
     request = _request(_tick(source, instance, lake))
     assert [found and found["listing"] for found in source.notes] == ["of two files"]
     run_id = _run(instance, DagsterRunStatus.SUCCESS, request.tags)

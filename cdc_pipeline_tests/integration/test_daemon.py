@@ -121,5 +121,13 @@ def _wait_for_cut(spark: SparkSession, paths: LakePaths, above: int, tmp_path: P
         if cut > seen and (tso := published_cut(spark, paths).resolved_tso or 0) > above:
             return tso
         seen = cut
-        assert time.monotonic() < until, (tmp_path / "daemon.log").read_text()[-5000:]
+        assert time.monotonic() < until, _what_happened(tmp_path)
         time.sleep(3)
+
+
+def _what_happened(tmp_path: Path) -> str:
+    """The daemon's log without its looking around: what went wrong in it, and how it ended."""
+    quiet = ("Checking for new runs", " skipped: ", "Yielded output", "ASSET_", "LOGS_CAPTURED", "RESOURCE_INIT")
+    lines = (tmp_path / "daemon.log").read_text().splitlines()
+    told = [line[:500] for line in lines if not any(word in line for word in quiet)]
+    return "\n".join(told[-150:])
