@@ -25,12 +25,15 @@ from cdc_pipeline.schemas.partition_rows import PartitionError, rows_below, rows
 from cdc_pipeline.schemas.spark_types import spark_type
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from cdc_pipeline.mirrors.ddl_outcome import DdlOutcome
     from cdc_pipeline.mirrors.events import DdlEvent
     from cdc_pipeline.mirrors.plan_book import PlanBook
     from cdc_pipeline.mirrors.policy import DdlPolicy
     from cdc_pipeline.mirrors.state import MirrorState
     from cdc_pipeline.schemas.changes import Clause
+    from cdc_pipeline.schemas.partition_rows import SparkCondition
     from cdc_pipeline.schemas.table import TableName, TableSchema
 
 
@@ -90,16 +93,12 @@ class AlterPlanner:
         event: DdlEvent,
         outcome: DdlOutcome,
     ) -> None:
-        names = column_origins(state.schema, clauses)
-        origins = tuple(
-            ColumnOrigin(column, None if source is None else state.schema.find(source))
-            for column, source in zip(changed.schema.columns, names, strict=True)
-        )
-        dropped = [column.name for column in state.schema.columns if column.name not in names]
+        origins = altered_origins(state.schema, changed.schema, clauses)
+        left = {origin.before.name for origin in origins if origin.before is not None}
+        dropped = [column.name for column in state.schema.columns if column.name not in left]
         kept: tuple[tuple[str, str], ...] = ()
         if self._policy.of(state.name) == KEEP:
-            kept = tuple((column, f"{column}__dropped_{event.mark}") for column in dropped)
-            changed = replace(changed, kept=(*changed.kept, *(new for _, new in kept)))
+            changed, kept = with_kept(changed, dropped, event)
         changed = with_known_gaps(healed(changed, state.schema, dropped), state, origins, self._book.time_zone)
         changed = self._book.change_columns(state, changed, origins, event.commit_ms, kept)
         done(outcome, f"altered {state.name}", changed)
@@ -136,12 +135,7 @@ class AlterPlanner:
         event: DdlEvent,
         outcome: DdlOutcome,
     ) -> None:
-        schema, time_zone = state.schema, self._book.time_zone
-        if isinstance(clause, FirstPartition):
-            rows = rows_below(schema, clause.bound, time_zone)
-        else:
-            missing_ok = isinstance(clause, DropPartition) and clause.if_exists
-            rows = rows_of_partitions(schema, clause.names, time_zone, missing_ok=missing_ok, tidb=is_tidb(event))
+        rows = rows_emptied(state.schema, clause, event, self._book.time_zone)
         self._book.steps.append(DeleteRows(state, rows, described_clause(clause)))
         done(outcome, f"took the rows of {state.name} away that lay in the partitions", state)
 
@@ -155,7 +149,7 @@ class AlterPlanner:
             (name, dict(other.masks).get(theirs)) for name, theirs in columns
         }:
             raise PartitionError("the two tables do not mask the same columns")
-        rows = rows_of_partitions(state.schema, (clause.name,), self._book.time_zone, tidb=is_tidb(event))
+        rows = rows_of_partitions(state.schema, (clause.name,), self._book.time_zone, tidb=_is_tidb(event))
         self._book.steps.append(ExchangeRows(state, other, columns, rows, clause.validated, described_clause(clause)))
         for mirror in (state, other):
             self._book.filled(mirror)
@@ -166,7 +160,34 @@ class AlterPlanner:
         done(outcome, f"exchanged the rows of a partition of {state.name} with those of {other.name}", state, other)
 
 
-def is_tidb(event: DdlEvent) -> bool:
+def altered_origins(before: TableSchema, after: TableSchema, clauses: tuple[Clause, ...]) -> tuple[ColumnOrigin, ...]:
+    """Where the columns come from of `after`, which the clauses have made of `before`."""
+    return tuple(
+        ColumnOrigin(column, None if source is None else before.find(source))
+        for column, source in zip(after.columns, column_origins(before, clauses), strict=True)
+    )
+
+
+def with_kept(
+    state: MirrorState, dropped: Iterable[str], event: DdlEvent
+) -> tuple[MirrorState, tuple[tuple[str, str], ...]]:
+    """The state of a mirror that keeps columns which upstream drops (`ddl_policy`), and the name that each had with the one
+    that it is kept by."""
+    kept = tuple((column, f"{column}__dropped_{event.mark}") for column in dropped)
+    return replace(state, kept=(*state.kept, *(new for _, new in kept))), kept
+
+
+def rows_emptied(
+    schema: TableSchema, clause: TruncatePartition | DropPartition | FirstPartition, event: DdlEvent, time_zone: str
+) -> SparkCondition:
+    """The rows of the partitions that the clause empties or drops. Raises PartitionError where that cannot be told."""
+    if isinstance(clause, FirstPartition):
+        return rows_below(schema, clause.bound, time_zone)
+    missing_ok = isinstance(clause, DropPartition) and clause.if_exists
+    return rows_of_partitions(schema, clause.names, time_zone, missing_ok=missing_ok, tidb=_is_tidb(event))
+
+
+def _is_tidb(event: DdlEvent) -> bool:
     """Whether the statement is TiDB's, which places some rows otherwise than MySQL."""
     return event.dialect == TICDC.name
 

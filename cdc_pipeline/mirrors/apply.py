@@ -10,7 +10,6 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import LakeError
@@ -32,7 +31,7 @@ from cdc_pipeline.mirrors.rows import (
     with_computed,
 )
 from cdc_pipeline.mirrors.shard_rows import shard_rows_changed
-from cdc_pipeline.mirrors.soft_deletes import deleted_forgotten, one_kept_per_key, rows_marked
+from cdc_pipeline.mirrors.soft_deletes import deleted_forgotten, one_kept_per_key, rows_ended
 from cdc_pipeline.mirrors.state import has_row_gaps, no_row_gaps, row_gaps
 from cdc_pipeline.mirrors.step_order import independent_chains
 from cdc_pipeline.mirrors.steps import (
@@ -264,10 +263,7 @@ class Mirrors:
         state = step.state
         was = {"masks": state.masks, "mask_key": state.mask_key, "keeps_deleted": state.keeps_deleted}
         marked = replace(commit, note={**commit.note, "truncated": step.mark, **was}) if step.mark else commit
-        if state.keeps_deleted and step.mark:
-            rows_marked(self.spark, path, None, marked)
-        else:
-            DeltaTable.forPath(session_for(self.spark, marked), path).delete()
+        rows_ended(self.spark, path, None, marked, keeps_deleted=state.keeps_deleted and bool(step.mark))
         table = table_state(self.spark, path)
         if table is not None and has_row_gaps(table):
             # what was found missing in rows is gone with them

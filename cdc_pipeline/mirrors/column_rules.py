@@ -13,7 +13,7 @@ from cdc_pipeline.mirrors.derived import DerivedColumn, DerivedRules, merged, ru
 from cdc_pipeline.mirrors.masks import HASH, NULL, Mask, salt_key
 from cdc_pipeline.mirrors.shards import SOURCE_NAMES
 from cdc_pipeline.mirrors.state import DELETED, TRACE_NAMES, MirrorState
-from cdc_pipeline.mirrors.steps import ApplyRows
+from cdc_pipeline.mirrors.steps import ApplyRows, states_left
 from cdc_pipeline.schemas.table_patterns import matches, matches_any
 
 if TYPE_CHECKING:
@@ -183,8 +183,7 @@ def check_order(steps: Iterable[Step], resolved_tso: int | None, pipeline: str) 
 def nowhere(rules: ColumnRules, steps: Iterable[Step]) -> dict[TableName, list[str]]:
     """For each table that the steps leave, the masked columns that it does not have: names that were misspelt, or that
     columns had before."""
-    states = {step.state.mirror_id: step.state for step in steps}
-    found = {state.name: rules.without_column(state) for state in states.values()}
+    found = {state.name: rules.without_column(state) for state in states_left(steps)}
     return {name: columns for name, columns in sorted(found.items()) if columns}
 
 
@@ -192,6 +191,5 @@ def not_kept(
     rules: ColumnRules, steps: Iterable[Step], key_of: Callable[[MirrorState], tuple[str, ...]]
 ) -> dict[TableName, str]:
     """For each table that the steps leave, why its mirror does not keep what upstream deletes although it is wanted to."""
-    states = {step.state.mirror_id: step.state for step in steps}
-    found = {state.name: rules.why_not_kept(state, key_of(state)) for state in states.values()}
+    found = {state.name: rules.why_not_kept(state, key_of(state)) for state in states_left(steps)}
     return {name: reason for name, reason in sorted(found.items()) if reason}

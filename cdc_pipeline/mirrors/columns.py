@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from cdc_pipeline.mirrors.derived import DerivedColumn
     from cdc_pipeline.mirrors.masks import Mask
     from cdc_pipeline.mirrors.steps import ChangeColumns, ColumnOrigin
     from cdc_pipeline.resources.delta import Commit, TableState
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from cdc_pipeline.schemas.table import TableSchema
 
 MAPPING = "delta.columnMapping.mode"
+NTZ_FEATURE = {"delta.feature.timestampNtz": "supported"}
+"""The property without which a table cannot have a TIMESTAMP_NTZ."""
 _NOT_IN_PARQUET = frozenset(" ,;{}()\n\t=")
 
 
@@ -76,7 +79,7 @@ def change_columns(
     table = table_state(spark, path)
     assert table is not None
     kept = [origin for origin in step.origins if origin.before is not None]
-    features = {"delta.feature.timestampNtz": "supported"} if _has_datetime(step) else {}
+    features = dict(NTZ_FEATURE) if _has_datetime(step) else {}
     gaps: list[str] = []
     rewritten = any(_is_changed(origin, step, time_zone) for origin in kept)
     mapped = needs_mapping(step.state.spark_schema().names) or (not rewritten and _loses_names(step, kept))
@@ -96,7 +99,7 @@ def change_columns(
     properties = {**step.state.properties(), **features, **healed}
     commit_metadata(spark, path, commit(2), schema=schema, properties=properties)
     gaps += filled_columns(spark, path, step, lambda part: commit(4 + part), time_zone, salt)
-    if anew := computed_anew(step, lambda origin: _is_changed(origin, step, time_zone)):
+    if anew := _derived_anew(step, time_zone):
         update_derived(spark, path, step.state, anew, commit(98))
     if gaps:
         table = table_state(spark, path)
@@ -154,6 +157,10 @@ def _widened(origin: ColumnOrigin, step: ChangeColumns) -> bool:
 
 def _renamed(origin: ColumnOrigin) -> bool:
     return origin.before is not None and origin.before.name != origin.after.name
+
+
+def _derived_anew(step: ChangeColumns, time_zone: str) -> list[DerivedColumn]:
+    return computed_anew(step, lambda origin: _is_changed(origin, step, time_zone))
 
 
 def _has_datetime(step: ChangeColumns) -> bool:
@@ -221,7 +228,7 @@ def _rewritten(
             failed.append((origin, old.isNotNull() & (new.isNull() | doubtful), old))
     beside = [F.col(quoted(old)).alias(new) for old, new in kept_names(step)]
     # NULL until they are computed anew: what they were computed of may be masked now
-    anew = {column.name for column in computed_anew(step, lambda origin: _is_changed(origin, step, time_zone))}
+    anew = {column.name for column in _derived_anew(step, time_zone)}
     derived = [
         F.lit(None).cast(field.dataType).alias(field.name) if field.name in anew else F.col(quoted(field.name))
         for field in step.state.derived_fields

@@ -14,7 +14,7 @@ from cdc_pipeline.mirrors.included_ddl import left_out_words
 from cdc_pipeline.mirrors.unnamed import with_databases
 from cdc_pipeline.resources.delta import Commit, session_for
 from cdc_pipeline.resources.small_frames import small_frame, struct_of
-from cdc_pipeline.schemas.changes import DropTable, OfShard, TruncateTable
+from cdc_pipeline.schemas.changes import DropTable, TruncateTable, of_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -135,10 +135,7 @@ def emptied_before(
     return [
         event
         for event in events
-        if any(
-            isinstance(change.change if isinstance(change, OfShard) else change, (TruncateTable, DropTable))
-            for change in event.changes
-        )
+        if any(isinstance(of_table(change), (TruncateTable, DropTable)) for change in event.changes)
     ]
 
 

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from cdc_pipeline.mirrors.derived import without_values
+from cdc_pipeline.mirrors.steps import states_left
 from cdc_pipeline.resources.delta import session_for
 from cdc_pipeline.resources.null_on_error import fit, null_on_error
 from cdc_pipeline.schemas.names import quoted
@@ -131,10 +132,9 @@ def update_derived(
 
 def derived_problems(spark: SparkSession, steps: Iterable[Step]) -> list[str]:
     """Line by line what is wrong with derived columns of the mirrors that the steps leave."""
-    states = {step.state.mirror_id: step.state for step in steps}
     session = spark
     found = []
-    for state in sorted(states.values(), key=lambda state: state.name):
+    for state in sorted(states_left(steps), key=lambda state: state.name):
         session = fitting_session(session, state) if session is spark else session
         for name, reason in DerivedValues(session, state).problems().items() if state.derived else ():
             found.append(f"computed: {state.name}.{name} {reason}")

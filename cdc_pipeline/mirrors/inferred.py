@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from cdc_pipeline.dialects.dataworks import NAME as DATAWORKS
 from cdc_pipeline.schemas.conversions import INTEGERS
 from cdc_pipeline.schemas.ddl_types import KNOWN_TYPES, type_in_words
 from cdc_pipeline.schemas.table import Column, TableSchema
@@ -29,13 +30,38 @@ def inferred_schema(groups: Sequence[RowGroup]) -> TableSchema:
     )
 
 
-def new_columns(schema: TableSchema, groups: Sequence[RowGroup]) -> tuple[Column, ...]:
+def first_commit_ts(groups: Sequence[RowGroup]) -> int | None:
+    """The `commit_ts` of the first of these rows; None where none is known."""
+    return min((group.first_ts for group in groups if group.first_ts is not None), default=None)
+
+
+def statements_are_sent(groups: Sequence[RowGroup]) -> bool:
+    """Whether DDL comes with such rows. DataWorks sends none at all."""
+    return any(group.dialect != DATAWORKS for group in groups)
+
+
+def widened_schema(
+    schema: TableSchema, groups: Sequence[RowGroup], *, inferred: bool
+) -> tuple[TableSchema, tuple[Column, ...]]:
+    """The schema with the columns that these rows have more, and those alone. `inferred`: rows have made it, and tell of
+    its other columns, too."""
+    added = _new_columns(schema, groups)
+    kept = tuple(_repaired_column(column, groups) for column in schema.columns) if inferred else schema.columns
+    return schema.with_columns((*kept, *added)), added
+
+
+def untold_words(added: Sequence[Column]) -> str:
+    """The gap of columns that rows have and that no statement has made."""
+    return f"rows have columns that no DDL has told of: {', '.join(column.name for column in added)}"
+
+
+def _new_columns(schema: TableSchema, groups: Sequence[RowGroup]) -> tuple[Column, ...]:
     """The columns that rows have and the schema has not."""
     names = dict.fromkeys(column for group in groups for column in group.columns if schema.find(column) is None)
     return tuple(Column(name, _type(name, groups)) for name in names)
 
 
-def repaired_column(column: Column, groups: Sequence[RowGroup]) -> Column:
+def _repaired_column(column: Column, groups: Sequence[RowGroup]) -> Column:
     """The column as the newest messages have it: what no statement, or one that could not be read, has made of it.
 
     Messages may name less than a definition (`decimal` without digits, `enum` without labels): what they leave out stays.

@@ -15,7 +15,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, DecimalType
 from cdc_pipeline.mirrors.masks import HASH, Mask
 from cdc_pipeline.mirrors.state import TRACE
 from cdc_pipeline.resources.small_frames import small_frame
-from cdc_pipeline.schemas.names import quoted
+from cdc_pipeline.schemas.names import quoted, unused
 from cdc_pipeline.schemas.spark_types import spark_type
 
 if TYPE_CHECKING:
@@ -47,10 +47,7 @@ def with_masks(frame: DataFrame, cells: MaskedCells, salt: str) -> DataFrame:
     """The frame with these columns masked: hashes are STRING, what is NULL is of its own type. NULL stays NULL."""
     if not cells:
         return frame
-    taken = {name.casefold() for name in frame.columns}
-    inner, outer = "mask_inner", "mask_outer"
-    while {inner, outer} & taken:
-        inner, outer = f"{inner}_", f"{outer}_"
+    inner, outer = (unused(name, frame.columns) for name in ("mask_inner", "mask_outer"))
     keyed = frame
     if any(how == HASH for _, how in cells.values()):
         pads = small_frame(frame.sparkSession, [tuple(map(bytes, _pads(salt)))], f"{inner} BINARY, {outer} BINARY")

@@ -6,10 +6,15 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.dialects.dataworks import DATAWORKS
 from cdc_pipeline.mirrors.column_rules import OWN_DELETED, ColumnRules
 from cdc_pipeline.mirrors.derived import merged
-from cdc_pipeline.mirrors.inferred import inferred_schema, new_columns, repaired_column
+from cdc_pipeline.mirrors.inferred import (
+    first_commit_ts,
+    inferred_schema,
+    statements_are_sent,
+    untold_words,
+    widened_schema,
+)
 from cdc_pipeline.mirrors.keys import key_columns
 from cdc_pipeline.mirrors.masks import unsure_hashes
 from cdc_pipeline.mirrors.partial_rows import computed_columns, partial_columns, unknown_columns
@@ -25,6 +30,7 @@ from cdc_pipeline.mirrors.steps import (
     KeepOnePerKey,
     NoteState,
     Step,
+    origins_by_name,
 )
 from cdc_pipeline.schemas.conversions import unclear_types, unsent_columns
 from cdc_pipeline.schemas.evolution import shape
@@ -158,8 +164,7 @@ class PlanBook:
         self._rules.check_salt(state)
         if dict(self.with_masks(state).masks) == dict(state.masks):
             return state
-        origins = tuple(ColumnOrigin(column, column) for column in state.schema.columns)
-        return self.change_columns(state, state, origins)
+        return self.change_columns(state, state, origins_by_name(state.schema, state.schema.columns))
 
     def under_its_name(self, state: MirrorState) -> MirrorState:
         """The mirror, which has just got its name: it is masked by it, and has the derived columns of it beside its own."""
@@ -167,7 +172,7 @@ class PlanBook:
         derived = merged(self._rules.derived_of(state), state.derived)
         if derived == state.derived:
             return state
-        origins = tuple(ColumnOrigin(column, column) for column in state.schema.columns)
+        origins = origins_by_name(state.schema, state.schema.columns)
         return self.change_columns(state, replace(state, derived=derived), origins)
 
     def has_salt(self, state: MirrorState) -> bool:
@@ -292,10 +297,10 @@ class PlanBook:
             return self._fitting_merged(name, state, groups)
         if state is None:
             schema = inferred_schema(groups)
-            since = min((group.first_ts for group in groups if group.first_ts is not None), default=None)
+            since = first_commit_ts(groups)
             state = MirrorState(name, f"{name}@cut{self._cut_id}.{len(self.steps)}", schema, True, since=since)
             state = state.with_gaps(*unclear_types(schema.columns))
-            if any(group.dialect != DATAWORKS.name for group in groups):  # DataWorks sends no DDL at all
+            if statements_are_sent(groups):
                 state = state.with_gaps(UNSEEN_START)
             return self.create(state)
         if state.inferred and not state.schema.columns:
@@ -305,8 +310,7 @@ class PlanBook:
             wider = self._widened(state, groups)
         if wider.schema == state.schema:
             return state
-        origins = tuple(ColumnOrigin(column, state.schema.find(column.name)) for column in wider.schema.columns)
-        return self.change_columns(state, wider, origins)
+        return self.change_columns(state, wider, origins_by_name(state.schema, wider.schema.columns))
 
     def _fitting_merged(self, name: TableName, state: MirrorState | None, groups: list[RowGroup]) -> MirrorState:
         """As `_fitting_state`, of a mirror of several tables, which has what each of them has."""
@@ -321,17 +325,9 @@ class PlanBook:
         if shape(after.schema) == shape(before.schema):
             self.note(after)
             return after
-        origins = tuple(ColumnOrigin(column, before.schema.find(column.name)) for column in after.schema.columns)
-        return self.change_columns(before, after, origins, commit_ms)
+        return self.change_columns(before, after, origins_by_name(before.schema, after.schema.columns), commit_ms)
 
     def _widened(self, state: MirrorState, groups: list[RowGroup]) -> MirrorState:
-        added = new_columns(state.schema, groups)
-        kept = state.schema.columns
-        if state.inferred:
-            kept = tuple(repaired_column(column, groups) for column in kept)
-        wider = replace(state, schema=state.schema.with_columns((*kept, *added)))
-        wider = wider.with_gaps(*unclear_types(added))
-        if added and not state.inferred:
-            names = ", ".join(column.name for column in added)
-            wider = wider.with_gaps(f"rows have columns that no DDL has told of: {names}")
-        return wider
+        schema, added = widened_schema(state.schema, groups, inferred=state.inferred)
+        wider = replace(state, schema=schema).with_gaps(*unclear_types(added))
+        return wider.with_gaps(untold_words(added)) if added and not state.inferred else wider

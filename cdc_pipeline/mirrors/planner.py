@@ -34,9 +34,10 @@ from cdc_pipeline.schemas.changes import (
     RenameTo,
     SchemaChange,
     TruncateTable,
+    of_table,
 )
 from cdc_pipeline.schemas.destructive import destroys
-from cdc_pipeline.schemas.table import TableSchema
+from cdc_pipeline.schemas.table import TableName, TableSchema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -45,9 +46,9 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.events import DdlEvent
     from cdc_pipeline.mirrors.plan_book import PlanBook
     from cdc_pipeline.mirrors.policy import StatementPosition
+    from cdc_pipeline.mirrors.shards import Shard
     from cdc_pipeline.mirrors.state import MirrorState
     from cdc_pipeline.mirrors.steps import Step
-    from cdc_pipeline.schemas.table import TableName
 
 
 _ALWAYS = -1
@@ -218,28 +219,22 @@ def tables_let_in_anew(
     found: dict[TableName | ShardName, int] = {}
     for event in events:
         for change in event.changes if not event.exact_ts else ():
-            if isinstance(change, OfShard):
-                _let_shard_in_anew(change, event, lookup, found)
-            elif isinstance(change, CreateTable):
-                if (state := lookup(change.name)) is not None and comes_before(event, state):
-                    found[change.name] = _ALWAYS
-            elif isinstance(change, (TruncateTable, DropTable)):
-                found[change.name] = min(found.get(change.name, event.commit_ts), event.commit_ts)
+            inner = of_table(change)
+            if not isinstance(inner, (CreateTable, TruncateTable, DropTable)):
+                continue
+            name = ShardName(change.name, change.shard) if isinstance(change, OfShard) else inner.name
+            if not isinstance(inner, CreateTable):
+                found[name] = min(found.get(name, event.commit_ts), event.commit_ts)
+            elif (known := _known(name, lookup)) is not None and comes_before(event, known):
+                found[name] = _ALWAYS
     return found
 
 
-def _let_shard_in_anew(
-    change: OfShard,
-    event: DdlEvent,
-    lookup: Callable[[TableName], MirrorState | None],
-    found: dict[TableName | ShardName, int],
-) -> None:
-    """As `tables_let_in_anew`, of one table of a merged mirror."""
-    name, inner = ShardName(change.name, change.shard), change.change
-    if isinstance(inner, CreateTable):
-        state = lookup(change.name)
-        shard = None if state is None else state.shard(change.shard)
-        if shard is not None and comes_before(event, shard):
-            found[name] = _ALWAYS
-    elif isinstance(inner, (TruncateTable, DropTable)):
-        found[name] = min(found.get(name, event.commit_ts), event.commit_ts)
+def _known(
+    name: TableName | ShardName, lookup: Callable[[TableName], MirrorState | None]
+) -> MirrorState | Shard | None:
+    """What the last cut knew of the table."""
+    if isinstance(name, TableName):
+        return lookup(name)
+    state = lookup(name.mirror)
+    return None if state is None else state.shard(name.source)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.types import StructField, StructType
 
-from cdc_pipeline.mirrors.columns import MAPPING
+from cdc_pipeline.mirrors.columns import MAPPING, NTZ_FEATURE
 from cdc_pipeline.mirrors.content import content_hash
 from cdc_pipeline.mirrors.derived import NTZ
 from cdc_pipeline.mirrors.state import TRACE_NAMES, MirrorState
@@ -139,7 +139,7 @@ class MirrorReplacer:
         if new.properties.get(MAPPING) == "name" and now.properties.get(MAPPING) != "name":
             features[MAPPING] = "name"
         if NTZ in new.schema.simpleString() and NTZ not in now.schema.simpleString():
-            features["delta.feature.timestampNtz"] = "supported"
+            features |= NTZ_FEATURE
         if features:
             commit_metadata(self.spark, path, replace(commit, version=1), properties=features)
         overwrite_once(rows, path, replace(commit, version=2))

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 
 from cdc_pipeline.mirrors.derived_values import fitting_session, with_derived
 from cdc_pipeline.mirrors.ended import truncated_version
 from cdc_pipeline.mirrors.rows import Merged
-from cdc_pipeline.mirrors.soft_deletes import LIVE, deleted_cell, live_rows, rows_marked
-from cdc_pipeline.resources.delta import append_once, forget_cached_log, is_in, replace_once, session_for
+from cdc_pipeline.mirrors.soft_deletes import LIVE, deleted_cell, live_rows, rows_ended
+from cdc_pipeline.resources.delta import append_once, forget_cached_log, is_in, replace_once
 from cdc_pipeline.resources.lake import remove_folder
 from cdc_pipeline.schemas.names import quoted
 
@@ -35,10 +34,7 @@ def rows_deleted(spark: SparkSession, path: str, step: DeleteRows, commit: Commi
         return Merged(), ()
     mirror = live_rows(spark.read.format("delta").load(path), keeps_deleted=step.state.keeps_deleted)
     gone, doubtful = _counted(mirror, step.rows)
-    if step.state.keeps_deleted:
-        rows_marked(spark, path, step.rows.sql, commit)
-    else:
-        DeltaTable.forPath(session_for(spark, commit), path).delete(step.rows.sql)
+    rows_ended(spark, path, step.rows.sql, commit, keeps_deleted=step.state.keeps_deleted)
     return Merged(deleted=gone), _doubt(doubtful, step.what)
 
 

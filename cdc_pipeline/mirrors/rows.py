@@ -22,7 +22,7 @@ from cdc_pipeline.mirrors.state import DELETED, TRACE, TRACE_NAMES
 from cdc_pipeline.resources.delta import append_once
 from cdc_pipeline.schemas.charsets import damaged_text
 from cdc_pipeline.schemas.expressions import assigned
-from cdc_pipeline.schemas.names import quoted
+from cdc_pipeline.schemas.names import quoted, unused
 from cdc_pipeline.schemas.spark_types import unparsed, zero_date
 from cdc_pipeline.schemas.wire import wire_value
 
@@ -127,9 +127,7 @@ def with_computed(rows: DataFrame, schema: TableSchema, computed: Collection[str
     `told`, and `unsure`, an array of those of which the value is not sure."""
     if not computed:
         return rows.withColumn("unsure", F.expr("CAST(array() AS ARRAY<STRING>)"))
-    own = "row"
-    while schema.find(own) is not None:
-        own += "_"
+    own = unused("row", schema.column_names)
     cells = {column.name: f"c{place}" for place, column in enumerate(schema.columns)}
     named = rows.select(F.struct("*").alias(own)).select(
         own, *(F.col(f"{own}.{cell}").alias(name) for name, cell in cells.items())

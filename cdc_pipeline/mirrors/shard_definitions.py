@@ -5,9 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.dialects.dataworks import DATAWORKS
 from cdc_pipeline.errors import DeclarationError
-from cdc_pipeline.mirrors.inferred import inferred_schema, new_columns, repaired_column
+from cdc_pipeline.mirrors.inferred import (
+    first_commit_ts,
+    inferred_schema,
+    statements_are_sent,
+    untold_words,
+    widened_schema,
+)
 from cdc_pipeline.mirrors.merged_schema import SUCH_AS, merged_schema
 from cdc_pipeline.mirrors.shards import SOURCE_NAMES, Shard, own_source_columns
 from cdc_pipeline.mirrors.state import UNSEEN_START, MirrorState
@@ -74,9 +79,8 @@ def with_rows(state: MirrorState, groups: Sequence[RowGroup]) -> MirrorState:
     for source, own in by_source.items():
         place = next((place for place, shard in enumerate(shards) if shard.name == source), None)
         if place is None:
-            since = min((group.first_ts for group in own if group.first_ts is not None), default=None)
-            shards.append(Shard(source, inferred_schema(own), inferred=True, since=since))
-            if any(group.dialect != DATAWORKS.name for group in own):  # DataWorks sends no DDL at all
+            shards.append(Shard(source, inferred_schema(own), inferred=True, since=first_commit_ts(own)))
+            if statements_are_sent(own):
                 gaps.append(UNSEEN_TABLES)
         else:
             shards[place], told = _widened(shards[place], own)
@@ -106,12 +110,6 @@ def _as_upstream(group: RowGroup) -> RowGroup:
 
 def _widened(shard: Shard, groups: Sequence[RowGroup]) -> tuple[Shard, tuple[str, ...]]:
     """The table as these rows show it, and the gaps that this leaves."""
-    kept = shard.schema.columns
-    if shard.inferred:
-        kept = tuple(repaired_column(column, groups) for column in kept)
-    added = new_columns(shard.schema, groups)
-    widened = replace(shard, schema=shard.schema.with_columns((*kept, *added)))
-    if not added or shard.inferred:
-        return widened, ()
-    names = ", ".join(column.name for column in added)
-    return widened, (f"rows have columns that no DDL has told of: {names}{SUCH_AS}{shard.name}",)
+    schema, added = widened_schema(shard.schema, groups, inferred=shard.inferred)
+    widened = replace(shard, schema=schema)
+    return widened, (f"{untold_words(added)}{SUCH_AS}{shard.name}",) if added and not shard.inferred else ()

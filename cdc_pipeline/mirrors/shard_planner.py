@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.mirrors.alterations import healed, is_tidb, with_known_gaps
+from cdc_pipeline.mirrors.alterations import altered_origins, healed, rows_emptied, with_kept, with_known_gaps
 from cdc_pipeline.mirrors.ddl_outcome import done, refuse
 from cdc_pipeline.mirrors.merged_schema import SUCH_AS
 from cdc_pipeline.mirrors.policy import KEEP
@@ -18,7 +18,7 @@ from cdc_pipeline.mirrors.shard_columns import added_again, empty_column, moved_
 from cdc_pipeline.mirrors.shard_definitions import UNSEEN_TABLES, with_new_gaps, with_shards
 from cdc_pipeline.mirrors.shards import Shard, as_upstream, source_rows, those_of, with_shard
 from cdc_pipeline.mirrors.state import MirrorState, gaps_without
-from cdc_pipeline.mirrors.steps import ChangeShardRows, ColumnOrigin, DeleteRows
+from cdc_pipeline.mirrors.steps import ChangeShardRows, DeleteRows, origins_by_name
 from cdc_pipeline.mirrors.table_planner import comes_before
 from cdc_pipeline.schemas.changes import (
     AlterTable,
@@ -34,8 +34,7 @@ from cdc_pipeline.schemas.changes import (
 )
 from cdc_pipeline.schemas.described import described_clause
 from cdc_pipeline.schemas.evolution import SchemaConflictError, altered, shape
-from cdc_pipeline.schemas.origins import column_origins
-from cdc_pipeline.schemas.partition_rows import PartitionError, rows_below, rows_of_partitions
+from cdc_pipeline.schemas.partition_rows import PartitionError
 from cdc_pipeline.schemas.table import TableSchema
 
 if TYPE_CHECKING:
@@ -46,9 +45,9 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.masks import Mask
     from cdc_pipeline.mirrors.plan_book import PlanBook
     from cdc_pipeline.mirrors.policy import DdlPolicy
+    from cdc_pipeline.mirrors.steps import ColumnOrigin
     from cdc_pipeline.mirrors.table_planner import TablePlanner
     from cdc_pipeline.schemas.changes import Clause, OfShard
-    from cdc_pipeline.schemas.partition_rows import SparkCondition
     from cdc_pipeline.schemas.table import TableName
 
 
@@ -186,11 +185,7 @@ class ShardPlanner:
             if clauses and not outcome.effects:
                 outcome.effects.append(f"{shard.name}: changes neither columns nor rows")
             return
-        sources = column_origins(shard.schema, clauses)
-        origins = [
-            ColumnOrigin(column, None if source is None else shard.schema.find(source))
-            for column, source in zip(schema.columns, sources, strict=True)
-        ]
+        origins = altered_origins(shard.schema, schema, clauses)
         others = [other for other in state.shards or () if other.name != shard.name]
         shards = with_shard(state.shards or (), replace(shard, schema=schema))
         gone = [column.name for column in shard.schema.columns if schema.find(column.name) is None]
@@ -212,29 +207,16 @@ class ShardPlanner:
     ) -> None:
         if not isinstance(clause, (TruncatePartition, DropPartition, FirstPartition)):
             return
+        # by the types that the columns have in the mirror
+        columns = tuple(state.schema.find(column.name) or column for column in shard.schema.columns)
         try:
-            rows = self._rows_of_partitions(state, shard, clause, event)
+            rows = rows_emptied(shard.schema.with_columns(columns), clause, event, self._book.time_zone)
         except PartitionError as error:
             refuse(self._book, state.name, f"{shard.name}: {described_clause(clause)}: {error}", event, outcome)
             return
         what = f"{described_clause(clause)} of {shard.name}"
         self._change_rows(DeleteRows(state, those_of(shard.name, rows), what))
         done(outcome, f"took the rows of {shard.name} out of {state.name} that lay in the partitions", state)
-
-    def _rows_of_partitions(
-        self,
-        state: MirrorState,
-        shard: Shard,
-        clause: TruncatePartition | DropPartition | FirstPartition,
-        event: DdlEvent,
-    ) -> SparkCondition:
-        # by the types that the columns have in the mirror
-        columns = tuple(state.schema.find(column.name) or column for column in shard.schema.columns)
-        schema, time_zone = shard.schema.with_columns(columns), self._book.time_zone
-        if isinstance(clause, FirstPartition):
-            return rows_below(schema, clause.bound, time_zone)
-        missing_ok = isinstance(clause, DropPartition) and clause.if_exists
-        return rows_of_partitions(schema, clause.names, time_zone, missing_ok=missing_ok, tidb=is_tidb(event))
 
     # ---- what all of them come to
 
@@ -280,18 +262,15 @@ class ShardPlanner:
             for origin in moved
             if origin.before is not None and origin.before.name in masks
         }
-        origins = tuple(ColumnOrigin(column, now.schema.find(column.name)) for column in columns)
-        return self._book.change_columns(
-            now, replace(now, schema=now.schema.with_columns(columns)), origins, carried=carried
-        )
+        wider = replace(now, schema=now.schema.with_columns(columns))
+        return self._book.change_columns(now, wider, origins_by_name(now.schema, columns), carried=carried)
 
     def _with_columns(self, now: MirrorState, target: MirrorState, event: DdlEvent) -> MirrorState:
-        origins = tuple(ColumnOrigin(column, now.schema.find(column.name)) for column in target.schema.columns)
+        origins = origins_by_name(now.schema, target.schema.columns)
         gone = [column.name for column in now.schema.columns if target.schema.find(column.name) is None]
         kept: tuple[tuple[str, str], ...] = ()
         if self._policy.of(now.name) == KEEP:
-            kept = tuple((column, f"{column}__dropped_{event.mark}") for column in gone)
-            target = replace(target, kept=(*target.kept, *(new for _, new in kept)))
+            target, kept = with_kept(target, gone, event)
         # what all of them generate alike is computed anew
         anew = [
             origin.after.name

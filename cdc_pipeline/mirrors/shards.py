@@ -83,13 +83,13 @@ def hidden_values(shards: tuple[Shard, ...], masks: Collection[str]) -> tuple[Sh
 
 def shards_text(shards: Iterable[Shard]) -> str:
     """As JSON that `shards_of_text` reads back to equal shards; those of one definition share it."""
-    definitions: list[str] = []
+    definitions: dict[str, int] = {}
+    texts: dict[int, str] = {}  # by identity: a thousand of them may have one definition
     found = []
     for shard in shards:
-        text = shard.schema.to_json()
-        if text not in definitions:
-            definitions.append(text)
-        place = definitions.index(text)
+        text = texts.get(id(shard.schema)) or shard.schema.to_json()
+        texts[id(shard.schema)] = text
+        place = definitions.setdefault(text, len(definitions))
         found.append([shard.name.database, shard.name.table, place, shard.inferred, shard.since])
     plain = {"definitions": [json.loads(text) for text in definitions], "shards": found}
     return json.dumps(plain, ensure_ascii=False, separators=(",", ":"))

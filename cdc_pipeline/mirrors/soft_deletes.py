@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.mirrors.state import DELETED
 from cdc_pipeline.resources.delta import is_in, replace_once, session_for
-from cdc_pipeline.schemas.names import quoted
+from cdc_pipeline.schemas.names import quoted, unused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -62,11 +62,15 @@ def carried_key(key: tuple[str, ...], origins: Iterable[ColumnOrigin]) -> tuple[
     return tuple(origin.after.name for origin in found if origin is not None)
 
 
-def rows_marked(spark: SparkSession, path: str, rows: str | None, commit: Commit) -> None:
-    """In one commit: the rows that are there and for which the SQL `rows` is true (all, without) are deleted ones. Their
-    trace stays: no message has deleted them."""
-    condition = LIVE if rows is None else f"({rows}) AND {LIVE}"
-    DeltaTable.forPath(session_for(spark, commit), path).update(F.expr(condition), {DELETED: F.lit(True)})
+def rows_ended(spark: SparkSession, path: str, rows: str | None, commit: Commit, *, keeps_deleted: bool) -> None:
+    """In one commit: the rows for which the SQL `rows` is true (all, without) go. `keeps_deleted`: such as are there are
+    deleted ones from then on. Their trace stays: no message has deleted them."""
+    table = DeltaTable.forPath(session_for(spark, commit), path)
+    if keeps_deleted:
+        condition = LIVE if rows is None else f"({rows}) AND {LIVE}"
+        table.update(F.expr(condition), {DELETED: F.lit(True)})
+    else:
+        table.delete(rows)
 
 
 def deleted_forgotten(spark: SparkSession, path: str, commit: Commit) -> None:
@@ -87,9 +91,7 @@ def one_kept_per_key(spark: SparkSession, path: str, state: MirrorState, commit:
     # for those that nothing else tells apart
     content = F.xxhash64(*(F.col(quoted(name)) for name in mirror.columns))
     place = F.row_number().over(Window.partitionBy(*key).orderBy(F.expr(LIVE).desc(), *newest, content))
-    own = "place"
-    while own in {name.casefold() for name in mirror.columns}:
-        own += "_"
+    own = unused("place", mirror.columns)
     placed = mirror.withColumn(own, place)
     surplus = (F.col(own) > 1) & whole & F.col(DELETED)
     if not placed.where(surplus).isEmpty():

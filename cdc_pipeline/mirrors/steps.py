@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from cdc_pipeline.mirrors.state import MirrorState
     from cdc_pipeline.schemas.partition_rows import SparkCondition
-    from cdc_pipeline.schemas.table import Column, TableName
+    from cdc_pipeline.schemas.table import Column, TableName, TableSchema
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,11 @@ class ColumnOrigin:
 
     after: Column
     before: Column | None
+
+
+def origins_by_name(before: TableSchema, columns: Iterable[Column]) -> tuple[ColumnOrigin, ...]:
+    """Each of the columns, which was the one that had its name before."""
+    return tuple(ColumnOrigin(column, before.find(column.name)) for column in columns)
 
 
 @dataclass(frozen=True)
@@ -178,6 +185,11 @@ Step: TypeAlias = (
     | KeepOnePerKey
     | ForgetDeleted
 )
+
+
+def states_left(steps: Iterable[Step]) -> list[MirrorState]:
+    """Each mirror that the steps are of, once, as the last of them leaves it."""
+    return list({step.state.mirror_id: step.state for step in steps}.values())
 
 
 def step_names(step: Step) -> tuple[TableName, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cdc_pipeline.mirrors.ddl_outcome import done, refuse
 from cdc_pipeline.mirrors.policy import KEEP
 from cdc_pipeline.mirrors.state import MirrorState
-from cdc_pipeline.mirrors.steps import ColumnOrigin, DropMirror, RenameMirror, TruncateMirror
+from cdc_pipeline.mirrors.steps import DropMirror, RenameMirror, TruncateMirror, origins_by_name
 from cdc_pipeline.schemas.changes import CreateTable, CreateTableAsSelect, CreateTableLike, NotSupported
 from cdc_pipeline.schemas.conversions import unclear_types
 from cdc_pipeline.schemas.evolution import altered
@@ -93,7 +93,7 @@ class TablePlanner:
         done(outcome, f"{name} exists already; its definition is known now", learnt)
 
     def _defined(self, before: MirrorState, after: MirrorState, event: DdlEvent, *, anew: bool = False) -> MirrorState:
-        origins = tuple(ColumnOrigin(column, before.schema.find(column.name)) for column in after.schema.columns)
+        origins = origins_by_name(before.schema, after.schema.columns)
         return self._book.change_columns(before, after, origins, event.commit_ms, anew=anew)
 
     def create_like(self, change: CreateTableLike, event: DdlEvent, outcome: DdlOutcome) -> None:

@@ -284,3 +284,8 @@ SchemaChange: TypeAlias = (
     | NotSupported
     | OfShard
 )
+
+
+def of_table(change: SchemaChange) -> SchemaChange:
+    """What is done to upstream's table, of whichever mirror that is."""
+    return change.change if isinstance(change, OfShard) else change

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 
 def quoted(name: str) -> str:
     """The name as an identifier."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def unused(name: str, taken: Iterable[str]) -> str:
+    """The name, made longer until it is none of those that are taken. Case does not count."""
+    folded = {other.casefold() for other in taken}
+    while name in folded:
+        name += "_"
+    return name

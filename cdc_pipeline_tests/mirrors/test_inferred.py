@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.types import MessageTypes
-from cdc_pipeline.mirrors.inferred import inferred_schema, new_columns, repaired_column
+from cdc_pipeline.mirrors.inferred import inferred_schema, widened_schema
 from cdc_pipeline.mirrors.row_groups import RowGroup
 from cdc_pipeline.mirrors.state import UNSEEN_START, MirrorState
 from cdc_pipeline.resources.delta import table_state
@@ -101,9 +101,15 @@ def test_new_columns() -> None:
         "a B c": ["c "],
         "d a c": ["d ", "c "],
     }
-    assert {columns: _shown(new_columns(schema, [_group(columns)])) for columns in cases} == cases
+
+    def added(*groups: RowGroup) -> list[str]:
+        wider, columns = widened_schema(schema, groups, inferred=False)
+        assert wider.columns == (*schema.columns, *columns)
+        return _shown(columns)
+
+    assert {columns: added(_group(columns)) for columns in cases} == cases
     groups = [_group("c", {"c": "decimal(3,1)"}), _group("c e", {"c": "decimal(4,0)", "e": "int"}, key="e")]
-    assert _shown(new_columns(schema, groups)) == ["c decimal(5,1)", "e int"]
+    assert added(*groups) == ["c decimal(5,1)", "e int"]
 
 
 # column's type, types of messages → type that holds all, or the newest where the table was changed unseen
@@ -134,7 +140,8 @@ _REPAIRED: dict[tuple[str, tuple[str, ...]], str] = {
 def test_repaired_column(case: tuple[str, tuple[str, ...]], wanted: str) -> None:
     before, seen = case
     column = Column("d", type_in_words(before), nullable=False)
-    found = repaired_column(column, [_group("d", {"d": text}) for text in seen])
+    groups = [_group("d", {"d": text}) for text in seen]
+    (found,) = widened_schema(TableSchema((column,)), groups, inferred=True)[0].columns
     assert (str(found.type), found.name, found.nullable) == (wanted, "d", False)
 
 

@@ -1,0 +1,194 @@
+"""`make bench-end-to-end`: events per CPU-second and per second from a broker to the mirror, once warm.
+
+A real broker, a topic of one table, generated TiCDC messages of some 490 bytes (63 % UPDATE, 30 % INSERT, 7 % DELETE over
+75,000 keys), taken in as a user's run does: batches of `--batch` records into raw, change log and mirror, a cut after each.
+The records are in the broker before the clock starts. CPU is that of this process and of Spark's, without the broker. What
+the mirror has at the end is compared with the newest event of each key.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from benchmarks.messages import FIRST_MS, SMALL, TSO_SHIFT, topic_records
+from benchmarks.processes import cpu_seconds, peak_memory, tree
+from cdc_pipeline.component import CdcPipeline
+from cdc_pipeline.dialects.change_tables import decoded_batches
+from cdc_pipeline.local_kafka.broker import LocalBroker
+from cdc_pipeline.local_kafka.feed import create_topics
+from cdc_pipeline.mirrors.cut import CutMaker
+from cdc_pipeline.resources.spark import SparkLakehouse
+from cdc_pipeline.schemas.table import TableName
+from cdc_pipeline.source_fields import KafkaSource
+from cdc_pipeline.sources.source import RunContext
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline.pipeline import Pipeline
+
+TOPIC = "accounts"
+_CREATE = (
+    "CREATE TABLE `accounts` "
+    "(`id` BIGINT PRIMARY KEY, `owner` VARCHAR(40), `balance` DECIMAL(12,2), `updated_at` DATETIME)"
+)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a part of a batch took."""
+
+    name: str
+    seconds: float
+    cpu_seconds: float
+
+
+@dataclass(frozen=True)
+class Batch:
+    events: int
+    stages: tuple[Stage, ...]
+
+    @property
+    def seconds(self) -> float:
+        return sum(stage.seconds for stage in self.stages)
+
+    @property
+    def cpu_seconds(self) -> float:
+        return sum(stage.cpu_seconds for stage in self.stages)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--events", type=int, default=1_200_000, help="events that are measured")
+    parser.add_argument("--batch", type=int, default=300_000, help="records of a batch")
+    parser.add_argument("--warm-up", type=int, default=2, help="batches before")
+    parser.add_argument("--partitions", type=int, nargs="+", default=[1, 4])
+    options = parser.parse_args()
+    spark = SparkLakehouse(
+        master=os.environ.get("CDC_SPARK_MASTER", "local[*]"), driver_memory=os.environ.get("CDC_DRIVER_MEMORY", "4g")
+    ).session
+    for partitions in options.partitions:
+        with tempfile.TemporaryDirectory(prefix="cdc_pipeline-end-to-end-") as folder:
+            with LocalBroker(Path(folder, "kafka"), heap="1g") as broker:
+                count = options.warm_up + options.events // options.batch
+                _say(f"{partitions} partitions: making {count} × {options.batch:,} records")
+                _produce(spark, broker.bootstrap, partitions, count * options.batch)
+                source = KafkaSource(
+                    type="kafka",
+                    bootstrap_servers=broker.bootstrap,
+                    topics=[TOPIC],
+                    max_records_per_batch=options.batch,
+                )
+                pipeline = CdcPipeline(name="bench", source=source, lake=str(Path(folder, "lake"))).pipeline
+                with peak_memory((broker.pid or 0,)) as peak:
+                    batches = [
+                        _batch(spark, pipeline, broker, partitions, (number + 1) * options.batch)
+                        for number in range(count)
+                    ]
+            _check(spark, pipeline)
+        _report(partitions, batches[options.warm_up :], peak.bytes)
+    spark.stop()
+    return 0
+
+
+def _produce(spark: SparkSession, bootstrap: str, partitions: int, count: int) -> None:
+    """`topic_records` has four partitions, whose records of one time are one after the other where there is one."""
+    create_topics(bootstrap, {TOPIC: partitions})
+    records = topic_records(spark, SMALL, 0, count)
+    head = (
+        '{"id":0,"database":"shop","table":"accounts","pkNames":null,"isDdl":true,"type":"CREATE",'
+        f'"es":{FIRST_MS - 1},"ts":{FIRST_MS},"sql":"{_CREATE}","sqlType":null,"mysqlType":null,"data":null,"old":null,'
+        f'"_tidb":{{"commitTs":{(FIRST_MS - 1) << TSO_SHIFT}}}}}'
+    )
+    ddl = spark.range(1).select(F.lit(head).cast("binary").alias("value"))
+    options = {
+        "kafka.bootstrap.servers": bootstrap,
+        "topic": TOPIC,
+        "kafka.linger.ms": "20",
+        "kafka.batch.size": "262144",
+    }
+    ddl.select("value", F.lit(0).alias("partition")).write.format("kafka").options(**options).save()
+    chosen = records.select("value", F.col("partition") if partitions > 1 else F.lit(0).alias("partition"), "offset")
+    if partitions == 1:
+        number = F.col("offset") * 4 + records["partition"]
+        chosen = records.select("value", F.lit(0).alias("partition"), number.alias("offset"))
+        chosen = chosen.repartitionByRange(1, "offset").sortWithinPartitions("offset")
+    chosen.select("value", "partition").write.format("kafka").options(**options).save()
+
+
+def _batch(spark: SparkSession, pipeline: Pipeline, broker: LocalBroker, partitions: int, end: int) -> Batch:
+    """One run of the pipeline up to those offsets."""
+    until = {TOPIC: {str(number): end // partitions + (number == 0) for number in range(partitions)}}
+    events, stages = 0, []
+    without = {broker.pid or 0}
+
+    def timed(name: str, started: float, cpu: float) -> None:
+        spent = cpu_seconds(tree(os.getpid(), without)) - cpu
+        stages.append(Stage(name, time.monotonic() - started, spent))
+
+    run = RunContext(f"run-{end}", lambda _: None)
+    marks = time.monotonic(), cpu_seconds(tree(os.getpid(), without))
+    intake = pipeline.source.taken_in(spark, pipeline.paths, run, until)
+    events = intake.records
+    timed("raw", *marks)
+    marks = time.monotonic(), cpu_seconds(tree(os.getpid(), without))
+    decoded_batches(spark, pipeline.paths)
+    timed("decode", *marks)
+    marks = time.monotonic(), cpu_seconds(tree(os.getpid(), without))
+    report = CutMaker(spark, pipeline.paths, run.run_id, "UTC", 2, lambda _: None).brought_up_to_date()
+    assert report.published
+    timed("mirror", *marks)
+    batch = Batch(events, tuple(stages))
+    told = ", ".join(f"{stage.name} {stage.seconds:.1f} s ({stage.cpu_seconds:.1f} CPU)" for stage in batch.stages)
+    _say(f"• {events:,} records in {batch.seconds:.1f} s, {batch.cpu_seconds:.1f} CPU s: {told}")
+    return batch
+
+
+def _check(spark: SparkSession, pipeline: Pipeline) -> None:
+    """The mirror has the newest image of each key that was not deleted, of the changes up to the resolved TSO."""
+    paths = pipeline.paths
+    cut = spark.read.format("delta").load(paths.table("consistent_cuts")).orderBy(F.desc("cut_id")).first()
+    assert cut is not None
+    log = spark.read.format("delta").load(paths.table("raw_topic_snapshot"))
+    text = F.col("value").cast("string")
+    fields = log.select(
+        F.get_json_object(text, "$.type").alias("type"),
+        F.get_json_object(text, "$.data[0].id").cast("bigint").alias("id"),
+        F.get_json_object(text, "$.data[0].balance").cast("decimal(12,2)").alias("balance"),
+        F.get_json_object(text, "$._tidb.commitTs").cast("bigint").alias("ts"),
+    ).where(F.col("type").isin("INSERT", "UPDATE", "DELETE") & (F.col("ts") <= cut["resolved_tso"]))
+    newest = fields.groupBy("id").agg(F.max_by(F.struct("type", "balance"), "ts").alias("last"))
+    wanted = newest.where("last.type <> 'DELETE'").select("id", "last.balance")
+    found = spark.read.format("delta").load(paths.mirror(TableName("shop", "accounts"))).select("id", "balance")
+    differing = wanted.exceptAll(found).count() + found.exceptAll(wanted).count()
+    assert differing == 0, f"{differing} rows of the mirror are not those of the topic"
+    assert found.count() > 0
+
+
+def _report(partitions: int, batches: list[Batch], peak: int) -> None:
+    events = sum(batch.events for batch in batches)
+    seconds, cpu = sum(batch.seconds for batch in batches), sum(batch.cpu_seconds for batch in batches)
+    print(f"{partitions} partition{'s'[: partitions > 1]}: {events:,} events in {seconds:.1f} s, {cpu:.1f} CPU s")
+    print(f"  {events / cpu:,.0f} events per CPU-second, {events / seconds:,.0f} per second; peak {peak / 1e9:.1f} GB")
+    for place, name in enumerate(stage.name for stage in batches[0].stages):
+        took = [batch.stages[place] for batch in batches]
+        wall, spent = sum(stage.seconds for stage in took), sum(stage.cpu_seconds for stage in took)
+        print(f"  {name:<8} {wall:6.1f} s {spent:6.1f} CPU s {spent / cpu:6.0%}")
+    sys.stdout.flush()
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,78 @@
+"""What a tree of processes costs, by /proc: CPU seconds and memory."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def tree(root: int, without: Collection[int] = ()) -> list[int]:
+    """The process and all below it, but for those of `without` and what is below them."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and (fields := _stat(int(entry.name))) is not None:
+            children.setdefault(int(fields[1]), []).append(int(entry.name))
+    found, left = [], [root]
+    while left:
+        pid = left.pop()
+        if pid not in without:
+            found.append(pid)
+            left += children.get(pid, [])
+    return found
+
+
+def cpu_seconds(pids: Collection[int]) -> float:
+    """The CPU time of these processes, and of children of theirs that have ended."""
+    stats = [fields for pid in pids if (fields := _stat(pid)) is not None]
+    return sum(int(fields[place]) for fields in stats for place in (11, 12, 13, 14)) / _TICKS
+
+
+def resident_bytes(pids: Collection[int]) -> int:
+    total = 0
+    for pid in pids:
+        try:
+            total += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return total
+
+
+class Peak:
+    """The most memory that the tree had at once."""
+
+    bytes = 0
+
+
+@contextmanager
+def peak_memory(without: Collection[int] = (), every_seconds: float = 0.5) -> Iterator[Peak]:
+    """Of this process and all below it, looked at while the block runs."""
+    peak, done = Peak(), threading.Event()
+
+    def watch() -> None:
+        while not done.wait(every_seconds):
+            peak.bytes = max(peak.bytes, resident_bytes(tree(os.getpid(), without)))
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield peak
+    finally:
+        done.set()
+        watcher.join()
+
+
+def _stat(pid: int) -> list[str] | None:
+    """The fields of /proc/PID/stat behind the name, which may hold spaces; None for a process that has ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
