@@ -46,6 +46,9 @@ _FIXED_SETTINGS = {
     "spark.sql.debug.maxToStringFields": "10",
     # many files that are read by name (claims) are listed in a few tasks, not in one each
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",
+    # a batch has some three hundred generated classes; of Spark's hundred none is left when the next batch comes, and code
+    # that is compiled anew runs slowly until the JVM has optimised it anew
+    "spark.sql.codegen.cache.maxEntries": "5000",
     "spark.ui.showConsoleProgress": "false",
     # the text of each query's plan is made even where no UI shows it: the shortest there is
     "spark.sql.ui.explainMode": "simple",
