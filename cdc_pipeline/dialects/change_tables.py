@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects import unified
-from cdc_pipeline.dialects.contents import claims_writer, with_contents
+from cdc_pipeline.dialects.contents import claims_writer, looked_at, with_contents
 from cdc_pipeline.dialects.counts import BatchCounts, Observed
 from cdc_pipeline.dialects.ddl_rows import ddl_rows
 from cdc_pipeline.dialects.decode import DialectName, decoded, explained
@@ -22,7 +22,6 @@ from cdc_pipeline.mirrors.ddl_of_cut import undecided
 from cdc_pipeline.resources.delta import Commit, append_once, is_in, progress, table_state
 from cdc_pipeline.resources.small_frames import small_frame
 from cdc_pipeline.resources.threads import side_by_side
-from cdc_pipeline.sources.intake import OffsetRange, counted_ranges
 from cdc_pipeline.sources.raw_notes import batch_note
 from cdc_pipeline.sources.raw_snapshot import newest_batch
 
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.sources.intake import OffsetRange
 
 _BATCHES = (
     "batch_id BIGINT, run_id STRING, decoded_at TIMESTAMP, "
@@ -91,11 +91,11 @@ def _decoded_batch(
     raw = spark.read.format("delta").load(paths.table("raw_topic_snapshot")).where(F.col("batch_id") == batch_id)
     raw = with_replacements(spark, paths, raw)
     note = _raw_note(spark, paths, batch_id)
-    ranges = tuple(OffsetRange(*span) for span in note["offsets"]) or counted_ranges(raw)
-    records = sum(span.records for span in ranges)
+    look = looked_at(spark, paths, raw, note, claim_store)
+    records = sum(span.records for span in look.ranges)
     begun = is_in(spark, paths.table("change_log"), _commit(paths, "change_log", batch_id, note))
     files = Commit(claims_writer(paths), batch_id, {"batch": batch_id, "run_id": note["run_id"]})
-    raw = with_contents(spark, paths, raw, note, files, claim_store, begun=begun)
+    raw = with_contents(spark, paths, raw, look, files, claim_store, begun=begun)
     # A large batch is decoded in one pass without a cache, and its few other records once more; a small one is kept,
     # because planning a second query costs more than decoding it does.
     small = records <= SMALL_BATCH
@@ -105,14 +105,15 @@ def _decoded_batch(
         observed = Observed(frame)
         _write_changes(spark, paths, observed, batch_id, note)
         counts = observed.counts(records)
-        if observed.has_others() or not _has_tables(spark, paths):
-            if not small:
-                others = explained(observed.other_records(raw), dialect).persist()
-            _write_others(spark, paths, others, batch_id, note, counts)
+        wanted = _tables_with_rows(spark, paths, counts)
+        if not small and wanted and (observed.has_others() or wanted != ["watermarks"]):
+            others = explained(observed.other_records(raw), dialect).persist()
+        if wanted:
+            _write_others(spark, paths, others, observed.watermarks(spark, batch_id), batch_id, note, wanted)
     finally:
         others.unpersist()
-    _write_batch(spark, paths, batch_id, note, ranges, counts)
-    return DecodedBatch(batch_id, ranges, counts)
+    _write_batch(spark, paths, batch_id, note, look.ranges, counts)
+    return DecodedBatch(batch_id, look.ranges, counts)
 
 
 def _write_changes(
@@ -128,13 +129,29 @@ def _write_changes(
     observed.settle()
 
 
+def _tables_with_rows(spark: SparkSession, paths: LakePaths, counts: BatchCounts) -> list[str]:
+    """The tables beside the change log that the batch has rows for, or that are not there yet. A table that is there takes
+    no commit for nothing."""
+    return [
+        table
+        for table in OTHERS
+        if any(counts.by_kind[kind] for kind in KINDS_OF[table]) or table_state(spark, paths.table(table)) is None
+    ]
+
+
 def _write_others(
-    spark: SparkSession, paths: LakePaths, frame: DataFrame, batch_id: int, note: dict[str, Any], counts: BatchCounts
+    spark: SparkSession,
+    paths: LakePaths,
+    frame: DataFrame,
+    watermarks: DataFrame,
+    batch_id: int,
+    note: dict[str, Any],
+    wanted: list[str],
 ) -> None:
-    """What is left, each kind into its table. A table that is there takes no commit for nothing."""
+    """What is left, each kind into its table."""
     change_log = spark.read.format("delta").load(paths.table("change_log"))
     rows_of = {
-        "watermarks": lambda: unified.watermarks(frame),
+        "watermarks": lambda: watermarks,
         "dead_letters": lambda: unified.dead_letters(frame),
         "ddl_history": lambda: undecided(ddl_rows(frame, change_log)),
     }
@@ -142,16 +159,7 @@ def _write_others(
     def write(table: str) -> None:
         append_once(rows_of[table](), paths.table(table), _commit(paths, table, batch_id, note))
 
-    wanted = [
-        table
-        for table in OTHERS
-        if any(counts.by_kind[kind] for kind in KINDS_OF[table]) or table_state(spark, paths.table(table)) is None
-    ]
     side_by_side(spark, write, wanted, threads=2)
-
-
-def _has_tables(spark: SparkSession, paths: LakePaths) -> bool:
-    return all(table_state(spark, paths.table(table)) is not None for table in OTHERS)
 
 
 def _commit(paths: LakePaths, table: str, batch_id: int, note: dict[str, Any]) -> Commit:

@@ -5,6 +5,7 @@ Most batches need none of it, and are told from the others by one look at their 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
@@ -23,6 +24,7 @@ from cdc_pipeline.dialects.claims import (
 )
 from cdc_pipeline.dialects.packed import may_be_packed, opened
 from cdc_pipeline.resources.small_frames import small_frame
+from cdc_pipeline.sources.intake import OffsetRange, counted_ranges
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,11 +34,36 @@ if TYPE_CHECKING:
     from cdc_pipeline.resources.lake import LakePaths
 
 
+@dataclass(frozen=True)
+class Look:
+    """What one look at the values of a batch tells: the offsets that it has, whether any value may be compressed, whether
+    any may refer to a claim store, and whether the pipeline has one, or had."""
+
+    ranges: tuple[OffsetRange, ...]
+    packed: bool
+    referring: bool
+    has_claims: bool
+
+
+def looked_at(
+    spark: SparkSession, paths: LakePaths, raw: DataFrame, note: dict[str, Any], claim_store: str | None
+) -> Look:
+    """`raw` is one batch, `note` that of its commit: with `plain` true it says that no value is compressed, and it may have
+    the offsets. What it does not say is asked by one query over the values."""
+    has_claims = claim_store is not None or kept_claims(spark, paths) is not None
+    told = tuple(OffsetRange(*span) for span in note["offsets"])
+    asked = {} if note.get("plain") is True else {"packed": may_be_packed(F.col("value"))}
+    if has_claims:
+        asked["referring"] = may_refer(F.col("value"))
+    ranges, found = (told, {}) if told and not asked else counted_ranges(raw, asked)
+    return Look(told or ranges, found.get("packed", False), found.get("referring", False), has_claims)
+
+
 def with_contents(
     spark: SparkSession,
     paths: LakePaths,
     raw: DataFrame,
-    note: dict[str, Any],
+    look: Look,
     commit: Commit,
     claim_store: str | None,
     *,
@@ -45,31 +72,17 @@ def with_contents(
     """`raw` (one batch), with `claims.CONTENT` where a value has to be opened, and `claims.PROBLEM` where some refer to a
     claim store.
 
-    `note` is that of the raw commit: `plain` true says that no value is compressed. `commit` takes in the files. `begun`:
-    the batch's rows are in the change log already, so that no other files may count than those that did then.
+    `commit` takes in the files. `begun`: the batch's rows are in the change log already, so that no other files may count
+    than those that did then.
     """
-    claims = kept_claims(spark, paths)
-    keeps = claim_store is not None or claims is not None
-    packed, referring = _looked(raw, packing=note.get("plain") is not True, claims=keeps)
-    if not packed and not referring:
+    if not look.packed and not look.referring:
         return raw
-    frame = raw.withColumn(CONTENT, opened(F.col("value")) if packed else F.col("value"))
+    frame = raw.withColumn(CONTENT, opened(F.col("value")) if look.packed else F.col("value"))
     # a reference may be compressed as well: only the opened values tell
-    found = references(frame) if keeps else []
+    found = references(frame) if look.has_claims else []
     if not found:
         return frame
     return _with_claims(spark, paths, frame, found, commit, claim_store, begun=begun)
-
-
-def _looked(raw: DataFrame, *, packing: bool, claims: bool) -> tuple[bool, bool]:
-    """Whether any value may be compressed, and whether any may be a reference: one query over the values, or none."""
-    value = F.col("value")
-    asked = [may_be_packed(value)] * packing + [may_refer(value)] * claims
-    if not asked:
-        return False, False
-    found = raw.agg(*(F.coalesce(F.max(condition), F.lit(False)) for condition in asked)).first()
-    assert found is not None
-    return packing and bool(found[0]), claims and bool(found[-1])
 
 
 def _with_claims(

@@ -14,11 +14,14 @@ from cdc_pipeline.dialects import unified
 from cdc_pipeline.resources.small_frames import small_frame
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 _PATIENCE = 5.0
 """Seconds for the metrics of a query that has ended to arrive: they come by Spark's listener bus."""
 _PLACES = "`topic` STRING, `partition` INT, `offset` BIGINT"
+_PLACE = ("topic", "partition", "offset")
+_TIMES = ("watermark_ts", "es", "ts")
+_TIME_TYPES = "`timestamp` BIGINT, watermark_ts BIGINT, es BIGINT, ts BIGINT"
 
 
 @dataclass(frozen=True)
@@ -46,13 +49,15 @@ class Observed:
     def __init__(self, decoded: DataFrame) -> None:
         self._observation = Observation()
         kind, exact = F.col("kind"), F.col("exact_ts") | F.col("watermark_ts").isNotNull()
-        in_tables = ~kind.isin(unified.ROW, *unified.COUNTED_ONLY)
+        in_tables = ~kind.isin(unified.ROW, unified.WATERMARK, *unified.COUNTED_ONLY)
+        watermark = F.struct(*_PLACE, F.unix_micros("timestamp").alias("timestamp"), *_TIMES)
         self.frame = decoded.observe(
             self._observation,
             *(F.count(F.when(kind == name, 1)).alias(name) for name in unified.KINDS),
             F.sum(F.when(kind == unified.ROW, F.size("rows")).cast("bigint")).alias("changes"),
             F.max((kind != unified.DEAD) & exact).alias("exact"),
-            F.to_json(F.collect_list(F.when(in_tables, F.struct("topic", "partition", "offset")))).alias("places"),
+            F.to_json(F.collect_list(F.when(in_tables, F.struct(*_PLACE)))).alias("places"),
+            F.to_json(F.collect_list(F.when(kind == unified.WATERMARK, watermark))).alias("watermarks"),
         )
 
     def settle(self) -> None:
@@ -75,12 +80,22 @@ class Observed:
         by_kind = {name: found[name] for name in unified.KINDS}
         return BatchCounts(records, by_kind, found["changes"] or 0, bool(found["exact"]))
 
+    def watermarks(self, spark: SparkSession, batch_id: int) -> DataFrame:
+        """`unified.watermarks` of the frame, without looking at its records again: a watermark is all in its metrics."""
+        told = small_frame(spark, [(self._observation.get["watermarks"],)], "told STRING")
+        rows = told.select(F.inline(F.from_json("told", f"ARRAY<STRUCT<{_PLACES}, {_TIME_TYPES}>>")))
+        whole = rows.withColumns(
+            {"batch_id": F.lit(batch_id).cast("bigint"), "timestamp": F.timestamp_micros("timestamp")}
+        )
+        return unified.watermark_rows(whole)
+
     def has_others(self) -> bool:
         """Whether `other_records` has any."""
         return bool(self._observation.get["places"] != "[]")
 
     def other_records(self, raw: DataFrame) -> DataFrame:
-        """The records of `raw` that are more than row changes and go into a table: few, and looked at a second time."""
+        """The records of `raw` that are neither row changes nor watermarks and go into a table: few, and looked at a second
+        time."""
         places = [
             (place["topic"], place["partition"], place["offset"])
             for place in json.loads(self._observation.get["places"])

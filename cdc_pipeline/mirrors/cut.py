@@ -87,8 +87,8 @@ class CutMaker:
         """Finishes a cut that was begun, then takes the mirrors as far as the streams are complete, or to the TSO `up_to`
         where that is less."""
         started = time.monotonic()
-        published = cut_to_go_on_from(self.spark, self.paths)
-        streams = stream_progress(self.spark, self.paths).limited(up_to)
+        published, streams = self._known()
+        streams = streams.limited(up_to)
         report: CutReport | None = None
         if begun := begun_cut(self.spark, self.paths, published, self.columns.salt):
             self.report(f"finishing cut {begun.window.cut_id}, which an earlier run began")
@@ -116,6 +116,15 @@ class CutMaker:
             if waiting:
                 self.report(f"{waiting} row changes wait: {streams.what_holds()}")
         return replace(report, seconds=time.monotonic() - started)
+
+    def _known(self) -> tuple[PublishedCut, StreamProgress]:
+        """What was published, and how far the streams are: small tables, whose queries cost time and hardly any work."""
+        asked: list[Callable[[SparkSession, LakePaths], PublishedCut | StreamProgress]]
+        asked = [cut_to_go_on_from, stream_progress]
+        published, streams = side_by_side(self.spark, lambda ask: ask(self.spark, self.paths), asked, threads=2)
+        assert isinstance(published, PublishedCut)
+        assert isinstance(streams, StreamProgress)
+        return published, streams
 
     def from_the_beginning(self, resolved_tso: int | None, last_batch: int) -> CutReport:
         """The first cut of an empty lake: all changes up to there, in one."""

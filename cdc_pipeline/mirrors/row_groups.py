@@ -71,7 +71,8 @@ def row_groups(changes: DataFrame) -> list[RowGroup]:
         )
         .agg(
             F.count("*").alias("changes"),
-            F.first("key_names", ignorenulls=True).alias("key_names"),
+            # all of them, of which one is taken: a set lets Spark aggregate in memory, where it would sort all rows else
+            F.get(F.array_sort(F.collect_set("key_names")), F.lit(0)).alias("key_names"),
             F.min(F.struct("commit_ts", "batch_id", "topic", "partition", "offset")).alias("first"),
         )
         .orderBy("database", "table", "segment", "first", F.desc("images"), F.desc("inserts"))

@@ -61,7 +61,7 @@ class Window:
         if self.resolved_tso is None:
             return decoded & (F.col("batch_id") > self.after_batch)
         inside = decoded & _at_or_below(self.resolved_tso)
-        return inside if self.after_tso is None else inside & ~_at_or_below(self.after_tso)
+        return inside if self.after_tso is None else inside & _later(self.after_tso)
 
     def changes(self, log: DataFrame, *, waited: bool, anew: Mapping[TableName | ShardName, int]) -> DataFrame:
         """The row changes that this cut works on, with `fresh`, whether this cut lets them in, and `taken`, whether an
@@ -117,7 +117,7 @@ class Window:
         """Row changes of the batches so far that wait for a later cut."""
         if self.resolved_tso is None:
             return _first_halves(frame, self.last_batch)
-        return frame.where(F.col("batch_id") <= self.last_batch).where(~_at_or_below(self.resolved_tso))
+        return frame.where((F.col("batch_id") <= self.last_batch) & _later(self.resolved_tso))
 
 
 def _of_table(name: TableName | ShardName) -> Column:
@@ -142,10 +142,29 @@ def _is_half() -> Column:
 
 
 def _at_or_below(tso: int) -> Column:
-    """Whether a change happened at or before the TSO. `commit_ts` of DataWorks is an order, its time is `es`."""
+    """Whether a change happened at or before the TSO."""
+    return _for_rows(_in_time(tso))
+
+
+def _later(tso: int) -> Column:
+    """Whether a change happened after the TSO."""
+    return ((F.col("commit_ts") > tso) | (F.col("dialect") == DATAWORKS)) & _for_rows(~_in_time(tso))
+
+
+def _in_time(tso: int) -> Column:
+    """`commit_ts` of DataWorks is an order, its time is `es`."""
     dataworks = F.col("dialect") == DATAWORKS
     in_time = dataworks & (F.col("es") <= tso >> TSO_SHIFT)
     return in_time | (~dataworks & (F.col("commit_ts") <= tso))
+
+
+def _for_rows(condition: Column) -> Column:
+    """The condition, false where it is null, as one that Delta does not look into.
+
+    Of those that it understands Delta makes others over the files' statistics, and this one's would take longer to compile
+    than they could save: what files may be left out by is said beside it.
+    """
+    return F.coalesce(condition, F.lit(False))
 
 
 def next_window(published: PublishedCut, streams: StreamProgress, *, returning: bool = False) -> Window | None:
@@ -187,7 +206,7 @@ def pending_after(published: PublishedCut, streams: StreamProgress, log: DataFra
         return published.pending
     inside = log.where(F.col("batch_id") <= streams.last_batch)
     if published.resolved_tso is not None:
-        inside = inside.where(~_at_or_below(published.resolved_tso))
+        inside = inside.where(_later(published.resolved_tso))
     return inside.count() + published.held_rows
 
 

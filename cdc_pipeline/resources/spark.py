@@ -49,6 +49,8 @@ _FIXED_SETTINGS = {
     # a batch has some three hundred generated classes; of Spark's hundred none is left when the next batch comes, and code
     # that is compiled anew runs slowly until the JVM has optimised it anew
     "spark.sql.codegen.cache.maxEntries": "5000",
+    # what a cut keeps of its changes is read once or twice: compressing it costs more than reading more
+    "spark.sql.inMemoryColumnarStorage.compressed": "false",
     "spark.ui.showConsoleProgress": "false",
     # the text of each query's plan is made even where no UI shows it: the shortest there is
     "spark.sql.ui.explainMode": "simple",

@@ -17,7 +17,7 @@ from cdc_pipeline.errors import SourceError
 from cdc_pipeline.sources.records import POSITION, RECORD
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from pyspark.sql import Column, DataFrame, Row
 
@@ -84,15 +84,24 @@ def ranges_and_plain(frame: DataFrame) -> tuple[tuple[OffsetRange, ...], bool]:
     return _ranges(rows), not any(row["packed"] for row in rows)
 
 
-def counted_ranges(frame: DataFrame) -> tuple[OffsetRange, ...]:
-    """The ranges of records that have a position each, in (topic, partition) order."""
+def counted_ranges(
+    frame: DataFrame, conditions: Mapping[str, Column] | None = None
+) -> tuple[tuple[OffsetRange, ...], dict[str, bool]]:
+    """The ranges of records that have a position each, in (topic, partition) order; and of each condition, which is never
+    null, whether any record meets it, by the same query."""
+    asked = dict(conditions or {})
     rows = (
         frame.groupBy("topic", "partition")
-        .agg(F.min("offset").alias("first"), F.max("offset").alias("last"), F.count("*").alias("records"))
+        .agg(
+            F.min("offset").alias("first"),
+            F.max("offset").alias("last"),
+            F.count("*").alias("records"),
+            *(F.max(condition).alias(name) for name, condition in asked.items()),
+        )
         .orderBy("topic", "partition")
         .collect()
     )
-    return _ranges(rows)
+    return _ranges(rows), {name: any(row[name] for row in rows) for name in asked}
 
 
 def _ranges(rows: Iterable[Row]) -> tuple[OffsetRange, ...]:

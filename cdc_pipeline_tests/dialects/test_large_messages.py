@@ -17,7 +17,7 @@ import pytest
 from cdc_pipeline.dialects.change_tables import decoded_batches
 from cdc_pipeline.dialects.claim_files import ClaimStore, file_name
 from cdc_pipeline.dialects.claims import CONTENT, PROBLEM
-from cdc_pipeline.dialects.contents import with_contents
+from cdc_pipeline.dialects.contents import looked_at, with_contents
 from cdc_pipeline.dialects.decode import decoded
 from cdc_pipeline.mirrors.cut import CutMaker
 from cdc_pipeline.mirrors.rebuild import Rebuilder
@@ -89,10 +89,12 @@ def _rebuilt(spark: SparkSession, paths: LakePaths, claim_store: str | None = No
 
 
 def _contents(spark: SparkSession, frame: DataFrame, folder: Path, *, store: bool, is_plain: bool) -> DataFrame:
-    note = {"plain": True} if is_plain else {}
+    note = {"plain": is_plain, "offsets": [("shop", 0, 1, 9, 9)]}
     commit = Commit("cdc:shop:claims", 1, {"batch": 1})
     claim_store = str(folder / "store") if store else None
-    return with_contents(spark, LakePaths(str(folder), "shop"), frame, note, commit, claim_store, begun=False)
+    paths = LakePaths(str(folder), "shop")
+    look = looked_at(spark, paths, frame, note, claim_store)
+    return with_contents(spark, paths, frame, look, commit, claim_store, begun=False)
 
 
 def _plan(frame: DataFrame) -> str:
