@@ -7,8 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,18 +20,22 @@ from cdc_pipeline_tests.integration.runs import capture_lines, end_of_watermark
 from cdc_pipeline_tests.integration.test_shop import CAPTURE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import SparkSession
 
     from cdc_pipeline.resources.lake import LakePaths
 
 _ROOT = Path(__file__).parents[2]
-_WATERMARKS = (2, 4)  # a slice ends with these: the second one changes mirrors that the first one made
+_WATERMARKS = (1, 2)  # a slice ends with these: the second one changes mirrors that the first one made
 _PATIENCE_SECONDS = 600  # ends a wait for nothing; a slow machine shares two cores with the other tests
 _SETTINGS = {
     "spark.executor.memory": "640m",
     "spark.executor.cores": "1",
     # no work before both are there: the first one alone would do all of so little
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    # a task rather runs where its rows are not than it waits three seconds for the worker that has them
+    "spark.locality.wait": "0s",
     "spark.driver.extraJavaOptions": JVM_OPTIONS,
     "spark.executor.extraJavaOptions": JVM_OPTIONS,
     # as in the suite's own session, for what is small and runs once
@@ -61,8 +66,12 @@ def test_two_workers_make_the_same_mirrors(
     spark: SparkSession, paths: LakePaths, slices: list[Path], tmp_path: Path
 ) -> None:
     with StandaloneCluster(tmp_path / "cluster", 2) as cluster:
-        found = _run(cluster.master, tmp_path / "clustered", slices, tmp_path / "driver.log")
+        with _driver(cluster.master, tmp_path / "clustered", slices, tmp_path / "driver.log") as driver:
+            wanted = hashes_of_slices(spark, paths, slices)  # meanwhile: each waits for much
+            output, _ = driver.communicate(timeout=_PATIENCE_SECONDS)
         jars = cluster.jars_of_executors()
+    assert driver.returncode == 0, (tmp_path / "driver.log").read_text(errors="replace")[-5000:]
+    found = json.loads(output.splitlines()[-1])
     workers = {executor["address"]: executor for executor in found["executors"] if executor["id"] != "driver"}
     assert len(workers) == 2
     assert all(executor["completed_tasks"] > 0 for executor in workers.values()), workers
@@ -72,11 +81,13 @@ def test_two_workers_make_the_same_mirrors(
         for package in jar_packages():
             group, name, version = package.split(":")
             assert f"{group}_{name}-{version}.jar" in has
-    assert len(found["hashes"]) > 5
-    assert found["hashes"] == hashes_of_slices(spark, paths, slices)
+    assert len(wanted) > 5
+    assert found["hashes"] == wanted
 
 
-def _run(master: str, lake: Path, slices: list[Path], log: Path) -> Any:
+@contextmanager
+def _driver(master: str, lake: Path, slices: list[Path], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """`cluster_run` in a process of its own, which is gone with all that it started when the block ends."""
     given = {
         "master": master,
         "settings": _SETTINGS,
@@ -93,12 +104,10 @@ def _run(master: str, lake: Path, slices: list[Path], log: Path) -> Any:
             stderr=errors,
             start_new_session=True,
         )
-        try:
-            output, _ = driver.communicate(timeout=_PATIENCE_SECONDS)
-        finally:
-            # its JVM too, whatever happened; the pid is ours until we have waited for it
-            if driver.poll() is None:
-                os.killpg(driver.pid, signal.SIGKILL)
-                driver.communicate()
-    assert driver.returncode == 0, log.read_text(errors="replace")[-5000:]
-    return json.loads(output.splitlines()[-1])
+    try:
+        yield driver
+    finally:
+        # nothing ran on where it has ended; until we have waited for it its number is nobody else's
+        if driver.poll() is None:
+            os.killpg(driver.pid, signal.SIGKILL)
+            driver.communicate()
