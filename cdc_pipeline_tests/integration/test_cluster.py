@@ -32,7 +32,8 @@ _PATIENCE_SECONDS = 600  # ends a wait for nothing; a slow machine shares two co
 _SETTINGS = {
     "spark.executor.memory": "640m",
     "spark.executor.cores": "1",
-    # no work before both are there: the first one alone would do all of so little
+    # no work before both are there: the first one alone could do all of so little
+    "spark.cores.max": "2",
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     # a task rather runs where its rows are not than it waits three seconds for the worker that has them
     "spark.locality.wait": "0s",
