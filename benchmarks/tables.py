@@ -56,12 +56,9 @@ def main() -> int:
 def measured(spark: SparkSession, folder: Path, tables: int, events: int, rounds: int, threads: int) -> Cost:
     """The medians of a batch of `events` changes into so many tables."""
     lake = Lake(spark, folder)
-    creates = small_frame(spark, [(create_message(f"t_{number}"),) for number in range(tables)], "value STRING")
-    table, key = _place(tables)
-    inserts = spark.range(events).select(row_message("INSERT", key, 1, table).alias("value"))
     costs: list[Cost] = []
     for number in range(rounds + 2):
-        batch = _changes(spark, lake.batch + 1, tables, events) if number else creates.union(inserts)
+        batch = changes(spark, lake.batch + 1, tables, events) if number else creation(spark, tables, events)
         costs.append(lake.run(batch, events, threads))
         told = f"batch {number + 1}: {costs[-1].total:.1f} s, {costs[-1].cut:.1f} s of them the cut"
         print(f"• {tables:,} tables, {told}; {costs[-1].cpu:.1f} CPU s", file=sys.stderr, flush=True)
@@ -72,9 +69,17 @@ def measured(spark: SparkSession, folder: Path, tables: int, events: int, rounds
     return Cost(raw, decode, cut, cpu)
 
 
-def _changes(spark: SparkSession, batch: int, tables: int, events: int) -> DataFrame:
+def creation(spark: SparkSession, tables: int, events: int) -> DataFrame:
+    """The tables' CREATE statements, and `events` rows."""
+    creates = small_frame(spark, [(create_message(f"t_{number}"),) for number in range(tables)], "value STRING")
     table, key = _place(tables)
-    # a batch's inserts are of keys that no batch had; what the mix of a table is does not depend on the number of tables
+    return creates.union(spark.range(events).select(row_message("INSERT", key, 1, table).alias("value")))
+
+
+def changes(spark: SparkSession, batch: int, tables: int, events: int) -> DataFrame:
+    """A batch of `events` changes, spread over the tables."""
+    table, key = _place(tables)
+    # a batch's inserts are of keys that no batch had; each table has the same mix, and each batch deletes other keys
     message = mixed_changes(key + 3 * batch, key, key + events * batch, batch, table)
     return spark.range(events).select(message.alias("value"))
 
