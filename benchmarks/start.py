@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -46,6 +47,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="cdc_pipeline-start-") as folder:
         home = Path(folder, "dagster")
         home.mkdir()
+        shutil.copy(_ROOT / "dagster.yaml", home)
         lakes = [Path(folder, f"lake-{number}") for number in range(options.rounds)]
         first = [_run("first", options.captures, lake, home) for lake in lakes]
         again = [_run("no news", options.captures, lakes[-1], home) for _ in lakes]
