@@ -23,13 +23,14 @@ MAKEFLAGS += --no-print-directory
 # Two targets share one .venv, and Spark takes every core anyway.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-and-java demo test test-long bench bench-growth bench-latency lint format lock docs ui kafka-demo clean
+.PHONY: help venv venv-and-java demo test test-long bench bench-end-to-end bench-tables bench-growth bench-memory \
+	bench-start bench-days bench-latency lint format lock docs ui kafka-demo clean
 
 # dagster.yaml is read from DAGSTER_HOME, and what Dagster stores goes beside it.
 demo ui kafka-demo: export DAGSTER_HOME := $(CURDIR)
 
 help: ## list the targets
-	sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
+	sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 24
 
 venv: ## make .venv from requirements.lock, if it is not up to date
 	$(BOOTSTRAP)
@@ -53,8 +54,23 @@ test-long: venv-and-java ## run the tests marked long
 bench: venv-and-java ## time decoding over the floor job
 	$(BIN)/python -m benchmarks.decode $(BENCH_FLAGS)
 
-bench-growth: venv-and-java ## time a small batch into a mirror, and into one of twice the size
+bench-end-to-end: venv-and-java ## events per CPU-second and per second, from a broker to the mirror
+	$(BIN)/python -m benchmarks.end_to_end $(BENCH_FLAGS)
+
+bench-tables: venv-and-java ## time a batch over 200 tables, and one of as many events of one table
+	$(BIN)/python -m benchmarks.tables $(BENCH_FLAGS)
+
+bench-growth: venv-and-java ## time a batch into a mirror of a million rows, and into one of ten million
 	$(BIN)/python -m benchmarks.growth $(BENCH_FLAGS)
+
+bench-memory: venv-and-java ## memory of a run for half a million events, and for five million
+	$(BIN)/python -m benchmarks.memory $(BENCH_FLAGS)
+
+bench-start: venv-and-java ## time from launch to the first record, and of a run without news
+	$(BIN)/python -m benchmarks.start $(BENCH_FLAGS)
+
+bench-days: venv-and-java ## time the thousandth small batch into a lake, and the tenth
+	$(BIN)/python -m benchmarks.days $(BENCH_FLAGS)
 
 bench-latency: venv-and-java ## time from produce to mirror at 1000 events a second, under Dagster's daemon
 	$(BIN)/python -m benchmarks.latency $(BENCH_FLAGS)

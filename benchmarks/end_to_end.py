@@ -19,12 +19,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from benchmarks.messages import FIRST_MS, SMALL, TSO_SHIFT, topic_records
 from benchmarks.processes import cpu_seconds, peak_memory, tree
+from benchmarks.topics import filled_topic
 from cdc_pipeline.component import CdcPipeline
 from cdc_pipeline.dialects.change_tables import decoded_batches
 from cdc_pipeline.local_kafka.broker import LocalBroker
-from cdc_pipeline.local_kafka.feed import create_topics
 from cdc_pipeline.mirrors.cut import CutMaker
 from cdc_pipeline.resources.spark import SparkLakehouse
 from cdc_pipeline.schemas.table import TableName
@@ -37,10 +36,6 @@ if TYPE_CHECKING:
     from cdc_pipeline.pipeline import Pipeline
 
 TOPIC = "accounts"
-_CREATE = (
-    "CREATE TABLE `accounts` "
-    "(`id` BIGINT PRIMARY KEY, `owner` VARCHAR(40), `balance` DECIMAL(12,2), `updated_at` DATETIME)"
-)
 
 
 @dataclass(frozen=True)
@@ -81,7 +76,7 @@ def main() -> int:
             with LocalBroker(Path(folder, "kafka"), heap="1g") as broker:
                 count = options.warm_up + options.events // options.batch
                 _say(f"{partitions} partitions: making {count} × {options.batch:,} records")
-                _produce(spark, broker.bootstrap, partitions, count * options.batch)
+                filled_topic(spark, broker.bootstrap, TOPIC, partitions, count * options.batch)
                 source = KafkaSource(
                     type="kafka",
                     bootstrap_servers=broker.bootstrap,
@@ -98,31 +93,6 @@ def main() -> int:
         _report(partitions, batches[options.warm_up :], peak.bytes)
     spark.stop()
     return 0
-
-
-def _produce(spark: SparkSession, bootstrap: str, partitions: int, count: int) -> None:
-    """`topic_records` has four partitions, whose records of one time are one after the other where there is one."""
-    create_topics(bootstrap, {TOPIC: partitions})
-    records = topic_records(spark, SMALL, 0, count)
-    head = (
-        '{"id":0,"database":"shop","table":"accounts","pkNames":null,"isDdl":true,"type":"CREATE",'
-        f'"es":{FIRST_MS - 1},"ts":{FIRST_MS},"sql":"{_CREATE}","sqlType":null,"mysqlType":null,"data":null,"old":null,'
-        f'"_tidb":{{"commitTs":{(FIRST_MS - 1) << TSO_SHIFT}}}}}'
-    )
-    ddl = spark.range(1).select(F.lit(head).cast("binary").alias("value"))
-    options = {
-        "kafka.bootstrap.servers": bootstrap,
-        "topic": TOPIC,
-        "kafka.linger.ms": "20",
-        "kafka.batch.size": "262144",
-    }
-    ddl.select("value", F.lit(0).alias("partition")).write.format("kafka").options(**options).save()
-    chosen = records.select("value", F.col("partition") if partitions > 1 else F.lit(0).alias("partition"), "offset")
-    if partitions == 1:
-        number = F.col("offset") * 4 + records["partition"]
-        chosen = records.select("value", F.lit(0).alias("partition"), number.alias("offset"))
-        chosen = chosen.repartitionByRange(1, "offset").sortWithinPartitions("offset")
-    chosen.select("value", "partition").write.format("kafka").options(**options).save()
 
 
 def _batch(spark: SparkSession, pipeline: Pipeline, broker: LocalBroker, partitions: int, end: int) -> Batch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 from contextlib import contextmanager
@@ -32,6 +33,26 @@ def records_until(records: Iterable[Record], watermark: int) -> list[Record]:
     found = list(records)
     text = f'"watermarkTs":{watermark}'.encode()
     return found[: max(place for place, record in enumerate(found) if text in record.value) + 1]
+
+
+def capture_lines(captures: Path) -> list[str]:
+    """The lines of a capture in the order of its parts."""
+    lines: list[str] = []
+    for part in sorted(captures.glob("part-*.jsonl.gz")):
+        with gzip.open(part, "rt", encoding="utf-8") as stream:
+            lines += stream.read().rstrip("\n").split("\n")  # not splitlines(): payloads hold U+0085
+    return lines
+
+
+def end_of_watermark(watermark: int, lines: list[str], partitions: int = 4) -> int:
+    """The number of lines up to the one by which every partition has the watermark."""
+    seen: set[int] = set()
+    for place, line in enumerate(lines):
+        if f'\\"watermarkTs\\":{watermark}' in line:
+            seen.add(json.loads(line)["partition"])
+            if len(seen) == partitions:
+                return place + 1
+    raise AssertionError(f"watermark {watermark} is not in all partitions")
 
 
 @contextmanager

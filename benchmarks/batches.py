@@ -1,0 +1,159 @@
+"""What benchmarks of mirrors share: a session, and batches that go into raw, change log and mirrors without a broker.
+
+A batch is a frame with one column `value`, a message each: `row_message` for rows that Spark makes from numbers, whose
+tables have the columns `id`, `v` and `n`. All messages of a batch have one commit TSO, and a watermark at it comes last.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from benchmarks.processes import cpu_seconds, tree
+from cdc_pipeline.dialects.change_tables import decoded_batches
+from cdc_pipeline.dialects.unified import TSO_SHIFT
+from cdc_pipeline.mirrors.cut import CutMaker
+from cdc_pipeline.resources.delta import Commit, append_once
+from cdc_pipeline.resources.lake import LakePaths
+from cdc_pipeline.resources.spark import SparkLakehouse
+from cdc_pipeline.sources.raw_snapshot import raw_app_id
+from cdc_pipeline.sources.records import HEADERS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+_START_MS = 1_795_248_690_000
+_TYPES = '{"id":"bigint","v":"varchar(64)","n":"int"}'
+_TSO = "COMMIT"
+_OFFSETS_OF_A_BATCH = 1 << 40  # above what monotonically_increasing_id gives with a hundred partitions
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a batch took, in seconds; `cpu` is of this process and of all below it."""
+
+    raw: float
+    decode: float
+    cut: float
+    cpu: float
+
+    @property
+    def total(self) -> float:
+        return self.raw + self.decode + self.cut
+
+
+def local_spark() -> SparkSession:
+    """The session as the pipelines of `defs/` have it: their variables hold here too."""
+    return SparkLakehouse(
+        master=os.environ.get("CDC_SPARK_MASTER", "local[*]"), driver_memory=os.environ.get("CDC_DRIVER_MEMORY", "4g")
+    ).session
+
+
+@dataclass
+class Lake:
+    """A lake that takes batches, one after another."""
+
+    spark: SparkSession
+    folder: Path
+    batch: int = 0
+
+    @property
+    def paths(self) -> LakePaths:
+        return LakePaths(str(self.folder), "benchmark")
+
+    def taken_in(self, changes: DataFrame) -> float:
+        """The seconds that the raw snapshot takes for them, as the next batch."""
+        self.batch += 1
+        ms = _START_MS + self.batch * 1000
+        watermark = self.spark.range(1).select(F.lit(_watermark(ms)).alias("value"))
+        # the union comes in this order: the watermark has the highest offset
+        records = changes.select("value").union(watermark)
+        note = {"batch": self.batch, "run_id": "benchmark", "files": [], "offsets": []}
+        started = time.monotonic()
+        append_once(
+            records.select(
+                F.lit(self.batch).cast("bigint").alias("batch_id"),
+                F.lit("benchmark").alias("topic"),
+                F.lit(0).alias("partition"),
+                (F.lit(self.batch * _OFFSETS_OF_A_BATCH) + F.monotonically_increasing_id()).alias("offset"),
+                F.timestamp_millis(F.lit(ms)).alias("timestamp"),
+                F.lit(None).cast("binary").alias("key"),
+                F.replace("value", F.lit(_TSO), F.lit(str(ms << TSO_SHIFT))).cast("binary").alias("value"),
+                F.lit(None).cast(HEADERS).alias("headers"),
+            ),
+            self.paths.table("raw_topic_snapshot"),
+            Commit(raw_app_id(self.paths), self.batch, note),
+        )
+        return time.monotonic() - started
+
+    def decoded(self) -> float:
+        started = time.monotonic()
+        decoded_batches(self.spark, self.paths)
+        return time.monotonic() - started
+
+    def cut(self, changes: int, side_by_side: int = 2) -> float:
+        """The seconds of a cut, from its plan to its publication; it has to have so many changes."""
+        started = time.monotonic()
+        report = CutMaker(self.spark, self.paths, "benchmark", "UTC", side_by_side, lambda _: None).brought_up_to_date()
+        seconds = time.monotonic() - started
+        assert report.published
+        assert report.totals.changes == changes, f"{report.totals.changes} changes came, not {changes}"
+        return seconds
+
+    def run(self, changes: DataFrame, count: int, side_by_side: int = 2) -> Cost:
+        """One batch through all stages."""
+        before = cpu_seconds(tree(os.getpid()))
+        raw, decode, cut = self.taken_in(changes), self.decoded(), self.cut(count, side_by_side)
+        return Cost(raw, decode, cut, cpu_seconds(tree(os.getpid())) - before)
+
+
+def create_message(table: str) -> str:
+    """The CREATE TABLE of a table whose rows `row_message` makes."""
+    sql = f"CREATE TABLE `{table}` (`id` BIGINT PRIMARY KEY, `v` VARCHAR(64), `n` INT)"
+    return (
+        f'{{"id":0,"database":"db","table":"{table}","pkNames":null,"isDdl":true,"type":"CREATE","es":{_START_MS},'
+        f'"ts":{_START_MS},"sql":"{sql}","sqlType":null,"mysqlType":null,"data":null,"old":null,'
+        f'"_tidb":{{"commitTs":{_START_MS << TSO_SHIFT}}}}}'
+    )
+
+
+def row_message(kind: str, key: Column, batch: int, table: str | Column = "t") -> Column:
+    """INSERT, UPDATE or DELETE of a row of the batch, whose other values are made of its key and of the batch."""
+    row = F.format_string('{"id":"%d","v":"value of %d in batch %d","n":"%d"}', key, key, F.lit(batch), F.lit(batch))
+    old = F.concat(F.lit("["), row, F.lit("]")) if kind == "UPDATE" else F.lit("null")
+    ms = _START_MS + batch * 1000
+    return F.concat(
+        F.lit('{"id":0,"database":"db","table":"'),
+        F.lit(table) if isinstance(table, str) else table,
+        F.lit(
+            f'","pkNames":["id"],"isDdl":false,"type":"{kind}","es":{ms},"ts":{ms + 9},"sql":"",'
+            f'"sqlType":{{"id":-5,"v":12,"n":4}},"mysqlType":{_TYPES},"data":['
+        ),
+        row,
+        F.lit('],"old":'),
+        old,
+        F.lit(f',"_tidb":{{"commitTs":{_TSO}}}}}'),
+    )
+
+
+def mixed_changes(number: Column, key: Column, new_key: Column, batch: int, table: str | Column = "t") -> Column:
+    """Of ten numbers seven are updates and one is a delete, of `key`; two are inserts of `new_key`."""
+    kind = number % 10
+    return (
+        F.when(kind < 7, row_message("UPDATE", key, batch, table))
+        .when(kind < 9, row_message("INSERT", new_key, batch, table))
+        .otherwise(row_message("DELETE", key, batch, table))
+    )
+
+
+def _watermark(ms: int) -> str:
+    return (
+        f'{{"id":0,"database":"","table":"","pkNames":null,"isDdl":false,"type":"TIDB_WATERMARK","es":{ms},"ts":{ms + 10},'
+        f'"sql":"","sqlType":null,"mysqlType":null,"data":null,"old":null,"_tidb":{{"watermarkTs":{_TSO}}}}}'
+    )

@@ -1,0 +1,47 @@
+"""A topic of generated records in a real broker, and the pipeline that reads it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from benchmarks.messages import FIRST_MS, PARTITIONS, SMALL, TSO_SHIFT, topic_records
+from cdc_pipeline.local_kafka.feed import create_topics
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CREATE = (
+    "CREATE TABLE `accounts` "
+    "(`id` BIGINT PRIMARY KEY, `owner` VARCHAR(40), `balance` DECIMAL(12,2), `updated_at` DATETIME)"
+)
+
+
+def filled_topic(spark: SparkSession, bootstrap: str, topic: str, partitions: int, count: int) -> None:
+    """Makes the topic with `count` records of `messages.SMALL`; their table's CREATE is the first record of partition 0.
+
+    `partitions` is 1 or as many as `topic_records` has. In one partition the records of one time are one after the other.
+    """
+    create_topics(bootstrap, {topic: partitions})
+    records = topic_records(spark, SMALL, 0, count)
+    head = (
+        '{"id":0,"database":"shop","table":"accounts","pkNames":null,"isDdl":true,"type":"CREATE",'
+        f'"es":{FIRST_MS - 1},"ts":{FIRST_MS},"sql":"{_CREATE}","sqlType":null,"mysqlType":null,"data":null,"old":null,'
+        f'"_tidb":{{"commitTs":{(FIRST_MS - 1) << TSO_SHIFT}}}}}'
+    )
+    ddl = spark.range(1).select(F.lit(head).cast("binary").alias("value"))
+    options = {
+        "kafka.bootstrap.servers": bootstrap,
+        "topic": topic,
+        "kafka.linger.ms": "20",
+        "kafka.batch.size": "262144",
+    }
+    ddl.select("value", F.lit(0).alias("partition")).write.format("kafka").options(**options).save()
+    if partitions == 1:
+        number = F.col("offset") * PARTITIONS + F.col("partition")
+        chosen = records.select("value", F.lit(0).alias("partition"), number.alias("offset"))
+        chosen = chosen.repartitionByRange(1, "offset").sortWithinPartitions("offset")
+    else:
+        chosen = records.select("value", "partition", "offset")
+    chosen.select("value", "partition").write.format("kafka").options(**options).save()

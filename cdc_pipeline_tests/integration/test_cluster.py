@@ -1,0 +1,114 @@
+"""The same pipeline on a real cluster, by settings only: a master, two workers, an executor on each, equal mirrors."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_pipeline.resources.jars import jar_packages
+from cdc_pipeline_tests.integration.cluster import JVM_OPTIONS, StandaloneCluster, environment_of_driver
+from cdc_pipeline_tests.integration.cluster_run import hashes_of_slices
+from cdc_pipeline_tests.integration.runs import capture_lines, end_of_watermark
+from cdc_pipeline_tests.integration.test_shop import CAPTURE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline.resources.lake import LakePaths
+
+_ROOT = Path(__file__).parents[2]
+_WATERMARKS = (1, 2)  # a slice ends with these: the second one changes mirrors that the first one made
+_PATIENCE_SECONDS = 600  # ends a wait for nothing; a slow machine shares two cores with the other tests
+_SETTINGS = {
+    "spark.executor.memory": "640m",
+    "spark.executor.cores": "1",
+    # no work before both are there: the first one alone could do all of so little
+    "spark.cores.max": "2",
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    # a task rather runs where its rows are not than it waits three seconds for the worker that has them
+    "spark.locality.wait": "0s",
+    "spark.driver.extraJavaOptions": JVM_OPTIONS,
+    "spark.executor.extraJavaOptions": JVM_OPTIONS,
+    # as in the suite's own session, for what is small and runs once
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+
+
+@pytest.fixture
+def slices(tmp_path: Path) -> list[Path]:
+    """Folders of captures, each with what the one before has."""
+    lines = capture_lines(CAPTURE)
+    with (CAPTURE / "expected_at_watermarks.jsonl").open(encoding="utf-8") as stream:
+        watermarks = [json.loads(line)["watermark"] for line in stream]
+    folder = tmp_path / "captures"
+    done, found = 0, []
+    for number, place in enumerate(_WATERMARKS):
+        end = end_of_watermark(watermarks[place - 1], lines)
+        found.append(folder / str(number))
+        found[-1].mkdir(parents=True)
+        (found[-1] / "part.jsonl").write_text("\n".join(lines[done:end]) + "\n", encoding="utf-8")
+        done = end
+    return found
+
+
+def test_two_workers_make_the_same_mirrors(
+    spark: SparkSession, paths: LakePaths, slices: list[Path], tmp_path: Path
+) -> None:
+    with StandaloneCluster(tmp_path / "cluster", 2) as cluster:
+        with _driver(cluster.master, tmp_path / "clustered", slices, tmp_path / "driver.log") as driver:
+            wanted = hashes_of_slices(spark, paths, slices)  # meanwhile: each waits for much
+            output, _ = driver.communicate(timeout=_PATIENCE_SECONDS)
+        jars = cluster.jars_of_executors()
+    assert driver.returncode == 0, (tmp_path / "driver.log").read_text(errors="replace")[-5000:]
+    found = json.loads(output.splitlines()[-1])
+    workers = {executor["address"]: executor for executor in found["executors"] if executor["id"] != "driver"}
+    assert len(workers) == 2
+    assert all(executor["completed_tasks"] > 0 for executor in workers.values()), workers
+    assert found["registered"] == 3  # with the driver
+    assert len(jars) == 2
+    for has in jars:
+        for package in jar_packages():
+            group, name, version = package.split(":")
+            assert f"{group}_{name}-{version}.jar" in has
+    assert len(wanted) > 5
+    assert found["hashes"] == wanted
+
+
+@contextmanager
+def _driver(master: str, lake: Path, slices: list[Path], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """`cluster_run` in a process of its own, which is gone with all that it started when the block ends."""
+    given = {
+        "master": master,
+        "settings": _SETTINGS,
+        "lake": str(lake),
+        "slices": [str(folder) for folder in slices],
+    }
+    with log.open("wb") as errors:
+        driver = subprocess.Popen(
+            [sys.executable, "-m", "cdc_pipeline_tests.integration.cluster_run", json.dumps(given)],
+            cwd=_ROOT,
+            env=environment_of_driver(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,
+        )
+    try:
+        yield driver
+    finally:
+        # nothing ran on where it has ended; until we have waited for it its number is nobody else's
+        if driver.poll() is None:
+            os.killpg(driver.pid, signal.SIGKILL)
+            driver.communicate()
