@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 FREE, TAKEN = "free", "taken"
 _POLL_SECONDS = 0.3
 _ORDERLY_SECONDS = 10.0
+_MOST_SECONDS = 6 * 3600.0  # whatever gathers in a JVM over many runs goes with it
 _MARK_BYTES = 128
 
 
@@ -130,8 +131,8 @@ def _mark_in(file: Path) -> Mark:
 
 
 class Keeper:
-    """Starts the JVM and stays until it is to end: nobody has used it for long enough, its client vanished, it died by
-    itself, or SIGTERM.
+    """Starts the JVM and stays until it is to end: nobody has used it for long enough, it is hours old, its client vanished,
+    it died by itself, or SIGTERM.
 
     The JVM ends with the keeper, however that ends: PySpark's gateway ends when its standard input does, which is ours.
     """
@@ -168,7 +169,8 @@ class Keeper:
         self._told_to_end = True
 
     def _stay(self, process: subprocess.Popen[bytes]) -> None:
-        last, since = Mark(), time.monotonic()
+        last, started = Mark(), time.monotonic()
+        since = started
         while process.poll() is None and not self._told_to_end:
             time.sleep(_POLL_SECONDS)
             lock = self._folder.lock()
@@ -184,7 +186,7 @@ class Keeper:
                 self._folder.set_connection(None)
                 _killed(process)
                 set_mark(lock, Mark())
-            elif time.monotonic() - since >= mark.seconds:
+            elif time.monotonic() - since >= mark.seconds or time.monotonic() - started >= _MOST_SECONDS:
                 self._folder.set_connection(None)
                 _ended(process)
             os.close(lock)

@@ -131,12 +131,15 @@ def _started_session(settings: dict[str, str], warm_seconds: int = 0) -> SparkSe
 
 def _session_in(warm: WarmJvm, settings: dict[str, str]) -> SparkSession | None:
     """A session in the warm JVM; None where that does not come about, for whatever reason: one that starts anew says it."""
+    from pyspark import SparkContext
+
     try:
         warm.join()
         session: SparkSession = LazyPySparkResource(spark_config=settings).spark_session
     except Exception as error:
         _say(f"the warm JVM did not start a session ({error}): this process starts its own")
-        warm.give_up()
+        warm.abandon()
+        SparkContext._gateway = SparkContext._jvm = None
         return None
     return session
 

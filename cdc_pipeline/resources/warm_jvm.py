@@ -107,14 +107,12 @@ class WarmJvm:
             self.release()
 
     def release(self) -> None:
+        """Leaves the JVM to the next client."""
         set_mark(self._lock, Mark(FREE, self._seconds, os.getpid()))
         os.close(self._lock)
 
-    def give_up(self) -> None:
-        """Has the keeper kill the JVM; PySpark starts one of its own when it is asked next."""
-        from pyspark import SparkContext
-
-        SparkContext._gateway = SparkContext._jvm = None
+    def abandon(self) -> None:
+        """Leaves the JVM to its keeper, which kills it."""
         atexit.unregister(self.leave)
         os.close(self._lock)
 
