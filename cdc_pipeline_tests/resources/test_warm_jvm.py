@@ -35,7 +35,13 @@ _CLIENT = """
 import sys
 from cdc_pipeline.resources.spark import SparkLakehouse
 
-spark = SparkLakehouse(master="local[1]", warm_seconds=600, driver_memory="512m").session
+settings = {
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+spark = SparkLakehouse(master="local[1]", warm_seconds=600, driver_memory="512m", settings=settings).session
 spark.range(3).write.format("delta").mode("append").save(sys.argv[1])
 print(spark._jvm.java.lang.ProcessHandle.current().pid(), spark.read.format("delta").load(sys.argv[1]).count(), flush=True)
 if sys.stdin.readline() == "work\\n":
