@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import struct
 import subprocess
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 FREE, TAKEN = "free", "taken"
+_TEMPORARY = "temporary-"
 _POLL_SECONDS = 0.3
 _ORDERLY_SECONDS = 10.0
 _MOST_SECONDS = 6 * 3600.0  # whatever gathers in a JVM over many runs goes with it
@@ -106,6 +108,12 @@ class JvmFolder:
             json.dump(asdict(connection), file)
         Path(name).replace(self._connection)
 
+    def clear(self) -> None:
+        """Takes away what a keeper that was killed has left."""
+        self.set_connection(None)
+        for left in self.path.glob(f"{_TEMPORARY}*"):
+            shutil.rmtree(left, ignore_errors=True)
+
     def _locked(self, name: str) -> int | None:
         import fcntl
 
@@ -147,23 +155,24 @@ class Keeper:
             return
         set_mark(descriptor, Mark(pid=os.getpid()))
         signal.signal(signal.SIGTERM, self._told)
-        self._folder.set_connection(None)
-        with tempfile.TemporaryDirectory(dir=self._folder.path) as place:
+        self._folder.clear()
+        # what Spark puts on the disk for itself is removed by this process, since a JVM that is killed does not do it
+        with tempfile.TemporaryDirectory(dir=self._folder.path, prefix=_TEMPORARY, ignore_cleanup_errors=True) as place:
             answer = Path(place) / "answer"
-            process = _started(command, answer)
-            while process.poll() is None and not answer.is_file() and not self._told_to_end:
-                time.sleep(0.05)
-            if answer.is_file() and process.poll() is None:
-                self._folder.set_connection(_read_answer(answer, process.pid))
-        try:
-            self._stay(process)
-            lock = self._folder.lock()  # where a client has the JVM it loses it
-            self._folder.set_connection(None)
-            _ended(process)
-            if lock is not None:
-                os.close(lock)
-        finally:
-            _killed(process)
+            process = _started(command, place, answer)
+            try:
+                while process.poll() is None and not answer.is_file() and not self._told_to_end:
+                    time.sleep(0.05)
+                if answer.is_file() and process.poll() is None:
+                    self._folder.set_connection(_read_answer(answer, process.pid))
+                    self._stay(process)
+                lock = self._folder.lock()  # where a client has the JVM it loses it
+                self._folder.set_connection(None)
+                _ended(process)
+                if lock is not None:
+                    os.close(lock)
+            finally:
+                _killed(process)
 
     def _told(self, _signal: int, _frame: FrameType | None) -> None:
         self._told_to_end = True
@@ -192,9 +201,14 @@ class Keeper:
             os.close(lock)
 
 
-def _started(command: list[str], answer: Path) -> subprocess.Popen[bytes]:
-    """As `pyspark.java_gateway.launch_gateway` does."""
-    environment = {**os.environ, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer)}
+def _started(command: list[str], place: str, answer: Path) -> subprocess.Popen[bytes]:
+    """As `pyspark.java_gateway.launch_gateway` does. Temporary files go to `place`, unless a setting says another."""
+    environment = {
+        **os.environ,
+        "SPARK_CONNECT_MODE": "0",
+        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer),
+        "JAVA_TOOL_OPTIONS": f'-Djava.io.tmpdir="{place}" {os.environ.get("JAVA_TOOL_OPTIONS", "")}'.strip(),
+    }
     return subprocess.Popen(command, stdin=subprocess.PIPE, env=environment)
 
 

@@ -161,8 +161,10 @@ def test_one_whose_client_says_nothing_is_killed_and_another_one_follows(base: P
     assert following.pid != jvm.pid
     assert _is_gone(jvm.pid)
     following.abandon()
-    _wait(lambda: _is_gone(following.pid))
+    _wait(lambda: not _only_folder(base).is_kept())
+    assert _is_gone(following.pid)
     assert _only_folder(base).connection() is None
+    assert {path.name for path in _only_folder(base).path.iterdir()} == {"keeper", "lock", "log"}
 
 
 @pytest.mark.usefixtures("program")
@@ -207,17 +209,18 @@ def test_runs_of_spark(tmp_path: Path) -> None:
     """The second has the JVM of the first, and one beside them another. It ends with a client that is killed, and with one
     that is interrupted in the midst of a query and then ends in order."""
     table = str(tmp_path / "table")
-    with _client(table) as first, _client(str(tmp_path / "other")) as beside:
+    with _client(table) as first:
         try:
             pid, rows = _numbers(first)
             assert rows == 3
-            other, _ = _numbers(beside)
-            assert other != pid
-            assert _ended(beside) == _ended(first) == 0
-            assert _is_gone(other)
+            with _client(str(tmp_path / "other")) as beside:
+                try:
+                    assert _numbers(beside)[0] != pid
+                    assert _ended(beside) == _ended(first) == 0
+                finally:
+                    beside.kill()
         finally:
             first.kill()
-            beside.kill()
     _is_left(table, pid, 6, signal.SIGKILL)
     _is_left(table, None, 9, signal.SIGINT)
 
