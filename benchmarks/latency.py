@@ -32,6 +32,7 @@ from cdc_pipeline.local_kafka.clients import SILENT
 from cdc_pipeline.local_kafka.definitions import BOOTSTRAP, LAKE
 from cdc_pipeline.local_kafka.feed import create_topics
 from cdc_pipeline.resources.spark import SparkLakehouse
+from cdc_pipeline.resources.warm_jvm import FOLDER, end_warm_jvms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,6 +66,7 @@ def main() -> int:
                 BOOTSTRAP: broker.bootstrap,
                 LAKE: str(lake),
                 "CDC_DRIVER_MEMORY": options.driver_memory,
+                FOLDER: str(place / "jvms"),
             }
             done = threading.Event()
             producer = threading.Thread(target=_produce, args=(broker.bootstrap, options.rate, done))
@@ -100,6 +102,7 @@ class _daemon:  # noqa: N801 - used as a context manager, like a function
             self._process.wait(30)
         finally:
             os.killpg(self._process.pid, signal.SIGKILL)
+            end_warm_jvms(Path(self._environment[FOLDER]))
 
 
 def _wait(seconds: float) -> None:

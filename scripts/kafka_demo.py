@@ -22,6 +22,7 @@ from cdc_pipeline.local_kafka.broker import LocalBroker
 from cdc_pipeline.local_kafka.definitions import BOOTSTRAP, LAKE, TOPIC
 from cdc_pipeline.local_kafka.feed import Record, capture_records, create_topics, produced, topics_of
 from cdc_pipeline.resources.java import JavaError
+from cdc_pipeline.resources.warm_jvm import FOLDER, end_warm_jvms
 
 _CAPTURE = Path("data/captures/shop")
 _MODULE = ["-m", "cdc_pipeline.local_kafka.definitions"]
@@ -41,6 +42,7 @@ def main() -> int:
     shutil.rmtree(lake / "live", ignore_errors=True)
     records = [replace(record, topic=TOPIC) for record in capture_records(_CAPTURE)]
     with tempfile.TemporaryDirectory(prefix="cdc_pipeline-kafka-") as folder:
+        os.environ[FOLDER] = str(Path(folder, "jvms"))
         print("[kafka-demo] starting the broker (its jars are fetched the first time) ...", flush=True)
         try:
             with LocalBroker(Path(folder)) as broker:
@@ -56,6 +58,8 @@ def main() -> int:
         except (CdcError, JavaError) as error:
             print(f"[kafka-demo] {error}", file=sys.stderr)
             return 1
+        finally:
+            end_warm_jvms()
 
 
 def _feed(bootstrap: str, records: list[Record], speed: float) -> None:

@@ -22,6 +22,10 @@ def defs() -> dg.Definitions:
         lake=os.environ.get(LAKE, "data/lake"),
         sensor=SensorSettings(running=True, interval_seconds=5),
     )
-    spark = SparkLakehouse(driver_memory=os.environ.get("CDC_DRIVER_MEMORY", "2g"))
+    # the sensor's runs follow one another
+    spark = SparkLakehouse(
+        driver_memory=os.environ.get("CDC_DRIVER_MEMORY", "2g"),
+        warm_seconds=int(os.environ.get("CDC_WARM_SECONDS", "600")),
+    )
     shared = dg.Definitions(resources={"spark": spark}, executor=dg.in_process_executor)
     return dg.Definitions.merge(pipeline.build_defs(), shared)

@@ -22,6 +22,7 @@ from cdc_pipeline.resources.jars import jar_excludes, jar_packages
 from cdc_pipeline.resources.java import require_java
 from cdc_pipeline.resources.jvm import jvm
 from cdc_pipeline.resources.turns import told, turn
+from cdc_pipeline.resources.warm_jvm import WarmJvm, warm_jvm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,6 +75,10 @@ class SparkLakehouse(dg.ConfigurableResource["SparkLakehouse"]):
     driver_memory: str = Field(default="4g", description="Heap of the driver, which in local mode does all the work.")
     shuffle_partitions: int = Field(default=0, description="Tasks of a shuffle; 0 means as many as there are cores.")
     settings: dict[str, str] = Field(default_factory=dict, description="Any further Spark settings; they win.")
+    warm_seconds: int = Field(
+        default=0,
+        description="How long the JVM of a run is kept for the next one; 0: each run has its own. For a local master only.",
+    )
 
     _session: SparkSession | None = PrivateAttr(default=None)
 
@@ -95,20 +100,26 @@ class SparkLakehouse(dg.ConfigurableResource["SparkLakehouse"]):
     def session(self) -> SparkSession:
         """The process's one session, started on first use. Raises JavaError or TransientError in one clear line."""
         if self._session is None:
-            self._session = _started_session(self.session_settings())
+            self._session = _started_session(self.session_settings(), self.warm_seconds)
         return self._session
 
 
-def _started_session(settings: dict[str, str]) -> SparkSession:
+def _started_session(settings: dict[str, str], warm_seconds: int = 0) -> SparkSession:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession as Session
 
     require_java()
     # Workers otherwise take whatever python3 is first on PATH, which is not this environment's.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    session: SparkSession
+    session: SparkSession | None = None
     if Session.getActiveSession() is not None:
         session = LazyPySparkResource(spark_config=settings).spark_session
-    else:
+    # a cluster's executors outlive no driver; and this process has its JVM for good
+    elif warm_seconds > 0 and settings["spark.master"].startswith("local") and SparkContext._gateway is None:
+        with told(_STARTING):
+            if (warm := warm_jvm(settings, warm_seconds, _say)) is not None:
+                session = _session_in(warm, settings)
+    if session is None:
         # two that fetch jars into one empty cache at the same time break each other's files
         with _quiet_jvm() as log, told(_STARTING), turn("jars"):
             try:
@@ -118,6 +129,25 @@ def _started_session(settings: dict[str, str]) -> SparkSession:
     session.sparkContext.setLogLevel("ERROR")
     _remember_classes(session)
     return session
+
+
+def _session_in(warm: WarmJvm, settings: dict[str, str]) -> SparkSession | None:
+    """A session in the warm JVM; None where that does not come about, for whatever reason: one that starts anew says it."""
+    from pyspark import SparkContext
+
+    try:
+        warm.join()
+        session: SparkSession = LazyPySparkResource(spark_config=settings).spark_session
+    except Exception as error:
+        _say(f"the warm JVM did not start a session ({error}): this process starts its own")
+        warm.abandon()
+        SparkContext._gateway = SparkContext._jvm = None
+        return None
+    return session
+
+
+def _say(what: str) -> None:
+    print(f"  {what}", file=sys.stderr, flush=True)
 
 
 def _remember_classes(session: SparkSession) -> None:

@@ -21,6 +21,7 @@ from cdc_pipeline.local_kafka.feed import Record, capture_records, create_topics
 from cdc_pipeline.mirrors.progress import published_cut
 from cdc_pipeline.resources.delta import progress
 from cdc_pipeline.resources.lake import LakePaths
+from cdc_pipeline.resources.warm_jvm import FOLDER, end_warm_jvms
 from cdc_pipeline.schemas.table import TableName
 from cdc_pipeline_tests.integration.runs import mirror_differences, records_until
 from cdc_pipeline_tests.integration.test_shop import CAPTURE
@@ -58,6 +59,8 @@ def daemon(tmp_path: Path) -> Iterator[LocalBroker]:
             BOOTSTRAP: broker.bootstrap,
             LAKE: str(tmp_path / "lake"),
             "CDC_DRIVER_MEMORY": "2g",
+            "CDC_WARM_SECONDS": "60",
+            FOLDER: str(tmp_path / "jvms"),
             "SPARK_CONF_DIR": str(spark_home),
         }
         command = [
@@ -84,6 +87,7 @@ def daemon(tmp_path: Path) -> Iterator[LocalBroker]:
                 process.wait(20)
             finally:
                 os.killpg(process.pid, signal.SIGKILL)  # its code server, and a run that has just begun
+                end_warm_jvms(tmp_path / "jvms")
 
 
 def test_mirrors_arrive_by_themselves(daemon: LocalBroker, spark: SparkSession, tmp_path: Path) -> None:
