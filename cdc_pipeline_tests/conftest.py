@@ -28,6 +28,7 @@ _LONGEST = (
     "histories/test_mirrors.py",
     "integration/test_slices.py",
     "integration/test_daemon.py",
+    "integration/test_cluster.py",
     "integration/test_kafka.py",
     "integration/test_ui.py",
     "mirrors/test_reading.py",

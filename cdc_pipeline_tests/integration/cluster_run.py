@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.mirrors.content import content_hash
+from cdc_pipeline.mirrors.selection import TableSelection
 from cdc_pipeline.resources.lake import LakePaths
 from cdc_pipeline.resources.spark import SparkLakehouse
 from cdc_pipeline_tests.pipelines import ingest
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import SparkSession
+
+
+# a cut costs by the table: two that the second slice changes, and one that it fills first
+TABLES = ("shop.customers", "shop.products", "shop.orders")
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,7 @@ def main() -> int:
 def hashes_of_slices(spark: SparkSession, paths: LakePaths, slices: Sequence[Path]) -> dict[str, str]:
     """The content hash of the change log and of each mirror, after one run for each folder."""
     for number, folder in enumerate(slices):
-        report = ingest(spark, paths, folder, run_id=f"run-{number}")
+        report = ingest(spark, paths, folder, run_id=f"run-{number}", selection=TableSelection(TABLES))
         assert report.published
     tables = {"change_log": paths.table("change_log")} | {str(found.name): found.path for found in report.mirrors}
     return {name: content_hash(spark.read.format("delta").load(path)) for name, path in tables.items()}
