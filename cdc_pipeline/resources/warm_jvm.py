@@ -49,8 +49,8 @@ _POLL_SECONDS = 0.05
 class WarmJvm:
     """A JVM that this process has for itself until it ends."""
 
-    def __init__(self, folder: JvmFolder, lock: int, connection: Connection, seconds: float) -> None:
-        self._folder, self._lock, self._connection, self._seconds = folder, lock, connection, seconds
+    def __init__(self, lock: int, connection: Connection, seconds: float) -> None:
+        self._lock, self._connection, self._seconds = lock, connection, seconds
         self._process = os.getpid()
         self._unanswered: dict[object, None] = {}
 
@@ -141,6 +141,7 @@ def warm_jvm(settings: Mapping[str, str], seconds: float, report: Callable[[str]
         import fcntl  # noqa: F401
     except ImportError:
         return None  # on Windows
+    lock = None
     try:
         folder = JvmFolder(_base() / f"jvm-{_digest(settings)}")
         lock = _taken(folder, seconds)
@@ -154,8 +155,10 @@ def warm_jvm(settings: Mapping[str, str], seconds: float, report: Callable[[str]
             return None
     except (NotPrivateError, OSError) as error:
         report(f"no warm JVM: {error}; this process starts its own")
+        if lock is not None:
+            os.close(lock)
         return None
-    return WarmJvm(folder, lock, connection, seconds)
+    return WarmJvm(lock, connection, seconds)
 
 
 def end_warm_jvms(base: Path | None = None) -> None:
