@@ -145,11 +145,24 @@ class Broker:
         return {place: offset if offset >= 0 else None for place, offset in found.items()}
 
     def publish(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Sets a consumer group's offsets, for dashboards of lag. Nothing here ever reads them."""
+        """Sets a consumer group's offsets, for dashboards of lag. Nothing here ever reads them.
+
+        The answer may be good as a whole and have an error for each partition: so it is while the broker makes ready for
+        its first group.
+        """
         places = [TopicPartition(topic, partition, offset) for (topic, partition), offset in sorted(offsets.items())]
+        end = time.monotonic() + PATIENCE_SECONDS
         with self._asking():
-            (future,) = self._admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)]).values()
-            future.result(timeout=PATIENCE_SECONDS)
+            while places:
+                asked = [ConsumerGroupTopicPartitions(group, places)]
+                (future,) = self._admin.alter_consumer_group_offsets(asked).values()
+                refused = [place for place in future.result(timeout=PATIENCE_SECONDS).topic_partitions if place.error]
+                if refused and time.monotonic() > end:
+                    raise KafkaException(refused[0].error)
+                left = {(place.topic, place.partition) for place in refused}
+                places = [place for place in places if (place.topic, place.partition) in left]
+                if places:
+                    time.sleep(_PAUSE_SECONDS)
 
     def _topic_names(self) -> list[str]:
         """Asked for longer and longer: an answer that never comes has its reason in the callback's errors."""
