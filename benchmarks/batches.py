@@ -152,6 +152,12 @@ def mixed_changes(number: Column, key: Column, new_key: Column, batch: int, tabl
     )
 
 
+def spread_changes(batch: int, rows: int) -> Column:
+    """A change of each number of the column `id`, whose keys lie all over a mirror that began with so many rows."""
+    number = F.col("id")
+    return mixed_changes(number, (number * 7919 + batch * 104_729) % rows, number + rows * batch, batch)
+
+
 def _watermark(ms: int) -> str:
     return (
         f'{{"id":0,"database":"","table":"","pkNames":null,"isDdl":false,"type":"TIDB_WATERMARK","es":{ms},"ts":{ms + 10},'

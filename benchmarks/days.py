@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from benchmarks.batches import Cost, Lake, local_spark, mixed_changes, row_message
+from benchmarks.batches import Cost, Lake, local_spark, row_message, spread_changes
+from benchmarks.told import say
 from cdc_pipeline.mirrors.maintenance import Maintenance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 TARGET = 1.3
 _AROUND = 5
@@ -66,31 +67,20 @@ def costs_of(spark: SparkSession, folder: Path, batches: int, changes: int, rows
     lake.run(spark.range(rows).select(row_message("INSERT", F.col("id"), 1).alias("value")), rows)
     costs: list[Cost] = []
     for number in range(1, batches + 1):
-        costs.append(lake.run(_changes(spark, lake.batch + 1, changes, rows), changes))
+        values = spark.range(0, changes, 1, 1).select(spread_changes(lake.batch + 1, rows).alias("value"))
+        costs.append(lake.run(values, changes))
         if number % _TOLD_EVERY == 0 or number == batches:
             recent, files = costs[-_AROUND:], sum(path.is_file() for path in folder.rglob("*"))
             seconds, cpu = median_of(recent, "total"), median_of(recent, "cpu")
-            _say(f"• batch {number:,}: {seconds:.2f} s, {cpu:.1f} CPU s; {files:,} files")
+            say(f"• batch {number:,}: {seconds:.2f} s, {cpu:.1f} CPU s; {files:,} files")
         if a_day and number % a_day == 0 and number < batches:
             upkeep = Maintenance().done(spark, lake.paths, lambda _: None)
-            _say(f"• upkeep after batch {number:,}: {sum(table.seconds for table in upkeep):.1f} s")
+            say(f"• upkeep after batch {number:,}: {sum(table.seconds for table in upkeep):.1f} s")
     return costs
 
 
 def median_of(costs: Sequence[Cost], name: str) -> float:
     return float(median(getattr(cost, name) for cost in costs))
-
-
-def _changes(spark: SparkSession, batch: int, count: int, rows: int) -> DataFrame:
-    number = F.col("id")
-    spread = (number * 7919 + batch * 104_729) % rows
-    return spark.range(0, count, 1, 1).select(
-        mixed_changes(number, spread, number + rows * batch, batch).alias("value")
-    )
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ but for the broker, for which Parquet stands here.
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import sys
 import tempfile
@@ -24,13 +23,14 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from benchmarks.batches import local_spark
 from benchmarks.messages import LARGE, PARTITIONS, SMALL, MessageShape, topic_records
+from benchmarks.told import say
 from cdc_pipeline.dialects.change_tables import decoded_batches
 from cdc_pipeline.dialects.unified import DEAD
 from cdc_pipeline.resources.delta import Commit, append_once
 from cdc_pipeline.resources.jvm import jvm
 from cdc_pipeline.resources.lake import LakePaths
-from cdc_pipeline.resources.spark import SparkLakehouse
 from cdc_pipeline.sources.raw_snapshot import newest_batch, raw_app_id
 from cdc_pipeline.sources.records import RECORD
 
@@ -69,11 +69,8 @@ class Measured:
 
 def main() -> int:
     arguments = _arguments()
-    _say("starting Spark")
-    spark = SparkLakehouse(
-        master=os.environ.get("CDC_SPARK_MASTER", "local[*]"),
-        driver_memory=os.environ.get("CDC_DRIVER_MEMORY", "4g"),
-    ).session
+    say("starting Spark")
+    spark = local_spark()
     try:
         with tempfile.TemporaryDirectory(prefix="cdc_pipeline-benchmark-") as folder:
             measured = [
@@ -96,12 +93,12 @@ def measured_shape(spark: SparkSession, shape: MessageShape, folder: Path, recor
     warm_up = min(records, WARM_UP_RECORDS)
     for round_number, count in enumerate([warm_up, *[records] * repeat]):
         title = f"{name} {f'{round_number}/{repeat}' if round_number else 'warm-up'}"
-        _say(f"{title}: making {count:,} records")
+        say(f"{title}: making {count:,} records")
         parquet = str(folder / "records")
         topic_records(spark, shape, first_offset, count).write.mode("overwrite").parquet(parquet)
         first_offset += count // PARTITIONS
         floor, decode = _timed_round(spark, parquet, folder, count)
-        _say(f"{title}: floor {floor:.2f} s, decode {decode:.2f} s")
+        say(f"{title}: floor {floor:.2f} s, decode {decode:.2f} s")
         if round_number:
             floors.append(floor)
             decodes.append(decode)
@@ -191,10 +188,6 @@ def _at_least_one(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"{number} is less than 1")
     return number
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -13,24 +13,28 @@ import os
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from benchmarks.batches import local_spark
 from benchmarks.processes import cpu_seconds, peak_memory, tree
+from benchmarks.told import say
 from benchmarks.topics import filled_topic
 from cdc_pipeline.component import CdcPipeline
 from cdc_pipeline.dialects.change_tables import decoded_batches
 from cdc_pipeline.local_kafka.broker import LocalBroker
 from cdc_pipeline.mirrors.cut import CutMaker
-from cdc_pipeline.resources.spark import SparkLakehouse
 from cdc_pipeline.schemas.table import TableName
 from cdc_pipeline.source_fields import KafkaSource
 from cdc_pipeline.sources.source import RunContext
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import SparkSession
 
     from cdc_pipeline.pipeline import Pipeline
@@ -68,14 +72,12 @@ def main() -> int:
     parser.add_argument("--warm-up", type=int, default=2, help="batches before")
     parser.add_argument("--partitions", type=int, nargs="+", default=[1, 4])
     options = parser.parse_args()
-    spark = SparkLakehouse(
-        master=os.environ.get("CDC_SPARK_MASTER", "local[*]"), driver_memory=os.environ.get("CDC_DRIVER_MEMORY", "4g")
-    ).session
+    spark = local_spark()
     for partitions in options.partitions:
         with tempfile.TemporaryDirectory(prefix="cdc_pipeline-end-to-end-") as folder:
             with LocalBroker(Path(folder, "kafka"), heap="1g") as broker:
                 count = options.warm_up + options.events // options.batch
-                _say(f"{partitions} partitions: making {count} × {options.batch:,} records")
+                say(f"{partitions} partitions: making {count} × {options.batch:,} records")
                 filled_topic(spark, broker.bootstrap, TOPIC, partitions, count * options.batch)
                 source = KafkaSource(
                     type="kafka",
@@ -98,29 +100,31 @@ def main() -> int:
 def _batch(spark: SparkSession, pipeline: Pipeline, broker: LocalBroker, partitions: int, end: int) -> Batch:
     """One run of the pipeline up to those offsets."""
     until = {TOPIC: {str(number): end // partitions + (number == 0) for number in range(partitions)}}
-    events, stages = 0, []
-    without = {broker.pid or 0}
+    stages: list[Stage] = []
 
-    def timed(name: str, started: float, cpu: float) -> None:
-        spent = cpu_seconds(tree(os.getpid(), without)) - cpu
-        stages.append(Stage(name, time.monotonic() - started, spent))
+    @contextmanager
+    def timed(name: str) -> Iterator[None]:
+        started, before = time.monotonic(), _cpu(broker)
+        yield
+        stages.append(Stage(name, time.monotonic() - started, _cpu(broker) - before))
 
     run = RunContext(f"run-{end}", lambda _: None)
-    marks = time.monotonic(), cpu_seconds(tree(os.getpid(), without))
-    intake = pipeline.source.taken_in(spark, pipeline.paths, run, until)
-    events = intake.records
-    timed("raw", *marks)
-    marks = time.monotonic(), cpu_seconds(tree(os.getpid(), without))
-    decoded_batches(spark, pipeline.paths)
-    timed("decode", *marks)
-    marks = time.monotonic(), cpu_seconds(tree(os.getpid(), without))
-    report = CutMaker(spark, pipeline.paths, run.run_id, "UTC", 2, lambda _: None).brought_up_to_date()
+    with timed("raw"):
+        events = pipeline.source.taken_in(spark, pipeline.paths, run, until).records
+    with timed("decode"):
+        decoded_batches(spark, pipeline.paths)
+    with timed("mirror"):
+        report = CutMaker(spark, pipeline.paths, run.run_id, "UTC", 2, lambda _: None).brought_up_to_date()
     assert report.published
-    timed("mirror", *marks)
     batch = Batch(events, tuple(stages))
     told = ", ".join(f"{stage.name} {stage.seconds:.1f} s ({stage.cpu_seconds:.1f} CPU)" for stage in batch.stages)
-    _say(f"• {events:,} records in {batch.seconds:.1f} s, {batch.cpu_seconds:.1f} CPU s: {told}")
+    say(f"• {events:,} records in {batch.seconds:.1f} s, {batch.cpu_seconds:.1f} CPU s: {told}")
     return batch
+
+
+def _cpu(broker: LocalBroker) -> float:
+    """Of this process and of all below it, without the broker."""
+    return cpu_seconds(tree(os.getpid(), {broker.pid or 0}))
 
 
 def _check(spark: SparkSession, pipeline: Pipeline) -> None:
@@ -154,10 +158,6 @@ def _report(partitions: int, batches: list[Batch], peak: int) -> None:
         wall, spent = sum(stage.seconds for stage in took), sum(stage.cpu_seconds for stage in took)
         print(f"  {name:<8} {wall:6.1f} s {spent:6.1f} CPU s {spent / cpu:6.0%}")
     sys.stdout.flush()
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

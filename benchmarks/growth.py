@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from benchmarks.batches import Lake, local_spark, mixed_changes, row_message
+from benchmarks.batches import Lake, local_spark, row_message, spread_changes
+from benchmarks.told import say
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 TARGET = 1.5
 _ROWS_OF_A_BATCH = 1_000_000
@@ -60,17 +61,14 @@ def measured(spark: SparkSession, folder: Path, rows: int, batch: int, rounds: i
         lake.taken_in(inserts.select(row_message("INSERT", F.col("id"), lake.batch + 1).alias("value")))
     lake.decoded()
     loaded = lake.cut(rows)
-    print(f"• {rows:,} rows are in: {loaded:.1f} s", file=sys.stderr, flush=True)
-    costs = [lake.run(_changes(spark, lake.batch + 1, rows, batch), batch) for _ in range(rounds + 1)]
+    say(f"• {rows:,} rows are in: {loaded:.1f} s")
+    costs = [
+        lake.run(spark.range(batch).select(spread_changes(lake.batch + 1, rows).alias("value")), batch)
+        for _ in range(rounds + 1)
+    ]
     told = ", ".join(f"{cost.cut:.2f} s ({cost.cpu:.1f} CPU s with raw and decode)" for cost in costs)
-    print(f"• {rows:,} rows: {told}", file=sys.stderr, flush=True)
+    say(f"• {rows:,} rows: {told}")
     return median(cost.cut for cost in costs[1:])
-
-
-def _changes(spark: SparkSession, batch: int, rows: int, count: int) -> DataFrame:
-    number = F.col("id")
-    spread = (number * 7919 + batch * 104_729) % rows
-    return spark.range(count).select(mixed_changes(number, spread, number + rows * batch, batch).alias("value"))
 
 
 if __name__ == "__main__":

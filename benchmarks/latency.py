@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import Producer
 
+from benchmarks.topics import CREATE
 from cdc_pipeline.local_kafka.broker import LocalBroker
 from cdc_pipeline.local_kafka.clients import SILENT
 from cdc_pipeline.local_kafka.definitions import BOOTSTRAP, LAKE
@@ -41,10 +42,6 @@ _ROOT = Path(__file__).parents[1]
 _TOPIC, _PARTITIONS, _KEYS = "shop", 4, 75_000
 _TSO_SHIFT = 18
 _TYPES = {"id": ("bigint", -5), "owner": ("varchar", 12), "balance": ("decimal", 3), "updated_at": ("datetime", 93)}
-_CREATE = (
-    "CREATE TABLE `accounts` "
-    "(`id` BIGINT PRIMARY KEY, `owner` VARCHAR(40), `balance` DECIMAL(12,2), `updated_at` DATETIME)"
-)
 
 
 def main() -> int:
@@ -199,7 +196,7 @@ def _row(kind: str, data: dict[str, str], old: dict[str, str] | None) -> bytes:
 
 
 def _ddl(tso: int) -> bytes:
-    return _message(tso, table="accounts", isDdl=True, type="CREATE", sql=_CREATE, _tidb={"commitTs": tso})
+    return _message(tso, table="accounts", isDdl=True, type="CREATE", sql=CREATE, _tidb={"commitTs": tso})
 
 
 def _watermark(tso: int) -> bytes:

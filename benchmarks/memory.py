@@ -22,6 +22,7 @@ import dagster as dg
 from benchmarks.batches import local_spark
 from benchmarks.messages import OFFSETS_PER_WATERMARK, PARTITIONS
 from benchmarks.processes import cpu_seconds, peak_memory, tree
+from benchmarks.told import say
 from benchmarks.topics import filled_topic
 from cdc_pipeline.component import CdcPipeline
 from cdc_pipeline.local_kafka.broker import LocalBroker
@@ -56,7 +57,7 @@ def main() -> int:
         tempfile.TemporaryDirectory(prefix="cdc_pipeline-memory-") as folder,
         LocalBroker(Path(folder, "kafka"), heap="1g") as broker,
     ):
-        _say(f"making {' and '.join(f'{events:,}' for events in options.events)} records")
+        say(f"making {' and '.join(f'{events:,}' for events in options.events)} records")
         spark = local_spark()
         for events in options.events:
             filled_topic(spark, broker.bootstrap, _topic(events), PARTITIONS, events)
@@ -90,7 +91,7 @@ def _run_apart(bootstrap: str, events: int, lake: str, memory: str) -> Run:
     run = Run(**json.loads(found.stdout.splitlines()[-1]))
     # with the CREATE TABLE
     assert run.records == events + 1, f"{run.records} records were taken in"
-    _say(f"• {events:,} events: {run.peak_bytes / 1e6:,.0f} MB, {run.seconds:.0f} s")
+    say(f"• {events:,} events: {run.peak_bytes / 1e6:,.0f} MB, {run.seconds:.0f} s")
     return run
 
 
@@ -116,10 +117,6 @@ def child() -> None:
 
 def _topic(events: int) -> str:
     return f"accounts-{events}"
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

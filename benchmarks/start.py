@@ -19,6 +19,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from benchmarks.processes import cpu_seconds, tree
+from benchmarks.told import say
 from cdc_pipeline.demo import NAME
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def _run(name: str, captures: Path, lake: Path, home: Path) -> Run:
     if process.returncode != 0:
         raise RuntimeError(f"the run ended with status {process.returncode}")
     told = "" if run.first_record is None else f"{run.first_record:.1f} s to the first record, "
-    print(f"• {name}: {told}{run.seconds:.1f} s, {run.cpu_seconds:.1f} CPU s", file=sys.stderr, flush=True)
+    say(f"• {name}: {told}{run.seconds:.1f} s, {run.cpu_seconds:.1f} CPU s")
     return run
 
 

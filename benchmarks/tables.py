@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from benchmarks.batches import Cost, Lake, create_message, local_spark, mixed_changes, row_message
+from benchmarks.told import say
 from cdc_pipeline.resources.small_frames import small_frame
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def measured(spark: SparkSession, folder: Path, tables: int, events: int, rounds
         batch = changes(spark, lake.batch + 1, tables, events) if number else creation(spark, tables, events)
         costs.append(lake.run(batch, events, threads))
         told = f"batch {number + 1}: {costs[-1].total:.1f} s, {costs[-1].cut:.1f} s of them the cut"
-        print(f"• {tables:,} tables, {told}; {costs[-1].cpu:.1f} CPU s", file=sys.stderr, flush=True)
+        say(f"• {tables:,} tables, {told}; {costs[-1].cpu:.1f} CPU s")
     measured = costs[-rounds:]
     raw, decode, cut, cpu = (
         median(getattr(cost, name) for cost in measured) for name in ("raw", "decode", "cut", "cpu")

@@ -12,7 +12,7 @@ from cdc_pipeline.local_kafka.feed import create_topics
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_CREATE = (
+CREATE = (
     "CREATE TABLE `accounts` "
     "(`id` BIGINT PRIMARY KEY, `owner` VARCHAR(40), `balance` DECIMAL(12,2), `updated_at` DATETIME)"
 )
@@ -27,7 +27,7 @@ def filled_topic(spark: SparkSession, bootstrap: str, topic: str, partitions: in
     records = topic_records(spark, SMALL, 0, count)
     head = (
         '{"id":0,"database":"shop","table":"accounts","pkNames":null,"isDdl":true,"type":"CREATE",'
-        f'"es":{FIRST_MS - 1},"ts":{FIRST_MS},"sql":"{_CREATE}","sqlType":null,"mysqlType":null,"data":null,"old":null,'
+        f'"es":{FIRST_MS - 1},"ts":{FIRST_MS},"sql":"{CREATE}","sqlType":null,"mysqlType":null,"data":null,"old":null,'
         f'"_tidb":{{"commitTs":{(FIRST_MS - 1) << TSO_SHIFT}}}}}'
     )
     ddl = spark.range(1).select(F.lit(head).cast("binary").alias("value"))

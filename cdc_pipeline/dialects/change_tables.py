@@ -106,10 +106,9 @@ def _decoded_batch(
         _write_changes(spark, paths, observed, batch_id, note)
         counts = observed.counts(records)
         wanted = _tables_with_rows(spark, paths, counts)
-        if not small and wanted and (observed.has_others() or wanted != ["watermarks"]):
+        if not small and any(table != "watermarks" for table in wanted):
             others = explained(observed.other_records(raw), dialect).persist()
-        if wanted:
-            _write_others(spark, paths, others, observed.watermarks(spark, batch_id), batch_id, note, wanted)
+        _write_others(spark, paths, others, observed, batch_id, note, wanted)
     finally:
         others.unpersist()
     _write_batch(spark, paths, batch_id, note, look.ranges, counts)
@@ -143,15 +142,17 @@ def _write_others(
     spark: SparkSession,
     paths: LakePaths,
     frame: DataFrame,
-    watermarks: DataFrame,
+    observed: Observed,
     batch_id: int,
     note: dict[str, Any],
     wanted: list[str],
 ) -> None:
     """What is left, each kind into its table."""
+    if not wanted:
+        return
     change_log = spark.read.format("delta").load(paths.table("change_log"))
     rows_of = {
-        "watermarks": lambda: watermarks,
+        "watermarks": lambda: observed.watermarks(spark, batch_id),
         "dead_letters": lambda: unified.dead_letters(frame),
         "ddl_history": lambda: undecided(ddl_rows(frame, change_log)),
     }

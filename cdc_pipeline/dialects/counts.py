@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.resources.small_frames import small_frame
+from cdc_pipeline.sources.records import POSITION
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 _PATIENCE = 5.0
 """Seconds for the metrics of a query that has ended to arrive: they come by Spark's listener bus."""
 _PLACES = "`topic` STRING, `partition` INT, `offset` BIGINT"
-_PLACE = ("topic", "partition", "offset")
 _TIMES = ("watermark_ts", "es", "ts")
 _TIME_TYPES = "`timestamp` BIGINT, watermark_ts BIGINT, es BIGINT, ts BIGINT"
 
@@ -50,13 +50,13 @@ class Observed:
         self._observation = Observation()
         kind, exact = F.col("kind"), F.col("exact_ts") | F.col("watermark_ts").isNotNull()
         in_tables = ~kind.isin(unified.ROW, unified.WATERMARK, *unified.COUNTED_ONLY)
-        watermark = F.struct(*_PLACE, F.unix_micros("timestamp").alias("timestamp"), *_TIMES)
+        watermark = F.struct(*POSITION, F.unix_micros("timestamp").alias("timestamp"), *_TIMES)
         self.frame = decoded.observe(
             self._observation,
             *(F.count(F.when(kind == name, 1)).alias(name) for name in unified.KINDS),
             F.sum(F.when(kind == unified.ROW, F.size("rows")).cast("bigint")).alias("changes"),
             F.max((kind != unified.DEAD) & exact).alias("exact"),
-            F.to_json(F.collect_list(F.when(in_tables, F.struct(*_PLACE)))).alias("places"),
+            F.to_json(F.collect_list(F.when(in_tables, F.struct(*POSITION)))).alias("places"),
             F.to_json(F.collect_list(F.when(kind == unified.WATERMARK, watermark))).alias("watermarks"),
         )
 
@@ -85,13 +85,13 @@ class Observed:
         told = small_frame(spark, [(self._observation.get["watermarks"],)], "told STRING")
         rows = told.select(F.inline(F.from_json("told", f"ARRAY<STRUCT<{_PLACES}, {_TIME_TYPES}>>")))
         whole = rows.withColumns(
-            {"batch_id": F.lit(batch_id).cast("bigint"), "timestamp": F.timestamp_micros("timestamp")}
+            {
+                "batch_id": F.lit(batch_id).cast("bigint"),
+                "timestamp": F.timestamp_micros("timestamp"),
+                "kind": F.lit(unified.WATERMARK),
+            }
         )
-        return unified.watermark_rows(whole)
-
-    def has_others(self) -> bool:
-        """Whether `other_records` has any."""
-        return bool(self._observation.get["places"] != "[]")
+        return unified.watermarks(whole)
 
     def other_records(self, raw: DataFrame) -> DataFrame:
         """The records of `raw` that are neither row changes nor watermarks and go into a table: few, and looked at a second

@@ -86,12 +86,11 @@ def is_event() -> Column:
 
 def watermarks(decoded: DataFrame) -> DataFrame:
     """`watermarks`: one row per watermark record. All changes with commit_ts <= watermark_ts were sent before it."""
-    return watermark_rows(decoded.where(F.col("kind") == WATERMARK))
-
-
-def watermark_rows(records: DataFrame) -> DataFrame:
-    """As `watermarks`, of nothing else."""
-    return records.select(*WATERMARK_COLUMNS).withColumn("watermark_time", tso_time("watermark_ts"))
+    return (
+        decoded.where(F.col("kind") == WATERMARK)
+        .select(*WATERMARK_COLUMNS)
+        .withColumn("watermark_time", tso_time("watermark_ts"))
+    )
 
 
 def dead_letters(decoded: DataFrame) -> DataFrame:

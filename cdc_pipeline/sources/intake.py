@@ -85,23 +85,22 @@ def ranges_and_plain(frame: DataFrame) -> tuple[tuple[OffsetRange, ...], bool]:
 
 
 def counted_ranges(
-    frame: DataFrame, conditions: Mapping[str, Column] | None = None
+    frame: DataFrame, conditions: Mapping[str, Column]
 ) -> tuple[tuple[OffsetRange, ...], dict[str, bool]]:
     """The ranges of records that have a position each, in (topic, partition) order; and of each condition, which is never
     null, whether any record meets it, by the same query."""
-    asked = dict(conditions or {})
     rows = (
         frame.groupBy("topic", "partition")
         .agg(
             F.min("offset").alias("first"),
             F.max("offset").alias("last"),
             F.count("*").alias("records"),
-            *(F.max(condition).alias(name) for name, condition in asked.items()),
+            *(F.max(condition).alias(name) for name, condition in conditions.items()),
         )
         .orderBy("topic", "partition")
         .collect()
     )
-    return _ranges(rows), {name: any(row[name] for row in rows) for name in asked}
+    return _ranges(rows), {name: any(row[name] for row in rows) for name in conditions}
 
 
 def _ranges(rows: Iterable[Row]) -> tuple[OffsetRange, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import gzip
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -31,14 +30,6 @@ def plain(value: bytes) -> bytes:
 
 
 CODECS: tuple[Callable[[bytes], bytes], ...] = (lz4, snappy, plain)
-
-
-def capture_lines(folder: Path) -> list[str]:
-    lines: list[str] = []
-    for part in sorted(folder.glob("part-*.jsonl.gz")):
-        with gzip.open(part, "rt", encoding="utf-8") as stream:
-            lines += stream.read().rstrip("\n").split("\n")  # not splitlines(): payloads hold U+0085
-    return lines
 
 
 def with_value(record: dict[str, Any], value: bytes) -> dict[str, Any]:

@@ -26,10 +26,10 @@ from cdc_pipeline.resources.delta import Commit, table_state
 from cdc_pipeline.resources.lake import LakePaths
 from cdc_pipeline.schemas.table import TableName
 from cdc_pipeline.sources.raw_snapshot import new_files_taken_in
+from cdc_pipeline_tests.captures import capture_lines
 from cdc_pipeline_tests.dialects.cases import raw
 from cdc_pipeline_tests.dialects.large import (
     CODECS,
-    capture_lines,
     handle_key_message,
     in_json,
     lz4,

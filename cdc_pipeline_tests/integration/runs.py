@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 from contextlib import contextmanager
@@ -33,15 +32,6 @@ def records_until(records: Iterable[Record], watermark: int) -> list[Record]:
     found = list(records)
     text = f'"watermarkTs":{watermark}'.encode()
     return found[: max(place for place, record in enumerate(found) if text in record.value) + 1]
-
-
-def capture_lines(captures: Path) -> list[str]:
-    """The lines of a capture in the order of its parts."""
-    lines: list[str] = []
-    for part in sorted(captures.glob("part-*.jsonl.gz")):
-        with gzip.open(part, "rt", encoding="utf-8") as stream:
-            lines += stream.read().rstrip("\n").split("\n")  # not splitlines(): payloads hold U+0085
-    return lines
 
 
 def end_of_watermark(watermark: int, lines: list[str], partitions: int = 4) -> int:

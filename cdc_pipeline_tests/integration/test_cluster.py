@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_pipeline.resources.jars import jar_packages
+from cdc_pipeline_tests.captures import capture_lines
 from cdc_pipeline_tests.integration.cluster import JVM_OPTIONS, StandaloneCluster, environment_of_driver
 from cdc_pipeline_tests.integration.cluster_run import TABLES, hashes_of_slices
-from cdc_pipeline_tests.integration.runs import capture_lines, end_of_watermark
+from cdc_pipeline_tests.integration.runs import end_of_watermark
 from cdc_pipeline_tests.integration.test_shop import CAPTURE
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.mirrors.progress import published_cut
 from cdc_pipeline.schemas.table import TableName
+from cdc_pipeline_tests.captures import capture_lines
 from cdc_pipeline_tests.integration.runs import (
-    capture_lines,
     end_of_watermark,
     mirror_differences,
     read_json,

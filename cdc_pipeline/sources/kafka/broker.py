@@ -45,8 +45,11 @@ _REFUSALS = frozenset(
     }
 )
 """Errors that no repetition cures."""
-_REFUSED_CONNECTION = re.compile(r"SSL alert number|connecting to a PLAINTEXT broker listener")
-"""What a broker says of a client whose certificate or whose protocol it does not take, in the text of a lost connection."""
+_REFUSED_CONNECTION = re.compile(
+    r"SSL alert number|certificate verify failed|connecting to a PLAINTEXT broker listener"
+)
+"""What is said of a client whose certificate or whose protocol the broker does not take, or which does not trust the
+broker's, in the text of a lost connection: librdkafka gives that code or _SSL, by the moment at which it notices."""
 _UNREACHABLE = re.compile(
     r"OAUTHBEARER token: .*(Could not|Failed to connect|[Tt]imed out|Timeout|reset by peer|Empty reply|refused)"
 )
@@ -156,13 +159,13 @@ class Broker:
             while places:
                 asked = [ConsumerGroupTopicPartitions(group, places)]
                 (future,) = self._admin.alter_consumer_group_offsets(asked).values()
-                refused = [place for place in future.result(timeout=PATIENCE_SECONDS).topic_partitions if place.error]
-                if refused and time.monotonic() > end:
-                    raise KafkaException(refused[0].error)
-                left = {(place.topic, place.partition) for place in refused}
-                places = [place for place in places if (place.topic, place.partition) in left]
-                if places:
-                    time.sleep(_PAUSE_SECONDS)
+                answers = future.result(timeout=PATIENCE_SECONDS).topic_partitions
+                error = next((place.error for place in answers if place.error), None)
+                if error is None:
+                    return
+                if time.monotonic() > end:
+                    raise KafkaException(error)
+                time.sleep(_PAUSE_SECONDS)
 
     def _topic_names(self) -> list[str]:
         """Asked for longer and longer: an answer that never comes has its reason in the callback's errors."""

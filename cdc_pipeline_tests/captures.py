@@ -1,0 +1,18 @@
+"""The captures in `data/`, as the tests read them."""
+
+from __future__ import annotations
+
+import gzip
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def capture_lines(folder: Path) -> list[str]:
+    """The lines of a capture in the order of its parts."""
+    lines: list[str] = []
+    for part in sorted(folder.glob("part-*.jsonl.gz")):
+        with gzip.open(part, "rt", encoding="utf-8") as stream:
+            lines += stream.read().rstrip("\n").split("\n")  # not splitlines(): payloads hold U+0085
+    return lines
