@@ -90,10 +90,14 @@ _FOR_ANY_DATA = {
 def as_in_production(spark: SparkSession) -> Iterator[None]:
     """Compiled and adaptive queries in a module, as a pipeline runs them. Statements in sessions of their own (MERGE,
     UPDATE, DELETE) stay as in the other tests; `integration/test_kill_process.py` has those too."""
+    from cdc_pipeline.resources import few_rows
+
     kept = {name: spark.conf.get(name) for name in _FOR_ANY_DATA}
     for name, value in _FOR_ANY_DATA.items():
         spark.conf.set(name, value)
+    most, few_rows.FEW_ROWS = few_rows.FEW_ROWS, -1  # a test's rows are always few, a pipeline's are not
     yield
+    few_rows.FEW_ROWS = most
     for name, value in kept.items():
         assert value is not None
         spark.conf.set(name, value)

@@ -20,6 +20,7 @@ from cdc_pipeline.dialects.decode import DialectName, decoded, explained
 from cdc_pipeline.dialects.releases import with_replacements
 from cdc_pipeline.mirrors.ddl_of_cut import undecided
 from cdc_pipeline.resources.delta import Commit, append_once, is_in, progress, table_state
+from cdc_pipeline.resources.few_rows import for_rows
 from cdc_pipeline.resources.small_frames import small_frame
 from cdc_pipeline.resources.threads import side_by_side
 from cdc_pipeline.sources.raw_notes import batch_note
@@ -99,19 +100,20 @@ def _decoded_batch(
     # A large batch is decoded in one pass without a cache, and its few other records once more; a small one is kept,
     # because planning a second query costs more than decoding it does.
     small = records <= SMALL_BATCH
-    frame = explained(raw, dialect).persist() if small else decoded(raw, dialect)
-    others = frame
-    try:
-        observed = Observed(frame)
-        _write_changes(spark, paths, observed, batch_id, note)
-        counts = observed.counts(records)
-        wanted = _tables_with_rows(spark, paths, counts)
-        if not small and any(table != "watermarks" for table in wanted):
-            others = explained(observed.other_records(raw), dialect).persist()
-        _write_others(spark, paths, others, observed, batch_id, note, wanted)
-    finally:
-        others.unpersist()
-    _write_batch(spark, paths, batch_id, note, look.ranges, counts)
+    with for_rows(spark, records):
+        frame = explained(raw, dialect).persist() if small else decoded(raw, dialect)
+        others = frame
+        try:
+            observed = Observed(frame)
+            _write_changes(spark, paths, observed, batch_id, note)
+            counts = observed.counts(records)
+            wanted = _tables_with_rows(spark, paths, counts)
+            if not small and any(table != "watermarks" for table in wanted):
+                others = explained(observed.other_records(raw), dialect).persist()
+            _write_others(spark, paths, others, observed, batch_id, note, wanted)
+        finally:
+            others.unpersist()
+        _write_batch(spark, paths, batch_id, note, look.ranges, counts)
     return DecodedBatch(batch_id, look.ranges, counts)
 
 

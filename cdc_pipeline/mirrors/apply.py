@@ -62,6 +62,7 @@ from cdc_pipeline.resources.delta import (
     stored_bytes,
     table_state,
 )
+from cdc_pipeline.resources.few_rows import FEW_ROWS
 from cdc_pipeline.resources.lake import move_folder
 from cdc_pipeline.resources.null_on_error import fit
 from cdc_pipeline.resources.threads import side_by_side
@@ -80,6 +81,8 @@ _COMMITS_PER_STEP = 100
 SMALL_MIRROR = 4 * 2**20
 """Bytes up to which a merge writes files of a mirror anew: to mark rows in them takes one pass more and leaves one file more
 each time, which costs more than to write some MB."""
+TINY_MIRROR = 2**20
+"""Bytes up to which a mirror has few rows, as `few_rows` has it: some ten thousand narrow ones."""
 _CREATION = {
     # deletes and updates mark rows instead of copying files: 7 KB against 20 MB for 1000 rows of 2 million
     "delta.enableDeletionVectors": "true",
@@ -275,8 +278,9 @@ class Mirrors:
         commit = self._commit(index, 1)
         if self.resumed and is_in(self.spark, path, commit):
             return
-        small = stored_bytes(self.spark, path) <= SMALL_MIRROR
-        session = session_for(self.spark, commit, whole_files=small)
+        size = stored_bytes(self.spark, path)
+        few = step.changes <= FEW_ROWS and size <= TINY_MIRROR
+        session = session_for(self.spark, commit, whole_files=size <= SMALL_MIRROR, few=few)
         net = session.table(f"global_temp.{self.net_view}").where(F.col("step") == index)
         schema, key, keyless = step.state.schema, row_set.columns, row_set.keyless
         trace, soft = step.state.trace, step.state.keeps_deleted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import uuid
 from collections import defaultdict
@@ -49,6 +50,7 @@ from cdc_pipeline.mirrors.steps import ApplyRows, step_names
 from cdc_pipeline.mirrors.totals import NO_CHANGES, CutTotals
 from cdc_pipeline.mirrors.window import Window, begun_cut, next_window, pending_after, write_down
 from cdc_pipeline.resources.delta import row_count, table_state
+from cdc_pipeline.resources.few_rows import for_rows
 from cdc_pipeline.resources.threads import side_by_side
 
 if TYPE_CHECKING:
@@ -133,6 +135,7 @@ class CutMaker:
 
     def _cut(self, window: Window, published: PublishedCut, streams: StreamProgress, inputs: CutInputs) -> CutReport:
         stages = Stages()
+        rows = self._rows_to_look_at(window, published)
         history, selection = self._table("ddl_history"), inputs.selection
         seen = CutStreams(
             selection, published, window, self._table("change_log"), history, inputs.mirror, self.time_zone
@@ -147,56 +150,58 @@ class CutMaker:
         delivered = with_returned(delivered, log, cuts, released, ddl.fresh, window).persist()
         kept = [delivered]
         try:
-            again = repeated_positions(delivered, log, self._table("watermarks"), window)
-            once = delivered
-            if again is not None:
-                kept.append(again.persist())
-                once = delivered.join(again, list(POSITION), "left_anti")
-            changes = with_segments(
-                not_emptied(once, emptied_before(window, history, delivered, seen.mirrored)), ddl.fresh
-            )
-            raw = with_replacements(self.spark, self.paths, self._table("raw_topic_snapshot"))
-            claims = partial(kept_claims, self.spark, self.paths)
-            groups = with_types(row_groups(changes), raw, changes, inputs.mirror, claims)
-            late = late_changes(window, log)
-            lost = lost_rows(self.spark, self.paths, window, selection)
-            for name, reason in [*((breach.name, breach.reason) for breach in late.breaches), *ddl.missed()]:
-                lost[name] = (*lost.get(name, ()), reason)
-            permissions = Permissions(
-                self.policy,
-                inputs.approved,
-                tuple(table for table in waiting if table.name not in released),
-                frozenset(released),
-            )
-            book = PlanBook(
-                groups, inputs.mirror, published.names, window.cut_id, self.time_zone, inputs.columns, self.keys
-            )
-            selection_changes = seen.plan_change(book)
-            for line in selection_changes:
-                self.report(line)
-            plan = Planner(
-                book, lost=lost, permissions=permissions, ended=lambda name: inputs.ended(name, window)
-            ).plan(ddl.fresh)
-            check_order(plan.steps, window.resolved_tso, self.paths.pipeline)
-            for name, columns in nowhere(inputs.columns, plan.steps).items():
-                self.report(f"mask: {name} has no column {', '.join(columns)}")
-            for name, reason in not_kept(inputs.columns, plan.steps, book.key).items():
-                self.report(f"soft_delete: {name} does not keep what upstream deletes: {reason}")
-            for line in derived_problems(self.spark, plan.steps):
-                self.report(line)
-            if not inputs.resumed:
-                write_down(self.spark, self.paths, inputs.begun(window), self.run_id)
+            with for_rows(self.spark, rows):
+                again = repeated_positions(delivered, log, self._table("watermarks"), window)
+                once = delivered
+                if again is not None:
+                    kept.append(again.persist())
+                    once = delivered.join(again, list(POSITION), "left_anti")
+                changes = with_segments(
+                    not_emptied(once, emptied_before(window, history, delivered, seen.mirrored)), ddl.fresh
+                )
+                raw = with_replacements(self.spark, self.paths, self._table("raw_topic_snapshot"))
+                claims = partial(kept_claims, self.spark, self.paths)
+                groups = with_types(row_groups(changes), raw, changes, inputs.mirror, claims)
+                late = late_changes(window, log)
+                lost = lost_rows(self.spark, self.paths, window, selection)
+                for name, reason in [*((breach.name, breach.reason) for breach in late.breaches), *ddl.missed()]:
+                    lost[name] = (*lost.get(name, ()), reason)
+                permissions = Permissions(
+                    self.policy,
+                    inputs.approved,
+                    tuple(table for table in waiting if table.name not in released),
+                    frozenset(released),
+                )
+                book = PlanBook(
+                    groups, inputs.mirror, published.names, window.cut_id, self.time_zone, inputs.columns, self.keys
+                )
+                selection_changes = seen.plan_change(book)
+                for line in selection_changes:
+                    self.report(line)
+                plan = Planner(
+                    book, lost=lost, permissions=permissions, ended=lambda name: inputs.ended(name, window)
+                ).plan(ddl.fresh)
+                check_order(plan.steps, window.resolved_tso, self.paths.pipeline)
+                for name, columns in nowhere(inputs.columns, plan.steps).items():
+                    self.report(f"mask: {name} has no column {', '.join(columns)}")
+                for name, reason in not_kept(inputs.columns, plan.steps, book.key).items():
+                    self.report(f"soft_delete: {name} does not keep what upstream deletes: {reason}")
+                for line in derived_problems(self.spark, plan.steps):
+                    self.report(line)
+                if not inputs.resumed:
+                    write_down(self.spark, self.paths, inputs.begun(window), self.run_id)
             stages.ended("plan")
-            results, counted = self._carry_out(plan, changes, window, stages, resumed=inputs.resumed)
-            found = delivered.where("NOT taken").agg(F.count("*"), F.max("timestamp")).first()
-            assert found is not None
-            held = held_rows(delivered, plan.held_from, ddl.fresh)
-            taken_in = found[0] - sum(held.values())
-            duplicates = 0
-            if again is not None:
-                repeated = delivered.join(again, list(POSITION), "left_semi")
-                staying = sum(held_rows(repeated, plan.held_from, ddl.fresh).values())
-                duplicates = repeated.where("NOT taken").count() - staying
+            results, counted = self._carry_out(plan, changes, window, rows, stages, resumed=inputs.resumed)
+            with for_rows(self.spark, rows):
+                found = delivered.where("NOT taken").agg(F.count("*"), F.max("timestamp")).first()
+                assert found is not None
+                held = held_rows(delivered, plan.held_from, ddl.fresh)
+                taken_in = found[0] - sum(held.values())
+                duplicates = 0
+                if again is not None:
+                    repeated = delivered.join(again, list(POSITION), "left_semi")
+                    staying = sum(held_rows(repeated, plan.held_from, ddl.fresh).values())
+                    duplicates = repeated.where("NOT taken").count() - staying
         finally:
             for frame in kept:
                 frame.unpersist()
@@ -237,6 +242,15 @@ class CutMaker:
 
     # ---- inputs
 
+    def _rows_to_look_at(self, window: Window, published: PublishedCut) -> int:
+        """About how many row changes the cut reads. Without watermarks those of earlier cuts may come along: any number."""
+        if window.resolved_tso is None:
+            return sys.maxsize
+        batches = self._table("batches").where(F.col("batch_id") > published.last_batch)
+        row = batches.agg(F.coalesce(F.sum("row_changes"), F.lit(0))).first()
+        assert row is not None
+        return published.pending + int(row[0])
+
     def _table(self, name: str) -> DataFrame:
         return self.spark.read.format("delta").load(self.paths.table(name))
 
@@ -250,7 +264,7 @@ class CutMaker:
     # ---- steps
 
     def _carry_out(
-        self, plan: CutPlan, changes: DataFrame, window: Window, stages: Stages, *, resumed: bool
+        self, plan: CutPlan, changes: DataFrame, window: Window, rows: int, stages: Stages, *, resumed: bool
     ) -> tuple[list[StepResult], int]:
         """The steps' results, and how many of the changes are left once each row's are folded to its last."""
         row_sets = {
@@ -258,7 +272,8 @@ class CutMaker:
         }
         view = f"net_{uuid.uuid4().hex}"
         net = net_changes(changes, row_sets.values()).persist()
-        counted = net.where("counts").count()
+        with for_rows(self.spark, rows):
+            counted = net.where("counts").count()
         stages.ended("net changes")
         net.createOrReplaceGlobalTempView(view)
         writer = Mirrors(

@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from cdc_pipeline.resources.delta_log import delta_log, known_rows, log_names, size_in_bytes, snapshot_of, writers
+from cdc_pipeline.resources.few_rows import interpret
 from cdc_pipeline.resources.jvm import jvm_session
 
 if TYPE_CHECKING:
@@ -140,12 +141,15 @@ def is_conflict(error: BaseException) -> bool:
     return java is not None and bool(_CONFLICT.match(java.getClass().getName()))
 
 
-def session_for(spark: SparkSession, commit: Commit, *, whole_files: bool = False) -> SparkSession:
+def session_for(spark: SparkSession, commit: Commit, *, whole_files: bool = False, few: bool = False) -> SparkSession:
     """A session of the same application whose MERGE, UPDATE and DELETE are this commit. Use it for one statement.
 
-    `whole_files`: a MERGE writes the files anew in which rows change, where otherwise it marks these rows as deleted.
+    `whole_files`: a MERGE writes the files anew in which rows change, where otherwise it marks these rows as deleted. `few`:
+    the table and what comes into it have few rows.
     """
     session = spark.newSession()
+    if few:
+        interpret(session)
     session.conf.set("spark.databricks.delta.merge.deletionVectors.persistent", str(not whole_files).lower())
     session.conf.set("spark.databricks.delta.write.txnAppId", commit.app_id)
     session.conf.set("spark.databricks.delta.write.txnVersion", str(commit.version))

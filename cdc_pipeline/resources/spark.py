@@ -36,6 +36,9 @@ _FIXED_SETTINGS = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     # timestamps are instants; the machine's zone must not change what a mirror holds
     "spark.sql.session.timeZone": "UTC",
+    # nor may it cost: where the JVM's zone is another, Delta checks each commit by computing the table's whole state anew
+    "spark.driver.defaultJavaOptions": "-Duser.timezone=UTC",
+    "spark.executor.defaultJavaOptions": "-Duser.timezone=UTC",
     # a JSON object with the same key twice: the last one wins, as in the encoders' own parsers, instead of an error
     "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
     # column names that differ by case only are different columns of Delta's; MySQL has none such, Spark must not guess
