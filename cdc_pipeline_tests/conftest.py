@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.component import CdcPipeline
 
 
+_COUNTED = "counted"
 # The files that take longest, longest first: two processes share the files out in this order, and one that began a long
 # one last would keep the other waiting.
 _LONGEST = (
@@ -55,6 +57,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=place)
 
 
+@pytest.fixture
+def counted(request: pytest.FixtureRequest) -> Callable[[str, int], None]:
+    """Tells how many of something a test went through; the sums stand at the end of the suite (docs/reliability.md)."""
+
+    def count(what: str, number: int) -> None:
+        request.node.user_properties.append((_COUNTED, (what, number)))
+
+    return count
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    sums: Counter[str] = Counter()
+    for report in [*terminalreporter.stats.get("passed", []), *terminalreporter.stats.get("failed", [])]:
+        for name, value in report.user_properties if report.when == "call" else ():
+            if name == _COUNTED:
+                what, number = value
+                sums[what] += number
+    if sums:
+        terminalreporter.write_sep("-", "went through")
+        for what, number in sorted(sums.items()):
+            terminalreporter.write_line(f"{number:>10,} {what}")
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     from cdc_pipeline.resources.spark import SparkLakehouse
@@ -62,18 +87,16 @@ def spark() -> Iterator[SparkSession]:
     session = SparkLakehouse(
         driver_memory=os.environ.get("CDC_DRIVER_MEMORY", "3g"),
         shuffle_partitions=1,
-        # Tests only: many small queries, each run once, so that whatever prepares a query for large data costs more than
-        # it gives. Without it the suite takes three quarters of the CPU.
-        settings={
-            "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
-            **_FOR_SMALL_DATA,
-        },
+        settings=SMALL,
     ).session
     yield session
     session.stop()
 
 
-_FOR_SMALL_DATA = {
+# Tests only: many small queries, each run once, so that whatever prepares a query for large data costs more than it gives.
+# Without it the suite takes three quarters of the CPU.
+SMALL = {
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",

@@ -8,13 +8,13 @@ from pydantic import Field
 from cdc_pipeline.assets.failures import clear_failures
 from cdc_pipeline.assets.jobs import one_step_job
 from cdc_pipeline.assets.metadata import shown_table
+from cdc_pipeline.assets.opened import opened_lake
 from cdc_pipeline.mirrors.dry_run import PendingStatement, pending_statements
 from cdc_pipeline.mirrors.holding import approve
 from cdc_pipeline.mirrors.policy import HeldTable
 from cdc_pipeline.mirrors.progress import published_cut
 from cdc_pipeline.mirrors.publication import CutSettings
 from cdc_pipeline.pipeline import Pipeline
-from cdc_pipeline.resources.lock import only_writer
 from cdc_pipeline.resources.spark import SparkLakehouse
 from cdc_pipeline.schemas.table_patterns import matches_any
 
@@ -65,7 +65,7 @@ def approve_ddl_job(pipeline: Pipeline) -> dg.JobDefinition:
     def approve_statements(
         context: dg.OpExecutionContext, config: ApprovedTables, spark: SparkLakehouse
     ) -> dg.Output[None]:
-        with clear_failures(), only_writer(pipeline.paths, context.run.run_id, context.log.info):
+        with opened_lake(context, pipeline, spark):
             held = published_cut(spark.session, pipeline.paths).held
             chosen = [table for table in held if matches_any(str(table.name), config.tables)]
             if not chosen:

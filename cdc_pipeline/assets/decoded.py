@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from cdc_pipeline.assets.failures import clear_failures
 from cdc_pipeline.assets.keys import CHANGE_LOG, DDL_HISTORY, DEAD_LETTERS, RAW, WATERMARKS, table_key
 from cdc_pipeline.assets.metadata import delta_columns
 from cdc_pipeline.assets.nodes import decoded_lineage, face
+from cdc_pipeline.assets.opened import opened_lake
 from cdc_pipeline.checks.balance import BALANCE, balance_result
 from cdc_pipeline.checks.contract import CONTRACT, contract_result
 from cdc_pipeline.checks.dead_letters import NO_DEAD_LETTERS, dead_letters_result
@@ -19,7 +19,6 @@ from cdc_pipeline.dialects import unified
 from cdc_pipeline.dialects.change_tables import DecodedBatch, decoded_batches
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.resources.delta import table_state
-from cdc_pipeline.resources.lock import only_writer
 from cdc_pipeline.resources.spark import SparkLakehouse
 from cdc_pipeline.sources.raw_snapshot import newest_batch
 
@@ -66,7 +65,7 @@ def decoded_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext, spark: SparkLakehouse
     ) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
         started = time.monotonic()
-        with clear_failures(), only_writer(pipeline.paths, context.run.run_id, context.log.info):
+        with opened_lake(context, pipeline, spark):
             batches = decoded_batches(spark.session, pipeline.paths, pipeline.dialect, claim_store=pipeline.claim_store)
             version = dg.DataVersion(str(newest_batch(spark.session, pipeline.paths)))
             dead = dead_letters_result(spark.session, pipeline.paths, keys[DEAD_LETTERS])

@@ -14,6 +14,8 @@ from pyspark.errors import PySparkException
 from cdc_pipeline.errors import CdcError, TransientError, without
 from cdc_pipeline.resources.delta import is_conflict
 from cdc_pipeline.resources.java import JavaError
+from cdc_pipeline.resources.lake import first_line
+from cdc_pipeline.resources.lake_faults import lake_fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,8 +25,8 @@ _RETRIES, _PAUSE_SECONDS = 2, 10.0
 
 @contextlib.contextmanager
 def clear_failures(secrets: tuple[str, ...] = ()) -> Iterator[None]:
-    """Terminal errors become Dagster failures with their message; transient ones, and commits that lost
-    against those of another writer, ask for another try of the step.
+    """Terminal errors become Dagster failures with their message, and so does a lake that cannot be written or read;
+    transient ones, a full disk, and commits that lost against those of another writer ask for another try of the step.
 
     Any other exception goes through as it is: a fault of ours is not cured by a repetition. Except that none of the
     `secrets` goes with it: Dagster keeps an exception with its text, its causes and its stack in its event log.
@@ -32,16 +34,15 @@ def clear_failures(secrets: tuple[str, ...] = ()) -> Iterator[None]:
     _keep_commands_to_java_out_of_logs()
     try:
         yield
-    except (TransientError, PySparkException, Py4JJavaError) as error:
-        if not isinstance(error, TransientError) and not is_conflict(error):
+    except (CdcError, JavaError) as error:
+        raise _as_dagster_takes_it(error, secrets) from (_cleaned(error, secrets) or error)
+    except (PySparkException, Py4JJavaError, OSError) as error:
+        meant = lake_fault(error) or (TransientError(first_line(error)) if is_conflict(error) else None)
+        if meant is None:
             _require_clean(error, secrets)
             raise
-        again = dg.RetryRequested(max_retries=_RETRIES, seconds_to_wait=_PAUSE_SECONDS)
-        raise again from (_cleaned(error, secrets) or error)
-    except (CdcError, JavaError) as error:
-        place = dict(getattr(error, "place", {}))
-        failure = dg.Failure(without(str(error), secrets), metadata=place, allow_retries=False)
-        raise failure from (_cleaned(error, secrets) or error)
+        meant.__cause__ = error
+        raise _as_dagster_takes_it(meant, secrets) from (_cleaned(meant, secrets) or meant)
     except Exception as error:
         _require_clean(error, secrets)
         raise
@@ -50,6 +51,12 @@ def clear_failures(secrets: tuple[str, ...] = ()) -> Iterator[None]:
         if _cleaned(error, secrets) is not None:
             error.__cause__ = error.__context__ = None
         raise
+
+
+def _as_dagster_takes_it(meant: CdcError | JavaError, secrets: tuple[str, ...]) -> dg.RetryRequested | dg.Failure:
+    if isinstance(meant, TransientError):
+        return dg.RetryRequested(max_retries=_RETRIES, seconds_to_wait=_PAUSE_SECONDS)
+    return dg.Failure(without(str(meant), secrets), metadata=dict(getattr(meant, "place", {})), allow_retries=False)
 
 
 @contextlib.contextmanager

@@ -7,9 +7,9 @@ from pydantic import Field
 from cdc_pipeline.assets.failures import clear_failures
 from cdc_pipeline.assets.jobs import one_step_job
 from cdc_pipeline.assets.metadata import shown_table
+from cdc_pipeline.assets.opened import opened_lake
 from cdc_pipeline.mirrors.maintenance import LEAST_KEEP_HOURS, Maintenance, Upkeep
 from cdc_pipeline.pipeline import Pipeline
-from cdc_pipeline.resources.lock import only_writer
 from cdc_pipeline.resources.spark import SparkLakehouse
 
 _DESCRIPTION = """Puts small files together (OPTIMIZE) and removes those that no kept version needs (VACUUM). What can be
@@ -38,7 +38,7 @@ def maintain_job(pipeline: Pipeline) -> dg.JobDefinition:
     def keep_up(context: dg.OpExecutionContext, config: MaintenanceConfig, spark: SparkLakehouse) -> dg.Output[None]:
         with clear_failures():
             wanted = Maintenance(config.tables, config.compact, config.vacuum, config.keep_hours)
-            with only_writer(pipeline.paths, context.run.run_id, context.log.info):
+            with opened_lake(context, pipeline, spark):
                 found = wanted.done(spark.session, pipeline.paths, context.log.info)
         return dg.Output(None, metadata={"tables": _shown(found)})
 

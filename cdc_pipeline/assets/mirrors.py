@@ -6,7 +6,6 @@ from datetime import datetime, timezone
 
 import dagster as dg
 
-from cdc_pipeline.assets.failures import clear_failures
 from cdc_pipeline.assets.keys import (
     CHANGE_LOG,
     CODE_VERSION,
@@ -19,6 +18,7 @@ from cdc_pipeline.assets.keys import (
 )
 from cdc_pipeline.assets.metadata import column_schema, shown_table
 from cdc_pipeline.assets.nodes import face, mirror_group, mirror_lineage
+from cdc_pipeline.assets.opened import opened_lake
 from cdc_pipeline.catalog import CatalogEntry, known_mirrors, remember_mirrors
 from cdc_pipeline.checks.balance import BALANCE, cut_balance_result
 from cdc_pipeline.checks.ddl_applied import DDL_APPLIED, NO_GAPS, ddl_applied_result, no_gaps_result
@@ -32,7 +32,6 @@ from cdc_pipeline.mirrors.cut import CutMaker
 from cdc_pipeline.mirrors.cut_report import CutReport, MirrorEntry, TableCounts
 from cdc_pipeline.mirrors.state import DELETED, TRACE_NAMES
 from cdc_pipeline.pipeline import Pipeline
-from cdc_pipeline.resources.lock import only_writer
 from cdc_pipeline.resources.spark import SparkLakehouse
 from cdc_pipeline.sources.raw_snapshot import newest_batch
 
@@ -139,7 +138,7 @@ def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg
     def mirrors(
         context: dg.AssetExecutionContext, spark: SparkLakehouse
     ) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
-        with clear_failures(), only_writer(pipeline.paths, context.run.run_id, context.log.info):
+        with opened_lake(context, pipeline, spark):
             maker = cut_maker(spark, pipeline, context.run.run_id, context.log.info)
             report = maker.brought_up_to_date()
             if report.published or len(declared) < len(report.mirrors):

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 import dagster as dg
 from pydantic import Field
 
-from cdc_pipeline.assets.failures import clear_failures
 from cdc_pipeline.assets.keys import RAW, table_key
 from cdc_pipeline.assets.metadata import delta_columns, ranges_table
 from cdc_pipeline.assets.nodes import face
+from cdc_pipeline.assets.opened import opened_lake
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.resources.delta import table_state
-from cdc_pipeline.resources.lock import only_writer
+from cdc_pipeline.resources.lake_format import note_format
 from cdc_pipeline.resources.spark import SparkLakehouse
 from cdc_pipeline.sources.raw_snapshot import newest_batch
 from cdc_pipeline.sources.source import Intake, RunContext
@@ -47,10 +47,11 @@ def raw_asset(pipeline: Pipeline) -> dg.AssetsDefinition:
     def raw_topic_snapshot(
         context: dg.AssetExecutionContext, config: Range, spark: SparkLakehouse
     ) -> dg.MaterializeResult[None]:
-        run, secrets = RunContext(context.run.run_id, context.log.info), pipeline.source.secrets
+        run = RunContext(context.run.run_id, context.log.info)
         started = time.monotonic()
-        with clear_failures(secrets), only_writer(pipeline.paths, context.run.run_id, context.log.info):
+        with opened_lake(context, pipeline, spark):
             intake = pipeline.source.taken_in(spark.session, pipeline.paths, run, config.until or None)
+            note_format(spark.session, pipeline.paths)
             newest = newest_batch(spark.session, pipeline.paths)
             state = table_state(spark.session, pipeline.paths.table(RAW))
         context.log.info(_summary(intake))

@@ -4,10 +4,10 @@
 import dagster as dg
 from pydantic import Field
 
-from cdc_pipeline.assets.failures import clear_failures
 from cdc_pipeline.assets.jobs import one_step_job
 from cdc_pipeline.assets.metadata import shown_table
 from cdc_pipeline.assets.mirrors import cut_maker
+from cdc_pipeline.assets.opened import opened_lake
 from cdc_pipeline.catalog import remember_mirrors
 from cdc_pipeline.mirrors.catalog_entries import catalog_entries
 from cdc_pipeline.mirrors.cut_report import published_entries
@@ -15,7 +15,6 @@ from cdc_pipeline.mirrors.progress import published_cut
 from cdc_pipeline.mirrors.rebuild import Rebuilder, RebuildReport
 from cdc_pipeline.mirrors.rebuild_tables import TableRebuilder
 from cdc_pipeline.pipeline import Pipeline
-from cdc_pipeline.resources.lock import only_writer
 from cdc_pipeline.resources.spark import SparkLakehouse
 
 _DESCRIPTION = """Makes change log and mirrors again from the raw snapshot, holds them against what the lake has by content
@@ -36,7 +35,7 @@ class RebuildConfig(dg.Config):
 def rebuild_job(pipeline: Pipeline) -> dg.JobDefinition:
     @dg.op(name=f"{pipeline.name}_rebuild_all", description=_DESCRIPTION)
     def rebuild_all(context: dg.OpExecutionContext, config: RebuildConfig, spark: SparkLakehouse) -> dg.Output[None]:
-        with clear_failures(), only_writer(pipeline.paths, context.run.run_id, context.log.info):
+        with opened_lake(context, pipeline, spark):
             maker = cut_maker(spark, pipeline, context.run.run_id, context.log.info)
             if config.tables:
                 report = TableRebuilder(maker).rebuilt(config.tables)

@@ -8,12 +8,12 @@ from cdc_pipeline.assets.failures import clear_failures
 from cdc_pipeline.assets.jobs import one_step_job
 from cdc_pipeline.assets.metadata import shown_table
 from cdc_pipeline.assets.mirrors import cut_maker
+from cdc_pipeline.assets.opened import opened_lake
 from cdc_pipeline.assets.rebuild import content_table, remember_published
 from cdc_pipeline.mirrors.chosen_letters import LetterChoice
 from cdc_pipeline.mirrors.rebuild import Rebuilder
 from cdc_pipeline.mirrors.release import Letters, Releaser, ReleaseReport
 from cdc_pipeline.pipeline import Pipeline
-from cdc_pipeline.resources.lock import only_writer
 from cdc_pipeline.resources.spark import SparkLakehouse
 
 _DESCRIPTION = """Takes dead letters in, as they are (the rule or the claim store was put right since) or with a message in
@@ -55,7 +55,7 @@ def release_job(pipeline: Pipeline) -> dg.JobDefinition:
     ) -> dg.Output[None]:
         with clear_failures():
             choice = _choice(config)
-            with only_writer(pipeline.paths, context.run.run_id, context.log.info):
+            with opened_lake(context, pipeline, spark):
                 maker = cut_maker(spark, pipeline, context.run.run_id, context.log.info)
                 rebuilder = Rebuilder(maker, pipeline.dialect, pipeline.claim_store)
                 report = Releaser(rebuilder, config.note).released(choice)

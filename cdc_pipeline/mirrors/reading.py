@@ -38,6 +38,7 @@ from cdc_pipeline.mirrors.soft_deletes import live_rows
 from cdc_pipeline.mirrors.state import DELETED
 from cdc_pipeline.resources.delta import table_state
 from cdc_pipeline.resources.lake import LakePaths, path_segment, remove_folder, subfolders
+from cdc_pipeline.resources.lake_format import require_known_format
 from cdc_pipeline.schemas.names import quoted
 from cdc_pipeline.schemas.table import TableName
 
@@ -115,11 +116,13 @@ def read_cut(
 
     `mask_salt` is needed between two cuts where the pipeline hashes columns (`mask`).
 
-    Raises LakeError where there is no such pipeline, no cut yet, or the streams are not complete up to `tso`.
+    Raises LakeError where there is no such pipeline, its lake is of a newer format, there is no cut yet, or the streams are
+    not complete up to `tso`.
     """
     paths = LakePaths(str(lake), pipeline)
     if table_state(spark, paths.table("batches")) is None:
         raise LakeError(f"there is no pipeline {pipeline!r} in the lake {str(lake)!r}: {paths.home} has no batches")
+    require_known_format(spark, paths)
     newest = published_cut(spark, paths)
     if newest is NO_CUT:
         raise LakeError("the pipeline has no published cut yet", pipeline=pipeline)

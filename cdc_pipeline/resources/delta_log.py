@@ -13,9 +13,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cdc_pipeline.resources.jvm import jvm, jvm_session
+from cdc_pipeline.resources.log_files import require_whole_log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_LOOKED_AT: set[str] = set()
+"""Tables of which this process knows that their logs are whole: what is written from now on goes through it."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,10 @@ def log_names(spark: SparkSession) -> LogNames:
 
 
 def delta_log(spark: SparkSession, path: str) -> Any:
+    """Delta's log of the table. Raises LakeError where its files are damaged."""
+    if path not in _LOOKED_AT:
+        require_whole_log(path)
+        _LOOKED_AT.add(path)
     names = log_names(spark)
     # where a table has no checksum of its state, as a clone has none, Delta computes it with the session of the thread
     names.session.setActiveSession(jvm_session(spark))

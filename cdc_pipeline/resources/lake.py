@@ -6,6 +6,7 @@ The layout is the public contract of DESIGN §3: `<lake>/<pipeline>/raw_topic_sn
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 import uuid
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 
 # What a file name on Linux, macOS, Windows or an object store, or a Hadoop path or glob, cannot hold as it is.
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f%/\\:*?\"<>|{}\[\]^#]")
+# Bytes: 255 are the most for a file's name on common systems, of which a dropped mirror's folder uses some more. The 64
+# characters of a MySQL identifier are 192 at most, encoded or not.
+_LONGEST_SEGMENT = 200
+_KEPT_OF_LONG = 160
 _REMOTE = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+:/")
 
 
@@ -32,14 +37,21 @@ def path_segment(identifier: str) -> str:
     """The identifier as one path segment: unsafe characters percent-encoded as UTF-8, all others kept.
 
     Different identifiers give different segments; `.`, `..`, the empty name and names that begin with a dot or an
-    underscore (which Hadoop takes for hidden files) are encoded too.
+    underscore (which Hadoop takes for hidden files) are encoded too. What is longer than any name of MySQL's, and than
+    file systems take, ends in a hash of the whole.
     """
     if not identifier:
         return "%"
     encoded = _UNSAFE.sub(lambda found: "".join(f"%{byte:02X}" for byte in found.group().encode()), identifier)
     if encoded[0] in "._":
         encoded = f"%{ord(encoded[0]):02X}{encoded[1:]}"
-    return encoded
+    whole = encoded.encode(errors="surrogatepass")
+    if len(whole) <= _LONGEST_SEGMENT:
+        return encoded
+    # a tilde follows no other per cent sign; one that is cut off from its digits would be followed by it too
+    begin = whole[:_KEPT_OF_LONG].decode(errors="ignore").rsplit("%", 1)
+    kept = "%".join(begin) if len(begin[-1]) >= 2 or len(begin) == 1 else begin[0]
+    return f"{kept}%~{hashlib.sha256(identifier.encode(errors='surrogatepass')).hexdigest()[:32]}"
 
 
 @dataclass(frozen=True)

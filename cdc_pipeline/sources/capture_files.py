@@ -8,6 +8,7 @@ name; a file that mixes records with other lines is refused as a whole, before a
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import zlib
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from cdc_pipeline.dialects.codecs import MOST_BYTES
 from cdc_pipeline.errors import SourceError
 from cdc_pipeline.json_text import END_MARK, OPTIONS, has_half_a_character, with_end_mark
 from cdc_pipeline.resources.lake import no_pattern
@@ -34,6 +36,8 @@ _LINE_SCHEMA = (
 _NO_TEXT = r'"(?:payload|key)"\s*:\s*[^"n\s]'
 _LONGEST_LINE = 1 << 26  # of a file that may be passed over: one with a longer first line is read as a capture
 _CHUNK = 1 << 20
+MOST_LINE_BYTES = 2 * MOST_BYTES
+"""Of a record's line. Spark holds a line in one piece: a value of `codecs.MOST_BYTES`, and what escapes or base64 add."""
 
 
 @dataclass(frozen=True, order=True)
@@ -158,6 +162,28 @@ def _headers() -> Column:
         "transform(filter(sequence(0, size(line.headers) - 1), i -> i % 2 = 0 AND size(line.headers) > 0), "
         "i -> named_struct('key', line.headers[i], 'value', cast(get(line.headers, i + 1) AS BINARY)))"
     )
+
+
+def overlong_line(files: tuple[CaptureFile, ...], most: int = MOST_LINE_BYTES) -> tuple[str, int] | None:
+    """The name of the first file with a line of more than `most` bytes, and that line's number; None where none has any.
+    Memory does not grow with the line: a small file may open to one without end.
+
+    Files that cannot be read to their end are left to the reader, which says what is wrong with them.
+    """
+    for file in files:
+        if not file.path.endswith(".gz") and file.size <= most:
+            continue
+        with contextlib.suppress(OSError, EOFError, zlib.error):
+            number, length = 1, 0
+            with gzip.open(file.path) if file.path.endswith(".gz") else Path(file.path).open("rb") as stream:
+                while chunk := stream.read(_CHUNK):
+                    first = chunk.find(b"\n")
+                    if length + (len(chunk) if first < 0 else first) > most:
+                        return file.name, number
+                    # lines that begin and end within a chunk are shorter than it
+                    number += chunk.count(b"\n")
+                    length = length + len(chunk) if first < 0 else len(chunk) - chunk.rfind(b"\n") - 1
+    return None
 
 
 def unfinished_gzip(files: tuple[CaptureFile, ...]) -> str | None:

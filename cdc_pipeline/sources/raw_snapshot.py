@@ -13,10 +13,19 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from cdc_pipeline.errors import SourceError
+from cdc_pipeline.errors import SourceError, TransientError
 from cdc_pipeline.resources.delta import Commit, append_once, progress, table_state
 from cdc_pipeline.resources.lake import first_line
-from cdc_pipeline.sources.capture_files import CaptureFile, FolderListing, listed, records, unfinished_gzip
+from cdc_pipeline.resources.lake_faults import lake_fault
+from cdc_pipeline.sources.capture_files import (
+    MOST_LINE_BYTES,
+    CaptureFile,
+    FolderListing,
+    listed,
+    overlong_line,
+    records,
+    unfinished_gzip,
+)
 from cdc_pipeline.sources.intake import (
     OffsetRange,
     distinct_records,
@@ -60,6 +69,11 @@ def new_files_taken_in(spark: SparkSession, paths: LakePaths, folder: str, run_i
                 f"record as kcat -C -J prints it, are expected{_beside(listing)}"
             )
         return Intake((), (), (), listing.passed_over)
+    if (found := overlong_line(new)) is not None:
+        raise SourceError(
+            f"line {found[1]} of {found[0]} in {folder!r} is longer than {MOST_LINE_BYTES} bytes; a line is one record as "
+            "kcat -C -J prints it. Nothing was taken in"
+        )
     frame = records(spark, new).persist()
     try:
         fresh, ranges, plain = _read(spark, paths, frame, folder, new, exists=before > 0)
@@ -105,6 +119,8 @@ def _read(
     try:
         return _fresh(spark, paths, frame, folder, exists=exists)
     except (PySparkException, Py4JJavaError) as error:
+        if isinstance(fault := lake_fault(error), TransientError):
+            raise fault from error
         if torn := unfinished_gzip(files):
             raise SourceError(
                 f"{torn} in {folder!r} is cut short or damaged: its gzip data ends early. Nothing was taken in"

@@ -31,6 +31,7 @@ from cdc_pipeline.sources.records import RECORD
 from cdc_pipeline_tests.messages import EPOCH_MS, record_line, tso, watermark
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -403,7 +404,8 @@ def _is_object(value: bytes) -> bool:
     return isinstance(found, dict)
 
 
-def test_there_are_enough_and_they_are_various(values: list[bytes | None]) -> None:
+def test_there_are_enough_and_they_are_various(values: list[bytes | None], counted: Callable[[str, int], None]) -> None:
+    counted("records fuzzed", len(values))
     assert len(values) == _RECORDS
     assert len(set(values)) > _RECORDS * 0.8
     assert None in values

@@ -32,7 +32,7 @@ from cdc_pipeline_tests.integration.test_kills import Killer, ingested_with_kill
 from cdc_pipeline_tests.truth import differences
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -86,9 +86,9 @@ class Told:
             ingested_with_kills(self.spark, self.paths, self.captures, self.killer, self.columns)
             truth = self.histories.truth_after(number)
             if truth is not None:
-                self.wrong += [f"after file {number}: {line}" for line in self.compared(truth, self._mirrors(truth))]
+                self.wrong += [f"after file {number}: {line}" for line in self.compared(truth, self.mirrors(truth))]
 
-    def _mirrors(self, truth: State) -> dict[TableName, DataFrame]:
+    def mirrors(self, truth: State) -> dict[TableName, DataFrame]:
         """The mirrors that there are, as far as upstream has them, but for those of which the truth says nothing."""
         entries = published_entries(published_cut(self.spark, self.paths), self.paths)
         told = {database for database, _ in truth}
@@ -109,7 +109,7 @@ class Told:
         return wrong
 
 
-def _histories(modes: tuple[str, ...], first_seed: int, count: int, transactions: int, *, ddl: bool) -> Combined:
+def histories_of(modes: tuple[str, ...], first_seed: int, count: int, transactions: int, *, ddl: bool) -> Combined:
     """As many histories, the modes in turn."""
     return combined(
         [
@@ -131,7 +131,7 @@ def _told(
     transactions: int = 15,
     columns: ColumnRules | None = None,
 ) -> Told:
-    histories = _histories(modes, seed, count, transactions, ddl=ddl)
+    histories = histories_of(modes, seed, count, transactions, ddl=ddl)
     told = Told(spark, folder, histories, RandomKiller(seed, share), columns)
     told.tell()
     return told
@@ -149,8 +149,12 @@ def without_watermarks(spark: SparkSession, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.mark.parametrize("group", ["with_watermarks", "without_watermarks"])
-def test_mirrors_equal_the_model(request: pytest.FixtureRequest, spark: SparkSession, group: str) -> None:
+def test_mirrors_equal_the_model(
+    request: pytest.FixtureRequest, spark: SparkSession, group: str, counted: Callable[[str, int], None]
+) -> None:
     told: Told = request.getfixturevalue(group)
+    counted("histories compared", len(told.histories.histories))
+    counted("runs stopped at a commit or a move", told.killer.kills)
     assert told.wrong == [], told.histories
     assert lake_balance(spark, told.paths).balanced
     cuts = spark.read.format("delta").load(told.paths.table("consistent_cuts"))
@@ -182,7 +186,9 @@ def _all_wrong(told: Told, seed: int) -> list[str]:
 
 
 @pytest.mark.long
-def test_many_histories(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_many_histories(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, counted: Callable[[str, int], None]
+) -> None:
     """Six at a time: after each file, at a moment between two cuts, and rebuilt."""
     count = int(os.environ.get("CDC_HISTORIES", "48"))
     wrong, kills = [], 0
@@ -191,8 +197,10 @@ def test_many_histories(spark: SparkSession, tmp_path_factory: pytest.TempPathFa
             told = _told(spark, tmp_path_factory.mktemp("many"), modes, seed, 6, 0.02, ddl=ddl)
             found = [f"seeds {seed} to {seed + 5}: {line}" for line in _all_wrong(told, seed)]
             kills += told.killer.kills
+            counted("histories compared", len(told.histories.histories))
             print(f"seeds {seed} to {seed + 5}, {modes}: {told.killer.kills} kills", *found, sep="\n  ", flush=True)
             wrong += found
+    counted("runs stopped at a commit or a move", kills)
     assert wrong == []
     assert kills > count / 2
 

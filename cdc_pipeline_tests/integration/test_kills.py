@@ -38,6 +38,7 @@ SHORT = (
     "two_tables_swap_their_names_over_a_third",
     "a_dropped_table_made_again_with_another_shape",
 )
+_COUNTED = "runs stopped at a commit or a move"
 SHORT_DDL = ("an_exchange_of_a_partition_with_a_table", "a_dropped_table_comes_back")
 
 
@@ -135,26 +136,36 @@ def assert_ddl_survives(
     return kills
 
 
-def test_killed_before_every_sixth_commit(spark: SparkSession, paths: LakePaths, tmp_path: Path) -> None:
+def test_killed_before_every_sixth_commit(
+    spark: SparkSession, paths: LakePaths, tmp_path: Path, counted: Callable[[str, int], None]
+) -> None:
     """The short form: each stop costs a whole run. `make test-long` stops before each one."""
     kills = assert_survives(spark, paths, tmp_path / "captures", [STORIES[name] for name in SHORT], every=6)
+    counted(_COUNTED, kills)
     assert kills >= 4  # two at once count as one
 
 
 def test_killed_now_and_then_while_rows_move_without_messages(
-    spark: SparkSession, paths: LakePaths, tmp_path: Path
+    spark: SparkSession, paths: LakePaths, tmp_path: Path, counted: Callable[[str, int], None]
 ) -> None:
     kills = assert_ddl_survives(spark, paths, tmp_path / "captures", SHORT_DDL, every=6)
+    counted(_COUNTED, kills)
     assert kills >= 2
 
 
 @pytest.mark.long
-def test_killed_before_each_commit_of_all_stories(spark: SparkSession, paths: LakePaths, tmp_path: Path) -> None:
+def test_killed_before_each_commit_of_all_stories(
+    spark: SparkSession, paths: LakePaths, tmp_path: Path, counted: Callable[[str, int], None]
+) -> None:
     kills = assert_survives(spark, paths, tmp_path / "captures", list(STORIES.values()))
+    counted(_COUNTED, kills)
     assert kills > 100
 
 
 @pytest.mark.long
-def test_killed_before_each_commit_of_all_stories_of_ddl(spark: SparkSession, paths: LakePaths, tmp_path: Path) -> None:
+def test_killed_before_each_commit_of_all_stories_of_ddl(
+    spark: SparkSession, paths: LakePaths, tmp_path: Path, counted: Callable[[str, int], None]
+) -> None:
     kills = assert_ddl_survives(spark, paths, tmp_path / "captures", ddl_stories.STORIES)
+    counted(_COUNTED, kills)
     assert kills > 60

@@ -65,6 +65,22 @@ _MORE = [
 ]
 
 
+# longer than a file's name may be, each as another one is in its beginning
+_LONG = ["😀" * 64, "😀" * 63 + "😁", "x" * 201, "x" * 202, "x" + "/" * 67, "/" * 68, "xx" + "/" * 67, "\n" * 10_000]
+
+
+def test_the_longest_names_of_mysql_are_kept() -> None:
+    assert path_segment("中" * 64) == "中" * 64
+    assert path_segment("/" * 64) == "%2F" * 64
+
+
+def test_longer_names_fit_a_file_system_and_stay_different() -> None:
+    segments = [path_segment(name) for name in _LONG]
+    assert max(len(segment.encode()) for segment in segments) <= 200
+    assert len(set(segments)) == len(_LONG)
+    assert all(re.fullmatch(r"([^%]|%[0-9A-F]{2})+%~[0-9a-f]{32}", segment) for segment in segments)
+
+
 @pytest.mark.parametrize(("identifier", "segment"), _SEGMENTS.items())
 def test_path_segment(identifier: str, segment: str) -> None:
     assert path_segment(identifier) == segment

@@ -3,6 +3,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +11,16 @@ import pytest
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import SourceError
-from cdc_pipeline.sources.capture_files import CaptureFile, listed, records, unfinished_gzip
+from cdc_pipeline.sources.capture_files import CaptureFile, listed, overlong_line, records, unfinished_gzip
+from cdc_pipeline.sources.raw_snapshot import new_files_taken_in
 from cdc_pipeline.sources.records import RECORD
 from cdc_pipeline_tests.messages import EPOCH_MS
 from cdc_pipeline_tests.sources.folders import folder, line
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
+
+    from cdc_pipeline.resources.lake import LakePaths
 
 _ALL_BYTES = bytes(range(256))
 _EACH_BYTE = base64.b64encode(_ALL_BYTES).decode()
@@ -246,6 +250,38 @@ def test_names_are_no_patterns(spark: SparkSession, tmp_path: Path) -> None:
     place = folder(tmp_path / "x[1]{y}*", contents)
     found = records(spark, listed(place).files).select(F.col("value").cast("string")).collect()
     assert sorted(row[0] for row in found) == sorted(names)
+
+
+# ---- lines without end
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (b"x" * 3_000_000, 1),
+        (b"a\nb\n" + b"x" * 3_000_000 + b"\n", 3),
+        (b"a\n" * 400_000 + b"x" * 1_100_000 + b"\n" + b"x" * 2_500_000, 400_002),
+        (b"x" * 1_900_000 + b"\n" + b"x" * 1_900_000, None),
+        (b"a\n" * 2_000_000, None),
+        (b"", None),
+    ],
+    ids=["all of it", "after two", "after many", "two that just pass", "many", "nothing"],
+)
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_line_that_is_too_long(content: bytes, found: int | None, compressed: bool, tmp_path: Path) -> None:
+    name = "a.jsonl.gz" if compressed else "a.jsonl"
+    place = folder(tmp_path, {name: gzip.compress(content, 1) if compressed else content})
+    assert overlong_line(listed(place).files, most=2_000_000) == (None if found is None else (name, found))
+
+
+def test_a_file_that_opens_to_a_thousand_times_its_size(spark: SparkSession, paths: LakePaths, tmp_path: Path) -> None:
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    bomb = b"".join([*(packer.compress(bytes(1 << 20)) for _ in range(520)), packer.flush()])
+    assert len(bomb) < 1 << 20
+    place = folder(tmp_path, {"bomb.jsonl.gz": bomb})
+    with pytest.raises(SourceError, match=r"line 1 of bomb\.jsonl\.gz in .* is longer than 536870912 bytes"):
+        new_files_taken_in(spark, paths, place, "test")
+    assert not Path(paths.home).exists() or not any(Path(paths.home).iterdir())
 
 
 # ---- gzip

@@ -1,0 +1,108 @@
+"""A Delta log that is torn, a data file that is gone, a clock that jumps back."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.errors import PySparkException
+
+from cdc_pipeline.errors import LakeError
+from cdc_pipeline.mirrors.maintenance import Maintenance
+from cdc_pipeline.mirrors.progress import published_cut
+from cdc_pipeline.mirrors.reading import read_cut
+from cdc_pipeline.resources.lake_faults import lake_fault
+from cdc_pipeline.schemas.table import TableName
+from cdc_pipeline_tests.faults.told import FIRST, LAST, Told, as_a_new_process, digests
+from cdc_pipeline_tests.messages import tso
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+_TABLES = (
+    *("raw_topic_snapshot", "change_log", "ddl_history", "watermarks", "dead_letters", "batches", "cut_plans"),
+    *("consistent_cuts", "mirror/db/bag"),
+)
+_DAY = 86_400
+
+
+@pytest.fixture
+def told(spark: SparkSession, tmp_path: Path) -> Told:
+    """The first slice is in, the last one is there to be taken in."""
+    found = Told(spark, tmp_path)
+    found.tell(FIRST)
+    found.run()
+    found.tell(LAST)
+    return found
+
+
+def _newest_commit(table: Path) -> Path:
+    return max((table / "_delta_log").glob("*.json"))
+
+
+def test_a_torn_log_is_named_and_not_mended(
+    spark: SparkSession, told: Told, tmp_path: Path, counted: Callable[[str, int], None]
+) -> None:
+    for number, name in enumerate(_TABLES):
+        table = Path(told.paths.home) / name
+        file, kept = _newest_commit(table), tmp_path / "kept"
+        shutil.copy2(file, kept)
+        if number % 2:
+            file.write_bytes(b"")
+        else:
+            file.write_bytes(file.read_bytes()[:-20])
+        as_a_new_process(spark)
+        before = digests(table)
+        with pytest.raises(LakeError) as caught:
+            told.run()
+        assert f"the Delta log of {table} is damaged: {file.name}" in str(caught.value)
+        assert digests(table) == before
+        assert _published(told) == tso(FIRST) or name == "consistent_cuts"
+        shutil.copy2(kept, file)
+        as_a_new_process(spark)
+    counted("torn logs named", len(_TABLES))
+    told.run()
+    told.assert_right()
+
+
+def _published(told: Told) -> int | None:
+    try:
+        return published_cut(told.spark, told.paths).resolved_tso
+    except LakeError:
+        return None
+
+
+def test_a_data_file_that_is_gone_is_named(spark: SparkSession, told: Told, tmp_path: Path) -> None:
+    table = Path(told.paths.mirror(TableName("db", "bag")))
+    file = next(table.glob("*.parquet"))
+    shutil.move(file, tmp_path / "kept.parquet")
+    as_a_new_process(spark)
+    with pytest.raises(PySparkException) as caught:
+        told.run()
+    fault = lake_fault(caught.value)
+    assert isinstance(fault, LakeError)
+    assert file.name in str(fault)
+    shutil.move(tmp_path / "kept.parquet", file)
+    as_a_new_process(spark)
+    told.run()
+    told.assert_right()
+
+
+def test_a_clock_that_jumps_back(spark: SparkSession, told: Told) -> None:
+    """All that there is was written tomorrow: so it looks after the clock was set back by a day."""
+    tomorrow = time.time() + _DAY
+    for file in Path(told.paths.home).rglob("*"):
+        os.utime(file, (tomorrow, tomorrow))
+    as_a_new_process(spark)
+    told.run()
+    told.assert_right()
+    Maintenance((), compact=True, vacuum=True, keep_hours=168).done(spark, told.paths, lambda line: None)
+    told.assert_right()
+    with read_cut(spark, told.paths.root, "shop", tso(FIRST)) as cut:
+        assert cut[TableName("db", "s1")].collect()[0]["v"] == "one"
