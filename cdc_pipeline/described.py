@@ -6,6 +6,7 @@ Dagster derives it, and loses two things on the way: what a field that has a def
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -19,7 +20,18 @@ _TEXT: JsonSchema = {"type": "string"}
 
 
 class Described(dg.Model, dg.Resolvable):
-    """A part of a pipeline's file, whose schema has all descriptions and examples and says what is wrong where."""
+    """A part of a pipeline's file, whose schema has all descriptions and examples and says what is wrong where.
+
+    A setting that goes, or has another name now, is a field with `deprecated`: the text that says what to write instead. It
+    works until it is removed, and a file that has it is warned of it each time that it is loaded.
+    """
+
+    def model_post_init(self, context: Any, /) -> None:
+        super().model_post_init(context)
+        for name, field in type(self).model_fields.items():
+            if name in self.model_fields_set and field.deprecation_message:
+                # a FutureWarning is shown by default: it is for who writes the file, not for who writes the code
+                warnings.warn(f"{name} is deprecated: {field.deprecation_message}", FutureWarning, stacklevel=2)
 
     @classmethod
     def model(cls) -> type[BaseModel]:
@@ -32,7 +44,7 @@ class Described(dg.Model, dg.Resolvable):
 def _describe(derived: type[BaseModel], declared: type[BaseModel]) -> None:
     for name, field in derived.model_fields.items():
         origin = declared.model_fields[name]
-        field.description, field.examples = origin.description, origin.examples
+        field.description, field.examples, field.deprecated = origin.description, origin.examples, origin.deprecated
     kept = derived.model_config.get("json_schema_extra")
     added: JsonSchema = kept if isinstance(kept, dict) else {}
 

@@ -581,3 +581,15 @@ def test_a_wrong_file_fails_at_load(case: str, load: Callable[[str], CdcPipeline
 def _told(error: BaseException | None) -> str:
     """The words of an error, and of those that it comes from."""
     return "" if error is None else f"{error}\n{_told(error.__cause__)}"
+
+
+@pytest.mark.parametrize(
+    "tag", ["!!python/object/apply:os.mkdir [made]", "!!python/name:os.mkdir ''", "!made x", "!!set {a}"]
+)
+def test_tags_of_yaml_make_nothing(
+    tag: str, load: Callable[[str], CdcPipeline], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Exception, match=r"could not determine a constructor|Error while loading component shop"):
+        load(_yaml(_GOOD).replace('"name": "shop"', f'"name": {tag} '))
+    assert not (tmp_path / "made").exists()

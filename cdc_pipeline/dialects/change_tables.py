@@ -20,6 +20,7 @@ from cdc_pipeline.dialects.decode import DialectName, decoded, explained
 from cdc_pipeline.dialects.releases import with_replacements
 from cdc_pipeline.mirrors.ddl_of_cut import undecided
 from cdc_pipeline.resources.delta import Commit, append_once, is_in, progress, table_state
+from cdc_pipeline.resources.delta_log import require_whole_logs
 from cdc_pipeline.resources.few_rows import for_rows
 from cdc_pipeline.resources.small_frames import small_frame
 from cdc_pipeline.resources.threads import side_by_side
@@ -74,8 +75,10 @@ def decoded_batches(
 ) -> list[DecodedBatch]:
     """Decodes every batch of the raw snapshot that is not decoded yet, oldest first; `up_to` names the last one.
 
-    `claim_store` is the folder or URI where TiCDC puts messages that are too large for the topic.
+    `claim_store` is the folder or URI where TiCDC puts messages that are too large for the topic. Raises LakeError where
+    the log of a table of the lake is damaged.
     """
+    require_whole_logs(paths.own_tables)
     last = last_decoded(spark, paths)
     newest = newest_batch(spark, paths) if up_to is None else up_to
     return [_decoded_batch(spark, paths, batch_id, dialect, claim_store) for batch_id in range(last + 1, newest + 1)]

@@ -109,7 +109,10 @@ def change_columns(
 
 def _loses_names(step: ChangeColumns, kept: Sequence[ColumnOrigin]) -> bool:
     """Whether a column of the files is not there any more under its name."""
-    fewer = len(kept) < len(step.before.schema.columns) or (step.before.keeps_deleted and not step.state.keeps_deleted)
+    own = {field.name for field in step.state.own_fields}
+    fewer = len(kept) < len(step.before.schema.columns) or any(
+        field.name not in own for field in step.before.own_fields
+    )
     return fewer or any(_renamed(origin) for origin in kept) or loses_derived(step)
 
 

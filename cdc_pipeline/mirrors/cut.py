@@ -50,6 +50,7 @@ from cdc_pipeline.mirrors.steps import ApplyRows, step_names
 from cdc_pipeline.mirrors.totals import NO_CHANGES, CutTotals
 from cdc_pipeline.mirrors.window import Window, begun_cut, next_window, pending_after, write_down
 from cdc_pipeline.resources.delta import row_count, table_state
+from cdc_pipeline.resources.delta_log import require_whole_logs
 from cdc_pipeline.resources.few_rows import for_rows
 from cdc_pipeline.resources.threads import side_by_side
 
@@ -87,8 +88,9 @@ class CutMaker:
 
     def brought_up_to_date(self, up_to: int | None = None) -> CutReport:
         """Finishes a cut that was begun, then takes the mirrors as far as the streams are complete, or to the TSO `up_to`
-        where that is less."""
+        where that is less. Raises LakeError where the log of a table that it needs is damaged."""
         started = time.monotonic()
+        require_whole_logs(self.paths.own_tables)
         published, streams = self._known()
         streams = streams.limited(up_to)
         report: CutReport | None = None

@@ -6,7 +6,6 @@ row image is added, or so many of the equal rows are taken away. An empty mirror
 
 from __future__ import annotations
 
-import functools
 import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
@@ -20,6 +19,7 @@ from cdc_pipeline.mirrors.partial_rows import with_default
 from cdc_pipeline.mirrors.soft_deletes import live_rows, soft_counts
 from cdc_pipeline.mirrors.state import DELETED, TRACE, TRACE_NAMES
 from cdc_pipeline.resources.delta import append_once
+from cdc_pipeline.resources.folded import folded
 from cdc_pipeline.schemas.charsets import damaged_text
 from cdc_pipeline.schemas.expressions import assigned
 from cdc_pipeline.schemas.names import quoted, unused
@@ -79,7 +79,7 @@ def typed_rows(
     places = {name: place for place, name in enumerate(key)}
     absent = absent or {}
     typed, bad, zero, lossy, has, flags = [], [], [], [], [], []
-    told = F.lit(True)
+    brought_columns = []
     from_canal = any(dialect == CANAL.name for dialect, _ in wires)
     for place, column in enumerate(schema.columns):
         in_key = column.name in places
@@ -89,7 +89,7 @@ def typed_rows(
             brought = F.coalesce(F.map_contains_key("after", F.lit(column.name)), F.lit(False))
             has.append(F.col("whole") | brought)
             flags.append(has[-1].alias(f"h{place}"))
-            told = told & brought
+            brought_columns.append(brought)
         typed.append(cell.alias(f"c{place}"))
         failed, expected = unparsed(text, cell, column.type), F.lit(str(column.type))
         if in_key and not keyless:
@@ -102,20 +102,19 @@ def typed_rows(
         if from_canal and (damaged := damaged_text(text, column.type, schema.charset)) is not None:
             of_canal = (F.col("dialect") == CANAL.name) & ~F.col("deleted")
             lossy.append(F.when(damaged & of_canal, F.lit(column.name)))
+    whole, told = (folded(operator.and_, parts, F.lit(True)) for parts in (has, brought_columns))
     return net.select(
         *typed,
         *flags,
-        functools.reduce(operator.and_, has, F.lit(True)).alias("whole"),
+        whole.alias("whole"),
         "bare",
-        F.when(F.col("deleted"), functools.reduce(operator.and_, has, F.lit(True)))
-        .otherwise(F.col("bare").isNull() | told)
-        .alias("told"),
+        F.when(F.col("deleted"), whole).otherwise(F.col("bare").isNull() | told).alias("told"),
         *TRACE.names,
         "deleted",
         "delta",
         "counts",
         F.array_compact(F.array(*bad)).alias("bad"),
-        sum(zero[1:], zero[0]).alias("zero_dates"),
+        folded(operator.add, zero, F.lit(0)).alias("zero_dates"),
         F.array_compact(F.array(*lossy).cast("array<string>")).alias("lossy"),
         "key",
         "after",

@@ -54,7 +54,8 @@ class MirrorState:
     reasons why the mirror may differ from upstream; empty where it does not. `since` is the `commit_ts` of the first row
     from which an inferred mirror was made. `kept` are columns of the mirror that upstream has dropped (`ddl_policy`).
     `retired` is the mark of the DROP of a mirror that is kept under a name of its own. `trace` are the columns of `TRACE`
-    that it has (`metadata_columns`). `masks` are the columns whose values it does not show, each with how (`mirrors.masks`),
+    that it has (`metadata_columns`), of which those give way whose names upstream's own columns have. `masks` are the
+    columns whose values it does not show, each with how (`mirrors.masks`),
     and `mask_key` tells with which salt those are hashed that are; of their defaults the schema says nothing. `shards` are
     the tables of a merged mirror (`mirrors.shards`), the one that has changed last first; None where it is of one table.
     `soft_key` is None but in a mirror that keeps what upstream deletes (`mirrors.soft_deletes`): there it is the key by
@@ -78,6 +79,10 @@ class MirrorState:
     derived: tuple[DerivedColumn, ...] = ()
 
     def __post_init__(self) -> None:
+        taken = {name.casefold() for name in (*self.schema.column_names, *self.kept)}
+        if not taken.isdisjoint(self.trace):
+            # upstream's columns come first: of theirs and ours with one name the mirror has theirs
+            object.__setattr__(self, "trace", tuple(name for name in self.trace if name not in taken))
         if self.masks:
             object.__setattr__(self, "schema", without_values(self.schema, dict(self.masks)))
             if self.shards is not None:
@@ -118,6 +123,11 @@ class MirrorState:
     @property
     def trace_fields(self) -> list[StructField]:
         return [field for field in TRACE.fields if field.name in self.trace]
+
+    @property
+    def has_own_commit_ts(self) -> bool:
+        """Whether upstream's table has a column of that name, so that rows do not say when they were committed."""
+        return any(name.casefold() == "_commit_ts" for name in self.schema.column_names)
 
     @property
     def own_fields(self) -> list[StructField]:

@@ -6,7 +6,6 @@ that is killed half-way is followed by one that makes the very same plan and fin
 
 from __future__ import annotations
 
-import functools
 import json
 import operator
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from cdc_pipeline.mirrors.selection import TableSelection
 from cdc_pipeline.mirrors.shards import SOURCE_OF_CHANGE, ShardName, source_columns
 from cdc_pipeline.mirrors.state import MirrorState
 from cdc_pipeline.resources.delta import Commit, append_once, progress
+from cdc_pipeline.resources.folded import folded
 from cdc_pipeline.resources.small_frames import small_frame
 from cdc_pipeline.schemas.table import TableName
 
@@ -90,7 +90,7 @@ class Window:
         if self.after_batch == 0 or (found["oldest"] is None and not anew):
             return fresh
         wanted = [_of_table(name) & (F.col("commit_ts") >= since) for name, since in anew.items()]
-        again = functools.reduce(operator.or_, wanted, F.lit(False))
+        again = folded(operator.or_, wanted, F.lit(False))
         along = again if found["oldest"] is None else again | (F.col("commit_ts") >= found["oldest"])
         return fresh.unionByName(before.where(along).withColumns({"fresh": again, "taken": F.lit(True)}))
 

@@ -16,6 +16,8 @@ from cdc_pipeline.resources.jvm import jvm, jvm_session
 from cdc_pipeline.resources.log_files import require_whole_log
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyspark.sql import SparkSession
 
 
@@ -62,11 +64,18 @@ def log_names(spark: SparkSession) -> LogNames:
     return _names(jvm(spark))
 
 
+def require_whole_logs(paths: Iterable[str]) -> None:
+    """Raises LakeError where files of one of these tables' logs are damaged. Each is looked at once in a process, before
+    its first use: Delta keeps what it has read, and may not notice what is missing in what it has not."""
+    for path in paths:
+        if path not in _LOOKED_AT:
+            require_whole_log(path)
+            _LOOKED_AT.add(path)
+
+
 def delta_log(spark: SparkSession, path: str) -> Any:
     """Delta's log of the table. Raises LakeError where its files are damaged."""
-    if path not in _LOOKED_AT:
-        require_whole_log(path)
-        _LOOKED_AT.add(path)
+    require_whole_logs([path])
     names = log_names(spark)
     # where a table has no checksum of its state, as a clone has none, Delta computes it with the session of the thread
     names.session.setActiveSession(jvm_session(spark))

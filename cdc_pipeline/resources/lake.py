@@ -54,6 +54,12 @@ def path_segment(identifier: str) -> str:
     return f"{kept}%~{hashlib.sha256(identifier.encode(errors='surrogatepass')).hexdigest()[:32]}"
 
 
+_OWN_TABLES = (
+    *("raw_topic_snapshot", "change_log", "ddl_history", "watermarks", "dead_letters", "batches", "cut_plans"),
+    "consistent_cuts",
+)
+
+
 @dataclass(frozen=True)
 class LakePaths:
     """The paths of one pipeline. `root` is a folder or any Hadoop URI. `borrowed` are tables that stand elsewhere, by name:
@@ -79,6 +85,11 @@ class LakePaths:
     def table(self, name: str) -> str:
         """A table of the pipeline itself: raw_topic_snapshot, change_log, batches, …"""
         return self.borrowed.get(name, f"{self.home}/{name}")
+
+    @property
+    def own_tables(self) -> tuple[str, ...]:
+        """The paths of those tables of the pipeline itself that a cut follows from."""
+        return tuple(map(self.table, _OWN_TABLES))
 
     def writer(self, table: str) -> str:
         """The application id of those commits to the table that carry its progress: the batch or the cut, as version."""

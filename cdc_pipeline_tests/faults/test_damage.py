@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from cdc_pipeline.errors import LakeError
+from cdc_pipeline.mirrors.cut import CutMaker
 from cdc_pipeline.mirrors.maintenance import Maintenance
 from cdc_pipeline.mirrors.progress import published_cut
 from cdc_pipeline.mirrors.reading import read_cut
+from cdc_pipeline.mirrors.rebuild_tables import TableRebuilder
 from cdc_pipeline.resources.lake_faults import lake_fault
 from cdc_pipeline.schemas.table import TableName
 from cdc_pipeline_tests.faults.told import FIRST, LAST, Told, as_a_new_process, digests
@@ -32,14 +36,20 @@ _TABLES = (
 _DAY = 86_400
 
 
-@pytest.fixture
-def told(spark: SparkSession, tmp_path: Path) -> Told:
+@pytest.fixture(scope="module")
+def begun(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
     """The first slice is in, the last one is there to be taken in."""
-    found = Told(spark, tmp_path)
+    found = Told(spark, tmp_path_factory.mktemp("begun") / "told")
     found.tell(FIRST)
     found.run()
     found.tell(LAST)
     return found
+
+
+@pytest.fixture
+def told(begun: Told, tmp_path: Path) -> Told:
+    """A copy of it, to be damaged."""
+    return replace(begun, folder=shutil.copytree(begun.folder, tmp_path / "told"))
 
 
 def _newest_commit(table: Path) -> Path:
@@ -78,12 +88,25 @@ def _published(told: Told) -> int | None:
         return None
 
 
+def test_a_mirror_whose_log_is_damaged_is_made_anew(spark: SparkSession, told: Told, tmp_path: Path) -> None:
+    """As docs/operations.md says: its folder is moved away, and the rebuild is told its name."""
+    table = Path(told.paths.mirror(TableName("db", "bag")))
+    _newest_commit(table).write_bytes(b"")
+    shutil.move(table, tmp_path / "away")
+    as_a_new_process(spark)
+    maker = CutMaker(spark, told.paths, "rebuild", "UTC", 2, lambda line: None)
+    report = TableRebuilder(maker).rebuilt(["db.bag"])
+    assert report.cut_id is not None
+    told.run()
+    told.assert_right()
+
+
 def test_a_data_file_that_is_gone_is_named(spark: SparkSession, told: Told, tmp_path: Path) -> None:
     table = Path(told.paths.mirror(TableName("db", "bag")))
     file = next(table.glob("*.parquet"))
     shutil.move(file, tmp_path / "kept.parquet")
     as_a_new_process(spark)
-    with pytest.raises(PySparkException) as caught:
+    with pytest.raises((PySparkException, Py4JJavaError)) as caught:
         told.run()
     fault = lake_fault(caught.value)
     assert isinstance(fault, LakeError)
@@ -102,7 +125,7 @@ def test_a_clock_that_jumps_back(spark: SparkSession, told: Told) -> None:
     as_a_new_process(spark)
     told.run()
     told.assert_right()
-    Maintenance((), compact=True, vacuum=True, keep_hours=168).done(spark, told.paths, lambda line: None)
+    Maintenance(("*",), compact=True, vacuum=True, keep_hours=168).done(spark, told.paths, lambda line: None)
     told.assert_right()
     with read_cut(spark, told.paths.root, "shop", tso(FIRST)) as cut:
         assert cut[TableName("db", "s1")].collect()[0]["v"] == "one"

@@ -1,0 +1,71 @@
+"""What a disk or a table that fails says, and what we make of it."""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from cdc_pipeline.errors import LakeError, TransientError
+from cdc_pipeline.resources.lake_faults import lake_fault
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+# what is raised → the kind of ours, and what it says
+_SAID: dict[str, tuple[Exception, type[Exception] | None, str]] = {
+    "a full disk": (OSError(errno.ENOSPC, "No space left on device", "/lake/x"), TransientError, "the disk is full: "),
+    "a quota": (OSError(errno.EDQUOT, "Disk quota exceeded", "/lake/x"), TransientError, "the disk is full: "),
+    "a read-only disk": (OSError(errno.EROFS, "Read-only file system", "/lake/x"), LakeError, "cannot be written: "),
+    "no permission": (PermissionError(errno.EACCES, "Permission denied", "/lake/x"), LakeError, "cannot be written: "),
+    "a task that found the disk full": (
+        RuntimeError(
+            "Job aborted due to stage failure\n\tat x\nCaused by: java.io.IOException: No space left on device"
+        ),
+        TransientError,
+        "the disk is full: Caused by: java.io.IOException: No space left on device",
+    ),
+    "a log with a hole": (
+        RuntimeError("[DELTA_VERSIONS_NOT_CONTIGUOUS] Versions (0, 2) are not contiguous. file:/lake/shop/t"),
+        LakeError,
+        "file:/lake/shop/t is damaged or gone: [DELTA_VERSIONS_NOT_CONTIGUOUS]",
+    ),
+    "a broker that does not let us in": (RuntimeError("Permission denied: topic orders"), None, ""),
+    "a fault of ours": (KeyError("x"), None, ""),
+}
+
+
+@pytest.mark.parametrize("case", _SAID)
+def test_what_is_said(case: str) -> None:
+    error, kind, said = _SAID[case]
+    fault = lake_fault(error)
+    assert type(fault) is (type(None) if kind is None else kind)
+    assert said in str(fault)
+
+
+def test_a_cause_counts() -> None:
+    error = RuntimeError("something")
+    error.__cause__ = OSError(errno.ENOSPC, "No space left on device", "/lake/x")
+    assert isinstance(lake_fault(error), TransientError)
+
+
+def test_a_chain_that_bites_its_tail_ends() -> None:
+    first, second = RuntimeError("a"), RuntimeError("b")
+    first.__context__, second.__context__ = second, first
+    assert lake_fault(first) is None
+
+
+def test_the_file_that_spark_cannot_read_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    spark.range(3).coalesce(1).write.format("delta").save(str(tmp_path / "t"))
+    (file,) = (tmp_path / "t").glob("*.parquet")
+    file.write_bytes(b"no parquet at all")
+    with pytest.raises((PySparkException, Py4JJavaError)) as caught:
+        spark.read.format("delta").load(str(tmp_path / "t")).collect()
+    fault = lake_fault(caught.value)
+    assert isinstance(fault, LakeError)
+    assert file.name in str(fault)
