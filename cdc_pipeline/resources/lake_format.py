@@ -1,7 +1,8 @@
 """The format of a lake: a number that grows when a new version of this package keeps things in another way than before.
 
-It is a property of the raw snapshot, which all other tables are made from. Lakes that were made before there was one have
-format 1. A newer version of the package opens older lakes, or says what to do first; an older one refuses a newer lake.
+It is a property of the raw snapshot, which all other tables are made from. Format 1 is that of 0.1.0, which did not write it
+down; nor did what came between it and format 2. The raw snapshot is the same in all of them, so that everything else can be
+made of it anew.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.resources.lake import LakePaths
 
-LAKE_FORMAT = 1
+LAKE_FORMAT = 2
 _PROPERTY = "cdc.lake_format"
 _TABLE = "raw_topic_snapshot"
+# columns that lakes of format 2 have, and those of format 1 have not
+_SINCE_2 = {"batches": "kinds", "consistent_cuts": "held"}
 
 
 def require_known_format(spark: SparkSession, paths: LakePaths) -> None:
@@ -26,7 +29,7 @@ def require_known_format(spark: SparkSession, paths: LakePaths) -> None:
     state = table_state(spark, paths.table(_TABLE))
     if state is None:
         return
-    told = state.properties.get(_PROPERTY, "1")
+    told = state.properties.get(_PROPERTY) or str(_untold_format(spark, paths))
     if not told.isdecimal():
         raise LakeError(
             f"{paths.home}: the lake's format ({_PROPERTY} of {_TABLE}) is {told!r}, a number is expected",
@@ -38,6 +41,22 @@ def require_known_format(spark: SparkSession, paths: LakePaths) -> None:
             f"formats up to {LAKE_FORMAT}. Nothing was changed: install that version again",
             pipeline=paths.pipeline,
         )
+    if int(told) < LAKE_FORMAT:
+        raise LakeError(
+            f"{paths.home}: the lake has format {told}, this version of cdc_pipeline writes format {LAKE_FORMAT}. Nothing "
+            f"was changed. Its records are kept as before: move all folders in there but {_TABLE} away, and the next run "
+            "makes the other tables anew (docs/operations.md, Upgrade)",
+            pipeline=paths.pipeline,
+        )
+
+
+def _untold_format(spark: SparkSession, paths: LakePaths) -> int:
+    """That of a lake which does not say it, by the columns of its tables."""
+    for table, column in _SINCE_2.items():
+        state = table_state(spark, paths.table(table))
+        if state is not None and column not in state.schema.names:
+            return 1
+    return 2
 
 
 def note_format(spark: SparkSession, paths: LakePaths) -> None:

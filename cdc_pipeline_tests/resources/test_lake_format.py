@@ -47,9 +47,19 @@ def test_a_lake_without_a_format_is_given_one(spark: SparkSession, lake: LakePat
     require_known_format(spark, lake)
 
 
+@pytest.mark.parametrize(("table", "column"), [("batches", "batch_id"), ("consistent_cuts", "cut_id")])
+def test_a_lake_of_before_is_known_by_its_tables(table: str, column: str, spark: SparkSession, lake: LakePaths) -> None:
+    spark.range(1).withColumnRenamed("id", column).write.format("delta").save(lake.table(table))
+    with pytest.raises(
+        LakeError, match="has format 1, this version of cdc_pipeline writes format 2"
+    ):
+        require_known_format(spark, lake)
+
+
 @pytest.mark.parametrize(
     ("told", "said"),
     [
+        ("1", "move all folders in there but raw_topic_snapshot away"),
         (str(LAKE_FORMAT + 1), f"has format {LAKE_FORMAT + 1}, which a newer version of cdc_pipeline has made"),
         ("two", "is 'two', a number is expected"),
     ],
