@@ -50,9 +50,7 @@ def test_a_lake_without_a_format_is_given_one(spark: SparkSession, lake: LakePat
 @pytest.mark.parametrize(("table", "column"), [("batches", "batch_id"), ("consistent_cuts", "cut_id")])
 def test_a_lake_of_before_is_known_by_its_tables(table: str, column: str, spark: SparkSession, lake: LakePaths) -> None:
     spark.range(1).withColumnRenamed("id", column).write.format("delta").save(lake.table(table))
-    with pytest.raises(
-        LakeError, match="has format 1, this version of cdc_pipeline writes format 2"
-    ):
+    with pytest.raises(LakeError, match="has format 1, this version of cdc_pipeline writes format 2"):
         require_known_format(spark, lake)
 
 
