@@ -1,0 +1,82 @@
+"""A run that is cancelled, as by the UI's button: it ends at once, says so, and the next one goes on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dagster import DagsterInstance, DagsterRunStatus
+
+from cdc_pipeline.mirrors.progress import published_cut
+from cdc_pipeline_tests.faults.told import FIRST, LAST, Told, as_a_new_process
+from cdc_pipeline_tests.messages import tso
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_ROOT = Path(__file__).parents[2]
+_PATIENCE_SECONDS = 300.0
+
+
+def _job(told: Told, home: Path) -> subprocess.Popen[bytes]:
+    """The run of `shop_ingest` in a process of its own, as Dagster's launcher starts it."""
+    home.mkdir()
+    shutil.copy(_ROOT / "dagster.yaml", home)
+    environment = {
+        **os.environ,
+        "DAGSTER_HOME": str(home),
+        "CDC_CAPTURES": str(told.folder / "captures"),
+        "CDC_LAKE": str(told.folder / "lake"),
+        "CDC_DRIVER_MEMORY": "2g",
+    }
+    return subprocess.Popen(
+        [
+            str(Path(sys.executable).with_name("dagster")),
+            "job",
+            "execute",
+            "-m",
+            "cdc_pipeline.definitions",
+            "-j",
+            "shop_ingest",
+        ],
+        cwd=_ROOT,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def test_a_run_that_is_cancelled(spark: SparkSession, tmp_path: Path) -> None:
+    told = Told(spark, tmp_path)
+    told.tell(FIRST)
+    told.run()
+    told.tell(LAST)
+    run = _job(told, tmp_path / "home")
+    try:
+        until, decoded = time.monotonic() + _PATIENCE_SECONDS, Path(told.paths.table("batches")) / "_delta_log"
+        while not (decoded / f"{1:020}.json").exists():  # the second slice is decoded, its cut begins
+            assert run.poll() is None, "the run ended by itself"
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        with DagsterInstance.from_config(str(tmp_path / "home")) as instance:
+            (found,) = instance.get_runs()
+            instance.report_run_canceling(found)  # as the button does, before the run's process is interrupted
+        run.send_signal(signal.SIGINT)
+        run.wait(60)
+    finally:
+        if run.poll() is None:
+            os.killpg(run.pid, signal.SIGKILL)
+            run.wait()
+    with DagsterInstance.from_config(str(tmp_path / "home")) as instance:
+        assert [found.status for found in instance.get_runs()] == [DagsterRunStatus.CANCELED]
+    as_a_new_process(spark)
+    assert published_cut(spark, told.paths).resolved_tso == tso(FIRST)
+    told.run()
+    told.assert_right()
