@@ -37,6 +37,7 @@ _LONGEST = (
     "faults/test_hostile_names.py",
     "faults/test_kill_9.py",
     "faults/test_cancel.py",
+    "faults/test_many_names.py",
     "mirrors/test_reading.py",
     "mirrors/test_merged_tables.py",
     "mirrors/test_release.py",

@@ -89,7 +89,7 @@ def test_mirrors_equal_the_model_after_each_recovery(
     count: int,
     kills: int,
 ) -> None:
-    told = Told(spark, tmp_path, histories_of(modes, SEED, count, 12, ddl=True), RandomKiller(SEED, 0))
+    told = Told(spark, tmp_path, histories_of(modes, SEED, count, 4 * count, ddl=True), RandomKiller(SEED, 0))
     wrong = survived(told, kills, SEED)
     counted("runs killed with kill -9", told.killer.kills)
     counted("histories compared", count)

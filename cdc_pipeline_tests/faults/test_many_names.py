@@ -1,0 +1,61 @@
+"""Tables by the tens of thousands, of which a pipeline mirrors a few: neither a cut nor Dagster's start suffers."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_pipeline.definitions import defs
+from cdc_pipeline.mirrors.cut_report import published_entries
+from cdc_pipeline.mirrors.progress import published_cut
+from cdc_pipeline.mirrors.selection import TableSelection
+from cdc_pipeline.schemas.table import TableName
+from cdc_pipeline_tests.integration.runs import environment
+from cdc_pipeline_tests.messages import Topic, ddl, row, watermark
+from cdc_pipeline_tests.pipelines import ingest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline.resources.lake import LakePaths
+
+
+def _seconds_to_load(captures: Path, lake: Path) -> float:
+    started = time.monotonic()
+    with environment(captures, lake):
+        defs().resolve_asset_graph()
+    return time.monotonic() - started
+
+
+@pytest.mark.parametrize("tables", [2_000, pytest.param(100_000, marks=pytest.mark.long)])
+def test_names_of_tables_that_are_not_mirrored(
+    spark: SparkSession, paths: LakePaths, tmp_path: Path, tables: int, counted: Callable[[str, int], None]
+) -> None:
+    captures, lake = tmp_path / "captures", tmp_path / "lake"
+    topic = Topic()
+    topic.send(ddl("CREATE TABLE wanted (id INT PRIMARY KEY)", 1, table="wanted", kind="CREATE"))
+    topic.send(row("INSERT", "wanted", 2, {"id": "1"}, types={"id": "int"}, key=["id"]))
+    topic.send(watermark(3)).write(captures, "1.jsonl")
+    selection = TableSelection(include=("db.wanted",))
+    ingest(spark, paths, captures, selection=selection)
+    before = _seconds_to_load(captures, lake)
+    for number in range(tables):
+        name = f"table number {number}"
+        topic.send(ddl(f"CREATE TABLE `{name}` (`id` INT PRIMARY KEY, `v` TEXT)", 4, table=name, kind="CREATE"))
+    topic.send(row("INSERT", "wanted", 5, {"id": "2"}, types={"id": "int"}, key=["id"]))
+    topic.send(watermark(6)).write(captures, "2.jsonl")
+    started = time.monotonic()
+    ingest(spark, paths, captures, selection=selection)
+    counted("names of tables in a cut that mirrors one", tables)
+    counted("seconds for those cuts", round(time.monotonic() - started))
+    (entry,) = published_entries(published_cut(spark, paths), paths)
+    assert (entry.name, entry.rows, entry.gaps) == (TableName("db", "wanted"), 2, ())
+    assert (
+        spark.read.format("delta").load(paths.table("ddl_history")).where("status = 'not included'").count() == tables
+    )
+    assert _seconds_to_load(captures, lake) < before + 1
