@@ -19,7 +19,7 @@ _DAMAGED = re.compile(
     r"|FILE_NOT_FOUND\w*|CHECKPOINT_\w+|CANNOT_RECONSTRUCT\w*)"
     r"|ChecksumException|FAILED_READ_FILE|is not a Parquet file|Could not read footer"
 )
-_FILE = re.compile(r"(?:file:)?/[^\s'\"`,;]+")
+_FILE = re.compile(r"(?:^|(?<=[\s'\"(]))(?:file:)?/[^\s'\"`,;]+")
 
 
 def lake_fault(error: BaseException) -> CdcError | None:
@@ -32,7 +32,7 @@ def lake_fault(error: BaseException) -> CdcError | None:
     if found := next((line for line in told if _CLOSED.search(line)), None):
         return LakeError(f"the lake cannot be written: {_short(found)}")
     if found := next((line for line in told if _DAMAGED.search(line)), None):
-        place = next((file[0] for line in told if (file := _FILE.search(line))), "a table")
+        place = next((file[0] for line in (found, *told) if (file := _FILE.search(line))), "a table")
         return LakeError(
             f"{place} is damaged or gone: {_short(found)}. Nothing was mended: docs/operations.md (A damaged log) says what "
             "to do"
