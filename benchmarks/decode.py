@@ -1,17 +1,15 @@
-"""How long decoding takes over the floor job, for messages of two sizes.
+"""`make bench`: how long a topic takes into raw and change log, over the least that Spark can do with it.
 
-The floor job is the least that Spark can do with records: it reads them from Parquet and appends them to a Delta table,
-the bytes as they are. Decoding is `dialects.change_tables.decoded_batches` on the same records, which the lake's raw
-snapshot has as its next batch: it ends with the batch's change log, watermarks, dead letters and DDL history written.
-
-Two ratios of the medians are printed. `decode/floor` is the one job over the other. `decode ratio` is (floor + decode)
-over floor: the floor job stands for taking the records in, so that it is the ratio that DESIGN §6 wants at 2.0 or less,
-but for the broker, for which Parquet stands here.
+The floor job reads records from a broker and appends them to a Delta table, the bytes as they are. Beside it the pipeline
+takes in the same offsets, in one batch, and decodes it: it ends with raw snapshot, change log, watermarks, dead letters and
+DDL history written. `decode ratio` is the median of the one over that of the other, for messages of two sizes; DESIGN §6
+wants it at 2.0 or less. `decode/floor` is that of decoding alone. All records are in the broker before a clock starts.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import sys
 import tempfile
@@ -24,20 +22,25 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from benchmarks.batches import local_spark
-from benchmarks.messages import LARGE, PARTITIONS, SMALL, MessageShape, topic_records
+from benchmarks.messages import LARGE, PARTITIONS, SMALL, MessageShape
 from benchmarks.told import say
+from benchmarks.topics import send
+from cdc_pipeline.component import CdcPipeline
 from cdc_pipeline.dialects.change_tables import decoded_batches
 from cdc_pipeline.dialects.unified import DEAD
-from cdc_pipeline.resources.delta import Commit, append_once
+from cdc_pipeline.local_kafka.broker import LocalBroker
+from cdc_pipeline.local_kafka.feed import create_topics
 from cdc_pipeline.resources.jvm import jvm
-from cdc_pipeline.resources.lake import LakePaths
-from cdc_pipeline.sources.raw_snapshot import newest_batch, raw_app_id
+from cdc_pipeline.source_fields import KafkaSource
 from cdc_pipeline.sources.records import RECORD
+from cdc_pipeline.sources.source import RunContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyspark.sql import SparkSession
+
+    from cdc_pipeline.pipeline import Pipeline
 
 DEFAULT_RECORDS = 1_000_000
 DEFAULT_REPEAT = 3
@@ -51,20 +54,21 @@ class BenchmarkError(RuntimeError):
 
 @dataclass(frozen=True)
 class Measured:
-    """Medians over the repetitions for one shape of message."""
+    """Medians over the repetitions for one shape of message, in seconds."""
 
     message_bytes: float
     records: int
-    floor_seconds: float
-    decode_seconds: float
+    floor: float
+    raw: float
+    decode: float
 
     @property
     def decode_over_floor(self) -> float:
-        return self.decode_seconds / self.floor_seconds
+        return self.decode / self.floor
 
     @property
     def decode_ratio(self) -> float:
-        return (self.floor_seconds + self.decode_seconds) / self.floor_seconds
+        return (self.raw + self.decode) / self.floor
 
 
 def main() -> int:
@@ -72,9 +76,12 @@ def main() -> int:
     say("starting Spark")
     spark = local_spark()
     try:
-        with tempfile.TemporaryDirectory(prefix="cdc_pipeline-benchmark-") as folder:
+        with (
+            tempfile.TemporaryDirectory(prefix="cdc_pipeline-benchmark-") as folder,
+            LocalBroker(Path(folder, "kafka"), heap="1g") as broker,
+        ):
             measured = [
-                measured_shape(spark, shape, Path(folder, shape.table), arguments.records, arguments.repeat)
+                measured_shape(spark, broker, shape, Path(folder, shape.table), arguments.records, arguments.repeat)
                 for shape in (SMALL, LARGE)
             ]
     finally:
@@ -83,66 +90,75 @@ def main() -> int:
     return 0
 
 
-def measured_shape(spark: SparkSession, shape: MessageShape, folder: Path, records: int, repeat: int) -> Measured:
+def measured_shape(
+    spark: SparkSession, broker: LocalBroker, shape: MessageShape, folder: Path, records: int, repeat: int
+) -> Measured:
     """Runs both jobs `repeat` times, after a smaller batch that warms up the JVM. Every batch goes on in one topic."""
-    name = f"{shape.database}.{shape.table}"
-    first_offset = 0
-    floors: list[float] = []
-    decodes: list[float] = []
-    sizes: list[float] = []
+    topic = f"{shape.database}-{shape.table}"
+    create_topics(broker.bootstrap, {topic: PARTITIONS})
+    source = KafkaSource(
+        type="kafka", bootstrap_servers=broker.bootstrap, topics=[topic], max_records_per_batch=records
+    )
+    pipeline = CdcPipeline(name="benchmark", source=source, lake=str(folder / "lake")).pipeline
+    end = 0
+    rounds: list[tuple[float, float, float]] = []
     warm_up = min(records, WARM_UP_RECORDS)
     for round_number, count in enumerate([warm_up, *[records] * repeat]):
-        title = f"{name} {f'{round_number}/{repeat}' if round_number else 'warm-up'}"
-        say(f"{title}: making {count:,} records")
-        parquet = str(folder / "records")
-        topic_records(spark, shape, first_offset, count).write.mode("overwrite").parquet(parquet)
-        first_offset += count // PARTITIONS
-        floor, decode = _timed_round(spark, parquet, folder, count)
-        say(f"{title}: floor {floor:.2f} s, decode {decode:.2f} s")
+        title = f"{topic} {f'{round_number}/{repeat}' if round_number else 'warm-up'}"
+        say(f"{title}: sending {count:,} records")
+        send(spark, broker.bootstrap, topic, shape, end, count)
+        first, end = end, end + count // PARTITIONS
+        floor = _seconds(spark, lambda: _append_floor(spark, broker.bootstrap, topic, first, end, folder))  # noqa: B023
+        raw = _seconds(spark, lambda: _take_in(spark, pipeline, topic, end, count))  # noqa: B023
+        decode = _seconds(spark, lambda: _decode_batch(spark, pipeline, count))  # noqa: B023
+        say(f"{title}: floor {floor:.2f} s, raw {raw:.2f} s, decode {decode:.2f} s")
         if round_number:
-            floors.append(floor)
-            decodes.append(decode)
-            sizes.append(_average_bytes(spark, parquet))
+            rounds.append((floor, raw, decode))
+    size = _average_bytes(spark, str(folder / "floor"))
     # what the next shape's files need less of the disk and of its cache
     shutil.rmtree(folder)
-    return Measured(median(sizes), records, median(floors), median(decodes))
+    floors, raws, decodes = zip(*rounds, strict=True)
+    return Measured(size, records, median(floors), median(raws), median(decodes))
 
 
 def table_of(measured: Sequence[Measured]) -> str:
     """The results as lines of text."""
-    lines = [f"{'bytes':>6} {'records':>10} {'floor s':>8} {'decode s':>9} {'decode/floor':>13} {'decode ratio':>13}"]
-    lines += [
-        f"{each.message_bytes:>6.0f} {each.records:>10,} {each.floor_seconds:>8.2f} {each.decode_seconds:>9.2f} "
+    names = f"{'bytes':>6} {'records':>10} {'floor s':>8} {'raw s':>7} {'decode s':>9}"
+    heads = f"{names} {'decode/floor':>13} {'decode ratio':>13}"
+    lines = [
+        f"{each.message_bytes:>6.0f} {each.records:>10,} {each.floor:>8.2f} {each.raw:>7.2f} {each.decode:>9.2f} "
         f"{each.decode_over_floor:>13.2f} {each.decode_ratio:>13.2f}"
         for each in measured
     ]
-    return "\n".join([*lines, f"decode ratio = (floor + decode) / floor, target at most {TARGET}"])
+    return "\n".join([heads, *lines, f"decode ratio = (raw + decode) / floor, target at most {TARGET}"])
 
 
-def _timed_round(spark: SparkSession, parquet: str, folder: Path, count: int) -> tuple[float, float]:
-    """Seconds of the floor job and of decoding, for the same records."""
-    paths = LakePaths(str(folder / "lake"), "benchmark")
-    floor = _seconds(spark, lambda: _append_floor(spark, parquet, str(folder / "floor")))
-    _append_raw_batch(spark, paths, parquet)
-    decode = _seconds(spark, lambda: _decode_batch(spark, paths, count))
-    return floor, decode
+def _append_floor(spark: SparkSession, bootstrap: str, topic: str, first: int, end: int, folder: Path) -> None:
+    options = {
+        "kafka.bootstrap.servers": bootstrap,
+        "subscribe": topic,
+        "startingOffsets": _offsets(topic, first),
+        "endingOffsets": _offsets(topic, end),
+        "includeHeaders": "true",
+    }
+    records = spark.read.format("kafka").options(**options).load()
+    records.select(RECORD.fieldNames()).write.format("delta").mode("append").save(str(folder / "floor"))
 
 
-def _append_floor(spark: SparkSession, parquet: str, table: str) -> None:
-    spark.read.schema(RECORD).parquet(parquet).write.format("delta").mode("append").save(table)
+def _offsets(topic: str, offset: int) -> str:
+    return json.dumps({topic: dict.fromkeys(map(str, range(PARTITIONS)), offset)})
 
 
-def _append_raw_batch(spark: SparkSession, paths: LakePaths, parquet: str) -> None:
-    batch_id = newest_batch(spark, paths) + 1
-    records = spark.read.schema(RECORD).parquet(parquet)
-    batch = records.select(F.lit(batch_id).cast("bigint").alias("batch_id"), "*")
-    note = {"batch": batch_id, "run_id": "benchmark", "files": []}
-    append_once(batch, paths.table("raw_topic_snapshot"), Commit(raw_app_id(paths), batch_id, note))
+def _take_in(spark: SparkSession, pipeline: Pipeline, topic: str, end: int, count: int) -> None:
+    until = {topic: dict.fromkeys(map(str, range(PARTITIONS)), end)}
+    taken = pipeline.source.taken_in(spark, pipeline.paths, RunContext(f"run-{end}", lambda _: None), until)
+    if taken.records != count:
+        raise BenchmarkError(f"{count} records were to be taken in, not {taken.records}")
 
 
-def _decode_batch(spark: SparkSession, paths: LakePaths, count: int) -> None:
+def _decode_batch(spark: SparkSession, pipeline: Pipeline, count: int) -> None:
     """Raises BenchmarkError where decoding did not do its whole work on the whole batch."""
-    batches = decoded_batches(spark, paths)
+    batches = decoded_batches(spark, pipeline.paths)
     if len(batches) != 1:
         raise BenchmarkError(f"one batch was to be decoded, not {len(batches)}")
     counts = batches[0].counts
@@ -160,8 +176,8 @@ def _seconds(spark: SparkSession, job: Callable[[], None]) -> float:
     return time.monotonic() - started
 
 
-def _average_bytes(spark: SparkSession, parquet: str) -> float:
-    row = spark.read.schema(RECORD).parquet(parquet).agg(F.avg(F.octet_length("value"))).first()
+def _average_bytes(spark: SparkSession, table: str) -> float:
+    row = spark.read.format("delta").load(table).agg(F.avg(F.octet_length("value"))).first()
     if row is None:
         raise BenchmarkError("an aggregate without a row")
     return float(row[0])

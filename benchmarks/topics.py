@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from benchmarks.messages import FIRST_MS, PARTITIONS, SMALL, TSO_SHIFT, topic_records
+from benchmarks.messages import FIRST_MS, PARTITIONS, SMALL, TSO_SHIFT, MessageShape, topic_records
 from cdc_pipeline.local_kafka.feed import create_topics
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 CREATE = (
     "CREATE TABLE `accounts` "
@@ -24,24 +24,32 @@ def filled_topic(spark: SparkSession, bootstrap: str, topic: str, partitions: in
     `partitions` is 1 or as many as `topic_records` has. In one partition the records of one time are one after the other.
     """
     create_topics(bootstrap, {topic: partitions})
-    records = topic_records(spark, SMALL, 0, count)
     head = (
         '{"id":0,"database":"shop","table":"accounts","pkNames":null,"isDdl":true,"type":"CREATE",'
         f'"es":{FIRST_MS - 1},"ts":{FIRST_MS},"sql":"{CREATE}","sqlType":null,"mysqlType":null,"data":null,"old":null,'
         f'"_tidb":{{"commitTs":{(FIRST_MS - 1) << TSO_SHIFT}}}}}'
     )
-    ddl = spark.range(1).select(F.lit(head).cast("binary").alias("value"))
+    _write(
+        spark.range(1).select(F.lit(head).cast("binary").alias("value"), F.lit(0).alias("partition")), bootstrap, topic
+    )
+    if partitions > 1:
+        send(spark, bootstrap, topic, SMALL, 0, count)
+        return
+    number = F.col("offset") * PARTITIONS + F.col("partition")
+    records = topic_records(spark, SMALL, 0, count).select("value", F.lit(0).alias("partition"), number.alias("offset"))
+    _write(records.repartitionByRange(1, "offset").sortWithinPartitions("offset"), bootstrap, topic)
+
+
+def send(spark: SparkSession, bootstrap: str, topic: str, shape: MessageShape, first_offset: int, count: int) -> None:
+    """`count` more records of the shape into the topic's four partitions. Those before had offsets up to `first_offset`."""
+    _write(topic_records(spark, shape, first_offset, count), bootstrap, topic)
+
+
+def _write(records: DataFrame, bootstrap: str, topic: str) -> None:
     options = {
         "kafka.bootstrap.servers": bootstrap,
         "topic": topic,
         "kafka.linger.ms": "20",
         "kafka.batch.size": "262144",
     }
-    ddl.select("value", F.lit(0).alias("partition")).write.format("kafka").options(**options).save()
-    if partitions == 1:
-        number = F.col("offset") * PARTITIONS + F.col("partition")
-        chosen = records.select("value", F.lit(0).alias("partition"), number.alias("offset"))
-        chosen = chosen.repartitionByRange(1, "offset").sortWithinPartitions("offset")
-    else:
-        chosen = records.select("value", "partition", "offset")
-    chosen.select("value", "partition").write.format("kafka").options(**options).save()
+    records.select("value", "partition").write.format("kafka").options(**options).save()
