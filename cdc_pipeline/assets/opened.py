@@ -6,6 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.assets.failures import clear_failures
+from cdc_pipeline.mirrors.restored import lake_taken_back
 from cdc_pipeline.resources.lake_format import require_known_format
 from cdc_pipeline.resources.lock import only_writer
 
@@ -23,10 +24,11 @@ def opened_lake(
     context: dg.AssetExecutionContext | dg.OpExecutionContext, pipeline: Pipeline, spark: SparkLakehouse
 ) -> Iterator[None]:
     """Within it this step is the only one that writes the lake, of a format that this version knows, and errors are as
-    Dagster should treat them."""
+    Dagster should treat them. A lake that was taken back by RESTORE is made one to go on from first."""
     with (
         clear_failures(pipeline.source.secrets),
         only_writer(pipeline.paths, context.run.run_id, context.log.info),
     ):
         require_known_format(spark.session, pipeline.paths)
+        lake_taken_back(spark.session, pipeline.paths, context.log.info)
         yield

@@ -62,7 +62,7 @@ from cdc_pipeline.resources.delta import (
     stored_bytes,
     table_state,
 )
-from cdc_pipeline.resources.few_rows import FEW_ROWS
+from cdc_pipeline.resources.few_rows import are_few
 from cdc_pipeline.resources.lake import move_folder
 from cdc_pipeline.resources.null_on_error import fit
 from cdc_pipeline.resources.threads import side_by_side
@@ -76,8 +76,9 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.state import MirrorState
     from cdc_pipeline.resources.lake import LakePaths
 
-_STEPS_PER_CUT = 1_000_000
 _COMMITS_PER_STEP = 100
+COMMITS_OF_A_CUT = 1_000_000 * _COMMITS_PER_STEP
+"""The numbers of a cut's commits to a mirror begin with its own, times this."""
 SMALL_MIRROR = 4 * 2**20
 """Bytes up to which a merge writes files of a mirror anew: to mark rows in them takes one pass more and leaves one file more
 each time, which costs more than to write some MB."""
@@ -141,7 +142,7 @@ class Mirrors:
     # ---- one step
 
     def _commit(self, index: int, part: int) -> Commit:
-        version = (self.cut_id * _STEPS_PER_CUT + index) * _COMMITS_PER_STEP + part
+        version = self.cut_id * COMMITS_OF_A_CUT + index * _COMMITS_PER_STEP + part
         return Commit(f"cdc:{self.paths.pipeline}:mirror", version, {**self.note, "step": index})
 
     def _run(self, index: int, step: Step, row_set: RowSet | None) -> StepResult:
@@ -279,7 +280,7 @@ class Mirrors:
         if self.resumed and is_in(self.spark, path, commit):
             return
         size = stored_bytes(self.spark, path)
-        few = step.changes <= FEW_ROWS and size <= TINY_MIRROR
+        few = are_few(step.changes) and size <= TINY_MIRROR
         session = session_for(self.spark, commit, whole_files=size <= SMALL_MIRROR, few=few)
         net = session.table(f"global_temp.{self.net_view}").where(F.col("step") == index)
         schema, key, keyless = step.state.schema, row_set.columns, row_set.keyless

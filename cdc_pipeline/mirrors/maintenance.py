@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING
 
 from delta.tables import DeltaTable
 
-from cdc_pipeline.dialects.change_tables import OTHERS
-from cdc_pipeline.dialects.claims import CLAIMS
-from cdc_pipeline.dialects.releases import RELEASES
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.mirrors.progress import published_cut
 from cdc_pipeline.mirrors.window import is_begun
 from cdc_pipeline.resources.delta import table_state
+from cdc_pipeline.resources.lake import OWN_TABLES
 from cdc_pipeline.schemas.table_patterns import matches_any
 
 if TYPE_CHECKING:
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
 
 LEAST_KEEP_HOURS = 168
 """Delta's own limit: a reader, or a writer that is slow, may need what was replaced while it was at work."""
-_OWN = ("raw_topic_snapshot", CLAIMS, "change_log", *OTHERS, RELEASES, "batches", "consistent_cuts", "cut_plans")
 
 
 @dataclass(frozen=True)
@@ -70,7 +67,7 @@ class Maintenance:
         published = published_cut(spark, paths)
         if is_begun(spark, paths, published):
             raise LakeError("a cut was begun and is not published: run the ingest first", pipeline=paths.pipeline)
-        names = {table: paths.table(table) for table in _OWN}
+        names = {table: paths.table(table) for table in OWN_TABLES}
         names |= {f"mirror/{name}": paths.mirror(name) for name in sorted(published.names)}
         chosen = {name: path for name, path in names.items() if matches_any(name, self.tables)}
         if not chosen:

@@ -131,7 +131,7 @@ def read_cut(
     base = cut_at(spark, paths, tso)
     if base.resolved_tso == tso:
         return _at_cut(spark, paths, base)
-    complete = stream_progress(spark, paths)
+    complete = stream_progress(spark, paths, newest)
     if complete.resolved_tso is None or complete.resolved_tso < tso:
         raise LakeError(
             f"the streams are complete up to {_complete(complete.resolved_tso)}, not up to the TSO {tso}",

@@ -127,7 +127,7 @@ class MirrorState:
     @property
     def has_own_commit_ts(self) -> bool:
         """Whether upstream's table has a column of that name, so that rows do not say when they were committed."""
-        return any(name.casefold() == "_commit_ts" for name in self.schema.column_names)
+        return self.schema.find("_commit_ts") is not None
 
     @property
     def own_fields(self) -> list[StructField]:

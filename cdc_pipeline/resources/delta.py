@@ -34,6 +34,7 @@ _CONFLICT = re.compile(
 )
 
 
+_NOTE = "spark.databricks.delta.commitInfo.userMetadata"
 _RECORDS = "CAST(get_json_object(add.stats, '$.numRecords') AS BIGINT)"
 
 
@@ -153,7 +154,7 @@ def session_for(spark: SparkSession, commit: Commit, *, whole_files: bool = Fals
     session.conf.set("spark.databricks.delta.merge.deletionVectors.persistent", str(not whole_files).lower())
     session.conf.set("spark.databricks.delta.write.txnAppId", commit.app_id)
     session.conf.set("spark.databricks.delta.write.txnVersion", str(commit.version))
-    session.conf.set("spark.databricks.delta.commitInfo.userMetadata", commit.note_json)
+    session.conf.set(_NOTE, commit.note_json)
     return session
 
 
@@ -201,13 +202,31 @@ def create_table(
     commit_metadata(spark, path, commit, schema=schema, properties=properties)
 
 
+def set_writers(spark: SparkSession, path: str, versions: dict[str, int], note: str, told: dict[str, str]) -> None:
+    """Makes these the versions that the table's writers have committed, in one commit that has the note. Rows stay. What is
+    told stands among the commit's parameters."""
+    none = log_names(spark).option.empty()
+    transaction = delta_log(spark, path).startTransaction(none, none)
+    spark.conf.set(_NOTE, note)
+    try:
+        _commit_writers(spark, transaction, versions, {"cdc.last_note": note, **told})
+    finally:
+        spark.conf.unset(_NOTE)
+
+
 def _commit(spark: SparkSession, transaction: Any, commit: Commit) -> None:
+    _commit_writers(spark, transaction, {commit.app_id: commit.version}, {"cdc.last_note": commit.note_json})
+
+
+def _commit_writers(spark: SparkSession, transaction: Any, versions: dict[str, int], told: dict[str, str]) -> None:
     names = log_names(spark)
-    actions, told = names.array_list(), names.hash_map()
+    actions, parameters = names.array_list(), names.hash_map()
     now_ms = time.time_ns() // 1_000_000
-    actions.add(names.set_transaction(commit.app_id, commit.version, names.option.apply(now_ms)))
-    told.put("cdc.last_note", commit.note_json)
+    for app_id, version in versions.items():
+        actions.add(names.set_transaction(app_id, version, names.option.apply(now_ms)))
+    for name, value in told.items():
+        parameters.put(name, value)
     # Of this operation Delta follows sizes, writers and files from commit to commit in the table's checksum; after a
     # "manual update" it asks the whole log for them, twice.
-    operation = names.set_properties(names.immutable_map(names.converters.asScala(told)))
+    operation = names.set_properties(names.immutable_map(names.converters.asScala(parameters)))
     transaction.commit(names.converters.asScala(actions).toSeq(), operation)

@@ -88,6 +88,33 @@ def snapshot_of(spark: SparkSession, path: str) -> Any:
     return delta_log(spark, path).update(False, none, none)
 
 
+def snapshot_at(spark: SparkSession, path: str, version: int) -> Any:
+    """The table's snapshot as of that version."""
+    none = log_names(spark).option.empty()
+    return delta_log(spark, path).getSnapshotAt(version, none, none, False)
+
+
+def same_files(one: Any, other: Any) -> bool:
+    """Whether two snapshots of a table have as many files, of the same size, and the same columns."""
+    return bool(
+        one.numOfFiles() == other.numOfFiles()
+        and one.sizeInBytes() == other.sizeInBytes()
+        and one.metadata().schemaString() == other.metadata().schemaString()
+    )
+
+
+def newest_operation(spark: SparkSession, path: str) -> str | None:
+    """What the newest commit of the table did, by Delta's own name for it; None where the commit does not say it."""
+    log = delta_log(spark, path)
+    file = log_names(spark).path(f"{path}/_delta_log/{snapshot_of(spark, path).version():020}.json")
+    for line in log_names(spark).converters.asJava(log.store().read(file, log.newDeltaHadoopConf())):
+        told = json.loads(line).get("commitInfo")
+        if told is not None:
+            operation: str | None = told.get("operation")
+            return operation
+    return None
+
+
 def writers(spark: SparkSession, snapshot: Any) -> dict[str, int]:
     """The newest version of each writer (`txn`)."""
     known = _told(spark, snapshot, "setTransactions")

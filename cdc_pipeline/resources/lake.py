@@ -54,10 +54,19 @@ def path_segment(identifier: str) -> str:
     return f"{kept}%~{hashlib.sha256(identifier.encode(errors='surrogatepass')).hexdigest()[:32]}"
 
 
-_OWN_TABLES = (
-    *("raw_topic_snapshot", "change_log", "ddl_history", "watermarks", "dead_letters", "batches", "cut_plans"),
-    "consistent_cuts",
+OWN_TABLES = (
+    *(
+        "raw_topic_snapshot",
+        "claims",
+        "change_log",
+        "watermarks",
+        "dead_letters",
+        "ddl_history",
+        "dead_letter_releases",
+    ),
+    *("batches", "consistent_cuts", "cut_plans"),
 )
+"""The tables of a pipeline beside its mirrors."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +97,8 @@ class LakePaths:
 
     @property
     def own_tables(self) -> tuple[str, ...]:
-        """The paths of those tables of the pipeline itself that a cut follows from."""
-        return tuple(map(self.table, _OWN_TABLES))
+        """The paths of `OWN_TABLES`."""
+        return tuple(map(self.table, OWN_TABLES))
 
     def writer(self, table: str) -> str:
         """The application id of those commits to the table that carry its progress: the batch or the cut, as version."""

@@ -9,6 +9,7 @@ import pytest
 
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.resources.log_files import require_whole_log
+from cdc_pipeline_tests.sources.folders import tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,10 +38,6 @@ def _commit(table: Path, version: int) -> Path:
     return table / "_delta_log" / f"{version:020}.json"
 
 
-def _files(table: Path) -> dict[Path, bytes]:
-    return {file: file.read_bytes() for file in table.rglob("*") if file.is_file()}
-
-
 def _half(file: Path) -> None:
     content = file.read_bytes()
     file.write_bytes(content[: len(content) // 2])
@@ -60,11 +57,11 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], int, str]] = {
 def test_a_damaged_log_is_named_and_left_as_it_is(case: str, table: Path) -> None:
     damage, version, said = DAMAGE[case]
     damage(_commit(table, version))
-    before = _files(table)
+    before = tree(table)
     with pytest.raises(LakeError) as caught:
         require_whole_log(str(table))
     assert f"{table} is damaged: {version:020}.json {said}" in str(caught.value)
-    assert _files(table) == before
+    assert tree(table) == before
 
 
 @pytest.mark.parametrize("gone", [[], list(range(11))], ids=["all there", "those before the checkpoint expired"])
