@@ -80,7 +80,8 @@ def _new_records(result: dg.ExecuteInProcessResult) -> int:
 def _why_no_cut(spark: SparkSession, pipeline: Pipeline, new_records: int) -> str:
     if not new_records:
         return "nothing new: the mirrors are as they were"
-    return f"{new_records} new records wait: {stream_progress(spark, pipeline.paths).what_holds()}"
+    published = published_cut(spark, pipeline.paths)
+    return f"{new_records} new records wait: {stream_progress(spark, pipeline.paths, published).what_holds()}"
 
 
 def declared_pipeline(name: str) -> Pipeline:

@@ -3,15 +3,18 @@ changes = what the cuts made of them."""
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import dagster as dg
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.mirrors.dead_letters import VALUE_HAS_TYPE
 from cdc_pipeline.mirrors.totals import lake_balance
 from cdc_pipeline.resources.delta import table_state
+from cdc_pipeline.resources.few_rows import for_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,17 +76,24 @@ def _differences(spark: SparkSession, paths: LakePaths, batches: Sequence[Decode
         "ddl_history": (F.col("kind") == unified.DDL, _of_kind(batches, unified.DDL)),
         "dead_letters": (decoded_only, _of_kind(batches, unified.DEAD)),
     }
-    wrong, places = [], {batch.batch_id: _places(batch) for batch in batches}
-    for table, (condition, wanted) in counted.items():
-        rows = spark.read.format("delta").load(paths.table(table))
-        new = rows.where(F.col("batch_id").between(min(wanted), max(wanted)) & condition)
-        found = {row["batch_id"]: row["count"] for row in new.groupBy("batch_id").count().collect()}
-        wrong += [
-            f"batch {batch_id} ({places[batch_id]}): {table} has {found.get(batch_id, 0)} rows, {count} were counted"
-            for batch_id, count in wanted.items()
-            if found.get(batch_id, 0) != count
+    ids = [batch.batch_id for batch in batches]
+    with for_rows(spark, sum(sum(wanted.values()) for _, wanted in counted.values())):
+        new = [
+            spark.read.format("delta")
+            .load(paths.table(table))
+            .where(F.col("batch_id").between(min(ids), max(ids)) & condition)
+            .select(F.lit(table).alias("table"), "batch_id")
+            for table, (condition, _) in counted.items()
         ]
-    return wrong
+        counts = reduce(DataFrame.unionAll, new).groupBy("table", "batch_id").count().collect()
+    found = {(row["table"], row["batch_id"]): row["count"] for row in counts}
+    places = {batch.batch_id: _places(batch) for batch in batches}
+    return [
+        f"batch {batch_id} ({places[batch_id]}): {table} has {there} rows, {count} were counted"
+        for table, (_, wanted) in counted.items()
+        for batch_id, count in wanted.items()
+        if (there := found.get((table, batch_id), 0)) != count
+    ]
 
 
 def _of_kind(batches: Sequence[DecodedBatch], kind: str) -> dict[int, int]:

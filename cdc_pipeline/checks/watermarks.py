@@ -9,7 +9,8 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.unified import TSO_SHIFT
-from cdc_pipeline.mirrors.progress import stream_progress
+from cdc_pipeline.mirrors.progress import published_cut, stream_progress
+from cdc_pipeline.resources.few_rows import for_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +35,8 @@ def watermarks_result(
 ) -> dg.AssetCheckResult:
     """Warns where a watermark of these batches is below one before it in its partition, where a partition is ten minutes
     behind the newest watermark, and where one has none while others have. The metadata says where, and what to do."""
-    streams = stream_progress(spark, paths)
+    with for_rows(spark, 0):
+        streams = stream_progress(spark, paths, published_cut(spark, paths))
     back = _steps_back(spark, paths, batches) if batches else []
     said = {
         **{f"{row['topic']}/{row['partition']}@{row['offset']}": _went_back(row) for row in back[:_SHOWN]},

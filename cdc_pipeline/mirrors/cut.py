@@ -91,8 +91,9 @@ class CutMaker:
         where that is less. Raises LakeError where the log of a table that it needs is damaged."""
         started = time.monotonic()
         require_whole_logs(self.paths.own_tables)
-        published, streams = self._known()
-        streams = streams.limited(up_to)
+        with for_rows(self.spark, 0):
+            published = cut_to_go_on_from(self.spark, self.paths)
+            streams = stream_progress(self.spark, self.paths, published).limited(up_to)
         report: CutReport | None = None
         if begun := begun_cut(self.spark, self.paths, published, self.columns.salt):
             self.report(f"finishing cut {begun.window.cut_id}, which an earlier run began")
@@ -121,38 +122,32 @@ class CutMaker:
                 self.report(f"{waiting} row changes wait: {streams.what_holds()}")
         return replace(report, seconds=time.monotonic() - started)
 
-    def _known(self) -> tuple[PublishedCut, StreamProgress]:
-        """What was published, and how far the streams are: small tables, whose queries cost time and hardly any work."""
-        asked: list[Callable[[SparkSession, LakePaths], PublishedCut | StreamProgress]]
-        asked = [cut_to_go_on_from, stream_progress]
-        published, streams = side_by_side(self.spark, lambda ask: ask(self.spark, self.paths), asked, threads=2)
-        assert isinstance(published, PublishedCut)
-        assert isinstance(streams, StreamProgress)
-        return published, streams
-
     def from_the_beginning(self, resolved_tso: int | None, last_batch: int) -> CutReport:
         """The first cut of an empty lake: all changes up to there, in one."""
-        streams = StreamProgress(last_batch, resolved_tso is not None, resolved_tso, None, ())
+        rows = stream_progress(self.spark, self.paths).new_row_changes
+        streams = StreamProgress(last_batch, resolved_tso is not None, resolved_tso, None, (), new_row_changes=rows)
         return self._cut(Window(1, None, resolved_tso, 0, last_batch), NO_CUT, streams, self._inputs())
 
     def _cut(self, window: Window, published: PublishedCut, streams: StreamProgress, inputs: CutInputs) -> CutReport:
         stages = Stages()
-        rows = self._rows_to_look_at(window, published)
-        history, selection = self._table("ddl_history"), inputs.selection
-        seen = CutStreams(
-            selection, published, window, self._table("change_log"), history, inputs.mirror, self.time_zone
-        )
-        log, waiting = seen.log, seen.held()
-        released = released_tables(waiting, inputs.approved)
-        ddl = DdlOfCut.read(window, history, returning_events(history, released, window, seen.mirrored))
-        ddl, sources = seen.statements(ddl)
-        anew = tables_let_in_anew(ddl.fresh, inputs.mirror)
-        delivered = window.changes(log, waited=published.pending > 0, anew=anew)
-        cuts = self._table("consistent_cuts") if released else None
-        delivered = with_returned(delivered, log, cuts, released, ddl.fresh, window).persist()
+        rows = self._rows_to_look_at(window, published, streams)
+        few = partial(for_rows, self.spark, rows)
+        with few():
+            history, selection = self._table("ddl_history"), inputs.selection
+            seen = CutStreams(
+                selection, published, window, self._table("change_log"), history, inputs.mirror, self.time_zone
+            )
+            log, waiting = seen.log, seen.held()
+            released = released_tables(waiting, inputs.approved)
+            ddl = DdlOfCut.read(window, history, returning_events(history, released, window, seen.mirrored))
+            ddl, sources = seen.statements(ddl)
+            anew = tables_let_in_anew(ddl.fresh, inputs.mirror)
+            delivered = window.changes(log, waited=published.pending > 0, anew=anew)
+            cuts = self._table("consistent_cuts") if released else None
+            delivered = with_returned(delivered, log, cuts, released, ddl.fresh, window).persist()
         kept = [delivered]
         try:
-            with for_rows(self.spark, rows):
+            with few():
                 again = repeated_positions(delivered, log, self._table("watermarks"), window)
                 once = delivered
                 if again is not None:
@@ -194,7 +189,7 @@ class CutMaker:
                     write_down(self.spark, self.paths, inputs.begun(window), self.run_id)
             stages.ended("plan")
             results, counted = self._carry_out(plan, changes, window, rows, stages, resumed=inputs.resumed)
-            with for_rows(self.spark, rows):
+            with few():
                 found = delivered.where("NOT taken").agg(F.count("*"), F.max("timestamp")).first()
                 assert found is not None
                 held = held_rows(delivered, plan.held_from, ddl.fresh)
@@ -234,24 +229,21 @@ class CutMaker:
             sources=sources,
             selection_changes=selection_changes,
         )
-        close_events(self.spark, self.paths, ddl.outcomes(plan), self._note(window))
-        stages.ended("counts")
-        settings = replace(self.settings, selection=selection, columns=inputs.columns)
-        publish(self.spark, self.paths, window, report, self._note(window), settings)
+        with for_rows(self.spark, len(ddl.fresh)):
+            close_events(self.spark, self.paths, ddl.outcomes(plan), self._note(window))
+            stages.ended("counts")
+            settings = replace(self.settings, selection=selection, columns=inputs.columns)
+            publish(self.spark, self.paths, window, report, self._note(window), settings)
         stages.ended("publish")
         versions = {row["mirror_id"]: row["version"] for row in published.mirrors}
         return replace(report, stages=stages.seconds, versions_before=versions, newest_record=_instant(found[1]))
 
     # ---- inputs
 
-    def _rows_to_look_at(self, window: Window, published: PublishedCut) -> int:
+    @staticmethod
+    def _rows_to_look_at(window: Window, published: PublishedCut, streams: StreamProgress) -> int:
         """About how many row changes the cut reads. Without watermarks those of earlier cuts may come along: any number."""
-        if window.resolved_tso is None:
-            return sys.maxsize
-        batches = self._table("batches").where(F.col("batch_id") > published.last_batch)
-        row = batches.agg(F.coalesce(F.sum("row_changes"), F.lit(0))).first()
-        assert row is not None
-        return published.pending + int(row[0])
+        return sys.maxsize if window.resolved_tso is None else published.pending + streams.new_row_changes
 
     def _table(self, name: str) -> DataFrame:
         return self.spark.read.format("delta").load(self.paths.table(name))

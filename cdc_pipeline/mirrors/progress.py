@@ -10,13 +10,13 @@ from pyspark.sql import functions as F
 from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.mirrors.policy import HeldTable
 from cdc_pipeline.mirrors.selection import ALL_TABLES, TableSelection
-from cdc_pipeline.resources.delta import table_state
+from cdc_pipeline.resources.delta import progress, table_state
 from cdc_pipeline.schemas.table import TableName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import Column, DataFrame, Row, SparkSession
 
     from cdc_pipeline.mirrors.upstream_tables import Sources
     from cdc_pipeline.resources.lake import LakePaths
@@ -37,6 +37,8 @@ class StreamProgress:
     held_by: str | None
     waiting_for: tuple[str, ...]
     newest_tso: int | None = None
+    new_row_changes: int = 0
+    """Of the batches after those of the cut that it was asked for."""
 
     @property
     def held_back_ms(self) -> int:
@@ -96,44 +98,78 @@ class PublishedCut:
 NO_CUT = PublishedCut(0, None, 0, ())
 
 
-def stream_progress(spark: SparkSession, paths: LakePaths) -> StreamProgress:
-    """Read from `batches` and `watermarks`: two small tables, whatever the topics' size. A topic that the newest batch calls
-    ended holds nothing back."""
+def stream_progress(spark: SparkSession, paths: LakePaths, published: PublishedCut = NO_CUT) -> StreamProgress:
+    """Read from `batches` and `watermarks`. A topic that the newest batch calls ended holds nothing back.
+
+    `published` is a cut that the streams have reached: of what came before it only its resolved TSO counts, which every
+    partition has reached, so that little of both tables is read, however long they have become.
+    """
     batches = spark.read.format("delta").load(paths.table("batches"))
+    news = F.col("batch_id") > published.last_batch
     totals = (
-        batches.select("batch_id", "exact_ts", "ended", F.explode_outer("offsets").alias("range"))
+        # the newest batch of the cut says what has ended, where no other has come
+        batches.where(F.col("batch_id") >= published.last_batch)
         .agg(
             F.max("batch_id").alias("last"),
-            F.max("exact_ts").alias("exact"),
+            F.max(F.col("exact_ts") & news).alias("exact"),
             F.max_by("ended", "batch_id").alias("ended"),
-            F.collect_set(F.struct("range.topic", "range.partition")).alias("partitions"),
+            F.collect_set(F.when(news, F.transform("offsets", _place))).alias("places"),
+            F.coalesce(F.sum(F.when(news, F.col("row_changes"))), F.lit(0)).alias("row_changes"),
         )
         .first()
     )
     assert totals is not None
     if totals["last"] is None:
-        return StreamProgress(0, False, None, None, ())
-    watermarks = spark.read.format("delta").load(paths.table("watermarks")).groupBy("topic", "partition")
-    newest_of: dict[tuple[str, int], int] = {
-        (row["topic"], row["partition"]): row["tso"]
-        for row in watermarks.agg(F.max("watermark_ts").alias("tso")).collect()
-    }
-    partitions = sorted((row["topic"], row["partition"]) for row in totals["partitions"] if row["topic"] is not None)
+        return StreamProgress(published.last_batch, False, None, None, ())
+    if totals["exact"] and published.cut_id and published.resolved_tso is None:
+        return stream_progress(spark, paths)  # the first records with a TSO: each partition has to show how far it is
+    newest_of = _newest_watermarks(spark, paths, published.resolved_tso)
+    places = {(place["topic"], place["partition"]) for found in totals["places"] for place in found} | newest_of.keys()
     # the last watermark of an ended topic is its last word; where nothing else is left it still counts
-    partitions = [place for place in partitions if place[0] not in (totals["ended"] or ())] or partitions
-    exact = bool(totals["exact"])
-    told = {place: newest_of.get(place) for place in partitions}
+    places = {place for place in places if place[0] not in (totals["ended"] or ())} or places
+    exact = bool(totals["exact"]) or published.resolved_tso is not None
+    told = {place: newest_of.get(place) for place in sorted(places)}
     waiting = tuple(f"{topic}/{number}" for (topic, number), tso in told.items() if tso is None) if exact else ()
+    if waiting and published.cut_id:
+        return stream_progress(spark, paths)  # a partition that is new, or has not come so far
     if not exact or waiting:
-        return StreamProgress(totals["last"], exact, None, None, waiting)
+        return StreamProgress(totals["last"], exact, None, None, waiting, new_row_changes=totals["row_changes"])
     tsos = {place: tso for place, tso in told.items() if tso is not None}
     topic, number = slowest = min(tsos, key=lambda place: tsos[place])
-    return StreamProgress(totals["last"], exact, tsos[slowest], f"{topic}/{number}", (), newest_tso=max(tsos.values()))
+    return StreamProgress(
+        totals["last"],
+        exact,
+        tsos[slowest],
+        f"{topic}/{number}",
+        (),
+        newest_tso=max(tsos.values()),
+        new_row_changes=totals["row_changes"],
+    )
+
+
+def _place(span: Column) -> Column:
+    return F.struct(span["topic"], span["partition"])
+
+
+def _newest_watermarks(spark: SparkSession, paths: LakePaths, least: int | None) -> dict[tuple[str, int], int]:
+    """By topic and partition, of those that have one that is not below `least`."""
+    watermarks = spark.read.format("delta").load(paths.table("watermarks"))
+    if least is not None:
+        watermarks = watermarks.where(F.col("watermark_ts") >= least)
+    newest = watermarks.groupBy("topic", "partition").agg(F.max("watermark_ts").alias("tso"))
+    return {(row["topic"], row["partition"]): row["tso"] for row in newest.collect()}
 
 
 def published_cut(spark: SparkSession, paths: LakePaths) -> PublishedCut:
+    """The newest cut. Of the table, which has a row for each cut that names all mirrors, the last file is read."""
     path = paths.table("consistent_cuts")
-    return NO_CUT if table_state(spark, path) is None else _newest(spark.read.format("delta").load(path))
+    if table_state(spark, path) is None:
+        return NO_CUT
+    cuts = spark.read.format("delta").load(path)
+    committed = progress(spark, path, paths.writer("consistent_cuts"))
+    newest = NO_CUT if committed is None else _newest(cuts.where(F.col("cut_id") >= committed))
+    # a copy has no writers; a table that was taken back has not the cut that its writer has committed
+    return _newest(cuts) if newest is NO_CUT else newest
 
 
 def cut_at(spark: SparkSession, paths: LakePaths, tso: int) -> PublishedCut:

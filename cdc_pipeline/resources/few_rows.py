@@ -24,10 +24,14 @@ _SETTINGS = {
 }
 
 
+def are_few(rows: int) -> bool:
+    return rows <= FEW_ROWS
+
+
 @contextlib.contextmanager
 def for_rows(spark: SparkSession, rows: int) -> Iterator[None]:
     """Within it the session's queries are made for so many rows."""
-    if rows > FEW_ROWS:
+    if not are_few(rows):
         yield
         return
     kept = {name: spark.conf.get(name) for name in _SETTINGS}

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dagster as dg
+import pyspark
 from dagster_pyspark import LazyPySparkResource
 from pydantic import Field, PrivateAttr
 
@@ -25,11 +27,15 @@ from cdc_pipeline.resources.turns import told, turn
 from cdc_pipeline.resources.warm_jvm import WarmJvm, warm_jvm
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
 _SECRET_OPTIONS = r"(?i)secret|password|token|access[.]?key|url|sasl[.]jaas|ssl[.]keystore[.]key"
+_IN_UTC = "-Duser.timezone=UTC"
+_COLLECTORS = re.compile(r"-XX:[+-]Use\w+GC\b")
+_HEAP = re.compile(r"(\d+)(?:([mgt])b?)?")
+_TABLES_IN_MEMORY = "spark.databricks.delta.delta.log.cacheSize"
 # Each line says what goes wrong without it.
 _FIXED_SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -37,8 +43,8 @@ _FIXED_SETTINGS = {
     # timestamps are instants; the machine's zone must not change what a mirror holds
     "spark.sql.session.timeZone": "UTC",
     # nor may it cost: where the JVM's zone is another, Delta checks each commit by computing the table's whole state anew
-    "spark.driver.defaultJavaOptions": "-Duser.timezone=UTC",
-    "spark.executor.defaultJavaOptions": "-Duser.timezone=UTC",
+    "spark.driver.defaultJavaOptions": _IN_UTC,
+    "spark.executor.defaultJavaOptions": _IN_UTC,
     # a JSON object with the same key twice: the last one wins, as in the encoders' own parsers, instead of an error
     "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
     # column names that differ by case only are different columns of Delta's; MySQL has none such, Spark must not guess
@@ -55,6 +61,9 @@ _FIXED_SETTINGS = {
     "spark.sql.codegen.cache.maxEntries": "5000",
     # what a cut keeps of its changes is read once or twice: compressing it costs more than reading more
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
+    # values of rows seldom come again: Parquet would look each up in a dictionary until it gives up, for the same size
+    "spark.hadoop.parquet.enable.dictionary#before.key_value.value": "false",
+    "spark.hadoop.parquet.enable.dictionary#after.key_value.value": "false",
     "spark.ui.showConsoleProgress": "false",
     # the text of each query's plan is made even where no UI shows it: the shortest there is
     "spark.sql.ui.explainMode": "simple",
@@ -66,6 +75,25 @@ _FIXED_SETTINGS = {
     # merges of several tables run side by side and share the cores
     "spark.scheduler.mode": "FAIR",
 }
+
+
+def _chooses_collector(settings: Mapping[str, str]) -> bool:
+    """Whether the driver is told of a garbage collector elsewhere: a JVM that is told of two does not start."""
+    texts = [settings.get("spark.driver.extraJavaOptions", "")]
+    texts += [os.environ.get(name, "") for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")]
+    home = os.environ.get("SPARK_HOME") or str(Path(pyspark.__file__).parent)
+    folder = os.environ.get("SPARK_CONF_DIR") or f"{home}/conf"
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        texts.append(Path(folder, "spark-defaults.conf").read_text(encoding="utf-8"))
+    return any(_COLLECTORS.search(text) for text in texts)
+
+
+def _tables_in_memory(heap: str) -> int:
+    """Of how many tables Delta keeps in memory what it knows, for an hour: that is up to 2 MB of plans each, and so many of
+    them fill a quarter of the heap. Delta alone has 10,000. Of a heap that is told in another way than `4g`: the fewest."""
+    told = _HEAP.fullmatch(heap.strip().lower())
+    megabytes = int(told[1]) * 1024 ** "mgt".index(told[2] or "m") if told else 0
+    return max(int(megabytes) // 8, 100)
 
 
 _STARTING = "starting Spark, fetching its jars if they are not cached yet"
@@ -86,8 +114,8 @@ class SparkLakehouse(dg.ConfigurableResource["SparkLakehouse"]):
     _session: SparkSession | None = PrivateAttr(default=None)
 
     def session_settings(self) -> dict[str, str]:
-        """All Spark settings, in force before the session starts. Pure."""
-        return {
+        """All Spark settings, in force before the session starts."""
+        settings = {
             **_FIXED_SETTINGS,
             "spark.app.name": "cdc_pipeline",
             "spark.master": self.master,
@@ -98,6 +126,11 @@ class SparkLakehouse(dg.ConfigurableResource["SparkLakehouse"]):
             "spark.jars.excludes": ",".join(jar_excludes()),
             **self.settings,
         }
+        if not _chooses_collector(settings):
+            # what a batch makes dies with it, and nobody waits for a pause: G1 takes a fifth more CPU for the same
+            settings["spark.driver.defaultJavaOptions"] += " -XX:+UseParallelGC"
+        settings.setdefault(_TABLES_IN_MEMORY, str(_tables_in_memory(settings["spark.driver.memory"])))
+        return settings
 
     @property
     def session(self) -> SparkSession:

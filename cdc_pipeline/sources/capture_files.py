@@ -26,6 +26,8 @@ from cdc_pipeline.resources.lake import no_pattern
 from cdc_pipeline.sources.records import RECORD
 
 if TYPE_CHECKING:
+    import io
+
     from pyspark.sql import DataFrame, SparkSession
 
 _LINE_SCHEMA = (
@@ -36,6 +38,7 @@ _LINE_SCHEMA = (
 _NO_TEXT = r'"(?:payload|key)"\s*:\s*[^"n\s]'
 _LONGEST_LINE = 1 << 26  # of a file that may be passed over: one with a longer first line is read as a capture
 _CHUNK = 1 << 20
+_MOST_GZIP_RATIO = 1032  # of deflate: 258 bytes are two bits at least
 MOST_LINE_BYTES = 2 * MOST_BYTES
 """Of a record's line. Spark holds a line in one piece: a value of `codecs.MOST_BYTES`, and what escapes or base64 add."""
 
@@ -89,10 +92,15 @@ def listed(folder: str) -> FolderListing:
     return FolderListing(tuple(captures), tuple(others))
 
 
+def _opened(path: Path) -> gzip.GzipFile | io.BufferedReader:
+    """The bytes of the file, those that it opens to where it is compressed."""
+    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
+
+
 def _holds_no_records(path: Path) -> bool:
     """Whether the first line is a whole JSON object that has nothing of a record: then this is another kind of file."""
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
+        with _opened(path) as stream:
             line = stream.readline(_LONGEST_LINE)
     except (OSError, EOFError, zlib.error):
         return False  # the reader below says what is wrong with it
@@ -171,11 +179,12 @@ def overlong_line(files: tuple[CaptureFile, ...], most: int = MOST_LINE_BYTES) -
     Files that cannot be read to their end are left to the reader, which says what is wrong with them.
     """
     for file in files:
-        if not file.path.endswith(".gz") and file.size <= most:
-            continue
+        path = Path(file.path)
+        if file.size * (_MOST_GZIP_RATIO if path.suffix == ".gz" else 1) <= most:
+            continue  # as a whole it is no longer
         with contextlib.suppress(OSError, EOFError, zlib.error):
             number, length = 1, 0
-            with gzip.open(file.path) if file.path.endswith(".gz") else Path(file.path).open("rb") as stream:
+            with _opened(path) as stream:
                 while chunk := stream.read(_CHUNK):
                     first = chunk.find(b"\n")
                     if length + (len(chunk) if first < 0 else first) > most:

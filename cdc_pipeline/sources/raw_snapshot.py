@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import SourceError, TransientError
 from cdc_pipeline.resources.delta import Commit, append_once, progress, table_state
+from cdc_pipeline.resources.few_rows import for_rows
 from cdc_pipeline.resources.lake import first_line
 from cdc_pipeline.resources.lake_faults import lake_fault
 from cdc_pipeline.sources.capture_files import (
@@ -40,6 +41,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from cdc_pipeline.resources.lake import LakePaths
+
+_SHORT_LINE = 200
+"""Bytes of a record's line that few are shorter than."""
+_GZIP_RATIO = 20
 
 
 def raw_app_id(paths: LakePaths) -> str:
@@ -76,20 +81,26 @@ def new_files_taken_in(spark: SparkSession, paths: LakePaths, folder: str, run_i
         )
     frame = records(spark, new).persist()
     try:
-        fresh, ranges, plain = _read(spark, paths, frame, folder, new, exists=before > 0)
-        note = {
-            "batch": before + 1,
-            "run_id": run_id,
-            "files": [[file.path, file.size, file.modified_ms] for file in new],
-            "listing": listing_digest(listing),
-            "plain": plain,
-            "offsets": [[span.topic, span.partition, span.first, span.last, span.records] for span in ranges],
-        }
-        batch = fresh.select(F.lit(before + 1).cast("bigint").alias("batch_id"), "*")
-        append_once(batch, paths.table("raw_topic_snapshot"), Commit(raw_app_id(paths), before + 1, note))
+        with for_rows(spark, _most_records(new)):
+            fresh, ranges, plain = _read(spark, paths, frame, folder, new, exists=before > 0)
+            note = {
+                "batch": before + 1,
+                "run_id": run_id,
+                "files": [[file.path, file.size, file.modified_ms] for file in new],
+                "listing": listing_digest(listing),
+                "plain": plain,
+                "offsets": [[span.topic, span.partition, span.first, span.last, span.records] for span in ranges],
+            }
+            batch = fresh.select(F.lit(before + 1).cast("bigint").alias("batch_id"), "*")
+            append_once(batch, paths.table("raw_topic_snapshot"), Commit(raw_app_id(paths), before + 1, note))
     finally:
         frame.unpersist()
     return Intake((before + 1,), new, ranges, listing.passed_over)
+
+
+def _most_records(files: tuple[CaptureFile, ...]) -> int:
+    """More than these files are likely to have."""
+    return sum(file.size * (_GZIP_RATIO if file.path.endswith(".gz") else 1) for file in files) // _SHORT_LINE
 
 
 def listing_digest(listing: FolderListing) -> str:

@@ -133,7 +133,7 @@ def test_each_check_says_what_and_where_and_what_to_do(lake: LakePaths, spark: S
         spark.read.format("delta").load(path).withColumns({"rule": F.lit(None).cast("string"), "reason": F.lit("")})
     )
     letters.write.format("delta").mode("append").save(path)
-    contract = contract_result(spark, lake, "dead_letters", [1], CUTS)
+    contract = contract_result(spark, lake, "dead_letters", [1], 2, CUTS)
     assert (contract.description or "").startswith(
         "dead_letters has 1 rows that break reason.str_length, such as t/1@1; dead_letters has 1 rows that break rule."
     )

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import SourceError, TransientError, without
 from cdc_pipeline.resources.delta import Commit, append_once, is_conflict, progress
+from cdc_pipeline.resources.few_rows import for_rows
 from cdc_pipeline.resources.lake import first_line
 from cdc_pipeline.resources.small_frames import small_frame
 from cdc_pipeline.sources.kafka.positions import Positions, by_topic
@@ -64,8 +65,10 @@ class RawTopics:
         """One batch, with what it makes of the positions, in one commit."""
         note = {"batch": number, **self._note(positions, lost)}
         frame = self._records(batch).select(F.lit(number).cast("bigint").alias("batch_id"), *RECORD.names)
+        most = sum(stretch.end - stretch.first for stretch in batch)
         try:
-            append_once(frame, self._path, Commit(raw_app_id(self.paths), number, note))
+            with for_rows(self.spark, most):
+                append_once(frame, self._path, Commit(raw_app_id(self.paths), number, note))
         except (PySparkException, Py4JJavaError) as error:
             told = _chain(error)
             if is_conflict(error) or not any("kafka" in text.lower() for text in told):
