@@ -33,6 +33,7 @@ _LONGEST = (
     "integration/test_cluster.py",
     "integration/test_kafka.py",
     "integration/test_ui.py",
+    "mirrors/test_restoring.py",
     "faults/test_damage.py",
     "faults/test_hostile_names.py",
     "faults/test_kill_9.py",
@@ -49,6 +50,7 @@ _LONGEST = (
     "mirrors/test_inferred.py",
     "mirrors/test_stories.py",
     "mirrors/test_redeliveries.py",
+    "dialects/test_large_messages.py",
     "integration/test_shop.py",
     "schemas/test_expressions.py",
 )
@@ -102,6 +104,8 @@ def spark() -> Iterator[SparkSession]:
 # Without it the suite takes three quarters of the CPU.
 SMALL = {
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
+    # each of some thousand lakes is of one test; what Delta keeps of their tables would fill the heap for nothing
+    "spark.databricks.delta.delta.log.cacheSize": "150",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",

@@ -12,49 +12,34 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
-from unittest.mock import patch
 
-from cdc_pipeline.mirrors import apply
-from cdc_pipeline.resources import lake as lake_module
-from cdc_pipeline.resources.delta import Commit
 from cdc_pipeline.resources.lake import LakePaths
 from cdc_pipeline.resources.spark import SparkLakehouse
 from cdc_pipeline_tests.conftest import SMALL
+from cdc_pipeline_tests.integration.test_kills import Killer
 from cdc_pipeline_tests.pipelines import ingest
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
-    from pyspark.sql import SparkSession
+class OwnKiller(Killer):
+    """Kills this process, and all that it has started, before the deed of this number."""
 
-_note_json: Callable[[Commit], str] = Commit.note_json.fget  # type: ignore[attr-defined]
+    def __init__(self, last: int) -> None:
+        super().__init__()
+        self._last = last
+
+    def strike(self, *deed: object) -> None:
+        self.seen.add(deed)
+        if len(self.seen) == self._last + 1:
+            os.killpg(0, signal.SIGKILL)
 
 
 def main(lake: str, captures: str, last: int) -> int:
-    deeds: set[object] = set()
-
-    def about_to(*deed: object) -> None:
-        deeds.add(deed)
-        if len(deeds) == last + 1:
-            os.killpg(0, signal.SIGKILL)
-
-    def note_json(commit: Commit) -> str:
-        about_to(commit.app_id, commit.version)
-        return _note_json(commit)
-
-    def move_folder(spark: SparkSession, source: str, target: str) -> None:
-        about_to(source, target)
-        lake_module.move_folder(spark, source, target)
-
+    killer = OwnKiller(last)
     spark = SparkLakehouse(driver_memory="2g", shuffle_partitions=1, settings=SMALL).session
     print("ready", flush=True)
-    with (
-        patch.object(Commit, "note_json", property(note_json)),
-        patch.object(apply, "move_folder", move_folder),
-    ):
+    with killer.watching():
         ingest(spark, LakePaths(lake, "h"), Path(captures))
-    print(len(deeds), flush=True)
+    print(len(killer.seen), flush=True)
     spark.stop()
     return 0
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from dagster import DagsterInstance, DagsterRunStatus
 
 from cdc_pipeline.mirrors.progress import published_cut
-from cdc_pipeline_tests.faults.told import FIRST, LAST, Told, as_a_new_process
+from cdc_pipeline_tests.faults.told import FIRST, Told, as_a_new_process, begun
 from cdc_pipeline_tests.messages import tso
 
 if TYPE_CHECKING:
@@ -54,10 +54,7 @@ def _job(told: Told, home: Path) -> subprocess.Popen[bytes]:
 
 
 def test_a_run_that_is_cancelled(spark: SparkSession, tmp_path: Path) -> None:
-    told = Told(spark, tmp_path)
-    told.tell(FIRST)
-    told.run()
-    told.tell(LAST)
+    told = begun(spark, tmp_path)
     run = _job(told, tmp_path / "home")
     try:
         until, decoded = time.monotonic() + _PATIENCE_SECONDS, Path(told.paths.table("batches")) / "_delta_log"

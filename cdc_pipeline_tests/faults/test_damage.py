@@ -21,8 +21,9 @@ from cdc_pipeline.mirrors.reading import read_cut
 from cdc_pipeline.mirrors.rebuild_tables import TableRebuilder
 from cdc_pipeline.resources.lake_faults import lake_fault
 from cdc_pipeline.schemas.table import TableName
-from cdc_pipeline_tests.faults.told import FIRST, LAST, Told, as_a_new_process, digests
+from cdc_pipeline_tests.faults.told import FIRST, Told, as_a_new_process, begun
 from cdc_pipeline_tests.messages import tso
+from cdc_pipeline_tests.sources.folders import tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,19 +38,14 @@ _DAY = 86_400
 
 
 @pytest.fixture(scope="module")
-def begun(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
-    """The first slice is in, the last one is there to be taken in."""
-    found = Told(spark, tmp_path_factory.mktemp("begun") / "told")
-    found.tell(FIRST)
-    found.run()
-    found.tell(LAST)
-    return found
+def whole(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
+    return begun(spark, tmp_path_factory.mktemp("begun") / "told")
 
 
 @pytest.fixture
-def told(begun: Told, tmp_path: Path) -> Told:
+def told(whole: Told, tmp_path: Path) -> Told:
     """A copy of it, to be damaged."""
-    return replace(begun, folder=shutil.copytree(begun.folder, tmp_path / "told"))
+    return replace(whole, folder=shutil.copytree(whole.folder, tmp_path / "told"))
 
 
 def _newest_commit(table: Path) -> Path:
@@ -68,11 +64,11 @@ def test_a_torn_log_is_named_and_not_mended(
         else:
             file.write_bytes(file.read_bytes()[:-20])
         as_a_new_process(spark)
-        before = digests(table)
+        before = tree(table)
         with pytest.raises(LakeError) as caught:
             told.run()
         assert f"the Delta log of {table} is damaged: {file.name}" in str(caught.value)
-        assert digests(table) == before
+        assert tree(table) == before
         assert _published(told) == tso(FIRST) or name == "consistent_cuts"
         shutil.copy2(kept, file)
         as_a_new_process(spark)

@@ -11,7 +11,7 @@ import pytest
 from cdc_pipeline.errors import LakeError, TransientError
 from cdc_pipeline.mirrors.progress import published_cut
 from cdc_pipeline.resources.lake_faults import lake_fault
-from cdc_pipeline_tests.faults.told import FIRST, LAST, Told, as_a_new_process
+from cdc_pipeline_tests.faults.told import FIRST, Told, as_a_new_process, begun
 from cdc_pipeline_tests.messages import tso
 
 if TYPE_CHECKING:
@@ -66,19 +66,11 @@ def _error_of(told: Told) -> Exception | None:
     return None
 
 
-def _begun(spark: SparkSession, folder: Path) -> Told:
-    told = Told(spark, folder)
-    told.tell(FIRST)
-    told.run()
-    told.tell(LAST)
-    return told
-
-
 @pytest.mark.parametrize("free", [160 * 1024, pytest.param(24 * 1024, marks=pytest.mark.long)])
 def test_a_disk_that_is_full_at_each_write(
     spark: SparkSession, disk: Path, tmp_path: Path, free: int, counted: Callable[[str, int], None]
 ) -> None:
-    told = _begun(spark, tmp_path)
+    told = begun(spark, tmp_path)
     failures = survived_full_disks(told, disk, free)
     counted("runs that a full disk stopped", failures)
     assert failures > 1
@@ -87,7 +79,7 @@ def test_a_disk_that_is_full_at_each_write(
 
 
 def test_a_lake_that_is_read_only(spark: SparkSession, disk: Path, tmp_path: Path) -> None:
-    told = _begun(spark, tmp_path)
+    told = begun(spark, tmp_path)
     _remount(disk, "ro")
     with pytest.raises(LakeError, match=r"the lake '.*' cannot be written: Read-only file system"):
         told.run()

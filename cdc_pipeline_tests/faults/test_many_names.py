@@ -26,10 +26,14 @@ if TYPE_CHECKING:
 
 
 def _seconds_to_load(captures: Path, lake: Path) -> float:
-    started = time.monotonic()
-    with environment(captures, lake):
-        defs().resolve_asset_graph()
-    return time.monotonic() - started
+    """The least of three: this process also collects what is left of a hundred thousand messages now and then."""
+    seconds = []
+    for _ in range(3):
+        started = time.monotonic()
+        with environment(captures, lake):
+            defs().resolve_asset_graph()
+        seconds.append(time.monotonic() - started)
+    return min(seconds)
 
 
 @pytest.mark.parametrize("tables", [2_000, pytest.param(100_000, marks=pytest.mark.long)])
@@ -58,4 +62,4 @@ def test_names_of_tables_that_are_not_mirrored(
     assert (
         spark.read.format("delta").load(paths.table("ddl_history")).where("status = 'not included'").count() == tables
     )
-    assert _seconds_to_load(captures, lake) < before + 1
+    assert _seconds_to_load(captures, lake) < before + 0.5

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from cdc_pipeline.mirrors.totals import lake_balance
 from cdc_pipeline.resources import delta_log
 from cdc_pipeline.resources.jvm import jvm
 from cdc_pipeline.resources.lake import LakePaths
+from cdc_pipeline_tests.integration.test_kills import SHORT
 from cdc_pipeline_tests.messages import Topic, tso, watermark
 from cdc_pipeline_tests.mirrors.stories import STORIES
 from cdc_pipeline_tests.mirrors.test_stories import PARTITIONS, assert_told
@@ -22,11 +22,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-NAMES = (
-    "equal_rows_without_a_key_are_counted",
-    "two_tables_swap_their_names_over_a_third",
-    "a_dropped_table_made_again_with_another_shape",
-)
 FIRST, LAST = 2, 1000
 
 
@@ -45,7 +40,7 @@ class Told:
 
     def tell(self, until: int) -> None:
         """The messages of all stories up to FIRST, or those after it, as a file that is not taken in yet."""
-        for payload, partition in [message for name in NAMES for message in STORIES[name].messages]:
+        for payload, partition in [message for name in SHORT for message in STORIES[name].messages]:
             if (json.loads(payload)["_tidb"]["commitTs"] <= tso(FIRST)) == (until == FIRST):
                 self.topic.send(payload, partition)
                 self.sent += 1
@@ -58,20 +53,23 @@ class Told:
         ingest(self.spark, self.paths, self.folder / "captures")
 
     def assert_right(self) -> None:
-        for name in NAMES:
+        for name in SHORT:
             assert_told(self.spark, self.paths, STORIES[name])
         assert self.spark.read.format("delta").load(self.paths.table("raw_topic_snapshot")).count() == self.sent
         assert published_cut(self.spark, self.paths).resolved_tso == tso(LAST)
         assert lake_balance(self.spark, self.paths).balanced
 
 
+def begun(spark: SparkSession, folder: Path) -> Told:
+    """The first slice is in, the last one is there to be taken in."""
+    told = Told(spark, folder)
+    told.tell(FIRST)
+    told.run()
+    told.tell(LAST)
+    return told
+
+
 def as_a_new_process(spark: SparkSession) -> None:
     """What a process has in memory of Delta's logs is forgotten."""
     delta_log._LOOKED_AT.clear()
     jvm(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
-
-
-def digests(folder: Path) -> dict[str, str]:
-    """Of each file below it, what it holds."""
-    files = sorted(file for file in folder.rglob("*") if file.is_file())
-    return {str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}

@@ -83,12 +83,16 @@ class Told:
     def tell(self) -> None:
         for number, lines in enumerate(self.histories.files()):
             (self.captures / f"{number}.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-            ingested_with_kills(self.spark, self.paths, self.captures, self.killer, self.columns)
+            self.take_in()
             truth = self.histories.truth_after(number)
             if truth is not None:
-                self.wrong += [f"after file {number}: {line}" for line in self.compared(truth, self.mirrors(truth))]
+                self.wrong += [f"after file {number}: {line}" for line in self.compared(truth, self._mirrors(truth))]
 
-    def mirrors(self, truth: State) -> dict[TableName, DataFrame]:
+    def take_in(self) -> None:
+        """What has been told, by as many runs as that needs."""
+        ingested_with_kills(self.spark, self.paths, self.captures, self.killer, self.columns)
+
+    def _mirrors(self, truth: State) -> dict[TableName, DataFrame]:
         """The mirrors that there are, as far as upstream has them, but for those of which the truth says nothing."""
         entries = published_entries(published_cut(self.spark, self.paths), self.paths)
         told = {database for database, _ in truth}

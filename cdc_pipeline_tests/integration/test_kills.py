@@ -8,6 +8,7 @@ cleaned up on the way out.
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
@@ -24,7 +25,7 @@ from cdc_pipeline_tests.mirrors.test_stories import PARTITIONS, assert_told
 from cdc_pipeline_tests.pipelines import ingest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -67,6 +68,15 @@ class Killer:
         self.strike(source, target)
         lake_module.move_folder(spark, source, target)
 
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Within it each commit and each move of a folder is struck just before it happens."""
+        with (
+            patch.object(Commit, "note_json", property(self.note_json)),
+            patch.object(apply, "move_folder", self.move_folder),
+        ):
+            yield
+
 
 commit_note: Callable[[Commit], str] = Commit.note_json.fget  # type: ignore[attr-defined]
 
@@ -77,10 +87,7 @@ def ingested_with_kills(
     """Runs until one gets through; returns how many were killed."""
     for killed in range(500):
         try:
-            with (
-                patch.object(Commit, "note_json", property(killer.note_json)),
-                patch.object(apply, "move_folder", killer.move_folder),
-            ):
+            with killer.watching():
                 ingest(spark, paths, captures, columns=columns)
         except Killed:
             continue

@@ -13,6 +13,7 @@ from cdc_pipeline.mirrors.totals import lake_balance
 from cdc_pipeline.resources.lock import only_writer
 from cdc_pipeline.resources.threads import side_by_side
 from cdc_pipeline_tests.integration.runs import environment, run_ingest
+from cdc_pipeline_tests.integration.test_kills import SHORT
 from cdc_pipeline_tests.messages import Topic, watermark
 from cdc_pipeline_tests.mirrors.stories import STORIES
 from cdc_pipeline_tests.mirrors.test_stories import PARTITIONS, assert_told
@@ -24,16 +25,10 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.resources.lake import LakePaths
 
-_STORIES = (
-    "equal_rows_without_a_key_are_counted",
-    "two_tables_swap_their_names_over_a_third",
-    "a_dropped_table_made_again_with_another_shape",
-)
-
 
 def _told(folder: Path) -> None:
     topic = Topic()
-    for name in _STORIES:
+    for name in SHORT:
         for payload, partition in STORIES[name].messages:
             topic.send(payload, partition)
     for partition in PARTITIONS:
@@ -42,9 +37,9 @@ def _told(folder: Path) -> None:
 
 
 def _assert_right(spark: SparkSession, paths: LakePaths) -> None:
-    for name in _STORIES:
+    for name in SHORT:
         assert_told(spark, paths, STORIES[name])
-    sent = sum(len(STORIES[name].messages) for name in _STORIES) + len(PARTITIONS)
+    sent = sum(len(STORIES[name].messages) for name in SHORT) + len(PARTITIONS)
     assert spark.read.format("delta").load(paths.table("raw_topic_snapshot")).count() == sent
     assert spark.read.format("delta").load(paths.table("consistent_cuts")).count() == 1
     assert lake_balance(spark, paths).balanced
