@@ -19,6 +19,9 @@ from cdc_pipeline_tests.conftest import SMALL
 from cdc_pipeline_tests.integration.test_kills import Killer
 from cdc_pipeline_tests.pipelines import ingest
 
+# a JVM that lives half a minute: what its second compiler makes comes too late
+_SHORT = {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
+
 
 class OwnKiller(Killer):
     """Kills this process, and all that it has started, before the deed of this number."""
@@ -35,7 +38,7 @@ class OwnKiller(Killer):
 
 def main(lake: str, captures: str, last: int) -> int:
     killer = OwnKiller(last)
-    spark = SparkLakehouse(driver_memory="2g", shuffle_partitions=1, settings=SMALL).session
+    spark = SparkLakehouse(driver_memory="2g", shuffle_partitions=1, settings={**SMALL, **_SHORT}).session
     print("ready", flush=True)
     with killer.watching():
         ingest(spark, LakePaths(lake, "h"), Path(captures))
