@@ -77,7 +77,7 @@ class ToldToProcesses(Told):
                     self._kills[0] += until - self.killer.kills
                 break
             self.killer.kills += 1
-            deed += 0 if at_random else self._chance.choice((1, 1, 2, 3))
+            deed += 0 if at_random else self._chance.choice((1, 1, 1, 2))
         assert _got_through(self, -1, None)
         as_a_new_process(self.spark)
 
