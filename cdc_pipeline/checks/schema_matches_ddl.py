@@ -12,6 +12,7 @@ from cdc_pipeline.checks.turns import in_turn, tables_result
 from cdc_pipeline.mirrors.state import MirrorState
 from cdc_pipeline.resources.delta import table_state
 from cdc_pipeline.resources.small_frames import small_frame
+from cdc_pipeline.schemas.gaps import GapKind
 from cdc_pipeline.schemas.table import TableName
 
 if TYPE_CHECKING:
@@ -69,8 +70,8 @@ def ddl_differences(state: MirrorState, statement: Row | None) -> list[str]:
         return []
     left = {column["name"]: column["mysql_type"] for column in statement["columns"]}
     now = {column.name: str(column.type) for column in state.schema.columns}
-    if any(gap.startswith("rows have columns that no DDL has told of") for gap in state.gaps):
-        now = {name: kind for name, kind in now.items() if name in left}
+    untold = {gap.column for gap in state.gaps if gap.kind is GapKind.UNTOLD_COLUMN}
+    now = {name: kind for name, kind in now.items() if name in left or untold.isdisjoint((name, None))}
     place = f"the DDL at {statement['topic']}/{statement['partition']}@{statement['offset']} left"
     return _differences(left, now, place, "the mirror's definition says")
 

@@ -5,27 +5,30 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from typing_extensions import assert_never
+
 from cdc_pipeline.dialects.ticdc import TICDC
 from cdc_pipeline.mirrors.ddl_outcome import done, refuse
 from cdc_pipeline.mirrors.policy import KEEP
-from cdc_pipeline.mirrors.state import gaps_without
 from cdc_pipeline.mirrors.steps import ColumnOrigin, DeleteRows, ExchangeRows, TruncateMirror
 from cdc_pipeline.schemas.changes import (
     DropPartition,
     ExchangePartition,
     FirstPartition,
     NotSupportedClause,
+    PartitionRowsClause,
     TruncatePartition,
 )
-from cdc_pipeline.schemas.conversions import unclear_types, unsure_change
+from cdc_pipeline.schemas.conversions import unsure_change, with_unclear_types
 from cdc_pipeline.schemas.described import described_clause
 from cdc_pipeline.schemas.evolution import SchemaConflictError, altered, shape
+from cdc_pipeline.schemas.gaps import Gap, GapKind, carried
 from cdc_pipeline.schemas.origins import column_origins
 from cdc_pipeline.schemas.partition_rows import PartitionError, rows_below, rows_of_partitions
 from cdc_pipeline.schemas.spark_types import spark_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from cdc_pipeline.mirrors.ddl_outcome import DdlOutcome
     from cdc_pipeline.mirrors.events import DdlEvent
@@ -99,7 +102,7 @@ class AlterPlanner:
         kept: tuple[tuple[str, str], ...] = ()
         if self._policy.of(state.name) == KEEP:
             changed, kept = with_kept(changed, dropped, event)
-        changed = with_known_gaps(healed(changed, state.schema, dropped), state, origins, self._book.time_zone)
+        changed = with_known_gaps(healed(changed, gap_columns(dropped, origins)), state, origins, self._book.time_zone)
         changed = self._book.change_columns(state, changed, origins, event.commit_ms, kept)
         done(outcome, f"altered {state.name}", changed)
         if kept:
@@ -108,20 +111,23 @@ class AlterPlanner:
     # ---- rows of partitions, which no message speaks of
 
     def _change_rows(self, name: TableName, clause: Clause, event: DdlEvent, outcome: DdlOutcome) -> None:
-        if not isinstance(clause, (TruncatePartition, DropPartition, ExchangePartition, FirstPartition)):
+        if not isinstance(clause, PartitionRowsClause):
             return
         self._book.let_rows_in(name)
         state = self._book.state(name)
         assert state is not None
         try:
-            if isinstance(clause, ExchangePartition):
-                self._exchange(state, clause, event, outcome)
-            elif isinstance(clause, TruncatePartition) and not clause.names:
-                self._book.steps.append(TruncateMirror(state, event.mark))
-                self._book.truncated(state)
-                done(outcome, f"emptied {name}", state)
-            else:
-                self._delete(state, clause, event, outcome)
+            match clause:
+                case ExchangePartition():
+                    self._exchange(state, clause, event, outcome)
+                case TruncatePartition(names=()):
+                    self._book.steps.append(TruncateMirror(state, event.mark))
+                    self._book.truncated(state)
+                    done(outcome, f"emptied {name}", state)
+                case TruncatePartition() | DropPartition() | FirstPartition():
+                    self._delete(state, clause, event, outcome)
+                case _:
+                    assert_never(clause)
         except PartitionError as error:
             reason = f"{described_clause(clause)}: {error}"
             refuse(self._book, name, reason, event, outcome)
@@ -202,11 +208,20 @@ def _same_columns(one: TableSchema, other: TableSchema) -> tuple[tuple[str, str]
     return tuple((column.name, found.name) for column, found in pairs if found is not None)
 
 
-def healed(state: MirrorState, before: TableSchema, dropped: list[str]) -> MirrorState:
-    """The state without the gaps of columns that are gone, or whose type was not known and is now."""
-    unclear = unclear_types(before.columns)
-    left = tuple(gap for gap in gaps_without(state.gaps, dropped) if gap not in unclear)
-    return replace(state, gaps=left).with_gaps(*unclear_types(state.schema.columns))
+def gap_columns(gone: Iterable[str], origins: Iterable[ColumnOrigin]) -> dict[str, str | None]:
+    """What `gaps.carried` is told: the columns that are gone, and those that have another name now."""
+    renamed: dict[str, str | None] = {
+        origin.before.name: origin.after.name
+        for origin in origins
+        if origin.before is not None and origin.before.name != origin.after.name
+    }
+    return {**dict.fromkeys(gone), **renamed}
+
+
+def healed(state: MirrorState, now: Mapping[str, str | None]) -> MirrorState:
+    """The state with its gaps under the names that columns have `now` (`gap_columns`), without those of columns that are
+    gone, or whose type was not known and is now."""
+    return replace(state, gaps=with_unclear_types(carried(state.gaps, now), state.schema.columns))
 
 
 def with_known_gaps(
@@ -217,5 +232,5 @@ def with_known_gaps(
         if origin.before is None or origin.before.name in dict(before.masks):
             continue
         if reason := unsure_change(origin.before, origin.after, before.schema, time_zone):
-            state = state.with_gaps(f"column {origin.after.name}: {reason}")
+            state = state.with_gaps(Gap(GapKind.UNSURE_CONVERSION, reason, origin.after.name))
     return state

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
+from typing_extensions import assert_never
 
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.mirrors.columns import MAPPING, change_columns, needs_mapping
@@ -66,6 +67,7 @@ from cdc_pipeline.resources.few_rows import are_few
 from cdc_pipeline.resources.lake import move_folder
 from cdc_pipeline.resources.null_on_error import fit
 from cdc_pipeline.resources.threads import side_by_side
+from cdc_pipeline.schemas.gaps import Gap, GapKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -146,47 +148,82 @@ class Mirrors:
         return Commit(f"cdc:{self.paths.pipeline}:mirror", version, {**self.note, "step": index})
 
     def _run(self, index: int, step: Step, row_set: RowSet | None) -> StepResult:
-        path = self.paths.mirror(step.state.name)
         result = StepResult(step)
-        if isinstance(step, CreateMirror):
-            self._create(path, step.state, self._commit(index, 0))
-        elif isinstance(step, RenameMirror):
-            self._rename(step, self._commit(index, 0))
-        elif isinstance(step, DropMirror):
-            self._drop(step)
-        elif isinstance(step, RestoreMirror):
-            self._restore(step, self._commit(index, 0))
-        elif isinstance(step, RestoreRows):
-            self._restore_rows(step, index)
-        elif isinstance(step, ExchangeRows):
-            self._exchange(step, index)
-        elif self._is_gone_with_a_later_step(path, step.state):
-            return result
-        elif isinstance(step, ApplyRows):
-            assert row_set is not None
-            self._apply_rows(path, step, row_set, index, result)
-        elif isinstance(step, ChangeColumns):
-            change_columns(self.spark, path, step, lambda part: self._commit(index, part), self.time_zone, self.salt)
-        elif isinstance(step, NoteState):
-            commit_metadata(self.spark, path, self._commit(index, 0), properties=step.state.properties())
-        elif isinstance(step, KeepOnePerKey):
-            one_kept_per_key(self.spark, path, step.state, self._commit(index, 0))
-            commit_metadata(self.spark, path, self._commit(index, 1), properties=step.state.properties())
-        elif isinstance(step, ForgetDeleted):
-            deleted_forgotten(self.spark, path, self._commit(index, 0))
-        elif isinstance(step, TruncateMirror):
-            self._truncate(path, step, index)
-        elif isinstance(step, DeleteRows):
-            result.merged, gaps = rows_deleted(self.spark, path, step, self._commit(index, 1))
-            self._note_gaps(path, gaps, self._commit(index, 2))
-        elif isinstance(step, ChangeShardRows):
-            gaps = shard_rows_changed(self.spark, path, step, self._commit(index, 1), self.time_zone)
-            self._note_gaps(path, gaps, self._commit(index, 2))
-            if step.state.derived_shown:
-                update_derived(self.spark, path, step.state, step.state.derived_shown, self._commit(index, 3))
+        match step:
+            case CreateMirror():
+                self._create(self.paths.mirror(step.state.name), step.state, self._commit(index, 0))
+            case RenameMirror():
+                self._rename(step, self._commit(index, 0))
+            case DropMirror():
+                self._drop(step)
+            case RestoreMirror():
+                self._restore(step, self._commit(index, 0))
+            case RestoreRows():
+                self._restore_rows(step, index)
+            case ExchangeRows():
+                self._exchange(step, index)
+            case (
+                ApplyRows()
+                | ChangeColumns()
+                | NoteState()
+                | KeepOnePerKey()
+                | ForgetDeleted()
+                | TruncateMirror()
+                | DeleteRows()
+                | ChangeShardRows()
+            ):
+                path = self.paths.mirror(step.state.name)
+                if not self._is_gone_with_a_later_step(path, step.state):
+                    self._change(path, index, step, row_set, result)
+            case _:
+                assert_never(step)
         return result
 
-    def _note_gaps(self, path: str, gaps: Sequence[str], commit: Commit) -> None:
+    def _change(
+        self,
+        path: str,
+        index: int,
+        step: ApplyRows
+        | ChangeColumns
+        | NoteState
+        | KeepOnePerKey
+        | ForgetDeleted
+        | TruncateMirror
+        | DeleteRows
+        | ChangeShardRows,
+        row_set: RowSet | None,
+        result: StepResult,
+    ) -> None:
+        """A step of a mirror that stays where it is."""
+        match step:
+            case ApplyRows():
+                assert row_set is not None
+                self._apply_rows(path, step, row_set, index, result)
+            case ChangeColumns():
+                change_columns(
+                    self.spark, path, step, lambda part: self._commit(index, part), self.time_zone, self.salt
+                )
+            case NoteState():
+                commit_metadata(self.spark, path, self._commit(index, 0), properties=step.state.properties())
+            case KeepOnePerKey():
+                one_kept_per_key(self.spark, path, step.state, self._commit(index, 0))
+                commit_metadata(self.spark, path, self._commit(index, 1), properties=step.state.properties())
+            case ForgetDeleted():
+                deleted_forgotten(self.spark, path, self._commit(index, 0))
+            case TruncateMirror():
+                self._truncate(path, step, index)
+            case DeleteRows():
+                result.merged, gaps = rows_deleted(self.spark, path, step, self._commit(index, 1))
+                self._note_gaps(path, gaps, self._commit(index, 2))
+            case ChangeShardRows():
+                gaps = shard_rows_changed(self.spark, path, step, self._commit(index, 1), self.time_zone)
+                self._note_gaps(path, gaps, self._commit(index, 2))
+                if step.state.derived_shown:
+                    update_derived(self.spark, path, step.state, step.state.derived_shown, self._commit(index, 3))
+            case _:
+                assert_never(step)
+
+    def _note_gaps(self, path: str, gaps: Sequence[Gap], commit: Commit) -> None:
         """What was found missing while rows were written."""
         table = table_state(self.spark, path)
         if gaps and table is not None:
@@ -293,7 +330,8 @@ class Mirrors:
         rows = with_computed(rows, schema, step.computed, self.time_zone)
         rows = with_masks(rows, masked_cells(step.state), self.salt)
         if step.lacking and (unknown := rows_of_unknown(session, path, rows, schema, key, soft=soft)):
-            gaps = (*gaps, f"{unknown} row(s) came without some columns, and were not known: {', '.join(step.lacking)}")
+            words = f"{unknown} row(s) came without some columns, and were not known: {', '.join(step.lacking)}"
+            gaps = (*gaps, Gap(GapKind.UNKNOWN_ROWS, words))
         there = self._set_bad_rows_aside(rows, step.state, row_set, index, result, gaps)
         good = rows.where("size(bad) = 0") if result.bad_rows else rows
         if step.into_empty:
@@ -313,7 +351,7 @@ class Mirrors:
         row_set: RowSet,
         index: int,
         result: StepResult,
-        known_gaps: tuple[str, ...],
+        known_gaps: tuple[Gap, ...],
     ) -> int:
         """Rows with a value that its type cannot hold become dead letters, and the mirror is marked as having a gap.
 
@@ -330,6 +368,7 @@ class Mirrors:
                 f"cdc:{self.paths.pipeline}:bad_rows:{state.mirror_id}", self._commit(index, 0).version, self.note
             )
             append_once(value_letters(rows, state, raw), self.paths.table("dead_letters"), place)
-            gaps.append(f"{result.bad_rows} row(s) with values that their types cannot hold: see dead_letters")
+            words = f"{result.bad_rows} row(s) with values that their types cannot hold: see dead_letters"
+            gaps.append(Gap(GapKind.BAD_VALUES, words))
         self._note_gaps(self.paths.mirror(state.name), gaps, self._commit(index, 0))
         return found.there

@@ -14,20 +14,25 @@ from cdc_pipeline.mirrors.masks import HASH, NULL, Mask, salt_key
 from cdc_pipeline.mirrors.shards import SOURCE_NAMES
 from cdc_pipeline.mirrors.state import DELETED, TRACE_NAMES, MirrorState
 from cdc_pipeline.mirrors.steps import ApplyRows, states_left
+from cdc_pipeline.schemas.gaps import Gap, GapKind
 from cdc_pipeline.schemas.table_patterns import matches, matches_any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from cdc_pipeline.mirrors.steps import Step
-    from cdc_pipeline.schemas.table import TableName
+    from cdc_pipeline.schemas.table import Column, TableName
 
 
-OWN_DELETED = f"soft_delete: the table has a column {DELETED} of its own, so that rows which upstream deletes go"
+OWN_DELETED = Gap(
+    GapKind.OWN_COLUMN,
+    f"soft_delete: the table has a column {DELETED} of its own, so that rows which upstream deletes go",
+)
 
-OWN_COMMIT_TS = (
+OWN_COMMIT_TS = Gap(
+    GapKind.OWN_COLUMN,
     "the table has a column _commit_ts of its own, so that rows do not say when they were committed: where there are no "
-    "watermarks, an old change that is delivered again may undo a newer one"
+    "watermarks, an old change that is delivered again may undo a newer one",
 )
 
 
@@ -101,10 +106,10 @@ class ColumnRules:
         for column in state.schema.columns:
             how = carried.get(column.name) or self.mask_of(state.name_upstream, column.name)
             if how is not None and state.shards is not None and column.name in SOURCE_NAMES:
-                gaps.append(f"column {column.name}: it tells tables apart that are merged, and is not masked")
+                gaps.append(_masked(column, "it tells tables apart that are merged, and is not masked"))
                 continue
             if how == NULL and column.name.casefold() in key:
-                gaps.append(f"column {column.name}: it identifies rows, and is hashed (mask) where null was declared")
+                gaps.append(_masked(column, "it identifies rows, and is hashed (mask) where null was declared"))
                 how = HASH
             if how is not None:
                 found[column.name] = how
@@ -170,6 +175,10 @@ class ColumnRules:
         if plain.get("mask_key") and plain["mask_key"] != rules.mask_key:
             raise MaskSaltError("mask_salt: it is missing here, or is another than values were hashed with before")
         return rules
+
+
+def _masked(column: Column, words: str) -> Gap:
+    return Gap(GapKind.MASKED_OTHERWISE, words, column.name)
 
 
 def check_order(steps: Iterable[Step], resolved_tso: int | None, pipeline: str) -> None:

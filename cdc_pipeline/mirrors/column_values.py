@@ -17,6 +17,7 @@ from cdc_pipeline.mirrors.soft_deletes import live_rows
 from cdc_pipeline.resources.delta import overwrite_once, session_for
 from cdc_pipeline.schemas.ddl_tokens import Cursor, Kind
 from cdc_pipeline.schemas.expressions import ExpressionError, assigned
+from cdc_pipeline.schemas.gaps import Gap, GapKind
 from cdc_pipeline.schemas.names import quoted
 from cdc_pipeline.schemas.spark_types import spark_type
 
@@ -40,10 +41,10 @@ def filled_columns(
     commit: Callable[[int], Commit],
     time_zone: str,
     salt: str = "",
-) -> list[str]:
+) -> list[Gap]:
     """Fills what the step leaves to be filled, one commit after another where one column follows from another. Returns
     the gaps that this leaves. `salt` is that of masked values; what would follow from them is not computed."""
-    gaps: list[str] = []
+    gaps: list[Gap] = []
     values = _defaults(step, time_zone, gaps)
     nulls = {name for name, how in step.state.masks if how == NULL}
     waiting = [
@@ -56,7 +57,7 @@ def filled_columns(
         blocked = {column.name for column in waiting} | set(values)
         ready = [column for column in waiting if not (_referred(column, step) - {column.name}) & blocked]
         if not values and not ready:
-            gaps += [f"column {column.name} of older rows is NULL: it follows from itself" for column in waiting]
+            gaps += [_null(column, "it follows from itself") for column in waiting]
             break
         for column in ready:
             values.update(_computed(column, step, time_zone, gaps))
@@ -84,7 +85,7 @@ def _referred(column: UpstreamColumn, step: ChangeColumns) -> set[str]:
     return found
 
 
-def _defaults(step: ChangeColumns, time_zone: str, gaps: list[str]) -> Values:
+def _defaults(step: ChangeColumns, time_zone: str, gaps: list[Gap]) -> Values:
     found: Values = {}
     masks = dict(step.state.masks)
     for origin in step.origins:
@@ -101,25 +102,30 @@ def _defaults(step: ChangeColumns, time_zone: str, gaps: list[str]) -> Values:
             elif (value := default_value(column, step.commit_ms, time_zone)) is not None:
                 found[column.name] = (value, None)
         except ValueError as error:
-            reason = "its default is not known here" if column.name in masks else error
-            gaps.append(f"column {column.name} of older rows is NULL: {reason}")
+            reason = "its default is not known here" if column.name in masks else str(error)
+            gaps.append(_null(column, reason))
     return found
 
 
-def _computed(column: UpstreamColumn, step: ChangeColumns, time_zone: str, gaps: list[str]) -> Values:
+def _null(column: UpstreamColumn, reason: str) -> Gap:
+    return Gap(GapKind.NULL_IN_OLDER_ROWS, f"of older rows is NULL: {reason}", column.name)
+
+
+def _computed(column: UpstreamColumn, step: ChangeColumns, time_zone: str, gaps: list[Gap]) -> Values:
     try:
         if masked := sorted(_referred(column, step) & set(dict(step.state.masks)) - {column.name}):
             raise ExpressionError(f"the mirror has {', '.join(masked)} masked")
         found = assigned(column.expression or "", column, step.state.shown_schema, time_zone)
     except ExpressionError as error:
-        gaps.append(f"column {column.name} of older rows is not what upstream computes as {column.expression}: {error}")
+        words = f"of older rows is not what upstream computes as {column.expression}: {error}"
+        gaps.append(Gap(GapKind.NOT_COMPUTED, words, column.name))
         return {}
     return {column.name: (F.expr(found.sql), None if found.doubtful is None else F.expr(found.doubtful))}
 
 
 def _updated(
     spark: SparkSession, path: str, values: Values, commit: Commit, step: ChangeColumns, salt: str
-) -> list[str]:
+) -> list[Gap]:
     doubts = {name: doubtful for name, (_, doubtful) in values.items() if doubtful is not None}
     gaps = []
     if doubts:
@@ -128,7 +134,7 @@ def _updated(
         found = mirror.agg(*counts).first()
         assert found is not None
         gaps = [
-            f"column {name}: what upstream computes is not sure for {count} older row(s)"
+            Gap(GapKind.UNSURE_FORMULA, f"what upstream computes is not sure for {count} older row(s)", name)
             for name, count in zip(doubts, found, strict=True)
             if count
         ]

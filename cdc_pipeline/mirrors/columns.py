@@ -26,9 +26,10 @@ from cdc_pipeline.mirrors.derived_values import update_derived
 from cdc_pipeline.mirrors.masked_values import with_masks
 from cdc_pipeline.mirrors.masks import HASH
 from cdc_pipeline.mirrors.soft_deletes import deleted_cell, live_rows
-from cdc_pipeline.mirrors.state import row_gaps, row_gaps_without
+from cdc_pipeline.mirrors.state import row_gaps, row_gaps_carried
 from cdc_pipeline.resources.delta import commit_metadata, is_in, overwrite_once, table_state
 from cdc_pipeline.schemas.conversions import converted, learns_labels, unsure_conversion
+from cdc_pipeline.schemas.gaps import Gap, GapKind
 from cdc_pipeline.schemas.names import quoted
 from cdc_pipeline.schemas.spark_types import spark_type, value
 
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.masks import Mask
     from cdc_pipeline.mirrors.steps import ChangeColumns, ColumnOrigin
     from cdc_pipeline.resources.delta import Commit, TableState
-    from cdc_pipeline.schemas.table import Column as UpstreamColumn
     from cdc_pipeline.schemas.table import TableSchema
 
 MAPPING = "delta.columnMapping.mode"
@@ -80,7 +80,7 @@ def change_columns(
     assert table is not None
     kept = [origin for origin in step.origins if origin.before is not None]
     features = dict(NTZ_FEATURE) if _has_datetime(step) else {}
-    gaps: list[str] = []
+    gaps: list[Gap] = []
     rewritten = any(_is_changed(origin, step, time_zone) for origin in kept)
     mapped = needs_mapping(step.state.spark_schema().names) or (not rewritten and _loses_names(step, kept))
     if mapped and table.properties.get(MAPPING) != "name":
@@ -95,7 +95,7 @@ def change_columns(
         schema = _new_schema(table, step)
         if any(_widened(origin, step) for origin in kept):
             features["delta.enableTypeWidening"] = "true"
-    healed = row_gaps_without(table, (column.name for column in step.before.schema.columns if _is_gone(column, kept)))
+    healed = row_gaps_carried(table, _names_now(step, kept), dict(step.state.masks))
     properties = {**step.state.properties(), **features, **healed}
     commit_metadata(spark, path, commit(2), schema=schema, properties=properties)
     gaps += filled_columns(spark, path, step, lambda part: commit(4 + part), time_zone, salt)
@@ -116,8 +116,10 @@ def _loses_names(step: ChangeColumns, kept: Sequence[ColumnOrigin]) -> bool:
     return fewer or any(_renamed(origin) for origin in kept) or loses_derived(step)
 
 
-def _is_gone(column: UpstreamColumn, kept: Sequence[ColumnOrigin]) -> bool:
-    return all(origin.before is None or origin.before.name != column.name for origin in kept)
+def _names_now(step: ChangeColumns, kept: Sequence[ColumnOrigin]) -> dict[str, str | None]:
+    """The new name of each column, None of one that is gone."""
+    now = {origin.before.name: origin.after.name for origin in kept if origin.before is not None}
+    return {column.name: now.get(column.name) for column in step.before.schema.columns}
 
 
 def is_rewritten(origin: ColumnOrigin, schema: TableSchema, time_zone: str) -> bool:
@@ -206,7 +208,7 @@ def _type_name(kind: DataType) -> str:
 
 def _rewritten(
     spark: SparkSession, path: str, step: ChangeColumns, commit: Commit, time_zone: str, salt: str
-) -> list[str]:
+) -> list[Gap]:
     """All rows anew under the new columns; added columns are NULL until they are filled. Returns the gaps that values
     leave which have no equal in the new type."""
     if is_in(spark, path, commit):
@@ -245,7 +247,7 @@ def _rewritten(
 
 def _failed_values(
     mirror: DataFrame, failed: list[tuple[ColumnOrigin, Column, Column]], masked: Collection[str]
-) -> list[str]:
+) -> list[Gap]:
     """What is said of values that the new type has no equal for: how many, and some of them where they may be shown."""
     if not failed:
         return []
@@ -256,12 +258,14 @@ def _failed_values(
     ]
     found = mirror.agg(*counts, *some).first()
     assert found is not None
-    return [
-        f"column {origin.after.name}: {found[f'n{place}']} value(s) have no sure equal as {origin.after.type}"
-        + ("" if origin.after.name in masked else f", such as {', '.join(map(repr, found[f'v{place}']))}")
-        for place, (origin, _, _) in enumerate(failed)
-        if found[f"n{place}"]
-    ]
+    gaps = []
+    for place, (origin, _, _) in enumerate(failed):
+        if found[f"n{place}"]:
+            words = f"{found[f'n{place}']} value(s) have no sure equal as {origin.after.type}"
+            some_of = ", ".join(map(repr, found[f"v{place}"]))
+            clear = "" if origin.after.name in masked else f"{words}, such as {some_of}"
+            gaps.append(Gap(GapKind.NO_SURE_EQUAL, words, origin.after.name, clear))
+    return gaps
 
 
 def new_value(origin: ColumnOrigin, schema: TableSchema, time_zone: str) -> tuple[Column, Column]:

@@ -53,6 +53,7 @@ from cdc_pipeline.resources.delta import row_count, table_state
 from cdc_pipeline.resources.delta_log import require_whole_logs
 from cdc_pipeline.resources.few_rows import for_rows
 from cdc_pipeline.resources.threads import side_by_side
+from cdc_pipeline.schemas.gaps import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -105,7 +106,7 @@ class CutMaker:
         if window := next_window(published, streams, returning=returning or another):
             report = self._cut(window, published, streams, inputs)
         if report is None:
-            entries = published_entries(published, self.paths)
+            entries = with_held_gaps(published_entries(published, self.paths), published.held)
             waiting = pending_after(published, streams, self._table("change_log")) if streams.last_batch else 0
             totals = replace(NO_CHANGES, pending=waiting)
             report = CutReport(
@@ -161,8 +162,8 @@ class CutMaker:
                 groups = with_types(row_groups(changes), raw, changes, inputs.mirror, claims)
                 late = late_changes(window, log)
                 lost = lost_rows(self.spark, self.paths, window, selection)
-                for name, reason in [*((breach.name, breach.reason) for breach in late.breaches), *ddl.missed()]:
-                    lost[name] = (*lost.get(name, ()), reason)
+                for name, gap in [*((breach.name, breach.gap) for breach in late.breaches), *ddl.missed()]:
+                    lost[name] = (*lost.get(name, ()), gap)
                 permissions = Permissions(
                     self.policy,
                     inputs.approved,
@@ -215,7 +216,7 @@ class CutMaker:
             pending=seen.pending() + sum(table.rows for table in waits),
             filtered=seen.filtered(),
         )
-        entries = with_held_gaps(self._entries(plan, published), published.held, waits)
+        entries = with_held_gaps(self._entries(plan, published), waits)
         report = CutReport(
             True,
             window.cut_id,
@@ -314,7 +315,7 @@ class CutMaker:
             table.version,
             self._rows(path, state),
             len(state.schema.columns),
-            state.gaps,
+            in_words(state.gaps),
             state.keeps_deleted,
         )
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MirrorEntry:
-    """A mirror as a cut shows it. `rows` are those that upstream has; `keeps_deleted`: others are beside them."""
+    """A mirror as a cut shows it, `gaps` in words. `rows` are those that upstream has; `keeps_deleted`: others are beside
+    them."""
 
     name: TableName
     mirror_id: str
@@ -84,7 +85,9 @@ def tso_datetime(tso: int | None) -> datetime | None:
 
 
 def published_entries(cut: PublishedCut, paths: LakePaths) -> tuple[MirrorEntry, ...]:
-    """The mirrors of a published cut, in name order, where they are now: a lake may have been moved as a whole."""
+    """The mirrors of a published cut, in name order, where they are now: a lake may have been moved as a whole. Without the
+    gaps of tables that wait."""
+    waiting = {table.name for table in cut.held}
     return tuple(
         MirrorEntry(
             name := TableName(row["database"], row["table"]),
@@ -93,7 +96,8 @@ def published_entries(cut: PublishedCut, paths: LakePaths) -> tuple[MirrorEntry,
             row["version"],
             row["rows"],
             row["columns"],
-            tuple(row["gaps"]),
+            # `with_held_gaps` puts that last
+            tuple(row["gaps"][:-1] if name in waiting else row["gaps"]),
             # a lake that was made before the field was added has none such
             bool(row["keeps_deleted"]) if "keeps_deleted" in row else False,
         )
@@ -101,15 +105,9 @@ def published_entries(cut: PublishedCut, paths: LakePaths) -> tuple[MirrorEntry,
     )
 
 
-def with_held_gaps(
-    entries: Iterable[MirrorEntry], before: Iterable[HeldTable], now: Iterable[HeldTable]
-) -> tuple[MirrorEntry, ...]:
-    """The entries, those of tables that wait marked with what they wait for, those that waited before no more."""
-    past = {table.gap for table in before}
-    waiting = {table.name: table.gap for table in now}
-    found = []
-    for entry in entries:
-        own = tuple(gap for gap in entry.gaps if gap not in past)
-        gap = waiting.get(entry.name)
-        found.append(replace(entry, gaps=own if gap is None else (*own, gap)))
-    return tuple(found)
+def with_held_gaps(entries: Iterable[MirrorEntry], held: Iterable[HeldTable]) -> tuple[MirrorEntry, ...]:
+    """The entries, those of tables that wait marked with what they wait for, at the end."""
+    waiting = {table.name: str(table.gap) for table in held}
+    return tuple(
+        replace(entry, gaps=(*entry.gaps, waiting[entry.name])) if entry.name in waiting else entry for entry in entries
+    )

@@ -15,6 +15,7 @@ from cdc_pipeline.mirrors.unnamed import with_databases
 from cdc_pipeline.resources.delta import Commit, session_for
 from cdc_pipeline.resources.small_frames import small_frame, struct_of
 from cdc_pipeline.schemas.changes import DropTable, TruncateTable, of_table
+from cdc_pipeline.schemas.gaps import GapKind, of_statement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.state import MirrorState
     from cdc_pipeline.mirrors.window import Window
     from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.schemas.gaps import Gap
     from cdc_pipeline.schemas.table import TableName
 
 PENDING = "pending"
@@ -107,11 +109,13 @@ class DdlOfCut:
                 settled[event.position] = DdlOutcome(NOT_INCLUDED, [left_out_words(event)])
         return DdlOfCut(tuple(fresh), settled, tuple(late))
 
-    def missed(self) -> list[tuple[TableName, str]]:
+    def missed(self) -> list[tuple[TableName, Gap]]:
         """The tables of statements that came too late and were never seen before, each with the gap it has from that."""
+        words = "DDL came after the mirrors had passed its time (commit_ts {})"
         return [
-            (name, f"DDL came after the mirrors had passed its time (commit_ts {event.commit_ts}): {event.sql}")
+            (name, of_statement(GapKind.LATE_DDL, f"{said}: see ddl_history", said, event.sql))
             for event in self.late
+            for said in [words.format(event.commit_ts)]
             if self.settled[event.position].status == NOT_APPLIED
             for name in event.names()
         ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from cdc_pipeline.schemas.gaps import GapKind, of_statement
+
 if TYPE_CHECKING:
     from cdc_pipeline.mirrors.events import DdlEvent
     from cdc_pipeline.mirrors.plan_book import PlanBook
@@ -43,10 +45,9 @@ def refuse(book: PlanBook, name: TableName | None, reason: str, event: DdlEvent,
         return
     book.let_rows_in(name)
     before = book.state(name)
-    # a statement may have values of masked columns in it
-    what = "a statement is not applied yet: see ddl_history" if book.hides(name) else reason
-    text = "" if book.hides(name) else f": {event.sql}"
-    book.mark(name, f"{what} (commit_ts {event.commit_ts}){text}")
+    hidden = f"a statement is not applied yet: see ddl_history (commit_ts {event.commit_ts})"
+    clear = f"{reason} (commit_ts {event.commit_ts})"
+    book.mark(name, of_statement(GapKind.DDL_NOT_APPLIED, hidden, clear, event.sql))
     marked = book.state(name)
     if marked is not None and marked is not before:
         outcome.tables.append(marked)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.resources.delta import progress
+from cdc_pipeline.schemas.gaps import Gap, GapKind
 from cdc_pipeline.schemas.table import TableName
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ _SHOWN = 100
 
 def lost_rows(
     spark: SparkSession, paths: LakePaths, window: Window, selection: TableSelection
-) -> dict[TableName, tuple[str, ...]]:
-    """The tables of which records of this cut's batches were set aside when they were decoded, with the reasons."""
+) -> dict[TableName, tuple[Gap, ...]]:
+    """The tables of which records of this cut's batches were set aside when they were decoded, with the gaps from it."""
     path = paths.table("dead_letters")
     newest = progress(spark, path, paths.writer("dead_letters"))
     if newest is not None and newest <= window.after_batch:
@@ -47,8 +48,11 @@ def lost_rows(
     for row in rows:
         first = row["first"]
         found[TableName(row["database"] or "", row["table"])].append(
-            f"{row['count']} record(s) are dead letters of rule {row['rule']}, "
-            f"the first at {first['topic']}/{first['partition']}@{first['offset']}"
+            Gap(
+                GapKind.DEAD_LETTERS,
+                f"{row['count']} record(s) are dead letters of rule {row['rule']}, "
+                f"the first at {first['topic']}/{first['partition']}@{first['offset']}",
+            )
         )
     return {name: tuple(reasons) for name, reasons in found.items()}
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from typing_extensions import assert_never
+
 from cdc_pipeline.schemas.changes import (
     AlterTable,
     CreateTable,
@@ -107,37 +109,52 @@ def in_order(events: Iterable[DdlEvent]) -> list[DdlEvent]:
 
 def touched_names(change: SchemaChange) -> tuple[TableName, ...]:
     """The tables whose rows lie before or after this change. A whole database is named by none of its tables."""
-    if isinstance(change, OfShard):
-        return (change.name,) if touched_names(change.change) else ()
-    if isinstance(change, AlterTable):
-        if all(isinstance(clause, RowKeepingClause) for clause in change.clauses):
+    match change:
+        case OfShard():
+            return (change.name,) if touched_names(change.change) else ()
+        case AlterTable():
+            if all(isinstance(clause, RowKeepingClause) for clause in change.clauses):
+                return ()
+            moved = tuple(clause.name for clause in change.clauses if isinstance(clause, RenameTo))
+            others = tuple(clause.table for clause in change.clauses if isinstance(clause, ExchangePartition))
+            return (change.name, *moved, *others)
+        case RenameTable():
+            return (change.name, change.new_name)
+        case RecoverTable():
+            return (change.new_name or change.name,)
+        case CreateTable() | CreateTableLike() | CreateTableAsSelect() | TruncateTable() | DropTable():
+            return (change.name,)
+        case NotSupported():
+            return () if change.name is None else (change.name,)
+        case DropDatabase() | RecoverDatabase() | NoTableEffect():
             return ()
-        moved = tuple(clause.name for clause in change.clauses if isinstance(clause, RenameTo))
-        others = tuple(clause.table for clause in change.clauses if isinstance(clause, ExchangePartition))
-        return (change.name, *moved, *others)
-    if isinstance(change, RenameTable):
-        return (change.name, change.new_name)
-    if isinstance(change, RecoverTable):
-        return (change.new_name or change.name,)
-    if isinstance(change, (CreateTable, CreateTableLike, CreateTableAsSelect, TruncateTable, DropTable)):
-        return (change.name,)
-    if isinstance(change, NotSupported) and change.name is not None:
-        return (change.name,)
-    assert isinstance(change, (DropDatabase, RecoverDatabase, NoTableEffect, NotSupported))
-    return ()
+        case _:
+            assert_never(change)
 
 
 def made_names(change: SchemaChange) -> tuple[TableName, ...]:
     """The names that this change gives to a table which had none, or another."""
-    if isinstance(change, (CreateTable, CreateTableLike, CreateTableAsSelect)):
-        return (change.name,)
-    if isinstance(change, OfShard):
-        return (change.name,) if made_names(change.change) else ()
-    if isinstance(change, RenameTable):
-        return (change.new_name,)
-    if isinstance(change, AlterTable):
-        return tuple(clause.name for clause in change.clauses if isinstance(clause, RenameTo))
-    return ()
+    match change:
+        case CreateTable() | CreateTableLike() | CreateTableAsSelect():
+            return (change.name,)
+        case OfShard():
+            return (change.name,) if made_names(change.change) else ()
+        case RenameTable():
+            return (change.new_name,)
+        case AlterTable():
+            return tuple(clause.name for clause in change.clauses if isinstance(clause, RenameTo))
+        case (
+            TruncateTable()
+            | DropTable()
+            | DropDatabase()
+            | RecoverTable()
+            | RecoverDatabase()
+            | NoTableEffect()
+            | NotSupported()
+        ):
+            return ()
+        case _:
+            assert_never(change)
 
 
 def begun_names(change: SchemaChange) -> tuple[TableName, ...]:
@@ -145,6 +162,30 @@ def begun_names(change: SchemaChange) -> tuple[TableName, ...]:
     if isinstance(change, RecoverTable):
         return (change.new_name or change.name,)
     return made_names(change)
+
+
+def ended_names(change: SchemaChange) -> tuple[TableName, ...]:
+    """The names that no table has after this change. A whole database is named by none of its tables."""
+    match change:
+        case DropTable() | RenameTable():
+            return (change.name,)
+        case AlterTable():
+            return (change.name,) if any(isinstance(clause, RenameTo) for clause in change.clauses) else ()
+        case (
+            CreateTable()
+            | CreateTableLike()
+            | CreateTableAsSelect()
+            | TruncateTable()
+            | DropDatabase()
+            | RecoverTable()
+            | RecoverDatabase()
+            | NoTableEffect()
+            | NotSupported()
+            | OfShard()
+        ):
+            return ()
+        case _:
+            assert_never(change)
 
 
 def creates(event: DdlEvent, name: TableName) -> bool:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from typing_extensions import assert_never
+
 from cdc_pipeline.mirrors.events import begun_names, touched_names
 from cdc_pipeline.schemas.changes import (
     AlterTable,
@@ -30,6 +32,7 @@ from cdc_pipeline.schemas.changes import (
     TruncateTable,
 )
 from cdc_pipeline.schemas.described import described
+from cdc_pipeline.schemas.gaps import Gap, GapKind
 from cdc_pipeline.schemas.table import TableName
 
 if TYPE_CHECKING:
@@ -119,26 +122,29 @@ class _Statement:
 
     def mirrored(self, change: SchemaChange) -> _Found:
         """What the change does to mirrors, and what is to be said of it besides."""
-        if isinstance(change, NoTableEffect):
-            return [change], []
-        if isinstance(change, (DropDatabase, RecoverDatabase)):
-            return self._of_database(change), []
-        if isinstance(change, NotSupported):
-            return self._not_supported(change), []
-        if isinstance(change, AlterTable):
-            return self._altered(change)
-        if isinstance(change, RenameTable):
-            return self._renamed(change, change.name, change.new_name)
-        if isinstance(change, RecoverTable):
-            return self._recovered(change)
-        if not self._is_in(change.name):
-            return _NOTHING
-        if isinstance(change, CreateTableLike):
-            return self._like(change), []
-        if isinstance(change, CreateTableAsSelect):
-            return self._as_select(change), []
-        assert isinstance(change, (CreateTable, TruncateTable, DropTable))
-        return [self._named(change)], []
+        match change:
+            case NoTableEffect():
+                return [change], []
+            case DropDatabase() | RecoverDatabase():
+                return self._of_database(change), []
+            case NotSupported():
+                return self._not_supported(change), []
+            case AlterTable():
+                return self._altered(change)
+            case RenameTable():
+                return self._renamed(change, change.name, change.new_name)
+            case RecoverTable():
+                return self._recovered(change)
+            case CreateTableLike():
+                return (self._like(change), []) if self._is_in(change.name) else _NOTHING
+            case CreateTableAsSelect():
+                return (self._as_select(change), []) if self._is_in(change.name) else _NOTHING
+            case CreateTable() | TruncateTable() | DropTable():
+                return ([self._named(change)], []) if self._is_in(change.name) else _NOTHING
+            case OfShard():
+                raise AssertionError(f"{change.name}: a statement by upstream's names is expected")
+            case _:
+                assert_never(change)
 
     def _named(self, change: CreateTable | TruncateTable | DropTable | NotSupported) -> SchemaChange:
         """The change of one table, by the name of its mirror."""
@@ -210,7 +216,7 @@ class _Statement:
         state = None if self.ddl.definitions is None else self.ddl.definitions.of(name)
         if state is None:
             return [self._named(NotSupported(unknown, name, creates=True))]
-        gaps = (*state.gaps, unknown) if lacks_rows else state.gaps
+        gaps = (*state.gaps, Gap(GapKind.NOT_INCLUDED_BEFORE, unknown)) if lacks_rows else state.gaps
         return [self._named(CreateTable(name, state.schema, if_not_exists, gaps))]
 
     def _recovered(self, change: RecoverTable) -> _Found:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from cdc_pipeline.dialects.dataworks import NAME as DATAWORKS
 from cdc_pipeline.schemas.conversions import INTEGERS
 from cdc_pipeline.schemas.ddl_types import KNOWN_TYPES, type_in_words
+from cdc_pipeline.schemas.gaps import Gap, GapKind
 from cdc_pipeline.schemas.table import Column, TableSchema
 
 if TYPE_CHECKING:
@@ -50,9 +51,10 @@ def widened_schema(
     return schema.with_columns((*kept, *added)), added
 
 
-def untold_words(added: Sequence[Column]) -> str:
-    """The gap of columns that rows have and that no statement has made."""
-    return f"rows have columns that no DDL has told of: {', '.join(column.name for column in added)}"
+def untold_columns_gaps(added: Sequence[Column], example: str = "") -> list[Gap]:
+    """The gaps of columns that rows have and that no statement has made; `example` is the table of a merged mirror."""
+    words = "rows have columns that no DDL has told of"
+    return [Gap(GapKind.UNTOLD_COLUMN, words, column.name, example=example) for column in added]
 
 
 def _new_columns(schema: TableSchema, groups: Sequence[RowGroup]) -> tuple[Column, ...]:

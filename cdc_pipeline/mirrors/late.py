@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from cdc_pipeline.schemas.gaps import Gap, GapKind
 from cdc_pipeline.schemas.table import TableName
 
 if TYPE_CHECKING:
@@ -34,12 +35,13 @@ class Breach:
     offset: int
 
     @property
-    def reason(self) -> str:
+    def gap(self) -> Gap:
         """The gap that the mirror has from it."""
-        return (
+        words = (
             f"{self.changes} change(s) came after the mirrors had passed their time, the first at "
             f"{self.topic}/{self.partition}@{self.offset}: a rebuild takes them in"
         )
+        return Gap(GapKind.LATE_CHANGES, words)
 
 
 @dataclass(frozen=True)

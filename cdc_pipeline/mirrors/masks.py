@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from pyspark.sql.types import DecimalType
 
 from cdc_pipeline.schemas.ddl_tokens import Cursor, Kind
+from cdc_pipeline.schemas.gaps import Gap, GapKind
 from cdc_pipeline.schemas.partitions import Partitioning
 from cdc_pipeline.schemas.spark_types import spark_type
 from cdc_pipeline.schemas.table import TEXT_TYPES, Column, Default, MySqlType, TableSchema
@@ -72,11 +73,15 @@ def _words(partitioning: Partitioning) -> set[str]:
     return found
 
 
-def unsure_hashes(origins: Iterable[ColumnOrigin], masks: Mapping[str, Mask]) -> list[str]:
+def unsure_hashes(origins: Iterable[ColumnOrigin], masks: Mapping[str, Mask]) -> list[Gap]:
     """The gaps of hashed columns whose values may have another text in their new type: hashes cannot be made anew. `masks`
     is how columns were masked before."""
     return [
-        f"column {origin.after.name}: values were hashed as {origin.before.type} before and are as {origin.after.type} now"
+        Gap(
+            GapKind.HASHED_AS_BEFORE,
+            f"values were hashed as {origin.before.type} before and are as {origin.after.type} now",
+            origin.after.name,
+        )
         for origin in origins
         if origin.before is not None
         and masks.get(origin.before.name) == HASH

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.mirrors.shards import SOURCE_COLUMNS, SOURCE_NAMES
 from cdc_pipeline.schemas.charsets import charset_of_column, is_read_right
+from cdc_pipeline.schemas.gaps import Gap, GapKind
 from cdc_pipeline.schemas.table import TEXT_TYPES, Column, Default, TableSchema
 from cdc_pipeline.schemas.wider_types import wider_type
 
@@ -16,18 +17,16 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.shards import Shard
     from cdc_pipeline.schemas.table import MySqlType
 
-SUCH_AS = ", such as in "
-"""What follows it in a gap is one table of many: the gap says the same without."""
 _DIFFERENT = Default("expression", "another one in each shard")
 
 
-def merged_schema(shards: Iterable[Shard], current: TableSchema) -> tuple[TableSchema, tuple[str, ...]]:
+def merged_schema(shards: Iterable[Shard], current: TableSchema) -> tuple[TableSchema, tuple[Gap, ...]]:
     """The mirror's definition, and the gaps that it has where the shards do not go together. `current` is what it was: it
     stays so where they disagree. The first shard's order of columns counts."""
     found = _distinct(shards)
     if not found:
         return current, ()
-    gaps: list[str] = []
+    gaps: list[Gap] = []
     columns = [_merged_column(name, found, current, gaps) for name in _names(found)]
     key = _merged_key(found, current, gaps)
     folded = {name.casefold() for name in key}
@@ -61,7 +60,7 @@ def _names(shards: Sequence[Shard]) -> list[str]:
     return names
 
 
-def _merged_column(name: str, shards: Sequence[Shard], current: TableSchema, gaps: list[str]) -> Column:
+def _merged_column(name: str, shards: Sequence[Shard], current: TableSchema, gaps: list[Gap]) -> Column:
     found = [(shard, column) for shard in shards if (column := shard.schema.find(name)) is not None]
     columns = [column for _, column in found]
     kind: MySqlType | None = columns[0].type
@@ -69,9 +68,8 @@ def _merged_column(name: str, shards: Sequence[Shard], current: TableSchema, gap
         kind = None if kind is None else wider_type(kind, column.type)
         if kind is None:
             kinds = " and ".join(sorted({str(columns[0].type), str(column.type)}))
-            gaps.append(
-                f"column {name}: its tables have {kinds}, values of some of them may not be upstream's{SUCH_AS}{shard.name}"
-            )
+            words = f"its tables have {kinds}, values of some of them may not be upstream's"
+            gaps.append(Gap(GapKind.TABLES_DIFFER, words, name, example=str(shard.name)))
             break
     if kind is None:
         former = current.find(name)
@@ -96,13 +94,14 @@ def _merged_default(columns: Sequence[Column], *, everywhere: bool) -> Default |
     return _DIFFERENT
 
 
-def _merged_key(shards: Sequence[Shard], current: TableSchema, gaps: list[str]) -> tuple[str, ...]:
+def _merged_key(shards: Sequence[Shard], current: TableSchema, gaps: list[Gap]) -> tuple[str, ...]:
     keys = {tuple(name.casefold() for name in shard.schema.row_key): shard for shard in reversed(shards)}
     if len(keys) == 1:
         key = shards[0].schema.row_key
         return (*SOURCE_NAMES, *key) if key else ()
     words = " and ".join(sorted(f"({', '.join(key)})" if key else "no key" for key in keys))
-    gaps.append(f"its tables identify rows by {words}, those of some of them may be wrong{SUCH_AS}{shards[0].name}")
+    words = f"its tables identify rows by {words}, those of some of them may be wrong"
+    gaps.append(Gap(GapKind.KEYS_DIFFER, words, example=str(shards[0].name)))
     known = {column.name.casefold() for shard in shards for column in shard.schema.columns} | set(SOURCE_NAMES)
     if not current.columns:
         key = shards[-1].schema.row_key

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.dialects.canal import CANAL
 from cdc_pipeline.mirrors.defaults import default_value
 from cdc_pipeline.schemas.expressions import ExpressionError, assigned
+from cdc_pipeline.schemas.gaps import Gap, GapKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,13 +75,13 @@ def _is_computable(column: Column, schema: TableSchema, time_zone: str) -> bool:
 
 def absent_defaults(
     schema: TableSchema, lacking: Sequence[str], time_zone: str, wires: Wires
-) -> tuple[dict[str, SparkColumn | None], tuple[str, ...]]:
+) -> tuple[dict[str, SparkColumn | None], tuple[Gap, ...]]:
     """What each of these columns is in a row that a Canal INSERT brought without it, and gaps for those not known.
 
     `wires` tells of which dialects the rows are.
     """
     found: dict[str, SparkColumn | None] = dict.fromkeys(lacking)
-    gaps: list[str] = []
+    gaps: list[Gap] = []
     if all(dialect != CANAL.name for dialect, _ in wires):
         return found, ()
     for name in lacking:
@@ -89,7 +90,7 @@ def absent_defaults(
         try:
             found[name] = default_value(column, 0, time_zone) if _has_constant_default(column) else None
         except ValueError as error:
-            gaps.append(f"column {name} of rows that came without it is NULL: {error}")
+            gaps.append(Gap(GapKind.ABSENT_DEFAULT, f"of rows that came without it is NULL: {error}", name))
     return found, tuple(gaps)
 
 

@@ -12,7 +12,7 @@ from cdc_pipeline.mirrors.inferred import (
     first_commit_ts,
     inferred_schema,
     statements_are_sent,
-    untold_words,
+    untold_columns_gaps,
     widened_schema,
 )
 from cdc_pipeline.mirrors.keys import key_columns
@@ -32,7 +32,7 @@ from cdc_pipeline.mirrors.steps import (
     Step,
     origins_by_name,
 )
-from cdc_pipeline.schemas.conversions import unclear_types, unsent_columns
+from cdc_pipeline.schemas.conversions import unsent_columns, with_unclear_types
 from cdc_pipeline.schemas.evolution import shape
 from cdc_pipeline.schemas.table import TableSchema
 
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.mirrors.masks import Mask
     from cdc_pipeline.mirrors.row_groups import RowGroup
+    from cdc_pipeline.schemas.gaps import Gap
     from cdc_pipeline.schemas.table import TableName
 
 
@@ -99,6 +100,7 @@ class PlanBook:
 
     def create(self, state: MirrorState) -> MirrorState:
         """Makes the mirror, with the columns that the rules give it. Returns it as it is made."""
+        state = replace(state, gaps=self._shown(state.name, state.gaps))
         declared = replace(state, trace=self._rules.trace, derived=self._rules.derived_of(state))
         made = self._rules.masked(declared, {})
         made = self._rules.with_deleted(made, self.key(made))
@@ -213,12 +215,18 @@ class PlanBook:
         """Says that rows are in the mirror which no step of rows has put there."""
         self._empty.discard(state.mirror_id)
 
-    def mark(self, name: TableName, *reasons: str) -> None:
-        """Marks the table's mirror, if there is one, as having gaps for these reasons."""
+    def mark(self, name: TableName, *gaps: Gap) -> None:
+        """Notes the gaps with the table's mirror, if there is one."""
         state = self.state(name)
-        if state is None or not set(reasons) - set(state.gaps):
+        if state is None:
             return
-        self.note(state.with_gaps(*reasons))
+        marked = state.with_gaps(*self._shown(name, gaps))
+        if marked != state:
+            self.note(marked)
+
+    def _shown(self, name: TableName, gaps: Iterable[Gap]) -> tuple[Gap, ...]:
+        """The gaps as the table's mirror may show them."""
+        return tuple(gap.hidden for gap in gaps) if self.hides(name) else tuple(gaps)
 
     def note(self, state: MirrorState) -> None:
         """The mirror says this of itself from now on; its rows and columns are as they were."""
@@ -299,13 +307,13 @@ class PlanBook:
             schema = inferred_schema(groups)
             since = first_commit_ts(groups)
             state = MirrorState(name, f"{name}@cut{self._cut_id}.{len(self.steps)}", schema, True, since=since)
-            state = state.with_gaps(*unclear_types(schema.columns))
+            state = replace(state, gaps=with_unclear_types((), schema.columns))
             if statements_are_sent(groups):
                 state = state.with_gaps(UNSEEN_START)
             return self.create(state)
         if state.inferred and not state.schema.columns:
             schema = inferred_schema(groups)
-            wider = replace(state, schema=schema).with_gaps(*unclear_types(schema.columns))
+            wider = replace(state, schema=schema, gaps=with_unclear_types(state.gaps, schema.columns))
         else:
             wider = self._widened(state, groups)
         if wider.schema == state.schema:
@@ -329,5 +337,5 @@ class PlanBook:
 
     def _widened(self, state: MirrorState, groups: list[RowGroup]) -> MirrorState:
         schema, added = widened_schema(state.schema, groups, inferred=state.inferred)
-        wider = replace(state, schema=schema).with_gaps(*unclear_types(added))
-        return wider.with_gaps(untold_words(added)) if added and not state.inferred else wider
+        wider = replace(state, schema=schema, gaps=with_unclear_types(state.gaps, schema.columns))
+        return wider if state.inferred else wider.with_gaps(*untold_columns_gaps(added))

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from typing_extensions import assert_never
+
 from cdc_pipeline.mirrors.alterations import AlterPlanner
 from cdc_pipeline.mirrors.ddl_outcome import HELD, NO_EFFECT, DdlOutcome
 from cdc_pipeline.mirrors.events import touched_names
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.shards import Shard
     from cdc_pipeline.mirrors.state import MirrorState
     from cdc_pipeline.mirrors.steps import Step
+    from cdc_pipeline.schemas.gaps import Gap
 
 
 _ALWAYS = -1
@@ -80,14 +83,14 @@ class Permissions:
 
 
 class Planner:
-    """Makes a `CutPlan` on a book. `lost` are tables of which records became dead letters before they could be told
-    apart, with the reasons. `ended` gives the tables of a database that earlier cuts have dropped or emptied."""
+    """Makes a `CutPlan` on a book. `lost` are gaps of tables that are known before any statement or row is looked at, such
+    as records that became dead letters. `ended` gives the tables of a database that earlier cuts have dropped or emptied."""
 
     def __init__(
         self,
         book: PlanBook,
         *,
-        lost: Mapping[TableName, tuple[str, ...]] | None = None,
+        lost: Mapping[TableName, tuple[Gap, ...]] | None = None,
         permissions: Permissions | None = None,
         ended: Callable[[str], Iterable[EndedTable]] = lambda database: (),
     ) -> None:
@@ -115,8 +118,8 @@ class Planner:
         for name in self._held:
             self._book.drop_rows(name, everything=True)
         self._book.let_all_rows_in()
-        for name, reasons in sorted(self._lost.items()):
-            self._book.mark(name, *reasons)
+        for name, gaps in sorted(self._lost.items()):
+            self._book.mark(name, *gaps)
         return CutPlan(shortened(self._book.steps), outcomes, tuple(self._held.values()), self._held_from)
 
     # ---- what may go on
@@ -156,32 +159,35 @@ class Planner:
         outcome.effects.append(f"{name} waits: {self._held[name].gap}")
 
     def _carry_out(self, change: SchemaChange, event: DdlEvent, outcome: DdlOutcome) -> None:
-        if isinstance(change, NoTableEffect):
-            outcome.effects.append(f"{change.what}: changes no table")
-        elif isinstance(change, NotSupported):
-            self._tables.cannot_read(change, event, outcome)
-        elif isinstance(change, CreateTable):
-            self._tables.create(change, event, outcome)
-        elif isinstance(change, CreateTableLike):
-            self._tables.create_like(change, event, outcome)
-        elif isinstance(change, CreateTableAsSelect):
-            self._tables.create_as_select(change, event, outcome)
-        elif isinstance(change, TruncateTable):
-            self._tables.truncate(change.name, event, outcome)
-        elif isinstance(change, DropTable):
-            self._tables.drop(change.name, event, outcome)
-        elif isinstance(change, DropDatabase):
-            self._drop_database(change, event, outcome)
-        elif isinstance(change, RenameTable):
-            self._tables.rename(change.name, change.new_name, event, outcome)
-        elif isinstance(change, RecoverTable):
-            self._recovery.recover(change.name, change.new_name, event, outcome)
-        elif isinstance(change, RecoverDatabase):
-            self._recovery.recover_database(change.database, change.new_database, event, outcome)
-        elif isinstance(change, OfShard):
-            self._shards.plan(change, event, outcome)
-        elif isinstance(change, AlterTable):
-            self._alter(change, event, outcome)
+        match change:
+            case NoTableEffect():
+                outcome.effects.append(f"{change.what}: changes no table")
+            case NotSupported():
+                self._tables.cannot_read(change, event, outcome)
+            case CreateTable():
+                self._tables.create(change, event, outcome)
+            case CreateTableLike():
+                self._tables.create_like(change, event, outcome)
+            case CreateTableAsSelect():
+                self._tables.create_as_select(change, event, outcome)
+            case TruncateTable():
+                self._tables.truncate(change.name, event, outcome)
+            case DropTable():
+                self._tables.drop(change.name, event, outcome)
+            case DropDatabase():
+                self._drop_database(change, event, outcome)
+            case RenameTable():
+                self._tables.rename(change.name, change.new_name, event, outcome)
+            case RecoverTable():
+                self._recovery.recover(change.name, change.new_name, event, outcome)
+            case RecoverDatabase():
+                self._recovery.recover_database(change.database, change.new_database, event, outcome)
+            case OfShard():
+                self._shards.plan(change, event, outcome)
+            case AlterTable():
+                self._alter(change, event, outcome)
+            case _:
+                assert_never(change)
 
     def _drop_database(self, change: DropDatabase, event: DdlEvent, outcome: DdlOutcome) -> None:
         """Each table by itself: those of a policy to hold wait, the others are dropped."""

@@ -6,9 +6,11 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from cdc_pipeline.schemas.gaps import GapKind, of_statement
 from cdc_pipeline.schemas.table_patterns import matches
 
 if TYPE_CHECKING:
+    from cdc_pipeline.schemas.gaps import Gap
     from cdc_pipeline.schemas.table import TableName
 
 DdlAction: TypeAlias = Literal["apply", "keep", "hold"]
@@ -57,6 +59,7 @@ class HeldTable:
     rows: int = 0
 
     @property
-    def gap(self) -> str:
+    def gap(self) -> Gap:
         topic, partition, offset = self.cause
-        return f"held (ddl_policy) until the statement at {topic}/{partition}/{offset} is approved: {self.sql}"
+        words = f"held (ddl_policy) until the statement at {topic}/{partition}/{offset} is approved"
+        return of_statement(GapKind.HELD, f"{words}: see ddl_history", words, self.sql)

@@ -143,7 +143,7 @@ class Rebuilder:
         changed = changed or replaced
         if not changed:
             return RebuildReport((*decoded, *mirrors), None)
-        entries = with_held_gaps(filter(None, map(self.maker.entry, sorted(after))), (), made.held)
+        entries = with_held_gaps(filter(None, map(self.maker.entry, sorted(after))), made.held)
         report = replace(made, mirrors=entries)
         window = Window(made.cut_id, None, made.resolved_tso, 0, published.last_batch)
         note = {**commit.note, "cut": made.cut_id, "pipeline": self._paths.pipeline}

@@ -166,7 +166,7 @@ class TableRebuilder:
             made,
             cut_id=cut_id,
             streams=stream_progress(self._spark, self._paths),
-            mirrors=_in_order(with_held_gaps([*others, *anew], published.held, held)),
+            mirrors=_in_order(with_held_gaps([*others, *anew], held)),
             # all changes but these are in the cuts before
             totals=replace(NO_CHANGES, changes=returned, pending=published.pending - returned),
             held=held,

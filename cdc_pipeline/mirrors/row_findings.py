@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from cdc_pipeline.schemas.gaps import Gap, GapKind
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -22,7 +24,7 @@ class RowFindings:
     rejected: int
     there: int
     zero_dates: int
-    gaps: tuple[str, ...]
+    gaps: tuple[Gap, ...]
 
 
 def row_findings(rows: DataFrame, *, keyless: bool) -> RowFindings:
@@ -42,15 +44,17 @@ def row_findings(rows: DataFrame, *, keyless: bool) -> RowFindings:
         F.min(bare).alias("first_bare"),
     ).first()
     assert counts is not None
-    gaps = [f"column {name}: the encoder has damaged its text" for name in sorted(counts["lossy"])]
-    gaps += [f"column {name}: what upstream computes is not sure for some rows" for name in sorted(counts["unsure"])]
+    gaps = [Gap(GapKind.DAMAGED_TEXT, "the encoder has damaged its text", name) for name in sorted(counts["lossy"])]
+    words = "what upstream computes is not sure for some rows"
+    gaps += [Gap(GapKind.UNSURE_FORMULA, words, name) for name in sorted(counts["unsure"])]
     if counts["bare"]:
         first = counts["first_bare"]
-        gaps.append(
+        words = (
             f"{counts['bare']} row(s) came with their handle key only, too large for a message, the first at "
             f"{first['topic']}/{first['partition']}@{first['offset']}: their other columns are as they were before, NULL "
             "where they were not known"
         )
+        gaps.append(Gap(GapKind.HANDLE_KEY_ONLY, words))
     return RowFindings(
         counts["identities"],
         counts["bad"],

@@ -15,6 +15,7 @@ from cdc_pipeline.mirrors.rows import Merged
 from cdc_pipeline.mirrors.soft_deletes import LIVE, deleted_cell, live_rows, rows_ended
 from cdc_pipeline.resources.delta import append_once, forget_cached_log, is_in, replace_once
 from cdc_pipeline.resources.lake import remove_folder
+from cdc_pipeline.schemas.gaps import Gap, GapKind
 from cdc_pipeline.schemas.names import quoted
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.schemas.partition_rows import SparkCondition
 
 
-def rows_deleted(spark: SparkSession, path: str, step: DeleteRows, commit: Commit) -> tuple[Merged, tuple[str, ...]]:
+def rows_deleted(spark: SparkSession, path: str, step: DeleteRows, commit: Commit) -> tuple[Merged, tuple[Gap, ...]]:
     """Takes the step's rows away. Returns how many they were, and the gaps that this leaves."""
     if is_in(spark, path, commit):
         return Merged(), ()
@@ -46,13 +47,14 @@ def _counted(mirror: DataFrame, rows: SparkCondition) -> tuple[int, int]:
     return found[0], found[1]
 
 
-def _doubt(rows: int, what: str) -> tuple[str, ...]:
-    return (f"{what}: of {rows} row(s) it is not sure whether they lay in the partitions",) if rows else ()
+def _doubt(rows: int, what: str) -> tuple[Gap, ...]:
+    words = f"{what}: of {rows} row(s) it is not sure whether they lay in the partitions"
+    return (Gap(GapKind.UNSURE_PARTITION, words),) if rows else ()
 
 
 def rows_exchanged(
     spark: SparkSession, path: str | None, other: str | None, staged: str, step: ExchangeRows, commit: Commit
-) -> tuple[str, ...]:
+) -> tuple[Gap, ...]:
     """Lets the partition's rows and those of the other table change places: such as upstream has, what a mirror keeps beside
     them stays. Returns the gaps that this leaves.
 
@@ -60,7 +62,7 @@ def rows_exchanged(
     The rows that leave the first are set down in `staged` before it is changed: a run that dies between the two commits
     is followed by one that finds them there.
     """
-    gaps: tuple[str, ...] = ()
+    gaps: tuple[Gap, ...] = ()
     spark = fitting_session(spark, step.state, step.other)
     if path is not None and other is not None and not is_in(spark, path, commit):
         gaps = _first_half(spark, path, other, staged, step, commit)
@@ -73,7 +75,7 @@ def rows_exchanged(
 
 def _first_half(
     spark: SparkSession, path: str, other: str, staged: str, step: ExchangeRows, commit: Commit
-) -> tuple[str, ...]:
+) -> tuple[Gap, ...]:
     mirror = live_rows(spark.read.format("delta").load(path), keeps_deleted=step.state.keeps_deleted)
     _, doubtful = _counted(mirror, step.rows)
     theirs = [(name, mine) for mine, name in step.columns]
@@ -89,7 +91,7 @@ def _first_half(
     lost = (
         f"{step.what}: {strangers} row(s) came in that do not belong there, they are taken for rows of other partitions"
     )
-    return (*_doubt(doubtful, step.what), *((lost,) if strangers else ()))
+    return (*_doubt(doubtful, step.what), *((Gap(GapKind.UNSURE_PARTITION, lost),) if strangers else ()))
 
 
 def _renamed(rows: DataFrame, names: Iterable[tuple[str, str]], target: MirrorState) -> DataFrame:
@@ -122,13 +124,15 @@ def _replace_rows(spark: SparkSession, path: str, arriving: DataFrame, gone: str
         conf.unset(key)
 
 
-def rows_restored(spark: SparkSession, source: str, target: str, step: RestoreRows, commit: Commit) -> tuple[str, ...]:
+def rows_restored(spark: SparkSession, source: str, target: str, step: RestoreRows, commit: Commit) -> tuple[Gap, ...]:
     """Copies the rows that `source` had before its TRUNCATE into the empty `target`. Returns the gaps that this leaves."""
     found = truncated_version(spark, source, step.mark)
     if found is None:
-        return (f"the rows from before the TRUNCATE at {step.mark} are no longer in the log of {step.source.name}",)
+        return _not_restored(
+            f"the rows from before the TRUNCATE at {step.mark} are no longer in the log of {step.source.name}"
+        )
     if (found.masks, found.mask_key) != (dict(step.state.masks), step.state.mask_key):
-        return (f"the rows from before the TRUNCATE at {step.mark} are not masked as they have to be now",)
+        return _not_restored(f"the rows from before the TRUNCATE at {step.mark} are not masked as they have to be now")
     spark = fitting_session(spark, step.state)
     there = spark.read.format("delta").option("versionAsOf", found.version).load(source)
     if not step.state.keeps_deleted:
@@ -145,4 +149,8 @@ def rows_restored(spark: SparkSession, source: str, target: str, step: RestoreRo
     append_once(with_derived(there.select(*columns, *own), step.state), target, commit)
     if not missing:
         return ()
-    return (f"columns that the table did not have before the TRUNCATE are NULL: {', '.join(missing)}",)
+    return _not_restored(f"columns that the table did not have before the TRUNCATE are NULL: {', '.join(missing)}")
+
+
+def _not_restored(words: str) -> tuple[Gap, ...]:
+    return (Gap(GapKind.NOT_RESTORED, words),)

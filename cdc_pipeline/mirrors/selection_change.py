@@ -13,6 +13,7 @@ from cdc_pipeline.mirrors.shard_definitions import with_shards
 from cdc_pipeline.mirrors.shards import Shard
 from cdc_pipeline.mirrors.state import MirrorState
 from cdc_pipeline.mirrors.steps import DropMirror, RenameMirror
+from cdc_pipeline.schemas.gaps import Gap, GapKind
 from cdc_pipeline.schemas.table import TableSchema
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class SelectionChange:
                 continue
             schema = TableSchema(()) if known is None else known.schema
             state = MirrorState(name, f"{name}@cut{cut_id}.{len(book.steps)}", schema, inferred=known is None)
-            gap = f"it was not included before cut {cut_id}: rows from before are not here; a rebuild takes them in"
+            gap = _not_included("it", cut_id)
             book.create(state.with_gaps(*(() if known is None else known.gaps), gap))
 
 
@@ -118,9 +119,14 @@ def _stays(mirror: TableName, found: Iterable[TableName], before: TableSelection
     return all(before.merges(source) and now.merges(source) and now.routed(source) == mirror for source in found)
 
 
+def _not_included(which: str, cut_id: int) -> Gap:
+    words = f"{which} was not included before cut {cut_id}: rows from before are not here; a rebuild takes them in"
+    return Gap(GapKind.NOT_INCLUDED_BEFORE, words)
+
+
 def _start_merged(book: PlanBook, mirror: TableName, source: TableName, known: MirrorState | None, cut_id: int) -> None:
     """One more of the tables of a merged mirror, which is perhaps not there yet."""
-    gap = f"{source} was not included before cut {cut_id}: rows from before are not here; a rebuild takes them in"
+    gap = _not_included(str(source), cut_id)
     state = book.state(mirror)
     before = state or MirrorState(mirror, f"{mirror}@cut{cut_id}.{len(book.steps)}", TableSchema(()), shards=())
     after = before.with_gaps(gap)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.mirrors.merged_schema import SUCH_AS
+from cdc_pipeline.schemas.gaps import Gap, GapKind
 from cdc_pipeline.schemas.wider_types import holds_values
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def added_again(before: TableSchema, origins: Sequence[ColumnOrigin]) -> list[st
     ]
 
 
-def unsure_values(name: TableName, origins: Sequence[ColumnOrigin], target: TableSchema, *, alone: bool) -> list[str]:
+def unsure_values(name: TableName, origins: Sequence[ColumnOrigin], target: TableSchema, *, alone: bool) -> list[Gap]:
     """The gaps of columns of which the older rows of one table may have other values, because the others have it otherwise
     still. `target` is the mirror's definition after the statement."""
     gaps = []
@@ -57,12 +57,13 @@ def unsure_values(name: TableName, origins: Sequence[ColumnOrigin], target: Tabl
         computed = after.generated is not None and (before is None or before.expression != after.expression)
         if computed and merged is not None and merged.generated is None:
             words = "what upstream computes is not here for rows that were there"
-            gaps.append(f"column {after.name}: {words}{SUCH_AS}{name}")
+            gaps.append(Gap(GapKind.UNSURE_FORMULA, words, after.name, example=str(name)))
         elif before is None or merged is None or alone or before.name != after.name:
             continue
         elif not holds_values(after.type, before.type) and merged.type != after.type:
-            gaps.append(
-                f"column {after.name}: {before.type} became {after.type} while it is {merged.type} here, values that were "
-                f"there may not be upstream's{SUCH_AS}{name}"
+            words = (
+                f"{before.type} became {after.type} while it is {merged.type} here, values that were there may not be "
+                "upstream's"
             )
+            gaps.append(Gap(GapKind.UNSURE_CONVERSION, words, after.name, example=str(name)))
     return gaps

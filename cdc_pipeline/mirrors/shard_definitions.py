@@ -10,13 +10,14 @@ from cdc_pipeline.mirrors.inferred import (
     first_commit_ts,
     inferred_schema,
     statements_are_sent,
-    untold_words,
+    untold_columns_gaps,
     widened_schema,
 )
-from cdc_pipeline.mirrors.merged_schema import SUCH_AS, merged_schema
+from cdc_pipeline.mirrors.merged_schema import merged_schema
 from cdc_pipeline.mirrors.shards import SOURCE_NAMES, Shard, own_source_columns
 from cdc_pipeline.mirrors.state import UNSEEN_START, MirrorState
-from cdc_pipeline.schemas.conversions import unclear_types
+from cdc_pipeline.schemas.conversions import with_unclear_types
+from cdc_pipeline.schemas.gaps import Gap, GapKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.row_groups import RowGroup
     from cdc_pipeline.schemas.table import TableName, TableSchema
 
-UNSEEN_TABLES = f"of some of its tables {UNSEEN_START}"
+UNSEEN_TABLES = Gap(GapKind.UNSEEN_TABLES, f"of some of its tables {UNSEEN_START.detail}")
 """The gap of a merged mirror that has rows of tables of which no statement has told. The shard's `since` is known then."""
 
 
@@ -37,15 +38,7 @@ def with_shards(state: MirrorState, shards: Iterable[Shard]) -> MirrorState:
             raise taken_names(shard.name)
     schema, gaps = merged_schema(found, state.schema)
     merged = replace(state, schema=schema, shards=found, inferred=any(shard.inferred for shard in found))
-    unclear = unclear_types(state.schema.columns)
-    kept = tuple(gap for gap in state.gaps if gap not in unclear)
-    return with_new_gaps(replace(merged, gaps=kept).with_gaps(*unclear_types(schema.columns)), gaps)
-
-
-def with_new_gaps(state: MirrorState, gaps: Iterable[str]) -> MirrorState:
-    """The state with those of the gaps that it does not have yet, for whichever of its tables."""
-    known = {gap.split(SUCH_AS)[0] for gap in state.gaps}
-    return state.with_gaps(*(gap for gap in gaps if gap.split(SUCH_AS)[0] not in known))
+    return replace(merged, gaps=with_unclear_types(state.gaps, schema.columns)).with_gaps(*gaps)
 
 
 def _with_shared_definitions(shards: Iterable[Shard]) -> tuple[Shard, ...]:
@@ -75,7 +68,7 @@ def with_rows(state: MirrorState, groups: Sequence[RowGroup]) -> MirrorState:
         assert group.source is not None
         by_source.setdefault(group.source, []).append(_as_upstream(group))
     shards = list(state.shards or ())
-    gaps: list[str] = []
+    gaps: list[Gap] = []
     for source, own in by_source.items():
         place = next((place for place, shard in enumerate(shards) if shard.name == source), None)
         if place is None:
@@ -87,7 +80,7 @@ def with_rows(state: MirrorState, groups: Sequence[RowGroup]) -> MirrorState:
             gaps += told
     if tuple(shards) == state.shards:
         return state
-    return with_new_gaps(with_shards(state, shards), gaps)
+    return with_shards(state, shards).with_gaps(*gaps)
 
 
 def with_lacking_columns(group: RowGroup, state: MirrorState) -> RowGroup:
@@ -108,8 +101,8 @@ def _as_upstream(group: RowGroup) -> RowGroup:
     return replace(group, columns=columns, key_names=key)
 
 
-def _widened(shard: Shard, groups: Sequence[RowGroup]) -> tuple[Shard, tuple[str, ...]]:
+def _widened(shard: Shard, groups: Sequence[RowGroup]) -> tuple[Shard, list[Gap]]:
     """The table as these rows show it, and the gaps that this leaves."""
     schema, added = widened_schema(shard.schema, groups, inferred=shard.inferred)
     widened = replace(shard, schema=schema)
-    return widened, (f"{untold_words(added)}{SUCH_AS}{shard.name}",) if added and not shard.inferred else ()
+    return widened, [] if shard.inferred else untold_columns_gaps(added, str(shard.name))

@@ -10,14 +10,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.mirrors.alterations import altered_origins, healed, rows_emptied, with_kept, with_known_gaps
+from typing_extensions import assert_never
+
+from cdc_pipeline.mirrors.alterations import (
+    altered_origins,
+    gap_columns,
+    healed,
+    rows_emptied,
+    with_kept,
+    with_known_gaps,
+)
 from cdc_pipeline.mirrors.ddl_outcome import done, refuse
-from cdc_pipeline.mirrors.merged_schema import SUCH_AS
 from cdc_pipeline.mirrors.policy import KEEP
 from cdc_pipeline.mirrors.shard_columns import added_again, empty_column, moved_columns, unsure_values
-from cdc_pipeline.mirrors.shard_definitions import UNSEEN_TABLES, with_new_gaps, with_shards
+from cdc_pipeline.mirrors.shard_definitions import with_shards
 from cdc_pipeline.mirrors.shards import Shard, as_upstream, source_rows, those_of, with_shard
-from cdc_pipeline.mirrors.state import MirrorState, gaps_without
+from cdc_pipeline.mirrors.state import MirrorState
 from cdc_pipeline.mirrors.steps import ChangeShardRows, DeleteRows, origins_by_name
 from cdc_pipeline.mirrors.table_planner import comes_before
 from cdc_pipeline.schemas.changes import (
@@ -34,6 +42,7 @@ from cdc_pipeline.schemas.changes import (
 )
 from cdc_pipeline.schemas.described import described_clause
 from cdc_pipeline.schemas.evolution import SchemaConflictError, altered, shape
+from cdc_pipeline.schemas.gaps import Gap, GapKind, of_other_kinds
 from cdc_pipeline.schemas.partition_rows import PartitionError
 from cdc_pipeline.schemas.table import TableSchema
 
@@ -64,22 +73,40 @@ class ShardPlanner:
         self._book.let_rows_in(mirror)
         state = self._book.state(mirror)
         shard = None if state is None else state.shard(name)
-        if isinstance(inner, CreateTable):
-            self._create(mirror, name, inner, event, outcome)
-        elif isinstance(inner, NotSupported):
-            self._cannot_read(mirror, name, inner, event, outcome)
-        elif state is None or shard is None:
-            outcome.effects.append(f"{name} has no rows in {mirror} yet")
-        elif isinstance(inner, AlterTable):
-            self._alter(state, shard, inner.clauses, event, outcome)
-        elif isinstance(inner, TruncateTable):
-            self._change_rows(DeleteRows(state, source_rows(name), f"TRUNCATE of {name}"))
-            done(outcome, f"took the rows of {name} out of {mirror}", state)
-        elif isinstance(inner, DropTable):
-            self._drop(state, shard, event, outcome)
-        else:
-            assert isinstance(inner, RenameTable)
-            self._rename(state, shard, inner.new_name, event, outcome)
+        match inner:
+            case CreateTable():
+                self._create(mirror, name, inner, event, outcome)
+            case NotSupported():
+                self._cannot_read(mirror, name, inner, event, outcome)
+            case AlterTable() | TruncateTable() | DropTable() | RenameTable():
+                if state is None or shard is None:
+                    outcome.effects.append(f"{name} has no rows in {mirror} yet")
+                else:
+                    self._change(state, shard, inner, event, outcome)
+            case _:
+                assert_never(inner)
+
+    def _change(
+        self,
+        state: MirrorState,
+        shard: Shard,
+        change: AlterTable | TruncateTable | DropTable | RenameTable,
+        event: DdlEvent,
+        outcome: DdlOutcome,
+    ) -> None:
+        """Of a table that the mirror knows."""
+        match change:
+            case AlterTable():
+                self._alter(state, shard, change.clauses, event, outcome)
+            case TruncateTable():
+                self._change_rows(DeleteRows(state, source_rows(shard.name), f"TRUNCATE of {shard.name}"))
+                done(outcome, f"took the rows of {shard.name} out of {state.name}", state)
+            case DropTable():
+                self._drop(state, shard, event, outcome)
+            case RenameTable():
+                self._rename(state, shard, change.new_name, event, outcome)
+            case _:
+                assert_never(change)
 
     # ---- CREATE
 
@@ -98,7 +125,7 @@ class ShardPlanner:
             # its rows came before the statement that made it: they are let in anew (`planner.tables_let_in_anew`)
             self._change_rows(DeleteRows(state, source_rows(name), f"CREATE of {name}"))
             if all(other.since is None for other in state.shards or () if other != known):
-                before = replace(state, gaps=tuple(gap for gap in state.gaps if gap != UNSEEN_TABLES))
+                before = replace(state, gaps=of_other_kinds(state.gaps, GapKind.UNSEEN_TABLES))
             words = f"defined {name}, of which rows had come before; they were let in anew"
         elif known is not None and change.if_not_exists:
             if not known.inferred or _folded_names(known.schema) != _folded_names(shard.schema):
@@ -193,11 +220,11 @@ class ShardPlanner:
         gaps = unsure_values(shard.name, origins, with_shards(state, shards).schema, alone=not others)
         if self._policy.of(mirror) == KEEP:
             words = "rows keep it (ddl_policy) whose table has dropped it"
-            gaps += [f"column {name}: {words}{SUCH_AS}{shard.name}" for name in shared]
+            gaps += [Gap(GapKind.TABLES_DIFFER, words, name, example=str(shard.name)) for name in shared]
             shared = []
         cleared = [*shared, *added_again(shard.schema, origins)]
         found = self._with_definitions(state, state, shards, moved_columns(origins), cleared, event)
-        marked = with_new_gaps(found, gaps)
+        marked = found.with_gaps(*gaps)
         if marked != found:
             self._book.note(marked)
         done(outcome, f"altered {shard.name} in {mirror}", marked)
@@ -277,8 +304,8 @@ class ShardPlanner:
             for origin in origins
             if origin.before is not None and origin.after.generated is not None and origin.before.generated is None
         ]
-        target = replace(target, gaps=tuple(gaps_without(target.gaps, anew)))
-        changed = with_known_gaps(healed(target, now.schema, gone), now, origins, self._book.time_zone)
+        target = healed(target, gap_columns([*gone, *anew], ()))
+        changed = with_known_gaps(target, now, origins, self._book.time_zone)
         return self._book.change_columns(now, changed, origins, event.commit_ms, kept)
 
 

@@ -14,6 +14,7 @@ from cdc_pipeline.mirrors.shards import SOURCE_NAMES, source_rows
 from cdc_pipeline.mirrors.steps import ColumnOrigin
 from cdc_pipeline.resources.delta import is_in, session_for
 from cdc_pipeline.schemas.expressions import assigned
+from cdc_pipeline.schemas.gaps import Gap, GapKind
 from cdc_pipeline.schemas.names import quoted
 
 if TYPE_CHECKING:
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
 
 def shard_rows_changed(
     spark: SparkSession, path: str, step: ChangeShardRows, commit: Commit, time_zone: str
-) -> tuple[str, ...]:
+) -> tuple[Gap, ...]:
     """Carries the step out in one commit, which is skipped where it is in already. Returns the gaps that it leaves."""
     if is_in(spark, path, commit):
         return ()
     mirror = spark.read.format("delta").load(path)
     types = {field.name: field.dataType for field in mirror.schema}
-    gaps: list[str] = []
+    gaps: list[Gap] = []
     values: dict[str, Column] = {_own(step, name).name: F.lit(None) for name in step.cleared}
     doubts: dict[str, Column] = {}
     for origin in step.origins:
@@ -47,7 +48,7 @@ def shard_rows_changed(
         found = mirror.where(rows).agg(*(F.count(F.when(doubtful, 1)) for doubtful in doubts.values())).first()
         assert found is not None
         gaps += [
-            f"column {name}: of {count} older row(s) of {step.shard} the value is not sure"
+            Gap(GapKind.NO_SURE_EQUAL, f"of {count} older row(s) of {step.shard} the value is not sure", name)
             for name, count in zip(doubts, found, strict=True)
             if count
         ]
@@ -64,7 +65,7 @@ def _own(step: ChangeShardRows, name: str) -> UpstreamColumn:
 
 
 def _value(
-    step: ChangeShardRows, origin: ColumnOrigin, time_zone: str, gaps: list[str]
+    step: ChangeShardRows, origin: ColumnOrigin, time_zone: str, gaps: list[Gap]
 ) -> tuple[Column, Column | None]:
     """The value of the column, and whether that is not sure; NULL, and a gap, where it is not known."""
     masks, after = dict(step.state.masks), origin.after
@@ -74,13 +75,13 @@ def _value(
             try:
                 return _default(step, after, time_zone)
             except ValueError as error:
-                gaps.append(f"column {after.name} of older rows of {step.shard} is NULL: {error}")
+                gaps.append(_null(step, after, str(error)))
         elif mask == HASH:
-            gaps.append(f"column {after.name} of older rows of {step.shard} is NULL: its default is masked")
+            gaps.append(_null(step, after, "its default is masked"))
         return F.lit(None), None
     before = _own(step, origin.before.name)
     if masks.get(before.name) != mask:
-        gaps.append(f"column {after.name} of older rows of {step.shard} is NULL: {before.name} is masked otherwise")
+        gaps.append(_null(step, after, f"{before.name} is masked otherwise"))
         return F.lit(None), None
     if mask is not None:
         return F.col(quoted(before.name)), None
@@ -89,6 +90,10 @@ def _value(
     if not is_rewritten(here, step.state.schema, time_zone):
         return new, None
     return new, F.col(quoted(before.name)).isNotNull() & (new.isNull() | doubtful)
+
+
+def _null(step: ChangeShardRows, column: UpstreamColumn, reason: str) -> Gap:
+    return Gap(GapKind.NULL_IN_OLDER_ROWS, f"of older rows of {step.shard} is NULL: {reason}", column.name)
 
 
 def _default(step: ChangeShardRows, column: UpstreamColumn, time_zone: str) -> tuple[Column, Column | None]:

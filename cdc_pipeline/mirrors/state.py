@@ -15,11 +15,13 @@ from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, St
 from cdc_pipeline.mirrors.derived import DerivedColumn, columns_from_plain
 from cdc_pipeline.mirrors.masks import HASH, without_values
 from cdc_pipeline.mirrors.shards import Shard, hidden_values, shards_of_text, shards_text
+from cdc_pipeline.schemas.gaps import Gap, GapKind, added, carried
 from cdc_pipeline.schemas.spark_types import spark_type
+from cdc_pipeline.schemas.stored_gaps import gaps_of_text, gaps_text
 from cdc_pipeline.schemas.table import TableName, TableSchema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Mapping
 
     from pyspark.sql.types import DataType
 
@@ -28,8 +30,9 @@ if TYPE_CHECKING:
     from cdc_pipeline.schemas.table import Column
 
 _ROW_GAPS = "cdc.row_gaps"
-UNSEEN_START = (
-    "no CREATE TABLE was seen: rows from before the stream began are not here, and columns are as messages name them"
+UNSEEN_START = Gap(
+    GapKind.UNSEEN_START,
+    "no CREATE TABLE was seen: rows from before the stream began are not here, and columns are as messages name them",
 )
 
 # The columns of promise 8: from any row back to the message that wrote it.
@@ -67,7 +70,7 @@ class MirrorState:
     mirror_id: str
     schema: TableSchema
     inferred: bool = False
-    gaps: tuple[str, ...] = ()
+    gaps: tuple[Gap, ...] = ()
     since: int | None = None
     kept: tuple[str, ...] = ()
     retired: str | None = None
@@ -85,6 +88,7 @@ class MirrorState:
             object.__setattr__(self, "trace", tuple(name for name in self.trace if name not in taken))
         if self.masks:
             object.__setattr__(self, "schema", without_values(self.schema, dict(self.masks)))
+            object.__setattr__(self, "gaps", tuple(gap.hidden for gap in self.gaps))
             if self.shards is not None:
                 object.__setattr__(self, "shards", hidden_values(self.shards, dict(self.masks)))
 
@@ -139,8 +143,8 @@ class MirrorState:
         """Whether rows that upstream deletes stay, with `_deleted` true."""
         return self.soft_key is not None
 
-    def with_gaps(self, *reasons: str) -> MirrorState:
-        return replace(self, gaps=tuple(dict.fromkeys((*self.gaps, *reasons))))
+    def with_gaps(self, *gaps: Gap) -> MirrorState:
+        return replace(self, gaps=added(self.gaps, gaps)) if gaps else self
 
     def as_retired(self, mark: str) -> MirrorState:
         """The same mirror under the name that it is kept by after the DROP of this mark."""
@@ -159,7 +163,7 @@ class MirrorState:
             "cdc.mirror_id": self.mirror_id,
             "cdc.schema": self.schema.to_json(),
             "cdc.inferred": json.dumps(self.inferred),
-            "cdc.gaps": json.dumps(self.gaps, ensure_ascii=False),
+            "cdc.gaps": gaps_text(self.gaps),
             "cdc.since": json.dumps(self.since),
             "cdc.kept": json.dumps(self.kept, ensure_ascii=False),
             "cdc.retired": json.dumps(self.retired),
@@ -174,13 +178,16 @@ class MirrorState:
     @staticmethod
     def from_properties(properties: Mapping[str, str]) -> MirrorState:
         soft_key = json.loads(properties.get("cdc.soft_delete", "null"))
+        schema = TableSchema.from_json(properties["cdc.schema"])
+        kept = tuple(json.loads(properties.get("cdc.kept", "[]")))
+        columns = (*schema.column_names, *kept)
         return MirrorState(
             name=TableName(properties["cdc.database"], properties["cdc.table"]),
             mirror_id=properties["cdc.mirror_id"],
-            schema=TableSchema.from_json(properties["cdc.schema"]),
+            schema=schema,
             inferred=json.loads(properties["cdc.inferred"]),
             since=json.loads(properties.get("cdc.since", "null")),
-            kept=tuple(json.loads(properties.get("cdc.kept", "[]"))),
+            kept=kept,
             retired=json.loads(properties.get("cdc.retired", "null")),
             masks=tuple((column, how) for column, how in json.loads(properties.get("cdc.masks", "[]"))),
             mask_key=properties.get("cdc.mask_key", ""),
@@ -188,25 +195,20 @@ class MirrorState:
             soft_key=None if soft_key is None else tuple(soft_key),
             derived=columns_from_plain(json.loads(properties.get("cdc.computed", "[]"))),
             trace=tuple(json.loads(properties["cdc.trace"])) if "cdc.trace" in properties else TRACE_NAMES,
-            gaps=tuple(dict.fromkeys(json.loads(properties["cdc.gaps"]) + json.loads(properties.get(_ROW_GAPS, "[]")))),
+            gaps=added(
+                gaps_of_text(properties["cdc.gaps"], columns), gaps_of_text(properties.get(_ROW_GAPS, "[]"), columns)
+            ),
         )
 
 
-def row_gaps(table: TableState, *reasons: str) -> dict[str, str]:
+def row_gaps(table: TableState, *gaps: Gap) -> dict[str, str]:
     """The property for gaps found while rows were written. It is apart from the state's own, which the planner makes
     before a row is read and which later steps write again."""
-    known = json.loads(table.properties.get(_ROW_GAPS, "[]"))
-    return {_ROW_GAPS: json.dumps(list(dict.fromkeys([*known, *reasons])), ensure_ascii=False)}
-
-
-def gaps_without(gaps: Iterable[str], columns: Iterable[str]) -> list[str]:
-    """The gaps that do not speak of these columns."""
-    gone = tuple(f"column {name}{end}" for name in columns for end in (":", " "))
-    return [gap for gap in gaps if not gap.startswith(gone)]
+    return {_ROW_GAPS: gaps_text(added(_row_gaps(table), gaps))}
 
 
 def has_row_gaps(table: TableState) -> bool:
-    return table.properties.get(_ROW_GAPS, "[]") != "[]"
+    return bool(_row_gaps(table))
 
 
 def no_row_gaps() -> dict[str, str]:
@@ -214,8 +216,14 @@ def no_row_gaps() -> dict[str, str]:
     return {_ROW_GAPS: "[]"}
 
 
-def row_gaps_without(table: TableState, columns: Iterable[str]) -> dict[str, str]:
-    """The property without the gaps of columns that are gone; nothing where it has none."""
-    known = json.loads(table.properties.get(_ROW_GAPS, "[]"))
-    left = gaps_without(known, columns)
-    return {} if left == known else {_ROW_GAPS: json.dumps(left, ensure_ascii=False)}
+def row_gaps_carried(table: TableState, now: Mapping[str, str | None], masks: Collection[str]) -> dict[str, str]:
+    """The property after columns have changed (`gaps.carried`) and those of `masks` are masked; nothing where it stays."""
+    known = _row_gaps(table)
+    left = carried(known, now)
+    if masks:
+        left = tuple(gap.hidden for gap in left)
+    return {} if left == known else {_ROW_GAPS: gaps_text(left)}
+
+
+def _row_gaps(table: TableState) -> tuple[Gap, ...]:
+    return gaps_of_text(table.properties.get(_ROW_GAPS, "[]"), table.schema.names)

@@ -5,7 +5,25 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.mirrors.steps import DropMirror, RenameMirror, RestoreMirror, step_names
+from typing_extensions import assert_never
+
+from cdc_pipeline.mirrors.steps import (
+    ApplyRows,
+    ChangeColumns,
+    ChangeShardRows,
+    CreateMirror,
+    DeleteRows,
+    DropMirror,
+    ExchangeRows,
+    ForgetDeleted,
+    KeepOnePerKey,
+    NoteState,
+    RenameMirror,
+    RestoreMirror,
+    RestoreRows,
+    TruncateMirror,
+    step_names,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,11 +37,34 @@ def later_places(paths: LakePaths, steps: Sequence[Step]) -> dict[str, list[str]
     """The folders to which the steps move mirrors, by mirror id."""
     places: dict[str, list[str]] = defaultdict(list)
     for step in steps:
-        if isinstance(step, (RenameMirror, RestoreMirror)):
-            places[step.state.mirror_id].append(paths.mirror(step.state.name))
-        elif isinstance(step, DropMirror):
-            places[step.state.mirror_id].append(paths.dropped(step.state.name, step.mark))
+        if (place := place_after(paths, step)) is not None:
+            places[step.state.mirror_id].append(place)
     return places
+
+
+def place_after(paths: LakePaths, step: Step) -> str | None:
+    """The folder to which the step moves its mirror; None where it stays."""
+    match step:
+        case RenameMirror() | RestoreMirror():
+            return paths.mirror(step.state.name)
+        case DropMirror():
+            return paths.dropped(step.state.name, step.mark)
+        case (
+            CreateMirror()
+            | ApplyRows()
+            | ChangeColumns()
+            | NoteState()
+            | TruncateMirror()
+            | DeleteRows()
+            | ChangeShardRows()
+            | ExchangeRows()
+            | RestoreRows()
+            | KeepOnePerKey()
+            | ForgetDeleted()
+        ):
+            return None
+        case _:
+            assert_never(step)
 
 
 def independent_chains(steps: Sequence[Step]) -> list[list[int]]:

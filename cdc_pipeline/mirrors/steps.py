@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from typing_extensions import assert_never
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -194,8 +196,25 @@ def states_left(steps: Iterable[Step]) -> list[MirrorState]:
 
 def step_names(step: Step) -> tuple[TableName, ...]:
     """The names, thus the folders, that a step touches."""
-    if isinstance(step, (RenameMirror, RestoreMirror)):
-        return (step.before.name, step.state.name)
-    if isinstance(step, ExchangeRows):
-        return (step.state.name, step.other.name)
-    return (step.source.name, step.state.name) if isinstance(step, RestoreRows) else (step.state.name,)
+    match step:
+        case RenameMirror() | RestoreMirror():
+            return (step.before.name, step.state.name)
+        case ExchangeRows():
+            return (step.state.name, step.other.name)
+        case RestoreRows():
+            return (step.source.name, step.state.name)
+        case (
+            CreateMirror()
+            | ApplyRows()
+            | ChangeColumns()
+            | NoteState()
+            | TruncateMirror()
+            | DropMirror()
+            | DeleteRows()
+            | ChangeShardRows()
+            | KeepOnePerKey()
+            | ForgetDeleted()
+        ):
+            return (step.state.name,)
+        case _:
+            assert_never(step)

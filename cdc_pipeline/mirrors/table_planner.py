@@ -10,8 +10,9 @@ from cdc_pipeline.mirrors.policy import KEEP
 from cdc_pipeline.mirrors.state import MirrorState
 from cdc_pipeline.mirrors.steps import DropMirror, RenameMirror, TruncateMirror, origins_by_name
 from cdc_pipeline.schemas.changes import CreateTable, CreateTableAsSelect, CreateTableLike, NotSupported
-from cdc_pipeline.schemas.conversions import unclear_types
+from cdc_pipeline.schemas.conversions import unclear_types, with_unclear_types
 from cdc_pipeline.schemas.evolution import altered
+from cdc_pipeline.schemas.gaps import Gap, GapKind, short_statement
 from cdc_pipeline.schemas.queried_columns import created_as, queried_columns
 from cdc_pipeline.schemas.table import TableSchema
 
@@ -86,8 +87,7 @@ class TablePlanner:
         if not state.inferred or columns != {column.casefold() for column in state.schema.column_names}:
             outcome.effects.append(f"{name} exists already")
             return
-        unclear = unclear_types(state.schema.columns)
-        gaps = tuple(gap for gap in state.gaps if gap not in unclear)
+        gaps = with_unclear_types(state.gaps, schema.columns)
         learnt = replace(state, schema=schema, inferred=False, since=None, gaps=gaps)
         learnt = self._defined(state, learnt, event)
         done(outcome, f"{name} exists already; its definition is known now", learnt)
@@ -123,8 +123,9 @@ class TablePlanner:
         except ValueError as error:  # QueryError, SchemaConflictError
             self.cannot_read(NotSupported(str(error), change.name, creates=True), event, outcome)
             return
-        query = "see ddl_history" if self._book.hides(change.name) else change.query
-        gap = f"its first rows are those of a query, which were not sent: {query}"
+        hidden = "its first rows are those of a query, which were not sent: see ddl_history"
+        clear = f"its first rows are those of a query, which were not sent: {short_statement(change.query)}"
+        gap = Gap(GapKind.ROWS_OF_QUERY, hidden, clear=clear)
         self.create(CreateTable(change.name, schema, change.if_not_exists, (gap,)), event, outcome)
 
     # ---- TRUNCATE, DROP, RENAME

@@ -9,15 +9,11 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
+from cdc_pipeline.mirrors.events import ended_names, made_names
 from cdc_pipeline.schemas.changes import (
     AlterTable,
-    CreateTable,
-    CreateTableLike,
     DropDatabase,
-    DropTable,
     NotSupported,
-    RenameTable,
-    RenameTo,
 )
 from cdc_pipeline.schemas.described import described
 from cdc_pipeline.schemas.table import TableName
@@ -70,17 +66,7 @@ def _with_names(value: Any, database: str) -> Any:
 
 def _follow(change: SchemaChange, there: set[TableName]) -> None:
     """Keeps up with which tables there are."""
-    if isinstance(change, (CreateTable, CreateTableLike)):
-        there.add(change.name)
-    elif isinstance(change, DropTable):
-        there.discard(change.name)
-    elif isinstance(change, DropDatabase):
+    if isinstance(change, DropDatabase):
         there.difference_update([name for name in there if name.database == change.database])
-    elif isinstance(change, RenameTable):
-        there.discard(change.name)
-        there.add(change.new_name)
-    elif isinstance(change, AlterTable):
-        for clause in change.clauses:
-            if isinstance(clause, RenameTo):
-                there.discard(change.name)
-                there.add(clause.name)
+    there.difference_update(ended_names(change))
+    there.update(made_names(change))

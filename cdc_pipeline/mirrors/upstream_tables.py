@@ -7,13 +7,9 @@ from typing import TYPE_CHECKING, TypeAlias
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import DeclarationError
-from cdc_pipeline.mirrors.events import begun_names
+from cdc_pipeline.mirrors.events import begun_names, ended_names
 from cdc_pipeline.schemas.changes import (
-    AlterTable,
     DropDatabase,
-    DropTable,
-    RenameTable,
-    RenameTo,
 )
 from cdc_pipeline.schemas.table import TableName
 
@@ -47,13 +43,9 @@ def existing_tables(rows: Mapping[TableName, int], past: Iterable[DdlEvent]) -> 
 
 
 def _ended(change: SchemaChange, known: Iterable[TableName]) -> list[TableName]:
-    if isinstance(change, (DropTable, RenameTable)):
-        return [change.name]
-    if isinstance(change, AlterTable) and any(isinstance(clause, RenameTo) for clause in change.clauses):
-        return [change.name]
     if isinstance(change, DropDatabase):
         return [name for name in known if name.database == change.database]
-    return []
+    return list(ended_names(change))
 
 
 Sources: TypeAlias = "Mapping[TableName, tuple[TableName, ...]]"

@@ -24,6 +24,7 @@ from cdc_pipeline.schemas.partition_clauses import ReorganizePartition as Reorga
 from cdc_pipeline.schemas.partition_clauses import TruncatePartition as TruncatePartition
 
 if TYPE_CHECKING:
+    from cdc_pipeline.schemas.gaps import Gap
     from cdc_pipeline.schemas.table import Column, Default, PlainIndex, TableName, TableSchema, UniqueKey
 
 
@@ -163,7 +164,7 @@ class CreateTable:
     name: TableName
     schema: TableSchema
     if_not_exists: bool = False
-    gaps: tuple[str, ...] = ()
+    gaps: tuple[Gap, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,9 +267,11 @@ class OfShard:
 
     name: TableName
     shard: TableName
-    change: SchemaChange
+    change: ShardChange
 
 
+ShardChange: TypeAlias = "CreateTable | AlterTable | RenameTable | TruncateTable | DropTable | NotSupported"
+"""What is done to one of the tables of a merged mirror."""
 SchemaChange: TypeAlias = (
     CreateTable
     | CreateTableLike

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.schemas.ddl_types import KNOWN_TYPES
 from cdc_pipeline.schemas.expressions import ExpressionError, assigned
+from cdc_pipeline.schemas.gaps import Gap, GapKind, added, of_other_kinds
 from cdc_pipeline.schemas.names import quoted
 from cdc_pipeline.schemas.table import TEXT_TYPES
 
@@ -88,33 +89,39 @@ def _digits(kind: MySqlType) -> int:
     return kind.params[0] if kind.params else 0
 
 
-def unsent_columns(columns: Sequence[Column]) -> tuple[str, ...]:
-    """Why the mirror lacks values of these columns, which rows did not bring; one reason for each kind of column."""
-    virtual = [column.name for column in columns if column.generated == "virtual"]
-    others = [column.name for column in columns if column.generated != "virtual"]
-    reasons = []
-    if virtual:
-        reasons.append(f"virtual generated columns are not sent, they are NULL here: {', '.join(virtual)}")
-    if others:
-        reasons.append(
-            "rows came without some columns, which are NULL here (a partial row image, such as "
-            f"binlog_row_image MINIMAL or NOBLOB, or a column selector): {', '.join(others)}"
-        )
-    return tuple(reasons)
+_PARTIAL_IMAGES = (
+    "rows came without some columns, which are NULL here (a partial row image, such as "
+    "binlog_row_image MINIMAL or NOBLOB, or a column selector)"
+)
 
 
-def unclear_types(columns: Iterable[Column]) -> tuple[str, ...]:
+def unsent_columns(columns: Sequence[Column]) -> tuple[Gap, ...]:
+    """The gaps of these columns, which rows did not bring."""
+    return tuple(
+        Gap(GapKind.VIRTUAL_NOT_SENT, "virtual generated columns are not sent, they are NULL here", column.name)
+        if column.generated == "virtual"
+        else Gap(GapKind.PARTIAL_IMAGES, _PARTIAL_IMAGES, column.name)
+        for column in sorted(columns, key=lambda column: column.generated != "virtual")
+    )
+
+
+def with_unclear_types(gaps: Iterable[Gap], columns: Iterable[Column]) -> tuple[Gap, ...]:
+    """The gaps of a table that has these columns now: those of types are told anew."""
+    return added(of_other_kinds(gaps, GapKind.UNCLEAR_TYPE), unclear_types(columns))
+
+
+def unclear_types(columns: Iterable[Column]) -> tuple[Gap, ...]:
     """`unclear_type` of each column that has one."""
     return tuple(filter(None, map(unclear_type, columns)))
 
 
-def unclear_type(column: Column) -> str | None:
+def unclear_type(column: Column) -> Gap | None:
     """Why the values of a column whose type only messages name may not be upstream's; None where they are."""
-    kind = column.type
+    kind, words = column.type, None
     if not kind.base:
-        return f"column {column.name}: its type is not known, values are kept as text"
-    if kind.base not in KNOWN_TYPES:
-        return f"column {column.name}: {kind} is no type of MySQL that is known here, values are kept as text"
-    if kind.base in ("enum", "set") and not kind.members:
-        return f"column {column.name}: the labels of the {kind.base} are not known, numbers are kept as text"
-    return None
+        words = "its type is not known, values are kept as text"
+    elif kind.base not in KNOWN_TYPES:
+        words = f"{kind} is no type of MySQL that is known here, values are kept as text"
+    elif kind.base in ("enum", "set") and not kind.members:
+        words = f"the labels of the {kind.base} are not known, numbers are kept as text"
+    return None if words is None else Gap(GapKind.UNCLEAR_TYPE, words, column.name)

@@ -4,15 +4,45 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from typing_extensions import assert_never
+
 from cdc_pipeline.schemas.changes import (
+    AddColumn,
+    AddIndex,
+    AddPartitions,
+    AddPrimaryKey,
+    AddUniqueKey,
     AlterTable,
     ChangeColumn,
+    CoalescePartition,
+    CreateTable,
+    CreateTableAsSelect,
+    CreateTableLike,
     DropColumn,
+    DropDatabase,
+    DropIndex,
     DropPartition,
+    DropPrimaryKey,
     DropTable,
     ExchangePartition,
     FirstPartition,
+    LastPartition,
+    MergeFirstPartition,
+    NoRowEffect,
+    NoTableEffect,
+    NotSupported,
+    NotSupportedClause,
     OfShard,
+    PartitionBy,
+    RecoverDatabase,
+    RecoverTable,
+    RemovePartitioning,
+    RenameColumn,
+    RenameIndex,
+    RenameTable,
+    RenameTo,
+    ReorganizePartition,
+    SetDefault,
     TruncatePartition,
     TruncateTable,
 )
@@ -27,20 +57,60 @@ if TYPE_CHECKING:
 
 def destroys(change: SchemaChange, schema_of: Callable[[TableName], TableSchema]) -> tuple[TableName, ...]:
     """The tables of which the change takes values or rows away. DROP DATABASE names none: it is told table by table."""
-    if isinstance(change, OfShard):
-        return (change.name,) if destroys(change.change, lambda name: schema_of(change.name)) else ()
-    if isinstance(change, (TruncateTable, DropTable)):
-        return (change.name,)
-    if not isinstance(change, AlterTable):
-        return ()
-    exchanged = tuple(clause.table for clause in change.clauses if isinstance(clause, ExchangePartition))
-    if exchanged or any(_destroys(clause, schema_of(change.name)) for clause in change.clauses):
-        return (change.name, *exchanged)
-    return ()
+    match change:
+        case OfShard():
+            return (change.name,) if destroys(change.change, lambda name: schema_of(change.name)) else ()
+        case TruncateTable() | DropTable():
+            return (change.name,)
+        case AlterTable():
+            exchanged = tuple(clause.table for clause in change.clauses if isinstance(clause, ExchangePartition))
+            if exchanged or any(_destroys(clause, schema_of(change.name)) for clause in change.clauses):
+                return (change.name, *exchanged)
+            return ()
+        case (
+            CreateTable()
+            | CreateTableLike()
+            | CreateTableAsSelect()
+            | RenameTable()
+            | DropDatabase()
+            | RecoverTable()
+            | RecoverDatabase()
+            | NoTableEffect()
+            | NotSupported()
+        ):
+            return ()
+        case _:
+            assert_never(change)
 
 
 def _destroys(clause: Clause, schema: TableSchema) -> bool:
-    if isinstance(clause, ChangeColumn):
-        column = schema.find(clause.name)
-        return column is not None and unsure_conversion(column.type, clause.column.type) is not None
-    return isinstance(clause, (DropColumn, DropPartition, TruncatePartition, FirstPartition))
+    match clause:
+        case ChangeColumn():
+            column = schema.find(clause.name)
+            return column is not None and unsure_conversion(column.type, clause.column.type) is not None
+        case DropColumn() | DropPartition() | TruncatePartition() | FirstPartition() | ExchangePartition():
+            return True
+        case (
+            AddColumn()
+            | RenameColumn()
+            | SetDefault()
+            | AddPrimaryKey()
+            | DropPrimaryKey()
+            | AddUniqueKey()
+            | AddIndex()
+            | DropIndex()
+            | RenameIndex()
+            | RenameTo()
+            | NoRowEffect()
+            | NotSupportedClause()
+            | AddPartitions()
+            | ReorganizePartition()
+            | CoalescePartition()
+            | PartitionBy()
+            | RemovePartitioning()
+            | MergeFirstPartition()
+            | LastPartition()
+        ):
+            return False
+        case _:
+            assert_never(clause)

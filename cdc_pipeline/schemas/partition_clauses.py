@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from typing_extensions import assert_never
+
 from cdc_pipeline.schemas.partitions import partitions_as_text
 
 if TYPE_CHECKING:
@@ -115,22 +117,27 @@ PartitionDefinitionClause: TypeAlias = (
 
 def described_partition_clause(clause: PartitionRowsClause | PartitionDefinitionClause) -> str:
     """The clause in words, without its kind; "" where there is no more to say."""
-    if isinstance(clause, TruncatePartition):
-        return ", ".join(clause.names) or "ALL"
-    if isinstance(clause, DropPartition):
-        return ("if exists " if clause.if_exists else "") + ", ".join(clause.names)
-    if isinstance(clause, ExchangePartition):
-        return f"{clause.name} with {clause.table}{'' if clause.validated else ' without validation'}"
-    if isinstance(clause, AddPartitions):
-        number = "" if clause.count is None else f"{clause.count} more"
-        return ("if not exists " if clause.if_not_exists else "") + (number or partitions_as_text(clause.partitions))
-    if isinstance(clause, ReorganizePartition):
-        into = f" into {partitions_as_text(clause.partitions)}" if clause.partitions else ""
-        return ", ".join(clause.names) + into
-    if isinstance(clause, CoalescePartition):
-        return f"{clause.count} less"
-    if isinstance(clause, PartitionBy):
-        return str(clause.partitioning)
-    if isinstance(clause, RemovePartitioning):
-        return ""
-    return f"less than {clause.bound}"
+    match clause:
+        case TruncatePartition():
+            return ", ".join(clause.names) or "ALL"
+        case DropPartition():
+            return ("if exists " if clause.if_exists else "") + ", ".join(clause.names)
+        case ExchangePartition():
+            return f"{clause.name} with {clause.table}{'' if clause.validated else ' without validation'}"
+        case AddPartitions():
+            number = "" if clause.count is None else f"{clause.count} more"
+            text = number or partitions_as_text(clause.partitions)
+            return ("if not exists " if clause.if_not_exists else "") + text
+        case ReorganizePartition():
+            into = f" into {partitions_as_text(clause.partitions)}" if clause.partitions else ""
+            return ", ".join(clause.names) + into
+        case CoalescePartition():
+            return f"{clause.count} less"
+        case PartitionBy():
+            return str(clause.partitioning)
+        case RemovePartitioning():
+            return ""
+        case FirstPartition() | MergeFirstPartition() | LastPartition():
+            return f"less than {clause.bound}"
+        case _:
+            assert_never(clause)

@@ -6,18 +6,36 @@ Columns must fold whatever becomes of partitions: a clause that does not fit lea
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
+
+from typing_extensions import assert_never
 
 from cdc_pipeline.schemas.changes import (
+    AddColumn,
+    AddIndex,
     AddPartitions,
+    AddPrimaryKey,
+    AddUniqueKey,
+    ChangeColumn,
     CoalescePartition,
+    DropColumn,
+    DropIndex,
     DropPartition,
+    DropPrimaryKey,
+    ExchangePartition,
     FirstPartition,
     LastPartition,
     MergeFirstPartition,
+    NoRowEffect,
+    NotSupportedClause,
     PartitionBy,
     RemovePartitioning,
+    RenameColumn,
+    RenameIndex,
+    RenameTo,
     ReorganizePartition,
+    SetDefault,
+    TruncatePartition,
 )
 from cdc_pipeline.schemas.ddl_partitions import numbered_partitions
 from cdc_pipeline.schemas.ddl_tokens import Cursor, Kind
@@ -34,6 +52,16 @@ if TYPE_CHECKING:
     from cdc_pipeline.schemas.changes import Clause
     from cdc_pipeline.schemas.table import Column
 
+_OtherPartitions: TypeAlias = (
+    DropPartition
+    | AddPartitions
+    | ReorganizePartition
+    | CoalescePartition
+    | FirstPartition
+    | MergeFirstPartition
+    | LastPartition
+)
+"""Clauses after which a table has other partitions by the same rule."""
 # Words that an expression may have for what is no column: EXTRACT(YEAR FROM d).
 _UNITS = frozenset({"YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MICROSECOND"})
 
@@ -52,14 +80,11 @@ def altered_partitioning(
     if partitioning is not None:
         partitioning = _followed(partitioning, new_names)
     for clause in clauses:
-        if isinstance(clause, RemovePartitioning):
-            partitioning = None
-        elif isinstance(clause, PartitionBy):
-            partitioning = clause.partitioning
         try:
             partitioning = _after(partitioning, clause, columns)
         except UnknownPartitionsError as error:
-            text = "" if partitioning is None else str(partitioning)
+            known = clause.partitioning if isinstance(clause, PartitionBy) else partitioning
+            text = "" if known is None else str(known)
             partitioning = Partitioning.unknown(str(error), text)
     return partitioning
 
@@ -74,19 +99,47 @@ def partitions_before(bound: str, partitioning: Partitioning) -> tuple[Partition
 
 
 def _after(partitioning: Partitioning | None, clause: Clause, columns: tuple[Column, ...]) -> Partitioning | None:
-    if isinstance(clause, PartitionBy) and partitioning is not None:
-        return with_interval_partitions(partitioning, columns)
-    if not isinstance(
-        clause,
-        DropPartition
-        | AddPartitions
-        | ReorganizePartition
-        | CoalescePartition
-        | FirstPartition
-        | MergeFirstPartition
-        | LastPartition,
-    ):
-        return partitioning
+    match clause:
+        case RemovePartitioning():
+            return None
+        case PartitionBy():
+            return with_interval_partitions(clause.partitioning, columns)
+        case (
+            DropPartition()
+            | AddPartitions()
+            | ReorganizePartition()
+            | CoalescePartition()
+            | FirstPartition()
+            | MergeFirstPartition()
+            | LastPartition()
+        ):
+            return _with_partitions(partitioning, clause, columns)
+        case (
+            AddColumn()
+            | DropColumn()
+            | ChangeColumn()
+            | RenameColumn()
+            | SetDefault()
+            | AddPrimaryKey()
+            | DropPrimaryKey()
+            | AddUniqueKey()
+            | AddIndex()
+            | DropIndex()
+            | RenameIndex()
+            | RenameTo()
+            | TruncatePartition()
+            | ExchangePartition()
+            | NoRowEffect()
+            | NotSupportedClause()
+        ):
+            return partitioning
+        case _:
+            assert_never(clause)
+
+
+def _with_partitions(
+    partitioning: Partitioning | None, clause: _OtherPartitions, columns: tuple[Column, ...]
+) -> Partitioning:
     if partitioning is None:
         raise UnknownPartitionsError(f"{type(clause).__name__} of a table that has no partitions")
     if not partitioning.known:
@@ -101,43 +154,36 @@ def _after(partitioning: Partitioning | None, clause: Clause, columns: tuple[Col
 
 
 def _partitions_after(
-    partitioning: Partitioning,
-    clause: DropPartition
-    | AddPartitions
-    | ReorganizePartition
-    | CoalescePartition
-    | FirstPartition
-    | MergeFirstPartition
-    | LastPartition,
-    columns: tuple[Column, ...],
+    partitioning: Partitioning, clause: _OtherPartitions, columns: tuple[Column, ...]
 ) -> tuple[Partition, ...]:
     old = partitioning.partitions
     by_hash = partitioning.method.endswith(("hash", "key"))
-    if isinstance(clause, AddPartitions):
-        return old + _added(partitioning, clause, by_hash)
-    if isinstance(clause, CoalescePartition):
-        if not by_hash or clause.count >= len(old):
-            raise UnknownPartitionsError(f"{clause.count} partitions less of {len(old)} by {partitioning.method}")
-        return old[: len(old) - clause.count]
-    if isinstance(clause, ReorganizePartition):
-        if not clause.names:
+    match clause:
+        case AddPartitions():
+            return old + _added(partitioning, clause, by_hash)
+        case CoalescePartition():
+            if not by_hash or clause.count >= len(old):
+                raise UnknownPartitionsError(f"{clause.count} partitions less of {len(old)} by {partitioning.method}")
+            return old[: len(old) - clause.count]
+        case ReorganizePartition(names=()):
             return old
-        _check_values(partitioning, clause.partitions)
-        places = _places(partitioning, clause.names, missing_ok=False)
-        return (
-            *_without(old[: min(places)], places),
-            *clause.partitions,
-            *_without(old, places | set(range(min(places)))),
-        )
-    if isinstance(clause, DropPartition):
-        return _without(old, _places(partitioning, clause.names, missing_ok=clause.if_exists))
-    if isinstance(clause, LastPartition):
-        added = partitions_up_to(clause.bound, partitioning, columns)
-        # SPLIT MAXVALUE PARTITION takes them from the last one
-        return (*old[:-1], *added, old[-1]) if old[-1].less_than == (MAXVALUE,) else (*old, *added)
-    # The partitions before the new first one are gone, or merged with it
-    gone = partitions_before(clause.bound, partitioning)
-    return tuple(part for part in old if part not in gone)
+        case ReorganizePartition():
+            _check_values(partitioning, clause.partitions)
+            places = _places(partitioning, clause.names, missing_ok=False)
+            before, after = old[: min(places)], places | set(range(min(places)))
+            return (*_without(before, places), *clause.partitions, *_without(old, after))
+        case DropPartition():
+            return _without(old, _places(partitioning, clause.names, missing_ok=clause.if_exists))
+        case LastPartition():
+            added = partitions_up_to(clause.bound, partitioning, columns)
+            # SPLIT MAXVALUE PARTITION takes them from the last one
+            return (*old[:-1], *added, old[-1]) if old[-1].less_than == (MAXVALUE,) else (*old, *added)
+        case FirstPartition() | MergeFirstPartition():
+            # the partitions before the new first one are gone, or merged with it
+            gone = partitions_before(clause.bound, partitioning)
+            return tuple(part for part in old if part not in gone)
+        case _:
+            assert_never(clause)
 
 
 def _added(partitioning: Partitioning, clause: AddPartitions, by_hash: bool) -> tuple[Partition, ...]:

@@ -21,6 +21,7 @@ from cdc_pipeline.checks.schema_matches_ddl import ddl_differences, delta_differ
 from cdc_pipeline.checks.turns import WRONG_TABLES, in_turn, wrong_before
 from cdc_pipeline.mirrors.state import TRACE, MirrorState
 from cdc_pipeline.resources.lake import LakePaths
+from cdc_pipeline.schemas.gaps import Gap, GapKind
 from cdc_pipeline.schemas.table import Column, MySqlType, TableName, TableSchema
 from cdc_pipeline_tests.checks.mirror_checks import CUTS, mirror_checks, report_of
 from cdc_pipeline_tests.messages import Topic, watermark
@@ -97,8 +98,10 @@ def test_columns_of_the_newest_statement() -> None:
     ]
     # where rows have told of more columns than DDL, or of all of them
     assert ddl_differences(_STATE, statement(id="int")) != []
-    told = _STATE.with_gaps("rows have columns that no DDL has told of: v")
+    told = _STATE.with_gaps(Gap(GapKind.UNTOLD_COLUMN, "rows have columns that no DDL has told of", "v"))
     assert ddl_differences(told, statement(id="int")) == []
+    other = _STATE.with_gaps(Gap(GapKind.UNTOLD_COLUMN, "rows have columns that no DDL has told of", "w"))
+    assert ddl_differences(other, statement(id="int")) != []
     assert ddl_differences(replace(_STATE, inferred=True), statement(id="bigint")) == []
 
 

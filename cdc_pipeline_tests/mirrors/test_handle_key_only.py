@@ -12,6 +12,7 @@ from cdc_pipeline.mirrors.state import MirrorState
 from cdc_pipeline.mirrors.totals import lake_balance
 from cdc_pipeline.resources.delta import table_state
 from cdc_pipeline.resources.lake import LakePaths
+from cdc_pipeline.schemas.gaps import in_words
 from cdc_pipeline.schemas.table import TableName
 from cdc_pipeline_tests.dialects.large import only_handle_key
 from cdc_pipeline_tests.messages import Topic, ddl, row, watermark
@@ -175,7 +176,7 @@ def test_rows(told: tuple[LakePaths, dict[str, list[list[tuple[Any, ...]]]]], ta
 def _gaps(spark: SparkSession, paths: LakePaths, table: str) -> tuple[str, ...]:
     state = table_state(spark, paths.mirror(TableName("db", table)))
     assert state is not None
-    return MirrorState.from_properties(state.properties).gaps
+    return in_words(MirrorState.from_properties(state.properties).gaps)
 
 
 def test_gaps_say_how_many_rows_and_which_message_was_first(told: tuple[LakePaths, Any], spark: SparkSession) -> None:

@@ -15,6 +15,7 @@ from cdc_pipeline.mirrors.upstream_tables import existing_tables, sources_with
 from cdc_pipeline.schemas.changes import CreateTable, NotSupported
 from cdc_pipeline.schemas.ddl_parser import parse_ddl
 from cdc_pipeline.schemas.described import described
+from cdc_pipeline.schemas.gaps import in_words
 from cdc_pipeline.schemas.table import TableName
 
 _IN = TableSelection(("shop.*",), ("shop.tmp*", "shop._*"), (Route("shop.eu_*", "{database}_eu.x_{table}"),))
@@ -39,7 +40,7 @@ def _mirrored(sql: str, selection: TableSelection = _IN, past: tuple[str, ...] =
 
 def _words(change: object) -> str:
     if isinstance(change, CreateTable) and change.gaps:
-        return f"{described(change)} lacking: {'; '.join(change.gaps)}"
+        return f"{described(change)} lacking: {'; '.join(in_words(change.gaps))}"
     if isinstance(change, NotSupported):
         return f"{change.name} {'starts' if change.creates else 'goes on'}: {change.reason}"
     return described(change)  # type: ignore[arg-type]

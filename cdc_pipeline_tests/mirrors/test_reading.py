@@ -25,6 +25,7 @@ from cdc_pipeline.mirrors.state import MirrorState
 from cdc_pipeline.mirrors.totals import lake_balance
 from cdc_pipeline.resources.delta import table_state
 from cdc_pipeline.resources.lake import LakePaths
+from cdc_pipeline.schemas.gaps import in_words
 from cdc_pipeline.schemas.table import TableName
 from cdc_pipeline_tests.messages import Topic, tso, watermark
 from cdc_pipeline_tests.mirrors.stories import KEYLESS, change, create, delete, put, update, wide
@@ -107,7 +108,7 @@ class Stream:
     def gaps(self, table: str) -> tuple[str, ...]:
         state = table_state(self.spark, self.paths.mirror(TableName("db", table)))
         assert state is not None
-        return MirrorState.from_properties(state.properties).gaps
+        return in_words(MirrorState.from_properties(state.properties).gaps)
 
 
 @pytest.fixture(scope="module")

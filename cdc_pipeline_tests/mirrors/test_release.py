@@ -23,6 +23,7 @@ from cdc_pipeline.mirrors.totals import lake_balance
 from cdc_pipeline.resources.delta import table_state
 from cdc_pipeline.resources.lake import LakePaths
 from cdc_pipeline.resources.spark import SparkLakehouse
+from cdc_pipeline.schemas.gaps import in_words
 from cdc_pipeline.schemas.table import TableName
 from cdc_pipeline.source_fields import CaptureFilesSource
 from cdc_pipeline_tests.integration.runs import delta_versions, failure_texts
@@ -92,7 +93,7 @@ class Lake:
     def gaps(self, table: str) -> tuple[str, ...]:
         state = table_state(self.spark, self.paths.mirror(TableName("db", table)))
         assert state is not None
-        return MirrorState.from_properties(state.properties).gaps
+        return in_words(MirrorState.from_properties(state.properties).gaps)
 
 
 @pytest.fixture(scope="module")

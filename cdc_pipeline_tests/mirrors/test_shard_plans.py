@@ -38,6 +38,7 @@ from cdc_pipeline.mirrors.upstream_definitions import UpstreamDefinitions
 from cdc_pipeline.mirrors.upstream_tables import sources_with
 from cdc_pipeline.schemas.ddl_types import type_in_words
 from cdc_pipeline.schemas.described import described
+from cdc_pipeline.schemas.gaps import in_words
 from cdc_pipeline.schemas.statements import changes_of
 from cdc_pipeline.schemas.table import TableName
 from cdc_pipeline.schemas.wider_types import wider_type
@@ -263,7 +264,7 @@ def test_a_statement(name: str) -> None:
     statements, steps, gaps = CASES[name]
     state, plan = planned(*statements)
     assert [_words(step) for step in plan.steps if not isinstance(step, ApplyRows)][1:] == steps
-    found = () if state is None else state.gaps
+    found = () if state is None else in_words(state.gaps)
     assert [gap[: len(start)] for gap, start in zip(found, gaps, strict=True)] == gaps, found
 
 
@@ -309,7 +310,7 @@ def test_rows_of_tables_that_lack_a_column_leave_no_gap() -> None:
     # its own column that a row comes without is another thing
     state, _ = planned(ONE, TWO, added, groups=(_rows("s1.o1", 3, narrow),))
     assert state is not None
-    assert state.gaps[0].startswith("rows came without some columns")
+    assert in_words(state.gaps)[0].startswith("rows came without some columns")
 
 
 def test_tables_that_only_rows_have_told_of() -> None:
@@ -323,7 +324,7 @@ def test_tables_that_only_rows_have_told_of() -> None:
         "rows of s2.o1: c<-default",
     ]
     unseen = "no CREATE TABLE was seen: rows from before the stream began are not here"
-    assert [gap.split(", and")[0] for gap in state.gaps] == [f"of some of its tables {unseen}"]
+    assert [gap.split(", and")[0] for gap in in_words(state.gaps)] == [f"of some of its tables {unseen}"]
     assert state.inferred
     assert [shard.inferred for shard in state.shards or ()] == [True, False]
 
@@ -378,7 +379,7 @@ def test_the_names_of_the_tables_are_not_masked() -> None:
     state, _ = planned(ONE, rules=rules)
     assert state is not None
     assert state.masks == ()
-    assert state.gaps == ("column _source_table: it tells tables apart that are merged, and is not masked",)
+    assert in_words(state.gaps) == ("column _source_table: it tells tables apart that are merged, and is not masked",)
 
 
 def test_a_node_names_its_tables() -> None:
@@ -419,7 +420,7 @@ def test_merging_begins_and_ends_anew() -> None:
     (step,) = book.steps
     assert isinstance(step, NoteState)
     assert [str(shard.name) for shard in step.state.shards or ()] == ["s1.o1", "s2.o1", "t3.o1"]
-    assert step.state.gaps[0].startswith("t3.o1 was not included before cut 2: rows from before are not here")
+    assert in_words(step.state.gaps)[0].startswith("t3.o1 was not included before cut 2: rows from before are not here")
 
 
 # ---- types

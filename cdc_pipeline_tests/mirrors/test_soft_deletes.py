@@ -191,7 +191,7 @@ def test_traces_and_what_is_said(told: Told, spark: SparkSession) -> None:
     }
     gaps = {table: state.gaps for table, state in states.items() if state.gaps}
     assert list(gaps) == ["o"]
-    assert gaps["o"][0].startswith("soft_delete: the table has a column _deleted of its own")
+    assert str(gaps["o"][0]).startswith("soft_delete: the table has a column _deleted of its own")
     lines = sorted({line for line in told.said if line.startswith("soft_delete")})
     assert lines == [
         "soft_delete: db.bag does not keep what upstream deletes: its rows have no key",

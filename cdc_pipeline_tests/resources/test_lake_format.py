@@ -47,10 +47,19 @@ def test_a_lake_without_a_format_is_given_one(spark: SparkSession, lake: LakePat
     require_known_format(spark, lake)
 
 
+def test_a_lake_of_format_2_is_one_of_this_from_its_first_run_on(spark: SparkSession, lake: LakePaths) -> None:
+    commit_metadata(
+        spark, lake.table("raw_topic_snapshot"), Commit(lake.writer("format"), 2, {}), properties={_PROPERTY: "2"}
+    )
+    require_known_format(spark, lake)
+    note_format(spark, lake)
+    assert _told(spark, lake) == str(LAKE_FORMAT) == "3"
+
+
 @pytest.mark.parametrize(("table", "column"), [("batches", "batch_id"), ("consistent_cuts", "cut_id")])
 def test_a_lake_of_before_is_known_by_its_tables(table: str, column: str, spark: SparkSession, lake: LakePaths) -> None:
     spark.range(1).withColumnRenamed("id", column).write.format("delta").save(lake.table(table))
-    with pytest.raises(LakeError, match="has format 1, this version of cdc_pipeline writes format 2"):
+    with pytest.raises(LakeError, match="has format 1, this version of cdc_pipeline writes format 3"):
         require_known_format(spark, lake)
 
 
