@@ -4,11 +4,18 @@ A keyed table whose changes have exact TSOs needs none of this: the same change 
 others do. Rows of a table without a key have no identity, so that a change sent twice is told from two equal ones only
 by where it stands; and where order is by `es` alone, an old change would undo a newer one.
 
-An encoder sends the changes of a table in the order of their commits. A delivery ends, and another begins, where that
-order steps back (a restart from a checkpoint, a retry; ticdc-facts §10), or where Canal's batch numbers begin again
-(canal-facts 51). Equal changes inside one delivery are two; the n-th of them in a later delivery is the n-th of the first
-delivery, sent again. What comes after a watermark that has closed its time is sent again, each copy by itself; so is a
-change of DataWorks that has the number (`sequenceId`) of another.
+An encoder sends the changes of a table in the order of their commits. A new delivery begins:
+
+- where that order steps back (a restart from a checkpoint, a retry; ticdc-facts §10);
+- where Canal's batch numbers begin again (canal-facts 51);
+- inside one commit of TiCDC where the changefeed has restarted: a watermark lies in between that does not advance (a
+  changefeed that resumes sends its checkpoint again, ticdc-facts §5), or the message was built seconds after the one
+  before it, where a transaction's rows follow one another within milliseconds. The commit then begins anew: one of the
+  two stretches holds all changes of the other. Where it does not, the sink has only paused.
+
+Equal changes inside one delivery are two; the n-th of them in a later delivery is the n-th of the first delivery, sent
+again. What comes after a watermark that has closed its time is sent again, each copy by itself; so is a change of
+DataWorks that has the number (`sequenceId`) of another.
 """
 
 from __future__ import annotations
@@ -19,6 +26,7 @@ from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.dataworks import NAME as DATAWORKS
+from cdc_pipeline.dialects.ticdc import TICDC
 from cdc_pipeline.mirrors.shards import source_columns
 
 if TYPE_CHECKING:
@@ -29,6 +37,9 @@ if TYPE_CHECKING:
 POSITION = ("topic", "partition", "offset", "row")
 _CHANGE = ("database", "table", "commit_ts", "op", "images")
 _PARTITION = ("topic", "partition")
+_COMMIT = ("database", "table", "commit_ts", *_PARTITION)
+_RESTART_MS = 1000
+"""The least time in which a changefeed restarts. Messages of one transaction follow one another within milliseconds."""
 
 
 def repeated_positions(changes: DataFrame, log: DataFrame, watermarks: DataFrame, window: Window) -> DataFrame | None:
@@ -70,30 +81,80 @@ def _with_delivery(copies: DataFrame, log: DataFrame, watermarks: DataFrame, win
     oldest = copies.agg(F.min("batch_id")).first()
     assert oldest is not None
     batches = F.col("batch_id").between(oldest[0], window.last_batch)
+    marks = watermarks.where(batches)
+    rows = _stretches(log.where(batches), copies, marks)
+    placed = copies.join(rows.select(*POSITION, "breaks", "pauses"), list(POSITION))
+    placed = placed.join(_restarts(rows, copies), [*_COMMIT, "breaks", "pauses"])
+    one_change = Over.partitionBy(*_CHANGE, *_PARTITION).orderBy("offset", "row")
+    before = {name: F.lag(name).over(one_change) for name in ("offset", "breaks", "restarts")}
+    closed = _closed(placed, watermarks.where(F.col("batch_id") <= window.last_batch))
+    found = (
+        placed.join(closed, list(POSITION), "left")
+        .withColumn("closed", F.coalesce("closed", F.lit(False)))
+        .withColumns({f"{name}_before": column for name, column in before.items()})
+    )
+    by_itself = F.col("closed") | (F.col("dialect") == DATAWORKS)
+    another = (F.col("breaks") != F.col("breaks_before")) | (F.col("restarts") != F.col("restarts_before")) | by_itself
+    begins = F.col("offset_before").isNotNull() & another
+    return found.withColumn("delivery", F.sum(begins.cast("int")).over(one_change))
+
+
+def _stretches(log: DataFrame, copies: DataFrame, watermarks: DataFrame) -> DataFrame:
+    """The rows of the copies' tables with `breaks`, how often their table's order has stepped back before them, and `pauses`,
+    how often the changefeed may have restarted inside one commit."""
     # each of the tables that are merged into one mirror is sent in an order of its own
     table = ("database", "table", *source_columns(log))
     streams = F.broadcast(copies.select(*_PARTITION, *table).distinct())
     by_offset = Over.partitionBy(*_PARTITION, *table).orderBy("offset", "row")
-    steps_back = (F.col("commit_ts") < F.lag("commit_ts").over(by_offset)) | (
-        F.col("message_id") < F.lag("message_id").over(by_offset)
-    )
-    breaks = (
-        log.where(batches)
-        .join(streams, [*_PARTITION, *table], "left_semi")
-        .select(*POSITION, *table, F.coalesce(steps_back, F.lit(False)).cast("int").alias("steps_back"))
-        .select(*POSITION, F.sum("steps_back").over(by_offset).alias("breaks"))
-    )
-    one_change = Over.partitionBy(*_CHANGE, *_PARTITION).orderBy("offset", "row")
-    placed = copies.join(breaks, list(POSITION)).withColumns(
-        {"offset_before": F.lag("offset").over(one_change), "breaks_before": F.lag("breaks").over(one_change)}
-    )
-    closed = _closed(placed, watermarks.where(F.col("batch_id") <= window.last_batch))
-    by_itself = F.col("closed") | (F.col("dialect") == DATAWORKS)
-    begins = F.col("offset_before").isNotNull() & ((F.col("breaks") != F.col("breaks_before")) | by_itself)
+    earlier = {name: F.lag(name).over(by_offset) for name in ("commit_ts", "message_id", "ts", "resumed")}
+    back = (F.col("commit_ts") < earlier["commit_ts"]) | (F.col("message_id") < earlier["message_id"])
+    later = (F.col("ts") - earlier["ts"] >= _RESTART_MS) | (F.col("resumed") > earlier["resumed"])
+    pause = (F.col("dialect") == TICDC.name) & (F.col("commit_ts") == earlier["commit_ts"]) & later
     return (
-        placed.join(closed, list(POSITION), "left")
-        .withColumn("closed", F.coalesce("closed", F.lit(False)))
-        .withColumn("delivery", F.sum(begins.cast("int")).over(one_change))
+        log.join(streams, [*_PARTITION, *table], "left_semi")
+        .join(F.broadcast(_resumptions(watermarks)), list(_PARTITION), "left")
+        .withColumn("resumed", F.size(F.filter(F.coalesce("resumptions", F.array()), lambda at: at < F.col("offset"))))
+        .withColumns({"back": F.coalesce(back, F.lit(False)), "pause": F.coalesce(pause, F.lit(False))})
+        .withColumns(
+            {
+                "breaks": F.sum(F.col("back").cast("int")).over(by_offset),
+                "pauses": F.sum(F.col("pause").cast("int")).over(by_offset),
+            }
+        )
+    )
+
+
+def _resumptions(watermarks: DataFrame) -> DataFrame:
+    """By topic and partition: `resumptions`, the offsets of watermarks that are not above all those before them."""
+    before = Over.partitionBy(*_PARTITION).orderBy("offset").rowsBetween(Over.unboundedPreceding, -1)
+    repeated = F.col("watermark_ts") <= F.max("watermark_ts").over(before)
+    return (
+        watermarks.select(*_PARTITION, "offset", repeated.alias("repeated"))
+        .where("repeated")
+        .groupBy(*_PARTITION)
+        .agg(F.collect_list("offset").alias("resumptions"))
+    )
+
+
+def _restarts(rows: DataFrame, copies: DataFrame) -> DataFrame:
+    """`restarts` by commit, `breaks` and `pauses`: how many of the pauses so far are restarts. After one the commit begins
+    anew, so that of the stretches before and after it one holds all changes of the other."""
+    commits = F.broadcast(copies.select(*_COMMIT).distinct())
+    stretch = (*_COMMIT, "breaks", "pauses")
+    in_turn = Over.partitionBy(*_COMMIT, "breaks").orderBy("pauses")
+    one_change = Over.partitionBy(*_COMMIT, "breaks", "op", "images").orderBy("pauses")
+    counted = (
+        rows.join(commits, list(_COMMIT), "left_semi")
+        .groupBy(*stretch, "op", _hash("before", "after").alias("images"))
+        .count()
+        .withColumn("number", F.dense_rank().over(in_turn))
+        .withColumns({"count_before": F.lag("count").over(one_change), "seen_in": F.lag("number").over(one_change)})
+    )
+    both = F.when(F.col("seen_in") == F.col("number") - 1, F.least("count", "count_before")).otherwise(0)
+    sized = counted.groupBy(*stretch).agg(F.sum("count").alias("size"), F.sum(both).alias("shared"))
+    anew = F.col("shared") == F.least("size", F.lag("size").over(in_turn))
+    return sized.withColumn("anew", F.coalesce(anew, F.lit(False)).cast("int")).select(
+        *stretch, F.sum("anew").over(in_turn).alias("restarts")
     )
 
 

@@ -104,6 +104,50 @@ EXACT = {
         [[(1, "a")]] * 3,
         duplicates=2,
     ),
+    "a_whole_commit_again_after_the_checkpoint_was_sent_again": Case(
+        [
+            [_watermark(3), _put("x", 5, "1"), _put("x", 5, "1"), _watermark(3), _put("x", 5, "1", ts=300)]
+            + [_put("x", 5, "1", ts=301), _watermark(10)],
+            [_watermark(20)],
+            [_watermark(40)],
+        ],
+        [[(1, "a"), (1, "a")]] * 3,
+        duplicates=2,
+    ),
+    "a_whole_commit_again_seconds_later": Case(
+        [
+            [_put("x", 5, "1"), _put("x", 5, "2"), _put("x", 5, "1"), _put("x", 5, "1", ts=4200)]
+            + [_put("x", 5, "2", ts=4201), _put("x", 5, "1", ts=4202), _put("x", 7, "1", ts=4203), _watermark(10)],
+            [_watermark(20)],
+            [_watermark(40)],
+        ],
+        [[(1, "a"), (1, "a"), (1, "a"), (2, "a")]] * 3,
+        duplicates=3,
+    ),
+    "a_commit_that_was_cut_short_comes_again_twice": Case(
+        [
+            [_put("x", 5, "1"), _put("x", 5, "1", ts=4200), _put("x", 5, "2", ts=4201), _put("x", 5, "1", ts=9000)]
+            + [_put("x", 5, "2", ts=9001), _put("x", 5, "3", ts=9002), _watermark(10)],
+            [_watermark(20)],
+            [_watermark(40)],
+        ],
+        [[(1, "a"), (2, "a"), (3, "a")]] * 3,
+        duplicates=3,
+    ),
+    "a_sink_that_pauses_within_a_commit_goes_on_with_other_rows": Case(
+        [
+            [
+                _put("x", 5, "1"),
+                _put("x", 5, "2"),
+                _put("x", 5, "1", ts=8000),
+                _put("x", 5, "3", ts=8001),
+                _watermark(10),
+            ],
+            [_watermark(20)],
+            [_watermark(40)],
+        ],
+        [[(1, "a"), (1, "a"), (2, "a"), (3, "a")]] * 3,
+    ),
     "a_delete_of_one_of_several_comes_again": Case(
         [
             [_put("x", 5, "1"), _put("x", 5, "1"), _put("x", 5, "1"), _take("x", 6, "1"), _put("x", 9, "3")]
