@@ -20,7 +20,7 @@ from cdc_pipeline.mirrors.column_rules import ColumnRules, check_order, not_kept
 from cdc_pipeline.mirrors.cut_inputs import CutInputs, StoredMirrors
 from cdc_pipeline.mirrors.cut_report import CutReport, MirrorEntry, TableCounts, published_entries, with_held_gaps
 from cdc_pipeline.mirrors.cut_streams import CutStreams
-from cdc_pipeline.mirrors.ddl_of_cut import DdlOfCut, close_events, emptied_before
+from cdc_pipeline.mirrors.ddl_of_cut import DdlOfCut, altered_at_watermark, close_events, emptied_before
 from cdc_pipeline.mirrors.dead_letters import lost_rows
 from cdc_pipeline.mirrors.derived_values import derived_problems
 from cdc_pipeline.mirrors.holding import (
@@ -143,7 +143,8 @@ class CutMaker:
             ddl = DdlOfCut.read(window, history, returning_events(history, released, window, seen.mirrored))
             ddl, sources = seen.statements(ddl)
             anew = tables_let_in_anew(ddl.fresh, inputs.mirror)
-            delivered = window.changes(log, waited=published.pending > 0, anew=anew)
+            late = late_changes(window, log, lambda: altered_at_watermark(window, history, seen.mirrored))
+            delivered = window.changes(log, waited=published.pending > 0, anew=anew, also=late.taken_in)
             cuts = self._table("consistent_cuts") if released else None
             delivered = with_returned(delivered, log, cuts, released, ddl.fresh, window).persist()
         kept = [delivered]
@@ -160,7 +161,6 @@ class CutMaker:
                 raw = with_replacements(self.spark, self.paths, self._table("raw_topic_snapshot"))
                 claims = partial(kept_claims, self.spark, self.paths)
                 groups = with_types(row_groups(changes), raw, changes, inputs.mirror, claims)
-                late = late_changes(window, log)
                 lost = lost_rows(self.spark, self.paths, window, selection)
                 for name, gap in [*((breach.name, breach.gap) for breach in late.breaches), *ddl.missed()]:
                     lost[name] = (*lost.get(name, ()), gap)

@@ -68,7 +68,12 @@ class DdlOfCut:
             return DdlOfCut(tuple(returning), {})
         times = [event.commit_ts for event in (*taken, *late)]
         before = history.where(F.col("batch_id") <= window.after_batch).where(F.col("cut_id") < window.cut_id)
-        known = {ddl_event(row).identity for row in before.where(F.col("commit_ts").isin(times)).collect()}
+        past = [ddl_event(row) for row in before.where(F.col("commit_ts").isin(times)).collect()]
+        known = {event.identity for event in past}
+        # at the very watermark statements may come after it (ticdc-canal-json: "less than watermarkTs")
+        at_watermark = [event for event in late if event.exact_ts and event.commit_ts == window.after_tso]
+        taken += [event for event in at_watermark if event.identity not in known]
+        late = [event for event in late if event not in taken]
         settled: dict[tuple[str, int, int], DdlOutcome] = {}
         for event in (*taken, *late):
             if event.identity in known:
@@ -141,6 +146,19 @@ def emptied_before(
         for event in events
         if any(isinstance(of_table(change), (TruncateTable, DropTable)) for change in event.changes)
     ]
+
+
+def altered_at_watermark(
+    window: Window, history: DataFrame, mirrored: Callable[[DdlEvent], DdlEvent]
+) -> set[TableName]:
+    """The tables that statements of earlier cuts have changed at the very TSO that is applied: a row of that TSO lies before
+    them, so that it is too late for it."""
+    if window.after_tso is None:
+        return set()
+    past = history.where(
+        (F.col("cut_id") < window.cut_id) & F.col("exact_ts") & (F.col("commit_ts") == window.after_tso)
+    )
+    return {name for row in past.collect() for name in mirrored(ddl_event(row)).names()}
 
 
 def close_events(

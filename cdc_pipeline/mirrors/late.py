@@ -1,22 +1,31 @@
 """Changes that come at or below a resolved TSO that the mirrors have applied.
 
 A watermark says that all changes up to it were sent before. One that comes after it is a re-delivery, which changes
-nothing, where the change log has it already; else the stream has broken its word (DESIGN §2, promise 4): the change is
-kept in the change log, the mirror is marked, and a check fails. The mirror is not touched: what the change did may have
-been overwritten since; a rebuild takes it in where it belongs.
+nothing, where the change log has it already. Else it depends:
+
+- Below the watermark the stream has broken its word (DESIGN §2, promise 4): the change is kept in the change log, the mirror
+  is marked, and a check fails. The mirror is not touched: what the change did may have been overwritten since; a rebuild
+  takes it in where it belongs.
+- At the very TSO of the watermark the document promises nothing: "all Events with commitTs less than watermarkTs have been
+  sent" (ticdc-canal-json, "WATERMARK Event"). The change is taken in, unless a statement of that TSO has changed its table
+  since.
 """
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from cdc_pipeline.resources.folded import folded
 from cdc_pipeline.schemas.gaps import Gap, GapKind
 from cdc_pipeline.schemas.table import TableName
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
     from pyspark.sql import Column, DataFrame
 
     from cdc_pipeline.mirrors.window import Window
@@ -46,18 +55,24 @@ class Breach:
 
 @dataclass(frozen=True)
 class LateChanges:
-    """The late changes of a cut: how many there are, and the breaches among them by table; the others are re-deliveries."""
+    """The late changes of a cut: how many there are, and the breaches among them by table; the others are re-deliveries.
+
+    `taken_in` are rows of the change log that are none of them: those at the very watermark that were never seen before.
+    None where there are no such rows.
+    """
 
     changes: int
     breaches: tuple[Breach, ...]
+    taken_in: DataFrame | None = None
 
     @property
     def unseen(self) -> int:
         return sum(breach.changes for breach in self.breaches)
 
 
-def late_changes(window: Window, log: DataFrame) -> LateChanges:
-    """What of the new batches is late, told apart by what the batches before them have.
+def late_changes(window: Window, log: DataFrame, altered: Callable[[], Collection[TableName]] = tuple) -> LateChanges:
+    """What of the new batches is late, told apart by what the batches before them have. `altered` gives the tables that
+    statements of earlier cuts have changed at the very watermark.
 
     A change is known where one of the same table, commit TSO, op and row (by the key that its message names, else by all
     of it) is in the log: its other columns may be sent in another form after an upgrade of the encoder.
@@ -65,25 +80,45 @@ def late_changes(window: Window, log: DataFrame) -> LateChanges:
     if window.after_tso is None:
         return LateChanges(0, ())
     late = window.late(log)
-    span = late.agg(F.count("*"), F.min("commit_ts"), F.max("commit_ts")).first()
+    span = late.agg(
+        F.count("*").alias("changes"),
+        F.min("commit_ts").alias("first"),
+        F.max("commit_ts").alias("last"),
+        F.count_if(window.at_watermark()).alias("at_watermark"),
+    ).first()
     assert span is not None
-    if not span[0]:
+    if not span["changes"]:
         return LateChanges(0, ())
-    known = log.where((F.col("batch_id") <= window.after_batch) & F.col("commit_ts").between(span[1], span[2]))
+    at_watermark = window.at_watermark() & ~_of_tables(altered()) if span["at_watermark"] else F.lit(False)
+    before = F.col("batch_id") <= window.after_batch
+    known = log.where(before & F.col("commit_ts").between(span["first"], span["last"]))
     identified = late.withColumn("row_identity", _row_identity())
     unseen = identified.join(
         known.select(*_CHANGE[:-1], _row_identity().alias("row_identity")).distinct(), list(_CHANGE), "left_anti"
     )
+    taken_in = unseen.where(at_watermark).select(*log.columns) if span["at_watermark"] else None
+    taken = 0 if taken_in is None else taken_in.count()
+    return LateChanges(span["changes"] - taken, _breaches(unseen.where(~at_watermark)), taken_in if taken else None)
+
+
+def _of_tables(names: Collection[TableName]) -> Column:
+    return folded(
+        operator.or_,
+        [(F.col("database") == name.database) & (F.col("table") == name.table) for name in names],
+        F.lit(False),
+    )
+
+
+def _breaches(unseen: DataFrame) -> tuple[Breach, ...]:
     rows = (
         unseen.groupBy("database", "table")
         .agg(F.count("*").alias("changes"), F.min(F.struct("batch_id", "topic", "partition", "offset")).alias("first"))
         .orderBy("database", "table")
         .collect()
     )
-    breaches = tuple(
+    return tuple(
         Breach(TableName(row["database"], row["table"]), row["changes"], *tuple(row["first"])[1:]) for row in rows
     )
-    return LateChanges(span[0], breaches)
 
 
 def _row_identity() -> Column:

@@ -100,8 +100,8 @@ def _with_delivery(copies: DataFrame, log: DataFrame, watermarks: DataFrame, win
 
 
 def _stretches(log: DataFrame, copies: DataFrame, watermarks: DataFrame) -> DataFrame:
-    """The rows of the copies' tables with `breaks`, how often their table's order has stepped back before them, and `pauses`,
-    how often the changefeed may have restarted inside one commit."""
+    """The rows of the copies' tables with `breaks`, how often their table's order has stepped back before them, and
+    `pauses`, how often the changefeed may have restarted inside one commit."""
     # each of the tables that are merged into one mirror is sent in an order of its own
     table = ("database", "table", *source_columns(log))
     streams = F.broadcast(copies.select(*_PARTITION, *table).distinct())

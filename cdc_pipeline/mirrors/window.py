@@ -63,7 +63,9 @@ class Window:
         inside = decoded & _at_or_below(self.resolved_tso)
         return inside if self.after_tso is None else inside & _later(self.after_tso)
 
-    def changes(self, log: DataFrame, *, waited: bool, anew: Mapping[TableName | ShardName, int]) -> DataFrame:
+    def changes(
+        self, log: DataFrame, *, waited: bool, anew: Mapping[TableName | ShardName, int], also: DataFrame | None = None
+    ) -> DataFrame:
         """The row changes that this cut works on, with `fresh`, whether this cut lets them in, and `taken`, whether an
         earlier cut has taken them in.
 
@@ -71,9 +73,10 @@ class Window:
         an UPDATE as two records, and alone the first would take the row away; no upstream ever had such a table. Where
         there are no watermarks, changes of earlier cuts come along that are not older than the oldest fresh one: what
         arrives late must neither undo them nor be counted twice. `waited`: whether the cut before left changes waiting;
-        `anew` are tables of which rows are let in again, those at or after this `commit_ts`.
+        `anew` are tables of which rows are let in again, those at or after this `commit_ts`; `also` are rows of the log that
+        this cut takes in beside its own.
         """
-        inside = self.of(log)
+        inside = self.of(log) if also is None else self.of(log).unionByName(also)
         if self.resolved_tso is not None:
             return inside.withColumns({"fresh": F.lit(True), "taken": F.lit(False)})
         before = log.where(F.col("batch_id") <= self.after_batch)
@@ -102,6 +105,10 @@ class Window:
     def late(self, frame: DataFrame) -> DataFrame:
         """New rows at or below a TSO that is applied already: see `mirrors.late`."""
         return frame.where(self._too_late())
+
+    def at_watermark(self) -> Column:
+        """Whether a late change or statement happened at the very TSO that is applied. `commit_ts` of DataWorks is none."""
+        return (F.col("commit_ts") == F.lit(self.after_tso)) & (F.col("dialect") != DATAWORKS)
 
     def _too_late(self) -> Column:
         if self.after_tso is None:

@@ -33,7 +33,7 @@ class Case:
     changes in all were told to be re-deliveries, and how many were known and came after their time."""
 
     slices: list[list[tuple[str, int]]]
-    rows: list[list[tuple[int, str]]]
+    rows: list[list[tuple[int, str | None]]]
     duplicates: int = 0
     create: str = _KEYLESS
     late: int = 0
@@ -158,6 +158,40 @@ EXACT = {
         [[(1, "a"), (1, "a"), (3, "a")]] * 3,
         duplicates=1,
     ),
+    "rows_at_the_very_watermark_that_were_not_sent_before_it": Case(
+        [
+            [_put("x", 5, "1"), _put("x", 10, "2"), _watermark(10)],
+            # the second copy of the row that was in, and one that was not, twice
+            [_put("x", 10, "2", ts=900), _put("x", 10, "3", ts=901), _put("x", 10, "3", ts=902), _watermark(20)],
+            [_put("x", 10, "3", ts=2900), _put("x", 20, "4"), _watermark(40)],
+        ],
+        [[(1, "a"), (2, "a")], [(1, "a"), (2, "a"), (3, "a")], [(1, "a"), (2, "a"), (3, "a"), (4, "a")]],
+        duplicates=1,
+        late=2,
+    ),
+    "a_deletion_at_the_very_watermark_that_comes_again_takes_nothing_away": Case(
+        [
+            [_put("x", 5, "1"), _take("x", 10, "1"), _put("x", 10, "1"), _watermark(10)],
+            [_take("x", 10, "1"), _watermark(20)],
+            [_watermark(40)],
+        ],
+        [[(1, "a")]] * 3,
+        create=_KEYED,
+        late=1,
+    ),
+    "statements_at_the_very_watermark_on_both_sides_of_it": Case(
+        [
+            [_put("x", 5, "1"), (ddl("ALTER TABLE x RENAME COLUMN v TO w", 10, table="x"), 0), _watermark(10)],
+            [(ddl("ALTER TABLE x RENAME COLUMN w TO v", 10, table="x"), 0), _put("x", 15, "2"), _watermark(20)],
+            # both again, which are in
+            [
+                (ddl("ALTER TABLE x RENAME COLUMN v TO w", 10, table="x"), 0),
+                (ddl("ALTER TABLE x RENAME COLUMN w TO v", 10, table="x"), 0),
+                _watermark(40),
+            ],
+        ],
+        [[(1, None)], [(1, "a"), (2, "a")], [(1, "a"), (2, "a")]],
+    ),
     "what_waits_comes_again_before_its_time": Case(
         [
             [_watermark(10), _put("x", 15, "1")],
@@ -281,7 +315,7 @@ class Told:
 
     paths: LakePaths
     reports: list[CutReport]
-    rows: dict[str, list[list[tuple[int, str]]]]
+    rows: dict[str, list[list[tuple[int, str | None]]]]
 
 
 def _told(spark: SparkSession, folder: Path, cases: dict[str, Case], *, exact: bool) -> Told:
@@ -303,7 +337,8 @@ def _told(spark: SparkSession, folder: Path, cases: dict[str, Case], *, exact: b
         told.reports.append(ingest(spark, told.paths, folder / "captures"))
         for name in cases:
             mirror = spark.read.format("delta").load(told.paths.mirror(TableName("db", name)))
-            told.rows[name].append(sorted((found["id"], found["v"]) for found in mirror.collect()))
+            rows = [found.asDict() for found in mirror.collect()]
+            told.rows[name].append(sorted((found["id"], found.get("v")) for found in rows))
     return told
 
 
@@ -335,4 +370,6 @@ def test_each_change_is_counted_once(
     assert sum(report.totals.duplicates for report in told.reports) == sum(case.duplicates for case in cases.values())
     assert sum(report.totals.late for report in told.reports) == sum(case.late for case in cases.values())
     assert all(not report.breaches for report in told.reports)
+    statuses = spark.read.format("delta").load(told.paths.table("ddl_history")).select("status").distinct().collect()
+    assert {row["status"] for row in statuses} <= {"applied", "duplicate"}
     assert lake_balance(spark, told.paths).balanced
