@@ -163,7 +163,8 @@ def _write_others(
     }
 
     def write(table: str) -> None:
-        append_once(rows_of[table](), paths.table(table), _commit(paths, table, batch_id, note))
+        commit = _commit(paths, table, batch_id, note)
+        append_once(rows_of[table](), paths.table(table), commit, mergeSchema="true")
 
     side_by_side(spark, write, wanted, threads=2)
 

@@ -48,7 +48,20 @@ CHANGE_COLUMNS = (
     "before",
     "after",
 )
-DDL_COLUMNS = (*PLACE, "kind", "dialect", "database", "table", "type", "commit_ts", "exact_ts", "es", "ts", "sql")
+DDL_COLUMNS = (
+    *PLACE,
+    "kind",
+    "dialect",
+    "database",
+    "table",
+    "type",
+    "commit_ts",
+    "exact_ts",
+    "es",
+    "ts",
+    "message_id",
+    "sql",
+)
 WATERMARK_COLUMNS = (*PLACE, "watermark_ts", "es", "ts")
 DEAD_LETTER_COLUMNS = (*PLACE, "rule", "database", "table", "column", "reason", "key", "value")
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from typing_extensions import assert_never
 
+from cdc_pipeline.dialects.canal import CANAL
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.mirrors.columns import MAPPING, change_columns, needs_mapping
 from cdc_pipeline.mirrors.dead_letters import value_letters
@@ -342,7 +343,11 @@ class Mirrors:
             result.merged = merge_keyless(session, path, good, schema, step.state.kept, trace, derived, soft=soft)
         else:
             computed = step.computed if absent else ()
-            result.merged = merge_keyed(session, path, good, schema, key, absent, computed, trace, derived, soft=soft)
+            # in a partition Canal's order is the binlog's, and what comes again is told and left out
+            in_order = all(dialect == CANAL.name for dialect, _ in step.wires)
+            result.merged = merge_keyed(
+                session, path, good, schema, key, absent, computed, trace, derived, soft=soft, in_order=in_order
+            )
 
     def _set_bad_rows_aside(
         self,

@@ -15,8 +15,10 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.claims import kept_claims
 from cdc_pipeline.dialects.releases import with_replacements
+from cdc_pipeline.dialects.types import message_types
 from cdc_pipeline.mirrors.apply import Mirrors, StepResult
 from cdc_pipeline.mirrors.column_rules import ColumnRules, check_order, not_kept, nowhere
+from cdc_pipeline.mirrors.contested_keys import contested_settled
 from cdc_pipeline.mirrors.cut_inputs import CutInputs, StoredMirrors
 from cdc_pipeline.mirrors.cut_report import CutReport, MirrorEntry, TableCounts, published_entries, with_held_gaps
 from cdc_pipeline.mirrors.cut_streams import CutStreams
@@ -30,9 +32,10 @@ from cdc_pipeline.mirrors.holding import (
     returning_events,
     with_returned,
 )
+from cdc_pipeline.mirrors.identity import Identity
 from cdc_pipeline.mirrors.keys import key_columns
 from cdc_pipeline.mirrors.late import late_changes
-from cdc_pipeline.mirrors.order import RowSet, net_changes, not_emptied, with_segments
+from cdc_pipeline.mirrors.order import RowSet, net_changes, row_entries
 from cdc_pipeline.mirrors.plan_book import PlanBook
 from cdc_pipeline.mirrors.planner import Permissions, Planner, tables_let_in_anew
 from cdc_pipeline.mirrors.policy import DdlPolicy
@@ -41,6 +44,7 @@ from cdc_pipeline.mirrors.publication import CutSettings, publish
 from cdc_pipeline.mirrors.redeliveries import POSITION, repeated_positions
 from cdc_pipeline.mirrors.restored import cut_to_go_on_from
 from cdc_pipeline.mirrors.row_groups import row_groups, with_types
+from cdc_pipeline.mirrors.segments import not_emptied, segmented
 from cdc_pipeline.mirrors.selection import ALL_TABLES, TableSelection
 from cdc_pipeline.mirrors.soft_deletes import live_rows
 from cdc_pipeline.mirrors.stages import Stages
@@ -147,19 +151,24 @@ class CutMaker:
             delivered = window.changes(log, waited=published.pending > 0, anew=anew, also=late.taken_in)
             cuts = self._table("consistent_cuts") if released else None
             delivered = with_returned(delivered, log, cuts, released, ddl.fresh, window).persist()
+            raw = with_replacements(self.spark, self.paths, self._table("raw_topic_snapshot"))
+            claims = partial(kept_claims, self.spark, self.paths)
         kept = [delivered]
         try:
             with few():
+                placed = segmented(
+                    delivered,
+                    ddl.fresh,
+                    lambda name: inputs.mirror(name) is not None,
+                    lambda places: message_types(raw, places, claims),
+                )
+                delivered = placed.changes
                 again = repeated_positions(delivered, log, self._table("watermarks"), window)
                 once = delivered
                 if again is not None:
                     kept.append(again.persist())
                     once = delivered.join(again, list(POSITION), "left_anti")
-                changes = with_segments(
-                    not_emptied(once, emptied_before(window, history, delivered, seen.mirrored)), ddl.fresh
-                )
-                raw = with_replacements(self.spark, self.paths, self._table("raw_topic_snapshot"))
-                claims = partial(kept_claims, self.spark, self.paths)
+                changes = not_emptied(once, emptied_before(window, history, delivered, seen.mirrored))
                 groups = with_types(row_groups(changes), raw, changes, inputs.mirror, claims)
                 lost = lost_rows(self.spark, self.paths, window, selection)
                 for name, gap in [*((breach.name, breach.gap) for breach in late.breaches), *ddl.missed()]:
@@ -177,7 +186,11 @@ class CutMaker:
                 for line in selection_changes:
                     self.report(line)
                 plan = Planner(
-                    book, lost=lost, permissions=permissions, ended=lambda name: inputs.ended(name, window)
+                    book,
+                    lost=lost,
+                    permissions=permissions,
+                    ended=lambda name: inputs.ended(name, window),
+                    doubts=placed.doubts,
                 ).plan(ddl.fresh)
                 check_order(plan.steps, window.resolved_tso, self.paths.pipeline)
                 for name, columns in nowhere(inputs.columns, plan.steps).items():
@@ -193,12 +206,12 @@ class CutMaker:
             with few():
                 found = delivered.where("NOT taken").agg(F.count("*"), F.max("timestamp")).first()
                 assert found is not None
-                held = held_rows(delivered, plan.held_from, ddl.fresh)
+                held = held_rows(delivered, plan.held_from)
                 taken_in = found[0] - sum(held.values())
                 duplicates = 0
                 if again is not None:
                     repeated = delivered.join(again, list(POSITION), "left_semi")
-                    staying = sum(held_rows(repeated, plan.held_from, ddl.fresh).values())
+                    staying = sum(held_rows(repeated, plan.held_from).values())
                     duplicates = repeated.where("NOT taken").count() - staying
         finally:
             for frame in kept:
@@ -266,9 +279,14 @@ class CutMaker:
             index: self._row_set(index, step) for index, step in enumerate(plan.steps) if isinstance(step, ApplyRows)
         }
         view = f"net_{uuid.uuid4().hex}"
-        net = net_changes(changes, row_sets.values()).persist()
+        entries = row_entries(changes, row_sets.values(), exact=window.resolved_tso is not None)
+        net = net_changes(entries).persist()
         with for_rows(self.spark, rows):
-            counted = net.where("counts").count()
+            counted, contested = net.agg(F.count_if("counts"), F.count_if("contested")).first() or (0, 0)
+            if contested:
+                unsettled, net = net, contested_settled(entries, net).persist()
+                counted = net.where("counts").count()
+                unsettled.unpersist()
         stages.ended("net changes")
         net.createOrReplaceGlobalTempView(view)
         writer = Mirrors(
@@ -336,12 +354,12 @@ class CutMaker:
     def _row_set(self, index: int, step: ApplyRows) -> RowSet:
         schema = step.state.schema
         key = key_columns(step.state, self.keys)
+        columns = tuple(column for name in key or schema.column_names if (column := schema.find(name)) is not None)
         return RowSet(
             index,
             step.source,
             step.segments,
-            key or schema.column_names,
-            keyless=not key,
+            Identity.by(columns, step.wires, self.time_zone, keyless=not key),
             partial=bool(step.lacking or step.untold),
             soft=bool(key) and step.state.keeps_deleted,
         )

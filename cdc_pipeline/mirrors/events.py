@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import assert_never
 
+from cdc_pipeline.dialects.canal import CANAL
+from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.schemas.changes import (
     AlterTable,
     CreateTable,
@@ -38,7 +40,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DdlEvent:
-    """One DDL message with its parsed changes. `exact_ts` is false where `commit_ts` is only `es << 18`.
+    """One DDL message with its parsed changes. `exact_ts` is false where `commit_ts` is only `es << 18`. `message_id` is the
+    number of Canal's batch.
 
     `returning`: an earlier cut has seen it, and left out what concerned tables that waited (`policy`).
     `notes` are said of it beside what its changes do.
@@ -56,6 +59,7 @@ class DdlEvent:
     sql: str
     changes: tuple[SchemaChange, ...]
     dialect: str = ""
+    message_id: int | None = None
     returning: bool = False
     notes: tuple[str, ...] = ()
 
@@ -99,12 +103,26 @@ def ddl_event(row: Row) -> DdlEvent:
         sql=row["sql"] or "",
         changes=changes_of(row["kind"], row["database"] or "", row["table"] or "", row["sql"] or ""),
         dialect=row["dialect"] or "",
+        message_id=row.asDict().get("message_id"),  # a lake of 0.1.0 has none
     )
 
 
 def in_order(events: Iterable[DdlEvent]) -> list[DdlEvent]:
-    """By commit TSO, then by position: two DDLs of one statement share a TSO and keep the order they were sent in."""
-    return sorted(events, key=lambda event: (event.commit_ts, event.position))
+    """By commit TSO, then by position: two DDLs of one statement share a TSO and keep the order they were sent in.
+
+    Those of Canal are in the order in which they were sent, by its clock: their `es` is when a statement began, and one that
+    has waited for its table is logged after others that began later.
+    """
+    times: dict[tuple[str, int, int], tuple[int, int]] = {}
+    newest: dict[tuple[str, int], int] = {}
+    found = sorted(events, key=lambda event: event.position)
+    for event in found:
+        time = event.commit_ts
+        if event.dialect == CANAL.name and event.ts is not None:
+            time = max(event.ts << TSO_SHIFT, newest.get(event.position[:2], 0))
+            newest[event.position[:2]] = time
+        times[event.position] = (time, event.message_id or 0)
+    return sorted(found, key=lambda event: times[event.position])
 
 
 def touched_names(change: SchemaChange) -> tuple[TableName, ...]:

@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.mirrors.ddl_outcome import HELD
 from cdc_pipeline.mirrors.events import ddl_event, in_order
-from cdc_pipeline.mirrors.order import with_segments
 from cdc_pipeline.mirrors.redeliveries import POSITION
+from cdc_pipeline.mirrors.segments import with_segments
 from cdc_pipeline.resources.delta import Commit, append_once, table_state
 from cdc_pipeline.resources.small_frames import small_frame
 from cdc_pipeline.schemas.changes import DropDatabase
@@ -115,10 +115,9 @@ def with_returned(
     return others.unionByName(returned)
 
 
-def held_rows(
-    changes: DataFrame, held_from: Mapping[TableName, int], events: Iterable[DdlEvent]
-) -> dict[TableName, int]:
-    """How many of the changes not counted before stay out, by table: those from the given segment on."""
+def held_rows(changes: DataFrame, held_from: Mapping[TableName, int]) -> dict[TableName, int]:
+    """How many of the changes not counted before stay out, by table: those from the given segment on. `changes` have their
+    `segment`."""
     if not held_from:
         return {}
     bounds = small_frame(
@@ -127,7 +126,7 @@ def held_rows(
         "`database` STRING, `table` STRING, first INT",
     )
     found = (
-        with_segments(changes.where("NOT taken"), events)
+        changes.where("NOT taken")
         .join(F.broadcast(bounds), ["database", "table"])
         .where(F.col("segment") >= F.col("first"))
         .groupBy("database", "table")

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from cdc_pipeline.mirrors.row_groups import RowGroup
-    from cdc_pipeline.mirrors.rows import Wires
     from cdc_pipeline.mirrors.state import MirrorState
+    from cdc_pipeline.mirrors.typed_cells import Wires
     from cdc_pipeline.schemas.table import Column, TableSchema
 
 

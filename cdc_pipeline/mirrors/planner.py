@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.events import DdlEvent
     from cdc_pipeline.mirrors.plan_book import PlanBook
     from cdc_pipeline.mirrors.policy import StatementPosition
+    from cdc_pipeline.mirrors.segments import Doubt
     from cdc_pipeline.mirrors.shards import Shard
     from cdc_pipeline.mirrors.state import MirrorState
     from cdc_pipeline.mirrors.steps import Step
@@ -84,7 +85,8 @@ class Permissions:
 
 class Planner:
     """Makes a `CutPlan` on a book. `lost` are gaps of tables that are known before any statement or row is looked at, such
-    as records that became dead letters. `ended` gives the tables of a database that earlier cuts have dropped or emptied."""
+    as records that became dead letters. `ended` gives the tables of a database that earlier cuts have dropped or emptied.
+    `doubts` are rows of which nothing tells on which side of a statement they lie."""
 
     def __init__(
         self,
@@ -93,9 +95,11 @@ class Planner:
         lost: Mapping[TableName, tuple[Gap, ...]] | None = None,
         permissions: Permissions | None = None,
         ended: Callable[[str], Iterable[EndedTable]] = lambda database: (),
+        doubts: Iterable[Doubt] = (),
     ) -> None:
         self._book = book
         self._lost = dict(lost or {})
+        self._doubts = list(doubts)
         self._permissions = permissions or Permissions()
         self._held = {held.name: held for held in self._permissions.held}
         self._held_from = dict.fromkeys(self._held, 0)
@@ -114,6 +118,10 @@ class Planner:
                 self._permit(change, event, outcome)
             for name in event.names():
                 self._book.pass_event(name)
+            for doubt in self._doubts:
+                if doubt.statement.position == event.position:
+                    for name in event.names():
+                        self._book.mark(name, doubt.gap)
             outcomes[event.position] = outcome
         for name in self._held:
             self._book.drop_rows(name, everything=True)

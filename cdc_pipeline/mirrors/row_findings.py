@@ -29,7 +29,9 @@ class RowFindings:
 
 def row_findings(rows: DataFrame, *, keyless: bool) -> RowFindings:
     """One query over the rows."""
-    there = F.greatest("delta", F.lit(0)) if keyless else F.when(F.col("deleted"), 0).otherwise(1)
+    there = (
+        F.greatest("delta", F.lit(0)) if keyless else F.when(F.col("deleted") | F.col("only_if_there"), 0).otherwise(1)
+    )
     good = F.size("bad") == 0
     bare = F.when(good & ~F.col("deleted"), F.col("bare"))
     counts = rows.agg(
@@ -40,6 +42,8 @@ def row_findings(rows: DataFrame, *, keyless: bool) -> RowFindings:
         F.sum("zero_dates").alias("zero"),
         F.array_distinct(F.flatten(F.collect_set(F.when(F.size("lossy") > 0, F.col("lossy"))))).alias("lossy"),
         F.array_distinct(F.flatten(F.collect_set(F.when(F.size("unsure") > 0, F.col("unsure"))))).alias("unsure"),
+        F.count_if("unsettled").alias("unsettled"),
+        F.min(F.when(F.col("unsettled"), F.struct("_topic", "_partition", "_offset"))).alias("first_unsettled"),
         F.count(bare).alias("bare"),
         F.min(bare).alias("first_bare"),
     ).first()
@@ -47,6 +51,13 @@ def row_findings(rows: DataFrame, *, keyless: bool) -> RowFindings:
     gaps = [Gap(GapKind.DAMAGED_TEXT, "the encoder has damaged its text", name) for name in sorted(counts["lossy"])]
     words = "what upstream computes is not sure for some rows"
     gaps += [Gap(GapKind.UNSURE_FORMULA, words, name) for name in sorted(counts["unsure"])]
+    if counts["unsettled"]:
+        topic, partition, offset = counts["first_unsettled"]
+        words = (
+            f"{counts['unsettled']} row(s) were changed over several partitions in one moment, such as at "
+            f"{topic}/{partition}@{offset}: nothing tells which change came last"
+        )
+        gaps.append(Gap(GapKind.UNSURE_ORDER, words))
     if counts["bare"]:
         first = counts["first_bare"]
         words = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from delta.tables import DeltaTable
 from pyspark.sql import Window
@@ -18,13 +18,13 @@ from cdc_pipeline.dialects.canal import CANAL
 from cdc_pipeline.mirrors.partial_rows import with_default
 from cdc_pipeline.mirrors.soft_deletes import live_rows, soft_counts
 from cdc_pipeline.mirrors.state import DELETED, TRACE, TRACE_NAMES
+from cdc_pipeline.mirrors.typed_cells import typed_cell
 from cdc_pipeline.resources.delta import append_once
 from cdc_pipeline.resources.folded import folded
 from cdc_pipeline.schemas.charsets import damaged_text
 from cdc_pipeline.schemas.expressions import assigned
 from cdc_pipeline.schemas.names import quoted, unused
-from cdc_pipeline.schemas.spark_types import unparsed, zero_date
-from cdc_pipeline.schemas.wire import wire_value
+from cdc_pipeline.schemas.spark_types import DATES, unparsed, zero_date
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -32,11 +32,12 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from cdc_pipeline.mirrors.derived_values import DerivedValues
+    from cdc_pipeline.mirrors.typed_cells import Wires
     from cdc_pipeline.resources.delta import Commit
-    from cdc_pipeline.schemas.table import Column as SchemaColumn
     from cdc_pipeline.schemas.table import TableSchema
 
 
+_ZERO_DATE = r"^0000-00-00(?: 00:00:00(?:\.0+)?)?\z"
 _NOT_OLDER = "coalesce(s.`_commit_ts` >= t.`_commit_ts`, true)"
 """A row has no time where it came from a mirror that has none (EXCHANGE PARTITION, `metadata_columns`)."""
 
@@ -48,10 +49,6 @@ class Merged:
     inserted: int = 0
     updated: int = 0
     deleted: int = 0
-
-
-Wires: TypeAlias = "tuple[tuple[str, Mapping[str, str]], ...]"
-"""The dialects of some rows, each with how it sends columns (`schemas.wire`)."""
 
 
 def typed_rows(
@@ -67,7 +64,8 @@ def typed_rows(
 ) -> DataFrame:
     """`net` (of one step) with its texts as the mirror's types.
 
-    Columns `c0`, `c1`, … in the schema's order, then those of `TRACE`, `deleted`, `delta`, `counts`, and: `bad`, an array of
+    Columns `c0`, `c1`, … in the schema's order, then those of `TRACE`, `deleted`, `delta`, `counts`, `only_if_there`,
+    `unsettled` as they came, and: `bad`, an array of
     (column, text, type) for each text that its type cannot hold; `zero_dates`, how many dates are NULL because no
     calendar has them; `lossy`, an array of the columns whose text the encoder has damaged; `key` and `after` as they
     came. `absent` are columns that some rows came without, each with its default: these have a boolean `h0`, `h1`, …,
@@ -84,7 +82,7 @@ def typed_rows(
     for place, column in enumerate(schema.columns):
         in_key = column.name in places
         text = F.get("key", F.lit(places[column.name])) if in_key else F.col("after")[column.name]
-        cell = with_default(_cell(text, column, time_zone, wires), column.name, absent.get(column.name))
+        cell = with_default(typed_cell(text, column, time_zone, wires), column.name, absent.get(column.name))
         if column.name in absent:
             brought = F.coalesce(F.map_contains_key("after", F.lit(column.name)), F.lit(False))
             has.append(F.col("whole") | brought)
@@ -93,7 +91,9 @@ def typed_rows(
         typed.append(cell.alias(f"c{place}"))
         failed, expected = unparsed(text, cell, column.type), F.lit(str(column.type))
         if in_key and not keyless:
-            failed, expected = failed | text.isNull(), F.when(text.isNull(), F.lit("a key")).otherwise(expected)
+            # of dates that no calendar has a mirror can tell one from all others: the zero date, as NULL
+            not_a_key = text.isNull() | (zero_date(text, column.type) & ~text.rlike(_ZERO_DATE))
+            failed, expected = failed | not_a_key, F.when(not_a_key, F.lit("a key")).otherwise(expected)
         shown = F.when(text.isNotNull(), F.lit("a masked value")) if column.name in masked else text
         detail = F.struct(F.lit(column.name).alias("column"), shown.alias("text"), expected.alias("type"))
         # a deleted row needs its key only: where it is kept, what cannot be read is NULL
@@ -113,6 +113,8 @@ def typed_rows(
         "deleted",
         "delta",
         "counts",
+        "only_if_there",
+        "unsettled",
         F.array_compact(F.array(*bad)).alias("bad"),
         folded(operator.add, zero, F.lit(0)).alias("zero_dates"),
         F.array_compact(F.array(*lossy).cast("array<string>")).alias("lossy"),
@@ -149,14 +151,6 @@ def with_computed(rows: DataFrame, schema: TableSchema, computed: Collection[str
     )
 
 
-def _cell(text: Column, column: SchemaColumn, time_zone: str, wires: Wires) -> Column:
-    by_dialect = {dialect: sent.get(column.name) for dialect, sent in wires}
-    if len(set(by_dialect.values())) <= 1:
-        return wire_value(text, column.type, time_zone, next(iter(by_dialect.values()), None))
-    cells = {dialect: wire_value(text, column.type, time_zone, wire) for dialect, wire in by_dialect.items()}
-    return F.coalesce(*(F.when(F.col("dialect") == dialect, cell) for dialect, cell in cells.items()))
-
-
 def merge_keyed(
     spark: SparkSession,
     path: str,
@@ -169,15 +163,17 @@ def merge_keyed(
     derived: DerivedValues | None = None,
     *,
     soft: bool = False,
+    in_order: bool = False,
 ) -> Merged:
     """Deletes and upserts by key. `spark` is the commit's own session (`delta.session_for`), and so is that of `rows`.
 
     Columns of `absent` keep the mirror's value where a row came without them; those of `computed`, which follow from
     others, where it came without any. `trace` are the columns of `TRACE` that the mirror has: where it lacks `_commit_ts`
     rows must come in order (`column_rules.check_order`). `derived` are columns of the mirror that follow from the row as it
-    is after the merge. `soft`: the mirror keeps deleted rows (`soft_deletes`).
+    is after the merge. `soft`: the mirror keeps deleted rows (`soft_deletes`). `in_order`: the rows are newer than those of
+    the mirror, whatever their `_commit_ts`.
     """
-    not_older = _NOT_OLDER if "_commit_ts" in trace else "true"
+    not_older = "true" if in_order or "_commit_ts" not in trace else _NOT_OLDER
     places = {column.name: place for place, column in enumerate(schema.columns)}
     kept = {
         name: f"CASE WHEN s.{known} THEN s.c{places[name]} ELSE t.{quoted(name)} END"
@@ -190,12 +186,14 @@ def merge_keyed(
     # Below a watermark nothing older can come. Without watermarks a re-delivery may: it must not undo a newer row.
     if soft:
         counts = soft_counts(spark.read.format("delta").load(path), rows, same_key, not_older)
-        merge = merge.whenMatchedUpdate(not_older, set={**cells, **changed}).whenNotMatchedInsert(values=cells)
+        there = f"{not_older} AND NOT (s.only_if_there AND t.{DELETED})"
+        merge = merge.whenMatchedUpdate(there, set={**cells, **changed})
+        merge = merge.whenNotMatchedInsert("NOT s.only_if_there", values=cells)
         return Merged(*counts) if merge.execute().collect() else Merged()
     merge = (
         merge.whenMatchedDelete(f"s.deleted AND {not_older}")
         .whenMatchedUpdate(not_older, set={**cells, **changed})
-        .whenNotMatchedInsert(condition="NOT s.deleted", values=cells)
+        .whenNotMatchedInsert(condition="NOT s.deleted AND NOT s.only_if_there", values=cells)
     )
     return _merged(merge.execute())
 
@@ -217,8 +215,13 @@ def rows_of_unknown(
 
 
 def _same_key(schema: TableSchema, key: tuple[str, ...]) -> str:
-    places = {column.name: place for place, column in enumerate(schema.columns)}
-    return " AND ".join(f"t.{quoted(name)} = s.c{places[name]}" for name in key)
+    """NULL is a date's value in a key: the zero date, which a mirror has no other way to hold."""
+    return " AND ".join(
+        f"t.{quoted(column.name)} {'<=>' if column.type.base in DATES else '='} s.c{place}"
+        for name in key
+        for place, column in enumerate(schema.columns)
+        if column.name == name
+    )
 
 
 def merge_keyless(
@@ -297,7 +300,7 @@ def append_rows(
     if keyless:
         there = rows.where("delta > 0").select("*", _copies()).withColumn("deleted", F.lit(False))
     else:
-        there = rows if soft else rows.where("NOT deleted")
+        there = rows.where("NOT only_if_there") if soft else rows.where("NOT deleted AND NOT only_if_there")
     frame = there.select(
         *(F.col(f"c{place}").alias(column.name) for place, column in enumerate(schema.columns)),
         *(value.alias(name) for name, value in values.items()),

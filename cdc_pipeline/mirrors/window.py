@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from cdc_pipeline.dialects.canal import CANAL
 from cdc_pipeline.dialects.dataworks import NAME as DATAWORKS
 from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.mirrors.column_rules import ColumnRules
@@ -84,7 +85,10 @@ class Window:
             halves = _first_halves(log, self.after_batch)
             inside = inside.unionByName(halves)
             before = before.join(F.broadcast(halves.select(*_POSITION)), list(_POSITION), "left_anti")
-        found = inside.agg(F.min("commit_ts").alias("oldest"), F.max(_is_half()).alias("halves")).first()
+        canal = F.when(F.col("dialect") == CANAL.name, F.col("ts"))
+        found = inside.agg(
+            F.min("commit_ts").alias("oldest"), F.max(_is_half()).alias("halves"), F.min(canal).alias("oldest_of_canal")
+        ).first()
         assert found is not None
         if found["halves"]:
             waiting = _first_halves(log, self.last_batch).select(*_POSITION)
@@ -95,6 +99,9 @@ class Window:
         wanted = [_of_table(name) & (F.col("commit_ts") >= since) for name, since in anew.items()]
         again = folded(operator.or_, wanted, F.lit(False))
         along = again if found["oldest"] is None else again | (F.col("commit_ts") >= found["oldest"])
+        if found["oldest_of_canal"] is not None:
+            # between partitions Canal's clock orders, and `es` may say otherwise
+            along |= (F.col("dialect") == CANAL.name) & (F.col("ts") >= found["oldest_of_canal"])
         return fresh.unionByName(before.where(along).withColumns({"fresh": again, "taken": F.lit(True)}))
 
     def before(self, frame: DataFrame) -> DataFrame:

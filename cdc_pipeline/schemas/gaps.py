@@ -29,6 +29,9 @@ class GapKind(Enum):
     HELD = "held"
     """The table waits before a statement (`ddl_policy`)."""
 
+    UNSURE_ORDER = "unsure_order"
+    """Nothing tells in which order changes came that arrived over several partitions."""
+
     # records and rows
     DEAD_LETTERS = "dead_letters"
     BAD_VALUES = "bad_values"

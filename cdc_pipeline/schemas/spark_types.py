@@ -77,6 +77,9 @@ _DAY = r"\d{4}-(?:0\d|1[0-2])-(?:[0-2]\d|3[01])"
 _TIME = r"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,6})?"
 _DATES = {"date": rf"^{_DAY}\z", "datetime": rf"^{_DAY} {_TIME}\z", "timestamp": rf"^{_DAY} {_TIME}\z"}
 
+DATES = frozenset(_DATES)
+"""Types whose zero dates are NULL in a mirror."""
+
 
 def spark_type(kind: MySqlType) -> DataType:
     """The mirror's type of a column; text for every type that Delta has nothing exact for."""

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 @dataclass
 class Canal:
-    """Row changes in the order of the binlog, the rows of a statement in one message; `es` is a whole second.
+    """Row changes in the order of the binlog, the rows of a statement in one message; `es` is a whole second, in which the
+    statement began: where some are `late`, seconds before it is logged.
 
     `old` has the changed columns, and now and then one that changed in an earlier row of the message only. A message is
     split over partitions by row, where rows of a table go to several.
@@ -27,6 +28,7 @@ class Canal:
 
     partition_of: PartitionOf
     choices: Choices
+    late: bool = False
     _groups: int = 0
 
     def ddl(self, event: Ddl) -> list[Message]:
@@ -51,12 +53,13 @@ class Canal:
         parts: dict[int, list[Change]] = {}
         for change in run:
             parts.setdefault(self.partition_of(change), []).append(change)
-        return [self._message(part, partition, group) for partition, part in parts.items()]
+        body = self._body(run[0].table.full_name, run[0].op, run[0].commit_ts)
+        return [self._message(body, part, partition, group) for partition, part in parts.items()]
 
-    def _message(self, changes: list[Change], partition: int, group: int) -> Message:
+    def _message(self, begun: Body, changes: list[Change], partition: int, group: int) -> Message:
         first = changes[0]
         table, types = first.table, dict(first.table.columns)
-        body = self._body(table.full_name, first.op, first.commit_ts) | {
+        body = begun | {
             "data": [_canal_row(table, change.row) for change in changes],
             "mysqlType": {name: _canal_type(words) for name, words in table.columns},
             "old": self._old(table, changes) if first.op == UPDATE else None,
@@ -81,12 +84,12 @@ class Canal:
         self._groups += 1
         return self._groups
 
-    @staticmethod
-    def _body(name: Name, kind: str, commit_ts: int) -> Body:
+    def _body(self, name: Name, kind: str, commit_ts: int) -> Body:
+        waited = self.choices.integer(1, 3000) if self.late and self.choices.chance(0.3) else 0
         return {
             "data": None,
             "database": name[0],
-            "es": physical_ms(commit_ts) // 1000 * 1000,
+            "es": (physical_ms(commit_ts) - waited) // 1000 * 1000,
             "gtid": "",
             "id": 1,
             "isDdl": False,

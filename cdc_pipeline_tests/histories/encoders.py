@@ -59,9 +59,12 @@ def _java_hash(*texts: str) -> int:
     return found
 
 
-def encoder_of(mode: str, partition: PartitionOf, choices: Choices, *, raw_changes: bool, markers: bool) -> Encoder:
+def encoder_of(
+    mode: str, partition: PartitionOf, choices: Choices, *, raw_changes: bool, markers: bool, late: bool = False
+) -> Encoder:
+    """`late`: Canal's `es` is when a statement began, some of them seconds before they were logged."""
     if mode == "canal":
-        return Canal(partition, choices)
+        return Canal(partition, choices, late)
     if mode == "dataworks":
         return DataWorks(partition, choices, markers)
     return TiCdc(mode, raw_changes, partition, choices)

@@ -42,7 +42,7 @@ class Settings:
 
     `in_step`: files are cuts of the order of sending, where rows of one key may travel in several partitions and there
     are no watermarks to wait for. `ddl`: the chance of DDL before a transaction; `partition_ddl`: also that of partitions;
-    `plain_ddl`: only CREATE, TRUNCATE and DROP TABLE.
+    `plain_ddl`: only CREATE, TRUNCATE and DROP TABLE. `together`: DDL shares its moment with rows, where only time orders.
     """
 
     mode: str
@@ -55,6 +55,7 @@ class Settings:
     ddl: float = 0
     partition_ddl: bool = True
     plain_ddl: bool = False
+    together: bool = False
 
     @property
     def in_step(self) -> bool:
@@ -69,7 +70,7 @@ class Settings:
     @property
     def ddl_apart(self) -> int:
         """For how many ms a DDL stands alone, where only its `es` tells what lies before it."""
-        return {"default": 1, "canal": 1000}.get(self.mode, 0)
+        return 0 if self.together else {"default": 1, "canal": 1000}.get(self.mode, 0)
 
 
 @dataclass(frozen=True, repr=False)
@@ -148,9 +149,10 @@ def history_of(
         choices,
         raw_changes=settings.raw_changes,
         markers=mode == "dataworks" and choices.chance(0.5),
+        late=settings.together and not settings.disturbances.restarts,
     )
     messages = encoded(encoder, upstream.events)
-    timeline = sent_by(encoder, mode, messages, settings.disturbances, choices)
+    timeline = sent_by(encoder, mode, messages, settings.disturbances, choices, together=settings.together)
     records = delivered(timeline, prefix, settings.partitions)
     settled = {}
     if settings.partitions == 1 or not has_watermarks(mode):
@@ -222,8 +224,10 @@ def drawn_settings(
     complete: bool = False,
     ddl: bool = True,
     partition_ddl: bool = True,
+    together: bool = True,
 ) -> Settings:
-    """Settings that fit the mode. `complete`: a last watermark above everything always comes. `ddl`: there may be DDL."""
+    """Settings that fit the mode. `complete`: a last watermark above everything always comes. `ddl`: there may be DDL;
+    `together`: it may share its moment with rows."""
     watermarks = has_watermarks(mode)
     settings = Settings(
         mode,
@@ -252,6 +256,7 @@ def drawn_settings(
         partition_ddl=partition_ddl,
         plain_ddl=choices.chance(0.15),
         disturbances=replace(settings.disturbances, ddl=True),
+        together=together and not watermarks and mode != "dataworks" and choices.chance(0.6),
     )
 
 

@@ -57,12 +57,21 @@ class Sent:
 
 
 def sent_by(
-    encoder: Encoder, mode: str, messages: list[Message], disturbances: Disturbances, choices: Choices
+    encoder: Encoder,
+    mode: str,
+    messages: list[Message],
+    disturbances: Disturbances,
+    choices: Choices,
+    *,
+    together: bool = False,
 ) -> list[Sent]:
-    """The messages in the order of sending. Restarts and retries that nothing in the bytes tells are left out."""
+    """The messages in the order of sending. Restarts and retries that nothing in the bytes tells are left out. `together`:
+    Canal builds many messages in one ms."""
     for restarts in (disturbances.restarts, *range(disturbances.restarts, -1, -1)):
         sender = _Sender(encoder, messages, replace(disturbances, restarts=restarts), choices)
         timeline = _stamped(sender.run(), choices)
+        if together and mode == "canal":
+            timeline = _built_together(timeline, choices)
         if is_tellable(mode, timeline, messages):
             break
     if isinstance(encoder, TiCdc) and encoder.extension:
@@ -208,6 +217,24 @@ def _stamped(timeline: list[Sent], choices: Choices) -> list[Sent]:
             batch += bool(group and message.group and choices.chance(0.6))
         group = message.group
         found.append(replace(sent, ts=ts, batch=batch))
+    return found
+
+
+def _built_together(timeline: list[Sent], choices: Choices) -> list[Sent]:
+    """The timeline as Canal builds it: batches of what has been logged so far, some messages of a batch in one ms."""
+    found: list[Sent] = []
+    batch, built = 0, 0
+    for place, sent in enumerate(timeline):
+        begins = not found or sent.message.group != found[-1].message.group
+        if sent.restarted:
+            batch = 0
+        if not batch or (begins and choices.chance(0.25)):
+            batch += 1
+            end = choices.integer(place, min(place + 8, len(timeline) - 1))
+            built = max(built + 1, max(later.ts for later in timeline[place : end + 1]))
+        elif begins:
+            built = max(built + choices.chance(0.4), sent.ts)
+        found.append(replace(sent, ts=built, batch=batch))
     return found
 
 

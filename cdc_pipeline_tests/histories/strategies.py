@@ -28,13 +28,14 @@ def histories(
     transactions: tuple[int, int] = (5, MOST_TRANSACTIONS),
     settings: Settings | None = None,
     complete: bool = False,
+    together: bool = True,
 ) -> History:
     """A history of one of the modes, with settings that are drawn unless they are given.
 
-    `complete`: a last watermark above everything always comes.
+    `complete`: a last watermark above everything always comes. `together`: DDL may share its moment with rows.
     """
     choices = Drawn(draw)
-    used = settings or drawn_settings(choices, choices.pick(modes), complete=complete)
+    used = settings or drawn_settings(choices, choices.pick(modes), complete=complete, together=together)
     return history_of(choices, used, prefix=prefix, transactions=choices.integer(*transactions))
 
 
@@ -61,15 +62,22 @@ def history_of_seed(
     complete: bool = False,
     ddl: bool = True,
     partition_ddl: bool = True,
+    together: bool = True,
 ) -> History:
     """The history of a seed, the same one each time, on the topic `prefix` (`h<seed>` if not given).
 
     `complete`: a last watermark above everything always comes. One that does not would hold back all of `combined`.
-    `ddl`, `partition_ddl`: there may be such statements.
+    `ddl`, `partition_ddl`: there may be such statements; `together`: they may share their moment with rows.
     """
     choices = Seeded(seed)
     used = settings or drawn_settings(
-        choices, mode or choices.pick(MODES), seed=seed, complete=complete, ddl=ddl, partition_ddl=partition_ddl
+        choices,
+        mode or choices.pick(MODES),
+        seed=seed,
+        complete=complete,
+        ddl=ddl,
+        partition_ddl=partition_ddl,
+        together=together,
     )
     name = f"h{seed}" if prefix is None else prefix
     return history_of(choices, used, prefix=name, transactions=transactions, kinds=kinds)

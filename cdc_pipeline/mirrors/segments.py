@@ -1,0 +1,242 @@
+"""Which segment of its table a row change lies in: how many of the cut's statements lie before it.
+
+A row with a TSO lies after a statement where its TSO is greater; at the statement's own TSO it lies before it. Without
+TSOs the stream tells by what it has:
+
+- In one partition Canal's messages are in the order of the binlog, whatever their `es` says: that is when a statement
+  began, and rows that are written while a long ALTER runs are logged before it.
+- Between partitions Canal's clock orders (`ts`: messages are built one after the other), then the number of its batch, of
+  which all messages are sent before those of the next one, then `es` (canal-facts 3, 4, 47, 49).
+- In other dialects `commit_ts` orders, and at one `commit_ts` the offset in one partition.
+
+What is open after that is told by the columns and types that a row carries (`statement_evidence`). What is still open is a
+doubt, which the table is marked with.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from cdc_pipeline.dialects.canal import CANAL
+from cdc_pipeline.mirrors.shards import ShardName, source_columns
+from cdc_pipeline.mirrors.statement_evidence import SegmentFinder
+from cdc_pipeline.resources.small_frames import small_frame
+from cdc_pipeline.schemas.changes import DropTable, OfShard, TruncateTable
+from cdc_pipeline.schemas.gaps import GapKind, of_statement
+from cdc_pipeline.schemas.table import TableName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, Row
+
+    from cdc_pipeline.dialects.types import MessageTypes, Place
+    from cdc_pipeline.mirrors.events import DdlEvent
+    from cdc_pipeline.schemas.gaps import Gap
+
+    TypesOf = Callable[[Mapping[Place, str]], Mapping[Place, MessageTypes]]
+    """The types that the messages at these places name, each of its dialect."""
+
+_TABLE = ("database", "table")
+_MESSAGE = ("batch_id", "topic", "partition", "offset")
+_BOUND = (
+    "commit_ts: BIGINT, exact: BOOLEAN, dialect: STRING, topic: STRING, `partition`: INT, `offset`: BIGINT, ts: BIGINT, "
+    "message_id: BIGINT"
+)
+_BOUNDS = f"ARRAY<STRUCT<{_BOUND}>>"
+_SAME_PARTITION = "topic = bound.topic AND `partition` = bound.`partition`"
+# whether a row lies after a statement; null where its place in the stream does not tell
+_LIES_AFTER = (
+    "CASE WHEN exact_ts OR bound.exact THEN commit_ts > bound.commit_ts "
+    f"WHEN dialect = '{CANAL.name}' AND bound.dialect = '{CANAL.name}' THEN "
+    f"CASE WHEN {_SAME_PARTITION} THEN `offset` > bound.`offset` "
+    "WHEN ts <> bound.ts THEN ts > bound.ts WHEN message_id <> bound.message_id THEN message_id > bound.message_id "
+    "WHEN commit_ts <> bound.commit_ts THEN commit_ts > bound.commit_ts END "
+    "WHEN commit_ts <> bound.commit_ts THEN commit_ts > bound.commit_ts "
+    f"WHEN {_SAME_PARTITION} THEN `offset` > bound.`offset` END"
+)
+# the number of the last statement that a row surely lies after, and how many it may lie after
+_LOW = "coalesce(array_max(transform(told, (after, at) -> if(after, at + 1, 0))), 0)"
+_HIGH = "coalesce(array_min(transform(told, (after, at) -> if(NOT after AND at >= low, at, NULL))), size(told))"
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """Row changes of a table of which nothing tells on which side of a statement they lie: how many, and where the first
+    one is."""
+
+    name: TableName
+    statement: DdlEvent
+    changes: int
+    first: Place
+
+    @property
+    def gap(self) -> Gap:
+        """What the table is marked with."""
+        _, topic, partition, offset = self.first
+        words = (
+            f"{self.changes} row change(s), the first at {topic}/{partition}@{offset}, came in one moment with a statement "
+            f"of another partition, and nothing tells which was first (commit_ts {self.statement.commit_ts})"
+        )
+        return of_statement(GapKind.UNSURE_ORDER, words, words, self.statement.sql)
+
+
+@dataclass(frozen=True)
+class Segmented:
+    """Row changes with `segment`, and the doubts about it."""
+
+    changes: DataFrame
+    doubts: tuple[Doubt, ...] = ()
+
+
+def with_segments(changes: DataFrame, events: Iterable[DdlEvent]) -> DataFrame:
+    """`changes` with `segment`: how many of its table's statements of this cut surely lie before a row."""
+    return _with_places(changes, _events_by_table(events)).withColumn("segment", F.col("low")).drop("low", "high")
+
+
+def segmented(
+    changes: DataFrame, events: Sequence[DdlEvent], known: Callable[[TableName], bool], types_of: TypesOf
+) -> Segmented:
+    """`with_segments`, and what rows carry where their place leaves it open. `known`: whether a table was there before the
+    cut. `changes` should be kept in memory where there are statements without TSOs: they are looked at twice."""
+    if all(event.exact_ts for event in events):
+        return Segmented(with_segments(changes, events))
+    tables = _events_by_table(events)
+    placed = _with_places(changes, tables)
+    rows = (
+        placed.where("high > low")
+        .groupBy(
+            *_TABLE, "low", "high", *_MESSAGE, "dialect", F.map_keys(F.coalesce("after", "before")).alias("columns")
+        )
+        .count()
+        .collect()
+    )
+    if not rows:
+        return Segmented(placed.withColumn("segment", F.col("low")).drop("low", "high"))
+    found, doubts = _evident(rows, tables, known, types_of)
+    small = small_frame(
+        changes.sparkSession,
+        [(*message, low, segment) for (message, low), segment in found.items()],
+        "batch_id BIGINT, topic STRING, `partition` INT, `offset` BIGINT, low INT, evident INT",
+    )
+    told = placed.join(F.broadcast(small), [*_MESSAGE, "low"], "left")
+    return Segmented(told.withColumn("segment", F.coalesce("evident", "low")).drop("low", "high", "evident"), doubts)
+
+
+def _evident(
+    rows: list[Row],
+    tables: Mapping[tuple[str, ...], list[DdlEvent]],
+    known: Callable[[TableName], bool],
+    types_of: TypesOf,
+) -> tuple[dict[tuple[Place, int], int], tuple[Doubt, ...]]:
+    """The segments of rows whose place leaves them open, by message and first segment, and the doubts that are left."""
+    places = {tuple(row[name] for name in _MESSAGE): row["dialect"] for row in rows}
+    types = types_of(places)
+    finders = {
+        name: SegmentFinder(TableName(*name), events, known=known(TableName(*name)))
+        for name, events in tables.items()
+        if any((row["database"], row["table"]) == name for row in rows)
+    }
+    found: dict[tuple[Place, int], int] = {}
+    doubtful: dict[tuple[TableName, int], list[tuple[Place, int]]] = defaultdict(list)
+    for row in rows:
+        name, message = (row["database"], row["table"]), tuple(row[column] for column in _MESSAGE)
+        words = types[message].mysql_types if message in types else {}
+        segment, doubt = finders[name].found(row["low"], row["high"], row["columns"], words)
+        found[message, row["low"]] = segment
+        if doubt is not None:
+            doubtful[TableName(*name), doubt].append((message, row["count"]))
+    doubts = [
+        Doubt(
+            name,
+            tables[name.database, name.table][at],
+            sum(count for _, count in messages),
+            min(message for message, _ in messages),
+        )
+        for (name, at), messages in sorted(doubtful.items())
+    ]
+    return found, tuple(doubts)
+
+
+def not_emptied(changes: DataFrame, events: Sequence[DdlEvent]) -> DataFrame:
+    """The changes that lie after all of these events of their table: those before a TRUNCATE or DROP TABLE that an earlier
+    cut has carried out are superseded by it."""
+    if not events:
+        return changes
+    after_all = F.expr(f"bounds IS NULL OR forall(bounds, bound -> coalesce({_LIES_AFTER}, false))")
+    bounds = _bounds((event, name) for event in events for name in _emptied(event))
+    left = _with_bounds(changes, bounds, _TABLE).where(after_all).drop("bounds")
+    if not (source := source_columns(changes)):
+        return left
+    of_shards = _bounds((event, name) for event in events for name in _emptied_shards(event))
+    if not of_shards:
+        return left
+    return _with_bounds(left, of_shards, (*_TABLE, *source)).where(after_all).drop("bounds")
+
+
+def _emptied(event: DdlEvent) -> list[TableName]:
+    changes = tuple(change for change in event.changes if not isinstance(change, OfShard))
+    return list(replace(event, changes=changes).names())
+
+
+def _emptied_shards(event: DdlEvent) -> list[ShardName]:
+    return [
+        ShardName(change.name, change.shard)
+        for change in event.changes
+        if isinstance(change, OfShard) and isinstance(change.change, (TruncateTable, DropTable))
+    ]
+
+
+# ---- places
+
+
+def _events_by_table(events: Iterable[DdlEvent]) -> dict[tuple[str, ...], list[DdlEvent]]:
+    found: dict[tuple[str, ...], list[DdlEvent]] = defaultdict(list)
+    for event in events:
+        for name in event.names():
+            found[name.database, name.table].append(event)
+    return found
+
+
+def _with_places(changes: DataFrame, tables: Mapping[tuple[str, ...], list[DdlEvent]]) -> DataFrame:
+    """`changes` with `low` and `high`: the first and the last segment in which a row can lie by its place in the stream."""
+    bounds = {name: [_bound(event) for event in events] for name, events in tables.items()}
+    placed = _with_bounds(changes, bounds, _TABLE)
+    if all(event.exact_ts for events in tables.values() for event in events):
+        low = F.coalesce(F.expr("size(filter(bounds, bound -> commit_ts > bound.commit_ts))"), F.lit(0))
+        low = F.when(F.col("bounds").isNull(), F.lit(0)).otherwise(low)
+        return placed.withColumns({"low": low, "high": low}).drop("bounds")
+    told = F.expr(f"transform(bounds, bound -> {_LIES_AFTER})")
+    placed = placed.withColumn("told", told).withColumn("low", F.expr(_LOW))
+    high = F.when(F.col("bounds").isNull(), F.lit(0)).otherwise(F.expr(_HIGH))
+    return placed.withColumn("high", high).drop("bounds", "told")
+
+
+def _bounds(
+    events: Iterable[tuple[DdlEvent, TableName | ShardName]],
+) -> dict[tuple[str, ...], list[tuple[object, ...]]]:
+    found: dict[tuple[str, ...], list[tuple[object, ...]]] = defaultdict(list)
+    for event, name in events:
+        parts = (name.mirror, name.source) if isinstance(name, ShardName) else (name,)
+        found[tuple(text for part in parts for text in (part.database, part.table))].append(_bound(event))
+    return found
+
+
+def _bound(event: DdlEvent) -> tuple[object, ...]:
+    return (event.commit_ts, event.exact_ts, event.dialect, *event.position, event.ts, event.message_id)
+
+
+def _with_bounds(
+    changes: DataFrame, bounds: Mapping[tuple[str, ...], list[tuple[object, ...]]], columns: tuple[str, ...]
+) -> DataFrame:
+    """`changes` with `bounds`: where each of its table's events lies; null where it has none."""
+    if not bounds:
+        return changes.withColumn("bounds", F.lit(None).cast(_BOUNDS))
+    names = "".join(f"`{column}` STRING, " for column in columns)
+    rows = [(*name, found) for name, found in bounds.items()]
+    small = small_frame(changes.sparkSession, rows, f"{names}bounds {_BOUNDS}")
+    return changes.join(F.broadcast(small), list(columns), "left")
