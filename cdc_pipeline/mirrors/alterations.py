@@ -12,11 +12,15 @@ from cdc_pipeline.mirrors.ddl_outcome import done, refuse
 from cdc_pipeline.mirrors.policy import KEEP
 from cdc_pipeline.mirrors.steps import ColumnOrigin, DeleteRows, ExchangeRows, TruncateMirror
 from cdc_pipeline.schemas.changes import (
+    AddColumn,
+    ChangeColumn,
+    DropColumn,
     DropPartition,
     ExchangePartition,
     FirstPartition,
     NotSupportedClause,
     PartitionRowsClause,
+    RenameColumn,
     TruncatePartition,
 )
 from cdc_pipeline.schemas.conversions import unsure_change, with_unclear_types
@@ -67,13 +71,14 @@ class AlterPlanner:
     ) -> None:
         state = self._book.state(name)
         assert state is not None
+        told = self._without_anticipated(state, clauses, event)
         try:
-            schema = altered(state.schema, clauses)
+            schema = altered(told.schema, clauses)
         except SchemaConflictError as error:
             refuse(self._book, name, f"ALTER TABLE does not fit the known columns: {error}", event, outcome)
             return
-        changed = replace(state, schema=schema)
-        if shape(schema) != shape(state.schema):
+        changed = replace(told, schema=schema)
+        if shape(schema) != shape(state.schema) or told is not state:
             self._book.let_rows_in(name)
             current = self._book.state(name)
             assert current is not None
@@ -81,24 +86,44 @@ class AlterPlanner:
                 self._alter_definition(name, clauses, event, outcome)
                 return
             # with the default of an added column that has the name of a masked one that goes
-            self._change_columns(state, replace(changed, schema=schema, masks=()), clauses, event, outcome)
+            self._change_columns(state, told, replace(changed, schema=schema, masks=()), clauses, event, outcome)
         elif schema != state.schema:
             self._book.note(changed)
             done(outcome, f"noted the new definition of {name}; rows are as they were", changed)
         elif clauses and not outcome.effects:
             outcome.effects.append(f"{name}: changes neither columns nor rows")
 
+    def _without_anticipated(self, state: MirrorState, clauses: tuple[Clause, ...], event: DdlEvent) -> MirrorState:
+        """The state without the columns that rows had before the statement came which gives them to the table. Those rows
+        come again after it (`late_statements`), so that the columns begin anew."""
+        if event.exact_ts or not self._book.key(state):
+            return state
+        untold = {gap.column for gap in state.gaps if gap.kind is GapKind.UNTOLD_COLUMN}
+        given = given_columns(clauses)
+        early = [
+            column.name
+            for column in state.schema.columns
+            if column.name.casefold() in given and (state.inferred or column.name in untold)
+        ]
+        if not early:
+            return state
+        columns = tuple(column for column in state.schema.columns if column.name not in early)
+        gaps = carried(state.gaps, dict.fromkeys(early))
+        return replace(state, schema=state.schema.with_columns(columns), gaps=gaps)
+
     def _change_columns(
         self,
         state: MirrorState,
+        told: MirrorState,
         changed: MirrorState,
         clauses: tuple[Clause, ...],
         event: DdlEvent,
         outcome: DdlOutcome,
     ) -> None:
-        origins = altered_origins(state.schema, changed.schema, clauses)
+        """`told` is the state without what rows have anticipated."""
+        origins = altered_origins(told.schema, changed.schema, clauses)
         left = {origin.before.name for origin in origins if origin.before is not None}
-        dropped = [column.name for column in state.schema.columns if column.name not in left]
+        dropped = [column.name for column in told.schema.columns if column.name not in left]
         kept: tuple[tuple[str, str], ...] = ()
         if self._policy.of(state.name) == KEEP:
             changed, kept = with_kept(changed, dropped, event)
@@ -164,6 +189,19 @@ class AlterPlanner:
         self._book.mark(state.name, *other.gaps)
         self._book.mark(other.name, *state.gaps)
         done(outcome, f"exchanged the rows of a partition of {state.name} with those of {other.name}", state, other)
+
+
+def given_columns(clauses: Iterable[Clause]) -> set[str]:
+    """The names that clauses give to columns, and that the table surely had not before; folded."""
+    given, there = set(), set()
+    for clause in clauses:
+        if (isinstance(clause, AddColumn) and not clause.if_not_exists) or isinstance(clause, ChangeColumn):
+            given.add(clause.column.name.casefold())
+        elif isinstance(clause, RenameColumn):
+            given.add(clause.new_name.casefold())
+        if isinstance(clause, (DropColumn, ChangeColumn, RenameColumn)):
+            there.add(clause.name.casefold())
+    return given - there
 
 
 def altered_origins(before: TableSchema, after: TableSchema, clauses: tuple[Clause, ...]) -> tuple[ColumnOrigin, ...]:

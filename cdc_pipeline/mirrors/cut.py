@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 import uuid
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import partial
@@ -17,12 +17,13 @@ from cdc_pipeline.dialects.claims import kept_claims
 from cdc_pipeline.dialects.releases import with_replacements
 from cdc_pipeline.dialects.types import message_types
 from cdc_pipeline.mirrors.apply import Mirrors, StepResult
+from cdc_pipeline.mirrors.carried_rows import carried
 from cdc_pipeline.mirrors.column_rules import ColumnRules, check_order, not_kept, nowhere
 from cdc_pipeline.mirrors.contested_keys import contested_settled
 from cdc_pipeline.mirrors.cut_inputs import CutInputs, StoredMirrors
 from cdc_pipeline.mirrors.cut_report import CutReport, MirrorEntry, TableCounts, published_entries, with_held_gaps
 from cdc_pipeline.mirrors.cut_streams import CutStreams
-from cdc_pipeline.mirrors.ddl_of_cut import DdlOfCut, altered_at_watermark, close_events, emptied_before
+from cdc_pipeline.mirrors.ddl_of_cut import DdlOfCut, altered_at_watermark, carried_out_before, close_events
 from cdc_pipeline.mirrors.dead_letters import lost_rows
 from cdc_pipeline.mirrors.derived_values import derived_problems
 from cdc_pipeline.mirrors.holding import (
@@ -35,16 +36,17 @@ from cdc_pipeline.mirrors.holding import (
 from cdc_pipeline.mirrors.identity import Identity
 from cdc_pipeline.mirrors.keys import key_columns
 from cdc_pipeline.mirrors.late import late_changes
+from cdc_pipeline.mirrors.late_statements import came_before_statements, let_in_again, tables_that_come_again
 from cdc_pipeline.mirrors.order import RowSet, net_changes, row_entries
 from cdc_pipeline.mirrors.plan_book import PlanBook
-from cdc_pipeline.mirrors.planner import Permissions, Planner, tables_let_in_anew
+from cdc_pipeline.mirrors.planner import Permissions, Planner
 from cdc_pipeline.mirrors.policy import DdlPolicy
 from cdc_pipeline.mirrors.progress import NO_CUT, PublishedCut, StreamProgress, published_cut, stream_progress
 from cdc_pipeline.mirrors.publication import CutSettings, publish
 from cdc_pipeline.mirrors.redeliveries import POSITION, repeated_positions
 from cdc_pipeline.mirrors.restored import cut_to_go_on_from
-from cdc_pipeline.mirrors.row_groups import row_groups, with_types
-from cdc_pipeline.mirrors.segments import not_emptied, segmented
+from cdc_pipeline.mirrors.row_groups import RowGroup, row_groups, with_types
+from cdc_pipeline.mirrors.segments import not_emptied, segmented, with_segments
 from cdc_pipeline.mirrors.selection import ALL_TABLES, TableSelection
 from cdc_pipeline.mirrors.soft_deletes import live_rows
 from cdc_pipeline.mirrors.stages import Stages
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from cdc_pipeline.dialects.types import MessageTypes, Place
     from cdc_pipeline.mirrors.planner import CutPlan
     from cdc_pipeline.resources.lake import LakePaths
     from cdc_pipeline.schemas.table import TableName
@@ -146,9 +149,9 @@ class CutMaker:
             released = released_tables(waiting, inputs.approved)
             ddl = DdlOfCut.read(window, history, returning_events(history, released, window, seen.mirrored))
             ddl, sources = seen.statements(ddl)
-            anew = tables_let_in_anew(ddl.fresh, inputs.mirror)
+            again_of = tables_that_come_again(ddl.fresh, inputs.mirror, lambda state: not key_columns(state, self.keys))
             late = late_changes(window, log, lambda: altered_at_watermark(window, history, seen.mirrored))
-            delivered = window.changes(log, waited=published.pending > 0, anew=anew, also=late.taken_in)
+            delivered = window.changes(log, waited=published.pending > 0, again=again_of, also=late.taken_in)
             cuts = self._table("consistent_cuts") if released else None
             delivered = with_returned(delivered, log, cuts, released, ddl.fresh, window).persist()
             raw = with_replacements(self.spark, self.paths, self._table("raw_topic_snapshot"))
@@ -156,22 +159,25 @@ class CutMaker:
         kept = [delivered]
         try:
             with few():
-                placed = segmented(
-                    delivered,
-                    ddl.fresh,
-                    lambda name: inputs.mirror(name) is not None,
-                    lambda places: message_types(raw, places, claims),
-                )
-                delivered = placed.changes
+
+                def types_of(places: Mapping[Place, str]) -> Mapping[Place, MessageTypes]:
+                    return message_types(raw, places, claims)
+
                 again = repeated_positions(delivered, log, self._table("watermarks"), window)
                 once = delivered
                 if again is not None:
                     kept.append(again.persist())
                     once = delivered.join(again, list(POSITION), "left_anti")
-                changes = not_emptied(once, emptied_before(window, history, delivered, seen.mirrored))
+                past = carried_out_before(window, history, delivered, seen.mirrored)
+                moved = carried(not_emptied(once, past), past, types_of)
+                placed = segmented(moved.changes, ddl.fresh, lambda name: inputs.mirror(name) is not None, types_of)
+                changes = let_in_again(placed.changes, again_of)
                 groups = with_types(row_groups(changes), raw, changes, inputs.mirror, claims)
                 lost = lost_rows(self.spark, self.paths, window, selection)
-                for name, gap in [*((breach.name, breach.gap) for breach in late.breaches), *ddl.missed()]:
+                known = [*((breach.name, breach.gap) for breach in late.breaches), *ddl.missed()]
+                known += [(name, gap) for name, gaps in moved.gaps.items() for gap in gaps]
+                known += came_before_statements(changes, again_of).items()
+                for name, gap in known:
                     lost[name] = (*lost.get(name, ()), gap)
                 permissions = Permissions(
                     self.policy,
@@ -192,6 +198,12 @@ class CutMaker:
                     ended=lambda name: inputs.ended(name, window),
                     doubts=placed.doubts,
                 ).plan(ddl.fresh)
+                if tables := self._keyless_despite_messages(plan, groups, window):
+                    more = repeated_positions(changes, log, self._table("watermarks"), window, tables)
+                    if more is not None:
+                        kept.append(more.persist())
+                        again = more if again is None else again.unionByName(more)
+                        changes = changes.join(more, list(POSITION), "left_anti")
                 check_order(plan.steps, window.resolved_tso, self.paths.pipeline)
                 for name, columns in nowhere(inputs.columns, plan.steps).items():
                     self.report(f"mask: {name} has no column {', '.join(columns)}")
@@ -206,13 +218,14 @@ class CutMaker:
             with few():
                 found = delivered.where("NOT taken").agg(F.count("*"), F.max("timestamp")).first()
                 assert found is not None
-                held = held_rows(delivered, plan.held_from)
-                taken_in = found[0] - sum(held.values())
+                held = Counter(held_rows(changes, plan.held_from))
                 duplicates = 0
                 if again is not None:
-                    repeated = delivered.join(again, list(POSITION), "left_semi")
-                    staying = sum(held_rows(repeated, plan.held_from).values())
-                    duplicates = repeated.where("NOT taken").count() - staying
+                    repeated = with_segments(delivered.join(again, list(POSITION), "left_semi"), ddl.fresh)
+                    staying = held_rows(repeated, plan.held_from)
+                    duplicates = repeated.where("NOT taken").count() - sum(staying.values())
+                    held.update(staying)
+                taken_in = found[0] - sum(held.values())
         finally:
             for frame in kept:
                 frame.unpersist()
@@ -307,6 +320,18 @@ class CutMaker:
             stages.ended("steps")
             self.spark.catalog.dropGlobalTempView(view)
             net.unpersist()
+
+    def _keyless_despite_messages(self, plan: CutPlan, groups: Iterable[RowGroup], window: Window) -> set[TableName]:
+        """The tables whose messages name a key that their mirrors do not have: what came twice of them has to be found by
+        where it stands, as of any table without a key."""
+        if window.resolved_tso is None:
+            return set()  # then all changes are looked at
+        named = {group.name for group in groups if group.key_names}
+        return {
+            step.source
+            for step in plan.steps
+            if isinstance(step, ApplyRows) and step.source in named and not key_columns(step.state, self.keys)
+        }
 
     # ---- results
 

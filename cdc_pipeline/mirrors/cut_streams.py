@@ -64,7 +64,7 @@ class CutStreams:
         if self.selection.all_in:
             return self._held_left_out
         log = self.selection.left_out(self.whole_log)
-        passed = self.window.changes(log, waited=self.published.pending > 0, anew={})
+        passed = self.window.changes(log, waited=self.published.pending > 0, again={})
         return passed.where("fresh").count() + self.window.late(log).count() + self._held_left_out
 
     @property

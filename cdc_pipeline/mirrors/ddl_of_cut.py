@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 
-from cdc_pipeline.mirrors.ddl_outcome import DUPLICATE, NOT_APPLIED, NOT_INCLUDED, DdlOutcome
+from cdc_pipeline.dialects.canal import CANAL
+from cdc_pipeline.mirrors.ddl_outcome import APPLIED, DUPLICATE, NO_EFFECT, NOT_APPLIED, NOT_INCLUDED, DdlOutcome
 from cdc_pipeline.mirrors.events import DdlEvent, ddl_event, in_order
 from cdc_pipeline.mirrors.included_ddl import left_out_words
 from cdc_pipeline.mirrors.unnamed import with_databases
 from cdc_pipeline.resources.delta import Commit, session_for
 from cdc_pipeline.resources.small_frames import small_frame, struct_of
-from cdc_pipeline.schemas.changes import DropTable, TruncateTable, of_table
 from cdc_pipeline.schemas.gaps import GapKind, of_statement
 
 if TYPE_CHECKING:
@@ -129,23 +129,23 @@ class DdlOfCut:
         return {**self.settled, **plan.outcomes}
 
 
-def emptied_before(
+def carried_out_before(
     window: Window, history: DataFrame, changes: DataFrame, mirrored: Callable[[DdlEvent], DdlEvent]
 ) -> list[DdlEvent]:
-    """The TRUNCATE and DROP TABLE statements of earlier cuts that are not older than the oldest of the changes: without
-    watermarks a change may come after them that lies before them."""
+    """The statements that earlier cuts have carried out and that are not older than the oldest of the changes, in order:
+    without watermarks a change may come after them that lies before them."""
     if window.resolved_tso is not None or window.after_batch == 0:
         return []
-    oldest = changes.where("NOT taken").agg(F.min("commit_ts")).first()
-    if oldest is None or oldest[0] is None:
+    new = changes.where("NOT taken")
+    canal = F.when(F.col("dialect") == CANAL.name, F.col("ts"))
+    oldest = new.agg(F.min("commit_ts").alias("commit_ts"), F.min(canal).alias("ts")).first()
+    if oldest is None or oldest["commit_ts"] is None:
         return []
-    past = history.where((F.col("cut_id") < window.cut_id) & (F.col("commit_ts") >= oldest[0]))
-    events = in_order(map(mirrored, map(ddl_event, past.collect())))
-    return [
-        event
-        for event in events
-        if any(isinstance(of_table(change), (TruncateTable, DropTable)) for change in event.changes)
-    ]
+    later = F.col("commit_ts") >= oldest["commit_ts"]
+    if oldest["ts"] is not None:
+        later |= (F.col("dialect") == CANAL.name) & (F.col("ts") >= oldest["ts"])
+    past = history.where((F.col("cut_id") < window.cut_id) & F.col("status").isin(APPLIED, NO_EFFECT) & later)
+    return in_order(mirrored(ddl_event(row)) for row in past.collect())
 
 
 def altered_at_watermark(

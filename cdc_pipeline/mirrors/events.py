@@ -175,6 +175,15 @@ def made_names(change: SchemaChange) -> tuple[TableName, ...]:
             assert_never(change)
 
 
+def renamed_names(change: SchemaChange) -> tuple[tuple[TableName, TableName], ...]:
+    """The names that tables had before this change, each with the one that it has after it."""
+    if isinstance(change, RenameTable):
+        return ((change.name, change.new_name),)
+    if isinstance(change, AlterTable):
+        return tuple((change.name, clause.name) for clause in change.clauses if isinstance(clause, RenameTo))
+    return ()
+
+
 def begun_names(change: SchemaChange) -> tuple[TableName, ...]:
     """`made_names`, and those that come back."""
     if isinstance(change, RecoverTable):

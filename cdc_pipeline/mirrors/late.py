@@ -13,13 +13,12 @@ nothing, where the change log has it already. Else it depends:
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.resources.folded import folded
+from cdc_pipeline.mirrors.table_rows import of_tables
 from cdc_pipeline.schemas.gaps import Gap, GapKind
 from cdc_pipeline.schemas.table import TableName
 
@@ -89,7 +88,7 @@ def late_changes(window: Window, log: DataFrame, altered: Callable[[], Collectio
     assert span is not None
     if not span["changes"]:
         return LateChanges(0, ())
-    at_watermark = window.at_watermark() & ~_of_tables(altered()) if span["at_watermark"] else F.lit(False)
+    at_watermark = window.at_watermark() & ~of_tables(altered()) if span["at_watermark"] else F.lit(False)
     before = F.col("batch_id") <= window.after_batch
     known = log.where(before & F.col("commit_ts").between(span["first"], span["last"]))
     identified = late.withColumn("row_identity", _row_identity())
@@ -99,14 +98,6 @@ def late_changes(window: Window, log: DataFrame, altered: Callable[[], Collectio
     taken_in = unseen.where(at_watermark).select(*log.columns) if span["at_watermark"] else None
     taken = 0 if taken_in is None else taken_in.count()
     return LateChanges(span["changes"] - taken, _breaches(unseen.where(~at_watermark)), taken_in if taken else None)
-
-
-def _of_tables(names: Collection[TableName]) -> Column:
-    return folded(
-        operator.or_,
-        [(F.col("database") == name.database) & (F.col("table") == name.table) for name in names],
-        F.lit(False),
-    )
 
 
 def _breaches(unseen: DataFrame) -> tuple[Breach, ...]:

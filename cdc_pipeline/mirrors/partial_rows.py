@@ -37,17 +37,18 @@ def only_key(changes: DataFrame) -> SparkColumn:
     return F.coalesce("only_key", F.lit(False)) if "only_key" in changes.columns else F.lit(False)
 
 
-def partial_columns(schema: TableSchema, groups: Sequence[RowGroup]) -> list[Column]:
-    """Columns of the table that some of the rows lack: the merge keeps them where the row is only changed."""
-    if not schema.row_key:
+def partial_columns(schema: TableSchema, key: Sequence[str], groups: Sequence[RowGroup]) -> list[Column]:
+    """Columns of the table that some of the rows lack: the merge keeps them where the row is only changed. `key` is what
+    identifies a row of the mirror."""
+    if not key:
         return []  # a row without a key is known by all of its columns
     return [column for column in _not_brought(schema, groups) if column.generated != "virtual"]
 
 
-def unknown_columns(state: MirrorState, groups: Sequence[RowGroup]) -> list[Column]:
+def unknown_columns(state: MirrorState, key: Sequence[str], groups: Sequence[RowGroup]) -> list[Column]:
     """Columns of the table whose values some rows leave unknown. Rows with their handle key only are told of when they are
     merged: then it is known whether others say more of them."""
-    if not state.schema.row_key:
+    if not key:
         return _not_brought(state.schema, groups)
     inserts = [group for group in groups if group.inserts and not group.only_key]
     told = [group for group in inserts if group.dialect == CANAL.name and not state.inferred]

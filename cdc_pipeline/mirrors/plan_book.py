@@ -265,11 +265,12 @@ class PlanBook:
         state = self._with_one_per_key(self._fitting_state(name, groups))
         if state.shards is not None:
             groups = [with_lacking_columns(group, state) for group in groups]
-        lacking = tuple(column.name for column in partial_columns(state.schema, groups))
-        unknown = unknown_columns(state, groups)
+        key = self.key(state)
+        lacking = tuple(column.name for column in partial_columns(state.schema, key, groups))
+        unknown = unknown_columns(state, key, groups)
         # where some rows came with their handle key only, what is computed of the others' columns is told apart by row
-        partial = partial_columns(state.schema, [group for group in groups if not group.only_key])
-        untold = untold_columns(state, self.key(state), groups)
+        partial = partial_columns(state.schema, key, [group for group in groups if not group.only_key])
+        untold = untold_columns(state, key, groups)
         missing = list(dict.fromkeys((*unknown, *brought_by_none(untold, groups))))
         computed = () if partial else computed_columns(state.schema, missing, self.time_zone)
         self.steps.append(

@@ -13,13 +13,12 @@ from typing_extensions import assert_never
 
 from cdc_pipeline.mirrors.alterations import AlterPlanner
 from cdc_pipeline.mirrors.ddl_outcome import HELD, NO_EFFECT, DdlOutcome
-from cdc_pipeline.mirrors.events import touched_names
+from cdc_pipeline.mirrors.events import renamed_names, touched_names
 from cdc_pipeline.mirrors.policy import HOLD, DdlPolicy, HeldTable
 from cdc_pipeline.mirrors.recovery import RecoveryPlanner
 from cdc_pipeline.mirrors.shard_planner import ShardPlanner
 from cdc_pipeline.mirrors.shard_steps import shortened
-from cdc_pipeline.mirrors.shards import ShardName
-from cdc_pipeline.mirrors.table_planner import TablePlanner, comes_before
+from cdc_pipeline.mirrors.table_planner import TablePlanner
 from cdc_pipeline.schemas.changes import (
     AlterTable,
     CreateTable,
@@ -36,7 +35,6 @@ from cdc_pipeline.schemas.changes import (
     RenameTo,
     SchemaChange,
     TruncateTable,
-    of_table,
 )
 from cdc_pipeline.schemas.destructive import destroys
 from cdc_pipeline.schemas.table import TableName, TableSchema
@@ -49,14 +47,8 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.plan_book import PlanBook
     from cdc_pipeline.mirrors.policy import StatementPosition
     from cdc_pipeline.mirrors.segments import Doubt
-    from cdc_pipeline.mirrors.shards import Shard
-    from cdc_pipeline.mirrors.state import MirrorState
     from cdc_pipeline.mirrors.steps import Step
     from cdc_pipeline.schemas.gaps import Gap
-
-
-_ALWAYS = -1
-"""A `commit_ts` before all others."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +107,9 @@ class Planner:
         for event in events:
             outcome = DdlOutcome(NO_EFFECT, list(event.notes))
             for change in event.changes:
+                for old, new in renamed_names(change):
+                    # what is known to be missing goes with the table
+                    self._lost[new] = (*self._lost.get(new, ()), *self._lost.get(old, ()))
                 self._permit(change, event, outcome)
             for name in event.names():
                 self._book.pass_event(name)
@@ -220,35 +215,3 @@ class Planner:
             self._alterations.alter(change.name, clauses, event, outcome)
         for rename in renames:
             self._tables.rename(change.name, rename.name, event, outcome)
-
-
-def tables_let_in_anew(
-    events: Iterable[DdlEvent], lookup: Callable[[TableName], MirrorState | None]
-) -> dict[TableName | ShardName, int]:
-    """The tables of which rows have come before statements that lie before them, each with the `commit_ts` from which on
-    its rows are let in again. Only where there are no TSOs: a partition may be ahead of the one that DDL travels in.
-
-    Of a table that its rows have made that is all; of one that is emptied or dropped, what follows.
-    """
-    found: dict[TableName | ShardName, int] = {}
-    for event in events:
-        for change in event.changes if not event.exact_ts else ():
-            inner = of_table(change)
-            if not isinstance(inner, (CreateTable, TruncateTable, DropTable)):
-                continue
-            name = ShardName(change.name, change.shard) if isinstance(change, OfShard) else inner.name
-            if not isinstance(inner, CreateTable):
-                found[name] = min(found.get(name, event.commit_ts), event.commit_ts)
-            elif (known := _known(name, lookup)) is not None and comes_before(event, known):
-                found[name] = _ALWAYS
-    return found
-
-
-def _known(
-    name: TableName | ShardName, lookup: Callable[[TableName], MirrorState | None]
-) -> MirrorState | Shard | None:
-    """What the last cut knew of the table."""
-    if isinstance(name, TableName):
-        return lookup(name)
-    state = lookup(name.mirror)
-    return None if state is None else state.shard(name.source)

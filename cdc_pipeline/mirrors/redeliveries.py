@@ -28,11 +28,15 @@ from pyspark.sql import functions as F
 from cdc_pipeline.dialects.dataworks import NAME as DATAWORKS
 from cdc_pipeline.dialects.ticdc import TICDC
 from cdc_pipeline.mirrors.shards import source_columns
+from cdc_pipeline.mirrors.table_rows import of_tables
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from pyspark.sql import Column, DataFrame
 
     from cdc_pipeline.mirrors.window import Window
+    from cdc_pipeline.schemas.table import TableName
 
 POSITION = ("topic", "partition", "offset", "row")
 _CHANGE = ("database", "table", "commit_ts", "op", "images")
@@ -42,18 +46,19 @@ _RESTART_MS = 1000
 """The least time in which a changefeed restarts. Messages of one transaction follow one another within milliseconds."""
 
 
-def repeated_positions(changes: DataFrame, log: DataFrame, watermarks: DataFrame, window: Window) -> DataFrame | None:
-    """The positions (`POSITION`) of changes that were delivered before; None where there are none.
+def repeated_positions(
+    changes: DataFrame, log: DataFrame, watermarks: DataFrame, window: Window, tables: Collection[TableName] = ()
+) -> DataFrame | None:
+    """The positions (`POSITION`) of changes that were delivered before; None where there are none. `changes` are those that
+    the cut looks at; `log` and `watermarks` are the whole tables.
 
-    `changes` are those of the cut, with `fresh` false for changes that are not to be let in; `log` and
-    `watermarks` are the whole tables.
+    With TSOs a row that its message names a key of needs none of this, but for those of `tables`: their mirrors have no key.
     """
     keyless = F.coalesce(F.size("key_names"), F.lit(0)) <= 0
-    suspects = changes if window.resolved_tso is None else changes.where(keyless)
+    suspects = changes if window.resolved_tso is None else changes.where(of_tables(tables) if tables else keyless)
     copies = suspects.select(
         *POSITION,
         "batch_id",
-        "fresh",
         "dialect",
         *source_columns(log),
         *_CHANGE[:-1],
@@ -63,7 +68,7 @@ def repeated_positions(changes: DataFrame, log: DataFrame, watermarks: DataFrame
     if repeated.isEmpty():
         return None
     copies = copies.join(repeated, list(_CHANGE), "left_semi")
-    return _later_copies(copies, log, watermarks, window).where("fresh").select(*POSITION)
+    return _later_copies(copies, log, watermarks, window).select(*POSITION)
 
 
 def _later_copies(copies: DataFrame, log: DataFrame, watermarks: DataFrame, window: Window) -> DataFrame:

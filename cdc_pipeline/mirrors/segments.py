@@ -16,7 +16,7 @@ doubt, which the table is marked with.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -163,24 +163,14 @@ def _evident(
 
 
 def not_emptied(changes: DataFrame, events: Sequence[DdlEvent]) -> DataFrame:
-    """The changes that lie after all of these events of their table: those before a TRUNCATE or DROP TABLE that an earlier
-    cut has carried out are superseded by it."""
-    if not events:
+    """The changes that lie after all of these statements of their table in a merged mirror: those before a TRUNCATE or DROP
+    TABLE that an earlier cut has carried out are superseded by it."""
+    source = source_columns(changes)
+    bounds = _bounds((event, name) for event in events for name in _emptied_shards(event))
+    if not source or not bounds:
         return changes
     after_all = F.expr(f"bounds IS NULL OR forall(bounds, bound -> coalesce({_LIES_AFTER}, false))")
-    bounds = _bounds((event, name) for event in events for name in _emptied(event))
-    left = _with_bounds(changes, bounds, _TABLE).where(after_all).drop("bounds")
-    if not (source := source_columns(changes)):
-        return left
-    of_shards = _bounds((event, name) for event in events for name in _emptied_shards(event))
-    if not of_shards:
-        return left
-    return _with_bounds(left, of_shards, (*_TABLE, *source)).where(after_all).drop("bounds")
-
-
-def _emptied(event: DdlEvent) -> list[TableName]:
-    changes = tuple(change for change in event.changes if not isinstance(change, OfShard))
-    return list(replace(event, changes=changes).names())
+    return _with_bounds(changes, bounds, (*_TABLE, *source)).where(after_all).drop("bounds")
 
 
 def _emptied_shards(event: DdlEvent) -> list[ShardName]:

@@ -21,13 +21,13 @@ from cdc_pipeline.mirrors.alterations import (
     with_known_gaps,
 )
 from cdc_pipeline.mirrors.ddl_outcome import done, refuse
+from cdc_pipeline.mirrors.late_statements import comes_before
 from cdc_pipeline.mirrors.policy import KEEP
 from cdc_pipeline.mirrors.shard_columns import added_again, empty_column, moved_columns, unsure_values
 from cdc_pipeline.mirrors.shard_definitions import with_shards
 from cdc_pipeline.mirrors.shards import Shard, as_upstream, source_rows, those_of, with_shard
 from cdc_pipeline.mirrors.state import MirrorState
 from cdc_pipeline.mirrors.steps import ChangeShardRows, DeleteRows, origins_by_name
-from cdc_pipeline.mirrors.table_planner import comes_before
 from cdc_pipeline.schemas.changes import (
     AlterTable,
     CreateTable,
@@ -122,7 +122,7 @@ class ShardPlanner:
         before, known = state, state.shard(name)
         words = f"{name} is merged into {mirror}"
         if known is not None and comes_before(event, known):
-            # its rows came before the statement that made it: they are let in anew (`planner.tables_let_in_anew`)
+            # its rows came before the statement that made it: they are let in anew (`late_statements`)
             self._change_rows(DeleteRows(state, source_rows(name), f"CREATE of {name}"))
             if all(other.since is None for other in state.shards or () if other != known):
                 before = replace(state, gaps=of_other_kinds(state.gaps, GapKind.UNSEEN_TABLES))

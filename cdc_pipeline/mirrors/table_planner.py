@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.mirrors.ddl_outcome import done, refuse
+from cdc_pipeline.mirrors.late_statements import comes_before
 from cdc_pipeline.mirrors.policy import KEEP
 from cdc_pipeline.mirrors.state import MirrorState
 from cdc_pipeline.mirrors.steps import DropMirror, RenameMirror, TruncateMirror, origins_by_name
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.plan_book import PlanBook
     from cdc_pipeline.mirrors.policy import DdlPolicy
     from cdc_pipeline.mirrors.recovery import RecoveryPlanner
-    from cdc_pipeline.mirrors.shards import Shard
     from cdc_pipeline.schemas.table import TableName
 
 
@@ -71,7 +71,7 @@ class TablePlanner:
 
     def _define(self, state: MirrorState, change: CreateTable, event: DdlEvent, outcome: DdlOutcome) -> None:
         """The rows of this table came before the statement that made it: they are let in anew, under its definition
-        (`planner.tables_let_in_anew`)."""
+        (`late_statements`)."""
         self._book.steps.append(TruncateMirror(state))
         defined = replace(state, schema=change.schema, inferred=False, gaps=change.gaps, since=None)
         defined = self._defined(state, defined, event, anew=True)
@@ -175,7 +175,13 @@ class TablePlanner:
         self._book.let_rows_in(new)
         state = self._book.state(found)
         assert state is not None  # _renamed_source saw it, or rows that have just made it
-        if self._book.state(new) is not None:
+        there = self._book.state(new)
+        if there is not None and comes_before(event, there):
+            # its rows came before the statement that gave the table its name: they come again
+            self._book.steps.append(DropMirror(there, event.mark))
+            self._book.remove(new)
+            there = None
+        if there is not None:
             refuse(self._book, found, f"RENAME of {found} to {new}, which exists", event, outcome)
             return
         renamed = replace(state, name=new)
@@ -191,9 +197,3 @@ class TablePlanner:
             return name
         same = [other for other in self._book.names() if other.table == name.table]
         return same[0] if len(same) == 1 else None
-
-
-def comes_before(event: DdlEvent, state: MirrorState | Shard) -> bool:
-    """Whether a CREATE TABLE is the one of a mirror that rows have made: without TSOs a partition may be ahead of the one
-    that DDL travels in."""
-    return not event.exact_ts and state.inferred and state.since is not None and event.commit_ts <= state.since

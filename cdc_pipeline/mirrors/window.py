@@ -19,7 +19,7 @@ from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.mirrors.column_rules import ColumnRules
 from cdc_pipeline.mirrors.ended import EndedTable
 from cdc_pipeline.mirrors.selection import TableSelection
-from cdc_pipeline.mirrors.shards import SOURCE_OF_CHANGE, ShardName, source_columns
+from cdc_pipeline.mirrors.shards import ShardName, source_columns
 from cdc_pipeline.mirrors.state import MirrorState
 from cdc_pipeline.resources.delta import Commit, append_once, progress
 from cdc_pipeline.resources.folded import folded
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, Row, SparkSession
 
+    from cdc_pipeline.mirrors.late_statements import ComesAgain
     from cdc_pipeline.mirrors.policy import StatementPosition
     from cdc_pipeline.mirrors.progress import PublishedCut, StreamProgress
     from cdc_pipeline.resources.lake import LakePaths
@@ -65,7 +66,12 @@ class Window:
         return inside if self.after_tso is None else inside & _later(self.after_tso)
 
     def changes(
-        self, log: DataFrame, *, waited: bool, anew: Mapping[TableName | ShardName, int], also: DataFrame | None = None
+        self,
+        log: DataFrame,
+        *,
+        waited: bool,
+        again: Mapping[TableName | ShardName, ComesAgain],
+        also: DataFrame | None = None,
     ) -> DataFrame:
         """The row changes that this cut works on, with `fresh`, whether this cut lets them in, and `taken`, whether an
         earlier cut has taken them in.
@@ -74,8 +80,8 @@ class Window:
         an UPDATE as two records, and alone the first would take the row away; no upstream ever had such a table. Where
         there are no watermarks, changes of earlier cuts come along that are not older than the oldest fresh one: what
         arrives late must neither undo them nor be counted twice. `waited`: whether the cut before left changes waiting;
-        `anew` are tables of which rows are let in again, those at or after this `commit_ts`; `also` are rows of the log that
-        this cut takes in beside its own.
+        `again` are tables of which rows come along from then on; `also` are rows of the log that this cut takes in beside
+        its own.
         """
         inside = self.of(log) if also is None else self.of(log).unionByName(also)
         if self.resolved_tso is not None:
@@ -94,15 +100,18 @@ class Window:
             waiting = _first_halves(log, self.last_batch).select(*_POSITION)
             inside = inside.join(F.broadcast(waiting), list(_POSITION), "left_anti")
         fresh = inside.withColumns({"fresh": F.lit(True), "taken": F.lit(False)})
-        if self.after_batch == 0 or (found["oldest"] is None and not anew):
+        if self.after_batch == 0 or (found["oldest"] is None and not again):
             return fresh
-        wanted = [_of_table(name) & (F.col("commit_ts") >= since) for name, since in anew.items()]
-        again = folded(operator.or_, wanted, F.lit(False))
-        along = again if found["oldest"] is None else again | (F.col("commit_ts") >= found["oldest"])
+        along = folded(operator.or_, [since.of_rows(name) for name, since in again.items()], F.lit(False))
+        shards = [since.of_rows(name) for name, since in again.items() if isinstance(name, ShardName)]
+        if found["oldest"] is not None:
+            along |= F.col("commit_ts") >= found["oldest"]
         if found["oldest_of_canal"] is not None:
             # between partitions Canal's clock orders, and `es` may say otherwise
             along |= (F.col("dialect") == CANAL.name) & (F.col("ts") >= found["oldest_of_canal"])
-        return fresh.unionByName(before.where(along).withColumns({"fresh": again, "taken": F.lit(True)}))
+        # of the tables of merged mirrors all come again
+        anew = folded(operator.or_, shards, F.lit(False))
+        return fresh.unionByName(before.where(along).withColumns({"fresh": anew, "taken": F.lit(True)}))
 
     def before(self, frame: DataFrame) -> DataFrame:
         """The rows that earlier cuts have passed."""
@@ -132,13 +141,6 @@ class Window:
         if self.resolved_tso is None:
             return _first_halves(frame, self.last_batch)
         return frame.where((F.col("batch_id") <= self.last_batch) & _later(self.resolved_tso))
-
-
-def _of_table(name: TableName | ShardName) -> Column:
-    if isinstance(name, ShardName):
-        database, table = SOURCE_OF_CHANGE
-        return _of_table(name.mirror) & (F.col(database) == name.source.database) & (F.col(table) == name.source.table)
-    return (F.col("database") == name.database) & (F.col("table") == name.table)
 
 
 def _first_halves(log: DataFrame, batch_id: int) -> DataFrame:

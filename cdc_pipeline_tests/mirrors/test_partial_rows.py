@@ -22,10 +22,16 @@ _TYPES = {"id": "int", "v": "varchar(20)", "b": "text", "n": "int"}
 
 
 def _canal(
-    kind: str, table: str, step: int, image: dict[str, str | None], old: dict[str, str | None] | None = None
+    kind: str,
+    table: str,
+    step: int,
+    image: dict[str, str | None],
+    old: dict[str, str | None] | None = None,
+    key: str | None = "id",
 ) -> str:
     types = {name: _TYPES[name] for name in image}
-    return canal(kind, table, step, [image], old=None if old is None else [old], types=types, key=["id"])
+    names = None if key is None else [key]
+    return canal(kind, table, step, [image], old=None if old is None else [old], types=types, key=names)
 
 
 def _uk(kind: str, step: int, code: str, value: str, old: dict[str, str | None] | None = None) -> str:
@@ -47,6 +53,10 @@ FIRST = (
     _canal("INSERT", "lost", 2, {"id": "1", "v": "a", "b": "long", "n": "1"}),
     # a column that TiCDC's column selectors leave out: no INSERT says what it is
     row("INSERT", "chosen", 2, {"id": "1", "b": "y", "n": "1"}, types=_TYPES, key=["id"], extension=False),
+    canal_ddl(f"CREATE TABLE declared {_COLUMNS.replace(' PRIMARY KEY', '')}", 1, table="declared", kind="CREATE"),
+    _canal("INSERT", "declared", 2, {"id": "1", "v": "a", "b": "long", "n": "1"}, key=None),
+    _canal("INSERT", "declared", 2, {"id": "2", "v": "b", "b": "text", "n": "2"}, key=None),
+    _canal("UPDATE", "declared", 3, {"id": "1", "v": "c", "n": "1"}, {"v": "a"}, key=None),
     _uk("INSERT", 2, "A", "one"),
     _uk("INSERT", 2, "a", "two"),
     _uk("INSERT", 3, "b ", "three"),
@@ -54,6 +64,7 @@ FIRST = (
 SECOND = (
     _canal("UPDATE", "kept", 5, {"id": "2", "v": "c", "n": "2"}, {"v": "b"}),
     _canal("UPDATE", "kept", 6, {"id": "2", "n": "22"}, {"n": "2"}),
+    _canal("UPDATE", "declared", 5, {"id": "2", "n": "22"}, {"n": "2"}, key=None),
     # gone and come again: what it had does not come back
     _canal("DELETE", "kept", 6, {"id": "4"}),
     _canal("INSERT", "kept", 7, {"id": "4", "n": "44"}),
@@ -71,12 +82,15 @@ EXPECTED = {
     ],
     "lost": [[(1, "a", "long", 1)], [(5, "a", None, 1), (9, "z", None, 9)]],
     "chosen": [[(1, None, "y", 1)]] * 2,
+    # identified by `keys` of the pipeline alone
+    "declared": [[(1, "c", "long", 1), (2, "b", "text", 2)], [(1, "c", "long", 1), (2, "b", "text", 22)]],
     "uk": [[("A", "one"), ("a", "two"), ("b ", "three")], [("A", "uno"), ("b", "three")]],
 }
 GAPS = {
     "kept": (),
     "lost": ("1 row(s) came without some columns, and were not known: b",),
     "chosen": ("rows came without some columns",),
+    "declared": (),
     "uk": ("no CREATE TABLE was seen",),
 }
 
@@ -90,7 +104,7 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple
         for message in messages:
             topic.send(message)
         topic.write(folder / "captures", f"{number}.jsonl")
-        ingest(spark, paths, folder / "captures", keys={"db.uk": ("code",), "db.kept": ("v",)})
+        ingest(spark, paths, folder / "captures", keys={"db.uk": ("code",), "db.kept": ("v",), "db.declared": ("id",)})
         for table, found in rows.items():
             mirror = spark.read.format("delta").load(paths.mirror(TableName("db", table)))
             found.append(sorted((tuple(row)[:-4] for row in mirror.collect()), key=str))

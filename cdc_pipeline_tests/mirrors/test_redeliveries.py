@@ -44,6 +44,10 @@ def _put(table: str, step: int, key: str, *, exact: bool = True, ts: int = 5, pa
     return json.dumps({**message, "ts": message["es"] + ts}), partition
 
 
+def _named(table: str, step: int, key: str) -> tuple[str, int]:
+    return row("INSERT", table, step, {"id": key, "v": "a"}, types=_TYPES, key=["id"]), 0
+
+
 def _take(table: str, step: int, key: str, *, exact: bool = True) -> tuple[str, int]:
     return row("DELETE", table, step, {"id": key, "v": "a"}, types=_TYPES, key=[], extension=exact), 0
 
@@ -157,6 +161,15 @@ EXACT = {
         ],
         [[(1, "a"), (1, "a"), (3, "a")]] * 3,
         duplicates=1,
+    ),
+    "messages_that_name_a_key_of_a_table_without_one": Case(
+        [
+            [_named("x", 5, "1"), _named("x", 7, "2"), _named("x", 5, "1"), _named("x", 7, "2"), _watermark(10)],
+            [_watermark(20)],
+            [_watermark(40)],
+        ],
+        [[(1, "a"), (2, "a")]] * 3,
+        duplicates=2,
     ),
     "rows_at_the_very_watermark_that_were_not_sent_before_it": Case(
         [

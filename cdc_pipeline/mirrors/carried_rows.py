@@ -1,0 +1,189 @@
+"""Row changes that come after statements which they precede, and that an earlier cut has carried out.
+
+Without TSOs a partition may be behind the one that DDL travels in. What the statement did to the rows that were there it
+has to do to such a row as well: its columns get their new names, or go; its table gets its new name; where the table was
+emptied or dropped since, nothing is left of the row. What cannot be done to one row is a gap: a rebuild takes the row in at
+its place.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from cdc_pipeline.mirrors.events import made_names, renamed_names
+from cdc_pipeline.mirrors.segments import segmented
+from cdc_pipeline.resources.small_frames import small_frame
+from cdc_pipeline.schemas.changes import (
+    AlterTable,
+    ChangeColumn,
+    DropColumn,
+    DropDatabase,
+    DropTable,
+    ExchangePartition,
+    NotSupported,
+    PartitionRowsClause,
+    RenameColumn,
+    TruncateTable,
+)
+from cdc_pipeline.schemas.gaps import GapKind, of_statement
+from cdc_pipeline.schemas.table import TableName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pyspark.sql import Column, DataFrame
+
+    from cdc_pipeline.mirrors.events import DdlEvent
+    from cdc_pipeline.mirrors.segments import TypesOf
+    from cdc_pipeline.schemas.changes import Clause, SchemaChange
+    from cdc_pipeline.schemas.gaps import Gap
+
+
+@dataclass
+class Carriage:
+    """What a row goes through. `name` is its table's name now; `columns` are the new names of those that have another one,
+    None for one that is gone; `superseded`: nothing is left of it; `unable` are the statements that cannot be done to it."""
+
+    name: TableName
+    columns: dict[str, str | None] = field(default_factory=dict)
+    superseded: bool = False
+    unable: list[DdlEvent] = field(default_factory=list)
+
+    def through(self, event: DdlEvent) -> None:
+        for change in event.changes:
+            if not self.superseded:
+                self._through(change, event)
+
+    def _through(self, change: SchemaChange, event: DdlEvent) -> None:
+        ended = isinstance(change, (TruncateTable, DropTable)) and change.name == self.name
+        if ended or (isinstance(change, DropDatabase) and change.has(self.name)):
+            self.superseded = True
+        elif isinstance(change, AlterTable) and change.name == self.name:
+            self._altered(change.clauses, event)
+        elif (isinstance(change, NotSupported) and change.name == self.name) or (
+            isinstance(change, AlterTable)
+            and any(isinstance(clause, ExchangePartition) and clause.table == self.name for clause in change.clauses)
+        ):
+            self.unable.append(event)
+        new = dict(renamed_names(change)).get(self.name)
+        if new is not None:
+            self.name = new
+        elif self.name in made_names(change) and not getattr(change, "if_not_exists", False):
+            # there was none of the name any more
+            self.superseded = True
+
+    def _altered(self, clauses: Sequence[Clause], event: DdlEvent) -> None:
+        renames: dict[str, str | None] = {}
+        for clause in clauses:
+            if isinstance(clause, PartitionRowsClause):
+                self.unable.append(event)
+            elif isinstance(clause, DropColumn):
+                renames[clause.name] = None
+            elif isinstance(clause, RenameColumn):
+                renames[clause.name] = clause.new_name
+            elif isinstance(clause, ChangeColumn):
+                renames[clause.name] = clause.column.name
+                if clause.column.type.base in ("enum", "set"):
+                    self.unable.append(event)  # the number of a label may mean another one now
+        folded = {name.casefold(): new for name, new in renames.items()}
+        known = {name.casefold() for pair in self.columns.items() for name in pair if name is not None}
+        now = {old: name if name is None else folded.get(name.casefold(), name) for old, name in self.columns.items()}
+        self.columns = now | {old: new for old, new in renames.items() if old.casefold() not in known}
+
+
+def carriage(name: TableName, later: Iterable[DdlEvent]) -> Carriage:
+    """What a row of the table goes through that lies before these statements."""
+    found = Carriage(name)
+    for event in later:
+        found.through(event)
+    return found
+
+
+@dataclass(frozen=True)
+class Carried:
+    """Row changes as they are after the statements of earlier cuts that they precede; those of which nothing is left are not
+    among them. `gaps` are of the tables that may differ for that."""
+
+    changes: DataFrame
+    gaps: Mapping[TableName, tuple[Gap, ...]]
+
+
+def carried(changes: DataFrame, past: Sequence[DdlEvent], types_of: TypesOf) -> Carried:
+    """`past` are statements that earlier cuts have carried out, in order."""
+    if not past:
+        return Carried(changes, {})
+    placed = segmented(changes, past, lambda name: True, types_of)
+    ways = _ways(past)
+    gaps: dict[TableName, tuple[Gap, ...]] = defaultdict(tuple)
+    for doubt in placed.doubts:
+        gaps[doubt.name] += (doubt.gap,)
+    rows = placed.changes.withColumnRenamed("segment", "passed")
+    if unable := {place: way for place, way in ways.items() if way.unable}:
+        names = [(name.database, name.table, passed) for name, passed in unable]
+        small = small_frame(changes.sparkSession, names, _PLACE)
+        counts = rows.where("NOT taken").join(F.broadcast(small), ["database", "table", "passed"])
+        for row in counts.groupBy("database", "table", "passed").count().collect():
+            way = unable[TableName(row["database"], row["table"]), row["passed"]]
+            said = f"{row['count']} row change(s) came after a statement that they precede, and that cannot be done to them"
+            words = f"{said}: a rebuild takes them in at their place"
+            gaps[way.name] += (of_statement(GapKind.LATE_CHANGES, words, said, way.unable[0].sql),)
+    return Carried(_rewritten(rows, ways), dict(gaps))
+
+
+_PLACE = "`database` STRING, `table` STRING, passed INT"
+_WAY = "to_database STRING, to_table STRING, superseded BOOLEAN, renames MAP<STRING, STRING>, gone ARRAY<STRING>"
+
+
+def _ways(past: Sequence[DdlEvent]) -> dict[tuple[TableName, int], Carriage]:
+    """By a table's name and how many of the statements that touch it lie before a row: what such a row goes through."""
+    found: dict[tuple[TableName, int], Carriage] = {}
+    passed: dict[TableName, int] = defaultdict(int)
+    for place, event in enumerate(past):
+        for name in event.names():
+            found[name, passed[name]] = carriage(name, past[place:])
+            passed[name] += 1
+    return found
+
+
+def _rewritten(rows: DataFrame, ways: Mapping[tuple[TableName, int], Carriage]) -> DataFrame:
+    columns = [name for name in rows.columns if name != "passed"]
+    small = small_frame(
+        rows.sparkSession,
+        [
+            (
+                *(name.database, name.table, passed, way.name.database, way.name.table, way.superseded),
+                {old: new for old, new in way.columns.items() if new is not None and new != old},
+                [old for old, new in way.columns.items() if new is None],
+            )
+            for (name, passed), way in ways.items()
+        ],
+        f"{_PLACE}, {_WAY}",
+    )
+    found = rows.join(F.broadcast(small), ["database", "table", "passed"], "left")
+    found = found.where(~F.coalesce("superseded", F.lit(False)))
+    names = F.transform("key_names", lambda name: F.coalesce(F.col("renames")[name], name))
+    return found.select(
+        *(
+            {
+                "database": F.coalesce("to_database", "database"),
+                "table": F.coalesce("to_table", "table"),
+                "before": _image("before"),
+                "after": _image("after"),
+                "key_names": F.when(F.col("renames").isNull(), F.col("key_names")).otherwise(names),
+            }.get(name, F.col(name)).alias(name)
+            for name in columns
+        )
+    )
+
+
+def _image(name: str) -> Column:
+    kept = F.filter(F.map_entries(name), lambda entry: ~F.array_contains("gone", entry["key"]))
+    renamed = F.transform(
+        kept, lambda entry: F.struct(F.coalesce(F.col("renames")[entry["key"]], entry["key"]), entry["value"])
+    )
+    changed = F.col("renames").isNotNull() & ((F.size("renames") > 0) | (F.size("gone") > 0))
+    return F.when(changed, F.map_from_entries(renamed)).otherwise(F.col(name))

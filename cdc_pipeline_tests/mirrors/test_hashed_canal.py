@@ -1,0 +1,281 @@
+"""Canal over several partitions, rows by their key, DDL in partition 0: each case is one table's stream.
+
+A case is told in two slices, a cut after each: a partition may be ahead of the one that DDL travels in, or behind it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cdc_pipeline.mirrors.cut_report import published_entries
+from cdc_pipeline.mirrors.progress import published_cut
+from cdc_pipeline.mirrors.totals import lake_balance
+from cdc_pipeline.resources.lake import LakePaths
+from cdc_pipeline.schemas.table import TableName
+from cdc_pipeline_tests.messages import EPOCH_MS, Topic, canal
+from cdc_pipeline_tests.pipelines import ingest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline.mirrors.cut_report import MirrorEntry
+
+Sent = tuple[str, int]
+Row = dict[str, str | None]
+
+
+@dataclass(frozen=True)
+class Case:
+    """`first` and `second` are (payload, partition); `rows` the table's rows at the end, None where it is not there.
+
+    `doubt`: it is marked as one of which the order is not told. The table is made before both, unless `create` is ""."""
+
+    first: list[Sent]
+    second: list[Sent]
+    rows: list[dict[str, Any]] | None
+    doubt: bool = False
+    create: str = "CREATE TABLE x (id INT PRIMARY KEY, v VARCHAR(20))"
+    others: dict[str, list[dict[str, Any]] | None] = field(default_factory=dict)
+
+
+def _sent(payload: str, ms: int, batch: int, es: int | None) -> str:
+    """`ms` is when Canal built the message, `es` the second in which its statement began, both after the story's start."""
+    message = json.loads(payload) | {"ts": EPOCH_MS + ms, "id": batch}
+    return json.dumps(message | {"es": (EPOCH_MS + (ms if es is None else es * 1000)) // 1000 * 1000})
+
+
+def put(ms: int, row: Row, partition: int = 1, *, types: Row | None = None, **place: Any) -> Sent:
+    return _row("INSERT", ms, row, None, partition, types, **place)
+
+
+def change(ms: int, row: Row, old: Row, partition: int = 1, *, types: Row | None = None, **place: Any) -> Sent:
+    return _row("UPDATE", ms, row, old, partition, types, **place)
+
+
+def take(ms: int, row: Row, partition: int = 1, **place: Any) -> Sent:
+    return _row("DELETE", ms, row, None, partition, None, **place)
+
+
+def _row(
+    kind: str,
+    ms: int,
+    row: Row,
+    old: Row | None,
+    partition: int,
+    types: Row | None,
+    *,
+    batch: int = 5,
+    es: int | None = None,
+    table: str = "x",
+    key: tuple[str, ...] = ("id",),
+) -> Sent:
+    words = {name: "int" if name in ("id", "k", "n") else "varchar(20)" for name in row} | (types or {})
+    payload = canal(kind, table, 0, [row], old=None if old is None else [old], types=words, key=list(key) or None)  # type: ignore[arg-type]
+    return _sent(payload, ms, batch, es), partition
+
+
+def run(ms: int, sql: str, *, kind: str = "ALTER", batch: int = 5, es: int | None = None, table: str = "x") -> Sent:
+    return _sent(canal(kind, table, 0, None, sql=sql, is_ddl=True), ms, batch, es), 0
+
+
+def _rows(*rows: tuple[Any, ...], columns: str = "id v") -> list[dict[str, Any]]:
+    return [dict(zip(columns.split(), row, strict=True)) for row in rows]
+
+
+CASES = {
+    # ---- in one cut
+    "a_row_that_overtakes_its_column": Case(
+        [put(1000, {"id": "1", "v": "a"}), put(2000, {"id": "2", "v": "b", "n": "9"}, batch=6)]
+        + [run(2000, "ALTER TABLE x ADD COLUMN n INT NOT NULL DEFAULT 7", batch=6)],
+        [put(3000, {"id": "3", "v": "c", "n": "8"}, 2, batch=7)],
+        _rows((1, "a", 7), (2, "b", 9), (3, "c", 8), columns="id v n"),
+    ),
+    "a_row_behind_the_drop_of_its_column": Case(
+        [run(2000, "ALTER TABLE x DROP COLUMN v", batch=6), put(2000, {"id": "1", "v": "a"}, batch=6)],
+        [put(3000, {"id": "2"}, 2, batch=7)],
+        _rows((1,), (2,), columns="id"),
+    ),
+    "the_clock_orders_before_the_second_does": Case(
+        # an ALTER that waited for the table: its second is before those of rows that were logged before it
+        [run(5000, "TRUNCATE TABLE x", kind="TRUNCATE", batch=9, es=1), put(3000, {"id": "1", "v": "a"}, batch=7)],
+        [put(6000, {"id": "2", "v": "b"}, batch=10)],
+        _rows((2, "b")),
+    ),
+    "rows_that_were_written_while_a_long_alter_ran": Case(
+        [put(9000, {"id": "1", "v": "a"}, 0, batch=7), run(9001, "ALTER TABLE x ADD n INT DEFAULT 4", batch=7, es=1)],
+        [put(9002, {"id": "2", "v": "b", "n": None}, 0, batch=7, es=9)],
+        _rows((1, "a", 4), (2, "b", None), columns="id v n"),
+    ),
+    "the_batch_orders_what_was_built_in_one_ms": Case(
+        [put(2000, {"id": "1", "v": "a"}, batch=6), run(2000, "TRUNCATE TABLE x", kind="TRUNCATE", batch=7)],
+        [put(2000, {"id": "2", "v": "b"}, batch=8)],
+        _rows((2, "b")),
+    ),
+    "a_type_tells_the_side_of_a_modify": Case(
+        [put(2000, {"id": "1", "v": "12"}, 1, types={"v": "varchar(20)"}), run(2000, "ALTER TABLE x MODIFY v INT")]
+        + [put(2000, {"id": "2", "v": "13"}, 2, types={"v": "INT"})],
+        [],
+        _rows((1, 12), (2, 13)),
+    ),
+    "nothing_tells_the_side_of_a_truncate": Case(
+        [put(2000, {"id": "1", "v": "a"}), run(2000, "TRUNCATE TABLE x", kind="TRUNCATE")],
+        [put(3000, {"id": "2", "v": "b"}, batch=6)],
+        _rows((2, "b")),
+        doubt=True,
+    ),
+    "a_key_that_goes_and_comes_within_one_moment": Case(
+        [put(1000, {"id": "2", "v": "a"}, 2), put(2000, {"id": "2", "v": "again"}, 2, batch=6)]
+        + [change(2000, {"id": "3", "v": "a"}, {"id": "2"}, 1, batch=6)],
+        [],
+        _rows((2, "again"), (3, "a")),
+    ),
+    "a_key_that_comes_and_goes_within_one_moment": Case(
+        [put(2000, {"id": "2", "v": "a"}, 2), change(2000, {"id": "3", "v": "a"}, {"id": "2"}, 1)],
+        [],
+        _rows((3, "a")),
+    ),
+    "a_key_that_goes_and_comes_in_the_cut_after": Case(
+        [put(1000, {"id": "2", "v": "a"}, 2)],
+        [
+            put(2000, {"id": "2", "v": "again"}, 2, batch=6),
+            change(2000, {"id": "3", "v": "a"}, {"id": "2"}, 1, batch=6),
+        ],
+        _rows((2, "again"), (3, "a")),
+    ),
+    "a_key_that_comes_and_goes_in_the_cut_after": Case(
+        [put(1000, {"id": "9", "v": "z"}, 2)],
+        [put(2000, {"id": "2", "v": "a"}, 2, batch=6), change(2000, {"id": "3", "v": "a"}, {"id": "2"}, 1, batch=6)],
+        _rows((3, "a"), (9, "z")),
+    ),
+    "what_waited_for_a_lock_is_newer": Case(
+        [put(1000, {"id": "1", "v": "a"}), change(5000, {"id": "1", "v": "b"}, {"v": "a"}, batch=6, es=5)],
+        [change(6000, {"id": "1", "v": "c"}, {"v": "b"}, batch=7, es=3)],
+        _rows((1, "c")),
+    ),
+    # ---- the statement comes in the cut after
+    "a_column_is_added_after_its_rows": Case(
+        [put(1000, {"id": "1", "v": "a"}), put(1000, {"id": "2", "v": "b"}, 2)]
+        + [
+            put(3000, {"id": "3", "v": "c", "n": "5"}, batch=7),
+            change(3001, {"id": "2", "v": "b", "n": None}, {"v": "b"}, 2),
+        ],
+        [run(2000, "ALTER TABLE x ADD COLUMN n INT NOT NULL DEFAULT 7", batch=6)],
+        _rows((1, "a", 7), (2, "b", None), (3, "c", 5), columns="id v n"),
+    ),
+    "a_column_goes_after_rows_without_it": Case(
+        [put(1000, {"id": "1", "v": "a"}), put(3000, {"id": "3"}, batch=7)],
+        [run(2000, "ALTER TABLE x DROP COLUMN v", batch=6)],
+        _rows((1,), (3,), columns="id"),
+    ),
+    "a_column_is_renamed_after_rows_with_its_new_name": Case(
+        [put(1000, {"id": "1", "v": "a"}), put(3000, {"id": "3", "w": "c"}, batch=7)],
+        [run(2000, "ALTER TABLE x CHANGE v w VARCHAR(30)", batch=6)],
+        _rows((1, "a"), (3, "c"), columns="id w"),
+    ),
+    "a_table_is_renamed_after_rows_with_its_new_name": Case(
+        [put(1000, {"id": "1", "v": "a"}), put(3000, {"id": "3", "v": "c"}, batch=7, table="x_new")],
+        [run(2000, "RENAME TABLE x TO x_new", kind="RENAME", batch=6, table="x_new")],
+        None,
+        others={"x_new": _rows((1, "a"), (3, "c"))},
+    ),
+    "a_table_without_a_key_is_altered_after_its_rows": Case(
+        [put(1000, {"id": "1", "v": "a"}, key=()), put(3000, {"id": "3"}, key=(), batch=7)],
+        [run(2000, "ALTER TABLE x DROP COLUMN v", batch=6)],
+        _rows((1,), (3,), columns="id"),
+        create="CREATE TABLE x (id INT, v VARCHAR(20))",
+    ),
+    # ---- rows come in the cut after, that lie before the statement
+    "a_row_from_before_its_column_was_added": Case(
+        [
+            run(2000, "ALTER TABLE x ADD COLUMN n INT NOT NULL DEFAULT 7", batch=6),
+            put(3000, {"id": "3", "v": "c", "n": "5"}, 0),
+        ],
+        [put(1500, {"id": "1", "v": "a"}, batch=4), change(1600, {"id": "1", "v": "b"}, {"v": "a"}, batch=4)],
+        _rows((1, "b", 7), (3, "c", 5), columns="id v n"),
+    ),
+    "a_row_from_before_its_column_was_dropped": Case(
+        [run(2000, "ALTER TABLE x DROP COLUMN v", batch=6)],
+        [put(1500, {"id": "1", "v": "a"}, batch=4)],
+        _rows((1,), columns="id"),
+    ),
+    "a_row_from_before_its_column_was_renamed": Case(
+        [run(2000, "ALTER TABLE x RENAME COLUMN v TO w", batch=6)],
+        [put(1500, {"id": "1", "v": "a"}, batch=4)],
+        _rows((1, "a"), columns="id w"),
+    ),
+    "a_row_from_before_its_key_was_renamed": Case(
+        [put(1000, {"id": "1", "v": "a"}), run(2000, "ALTER TABLE x RENAME COLUMN id TO k", batch=6)],
+        [
+            change(1500, {"id": "1", "v": "b"}, {"v": "a"}, batch=4),
+            take(3000, {"k": "1", "v": "b"}, batch=7, key=("k",)),
+        ]
+        + [put(3001, {"k": "2", "v": "c"}, batch=7, key=("k",))],
+        _rows((2, "c"), columns="k v"),
+    ),
+    "a_row_from_before_its_table_was_renamed": Case(
+        [put(1000, {"id": "1", "v": "a"}), run(2000, "RENAME TABLE x TO x_new", kind="RENAME", batch=6, table="x_new")],
+        [change(1500, {"id": "1", "v": "b"}, {"v": "a"}, batch=4), put(1501, {"id": "2", "v": "c"}, batch=4)],
+        None,
+        others={"x_new": _rows((1, "b"), (2, "c"))},
+    ),
+    "a_row_from_before_its_table_was_emptied": Case(
+        [put(1000, {"id": "1", "v": "a"}), run(2000, "TRUNCATE TABLE x", kind="TRUNCATE", batch=6)],
+        [put(1500, {"id": "2", "v": "b"}, batch=4), put(3000, {"id": "3", "v": "c"}, batch=7)],
+        _rows((3, "c")),
+    ),
+}
+
+
+@dataclass
+class Told:
+    paths: LakePaths
+    entries: dict[TableName, MirrorEntry]
+
+
+@pytest.fixture(scope="module")
+def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
+    """All cases in one lake, each with a topic and tables of its name (`x` in the messages)."""
+    folder = tmp_path_factory.mktemp("hashed")
+    paths = LakePaths(str(folder / "lake"), "shop")
+    topics = {name: Topic(name) for name in CASES}
+    for number in range(2):
+        for name, case in CASES.items():
+            made = [run(500, case.create, kind="CREATE", batch=1)] if case.create and number == 0 else []
+            for payload, partition in [*made, *(case.first, case.second)[number]]:
+                renamed = re.sub(r'(TABLE |TO |INTO |"table": ")x(_new)?\b', rf"\g<1>{name}\g<2>", payload)
+                topics[name].send(renamed, partition)
+            topics[name].write(folder / "captures", f"{number}-{name}.jsonl")
+        ingest(spark, paths, folder / "captures")
+    return Told(paths, {entry.name: entry for entry in published_entries(published_cut(spark, paths), paths)})
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_table_is_upstreams(told: Told, spark: SparkSession, name: str) -> None:
+    case = CASES[name]
+    wanted = {name: case.rows} | {table.replace("x_", f"{name}_"): rows for table, rows in case.others.items()}
+    for table, rows in wanted.items():
+        entry = told.entries.get(TableName("db", table))
+        if rows is None:
+            assert entry is None
+            continue
+        assert entry is not None
+        assert ["in one moment" in gap for gap in entry.gaps] == ([True] if case.doubt else []), entry.gaps
+        mirror = spark.read.format("delta").load(entry.path)
+        columns = [column for column in mirror.columns if not column.startswith("_")]
+        found = [row.asDict() for row in mirror.select(*columns).collect()]
+        assert sorted(found, key=str) == sorted(rows, key=str)
+
+
+def test_nothing_is_lost_or_counted_twice(told: Told, spark: SparkSession) -> None:
+    balance = lake_balance(spark, told.paths)
+    assert balance.balanced, balance
+
+
+def test_every_statement_fits(told: Told, spark: SparkSession) -> None:
+    history = spark.read.format("delta").load(told.paths.table("ddl_history"))
+    assert [row["effect"] for row in history.where("status <> 'applied'").collect()] == []
