@@ -462,13 +462,13 @@ def test_the_type_that_holds_both(one: str, other: str, wider: str | None) -> No
 
 def test_what_is_said_over_and_over_is_said_once() -> None:
     _, plan = planned(ONE, TWO, "CREATE TABLE s3.o1 (id INT PRIMARY KEY, v VARCHAR(20), n INT)", groups=())
-    (made,) = shortened(plan.steps)
+    (made,) = shortened(plan.steps).values()
     assert isinstance(made, CreateMirror)
     assert _words(made) == "create id:int v:varchar(20) n:int"
     assert len(made.state.shards or ()) == 3
     rows = (_rows("s1.o1", 1, "id:int v:varchar(20)"), _rows("s1.o1", 9, "id:int v:varchar(20)"))
     _, plan = planned(ONE, TWO, T.format("s3.o1"), "DROP TABLE s2.o1", groups=rows)
-    steps = shortened(plan.steps)
+    steps = tuple(shortened(plan.steps).values())
     assert [_words(step) for step in steps] == [
         *("create id:int v:varchar(20)", "ApplyRows", "DROP of s2.o1", "NoteState", "ApplyRows")
     ]
