@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from cdc_pipeline.schemas.ddl_types import KNOWN_TYPES
 from cdc_pipeline.schemas.expressions import ExpressionError, assigned
 from cdc_pipeline.schemas.gaps import Gap, GapKind, added, of_other_kinds
+from cdc_pipeline.schemas.limits import short
 from cdc_pipeline.schemas.names import quoted
 from cdc_pipeline.schemas.table import TEXT_TYPES
 
@@ -28,7 +29,7 @@ def unsure_conversion(old: MySqlType, new: MySqlType) -> str | None:
     """Why existing values may differ from upstream's after the change; None where they are exact."""
     if _is_exact(old, new):
         return None
-    return f"values were {old} before and are {new} now: converted without certainty"
+    return f"values were {short(str(old))} before and are {short(str(new))} now: converted without certainty"
 
 
 def learns_labels(old: MySqlType, new: MySqlType) -> bool:
@@ -121,7 +122,7 @@ def unclear_type(column: Column) -> Gap | None:
     if not kind.base:
         words = "its type is not known, values are kept as text"
     elif kind.base not in KNOWN_TYPES:
-        words = f"{kind} is no type of MySQL that is known here, values are kept as text"
+        words = f"{short(str(kind))} is no type of MySQL that is known here, values are kept as text"
     elif kind.base in ("enum", "set") and not kind.members:
         words = f"the labels of the {kind.base} are not known, numbers are kept as text"
     return None if words is None else Gap(GapKind.UNCLEAR_TYPE, words, column.name)

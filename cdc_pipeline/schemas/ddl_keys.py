@@ -8,6 +8,7 @@ from cdc_pipeline.schemas.changes import AddIndex, AddPrimaryKey, AddUniqueKey, 
 from cdc_pipeline.schemas.ddl_columns import read_check, read_dotted_name, read_references
 from cdc_pipeline.schemas.ddl_tokens import Cursor, Kind
 from cdc_pipeline.schemas.ddl_types import accept_character_set, name_or_string
+from cdc_pipeline.schemas.limits import MOST_KEY_COLUMNS, beyond
 from cdc_pipeline.schemas.table import PlainIndex, TableName, UniqueKey
 
 if TYPE_CHECKING:
@@ -133,6 +134,8 @@ def read_key_parts(cursor: Cursor) -> tuple[tuple[str, ...], bool]:
         if not cursor.accept(","):
             break
     cursor.expect(")")
+    if len(columns) > MOST_KEY_COLUMNS:
+        raise cursor.error(beyond("columns of a key", len(columns), MOST_KEY_COLUMNS))
     while _index_option(cursor):
         pass
     return tuple(columns), exact

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from enum import Enum
+from hashlib import blake2s
 from typing import TYPE_CHECKING
-from zlib import crc32
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -103,9 +103,31 @@ def bound(sql: str, body: Callable[[str], str]) -> str:
     """`body` over `sql`, which is evaluated once and written once, however often `body` names it."""
     if _SHORT.fullmatch(sql):
         return body(sql)
+    name = _bound_name(sql)
+    return _binding(sql, name, body(name))
+
+
+def once(value: Value, body: Callable[[Value], Value]) -> Value:
+    """`body` of a value that is evaluated and written once, however often `body` names it. The doubts of both are the
+    doubts of what is made."""
+    if _SHORT.fullmatch(value.sql):
+        return body(value)
+    name = _bound_name(value.sql)
+    made = body(replace(value, sql=name, condition=None, doubt=None, quotient=None))
+    doubt = None if made.doubt is None else f"coalesce({_binding(value.sql, name, made.doubt)}, false)"
+    doubts = any_of([value.doubt, doubt])
+    if made.condition is not None:
+        return replace(truth(_binding(value.sql, name, made.condition)), doubt=doubts)
+    return replace(made, sql=_binding(value.sql, name, made.sql), doubt=doubts)
+
+
+def _bound_name(sql: str) -> str:
     # equal texts get equal names, and then an inner one hides nothing but its equal
-    name = f"bound__{crc32(sql.encode()):08x}_{len(sql)}"
-    return f"get(transform(array({sql}), {name} -> {body(name)}), 0)"
+    return f"bound__{blake2s(sql.encode(), digest_size=10).hexdigest()}"
+
+
+def _binding(sql: str, name: str, body: str) -> str:
+    return f"get(transform(array({sql}), {name} -> {body}), 0)"
 
 
 def any_of(conditions: Iterable[str | None]) -> str | None:
