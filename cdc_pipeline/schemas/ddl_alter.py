@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from cdc_pipeline.schemas.changes import (
     AddColumn,
     ChangeColumn,
+    ConvertCharset,
+    DefaultCharset,
     DropColumn,
     DropIndex,
     DropPrimaryKey,
@@ -18,8 +20,9 @@ from cdc_pipeline.schemas.changes import (
     RenameTo,
     SetDefault,
 )
+from cdc_pipeline.schemas.charset_names import UNKNOWN
 from cdc_pipeline.schemas.ddl_columns import read_column, read_default
-from cdc_pipeline.schemas.ddl_keys import charset_of, read_key, read_table_name, read_table_option
+from cdc_pipeline.schemas.ddl_keys import charset_of, collation_of, read_key, read_table_name, read_table_option
 from cdc_pipeline.schemas.ddl_partition_clauses import read_partition_clause
 from cdc_pipeline.schemas.ddl_types import accept_character_set, name_or_string
 
@@ -96,8 +99,8 @@ def _read_clause(cursor: Cursor, database: str) -> tuple[Clause, ...]:
         return (NoRowEffect(cursor.since(start)),)
     option = read_table_option(cursor)
     if option is not None:
-        binary = charset_of(dict([option])) == "binary"
-        return (NotSupportedClause(cursor.since(start)) if binary else NoRowEffect(cursor.since(start)),)
+        charset, collation = charset_of(dict([option])), collation_of(dict([option]))
+        return (NoRowEffect(cursor.since(start)) if charset is None else DefaultCharset(charset, collation),)
     return (NotSupportedClause(_up_to_comma(cursor)),)
 
 
@@ -204,15 +207,17 @@ def _alter_part(cursor: Cursor, start: int) -> Clause:
 
 
 def _convert(cursor: Cursor, start: int) -> Clause:
-    """CONVERT TO CHARACTER SET: text arrives as UTF-8 before and after, but `binary` makes text columns binary."""
+    """CONVERT TO CHARACTER SET: no text changes, but `binary` makes text columns binary. DEFAULT is the database's."""
     if not accept_character_set(cursor):
         raise cursor.error("CHARACTER SET expected")
-    charset = name_or_string(cursor).lower()
+    cursor.accept("=")
+    charset, collation = name_or_string(cursor).lower(), None
     if cursor.accept("COLLATE"):
         cursor.accept("=")
-        name_or_string(cursor)
-    text = cursor.since(start)
-    return NotSupportedClause(text) if charset == "binary" else NoRowEffect(text)
+        collation = name_or_string(cursor).lower()
+    if charset == "binary":
+        return NotSupportedClause(cursor.since(start))
+    return ConvertCharset(UNKNOWN if charset == "default" else charset, collation)
 
 
 def _accept_effectless(cursor: Cursor) -> bool:

@@ -214,3 +214,9 @@ def charset_of(options: dict[str, str]) -> str | None:
     """The character set that table options name, by itself or through a collation; None if they name none."""
     charset, collation = options.get("CHARACTER SET"), options.get("COLLATE")
     return charset or (collation.split("_")[0] if collation else None)
+
+
+def collation_of(options: dict[str, str]) -> str | None:
+    """The collation that table options name; None if they name none, or only a character set: its own depends on the
+    server."""
+    return options.get("COLLATE")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
+from cdc_pipeline.schemas.charset_names import BINARY_ATTRIBUTE
 from cdc_pipeline.schemas.ddl_tokens import Cursor, DdlSyntaxError, Kind
 from cdc_pipeline.schemas.limits import MOST_QUOTED, beyond_type, longer_type, short
 from cdc_pipeline.schemas.table import MySqlType
@@ -119,7 +120,7 @@ def accept_type_attribute(cursor: Cursor, kind: MySqlType) -> MySqlType | None:
     if cursor.accept("UNICODE"):
         return replace(kind, charset="ucs2")
     if cursor.accept("BINARY"):
-        return kind  # the character set's _bin collation: it changes no value
+        return replace(kind, collation=kind.collation or BINARY_ATTRIBUTE)
     return None
 
 
@@ -138,7 +139,8 @@ def with_bytes_for_binary(kind: MySqlType, default_charset: str | None = None) -
 
     `default_charset` is the table's, for a type that names neither character set nor collation.
     """
-    charset = kind.charset or kind.collation or default_charset
+    collation = None if kind.collation == BINARY_ATTRIBUTE else kind.collation
+    charset = kind.charset or collation or default_charset
     if charset != "binary" or kind.base not in _OF_BYTES:
         return kind
     return replace(kind, base=_OF_BYTES[kind.base], charset=None, collation=None)

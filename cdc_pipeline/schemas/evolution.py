@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, TypeVar
 from cdc_pipeline.schemas.changes import (
     AddColumn,
     ChangeColumn,
+    ConvertCharset,
+    DefaultCharset,
     DropColumn,
     NotSupportedClause,
     RenameColumn,
     SetDefault,
 )
+from cdc_pipeline.schemas.charset_names import UNKNOWN, charset_of_column, converted_charset, pinned
 from cdc_pipeline.schemas.ddl_types import with_bytes_for_binary
 from cdc_pipeline.schemas.key_evolution import KeyConflictError, altered_keys, altered_primary_key
 from cdc_pipeline.schemas.limits import MOST_COLUMNS, beyond, short
@@ -25,7 +28,7 @@ from cdc_pipeline.schemas.partition_evolution import altered_partitioning
 
 if TYPE_CHECKING:
     from cdc_pipeline.schemas.changes import Clause, Position
-    from cdc_pipeline.schemas.table import Column, TableSchema
+    from cdc_pipeline.schemas.table import Column, MySqlType, TableSchema
 
 _ClauseT = TypeVar("_ClauseT")
 
@@ -50,6 +53,7 @@ def altered(schema: TableSchema, clauses: tuple[Clause, ...]) -> TableSchema:
     for clause in clauses:
         if isinstance(clause, NotSupportedClause):
             raise SchemaConflictError(clause, "not supported")
+    schema = _with_charset(schema, clauses)
     columns, new_names = kept_columns(schema, clauses)
     columns = _with_positions(columns, schema, clauses, new_names)
     if not columns and clauses:
@@ -74,10 +78,35 @@ def altered(schema: TableSchema, clauses: tuple[Clause, ...]) -> TableSchema:
     )
 
 
+def _with_charset(schema: TableSchema, clauses: tuple[Clause, ...]) -> TableSchema:
+    """The table before the other clauses with the default that the statement gives it. Its columns keep what they have, as
+    their own, but for CONVERT TO."""
+    found = schema
+    for clause in clauses:
+        if not isinstance(clause, (DefaultCharset, ConvertCharset)):
+            continue
+        convert = isinstance(clause, ConvertCharset)
+        kinds = [
+            converted_charset(column.type, clause.charset, clause.collation) if convert else pinned(column.type, schema)
+            for column in found.columns
+        ]
+        columns = tuple(replace(item, type=kind) for item, kind in zip(found.columns, kinds, strict=True))
+        charset = None if clause.charset == UNKNOWN else clause.charset
+        found = replace(found, columns=columns, charset=charset, collation=clause.collation)
+    return found
+
+
 def shape(schema: TableSchema) -> tuple[object, ...]:
     """What rows depend on: the columns' names, types and formulas, and what identifies a row."""
-    columns = tuple((column.name, column.type, column.generated and column.expression) for column in schema.columns)
+    columns = tuple(
+        (column.name, _kind(column.type, schema.charset), column.generated and column.expression)
+        for column in schema.columns
+    )
     return (columns, schema.row_key)
+
+
+def _kind(kind: MySqlType, default_charset: str | None) -> MySqlType:
+    return replace(kind, charset=charset_of_column(kind, default_charset), collation=None)
 
 
 def _folded(name: str) -> str:

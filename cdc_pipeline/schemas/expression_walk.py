@@ -26,7 +26,6 @@ from cdc_pipeline.schemas.expression_values import (
     once,
     truth,
 )
-
 from cdc_pipeline.schemas.limits import (
     MOST_EXPRESSION_CHARACTERS,
     MOST_NESTING,
@@ -143,7 +142,7 @@ class _Walk:
         column = self.context.schema.find(identifier.this)
         if column is None:
             raise ExpressionError(f"no column {identifier.this}")
-        return column_value(column, self.context.schema.charset)
+        return column_value(column, self.context.schema)
 
     # ---- operators
 

@@ -111,6 +111,8 @@ class TableSchema:
     charset: str | None = None
     partitioning: Partitioning | None = None
     indexes: tuple[PlainIndex, ...] = ()
+    collation: str | None = None
+    """The table's default for columns that name none; None where no statement has said it."""
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -155,6 +157,7 @@ class TableSchema:
             charset=plain["charset"],
             partitioning=_partitioning(plain["partitioning"], columns),
             indexes=tuple(PlainIndex(item["name"], tuple(item["columns"])) for item in plain.get("indexes", ())),
+            collation=plain.get("collation"),
         )
 
     def with_columns(self, columns: tuple[Column, ...]) -> TableSchema:

@@ -15,10 +15,12 @@ from cdc_pipeline.schemas.changes import (
     AddUniqueKey,
     AlterTable,
     ChangeColumn,
+    ConvertCharset,
     CoalescePartition,
     CreateTable,
     CreateTableAsSelect,
     CreateTableLike,
+    DefaultCharset,
     DropColumn,
     DropDatabase,
     DropIndex,
@@ -181,6 +183,10 @@ def clause_as_text(clause: Clause) -> str:
             return f"rename index {name} to {new_name}"
         case RenameTo(new_table):
             return f"rename to {new_table}"
+        case DefaultCharset(charset, collation):
+            return f"default charset {charset}{f' collate {collation}' if collation else ''}"
+        case ConvertCharset(charset, collation):
+            return f"convert to charset {charset}{f' collate {collation}' if collation else ''}"
         case NoRowEffect(what):
             return f"no row effect: {what}"
         case NotSupportedClause(what):
