@@ -106,7 +106,7 @@ def _defaults(step: ChangeColumns, time_zone: str, gaps: list[Gap]) -> Values:
                 )
                 doubtful = None if expression.doubtful is None else F.expr(expression.doubtful)
                 found[column.name] = (F.expr(expression.sql), doubtful)
-            elif (value := default_value(column, step.commit_ms, time_zone)) is not None:
+            elif (value := default_value(column, step.commit_ms, time_zone, step.state.schema)) is not None:
                 found[column.name] = (value, None)
         except ValueError as error:
             reason = "its default is not known here" if column.name in masks else str(error)

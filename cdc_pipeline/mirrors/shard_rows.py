@@ -113,5 +113,5 @@ def _default(step: ChangeShardRows, column: UpstreamColumn, time_zone: str) -> t
     if default is not None and default.kind == "expression" and not is_current_time(column):
         found = assigned(default.value or "", column, step.state.shown_schema, time_zone, step.commit_ms)
         return F.expr(found.sql), None if found.doubtful is None else F.expr(found.doubtful)
-    value = default_value(column, step.commit_ms, time_zone)
+    value = default_value(column, step.commit_ms, time_zone, step.state.schema)
     return F.lit(None) if value is None else value, None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.types import DecimalType
@@ -10,7 +11,7 @@ from cdc_pipeline.schemas.charset_names import charset_of_column, collation_of_c
 from cdc_pipeline.schemas.expression_json import odd_form
 from cdc_pipeline.schemas.expression_values import ExpressionError, Value, ValueKind
 from cdc_pipeline.schemas.names import quoted
-from cdc_pipeline.schemas.spark_types import spark_type
+from cdc_pipeline.schemas.spark_types import spark_type, text_decimal
 from cdc_pipeline.schemas.table import TEXT_TYPES
 
 if TYPE_CHECKING:
@@ -28,6 +29,11 @@ _MOMENT_KINDS = {
 
 def column_value(column: Column, schema: TableSchema) -> Value:
     """The value of a mirror's column; `schema` is its table's. Raises ExpressionError for types that have none."""
+    found = _value(column, schema)
+    return replace(found, column=(found.sql, column))
+
+
+def _value(column: Column, schema: TableSchema) -> Value:
     kind, name, base = column.type, quoted(column.name), column.type.base
     target = spark_type(kind)
     if base in _INTEGER_DIGITS:
@@ -43,6 +49,8 @@ def column_value(column: Column, schema: TableSchema) -> Value:
     if isinstance(target, DecimalType):
         textless = "zerofill" if kind.zerofill else None
         return Value(name, ValueKind.DECIMAL, digits=target.precision, scale=target.scale, textless=textless)
+    if (long := text_decimal(kind)) is not None:
+        return Value(name, ValueKind.LONG_DECIMAL, digits=long[0], scale=long[1])
     if base in ("float", "double"):
         return Value(f"CAST({name} AS DOUBLE)", ValueKind.DOUBLE)
     if base in TEXT_TYPES or (base in ("enum", "set") and kind.members):

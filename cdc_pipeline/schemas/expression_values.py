@@ -1,7 +1,8 @@
 """Values of MySQL expressions as Spark SQL text, and what all translations of them share.
 
 How a kind is represented in Spark: INTEGER is BIGINT, or DECIMAL(20,0) where more than 19 digits are possible
-(`Value.wide`); DATETIME is TIMESTAMP_NTZ; TIMESTAMP is an instant; TIME and JSON are MySQL's own text of them.
+(`Value.wide`); DATETIME is TIMESTAMP_NTZ; TIMESTAMP is an instant; TIME and JSON are MySQL's own text of them, and so are
+LONG_DECIMALs, which have more than 38 digits: they are carried over to other columns, not computed with.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from cdc_pipeline.schemas.table import TableSchema
+    from cdc_pipeline.schemas.table import Column, TableSchema
 
 MAX_DIGITS = 38
 SIGNED_DIGITS, UNSIGNED_DIGITS = 19, 20
@@ -32,6 +33,7 @@ class ValueKind(Enum):
 
     INTEGER = "integer"
     DECIMAL = "decimal"
+    LONG_DECIMAL = "long decimal"
     DOUBLE = "double"
     TEXT = "text"
     BYTES = "bytes"
@@ -72,6 +74,13 @@ class Value:
     """Dividend and divisor of `/`: MySQL computes on with more digits than the value shows."""
     textless: str | None = None
     """Why the value's text is not known although its number is, such as `zerofill`."""
+    column: tuple[str, Column] | None = None
+    """Of a column's own value its SQL and the column: what is made of a value may not be what it was of."""
+
+    @property
+    def own_column(self) -> Column | None:
+        """The column whose value this is as it stands there."""
+        return self.column[1] if self.column is not None and self.column[0] == self.sql else None
 
     @property
     def wide(self) -> bool:

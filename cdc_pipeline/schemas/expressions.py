@@ -31,6 +31,7 @@ from cdc_pipeline.schemas.expression_storage import stored
 from cdc_pipeline.schemas.expression_values import Context, ExpressionError, Value, ValueKind, condition_of
 from cdc_pipeline.schemas.expression_walk import value_of
 from cdc_pipeline.schemas.expression_zones import checked_zone
+from cdc_pipeline.schemas.limits import MOST_TRANSLATED_CHARACTERS, beyond
 
 if TYPE_CHECKING:
     from cdc_pipeline.schemas.table import Column, TableSchema
@@ -84,4 +85,6 @@ def _context(schema: TableSchema, time_zone: str, now_ms: int | None) -> Context
 
 
 def _expression(value: Value) -> SparkExpression:
+    if (size := max(len(value.sql), len(value.doubt or ""))) > MOST_TRANSLATED_CHARACTERS:
+        raise ExpressionError(beyond("characters of its translation", size, MOST_TRANSLATED_CHARACTERS))
     return SparkExpression(value.sql, value.kind, value.doubt)

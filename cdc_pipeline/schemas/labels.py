@@ -30,7 +30,9 @@ def label_of(text: str, members: Sequence[str], collation: str | None) -> str:
         if len(found) == 1:
             return found[0]
         if found:
-            raise LabelError(f"{text!r} may be any of the labels {', '.join(map(repr, found))}: the collation is not known")
+            raise LabelError(
+                f"{text!r} may be any of the labels {', '.join(map(repr, found))}: the collation is not known"
+            )
     raise LabelError(f"{text!r} is no label")
 
 

@@ -35,7 +35,8 @@ class MySqlType:
     """A column's MySQL type.
 
     `base` is the lower-case word after synonyms are resolved (`integer` is `int`, `bool` is `tinyint(1)`,
-    `numeric` is `decimal`); `params` are the numbers in brackets; `members` are the labels of enum and set.
+    `numeric` is `decimal`); `params` are the numbers in brackets; `members` are the labels of enum and set. What messages
+    call `time` or `decimal` may have any digits; a definition's TIME is (0,), and its DECIMAL (10, 0).
     """
 
     base: str
@@ -51,7 +52,7 @@ class MySqlType:
         if self.members:
             labels = ",".join("'" + member.replace("'", "''") + "'" for member in self.members)
             text += f"({labels})"
-        elif self.params:
+        elif self.params and not (self.base == "time" and self.params == (0,)):
             text += f"({','.join(str(number) for number in self.params)})"
         if self.unsigned:
             text += " unsigned"
@@ -64,11 +65,12 @@ class MySqlType:
 class Default:
     """A column's DEFAULT clause.
 
-    `literal`: `value` is the text of the value, `None` for DEFAULT NULL. `bits`: a string of 0 and 1 (`b'101'`).
-    `hex`: hex digits (`x'0aff'`). `expression`: the SQL text, such as `CURRENT_TIMESTAMP(6)` or `(UUID())`.
+    `literal`: `value` is the text of a string, `None` for DEFAULT NULL; schemas of older versions have numbers so, too.
+    `number`: a number as the statement writes it. `bits`: a string of 0 and 1 (`b'101'`). `hex`: hex digits (`x'0aff'`).
+    `expression`: the SQL text, such as `CURRENT_TIMESTAMP(6)` or `(UUID())`.
     """
 
-    kind: Literal["literal", "bits", "hex", "expression"]
+    kind: Literal["literal", "number", "bits", "hex", "expression"]
     value: str | None
 
 
@@ -82,6 +84,7 @@ class Column:
     default: Default | None = None
     generated: Literal["virtual", "stored"] | None = None
     expression: str | None = None
+    auto_increment: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,4 +202,5 @@ def _column(item: dict[str, Any]) -> Column:
         default=None if default is None else Default(default["kind"], default["value"]),
         generated=item["generated"],
         expression=item["expression"],
+        auto_increment=item.get("auto_increment", False),
     )

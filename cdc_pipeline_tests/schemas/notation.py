@@ -15,8 +15,8 @@ from cdc_pipeline.schemas.changes import (
     AddUniqueKey,
     AlterTable,
     ChangeColumn,
-    ConvertCharset,
     CoalescePartition,
+    ConvertCharset,
     CreateTable,
     CreateTableAsSelect,
     CreateTableLike,
@@ -96,7 +96,7 @@ def _default(default: Default | None) -> str:
     if default.value is None:
         return "null"
     quoted = repr(default.value)
-    prefix = {"literal": "", "bits": "b", "hex": "x", "expression": "="}[default.kind]
+    prefix = {"literal": "", "number": "", "bits": "b", "hex": "x", "expression": "="}[default.kind]
     return f"= {default.value}" if prefix == "=" else prefix + quoted
 
 
