@@ -62,12 +62,14 @@ class ChangeColumn:
     name: str
     column: Column
     position: Position | None = None
+    if_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RenameColumn:
     name: str
     new_name: str
+    if_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,7 @@ class SetDefault:
 
     name: str
     default: Default | None
+    if_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)

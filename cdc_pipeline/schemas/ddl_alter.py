@@ -84,11 +84,10 @@ def _read_clause(cursor: Cursor, database: str) -> tuple[Clause, ...]:
     if cursor.accept("DROP"):
         return (_drop(cursor),)
     if cursor.accept("CHANGE"):
-        cursor.accept("COLUMN")
-        return _changed(cursor, cursor.identifier("a column name"))
+        if_exists = _column_if_exists(cursor)
+        return _changed(cursor, cursor.identifier("a column name"), if_exists=if_exists)
     if cursor.accept("MODIFY"):
-        cursor.accept("COLUMN")
-        return _changed(cursor, None)
+        return _changed(cursor, None, if_exists=_column_if_exists(cursor))
     if cursor.accept("RENAME"):
         return (_rename(cursor, database),)
     if cursor.accept("ALTER"):
@@ -153,9 +152,15 @@ def dropped_index(name: str) -> DropIndex | DropPrimaryKey:
     return DropPrimaryKey() if name.upper() == "PRIMARY" else DropIndex(name)
 
 
-def _changed(cursor: Cursor, name: str | None) -> tuple[Clause, ...]:
+def _column_if_exists(cursor: Cursor) -> bool:
+    """Moves past COLUMN and MariaDB's IF EXISTS; whether the latter was there."""
+    cursor.accept("COLUMN")
+    return cursor.accept("IF", "EXISTS")
+
+
+def _changed(cursor: Cursor, name: str | None, *, if_exists: bool) -> tuple[Clause, ...]:
     parsed = read_column(cursor)
-    change = ChangeColumn(parsed.column.name if name is None else name, parsed.column, _position(cursor))
+    change = ChangeColumn(parsed.column.name if name is None else name, parsed.column, _position(cursor), if_exists)
     return (change, *parsed.keys)
 
 
@@ -167,8 +172,9 @@ def _position(cursor: Cursor) -> Position | None:
 
 def _rename(cursor: Cursor, database: str) -> Clause:
     if cursor.accept("COLUMN"):
+        if_exists = cursor.at("IF", "EXISTS")
         name, new_name = _pair(cursor, "a column name")
-        return RenameColumn(name, new_name)
+        return RenameColumn(name, new_name, if_exists)
     if cursor.accept_any("INDEX", "KEY"):
         name, new_name = _pair(cursor, "an index name")
         return RenameIndex(name, new_name)
@@ -195,15 +201,15 @@ def _alter_part(cursor: Cursor, start: int) -> Clause:
         if not cursor.accept("NOT", "ENFORCED"):
             cursor.expect("ENFORCED")
         return NoRowEffect(cursor.since(start))
-    cursor.accept("COLUMN")
+    if_exists = _column_if_exists(cursor)
     name = cursor.identifier("a column name")
     if cursor.accept("DROP", "DEFAULT"):
-        return SetDefault(name, None)
+        return SetDefault(name, None, if_exists)
     cursor.expect("SET")
     if cursor.accept_any("VISIBLE", "INVISIBLE"):
         return NoRowEffect(cursor.since(start))
     cursor.expect("DEFAULT")
-    return SetDefault(name, read_default(cursor))
+    return SetDefault(name, read_default(cursor), if_exists)
 
 
 def _convert(cursor: Cursor, start: int) -> Clause:

@@ -42,8 +42,10 @@ def read_key(cursor: Cursor) -> Clause | None:
     """
     start, before = cursor.position, cursor.index
     symbol = ""
-    if cursor.accept("CONSTRAINT") and not cursor.at_any("PRIMARY", "UNIQUE", "FOREIGN", "CHECK"):
-        symbol = cursor.identifier("a constraint name")
+    if cursor.accept("CONSTRAINT"):
+        cursor.accept("IF", "NOT", "EXISTS")
+        if not cursor.at_any("PRIMARY", "UNIQUE", "FOREIGN", "CHECK"):
+            symbol = cursor.identifier("a constraint name")
     if cursor.accept("PRIMARY", "KEY"):
         return _primary_key(cursor)
     if cursor.accept("UNIQUE"):

@@ -126,7 +126,7 @@ def kept_columns(schema: TableSchema, clauses: tuple[Clause, ...]) -> tuple[list
         if not isinstance(clause, DropColumn | ChangeColumn | RenameColumn | SetDefault):
             continue
         if _folded(clause.name) not in present:
-            if isinstance(clause, DropColumn) and clause.if_exists:
+            if clause.if_exists:
                 continue
             raise SchemaConflictError(clause, f"no column {clause.name!r}")
         if isinstance(clause, SetDefault):
@@ -181,7 +181,7 @@ def _with_positions(
                     continue
                 raise SchemaConflictError(clause, f"column {clause.column.name!r} exists")
             columns.insert(_in_table(schema, clause.column), clause.position, clause)
-        elif isinstance(clause, ChangeColumn) and clause.position is not None:
+        elif isinstance(clause, ChangeColumn) and clause.position is not None and _folded(clause.name) in new_names:
             columns.move(new_names[_folded(clause.name)], clause.position, clause)
     return columns.found
 

@@ -163,12 +163,12 @@ def clause_as_text(clause: Clause) -> str:
             return f"add {'if not exists ' if if_not_exists else ''}{column_as_text(column)}{_position(position)}"
         case DropColumn(name, if_exists):
             return f"drop {'if exists ' if if_exists else ''}{name}"
-        case ChangeColumn(name, column, position):
-            return f"change {name}: {column_as_text(column)}{_position(position)}"
-        case RenameColumn(name, new_name):
-            return f"rename {name} to {new_name}"
-        case SetDefault(name, default):
-            return f"default of {name}: {_default(default)}"
+        case ChangeColumn(name, column, position, if_exists):
+            return f"change {'if exists ' if if_exists else ''}{name}: {column_as_text(column)}{_position(position)}"
+        case RenameColumn(name, new_name, if_exists):
+            return f"rename {'if exists ' if if_exists else ''}{name} to {new_name}"
+        case SetDefault(name, default, if_exists):
+            return f"default {'if exists ' if if_exists else ''}of {name}: {_default(default)}"
         case AddPrimaryKey(columns):
             return f"add primary key {_names(columns)}"
         case DropPrimaryKey():
