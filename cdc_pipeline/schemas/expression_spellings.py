@@ -122,7 +122,7 @@ def _number_of_moment(value: Value, kind: MySqlType, context: Context) -> Value:
     local = as_datetime(value, context)
     if kind.base == "decimal" and local.scale:
         text = f"date_format({local.sql}, 'yyyyMMddHHmmss.SSSSSS')"
-        return Value(f"CAST({text} AS DECIMAL(20,6))", ValueKind.DECIMAL, local.doubt, digits=20, scale=6)
+        return Value(f"try_cast({text} AS DECIMAL(20,6))", ValueKind.DECIMAL, local.doubt, digits=20, scale=6)
     if kind.base in ("float", "double") and local.scale:
         raise ExpressionError(f"a moment with a fraction in a column of type {kind}")
     whole = local.sql if not local.scale else f"CAST({rounded_instant(local.sql, 0)} AS TIMESTAMP_NTZ)"
@@ -174,9 +174,13 @@ def stored_time(value: Value, digits: int, context: Context) -> Value:
 
 def _micros_of_number(x: str) -> str:
     """Of hhmmss; NULL for what is no time."""
-    seconds = f"(abs({x}) DIV 10000 * 3600 + abs({x}) DIV 100 % 100 * 60 + abs({x}) % 100)"
-    fits = f"abs({x}) <= 8385959 AND abs({x}) % 100 < 60 AND abs({x}) DIV 100 % 100 < 60"
-    return f"CASE WHEN {fits} THEN CAST({seconds} * 1000000 * CAST(sign({x}) AS BIGINT) AS BIGINT) END"
+
+    def micros(n: str) -> str:
+        seconds = f"(abs({n}) DIV 10000 * 3600 + abs({n}) DIV 100 % 100 * 60 + abs({n}) % 100)"
+        fits = f"abs({n}) % 100 < 60 AND abs({n}) DIV 100 % 100 < 60"
+        return f"CASE WHEN {fits} THEN {seconds} * 1000000 * CAST(sign({n}) AS BIGINT) END"
+
+    return bound(f"CASE WHEN {x} BETWEEN -8385959 AND 8385959 THEN CAST({x} AS BIGINT) END", micros)
 
 
 def stored_json(value: Value, context: Context) -> Value:

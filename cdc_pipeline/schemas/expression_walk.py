@@ -56,19 +56,21 @@ _WORDS: dict[type[exp.Expr], str] = {
 _SHIFTS = {"DATE_ADD": 1, "ADDDATE": 1, "DATE_SUB": -1, "SUBDATE": -1}
 
 
-def value_of(text: str, context: Context) -> Value:
-    """The value of an expression. Raises ExpressionError for what cannot be kept exactly."""
-    if len(text) > MOST_EXPRESSION_CHARACTERS:
-        raise ExpressionError(beyond("characters of the expression", len(text), MOST_EXPRESSION_CHARACTERS))
+def value_of(text: str, context: Context, *, parts: int = 1) -> Value:
+    """The value of an expression. Raises ExpressionError for what cannot be kept exactly, and for what is too large; one
+    that is put together of others may be so many times larger."""
+    if len(text) > MOST_EXPRESSION_CHARACTERS * parts:
+        raise ExpressionError(beyond("characters of the expression", len(text), MOST_EXPRESSION_CHARACTERS * parts))
     syntax = Syntax(text)
     try:
-        return _Walk(syntax, context).value(syntax.tree)
+        return _Walk(syntax, context, MOST_TRANSLATED_CHARACTERS * parts).value(syntax.tree)
     except RecursionError as error:
         raise ExpressionError(f"too deep an expression: {text[:60]}") from error
 
 
 class _Walk:
-    def __init__(self, syntax: Syntax, context: Context) -> None:
+    def __init__(self, syntax: Syntax, context: Context, most_characters: int) -> None:
+        self._most_characters = most_characters
         self.syntax = syntax
         self.context = context
         self._depth = 0
@@ -82,8 +84,8 @@ class _Walk:
         found = self._made(node)
         self._depth -= 1
         size = max(len(found.sql), len(found.doubt or ""))
-        if size > MOST_TRANSLATED_CHARACTERS:
-            raise ExpressionError(beyond("characters of its translation", size, MOST_TRANSLATED_CHARACTERS))
+        if size > self._most_characters:
+            raise ExpressionError(beyond("characters of its translation", size, self._most_characters))
         return found
 
     def _made(self, node: exp.Expr) -> Value:

@@ -39,6 +39,10 @@ if TYPE_CHECKING:
 __all__ = ["ExpressionError", "SparkExpression", "ValueKind", "assigned", "boolean", "translated"]
 
 
+_PARTS = 32
+"""A condition may be put together of those of thousands of partitions."""
+
+
 @dataclass(frozen=True, slots=True)
 class SparkExpression:
     """Spark SQL text over a mirror's columns.
@@ -76,7 +80,7 @@ def boolean(expression: str, schema: TableSchema, time_zone: str) -> SparkExpres
 
     Raises ExpressionError.
     """
-    value = value_of(expression, _context(schema, time_zone, None))
+    value = value_of(expression, _context(schema, time_zone, None), parts=_PARTS)
     return SparkExpression(condition_of(value), ValueKind.INTEGER, value.doubt)
 
 

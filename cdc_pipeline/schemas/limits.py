@@ -36,9 +36,10 @@ _INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
 _NUMBERS: dict[str, tuple[tuple[str, int], ...]] = {
     **dict.fromkeys(_INTEGERS, (("display width", 255),)),
     "bit": (("bits", 64),),
-    "decimal": (("digits", 65), ("scale", 30)),
-    "float": (("digits", 255), ("scale", 30)),
-    "double": (("digits", 255), ("scale", 30)),
+    # MySQL's scale ends at 30, MariaDB's at 38
+    "decimal": (("digits", 65), ("scale", 38)),
+    "float": (("digits", 255), ("scale", 38)),
+    "double": (("digits", 255), ("scale", 38)),
     **dict.fromkeys(("time", "datetime", "timestamp"), (("digits of a second", 6),)),
     "year": (("digits", 4),),
     "char": (("length", 255),),

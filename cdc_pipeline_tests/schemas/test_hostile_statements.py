@@ -28,7 +28,7 @@ _BEYOND = {
     "ALTER TABLE t ADD c CHAR(256)": "char: length 256: at most 255",
     "ALTER TABLE t ADD c BIT(65)": "bit: bits 65: at most 64",
     "ALTER TABLE t ADD c DECIMAL(66,2)": "decimal: digits 66: at most 65",
-    "ALTER TABLE t ADD c DECIMAL(65,31)": "decimal: scale 31: at most 30",
+    "ALTER TABLE t ADD c DECIMAL(65,39)": "decimal: scale 39: at most 38",
     "ALTER TABLE t ADD c DECIMAL(5,6)": "decimal: scale 6: at most 5, its digits",
     "ALTER TABLE t ADD c TIME(7)": "time: digits of a second 7: at most 6",
     "ALTER TABLE t ADD c VECTOR(16384)": "vector: dimensions 16,384: at most 16,383",
