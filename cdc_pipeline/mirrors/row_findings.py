@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.schemas.gaps import Gap, GapKind
+from cdc_pipeline.schemas.local_times import odd_gaps
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -40,6 +41,9 @@ def row_findings(rows: DataFrame, *, keyless: bool) -> RowFindings:
         F.sum("zero_dates").alias("zero"),
         F.array_distinct(F.flatten(F.collect_set(F.when(F.size("lossy") > 0, F.col("lossy"))))).alias("lossy"),
         F.array_distinct(F.flatten(F.collect_set(F.when(F.size("unsure") > 0, F.col("unsure"))))).alias("unsure"),
+        F.array_distinct(F.flatten(F.collect_set(F.when(F.size("odd_times") > 0, F.col("odd_times"))))).alias(
+            "odd_times"
+        ),
         F.count(bare).alias("bare"),
         F.min(bare).alias("first_bare"),
     ).first()
@@ -47,6 +51,7 @@ def row_findings(rows: DataFrame, *, keyless: bool) -> RowFindings:
     gaps = [Gap(GapKind.DAMAGED_TEXT, "the encoder has damaged its text", name) for name in sorted(counts["lossy"])]
     words = "what upstream computes is not sure for some rows"
     gaps += [Gap(GapKind.UNSURE_FORMULA, words, name) for name in sorted(counts["unsure"])]
+    gaps += odd_gaps(counts["odd_times"])
     if counts["bare"]:
         first = counts["first_bare"]
         words = (

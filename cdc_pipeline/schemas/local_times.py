@@ -14,8 +14,14 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pyspark.sql import functions as F
 
+from cdc_pipeline.schemas.gaps import Gap, GapKind
+
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyspark.sql import Column
+
+    from cdc_pipeline.schemas.table import MySqlType
 
 TWICE, NEVER = "twice", "never"
 _EPOCH = datetime(1970, 1, 1)
@@ -94,6 +100,34 @@ def shown(text: Column, time_zone: str, how: str) -> Column | None:
         start, end = (int((moment - _EPOCH).total_seconds()) for moment in (item.start, item.end))
         within = within | ((seconds >= start) & (seconds < end))
     return F.coalesce(in_hour & within, F.lit(False))
+
+
+def odd_columns(texts: Iterable[tuple[str, Column, MySqlType]], time_zone: str) -> Column | None:
+    """Of a row, the TIMESTAMP columns whose texts do not tell their instants: an array of `<twice or never>:<column>`. The
+    texts are given with their columns' names and types. None where no row can have any: that costs nothing."""
+    stamps = [(name, text) for name, text, kind in texts if kind.base == "timestamp"]
+    found = [
+        F.when(odd, F.lit(f"{how}:{name}"))
+        for name, text in stamps
+        for how in (TWICE, NEVER)
+        if (odd := shown(text, time_zone, how)) is not None
+    ]
+    return F.array_compact(F.array(*found)) if found else None
+
+
+def odd_gaps(found: Iterable[str]) -> list[Gap]:
+    """What a mirror says of the columns that `odd_columns` has named."""
+    gaps = []
+    for how, _, name in (item.partition(":") for item in sorted(found)):
+        if how == TWICE:
+            words = (
+                "some texts are a local time that time_zone's clock shows twice: which of the two instants is not told"
+            )
+            gaps.append(Gap(GapKind.SHOWN_TWICE, words, name))
+        else:
+            words = "some texts are a local time that time_zone's clock leaves out: time_zone is not the encoder's"
+            gaps.append(Gap(GapKind.NEVER_SHOWN, words, name))
+    return gaps
 
 
 def _hours(item: Odd) -> list[str]:
