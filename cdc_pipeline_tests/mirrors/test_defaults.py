@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType
 
@@ -318,3 +321,19 @@ def test_a_label_is_that_of_the_tables_collation() -> None:
     with pytest.raises(ValueError, match="is no label"):
         default_value(column, _COMMIT_MS, "UTC", binary.schema)
     assert "á" in str(default_value(column, _COMMIT_MS, "UTC", accents.schema))
+
+
+_LITERAL = st.sampled_from(
+    ["0", "-1", "1e9999999999", "'x'", "''", "'2024-01-02'", "b'1'", "x'ff'", "NULL", "99999999999999999999"]
+)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.sampled_from([*_DEFAULTS, *_UNKNOWN]), _LITERAL | st.text(max_size=8).map(lambda text: repr("'" + text)))
+@pytest.mark.usefixtures("spark")
+def test_no_default_raises_but_what_it_says(definition: str, literal: str) -> None:
+    kind, _, _ = definition.partition(" DEFAULT ")
+    (created,) = parse_ddl(f"CREATE TABLE t (c {kind} DEFAULT {literal})", "db")
+    if isinstance(created, CreateTable):
+        with contextlib.suppress(ValueError):
+            default_value(created.schema.columns[0], _COMMIT_MS, "America/New_York", created.schema)

@@ -18,8 +18,10 @@ from cdc_pipeline.schemas.ddl_parser import parse_ddl
 from cdc_pipeline.schemas.ddl_types import type_in_words
 from cdc_pipeline.schemas.described import described
 from cdc_pipeline.schemas.evolution import SchemaConflictError, altered, shape
+from cdc_pipeline.schemas.expressions import ExpressionError, assigned, translated
+from cdc_pipeline.schemas.limits import MOST_TRANSLATED_CHARACTERS
 from cdc_pipeline.schemas.statements import changes_of
-from cdc_pipeline.schemas.table import TableName, TableSchema
+from cdc_pipeline.schemas.table import Column, TableName, TableSchema
 
 _T = TableName("db", "t")
 _MANY = 60_000
@@ -178,3 +180,33 @@ def test_no_alteration_raises_but_what_it_says(sql: str) -> None:
         if isinstance(change, AlterTable):
             with contextlib.suppress(SchemaConflictError):
                 altered(known.schema, change.clauses).to_json()
+
+
+_EXPRESSIONS = yaml.safe_load((_FOLDER.parent / "expressions.yaml").read_text(encoding="utf-8"))
+_TEXTS = [(str(table["columns"]), str(case[0])) for table in _EXPRESSIONS for case in table["values"]]
+_KINDS = [
+    "int",
+    "year",
+    "bit(3)",
+    "decimal(45,3)",
+    "time(2)",
+    "char(3)",
+    "enum('a','B')",
+    "set('a','b')",
+    "json",
+    "float(5,2)",
+]
+
+
+@settings(max_examples=400, deadline=10_000, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_no_expression_raises_but_what_it_says(data: st.DataObject) -> None:
+    columns, text = data.draw(st.sampled_from(_TEXTS))
+    mutated = data.draw(_mutated([text]))
+    (created,) = parse_ddl(f"CREATE TABLE t ({columns})", "db")
+    assert isinstance(created, CreateTable)
+    kind = data.draw(st.sampled_from(_KINDS))
+    with contextlib.suppress(ExpressionError):
+        assert len(translated(mutated, created.schema, "UTC").sql) <= MOST_TRANSLATED_CHARACTERS
+    with contextlib.suppress(ExpressionError):
+        assigned(mutated, Column("made", type_in_words(kind)), created.schema, "UTC")
