@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, ByteType, DataType, DecimalType, IntegerType, LongType, ShortType
 
-from cdc_pipeline.schemas.charset_names import collation_of_column
+from cdc_pipeline.schemas.charset_names import charset_of_column, collation_of_column
 from cdc_pipeline.schemas.labels import LabelError, label_of, labels_of
 from cdc_pipeline.schemas.limits import MOST_EXPRESSION_CHARACTERS, beyond, short
 from cdc_pipeline.schemas.local_times import local_time_doubt
@@ -73,8 +73,9 @@ def default_value(
     default, kind = column.default, column.type
     if column.auto_increment:
         raise ValueError("upstream numbers the rows that are there in an order that no message tells")
-    if kind.base in _LABELLED:
-        kind = replace(kind, collation=kind.collation if schema is None else collation_of_column(kind, schema))
+    if schema is not None and (kind.base in _LABELLED or kind.base in TEXT_TYPES):
+        charset, collation = charset_of_column(kind, schema.charset), collation_of_column(kind, schema)
+        kind = replace(kind, charset=charset, collation=collation)
     if default is None:
         return None if column.nullable else _implicit_zero(kind)
     if default.value is None:

@@ -131,9 +131,7 @@ def _holds(new: MySqlType, old: MySqlType) -> bool:
 
 def _size(kind: MySqlType) -> int:
     """The most characters or bytes."""
-    if kind.base in ("char", "varchar", "varbinary"):
-        return kind.params[0] if kind.params else 1
-    return _SIZES[kind.base]
+    return kind.params[0] if kind.params else _SIZES.get(kind.base, 2**32 - 1)
 
 
 def _scale(kind: MySqlType) -> int:

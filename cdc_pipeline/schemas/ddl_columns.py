@@ -33,6 +33,7 @@ __all__ = [
 _FUNCTIONS_WITHOUT_BRACKETS = frozenset(
     {"CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP", "CURRENT_DATE", "CURRENT_TIME", "CURRENT_USER"}
 )
+_LENGTHS = {"time": 0, "char": 1, "binary": 1, "bit": 1}
 _AS_WRITTEN = frozenset({"utf8mb4", "utf8mb3", "utf8", "binary"})
 # Words that may follow a column definition in ALTER TABLE.
 _AFTER_COLUMN = ("FIRST", "AFTER", "PARTITION", "REMOVE")
@@ -84,8 +85,9 @@ def read_column(cursor: Cursor) -> ParsedColumn:
     if kind.base == "decimal" and len(kind.params) < 2:
         # In a definition the missing numbers are known; in a message's mysqlType they are not.
         kind = replace(kind, params=(kind.params[0] if kind.params else 10, 0))
-    if kind.base == "time" and not kind.params:
-        kind = replace(kind, params=(0,))
+    if kind.base in _LENGTHS and not kind.params:
+        # in a definition; of the words of a message nothing follows
+        kind = replace(kind, params=(_LENGTHS[kind.base],))
     found = _Attributes(kind, serial)
     while _read_attribute(cursor, found):
         pass

@@ -49,8 +49,10 @@ def _value(column: Column, schema: TableSchema) -> Value:
     if isinstance(target, DecimalType):
         textless = "zerofill" if kind.zerofill else None
         return Value(name, ValueKind.DECIMAL, digits=target.precision, scale=target.scale, textless=textless)
-    if (long := text_decimal(kind)) is not None:
-        return Value(name, ValueKind.LONG_DECIMAL, digits=long[0], scale=long[1])
+    if base == "decimal":
+        # of messages that name no digits there may be any
+        digits, scale = text_decimal(kind) or (65, 30)
+        return Value(name, ValueKind.LONG_DECIMAL, digits=digits, scale=scale)
     if base in ("float", "double"):
         return Value(f"CAST({name} AS DOUBLE)", ValueKind.DOUBLE)
     if base in TEXT_TYPES or (base in ("enum", "set") and kind.members):

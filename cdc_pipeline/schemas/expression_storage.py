@@ -206,7 +206,7 @@ def _stored_timestamp(value: Value, digits: int, context: Context) -> Value:
 def _stored_bytes(value: Value, kind: MySqlType, context: Context) -> Value:
     characters = replace(kind, base="text", params=(), charset="utf8mb4")
     found = value if value.kind is ValueKind.BYTES else as_bytes(text_of(value, characters, context))
-    size = kind.params[0] if kind.params else 1 if kind.base == "binary" else None
+    size = kind.params[0] if kind.params else None
     if size is None:
         return found
     whole = f"rpad({{0}}, {size}, X'00')" if kind.base == "binary" else "{0}"
@@ -229,9 +229,9 @@ def _stored_text(value: Value, kind: MySqlType, context: Context) -> Value:
     if base == "char":
         # a CHAR is read without the spaces at its end
         text = replace(text, sql=f"rtrim({text.sql})")
-    if base not in ("char", "varchar"):
+    if base not in ("char", "varchar") or not kind.params:
         return text
-    size = kind.params[0] if kind.params else 1
+    size = kind.params[0]
     # of what is too long only spaces at the end may be cut off
     cut = f"WHEN char_length(rtrim({{0}})) <= {size} THEN substring({{0}}, 1, {size})"
     sql = bound(text.sql, lambda x: f"CASE WHEN char_length({x}) <= {size} THEN {x} {cut.format(x)} END")

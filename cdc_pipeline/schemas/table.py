@@ -30,13 +30,18 @@ class TableName:
         return f"{self.database}.{self.table}"
 
 
+_PLAIN = (("time", (0,)), ("char", (1,)), ("binary", (1,)), ("bit", (1,)))
+"""Types that a definition may write without their number."""
+
+
 @dataclass(frozen=True, slots=True)
 class MySqlType:
     """A column's MySQL type.
 
     `base` is the lower-case word after synonyms are resolved (`integer` is `int`, `bool` is `tinyint(1)`,
     `numeric` is `decimal`); `params` are the numbers in brackets; `members` are the labels of enum and set. What messages
-    call `time` or `decimal` may have any digits; a definition's TIME is (0,), and its DECIMAL (10, 0).
+    call `time`, `char` or `decimal` may have any digits or length; a definition's TIME is (0,), its CHAR (1,), its DECIMAL
+    (10, 0).
     """
 
     base: str
@@ -52,7 +57,7 @@ class MySqlType:
         if self.members:
             labels = ",".join("'" + member.replace("'", "''") + "'" for member in self.members)
             text += f"({labels})"
-        elif self.params and not (self.base == "time" and self.params == (0,)):
+        elif self.params and (self.base, self.params) not in _PLAIN:
             text += f"({','.join(str(number) for number in self.params)})"
         if self.unsigned:
             text += " unsigned"

@@ -321,6 +321,9 @@ def test_a_label_is_that_of_the_tables_collation() -> None:
     with pytest.raises(ValueError, match="is no label"):
         default_value(column, _COMMIT_MS, "UTC", binary.schema)
     assert "á" in str(default_value(column, _COMMIT_MS, "UTC", accents.schema))
+    (latin,) = parse_ddl("CREATE TABLE t (c VARCHAR(9) DEFAULT x'e9') CHARSET latin1", "db")
+    assert isinstance(latin, CreateTable)
+    assert "é" in str(default_value(latin.schema.columns[0], _COMMIT_MS, "UTC", latin.schema))
 
 
 _LITERAL = st.sampled_from(
