@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from dataclasses import is_dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -29,6 +30,8 @@ from cdc_pipeline.schemas import changes, gaps, partition_clauses, partition_row
 from cdc_pipeline.schemas.table import TableSchema
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from pyspark.sql import DataFrame, SparkSession
 
     from cdc_pipeline.mirrors.progress import PublishedCut
@@ -39,27 +42,31 @@ _PLAN = (
     "cut_id BIGINT, after_tso BIGINT, resolved_tso BIGINT, after_batch BIGINT, last_batch BIGINT, run_id STRING, "
     "plan STRING"
 )
+
+
+def _dataclasses(*modules: ModuleType) -> tuple[type, ...]:
+    """All that the modules define."""
+    return tuple(
+        kind
+        for module in modules
+        for kind in vars(module).values()
+        if isinstance(kind, type) and is_dataclass(kind) and kind.__module__ == module.__name__
+    )
+
+
 # What a plan is made of. A name that a lake has stays, and so does what its fields mean: a test has a plan as it is stored.
 _CLASSES: tuple[type, ...] = (
-    *(PlannedCut, CutPlan, Window, RowsTold, ColumnRules, DdlPolicy, TableSelection, MirrorState, TableSchema),
+    *(PlannedCut, CutPlan, Window, RowsTold, ColumnRules, DdlPolicy, TableSelection, MirrorState, gaps.GapKind),
     *(publication.CutSettings, policy.HeldTable, ddl_outcome.DdlOutcome, events.DdlEvent, order.RowSet),
-    *(late.LateChanges, late.Breach, shards.Shard, shards.ShardName, derived.DerivedColumn),
-    *(steps.CreateMirror, steps.ApplyRows, steps.ChangeColumns, steps.ColumnOrigin, steps.NoteState),
-    *(steps.TruncateMirror, steps.RenameMirror, steps.DropMirror, steps.DeleteRows, steps.ChangeShardRows),
-    *(steps.ExchangeRows, steps.RestoreMirror, steps.RestoreRows, steps.KeepOnePerKey, steps.ForgetDeleted),
-    *(partition_rows.SparkCondition, gaps.Gap, gaps.GapKind),
-    *(table.TableName, table.Column, table.MySqlType, table.Default, table.UniqueKey, table.PlainIndex),
-    *(partitions.Partitioning, partitions.Partition, partitions.Subpartitioning, partitions.Interval),
-    *(partition_clauses.TruncatePartition, partition_clauses.DropPartition, partition_clauses.ExchangePartition),
-    *(partition_clauses.FirstPartition, partition_clauses.AddPartitions, partition_clauses.ReorganizePartition),
-    *(partition_clauses.CoalescePartition, partition_clauses.PartitionBy, partition_clauses.RemovePartitioning),
-    *(partition_clauses.MergeFirstPartition, partition_clauses.LastPartition),
-    *(changes.Position, changes.AddColumn, changes.DropColumn, changes.ChangeColumn, changes.RenameColumn),
-    *(changes.SetDefault, changes.AddPrimaryKey, changes.DropPrimaryKey, changes.AddUniqueKey, changes.AddIndex),
-    *(changes.DropIndex, changes.RenameIndex, changes.RenameTo, changes.NoRowEffect, changes.NotSupportedClause),
-    *(changes.CreateTable, changes.CreateTableLike, changes.CreateTableAsSelect, changes.AlterTable),
-    *(changes.RenameTable, changes.TruncateTable, changes.DropTable, changes.DropDatabase, changes.RecoverTable),
-    *(changes.RecoverDatabase, changes.NoTableEffect, changes.NotSupported, changes.OfShard),
+    *(
+        late.LateChanges,
+        late.Breach,
+        shards.Shard,
+        shards.ShardName,
+        derived.DerivedColumn,
+        partition_rows.SparkCondition,
+    ),
+    *_dataclasses(steps, changes, partition_clauses, gaps, table, partitions),
 )
 
 
