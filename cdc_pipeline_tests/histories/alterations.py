@@ -92,7 +92,7 @@ class Alterations:
         """In order of how plain they are; some twice, to come more often."""
         found: list[_Maker] = [
             *(self.add_column, self.add_columns, self.drop_column, self.rename_column, self.swap_columns),
-            *(self.change_column, self.modify_column, self.modify_column),
+            *(self.change_column, self.modify_column, self.modify_column, *[self.modify_spelling] * 8),
         ]
         if table.partitioning is not None and self._rules.partitions:
             found += [self.truncate_parts, self.drop_parts, self.add_part, self.reorganize] * 2
@@ -156,6 +156,14 @@ class Alterations:
         name = self._choices.pick(options)
         place = self._place(_without(table.names, (name,))) if self._choices.chance(0.2) else None
         return (ChangeColumn(name, self._like(table, name, name, self._choices.pick(self._wider(table, name))), place),)
+
+    def modify_spelling(self, table: Table, rows: list[Row]) -> Clauses | None:
+        """Other digits of a TIME or long DECIMAL, other labels of an ENUM or SET: values of old rows are spelt anew."""
+        options = [name for name in self._movable(table) if name not in table.key and table.types[name] in _OTHERS]
+        if not options:
+            return None
+        name = self._choices.pick(options)
+        return (ChangeColumn(name, self._like(table, name, name, self._choices.pick(_OTHERS[table.types[name]]))),)
 
     # ---- keys
 
