@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
 from cdc_pipeline.dialects import unified
+from cdc_pipeline.dialects.ticdc import TICDC
 from cdc_pipeline.resources.small_frames import small_frame
 from cdc_pipeline.schemas.described import described
 from cdc_pipeline.schemas.statements import changes_of
@@ -36,12 +37,23 @@ def ddl_rows(frame: DataFrame, change_log: DataFrame) -> DataFrame:
         if row["kind"] == unified.XA:
             places = _rolled_back(row, ends, change_log)
         for database, table in places:
-            sql = statement_of(row["sql"] or "") or row["sql"]
+            sql = _statement(row)
             values = {**row.asDict(), "database": database, "table": table, "sql": sql}
             changes = changes_of(row["kind"], database or "", table or "", sql or "")
             rows.append((*(values[name] for name in names), [described(change) for change in changes]))
     schema = StructType([*events.schema.fields, StructField("changes", ArrayType(StringType()))])
     return small_frame(frame.sparkSession, rows, schema)
+
+
+def _statement(event: Row) -> str | None:
+    """The event's statement. A schema file of the storage sink has no `ts`; any message has one."""
+    sql: str | None = event["sql"]
+    if sql is None or event["dialect"] != TICDC.name or event["ts"] is not None:
+        return sql
+    try:
+        return statement_of(sql)
+    except Exception:  # whatever one file holds, it stops nothing but itself: its text is no statement that is known
+        return sql
 
 
 def _ends(frame: DataFrame) -> list[Row]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.mirrors.events import made_names, renamed_names
-from cdc_pipeline.mirrors.segments import segmented
+from cdc_pipeline.mirrors.segments import with_segments
 from cdc_pipeline.resources.small_frames import small_frame
 from cdc_pipeline.schemas.changes import (
     AlterTable,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from cdc_pipeline.mirrors.events import DdlEvent
-    from cdc_pipeline.mirrors.segments import TypesOf
+    from cdc_pipeline.mirrors.segments import Doubt, Evidence
     from cdc_pipeline.schemas.changes import Clause, SchemaChange
     from cdc_pipeline.schemas.gaps import Gap
 
@@ -103,35 +103,36 @@ def carriage(name: TableName, later: Iterable[DdlEvent]) -> Carriage:
     return found
 
 
-@dataclass(frozen=True)
-class Carried:
-    """Row changes as they are after the statements of earlier cuts that they precede; those of which nothing is left are not
-    among them. `gaps` are of the tables that may differ for that."""
-
-    changes: DataFrame
-    gaps: Mapping[TableName, tuple[Gap, ...]]
+def carried_changes(changes: DataFrame, past: Sequence[DdlEvent], evidence: Evidence) -> DataFrame:
+    """The changes as they are after the statements of earlier cuts that they precede; those of which nothing is left are not
+    among them. `past` are those statements, in order."""
+    return _rewritten(_passed(changes, past, evidence), _ways(past)) if past else changes
 
 
-def carried(changes: DataFrame, past: Sequence[DdlEvent], types_of: TypesOf) -> Carried:
-    """`past` are statements that earlier cuts have carried out, in order."""
-    if not past:
-        return Carried(changes, {})
-    placed = segmented(changes, past, lambda name: True, types_of)
-    ways = _ways(past)
+def carried_gaps(
+    changes: DataFrame, past: Sequence[DdlEvent], evidence: Evidence, doubts: Iterable[Doubt]
+) -> dict[TableName, tuple[Gap, ...]]:
+    """The gaps of tables of which new changes precede statements that cannot be done to them, or may do so."""
     gaps: dict[TableName, tuple[Gap, ...]] = defaultdict(tuple)
-    for doubt in placed.doubts:
+    for doubt in doubts:
         gaps[doubt.name] += (doubt.gap,)
-    rows = placed.changes.withColumnRenamed("segment", "passed")
-    if unable := {place: way for place, way in ways.items() if way.unable}:
-        names = [(name.database, name.table, passed) for name, passed in unable]
-        small = small_frame(changes.sparkSession, names, _PLACE)
-        counts = rows.where("NOT taken").join(F.broadcast(small), ["database", "table", "passed"])
-        for row in counts.groupBy("database", "table", "passed").count().collect():
-            way = unable[TableName(row["database"], row["table"]), row["passed"]]
-            said = f"{row['count']} row change(s) came after a statement that they precede, and that cannot be done to them"
-            words = f"{said}: a rebuild takes them in at their place"
-            gaps[way.name] += (of_statement(GapKind.LATE_CHANGES, words, said, way.unable[0].sql),)
-    return Carried(_rewritten(rows, ways), dict(gaps))
+    unable = {place: way for place, way in _ways(past).items() if way.unable}
+    if not unable:
+        return dict(gaps)
+    names = [(name.database, name.table, passed) for name, passed in unable]
+    small = small_frame(changes.sparkSession, names, _PLACE)
+    rows = _passed(changes, past, evidence).where("NOT taken").join(F.broadcast(small), ["database", "table", "passed"])
+    for row in rows.groupBy("database", "table", "passed").count().collect():
+        way = unable[TableName(row["database"], row["table"]), row["passed"]]
+        said = f"{row['count']} row change(s) came after a statement that they precede, and that cannot be done to them"
+        words = f"{said}: a rebuild takes them in at their place"
+        gaps[way.name] += (of_statement(GapKind.LATE_CHANGES, words, said, way.unable[0].sql),)
+    return dict(gaps)
+
+
+def _passed(changes: DataFrame, past: Sequence[DdlEvent], evidence: Evidence) -> DataFrame:
+    """`changes` with `passed`: how many of the statements that touch their table lie before them."""
+    return with_segments(changes, past, evidence).withColumnRenamed("segment", "passed")
 
 
 _PLACE = "`database` STRING, `table` STRING, passed INT"

@@ -14,7 +14,7 @@ from cdc_pipeline.mirrors.defaults import default_value, is_current_time
 from cdc_pipeline.mirrors.masked_values import with_masks
 from cdc_pipeline.mirrors.masks import NULL
 from cdc_pipeline.mirrors.soft_deletes import live_rows
-from cdc_pipeline.resources.delta import overwrite_once, session_for
+from cdc_pipeline.resources.delta import is_in, overwrite_once, session_for
 from cdc_pipeline.schemas.ddl_tokens import Cursor, Kind
 from cdc_pipeline.schemas.expressions import ExpressionError, assigned
 from cdc_pipeline.schemas.gaps import Gap, GapKind
@@ -22,10 +22,11 @@ from cdc_pipeline.schemas.names import quoted
 from cdc_pipeline.schemas.spark_types import spark_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import Column, SparkSession
 
+    from cdc_pipeline.mirrors.step_commits import StepCommits
     from cdc_pipeline.mirrors.steps import ChangeColumns
     from cdc_pipeline.resources.delta import Commit
     from cdc_pipeline.schemas.table import Column as UpstreamColumn
@@ -33,17 +34,21 @@ if TYPE_CHECKING:
     Values = dict[str, tuple[Column, Column | None]]
     """Column → its value, and whether that is not sure."""
 
+_FIRST = 4
+"""The first of the parts of the step in which columns are filled."""
+
 
 def filled_columns(
     spark: SparkSession,
     path: str,
     step: ChangeColumns,
-    commit: Callable[[int], Commit],
+    commits: StepCommits,
     time_zone: str,
-    salt: str = "",
-) -> list[Gap]:
-    """Fills what the step leaves to be filled, one commit after another where one column follows from another. Returns
-    the gaps that this leaves. `salt` is that of masked values; what would follow from them is not computed."""
+    salt: str,
+    note_gaps: Callable[[Sequence[Gap], Commit], None],
+) -> None:
+    """Fills what the step leaves to be filled, one commit after another where one column follows from another. The gaps
+    that this leaves are noted first. `salt` is that of masked values; what would follow from them is not computed."""
     gaps: list[Gap] = []
     values = _defaults(step, time_zone, gaps)
     nulls = {name for name, how in step.state.masks if how == NULL}
@@ -62,10 +67,12 @@ def filled_columns(
         for column in ready:
             values.update(_computed(column, step, time_zone, gaps))
         waiting = [column for column in waiting if column not in ready]
-        if values:
-            gaps += _updated(spark, path, values, commit(part), step, salt)
+        if values and not is_in(spark, path, commits(_FIRST + part)):
+            doubts = _doubts(spark, path, values, step)
+            note_gaps(doubts, commits.finding(_FIRST + part))
+            _update(spark, path, values, commits(_FIRST + part), step, salt)
         values, part = {}, part + 1
-    return gaps
+    note_gaps(gaps, commits.finding(commits.last))
 
 
 def _is_computed_anew(before: UpstreamColumn | None, after: UpstreamColumn) -> bool:
@@ -99,7 +106,7 @@ def _defaults(step: ChangeColumns, time_zone: str, gaps: list[Gap]) -> Values:
                 )
                 doubtful = None if expression.doubtful is None else F.expr(expression.doubtful)
                 found[column.name] = (F.expr(expression.sql), doubtful)
-            elif (value := default_value(column, step.commit_ms, time_zone)) is not None:
+            elif (value := default_value(column, step.commit_ms, time_zone, step.state.schema)) is not None:
                 found[column.name] = (value, None)
         except ValueError as error:
             reason = "its default is not known here" if column.name in masks else str(error)
@@ -123,21 +130,23 @@ def _computed(column: UpstreamColumn, step: ChangeColumns, time_zone: str, gaps:
     return {column.name: (F.expr(found.sql), None if found.doubtful is None else F.expr(found.doubtful))}
 
 
-def _updated(
-    spark: SparkSession, path: str, values: Values, commit: Commit, step: ChangeColumns, salt: str
-) -> list[Gap]:
+def _doubts(spark: SparkSession, path: str, values: Values, step: ChangeColumns) -> list[Gap]:
+    """The gaps of values that are not sure for some rows."""
     doubts = {name: doubtful for name, (_, doubtful) in values.items() if doubtful is not None}
-    gaps = []
-    if doubts:
-        counts = [F.count(F.when(doubtful, 1)).alias(f"d{place}") for place, doubtful in enumerate(doubts.values())]
-        mirror = live_rows(spark.read.format("delta").load(path), keeps_deleted=step.state.keeps_deleted)
-        found = mirror.agg(*counts).first()
-        assert found is not None
-        gaps = [
-            Gap(GapKind.UNSURE_FORMULA, f"what upstream computes is not sure for {count} older row(s)", name)
-            for name, count in zip(doubts, found, strict=True)
-            if count
-        ]
+    if not doubts:
+        return []
+    counts = [F.count(F.when(doubtful, 1)).alias(f"d{place}") for place, doubtful in enumerate(doubts.values())]
+    mirror = live_rows(spark.read.format("delta").load(path), keeps_deleted=step.state.keeps_deleted)
+    found = mirror.agg(*counts).first()
+    assert found is not None
+    return [
+        Gap(GapKind.UNSURE_FORMULA, f"what upstream computes is not sure for {count} older row(s)", name)
+        for name, count in zip(doubts, found, strict=True)
+        if count
+    ]
+
+
+def _update(spark: SparkSession, path: str, values: Values, commit: Commit, step: ChangeColumns, salt: str) -> None:
     masks = dict(step.state.masks)
     masked = {
         column.name: (spark_type(column.type), masks[column.name])
@@ -152,7 +161,6 @@ def _updated(
             for name in mirror.columns
         ]
         overwrite_once(with_masks(mirror.select(*filled), masked, salt), path, commit)
-        return gaps
+        return
     update: dict[str, str | Column] = {quoted(name): value for name, (value, _) in values.items()}
     DeltaTable.forPath(session_for(spark, commit), path).update(set=update)
-    return gaps

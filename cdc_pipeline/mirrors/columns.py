@@ -26,7 +26,7 @@ from cdc_pipeline.mirrors.derived_values import update_derived
 from cdc_pipeline.mirrors.masked_values import with_masks
 from cdc_pipeline.mirrors.masks import HASH
 from cdc_pipeline.mirrors.soft_deletes import deleted_cell, live_rows
-from cdc_pipeline.mirrors.state import row_gaps, row_gaps_carried
+from cdc_pipeline.mirrors.state import row_gaps_carried
 from cdc_pipeline.resources.delta import commit_metadata, is_in, overwrite_once, table_state
 from cdc_pipeline.schemas.conversions import converted, learns_labels, unsure_conversion
 from cdc_pipeline.schemas.gaps import Gap, GapKind
@@ -40,11 +40,14 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.mirrors.derived import DerivedColumn
     from cdc_pipeline.mirrors.masks import Mask
+    from cdc_pipeline.mirrors.step_commits import StepCommits
     from cdc_pipeline.mirrors.steps import ChangeColumns, ColumnOrigin
     from cdc_pipeline.resources.delta import Commit, TableState
     from cdc_pipeline.schemas.table import TableSchema
 
 MAPPING = "delta.columnMapping.mode"
+_MAPPING, _REWRITTEN, _METADATA = 0, 1, 2
+"""The parts of the step; those of `filled_columns` come after them."""
 NTZ_FEATURE = {"delta.feature.timestampNtz": "supported"}
 """The property without which a table cannot have a TIMESTAMP_NTZ."""
 _NOT_IN_PARQUET = frozenset(" ,;{}()\n\t=")
@@ -69,9 +72,15 @@ def widens(old: DataType, new: DataType) -> bool:
 
 
 def change_columns(
-    spark: SparkSession, path: str, step: ChangeColumns, commit: Callable[[int], Commit], time_zone: str, salt: str = ""
+    spark: SparkSession,
+    path: str,
+    step: ChangeColumns,
+    commits: StepCommits,
+    time_zone: str,
+    salt: str,
+    note_gaps: Callable[[Sequence[Gap], Commit], None],
 ) -> None:
-    """Carries the step out at `path` in a few commits, numbered from 0 by `commit`. What it leaves unsure is noted as gaps.
+    """Carries the step out at `path` in a few commits. What each leaves unsure is noted as gaps first.
 
     Each commit is skipped when it is in already, so a step that was cut short goes on where it stopped. `salt` is that of
     masked values.
@@ -80,16 +89,15 @@ def change_columns(
     assert table is not None
     kept = [origin for origin in step.origins if origin.before is not None]
     features = dict(NTZ_FEATURE) if _has_datetime(step) else {}
-    gaps: list[Gap] = []
     rewritten = any(_is_changed(origin, step, time_zone) for origin in kept)
     mapped = needs_mapping(step.state.spark_schema().names) or (not rewritten and _loses_names(step, kept))
     if mapped and table.properties.get(MAPPING) != "name":
         # Files know columns by name until mapping is on; switching it on writes metadata only.
-        commit_metadata(spark, path, commit(0), properties={MAPPING: "name"})
+        commit_metadata(spark, path, commits(_MAPPING), properties={MAPPING: "name"})
         table = table_state(spark, path)
         assert table is not None
     if rewritten:
-        gaps += _rewritten(spark, path, step, commit(1), time_zone, salt)
+        _rewritten(spark, path, step, commits, time_zone, salt, note_gaps)
         schema = None
     else:
         schema = _new_schema(table, step)
@@ -97,14 +105,10 @@ def change_columns(
             features["delta.enableTypeWidening"] = "true"
     healed = row_gaps_carried(table, _names_now(step, kept), dict(step.state.masks))
     properties = {**step.state.properties(), **features, **healed}
-    commit_metadata(spark, path, commit(2), schema=schema, properties=properties)
-    gaps += filled_columns(spark, path, step, lambda part: commit(4 + part), time_zone, salt)
+    commit_metadata(spark, path, commits(_METADATA), schema=schema, properties=properties)
+    filled_columns(spark, path, step, commits, time_zone, salt, note_gaps)
     if anew := _derived_anew(step, time_zone):
-        update_derived(spark, path, step.state, anew, commit(98))
-    if gaps:
-        table = table_state(spark, path)
-        assert table is not None
-        commit_metadata(spark, path, commit(99), properties=row_gaps(table, *gaps))
+        update_derived(spark, path, step.state, anew, commits(commits.last - 1))
 
 
 def _loses_names(step: ChangeColumns, kept: Sequence[ColumnOrigin]) -> bool:
@@ -207,12 +211,19 @@ def _type_name(kind: DataType) -> str:
 
 
 def _rewritten(
-    spark: SparkSession, path: str, step: ChangeColumns, commit: Commit, time_zone: str, salt: str
-) -> list[Gap]:
-    """All rows anew under the new columns; added columns are NULL until they are filled. Returns the gaps that values
-    leave which have no equal in the new type."""
+    spark: SparkSession,
+    path: str,
+    step: ChangeColumns,
+    commits: StepCommits,
+    time_zone: str,
+    salt: str,
+    note_gaps: Callable[[Sequence[Gap], Commit], None],
+) -> None:
+    """All rows anew under the new columns; added columns are NULL until they are filled. The gaps of values that have no
+    equal in the new type are noted first."""
+    commit = commits(_REWRITTEN)
     if is_in(spark, path, commit):
-        return []
+        return
     mirror = spark.read.format("delta").load(path)
     columns, failed, masked = [], [], {}
     for origin in step.origins:
@@ -241,8 +252,8 @@ def _rewritten(
     deleted = [deleted_cell(keeps_deleted=step.before.keeps_deleted)] if step.state.keeps_deleted else []
     gaps = _failed_values(live_rows(mirror, keeps_deleted=step.before.keeps_deleted), failed, masked)
     rows = with_masks(mirror.select(*columns, *beside, *derived, *step.state.trace, *deleted), masked, salt)
+    note_gaps(gaps, commits.finding(_REWRITTEN))
     overwrite_once(rows, path, commit)
-    return gaps
 
 
 def _failed_values(

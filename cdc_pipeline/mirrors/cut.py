@@ -8,56 +8,46 @@ import uuid
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.dialects.claims import kept_claims
-from cdc_pipeline.dialects.releases import with_replacements
-from cdc_pipeline.dialects.types import message_types
 from cdc_pipeline.mirrors.apply import Mirrors, StepResult
-from cdc_pipeline.mirrors.carried_rows import carried
-from cdc_pipeline.mirrors.column_rules import ColumnRules, check_order, not_kept, nowhere
+from cdc_pipeline.mirrors.column_rules import ColumnRules
 from cdc_pipeline.mirrors.contested_keys import contested_settled
 from cdc_pipeline.mirrors.cut_inputs import CutInputs, StoredMirrors
+from cdc_pipeline.mirrors.cut_planning import CutPlanning
 from cdc_pipeline.mirrors.cut_report import CutReport, MirrorEntry, TableCounts, published_entries, with_held_gaps
+from cdc_pipeline.mirrors.cut_rows import CutRows
 from cdc_pipeline.mirrors.cut_streams import CutStreams
-from cdc_pipeline.mirrors.ddl_of_cut import DdlOfCut, altered_at_watermark, carried_out_before, close_events
-from cdc_pipeline.mirrors.dead_letters import lost_rows
-from cdc_pipeline.mirrors.derived_values import derived_problems
+from cdc_pipeline.mirrors.ddl_of_cut import close_events
 from cdc_pipeline.mirrors.holding import (
     approved_statements,
     held_rows,
     released_tables,
-    returning_events,
-    with_returned,
 )
-from cdc_pipeline.mirrors.identity import Identity
-from cdc_pipeline.mirrors.keys import key_columns
-from cdc_pipeline.mirrors.late import late_changes
-from cdc_pipeline.mirrors.late_statements import came_before_statements, let_in_again, tables_that_come_again
-from cdc_pipeline.mirrors.order import RowSet, net_changes, row_entries
-from cdc_pipeline.mirrors.plan_book import PlanBook
-from cdc_pipeline.mirrors.planner import Permissions, Planner
+from cdc_pipeline.mirrors.order import net_changes, row_entries
+from cdc_pipeline.mirrors.planned_cut import PlannedCut
 from cdc_pipeline.mirrors.policy import DdlPolicy
 from cdc_pipeline.mirrors.progress import NO_CUT, PublishedCut, StreamProgress, published_cut, stream_progress
 from cdc_pipeline.mirrors.publication import CutSettings, publish
-from cdc_pipeline.mirrors.redeliveries import POSITION, repeated_positions
+from cdc_pipeline.mirrors.redeliveries import POSITION
 from cdc_pipeline.mirrors.restored import cut_to_go_on_from
-from cdc_pipeline.mirrors.row_groups import RowGroup, row_groups, with_types
-from cdc_pipeline.mirrors.segments import not_emptied, segmented, with_segments
+from cdc_pipeline.mirrors.row_steps import RowSteps
+from cdc_pipeline.mirrors.segments import with_segments
 from cdc_pipeline.mirrors.selection import ALL_TABLES, TableSelection
 from cdc_pipeline.mirrors.soft_deletes import live_rows
 from cdc_pipeline.mirrors.stages import Stages
 from cdc_pipeline.mirrors.state import MirrorState
-from cdc_pipeline.mirrors.step_order import later_places
+from cdc_pipeline.mirrors.step_commits import CutCommits
 from cdc_pipeline.mirrors.steps import ApplyRows, step_names
+from cdc_pipeline.mirrors.stored_plan import begun_cut, write_down, write_down_earlier
 from cdc_pipeline.mirrors.totals import NO_CHANGES, CutTotals
-from cdc_pipeline.mirrors.window import Window, begun_cut, next_window, pending_after, write_down
+from cdc_pipeline.mirrors.window import Window, next_window, pending_after
 from cdc_pipeline.resources.delta import row_count, table_state
 from cdc_pipeline.resources.delta_log import require_whole_logs
 from cdc_pipeline.resources.few_rows import for_rows
+from cdc_pipeline.resources.folder_moves import finish_moves
 from cdc_pipeline.resources.threads import side_by_side
 from cdc_pipeline.schemas.gaps import in_words
 
@@ -66,7 +56,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from cdc_pipeline.dialects.types import MessageTypes, Place
+    from cdc_pipeline.mirrors.earlier_plan import EarlierPlan
     from cdc_pipeline.mirrors.planner import CutPlan
     from cdc_pipeline.resources.lake import LakePaths
     from cdc_pipeline.schemas.table import TableName
@@ -99,13 +89,15 @@ class CutMaker:
         where that is less. Raises LakeError where the log of a table that it needs is damaged."""
         started = time.monotonic()
         require_whole_logs(self.paths.own_tables)
+        for place in finish_moves(self.spark, self.paths.moves):
+            self.report(f"{place} is where it was on its way to when a run died")
         with for_rows(self.spark, 0):
             published = cut_to_go_on_from(self.spark, self.paths)
             streams = stream_progress(self.spark, self.paths, published).limited(up_to)
         report: CutReport | None = None
         if begun := begun_cut(self.spark, self.paths, published, self.columns.salt):
             self.report(f"finishing cut {begun.window.cut_id}, which an earlier run began")
-            report = self._cut(begun.window, published, streams, CutInputs.of(begun, self._stored))
+            report = self._finished(begun, published, streams)
             published = published_cut(self.spark, self.paths)
         inputs = self._inputs()
         returning = bool(released_tables(published.held, inputs.approved))
@@ -137,130 +129,112 @@ class CutMaker:
         return self._cut(Window(1, None, resolved_tso, 0, last_batch), NO_CUT, streams, self._inputs())
 
     def _cut(self, window: Window, published: PublishedCut, streams: StreamProgress, inputs: CutInputs) -> CutReport:
+        """A cut that nobody has begun."""
         stages = Stages()
-        rows = self._rows_to_look_at(window, published, streams)
-        few = partial(for_rows, self.spark, rows)
-        with few():
-            history, selection = self._table("ddl_history"), inputs.selection
-            seen = CutStreams(
-                selection, published, window, self._table("change_log"), history, inputs.mirror, self.time_zone
-            )
-            log, waiting = seen.log, seen.held()
-            released = released_tables(waiting, inputs.approved)
-            ddl = DdlOfCut.read(window, history, returning_events(history, released, window, seen.mirrored))
-            ddl, sources = seen.statements(ddl)
-            again_of = tables_that_come_again(ddl.fresh, inputs.mirror, lambda state: not key_columns(state, self.keys))
-            late = late_changes(window, log, lambda: altered_at_watermark(window, history, seen.mirrored))
-            delivered = window.changes(log, waited=published.pending > 0, again=again_of, also=late.taken_in)
-            cuts = self._table("consistent_cuts") if released else None
-            delivered = with_returned(delivered, log, cuts, released, ddl.fresh, window).persist()
-            raw = with_replacements(self.spark, self.paths, self._table("raw_topic_snapshot"))
-            claims = partial(kept_claims, self.spark, self.paths)
-        kept = [delivered]
+        with for_rows(self.spark, self._rows_to_look_at(window, published, streams)):
+            planned, rows = self._planning(window, published, inputs, self.settings).planned()
         try:
-            with few():
-
-                def types_of(places: Mapping[Place, str]) -> Mapping[Place, MessageTypes]:
-                    return message_types(raw, places, claims)
-
-                again = repeated_positions(delivered, log, self._table("watermarks"), window)
-                once = delivered
-                if again is not None:
-                    kept.append(again.persist())
-                    once = delivered.join(again, list(POSITION), "left_anti")
-                past = carried_out_before(window, history, delivered, seen.mirrored)
-                moved = carried(not_emptied(once, past), past, types_of)
-                placed = segmented(moved.changes, ddl.fresh, lambda name: inputs.mirror(name) is not None, types_of)
-                changes = let_in_again(placed.changes, again_of)
-                groups = with_types(row_groups(changes), raw, changes, inputs.mirror, claims)
-                lost = lost_rows(self.spark, self.paths, window, selection)
-                known = [*((breach.name, breach.gap) for breach in late.breaches), *ddl.missed()]
-                known += [(name, gap) for name, gaps in moved.gaps.items() for gap in gaps]
-                known += came_before_statements(changes, again_of).items()
-                for name, gap in known:
-                    lost[name] = (*lost.get(name, ()), gap)
-                permissions = Permissions(
-                    self.policy,
-                    inputs.approved,
-                    tuple(table for table in waiting if table.name not in released),
-                    frozenset(released),
-                )
-                book = PlanBook(
-                    groups, inputs.mirror, published.names, window.cut_id, self.time_zone, inputs.columns, self.keys
-                )
-                selection_changes = seen.plan_change(book)
-                for line in selection_changes:
-                    self.report(line)
-                plan = Planner(
-                    book,
-                    lost=lost,
-                    permissions=permissions,
-                    ended=lambda name: inputs.ended(name, window),
-                    doubts=placed.doubts,
-                ).plan(ddl.fresh)
-                if tables := self._keyless_despite_messages(plan, groups, window):
-                    more = repeated_positions(changes, log, self._table("watermarks"), window, tables)
-                    if more is not None:
-                        kept.append(more.persist())
-                        again = more if again is None else again.unionByName(more)
-                        changes = changes.join(more, list(POSITION), "left_anti")
-                check_order(plan.steps, window.resolved_tso, self.paths.pipeline)
-                for name, columns in nowhere(inputs.columns, plan.steps).items():
-                    self.report(f"mask: {name} has no column {', '.join(columns)}")
-                for name, reason in not_kept(inputs.columns, plan.steps, book.key).items():
-                    self.report(f"soft_delete: {name} does not keep what upstream deletes: {reason}")
-                for line in derived_problems(self.spark, plan.steps):
-                    self.report(line)
-                if not inputs.resumed:
-                    write_down(self.spark, self.paths, inputs.begun(window), self.run_id)
-            stages.ended("plan")
-            results, counted = self._carry_out(plan, changes, window, rows, stages, resumed=inputs.resumed)
-            with few():
-                found = delivered.where("NOT taken").agg(F.count("*"), F.max("timestamp")).first()
-                assert found is not None
-                held = Counter(held_rows(changes, plan.held_from))
-                duplicates = 0
-                if again is not None:
-                    repeated = with_segments(delivered.join(again, list(POSITION), "left_semi"), ddl.fresh)
-                    staying = held_rows(repeated, plan.held_from)
-                    duplicates = repeated.where("NOT taken").count() - sum(staying.values())
-                    held.update(staying)
-                taken_in = found[0] - sum(held.values())
+            with for_rows(self.spark, 1):
+                stands = write_down(self.spark, self.paths, planned, self.run_id)
+            if stands is planned:
+                stages.ended("plan")
+                return self._carried_out(planned, rows, published, streams, stages, resumed=False)
         finally:
-            for frame in kept:
-                frame.unpersist()
+            rows.close()
+        self.report(f"another run was first to begin cut {window.cut_id}: it is carried out as that one has planned it")
+        return self._finished(stands, published, streams)
+
+    def _finished(self, begun: PlannedCut | EarlierPlan, published: PublishedCut, streams: StreamProgress) -> CutReport:
+        """A cut that another run has begun, as that one has planned it. Of an earlier version's plan the steps are not
+        known: they are planned anew, once."""
+        stages = Stages()
+        with for_rows(self.spark, self._rows_to_look_at(begun.window, published, streams)):
+            if isinstance(begun, PlannedCut):
+                planned, rows = begun, self._rows_of(begun, published)
+            else:
+                settings = replace(self.settings, selection=begun.selection, columns=begun.columns)
+                inputs = CutInputs.of(begun, self._stored)
+                planned, rows = self._planning(begun.window, published, inputs, settings).planned()
+                planned = replace(planned, numbering="hundreds")
+                write_down_earlier(self.spark, self.paths, planned, self.run_id)
+        stages.ended("plan")
+        try:
+            return self._carried_out(planned, rows, published, streams, stages, resumed=True)
+        finally:
+            rows.close()
+
+    def _planning(
+        self, window: Window, published: PublishedCut, inputs: CutInputs, settings: CutSettings
+    ) -> CutPlanning:
+        return CutPlanning(self.spark, self.paths, settings, window, published, inputs, self.report)
+
+    def _rows_of(self, planned: PlannedCut, published: PublishedCut) -> CutRows:
+        log = planned.settings.selection.selected(self._table("change_log"))
+        return CutRows(planned.window, planned.rows, log, self._table, waited=published.pending > 0)
+
+    def _carried_out(
+        self,
+        planned: PlannedCut,
+        rows: CutRows,
+        published: PublishedCut,
+        streams: StreamProgress,
+        stages: Stages,
+        *,
+        resumed: bool,
+    ) -> CutReport:
+        window, plan, events = planned.window, planned.plan, planned.rows.events
+        count = self._rows_to_look_at(window, published, streams)
+        results, counted = self._steps_carried_out(planned, rows.changes, count, stages, resumed=resumed)
+        with for_rows(self.spark, count):
+            found = rows.delivered.where("NOT taken").agg(F.count("*"), F.max("timestamp")).first()
+            assert found is not None
+            held = Counter(held_rows(rows.changes, plan.held_from))
+            duplicates = 0
+            if rows.repeated is not None:
+                repeated = with_segments(rows.delivered.join(rows.repeated, list(POSITION), "left_semi"), events)
+                staying = held_rows(repeated, plan.held_from)
+                duplicates = repeated.where("NOT taken").count() - sum(staying.values())
+                held.update(staying)
+            taken_in = found[0] - sum(held.values())
+        seen = CutStreams(
+            planned.settings.selection,
+            published,
+            window,
+            self._table("change_log"),
+            self._table("ddl_history"),
+            lambda name: None,
+            planned.settings.time_zone,
+        )
         waits = tuple(replace(table, rows=table.rows + held.get(table.name, 0)) for table in plan.held)
-        rejected = sum(result.rejected for result in results)
+        rejected = sum(result.counts.rejected for result in results)
         totals = CutTotals(
             changes=taken_in,
             # of tables whose rows are let in anew some were counted before
             applied=min(counted, taken_in - duplicates) - rejected,
             rejected=rejected,
             duplicates=duplicates,
-            late=late.changes,
-            breaches=late.unseen,
+            late=planned.late.changes,
+            breaches=planned.late.unseen,
             pending=seen.pending() + sum(table.rows for table in waits),
-            filtered=seen.filtered(),
+            filtered=seen.filtered() + planned.held_left_out,
         )
-        entries = with_held_gaps(self._entries(plan, published), waits)
         report = CutReport(
             True,
             window.cut_id,
             window.resolved_tso,
             streams,
-            entries,
+            with_held_gaps(self._entries(plan, published), waits),
             _counts(results),
             totals,
-            late.breaches,
+            planned.late.breaches,
             waits,
-            sources=sources,
-            selection_changes=selection_changes,
+            sources=planned.sources,
+            selection_changes=planned.selection_changes,
         )
-        with for_rows(self.spark, len(ddl.fresh)):
-            close_events(self.spark, self.paths, ddl.outcomes(plan), self._note(window))
+        with for_rows(self.spark, len(events)):
+            close_events(self.spark, self.paths, planned.outcomes, self._note(window))
             stages.ended("counts")
-            settings = replace(self.settings, selection=selection, columns=inputs.columns)
-            publish(self.spark, self.paths, window, report, self._note(window), settings)
+            publish(self.spark, self.paths, window, report, self._note(window), planned.settings)
         stages.ended("publish")
         versions = {row["mirror_id"]: row["version"] for row in published.mirrors}
         return replace(report, stages=stages.seconds, versions_before=versions, newest_record=_instant(found[1]))
@@ -284,15 +258,13 @@ class CutMaker:
 
     # ---- steps
 
-    def _carry_out(
-        self, plan: CutPlan, changes: DataFrame, window: Window, rows: int, stages: Stages, *, resumed: bool
+    def _steps_carried_out(
+        self, planned: PlannedCut, changes: DataFrame, rows: int, stages: Stages, *, resumed: bool
     ) -> tuple[list[StepResult], int]:
         """The steps' results, and how many of the changes are left once each row's are folded to its last."""
-        row_sets = {
-            index: self._row_set(index, step) for index, step in enumerate(plan.steps) if isinstance(step, ApplyRows)
-        }
+        row_sets = {item.step: item for item in planned.row_sets}
         view = f"net_{uuid.uuid4().hex}"
-        entries = row_entries(changes, row_sets.values(), exact=window.resolved_tso is not None)
+        entries = row_entries(changes, row_sets.values(), exact=planned.window.resolved_tso is not None)
         net = net_changes(entries).persist()
         with for_rows(self.spark, rows):
             counted, contested = net.agg(F.count_if("counts"), F.count_if("contested")).first() or (0, 0)
@@ -302,36 +274,18 @@ class CutMaker:
                 unsettled.unpersist()
         stages.ended("net changes")
         net.createOrReplaceGlobalTempView(view)
-        writer = Mirrors(
-            self.spark,
-            self.paths,
-            window.cut_id,
-            self._note(window),
-            self.time_zone,
-            view,
-            self.side_by_side,
-            later_places(self.paths, plan.steps),
-            resumed,
-            self.columns.salt,
+        steps = RowSteps(
+            self.spark, self.paths, planned.settings.time_zone, view, resumed, planned.settings.columns.salt
         )
+        note = self._note(planned.window)
+        commits = CutCommits(self.paths.pipeline, planned.window.cut_id, note, planned.numbering)
+        writer = Mirrors(self.spark, self.paths, planned.plan.steps, row_sets, commits, steps, self.side_by_side)
         try:
-            return writer.carried_out(plan.steps, row_sets, self.report), counted
+            return writer.carried_out(self.report), counted
         finally:
             stages.ended("steps")
             self.spark.catalog.dropGlobalTempView(view)
             net.unpersist()
-
-    def _keyless_despite_messages(self, plan: CutPlan, groups: Iterable[RowGroup], window: Window) -> set[TableName]:
-        """The tables whose messages name a key that their mirrors do not have: what came twice of them has to be found by
-        where it stands, as of any table without a key."""
-        if window.resolved_tso is None:
-            return set()  # then all changes are looked at
-        named = {group.name for group in groups if group.key_names}
-        return {
-            step.source
-            for step in plan.steps
-            if isinstance(step, ApplyRows) and step.source in named and not key_columns(step.state, self.keys)
-        }
 
     # ---- results
 
@@ -376,19 +330,6 @@ class CutMaker:
             "run_id": self.run_id,
         }
 
-    def _row_set(self, index: int, step: ApplyRows) -> RowSet:
-        schema = step.state.schema
-        key = key_columns(step.state, self.keys)
-        columns = tuple(column for name in key or schema.column_names if (column := schema.find(name)) is not None)
-        return RowSet(
-            index,
-            step.source,
-            step.segments,
-            Identity.by(columns, step.wires, self.time_zone, keyless=not key),
-            partial=bool(step.lacking or step.untold),
-            soft=bool(key) and step.state.keeps_deleted,
-        )
-
 
 def _instant(local: datetime | None) -> datetime | None:
     """A timestamp as PySpark gives it, in the time zone of this process."""
@@ -402,11 +343,11 @@ def _counts(results: Iterable[StepResult]) -> dict[TableName, TableCounts]:
     counts: dict[TableName, TableCounts] = defaultdict(TableCounts)
     for result in found:
         of_table = counts[final[result.step.state.mirror_id]]
-        of_table.inserted += result.merged.inserted
-        of_table.updated += result.merged.updated
-        of_table.deleted += result.merged.deleted
+        of_table.inserted += result.counts.merged.inserted
+        of_table.updated += result.counts.merged.updated
+        of_table.deleted += result.counts.merged.deleted
         of_table.changes += result.step.changes if isinstance(result.step, ApplyRows) else 0
-        of_table.bad_rows += result.bad_rows
-        of_table.zero_dates += result.zero_dates
+        of_table.bad_rows += result.counts.bad_rows
+        of_table.zero_dates += result.counts.zero_dates
         of_table.seconds += result.seconds
     return dict(counts)

@@ -1,5 +1,4 @@
-"""What a plan is made of beside the streams: the mirrors as they were when the cut was begun, so that a run that goes on
-with another's cut makes the very same plan."""
+"""What a plan is made of beside the streams: the mirrors as they were when the cut was begun."""
 
 from __future__ import annotations
 
@@ -10,12 +9,12 @@ from cdc_pipeline.mirrors.column_rules import ColumnRules
 from cdc_pipeline.mirrors.ended import EndedTable, ended_tables
 from cdc_pipeline.mirrors.included_ddl import IncludedDdl
 from cdc_pipeline.mirrors.state import MirrorState
-from cdc_pipeline.mirrors.window import BegunCut
 from cdc_pipeline.resources.delta import table_state
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from cdc_pipeline.mirrors.earlier_plan import EarlierPlan
     from cdc_pipeline.mirrors.policy import StatementPosition
     from cdc_pipeline.mirrors.selection import TableSelection
     from cdc_pipeline.mirrors.window import Window
@@ -43,19 +42,18 @@ class StoredMirrors:
 
 @dataclass
 class CutInputs:
-    """Remembers what was asked for. `resumed`: an earlier run has begun the cut, and may have done a part of it."""
+    """Remembers what was asked for."""
 
     stored: StoredMirrors
     approved: frozenset[StatementPosition]
     columns: ColumnRules = field(default_factory=ColumnRules)
     mirrors: dict[TableName, MirrorState | None] = field(default_factory=dict)
     ended_by_database: dict[str, tuple[EndedTable, ...]] = field(default_factory=dict)
-    resumed: bool = False
 
     @staticmethod
-    def of(begun: BegunCut, stored: StoredMirrors) -> CutInputs:
+    def of(begun: EarlierPlan, stored: StoredMirrors) -> CutInputs:
         stored = replace(stored, selection=begun.selection)
-        return CutInputs(stored, begun.approved, begun.columns, dict(begun.mirrors), dict(begun.ended), resumed=True)
+        return CutInputs(stored, begun.approved, begun.columns, dict(begun.mirrors), dict(begun.ended))
 
     @property
     def selection(self) -> TableSelection:
@@ -72,7 +70,3 @@ class CutInputs:
         if database not in self.ended_by_database:
             self.ended_by_database[database] = self.stored.ended(database, window.cut_id)
         return self.ended_by_database[database]
-
-    def begun(self, window: Window) -> BegunCut:
-        ended = dict(self.ended_by_database)
-        return BegunCut(window, dict(self.mirrors), ended, self.approved, self.selection, self.columns)

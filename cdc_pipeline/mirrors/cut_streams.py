@@ -60,15 +60,16 @@ class CutStreams:
         return self.window.pending(self.whole_log).count()
 
     def filtered(self) -> int:
-        """The row changes that this cut passes and leaves out, late ones among them."""
+        """The row changes that this cut passes and leaves out, late ones among them, but for those of `held_left_out`."""
         if self.selection.all_in:
-            return self._held_left_out
+            return 0
         log = self.selection.left_out(self.whole_log)
         passed = self.window.changes(log, waited=self.published.pending > 0, again={})
-        return passed.where("fresh").count() + self.window.late(log).count() + self._held_left_out
+        return passed.where("fresh").count() + self.window.late(log).count()
 
     @property
-    def _held_left_out(self) -> int:
+    def held_left_out(self) -> int:
+        """The row changes that waited with tables that are not included any more."""
         return 0 if self.change is None else self.change.held_rows_left_out(self.published.held)
 
     # ---- DDL

@@ -17,10 +17,10 @@ from cdc_pipeline.schemas.spark_types import spark_type, zero_date
 from cdc_pipeline.schemas.table import TEXT_TYPES
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column as SparkColumn
 
     from cdc_pipeline.mirrors.typed_cells import Wires
-    from cdc_pipeline.schemas.table import Column as SchemaColumn
+    from cdc_pipeline.schemas.table import Column
 
 _BAD = "\0"
 """Before a text that its type cannot hold: no value has one."""
@@ -31,13 +31,13 @@ class Identity:
     """By which columns rows are the same. `wires` are the dialects that they come in, each with how it sends these columns;
     `keyless`: the columns are all that the table has, and rows are the same where the mirror shows the same."""
 
-    columns: tuple[SchemaColumn, ...]
+    columns: tuple[Column, ...]
     wires: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
     time_zone: str
     keyless: bool
 
     @staticmethod
-    def by(columns: tuple[SchemaColumn, ...], wires: Wires, time_zone: str, *, keyless: bool) -> Identity:
+    def by(columns: tuple[Column, ...], wires: Wires, time_zone: str, *, keyless: bool) -> Identity:
         names = {column.name for column in columns}
         sent = tuple(
             (dialect, tuple(sorted((name, wire) for name, wire in found.items() if name in names)))
@@ -52,11 +52,11 @@ class Identity:
             column.type.base in TEXT_TYPES for column in self.columns
         )
 
-    def of(self, texts: Column) -> Column:
+    def of(self, texts: SparkColumn) -> SparkColumn:
         """The array of texts as one that is equal for rows that are the same. Over `dialect`."""
         return F.array(*(self._one(F.get(texts, F.lit(place)), column) for place, column in enumerate(self.columns)))
 
-    def _one(self, text: Column, column: SchemaColumn) -> Column:
+    def _one(self, text: SparkColumn, column: Column) -> SparkColumn:
         cell = typed_cell(text, column, self.time_zone, tuple((dialect, dict(sent)) for dialect, sent in self.wires))
         target = spark_type(column.type)
         if isinstance(target, BinaryType):
@@ -74,6 +74,6 @@ class Identity:
         return F.when(zero_date(text, column.type), no_date).otherwise(F.coalesce(shown, F.concat(F.lit(_BAD), text)))
 
 
-def _without_zeros(text: Column) -> Column:
+def _without_zeros(text: SparkColumn) -> SparkColumn:
     """The text without the zeros at the end of its fraction."""
     return F.regexp_replace(text, r"(?:\.0*|(\.\d*[1-9])0+)\z", "$1")

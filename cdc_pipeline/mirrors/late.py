@@ -55,14 +55,12 @@ class Breach:
 @dataclass(frozen=True)
 class LateChanges:
     """The late changes of a cut: how many there are, and the breaches among them by table; the others are re-deliveries.
-
-    `taken_in` are rows of the change log that are none of them: those at the very watermark that were never seen before.
-    None where there are no such rows.
+    `at_watermark`: beside them there are changes at the very watermark that were never seen before (`rows_at_watermark`).
     """
 
     changes: int
     breaches: tuple[Breach, ...]
-    taken_in: DataFrame | None = None
+    at_watermark: bool = False
 
     @property
     def unseen(self) -> int:
@@ -72,32 +70,38 @@ class LateChanges:
 def late_changes(window: Window, log: DataFrame, altered: Callable[[], Collection[TableName]] = tuple) -> LateChanges:
     """What of the new batches is late, told apart by what the batches before them have. `altered` gives the tables that
     statements of earlier cuts have changed at the very watermark.
-
-    A change is known where one of the same table, commit TSO, op and row (by the key that its message names, else by all
-    of it) is in the log: its other columns may be sent in another form after an upgrade of the encoder.
     """
     if window.after_tso is None:
         return LateChanges(0, ())
     late = window.late(log)
-    span = late.agg(
-        F.count("*").alias("changes"),
-        F.min("commit_ts").alias("first"),
-        F.max("commit_ts").alias("last"),
-        F.count_if(window.at_watermark()).alias("at_watermark"),
-    ).first()
-    assert span is not None
-    if not span["changes"]:
+    at_watermark = F.count_if(window.at_watermark()).alias("at_watermark")
+    counts = late.agg(F.count("*").alias("changes"), at_watermark).first()
+    assert counts is not None
+    if not counts["changes"]:
         return LateChanges(0, ())
-    at_watermark = window.at_watermark() & ~of_tables(altered()) if span["at_watermark"] else F.lit(False)
-    before = F.col("batch_id") <= window.after_batch
-    known = log.where(before & F.col("commit_ts").between(span["first"], span["last"]))
-    identified = late.withColumn("row_identity", _row_identity())
-    unseen = identified.join(
-        known.select(*_CHANGE[:-1], _row_identity().alias("row_identity")).distinct(), list(_CHANGE), "left_anti"
-    )
-    taken_in = unseen.where(at_watermark).select(*log.columns) if span["at_watermark"] else None
-    taken = 0 if taken_in is None else taken_in.count()
-    return LateChanges(span["changes"] - taken, _breaches(unseen.where(~at_watermark)), taken_in if taken else None)
+    taken, unseen = 0, _unseen(window, log)
+    if counts["at_watermark"]:
+        among = window.at_watermark() & ~of_tables(altered())
+        taken, unseen = unseen.where(among).count(), unseen.where(~among)
+    return LateChanges(counts["changes"] - taken, _breaches(unseen), bool(taken))
+
+
+def rows_at_watermark(window: Window, log: DataFrame, altered: Collection[TableName]) -> DataFrame:
+    """The rows of the change log at the very watermark that came after it and were never seen before, but those of
+    tables that statements of earlier cuts have altered there."""
+    return _unseen(window, log).where(window.at_watermark() & ~of_tables(altered)).select(*log.columns)
+
+
+def _unseen(window: Window, log: DataFrame) -> DataFrame:
+    """The late changes that the batches before do not have. A change is known where one of the same table, commit TSO,
+    op and row (by the key that its message names, else by all of it) is in the log: its other columns may be sent in
+    another form after an upgrade of the encoder."""
+    late = window.late(log).withColumn("row_identity", _row_identity())
+    span = late.agg(F.min("commit_ts"), F.max("commit_ts")).first()
+    assert span is not None
+    known = log.where((F.col("batch_id") <= window.after_batch) & F.col("commit_ts").between(span[0], span[1]))
+    known = known.select(*_CHANGE[:-1], _row_identity().alias("row_identity")).distinct()
+    return late.join(known, list(_CHANGE), "left_anti")
 
 
 def _breaches(unseen: DataFrame) -> tuple[Breach, ...]:

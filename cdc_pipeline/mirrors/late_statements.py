@@ -72,12 +72,15 @@ def tables_that_come_again(
         for change in event.changes if not event.exact_ts else ():
             for name in _names(change):
                 state = lookup(name if isinstance(name, TableName) else name.mirror)
-                known = state if state is None or isinstance(name, TableName) else state.shard(name.source)
-                if state is None or known is None or (keyless(state) and _only_drops_columns(change)):
+                if state is None or (keyless(state) and _only_drops_columns(change)):
                     continue
                 inner = change.change if isinstance(change, OfShard) else change
-                anew = comes_before(event, known) and (isinstance(inner, CreateTable) or name in made_names(change))
-                emptied = anew or isinstance(inner, (TruncateTable, DropTable))
+                known = state if isinstance(name, TableName) else state.shard(name.source)
+                made = isinstance(inner, CreateTable) or name in made_names(change)
+                anew = made and known is not None and comes_before(event, known)
+                if isinstance(change, OfShard) and made and not anew:
+                    continue
+                emptied = anew or isinstance(inner, (TruncateTable, DropTable)) or _replaces(inner)
                 since = ComesAgain(event.commit_ts, event.ts or 0, emptied or not keyless(state))
                 since = ComesAgain(_ALWAYS, _ALWAYS, True) if anew else since
                 found[name] = found[name].earlier_of(since) if name in found else since
@@ -90,6 +93,11 @@ def _names(change: SchemaChange) -> tuple[TableName | ShardName, ...]:
         ends = isinstance(change.change, (CreateTable, TruncateTable, DropTable))
         return (ShardName(change.name, change.shard),) if ends else ()
     return touched_names(change)
+
+
+def _replaces(change: SchemaChange) -> bool:
+    """Whether a table that is there is set aside for another one."""
+    return isinstance(change, CreateTable) and not change.if_not_exists
 
 
 def _only_drops_columns(change: SchemaChange) -> bool:

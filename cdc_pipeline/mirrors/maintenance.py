@@ -14,7 +14,7 @@ from delta.tables import DeltaTable
 
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.mirrors.progress import published_cut
-from cdc_pipeline.mirrors.window import is_begun
+from cdc_pipeline.mirrors.stored_plan import is_begun
 from cdc_pipeline.resources.delta import table_state
 from cdc_pipeline.resources.lake import OWN_TABLES
 from cdc_pipeline.schemas.table_patterns import matches_any

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.mirrors.shards import SOURCE_COLUMNS, SOURCE_NAMES
-from cdc_pipeline.schemas.charsets import charset_of_column, is_read_right
+from cdc_pipeline.schemas.charset_names import charset_of_column
+from cdc_pipeline.schemas.charsets import is_read_right
 from cdc_pipeline.schemas.gaps import Gap, GapKind
 from cdc_pipeline.schemas.table import TEXT_TYPES, Column, Default, TableSchema
 from cdc_pipeline.schemas.wider_types import wider_type

@@ -89,7 +89,7 @@ def absent_defaults(
         column = schema.find(name)
         assert column is not None
         try:
-            found[name] = default_value(column, 0, time_zone) if _has_constant_default(column) else None
+            found[name] = default_value(column, 0, time_zone, schema) if _has_constant_default(column) else None
         except ValueError as error:
             gaps.append(Gap(GapKind.ABSENT_DEFAULT, f"of rows that came without it is NULL: {error}", name))
     return found, tuple(gaps)

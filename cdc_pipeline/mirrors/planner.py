@@ -6,6 +6,7 @@ the n-th of them. The planner walks the events in order, first letting the rows 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -55,10 +56,12 @@ if TYPE_CHECKING:
 class CutPlan:
     """The steps of a cut in order, what becomes of each DDL event, by the event's position, and the tables that wait.
 
-    `held_from` tells from which segment on the rows of a waiting table stay out.
+    `during` tells for each step the place of the event that it was planned at: -1 before the first, and as many as there
+    are events after the last. `held_from` tells from which segment on the rows of a waiting table stay out.
     """
 
     steps: tuple[Step, ...]
+    during: tuple[int, ...]
     outcomes: dict[StatementPosition, DdlOutcome]
     held: tuple[HeldTable, ...] = ()
     held_from: dict[TableName, int] = field(default_factory=dict)
@@ -104,7 +107,9 @@ class Planner:
         """`events` in stream order (`events.in_order`): those of this cut, and those that come again."""
         outcomes: dict[StatementPosition, DdlOutcome] = {}
         self._book.mask_all()
+        begun: list[int] = []
         for event in events:
+            begun.append(len(self._book.steps))
             outcome = DdlOutcome(NO_EFFECT, list(event.notes))
             for change in event.changes:
                 for old, new in renamed_names(change):
@@ -118,12 +123,15 @@ class Planner:
                     for name in event.names():
                         self._book.mark(name, doubt.gap)
             outcomes[event.position] = outcome
+        begun.append(len(self._book.steps))
         for name in self._held:
             self._book.drop_rows(name, everything=True)
         self._book.let_all_rows_in()
         for name, gaps in sorted(self._lost.items()):
             self._book.mark(name, *gaps)
-        return CutPlan(shortened(self._book.steps), outcomes, tuple(self._held.values()), self._held_from)
+        steps = shortened(self._book.steps)
+        during = tuple(bisect_right(begun, place) - 1 for place in steps)
+        return CutPlan(tuple(steps.values()), during, outcomes, tuple(self._held.values()), self._held_from)
 
     # ---- what may go on
 

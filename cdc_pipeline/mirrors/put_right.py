@@ -24,7 +24,8 @@ from cdc_pipeline.resources.delta import (
     overwrite_once,
     table_state,
 )
-from cdc_pipeline.resources.lake import LakePaths, move_folder, remove_folder
+from cdc_pipeline.resources.folder_moves import move_folder
+from cdc_pipeline.resources.lake import LakePaths, remove_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -122,7 +123,8 @@ class MirrorReplacer:
         now = table_state(self.spark, path)
         if after is None:
             if now is not None:
-                move_folder(self.spark, path, self.paths.dropped(name, f"rebuild-{commit.note['rebuild']}"))
+                aside = self.paths.dropped(name, f"rebuild-{commit.note['rebuild']}")
+                move_folder(self.spark, path, aside, self.paths.moves)
                 forget_cached_log(self.spark, path)
             return
         new = table_state(self.spark, after.path)

@@ -25,7 +25,8 @@ from cdc_pipeline.mirrors.holding import APPROVALS
 from cdc_pipeline.mirrors.progress import NO_CUT, PublishedCut, published_cut, stream_progress
 from cdc_pipeline.mirrors.publication import publish
 from cdc_pipeline.mirrors.put_right import MirrorReplacer, TableRebuild, clear_rebuilds, rebuild_commit, rebuild_place
-from cdc_pipeline.mirrors.window import Window, is_begun
+from cdc_pipeline.mirrors.stored_plan import is_begun
+from cdc_pipeline.mirrors.window import Window
 from cdc_pipeline.resources.delta import (
     overwrite_once,
 )

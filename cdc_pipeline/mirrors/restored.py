@@ -18,8 +18,8 @@ from delta.tables import DeltaTable
 from cdc_pipeline.dialects.change_tables import OTHERS
 from cdc_pipeline.dialects.claims import CLAIMS
 from cdc_pipeline.errors import LakeError
-from cdc_pipeline.mirrors.apply import COMMITS_OF_A_CUT
 from cdc_pipeline.mirrors.progress import PublishedCut, published_cut
+from cdc_pipeline.mirrors.step_commits import cut_of_writers
 from cdc_pipeline.resources.delta import progress, set_writers, table_state
 from cdc_pipeline.resources.delta_log import newest_operation, same_files, snapshot_at, snapshot_of, writers
 from cdc_pipeline.resources.lake import OWN_TABLES, subfolders
@@ -120,11 +120,8 @@ class _Table:
 
     def cut_of(self, paths: LakePaths) -> int:
         """The newest cut of which the table has something."""
-        prefix = f"cdc:{paths.pipeline}:"
-        numbered = {prefix + name: 1 for name in ("ddl_results", "cut_plans", _CUTS)} | {
-            prefix + "mirror": COMMITS_OF_A_CUT
-        }
-        return max((self.then.get(writer, 0) // each for writer, each in numbered.items()), default=0)
+        own = (self.then.get(f"cdc:{paths.pipeline}:{name}", 0) for name in ("ddl_results", "cut_plans", _CUTS))
+        return max(*own, cut_of_writers(paths.pipeline, self.then))
 
     def problem(self, paths: LakePaths, cut_id: int, needed: datetime, *, begun: bool) -> str | None:
         """Why the table does not stand at the cut; None where it does. Its commits up to the moment `needed` are needed."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.schemas.gaps import Gap, GapKind
+from cdc_pipeline.schemas.local_times import odd_gaps
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -44,6 +45,9 @@ def row_findings(rows: DataFrame, *, keyless: bool) -> RowFindings:
         F.array_distinct(F.flatten(F.collect_set(F.when(F.size("unsure") > 0, F.col("unsure"))))).alias("unsure"),
         F.count_if("unsettled").alias("unsettled"),
         F.min(F.when(F.col("unsettled"), F.struct("_topic", "_partition", "_offset"))).alias("first_unsettled"),
+        F.array_distinct(F.flatten(F.collect_set(F.when(F.size("odd_times") > 0, F.col("odd_times"))))).alias(
+            "odd_times"
+        ),
         F.count(bare).alias("bare"),
         F.min(bare).alias("first_bare"),
     ).first()
@@ -58,6 +62,7 @@ def row_findings(rows: DataFrame, *, keyless: bool) -> RowFindings:
             f"{topic}/{partition}@{offset}: nothing tells which change came last"
         )
         gaps.append(Gap(GapKind.UNSURE_ORDER, words))
+    gaps += odd_gaps(counts["odd_times"])
     if counts["bare"]:
         first = counts["first_bare"]
         words = (

@@ -19,24 +19,32 @@ from cdc_pipeline.schemas.gaps import Gap, GapKind
 from cdc_pipeline.schemas.names import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from cdc_pipeline.mirrors.state import MirrorState
+    from cdc_pipeline.mirrors.step_commits import StepCommits
     from cdc_pipeline.mirrors.steps import DeleteRows, ExchangeRows, RestoreRows
     from cdc_pipeline.resources.delta import Commit
     from cdc_pipeline.schemas.partition_rows import SparkCondition
 
+    NoteGaps = Callable[[Sequence[Gap], Commit], None]
 
-def rows_deleted(spark: SparkSession, path: str, step: DeleteRows, commit: Commit) -> tuple[Merged, tuple[Gap, ...]]:
-    """Takes the step's rows away. Returns how many they were, and the gaps that this leaves."""
+_ROWS = 1
+"""The part of a step in which rows are written."""
+
+
+def rows_deleted(spark: SparkSession, path: str, step: DeleteRows, commits: StepCommits, note_gaps: NoteGaps) -> Merged:
+    """Takes the step's rows away. Returns how many they were; the gaps that this leaves are noted first."""
+    commit = commits(_ROWS)
     if is_in(spark, path, commit):
-        return Merged(), ()
+        return Merged()
     mirror = live_rows(spark.read.format("delta").load(path), keeps_deleted=step.state.keeps_deleted)
     gone, doubtful = _counted(mirror, step.rows)
+    note_gaps(_doubt(doubtful, step.what), commits.finding(_ROWS))
     rows_ended(spark, path, step.rows.sql, commit, keeps_deleted=step.state.keeps_deleted)
-    return Merged(deleted=gone), _doubt(doubtful, step.what)
+    return Merged(deleted=gone)
 
 
 def _counted(mirror: DataFrame, rows: SparkCondition) -> tuple[int, int]:
@@ -53,29 +61,40 @@ def _doubt(rows: int, what: str) -> tuple[Gap, ...]:
 
 
 def rows_exchanged(
-    spark: SparkSession, path: str | None, other: str | None, staged: str, step: ExchangeRows, commit: Commit
-) -> tuple[Gap, ...]:
+    spark: SparkSession,
+    path: str | None,
+    other: str | None,
+    staged: str,
+    step: ExchangeRows,
+    commits: StepCommits,
+    note_gaps: NoteGaps,
+) -> None:
     """Lets the partition's rows and those of the other table change places: such as upstream has, what a mirror keeps beside
-    them stays. Returns the gaps that this leaves.
+    them stays. The gaps that this leaves are noted first, with `path`.
 
     `path` and `other` are the two mirrors, None for one that a later step has taken elsewhere, which has its rows then.
     The rows that leave the first are set down in `staged` before it is changed: a run that dies between the two commits
     is followed by one that finds them there.
     """
-    gaps: tuple[Gap, ...] = ()
+    commit = commits(_ROWS)
     spark = fitting_session(spark, step.state, step.other)
     if path is not None and other is not None and not is_in(spark, path, commit):
-        gaps = _first_half(spark, path, other, staged, step, commit)
+        _first_half(spark, path, other, staged, step, commits, note_gaps)
     if other is not None and not is_in(spark, other, commit):
         gone = LIVE if step.other.keeps_deleted else None
         _replace_rows(spark, other, spark.read.format("delta").load(staged), gone, commit)
     remove_folder(spark, staged)
-    return gaps
 
 
 def _first_half(
-    spark: SparkSession, path: str, other: str, staged: str, step: ExchangeRows, commit: Commit
-) -> tuple[Gap, ...]:
+    spark: SparkSession,
+    path: str,
+    other: str,
+    staged: str,
+    step: ExchangeRows,
+    commits: StepCommits,
+    note_gaps: NoteGaps,
+) -> None:
     mirror = live_rows(spark.read.format("delta").load(path), keeps_deleted=step.state.keeps_deleted)
     _, doubtful = _counted(mirror, step.rows)
     theirs = [(name, mine) for mine, name in step.columns]
@@ -87,11 +106,12 @@ def _first_half(
     arriving = _renamed(there, theirs, step.state)
     strangers = 0 if step.validated else arriving.where(f"NOT ({step.rows.sql})").count()
     gone = f"({step.rows.sql}) AND {LIVE}" if step.state.keeps_deleted else step.rows.sql
-    _replace_rows(spark, path, arriving, gone, commit)
     lost = (
         f"{step.what}: {strangers} row(s) came in that do not belong there, they are taken for rows of other partitions"
     )
-    return (*_doubt(doubtful, step.what), *((Gap(GapKind.UNSURE_PARTITION, lost),) if strangers else ()))
+    gaps = (*_doubt(doubtful, step.what), *((Gap(GapKind.UNSURE_PARTITION, lost),) if strangers else ()))
+    note_gaps(gaps, commits.finding(_ROWS))
+    _replace_rows(spark, path, arriving, gone, commits(_ROWS))
 
 
 def _renamed(rows: DataFrame, names: Iterable[tuple[str, str]], target: MirrorState) -> DataFrame:
@@ -124,15 +144,22 @@ def _replace_rows(spark: SparkSession, path: str, arriving: DataFrame, gone: str
         conf.unset(key)
 
 
-def rows_restored(spark: SparkSession, source: str, target: str, step: RestoreRows, commit: Commit) -> tuple[Gap, ...]:
-    """Copies the rows that `source` had before its TRUNCATE into the empty `target`. Returns the gaps that this leaves."""
+def rows_restored(
+    spark: SparkSession, source: str, target: str, step: RestoreRows, commits: StepCommits, note_gaps: NoteGaps
+) -> None:
+    """Copies the rows that `source` had before its TRUNCATE into the empty `target`. The gaps that this leaves are noted
+    first."""
+    if is_in(spark, target, commits(_ROWS)):
+        return
     found = truncated_version(spark, source, step.mark)
     if found is None:
-        return _not_restored(
-            f"the rows from before the TRUNCATE at {step.mark} are no longer in the log of {step.source.name}"
-        )
+        lost = f"the rows from before the TRUNCATE at {step.mark} are no longer in the log of {step.source.name}"
+        note_gaps(_not_restored(lost), commits.finding(_ROWS))
+        return
     if (found.masks, found.mask_key) != (dict(step.state.masks), step.state.mask_key):
-        return _not_restored(f"the rows from before the TRUNCATE at {step.mark} are not masked as they have to be now")
+        lost = f"the rows from before the TRUNCATE at {step.mark} are not masked as they have to be now"
+        note_gaps(_not_restored(lost), commits.finding(_ROWS))
+        return
     spark = fitting_session(spark, step.state)
     there = spark.read.format("delta").option("versionAsOf", found.version).load(source)
     if not step.state.keeps_deleted:
@@ -146,10 +173,10 @@ def rows_restored(spark: SparkSession, source: str, target: str, step: RestoreRo
         value = F.lit(None) if name is None else F.col(quoted(name))
         columns.append(value.try_cast(kind).alias(column.name))
     own = _own_cells(there, step.state, keeps_deleted=found.keeps_deleted)
-    append_once(with_derived(there.select(*columns, *own), step.state), target, commit)
-    if not missing:
-        return ()
-    return _not_restored(f"columns that the table did not have before the TRUNCATE are NULL: {', '.join(missing)}")
+    if missing:
+        words = f"columns that the table did not have before the TRUNCATE are NULL: {', '.join(missing)}"
+        note_gaps(_not_restored(words), commits.finding(_ROWS))
+    append_once(with_derived(there.select(*columns, *own), step.state), target, commits(_ROWS))
 
 
 def _not_restored(words: str) -> tuple[Gap, ...]:

@@ -23,6 +23,7 @@ from cdc_pipeline.resources.delta import append_once
 from cdc_pipeline.resources.folded import folded
 from cdc_pipeline.schemas.charsets import damaged_text
 from cdc_pipeline.schemas.expressions import assigned
+from cdc_pipeline.schemas.local_times import odd_columns
 from cdc_pipeline.schemas.names import quoted, unused
 from cdc_pipeline.schemas.spark_types import DATES, unparsed, zero_date
 
@@ -67,7 +68,8 @@ def typed_rows(
     Columns `c0`, `c1`, … in the schema's order, then those of `TRACE`, `deleted`, `delta`, `counts`, `only_if_there`,
     `unsettled` as they came, and: `bad`, an array of
     (column, text, type) for each text that its type cannot hold; `zero_dates`, how many dates are NULL because no
-    calendar has them; `lossy`, an array of the columns whose text the encoder has damaged; `key` and `after` as they
+    calendar has them; `lossy`, an array of the columns whose text the encoder has damaged; `odd_times`, an array of
+    `local_times.odd_columns`; `key` and `after` as they
     came. `absent` are columns that some rows came without, each with its default: these have a boolean `h0`, `h1`, …,
     false where the mirror's own value stays, and `whole` is false where any of them is so. `told` is false where the row
     came with its handle key only (`bare`, as `order.net_changes` has it) and `after` lacks any of them; of a row that is
@@ -76,13 +78,15 @@ def typed_rows(
     """
     places = {name: place for place, name in enumerate(key)}
     absent = absent or {}
-    typed, bad, zero, lossy, has, flags = [], [], [], [], [], []
+    typed, bad, zero, lossy, has, flags, texts = [], [], [], [], [], [], []
     brought_columns = []
     from_canal = any(dialect == CANAL.name for dialect, _ in wires)
     for place, column in enumerate(schema.columns):
         in_key = column.name in places
         text = F.get("key", F.lit(places[column.name])) if in_key else F.col("after")[column.name]
         cell = with_default(typed_cell(text, column, time_zone, wires), column.name, absent.get(column.name))
+        # of a deleted row only the key counts
+        texts.append((column.name, text if in_key else F.when(~F.col("deleted"), text), column.type))
         if column.name in absent:
             brought = F.coalesce(F.map_contains_key("after", F.lit(column.name)), F.lit(False))
             has.append(F.col("whole") | brought)
@@ -118,16 +122,21 @@ def typed_rows(
         F.array_compact(F.array(*bad)).alias("bad"),
         folded(operator.add, zero, F.lit(0)).alias("zero_dates"),
         F.array_compact(F.array(*lossy).cast("array<string>")).alias("lossy"),
+        _texts_or_none(odd_columns(texts, time_zone)).alias("odd_times"),
         "key",
         "after",
     )
+
+
+def _texts_or_none(texts: Column | None) -> Column:
+    return F.expr("CAST(array() AS ARRAY<STRING>)") if texts is None else texts
 
 
 def with_computed(rows: DataFrame, schema: TableSchema, computed: Collection[str], time_zone: str) -> DataFrame:
     """`rows` of `typed_rows` with these generated columns computed where a row came without them, NULL where it is not
     `told`, and `unsure`, an array of those of which the value is not sure."""
     if not computed:
-        return rows.withColumn("unsure", F.expr("CAST(array() AS ARRAY<STRING>)"))
+        return rows.withColumn("unsure", _texts_or_none(None))
     own = unused("row", schema.column_names)
     cells = {column.name: f"c{place}" for place, column in enumerate(schema.columns)}
     named = rows.select(F.struct("*").alias(own)).select(

@@ -86,45 +86,48 @@ class Doubt:
 
 
 @dataclass(frozen=True)
-class Segmented:
-    """Row changes with `segment`, and the doubts about it."""
+class Evidence:
+    """Where rows lie that their place in the stream leaves open: by message, and by the first segment in which they can lie,
+    the segment in which they do."""
 
-    changes: DataFrame
-    doubts: tuple[Doubt, ...] = ()
-
-
-def with_segments(changes: DataFrame, events: Iterable[DdlEvent]) -> DataFrame:
-    """`changes` with `segment`: how many of its table's statements of this cut surely lie before a row."""
-    return _with_places(changes, _events_by_table(events)).withColumn("segment", F.col("low")).drop("low", "high")
+    segments: tuple[tuple[Place, int, int], ...] = ()
 
 
-def segmented(
-    changes: DataFrame, events: Sequence[DdlEvent], known: Callable[[TableName], bool], types_of: TypesOf
-) -> Segmented:
-    """`with_segments`, and what rows carry where their place leaves it open. `known`: whether a table was there before the
-    cut. `changes` should be kept in memory where there are statements without TSOs: they are looked at twice."""
-    if all(event.exact_ts for event in events):
-        return Segmented(with_segments(changes, events))
-    tables = _events_by_table(events)
-    placed = _with_places(changes, tables)
-    rows = (
-        placed.where("high > low")
-        .groupBy(
-            *_TABLE, "low", "high", *_MESSAGE, "dialect", F.map_keys(F.coalesce("after", "before")).alias("columns")
-        )
-        .count()
-        .collect()
-    )
-    if not rows:
-        return Segmented(placed.withColumn("segment", F.col("low")).drop("low", "high"))
-    found, doubts = _evident(rows, tables, known, types_of)
+NO_EVIDENCE = Evidence()
+
+
+def with_segments(changes: DataFrame, events: Iterable[DdlEvent], evidence: Evidence = NO_EVIDENCE) -> DataFrame:
+    """`changes` with `segment`: how many of its table's statements of this cut lie before a row, surely or by the
+    evidence."""
+    placed = _with_places(changes, _events_by_table(events))
+    if not evidence.segments:
+        return placed.withColumn("segment", F.col("low")).drop("low", "high")
     small = small_frame(
         changes.sparkSession,
-        [(*message, low, segment) for (message, low), segment in found.items()],
+        [(*message, low, segment) for message, low, segment in evidence.segments],
         "batch_id BIGINT, topic STRING, `partition` INT, `offset` BIGINT, low INT, evident INT",
     )
     told = placed.join(F.broadcast(small), [*_MESSAGE, "low"], "left")
-    return Segmented(told.withColumn("segment", F.coalesce("evident", "low")).drop("low", "high", "evident"), doubts)
+    return told.withColumn("segment", F.coalesce("evident", "low")).drop("low", "high", "evident")
+
+
+def found_evidence(
+    changes: DataFrame, events: Sequence[DdlEvent], known: Callable[[TableName], bool], types_of: TypesOf
+) -> tuple[Evidence, tuple[Doubt, ...]]:
+    """What rows carry that their place leaves open, and what is in doubt still. `known`: whether a table was there before
+    these statements. `changes` should be kept in memory: where there are statements without TSOs they are looked at."""
+    if all(event.exact_ts for event in events):
+        return NO_EVIDENCE, ()
+    tables = _events_by_table(events)
+    image = F.map_keys(F.coalesce("after", "before"))
+    rows = (
+        _with_places(changes, tables)
+        .where("high > low")
+        .groupBy(*_TABLE, "low", "high", *_MESSAGE, "dialect", image.alias("columns"))
+        .count()
+        .collect()
+    )
+    return _evident(rows, tables, known, types_of) if rows else (NO_EVIDENCE, ())
 
 
 def _evident(
@@ -132,34 +135,32 @@ def _evident(
     tables: Mapping[tuple[str, ...], list[DdlEvent]],
     known: Callable[[TableName], bool],
     types_of: TypesOf,
-) -> tuple[dict[tuple[Place, int], int], tuple[Doubt, ...]]:
-    """The segments of rows whose place leaves them open, by message and first segment, and the doubts that are left."""
-    places = {tuple(row[name] for name in _MESSAGE): row["dialect"] for row in rows}
-    types = types_of(places)
+) -> tuple[Evidence, tuple[Doubt, ...]]:
+    types = types_of({_message(row): row["dialect"] for row in rows})
     finders = {
-        name: SegmentFinder(TableName(*name), events, known=known(TableName(*name)))
-        for name, events in tables.items()
-        if any((row["database"], row["table"]) == name for row in rows)
+        name: SegmentFinder(TableName(*name), tables[name], known=known(TableName(*name)))
+        for name in {(row["database"], row["table"]) for row in rows}
     }
     found: dict[tuple[Place, int], int] = {}
-    doubtful: dict[tuple[TableName, int], list[tuple[Place, int]]] = defaultdict(list)
+    doubtful: dict[tuple[tuple[str, str], int], list[tuple[Place, int]]] = defaultdict(list)
     for row in rows:
-        name, message = (row["database"], row["table"]), tuple(row[column] for column in _MESSAGE)
+        name, message = (row["database"], row["table"]), _message(row)
         words = types[message].mysql_types if message in types else {}
         segment, doubt = finders[name].found(row["low"], row["high"], row["columns"], words)
         found[message, row["low"]] = segment
         if doubt is not None:
-            doubtful[TableName(*name), doubt].append((message, row["count"]))
-    doubts = [
+            doubtful[name, doubt].append((message, row["count"]))
+    doubts = tuple(
         Doubt(
-            name,
-            tables[name.database, name.table][at],
-            sum(count for _, count in messages),
-            min(message for message, _ in messages),
+            TableName(*name), tables[name][at], sum(count for _, count in messages), min(place for place, _ in messages)
         )
         for (name, at), messages in sorted(doubtful.items())
-    ]
-    return found, tuple(doubts)
+    )
+    return Evidence(tuple((*place, segment) for place, segment in sorted(found.items()))), doubts
+
+
+def _message(row: Row) -> Place:
+    return (row["batch_id"], row["topic"], row["partition"], row["offset"])
 
 
 def not_emptied(changes: DataFrame, events: Sequence[DdlEvent]) -> DataFrame:

@@ -18,19 +18,31 @@ from cdc_pipeline.schemas.gaps import Gap, GapKind
 from cdc_pipeline.schemas.names import quoted
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from pyspark.sql import Column, SparkSession
 
+    from cdc_pipeline.mirrors.step_commits import StepCommits
     from cdc_pipeline.mirrors.steps import ChangeShardRows
     from cdc_pipeline.resources.delta import Commit
     from cdc_pipeline.schemas.table import Column as UpstreamColumn
 
+_ROWS = 1
+
 
 def shard_rows_changed(
-    spark: SparkSession, path: str, step: ChangeShardRows, commit: Commit, time_zone: str
-) -> tuple[Gap, ...]:
-    """Carries the step out in one commit, which is skipped where it is in already. Returns the gaps that it leaves."""
+    spark: SparkSession,
+    path: str,
+    step: ChangeShardRows,
+    commits: StepCommits,
+    time_zone: str,
+    note_gaps: Callable[[Sequence[Gap], Commit], None],
+) -> None:
+    """Carries the step out in one commit, which is skipped where it is in already. The gaps that it leaves are noted
+    first."""
+    commit = commits(_ROWS)
     if is_in(spark, path, commit):
-        return ()
+        return
     mirror = spark.read.format("delta").load(path)
     types = {field.name: field.dataType for field in mirror.schema}
     gaps: list[Gap] = []
@@ -52,9 +64,9 @@ def shard_rows_changed(
             for name, count in zip(doubts, found, strict=True)
             if count
         ]
+    note_gaps(gaps, commits.finding(_ROWS))
     update: dict[str, str | Column] = {quoted(name): value.cast(types[name]) for name, value in values.items()}
     DeltaTable.forPath(session_for(spark, commit), path).update(condition=rows, set=update)
-    return tuple(gaps)
 
 
 def _own(step: ChangeShardRows, name: str) -> UpstreamColumn:
@@ -101,5 +113,5 @@ def _default(step: ChangeShardRows, column: UpstreamColumn, time_zone: str) -> t
     if default is not None and default.kind == "expression" and not is_current_time(column):
         found = assigned(default.value or "", column, step.state.shown_schema, time_zone, step.commit_ms)
         return F.expr(found.sql), None if found.doubtful is None else F.expr(found.doubtful)
-    value = default_value(column, step.commit_ms, time_zone)
+    value = default_value(column, step.commit_ms, time_zone, step.state.schema)
     return F.lit(None) if value is None else value, None

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.steps import Step
 
 
-def shortened(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """The steps without what a merged mirror says of itself and says otherwise later in the cut. One that is made is made as
-    it is when its first rows come. The steps of other mirrors stay as they are."""
+def shortened(steps: Sequence[Step]) -> dict[int, Step]:
+    """The steps, by their places, without what a merged mirror says of itself and says otherwise later in the cut. One that
+    is made is made as it is when its first rows come. The steps of other mirrors stay as they are."""
     found: dict[int, Step] = dict(enumerate(steps))
     by_mirror: dict[str, list[int]] = defaultdict(list)
     for place, step in enumerate(steps):
@@ -30,7 +30,7 @@ def shortened(steps: Sequence[Step]) -> tuple[Step, ...]:
         for place in tells[:-1]:
             if isinstance(found[place], NoteState):
                 del found[place]
-    return tuple(found[place] for place in sorted(found))
+    return dict(sorted(found.items()))
 
 
 def _is_empty_still(made: Step, changed: Step) -> bool:

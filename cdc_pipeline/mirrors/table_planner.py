@@ -117,7 +117,7 @@ class TablePlanner:
             return None if state is None else state.schema
 
         try:
-            own = altered(TableSchema((), charset=change.charset), change.columns)
+            own = altered(TableSchema((), charset=change.charset, collation=change.collation), change.columns)
             columns = created_as(own, queried_columns(change.query, change.database, schema_of))
             schema = altered(replace(own, columns=columns), change.keys)
         except ValueError as error:  # QueryError, SchemaConflictError

@@ -1,12 +1,10 @@
 """What a cut takes in: the rows and DDL between the last published cut and the newest complete point of the streams.
 
-The window is written down (`cut_plans`) before any mirror is touched, with the mirrors as they were, so that a run
-that is killed half-way is followed by one that makes the very same plan and finishes it.
+The window is written down with the plan (`stored_plan`) before any mirror is touched.
 """
 
 from __future__ import annotations
 
-import json
 import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,31 +14,19 @@ from pyspark.sql import functions as F
 from cdc_pipeline.dialects.canal import CANAL
 from cdc_pipeline.dialects.dataworks import NAME as DATAWORKS
 from cdc_pipeline.dialects.unified import TSO_SHIFT
-from cdc_pipeline.mirrors.column_rules import ColumnRules
-from cdc_pipeline.mirrors.ended import EndedTable
-from cdc_pipeline.mirrors.selection import TableSelection
 from cdc_pipeline.mirrors.shards import ShardName, source_columns
-from cdc_pipeline.mirrors.state import MirrorState
-from cdc_pipeline.resources.delta import Commit, append_once, progress
 from cdc_pipeline.resources.folded import folded
-from cdc_pipeline.resources.small_frames import small_frame
-from cdc_pipeline.schemas.table import TableName
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import Column, DataFrame, Row, SparkSession
+    from pyspark.sql import Column, DataFrame, Row
 
     from cdc_pipeline.mirrors.late_statements import ComesAgain
-    from cdc_pipeline.mirrors.policy import StatementPosition
     from cdc_pipeline.mirrors.progress import PublishedCut, StreamProgress
-    from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.schemas.table import TableName
 
 _POSITION = ("topic", "partition", "offset")
-_PLAN = (
-    "cut_id BIGINT, after_tso BIGINT, resolved_tso BIGINT, after_batch BIGINT, last_batch BIGINT, run_id STRING, "
-    "inputs STRING"
-)
 
 
 @dataclass(frozen=True)
@@ -224,73 +210,3 @@ def pending_after(published: PublishedCut, streams: StreamProgress, log: DataFra
     if published.resolved_tso is not None:
         inside = inside.where(_later(published.resolved_tso))
     return inside.count() + published.held_rows
-
-
-@dataclass(frozen=True)
-class BegunCut:
-    """A cut that was begun and not published: its window, the mirrors as they were then, the tables that had ended by
-    then (by database), the statements that were approved by then, and the selection and the rules for columns that it is
-    made with."""
-
-    window: Window
-    mirrors: dict[TableName, MirrorState | None]
-    ended: dict[str, tuple[EndedTable, ...]]
-    approved: frozenset[StatementPosition]
-    selection: TableSelection
-    columns: ColumnRules
-
-
-def is_begun(spark: SparkSession, paths: LakePaths, published: PublishedCut) -> bool:
-    """Whether an earlier run has begun a cut and not published it."""
-    return (progress(spark, paths.table("cut_plans"), paths.writer("cut_plans")) or 0) > published.cut_id
-
-
-def begun_cut(spark: SparkSession, paths: LakePaths, published: PublishedCut, salt: str = "") -> BegunCut | None:
-    """The cut that an earlier run has begun and not published. `salt` is that of masked values: raises MaskSaltError where
-    it was begun with another."""
-    if not is_begun(spark, paths, published):
-        return None
-    path = paths.table("cut_plans")
-    row = spark.read.format("delta").load(path).where(F.col("cut_id") == published.cut_id + 1).first()
-    if row is None:
-        return None
-    window = Window(row["cut_id"], row["after_tso"], row["resolved_tso"], row["after_batch"], row["last_batch"])
-    inputs = json.loads(row["inputs"])
-    mirrors = {
-        TableName(database, table): None if properties is None else MirrorState.from_properties(properties)
-        for database, table, properties in inputs["mirrors"]
-    }
-    ended = {
-        database: tuple(EndedTable.from_plain(plain) for plain in tables)
-        for database, tables in inputs["ended"].items()
-    }
-    approved = frozenset((topic, partition, offset) for topic, partition, offset in inputs["approved"])
-    columns = ColumnRules.from_plain(inputs["columns"], salt) if "columns" in inputs else ColumnRules()
-    return BegunCut(window, mirrors, ended, approved, TableSelection.from_json(inputs["selection"]), columns)
-
-
-def write_down(spark: SparkSession, paths: LakePaths, begun: BegunCut, run_id: str) -> None:
-    """Records the begun cut. Two runs at once: the second finds it written and goes by the first one's."""
-    window = begun.window
-    inputs = {
-        "mirrors": [
-            [name.database, name.table, None if state is None else state.properties()]
-            for name, state in sorted(begun.mirrors.items())
-        ],
-        "ended": {database: [table.as_plain() for table in tables] for database, tables in sorted(begun.ended.items())},
-        "approved": sorted(begun.approved),
-        "selection": begun.selection.to_json(),
-        "columns": begun.columns.as_plain(),
-    }
-    row = (
-        window.cut_id,
-        window.after_tso,
-        window.resolved_tso,
-        window.after_batch,
-        window.last_batch,
-        run_id,
-        json.dumps(inputs, ensure_ascii=False),
-    )
-    frame = small_frame(spark, [row], _PLAN)
-    commit = Commit(paths.writer("cut_plans"), window.cut_id, {"cut": window.cut_id, "run_id": run_id})
-    append_once(frame, paths.table("cut_plans"), commit)

@@ -105,14 +105,24 @@ def same_files(one: Any, other: Any) -> bool:
 
 def newest_operation(spark: SparkSession, path: str) -> str | None:
     """What the newest commit of the table did, by Delta's own name for it; None where the commit does not say it."""
+    operation: str | None = _newest_commit(spark, path).get("operation")
+    return operation
+
+
+def newest_note(spark: SparkSession, path: str) -> dict[str, Any]:
+    """The note of the table's newest commit (`delta.Commit`); empty where it has none."""
+    note: dict[str, Any] = json.loads(_newest_commit(spark, path).get("userMetadata") or "{}")
+    return note
+
+
+def _newest_commit(spark: SparkSession, path: str) -> dict[str, Any]:
     log = delta_log(spark, path)
     file = log_names(spark).path(f"{path}/_delta_log/{snapshot_of(spark, path).version():020}.json")
     for line in log_names(spark).converters.asJava(log.store().read(file, log.newDeltaHadoopConf())):
-        told = json.loads(line).get("commitInfo")
-        if told is not None:
-            operation: str | None = told.get("operation")
-            return operation
-    return None
+        if (told := json.loads(line).get("commitInfo")) is not None:
+            found: dict[str, Any] = told
+            return found
+    return {}
 
 
 def writers(spark: SparkSession, snapshot: Any) -> dict[str, int]:

@@ -107,6 +107,11 @@ class LakePaths:
     def mirror(self, name: TableName) -> str:
         return f"{self.home}/mirror/{path_segment(name.database)}/{path_segment(name.table)}"
 
+    @property
+    def moves(self) -> str:
+        """Where it is written which folders are on their way (`folder_moves`)."""
+        return f"{self.home}/.moves"
+
     def dropped(self, name: TableName, mark: str) -> str:
         """Where a dropped mirror is kept, out of the way of a table made anew under the same name."""
         return f"{self.home}/dropped/{path_segment(name.database)}/{path_segment(name.table)}@{path_segment(mark)}"
@@ -160,19 +165,6 @@ def hadoop_path(spark: SparkSession, path: str) -> tuple[Any, Any]:
     """(file system, path) as Hadoop has them, for renames and existence checks on any kind of lake."""
     target = jvm(spark).org.apache.hadoop.fs.Path(path)
     return target.getFileSystem(spark._jsc.hadoopConfiguration()), target
-
-
-def move_folder(spark: SparkSession, source: str, target: str) -> None:
-    """Renames a folder, making the target's parents. Raises LakeError where the file system refuses."""
-    filesystem, old = hadoop_path(spark, source)
-    _, new = hadoop_path(spark, target)
-    try:
-        filesystem.mkdirs(new.getParent())
-        moved = not filesystem.exists(new) and filesystem.rename(old, new)
-    except Exception as error:
-        raise LakeError(f"cannot move {source} to {target}: {first_line(error)}") from error
-    if not moved:
-        raise LakeError(f"cannot move {source} to {target}: the target exists or the file system refused")
 
 
 def remove_folder(spark: SparkSession, path: str) -> None:

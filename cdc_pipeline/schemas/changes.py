@@ -62,12 +62,14 @@ class ChangeColumn:
     name: str
     column: Column
     position: Position | None = None
+    if_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RenameColumn:
     name: str
     new_name: str
+    if_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,7 @@ class SetDefault:
 
     name: str
     default: Default | None
+    if_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +122,22 @@ class RenameTo:
 
 
 @dataclass(frozen=True, slots=True)
+class DefaultCharset:
+    """[DEFAULT] CHARACTER SET or COLLATE of a table: what columns that come later have. Those that are there keep theirs."""
+
+    charset: str
+    collation: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertCharset:
+    """CONVERT TO CHARACTER SET: the columns that are there, and the default."""
+
+    charset: str
+    collation: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class NoRowEffect:
     """A clause that changes neither rows nor columns: a foreign key, a comment, AUTO_INCREMENT, ANALYZE PARTITION …"""
 
@@ -145,12 +164,14 @@ Clause: TypeAlias = (
     | DropIndex
     | RenameIndex
     | RenameTo
+    | DefaultCharset
+    | ConvertCharset
     | PartitionRowsClause
     | PartitionDefinitionClause
     | NoRowEffect
     | NotSupportedClause
 )
-RowKeepingClause: TypeAlias = NoRowEffect | AddIndex | PartitionDefinitionClause
+RowKeepingClause: TypeAlias = NoRowEffect | AddIndex | DefaultCharset | PartitionDefinitionClause
 """The clauses that change neither rows nor columns; `isinstance(clause, RowKeepingClause)` asks for them."""
 
 
@@ -222,6 +243,7 @@ class CreateTableAsSelect:
     query: str
     database: str
     if_not_exists: bool = False
+    collation: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from cdc_pipeline.schemas.charset_names import charset_of_column
 from cdc_pipeline.schemas.table import TEXT_TYPES
 
 if TYPE_CHECKING:
@@ -17,11 +18,6 @@ _UTF8 = frozenset({"utf8", "utf8mb3", "utf8mb4", "ascii", "binary"})
 _NOT_ASCII = frozenset({"ucs2", "utf16", "utf16le", "utf32"})
 _BYTES_AS_TEXT = frozenset({"uuid", "inet4", "inet6"})
 _REPLACEMENT = "\ufffd"
-
-
-def charset_of_column(kind: MySqlType, default: str | None) -> str | None:
-    """The character set of a column: its own, that of its collation, or the table's; None where nothing says."""
-    return kind.charset or (kind.collation.split("_")[0] if kind.collation else None) or default
 
 
 def is_read_right(charset: str | None) -> bool:

@@ -5,13 +5,17 @@ MODIFY and CHANGE send no rows (ticdc-facts §10): what upstream makes of its va
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.schemas.ddl_types import KNOWN_TYPES
 from cdc_pipeline.schemas.expressions import ExpressionError, assigned
 from cdc_pipeline.schemas.gaps import Gap, GapKind, added, of_other_kinds
+from cdc_pipeline.schemas.limits import short
 from cdc_pipeline.schemas.names import quoted
+from cdc_pipeline.schemas.spark_types import GEOMETRIES, text_decimal
 from cdc_pipeline.schemas.table import TEXT_TYPES
+from cdc_pipeline.schemas.wider_types import wider_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -22,13 +26,20 @@ if TYPE_CHECKING:
 INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
 _BLOBS = frozenset({"varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 _FRACTIONS = frozenset({"datetime", "timestamp", "time"})
+_DIGITS = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigint": 19}
+_SIZES = {
+    **dict.fromkeys(("tinytext", "tinyblob"), 2**8 - 1),
+    **dict.fromkeys(("text", "blob"), 2**16 - 1),
+    **dict.fromkeys(("mediumtext", "mediumblob"), 2**24 - 1),
+    **dict.fromkeys(("longtext", "longblob"), 2**32 - 1),
+}
 
 
 def unsure_conversion(old: MySqlType, new: MySqlType) -> str | None:
     """Why existing values may differ from upstream's after the change; None where they are exact."""
     if _is_exact(old, new):
         return None
-    return f"values were {old} before and are {new} now: converted without certainty"
+    return f"values were {short(str(old))} before and are {short(str(new))} now: converted without certainty"
 
 
 def learns_labels(old: MySqlType, new: MySqlType) -> bool:
@@ -58,27 +69,69 @@ def converted(old: Column, new: Column, schema: TableSchema, time_zone: str) -> 
 
 
 def _is_exact(old: MySqlType, new: MySqlType) -> bool:
+    """Whether every value stays what it is, and fits."""
     before, after = old.base, new.base
     if before in INTEGERS:
-        return after in INTEGERS or after in TEXT_TYPES or (after == "decimal" and not new.zerofill)
+        return _integer_is_exact(old, new)
     if before in TEXT_TYPES:
-        return after in TEXT_TYPES or after == "json"
+        # a CHAR is shown without the spaces at its end
+        return after in TEXT_TYPES and (after != "char" or before == "char") and _holds(new, old)
     if before in _BLOBS:
-        return after in _BLOBS
+        return after in _BLOBS and _holds(new, old)
     if before == "decimal":
-        return after in TEXT_TYPES or (after == "decimal" and _scale(new) >= _scale(old))
+        return _decimal_is_exact(old, new)
     if before != after:
-        # a double becomes the decimal of its shortest text, rounded, in MySQL as here
-        pairs = {("float", "double"), ("double", "decimal")}
-        return (before, after) in pairs or (before == "enum" and after in TEXT_TYPES)
+        if before == "enum" and after in TEXT_TYPES:
+            return after != "char" and _size(new) >= max(map(len, old.members), default=0)
+        return ((before, after) == ("float", "double") and not new.params and not new.unsigned) or {
+            before,
+            after,
+        } <= GEOMETRIES
+    if new.unsigned and not old.unsigned:
+        return False
     if before in _FRACTIONS:
-        # fewer digits round; the text of a time shows as many as its type has
         return _digits(new) == _digits(old) or (before != "time" and _digits(new) > _digits(old))
-    if before == "binary":
-        return old.params == new.params  # a longer one is padded
-    if before in ("enum", "set"):
+    if before == "binary" or (before in ("float", "double") and len(new.params) > 1):
+        return old.params == new.params  # a longer one is padded, another scale rounds
+    if before == "bit":
+        return _digits(new) >= _digits(old)
+    if before == "enum":
         return set(old.members) <= set(new.members)
+    if before == "set":
+        # labels are shown in the order of the definition
+        return tuple(member for member in new.members if member in old.members) == old.members
     return True
+
+
+def _integer_is_exact(old: MySqlType, new: MySqlType) -> bool:
+    digits = _DIGITS[old.base] + (old.base == "bigint" and old.unsigned)
+    if new.base in INTEGERS:
+        kind = wider_type(replace(old, zerofill=False, params=()), replace(new, zerofill=False, params=()))
+        return kind is not None and (kind.base, kind.unsigned) == (new.base, new.unsigned)
+    if new.unsigned and not old.unsigned:
+        return False
+    if new.base == "decimal":
+        return not new.zerofill and (new.params[0] if new.params else 10) - _scale(new) >= digits
+    return new.base in TEXT_TYPES and not old.zerofill and _size(new) > digits
+
+
+def _decimal_is_exact(old: MySqlType, new: MySqlType) -> bool:
+    digits = old.params[0] if old.params else 0
+    if new.base in TEXT_TYPES:
+        return not old.zerofill and _size(new) >= digits + 2
+    if new.base != "decimal" or (new.unsigned and not old.unsigned) or not old.params or not new.params:
+        return new.base == "decimal" and old.params == new.params
+    same_text = old.params == new.params or text_decimal(old) is None is text_decimal(new)
+    return same_text and _scale(new) >= _scale(old) and new.params[0] - _scale(new) >= digits - _scale(old)
+
+
+def _holds(new: MySqlType, old: MySqlType) -> bool:
+    return _size(new) >= _size(old)
+
+
+def _size(kind: MySqlType) -> int:
+    """The most characters or bytes."""
+    return kind.params[0] if kind.params else _SIZES.get(kind.base, 2**32 - 1)
 
 
 def _scale(kind: MySqlType) -> int:
@@ -121,7 +174,7 @@ def unclear_type(column: Column) -> Gap | None:
     if not kind.base:
         words = "its type is not known, values are kept as text"
     elif kind.base not in KNOWN_TYPES:
-        words = f"{kind} is no type of MySQL that is known here, values are kept as text"
+        words = f"{short(str(kind))} is no type of MySQL that is known here, values are kept as text"
     elif kind.base in ("enum", "set") and not kind.members:
         words = f"the labels of the {kind.base} are not known, numbers are kept as text"
     return None if words is None else Gap(GapKind.UNCLEAR_TYPE, words, column.name)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from cdc_pipeline.schemas.changes import (
     AddColumn,
     ChangeColumn,
+    ConvertCharset,
+    DefaultCharset,
     DropColumn,
     DropIndex,
     DropPrimaryKey,
@@ -18,8 +20,9 @@ from cdc_pipeline.schemas.changes import (
     RenameTo,
     SetDefault,
 )
+from cdc_pipeline.schemas.charset_names import UNKNOWN
 from cdc_pipeline.schemas.ddl_columns import read_column, read_default
-from cdc_pipeline.schemas.ddl_keys import charset_of, read_key, read_table_name, read_table_option
+from cdc_pipeline.schemas.ddl_keys import charset_of, collation_of, read_key, read_table_name, read_table_option
 from cdc_pipeline.schemas.ddl_partition_clauses import read_partition_clause
 from cdc_pipeline.schemas.ddl_types import accept_character_set, name_or_string
 
@@ -81,11 +84,10 @@ def _read_clause(cursor: Cursor, database: str) -> tuple[Clause, ...]:
     if cursor.accept("DROP"):
         return (_drop(cursor),)
     if cursor.accept("CHANGE"):
-        cursor.accept("COLUMN")
-        return _changed(cursor, cursor.identifier("a column name"))
+        if_exists = _column_if_exists(cursor)
+        return _changed(cursor, cursor.identifier("a column name"), if_exists=if_exists)
     if cursor.accept("MODIFY"):
-        cursor.accept("COLUMN")
-        return _changed(cursor, None)
+        return _changed(cursor, None, if_exists=_column_if_exists(cursor))
     if cursor.accept("RENAME"):
         return (_rename(cursor, database),)
     if cursor.accept("ALTER"):
@@ -96,8 +98,8 @@ def _read_clause(cursor: Cursor, database: str) -> tuple[Clause, ...]:
         return (NoRowEffect(cursor.since(start)),)
     option = read_table_option(cursor)
     if option is not None:
-        binary = charset_of(dict([option])) == "binary"
-        return (NotSupportedClause(cursor.since(start)) if binary else NoRowEffect(cursor.since(start)),)
+        charset, collation = charset_of(dict([option])), collation_of(dict([option]))
+        return (NoRowEffect(cursor.since(start)) if charset is None else DefaultCharset(charset, collation),)
     return (NotSupportedClause(_up_to_comma(cursor)),)
 
 
@@ -150,9 +152,15 @@ def dropped_index(name: str) -> DropIndex | DropPrimaryKey:
     return DropPrimaryKey() if name.upper() == "PRIMARY" else DropIndex(name)
 
 
-def _changed(cursor: Cursor, name: str | None) -> tuple[Clause, ...]:
+def _column_if_exists(cursor: Cursor) -> bool:
+    """Moves past COLUMN and MariaDB's IF EXISTS; whether the latter was there."""
+    cursor.accept("COLUMN")
+    return cursor.accept("IF", "EXISTS")
+
+
+def _changed(cursor: Cursor, name: str | None, *, if_exists: bool) -> tuple[Clause, ...]:
     parsed = read_column(cursor)
-    change = ChangeColumn(parsed.column.name if name is None else name, parsed.column, _position(cursor))
+    change = ChangeColumn(parsed.column.name if name is None else name, parsed.column, _position(cursor), if_exists)
     return (change, *parsed.keys)
 
 
@@ -164,8 +172,9 @@ def _position(cursor: Cursor) -> Position | None:
 
 def _rename(cursor: Cursor, database: str) -> Clause:
     if cursor.accept("COLUMN"):
+        if_exists = cursor.at("IF", "EXISTS")
         name, new_name = _pair(cursor, "a column name")
-        return RenameColumn(name, new_name)
+        return RenameColumn(name, new_name, if_exists)
     if cursor.accept_any("INDEX", "KEY"):
         name, new_name = _pair(cursor, "an index name")
         return RenameIndex(name, new_name)
@@ -192,27 +201,29 @@ def _alter_part(cursor: Cursor, start: int) -> Clause:
         if not cursor.accept("NOT", "ENFORCED"):
             cursor.expect("ENFORCED")
         return NoRowEffect(cursor.since(start))
-    cursor.accept("COLUMN")
+    if_exists = _column_if_exists(cursor)
     name = cursor.identifier("a column name")
     if cursor.accept("DROP", "DEFAULT"):
-        return SetDefault(name, None)
+        return SetDefault(name, None, if_exists)
     cursor.expect("SET")
     if cursor.accept_any("VISIBLE", "INVISIBLE"):
         return NoRowEffect(cursor.since(start))
     cursor.expect("DEFAULT")
-    return SetDefault(name, read_default(cursor))
+    return SetDefault(name, read_default(cursor), if_exists)
 
 
 def _convert(cursor: Cursor, start: int) -> Clause:
-    """CONVERT TO CHARACTER SET: text arrives as UTF-8 before and after, but `binary` makes text columns binary."""
+    """CONVERT TO CHARACTER SET: no text changes, but `binary` makes text columns binary. DEFAULT is the database's."""
     if not accept_character_set(cursor):
         raise cursor.error("CHARACTER SET expected")
-    charset = name_or_string(cursor).lower()
+    cursor.accept("=")
+    charset, collation = name_or_string(cursor).lower(), None
     if cursor.accept("COLLATE"):
         cursor.accept("=")
-        name_or_string(cursor)
-    text = cursor.since(start)
-    return NotSupportedClause(text) if charset == "binary" else NoRowEffect(text)
+        collation = name_or_string(cursor).lower()
+    if charset == "binary":
+        return NotSupportedClause(cursor.since(start))
+    return ConvertCharset(UNKNOWN if charset == "default" else charset, collation)
 
 
 def _accept_effectless(cursor: Cursor) -> bool:

@@ -33,6 +33,8 @@ __all__ = [
 _FUNCTIONS_WITHOUT_BRACKETS = frozenset(
     {"CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP", "CURRENT_DATE", "CURRENT_TIME", "CURRENT_USER"}
 )
+_LENGTHS = {"time": 0, "char": 1, "binary": 1, "bit": 1}
+_AS_WRITTEN = frozenset({"utf8mb4", "utf8mb3", "utf8", "binary"})
 # Words that may follow a column definition in ALTER TABLE.
 _AFTER_COLUMN = ("FIRST", "AFTER", "PARTITION", "REMOVE")
 
@@ -66,7 +68,7 @@ class _Attributes:
         self.generated: Literal["virtual", "stored"] | None = None
         self.expression: str | None = None
         self.primary_key = False
-        self.unique = serial
+        self.unique = self.auto_increment = serial
 
 
 def read_column(cursor: Cursor) -> ParsedColumn:
@@ -83,6 +85,9 @@ def read_column(cursor: Cursor) -> ParsedColumn:
     if kind.base == "decimal" and len(kind.params) < 2:
         # In a definition the missing numbers are known; in a message's mysqlType they are not.
         kind = replace(kind, params=(kind.params[0] if kind.params else 10, 0))
+    if kind.base in _LENGTHS and not kind.params:
+        # in a definition; of the words of a message nothing follows
+        kind = replace(kind, params=(_LENGTHS[kind.base],))
     found = _Attributes(kind, serial)
     while _read_attribute(cursor, found):
         pass
@@ -96,6 +101,7 @@ def read_column(cursor: Cursor) -> ParsedColumn:
         default=found.default,
         generated=found.generated,
         expression=found.expression,
+        auto_increment=found.auto_increment,
     )
     return ParsedColumn(column, found.primary_key, found.unique)
 
@@ -120,12 +126,12 @@ def _read_value_attribute(cursor: Cursor, found: _Attributes) -> bool:
     elif cursor.accept("ON", "UPDATE"):
         _read_function(cursor)
     elif cursor.accept("AUTO_INCREMENT"):
-        found.nullable = False if found.nullable is None else found.nullable
+        found.nullable, found.auto_increment = False if found.nullable is None else found.nullable, True
     elif cursor.accept("AUTO_RANDOM"):
         if cursor.at("("):
             cursor.group()
     elif cursor.accept("SERIAL", "DEFAULT", "VALUE"):
-        found.nullable, found.unique = False, True
+        found.nullable, found.unique, found.auto_increment = False, True, True
     elif cursor.accept("GENERATED", "ALWAYS", "AS") or cursor.accept("AS"):
         found.expression = cursor.group()
         found.generated = "stored" if cursor.accept_any("STORED", "PERSISTENT") else "virtual"
@@ -211,16 +217,20 @@ def read_default(cursor: Cursor) -> Default:
     if cursor.accept("NULL"):
         return Default("literal", None)
     if cursor.accept("TRUE"):
-        return Default("literal", "1")
+        return Default("number", "1")
     if cursor.accept("FALSE"):
-        return Default("literal", "0")
+        return Default("number", "0")
     if cursor.at("("):
         start = cursor.position
         cursor.group()
         return Default("expression", cursor.since(start))
-    accept_introducer(cursor)
+    start = cursor.position
+    introducer = accept_introducer(cursor)
     if cursor.at_kind(Kind.STRING):
-        return Default("literal", cursor.string())
+        text = cursor.string()
+        # the bytes of the statement are UTF-8: another character set reads only ASCII alike
+        plain = introducer is None or introducer in _AS_WRITTEN or text.isascii()
+        return Default("literal", text) if plain else Default("expression", cursor.since(start))
     if cursor.at_kind(Kind.BITS):
         return Default("bits", cursor.skip().text)
     if cursor.at_kind(Kind.HEX):
@@ -228,7 +238,7 @@ def read_default(cursor: Cursor) -> Default:
         return Default("hex", digits if len(digits) % 2 == 0 else "0" + digits)
     if cursor.at_any("+", "-") or cursor.at_kind(Kind.NUMBER):
         sign = "-" if cursor.accept_any("+", "-") == "-" else ""
-        return Default("literal", sign + cursor.take(Kind.NUMBER, what="a number").text)
+        return Default("number", sign + cursor.take(Kind.NUMBER, what="a number").text)
     start = cursor.position
     _read_function(cursor)
     return Default("expression", cursor.since(start))

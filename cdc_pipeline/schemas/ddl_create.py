@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.schemas.changes import AddColumn, CreateTable, CreateTableAsSelect, CreateTableLike, PartitionBy
 from cdc_pipeline.schemas.ddl_columns import read_column
-from cdc_pipeline.schemas.ddl_keys import charset_of, read_key, read_table_name, read_table_option
+from cdc_pipeline.schemas.ddl_keys import charset_of, collation_of, read_key, read_table_name, read_table_option
 from cdc_pipeline.schemas.ddl_partitions import read_partitioning
 from cdc_pipeline.schemas.evolution import altered
 from cdc_pipeline.schemas.table import TableName, TableSchema
@@ -43,11 +43,12 @@ def read_create_table(
     if _at_query(cursor):
         columns = tuple(clause for clause in clauses if isinstance(clause, AddColumn))
         others = tuple(clause for clause in clauses if not isinstance(clause, AddColumn))
-        charset = charset_of(options)
-        return CreateTableAsSelect(name, columns, others, charset, _read_query(cursor), database, if_not_exists)
+        charset, collation = charset_of(options), collation_of(options)
+        query = _read_query(cursor)
+        return CreateTableAsSelect(name, columns, others, charset, query, database, if_not_exists, collation)
     if not clauses:
         raise cursor.error("columns or a query expected")
-    empty = TableSchema((), charset=charset_of(options))
+    empty = TableSchema((), charset=charset_of(options), collation=collation_of(options))
     return CreateTable(name, altered(empty, clauses), if_not_exists)
 
 

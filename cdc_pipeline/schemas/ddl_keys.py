@@ -8,6 +8,7 @@ from cdc_pipeline.schemas.changes import AddIndex, AddPrimaryKey, AddUniqueKey, 
 from cdc_pipeline.schemas.ddl_columns import read_check, read_dotted_name, read_references
 from cdc_pipeline.schemas.ddl_tokens import Cursor, Kind
 from cdc_pipeline.schemas.ddl_types import accept_character_set, name_or_string
+from cdc_pipeline.schemas.limits import MOST_KEY_COLUMNS, beyond
 from cdc_pipeline.schemas.table import PlainIndex, TableName, UniqueKey
 
 if TYPE_CHECKING:
@@ -41,8 +42,10 @@ def read_key(cursor: Cursor) -> Clause | None:
     """
     start, before = cursor.position, cursor.index
     symbol = ""
-    if cursor.accept("CONSTRAINT") and not cursor.at_any("PRIMARY", "UNIQUE", "FOREIGN", "CHECK"):
-        symbol = cursor.identifier("a constraint name")
+    if cursor.accept("CONSTRAINT"):
+        cursor.accept("IF", "NOT", "EXISTS")
+        if not cursor.at_any("PRIMARY", "UNIQUE", "FOREIGN", "CHECK"):
+            symbol = cursor.identifier("a constraint name")
     if cursor.accept("PRIMARY", "KEY"):
         return _primary_key(cursor)
     if cursor.accept("UNIQUE"):
@@ -133,6 +136,8 @@ def read_key_parts(cursor: Cursor) -> tuple[tuple[str, ...], bool]:
         if not cursor.accept(","):
             break
     cursor.expect(")")
+    if len(columns) > MOST_KEY_COLUMNS:
+        raise cursor.error(beyond("columns of a key", len(columns), MOST_KEY_COLUMNS))
     while _index_option(cursor):
         pass
     return tuple(columns), exact
@@ -211,3 +216,9 @@ def charset_of(options: dict[str, str]) -> str | None:
     """The character set that table options name, by itself or through a collation; None if they name none."""
     charset, collation = options.get("CHARACTER SET"), options.get("COLLATE")
     return charset or (collation.split("_")[0] if collation else None)
+
+
+def collation_of(options: dict[str, str]) -> str | None:
+    """The collation that table options name; None if they name none, or only a character set: its own depends on the
+    server."""
+    return options.get("COLLATE")

@@ -21,6 +21,7 @@ from cdc_pipeline.schemas.ddl_alter import dropped_index, read_alter_clauses
 from cdc_pipeline.schemas.ddl_create import read_create_table
 from cdc_pipeline.schemas.ddl_keys import accept_index_type, read_key_parts, read_table_name
 from cdc_pipeline.schemas.ddl_tokens import Cursor, Kind
+from cdc_pipeline.schemas.limits import short
 from cdc_pipeline.schemas.table import PlainIndex, TableName, UniqueKey
 
 if TYPE_CHECKING:
@@ -56,14 +57,22 @@ def parse_ddl(sql: str, database: str, table: str = "") -> tuple[SchemaChange, .
     """What the statement changes, in the order in which it changes it.
 
     Names without a database are in `database`, which may stand in backquotes as Canal leaves them; `table` is the
-    message's, for statements that name their table by a number. Never raises: what cannot be read whole is one
-    NotSupported, whose reason names the words at which reading stopped.
+    message's, for statements that name their table by a number, or not before reading stops. Never raises: what cannot
+    be read whole is one NotSupported, whose reason names the words at which reading stopped.
     """
     statement = _Statement(_unquoted(database), table)
     try:
         return statement.read(Cursor(sql))
     except ValueError as error:  # DdlSyntaxError, SchemaConflictError
-        return (NotSupported(str(error), statement.table, creates=statement.creates),)
+        reason = str(error)
+    except Exception as error:  # no statement stops anything but its own tables
+        reason = f"cannot be read: {type(error).__name__}: {short(str(error))}"
+    return (NotSupported(reason, statement.table or _of_message(database, table), creates=statement.creates),)
+
+
+def _of_message(database: str, table: str) -> TableName | None:
+    """The table that the message names, where the statement does not get as far."""
+    return TableName(_unquoted(database), table) if table else None
 
 
 def _unquoted(database: str) -> str:

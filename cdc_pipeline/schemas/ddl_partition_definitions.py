@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.schemas.ddl_tokens import Kind
 from cdc_pipeline.schemas.ddl_types import accept_introducer
+from cdc_pipeline.schemas.limits import MOST_PARTITIONS, beyond
 from cdc_pipeline.schemas.partitions import DEFAULT, MAXVALUE, NULL, Partition
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ def read_partitions(cursor: Cursor) -> tuple[Partition, ...]:
     while True:
         cursor.expect("PARTITION")
         found.append(_partition(cursor))
+        if len(found) > MOST_PARTITIONS:
+            raise cursor.error(beyond("partitions", len(found), MOST_PARTITIONS))
         if not cursor.accept(","):
             break
     cursor.expect(")")

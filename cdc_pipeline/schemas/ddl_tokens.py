@@ -16,6 +16,8 @@ from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token as SqlglotToken
 from sqlglot.tokenizer_core import TokenType
 
+from cdc_pipeline.schemas.limits import MOST_CHARACTERS, MOST_NAME_CHARACTERS, beyond
+
 
 class DdlSyntaxError(ValueError):
     """Text that cannot be read. `position` counts characters from 0 in the text as it was given."""
@@ -155,7 +157,10 @@ class Cursor:
 
     def identifier(self, what: str = "a name") -> str:
         """The next name, quoted or not."""
-        return self.take(Kind.WORD, Kind.QUOTED, what=what).text
+        token = self.take(Kind.WORD, Kind.QUOTED, what=what)
+        if len(token.text) > MOST_NAME_CHARACTERS:
+            raise DdlSyntaxError(beyond(f"characters of {what}", len(token.text), MOST_NAME_CHARACTERS), token.start)
+        return token.text
 
     def string(self) -> str:
         """The value of the next string literal; adjacent literals are one, as in MySQL."""
@@ -204,6 +209,8 @@ class Cursor:
 
 def _tokens(sql: str) -> tuple[str, list[Token]]:
     """The text with comments blanked, every character at its place, and its tokens."""
+    if len(sql) > MOST_CHARACTERS:
+        raise DdlSyntaxError(beyond("characters of the statement", len(sql), MOST_CHARACTERS), MOST_CHARACTERS)
     text, masked = _without_comments(sql)
     try:
         raw = _Tokenizer().tokenize(masked)

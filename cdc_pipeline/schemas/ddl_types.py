@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
+from cdc_pipeline.schemas.charset_names import BINARY_ATTRIBUTE
 from cdc_pipeline.schemas.ddl_tokens import Cursor, DdlSyntaxError, Kind
+from cdc_pipeline.schemas.limits import MOST_QUOTED, beyond_type, longer_type, short
 from cdc_pipeline.schemas.table import MySqlType
 
 # The synonyms of one word. Those of several words are in `_read_base`.
@@ -52,7 +54,7 @@ KNOWN_TYPES = frozenset(
 )
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=1024)
 def parse_mysql_type(text: str) -> MySqlType:
     """The type that the words of a message's `mysqlType` name.
 
@@ -65,11 +67,13 @@ def parse_mysql_type(text: str) -> MySqlType:
 
 
 def type_in_words(text: str) -> MySqlType:
-    """`parse_mysql_type`, for words that come from messages: what cannot be read is the base as it is."""
+    """`parse_mysql_type`, for words that come from messages: what cannot be read, or is beyond a limit of MySQL's, is the
+    base as it is, cut to what can be quoted."""
     try:
-        return parse_mysql_type(text)
-    except DdlSyntaxError:
-        return MySqlType(text.strip().lower())
+        kind = parse_mysql_type(text)
+    except Exception:  # no words of a message stop anything
+        return MySqlType(short(text.strip().lower()))
+    return kind if len(kind.base) <= MOST_QUOTED else MySqlType(short(kind.base))
 
 
 def read_type(cursor: Cursor) -> tuple[MySqlType, bool]:
@@ -88,7 +92,10 @@ def read_type(cursor: Cursor) -> tuple[MySqlType, bool]:
     params, members = _read_brackets(cursor)
     if base == "float" and len(params) == 1 and params[0] > 24:
         base, params = "double", ()  # FLOAT(p): p counts bits, and chooses the type
+    base, params = longer_type(base, params)
     kind = MySqlType(base, params, members=members, charset=charset)
+    if (problem := beyond_type(kind)) is not None:
+        raise DdlSyntaxError(problem, word.start)
     while (changed := accept_type_attribute(cursor, kind)) is not None:
         kind = changed
     return with_bytes_for_binary(kind), False
@@ -113,7 +120,7 @@ def accept_type_attribute(cursor: Cursor, kind: MySqlType) -> MySqlType | None:
     if cursor.accept("UNICODE"):
         return replace(kind, charset="ucs2")
     if cursor.accept("BINARY"):
-        return kind  # the character set's _bin collation: it changes no value
+        return replace(kind, collation=kind.collation or BINARY_ATTRIBUTE)
     return None
 
 
@@ -132,7 +139,8 @@ def with_bytes_for_binary(kind: MySqlType, default_charset: str | None = None) -
 
     `default_charset` is the table's, for a type that names neither character set nor collation.
     """
-    charset = kind.charset or kind.collation or default_charset
+    collation = None if kind.collation == BINARY_ATTRIBUTE else kind.collation
+    charset = kind.charset or collation or default_charset
     if charset != "binary" or kind.base not in _OF_BYTES:
         return kind
     return replace(kind, base=_OF_BYTES[kind.base], charset=None, collation=None)

@@ -15,9 +15,11 @@ from cdc_pipeline.schemas.changes import (
     AlterTable,
     ChangeColumn,
     CoalescePartition,
+    ConvertCharset,
     CreateTable,
     CreateTableAsSelect,
     CreateTableLike,
+    DefaultCharset,
     DropColumn,
     DropDatabase,
     DropIndex,
@@ -94,6 +96,8 @@ def described_clause(clause: Clause) -> str:
             return f"{kind} {clause.name} to {clause.column.name} {clause.column.type}"
         case RenameColumn() | RenameIndex():
             return f"{kind} {clause.name} to {clause.new_name}"
+        case DefaultCharset() | ConvertCharset():
+            return f"{kind} {clause.charset}{f' {clause.collation}' if clause.collation else ''}"
         case AddPrimaryKey():
             return f"{kind} ({', '.join(clause.columns)})"
         case AddIndex():

@@ -15,9 +15,11 @@ from cdc_pipeline.schemas.changes import (
     AlterTable,
     ChangeColumn,
     CoalescePartition,
+    ConvertCharset,
     CreateTable,
     CreateTableAsSelect,
     CreateTableLike,
+    DefaultCharset,
     DropColumn,
     DropDatabase,
     DropIndex,
@@ -101,6 +103,8 @@ def _destroys(clause: Clause, schema: TableSchema) -> bool:
             | DropIndex()
             | RenameIndex()
             | RenameTo()
+            | DefaultCharset()
+            | ConvertCharset()
             | NoRowEffect()
             | NotSupportedClause()
             | AddPartitions()

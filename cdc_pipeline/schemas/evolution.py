@@ -13,18 +13,22 @@ from typing import TYPE_CHECKING, TypeVar
 from cdc_pipeline.schemas.changes import (
     AddColumn,
     ChangeColumn,
+    ConvertCharset,
+    DefaultCharset,
     DropColumn,
     NotSupportedClause,
     RenameColumn,
     SetDefault,
 )
+from cdc_pipeline.schemas.charset_names import UNKNOWN, charset_of_column, converted_charset, pinned
 from cdc_pipeline.schemas.ddl_types import with_bytes_for_binary
 from cdc_pipeline.schemas.key_evolution import KeyConflictError, altered_keys, altered_primary_key
+from cdc_pipeline.schemas.limits import MOST_COLUMNS, beyond, short
 from cdc_pipeline.schemas.partition_evolution import altered_partitioning
 
 if TYPE_CHECKING:
     from cdc_pipeline.schemas.changes import Clause, Position
-    from cdc_pipeline.schemas.table import Column, TableSchema
+    from cdc_pipeline.schemas.table import Column, MySqlType, TableSchema
 
 _ClauseT = TypeVar("_ClauseT")
 
@@ -33,7 +37,7 @@ class SchemaConflictError(ValueError):
     """A clause that cannot be applied to the schema at hand, which is then not the one that upstream had."""
 
     def __init__(self, clause: Clause, reason: str) -> None:
-        super().__init__(f"{reason}: {clause}")
+        super().__init__(f"{reason}: {short(str(clause))}")
         self.clause = clause
         self.reason = reason
 
@@ -49,6 +53,7 @@ def altered(schema: TableSchema, clauses: tuple[Clause, ...]) -> TableSchema:
     for clause in clauses:
         if isinstance(clause, NotSupportedClause):
             raise SchemaConflictError(clause, "not supported")
+    schema = _with_charset(schema, clauses)
     columns, new_names = kept_columns(schema, clauses)
     columns = _with_positions(columns, schema, clauses, new_names)
     if not columns and clauses:
@@ -73,10 +78,35 @@ def altered(schema: TableSchema, clauses: tuple[Clause, ...]) -> TableSchema:
     )
 
 
+def _with_charset(schema: TableSchema, clauses: tuple[Clause, ...]) -> TableSchema:
+    """The table before the other clauses with the default that the statement gives it. Its columns keep what they have, as
+    their own, but for CONVERT TO."""
+    found = schema
+    for clause in clauses:
+        if not isinstance(clause, (DefaultCharset, ConvertCharset)):
+            continue
+        convert = isinstance(clause, ConvertCharset)
+        kinds = [
+            converted_charset(column.type, clause.charset, clause.collation) if convert else pinned(column.type, schema)
+            for column in found.columns
+        ]
+        columns = tuple(replace(item, type=kind) for item, kind in zip(found.columns, kinds, strict=True))
+        charset = None if clause.charset == UNKNOWN else clause.charset
+        found = replace(found, columns=columns, charset=charset, collation=clause.collation)
+    return found
+
+
 def shape(schema: TableSchema) -> tuple[object, ...]:
     """What rows depend on: the columns' names, types and formulas, and what identifies a row."""
-    columns = tuple((column.name, column.type, column.generated and column.expression) for column in schema.columns)
+    columns = tuple(
+        (column.name, _kind(column.type, schema.charset), column.generated and column.expression)
+        for column in schema.columns
+    )
     return (columns, schema.row_key)
+
+
+def _kind(kind: MySqlType, default_charset: str | None) -> MySqlType:
+    return replace(kind, charset=charset_of_column(kind, default_charset), collation=None)
 
 
 def _folded(name: str) -> str:
@@ -89,13 +119,14 @@ def _of(kind: type[_ClauseT], clauses: tuple[Clause, ...]) -> list[_ClauseT]:
 
 def kept_columns(schema: TableSchema, clauses: tuple[Clause, ...]) -> tuple[list[Column], dict[str, str]]:
     """The old columns that stay, changed and renamed in their places, and the new name of each by its folded old."""
+    present = {_folded(column.name) for column in schema.columns}
     actions: dict[str, DropColumn | ChangeColumn | RenameColumn] = {}
     defaults: dict[str, SetDefault] = {}
     for clause in clauses:
         if not isinstance(clause, DropColumn | ChangeColumn | RenameColumn | SetDefault):
             continue
-        if schema.find(clause.name) is None:
-            if isinstance(clause, DropColumn) and clause.if_exists:
+        if _folded(clause.name) not in present:
+            if clause.if_exists:
                 continue
             raise SchemaConflictError(clause, f"no column {clause.name!r}")
         if isinstance(clause, SetDefault):
@@ -142,33 +173,47 @@ def _with_positions(
     kept: list[Column], schema: TableSchema, clauses: tuple[Clause, ...], new_names: dict[str, str]
 ) -> list[Column]:
     """The columns with the added ones and after the moves, in the order of the statement, as MySQL does it."""
-    columns = list(kept)
+    columns = _Ordered(kept)
     for clause in clauses:
         if isinstance(clause, AddColumn):
-            if _place(columns, clause.column.name) is not None:
+            if columns.has(clause.column.name):
                 if clause.if_not_exists:
                     continue
                 raise SchemaConflictError(clause, f"column {clause.column.name!r} exists")
-            _insert(columns, _in_table(schema, clause.column), clause.position, clause)
-        elif isinstance(clause, ChangeColumn) and clause.position is not None:
-            place = _place(columns, new_names[_folded(clause.name)])
-            if place is not None:
-                _insert(columns, columns.pop(place), clause.position, clause)
-    return columns
+            columns.insert(_in_table(schema, clause.column), clause.position, clause)
+        elif isinstance(clause, ChangeColumn) and clause.position is not None and _folded(clause.name) in new_names:
+            columns.move(new_names[_folded(clause.name)], clause.position, clause)
+    return columns.found
 
 
-def _place(columns: list[Column], name: str) -> int | None:
-    folded = _folded(name)
-    return next((place for place, column in enumerate(columns) if _folded(column.name) == folded), None)
+class _Ordered:
+    """Columns in their order, found by name: a statement may have thousands of clauses."""
 
+    def __init__(self, columns: list[Column]) -> None:
+        self.found = list(columns)
+        self._names = [_folded(column.name) for column in columns]
+        self._present = set(self._names)
 
-def _insert(columns: list[Column], column: Column, position: Position | None, clause: Clause) -> None:
-    if position is None:
-        columns.append(column)
-    elif position.after is None:
-        columns.insert(0, column)
-    else:
-        place = _place(columns, position.after)
-        if place is None:
-            raise SchemaConflictError(clause, f"no column {position.after!r} to follow")
-        columns.insert(place + 1, column)
+    def has(self, name: str) -> bool:
+        return _folded(name) in self._present
+
+    def move(self, name: str, position: Position, clause: Clause) -> None:
+        if self.has(name):
+            place = self._names.index(_folded(name))
+            del self._names[place]
+            self._present.discard(_folded(name))
+            self.insert(self.found.pop(place), position, clause)
+
+    def insert(self, column: Column, position: Position | None, clause: Clause) -> None:
+        place = len(self.found)
+        if position is not None and position.after is None:
+            place = 0
+        elif position is not None and position.after is not None:
+            if not self.has(position.after):
+                raise SchemaConflictError(clause, f"no column {position.after!r} to follow")
+            place = self._names.index(_folded(position.after)) + 1
+        self.found.insert(place, column)
+        self._names.insert(place, _folded(column.name))
+        self._present.add(_folded(column.name))
+        if len(self.found) > MOST_COLUMNS:
+            raise SchemaConflictError(clause, beyond("columns", len(self.found), MOST_COLUMNS))

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.types import DecimalType
 
-from cdc_pipeline.schemas.charsets import charset_of_column
+from cdc_pipeline.schemas.charset_names import charset_of_column, collation_of_column
 from cdc_pipeline.schemas.expression_json import odd_form
 from cdc_pipeline.schemas.expression_values import ExpressionError, Value, ValueKind
 from cdc_pipeline.schemas.names import quoted
-from cdc_pipeline.schemas.spark_types import spark_type
+from cdc_pipeline.schemas.spark_types import spark_type, text_decimal
 from cdc_pipeline.schemas.table import TEXT_TYPES
 
 if TYPE_CHECKING:
-    from cdc_pipeline.schemas.table import Column
+    from cdc_pipeline.schemas.table import Column, TableSchema
 
 _INTEGER_DIGITS = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigint": 19}
 _BLOBS = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
@@ -26,8 +27,13 @@ _MOMENT_KINDS = {
 }
 
 
-def column_value(column: Column, charset: str | None) -> Value:
-    """The value of a mirror's column; `charset` is the table's. Raises ExpressionError for types that have none."""
+def column_value(column: Column, schema: TableSchema) -> Value:
+    """The value of a mirror's column; `schema` is its table's. Raises ExpressionError for types that have none."""
+    found = _value(column, schema)
+    return replace(found, column=(found.sql, column))
+
+
+def _value(column: Column, schema: TableSchema) -> Value:
     kind, name, base = column.type, quoted(column.name), column.type.base
     target = spark_type(kind)
     if base in _INTEGER_DIGITS:
@@ -43,11 +49,15 @@ def column_value(column: Column, charset: str | None) -> Value:
     if isinstance(target, DecimalType):
         textless = "zerofill" if kind.zerofill else None
         return Value(name, ValueKind.DECIMAL, digits=target.precision, scale=target.scale, textless=textless)
+    if base == "decimal":
+        # of messages that name no digits there may be any
+        digits, scale = text_decimal(kind) or (65, 30)
+        return Value(name, ValueKind.LONG_DECIMAL, digits=digits, scale=scale)
     if base in ("float", "double"):
         return Value(f"CAST({name} AS DOUBLE)", ValueKind.DOUBLE)
     if base in TEXT_TYPES or (base in ("enum", "set") and kind.members):
-        found = charset_of_column(kind, charset)
-        return Value(name, ValueKind.TEXT, charset=found, collation=kind.collation)
+        charset, collation = charset_of_column(kind, schema.charset), collation_of_column(kind, schema)
+        return Value(name, ValueKind.TEXT, charset=charset, collation=collation)
     if base in _BLOBS:
         return Value(name, ValueKind.BYTES)
     if base == "json":

@@ -117,9 +117,12 @@ def _time_to_sec(values: Sequence[Value], context: Context) -> Value:
         found = as_datetime(value, context)
         sql = f"(hour({found.sql}) * 3600 + minute({found.sql}) * 60 + second({found.sql}))"
         return small(sql, found)
-    parts = [f"try_cast({_time_part(value.sql, group)} AS BIGINT)" for group in (2, 3, 4)]
-    seconds = f"({parts[0]} * 3600 + {parts[1]} * 60 + {parts[2]})"
-    return integer(f"CASE WHEN {value.sql} LIKE '-%' THEN - {seconds} ELSE {seconds} END", value, digits=7)
+
+    def signed(text: str) -> str:
+        parts = [f"try_cast({_time_part(text, group)} AS BIGINT)" for group in (2, 3, 4)]
+        return f"(({parts[0]} * 3600 + {parts[1]} * 60 + {parts[2]}) * CASE WHEN {text} LIKE '-%' THEN -1 ELSE 1 END)"
+
+    return integer(bound(value.sql, signed), value, digits=7)
 
 
 def _date_difference(values: Sequence[Value], context: Context) -> Value:
@@ -184,7 +187,8 @@ def _unix_timestamp(values: Sequence[Value], context: Context) -> Value:
 def _from_unixtime(values: Sequence[Value], context: Context) -> Value:
     value = values[0]
     require(value, [ValueKind.INTEGER], "FROM_UNIXTIME")
-    sql = f"timestamp_seconds(CASE WHEN {value.sql} BETWEEN 0 AND 2147483647 THEN CAST({value.sql} AS BIGINT) END)"
+    seconds = bound(value.sql, lambda x: f"CASE WHEN {x} BETWEEN 0 AND 2147483647 THEN CAST({x} AS BIGINT) END")
+    sql = f"timestamp_seconds({seconds})"
     local = local_time(Value(sql, ValueKind.TIMESTAMP, value.doubt), context.time_zone)
     return doubted(local, f"{value.sql} > 2147483647")
 
@@ -224,7 +228,7 @@ def part(unit: str, value: Value, context: Context) -> Value:
     """EXTRACT(unit FROM value)."""
     if unit == "YEAR_MONTH":
         day = as_date(value, context)
-        return small(f"(year({day.sql}) * 100 + month({day.sql}))", day)
+        return small(bound(day.sql, lambda x: f"(year({x}) * 100 + month({x}))"), day)
     if unit not in ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MICROSECOND"):
         raise ExpressionError(f"EXTRACT of {unit}")
     return FUNCTIONS[unit][2]([value], context)

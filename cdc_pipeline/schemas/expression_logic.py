@@ -17,12 +17,14 @@ from cdc_pipeline.schemas.expression_values import (
     Value,
     ValueKind,
     any_of,
+    bound,
     condition_of,
     double_sql,
     doubt_of,
     doubted,
     exact_sql,
     null,
+    once,
     require,
     truth,
 )
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.schemas.expression_values import Context
 
 _STRINGS = frozenset({ValueKind.TEXT, ValueKind.BYTES})
+_EXTREMES = {"GREATEST": "array_max", "LEAST": "array_min"}
 
 
 def compared(operator: str, left: Value, right: Value, context: Context) -> Value:
@@ -85,10 +88,27 @@ def _compared_strings(operator: str, left: Value, right: Value) -> Value:
 
 def null_safe_equal(left: Value, right: Value, context: Context) -> Value:
     """`left <=> right`."""
-    nulls = [f"({side.sql} IS NULL)" for side in (left, right)]
-    equal = compared("=", left, right, context)
-    both = f"CASE WHEN {nulls[0]} OR {nulls[1]} THEN {nulls[0]} AND {nulls[1]} ELSE {condition_of(equal)} END"
-    return doubted(truth(f"({both})", left, right), equal.doubt)
+
+    def made(one: Value, other: Value) -> Value:
+        nulls = [f"({side.sql} IS NULL)" for side in (one, other)]
+        equal = compared("=", one, other, context)
+        both = f"CASE WHEN {nulls[0]} OR {nulls[1]} THEN {nulls[0]} AND {nulls[1]} ELSE {condition_of(equal)} END"
+        return doubted(truth(f"({both})", one, other), equal.doubt)
+
+    return once(left, lambda one: once(right, lambda other: made(one, other)))
+
+
+def between(value: Value, low: Value, high: Value, context: Context) -> Value:
+    """`value BETWEEN low AND high`."""
+    return once(
+        value,
+        lambda x: joined_conditions("AND", [compared(">=", x, low, context), compared("<=", x, high, context)]),
+    )
+
+
+def among(value: Value, items: Sequence[Value], context: Context) -> Value:
+    """`value IN (items)`."""
+    return once(value, lambda x: joined_conditions("OR", [compared("=", x, item, context) for item in items]))
 
 
 def negation(value: Value) -> Value:
@@ -196,9 +216,13 @@ def first_known(values: Sequence[Value], context: Context) -> Value:
 
 def null_if(left: Value, right: Value, context: Context) -> Value:
     """NULLIF(left, right)."""
-    equal = compared("=", left, right, context)
-    sql = f"CASE WHEN {condition_of(equal)} THEN NULL ELSE {left.sql} END"
-    return replace(left, sql=sql, doubt=doubt_of(left, equal), constant=None, condition=None)
+
+    def made(one: Value) -> Value:
+        equal = compared("=", one, right, context)
+        sql = f"CASE WHEN {condition_of(equal)} THEN NULL ELSE {one.sql} END"
+        return replace(one, sql=sql, doubt=doubt_of(one, equal), constant=None, condition=None, quotient=None)
+
+    return once(left, made)
 
 
 def extreme(function: str, values: Sequence[Value], context: Context) -> Value:
@@ -209,6 +233,9 @@ def extreme(function: str, values: Sequence[Value], context: Context) -> Value:
     if kinds == {ValueKind.DATE}:
         values = [as_date(value, context) for value in values]
     sqls, model = unified(values, context)
-    nulls = " OR ".join(f"{sql} IS NULL" for sql in sqls)
-    sql = f"CASE WHEN {nulls} THEN NULL ELSE {function.lower()}({', '.join(sqls)}) END"
+    # Spark's own leave NULL out: an array of all of them has what is smallest and greatest, and says whether one is NULL
+    sql = bound(
+        f"array({', '.join(sqls)})",
+        lambda all_: f"CASE WHEN exists({all_}, one -> one IS NULL) THEN NULL ELSE {_EXTREMES[function]}({all_}) END",
+    )
     return replace(model, sql=sql, doubt=doubt_of(*values))

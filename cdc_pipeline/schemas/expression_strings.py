@@ -85,7 +85,7 @@ def substring(values: Sequence[Value]) -> Value:
     size = _int(values[2]) if len(values) > 2 else "2147483647"
     empty = "X''" if source.kind is ValueKind.BYTES else "''"
 
-    def part(text: str) -> str:
+    def part(text: str, place: str, size: str) -> str:
         length = _size(replace(source, sql=text))
         # MySQL has nothing before the first character, where Spark counts on from there
         return (
@@ -94,7 +94,8 @@ def substring(values: Sequence[Value]) -> Value:
             f"ELSE {empty} END"
         )
 
-    return _like(source, bound(source.sql, part), *values[1:])
+    sql = bound(source.sql, lambda x: bound(place, lambda at: bound(size, lambda count: part(x, at, count))))
+    return _like(source, sql, *values[1:])
 
 
 def _left(values: Sequence[Value]) -> Value:
@@ -106,8 +107,11 @@ def _right(values: Sequence[Value]) -> Value:
     source, size = _string(values[0]), _int(values[1])
     empty = "X''" if source.kind is ValueKind.BYTES else "''"
     # NULL is less than nothing: the CASE goes on to substring, which then is NULL
-    sql = f"CASE WHEN {size} <= 0 THEN nvl2({source.sql}, {empty}, NULL) ELSE substring({source.sql}, -{size}) END"
-    return _like(source, sql, values[1])
+
+    def part(text: str, count: str) -> str:
+        return f"CASE WHEN {count} <= 0 THEN nvl2({text}, {empty}, NULL) ELSE substring({text}, -{count}) END"
+
+    return _like(source, bound(source.sql, lambda x: bound(size, lambda n: part(x, n))), values[1])
 
 
 def _cased(function: str) -> Callable[[Sequence[Value]], Value]:

@@ -41,7 +41,7 @@ def as_text(value: Value) -> Value:
 
 def _text_sql(value: Value) -> str:
     match value.kind:
-        case ValueKind.TEXT | ValueKind.TIME | ValueKind.JSON:
+        case ValueKind.TEXT | ValueKind.TIME | ValueKind.JSON | ValueKind.LONG_DECIMAL:
             return value.sql
         case ValueKind.NULL:
             return "CAST(NULL AS STRING)"

@@ -1,7 +1,8 @@
 """Values of MySQL expressions as Spark SQL text, and what all translations of them share.
 
 How a kind is represented in Spark: INTEGER is BIGINT, or DECIMAL(20,0) where more than 19 digits are possible
-(`Value.wide`); DATETIME is TIMESTAMP_NTZ; TIMESTAMP is an instant; TIME and JSON are MySQL's own text of them.
+(`Value.wide`); DATETIME is TIMESTAMP_NTZ; TIMESTAMP is an instant; TIME and JSON are MySQL's own text of them, and so are
+LONG_DECIMALs, which have more than 38 digits: they are carried over to other columns, not computed with.
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from enum import Enum
+from hashlib import blake2s
 from typing import TYPE_CHECKING
-from zlib import crc32
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from cdc_pipeline.schemas.table import TableSchema
+    from cdc_pipeline.schemas.table import Column, TableSchema
 
 MAX_DIGITS = 38
 SIGNED_DIGITS, UNSIGNED_DIGITS = 19, 20
@@ -32,6 +33,7 @@ class ValueKind(Enum):
 
     INTEGER = "integer"
     DECIMAL = "decimal"
+    LONG_DECIMAL = "long decimal"
     DOUBLE = "double"
     TEXT = "text"
     BYTES = "bytes"
@@ -72,6 +74,13 @@ class Value:
     """Dividend and divisor of `/`: MySQL computes on with more digits than the value shows."""
     textless: str | None = None
     """Why the value's text is not known although its number is, such as `zerofill`."""
+    column: tuple[str, Column] | None = None
+    """Of a column's own value its SQL and the column: what is made of a value may not be what it was of."""
+
+    @property
+    def own_column(self) -> Column | None:
+        """The column whose value this is as it stands there."""
+        return self.column[1] if self.column is not None and self.column[0] == self.sql else None
 
     @property
     def wide(self) -> bool:
@@ -103,9 +112,31 @@ def bound(sql: str, body: Callable[[str], str]) -> str:
     """`body` over `sql`, which is evaluated once and written once, however often `body` names it."""
     if _SHORT.fullmatch(sql):
         return body(sql)
+    name = _bound_name(sql)
+    return _binding(sql, name, body(name))
+
+
+def once(value: Value, body: Callable[[Value], Value]) -> Value:
+    """`body` of a value that is evaluated and written once, however often `body` names it. The doubts of both are the
+    doubts of what is made."""
+    if _SHORT.fullmatch(value.sql):
+        return body(value)
+    name = _bound_name(value.sql)
+    made = body(replace(value, sql=name, condition=None, doubt=None, quotient=None))
+    doubt = None if made.doubt is None else f"coalesce({_binding(value.sql, name, made.doubt)}, false)"
+    doubts = any_of([value.doubt, doubt])
+    if made.condition is not None:
+        return replace(truth(_binding(value.sql, name, made.condition)), doubt=doubts)
+    return replace(made, sql=_binding(value.sql, name, made.sql), doubt=doubts)
+
+
+def _bound_name(sql: str) -> str:
     # equal texts get equal names, and then an inner one hides nothing but its equal
-    name = f"bound__{crc32(sql.encode()):08x}_{len(sql)}"
-    return f"get(transform(array({sql}), {name} -> {body(name)}), 0)"
+    return f"bound__{blake2s(sql.encode(), digest_size=10).hexdigest()}"
+
+
+def _binding(sql: str, name: str, body: str) -> str:
+    return f"get(transform(array({sql}), {name} -> {body}), 0)"
 
 
 def any_of(conditions: Iterable[str | None]) -> str | None:

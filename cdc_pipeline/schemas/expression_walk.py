@@ -23,7 +23,14 @@ from cdc_pipeline.schemas.expression_values import (
     ValueKind,
     decimal_literal,
     null,
+    once,
     truth,
+)
+from cdc_pipeline.schemas.limits import (
+    MOST_EXPRESSION_CHARACTERS,
+    MOST_NESTING,
+    MOST_TRANSLATED_CHARACTERS,
+    beyond,
 )
 
 if TYPE_CHECKING:
@@ -49,21 +56,39 @@ _WORDS: dict[type[exp.Expr], str] = {
 _SHIFTS = {"DATE_ADD": 1, "ADDDATE": 1, "DATE_SUB": -1, "SUBDATE": -1}
 
 
-def value_of(text: str, context: Context) -> Value:
-    """The value of an expression. Raises ExpressionError for what cannot be kept exactly."""
+def value_of(text: str, context: Context, *, parts: int = 1) -> Value:
+    """The value of an expression. Raises ExpressionError for what cannot be kept exactly, and for what is too large; one
+    that is put together of others may be so many times larger."""
+    if len(text) > MOST_EXPRESSION_CHARACTERS * parts:
+        raise ExpressionError(beyond("characters of the expression", len(text), MOST_EXPRESSION_CHARACTERS * parts))
     syntax = Syntax(text)
     try:
-        return _Walk(syntax, context).value(syntax.tree)
+        return _Walk(syntax, context, MOST_TRANSLATED_CHARACTERS * parts).value(syntax.tree)
     except RecursionError as error:
         raise ExpressionError(f"too deep an expression: {text[:60]}") from error
 
 
 class _Walk:
-    def __init__(self, syntax: Syntax, context: Context) -> None:
+    def __init__(self, syntax: Syntax, context: Context, most_characters: int) -> None:
+        self._most_characters = most_characters
         self.syntax = syntax
         self.context = context
+        self._depth = 0
 
     def value(self, node: exp.Expr) -> Value:
+        """The value of a node. No text of it grows without limit, whatever the functions inside of one another write
+        twice, nor goes deeper than Spark's own parser can follow."""
+        self._depth += 1
+        if self._depth > MOST_NESTING:
+            raise ExpressionError(beyond("levels of the expression", self._depth, MOST_NESTING))
+        found = self._made(node)
+        self._depth -= 1
+        size = max(len(found.sql), len(found.doubt or ""))
+        if size > self._most_characters:
+            raise ExpressionError(beyond("characters of its translation", size, self._most_characters))
+        return found
+
+    def _made(self, node: exp.Expr) -> Value:
         if node.comments:
             raise ExpressionError("a comment inside of an expression")
         kind = type(node)
@@ -119,7 +144,7 @@ class _Walk:
         column = self.context.schema.find(identifier.this)
         if column is None:
             raise ExpressionError(f"no column {identifier.this}")
-        return column_value(column, self.context.schema.charset)
+        return column_value(column, self.context.schema)
 
     # ---- operators
 
@@ -140,12 +165,13 @@ class _Walk:
             low, high = self.value(node.args["low"]), self.value(node.args["high"])
             if node.args.get("symmetric") or ValueKind.NULL in (left.kind, low.kind, high.kind):
                 raise self._refusal(node)
-            sides = [logic.compared(">=", left, low, self.context), logic.compared("<=", left, high, self.context)]
-            return logic.joined_conditions("AND", sides)
+            return logic.between(left, low, high, self.context)
         if set(filter(node.args.get, node.args)) != {"this", "expressions"}:
             raise self._refusal(node)
         items = [self.value(item) for item in node.expressions]
-        return logic.joined_conditions("OR", [logic.compared("=", left, item, self.context) for item in items])
+        if left.kind is ValueKind.NULL:
+            return null()
+        return logic.among(left, items, self.context)
 
     def _is(self, left: Value, right: exp.Expr) -> Value:
         if isinstance(right, exp.Null):
@@ -251,14 +277,16 @@ class _Walk:
         return null() if node is None else self.value(node)
 
     def _case(self, node: exp.Expr) -> Value:
-        subject = None if node.this is None else self.value(node.this)
-        cases: list[tuple[Value, Value]] = []
-        for item in node.args["ifs"]:
-            test = self.value(item.this)
-            if subject is not None:
-                test = logic.compared("=", subject, test, self.context)
-            cases.append((test, self.value(item.args["true"])))
-        return logic.chosen(cases, self._or_null(node.args.get("default")), self.context)
+        pairs = [(self.value(item.this), self.value(item.args["true"])) for item in node.args["ifs"]]
+        otherwise = self._or_null(node.args.get("default"))
+        if node.this is None:
+            return logic.chosen(pairs, otherwise, self.context)
+
+        def made(subject: Value) -> Value:
+            cases = [(logic.compared("=", subject, test, self.context), value) for test, value in pairs]
+            return logic.chosen(cases, otherwise, self.context)
+
+        return once(self.value(node.this), made)
 
     def _arrow(self, node: exp.Expr) -> Value:
         """`column -> path` and `column ->> path`, of which sqlglot has read the path's mark as a path."""

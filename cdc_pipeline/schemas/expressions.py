@@ -31,11 +31,16 @@ from cdc_pipeline.schemas.expression_storage import stored
 from cdc_pipeline.schemas.expression_values import Context, ExpressionError, Value, ValueKind, condition_of
 from cdc_pipeline.schemas.expression_walk import value_of
 from cdc_pipeline.schemas.expression_zones import checked_zone
+from cdc_pipeline.schemas.limits import MOST_TRANSLATED_CHARACTERS, beyond
 
 if TYPE_CHECKING:
     from cdc_pipeline.schemas.table import Column, TableSchema
 
 __all__ = ["ExpressionError", "SparkExpression", "ValueKind", "assigned", "boolean", "translated"]
+
+
+_PARTS = 32
+"""A condition may be put together of those of thousands of partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,7 @@ def boolean(expression: str, schema: TableSchema, time_zone: str) -> SparkExpres
 
     Raises ExpressionError.
     """
-    value = value_of(expression, _context(schema, time_zone, None))
+    value = value_of(expression, _context(schema, time_zone, None), parts=_PARTS)
     return SparkExpression(condition_of(value), ValueKind.INTEGER, value.doubt)
 
 
@@ -84,4 +89,6 @@ def _context(schema: TableSchema, time_zone: str, now_ms: int | None) -> Context
 
 
 def _expression(value: Value) -> SparkExpression:
+    if (size := max(len(value.sql), len(value.doubt or ""))) > MOST_TRANSLATED_CHARACTERS:
+        raise ExpressionError(beyond("characters of its translation", size, MOST_TRANSLATED_CHARACTERS))
     return SparkExpression(value.sql, value.kind, value.doubt)

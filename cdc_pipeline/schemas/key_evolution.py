@@ -13,10 +13,11 @@ from cdc_pipeline.schemas.changes import (
     DropPrimaryKey,
     RenameIndex,
 )
+from cdc_pipeline.schemas.limits import MOST_INDEXES, beyond
 from cdc_pipeline.schemas.table import PlainIndex, UniqueKey
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from cdc_pipeline.schemas.changes import Clause
     from cdc_pipeline.schemas.table import Column, TableSchema
@@ -36,12 +37,26 @@ def automatic_key_name(column: str, taken: tuple[str, ...]) -> str:
 
     An expression in place of the first column counts as a column called `functional_index`.
     """
-    names = {_folded(name) for name in taken} | {"primary"}
-    name, number = column, 1
-    while _folded(name) in names:
-        number += 1
-        name = f"{column}_{number}"
-    return name
+    return _Names(taken).automatic(column)
+
+
+class _Names:
+    """The names that a table's keys and indexes have; many of one column take no longer than few."""
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self._taken = {_folded(name) for name in taken} | {"primary"}
+        self._numbers: dict[str, int] = {}
+
+    def add(self, name: str) -> None:
+        self._taken.add(_folded(name))
+
+    def automatic(self, column: str) -> str:
+        name, number = column, self._numbers.get(_folded(column), 1)
+        while _folded(name) in self._taken:
+            number += 1
+            name = f"{column}_{number}"
+        self._numbers[_folded(column)] = max(number - 1, 1)
+        return name
 
 
 def altered_primary_key(
@@ -50,6 +65,7 @@ def altered_primary_key(
     """The columns of the primary key. `columns` are the table's after the statement; `new_names` are the new name of each
     old column that stays, by its folded old one."""
     key = _followed(schema.primary_key, new_names)
+    spelt = {_folded(column.name): column.name for column in columns}
     for clause in clauses:
         if isinstance(clause, DropPrimaryKey):
             if not schema.primary_key:
@@ -57,7 +73,7 @@ def altered_primary_key(
             key = ()
     for clause in clauses:
         if isinstance(clause, AddPrimaryKey):
-            wanted = _key_columns(clause.columns, columns, clause)
+            wanted = _key_columns(clause.columns, spelt, clause)
             if key and key != wanted:
                 raise KeyConflictError(clause, "a primary key exists")
             key = wanted
@@ -85,39 +101,58 @@ def altered_keys(
         for index in schema.indexes
         if kept(index.name, index.columns)
     ]
+    added = _Added(columns, keys, indexes)
     for clause in clauses:
         if isinstance(clause, AddIndex):
-            wanted_columns = _key_columns(clause.index.columns, columns, clause)
-            name = clause.index.name or _free_name(wanted_columns, keys, indexes)
-            if all(_folded(name) != _folded(index.name) for index in indexes):
-                indexes.append(PlainIndex(name, wanted_columns))
+            added.index(clause)
         elif isinstance(clause, AddUniqueKey):
-            _add_unique(clause, columns, keys, indexes)
+            added.unique(clause)
     return tuple(keys), tuple(indexes)
 
 
-def _add_unique(
-    clause: AddUniqueKey, columns: Sequence[Column], keys: list[UniqueKey], indexes: list[PlainIndex]
-) -> None:
-    wanted = replace(clause.key, columns=_key_columns(clause.key.columns, columns, clause))
-    if not wanted.name:
-        wanted = replace(wanted, name=_free_name(wanted.columns, keys, indexes))
-    same = next((key for key in keys if _folded(key.name) == _folded(wanted.name)), None)
-    if same is None:
-        keys.append(wanted)
-    elif replace(same, name=wanted.name) != wanted:
-        # Only ADD UNIQUE … IF NOT EXISTS leaves a key that is there, and then an equal one most often.
-        raise KeyConflictError(clause, f"a key {wanted.name!r} exists")
+class _Added:
+    """Adds keys and indexes to those of a table with these columns."""
+
+    def __init__(self, columns: Sequence[Column], keys: list[UniqueKey], indexes: list[PlainIndex]) -> None:
+        self._spelt = {_folded(column.name): column.name for column in columns}
+        self._keys = keys
+        self._indexes = indexes
+        self._key_of = {_folded(key.name): key for key in reversed(keys)}
+        self._index_names = {_folded(index.name) for index in indexes}
+        self._names = _Names([*(key.name for key in keys), *(index.name for index in indexes)])
+
+    def index(self, clause: AddIndex) -> None:
+        wanted = _key_columns(clause.index.columns, self._spelt, clause)
+        name = clause.index.name or self._free_name(wanted)
+        if _folded(name) not in self._index_names:
+            self._indexes.append(PlainIndex(name, wanted))
+            self._index_names.add(_folded(name))
+            self._take(name, clause)
+
+    def unique(self, clause: AddUniqueKey) -> None:
+        wanted = replace(clause.key, columns=_key_columns(clause.key.columns, self._spelt, clause))
+        if not wanted.name:
+            wanted = replace(wanted, name=self._free_name(wanted.columns))
+        same = self._key_of.get(_folded(wanted.name))
+        if same is None:
+            self._keys.append(wanted)
+            self._key_of[_folded(wanted.name)] = wanted
+            self._take(wanted.name, clause)
+        elif replace(same, name=wanted.name) != wanted:
+            # Only ADD UNIQUE … IF NOT EXISTS leaves a key that is there, and then an equal one most often.
+            raise KeyConflictError(clause, f"a key {wanted.name!r} exists")
+
+    def _take(self, name: str, clause: Clause) -> None:
+        self._names.add(name)
+        if (count := len(self._keys) + len(self._indexes)) > MOST_INDEXES:
+            raise KeyConflictError(clause, beyond("indexes", count, MOST_INDEXES))
+
+    def _free_name(self, columns: tuple[str, ...]) -> str:
+        return self._names.automatic(columns[0] if columns else "functional_index")
 
 
-def _free_name(columns: tuple[str, ...], keys: Sequence[UniqueKey], indexes: Sequence[PlainIndex]) -> str:
-    taken = (*(key.name for key in keys), *(index.name for index in indexes))
-    return automatic_key_name(columns[0] if columns else "functional_index", taken)
-
-
-def _key_columns(names: tuple[str, ...], columns: Sequence[Column], clause: Clause) -> tuple[str, ...]:
-    """The names as the columns' definitions spell them."""
-    spelt = {_folded(column.name): column.name for column in columns}
+def _key_columns(names: tuple[str, ...], spelt: Mapping[str, str], clause: Clause) -> tuple[str, ...]:
+    """The names as the columns' definitions spell them, which are `spelt` by their folded names."""
     for name in names:
         if _folded(name) not in spelt:
             raise KeyConflictError(clause, f"no column {name!r} for the key")

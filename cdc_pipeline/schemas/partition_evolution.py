@@ -18,6 +18,8 @@ from cdc_pipeline.schemas.changes import (
     AddUniqueKey,
     ChangeColumn,
     CoalescePartition,
+    ConvertCharset,
+    DefaultCharset,
     DropColumn,
     DropIndex,
     DropPartition,
@@ -127,6 +129,8 @@ def _after(partitioning: Partitioning | None, clause: Clause, columns: tuple[Col
             | DropIndex()
             | RenameIndex()
             | RenameTo()
+            | DefaultCharset()
+            | ConvertCharset()
             | TruncatePartition()
             | ExchangePartition()
             | NoRowEffect()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from cdc_pipeline.schemas.limits import short
 from cdc_pipeline.schemas.names import quoted
 
 MAXVALUE = "MAXVALUE"
@@ -16,6 +17,10 @@ NULL = "NULL"
 """In a list: rows whose value is NULL."""
 DEFAULT = "DEFAULT"
 """In a list: rows that no other partition lists (TiDB, MariaDB)."""
+
+
+_MOST_KEPT = 65_536
+"""Characters of a partitioning that could not be read, which the definition keeps."""
 
 
 class UnknownPartitionsError(ValueError):
@@ -92,7 +97,7 @@ class Partitioning:
     @staticmethod
     def unknown(reason: str, text: str) -> Partitioning:
         """A partitioning of which only its text is known."""
-        return Partitioning("unknown", reason=reason, text=text)
+        return Partitioning("unknown", reason=short(reason), text=text if len(text) <= _MOST_KEPT else short(text))
 
     @property
     def known(self) -> bool:

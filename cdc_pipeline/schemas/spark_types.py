@@ -2,11 +2,12 @@
 
 `value` takes the text that a message has for a column and gives the typed value. It is null for a null text and for a
 zero or impossible date; for any other text that does not parse it is null too, and `unparsed` is true, so that no
-caller takes a bad value for NULL.
+caller takes a bad value for NULL. Texts of one value give one value, also where that is kept as text.
 """
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,8 @@ from pyspark.sql.types import (
     TimestampNTZType,
     TimestampType,
 )
+
+from cdc_pipeline.schemas.text_values import MOST_DIGITS, decimal_text, time_text
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -117,21 +120,42 @@ def value(text: Column, kind: MySqlType, time_zone: str) -> Column:
     if base == "set" and kind.members:
         return _set_labels(text, kind.members)
     if isinstance(target, StringType):
-        return text
+        return _kept_text(text, kind)
     if isinstance(target, BinaryType):
         return padded(latin1_bytes(text), kind)
     if isinstance(target, ArrayType):
         return _numbers(text, target)
     if isinstance(target, DecimalType):
         # a digit beyond the scale would be rounded away: then the definition is not the one that the text was made by
-        return F.when(text.rlike(rf"^[+-]?\d*(?:\.\d{{0,{target.scale}}}0*)?\z"), text.try_cast(target))
+        written = F.when(F.length(text) <= MOST_DIGITS, text)
+        return F.when(written.rlike(rf"^[+-]?\d*(?:\.\d{{0,{target.scale}}}0*)?\z"), written.try_cast(target))
     if base in _DATES:
         return _date(text, base, time_zone)
     if isinstance(target, (FloatType, DoubleType)):
         # Spark also reads 1.5f, NaN and Infinity, and takes what is too large for infinite
-        number = text.try_cast(target)
-        return F.when(text.rlike(r"^[-+.0-9eE]+\z") & (F.abs(number) < float("inf")), number)
+        written = F.when(F.length(text) <= MOST_DIGITS, text)
+        number = written.try_cast(target)
+        return F.when(written.rlike(r"^[-+.0-9eE]+\z") & (F.abs(number) < float("inf")), number)
     return text.try_cast(target)
+
+
+def _kept_text(text: Column, kind: MySqlType) -> Column:
+    """The one spelling that a value has in a column whose values are kept as text. JSON, and what is of no type that is
+    known, stay as they were sent."""
+    if kind.base == "time":
+        return time_text(text, kind.params[0] if kind.params else None)
+    if kind.base == "decimal" and kind.params and (digits_and_scale := text_decimal(kind)) is not None:
+        return decimal_text(text, *digits_and_scale)
+    # a CHAR is shown without the spaces at its end
+    return F.rtrim(text) if kind.base == "char" else text
+
+
+def text_decimal(kind: MySqlType) -> tuple[int, int] | None:
+    """Digits and scale of a DECIMAL that is kept as text; None for all other types, and where they are not known."""
+    if kind.base != "decimal" or not kind.params:
+        return None
+    digits, scale = kind.params[0] or _DEFAULT_DIGITS, kind.params[1] if len(kind.params) > 1 else 0
+    return (digits, scale) if digits > MAX_DECIMAL_DIGITS and 0 <= scale <= digits else None
 
 
 def unparsed(text: Column, typed: Column, kind: MySqlType) -> Column:
@@ -180,8 +204,17 @@ def padded(found: Column, kind: MySqlType) -> Column:
 
 def _enum_label(text: Column, members: tuple[str, ...]) -> Column:
     """The label of a 1-based index; index 0 is MySQL's empty error value."""
-    labels = F.array(F.lit(""), *(F.lit(member) for member in members))
-    return F.get(labels, text.try_cast("int"))
+    return F.get(_texts(["", *members]), text.try_cast("int"))
+
+
+_FEW = 100
+
+
+def _texts(texts: list[str]) -> Column:
+    """An array of texts. Of many each as a literal would take seconds to plan."""
+    if len(texts) <= _FEW:
+        return F.array(*map(F.lit, texts))
+    return F.from_json(F.lit(json.dumps(texts)), ArrayType(StringType()))
 
 
 _SET_SIZE = 64

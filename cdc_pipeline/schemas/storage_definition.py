@@ -20,9 +20,11 @@ _FRACTIONS = frozenset({"TIMESTAMP", "DATETIME", "TIME"})
 
 
 def statement_of(sql: str) -> str:
-    """The statement of an event: `sql`, or where it is a schema file the CREATE TABLE IF NOT EXISTS that it amounts to.
+    """The statement of a record of the storage sink: `sql`, or where that is a schema file the CREATE TABLE IF NOT EXISTS
+    that it amounts to.
 
-    No statement begins as JSON does. The file keeps the rules of `contracts.messages.TicdcSchemaFile`.
+    No statement begins as JSON does. The file keeps the rules of `contracts.messages.TicdcSchemaFile`; one that does not
+    raises an error of any kind.
     """
     if not sql.startswith("{"):
         return sql

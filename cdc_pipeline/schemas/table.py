@@ -30,12 +30,18 @@ class TableName:
         return f"{self.database}.{self.table}"
 
 
+_PLAIN = (("time", (0,)), ("char", (1,)), ("binary", (1,)), ("bit", (1,)))
+"""Types that a definition may write without their number."""
+
+
 @dataclass(frozen=True, slots=True)
 class MySqlType:
     """A column's MySQL type.
 
     `base` is the lower-case word after synonyms are resolved (`integer` is `int`, `bool` is `tinyint(1)`,
-    `numeric` is `decimal`); `params` are the numbers in brackets; `members` are the labels of enum and set.
+    `numeric` is `decimal`); `params` are the numbers in brackets; `members` are the labels of enum and set. What messages
+    call `time`, `char` or `decimal` may have any digits or length; a definition's TIME is (0,), its CHAR (1,), its DECIMAL
+    (10, 0).
     """
 
     base: str
@@ -51,7 +57,7 @@ class MySqlType:
         if self.members:
             labels = ",".join("'" + member.replace("'", "''") + "'" for member in self.members)
             text += f"({labels})"
-        elif self.params:
+        elif self.params and (self.base, self.params) not in _PLAIN:
             text += f"({','.join(str(number) for number in self.params)})"
         if self.unsigned:
             text += " unsigned"
@@ -64,11 +70,12 @@ class MySqlType:
 class Default:
     """A column's DEFAULT clause.
 
-    `literal`: `value` is the text of the value, `None` for DEFAULT NULL. `bits`: a string of 0 and 1 (`b'101'`).
-    `hex`: hex digits (`x'0aff'`). `expression`: the SQL text, such as `CURRENT_TIMESTAMP(6)` or `(UUID())`.
+    `literal`: `value` is the text of a string, `None` for DEFAULT NULL; schemas of older versions have numbers so, too.
+    `number`: a number as the statement writes it. `bits`: a string of 0 and 1 (`b'101'`). `hex`: hex digits (`x'0aff'`).
+    `expression`: the SQL text, such as `CURRENT_TIMESTAMP(6)` or `(UUID())`.
     """
 
-    kind: Literal["literal", "bits", "hex", "expression"]
+    kind: Literal["literal", "number", "bits", "hex", "expression"]
     value: str | None
 
 
@@ -82,6 +89,7 @@ class Column:
     default: Default | None = None
     generated: Literal["virtual", "stored"] | None = None
     expression: str | None = None
+    auto_increment: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +119,8 @@ class TableSchema:
     charset: str | None = None
     partitioning: Partitioning | None = None
     indexes: tuple[PlainIndex, ...] = ()
+    collation: str | None = None
+    """The table's default for columns that name none; None where no statement has said it."""
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -155,6 +165,7 @@ class TableSchema:
             charset=plain["charset"],
             partitioning=_partitioning(plain["partitioning"], columns),
             indexes=tuple(PlainIndex(item["name"], tuple(item["columns"])) for item in plain.get("indexes", ())),
+            collation=plain.get("collation"),
         )
 
     def with_columns(self, columns: tuple[Column, ...]) -> TableSchema:
@@ -196,4 +207,5 @@ def _column(item: dict[str, Any]) -> Column:
         default=None if default is None else Default(default["kind"], default["value"]),
         generated=item["generated"],
         expression=item["expression"],
+        auto_increment=item.get("auto_increment", False),
     )

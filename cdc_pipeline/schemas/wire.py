@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, DecimalType, StringType
 
-from cdc_pipeline.schemas.spark_types import latin1_bytes, padded, spark_type, value
+from cdc_pipeline.schemas.spark_types import latin1_bytes, padded, spark_type, text_decimal, value
+from cdc_pipeline.schemas.text_values import MOST_DIGITS, decimal_text_of_double, time_text
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -43,8 +44,11 @@ def wire_value(text: Column, kind: MySqlType, time_zone: str, wire: str | None) 
         number = F.when(text == "true", F.lit("1")).when(text == "false", F.lit("0"))
         return value(F.coalesce(number, text), kind, time_zone)
     target = spark_type(kind)
+    if wire == "DOUBLE" and (digits := text_decimal(kind)) is not None:
+        return decimal_text_of_double(text, *digits)
     if wire == "DOUBLE" and isinstance(target, DecimalType):
-        return text.try_cast(target)  # the nearest decimal: a double may have noise beyond the column's scale
+        # the nearest decimal: a double may have noise beyond the column's scale
+        return F.when(F.length(text) <= MOST_DIGITS, text).try_cast(target)
     if wire == "STRING" and kind.base in _LABELS:
         return text
     if wire == "STRING" and isinstance(target, BinaryType):
@@ -80,7 +84,7 @@ def _of_date(text: Column, kind: MySqlType, time_zone: str) -> Column:
     if kind.base in ("date", "datetime"):
         return local.cast(target)
     if kind.base == "time":
-        return F.date_format(local, "HH:mm:ss.SSS")
+        return time_text(F.date_format(local, "HH:mm:ss.SSS"), kind.params[0] if kind.params else None)
     if kind.base == "year":
         return F.year(local)
     return local.cast("string") if isinstance(target, StringType) else number.try_cast(target)

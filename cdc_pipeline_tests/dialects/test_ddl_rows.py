@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +14,7 @@ from cdc_pipeline.schemas.changes import NotSupported
 from cdc_pipeline.schemas.statements import changes_of
 from cdc_pipeline.schemas.table import TableName
 from cdc_pipeline_tests.dialects.cases import raw_records
-from cdc_pipeline_tests.messages import canal, canal_ddl, dataworks
+from cdc_pipeline_tests.messages import canal, canal_ddl, dataworks, ddl, tso
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,10 +85,26 @@ _TABLES_BEFORE: dict[str, tuple[_Records, list[str]]] = {
 }
 
 
+_COLUMNS = [{"ColumnName": "id", "ColumnType": "INT"}]
+_FILE = {"Schema": "db", "Table": "t", "TableVersion": tso(8), "Query": "", "Type": 0, "TableColumns": _COLUMNS}
+_JSON_AS_STATEMENT = _in_order(
+    canal_ddl("{", 5, table="t"),
+    ddl('{"a":', 6, table="t"),
+    ddl(json.dumps(_FILE), 7, table="t"),
+    json.dumps(_FILE),
+    json.dumps(_FILE | {"TableColumns": [{"ColumnName": "id", "ColumnType": "BINARY", "ColumnPrecision": "9" * 99}]}),
+    dataworks("CREATE", "t", 9, sql="{"),
+)
+
+
 @pytest.fixture(scope="module")
 def rows(spark: SparkSession) -> Iterator[dict[str, list[Row]]]:
     """The events of each case, which is a topic of its own: all in one batch."""
-    topics = {"each event": _EACH_EVENT, **{name: records for name, (records, _) in _TABLES_BEFORE.items()}}
+    topics = {
+        "each event": _EACH_EVENT,
+        "json": _JSON_AS_STATEMENT,
+        **{name: records for name, (records, _) in _TABLES_BEFORE.items()},
+    }
     frame = decoded(raw_records(spark, topics)).persist()
     change_log = unified.row_changes(frame).coalesce(1).persist()
     found: dict[str, list[Row]] = {name: [] for name in topics}
@@ -113,6 +130,15 @@ def test_each_event_says_what_it_is(rows: dict[str, list[Row]]) -> None:
     (unread,) = found[3:]
     assert unread[:5] == (5, "ddl", "", "", "ALTER TABLE /*! x")
     assert unread[5][0].startswith("NotSupported ")
+
+
+def test_only_files_of_the_storage_sink_are_read_as_such(rows: dict[str, list[Row]]) -> None:
+    """A message whose statement is JSON is one that cannot be read, of the table that it names."""
+    found = [(row["database"], row["table"], row["changes"][0][:12]) for row in rows["json"]]
+    assert (
+        found == [("db", "t", "NotSupported")] * 3 + [("db", "t", "CreateTable ")] + [("db", "t", "NotSupported")] * 2
+    )
+    assert rows["json"][3]["sql"] == "CREATE TABLE IF NOT EXISTS `db`.`t` (`id` INT)"
 
 
 @pytest.mark.parametrize("kind", ["statement", "xa"])

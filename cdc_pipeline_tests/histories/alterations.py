@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 
 # few, so that a name comes again for another column
 _NAMES = ("note", "amount", "n", "c1", "c2", "Extra", "raw", "c3", "c4")
-_TYPES = ("int", "varchar(20)", "decimal(10,2)", "bigint unsigned", "varbinary(8)", "bigint", "varchar(40)")
+_TYPES = (
+    *("int", "varchar(20)", "decimal(10,2)", "bigint unsigned", "varbinary(8)", "bigint", "varchar(40)"),
+    *("time", "time(6)", "decimal(45,3)", "enum('a','A','b')", "set('x','X','y')"),
+)
 _WIDER = {
     "varchar(20)": ("varchar(40)",),
     "varchar(40)": ("varchar(80)",),
@@ -41,6 +44,21 @@ _WIDER = {
     "decimal(10,2)": ("decimal(14,4)", "decimal(12,2)"),
     "decimal(12,2)": ("decimal(16,5)",),
     "varbinary(8)": ("varbinary(16)",),
+    "time": ("time(3)", "time(6)"),
+    "time(3)": ("time(6)",),
+    "decimal(45,3)": ("decimal(60,5)",),
+    "decimal(60,1)": ("decimal(63,3)",),
+}
+# those after which two values may be one, or that no key of the model has
+_OTHERS = {
+    "time(6)": ("time", "time(3)"),
+    "time(3)": ("time",),
+    "decimal(10,2)": ("decimal(12,1)", "decimal(45,3)"),
+    "decimal(45,3)": ("decimal(60,1)",),
+    "decimal(60,5)": ("decimal(60,1)",),
+    "enum('a','A','b')": ("enum('b','A','c','a')", "varchar(20)"),
+    "enum('b','A','c','a')": ("enum('a','A','b','c','é')",),
+    "set('x','X','y')": ("set('y','X','é','x')", "varchar(20)"),
 }
 # those that TiDB also allows in a primary key: no row is written anew
 _WIDER_IN_KEY = {
@@ -74,7 +92,7 @@ class Alterations:
         """In order of how plain they are; some twice, to come more often."""
         found: list[_Maker] = [
             *(self.add_column, self.add_columns, self.drop_column, self.rename_column, self.swap_columns),
-            *(self.change_column, self.modify_column, self.modify_column),
+            *(self.change_column, self.modify_column, self.modify_column, *[self.modify_spelling] * 8),
         ]
         if table.partitioning is not None and self._rules.partitions:
             found += [self.truncate_parts, self.drop_parts, self.add_part, self.reorganize] * 2
@@ -138,6 +156,14 @@ class Alterations:
         name = self._choices.pick(options)
         place = self._place(_without(table.names, (name,))) if self._choices.chance(0.2) else None
         return (ChangeColumn(name, self._like(table, name, name, self._choices.pick(self._wider(table, name))), place),)
+
+    def modify_spelling(self, table: Table, rows: list[Row]) -> Clauses | None:
+        """Other digits of a TIME or long DECIMAL, other labels of an ENUM or SET: values of old rows are spelt anew."""
+        options = [name for name in self._movable(table) if name not in table.key and table.types[name] in _OTHERS]
+        if not options:
+            return None
+        name = self._choices.pick(options)
+        return (ChangeColumn(name, self._like(table, name, name, self._choices.pick(_OTHERS[table.types[name]]))),)
 
     # ---- keys
 
@@ -221,7 +247,8 @@ class Alterations:
 
     def _wider(self, table: Table, name: str) -> tuple[str, ...]:
         tight = name in table.key and not self._rules.mysql
-        return (_WIDER_IN_KEY if tight else _WIDER).get(table.types[name], ())
+        wider = (_WIDER_IN_KEY if tight else _WIDER).get(table.types[name], ())
+        return wider if name in table.key else (*wider, *_OTHERS.get(table.types[name], ()))
 
     @staticmethod
     def _like(table: Table, name: str, new_name: str, words: str) -> Column:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from cdc_pipeline_tests.histories.ddl_text import user_text
 from cdc_pipeline_tests.histories.ddl_types import ddl_type, named_table, statement_database
 from cdc_pipeline_tests.histories.message import SQL_TYPES, Message, base_type, ddl_message, physical_ms, row_message
+from cdc_pipeline_tests.histories.typed_texts import sent, upper_type
 from cdc_pipeline_tests.histories.upstream import UPDATE, Change
 
 if TYPE_CHECKING:
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from cdc_pipeline_tests.histories.message import Body, PartitionOf
     from cdc_pipeline_tests.histories.shapes import Name, Row, Table
     from cdc_pipeline_tests.histories.upstream import Ddl, Transaction
+
+
+_SQL_TYPES = SQL_TYPES | {"set": 2004}
+"""canal-facts 23."""
 
 
 @dataclass
@@ -64,7 +69,7 @@ class Canal:
             "mysqlType": {name: _canal_type(words) for name, words in table.columns},
             "old": self._old(table, changes) if first.op == UPDATE else None,
             "pkNames": table.in_column_order(table.primary_key) or None,
-            "sqlType": {name: SQL_TYPES[base_type(words)] for name, words in types.items()},
+            "sqlType": {name: _SQL_TYPES[base_type(words)] for name, words in types.items()},
         }
         return replace(row_message(body, first, tuple(changes), partition, body["es"]), group=group)
 
@@ -106,7 +111,7 @@ class Canal:
 
 def _canal_type(mysql_type: str) -> str:
     """The type in the words of the statement, `unsigned` in small letters."""
-    return mysql_type.upper().replace(" UNSIGNED", " unsigned")
+    return upper_type(mysql_type).replace(" UNSIGNED", " unsigned")
 
 
 def _canal_row(table: Table, row: Row) -> Row:
@@ -115,6 +120,6 @@ def _canal_row(table: Table, row: Row) -> Row:
     return {
         name: f"{value.split('.')[0]}.0"
         if value is not None and types[name].startswith("decimal") and not value.split(".")[1].strip("0")
-        else value
+        else sent(types[name], value)
         for name, value in row.items()
     }

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 ROW_ID = "#alibaba_rds_row_id#"
 _TYPES = {"int": "LONG", "bigint": "LONG", "varchar": "STRING", "varbinary": "BYTES", "decimal": "DOUBLE"}
+_TYPES |= dict.fromkeys(("time", "enum", "set"), "STRING")
 _FIRST_SEQUENCE = 1_795_248_688_000_000_000
 
 

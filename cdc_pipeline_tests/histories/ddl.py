@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from typing import TYPE_CHECKING, TypeAlias
+
+from cdc_pipeline_tests.histories.typed_texts import converted, labels
 
 if TYPE_CHECKING:
     from cdc_pipeline_tests.histories.shapes import Partitioning, Row, Table
@@ -30,6 +31,10 @@ class Column:
         """What the rows that are there have in a column that is added."""
         if self.default is not None or not self.not_null:
             return self.default
+        if self.type.startswith("enum"):
+            return labels(self.type)[0]
+        if self.type.startswith("time"):
+            return converted("00:00:00", self.type)
         return converted("0", self.type) if self.type.startswith(("int", "bigint", "decimal")) else ""
 
 
@@ -269,11 +274,3 @@ def _new_names(clauses: tuple[Clause, ...]) -> dict[str, str]:
     """Old names and new ones, all of a statement at once: two columns may swap their names."""
     found = {clause.name: clause.new_name for clause in clauses if isinstance(clause, RenameColumn)}
     return found | {clause.name: clause.column.name for clause in clauses if isinstance(clause, ChangeColumn)}
-
-
-def converted(value: str | None, mysql_type: str) -> str | None:
-    """The value as a column of the type has it, of those types that the model widens."""
-    if value is None or not mysql_type.startswith("decimal"):
-        return value
-    scale = int(mysql_type.rstrip(")").split(",")[1])
-    return f"{Decimal(value):.{scale}f}"

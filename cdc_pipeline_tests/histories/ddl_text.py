@@ -27,6 +27,7 @@ from cdc_pipeline_tests.histories.ddl import (
 )
 from cdc_pipeline_tests.histories.ddl_types import statement_database
 from cdc_pipeline_tests.histories.shapes import part_words
+from cdc_pipeline_tests.histories.typed_texts import in_case, is_labelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -221,7 +222,9 @@ def _repartition(clause: Repartition, style: Style) -> str:
 
 
 def _column(column: Column, place: str | None, style: Style) -> str:
-    parts = [style.name(column.name), style.words(column.type)]
+    base = column.type.split("(")[0]
+    words = in_case(column.type, style.words(base)) if is_labelled(column.type) else style.words(column.type)
+    parts = [style.name(column.name), words]
     if column.not_null:
         parts.append(style.words("NOT NULL"))
     if column.default is not None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from cdc_pipeline_tests.histories.fold_ddl import run
-from cdc_pipeline_tests.histories.fold_tables import Held, as_type
+from cdc_pipeline_tests.histories.fold_tables import Held, as_label, as_type
 from cdc_pipeline_tests.histories.shapes import Content, sort_key
 
 if TYPE_CHECKING:
@@ -188,6 +188,8 @@ def _texts(mode: str, held: Held, row: _Raw) -> Row:
         value = row[name]
         if value is not None and words.startswith("decimal"):
             value = as_type(str(value), words)
+        elif mode != "dataworks" and words.startswith(("enum", "set")):
+            value = as_label(value, words)
         elif isinstance(value, int):
             value = str(value)
         elif value is not None and words.startswith("varbinary") and mode == "dataworks":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from cdc_pipeline_tests.histories.fold_tables import Held, as_type
+from cdc_pipeline_tests.histories.fold_tables import Held, as_type, members
 
 if TYPE_CHECKING:
     from cdc_pipeline_tests.histories.shapes import Name, Row
@@ -16,7 +16,7 @@ _TOKEN = re.compile(
     r"|(?P<number>-?\d[\d.]*)|(?P<word>\w+)|(?P<mark>.)",
     re.DOTALL,
 )
-_ZEROS = {"int": "0", "bigint": "0", "decimal": "0", "varchar": "", "varbinary": ""}
+_ZEROS = {"int": "0", "bigint": "0", "decimal": "0", "varchar": "", "varbinary": "", "time": "00:00:00", "set": ""}
 
 
 def run(sql: str, database: str, tables: dict[Name, Held]) -> None:
@@ -172,9 +172,9 @@ class _Reader:
         name, words = self._name(), self._take("word").lower()
         base, needed, default = words, False, None
         if self._accept("("):
-            numbers = [self._take("number")]
+            numbers = [self._size()]
             while self._accept(","):
-                numbers.append(self._take("number"))
+                numbers.append(self._size())
             self._expect(")")
             words += f"({','.join(numbers)})"
         if self._accept("UNSIGNED"):
@@ -186,8 +186,14 @@ class _Reader:
                 default = self._take("number", "text")
             else:
                 break
-        zero = _ZEROS[base] if needed else None
+        zero = (members(words)[0] if base == "enum" else _ZEROS[base]) if needed else None
         return (name, words), needed, as_type(zero if default is None else default, words)
+
+    def _size(self) -> str:
+        """A number, or a label with its quotes."""
+        kind, text = self._tokens[self._at]
+        self._at += 1
+        return text if kind == "number" else f"'{text}'"
 
     # ---- ALTER TABLE
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -43,6 +42,45 @@ class Held:
 
 
 def as_type(value: str | None, words: str) -> str | None:
-    if value is None or not words.startswith("decimal"):
-        return value
-    return f"{Decimal(value):.{int(words[:-1].split(',')[1])}f}"
+    if value is None:
+        return None
+    if words.startswith("decimal"):
+        return _decimal(value, int(words[:-1].split(",")[1]))
+    if words.startswith("time"):
+        return _time(value, int(words[5:-1] or 0))
+    if words.startswith("set"):
+        return ",".join(label for label in members(words) if label in value.split(","))
+    return value
+
+
+def members(words: str) -> list[str]:
+    """The labels of the words that `fold_ddl` makes of an ENUM or SET."""
+    return words[words.index("(") + 2 : -2].split("','")
+
+
+def as_label(number: str | None, words: str) -> str | None:
+    """The label, or the labels, of a number in a message."""
+    if number is None or not words.startswith(("enum", "set")):
+        return number
+    if words.startswith("enum"):
+        return members(words)[int(number) - 1]
+    return ",".join(label for place, label in enumerate(members(words)) if int(number) >> place & 1)
+
+
+def _decimal(value: str, scale: int) -> str:
+    whole, _, fraction = value.removeprefix("-").partition(".")
+    digits = int(whole + fraction.ljust(scale + 1, "0")[: scale + 1])
+    number = str((digits + 5) // 10).rjust(scale + 1, "0")
+    text = f"{number[:-scale]}.{number[-scale:]}"
+    return f"-{text}" if value.startswith("-") and text.strip("0.") else text
+
+
+def _time(value: str, digits: int) -> str:
+    clock, _, fraction = value.removeprefix("-").partition(".")
+    hours, minutes, seconds = map(int, clock.split(":"))
+    micros = ((hours * 60 + minutes) * 60 + seconds) * 10**6 + int(fraction.ljust(6, "0"))
+    step: int = 10 ** (6 - digits)
+    micros = (micros + step // 2) // step * step
+    seconds, fraction = micros // 10**6, f"{micros % 10**6:06d}"[:digits]
+    text = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{'.' if digits else ''}{fraction}"
+    return f"-{text}" if value.startswith("-") and micros else text

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cdc_pipeline_tests.histories.shapes import Name, Table
     from cdc_pipeline_tests.histories.upstream import Change, Ddl
 
-SQL_TYPES = {"int": 4, "bigint": -5, "varchar": 12, "varbinary": 2004, "decimal": 3}
+SQL_TYPES = {"int": 4, "bigint": -5, "varchar": 12, "varbinary": 2004, "decimal": 3, "time": 92, "enum": 4, "set": -7}
 
 Body: TypeAlias = "dict[str, Any]"
 PartitionOf: TypeAlias = "Callable[[Change], int]"

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from cdc_pipeline_tests.histories.typed_texts import upper_type
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -136,7 +138,7 @@ class Table:
     def create_statement(self) -> str:
         """CREATE TABLE, with a collation that tells case and trailing spaces apart."""
         needed = {*self.key, *self.not_null}
-        parts = [f"`{name}` {words.upper()}{' NOT NULL' if name in needed else ''}" for name, words in self.columns]
+        parts = [f"`{name}` {upper_type(words)}{' NOT NULL' if name in needed else ''}" for name, words in self.columns]
         if self.primary_key:
             parts.append(f"PRIMARY KEY ({_quoted(self.primary_key)})")
         if self.unique_not_null:

@@ -14,7 +14,7 @@ from unittest.mock import patch
 import pytest
 from hypothesis import Phase, given, settings
 
-from cdc_pipeline.mirrors import apply
+from cdc_pipeline.mirrors import row_steps
 from cdc_pipeline.mirrors.column_rules import ColumnRules
 from cdc_pipeline.mirrors.cut import CutMaker
 from cdc_pipeline.mirrors.cut_report import published_entries
@@ -159,7 +159,7 @@ def with_watermarks(spark: SparkSession, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="module")
 def without_watermarks(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
-    with patch.object(apply, "SMALL_MIRROR", 0):  # as mirrors are merged that are large
+    with patch.object(row_steps, "SMALL_MIRROR", 0):  # as mirrors are merged that are large
         return _told(spark, tmp_path_factory.mktemp("time"), TIME_MODES, SEED, 3, 0.03, transactions=12)
 
 

@@ -13,6 +13,7 @@ from cdc_pipeline_tests.histories.ddl import ExchangePartition, RenameTables
 from cdc_pipeline_tests.histories.ddl_text import Tidb, statement_text
 from cdc_pipeline_tests.histories.ddl_types import ddl_type, named_table, statement_database
 from cdc_pipeline_tests.histories.message import SQL_TYPES, Message, base_type, ddl_message, physical_ms, row_message
+from cdc_pipeline_tests.histories.typed_texts import sent
 from cdc_pipeline_tests.histories.upstream import DELETE, INSERT, UPDATE, Change
 
 if TYPE_CHECKING:
@@ -104,13 +105,15 @@ class TiCdc:
         old = None if change.op != UPDATE else change.before
         if old is not None and self.mode == "only_updated":
             old = {name: value for name, value in old.items() if value != row[name]}
+        if old is not None:
+            old = {name: sent(types[name], value) for name, value in old.items()}
         body = self._body(table.full_name, change.op, change.commit_ts, {"commitTs": change.commit_ts})
         body |= {
             "pkNames": table.in_column_order(table.primary_key),
             "sqlType": {name: _sql_type(types[name], row[name]) for name in names},
             "mysqlType": {name: _type_to_str(types[name]) for name in names},
             "old": None if old is None else [old],
-            "data": [{name: row[name] for name in names}],
+            "data": [{name: sent(types[name], row[name]) for name in names}],
         }
         return row_message(body, change, (change,), self.partition_of(change), self._order(change.commit_ts))
 

@@ -14,9 +14,9 @@ from unittest.mock import patch
 
 import pytest
 
-from cdc_pipeline.mirrors import apply
+from cdc_pipeline.mirrors import moves
 from cdc_pipeline.mirrors.progress import published_cut
-from cdc_pipeline.resources import lake as lake_module
+from cdc_pipeline.resources import folder_moves
 from cdc_pipeline.resources.delta import Commit
 from cdc_pipeline_tests.messages import Topic, tso, watermark
 from cdc_pipeline_tests.mirrors import ddl_stories, test_ddl_stories
@@ -64,16 +64,16 @@ class Killer:
         self.strike(commit.app_id, commit.version)
         return "{}" if "raw" not in commit.app_id and "truncated" not in commit.note else commit_note(commit)
 
-    def move_folder(self, spark: SparkSession, source: str, target: str) -> None:
+    def move_folder(self, spark: SparkSession, source: str, target: str, notes: str) -> None:
         self.strike(source, target)
-        lake_module.move_folder(spark, source, target)
+        folder_moves.move_folder(spark, source, target, notes)
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Within it each commit and each move of a folder is struck just before it happens."""
         with (
             patch.object(Commit, "note_json", property(self.note_json)),
-            patch.object(apply, "move_folder", self.move_folder),
+            patch.object(moves, "move_folder", self.move_folder),
         ):
             yield
 

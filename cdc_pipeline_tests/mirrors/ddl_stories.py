@@ -35,6 +35,11 @@ def far(table: str, step: int, key: str, value: str, database: str) -> tuple[str
     return payload.replace('"database": "db"', f'"database": "{database}"'), 2
 
 
+def _precise(step: int, time: str, number: str, kind: str = "INSERT") -> tuple[str, int]:
+    """A row of a table without a key."""
+    return row(kind, "prec", step, {"t": time, "d": number}, types={"t": "time", "d": "decimal"}), 1
+
+
 _GEN = {"id": "int", "a": "int", "j": "json"}
 _DAYS = {"id": "int", "d": "datetime"}
 _BY_RANGE = (
@@ -212,6 +217,41 @@ STORIES: dict[str, DdlStory] = {
         [create("lost", 1), put("lost", 2, "1", "a")],
         [(ddl("ALTER TABLE `lost` /*!50000 ADD COLUMN */ n INT DEFAULT 4", 20, database="", kind="QUERY"), 0)],
         {"db.lost": Table(("id", "v", "n"), [("1", "a", "4")])},
+    ),
+    "a_table_is_replaced_without_its_database": DdlStory(
+        [create("old_t", 1, "CREATE TABLE `{}` (`id` INT PRIMARY KEY,`w` INT)")]
+        + [of("INSERT", "old_t", 2, {"id": "1", "w": "2"}, {"id": "int", "w": "int"})],
+        [elsewhere("CREATE OR REPLACE TABLE old_t (k INT PRIMARY KEY)", 20, "")]
+        + [elsewhere("ALTER TABLE IF EXISTS old_t ADD COLUMN IF NOT EXISTS q INT, DROP COLUMN IF EXISTS w", 21, "")]
+        + [(row("INSERT", "old_t", 22, {"k": "7", "q": "8"}, types={"k": "int", "q": "int"}, key=["k"]), 1)],
+        {"db.old_t": Table(("k", "q"), [("7", "8")])},
+        ("applied", "applied", "applied"),
+    ),
+    "other_precisions_of_values_that_are_kept_as_text": DdlStory(
+        [create("prec", 1, "CREATE TABLE `{}` (`t` TIME(6),`d` DECIMAL(45,3))")]
+        + [_precise(2, "-00:00:00.400000", "-0.005"), _precise(2, "-838:59:58.500000", "9.995")]
+        + [_precise(2, "11:59:59.999999", "1"), _precise(2, "11:59:59.999999", "1.000")],
+        [change("ALTER TABLE prec MODIFY t TIME, MODIFY d DECIMAL(60,2)", 20)]
+        + [_precise(21, "12:00:00", "1.00", "DELETE"), _precise(21, "00:00:00", "-0.01", "DELETE")]
+        + [change("ALTER TABLE prec MODIFY t TIME(2), MODIFY d DECIMAL(60,4)", 22)]
+        + [_precise(23, "12:00:00.00", "1.0000", "DELETE"), _precise(23, "23:00:00.50", "7.0000")],
+        {"db.prec": Table(("t", "d"), [("-838:59:59.00", "10.0000"), ("23:00:00.50", "7.0000")])},
+    ),
+    "labels_that_differ_in_their_case": DdlStory(
+        [create("lab", 1, "CREATE TABLE `{}` (`id` INT PRIMARY KEY,`e` ENUM('a','b'),`s` SET('x','y'))")]
+        + [of("INSERT", "lab", 2, {"id": "1", "e": "2", "s": "3"}, {"id": "int", "e": "enum", "s": "set"})],
+        [change("ALTER TABLE lab ADD c8 SET('A','a','é') NOT NULL DEFAULT 'a', ADD c9 ENUM('é','A') NOT NULL", 20)]
+        + [change("ALTER TABLE lab MODIFY e ENUM('B','b','a'), MODIFY s SET('y','z','x')", 21)]
+        + [
+            of(
+                "INSERT",
+                "lab",
+                22,
+                {"id": "2", "e": "1", "s": "5", "c8": "7", "c9": "2"},
+                {"id": "int", "e": "enum", "s": "set", "c8": "set", "c9": "enum"},
+            )
+        ],
+        {"db.lab": Table(("id", "e", "s", "c8", "c9"), [("1", "b", "y,x", "a", "é"), ("2", "B", "y,x", "A,a,é", "A")])},
     ),
     "rows_repair_what_a_statement_that_cannot_be_read_has_changed": DdlStory(
         [

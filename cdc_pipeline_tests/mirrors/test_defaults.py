@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import contextlib
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType
 
@@ -10,6 +14,7 @@ from cdc_pipeline.mirrors.defaults import default_value
 from cdc_pipeline.schemas.changes import CreateTable
 from cdc_pipeline.schemas.ddl_parser import parse_ddl
 from cdc_pipeline.schemas.spark_types import spark_type
+from cdc_pipeline.schemas.table import Default
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -31,7 +36,6 @@ _DEFAULTS: dict[str, str | None] = {
     # implicit zero values
     "TINYINT NOT NULL": "0",
     "BIGINT UNSIGNED NOT NULL": "0",
-    "BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY": "0",
     "DECIMAL(12,2) NOT NULL": "0.00",
     "DECIMAL(65,30) NOT NULL": "0." + "0" * 30,
     "FLOAT NOT NULL": "0.0",
@@ -82,7 +86,14 @@ _DEFAULTS: dict[str, str | None] = {
     "DECIMAL(65,30) DEFAULT 1.5": "1.5" + "0" * 29,
     "DECIMAL(65,0) DEFAULT " + "9" * 65: "9" * 65,
     "FLOAT DEFAULT 0.1": "0.1",
-    "FLOAT(7,2) DEFAULT 1.005": "1.01",
+    # in binary 1.005 is less than that, in MySQL and TiDB alike
+    "FLOAT(7,2) DEFAULT 1.005": "1.0",
+    "FLOAT(7,2) DEFAULT 1.5": "1.5",
+    "DOUBLE(7,2) DEFAULT -2.345": "-2.35",
+    "INT DEFAULT 25e-1": "2",
+    "INT DEFAULT '25e-1'": "3",
+    "INT DEFAULT 35e-1": "4",
+    "DOUBLE DEFAULT 1e300": "1.0E300",
     "DOUBLE DEFAULT -1.5e-3": "-0.0015",
     "DOUBLE DEFAULT 3.141592653589793": "3.141592653589793",
     # bits
@@ -90,6 +101,9 @@ _DEFAULTS: dict[str, str | None] = {
     "BIT(8) DEFAULT x'ff'": "255",
     "BIT(8) DEFAULT 5": "5",
     "BIT DEFAULT TRUE": "1",
+    # a string is its bytes
+    "BIT(8) DEFAULT '5'": "53",
+    "BIT(16) DEFAULT 'ab'": "24930",
     "BIT(64) DEFAULT b'" + "1" * 64 + "'": "18446744073709551615",
     # years
     "YEAR DEFAULT 2024": "2024",
@@ -97,12 +111,22 @@ _DEFAULTS: dict[str, str | None] = {
     "YEAR DEFAULT 69": "2069",
     "YEAR DEFAULT 70": "1970",
     "YEAR DEFAULT 0": "0",
+    "YEAR DEFAULT '0'": "2000",
+    "YEAR DEFAULT '00'": "2000",
+    "YEAR DEFAULT '0000'": "0",
     # dates
     "DATE DEFAULT '2024-01-02'": "2024-01-02",
     "DATE DEFAULT '2024-1-2'": "2024-01-02",
     "DATE DEFAULT '20240102'": "2024-01-02",
     "DATE DEFAULT 20240102": "2024-01-02",
     "DATE DEFAULT '70-01-02'": "1970-01-02",
+    "DATE DEFAULT 240102": "2024-01-02",
+    "DATE DEFAULT 700102": "1970-01-02",
+    "DATE DEFAULT 102": "2000-01-02",
+    "DATE DEFAULT 0": None,
+    "DATETIME DEFAULT 240102030405": "2024-01-02 03:04:05",
+    "DATETIME DEFAULT 20240102": "2024-01-02 00:00:00",
+    "DATETIME(1) DEFAULT 20240102030405.25": "2024-01-02 03:04:05.3",
     "DATE DEFAULT '69/1/2'": "2069-01-02",
     "DATE DEFAULT '2024-01-02 23:59:59'": "2024-01-02",
     "DATE DEFAULT '0001-01-01'": "0001-01-01",
@@ -143,6 +167,14 @@ _DEFAULTS: dict[str, str | None] = {
     "VARCHAR(9) DEFAULT 'it''s'": "it's",
     "VARCHAR(9) DEFAULT 5": "5",
     "VARCHAR(9) DEFAULT 1.50": "1.50",
+    "VARCHAR(9) DEFAULT .5": "0.5",
+    "VARCHAR(9) DEFAULT 007": "7",
+    "VARCHAR(9) DEFAULT -0": "0",
+    "VARCHAR(9) DEFAULT 1e3": "1000",
+    "VARCHAR(9) DEFAULT 15e-1": "1.5",
+    "VARCHAR(9) DEFAULT '1e3'": "1e3",
+    "VARCHAR(9) DEFAULT _latin1'a'": "a",
+    "JSON DEFAULT '{}'": "{}",
     "VARCHAR(9) DEFAULT 'NULL'": "NULL",
     "CHAR(9) DEFAULT ' a  '": " a",
     "VARCHAR(9) DEFAULT _UTF8MB4'é'": "é",
@@ -168,6 +200,14 @@ _DEFAULTS: dict[str, str | None] = {
     "ENUM('a','B') DEFAULT '2'": "B",
     "ENUM('3','2','1') DEFAULT '1'": "1",
     "ENUM('a','') DEFAULT ''": "",
+    "ENUM('A','a','é') DEFAULT 'a'": "a",
+    "ENUM('a','é') DEFAULT 'É'": "é",
+    "ENUM('é','A') COLLATE utf8mb4_0900_ai_ci DEFAULT 'E'": "é",
+    "ENUM('a','b') DEFAULT 0x62": "b",
+    "ENUM('3','2','1') DEFAULT 2": "2",
+    "SET('A','a','é') NOT NULL DEFAULT 'a'": "a",
+    "SET('A','a','é') DEFAULT 'é,A'": "A,é",
+    "SET('a','B') COLLATE utf8mb4_general_ci DEFAULT 'b,A'": "a,B",
     "SET('a','B','c') DEFAULT ''": "",
     "SET('a','B','c') DEFAULT 'c,b'": "B,c",
     "SET('a','B','c') DEFAULT 'a,a'": "a",
@@ -204,10 +244,23 @@ _UNKNOWN = {
     "DATETIME DEFAULT 'soon'": "its default 'soon' is no datetime",
     "TIME DEFAULT '10:60:00'": "its default '10:60:00' is no time",
     "TIME DEFAULT '839:00:00'": "its default '839:00:00' is no time",
-    "ENUM('a','b') DEFAULT 'c'": "its default 'c' is no enum('a','b')",
-    "ENUM('a','b') DEFAULT '3'": "its default '3' is no enum('a','b')",
-    "SET('a','b') DEFAULT 'a,c'": "its default 'c' is no set('a','b')",
-    "SET('a','b') DEFAULT 4": "its default '4' is no set('a','b')",
+    "ENUM('a','b') DEFAULT 'c'": "its default 'c' is no label",
+    "ENUM('a','b') DEFAULT '3'": "its default '3' is no label",
+    "ENUM('a','b') COLLATE utf8mb4_bin DEFAULT 'A'": "its default 'A' is no label",
+    "ENUM('á','à') DEFAULT 'a'": ("its default 'a' may be any of the labels 'á', 'à': the collation is not known"),
+    "ENUM('3','2','1') DEFAULT 1": "its default 1 is the label '1' in MySQL and '3' in TiDB",
+    "SET('a','b') DEFAULT 'a,c'": "its default 'c' is no label",
+    "SET('a','b') DEFAULT 4": "its default '4' is no label",
+    "DOUBLE DEFAULT 1e9999999999": "its default '1e9999999999' is no double",
+    "INT DEFAULT 1e9999999999": "its default '1e9999999999' is no int",
+    "VARCHAR(9) DEFAULT 1e9999999999": "its default '1e9999999999' is no varchar(9)",
+    "VARCHAR(9) DEFAULT _latin1'é'": "its default _latin1'é' cannot be computed",
+    "BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY": (
+        "upstream numbers the rows that are there in an order that no message tells"
+    ),
+    "TIMESTAMP DEFAULT '1991-09-15 01:30:00'": (
+        "its default '1991-09-15 01:30:00.000000' is a local time that Asia/Shanghai shows twice"
+    ),
     "POINT NOT NULL": "point has no zero that is known here",
     "VECTOR(3) NOT NULL": "vector(3) has no zero that is known here",
 }
@@ -254,5 +307,36 @@ def test_default(definition: str, wanted: str | None, values: dict[str, tuple[st
 def test_default_without_a_known_value(definition: str, message: str) -> None:
     column = _column(definition)
     with pytest.raises(ValueError) as error:  # noqa: PT011 - the whole message is compared
-        default_value(column, _COMMIT_MS, "UTC")
+        default_value(column, _COMMIT_MS, "Asia/Shanghai")
     assert str(error.value) == message
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_label_is_that_of_the_tables_collation() -> None:
+    sql = "CREATE TABLE t (c ENUM('á','à')) COLLATE {}"
+    (binary,), (accents,) = (parse_ddl(sql.format(name), "db") for name in ("utf8mb4_bin", "utf8mb4_0900_as_ci"))
+    assert isinstance(binary, CreateTable)
+    assert isinstance(accents, CreateTable)
+    column = replace(binary.schema.columns[0], default=Default("literal", "Á"))
+    with pytest.raises(ValueError, match="is no label"):
+        default_value(column, _COMMIT_MS, "UTC", binary.schema)
+    assert "á" in str(default_value(column, _COMMIT_MS, "UTC", accents.schema))
+    (latin,) = parse_ddl("CREATE TABLE t (c VARCHAR(9) DEFAULT x'e9') CHARSET latin1", "db")
+    assert isinstance(latin, CreateTable)
+    assert "é" in str(default_value(latin.schema.columns[0], _COMMIT_MS, "UTC", latin.schema))
+
+
+_LITERAL = st.sampled_from(
+    ["0", "-1", "1e9999999999", "'x'", "''", "'2024-01-02'", "b'1'", "x'ff'", "NULL", "99999999999999999999"]
+)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.sampled_from([*_DEFAULTS, *_UNKNOWN]), _LITERAL | st.text(max_size=8).map(lambda text: repr("'" + text)))
+@pytest.mark.usefixtures("spark")
+def test_no_default_raises_but_what_it_says(definition: str, literal: str) -> None:
+    kind, _, _ = definition.partition(" DEFAULT ")
+    (created,) = parse_ddl(f"CREATE TABLE t (c {kind} DEFAULT {literal})", "db")
+    if isinstance(created, CreateTable):
+        with contextlib.suppress(ValueError):
+            default_value(created.schema.columns[0], _COMMIT_MS, "America/New_York", created.schema)

@@ -14,9 +14,10 @@ from cdc_pipeline.mirrors.column_rules import ColumnRules
 from cdc_pipeline.mirrors.events import DdlEvent
 from cdc_pipeline.mirrors.included_ddl import IncludedDdl
 from cdc_pipeline.mirrors.keys import key_columns
+from cdc_pipeline.mirrors.late_statements import ComesAgain, tables_that_come_again
 from cdc_pipeline.mirrors.masks import HASH
 from cdc_pipeline.mirrors.plan_book import PlanBook
-from cdc_pipeline.mirrors.planner import CutPlan, Permissions, Planner, tables_let_in_anew
+from cdc_pipeline.mirrors.planner import CutPlan, Permissions, Planner
 from cdc_pipeline.mirrors.policy import DdlPolicy
 from cdc_pipeline.mirrors.row_groups import RowGroup
 from cdc_pipeline.mirrors.selection import Route, TableSelection
@@ -333,10 +334,11 @@ def test_rows_that_came_before_their_statement_are_let_in_anew() -> None:
     state, _ = planned(groups=(_rows("s1.o1", 9, "id:int v:int"), _rows("s2.o1", 2, "id:int v:int")))
     assert state is not None
     events = _mirrored(ONE, TWO, "TRUNCATE TABLE s3.o1", exact=False)
-    found = tables_let_in_anew(events, {MIRROR: state}.get)
+    found = tables_that_come_again(events, {MIRROR: state}.get, lambda state: False)
     names = [ShardName(MIRROR, TableName(*name.split("."))) for name in ("s1.o1", "s2.o1", "s3.o1")]
-    assert found == {names[0]: -1, names[1]: -1, names[2]: tso(3)}
-    assert tables_let_in_anew(_mirrored(ONE), {MIRROR: state}.get) == {}
+    always = ComesAgain(-1, -1, True)
+    assert found == {names[0]: always, names[1]: always, names[2]: ComesAgain(tso(3), events[2].ts or 0, True)}
+    assert tables_that_come_again(_mirrored(ONE), {MIRROR: state}.get, lambda state: False) == {}
 
 
 def test_a_masked_column_stays_masked_under_its_new_name() -> None:
@@ -462,13 +464,13 @@ def test_the_type_that_holds_both(one: str, other: str, wider: str | None) -> No
 
 def test_what_is_said_over_and_over_is_said_once() -> None:
     _, plan = planned(ONE, TWO, "CREATE TABLE s3.o1 (id INT PRIMARY KEY, v VARCHAR(20), n INT)", groups=())
-    (made,) = shortened(plan.steps)
+    (made,) = shortened(plan.steps).values()
     assert isinstance(made, CreateMirror)
     assert _words(made) == "create id:int v:varchar(20) n:int"
     assert len(made.state.shards or ()) == 3
     rows = (_rows("s1.o1", 1, "id:int v:varchar(20)"), _rows("s1.o1", 9, "id:int v:varchar(20)"))
     _, plan = planned(ONE, TWO, T.format("s3.o1"), "DROP TABLE s2.o1", groups=rows)
-    steps = shortened(plan.steps)
+    steps = tuple(shortened(plan.steps).values())
     assert [_words(step) for step in steps] == [
         *("create id:int v:varchar(20)", "ApplyRows", "DROP of s2.o1", "NoteState", "ApplyRows")
     ]

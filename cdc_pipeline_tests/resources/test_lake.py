@@ -8,7 +8,9 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from cdc_pipeline.errors import LakeError
-from cdc_pipeline.resources.lake import LakePaths, first_line, hadoop_path, move_folder, path_segment
+from cdc_pipeline.resources import folder_moves
+from cdc_pipeline.resources.folder_moves import finish_moves, move_folder
+from cdc_pipeline.resources.lake import LakePaths, first_line, hadoop_path, path_segment
 from cdc_pipeline.schemas.table import TableName
 
 if TYPE_CHECKING:
@@ -161,8 +163,43 @@ def test_move_folder(spark: SparkSession, tmp_path: Path) -> None:
     source, target = tmp_path / "a" / "t", tmp_path / "b" / "c" / "t"
     source.mkdir(parents=True)
     (source / "file").write_bytes(b"x")
-    move_folder(spark, str(source), str(target))
+    move_folder(spark, str(source), str(target), str(tmp_path / ".moves"))
     assert (source.exists(), (target / "file").read_bytes()) == (False, b"x")
+    assert list((tmp_path / ".moves").glob("[!.]*")) == []
+    assert finish_moves(spark, str(tmp_path / ".moves")) == []
+
+
+# what a process that copies and deletes has left of a folder of the files a/1, a/2 and b: at the source, at the target
+_HALVES: dict[str, tuple[dict[str, bytes], dict[str, bytes]]] = {
+    "nothing is copied": ({"a/1": b"one", "a/2": b"two", "b": b"three"}, {}),
+    "some are copied, one in part": ({"a/1": b"one", "a/2": b"two", "b": b"three"}, {"a/1": b"one", "a/2": b"t"}),
+    "all are copied, some deleted": ({"b": b"three"}, {"a/1": b"one", "a/2": b"two", "b": b"three"}),
+    "pages are copied and deleted in turn": ({"a/2": b"two", "b": b"three"}, {"a/1": b"one"}),
+    "only the note is left": ({}, {"a/1": b"one", "a/2": b"two", "b": b"three"}),
+}
+
+
+@pytest.mark.parametrize("name", _HALVES)
+def test_a_move_that_died_is_finished(name: str, spark: SparkSession, tmp_path: Path) -> None:
+    """As on an object store, where a rename copies and then deletes; also in a lake that was moved since."""
+    home = tmp_path / "lake" / "shop"
+    places = (home / "mirror" / "db" / "t", home / "dropped" / "db" / "é t@7")
+    for folder, files in zip(places, _HALVES[name], strict=True):
+        for file, content in files.items():
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            (folder / file).write_bytes(content)
+    folder_moves._noted(spark, *map(str, places), str(home / ".moves"))
+    moved = tmp_path / "elsewhere"
+    (tmp_path / "lake").rename(moved)
+    source, target = (moved / place.relative_to(tmp_path / "lake") for place in places)
+    assert finish_moves(spark, str(moved / "shop" / ".moves")) == [str(target)]
+    assert {str(file.relative_to(target)): file.read_bytes() for file in target.rglob("[!.]*") if file.is_file()} == {
+        "a/1": b"one",
+        "a/2": b"two",
+        "b": b"three",
+    }
+    assert not source.exists()
+    assert finish_moves(spark, str(moved / "shop" / ".moves")) == []
 
 
 @pytest.mark.parametrize("missing", [False, True], ids=["the target exists", "the source is missing"])
@@ -173,7 +210,8 @@ def test_a_move_that_is_refused(missing: bool, spark: SparkSession, tmp_path: Pa
         (source / "file").write_bytes(b"x")
         target.mkdir()
     with pytest.raises(LakeError, match=f"cannot move {re.escape(str(source))} to {re.escape(str(target))}"):
-        move_folder(spark, str(source), str(target))
+        move_folder(spark, str(source), str(target), str(tmp_path / ".moves"))
+    assert finish_moves(spark, str(tmp_path / ".moves")) == []
     assert missing or (source / "file").read_bytes() == b"x"
 
 

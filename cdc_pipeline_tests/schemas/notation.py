@@ -16,9 +16,11 @@ from cdc_pipeline.schemas.changes import (
     AlterTable,
     ChangeColumn,
     CoalescePartition,
+    ConvertCharset,
     CreateTable,
     CreateTableAsSelect,
     CreateTableLike,
+    DefaultCharset,
     DropColumn,
     DropDatabase,
     DropIndex,
@@ -94,7 +96,7 @@ def _default(default: Default | None) -> str:
     if default.value is None:
         return "null"
     quoted = repr(default.value)
-    prefix = {"literal": "", "bits": "b", "hex": "x", "expression": "="}[default.kind]
+    prefix = {"literal": "", "number": "", "bits": "b", "hex": "x", "expression": "="}[default.kind]
     return f"= {default.value}" if prefix == "=" else prefix + quoted
 
 
@@ -161,12 +163,12 @@ def clause_as_text(clause: Clause) -> str:
             return f"add {'if not exists ' if if_not_exists else ''}{column_as_text(column)}{_position(position)}"
         case DropColumn(name, if_exists):
             return f"drop {'if exists ' if if_exists else ''}{name}"
-        case ChangeColumn(name, column, position):
-            return f"change {name}: {column_as_text(column)}{_position(position)}"
-        case RenameColumn(name, new_name):
-            return f"rename {name} to {new_name}"
-        case SetDefault(name, default):
-            return f"default of {name}: {_default(default)}"
+        case ChangeColumn(name, column, position, if_exists):
+            return f"change {'if exists ' if if_exists else ''}{name}: {column_as_text(column)}{_position(position)}"
+        case RenameColumn(name, new_name, if_exists):
+            return f"rename {'if exists ' if if_exists else ''}{name} to {new_name}"
+        case SetDefault(name, default, if_exists):
+            return f"default {'if exists ' if if_exists else ''}of {name}: {_default(default)}"
         case AddPrimaryKey(columns):
             return f"add primary key {_names(columns)}"
         case DropPrimaryKey():
@@ -181,6 +183,10 @@ def clause_as_text(clause: Clause) -> str:
             return f"rename index {name} to {new_name}"
         case RenameTo(new_table):
             return f"rename to {new_table}"
+        case DefaultCharset(charset, collation):
+            return f"default charset {charset}{f' collate {collation}' if collation else ''}"
+        case ConvertCharset(charset, collation):
+            return f"convert to charset {charset}{f' collate {collation}' if collation else ''}"
         case NoRowEffect(what):
             return f"no row effect: {what}"
         case NotSupportedClause(what):

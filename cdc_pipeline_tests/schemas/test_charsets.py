@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as F
 
-from cdc_pipeline.schemas.charsets import charset_of_column, damaged_text
+from cdc_pipeline.schemas.charset_names import charset_of_column
+from cdc_pipeline.schemas.charsets import damaged_text
 from cdc_pipeline.schemas.ddl_types import parse_mysql_type
 
 if TYPE_CHECKING:

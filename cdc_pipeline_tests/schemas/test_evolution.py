@@ -18,8 +18,9 @@ from cdc_pipeline.schemas.changes import (
     RenameTable,
     RenameTo,
 )
+from cdc_pipeline.schemas.charset_names import charset_of_column, collation_of_column
 from cdc_pipeline.schemas.ddl_parser import parse_ddl
-from cdc_pipeline.schemas.evolution import SchemaConflictError, altered
+from cdc_pipeline.schemas.evolution import SchemaConflictError, altered, shape
 from cdc_pipeline.schemas.table import Column, TableName, TableSchema
 from cdc_pipeline_tests.schemas.notation import cases, schema_as_text
 
@@ -172,3 +173,43 @@ def _column_facts(column: Column) -> tuple[Any, ...]:
         column.nullable,
         column.generated,
     )
+
+
+def _charsets(schema: TableSchema) -> dict[str, tuple[str | None, str | None]]:
+    return {
+        column.name: (charset_of_column(column.type, schema.charset), collation_of_column(column.type, schema))
+        for column in schema.columns
+    }
+
+
+def test_columns_keep_their_charset_when_the_tables_default_changes() -> None:
+    before = _table("(a VARCHAR(9), b TEXT COLLATE utf8mb4_bin, c INT) CHARSET latin1 COLLATE latin1_swedish_ci")
+    after = altered(
+        before, _clauses("ALTER TABLE t CHARSET utf8mb4 COLLATE utf8mb4_bin, ADD d ENUM('a'), MODIFY b TEXT")
+    )
+    latin, utf8 = ("latin1", "latin1_swedish_ci"), ("utf8mb4", "utf8mb4_bin")
+    assert _charsets(before) == {"a": latin, "b": utf8, "c": latin}
+    assert {name: found for name, found in _charsets(after).items() if name != "c"} == {
+        "a": latin,
+        "b": utf8,
+        "d": utf8,
+    }
+    unnamed = altered(_table("(a VARCHAR(9))"), _clauses("ALTER TABLE t DEFAULT CHARSET utf8mb4"))
+    assert _charsets(unnamed) == {"a": (None, None)}
+    assert shape(unnamed) == shape(_table("(a VARCHAR(9))"))
+
+
+def test_convert_to_changes_the_columns() -> None:
+    before = _table("(a VARCHAR(9), b TEXT CHARACTER SET latin1)")
+    after = altered(before, _clauses("ALTER TABLE t CONVERT TO CHARACTER SET gbk COLLATE gbk_bin"))
+    assert _charsets(after) == dict.fromkeys("ab", ("gbk", "gbk_bin"))
+    assert shape(after) != shape(before)
+
+
+def test_a_schema_of_an_older_version_is_read() -> None:
+    schema = _table("(a INT PRIMARY KEY, b ENUM('a') DEFAULT 'a')")
+    plain = json.loads(schema.to_json())
+    del plain["collation"]
+    for column in plain["columns"]:
+        del column["auto_increment"]
+    assert TableSchema.from_json(json.dumps(plain)) == schema

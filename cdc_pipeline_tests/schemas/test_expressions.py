@@ -163,6 +163,7 @@ _EXTREMES = {
     "smallint": [-32768, 32767, 0, 65],
     "int": [-(2**31), 2**31 - 1, 0, -1],
     "bigint": [-(2**63), 2**63 - 1, 0, -1],
+    "float": ["-3.4028235E38", "3.4028235E38", "1.4E-45", "-0.0", "0.1"],
     "double": ["-1.7976931348623157E308", "1.7976931348623157E308", "4.9E-324", "-0.0", "9007199254740993"],
     "date": ["0001-01-01", "9999-12-31", "1582-10-15", "2000-02-29"],
     "timestamp_ntz": ["0001-01-01 00:00:00", "9999-12-31 23:59:59.999999", "1969-12-31 23:59:59.999999"],
@@ -243,3 +244,61 @@ def test_a_column_may_have_the_name_of_a_function_or_the_place_of_another(spark:
 def test_an_unknown_zone_is_refused() -> None:
     with pytest.raises(ExpressionError, match="no time zone"):
         translated("1", _schema("i int"), "Moon/Base")
+
+
+_NESTED = {
+    "nullif": ("nullif({}, 1)", "i", ["2", None, None]),
+    "null-safe equality": ("({} <=> 1)", "i", None),
+    "greatest": ("greatest({}, 1)", "i", ["2", "1", None]),
+    "between": ("({} BETWEEN 0 AND 1)", "i", None),
+    "in": ("({} IN (0, 1, 2))", "i", None),
+    "case": ("CASE {} WHEN 1 THEN 2 WHEN 2 THEN 1 ELSE 3 END", "i", None),
+    "right": ("right({}, 3)", "s", ["abc", "", None]),
+    "substring": ("substr('abcd', length({}))", "s", None),
+    "seconds": ("time_to_sec(time(from_unixtime({})))", "i", ["2", "1", None]),
+    "plus": ("({} + 1)", "i", None),
+    "concat": ("concat({}, '')", "s", ["abc", "", None]),
+}
+
+
+def _nested(template: str, inner: str, levels: int) -> str:
+    for _ in range(levels):
+        inner = template.format(inner)
+    return inner
+
+
+@pytest.mark.parametrize("name", _NESTED)
+def test_text_grows_with_levels_and_not_with_their_powers(name: str) -> None:
+    template, inner, _ = _NESTED[name]
+    schema = _schema("i int, s varchar(9)")
+    five, ten = (len(translated(_nested(template, inner, levels), schema, "UTC").sql) for levels in (5, 10))
+    assert ten < 3 * five
+
+
+def test_spark_follows_the_deepest_expression(spark: SparkSession) -> None:
+    schema = _schema("i int, s varchar(9)")
+    frame = _rows(spark, schema, [{"i": 2, "s": "abc"}, {"i": 1, "s": ""}, {}])
+    for template, inner, values in _NESTED.values():
+        for levels in (30, 15, 7):
+            with contextlib.suppress(ExpressionError):
+                found = translated(_nested(template, inner, levels), schema, "UTC")
+                assert values in (None, *_texts(_values(frame, [found])))
+                break
+        else:
+            raise AssertionError(template)
+    found = translated(" + ".join(["i"] * 99), schema, "UTC")
+    assert _texts(_values(frame, [found])) == [["198", "99", None]]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (" + ".join(["1"] * 200), "levels of the expression 101: at most 100"),
+        ("1" + " " * 70_000, "characters of the expression 70,001: at most 65,535"),
+        ("concat(" + ", ".join(["j ->> '$.a'"] * 60) + ")", "characters of its translation"),
+        ("(" * 20_000 + "1" + ")" * 20_000, "no expression that can be read"),
+    ],
+)
+def test_what_is_too_large_is_refused_with_its_size(text: str, words: str) -> None:
+    with pytest.raises(ExpressionError, match=words):
+        translated(text, _schema("j json"), "UTC")

@@ -178,7 +178,14 @@ _CASES: dict[Case, dict[str, str | None]] = {
         **dict.fromkeys(("1E400", "NaN", "x", "", "1.5f")),
     },
     ("DOUBLE", "decimal(38,0)", "UTC"): {"1E37": "1" + "0" * 37, "1E38": None},
-    ("DOUBLE", "decimal(65,30)", "UTC"): {"1.5E2": "1.5E2"},  # no decimal of Spark's: the text
+    ("DOUBLE", "decimal(65,30)", "UTC"): {
+        # no decimal of Spark's: its text, as the column spells it
+        "1.5E2": "150." + "0" * 30,
+        "-1.5E-7": "-0.00000015" + "0" * 22,
+        "1.2E34": "12" + "0" * 33 + "." + "0" * 30,
+        "1.0E-40": "0." + "0" * 30,
+        "0.0": "0." + "0" * 30,
+    },
     ("DOUBLE", "varchar(9)", "UTC"): {"1.5E2": "1.5E2"},
     ("STRING", "enum('a','c,d','1')", "UTC"): {"a": "a", "c,d": "c,d", "1": "1", "": "", "other": "other"},
     ("STRING", "set('a','b')", "UTC"): {"a,b": "a,b", "": "", "2": "2"},
@@ -189,11 +196,10 @@ _CASES: dict[Case, dict[str, str | None]] = {
         "9999999999.99": "9999999999.99",
         **dict.fromkeys(("1.505", "1E2", "x", "", "10000000000")),
     },
-    ("STRING", "decimal(65,30)", "UTC"): {"9" * 35 + ".5": "9" * 35 + ".5"},
-    **{
-        ("STRING", kind, "UTC"): {text: text for text in (*_TEXTS, *_JSON_TEXTS)}
-        for kind in ("json", "longtext", "char(3)")
-    },
+    ("STRING", "decimal(65,30)", "UTC"): {"9" * 35 + ".5": "9" * 35 + ".5" + "0" * 29},
+    **{("STRING", kind, "UTC"): {text: text for text in (*_TEXTS, *_JSON_TEXTS)} for kind in ("json", "longtext")},
+    # a CHAR is shown without the spaces at its end
+    ("STRING", "char(3)", "UTC"): {text: text.rstrip(" ") for text in (*_TEXTS, *_JSON_TEXTS)},
     ("STRING", "blob", "UTC"): {text: text.encode().hex().upper() for text in _TEXTS},
     ("STRING", "int", "UTC"): {"5": "5", "x": None},
     ("STRING", "bigint unsigned", "UTC"): {str(2**64 - 1): str(2**64 - 1)},

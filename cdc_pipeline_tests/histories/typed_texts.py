@@ -1,0 +1,68 @@
+"""Texts of the types whose definition decides how a value is written: TIME, DECIMAL, ENUM and SET.
+
+The model holds ENUM and SET by their labels, as a table shows them; messages have their numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import ROUND_HALF_UP, Context, Decimal
+
+_EXACT = Context(prec=100)
+_LABELLED = ("enum", "set")
+
+
+def labels(mysql_type: str) -> list[str]:
+    """The labels of an ENUM or SET, in the order of the definition."""
+    return [label.replace("''", "'") for label in re.findall(r"'((?:[^']|'')*)'", mysql_type)]
+
+
+def is_labelled(mysql_type: str) -> bool:
+    return mysql_type.startswith(_LABELLED)
+
+
+def in_case(mysql_type: str, word: str) -> str:
+    """The type with `word` in the place of its own; labels stay as they are."""
+    return word + mysql_type[mysql_type.index("(") :]
+
+
+def upper_type(mysql_type: str) -> str:
+    base = mysql_type.split("(")[0]
+    return in_case(mysql_type, base.upper()) if is_labelled(mysql_type) else mysql_type.upper()
+
+
+def sent(mysql_type: str, value: str | None) -> str | None:
+    """The value as Canal-JSON has it: the number of a label, the mask of labels."""
+    if value is None or not is_labelled(mysql_type):
+        return value
+    members = labels(mysql_type)
+    if mysql_type.startswith("enum"):
+        return str(members.index(value) + 1)
+    return str(sum(1 << members.index(label) for label in value.split(",") if label))
+
+
+def converted(value: str | None, mysql_type: str) -> str | None:
+    """The value as a column of the type has it, of those types that the model changes into one another."""
+    if value is None:
+        return None
+    if mysql_type.startswith("decimal"):
+        scale = int(mysql_type.rstrip(")").split(",")[1])
+        rounded = Decimal(value).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, _EXACT)
+        return f"{rounded if rounded else abs(rounded):f}"
+    if mysql_type.startswith("time"):
+        return _time(value, int(mysql_type[5:-1]) if "(" in mysql_type else 0)
+    if mysql_type.startswith("set"):
+        chosen = value.split(",")
+        return ",".join(label for label in labels(mysql_type) if label in chosen)
+    return value
+
+
+def _time(value: str, digits: int) -> str:
+    sign = -1 if value.startswith("-") else 1
+    hours, minutes, seconds = value.removeprefix("-").split(":")
+    exact = sign * (int(hours) * 3600 + int(minutes) * 60 + Decimal(seconds))
+    rounded = exact.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
+    size = abs(rounded)
+    whole, fraction = int(size), size - int(size)
+    tail = f"{fraction:.{digits}f}"[1:] if digits else ""
+    return f"{'-' if rounded < 0 else ''}{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}{tail}"
