@@ -21,6 +21,7 @@ from cdc_pipeline_tests.histories.encoders import (
     partition_of,
 )
 from cdc_pipeline_tests.histories.sender import Disturbances, sent_by
+from cdc_pipeline_tests.histories.spelling import respelt
 from cdc_pipeline_tests.histories.tables import KINDS, PLAIN_KINDS, keyed_kinds, table_of
 from cdc_pipeline_tests.histories.upstream import END_TSO, START_TSO, TSO_SHIFT, Ddl, Upstream
 from cdc_pipeline_tests.histories.workload import Workload
@@ -43,6 +44,8 @@ class Settings:
     `in_step`: files are cuts of the order of sending, where rows of one key may travel in several partitions and there
     are no watermarks to wait for. `ddl`: the chance of DDL before a transaction; `partition_ddl`: also that of partitions;
     `plain_ddl`: only CREATE, TRUNCATE and DROP TABLE. `together`: DDL shares its moment with rows, where only time orders.
+    `apart`: partitions need not advance alike all the same, so that only the end can be compared. `respelt`: some values are
+    spelt in two ways.
     """
 
     mode: str
@@ -56,15 +59,21 @@ class Settings:
     partition_ddl: bool = True
     plain_ddl: bool = False
     together: bool = False
+    apart: bool = False
+    respelt: bool = False
 
     @property
     def in_step(self) -> bool:
-        """Without watermarks DDL in partition 0 must not be parted from the rows around it, but for what says that a table
-        is empty."""
-        return not has_watermarks(self.mode) and (
-            self.dispatcher in ("ts", "key")
-            or (self.dispatcher == "index_value" and self.raw_changes)
-            or (self.ddl > 0 and not self.plain_ddl)
+        """Without watermarks DDL in partition 0 is not parted from the rows around it, but for what says that a table is
+        empty, unless partitions go `apart`."""
+        return (
+            not has_watermarks(self.mode)
+            and not self.apart
+            and (
+                self.dispatcher in ("ts", "key")
+                or (self.dispatcher == "index_value" and self.raw_changes)
+                or (self.ddl > 0 and not self.plain_ddl)
+            )
         )
 
     @property
@@ -152,6 +161,8 @@ def history_of(
         late=settings.together and not settings.disturbances.restarts,
     )
     messages = encoded(encoder, upstream.events)
+    if settings.respelt:
+        messages = [respelt(message, choices) for message in messages]
     timeline = sent_by(encoder, mode, messages, settings.disturbances, choices, together=settings.together)
     records = delivered(timeline, prefix, settings.partitions)
     settled = {}
@@ -224,10 +235,11 @@ def drawn_settings(
     complete: bool = False,
     ddl: bool = True,
     partition_ddl: bool = True,
-    together: bool = True,
+    untold: bool = True,
 ) -> Settings:
-    """Settings that fit the mode. `complete`: a last watermark above everything always comes. `ddl`: there may be DDL;
-    `together`: it may share its moment with rows."""
+    """Settings that fit the mode. `complete`: a last watermark above everything always comes. `ddl`: there may be DDL.
+    `untold`: also what a plain reader cannot tell (`fold`): DDL that shares its moment with rows, values spelt in two
+    ways."""
     watermarks = has_watermarks(mode)
     settings = Settings(
         mode,
@@ -248,15 +260,19 @@ def drawn_settings(
     )
     # drawn last, so that a seed without DDL means what it did before there was any
     share = choices.pick((0, 0.05, 0.15, 0.15, 0.3)) if ddl else 0
+    if untold:
+        settings = replace(settings, respelt=mode != "dataworks" and choices.chance(0.3))
     if not share:
         return settings
+    together = untold and not watermarks and mode != "dataworks" and choices.chance(0.6)
     return replace(
         settings,
         ddl=share,
         partition_ddl=partition_ddl,
         plain_ddl=choices.chance(0.15),
         disturbances=replace(settings.disturbances, ddl=True),
-        together=together and not watermarks and mode != "dataworks" and choices.chance(0.6),
+        together=together,
+        apart=together and settings.dispatcher in ("table", "key") and choices.chance(0.3),
     )
 
 

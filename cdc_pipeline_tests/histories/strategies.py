@@ -28,24 +28,30 @@ def histories(
     transactions: tuple[int, int] = (5, MOST_TRANSACTIONS),
     settings: Settings | None = None,
     complete: bool = False,
-    together: bool = True,
+    untold: bool = True,
 ) -> History:
     """A history of one of the modes, with settings that are drawn unless they are given.
 
-    `complete`: a last watermark above everything always comes. `together`: DDL may share its moment with rows.
+    `complete`: a last watermark above everything always comes. `untold`: also what a plain reader cannot tell.
     """
     choices = Drawn(draw)
-    used = settings or drawn_settings(choices, choices.pick(modes), complete=complete, together=together)
+    used = settings or drawn_settings(choices, choices.pick(modes), complete=complete, untold=untold)
     return history_of(choices, used, prefix=prefix, transactions=choices.integer(*transactions))
 
 
 @st.composite
 def combinations(
-    draw: DrawFn, modes: Sequence[str], *, count: int, transactions: tuple[int, int] = (5, 15), complete: bool = True
+    draw: DrawFn,
+    modes: Sequence[str],
+    *,
+    count: int,
+    transactions: tuple[int, int] = (5, 15),
+    complete: bool = True,
+    untold: bool = True,
 ) -> Combined:
     """Histories for one run of the pipeline. All of the modes have watermarks, or none has."""
     parts = [
-        draw(histories(modes, prefix=f"h{number}", transactions=transactions, complete=complete))
+        draw(histories(modes, prefix=f"h{number}", transactions=transactions, complete=complete, untold=untold))
         for number in range(count)
     ]
     return combined(parts)
@@ -62,12 +68,12 @@ def history_of_seed(
     complete: bool = False,
     ddl: bool = True,
     partition_ddl: bool = True,
-    together: bool = True,
+    untold: bool = True,
 ) -> History:
     """The history of a seed, the same one each time, on the topic `prefix` (`h<seed>` if not given).
 
     `complete`: a last watermark above everything always comes. One that does not would hold back all of `combined`.
-    `ddl`, `partition_ddl`: there may be such statements; `together`: they may share their moment with rows.
+    `ddl`, `partition_ddl`: there may be such statements; `untold`: also what a plain reader cannot tell.
     """
     choices = Seeded(seed)
     used = settings or drawn_settings(
@@ -77,7 +83,7 @@ def history_of_seed(
         complete=complete,
         ddl=ddl,
         partition_ddl=partition_ddl,
-        together=together,
+        untold=untold,
     )
     name = f"h{seed}" if prefix is None else prefix
     return history_of(choices, used, prefix=name, transactions=transactions, kinds=kinds)

@@ -49,7 +49,7 @@ _TYPES = {"CREATE", "ALTER", "ERASE", "TRUNCATE", "RENAME", "CINDEX", "DINDEX", 
 
 @cache
 def _history(seed: int, mode: str) -> History:
-    return history_of_seed(seed, transactions=15, mode=mode, together=False)
+    return history_of_seed(seed, transactions=15, mode=mode, untold=False)
 
 
 def _ddl(mode: str) -> Iterator[tuple[History, Ddl]]:

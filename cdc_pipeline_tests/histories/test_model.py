@@ -34,8 +34,8 @@ _FEW = range(60)
 
 @cache
 def _history(seed: int, mode: str, transactions: int = 8) -> History:
-    # the plain reader orders by the time of a statement alone
-    return history_of_seed(seed, transactions=transactions, mode=mode, together=False)
+    # the plain reader orders by the time of a statement alone, and compares texts
+    return history_of_seed(seed, transactions=transactions, mode=mode, untold=False)
 
 
 def _check(history: History | Combined, mode: str, *, least: int = 0) -> None:
@@ -59,13 +59,13 @@ def test_a_plain_fold_gives_the_truth(mode: str) -> None:
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
-@given(histories(together=False))
+@given(histories(untold=False))
 def test_histories_of_hypothesis_fold_too(history: History) -> None:
     _check(history, history.mode, least=1)
 
 
 @settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
-@given(combinations(["extension"], count=3, transactions=(5, 8)))
+@given(combinations(["extension"], count=3, transactions=(5, 8), untold=False))
 def test_combined_histories_stop_at_the_smallest_resolved_tso(history: Combined) -> None:
     _check(history, "extension", least=1)
 

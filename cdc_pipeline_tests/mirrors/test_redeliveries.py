@@ -335,21 +335,23 @@ def _told(spark: SparkSession, folder: Path, cases: dict[str, Case], *, exact: b
     """All cases in one lake, each with a topic and a table of its name (`x` in the messages)."""
     told = Told(LakePaths(str(folder / "lake"), "shop"), [], {name: [] for name in cases})
     topics = {name: Topic(name) for name in cases}
+    # names of cases are longer than a table's may be
+    tables = {name: f"t{place}" for place, name in enumerate(cases)}
     for name, case in cases.items():
         if case.create:
-            statement = case.create.format(name)
-            message = ddl(statement, 1, table=name, kind="CREATE", extension=exact)
+            statement = case.create.format(tables[name])
+            message = ddl(statement, 1, table=tables[name], kind="CREATE", extension=exact)
             topics[name].send(
-                canal_ddl(statement, 1, table=name, kind="CREATE") if name.startswith("canal") else message
+                canal_ddl(statement, 1, table=tables[name], kind="CREATE") if name.startswith("canal") else message
             )
     for number in range(3):
         for name, case in cases.items():
             for payload, partition in case.slices[number]:
-                topics[name].send(re.sub(r'(TABLE |"table(?:Name)?": ")x\b', rf"\g<1>{name}", payload), partition)
+                topics[name].send(re.sub(r'(TABLE |"table(?:Name)?": ")x\b', rf"\g<1>{tables[name]}", payload), partition)
             topics[name].write(folder / "captures", f"{number}-{name}.jsonl")
         told.reports.append(ingest(spark, told.paths, folder / "captures"))
         for name in cases:
-            mirror = spark.read.format("delta").load(told.paths.mirror(TableName("db", name)))
+            mirror = spark.read.format("delta").load(told.paths.mirror(TableName("db", tables[name])))
             rows = [found.asDict() for found in mirror.collect()]
             told.rows[name].append(sorted((found["id"], found.get("v")) for found in rows))
     return told
