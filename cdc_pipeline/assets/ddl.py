@@ -67,15 +67,23 @@ def approve_ddl_job(pipeline: Pipeline) -> dg.JobDefinition:
     ) -> dg.Output[None]:
         with opened_lake(context, pipeline, spark):
             held = published_cut(spark.session, pipeline.paths).held
-            chosen = [table for table in held if matches_any(str(table.name), config.tables)]
+            # what is put aside waits for a rebuild, not for an approval
+            chosen = [table for table in held if not table.error and matches_any(str(table.name), config.tables)]
             if not chosen:
                 raise dg.Failure(f"{config.tables} names no table that waits: {_names(held)}", allow_retries=False)
             approve(spark.session, pipeline.paths, chosen, context.run.run_id)
         for table in chosen:
-            context.log.info(f"{table.name} may go on with: {table.sql}")
-        return dg.Output(None, metadata={"approved": dg.MetadataValue.json({str(t.name): t.sql for t in chosen})})
+            context.log.info(f"{table.name} may go on with: {_statement(table)}")
+        return dg.Output(
+            None, metadata={"approved": dg.MetadataValue.json({str(t.name): _statement(t) for t in chosen})}
+        )
 
     return one_step_job(pipeline, "approve_ddl", _APPROVE, approve_statements)
+
+
+def _statement(table: HeldTable) -> str:
+    topic, partition, offset = table.cause
+    return table.sql or f"the statement at {topic}/{partition}/{offset} (see ddl_history)"
 
 
 def _names(held: tuple[HeldTable, ...]) -> str:

@@ -148,8 +148,10 @@ def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg
             breach = no_breach_result(spark.session, pipeline.paths, cuts)
             again = {name: wrong_before(context.instance, cuts, name) for name in (KEYS_HOLD, SCHEMA_MATCHES_DDL)}
             wanted = KeysToCheck(pipeline.keys, pipeline.key_check_rows, again[KEYS_HOLD], pipeline.side_by_side)
-            keys = keys_hold_result(spark.session, pipeline.paths, report, wanted, cuts)
-            schemas = schema_result(spark.session, pipeline.paths, report, again[SCHEMA_MATCHES_DDL], cuts)
+            # those that are put aside are told of by themselves, and perhaps cannot be read
+            whole = report.without_put_aside
+            keys = keys_hold_result(spark.session, pipeline.paths, whole, wanted, cuts)
+            schemas = schema_result(spark.session, pipeline.paths, whole, again[SCHEMA_MATCHES_DDL], cuts)
             newest = newest_batch(spark.session, pipeline.paths)
         by_name = {entry.name: entry for entry in report.mirrors}
         for name, counts in report.changed.items():
@@ -256,6 +258,6 @@ def _cut_metadata(report: CutReport) -> dict[str, dg.MetadataValue]:
             ["stage", "seconds"], ((stage, round(seconds, 1)) for stage, seconds in report.stages.items())
         ),
         "selection_changes": dg.MetadataValue.json(list(report.selection_changes)),
-        "held": dg.MetadataValue.json({str(table.name): table.sql for table in report.held}),
+        "held": dg.MetadataValue.json({str(table.name): str(table.gap) for table in report.held}),
         "seconds": dg.MetadataValue.float(round(report.seconds, 1)),
     }

@@ -10,6 +10,8 @@ from pyspark.sql import functions as F
 from cdc_pipeline.mirrors.ddl_outcome import HELD, NOT_APPLIED
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import Row, SparkSession
 
     from cdc_pipeline.mirrors.cut_report import CutReport
@@ -35,8 +37,8 @@ def ddl_applied_result(spark: SparkSession, paths: LakePaths, key: dg.AssetKey) 
         description=None
         if not rows
         else f"{count} DDL statement(s) {NOT_APPLIED}, or held, the first at {_place(rows[0])}. Held ones go on after "
-        f"{paths.pipeline}_approve_ddl; for the others see what {paths.pipeline}_ddl_dry_run and docs/ddl.md say, and "
-        "compare their tables with upstream",
+        f"{paths.pipeline}_approve_ddl, or after {paths.pipeline}_rebuild of a table that is put aside; for the others see "
+        f"what {paths.pipeline}_ddl_dry_run and docs/ddl.md say, and compare their tables with upstream",
         metadata={_place(row): f"{row['sql']} ({row['effect']})" for row in rows},
     )
 
@@ -46,20 +48,34 @@ def _place(row: Row) -> str:
 
 
 def no_gaps_result(report: CutReport, key: dg.AssetKey) -> dg.AssetCheckResult:
-    """Warns where a mirror may differ from upstream; the metadata has each with its reasons and their places."""
+    """Warns where a mirror may differ from upstream, and fails where a table is put aside; the metadata has each with its
+    reasons and their places."""
     pipeline = key.path[0]
     gaps = {str(entry.name): "; ".join(entry.gaps) for entry in report.mirrors if entry.gaps}
+    # one that could not be made has no mirror
+    aside = {str(table.name): str(table.gap) for table in report.held if table.error}
+    gaps |= {name: gap for name, gap in aside.items() if name not in gaps}
     return dg.AssetCheckResult(
         check_name=NO_GAPS,
         asset_key=key,
         passed=not gaps,
-        severity=dg.AssetCheckSeverity.WARN,
-        description=None
-        if not gaps
-        else f"{len(gaps)} mirror(s) with gaps, such as {next(iter(gaps))}: {_short(next(iter(gaps.values())))}. "
-        f"{pipeline}_release_dead_letters takes dead letters in, {pipeline}_rebuild late changes, {pipeline}_approve_ddl "
-        "lets statements that wait go on; docs/operations.md has what to do about other reasons",
+        severity=dg.AssetCheckSeverity.ERROR if aside else dg.AssetCheckSeverity.WARN,
+        description=_advice(pipeline, {**aside, **gaps}, aside) if gaps else None,
         metadata=dict(gaps),
+    )
+
+
+def _advice(pipeline: str, gaps: Mapping[str, str], aside: Mapping[str, str]) -> str:
+    name, gap = next(iter(gaps.items()))
+    words = f"{len(gaps)} mirror(s) with gaps, such as {name}: {_short(gap)}. "
+    if aside:
+        return words + (
+            f"{len(aside)} table(s) are put aside: when the error is understood, {pipeline}_rebuild with their names as "
+            "tables brings them back; docs/operations.md (Tables that are put aside)"
+        )
+    return words + (
+        f"{pipeline}_release_dead_letters takes dead letters in, {pipeline}_rebuild late changes, {pipeline}_approve_ddl "
+        "lets statements that wait go on; docs/operations.md has what to do about other reasons"
     )
 
 

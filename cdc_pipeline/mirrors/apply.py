@@ -6,6 +6,7 @@ re-creation ties together, run in order.
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
@@ -15,6 +16,7 @@ from typing_extensions import assert_never
 from cdc_pipeline.mirrors.columns import change_columns
 from cdc_pipeline.mirrors.derived_values import update_derived
 from cdc_pipeline.mirrors.moves import MirrorMoves
+from cdc_pipeline.mirrors.quarantine import StepFailure, touched
 from cdc_pipeline.mirrors.row_moves import rows_deleted, rows_exchanged, rows_restored
 from cdc_pipeline.mirrors.row_steps import RowCounts, RowSteps
 from cdc_pipeline.mirrors.shard_rows import shard_rows_changed
@@ -39,6 +41,7 @@ from cdc_pipeline.mirrors.steps import (
     TruncateMirror,
 )
 from cdc_pipeline.resources.delta import commit_metadata, table_state
+from cdc_pipeline.resources.lake_faults import is_everywhere
 from cdc_pipeline.resources.threads import side_by_side
 
 if TYPE_CHECKING:
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.resources.delta import Commit
     from cdc_pipeline.resources.lake import LakePaths
     from cdc_pipeline.schemas.gaps import Gap
+    from cdc_pipeline.schemas.table import TableName
 
 _ChangeOfMirror: TypeAlias = (
     ApplyRows
@@ -74,6 +78,15 @@ class StepResult:
     seconds: float = 0.0
 
 
+@dataclass
+class StepsDone:
+    """What became of a cut's steps, by their indexes: `left_out` are those that failed, and those that depend on them."""
+
+    results: dict[int, StepResult] = field(default_factory=dict)
+    failures: list[StepFailure] = field(default_factory=list)
+    left_out: set[int] = field(default_factory=set)
+
+
 @dataclass(frozen=True)
 class Mirrors:
     """Where and as whom to write. `row_sets` are those of the ApplyRows steps, by the step's index; `rows` lets them in."""
@@ -86,22 +99,39 @@ class Mirrors:
     rows: RowSteps
     side_by_side: int
 
-    def carried_out(self, report: Callable[[str], None]) -> list[StepResult]:
-        """Runs all steps; results in their order. The first error stops what depends on it and is raised."""
-        results: dict[int, StepResult] = {}
-        moves = MirrorMoves(self.spark, self.paths, later_places(self.paths, self.steps))
+    def carried_out(self, report: Callable[[str], None]) -> StepsDone:
+        """Runs all steps but those that depend on one that has failed. Raises the error at once, and begins no other step,
+        where the reason is not the table's own."""
+        done, moves = StepsDone(), MirrorMoves(self.spark, self.paths, later_places(self.paths, self.steps))
+        stopped = threading.Event()
 
         def run(chain: list[int]) -> None:
+            stuck: set[TableName] = set()
             for index in chain:
-                started = time.monotonic()
                 step = self.steps[index]
-                result = self._run(index, step, moves)
+                if stopped.is_set():
+                    return
+                if touched(step) & stuck:
+                    stuck |= touched(step)
+                    done.left_out.add(index)
+                    continue
+                started = time.monotonic()
+                try:
+                    result = self._run(index, step, moves)
+                except Exception as error:
+                    if is_everywhere(error):
+                        stopped.set()
+                        raise
+                    stuck |= touched(step)
+                    done.left_out.add(index)
+                    done.failures.append(StepFailure(index, step, error))
+                    continue
                 result.seconds = time.monotonic() - started
-                results[index] = result
+                done.results[index] = result
                 report(f"{type(step).__name__} {step.state.name} {result.seconds:.1f} s")
 
         side_by_side(self.spark, run, independent_chains(self.steps), self.side_by_side)
-        return [results[index] for index in range(len(self.steps))]
+        return done
 
     # ---- one step
 
@@ -135,6 +165,8 @@ class Mirrors:
             ):
                 if self._is_there(path, step, moves):
                     self._change(path, index, step, commits, result)
+                elif isinstance(step, ApplyRows):
+                    result.counts = self.rows.found_again(step, self.row_sets[index])
             case _:
                 assert_never(step)
         return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
@@ -9,12 +10,14 @@ from typing import TYPE_CHECKING
 from cdc_pipeline.dialects.claims import kept_claims
 from cdc_pipeline.dialects.releases import with_replacements
 from cdc_pipeline.dialects.types import message_types
+from cdc_pipeline.errors import CdcError
 from cdc_pipeline.mirrors.column_rules import check_order, not_kept, nowhere
 from cdc_pipeline.mirrors.cut_rows import CutRows, RowsTold
 from cdc_pipeline.mirrors.cut_streams import CutStreams
 from cdc_pipeline.mirrors.ddl_of_cut import DdlOfCut, altered_at_watermark, carried_out_before
 from cdc_pipeline.mirrors.dead_letters import lost_rows
 from cdc_pipeline.mirrors.derived_values import derived_problems
+from cdc_pipeline.mirrors.guarded_planner import GuardedPlanner
 from cdc_pipeline.mirrors.holding import released_tables, returning_events
 from cdc_pipeline.mirrors.identity import Identity
 from cdc_pipeline.mirrors.keys import key_columns
@@ -26,6 +29,7 @@ from cdc_pipeline.mirrors.planned_cut import PlannedCut
 from cdc_pipeline.mirrors.planner import Permissions, Planner
 from cdc_pipeline.mirrors.row_groups import row_groups, with_types
 from cdc_pipeline.mirrors.steps import ApplyRows
+from cdc_pipeline.resources.lake import first_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -81,14 +85,24 @@ class CutPlanning:
         rows = CutRows(window, told, seen.log, self._table, waited=waited, finder=_Finder(self, history, seen))
         try:
             groups = self._groups(rows)
-            book = self._book(groups)
-            changes = seen.plan_change(book)
             others = tuple(table for table in waiting if table.name not in released)
             permissions = Permissions(self.settings.policy, self.inputs.approved, others, frozenset(released))
             ended = partial(self.inputs.ended, window=window)
             lost = self._lost(ddl, late, rows)
-            planner = Planner(book, lost=lost, permissions=permissions, ended=ended, doubts=rows.doubts)
-            plan = planner.plan(ddl.fresh)
+
+            def made(kind: type[Planner]) -> tuple[CutPlan, PlanBook, tuple[str, ...]]:
+                book = self._book(groups)
+                changes = seen.plan_change(book)
+                planner = kind(book, lost=lost, permissions=permissions, ended=ended, doubts=rows.doubts)
+                return planner.plan(ddl.fresh), book, changes
+
+            try:
+                plan, book, changes = made(Planner)
+            except CdcError:
+                raise
+            except Exception as error:
+                self.report(f"the plan of cut {window.cut_id} failed ({first_line(error)}): made again table by table")
+                plan, book, changes = made(GuardedPlanner)
             check_order(plan.steps, window.resolved_tso, self.paths.pipeline)
             if keyless := self._keyless_despite_messages(plan, groups):
                 rows.leave_out_repeated(keyless)
@@ -108,6 +122,7 @@ class CutPlanning:
             changes,
             seen.held_left_out,
             hides=self._hides(plan, book, told.events),
+            plan_id=uuid.uuid4().hex,
         )
         return planned, rows
 

@@ -75,6 +75,14 @@ class CutReport:
     selection_changes: tuple[str, ...] = ()
 
     @property
+    def without_put_aside(self) -> CutReport:
+        """The same without the mirrors of tables that are put aside."""
+        aside = {table.name for table in self.held if table.error}
+        return (
+            replace(self, mirrors=tuple(entry for entry in self.mirrors if entry.name not in aside)) if aside else self
+        )
+
+    @property
     def resolved_time(self) -> datetime | None:
         return tso_datetime(self.resolved_tso)
 

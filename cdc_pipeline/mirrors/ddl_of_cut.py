@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.canal import CANAL
-from cdc_pipeline.mirrors.ddl_outcome import APPLIED, DUPLICATE, NO_EFFECT, NOT_APPLIED, NOT_INCLUDED, DdlOutcome
+from cdc_pipeline.mirrors.ddl_outcome import APPLIED, DUPLICATE, HELD, NO_EFFECT, NOT_APPLIED, NOT_INCLUDED, DdlOutcome
 from cdc_pipeline.mirrors.events import DdlEvent, ddl_event, in_order
 from cdc_pipeline.mirrors.included_ddl import left_out_words
 from cdc_pipeline.mirrors.unnamed import with_databases
@@ -179,6 +180,32 @@ def close_events(
         .alias("t")
         .merge(results.alias("s"), "t.topic = s.topic AND t.`partition` = s.`partition` AND t.`offset` = s.`offset`")
         .whenMatchedUpdate(set={name: f"s.{name}" for name in ("status", "effect", "cut_id", "tables")})
+        .execute()
+    )
+
+
+def statements_closed(spark: SparkSession, paths: LakePaths, made: LakePaths, note: dict[str, Any]) -> None:
+    """Writes into `ddl_history` what has become of statements that waited and were carried out when tables were made again:
+    `made` is where that was done."""
+    position = ["topic", "partition", "offset"]
+    history = spark.read.format("delta").load(paths.table("ddl_history")).where(F.col("status") == HELD)
+    names = ("status", "effect", "tables")
+    done = (
+        spark.read.format("delta")
+        .load(made.table("ddl_history"))
+        .where(F.col("status") != HELD)
+        .join(history.select(*position), position, "left_semi")
+        .select(*position, *names)
+        .localCheckpoint()
+    )
+    if done.isEmpty():
+        return
+    commit = Commit(f"cdc:{paths.pipeline}:ddl_results:{uuid.uuid4().hex}", 1, note)
+    (
+        DeltaTable.forPath(session_for(spark, commit), paths.table("ddl_history"))
+        .alias("t")
+        .merge(done.alias("s"), " AND ".join(f"t.`{name}` = s.`{name}`" for name in position))
+        .whenMatchedUpdate(set={name: f"s.{name}" for name in names})
         .execute()
     )
 

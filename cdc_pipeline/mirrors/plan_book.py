@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -73,6 +74,23 @@ class PlanBook:
         self._events_passed: dict[TableName, int] = defaultdict(int)
         self._empty: set[str] = set()
         self.steps: list[Step] = []
+
+    def saved(self) -> PlanBook:
+        """The book as it is now, apart from what becomes of this one."""
+        found = copy(self)
+        found._take(self)
+        return found
+
+    def taken_back(self, saved: PlanBook) -> None:
+        """The book is again as it was `saved`, which may be used once more."""
+        self._take(saved)
+
+    def _take(self, other: PlanBook) -> None:
+        self._groups = defaultdict(lambda: defaultdict(list))
+        for name, segments in other._groups.items():
+            self._groups[name] = defaultdict(list, segments)
+        self._live, self._empty, self.steps = dict(other._live), set(other._empty), list(other.steps)
+        self._events_passed = defaultdict(int, other._events_passed)
 
     # ---- mirrors
 
@@ -251,6 +269,10 @@ class PlanBook:
         """Leaves out the rows of the name that lie before this point, or all that wait."""
         for segment in self._segments_now(name, everything=everything):
             del self._groups[name][segment]
+
+    def waiting(self) -> dict[TableName, int]:
+        """The names of which rows are not in yet, each with the first segment that waits."""
+        return {name: min(segments) for name, segments in self._groups.items() if segments}
 
     def let_all_rows_in(self) -> None:
         for name in list(self._groups):

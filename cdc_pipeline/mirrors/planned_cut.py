@@ -43,6 +43,8 @@ class PlannedCut:
     hides: bool = False
     """Whether tables of the cut have masked columns: then what is stored has no value of a statement (`hidden_plan`)."""
     numbering: Numbering = "wide"
+    plan_id: str = ""
+    """Tells this plan from any other, also from one of a cut of the same number in a lake that was taken back."""
 
     @property
     def outcomes(self) -> dict[StatementPosition, DdlOutcome]:

@@ -126,12 +126,15 @@ class Planner:
         begun.append(len(self._book.steps))
         for name in self._held:
             self._book.drop_rows(name, everything=True)
-        self._book.let_all_rows_in()
+        self._let_all_rows_in()
         for name, gaps in sorted(self._lost.items()):
             self._book.mark(name, *gaps)
         steps = shortened(self._book.steps)
         during = tuple(bisect_right(begun, place) - 1 for place in steps)
         return CutPlan(tuple(steps.values()), during, outcomes, tuple(self._held.values()), self._held_from)
+
+    def _let_all_rows_in(self) -> None:
+        self._book.let_all_rows_in()
 
     # ---- what may go on
 
@@ -147,7 +150,7 @@ class Planner:
         if waiting is None and event.position not in self._permissions.approved:
             destroyed = destroys(change, self._schema)
             if any(self._holds(name) and self._book.exists(name) for name in destroyed):
-                waiting = HeldTable(names[0], event.position, event.commit_ts, event.sql)
+                waiting = self._waiting(names[0], event)
         if waiting is None:
             self._carry_out(change, event, outcome)
             return
@@ -160,6 +163,11 @@ class Planner:
 
     def _holds(self, name: TableName) -> bool:
         return self._permissions.policy.of(name) == HOLD
+
+    def _waiting(self, name: TableName, event: DdlEvent) -> HeldTable:
+        """The table, which waits before the event; its statement may have values of masked columns in it."""
+        hidden = self._book.hides(name) or any(map(self._book.hides, event.names()))
+        return HeldTable(name, event.position, event.commit_ts, "" if hidden else event.sql)
 
     def _hold(self, name: TableName, cause: HeldTable, event: DdlEvent, outcome: DdlOutcome) -> None:
         if name not in self._held:
@@ -209,7 +217,7 @@ class Planner:
             if name in self._held:
                 self._hold(name, self._held[name], event, outcome)
             elif self._holds(name) and event.position not in self._permissions.approved:
-                self._hold(name, HeldTable(name, event.position, event.commit_ts, event.sql), event, outcome)
+                self._hold(name, self._waiting(name, event), event, outcome)
             else:
                 # rows of a name that is not touched by name lie in one segment; those after the drop come by a CREATE
                 self._tables.drop(name, event, outcome)

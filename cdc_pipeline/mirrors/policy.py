@@ -6,11 +6,10 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from cdc_pipeline.schemas.gaps import GapKind, of_statement
+from cdc_pipeline.schemas.gaps import Gap, GapKind, of_statement
 from cdc_pipeline.schemas.table_patterns import matches
 
 if TYPE_CHECKING:
-    from cdc_pipeline.schemas.gaps import Gap
     from cdc_pipeline.schemas.table import TableName
 
 DdlAction: TypeAlias = Literal["apply", "keep", "hold"]
@@ -20,6 +19,9 @@ HOLD: DdlAction = "hold"
 
 StatementPosition: TypeAlias = "tuple[str, int, int]"
 """Topic, partition and offset of a statement's message."""
+
+NO_STATEMENT: StatementPosition = ("", -1, -1)
+"""The cause of a table that waits for what no approval lets go on."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,10 @@ class DdlPolicy:
 class HeldTable:
     """A table that waits before a statement: its rows and its other DDL from there on wait too.
 
-    `cause` is the position of the statement that has to be approved, `sql` its text. `commit_ts` is where this table
+    `cause` is the position of the statement that has to be approved, `sql` its text, empty where tables of it have masked
+    columns. `commit_ts` is where this table
     stopped: it may have been drawn in later, by a RENAME with a table that waited. `rows` are the row changes that wait.
+    `error` is empty but for a table that is put aside (`quarantine`): there it says why, and no approval lets it go on.
     """
 
     name: TableName
@@ -57,9 +61,14 @@ class HeldTable:
     commit_ts: int
     sql: str
     rows: int = 0
+    error: str = ""
 
     @property
     def gap(self) -> Gap:
+        if self.error:
+            words = f"put aside: {self.error}. What has come since waits; a rebuild of the table brings it back"
+            return Gap(GapKind.PUT_ASIDE, words)
         topic, partition, offset = self.cause
         words = f"held (ddl_policy) until the statement at {topic}/{partition}/{offset} is approved"
-        return of_statement(GapKind.HELD, f"{words}: see ddl_history", words, self.sql)
+        hidden = f"{words}: see ddl_history"
+        return of_statement(GapKind.HELD, hidden, words, self.sql) if self.sql else Gap(GapKind.HELD, hidden)

@@ -238,4 +238,6 @@ def _sources(rows: Iterable[Row]) -> Sources:
 
 def _held_table(row: Row) -> HeldTable:
     name, cause = TableName(row["database"], row["table"]), (row["topic"], row["partition"], row["offset"])
-    return HeldTable(name, cause, row["commit_ts"], row["sql"], row["rows"])
+    # a lake that was made before the field was added has no such table
+    error = (row["error"] or "") if "error" in row else ""
+    return HeldTable(name, cause, row["commit_ts"], row["sql"], row["rows"], error)

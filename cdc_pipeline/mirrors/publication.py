@@ -33,7 +33,7 @@ _BREACH = (
 )
 _HELD = (
     "STRUCT<`database`: STRING, `table`: STRING, topic: STRING, `partition`: INT, `offset`: BIGINT, commit_ts: BIGINT, "
-    "sql: STRING, `rows`: BIGINT>"
+    "sql: STRING, `rows`: BIGINT, error: STRING>"
 )
 _SOURCE = "STRUCT<`database`: STRING, `table`: STRING, upstream_database: STRING, upstream_table: STRING>"
 CUTS_SCHEMA = (
@@ -120,7 +120,7 @@ def publish(
             for found in report.breaches
         ],
         [
-            (table.name.database, table.name.table, *table.cause, table.commit_ts, table.sql, table.rows)
+            (table.name.database, table.name.table, *table.cause, table.commit_ts, table.sql, table.rows, table.error)
             for table in report.held
         ],
         [(name.database, name.table) for name in rebuilt_tables],

@@ -25,7 +25,8 @@ from cdc_pipeline.resources.delta import (
     table_state,
 )
 from cdc_pipeline.resources.folder_moves import move_folder
-from cdc_pipeline.resources.lake import LakePaths, remove_folder
+from cdc_pipeline.resources.lake import LakePaths, first_line, remove_folder
+from cdc_pipeline.resources.lake_faults import is_everywhere
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from cdc_pipeline.schemas.table import TableName
 
 _FOLDER = "rebuild"
+UNREADABLE = "unreadable"
+"""In the place of the content hash of a mirror whose rows cannot be read."""
 
 
 def rebuild_place(paths: LakePaths, borrowed: Iterable[str]) -> LakePaths:
@@ -103,9 +106,19 @@ class MirrorReplacer:
     def _mirror_compared(self, name: TableName, before: MirrorEntry | None, after: MirrorEntry | None) -> TableRebuild:
         return TableRebuild(
             f"mirror/{name}",
-            None if before is None else self._mirror_hash(self.paths.mirror(name)),
+            None if before is None else self._hash_that_was(self.paths.mirror(name)),
             None if after is None else self._mirror_hash(after.path),
         )
+
+    def _hash_that_was(self, path: str) -> str | None:
+        """The content hash of a mirror of the lake, which may have lost files of its rows: then it is replaced."""
+        try:
+            return self._mirror_hash(path)
+        except Exception as error:
+            if is_everywhere(error) or table_state(self.spark, path) is None:
+                raise
+            self.report(f"{path} cannot be read: {first_line(error)}")
+            return UNREADABLE
 
     def _mirror_hash(self, path: str) -> str | None:
         state = table_state(self.spark, path)

@@ -33,6 +33,7 @@ from cdc_pipeline.mirrors.progress import (
     stream_progress,
 )
 from cdc_pipeline.mirrors.publication import CutSettings
+from cdc_pipeline.mirrors.quarantine import GivingUp
 from cdc_pipeline.mirrors.selection import TableSelection
 from cdc_pipeline.mirrors.soft_deletes import live_rows
 from cdc_pipeline.mirrors.state import DELETED
@@ -192,6 +193,7 @@ def _between(
         settings.policy,
         settings.selection,
         settings.columns,
+        GivingUp(None),
     )
     report = maker.brought_up_to_date(up_to=tso)
     tables = {

@@ -17,15 +17,16 @@ from cdc_pipeline.dialects.change_tables import OTHERS, decoded_batches
 from cdc_pipeline.dialects.claims import CLAIMS
 from cdc_pipeline.dialects.releases import RELEASES
 from cdc_pipeline.errors import LakeError
-from cdc_pipeline.mirrors.column_rules import MaskSaltError
 from cdc_pipeline.mirrors.content import content_hash
 from cdc_pipeline.mirrors.cut_report import CutReport, published_entries, with_held_gaps
+from cdc_pipeline.mirrors.ddl_of_cut import statements_closed
 from cdc_pipeline.mirrors.dead_letters import VALUE_HAS_TYPE
 from cdc_pipeline.mirrors.holding import APPROVALS
 from cdc_pipeline.mirrors.progress import NO_CUT, PublishedCut, published_cut, stream_progress
 from cdc_pipeline.mirrors.publication import publish
 from cdc_pipeline.mirrors.put_right import MirrorReplacer, TableRebuild, clear_rebuilds, rebuild_commit, rebuild_place
-from cdc_pipeline.mirrors.stored_plan import is_begun
+from cdc_pipeline.mirrors.quarantine import GivingUp
+from cdc_pipeline.mirrors.settled import mirrors_taken_back, settled
 from cdc_pipeline.mirrors.window import Window
 from cdc_pipeline.resources.delta import (
     overwrite_once,
@@ -65,12 +66,13 @@ class RebuildReport:
 @dataclass(frozen=True)
 class Remade:
     """A pipeline's tables made again at `paths`: its mirrors up to the cut that was published, as `report` has them.
-    `releases`: whether by other releases than the lake's own."""
+    `releases`: whether by other releases than the lake's own. `abandoned`: a cut that was begun could not be finished."""
 
     paths: LakePaths
     report: CutReport
     published: PublishedCut
     releases: bool
+    abandoned: bool = False
 
 
 @dataclass(frozen=True)
@@ -99,12 +101,7 @@ class Rebuilder:
     def remade(self, releases: DataFrame | None = None) -> Iterator[Remade]:
         """All made again beside the lake, which is as it was, until the end of the `with`. `releases` are to be gone by in
         place of the lake's own (`dialects.releases`). Raises as `rebuilt`."""
-        try:
-            self.maker.brought_up_to_date()  # a cut that was begun is finished first
-        except MaskSaltError:
-            if is_begun(self.spark, self._paths, published_cut(self.spark, self._paths)):
-                raise
-            self.maker.report("mask_salt has changed: what is masked is hashed anew")
+        abandoned = settled(self.maker, abandon=True)
         published = published_cut(self.spark, self._paths)
         if published is NO_CUT:
             raise LakeError("there is no cut to rebuild yet", pipeline=self._paths.pipeline)
@@ -119,10 +116,12 @@ class Rebuilder:
             self.maker.report(f"decoding {streams.last_batch} batches again")
             decoded_batches(self.spark, aside, self.dialect, streams.last_batch, self.claim_store)
             self.maker.report("making the mirrors again")
-            made = replace(self.maker, paths=aside).from_the_beginning(published.resolved_tso, published.last_batch)
-            yield Remade(
-                aside, replace(made, cut_id=published.cut_id + 1, streams=streams), published, releases is not None
-            )
+            # what fails again of tables that are put aside stays so
+            giving_up = GivingUp(None, frozenset(table.name for table in published.held if table.error))
+            maker = replace(self.maker, paths=aside, giving_up=giving_up)
+            made = maker.from_the_beginning(published.resolved_tso, published.last_batch)
+            made = replace(made, cut_id=published.cut_id + 1, streams=streams)
+            yield Remade(aside, made, published, releases is not None, abandoned)
         finally:
             clear_rebuilds(self.spark, self._paths)
 
@@ -134,18 +133,24 @@ class Rebuilder:
         commit = rebuild_commit(self._paths, made.cut_id, self.maker.run_id)
         decoded = [self._compared(table, aside) for table in _DECODED]
         # a value that a type could not hold is a dead letter of no decoding: released, it has to go from there too
-        changed = remade.releases or not all(table.equal for table in decoded)
+        changed = remade.releases or remade.abandoned or not all(table.equal for table in decoded)
+        if remade.abandoned:
+            mirrors_taken_back(self.spark, self._paths, published)
         if changed:
             for table in _DECODED:
                 overwrite_once(self._read(aside.table(table)), self._paths.table(table), commit)
+        stuck = {table.name for table in made.held if table.error}
         before = {entry.name: entry for entry in published_entries(published, self._paths)}
-        after = {entry.name: entry for entry in made.mirrors}
+        after = {entry.name: entry for entry in made.mirrors if entry.name not in stuck}
+        as_before = [before.pop(name) for name in stuck & before.keys()]
         mirrors, replaced = MirrorReplacer(self.spark, self._paths, commit, self.maker.report).put_right(before, after)
-        changed = changed or replaced
+        back = {table.name for table in published.held if table.error} != stuck
+        changed = changed or replaced or back
         if not changed:
             return RebuildReport((*decoded, *mirrors), None)
-        entries = with_held_gaps(filter(None, map(self.maker.entry, sorted(after))), made.held)
-        report = replace(made, mirrors=entries)
+        statements_closed(self.spark, self._paths, aside, commit.note)
+        anew = [*filter(None, map(self.maker.entry, sorted(after))), *as_before]
+        report = replace(made, mirrors=with_held_gaps(sorted(anew, key=lambda entry: entry.name), made.held))
         window = Window(made.cut_id, None, made.resolved_tso, 0, published.last_batch)
         note = {**commit.note, "cut": made.cut_id, "pipeline": self._paths.pipeline}
         publish(self.spark, self._paths, window, report, note, self.maker.settings, rebuilt=True)

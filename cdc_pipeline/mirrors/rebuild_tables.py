@@ -16,14 +16,16 @@ from cdc_pipeline.dialects.claims import CLAIMS
 from cdc_pipeline.dialects.releases import RELEASES
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.mirrors.cut_report import MirrorEntry, published_entries, with_held_gaps
-from cdc_pipeline.mirrors.ddl_of_cut import undecided
+from cdc_pipeline.mirrors.ddl_of_cut import statements_closed, undecided
 from cdc_pipeline.mirrors.dead_letters import VALUE_HAS_TYPE
 from cdc_pipeline.mirrors.events import ddl_event
 from cdc_pipeline.mirrors.holding import APPROVALS
 from cdc_pipeline.mirrors.progress import NO_CUT, published_cut, stream_progress
 from cdc_pipeline.mirrors.publication import publish
 from cdc_pipeline.mirrors.put_right import MirrorReplacer, clear_rebuilds, rebuild_commit, rebuild_place
+from cdc_pipeline.mirrors.quarantine import GivingUp
 from cdc_pipeline.mirrors.rebuild import RebuildReport
+from cdc_pipeline.mirrors.settled import settled
 from cdc_pipeline.mirrors.state import MirrorState
 from cdc_pipeline.mirrors.ties import event_tables, tied_and_merged
 from cdc_pipeline.mirrors.totals import NO_CHANGES
@@ -72,7 +74,7 @@ class TableRebuilder:
     def rebuilt(self, patterns: Sequence[str]) -> RebuildReport:
         """Makes the mirrors whose `database.table` matches a pattern again, and puts right what differs. Raises LakeError
         where none does, or nothing was published yet. Call it as the only writer (`resources.lock`)."""
-        self.maker.brought_up_to_date()  # a cut that was begun is finished first
+        settled(self.maker, abandon=False)
         published = published_cut(self._spark, self._paths)
         if published is NO_CUT:
             raise LakeError("there is no cut to rebuild yet", pipeline=self._paths.pipeline)
@@ -82,8 +84,9 @@ class TableRebuilder:
         clear_rebuilds(self._spark, self._paths)
         try:
             self._write_inputs(aside, chosen)
-            made = replace(self.maker, paths=aside).from_the_beginning(published.resolved_tso, published.last_batch)
-            return self._put_right(made, chosen, published)
+            maker = replace(self.maker, paths=aside, giving_up=GivingUp(None))
+            made = maker.from_the_beginning(published.resolved_tso, published.last_batch)
+            return self._put_right(made, chosen, published, aside)
         finally:
             clear_rebuilds(self._spark, self._paths)
 
@@ -146,7 +149,7 @@ class TableRebuilder:
 
     # ---- compare and replace
 
-    def _put_right(self, made: CutReport, chosen: _Chosen, published: PublishedCut) -> RebuildReport:
+    def _put_right(self, made: CutReport, chosen: _Chosen, published: PublishedCut, aside: LakePaths) -> RebuildReport:
         cut_id = published.cut_id + 1
         entries = {entry.name: entry for entry in published_entries(published, self._paths)}
         before = {name: entry for name, entry in entries.items() if chosen.tables & {*self._upstream(name, published)}}
@@ -158,8 +161,10 @@ class TableRebuilder:
         held = (*others_held, *made.held)
         # what waited for an approval and waits no more, or the other way round
         returned = sum(table.rows for table in published.held) - sum(table.rows for table in held)
-        if not changed and not returned:
+        back = {table.name for table in published.held if table.error} - {table.name for table in held}
+        if not changed and not returned and not back:
             return RebuildReport(tuple(found), None)
+        statements_closed(self._spark, self._paths, aside, commit.note)
         others = [entry for name, entry in entries.items() if name not in before]
         anew = [entry for name in sorted(after) if (entry := self.maker.entry(name)) is not None]
         report = replace(

@@ -27,6 +27,13 @@ class RecoveryPlanner:
         self._earlier = earlier
         self._ended: dict[str, list[EndedTable]] = {}
 
+    def saved(self) -> dict[str, list[EndedTable]]:
+        return {database: list(found) for database, found in self._ended.items()}
+
+    def taken_back(self, saved: dict[str, list[EndedTable]]) -> None:
+        """What has ended is as it was `saved`."""
+        self._ended = saved
+
     def has_dropped(self, state: MirrorState, mark: str) -> None:
         self._of(state.name.database).append(EndedTable(state, mark, "dropped"))
 

@@ -22,6 +22,7 @@ from cdc_pipeline.dialects.packed import may_be_packed, opened
 from cdc_pipeline.dialects.releases import POSITION, RELEASES, kept_releases, with_replacements
 from cdc_pipeline.dialects.unified import DEAD, DEAD_LETTER_COLUMNS
 from cdc_pipeline.errors import LakeError
+from cdc_pipeline.mirrors.settled import settled
 from cdc_pipeline.resources.delta import Commit, append_once, table_state
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class Releaser:
             rebuilt = self.rebuilder.rebuilt()
             mine = kept.where(F.col("run_id") == self._run_id)
             return ReleaseReport(_letters(mine), Letters(0, ()), rebuilt)
-        self.rebuilder.maker.brought_up_to_date()  # a cut that was begun may set rows aside
+        settled(self.rebuilder.maker, abandon=True)  # a cut that was begun may set rows aside
         if table_state(self._spark, self._paths.table("dead_letters")) is None:
             raise LakeError("there are no dead letters yet", pipeline=self._paths.pipeline)
         letters = self._spark.read.format("delta").load(self._paths.table("dead_letters"))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.canal import CANAL
+from cdc_pipeline.errors import LakeError
 from cdc_pipeline.mirrors.dead_letters import value_letters
 from cdc_pipeline.mirrors.derived_values import DerivedValues
 from cdc_pipeline.mirrors.masked_values import folded_images, masked_cells, with_masks
@@ -29,7 +30,7 @@ from cdc_pipeline.resources.null_on_error import fit
 from cdc_pipeline.schemas.gaps import Gap, GapKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -60,14 +61,15 @@ class RowCounts:
 
 @dataclass(frozen=True)
 class RowSteps:
-    """`net_view` is the global temporary view of `order.net_changes`; `salt` that of masked values. `resumed`: some of the
-    steps may be in already."""
+    """`net_view` is the global temporary view of `order.net_changes`; `salt` that of masked values. `found` are the row
+    changes that there are for each step, where another run has planned them: some of the steps may be in already. None
+    else."""
 
     spark: SparkSession
     paths: LakePaths
     time_zone: str
     net_view: str
-    resumed: bool
+    found: Mapping[int, int] | None
     salt: str = field(default="", repr=False)
 
     def let_in(
@@ -78,17 +80,28 @@ class RowSteps:
         commits: StepCommits,
         note_gaps: Callable[[Sequence[Gap], Commit], None],
     ) -> RowCounts:
-        """Lets the step's rows into the mirror at the path; `note_gaps` notes what is found of them first."""
+        """Lets the step's rows into the mirror at the path; `note_gaps` notes what is found of them first. Raises LakeError
+        where they are not as many as when they were planned: another version may part them otherwise, and some may be in."""
         commit, result = commits(_ROWS), RowCounts()
-        if self.resumed and is_in(self.spark, path, commit):
-            return result
+        if self.found is not None:
+            if is_in(self.spark, path, commit):
+                return self.found_again(step, row_set)
+            if self.found[row_set.step] != step.changes:
+                raise LakeError(
+                    f"{self.found[row_set.step]} row changes are there for {step.state.name} where {step.changes} were "
+                    "planned: this version parts them otherwise than the one that began the cut",
+                    pipeline=self.paths.pipeline,
+                )
         size = stored_bytes(self.spark, path)
         few = are_few(step.changes) and size <= TINY_MIRROR
         session = session_for(self.spark, commit, whole_files=size <= SMALL_MIRROR, few=few)
         schema, key, keyless = step.state.schema, row_set.columns, row_set.keyless
         trace, soft = step.state.trace, step.state.keeps_deleted
         derived = DerivedValues(fit(session), step.state) if step.state.derived_shown else None
-        rows, absent, gaps = self._rows(session, path, step, row_set)
+        rows, absent, gaps = self._rows(session, step, row_set)
+        if step.lacking and (unknown := rows_of_unknown(session, path, rows, schema, key, soft=soft)):
+            words = f"{unknown} row(s) came without some columns, and were not known: {', '.join(step.lacking)}"
+            gaps = (*gaps, Gap(GapKind.UNKNOWN_ROWS, words))
         there = self._set_bad_rows_aside(rows, step, row_set, commits, result, gaps, note_gaps)
         good = rows.where("size(bad) = 0") if result.bad_rows else rows
         if step.into_empty:
@@ -106,8 +119,13 @@ class RowSteps:
             )
         return result
 
+    def found_again(self, step: ApplyRows, row_set: RowSet) -> RowCounts:
+        """What was found of the rows of a step that an earlier run has let in: the cut counts it, whichever run did it."""
+        found = row_findings(self._rows(self.spark, step, row_set)[0], keyless=row_set.keyless)
+        return RowCounts(Merged(), found.identities, found.bad, found.rejected, found.zero_dates)
+
     def _rows(
-        self, session: SparkSession, path: str, step: ApplyRows, row_set: RowSet
+        self, session: SparkSession, step: ApplyRows, row_set: RowSet
     ) -> tuple[DataFrame, dict[str, object], tuple[Gap, ...]]:
         """The rows as the mirror's types, masked; what absent columns are in them; and the gaps that these leave."""
         net = session.table(f"global_temp.{self.net_view}").where(F.col("step") == row_set.step)
@@ -118,10 +136,6 @@ class RowSteps:
         rows = typed_rows(net, schema, key, self.time_zone, step.wires, keyless=keyless, absent=absent, masked=masks)
         rows = with_computed(rows, schema, step.computed, self.time_zone)
         rows = with_masks(rows, masked_cells(step.state), self.salt)
-        soft = step.state.keeps_deleted
-        if step.lacking and (unknown := rows_of_unknown(session, path, rows, schema, key, soft=soft)):
-            words = f"{unknown} row(s) came without some columns, and were not known: {', '.join(step.lacking)}"
-            gaps = (*gaps, Gap(GapKind.UNKNOWN_ROWS, words))
         return rows, dict(absent), gaps
 
     def _set_bad_rows_aside(

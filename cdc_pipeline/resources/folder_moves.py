@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.resources.jvm import jvm
 from cdc_pipeline.resources.lake import first_line, hadoop_path
+from cdc_pipeline.resources.lake_faults import lake_fault
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +30,7 @@ def move_folder(spark: SparkSession, source: str, target: str, moves: str) -> No
             moved = filesystem.rename(old, new)
             filesystem.delete(note, False)
     except Exception as error:
-        raise LakeError(f"cannot move {source} to {target}: {first_line(error)}") from error
+        raise lake_fault(error) or LakeError(f"cannot move {source} to {target}: {first_line(error)}") from error
     if not moved:
         raise LakeError(f"cannot move {source} to {target}: the target exists or the file system refused")
 
@@ -42,12 +43,15 @@ def finish_moves(spark: SparkSession, moves: str) -> list[str]:
     try:
         if filesystem.exists(folder):
             for note in [status.getPath() for status in filesystem.listStatus(folder)]:
-                source, target = _told(spark, note, moves)
-                _finish(spark, source, target)
+                # one that was not written to its end tells of a move that had not begun
+                if (told := _told(spark, note, moves)) is not None:
+                    _finish(spark, *told)
+                    found.append(told[1])
                 filesystem.delete(note, False)
-                found.append(target)
     except Exception as error:
-        raise LakeError(f"cannot finish a move that {moves} tells of: {first_line(error)}") from error
+        raise lake_fault(error) or LakeError(
+            f"cannot finish a move that {moves} tells of: {first_line(error)}"
+        ) from error
     return found
 
 
@@ -90,13 +94,20 @@ def _noted(spark: SparkSession, source: str, target: str, moves: str) -> Any:
     return note
 
 
-def _told(spark: SparkSession, note: Any, moves: str) -> tuple[str, str]:
+def _told(spark: SparkSession, note: Any, moves: str) -> tuple[str, str] | None:
     filesystem, _ = hadoop_path(spark, moves)
     stream = filesystem.open(note)
     try:
         text = bytes(jvm(spark).org.apache.commons.io.IOUtils.toByteArray(stream)).decode()
     finally:
         stream.close()
+    try:
+        source, target = json.loads(text)
+    except ValueError:
+        return None
     home = moves.rsplit("/", 1)[0]
-    source, target = (path if "://" in path or path.startswith("/") else f"{home}/{path}" for path in json.loads(text))
-    return source, target
+    return _in(home, source), _in(home, target)
+
+
+def _in(home: str, path: str) -> str:
+    return path if "://" in path or path.startswith("/") else f"{home}/{path}"

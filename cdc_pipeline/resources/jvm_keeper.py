@@ -35,6 +35,14 @@ class NotPrivateError(Exception):
     """A folder that another user owns or may write."""
 
 
+def require_private(folder: Path) -> None:
+    """Makes the folder where there is none. Raises NotPrivateError where others could have put something there."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = folder.lstat()
+    if not folder.is_dir() or folder.is_symlink() or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise NotPrivateError(f"{folder} is not a folder that only this user may write")
+
+
 @dataclass(frozen=True)
 class Mark:
     """What the last client said of the JVM: that it has it, or that it left it in order, and for how many seconds the JVM
@@ -65,10 +73,7 @@ class JvmFolder:
     def __init__(self, path: Path) -> None:
         """Makes the folder and the one around it. Raises NotPrivateError where others could have put something there."""
         for folder in (path.parent, path):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            found = folder.lstat()
-            if not folder.is_dir() or folder.is_symlink() or found.st_uid != os.getuid() or found.st_mode & 0o022:
-                raise NotPrivateError(f"{folder} is not a folder that only this user may write")
+            require_private(folder)
         self.path = path
         self.log = path / "log"
         self._connection = path / "connection.json"

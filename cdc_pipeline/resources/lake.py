@@ -64,7 +64,7 @@ OWN_TABLES = (
         "ddl_history",
         "dead_letter_releases",
     ),
-    *("batches", "consistent_cuts", "cut_plans"),
+    *("batches", "consistent_cuts", "cut_plans", "cut_failures"),
 )
 """The tables of a pipeline beside its mirrors."""
 

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.errors import LakeError, TransientError
+from cdc_pipeline.resources.delta import is_conflict
 from cdc_pipeline.resources.lake import first_line
 
 if TYPE_CHECKING:
@@ -19,6 +20,21 @@ _DAMAGED = re.compile(
     r"|FILE_NOT_FOUND\w*|CHECKPOINT_\w+|CANNOT_RECONSTRUCT\w*)"
     r"|ChecksumException|FAILED_READ_FILE|is not a Parquet file|Could not read footer"
 )
+# The class of an exception, where a line begins with it, or tells of a task that ended with it: a text in quotes may hold
+# anything, also what an error would say.
+_BEGINS = r"(?:^(?:Caused by: )?|executor [\w.]+\): )"
+_CLASS = re.compile(_BEGINS + r"([\w.$]+)(?::|$)")
+_AWAY = re.compile(
+    r"(OutOfMemoryError|Py4JNetworkError|ConnectException|ConnectionError|UnknownHostException|SocketTimeoutException"
+    r"|SocketException|NoRouteToHostException|InterruptedIOException|ClosedByInterruptException|InterruptedException"
+    r"|AccessControlException|AccessDeniedException|(AWS|Amazon|Sdk|S3|Abfs|Azure|Storage|GoogleJson)\w*Exception)$"
+)
+_NOT_WRITTEN = re.compile(
+    _BEGINS + r"[\w.$]*(IOException|FSError|FileSystemException|FileNotFoundException): [^'\"]*"
+    r"(No space left on device|Disk quota exceeded|Read-only file system|Permission denied|Too many open files|Stale file"
+    r"|Input/output error|Transport endpoint)"
+)
+_STOPPED = re.compile(r"stopped SparkContext|SparkContext (was|has been) (shut ?down|stopped)")
 _FILE = re.compile(r"(?:^|(?<=[\s'\"(]))(?:file:)?/[^\s'\"`,;]+")
 
 
@@ -38,6 +54,22 @@ def lake_fault(error: BaseException) -> CdcError | None:
             "to do"
         )
     return None
+
+
+def is_everywhere(error: BaseException) -> bool:
+    """Whether the reason of an error is not one table's own: the disk or the lake, the JVM or Spark itself, another writer.
+    What may pass is among them. A table that is damaged is its own reason, unless it is none of a mirror."""
+    if isinstance(error, (TransientError, OSError, MemoryError)) or is_conflict(error):
+        return True
+    told = _causes(error)
+    classes = [found[1] for line in told if (found := _CLASS.search(line))] + [type(error).__name__]
+    if any(map(_AWAY.search, classes)) or any(_NOT_WRITTEN.search(line) or _STOPPED.search(line) for line in told):
+        return True
+    damaged = next((line for line in told if _DAMAGED.search(line)), None)
+    if damaged is None:
+        return False
+    places = [file[0] for line in (damaged, *told) if (file := _FILE.search(line))]
+    return bool(places) and not any("/mirror/" in place or "/dropped/" in place for place in places)
 
 
 def _causes(error: BaseException) -> list[str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.errors import TransientError
+from cdc_pipeline.resources.private_folder import private_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -58,7 +59,8 @@ def _taken(paths: LakePaths, file: Path, report: Callable[[str], None], until: f
     while True:
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(file, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o644)
+            # who can read it can lock it, and keep every run waiting
+            descriptor = private_file(file.parent, file.name)
         except OSError as error:
             raise paths.cannot_be_written(error) from error
         if _locked(descriptor):

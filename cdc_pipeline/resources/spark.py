@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import sys
 import tempfile
 from pathlib import Path
@@ -23,6 +24,7 @@ from cdc_pipeline.errors import TransientError
 from cdc_pipeline.resources.jars import jar_excludes, jar_packages
 from cdc_pipeline.resources.java import require_java
 from cdc_pipeline.resources.jvm import jvm
+from cdc_pipeline.resources.submit_settings import settings_options
 from cdc_pipeline.resources.turns import told, turn
 from cdc_pipeline.resources.warm_jvm import WarmJvm, warm_jvm
 
@@ -159,12 +161,34 @@ def _started_session(settings: dict[str, str], warm_seconds: int = 0) -> SparkSe
         # two that fetch jars into one empty cache at the same time break each other's files
         with _quiet_jvm() as log, told(_STARTING), turn("jars"):
             try:
+                _start_jvm(settings)
                 session = LazyPySparkResource(spark_config=settings).spark_session
             except Exception as error:
                 raise TransientError(f"Spark did not start: {_reason(log)} (whole log: {log})") from error
+        # it has noise only; what the JVM goes on writing there takes no place once the JVM ends
+        with contextlib.suppress(OSError):
+            log.unlink()
     session.sparkContext.setLogLevel("ERROR")
     _remember_classes(session)
     return session
+
+
+def _start_jvm(settings: Mapping[str, str]) -> None:
+    """Starts the JVM, where this process has none, as PySpark does, but for the settings: these may be secrets."""
+    from pyspark import SparkContext
+
+    kept = os.environ.get("PYSPARK_SUBMIT_ARGS")
+    if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
+        return
+    with settings_options(settings, Path(tempfile.gettempdir()), kept or "") as options:
+        os.environ["PYSPARK_SUBMIT_ARGS"] = f"{shlex.join(options)} {kept or 'pyspark-shell'}"
+        try:
+            SparkContext._ensure_initialized()
+        finally:
+            if kept is None:
+                del os.environ["PYSPARK_SUBMIT_ARGS"]
+            else:
+                os.environ["PYSPARK_SUBMIT_ARGS"] = kept
 
 
 def _session_in(warm: WarmJvm, settings: dict[str, str]) -> SparkSession | None:

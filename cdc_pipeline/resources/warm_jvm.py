@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from cdc_pipeline.resources import jvm_keeper
 from cdc_pipeline.resources.jvm_keeper import FREE, TAKEN, Connection, JvmFolder, Mark, NotPrivateError, set_mark
+from cdc_pipeline.resources.submit_settings import settings_options
 from cdc_pipeline.resources.turns import turn
 
 if TYPE_CHECKING:
@@ -226,12 +227,14 @@ def _started(folder: JvmFolder, settings: Mapping[str, str]) -> Connection | Non
     from pyspark import find_spark_home
 
     home: Callable[[], str] = find_spark_home._find_spark_home
-    command = [str(Path(home(), "bin", "spark-submit"))]
-    for name, value in settings.items():
-        command += ["--conf", f"{name}={value}"]
-    command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
     # two that fetch jars into one empty cache at the same time break each other's files
-    with turn("jars"), open(folder.log, "wb", opener=_private) as log:
+    with (
+        turn("jars"),
+        settings_options(settings, folder.path, os.environ.get("PYSPARK_SUBMIT_ARGS", "")) as options,
+        open(folder.log, "wb", opener=_private) as log,
+    ):
+        command = [str(Path(home(), "bin", "spark-submit")), *options]
+        command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
         keeper = subprocess.Popen(
             [sys.executable, "-I", jvm_keeper.__file__, str(folder.path)],
             stdin=subprocess.PIPE,

@@ -28,6 +28,8 @@ class GapKind(Enum):
     LATE_DDL = "late_ddl"
     HELD = "held"
     """The table waits before a statement (`ddl_policy`)."""
+    PUT_ASIDE = "put_aside"
+    """A step of the table has failed again and again: it waits for a rebuild."""
 
     UNSURE_ORDER = "unsure_order"
     """Nothing tells in which order changes came that arrived over several partitions."""

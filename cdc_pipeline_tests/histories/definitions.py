@@ -57,6 +57,8 @@ class Definitions:
             *[self._alter] * 9,
             *[self._rename] * 3,
             self._swap_tables,
+            self._there_and_back,
+            self._replaced_and_reverted,
             self._create_like,
             self._drop_database,
             *([self._exchange] * 3 if rules.partitions else ()),
@@ -135,6 +137,31 @@ class Definitions:
         aside = _named(one, self._free_name())
         pairs = ((one, aside), (other, _named(other, one.full_name)), (aside, _named(aside, other.full_name)))
         return self._run(RenameTables(pairs))
+
+    def _there_and_back(self) -> bool:
+        """A table has another name for a while, which often is another one's afterwards."""
+        table = self._table()
+        if table is None:
+            return False
+        aside = _named(table, self._free_name())
+        self._run(RenameTables(((table, aside),)))
+        self._run(RenameTables(((aside, table),)))
+        if not self._is_full() and self._choices.chance(0.6):
+            self._run(CreateTable(self._made(aside.full_name)))
+        return True
+
+    def _replaced_and_reverted(self) -> bool:
+        """As tools do that change a table by a copy: it takes the table's name, and now and then gives it back."""
+        table = self._table()
+        if table is None or self._is_full():
+            return False
+        copy = _named(table, self._free_name())
+        self._run(CreateLike(copy, table))
+        old = _named(table, self._free_name())
+        self._run(RenameTables(((table, old), (copy, table))))
+        if self._choices.chance(0.5):
+            self._run(RenameTables(((table, copy), (old, table))))
+        return True
 
     def _truncate(self) -> bool:
         table = self._table()

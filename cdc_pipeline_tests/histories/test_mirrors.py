@@ -14,14 +14,17 @@ from unittest.mock import patch
 import pytest
 from hypothesis import Phase, given, settings
 
-from cdc_pipeline.mirrors import row_steps
+from cdc_pipeline.mirrors import cut, row_steps
 from cdc_pipeline.mirrors.column_rules import ColumnRules
 from cdc_pipeline.mirrors.cut import CutMaker
 from cdc_pipeline.mirrors.cut_report import published_entries
+from cdc_pipeline.mirrors.policy import DdlPolicy
 from cdc_pipeline.mirrors.progress import published_cut
 from cdc_pipeline.mirrors.reading import read_cut
 from cdc_pipeline.mirrors.rebuild import Rebuilder
+from cdc_pipeline.mirrors.selection import TableSelection
 from cdc_pipeline.mirrors.soft_deletes import live_rows
+from cdc_pipeline.mirrors.stored_plan import is_begun
 from cdc_pipeline.mirrors.totals import lake_balance
 from cdc_pipeline.resources.lake import LakePaths
 from cdc_pipeline.schemas.table import TableName
@@ -81,6 +84,8 @@ class Told:
         self.wrong: list[str] = []
         self.doubts: set[TableName] = set()
         self.compared_tables: set[TableName] = set()
+        self._chance = random.Random(str(histories))
+        self.finished_otherwise = 0
 
     def tell(self) -> None:
         for number, lines in enumerate(self.histories.files()):
@@ -92,7 +97,28 @@ class Told:
 
     def take_in(self) -> None:
         """What has been told, by as many runs as that needs."""
-        ingested_with_kills(self.spark, self.paths, self.captures, self.killer, self.columns)
+        ingested_with_kills(self.spark, self.paths, self.captures, self.killer, self.columns, self._finished_otherwise)
+
+    def _finished_otherwise(self) -> None:
+        """What a killed run has begun, now and then under other settings: they must not change it."""
+        if not is_begun(self.spark, self.paths, published_cut(self.spark, self.paths)) or self._chance.random() < 0.3:
+            return
+        others = CutMaker(
+            self.spark,
+            self.paths,
+            "otherwise",
+            self._chance.choice(("UTC", "Asia/Shanghai")),
+            2,
+            lambda line: None,
+            {f"{database}.{table}": ("id",) for database, table in self.histories.final_truth()},
+            DdlPolicy(self._chance.choice(("apply", "keep", "hold"))),
+            TableSelection(exclude=(self._chance.choice(("*_a.*", "*.t1", "nothing.*")),)),
+            self.columns,
+        )
+        # what has come since is for the run that follows
+        with patch.object(cut, "next_window", lambda *_, **__: None):
+            others.brought_up_to_date()
+        self.finished_otherwise += 1
 
     def _mirrors(self, truth: State) -> dict[TableName, DataFrame]:
         """The mirrors that there are, as far as upstream has them, but for those of which the truth says nothing."""
@@ -170,6 +196,7 @@ def test_mirrors_equal_the_model(
     told: Told = request.getfixturevalue(group)
     counted("histories compared", len(told.histories.histories))
     counted("runs stopped at a commit or a move", told.killer.kills)
+    counted("cuts finished under other settings than they were begun with", told.finished_otherwise)
     assert told.wrong == [], told.histories
     assert lake_balance(spark, told.paths).balanced
     cuts = spark.read.format("delta").load(told.paths.table("consistent_cuts"))

@@ -82,12 +82,19 @@ commit_note: Callable[[Commit], str] = Commit.note_json.fget  # type: ignore[att
 
 
 def ingested_with_kills(
-    spark: SparkSession, paths: LakePaths, captures: Path, killer: Killer, columns: ColumnRules | None = None
+    spark: SparkSession,
+    paths: LakePaths,
+    captures: Path,
+    killer: Killer,
+    columns: ColumnRules | None = None,
+    after_kill: Callable[[], None] = lambda: None,
 ) -> int:
-    """Runs until one gets through; returns how many were killed."""
+    """Runs until one gets through; returns how many were killed. `after_kill` comes between two runs, and may be killed."""
     for killed in range(500):
         try:
             with killer.watching():
+                if killed:
+                    after_kill()
                 ingest(spark, paths, captures, columns=columns)
         except Killed:
             continue

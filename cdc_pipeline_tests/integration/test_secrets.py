@@ -7,6 +7,7 @@ forms but Base64.
 from __future__ import annotations
 
 import base64
+import contextlib
 import logging
 import secrets
 import sqlite3
@@ -123,6 +124,11 @@ class Traces:
         # where the session's JVM writes what it says
         for file in Path(tempfile.gettempdir()).glob("cdc_pipeline-spark-*.log"):
             yield str(file), file.read_bytes()
+        # also where the file is gone, as that of a JVM that has started
+        for process in Path("/proc").glob("[0-9]*/fd/2"):
+            with contextlib.suppress(OSError):
+                if "cdc_pipeline-spark-" in str(process.readlink()):
+                    yield str(process), process.read_bytes()
         for process in Path("/proc").glob("[0-9]*/cmdline"):
             try:
                 yield str(process), process.read_bytes()

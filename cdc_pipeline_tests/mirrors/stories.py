@@ -131,6 +131,17 @@ STORIES: dict[str, Story] = {
         ],
         {"uk": Table(ID_V, [("1", "c")])},
     ),
+    "a_table_that_goes_there_and_back_beside_another_one": Story(
+        [
+            create("back", 1),
+            put("back", 2, "1", "a"),
+            change("RENAME TABLE back TO there", 3),
+            put("there", 4, "2", "b"),
+        ]
+        + [change("RENAME TABLE there TO back", 5), create("there", 6, KEYLESS), put("there", 7, "9", "n")]
+        + [put("back", 7, "3", "c")],
+        {"back": Table(ID_V, [("1", "a"), ("2", "b"), ("3", "c")]), "there": Table(ID_V, [("9", "n")])},
+    ),
     "rows_at_the_ddls_own_tso_lie_before_it": Story(
         [create("edge", 1), put("edge", 2, "1", "a"), change("TRUNCATE TABLE edge", 3), put("edge", 3, "2", "b")]
         + [put("edge", 4, "3", "c")],

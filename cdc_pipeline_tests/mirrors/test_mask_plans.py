@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
 from cdc_pipeline.mirrors.column_rules import ColumnRules, MaskSaltError, nowhere
+from cdc_pipeline.mirrors.ddl_of_cut import DdlOfCut
+from cdc_pipeline.mirrors.ddl_outcome import NOT_APPLIED, DdlOutcome
 from cdc_pipeline.mirrors.ended import EndedTable
 from cdc_pipeline.mirrors.events import DdlEvent
 from cdc_pipeline.mirrors.masks import HASH, NULL, Mask
 from cdc_pipeline.mirrors.plan_book import PlanBook
-from cdc_pipeline.mirrors.planner import CutPlan, Planner
+from cdc_pipeline.mirrors.planner import CutPlan, Permissions, Planner
+from cdc_pipeline.mirrors.policy import DdlPolicy
 from cdc_pipeline.mirrors.state import MirrorState
 from cdc_pipeline.mirrors.steps import ChangeColumns, CreateMirror
-from cdc_pipeline.schemas.gaps import in_words
+from cdc_pipeline.schemas.gaps import Gap, in_words
 from cdc_pipeline.schemas.statements import changes_of
 from cdc_pipeline.schemas.table import TableName
 from cdc_pipeline_tests.messages import tso
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 SALT = "a salt of the tests, long"
 Rules = tuple[tuple[str, tuple[tuple[str, Mask], ...]], ...]
@@ -272,3 +280,46 @@ def test_types_in_the_mirror() -> None:
         "v": "int",
     }
     assert _state(planned(T.format("b1"))[0], "b1").spark_schema()["phone"].dataType.simpleString() == "string"
+
+
+_LATE = "ALTER TABLE a1 ADD phone2 VARCHAR(20) DEFAULT 'clear', MODIFY v INT DEFAULT 77001"
+
+
+def _told(gaps: Iterable[Gap]) -> str:
+    return "".join([*in_words(gaps), *(str(gap.as_plain()) for gap in gaps)])
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["masked already", "masked by its name only"])
+def test_a_statement_that_comes_too_late_tells_no_value(known: bool) -> None:
+    """Its text is in the gap of a mirror that shows all of its values, and of no other."""
+    table = "a1" if known else "a9"
+    made = planned(T.format("a1") if known else "CREATE TABLE a9 (id INT PRIMARY KEY)")[0]
+    event = replace(
+        _event(9, _LATE.replace("a1", table)), changes=changes_of("ddl", "db", "", _LATE.replace("a1", table))
+    )
+    ddl = DdlOfCut((), {event.position: DdlOutcome(NOT_APPLIED)}, (event,))
+    ((name, gap),) = ddl.missed()
+    assert "clear" in str(gap)
+    for rules, shown in ((RULES, False), ((), not known)):
+        state = _state(made, table) if rules else _state(planned(f"CREATE TABLE {table} (id INT)", rules=())[0], table)
+        book = PlanBook((), {name: state}.get, frozenset({name}), 2, "UTC", ColumnRules(masks=rules, salt=SALT))
+        Planner(book, lost={name: (gap,)}).plan([])
+        (marked,) = _state(book, table).gaps
+        assert "DDL came after the mirrors had passed its time" in str(marked)
+        assert ("clear" in _told([marked])) == (shown or not rules)
+
+
+def test_a_statement_that_is_held_tells_no_value() -> None:
+    states = tuple(_state(planned(T.format(name))[0], name) for name in ("a1", "x1"))
+    for state in states:
+        there = {state.name: state}
+        book = PlanBook((), there.get, frozenset(there), 2, "UTC", ColumnRules(masks=RULES, salt=SALT))
+        sql = f"ALTER TABLE {state.name.table} DROP v, ADD phone2 VARCHAR(20) DEFAULT 'clear'"
+        plan = Planner(book, permissions=Permissions(DdlPolicy("hold"))).plan([_event(9, sql)])
+        (held,) = plan.held
+        assert held.sql == ""
+        assert str(held.gap) == "held (ddl_policy) until the statement at t/0/9 is approved: see ddl_history"
+    shown = _state(planned(T.format("a1"), rules=())[0], "a1")
+    book = PlanBook((), {shown.name: shown}.get, frozenset({shown.name}), 2, "UTC")
+    plan = Planner(book, permissions=Permissions(DdlPolicy("hold"))).plan([_event(9, "DROP TABLE a1")])
+    assert [held.sql for held in plan.held] == ["DROP TABLE a1"]

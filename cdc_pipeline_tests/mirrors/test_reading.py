@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 import cdc_pipeline
 from cdc_pipeline.checks.no_breach import no_breach_result
 from cdc_pipeline.errors import LakeError
-from cdc_pipeline.mirrors import cut as cut_module
+from cdc_pipeline.mirrors import cut_execution
 from cdc_pipeline.mirrors.cut import CutMaker
 from cdc_pipeline.mirrors.maintenance import LEAST_KEEP_HOURS, Maintenance
 from cdc_pipeline.mirrors.progress import published_cut
@@ -185,7 +185,7 @@ def test_a_reader_sees_no_half_a_cut_and_late_changes_are_told_apart(stream: Str
     """The last test of the module: it tells the stream on."""
     fourth = wide("INSERT", "t", 35, {"id": "4", "v": "f", "n": "4"})
     late = [put("t", 2, "1", "a"), put("t", 11, "8", "never seen"), fourth, delete("bag", 36, "2", "y")]
-    with patch.object(cut_module, "publish", side_effect=RuntimeError("stopped")), pytest.raises(RuntimeError):
+    with patch.object(cut_execution, "publish", side_effect=RuntimeError("stopped")), pytest.raises(RuntimeError):
         stream.told(40, late)
     mirror = spark.read.format("delta").load(stream.paths.mirror(TableName("db", "t")))
     assert mirror.count() == 4

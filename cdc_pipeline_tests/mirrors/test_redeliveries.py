@@ -347,7 +347,9 @@ def _told(spark: SparkSession, folder: Path, cases: dict[str, Case], *, exact: b
     for number in range(3):
         for name, case in cases.items():
             for payload, partition in case.slices[number]:
-                topics[name].send(re.sub(r'(TABLE |"table(?:Name)?": ")x\b', rf"\g<1>{tables[name]}", payload), partition)
+                topics[name].send(
+                    re.sub(r'(TABLE |"table(?:Name)?": ")x\b', rf"\g<1>{tables[name]}", payload), partition
+                )
             topics[name].write(folder / "captures", f"{number}-{name}.jsonl")
         told.reports.append(ingest(spark, told.paths, folder / "captures"))
         for name in cases:

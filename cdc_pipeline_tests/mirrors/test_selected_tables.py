@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_pipeline.errors import DeclarationError
-from cdc_pipeline.mirrors import cut as cut_module
+from cdc_pipeline.mirrors import cut_execution
 from cdc_pipeline.mirrors.column_rules import ColumnRules
 from cdc_pipeline.mirrors.cut import CutMaker
 from cdc_pipeline.mirrors.progress import published_cut
@@ -156,7 +156,7 @@ def test_tables_that_are_in_and_out_and_change_sides(
 
     late = [put("stays", 2, "1", "a"), put("out", 2, "1", "x"), put("out", 4, "9", "never seen")]
     with monkeypatch.context() as patch:
-        patch.setattr(cut_module, "publish", dies)
+        patch.setattr(cut_execution, "publish", dies)
         with pytest.raises(RuntimeError, match="killed"):
             told.send([*late, eu("INSERT", 12, {"id": "2", "v": "g"})], 20)
     # it is finished as it was begun, then comes a cut with the selection that is declared by now

@@ -169,6 +169,17 @@ def test_move_folder(spark: SparkSession, tmp_path: Path) -> None:
     assert finish_moves(spark, str(tmp_path / ".moves")) == []
 
 
+@pytest.mark.parametrize("text", [b"", b'["mirror/db/t", "mir'], ids=["nothing", "a part"])
+def test_a_note_that_was_not_written_to_its_end(text: bytes, spark: SparkSession, tmp_path: Path) -> None:
+    """The disk was full, or the process died: the move that it was to tell of had not begun."""
+    notes, source = tmp_path / ".moves", tmp_path / "mirror" / "db" / "t"
+    for folder in (notes, source):
+        folder.mkdir(parents=True)
+    (notes / "0123").write_bytes(text)
+    assert finish_moves(spark, str(notes)) == []
+    assert (list(notes.glob("[!.]*")), source.exists()) == ([], True)
+
+
 # what a process that copies and deletes has left of a folder of the files a/1, a/2 and b: at the source, at the target
 _HALVES: dict[str, tuple[dict[str, bytes], dict[str, bytes]]] = {
     "nothing is copied": ({"a/1": b"one", "a/2": b"two", "b": b"three"}, {}),

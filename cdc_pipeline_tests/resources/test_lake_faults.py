@@ -10,7 +10,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from cdc_pipeline.errors import LakeError, TransientError
-from cdc_pipeline.resources.lake_faults import lake_fault
+from cdc_pipeline.resources.lake_faults import is_everywhere, lake_fault
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,6 +59,53 @@ def test_a_cause_counts() -> None:
     error = RuntimeError("something")
     error.__cause__ = OSError(errno.ENOSPC, "No space left on device", "/lake/x")
     assert isinstance(lake_fault(error), TransientError)
+
+
+_JOB = "Job aborted due to stage failure: Task 0 in stage 7.0 failed 1 times, most recent failure: Lost task 0.0"
+# what is raised → whether the reason is not one table's own
+_EVERYWHERE: dict[str, tuple[BaseException, bool]] = {
+    "what may pass": (TransientError("x"), True),
+    "a disk": (OSError(errno.EIO, "Input/output error", "/lake/x"), True),
+    "no memory": (RuntimeError("java.lang.OutOfMemoryError: Java heap space"), True),
+    "a JVM that is gone": (ConnectionRefusedError("Connection refused"), True),
+    "a store that does not answer": (
+        RuntimeError(
+            f"{_JOB} in stage 7.0 (TID 9) (host executor driver): java.net.SocketTimeoutException: Read timed out"
+        ),
+        True,
+    ),
+    "a store's own error": (RuntimeError("org.apache.hadoop.fs.s3a.AWSServiceThrottledException: Slow Down"), True),
+    "a full disk in a task": (RuntimeError("x\nCaused by: java.io.IOException: No space left on device"), True),
+    "Spark that was stopped": (RuntimeError("Cannot call methods on a stopped SparkContext."), True),
+    "a table of ours that is damaged": (
+        RuntimeError("FAILED_READ_FILE while reading /lake/shop/change_log/x.parquet"),
+        True,
+    ),
+    "a mirror that is damaged": (
+        RuntimeError("FAILED_READ_FILE while reading /lake/shop/mirror/db/t/x.parquet"),
+        False,
+    ),
+    "a fault of ours": (KeyError("x"), False),
+    "a value that talks of it": (
+        RuntimeError("[CAST_INVALID_INPUT] The value 'java.io.IOException: No space left on device' cannot be cast"),
+        False,
+    ),
+    "another that does": (
+        RuntimeError("the value 'OutOfMemoryError: Connection refused, AccessDenied' is no date"),
+        False,
+    ),
+    "two rows for one": (
+        RuntimeError("[DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE] Cannot perform Merge"),
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", _EVERYWHERE)
+def test_whose_reason_it_is(case: str) -> None:
+    """One table's own, by which it may be put aside, or one of all."""
+    error, everywhere = _EVERYWHERE[case]
+    assert is_everywhere(error) is everywhere
 
 
 def test_a_chain_that_bites_its_tail_ends() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 import subprocess
 import sys
 import threading
@@ -105,3 +106,9 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 def test_a_remote_lake_has_no_such_lock() -> None:
     with only_writer(LakePaths("s3a://bucket/lake", "shop"), "run-1", _quiet):
         pass
+
+
+def test_nobody_else_can_open_the_lock(paths: LakePaths) -> None:
+    """Who can open it, if only to read it, can hold it for good."""
+    with only_writer(paths, "run-1", _quiet):
+        assert stat.S_IMODE((Path(paths.home) / ".lock").stat().st_mode) == 0o600

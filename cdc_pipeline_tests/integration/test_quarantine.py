@@ -1,0 +1,250 @@
+"""A table at which runs fail again and again is put aside, and the others go on; a rebuild of it brings it back."""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import dagster as dg
+import pytest
+
+from cdc_pipeline.checks.ddl_applied import no_gaps_result
+from cdc_pipeline.errors import LakeError, TransientError
+from cdc_pipeline.mirrors import row_steps
+from cdc_pipeline.mirrors.column_rules import ColumnRules, MaskSaltError
+from cdc_pipeline.mirrors.cut import CutMaker
+from cdc_pipeline.mirrors.progress import published_cut
+from cdc_pipeline.mirrors.quarantine import failures_of
+from cdc_pipeline.mirrors.rebuild import Rebuilder
+from cdc_pipeline.mirrors.rebuild_tables import TableRebuilder
+from cdc_pipeline.mirrors.row_steps import RowSteps
+from cdc_pipeline.mirrors.stored_plan import is_begun
+from cdc_pipeline.mirrors.totals import lake_balance
+from cdc_pipeline.schemas.table import TableName
+from cdc_pipeline_tests.faults.told import as_a_new_process
+from cdc_pipeline_tests.integration.test_begun_cuts import SALT, Stream
+from cdc_pipeline_tests.messages import row
+from cdc_pipeline_tests.mirrors.stories import KEYLESS, TYPES, change, create, put, update
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+
+class BrokenError(Exception):
+    """A fault of ours in one table's rows."""
+
+
+@contextmanager
+def broken(*tables: str, error: type[Exception] = BrokenError) -> Iterator[None]:
+    """Within it no rows can be let into the mirrors of these names."""
+    let_in = RowSteps.let_in
+
+    def fails(self: RowSteps, path: str, step: Any, *others: Any) -> Any:
+        if step.state.name.table in tables:
+            raise error(f"rows of {step.state.name.table} cannot be let in")
+        return let_in(self, path, step, *others)
+
+    with patch.object(row_steps.RowSteps, "let_in", fails):
+        yield
+
+
+@pytest.fixture
+def stream(spark: SparkSession, tmp_path: Path) -> Stream:
+    found = Stream(spark, tmp_path / "one")
+    names = ("a", "b", "x")
+    found.tell(2, *(create(name, 1) for name in names), create("bag", 1, KEYLESS), put("bag", 2, "1", "q"))
+    found.run()
+    return found
+
+
+def _maker(stream: Stream, **settings: Any) -> CutMaker:
+    return CutMaker(stream.spark, stream.paths, "rebuild", "UTC", 2, lambda line: None, **settings)
+
+
+def _aside(stream: Stream) -> dict[str, tuple[str, int]]:
+    return {held["table"]: (held["error"], held["rows"]) for held in stream.cuts()[-1]["held"]}
+
+
+def test_a_table_is_put_aside_and_comes_back(stream: Stream, counted: Any) -> None:
+    """A file of its rows is gone: each run fails at it, and at nothing else."""
+    bag = Path(stream.paths.mirror(TableName("db", "bag")))
+    for file in bag.glob("*.parquet"):
+        file.unlink()
+    as_a_new_process(stream.spark)
+    stream.tell(10, *(put(name, 5, "1", "one") for name in ("a", "b", "bag")), change("ALTER TABLE bag ADD n INT", 6))
+    stream.topic.send(row("DELETE", "bag", 4, {"id": "1", "v": "q"}, key=["id"]), 1).write(
+        stream.folder / "captures", "1b.jsonl"
+    )
+    for number in range(2):
+        with pytest.raises(Exception, match=r"(?s)parquet") as caught:
+            stream.run()
+        assert not isinstance(caught.value, AssertionError)
+        # what does not depend on it is in already
+        assert (stream.rows("a"), stream.rows("b")) == ([(1, "one")], [(1, "one")])
+        assert len(failures_of(stream.spark, stream.paths, TableName("db", "bag"))) == number + 1
+        assert published_cut(stream.spark, stream.paths).cut_id == 1
+    said = stream.run()
+    assert any(line.startswith("db.bag is put aside: ApplyRows of db.bag failed 3 times in cut 2: ") for line in said)
+    assert published_cut(stream.spark, stream.paths).cut_id == 2
+    assert _aside(stream)["bag"][1] == 2
+    assert lake_balance(stream.spark, stream.paths).balanced
+
+    # what comes for it waits, and all else goes on
+    late = row("INSERT", "bag", 15, {"id": "8", "v": "late", "n": "4"}, types={**TYPES, "n": "int"})
+    stream.tell(20, put("a", 15, "1", "two"), (late, 1), change("ALTER TABLE bag ADD m INT", 16))
+    report_lines = stream.run()
+    assert not any("put aside" in line for line in report_lines)
+    assert stream.rows("a") == [(1, "two")]
+    assert _aside(stream)["bag"][1] == 3
+    assert lake_balance(stream.spark, stream.paths).balanced
+    history = stream.spark.read.format("delta").load(stream.paths.table("ddl_history"))
+    assert [found["status"] for found in history.where("sql LIKE 'ALTER%'").orderBy("commit_ts").collect()] == [
+        "held"
+    ] * 2
+    report = _maker(stream).brought_up_to_date()
+    result = no_gaps_result(report, dg.AssetKey(["shop", "consistent_cuts"]))
+    assert (result.passed, result.severity) == (False, dg.AssetCheckSeverity.ERROR)
+    assert "put aside: ApplyRows of db.bag failed 3 times" in str(result.metadata["db.bag"])
+    assert "shop_rebuild with their names as tables brings them back" in str(result.description)
+
+    assert TableRebuilder(_maker(stream)).rebuilt(["db.bag"]).cut_id == 4
+    assert _aside(stream) == {}
+    assert stream.rows("bag") == [(1, "one", None, None), (8, "late", 4, None)]
+    assert {mirror["table"]: mirror["gaps"] for mirror in stream.cuts()[-1]["mirrors"]}["bag"] == []
+    assert {found["status"] for found in history.where("sql LIKE 'ALTER%'").collect()} == {"applied"}
+    stream.tell(30, put("bag", 25, "9", "on"))
+    stream.run()
+    assert (len(stream.rows("bag")), lake_balance(stream.spark, stream.paths).balanced) == (3, True)
+    counted("tables put aside and brought back", 1)
+
+
+def test_tables_that_a_rename_ties_to_it_wait_too(stream: Stream) -> None:
+    stream.tell(
+        10,
+        put("a", 5, "1", "one"),
+        put("b", 5, "1", "one"),
+        change("RENAME TABLE a TO y, b TO a, y TO b", 6),
+        put("a", 7, "2", "b's"),
+        put("x", 7, "1", "free"),
+    )
+    with broken("a"):
+        for _ in range(2):
+            with pytest.raises(BrokenError, match="rows of a cannot be let in"):
+                stream.run()
+        said = stream.run()
+    assert sorted(_aside(stream)) == ["a", "b", "y"]
+    assert stream.rows("x") == [(1, "free")]
+    assert sum("is put aside" in line for line in said) == 3
+    assert lake_balance(stream.spark, stream.paths).balanced
+    assert TableRebuilder(_maker(stream)).rebuilt(["db.a"]).cut_id == 3
+    assert (_aside(stream), stream.rows("a"), stream.rows("b")) == ({}, [(1, "one"), (2, "b's")], [(1, "one")])
+    assert lake_balance(stream.spark, stream.paths).balanced
+
+
+def test_a_table_that_cannot_be_made_and_a_rebuild_of_all(stream: Stream) -> None:
+    """It has no mirror then. A rebuild of all tries it again, and leaves it where it is when it fails."""
+    stream.tell(10, create("new", 5), put("new", 6, "1", "n"), update("a", 6, ("1", "x"), ("1", "y")))
+    with broken("new"):
+        for _ in range(2):
+            with pytest.raises(BrokenError):
+                stream.run()
+        stream.run()
+        assert _aside(stream)["new"][1] == 1
+        assert Rebuilder(_maker(stream), "auto").rebuilt().equal
+        assert _aside(stream)["new"][1] == 1
+        # a table that was not put aside before is not because of a rebuild
+        with broken("a"), pytest.raises(BrokenError, match="rows of a"):
+            Rebuilder(_maker(stream), "auto").rebuilt()
+    assert Rebuilder(_maker(stream), "auto").rebuilt().cut_id is not None
+    assert (_aside(stream), stream.rows("new")) == ({}, [(1, "n")])
+    assert lake_balance(stream.spark, stream.paths).balanced
+
+
+@pytest.mark.parametrize("error", [TransientError, OSError, MemoryError])
+def test_what_is_not_the_tables_own_puts_none_aside(stream: Stream, error: type[Exception]) -> None:
+    stream.tell(10, put("a", 5, "1", "one"), put("b", 5, "1", "one"))
+    with broken("a", error=error):
+        for _ in range(4):
+            with pytest.raises(error):
+                stream.run()
+    assert failures_of(stream.spark, stream.paths, TableName("db", "a")) == []
+    stream.run()
+    assert (_aside(stream), stream.rows("a"), stream.rows("b")) == ({}, [(1, "one")], [(1, "one")])
+
+
+def test_where_all_fail_none_is_put_aside(stream: Stream) -> None:
+    stream.tell(10, *(put(name, 5, "1", "one") for name in ("a", "b", "x")))
+    with broken("a", "b", "x"):
+        for _ in range(4):
+            with pytest.raises(BrokenError):
+                stream.run()
+    stream.run()
+    assert (_aside(stream), stream.rows("x")) == ({}, [(1, "one")])
+
+
+def test_a_begun_cut_does_not_keep_a_rebuild_from_its_work(stream: Stream) -> None:
+    """The table is put aside at once, and made again where it is among the chosen."""
+    stream.tell(10, put("a", 5, "1", "one"), put("b", 5, "1", "one"))
+    with broken("b"), pytest.raises(BrokenError):
+        stream.run()
+    with broken("b"):
+        assert TableRebuilder(_maker(stream)).rebuilt(["db.a"]).equal
+    assert sorted(_aside(stream)) == ["b"]
+    assert TableRebuilder(_maker(stream)).rebuilt(["db.b"]).cut_id == 3
+    assert (_aside(stream), stream.rows("a"), stream.rows("b")) == ({}, [(1, "one")], [(1, "one")])
+
+
+def test_a_cut_that_cannot_be_finished_at_all_is_given_up_by_a_rebuild(stream: Stream) -> None:
+    """The salt that it was begun with is lost. What it has moved, dropped and made is taken back first."""
+    masks: Any = (("db.*", (("mail", "hash"),)),)
+    rules, others = (ColumnRules(masks=masks, salt=salt) for salt in (SALT, "another salt of the tests"))
+    stream.tell(
+        10,
+        put("a", 5, "1", "one"),
+        change("RENAME TABLE a TO c, b TO a, c TO b", 6),
+        change("ALTER TABLE x ADD mail VARCHAR(20) DEFAULT 'm'", 6),
+        change("DROP TABLE bag", 7),
+        create("made", 7, KEYLESS),
+        put("made", 8, "1", "m"),
+    )
+    number = 0
+    # a folder of its own each time: Delta remembers the tables that it has seen at a path
+    while (copy := stream.begun_again(stream.folder.parent / f"begun-{number}")).killed(number, columns=rules):
+        number += 3
+        with pytest.raises(MaskSaltError):
+            copy.run(columns=others)
+        with pytest.raises(MaskSaltError):
+            TableRebuilder(_maker(copy, columns=others)).rebuilt(["db.a"])
+        assert Rebuilder(_maker(copy, columns=others), "auto").rebuilt().cut_id == 2
+        assert not is_begun(stream.spark, copy.paths, published_cut(stream.spark, copy.paths))
+        # upstream as the cut before had it, and on from there
+        assert (copy.rows("bag"), copy.rows("a")) == ([(1, "q")], [])
+        copy.run(columns=others)
+        assert (copy.rows("b"), copy.rows("made"), copy.rows("x")) == ([(1, "one")], [(1, "m")], [])
+        names = {str(name) for name in published_cut(stream.spark, copy.paths).names}
+        assert names == {"db.a", "db.b", "db.x", "db.made"}
+        assert lake_balance(stream.spark, copy.paths).balanced
+    assert number > 9
+
+
+def test_a_version_that_parts_rows_otherwise_is_told(stream: Stream) -> None:
+    """Rows that were planned for one step must not come in two, or in none."""
+    stream.tell(10, put("bag", 5, "1", "one"), change("ALTER TABLE bag ADD n INT", 6), put("bag", 7, "2", "two"))
+    assert stream.killed(2)
+    from cdc_pipeline.mirrors import cut_rows
+
+    def all_before(changes: Any, events: Any, *others: Any) -> Any:
+        return with_segments(changes, [dataclasses.replace(event, commit_ts=2**62) for event in events], *others)
+
+    with_segments = cut_rows.with_segments
+    with patch.object(cut_rows, "with_segments", all_before):
+        for _ in range(2):
+            with pytest.raises(LakeError, match=r"row changes are there for db\.bag where . were planned"):
+                stream.run()
+    stream.run()
+    assert (_aside(stream), stream.rows("bag")) == ({}, [(1, "one", None), (1, "q", None), (2, "two", None)])
