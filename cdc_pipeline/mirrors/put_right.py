@@ -181,7 +181,8 @@ class MirrorReplacer:
 def _said(table: TableState) -> tuple[object, ...]:
     state = MirrorState.from_properties(table.properties)
     shards = {(shard.name, shard.schema, shard.inferred) for shard in state.shards or ()}
-    return (state.schema, state.inferred, state.gaps, state.masks, state.mask_key, shards, state.derived)
+    # a cut that is given up may have renamed it
+    return (state.name, state.schema, state.inferred, state.gaps, state.masks, state.mask_key, shards, state.derived)
 
 
 def _plain(table: TableState) -> StructType:

@@ -199,7 +199,8 @@ def test_a_begun_cut_does_not_keep_a_rebuild_from_its_work(stream: Stream) -> No
     assert (_aside(stream), stream.rows("a"), stream.rows("b")) == ({}, [(1, "one")], [(1, "one")])
 
 
-def test_a_cut_that_cannot_be_finished_at_all_is_given_up_by_a_rebuild(stream: Stream) -> None:
+@pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.long)])
+def test_a_cut_that_cannot_be_finished_at_all_is_given_up_by_a_rebuild(stream: Stream, every: int) -> None:
     """The salt that it was begun with is lost. What it has moved, dropped and made is taken back first."""
     masks: Any = (("db.*", (("mail", "hash"),)),)
     rules, others = (ColumnRules(masks=masks, salt=salt) for salt in (SALT, "another salt of the tests"))
@@ -212,10 +213,10 @@ def test_a_cut_that_cannot_be_finished_at_all_is_given_up_by_a_rebuild(stream: S
         create("made", 7, KEYLESS),
         put("made", 8, "1", "m"),
     )
-    number = 0
+    number = every - 1
     # a folder of its own each time: Delta remembers the tables that it has seen at a path
     while (copy := stream.begun_again(stream.folder.parent / f"begun-{number}")).killed(number, columns=rules):
-        number += 3
+        number += every
         with pytest.raises(MaskSaltError):
             copy.run(columns=others)
         with pytest.raises(MaskSaltError):
@@ -229,7 +230,7 @@ def test_a_cut_that_cannot_be_finished_at_all_is_given_up_by_a_rebuild(stream: S
         names = {str(name) for name in published_cut(stream.spark, copy.paths).names}
         assert names == {"db.a", "db.b", "db.x", "db.made"}
         assert lake_balance(stream.spark, copy.paths).balanced
-    assert number > 9
+    assert number > 12
 
 
 def test_a_version_that_parts_rows_otherwise_is_told(stream: Stream) -> None:
