@@ -66,6 +66,9 @@ _OTHERS: dict[str, DataType] = {
     "year": IntegerType(),
     "vector": ArrayType(FloatType()),
 }
+_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
+_YEARS = (1901, 2155)
+"""The years of YEAR, beside its zero."""
 GEOMETRIES = frozenset(
     {
         *("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon"),
@@ -125,18 +128,42 @@ def value(text: Column, kind: MySqlType, time_zone: str) -> Column:
         return padded(latin1_bytes(text), kind)
     if isinstance(target, ArrayType):
         return _numbers(text, target)
-    if isinstance(target, DecimalType):
-        # a digit beyond the scale would be rounded away: then the definition is not the one that the text was made by
-        written = F.when(F.length(text) <= MOST_DIGITS, text)
-        return F.when(written.rlike(rf"^[+-]?\d*(?:\.\d{{0,{target.scale}}}0*)?\z"), written.try_cast(target))
     if base in _DATES:
         return _date(text, base, time_zone)
+    return _in_range(_number(text, target), kind)
+
+
+def _number(text: Column, target: DataType) -> Column:
+    written = F.when(F.length(text) <= MOST_DIGITS, text)
+    if isinstance(target, DecimalType):
+        # a digit beyond the scale would be rounded away: then the definition is not the one that the text was made by
+        return F.when(written.rlike(rf"^[+-]?\d*(?:\.\d{{0,{target.scale}}}0*)?\z"), written.try_cast(target))
     if isinstance(target, (FloatType, DoubleType)):
         # Spark also reads 1.5f, NaN and Infinity, and takes what is too large for infinite
-        written = F.when(F.length(text) <= MOST_DIGITS, text)
         number = written.try_cast(target)
         return F.when(written.rlike(r"^[-+.0-9eE]+\z") & (F.abs(number) < float("inf")), number)
     return text.try_cast(target)
+
+
+def _in_range(number: Column, kind: MySqlType) -> Column:
+    """The number where MySQL's type has it (ticdc-canal-json "Integer types"), which the mirror's may do for more."""
+    if kind.base == "year":
+        return F.when((number == 0) | number.between(*_YEARS), number)
+    if kind.base == "bit":
+        # without its size it is of any: TiCDC's default mode does not tell it
+        most = 2 ** kind.params[0] - 1 if kind.params else 2 ** _BITS["bigint"] - 1
+        return F.when(number.between(_exact(0), _exact(most)), number)
+    if kind.base in _BITS and kind.unsigned:
+        return F.when(number.between(_exact(0), _exact(2 ** _BITS[kind.base] - 1)), number)
+    if kind.base == "mediumint":
+        half = 2 ** (_BITS[kind.base] - 1)
+        return F.when(number.between(-half, half - 1), number)
+    return F.when(number >= 0, number) if kind.unsigned else number
+
+
+def _exact(number: int) -> Column:
+    """A literal that Spark compares with whole numbers of any size exactly."""
+    return F.lit(number) if number < 2**63 else F.lit(Decimal(number))
 
 
 def _kept_text(text: Column, kind: MySqlType) -> Column:
@@ -145,7 +172,8 @@ def _kept_text(text: Column, kind: MySqlType) -> Column:
     if kind.base == "time":
         return time_text(text, kind.params[0] if kind.params else None)
     if kind.base == "decimal" and kind.params and (digits_and_scale := text_decimal(kind)) is not None:
-        return decimal_text(text, *digits_and_scale)
+        number = decimal_text(text, *digits_and_scale)
+        return F.when(~number.startswith("-"), number) if kind.unsigned else number
     # a CHAR is shown without the spaces at its end
     return F.rtrim(text) if kind.base == "char" else text
 

@@ -37,7 +37,7 @@ def wire_value(text: Column, kind: MySqlType, time_zone: str, wire: str | None) 
         document = F.decode(latin1_bytes(text), "UTF-8")
         return F.when(F.is_valid_utf8(latin1_bytes(text).cast("string")), document)
     if wire == "BYTES":
-        return _of_bytes(text, kind)
+        return _of_bytes(text, kind, time_zone)
     if wire == "DATE":
         return _of_date(text, kind, time_zone)
     if wire == "BOOLEAN":
@@ -56,7 +56,7 @@ def wire_value(text: Column, kind: MySqlType, time_zone: str, wire: str | None) 
     return value(text, kind, time_zone)
 
 
-def _of_bytes(text: Column, kind: MySqlType) -> Column:
+def _of_bytes(text: Column, kind: MySqlType, time_zone: str) -> Column:
     """Base64 with padding, as Java writes it."""
     found = F.try_to_binary(text, F.lit("base64"))
     target = spark_type(kind)
@@ -64,12 +64,12 @@ def _of_bytes(text: Column, kind: MySqlType) -> Column:
         return padded(found, kind)
     if kind.base == "bit":
         fits = F.octet_length(found).between(1, _BIT_BYTES)
-        return F.when(fits, F.conv(F.hex(F.when(fits, found)), 16, 10).try_cast(target))
+        return value(F.when(fits, F.conv(F.hex(F.when(fits, found)), 16, 10)), kind, time_zone)
     readable = F.is_valid_utf8(found.cast("string"))
     chars = F.when(readable, F.decode(F.when(readable, found), "UTF-8"))
     if isinstance(target, StringType):
         return chars
-    return F.lit(None).cast(target) if isinstance(target, ArrayType) else chars.try_cast(target)
+    return F.lit(None).cast(target) if isinstance(target, ArrayType) else value(chars, kind, time_zone)
 
 
 def _of_date(text: Column, kind: MySqlType, time_zone: str) -> Column:
