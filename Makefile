@@ -102,8 +102,9 @@ lock: ## write requirements.lock anew from pyproject.toml (needs the package ind
 		--no-emit-index-url --no-emit-find-links --no-annotate --no-header $(LOCK_FLAGS) -o requirements.lock; \
 	echo "[lock] requirements.lock: $$(grep -c '==' requirements.lock) pins"
 
-docs: venv ## write docs/pipeline.md anew from the models of a pipeline's file
+docs: venv ## write docs/pipeline.md, and the rules of docs/dialects.md, anew from the models that they are in
 	$(BIN)/python scripts/pipeline_fields.py
+	$(BIN)/python scripts/field_rules.py
 
 ui: venv-and-java ## run Dagster's webserver and daemon on PORT (3000) until Ctrl-C
 	exec $(BIN)/python scripts/ui.py --port $(PORT)

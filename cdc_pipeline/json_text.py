@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from cdc_pipeline.contracts.limits import NESTING
+
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
@@ -23,6 +25,7 @@ OPTIONS = {
     "allowNonNumericNumbers": "false",
     # the parser's own limit is below what a 64 MB LONGTEXT needs
     "maxStringLen": str(2**31 - 1),
+    "maxNestingDepth": str(NESTING),
 }
 
 # Half of a surrogate pair as an escape: no character. Spark would read it as `?`.

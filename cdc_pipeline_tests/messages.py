@@ -101,10 +101,10 @@ class Topic:
     lines: list[str] = field(default_factory=list)
     offsets: dict[int, int] = field(default_factory=dict)
 
-    def send(self, payload: str | None, partition: int = 0) -> Topic:
+    def send(self, payload: str | None, partition: int = 0, *, sent: int | None = None) -> Topic:
         offset = self.offsets.get(partition, 0)
         self.offsets[partition] = offset + 1
-        self.lines.append(record_line(payload, self.name, partition, offset))
+        self.lines.append(record_line(payload, self.name, partition, offset, sent=sent))
         return self
 
     def write(self, folder: Path, name: str) -> Topic:
@@ -115,14 +115,28 @@ class Topic:
         return self
 
 
-def record_line(payload: str | None, topic: str = "t", partition: int = 0, offset: int = 0) -> str:
-    """A record as `kcat -C -J` prints it."""
+def sent_ms(payload: str | None, offset: int) -> int:
+    """When a record was sent: some time after the story's start, and never before its own watermark."""
+    ms = EPOCH_MS + offset
+    if payload is None or '"watermarkTs"' not in payload:
+        return ms
+    try:
+        mark = json.loads(payload)["_tidb"]["watermarkTs"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return ms
+    return max(ms, mark >> 18) if isinstance(mark, int) and mark < 10**13 << 18 else ms
+
+
+def record_line(
+    payload: str | None, topic: str = "t", partition: int = 0, offset: int = 0, *, sent: int | None = None
+) -> str:
+    """A record as `kcat -C -J` prints it; `sent` is its time in ms."""
     record = {
         "topic": topic,
         "partition": partition,
         "offset": offset,
         "tstype": "create",
-        "ts": EPOCH_MS + offset,
+        "ts": sent_ms(payload, offset) if sent is None else sent,
         "broker": 0,
         "headers": [],
         "key": None,

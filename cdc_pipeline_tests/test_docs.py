@@ -6,6 +6,9 @@ import re
 import runpy
 from pathlib import Path
 
+from cdc_pipeline_tests.contracts.cases import CASES
+from cdc_pipeline_tests.contracts.sent_cases import SENT_CASES
+from cdc_pipeline_tests.dialects import test_canal, test_dataworks, test_ticdc, test_ticdc_storage
 from cdc_pipeline_tests.mirrors import ddl_stories, stories
 
 TESTS = Path(__file__).parent
@@ -34,6 +37,34 @@ def test_every_field_of_a_pipeline_is_documented_as_it_is() -> None:
     """`make docs` writes the page anew."""
     script = runpy.run_path(str(TESTS.parent / "scripts" / "pipeline_fields.py"))
     assert (DOCS / "pipeline.md").read_text(encoding="utf-8") == script["document"]()
+
+
+def test_every_field_rule_is_documented_as_it_is() -> None:
+    """`make docs` writes the table anew."""
+    script = runpy.run_path(str(TESTS.parent / "scripts" / "field_rules.py"))
+    text = (DOCS / "dialects.md").read_text(encoding="utf-8")
+    assert text == script["page"](text)
+    assert text.count("| warn |") > 30
+    assert text.count("| reject |") > 80
+
+
+def test_every_field_rule_says_where_it_comes_from_and_has_the_case_that_is_named() -> None:
+    script = runpy.run_path(str(TESTS.parent / "scripts" / "field_rules.py"))
+    modules = {
+        "dialects/test_ticdc.py": set(test_ticdc._BAD),
+        "dialects/test_ticdc_storage.py": {*test_ticdc_storage._BAD, "checkpoint_is_not_ahead"},
+        "dialects/test_canal.py": set(test_canal._BAD),
+        "dialects/test_dataworks.py": set(test_dataworks._BAD),
+    }
+    for dialect, form, rule in script["rules_by_form"]():
+        assert rule.clause, rule
+        test = script["test_of"](dialect, form.name, rule)
+        if test.startswith("contracts/"):
+            model = form.contract if test == "contracts/cases.py" else form.sent
+            cases = (CASES if test == "contracts/cases.py" else SENT_CASES)[model]
+            assert rule.name in cases.broken or rule.field in cases.wrong, rule
+        else:
+            assert rule.name in modules[test], (test, rule)
 
 
 def test_links_of_the_documents_lead_somewhere() -> None:

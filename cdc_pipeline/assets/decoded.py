@@ -11,8 +11,9 @@ from cdc_pipeline.assets.metadata import delta_columns
 from cdc_pipeline.assets.nodes import decoded_lineage, face
 from cdc_pipeline.assets.opened import opened_lake
 from cdc_pipeline.checks.balance import BALANCE, balance_result
-from cdc_pipeline.checks.contract import CONTRACT, contract_result
+from cdc_pipeline.checks.contract import CONTRACT, contract_result, look_at
 from cdc_pipeline.checks.dead_letters import NO_DEAD_LETTERS, dead_letters_result
+from cdc_pipeline.checks.field_rules import FIELD_RULES, field_rules_result
 from cdc_pipeline.checks.lost_offsets import NO_LOST_OFFSETS, lost_offsets_result
 from cdc_pipeline.checks.watermarks import WATERMARKS_ADVANCE, watermarks_result
 from cdc_pipeline.dialects import unified
@@ -27,13 +28,13 @@ _DESCRIPTIONS = {
 when (commit_ts, a TSO; es and ts in ms), and which message said so (topic, partition, offset, batch).""",
     DDL_HISTORY: """One row is one DDL message: the statement, what it says, the schema that results, and what was done to
 the mirror. `pending` until the mirrors reach its commit TSO; `not applied yet` where this version does not know how.""",
-    WATERMARKS: """One row is one TiDB watermark record: all changes with commit_ts <= watermark_ts were sent before it.""",
+    WATERMARKS: """One row is one TiDB watermark record: all changes with commit_ts < watermark_ts were sent before it.""",
     DEAD_LETTERS: """One row is one record, or one row change, that broke a rule: the rule, the reason and the bytes.""",
 }
 _KINDS = {
-    DDL_HISTORY: unified.DDL,
-    WATERMARKS: unified.WATERMARK,
-    DEAD_LETTERS: unified.DEAD,
+    DDL_HISTORY: (unified.DDL, unified.OTHER_DDL),
+    WATERMARKS: (unified.WATERMARK,),
+    DEAD_LETTERS: (unified.DEAD,),
 }
 
 
@@ -56,6 +57,7 @@ def decoded_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
         check_specs=[
             dg.AssetCheckSpec(BALANCE, asset=keys[CHANGE_LOG], blocking=True),
             dg.AssetCheckSpec(NO_LOST_OFFSETS, asset=keys[CHANGE_LOG]),
+            dg.AssetCheckSpec(FIELD_RULES, asset=keys[CHANGE_LOG]),
             dg.AssetCheckSpec(WATERMARKS_ADVANCE, asset=keys[WATERMARKS]),
             dg.AssetCheckSpec(NO_DEAD_LETTERS, asset=keys[DEAD_LETTERS]),
             *(dg.AssetCheckSpec(CONTRACT, asset=key, blocking=True) for key in keys.values()),
@@ -75,10 +77,8 @@ def decoded_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
             watermarks = watermarks_result(spark.session, pipeline.paths, new, keys[WATERMARKS])
             states = {table: table_state(spark.session, pipeline.paths.table(table)) for table in keys}
             counts = {table: sum(_rows(batch, table) for batch in batches) for table in keys}
-            contracts = [
-                contract_result(spark.session, pipeline.paths, table, new, _most_rows(batches, table), key)
-                for table, key in keys.items()
-            ]
+            looks = [look_at(spark.session, pipeline.paths, table, new, _most_rows(batches, table)) for table in keys]
+            fields = field_rules_result(spark.session, pipeline.paths, looks, new, pipeline.dialect, keys[CHANGE_LOG])
         seconds = round(time.monotonic() - started, 1)
         for table, key in keys.items():
             context.log.info(f"{table}: {counts[table]} new")
@@ -97,14 +97,18 @@ def decoded_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
         yield lost
         yield dead
         yield watermarks
-        yield from contracts
+        yield fields
+        for look in looks:
+            yield contract_result(look, keys[look.table])
 
     return decoded
 
 
 def _rows(batch: DecodedBatch, table: str) -> int:
     """The rows that the batch gave the table: a message of Canal may have several row changes."""
-    return batch.counts.row_changes if table == CHANGE_LOG else batch.counts.by_kind[_KINDS[table]]
+    return (
+        batch.counts.row_changes if table == CHANGE_LOG else sum(batch.counts.by_kind[kind] for kind in _KINDS[table])
+    )
 
 
 def _most_rows(batches: list[DecodedBatch], table: str) -> int:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 BALANCE = "balance"
 _SHOWN = 5
+_STATEMENTS = (unified.DDL, unified.OTHER_DDL)
 _WHAT_TO_DO = (
     "Nothing that follows was done. Run {pipeline}_rebuild, which decodes every batch again from raw_topic_snapshot and "
     "puts right what differs; if the numbers then differ still, it is a fault of this code: report these batches"
@@ -73,7 +74,7 @@ def _differences(spark: SparkSession, paths: LakePaths, batches: Sequence[Decode
     counted: dict[str, tuple[Column, dict[int, int]]] = {
         "change_log": (F.lit(True), {batch.batch_id: batch.counts.row_changes for batch in batches}),
         "watermarks": (F.lit(True), _of_kind(batches, unified.WATERMARK)),
-        "ddl_history": (F.col("kind") == unified.DDL, _of_kind(batches, unified.DDL)),
+        "ddl_history": (F.col("kind").isin(*_STATEMENTS), _of_kind(batches, *_STATEMENTS)),
         "dead_letters": (decoded_only, _of_kind(batches, unified.DEAD)),
     }
     ids = [batch.batch_id for batch in batches]
@@ -96,8 +97,8 @@ def _differences(spark: SparkSession, paths: LakePaths, batches: Sequence[Decode
     ]
 
 
-def _of_kind(batches: Sequence[DecodedBatch], kind: str) -> dict[int, int]:
-    return {batch.batch_id: batch.counts.by_kind[kind] for batch in batches}
+def _of_kind(batches: Sequence[DecodedBatch], *kinds: str) -> dict[int, int]:
+    return {batch.batch_id: sum(batch.counts.by_kind[kind] for kind in kinds) for batch in batches}
 
 
 def cut_balance_result(spark: SparkSession, paths: LakePaths, key: dg.AssetKey) -> dg.AssetCheckResult:

@@ -17,21 +17,37 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
+_SHOWN = 60
+
+
 class ContractError(Exception):
     """A model has a check that cannot be made an expression: a mistake in the model, found at import."""
 
 
-def rule(name: str, expected: str, sql: str) -> Any:
-    """A rule over several fields, to be set in a model's body under its own name.
+def rule(
+    name: str,
+    expected: str,
+    sql: str,
+    *,
+    clause: str = "",
+    field: str | None = None,
+    found: str | None = None,
+    warn: bool = False,
+) -> Any:
+    """A rule over several fields, or one of a field that Pandera has no check for, to be set in a model's body under its
+    own name.
 
-    `sql` is true where a row keeps the rule, false or null where it breaks it; `expected` says so in words.
+    `sql` is true where a row keeps the rule, false or null where it breaks it; `expected` says so in words. `clause` is
+    where a document says it. `field` is the field that it speaks of, None where it speaks of several. `found` is SQL of a
+    text that says what is there in a row that breaks it. `warn`: a row that breaks it goes on, and is counted.
     """
 
     def check(_model: type, frame: DataFrame) -> bool:
         return frame.filter(f"NOT coalesce({sql}, false)").limit(1).count() == 0
 
     check.__name__ = name
-    return pa.dataframe_check(check, statistics={"sql": sql}, error=expected)
+    said = {"sql": sql, "clause": clause, "field": field, "found": found, "warn": warn}
+    return pa.dataframe_check(check, statistics=said, error=expected)
 
 
 def _equal_to(column: str, value: str | bool) -> str:
@@ -89,6 +105,13 @@ def frame_condition(check: Any) -> str:
     return f"coalesce({sql}, false)"
 
 
+def sizes(check: Any, column: str) -> str | None:
+    """SQL of a text that says how large a value is which breaks a limit; None for a check that is no limit."""
+    if check.name != "str_length" or check.statistics["max_value"] is None:
+        return None
+    return f"concat(format_number(length(`{column}`), 0), ' characters: ', left(`{column}`, {_SHOWN}))"
+
+
 def in_words(name: str, statistics: Mapping[str, Any]) -> str:
     """What a field's check expects, as the end of a sentence that begins with the field."""
     if name == "isin":
@@ -101,5 +124,8 @@ def in_words(name: str, statistics: Mapping[str, Any]) -> str:
     if name == "greater_than_or_equal_to":
         return f"is at least {statistics['min_value']}"
     if name == "str_length":
-        return "is not empty"
+        least, most = statistics["min_value"], statistics["max_value"]
+        if most is None:
+            return "is not empty"
+        return f"has {least or 0} to {most:,} characters"
     raise ContractError(f"check {name!r} has no words: add it to contracts.checks")

@@ -12,7 +12,7 @@ import pyspark.sql.types as T
 
 from cdc_pipeline.contracts.checks import rule
 from cdc_pipeline.contracts.messages import FIRST_MS, LAST_MS, ROW_TYPES
-from cdc_pipeline.schemas.statements import DDL_EVENT, STATEMENT_EVENT, XA_EVENT
+from cdc_pipeline.schemas.statements import DDL_EVENT, OTHER_DDL_EVENT, STATEMENT_EVENT, XA_EVENT
 
 if TYPE_CHECKING:  # to mypy an annotation must be a class; Pandera wants the whole type
     from pyspark.sql.types import ArrayType as _Names
@@ -24,7 +24,11 @@ else:
 _MS = {"min_value": FIRST_MS, "max_value": LAST_MS}
 _NAMED = {"min_value": 1}
 _TSO_IS_ES = rule(
-    "exact_tso_is_es", "the physical part of an exact commit_ts is es", "NOT exact_ts OR shiftright(commit_ts, 18) = es"
+    "tso_is_es",
+    "the physical part of an exact commit_ts is es",
+    "NOT exact_ts OR shiftright(commit_ts, 18) = es",
+    clause="ticdc-facts §1",
+    warn=True,
 )
 
 
@@ -58,7 +62,7 @@ class ChangeRow(_Timed):
     before: _Row = pa.Field(nullable=True)
     after: _Row = pa.Field(nullable=True)
 
-    exact_tso_is_es = _TSO_IS_ES
+    tso_is_es = _TSO_IS_ES
     images_fit_op = rule(
         "images_fit_op",
         "INSERT has only after, DELETE only before, UPDATE both (of DataWorks one at least); whole images have columns",
@@ -83,10 +87,10 @@ class ChangeRow(_Timed):
 class DdlRow(_Timed):
     """A row of `ddl_history`."""
 
-    kind: T.StringType = pa.Field(isin=[DDL_EVENT, STATEMENT_EVENT, XA_EVENT])
+    kind: T.StringType = pa.Field(isin=[DDL_EVENT, OTHER_DDL_EVENT, STATEMENT_EVENT, XA_EVENT])
     sql: T.StringType = pa.Field(nullable=True)
 
-    exact_tso_is_es = _TSO_IS_ES
+    tso_is_es = _TSO_IS_ES
     ddl_has_statement = rule(
         "ddl_has_statement", "a DDL or statement event has its text in sql", f"kind = '{XA_EVENT}' OR length(sql) > 0"
     )
@@ -98,7 +102,13 @@ class WatermarkRow(_Placed):
     watermark_ts: T.LongType = pa.Field(ge=0)
     es: T.LongType = pa.Field(in_range=_MS)
 
-    tso_is_es = rule("tso_is_es", "the physical part of watermark_ts is es", "shiftright(watermark_ts, 18) = es")
+    tso_is_es = rule(
+        "tso_is_es",
+        "the physical part of watermark_ts is es",
+        "shiftright(watermark_ts, 18) = es",
+        clause="ticdc-facts §1",
+        warn=True,
+    )
 
 
 class DeadLetter(_Placed):

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.contracts.messages import ROW_TYPES, XA_TYPES, CanalDdl, CanalNote, CanalRow, CanalStatement
+from cdc_pipeline.contracts.canal import CanalDdl, CanalNote, CanalRow, CanalStatement
+from cdc_pipeline.contracts.messages import ROW_TYPES, XA_TYPES
+from cdc_pipeline.contracts.sent import CanalDdlSent, CanalNoteSent, CanalRowSent, CanalStatementSent
 from cdc_pipeline.dialects.dialect import Dialect, Form, image, no_row
 from cdc_pipeline.dialects.envelope import BATCH
 from cdc_pipeline.dialects.unified import DDL, QUERY_TEXT, ROW, STATEMENT, TSO_SHIFT, XA
@@ -57,7 +59,7 @@ def _columns() -> dict[str, Column]:
         "exact_ts": F.lit(False),
         "watermark_ts": F.lit(None).cast("bigint"),
         "es": F.col("es"),
-        "ts": F.col("ts"),
+        "ts": F.nullif("ts", F.lit(0)),
         "message_id": F.col(BATCH),
         "sql": F.col("sql"),
         "key_names": F.col("pkNames"),
@@ -79,11 +81,11 @@ CANAL = Dialect(
     lambda: F.lit(False),
     _form,
     (
-        Form(_ROW, ROW, CanalRow),
-        Form(_DDL, DDL, CanalDdl),
-        Form(_STATEMENT, STATEMENT, CanalStatement),
-        Form(_QUERY, QUERY_TEXT, CanalNote),
-        Form(_XA, XA, CanalNote),
+        Form(_ROW, ROW, CanalRow, CanalRowSent),
+        Form(_DDL, DDL, CanalDdl, CanalDdlSent),
+        Form(_STATEMENT, STATEMENT, CanalStatement, CanalStatementSent),
+        Form(_QUERY, QUERY_TEXT, CanalNote, CanalNoteSent),
+        Form(_XA, XA, CanalNote, CanalNoteSent),
     ),
     _columns,
 )

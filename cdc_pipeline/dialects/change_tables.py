@@ -40,7 +40,9 @@ _BATCHES = (
     "records BIGINT, kinds MAP<STRING, BIGINT>, row_changes BIGINT, exact_ts BOOLEAN, "
     # topics from which nothing comes any more, and offsets that were given up (`next` is where it goes on)
     "ended ARRAY<STRING>, "
-    "lost ARRAY<STRUCT<topic: STRING, `partition`: INT, first: BIGINT, next: BIGINT>>"
+    "lost ARRAY<STRUCT<topic: STRING, `partition`: INT, first: BIGINT, next: BIGINT>>, "
+    # topic → the time of its newest heartbeat, in ms
+    "heartbeats MAP<STRING, BIGINT>"
 )
 
 
@@ -52,7 +54,7 @@ KINDS_OF = {
     "watermarks": (unified.WATERMARK,),
     "dead_letters": (unified.DEAD,),
     # an XA that is not rolled back gives no row
-    "ddl_history": (unified.DDL, unified.STATEMENT, unified.XA),
+    "ddl_history": (unified.DDL, unified.OTHER_DDL, unified.STATEMENT, unified.XA),
 }
 """The kinds of records that give rows of these tables."""
 
@@ -199,6 +201,7 @@ def _write_batch(
         counts.exact_ts,
         note["ended"],
         [tuple(stretch) for stretch in note["lost"]],
+        dict(counts.heartbeats),
     )
     frame = small_frame(spark, [row], _BATCHES)
     append_once(frame, paths.table("batches"), _commit(paths, "batches", batch_id, note), mergeSchema="true")

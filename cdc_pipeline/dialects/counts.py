@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
+from cdc_pipeline.contracts.limits import SKEW_MS
+from cdc_pipeline.contracts.messages import FIRST_MS
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.resources.small_frames import small_frame
 from cdc_pipeline.sources.records import POSITION
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from collections.abc import Mapping
+
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 _PATIENCE = 5.0
 """Seconds for the metrics of a query that has ended to arrive: they come by Spark's listener bus."""
@@ -27,17 +31,26 @@ _TIME_TYPES = "`timestamp` BIGINT, watermark_ts BIGINT, es BIGINT, ts BIGINT"
 @dataclass(frozen=True)
 class BatchCounts:
     """How many records of a batch are of each kind (`unified.KINDS`), how many row changes they have, and whether any
-    has an exact TSO. `records` is counted apart from the kinds."""
+    has an exact TSO. `records` is counted apart from the kinds. `heartbeats` are the times of the newest one of each topic,
+    in ms."""
 
     records: int
     by_kind: dict[str, int]
     row_changes: int
     exact_ts: bool
+    heartbeats: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def balanced(self) -> bool:
         """Promise 1: every record became exactly one thing."""
         return self.records == sum(self.by_kind.values())
+
+
+def _is_ahead() -> Column:
+    """Whether what a record says of the source's time is later than the record itself, as no clocks are apart: a heartbeat
+    from the future would say for ever that its topic is up to date."""
+    sent = F.unix_millis("timestamp")
+    return F.coalesce((sent >= FIRST_MS) & (F.col("es") - sent > SKEW_MS), F.lit(False))
 
 
 class Observed:
@@ -50,6 +63,7 @@ class Observed:
         self._observation = Observation()
         kind, exact = F.col("kind"), F.col("exact_ts") | F.col("watermark_ts").isNotNull()
         in_tables = ~kind.isin(unified.ROW, unified.WATERMARK, *unified.COUNTED_ONLY)
+        heartbeat = F.when((kind == unified.HEARTBEAT) & ~_is_ahead(), F.struct("topic", "es"))
         watermark = F.struct(*POSITION, F.unix_micros("timestamp").alias("timestamp"), *_TIMES)
         self.frame = decoded.observe(
             self._observation,
@@ -58,6 +72,7 @@ class Observed:
             F.max((kind != unified.DEAD) & exact).alias("exact"),
             F.to_json(F.collect_list(F.when(in_tables, F.struct(*POSITION)))).alias("places"),
             F.to_json(F.collect_list(F.when(kind == unified.WATERMARK, watermark))).alias("watermarks"),
+            F.to_json(F.collect_set(heartbeat)).alias("heartbeats"),
         )
 
     def settle(self) -> None:
@@ -78,7 +93,10 @@ class Observed:
         """Waits for the frame to be written. `records` is what the raw snapshot says of the batch."""
         found: dict[str, Any] = self._observation.get
         by_kind = {name: found[name] for name in unified.KINDS}
-        return BatchCounts(records, by_kind, found["changes"] or 0, bool(found["exact"]))
+        newest: dict[str, int] = {}
+        for told in json.loads(found["heartbeats"]):
+            newest[told["topic"]] = max(told["es"], newest.get(told["topic"], told["es"]))
+        return BatchCounts(records, by_kind, found["changes"] or 0, bool(found["exact"]), newest)
 
     def watermarks(self, spark: SparkSession, batch_id: int) -> DataFrame:
         """`unified.watermarks` of the frame, without looking at its records again: a watermark is all in its metrics."""

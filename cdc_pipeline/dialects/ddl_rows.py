@@ -58,7 +58,8 @@ def _statement(event: Row) -> str | None:
 
 def _ends(frame: DataFrame) -> list[Row]:
     """The positions of the batch's XA and DDL messages."""
-    return frame.where(F.col("kind").isin(unified.XA, unified.DDL)).select("topic", "partition", "offset").collect()
+    ends = F.col("kind").isin(unified.XA, unified.DDL, unified.OTHER_DDL)
+    return frame.where(ends).select("topic", "partition", "offset").collect()
 
 
 def _rolled_back(event: Row, ends: list[Row], change_log: DataFrame) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.messages import CLAIM_RULE
-from cdc_pipeline.contracts.rules import broken_rule, expectations, rules_of
+from cdc_pipeline.contracts.rules import broken_rule, expectations, rejecting, rules_of
 from cdc_pipeline.dialects.built import built_once
 from cdc_pipeline.dialects.canal import CANAL
 from cdc_pipeline.dialects.claims import CONTENT, PROBLEM, unlooked_problem
@@ -30,8 +30,10 @@ DialectName = Literal["auto", "ticdc", "canal", "dataworks"]
 # the order in which they are asked: the last one takes what is left
 DIALECTS = (DATAWORKS, TICDC, CANAL)
 assert {dialect.name for dialect in DIALECTS} == set(get_args(DialectName)) - {"auto"}
-_RULES = {form.name: rules_of(form.contract) for dialect in DIALECTS for form in dialect.forms}
+_RULES = {form.name: rejecting(rules_of(form.contract)) for dialect in DIALECTS for form in dialect.forms}
 _DECLARED = "dialect_is_declared"
+SENT_CONTRACTS = {form.name: form.sent for dialect in DIALECTS for form in dialect.forms if form.sent is not None}
+"""Form → the contract of its messages as they are sent."""
 EXPECTATIONS = {
     **{name: (text, None) for name, text in JSON_RULES.items()},
     _DECLARED: ("the message is of the dialect that the pipeline declares", None),
@@ -63,6 +65,11 @@ def explained(raw: DataFrame, dialect: DialectName = "auto") -> DataFrame:
 def _kept(raw: DataFrame) -> list[str]:
     """The columns of a raw record: what was made of its value, to be parsed, goes no further."""
     return [name for name in raw.columns if name not in (CONTENT, PROBLEM)]
+
+
+def told_apart(dialect: DialectName) -> tuple[Column, Column]:
+    """The name of a parsed record's dialect, and of its form."""
+    return _told_apart(dialect)[:2]
 
 
 def _ruled(raw: DataFrame, dialect: DialectName) -> DataFrame:
@@ -148,10 +155,12 @@ def _field() -> Column:
 
 def _reason() -> Column:
     """What was expected of a record that broke a rule, and what it has there."""
+    sizes = {rule.name: rule.found for rules in _RULES.values() for rule in rules if rule.found is not None}
     expected = _looked_up({rule: text for rule, (text, _) in EXPECTATIONS.items()})
-    fields = sorted({field for _, field in EXPECTATIONS.values() if field is not None})
+    fields = sorted({field for rule, (_, field) in EXPECTATIONS.items() if field is not None and rule not in sizes})
     values = F.create_map(*(part for field in fields for part in (F.lit(field), F.col(field).cast("string"))))
-    shown = F.coalesce(F.substring(values[_field()], 1, _SHOWN), F.lit("null"))
+    size = F.coalesce(*(F.when(F.col("rule") == name, F.expr(found)) for name, found in sizes.items()))
+    shown = F.coalesce(size, F.substring(values[_field()], 1, _SHOWN), F.lit("null"))
     found = F.when(_field().isNotNull(), F.concat(F.lit(", found "), shown))
     return F.concat(F.lit("expected: "), expected, F.coalesce(found, F.lit("")))
 

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Form:
-    """A kind of message as one dialect writes it, with its contract."""
+    """A kind of message as one dialect writes it, with its contract, and that of all its fields as they are sent, which is
+    looked at once per shape of messages."""
 
     name: str
     kind: str
     contract: type[pa.DataFrameModel[Any]]
+    sent: type[pa.DataFrameModel[Any]] | None = None
 
 
 @dataclass(frozen=True)

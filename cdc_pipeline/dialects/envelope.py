@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, DataType, LongType, StringType, StructField, StructType
 
-from cdc_pipeline.contracts.messages import CanalMessage, DataWorksMessage
+from cdc_pipeline.contracts.dataworks import DataWorksMessage
+from cdc_pipeline.contracts.limits import NESTING
+from cdc_pipeline.contracts.messages import EXTENSION, PARTIAL_JSON, SENT, CanalMessage
 from cdc_pipeline.dialects.claims import CONTENT
 from cdc_pipeline.dialects.ticdc_storage import STORAGE_PATHS, with_storage_fields
 from cdc_pipeline.dialects.unified import DEAD, EMPTY
@@ -27,6 +29,7 @@ PATHS = {
     "watermarkTs": "_tidb.watermarkTs",
     "onlyHandleKey": "_tidb.onlyHandleKey",
     "claimCheckLocation": "_tidb.claimCheckLocation",
+    "dbType": "schema.source.dbType",
     "dbName": "schema.source.dbName",
     "schemaName": "schema.source.schemaName",
     "tableName": "schema.source.tableName",
@@ -41,9 +44,8 @@ PATHS = {
     **STORAGE_PATHS,
 }
 # what tells the dialects apart (`decode`), beside the fields of the contracts
-HAS_TIDB, HAS_PAYLOAD, BATCH = "has_tidb", "has_payload", "id"
-PARTIAL_JSON = "partialJson"
-"""The one field that is made of others (`_is_partial_json`)."""
+HAS_PAYLOAD, BATCH = "has_payload", "id"
+_MADE = (PARTIAL_JSON, EXTENSION, SENT)
 _UNREADABLE = "_unreadable"
 _OPTIONS = {**OPTIONS, "columnNameOfCorruptRecord": _UNREADABLE}
 
@@ -53,7 +55,7 @@ def _fields() -> dict[str, DataType]:
     found: dict[str, DataType] = {}
     for model in (CanalMessage, DataWorksMessage):
         found.update({name: column.dtype.type for name, column in model.to_schema().columns.items()})
-    return {name: kind for name, kind in found.items() if name != PARTIAL_JSON}
+    return {name: kind for name, kind in found.items() if name not in _MADE}
 
 
 def _parse_schema(fields: dict[str, DataType]) -> StructType:
@@ -93,7 +95,7 @@ def parsed(raw: DataFrame) -> DataFrame:
         *fields,
         message[BATCH].alias(BATCH),
         _is_partial_json(content).alias(PARTIAL_JSON),
-        message["_tidb"].isNotNull().alias(HAS_TIDB),
+        message["_tidb"].isNotNull().alias(EXTENSION),
         message["payload"].isNotNull().alias(HAS_PAYLOAD),
         _unreadable_rule(content).alias("unreadable"),
     )
@@ -117,7 +119,8 @@ def _is_partial_json(content: str) -> Column:
 
 JSON_RULES = {
     "value_is_utf8": "the value is UTF-8",
-    "value_is_json_object": "the value is one JSON object whose fields have the types of Canal-JSON or DataWorks",
+    "value_is_json_object": "the value is one JSON object whose fields have the types of Canal-JSON or DataWorks, nested at "
+    f"most {NESTING:,} levels deep",
     "escapes_are_characters": "no \\u escape is half of a surrogate pair",
 }
 

@@ -4,7 +4,8 @@ delete-only-output-handle-key-columns, all versions since v4.0.
 Which event a message is follows the document's own resolution (ticdc-canal-json "Data resolution on the consumer
 side"): `isDdl` true is a DDL event; else `type` TIDB_WATERMARK is a watermark; else it is a row change. A row message
 has exactly one row (ticdc-facts §1); INSERT and DELETE have it in `data`, UPDATE has the new row in `data` and the
-former values in `old`, all of them by default and only the changed ones under only-output-updated-columns.
+former values in `old`, all of them by default and only the changed ones under only-output-updated-columns. Encoders before
+v5.4 write `ts` 0, of an INSERT `old` [null], and of a DELETE its row in `old` as well.
 """
 
 from __future__ import annotations
@@ -13,9 +14,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.contracts.messages import WATERMARK_TYPE, TicdcDdl, TicdcRow, TicdcWatermark
+from cdc_pipeline.contracts.messages import EXTENSION, WATERMARK_TYPE
+from cdc_pipeline.contracts.rules import rules_of
+from cdc_pipeline.contracts.sent import TicdcDdlSent, TicdcRowSent, TicdcWatermarkSent
+from cdc_pipeline.contracts.ticdc import KEY_RULE, TicdcDdl, TicdcRow, TicdcWatermark
 from cdc_pipeline.dialects.dialect import Dialect, Form, image, no_row
-from cdc_pipeline.dialects.envelope import BATCH, HAS_TIDB
+from cdc_pipeline.dialects.early_ticdc import with_bytes
+from cdc_pipeline.dialects.envelope import BATCH
 from cdc_pipeline.dialects.ticdc_storage import (
     STORAGE_FORM,
     STORAGE_FORMS,
@@ -30,11 +35,13 @@ from cdc_pipeline.dialects.unified import DDL, ROW, TSO_SHIFT, WATERMARK
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
+_KEY_IS_THERE = next(rule.kept for rule in rules_of(TicdcRow) if rule.name == KEY_RULE)
+NAME = "ticdc"
 _DDL, _WATERMARK, _ROW = "ticdc_ddl", "ticdc_watermark", "ticdc_row"
 
 
 def _certain() -> Column:
-    return F.col(HAS_TIDB) | F.coalesce(F.col("type") == WATERMARK_TYPE, F.lit(False)) | is_storage_file()
+    return F.col(EXTENSION) | F.coalesce(F.col("type") == WATERMARK_TYPE, F.lit(False)) | is_storage_file()
 
 
 def _recognised() -> Column:
@@ -54,7 +61,7 @@ def _form() -> Column:
 def _columns() -> dict[str, Column]:
     op, commit_ts = F.col("type"), F.coalesce("commitTs", "tableVersion")
     watermark_ts = F.coalesce(F.col("watermarkTs"), closed_ts())
-    data, old = F.get("data", F.lit(0)), F.get("old", F.lit(0))
+    data, old = (with_bytes(F.get(rows, F.lit(0))) for rows in ("data", "old"))
     # Before v5.4 a DELETE repeats its row in `old`; `data` has it in every version.
     before = F.when(op == "DELETE", data).when(op == "UPDATE", old)
     after = F.when(op == "DELETE", no_row()).otherwise(data)
@@ -68,10 +75,11 @@ def _columns() -> dict[str, Column]:
         "exact_ts": commit_ts.isNotNull(),
         "watermark_ts": watermark_ts,
         "es": F.coalesce(F.col("es"), F.shiftright(F.coalesce(commit_ts, watermark_ts), TSO_SHIFT)),
-        "ts": F.col("ts"),
+        "ts": F.nullif("ts", F.lit(0)),
         "message_id": F.lit(None).cast("bigint"),
         "sql": F.coalesce(F.col("sql"), statement()),
-        "key_names": F.col("pkNames"),
+        # a column selector may leave columns of the key out: these do not tell one row from another
+        "key_names": F.when(F.expr(_KEY_IS_THERE), F.col("pkNames")),
         # a DELETE needs nothing else (ticdc-facts §3, §7)
         "only_key": F.coalesce("onlyHandleKey", F.lit(False)) & (op != "DELETE"),
         "rows": F.array(image(before, after)),
@@ -79,10 +87,15 @@ def _columns() -> dict[str, Column]:
 
 
 TICDC = Dialect(
-    "ticdc",
+    NAME,
     _recognised,
     _certain,
     _form,
-    (Form(_ROW, ROW, TicdcRow), Form(_DDL, DDL, TicdcDdl), Form(_WATERMARK, WATERMARK, TicdcWatermark), *STORAGE_FORMS),
+    (
+        Form(_ROW, ROW, TicdcRow, TicdcRowSent),
+        Form(_DDL, DDL, TicdcDdl, TicdcDdlSent),
+        Form(_WATERMARK, WATERMARK, TicdcWatermark, TicdcWatermarkSent),
+        *STORAGE_FORMS,
+    ),
     _columns,
 )

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.contracts.messages import TicdcSchemaFile, TicdcStorageCheckpoint, TicdcStorageFile
+from cdc_pipeline.contracts.messages import SENT
+from cdc_pipeline.contracts.storage_files import TicdcSchemaFile, TicdcStorageCheckpoint, TicdcStorageFile
 from cdc_pipeline.dialects.dialect import Form
 from cdc_pipeline.dialects.unified import DDL, TSO_SHIFT, WATERMARK
 from cdc_pipeline.json_text import OPTIONS
@@ -70,7 +71,8 @@ def with_storage_fields(parsed: DataFrame, no_message: Column) -> DataFrame:
             F.contains("value", F.lit(b'"checkpoint-ts"')), F.lit(_CHECKPOINT)
         ),
     )
-    kinds = {name: column.dtype.type.simpleString() for name, column in TicdcStorageFile.to_schema().columns.items()}
+    fields = TicdcStorageFile.to_schema().columns
+    kinds = {name: column.dtype.type.simpleString() for name, column in fields.items() if name != SENT}
     schema = ", ".join(f"`{STORAGE_PATHS[name]}` {kind}" for name, kind in kinds.items())
     text = F.when(F.col(STORAGE_FORM).isNotNull(), F.col("value").cast("string"))
     return (

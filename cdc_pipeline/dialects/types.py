@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from cdc_pipeline.contracts.dataworks import ROW_ID
 from cdc_pipeline.dialects.claims import messages as whole_messages
 from cdc_pipeline.dialects.dataworks import NAME as DATAWORKS
-from cdc_pipeline.dialects.dataworks import ROW_ID
 from cdc_pipeline.dialects.packed import may_be_packed, opened
+from cdc_pipeline.dialects.ticdc import NAME as TICDC
 from cdc_pipeline.json_text import OPTIONS
 from cdc_pipeline.resources.small_frames import small_frame
 from cdc_pipeline.schemas.wire import JSON_BYTES
@@ -29,7 +30,7 @@ Place = tuple[int, str, int, int]
 
 _BLOB = 2004
 _MESSAGE = (
-    "mysqlType MAP<STRING, STRING>, sqlType MAP<STRING, INT>, _tidb STRUCT<claimCheckLocation: STRING>, "
+    "ts BIGINT, mysqlType MAP<STRING, STRING>, sqlType MAP<STRING, INT>, _tidb STRUCT<claimCheckLocation: STRING>, "
     "`schema` STRUCT<dataColumn: ARRAY<STRUCT<name: STRING, type: STRING>>>"
 )
 # DataWorks' six types → the MySQL type that holds all their values
@@ -40,6 +41,17 @@ _DATAWORKS = {
     "DATE": "timestamp(3)",
     "BYTES": "longblob",
     "STRING": "longtext",
+}
+
+
+# integer type → one that holds its signed and its unsigned values, and the Java type by which TiCDC before v5.4, which never
+# says `unsigned`, sends it whatever its sign
+_OF_ANY_SIGN = {
+    "tinyint": ("smallint", 5),
+    "smallint": ("int", 4),
+    "mediumint": ("int", None),
+    "int": ("bigint", -5),
+    "bigint": ("decimal(20,0)", 3),
 }
 
 
@@ -75,6 +87,8 @@ def message_types(
             continue
         if places[place] == DATAWORKS:
             found[place] = _of_dataworks(message["schema"])
+        elif places[place] == TICDC:
+            found[place] = _of_ticdc(message["mysqlType"] or {}, message["sqlType"] or {}, message["ts"])
         else:
             found[place] = _of_canal(message["mysqlType"] or {}, message["sqlType"] or {})
     return found
@@ -109,6 +123,18 @@ def _of_dataworks(schema: object) -> MessageTypes:
     }
     wires = {name: wire for name, wire in named.items() if wire is not None}
     return MessageTypes({name: _DATAWORKS.get(wires.get(name, ""), "") for name in named}, wires)
+
+
+def _of_ticdc(mysql_types: dict[str, str | None], sql_types: dict[str, int | None], ts: int | None) -> MessageTypes:
+    """Types that hold all that the columns may have, where the message does not say it: in default mode how many bits a BIT
+    has, before v5.4 the sign of an integer. Such a message has `ts` 0, or Java types that no signed integer has later."""
+    types = {name: text or "" for name, text in mysql_types.items()}
+    integers = {
+        name: _OF_ANY_SIGN[word] for name, text in types.items() if (word := text.strip().lower()) in _OF_ANY_SIGN
+    }
+    if ts == 0 or any(code is not None and sql_types.get(name) == code for name, (_, code) in integers.items()):
+        types |= {name: wide for name, (wide, _) in integers.items()}
+    return MessageTypes({name: "bit(64)" if text.strip().lower() == "bit" else text for name, text in types.items()})
 
 
 def _of_canal(mysql_types: dict[str, str | None], sql_types: dict[str, int | None]) -> MessageTypes:

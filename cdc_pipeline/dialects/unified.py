@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.schemas.statements import DDL_EVENT, STATEMENT_EVENT, XA_EVENT
+from cdc_pipeline.schemas.statements import DDL_EVENT, OTHER_DDL_EVENT, STATEMENT_EVENT, XA_EVENT
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -21,11 +21,11 @@ TSO_SHIFT = 18
 """`tso >> 18` is the physical time in ms since 1970."""
 
 # What a record can be. Each record is exactly one of them: promise 1 of DESIGN §2 counts by these words.
-DDL, STATEMENT, XA = DDL_EVENT, STATEMENT_EVENT, XA_EVENT
+DDL, OTHER_DDL, STATEMENT, XA = DDL_EVENT, OTHER_DDL_EVENT, STATEMENT_EVENT, XA_EVENT
 ROW, WATERMARK, EMPTY, DEAD = "row_change", "watermark", "empty", "dead_letter"
 # QUERY_TEXT is the text of a statement whose rows follow.
 QUERY_TEXT, HEARTBEAT, TRANSACTION = "query_text", "heartbeat", "transaction"
-KINDS = (ROW, DDL, WATERMARK, HEARTBEAT, TRANSACTION, XA, STATEMENT, QUERY_TEXT, EMPTY, DEAD)
+KINDS = (ROW, DDL, OTHER_DDL, WATERMARK, HEARTBEAT, TRANSACTION, XA, STATEMENT, QUERY_TEXT, EMPTY, DEAD)
 COUNTED_ONLY = (HEARTBEAT, TRANSACTION, QUERY_TEXT, EMPTY)
 """Kinds that go into no table but the raw snapshot."""
 
@@ -94,7 +94,7 @@ def ddl_events(decoded: DataFrame) -> DataFrame:
 def is_event() -> Column:
     """Whether a record goes into `ddl_history`."""
     kind = F.col("kind")
-    return (kind == DDL) | (kind == STATEMENT) | ((kind == XA) & (F.col("type") == "XAROLLBACK"))
+    return kind.isin(DDL, OTHER_DDL, STATEMENT) | ((kind == XA) & (F.col("type") == "XAROLLBACK"))
 
 
 def watermarks(decoded: DataFrame) -> DataFrame:

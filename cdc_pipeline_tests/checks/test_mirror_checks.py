@@ -13,7 +13,7 @@ from pyspark.sql import Row
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
-from cdc_pipeline.checks.contract import contract_result
+from cdc_pipeline.checks.contract import contract_result, look_at
 from cdc_pipeline.checks.ddl_applied import ddl_applied_result, no_gaps_result
 from cdc_pipeline.checks.dead_letters import dead_letters_result
 from cdc_pipeline.checks.keys_hold import KeysToCheck, keys_hold_result
@@ -136,7 +136,7 @@ def test_each_check_says_what_and_where_and_what_to_do(lake: LakePaths, spark: S
         spark.read.format("delta").load(path).withColumns({"rule": F.lit(None).cast("string"), "reason": F.lit("")})
     )
     letters.write.format("delta").mode("append").save(path)
-    contract = contract_result(spark, lake, "dead_letters", [1], 2, CUTS)
+    contract = contract_result(look_at(spark, lake, "dead_letters", [1], 2), CUTS)
     assert (contract.description or "").startswith(
         "dead_letters has 1 rows that break reason.str_length, such as t/1@1; dead_letters has 1 rows that break rule."
     )

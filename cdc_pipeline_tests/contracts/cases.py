@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyspark.sql.types import IntegerType, StructField, StructType
 
-from cdc_pipeline.contracts.messages import (
-    FIRST_MS,
-    FIRST_TSO,
-    LAST_MS,
-    LAST_TSO,
-    CanalDdl,
-    CanalNote,
-    CanalRow,
-    CanalStatement,
-    DataWorksDdl,
-    DataWorksNote,
-    DataWorksRow,
-    TicdcDdl,
-    TicdcRow,
-    TicdcSchemaFile,
-    TicdcStorageCheckpoint,
-    TicdcWatermark,
-)
-from cdc_pipeline.contracts.rules import NOT_NULL, rules_of
+from cdc_pipeline.contracts.canal import CanalDdl, CanalNote, CanalRow, CanalStatement
+from cdc_pipeline.contracts.dataworks import ROW_ID, DataWorksDdl, DataWorksNote, DataWorksRow
+from cdc_pipeline.contracts.limits import ANY_COLUMNS, ANY_NAME, COLUMNS, KEY_COLUMNS, NAME, SKEW_MS, STATEMENT
+from cdc_pipeline.contracts.messages import FIRST_MS, FIRST_TSO, LAST_MS, LAST_TSO
+from cdc_pipeline.contracts.rules import NOT_NULL
+from cdc_pipeline.contracts.storage_files import TicdcSchemaFile, TicdcStorageCheckpoint
 from cdc_pipeline.contracts.tables import ChangeRow, DdlRow, DeadLetter, WatermarkRow
+from cdc_pipeline.contracts.ticdc import TicdcDdl, TicdcRow, TicdcWatermark
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,13 +23,20 @@ if TYPE_CHECKING:
     import pandera.pyspark as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from cdc_pipeline.contracts.rules import Rule
+
 Fields: TypeAlias = dict[str, Any]
 Model: TypeAlias = "type[pa.DataFrameModel[Any]]"
 ES = 1_795_248_690_000
 TSO = (ES << 18) + 7
 LATER = ES + 1 << 18
+_LARGE = 10_000
 _MS = (FIRST_MS - 1, LAST_MS + 1, -ES, 0)
 _WORDS = ("", "x", "insert", "INSERT ", "INSERT'")
+
+
+def _at(ms: int | None) -> datetime | None:
+    return None if ms is None else datetime.fromtimestamp(ms / 1000, timezone.utc)
 
 
 @dataclass(frozen=True)
@@ -57,10 +53,11 @@ class Cases:
     broken: Mapping[str, tuple[Fields, ...]] = field(default_factory=dict)
     also: Mapping[str, set[str]] = field(default_factory=dict)
 
-    def bad_rows(self, model: Model) -> list[tuple[Fields, frozenset[str]]]:
-        """Each bad row with the rules that it breaks."""
-        checks = {rule.field: rule.name for rule in rules_of(model) if not rule.name.endswith(NOT_NULL)}
-        needed = [rule for rule in rules_of(model) if rule.name.endswith(NOT_NULL)]
+    def bad_rows(self, rules: Sequence[Rule]) -> list[tuple[Fields, frozenset[str]]]:
+        """Each bad row with those of these rules that it breaks."""
+        of_fields = [rule for rule in rules if rule.name.startswith(f"{rule.field}.")]
+        checks = {rule.field: rule.name for rule in of_fields if not rule.name.endswith(NOT_NULL)}
+        needed = [rule for rule in rules if rule.name.endswith(NOT_NULL)]
         found = [(rule.name, {str(rule.field): None}) for rule in needed]
         found += [(str(checks[name]), {name: value}) for name, values in self.wrong.items() for value in values]
         found += [(name, change) for name, changes in self.broken.items() for change in changes]
@@ -70,9 +67,10 @@ class Cases:
         return [self.base, *({**self.base, **change} for change in self.good)]
 
     def values(self, name: str) -> list[Any]:
-        """Right and wrong values of a field, and null."""
+        """Right and wrong values of a field, and null; not those that are large."""
         changes = [self.base, *self.good, *(change for changes in self.broken.values() for change in changes)]
-        return [*(change[name] for change in changes if name in change), *self.wrong.get(name, ()), None]
+        found = [*(change[name] for change in changes if name in change), *self.wrong.get(name, ()), None]
+        return [value for value in found if len(str(value)) < _LARGE]
 
 
 def frame_of(spark: SparkSession, model: Model, rows: Sequence[Fields]) -> DataFrame:
@@ -88,44 +86,78 @@ _ROW = {"id": "1", "v": None}
 _OLD = {"id": "0"}
 _NO_ROWS: tuple[list[Any] | None, ...] = (None, [])
 _EMPTY_ROWS: tuple[list[Any] | None, ...] = ([{}], [None])
+_LONG_NAME = "n" * (NAME + 1)
+_WIDEST = {f"c{place}": "1" for place in range(COLUMNS)}
+_TOO_WIDE = {**_WIDEST, "one more": "1"}
+_KEYS = [f"k{place}" for place in range(KEY_COLUMNS + 1)]
 
 # ---- Canal-JSON
 
 _MESSAGE: Fields = {
     **dict.fromkeys(("database", "table", "pkNames", "type", "ts", "sql", "data", "old", "commitTs", "watermarkTs")),
-    **dict.fromkeys(("onlyHandleKey", "claimCheckLocation")),
+    **dict.fromkeys(("onlyHandleKey", "claimCheckLocation", "timestamp")),
+    "hasTidb": False,
     "isDdl": False,
     "es": ES,
     "partialJson": False,
 }
-_TIMES = {"es": _MS, "ts": _MS}
+_TSOS = (0, -1, -TSO, LAST_TSO + 1)
+_TIMES = {"es": _MS}
+_TICDC_TIMES = {"es": _MS, "commitTs": _TSOS}
+_TS: dict[str, tuple[Fields, ...]] = {"ts_is_ms": tuple({"ts": ms} for ms in _MS if ms)}
 _INSERT = {**_MESSAGE, "database": "d", "table": "t", "pkNames": ["id"], "type": "INSERT", "data": [_ROW], "sql": ""}
-_ROW_FIELDS = {"database": ("",), "table": ("",), "isDdl": (True,), "type": (*_WORDS, "QUERY"), **_TIMES}
+_ROW_FIELDS = {
+    "database": ("", _LONG_NAME),
+    "table": ("", _LONG_NAME),
+    "isDdl": (True,),
+    "type": (*_WORDS, "QUERY"),
+    **_TIMES,
+}
 _ROW_RULES: dict[str, tuple[Fields, ...]] = {
     "sql_is_of_ddl": ({"sql": "x"}, {"sql": " "}),
-    "old_is_of_update": ({"old": [_OLD]}, {"old": [None]}, {"old": [{}]}),
+    "old_is_of_update": ({"old": [_OLD]}, {"old": [{}]}, {"old": [None, _OLD]}),
+    "key_is_short": ({"pkNames": _KEYS, "data": [dict.fromkeys(_KEYS, "1")]},),
+    "columns_are_few": (
+        {"data": [_TOO_WIDE], "pkNames": None},
+        {"type": "UPDATE", "data": [_ROW], "old": [_TOO_WIDE]},
+    ),
+    "column_names_are_short": (
+        {"data": [{"id": "1", _LONG_NAME: "1"}]},
+        {"type": "UPDATE", "data": [_ROW], "old": [{_LONG_NAME: "1"}]},
+    ),
+    **_TS,
 }
 _OTHER_TSO: tuple[Fields, ...] = (
-    *({"commitTs": LATER}, {"commitTs": ES}, {"commitTs": 0}, {"commitTs": -TSO}),
+    *({"commitTs": LATER}, {"commitTs": ES}, {"commitTs": 1}),
     *({"watermarkTs": LATER}, {"commitTs": LATER, "watermarkTs": TSO}),
 )
 _TICDC_ROW = Cases(
     _INSERT,
     good=(
-        {"ts": ES, "commitTs": TSO, "sql": None, "old": []},
+        {"ts": ES, "commitTs": TSO, "sql": None, "old": [], "hasTidb": True},
+        {"ts": 0, "old": [None]},
+        {"ts": 0, "type": "DELETE", "old": [{"v": None, "id": "1"}]},
+        {"data": [{**_ROW, "n" * NAME: "1"}], "database": "d" * NAME, "table": "t" * NAME},
+        {"data": [_WIDEST], "pkNames": ["c7"]},
+        {"data": [{"id": "1", "``" * NAME: "1"}]},
         {"es": FIRST_MS, "ts": LAST_MS},
         {"es": LAST_MS, "ts": FIRST_MS},
         {"type": "UPDATE", "old": [_OLD]},
         {"type": "UPDATE", "old": [{}], "pkNames": []},
-        {"type": "DELETE", "old": [_OLD], "pkNames": ["v", "id"], "onlyHandleKey": False},
+        {"type": "DELETE", "old": [_ROW], "pkNames": ["v", "id"], "onlyHandleKey": False},
+        {"type": "DELETE", "old": [None]},
         {"type": "DELETE", "pkNames": None, "commitTs": TSO, "watermarkTs": LATER},
         {"onlyHandleKey": True, "commitTs": TSO},
         {"type": "UPDATE", "old": [_OLD], "onlyHandleKey": True},
     ),
-    wrong=_ROW_FIELDS,
+    wrong={**_ROW_FIELDS, **_TICDC_TIMES},
     broken={
         **_ROW_RULES,
         "tso_is_es": _OTHER_TSO,
+        "extension_has_commit_ts": ({"hasTidb": True}, {"hasTidb": True, "watermarkTs": TSO}),
+        "old_of_delete_is_data": tuple(
+            {"type": "DELETE", "old": old} for old in ([_OLD], [{}], [_ROW, _ROW], [{"id": "1"}], [{**_ROW, "w": None}])
+        ),
         "claim_is_resolved": (
             *({"claimCheckLocation": text} for text in ("s3://b/1.json", "", "x")),
             {"claimCheckLocation": "s3://b/1.json", "onlyHandleKey": True},
@@ -138,11 +170,13 @@ _TICDC_ROW = Cases(
         "old_has_one_row": tuple({"type": "UPDATE", "old": old} for old in (*_NO_ROWS, [None], [_OLD, _OLD])),
         "key_is_in_data": tuple({"pkNames": names} for names in (["x"], ["ID"], ["id", "x"], [None], ["id", None])),
     },
+    also={"commitTs.in_range": {"tso_is_es"}},
 )
 _CANAL_ROW = Cases(
     _INSERT,
     good=(
         {"ts": ES, "data": [_ROW, _ROW], "pkNames": ["stale"]},
+        {"ts": 0, "data": [_WIDEST, _WIDEST], "pkNames": None},
         {"type": "UPDATE", "old": [_OLD]},
         {"type": "UPDATE", "data": [_ROW, _ROW], "old": [_OLD, {"v": None}], "pkNames": None},
         {"type": "DELETE"},
@@ -168,20 +202,25 @@ _CANAL_ROW = Cases(
             {"type": "UPDATE", "data": [_ROW, _ROW], "old": [_OLD, {}]},
         ),
     },
-    also={
-        "partialJson.not_null": {"values_are_whole"},
-    },
 )
 _DDL = {**_MESSAGE, "isDdl": True, "type": "ALTER", "sql": "ALTER TABLE t ADD c INT"}
-_DDL_FIELDS = {"isDdl": (False,), "sql": ("",), **_TIMES}
-_NAMELESS: Fields = {"database": "", "table": "", "type": None}
+_DDL_FIELDS = {"isDdl": (False,), "sql": ("", "x" * (STATEMENT + 1)), "table": (_LONG_NAME,), **_TIMES}
+_DDL_RULES: dict[str, tuple[Fields, ...]] = {
+    "rows_are_of_row_changes": ({"data": [_ROW]}, {"old": [_OLD]}, {"data": [{}, _ROW]}),
+    "type_is_of_ddl": tuple({"type": word} for word in (None, "INSERT", "alter", "")),
+    **_TS,
+}
+_NAMELESS: Fields = {"database": "", "table": "", "type": "QUERY"}
 
 # ---- TiCDC's storage sink
 
 _STORAGE_FILE: Fields = dict.fromkeys(
-    ("definedDatabase", "definedTable", "tableVersion", "statement", "actionType", "definedColumns", "checkpointTs")
+    (
+        *("definedDatabase", "definedTable", "tableVersion", "statement", "actionType", "definedColumns"),
+        *("checkpointTs", "timestamp"),
+    )
 )
-_TSOS = (FIRST_TSO - 1, LAST_TSO + 1, ES, 0, -TSO)
+_FILE_TSOS = (FIRST_TSO - 1, LAST_TSO + 1, ES, 0, -TSO)
 _DEFINED = {"ColumnName": "id", "ColumnType": "INT"}
 _NOTHING_DEFINED: tuple[Fields, ...] = (
     *({"statement": "", "definedColumns": columns} for columns in (*_NO_ROWS, *_EMPTY_ROWS, [_DEFINED, {}])),
@@ -192,7 +231,7 @@ _NOTHING_DEFINED: tuple[Fields, ...] = (
 # ---- DataWorks
 
 _DELETE: Fields = {
-    **dict.fromkeys(("schemaName", "after", "systemTime", "ddlText")),
+    **dict.fromkeys(("schemaName", "after", "systemTime", "ddlText", "dbType")),
     "dbName": "d",
     "tableName": "t",
     "primaryKey": ["id"],
@@ -201,7 +240,14 @@ _DELETE: Fields = {
     "sequenceId": "17",
     "eventTime": ES,
 }
-_DATAWORKS_FIELDS = {"op": (*_WORDS, "UPDATE", "delete"), "eventTime": _MS, "systemTime": _MS}
+_ANY_LONG_NAME = "n" * (ANY_NAME + 1)
+_ANY_WIDEST = {f"c{place}": "1" for place in range(ANY_COLUMNS)}
+_DATAWORKS_FIELDS = {
+    "schemaName": (_ANY_LONG_NAME,),
+    "op": (*_WORDS, "UPDATE", "delete"),
+    "eventTime": _MS,
+    "systemTime": _MS,
+}
 _NO_NUMBERS: tuple[Fields, ...] = tuple(
     {"sequenceId": text} for text in ("", "x", "-1", "+1", "1.5", "1e3", " 1", "1 ", str(2**63), "1" * 20, "١")
 )
@@ -213,19 +259,30 @@ _DATAWORKS_ROW = Cases(
         {"op": "UPDATE_AFTER", "before": None, "after": _ROW, "sequenceId": "0"},
         {"op": "UPDATE_AFTER", "after": _ROW, "schemaName": "s", "primaryKey": []},
         {"op": "UPDATE_AFTER", "before": {}, "after": _ROW, "primaryKey": ["v", "id"]},
+        {"before": {**_ROW, ROW_ID: "1"}, "primaryKey": [ROW_ID], "ddlText": "", "dbType": "MySQL"},
+        {"before": _ANY_WIDEST, "primaryKey": None, "dbName": "d" * ANY_NAME},
     ),
-    wrong={**_DATAWORKS_FIELDS, "dbName": ("",), "tableName": ("",)},
+    wrong={**_DATAWORKS_FIELDS, "dbName": ("", _ANY_LONG_NAME), "tableName": ("", _ANY_LONG_NAME)},
     broken={
         "sequence_is_number": _NO_NUMBERS,
         "images_fit_op": tuple(
             {"op": op, "before": before, "after": after, "primaryKey": None}
             for op, before, after in (
+                *(
+                    ("DELETE", {ROW_ID: "1"}, None),
+                    ("INSERT", None, {ROW_ID: "1"}),
+                    ("UPDATE_AFTER", _ROW, {ROW_ID: "1"}),
+                ),
                 *(("DELETE", None, None), ("DELETE", {}, None), ("DELETE", None, _ROW), ("DELETE", _ROW, {})),
                 *(("UPDATE_BEFOR", None, None), ("UPDATE_BEFOR", {}, None), ("UPDATE_BEFOR", _ROW, _ROW)),
                 *(("INSERT", None, None), ("INSERT", None, {}), ("INSERT", {}, _ROW), ("INSERT", _ROW, None)),
                 *(("UPDATE_AFTER", None, None), ("UPDATE_AFTER", _ROW, None), ("UPDATE_AFTER", _ROW, {})),
             )
         ),
+        "ddl_is_of_ddl": ({"ddlText": "DROP TABLE t"},),
+        "primary_key_is_short": ({"primaryKey": _KEYS, "before": dict.fromkeys(_KEYS, "1")},),
+        "image_has_few_columns": ({"before": {**_ANY_WIDEST, "x": "1"}, "primaryKey": None},),
+        "names_of_image_are_short": ({"before": {"id": "1", _ANY_LONG_NAME: "1"}},),
         "key_is_in_image": tuple({"primaryKey": names} for names in (["x"], ["ID"], ["id", "x"], [None], ["id", None])),
     },
 )
@@ -234,7 +291,7 @@ _DATAWORKS_ROW = Cases(
 
 _PLACE: Fields = {"batch_id": 1, "topic": "t", "partition": 0, "offset": 0}
 _TIMED: Fields = {**_PLACE, "dialect": "ticdc", "commit_ts": TSO, "exact_ts": False, "es": ES, "ts": None}
-_TIMED_FIELDS = {"offset": (-1,), "dialect": ("", "TiCDC", "maxwell"), "commit_ts": (-1,), **_TIMES}
+_TIMED_FIELDS = {"offset": (-1,), "dialect": ("", "TiCDC", "maxwell"), "commit_ts": (-1,), "es": _MS, "ts": _MS}
 _OTHER_EXACT_TSO: tuple[Fields, ...] = tuple(
     {"exact_ts": True, "commit_ts": commit_ts} for commit_ts in (0, ES, LATER, TSO - (1 << 18))
 )
@@ -255,16 +312,34 @@ CASES: dict[Model, Cases] = {
     TicdcRow: _TICDC_ROW,
     TicdcDdl: Cases(
         _DDL,
-        good=({"commitTs": TSO, "database": "d"}, _NAMELESS),
-        wrong=_DDL_FIELDS,
-        broken={"tso_is_es": _OTHER_TSO},
+        good=({"commitTs": TSO, "database": "d", "hasTidb": True}, _NAMELESS, {"ts": 0, "data": [], "old": [None]}),
+        wrong={**_DDL_FIELDS, **_TICDC_TIMES, "database": (_LONG_NAME,)},
+        broken={**_DDL_RULES, "tso_is_es": _OTHER_TSO, "extension_has_commit_ts": ({"hasTidb": True},)},
+        also={"commitTs.in_range": {"tso_is_es"}},
     ),
     TicdcWatermark: Cases(
         {**_MESSAGE, "type": "TIDB_WATERMARK", "watermarkTs": TSO},
-        good=({"database": "", "table": ""}, {"es": FIRST_MS, "watermarkTs": FIRST_MS << 18, "ts": LAST_MS}),
-        wrong={"isDdl": (True,), "type": (*_WORDS, "WATERMARK"), **_TIMES},
-        broken={"tso_is_es": ({"watermarkTs": LATER}, {"watermarkTs": 0}, {"watermarkTs": ES}, {"commitTs": LATER})},
-        also={"es.in_range": {"tso_is_es"}},
+        good=(
+            {"database": "", "table": "", "hasTidb": True},
+            {"es": FIRST_MS, "watermarkTs": FIRST_MS << 18, "ts": LAST_MS},
+            {"timestamp": _at(ES - SKEW_MS), "ts": 0},
+            {"timestamp": _at(ES), "ts": ES - 10 * SKEW_MS},
+            # Kafka says no time: that of the message counts
+            {"timestamp": _at(-1), "ts": ES - SKEW_MS},
+            {"timestamp": _at(ES // 1000)},
+        ),
+        wrong={"isDdl": (True,), "type": (*_WORDS, "WATERMARK"), **_TIMES, "watermarkTs": _TSOS},
+        broken={
+            **_TS,
+            "rows_are_of_row_changes": ({"data": [_ROW]}, {"old": [_OLD]}),
+            "watermark_is_not_ahead": (
+                *({"timestamp": _at(ES - SKEW_MS - 1), "ts": ts} for ts in (None, 0, ES)),
+                *({"timestamp": _at(ms), "ts": ES - SKEW_MS - 1} for ms in (None, -1, 0, ES // 1000)),
+            ),
+            "tso_is_es": ({"watermarkTs": LATER}, {"watermarkTs": 1}, {"watermarkTs": ES}, {"commitTs": LATER}),
+        },
+        also={"es.in_range": {"tso_is_es"}, "watermarkTs.not_null": {"watermark_is_not_ahead"}}
+        | {"watermarkTs.in_range": {"tso_is_es"}},
     ),
     TicdcSchemaFile: Cases(
         {
@@ -280,38 +355,69 @@ CASES: dict[Model, Cases] = {
             {"definedTable": None, "tableVersion": LAST_TSO, "definedColumns": [{}]},
             {"statement": "", "definedColumns": [_DEFINED, {**_DEFINED, "ColumnIsPk": "true"}], "checkpointTs": 0},
         ),
-        wrong={"definedDatabase": ("",), "tableVersion": _TSOS, "actionType": (-1,)},
-        broken={"defines_something": _NOTHING_DEFINED},
+        wrong={
+            "definedDatabase": ("", _LONG_NAME),
+            "definedTable": (_LONG_NAME,),
+            "statement": ("x" * (STATEMENT + 1),),
+            "tableVersion": _FILE_TSOS,
+            "actionType": (-1,),
+        },
+        broken={
+            "defines_something": _NOTHING_DEFINED,
+            "defined_columns_are_few": ({"definedColumns": [_DEFINED] * (COLUMNS + 1)},),
+        },
         also={"statement.not_null": {"defines_something"}},
     ),
     TicdcStorageCheckpoint: Cases(
         {**_STORAGE_FILE, "checkpointTs": TSO},
-        good=({"checkpointTs": FIRST_TSO}, {"checkpointTs": LAST_TSO, "definedDatabase": "", "actionType": -1}),
-        wrong={"checkpointTs": _TSOS},
+        good=(
+            {"checkpointTs": FIRST_TSO},
+            {"checkpointTs": LAST_TSO, "definedDatabase": "", "actionType": -1},
+            *({"timestamp": _at(ms)} for ms in (0, ES // 1000, ES, ES - SKEW_MS, LAST_MS)),
+        ),
+        broken={"checkpoint_is_not_ahead": ({"timestamp": _at(ES - SKEW_MS - 1)}, {"timestamp": _at(FIRST_MS)})},
+        also={"checkpointTs.not_null": {"checkpoint_is_not_ahead"}},
+        wrong={"checkpointTs": _FILE_TSOS},
     ),
     CanalRow: _CANAL_ROW,
-    CanalDdl: Cases(_DDL, good=(_NAMELESS, {"database": "d", "commitTs": LATER}), wrong=_DDL_FIELDS),
+    CanalDdl: Cases(
+        _DDL,
+        good=(_NAMELESS, {"database": "d", "commitTs": LATER}, {"database": "`" + "``" * NAME + "`"}),
+        wrong=_DDL_FIELDS,
+        broken={**_DDL_RULES, "database_is_short": ({"database": _LONG_NAME}, {"database": f"`{'``' * NAME}n`"})},
+    ),
     CanalStatement: Cases(
         {**_MESSAGE, "table": "t", "type": "DELETE", "sql": "DELETE FROM t"},
         good=({"type": "INSERT"}, {"type": "UPDATE", "database": "d"}),
-        wrong={"table": ("",), "type": (*_WORDS, "QUERY"), "sql": ("",), **_TIMES},
+        wrong={"table": ("", _LONG_NAME), "type": (*_WORDS, "QUERY"), "sql": ("",), **_TIMES},
+        broken=_TS,
     ),
     CanalNote: Cases(
         {**_MESSAGE, "type": "QUERY"},
         good=({"type": "XACOMMIT", "isDdl": True}, {"type": "XAROLLBACK"}),
         wrong={"type": (*_WORDS, "XABEGIN"), **_TIMES},
+        broken={**_TS, "rows_are_of_row_changes": ({"data": [_ROW]}, {"old": [_OLD]})},
     ),
     DataWorksRow: _DATAWORKS_ROW,
     DataWorksDdl: Cases(
         {**_DELETE, "op": "ALTER", "ddlText": "ADD COLUMN c INT", "before": None},
         good=tuple({"op": op} for op in ("CREATE", "ERASE", "QUERY", "TRUNCATE", "RENAME", "CINDEX", "DINDEX")),
-        wrong={**_DATAWORKS_FIELDS, "ddlText": ("",)},
-        broken={"sequence_is_number": _NO_NUMBERS},
+        wrong={
+            **_DATAWORKS_FIELDS,
+            "ddlText": ("", "x" * (STATEMENT + 1)),
+            "dbName": (_ANY_LONG_NAME,),
+            "tableName": (_ANY_LONG_NAME,),
+        },
+        broken={
+            "sequence_is_number": _NO_NUMBERS,
+            "images_are_of_row_changes": ({"before": _ROW}, {"after": _ROW}, {"before": {}, "after": _ROW}),
+        },
     ),
     DataWorksNote: Cases(
-        {**_DELETE, "op": "MHEARTBEAT", "dbName": None, "tableName": None, "sequenceId": "x"},
+        {**_DELETE, "op": "MHEARTBEAT", "before": None, "dbName": None, "tableName": None, "sequenceId": "x"},
         good=tuple({"op": op} for op in ("TRANSACTION_BEGIN", "TRANSACTION_END", "GTID", "XACOMMIT", "XAROLLBACK")),
         wrong=_DATAWORKS_FIELDS,
+        broken={"images_are_of_row_changes": ({"before": _ROW}, {"after": _ROW})},
     ),
     ChangeRow: Cases(
         _CHANGE,
@@ -328,7 +434,7 @@ CASES: dict[Model, Cases] = {
         ),
         wrong={**_TIMED_FIELDS, "row": (-1,), "database": ("",), "table": ("",), "op": (*_WORDS, "UPDATE_AFTER")},
         broken={
-            "exact_tso_is_es": _OTHER_EXACT_TSO,
+            "tso_is_es": _OTHER_EXACT_TSO,
             "images_fit_op": tuple(
                 {"op": op, "before": before, "after": after, "key_names": None, "dialect": dialect}
                 for op, before, after, dialect in (
@@ -349,12 +455,13 @@ CASES: dict[Model, Cases] = {
         {**_TIMED, "kind": "ddl", "sql": "DROP TABLE t"},
         good=(
             {"kind": "statement", "exact_ts": True, "ts": ES},
+            {"kind": "other_ddl"},
             {"kind": "xa", "sql": None},
             {"kind": "xa", "sql": ""},
         ),
         wrong={**_TIMED_FIELDS, "kind": ("", "DDL", "row_change")},
         broken={
-            "exact_tso_is_es": _OTHER_EXACT_TSO,
+            "tso_is_es": _OTHER_EXACT_TSO,
             "ddl_has_statement": ({"sql": None}, {"sql": ""}, {"kind": "statement", "sql": None}),
         },
     ),

@@ -4,25 +4,30 @@ What each row breaks is proved row by row with the derived SQL. A validation by 
 done as group testing: the rules of a model are numbered, and the frame of each binary digit holds the bad rows of the
 rules whose number has that digit. No two rules are in the same frames, so that Pandera cannot find the right rules in
 all of them by taking one rule for another. Random rows come on top.
+
+Of a message as it was sent only the rules are looked at that it has beside those of the message as it is decoded.
 """
 
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from pyspark.sql import functions as F
 
-from cdc_pipeline.contracts.rules import rules_of
+from cdc_pipeline.contracts.rules import Rule, rules_of
 from cdc_pipeline.contracts.tables import TABLES
-from cdc_pipeline.contracts.validation import failed_rules
+from cdc_pipeline.contracts.validation import breaches, failed_rules
 from cdc_pipeline.dialects.decode import DIALECTS
 from cdc_pipeline_tests.contracts.cases import CASES, Cases, Fields, Model, frame_of
+from cdc_pipeline_tests.contracts.sent_cases import SENT_CASES, SENT_OF
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_ALL = {**CASES, **SENT_CASES}
 _RANDOM_ROWS = 300
 _MOST_CHANGES = 4
 
@@ -51,8 +56,8 @@ def _random_rows(model: Model, cases: Cases) -> list[Fields]:
 @pytest.fixture(scope="module")
 def frames(spark: SparkSession) -> dict[Model, _Rows]:
     found = {}
-    for model, cases in CASES.items():
-        good, bad = cases.good_rows(), [row for row, _ in cases.bad_rows(model)]
+    for model, cases in _ALL.items():
+        good, bad = cases.good_rows(), [row for row, _ in cases.bad_rows(_own_rules(model))]
         rows = [*good, *bad, *_random_rows(model, cases)]
         ends = (len(good), len(good) + len(bad), len(rows))
         found[model] = _Rows(
@@ -68,20 +73,29 @@ def _flagged(frame: DataFrame, model: Model) -> dict[int, frozenset[str]]:
     return {row["_case"]: frozenset(row["broken"]) for row in rows}
 
 
-_MODELS = pytest.mark.parametrize("model", CASES, ids=lambda model: model.__name__)
+def _own_rules(model: Model) -> tuple[Rule, ...]:
+    """The model's rules, without those of the message as it is decoded."""
+    others = set(rules_of(SENT_OF[model])) if model in SENT_OF else set()
+    return tuple(rule for rule in rules_of(model) if rule not in others)
+
+
+_MODELS = pytest.mark.parametrize("model", _ALL, ids=lambda model: model.__name__)
 
 
 def test_every_contract_has_cases() -> None:
-    assert set(CASES) == {form.contract for dialect in DIALECTS for form in dialect.forms} | set(TABLES.values())
+    forms = [form for dialect in DIALECTS for form in dialect.forms]
+    assert set(CASES) == {form.contract for form in forms} | set(TABLES.values())
+    assert {(form.sent, form.contract) for form in forms if form.sent is not None} == set(SENT_OF.items())
+    assert set(SENT_CASES) == set(SENT_OF)
 
 
 @_MODELS
 def test_every_rule_has_a_row_that_breaks_it(model: Model) -> None:
-    cases = CASES[model]
+    cases, rules = _ALL[model], _own_rules(model)
     # each row has its own rule, and may break others too
-    assert {name for _, broken in cases.bad_rows(model) for name in broken} == {rule.name for rule in rules_of(model)}
-    alone = {next(iter(broken)) for _, broken in cases.bad_rows(model) if len(broken) == 1}
-    assert {rule.name for rule in rules_of(model)} - alone == set(cases.also)
+    assert {name for _, broken in cases.bad_rows(rules) for name in broken} == {rule.name for rule in rules}
+    alone = {next(iter(broken)) for _, broken in cases.bad_rows(rules) if len(broken) == 1}
+    assert {rule.name for rule in rules} - alone == set(cases.also)
     assert set(cases.base) == set(model.to_schema().columns)
 
 
@@ -90,28 +104,54 @@ def test_the_derived_sql_flags_what_a_row_breaks_and_nothing_else(model: Model, 
     rows = frames[model]
     flagged = _flagged(rows.frame, model)
     assert {place: flagged[place] for place in rows.good if flagged[place]} == {}
-    wanted = dict(zip(rows.bad, CASES[model].bad_rows(model), strict=True))
+    wanted = dict(zip(rows.bad, _ALL[model].bad_rows(_own_rules(model)), strict=True))
     assert [(row, flagged[place]) for place, (row, broken) in wanted.items() if flagged[place] != broken] == []
+
+
+def _leaving_a_rule(places: range, flagged: dict[int, frozenset[str]], own: list[str]) -> list[int]:
+    """Random rows that leave one of several rules unbroken, as many as there are: it must not be found in them."""
+    found, left = [], set(own)
+    for place in places:
+        if len(own) == 1 or left - flagged[place]:
+            left -= flagged[place]
+            found.append(place)
+    return found
 
 
 @_MODELS
 def test_pandera_finds_the_rules_that_the_derived_sql_flags(model: Model, frames: dict[Model, _Rows]) -> None:
     rows = frames[model]
     flagged = _flagged(rows.frame, model)
-    numbers = {rule.name: number for number, rule in enumerate(rules_of(model), start=1)}
+    own = [rule.name for rule in _own_rules(model)]
+    numbers = {name: number for number, name in enumerate(own, start=1)}
     # a row that breaks several rules is in the frames of the first one's number
-    number_of = {place: min(numbers[name] for name in flagged[place]) for place in rows.bad if flagged[place]}
+    number_of = {
+        place: min(numbers[name] for name in broken) for place in rows.bad if (broken := flagged[place] & set(own))
+    }
     groups = {
         f"digit {digit}": [*rows.good, *(place for place, number in number_of.items() if number >> digit & 1)]
         for digit in range(len(numbers).bit_length())
     }
-    groups["random"] = list(rows.random)
+    groups["random"] = _leaving_a_rule(rows.random, flagged, own)
     found, wanted = {}, {}
     for name, places in groups.items():
-        found[name] = set(failed_rules(rows.frame.where(F.col("_case").isin(places)), model))
-        wanted[name] = {rule for place in places for rule in flagged[place]}
+        found[name] = set(failed_rules(rows.frame.where(F.col("_case").isin(places)), model, own))
+        wanted[name] = {rule for place in places for rule in flagged[place]} & set(own)
     assert found == wanted
     # the random rows say something of the rules only where some are broken and some are not; those of one field are so
     # together
-    if len({rule.field for rule in rules_of(model)}) > 1:
+    if len(own) > 1 and len({rule.field for rule in rules_of(model)}) > 1:
         assert 0 < len(wanted["random"]) < len(numbers)
+
+
+@_MODELS
+def test_what_is_found_at_run_time_is_that(model: Model, frames: dict[Model, _Rows]) -> None:
+    """There one query answers for all rules of the model at once."""
+    rows = frames[model]
+    flagged = _flagged(rows.frame, model)
+    place = {"topic": F.lit("t"), "partition": F.lit(0), "offset": F.col("_case").cast("bigint")}
+    own = model.to_schema().columns
+    frame = rows.frame.withColumns({name: column for name, column in place.items() if name not in own})
+    found = {breach.rule: breach.count for breach in breaches(frame, model)}
+    wanted = Counter(rule for broken in flagged.values() for rule in broken)
+    assert found == dict(wanted)

@@ -27,6 +27,7 @@ def test_breaches_have_a_count_and_some_examples(spark: SparkSession) -> None:
             "the physical part of watermark_ts is es",
             9,
             tuple(f"a b/3@{offset}" for offset in range(10, 15)),
+            warn=True,
         ),
     )
 

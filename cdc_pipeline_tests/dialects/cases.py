@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
-from cdc_pipeline.contracts.rules import rules_of
-from cdc_pipeline.dialects.decode import EXPECTATIONS, explained
+from cdc_pipeline.contracts.rules import rejecting, rules_of
+from cdc_pipeline.dialects.decode import DIALECTS, EXPECTATIONS, explained
 from cdc_pipeline.dialects.envelope import JSON_RULES, PATHS, parsed
 from cdc_pipeline.sources.records import RECORD
 
@@ -28,8 +29,16 @@ Columns = dict[str, dict[str, Any]]
 """Name → the columns of what it became."""
 Bad = dict[str, dict[str, bytes]]
 """Rule → name → a value that breaks it."""
-_ALWAYS_KEPT = {"isDdl.equal_to", "partialJson.not_null"}
-"""By these a form is told, or they are made by the parse: no message can break them."""
+_ALWAYS_KEPT = {"isDdl.equal_to"}
+"""By these a form is told: no message can break them."""
+
+_SIZED = {
+    rule.name
+    for dialect in DIALECTS
+    for form in dialect.forms
+    for rule in rules_of(form.contract)
+    if rule.found is not None
+}
 
 
 def changed(message: str, **fields: Any) -> bytes:
@@ -89,9 +98,16 @@ def explained_by_name(
     return by_name(explained(raw(spark, values), dialect), values)
 
 
-def reason_of(rule: str, value: bytes) -> str:
-    """What the reason for this value must be: what was expected, and for a field what is there."""
+def says(reason: str, rule: str, value: bytes) -> bool:
+    """Whether a reason is that for this value: what was expected, and for a field what is there; of a limit how much, which
+    is told from the number that it must have."""
     expected, field = EXPECTATIONS[rule]
+    if rule in _SIZED:
+        return reason.startswith(f"expected: {expected}, found ") and re.search(r"found .*\d", reason) is not None
+    return reason == _reason_of(expected, field, value)
+
+
+def _reason_of(expected: str, field: str | None, value: bytes) -> str:
     if field is None:
         return f"expected: {expected}"
     found = json.loads(value)
@@ -116,6 +132,6 @@ def breakable(dialect: Dialect, told_by: Mapping[str, Sequence[str]]) -> set[tup
     return {
         (form.name, rule.name)
         for form in dialect.forms
-        for rule in rules_of(form.contract)
+        for rule in rejecting(rules_of(form.contract))
         if rule.name not in _ALWAYS_KEPT and rule.field not in told_by.get(form.name, ())
     }

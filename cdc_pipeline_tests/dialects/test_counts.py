@@ -9,7 +9,7 @@ from cdc_pipeline.dialects import unified
 from cdc_pipeline.dialects.counts import BatchCounts, Observed
 from cdc_pipeline.dialects.decode import decoded
 from cdc_pipeline_tests.dialects.cases import changed, raw
-from cdc_pipeline_tests.messages import canal, canal_ddl, dataworks, ddl, row, watermark
+from cdc_pipeline_tests.messages import EPOCH_MS, canal, canal_ddl, dataworks, ddl, row, watermark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -22,6 +22,8 @@ _DEAD = changed(_INSERT, data=None)
 _QUERY = canal("QUERY", "", 1, None, database="", sql="DELETE FROM t")
 _STATEMENT = canal("UPDATE", "t", 1, None, sql="UPDATE t SET v = 1")
 _ROLLBACK = canal("XAROLLBACK", "", 1, None, database="", sql="XA ROLLBACK X'7832',X'',1")
+_OTHER_DDL = dataworks("ALTER", "t", 1, sql="ALTER TABLE t ADD c int").replace("MySQL", "PostgreSQL")
+_LATER_HEARTBEAT = dataworks("MHEARTBEAT", None, 7)
 _HEARTBEAT, _BEGIN = dataworks("MHEARTBEAT", None, 1), dataworks("TRANSACTION_BEGIN", None, 1)
 
 
@@ -33,6 +35,7 @@ class _Case:
     kinds: dict[str, int]
     changes: int = 0
     exact: bool = False
+    heartbeats: dict[str, int] = field(default_factory=dict)
     others: list[int] = field(default_factory=list)
 
 
@@ -40,12 +43,13 @@ _CASES = {
     "each kind": _Case(
         [
             *[_INSERT, _THREE_ROWS, ddl("DROP TABLE t", 1), watermark(1), _HEARTBEAT, _BEGIN, _ROLLBACK],
-            *[_STATEMENT, _QUERY, None, b"", b"{", _INEXACT],
+            *[_STATEMENT, _QUERY, None, b"", b"{", _INEXACT, _OTHER_DDL],
         ],
         {**dict.fromkeys(unified.KINDS, 1), unified.ROW: 3, unified.EMPTY: 2},
         changes=5,
         exact=True,
-        others=[2, 6, 7, 11],
+        heartbeats={"topic": EPOCH_MS + 1000},
+        others=[2, 6, 7, 11, 13],
     ),
     "rows only": _Case([_THREE_ROWS, _INEXACT, _THREE_ROWS], {unified.ROW: 3}, changes=7),
     "an exact row": _Case([_INEXACT, _INSERT], {unified.ROW: 2}, changes=2, exact=True),
@@ -56,8 +60,9 @@ _CASES = {
     "a dead watermark": _Case([changed(watermark(1), es=0)], {unified.DEAD: 1}, others=[0]),
     "a dead letter with three rows": _Case([changed(_THREE_ROWS, sql="x")], {unified.DEAD: 1}, others=[0]),
     "counted only": _Case(
-        [_HEARTBEAT, _BEGIN, _QUERY, None],
-        {unified.HEARTBEAT: 1, unified.TRANSACTION: 1, unified.QUERY_TEXT: 1, unified.EMPTY: 1},
+        [_LATER_HEARTBEAT, _HEARTBEAT, _BEGIN, _QUERY, None],
+        {unified.HEARTBEAT: 2, unified.TRANSACTION: 1, unified.QUERY_TEXT: 1, unified.EMPTY: 1},
+        heartbeats={"topic": EPOCH_MS + 7000},
     ),
     "none": _Case([], {}),
 }
@@ -77,7 +82,7 @@ def test_counts(name: str, spark: SparkSession) -> None:
     changes = unified.row_changes(observed.frame).select("offset").collect()
     counts = observed.counts(len(case.values))
     kinds = dict.fromkeys(unified.KINDS, 0) | case.kinds
-    assert counts == BatchCounts(len(case.values), kinds, case.changes, case.exact)
+    assert counts == BatchCounts(len(case.values), kinds, case.changes, case.exact, case.heartbeats)
     assert counts.balanced
     assert len(changes) == case.changes
     assert sorted(row["offset"] for row in observed.other_records(records).collect()) == case.others

@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cdc_pipeline.contracts.dataworks import ROW_ID
+from cdc_pipeline.contracts.limits import ANY_COLUMNS, STATEMENT
 from cdc_pipeline.dialects import unified
-from cdc_pipeline.dialects.dataworks import DATAWORKS, ROW_ID
+from cdc_pipeline.dialects.dataworks import DATAWORKS
 from cdc_pipeline.dialects.decode import EXPECTATIONS, explained
 from cdc_pipeline_tests.dialects.cases import (
     Bad,
@@ -17,7 +19,7 @@ from cdc_pipeline_tests.dialects.cases import (
     by_name,
     named,
     raw,
-    reason_of,
+    says,
 )
 from cdc_pipeline_tests.messages import EPOCH_MS, dataworks
 
@@ -39,7 +41,21 @@ _ALTER = dataworks("ALTER", "t", 1, sql="ALTER TABLE t ADD COLUMN c INT", sequen
 _HEARTBEAT = dataworks("MHEARTBEAT", None, 1)
 _BEGIN = dataworks("TRANSACTION_BEGIN", None, 1, sequence=_SEQUENCE)
 _XA = dataworks("XACOMMIT", None, 1)
-_FORMS = {"row": _INSERT, "ddl": _ALTER, "heartbeat": _HEARTBEAT, "transaction": _BEGIN, "xa": _XA}
+_OTHER_DDL = _ALTER.replace('"dbType": "MySQL"', '"dbType": "Oracle"')
+_FORMS = {
+    "row": _INSERT,
+    "ddl": _ALTER,
+    "other ddl": _OTHER_DDL,
+    "heartbeat": _HEARTBEAT,
+    "transaction": _BEGIN,
+    "xa": _XA,
+}
+_NO_ROWS = {form: message for form, message in _FORMS.items() if form != "row"}
+_NAMED = ("row", "ddl", "other ddl")
+_KEYS = dataworks(
+    "INSERT", "t", 1, after={f"k{place}": 1 for place in range(33)}, key=[f"k{place}" for place in range(33)]
+)
+_WIDE = {f"c{place}": 1 for place in range(ANY_COLUMNS + 1)}
 _DDL_OPS = ("CREATE", "ALTER", "ERASE", "QUERY", "TRUNCATE", "RENAME", "CINDEX", "DINDEX")
 
 
@@ -83,6 +99,31 @@ def _ddl(op: str, sql: str, table: str | None = "t") -> bytes:
     return dataworks(op, table, 1, sql=sql).encode()
 
 
+def _source(message: str, kind: str | None, schema: str | None) -> bytes:
+    document = json.loads(message)
+    document["schema"]["source"] |= {"dbType": kind, "schemaName": schema}
+    return json.dumps(document).encode()
+
+
+# dbType, schemaName, whether the DDL is MySQL's, the database of the mirror
+_SOURCES = (
+    ("MySQL", None, True, "db"),
+    ("mysql", "mySchema", True, "db"),
+    ("MariaDB", "", True, "db"),
+    ("PolarDB-X", None, True, "db"),
+    ("PolarDB", None, True, "db"),
+    ("PolarDB", "public", False, "db.public"),
+    ("PostgreSQL", "public", False, "db.public"),
+    ("postgresql", "db", False, "db"),
+    ("SQLServer", "dbo", False, "db.dbo"),
+    ("SQL Server", None, False, "db"),
+    ("Oracle", "HR", False, "db.HR"),
+    ("a database of the future", "s", False, "db.s"),
+    (None, "public", False, "db.public"),
+    ("", "", True, "db"),
+    (None, "db", True, "db"),
+    (None, None, True, "db"),
+)
 _STATEMENTS = {
     "a clause": ("ADD COLUMN c INT", "ALTER TABLE `t` ADD COLUMN c INT"),
     "a clause after white space": (" \n drop column c", "ALTER TABLE `t`  \n drop column c"),
@@ -203,11 +244,7 @@ _GOOD: Good = {
     ),
     "the row id as key": (
         dataworks("INSERT", "t", 1, after={"a": "x", ROW_ID: 15}, key=[ROW_ID]).encode(),
-        {"kind": unified.ROW, "key_names": [ROW_ID], "rows": [(None, {"a": "x"})]},
-    ),
-    "no columns but the row id": (
-        dataworks("INSERT", "t", 1, after={ROW_ID: 15}).encode(),
-        {"kind": unified.ROW, "rows": [(None, {})]},
+        {"kind": unified.ROW, "key_names": [], "rows": [(None, {"a": "x"})]},
     ),
     "sequenceId null": (_at(_INSERT, "payload.sequenceId", None), {"kind": unified.ROW, "commit_ts": _TIME << 18}),
     "sequenceId absent": (_at(_INSERT, "payload.sequenceId"), {"kind": unified.ROW, "commit_ts": _TIME << 18}),
@@ -220,9 +257,26 @@ _GOOD: Good = {
     "no primaryKey": (_at(_INSERT, "schema.primaryKey"), {"kind": unified.ROW, "key_names": None}),
     "an empty primaryKey": (_at(_INSERT, "schema.primaryKey", []), {"kind": unified.ROW, "key_names": []}),
     **{
-        f"schemaName {schema!r}": (_at(_INSERT, "schema.source.schemaName", schema), {"database": database})
-        for schema, database in {"public": "db.public", "": "db", "db": "db", None: "db"}.items()
+        f"{kind}, schemaName {schema!r}": (_source(_INSERT, kind, schema), {"kind": unified.ROW, "database": database})
+        for kind, schema, _, database in _SOURCES
     },
+    **{
+        f"ddl of {kind}, schemaName {schema!r}": (
+            _source(_ALTER, kind, schema),
+            {
+                "kind": unified.DDL if is_mysql else unified.OTHER_DDL,
+                "rule": None,
+                "database": database,
+                "table": "t",
+                "sql": "ALTER TABLE t ADD COLUMN c INT",
+            },
+        )
+        for kind, schema, is_mysql, database in _SOURCES
+    },
+    "a clause of another database": (
+        _source(_ddl("ALTER", "ADD COLUMN c INT").decode(), "PostgreSQL", "public"),
+        {"kind": unified.OTHER_DDL, "sql": "ADD COLUMN c INT"},
+    ),
     **{
         f"the value {text}": (_raw_number(text), {"kind": unified.ROW, "rows": [(None, {"a": value})]})
         for text, value in {
@@ -257,9 +311,29 @@ _BAD: Bad = {
         "no schema": _at(_INSERT, "schema", None),
         "absent": _at(_INSERT, "schema.source.dbName"),
     },
-    "dbName.str_length": {"empty": _at(_INSERT, "schema.source.dbName", "")},
+    "dbName.str_length": {
+        "empty": _at(_INSERT, "schema.source.dbName", ""),
+        **{f"{form}, long": _at(_FORMS[form], "schema.source.dbName", "d" * 129) for form in _NAMED},
+    },
+    "schemaName.str_length": {
+        form: _at(message, "schema.source", {"dbName": "d", "tableName": "t", "schemaName": "s" * 129})
+        for form, message in _FORMS.items()
+    }
+    | {"mysql's ddl": _at(_ALTER, "schema.source.schemaName", "s" * 129)}
+    | {"its dbType is MySQL": _at(_ALTER, "schema.source", {"dbType": "mysql", "schemaName": "s" * 129})},
+    "images_are_of_row_changes": {
+        form: _at(message, "payload.after", {"dataColumn": _NEW}) for form, message in _NO_ROWS.items()
+    }
+    | {"before": _at(_ALTER, "payload.before", {"dataColumn": _OLD})},
+    "ddl_is_of_ddl": {"a row change": _at(_INSERT, "payload.ddl", {"text": "DROP TABLE t"})},
+    "primary_key_is_short": {"33 names": _KEYS.encode()},
+    "image_has_few_columns": {"30,001 columns": _at(_INSERT, "payload.after.dataColumn", {"id": 1, **_WIDE})},
+    "names_of_image_are_short": {"129 characters": _at(_INSERT, "payload.after.dataColumn", {"id": 1, "n" * 129: 1})},
     "tableName.not_null": {"absent": _at(_INSERT, "schema.source.tableName")},
-    "tableName.str_length": {"empty": _at(_INSERT, "schema.source.tableName", "")},
+    "tableName.str_length": {
+        "empty": _at(_INSERT, "schema.source.tableName", ""),
+        **{f"{form}, long": _at(_FORMS[form], "schema.source.tableName", "t" * 129) for form in _NAMED},
+    },
     "eventTime.not_null": {form: _at(message, "payload.timestamp.eventTime", None) for form, message in _FORMS.items()}
     | {"no timestamp": _at(_INSERT, "payload.timestamp"), "absent": _at(_INSERT, "payload.timestamp.eventTime")},
     "eventTime.in_range": {
@@ -275,8 +349,13 @@ _BAD: Bad = {
     "ddlText.not_null": {
         "no ddl": _at(_ALTER, "payload.ddl", None),
         "null": _at(_ALTER, "payload.ddl.text", None),
+        "another database's": _at(_OTHER_DDL, "payload.ddl", None),
     },
-    "ddlText.str_length": {"empty": _at(_ALTER, "payload.ddl.text", "")},
+    "ddlText.str_length": {
+        f"{form}, {name}": _at(message, "payload.ddl.text", text)
+        for form, message in {"ddl": _ALTER, "another database's": _OTHER_DDL}.items()
+        for name, text in {"empty": "", "of 4 MB": "x" * (STATEMENT + 1)}.items()
+    },
     "sequence_is_number": {
         **{
             f"{text!r}": _at(_INSERT, "payload.sequenceId", text)
@@ -285,6 +364,7 @@ _BAD: Bad = {
         "2^63": _at(_INSERT, "payload.sequenceId", str(2**63)),
         "a JSON fraction": _at(_INSERT, "payload.sequenceId", 1.5),
         "ddl": _at(_ALTER, "payload.sequenceId", "XXX"),
+        "another database's ddl": _at(_OTHER_DDL, "payload.sequenceId", "XXX"),
     },
     "images_fit_op": {
         "insert without after": _at(_INSERT, "payload.after", None),
@@ -292,6 +372,8 @@ _BAD: Bad = {
         "insert without dataColumn": _at(_INSERT, "payload.after", {}),
         "insert with before": _at(_UPDATE, "payload.op", "INSERT"),
         "delete without before": _at(_DELETE, "payload.before", None),
+        "no columns but the row id": dataworks("INSERT", "t", 1, after={ROW_ID: 15}).encode(),
+        "delete of the row id alone": dataworks("DELETE", "t", 1, before={ROW_ID: 15}).encode(),
         "delete of no columns": _at(_DELETE, "payload.before.dataColumn", {}),
         "delete with after": _at(_UPDATE, "payload.op", "DELETE"),
         "first half with after": _at(_UPDATE, "payload.op", "UPDATE_BEFOR"),
@@ -337,7 +419,8 @@ def test_good_message(name: str, rows: Columns) -> None:
 def test_broken_rule(rule: str, name: str, rows: Columns) -> None:
     found, value = rows[f"{rule}: {name}"], _BAD[rule][name]
     assert (found["kind"], found["rule"]) == (unified.DEAD, rule)
-    assert (found["column"], found["reason"]) == (EXPECTATIONS[rule][1], reason_of(rule, value))
+    assert found["column"] == EXPECTATIONS[rule][1]
+    assert says(found["reason"], rule, value), found["reason"]
 
 
 def test_each_rule_has_a_case(spark: SparkSession) -> None:

@@ -11,6 +11,7 @@ import base64
 import copy
 import json
 import random
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,7 +24,7 @@ from cdc_pipeline.contracts.validation import breaches
 from cdc_pipeline.dialects.change_tables import decoded_batches
 from cdc_pipeline.dialects.counts import BatchCounts, Observed
 from cdc_pipeline.dialects.decode import EXPECTATIONS, decoded, explained
-from cdc_pipeline.dialects.unified import DEAD, EMPTY, KINDS, ROW, XA
+from cdc_pipeline.dialects.unified import DEAD, EMPTY, KINDS, OTHER_DDL, ROW, XA
 from cdc_pipeline.mirrors.cut import CutMaker
 from cdc_pipeline.resources.lake import LakePaths
 from cdc_pipeline.sources.raw_snapshot import new_files_taken_in
@@ -383,10 +384,16 @@ def _place(number: int) -> tuple[int, int]:
 @pytest.fixture(scope="module")
 def raw(spark: SparkSession, values: list[bytes | None]) -> DataFrame:
     records = [
-        ("t", *_place(number), None, None, None if value is None else bytearray(value), None)
+        ("t", *_place(number), _sent(number, value), None, None if value is None else bytearray(value), None)
         for number, value in enumerate(values)
     ]
     return spark.createDataFrame(records, RECORD).withColumn("batch_id", F.lit(1).cast("bigint")).localCheckpoint()
+
+
+def _sent(number: int, value: bytes | None) -> datetime:
+    """As the record's line has it."""
+    ms = json.loads(_line(number, value))["ts"]
+    return datetime.fromtimestamp(ms / 1000, timezone.utc)
 
 
 def _first(raw: DataFrame) -> DataFrame:
@@ -423,7 +430,7 @@ def test_each_record_is_one_thing_or_a_dead_letter_with_a_reason(raw: DataFrame,
     assert {row["kind"] for row in rows} <= set(KINDS)
     assert {row["rule"] for row in rows} <= {None, *EXPECTATIONS}
     kinds = {row["kind"] for row in rows}
-    assert set(KINDS) - kinds <= {XA}
+    assert set(KINDS) - kinds <= {XA, OTHER_DDL}
     odd = []
     for row in rows:
         value = values[row["offset"] * _PARTITIONS + row["partition"]]

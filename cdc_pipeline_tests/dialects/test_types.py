@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_pipeline.dialects.dataworks import ROW_ID
+from cdc_pipeline.contracts.dataworks import ROW_ID
 from cdc_pipeline.dialects.types import MessageTypes, message_types
 from cdc_pipeline.schemas.wire import JSON_BYTES
 from cdc_pipeline_tests.dialects.cases import changed, raw, without

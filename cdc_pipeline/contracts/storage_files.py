@@ -1,0 +1,80 @@
+"""The contracts of what stands in the folder of TiCDC's storage sink beside row messages (ticdc-facts §6)."""
+
+# No `from __future__ import annotations` here: Pandera evaluates the annotations, which are values.
+from typing import TYPE_CHECKING
+
+import pandera.pyspark as pa
+import pyspark.sql.types as T
+
+from cdc_pipeline.contracts.checks import rule
+from cdc_pipeline.contracts.limits import COLUMNS, NAME, SKEW_MS, STATEMENT
+from cdc_pipeline.contracts.messages import FIRST_MS, FIRST_TSO, LAST_MS, LAST_TSO, SENT
+
+if TYPE_CHECKING:  # to mypy an annotation must be a class; Pandera wants the whole type
+    from pyspark.sql.types import ArrayType as _Rows
+else:
+    _Rows = T.ArrayType(T.MapType(T.StringType(), T.StringType()))
+_SENT_MS = f"unix_millis({SENT})"
+_TSO = {"min_value": FIRST_TSO, "max_value": LAST_TSO}
+_FILES = {"clause": "ticdc-facts §6"}
+_LIMIT = {"clause": "limit of MySQL and TiDB"}
+
+
+class TicdcStorageFile(pa.DataFrameModel):  # type: ignore[type-arg]
+    """A schema file or the checkpoint. `tableVersion`, `checkpointTs` are TSOs; a column has the texts of its fields.
+    `timestamp` is no field of the file: when it was last written."""
+
+    defined_database: T.StringType = pa.Field(nullable=True, alias="definedDatabase")
+    defined_table: T.StringType = pa.Field(nullable=True, alias="definedTable")
+    table_version: T.LongType = pa.Field(nullable=True, alias="tableVersion")
+    statement: T.StringType = pa.Field(nullable=True)
+    action_type: T.LongType = pa.Field(nullable=True, alias="actionType")
+    defined_columns: _Rows = pa.Field(nullable=True, alias="definedColumns")
+    checkpoint_ts: T.LongType = pa.Field(nullable=True, alias="checkpointTs")
+    sent: T.TimestampType = pa.Field(nullable=True, alias=SENT)
+
+
+class TicdcSchemaFile(TicdcStorageFile):
+    """A schema file: a DDL statement, or without one the table's definition."""
+
+    defined_database: T.StringType = pa.Field(
+        alias="definedDatabase", str_length={"min_value": 1, "max_value": NAME}, metadata=_FILES
+    )
+    defined_table: T.StringType = pa.Field(
+        nullable=True, alias="definedTable", str_length={"min_value": 0, "max_value": NAME}, metadata=_LIMIT
+    )
+    table_version: T.LongType = pa.Field(alias="tableVersion", in_range=_TSO, metadata=_FILES)
+    statement: T.StringType = pa.Field(str_length={"min_value": 0, "max_value": STATEMENT}, metadata=_FILES)
+    action_type: T.LongType = pa.Field(alias="actionType", ge=0, metadata=_FILES)
+
+    defines_something = rule(
+        "defines_something",
+        "there is a statement in Query, or else a name in Table and columns with name and type in TableColumns",
+        "length(statement) > 0 OR (length(definedTable) > 0 AND size(definedColumns) > 0 AND NOT exists(definedColumns, "
+        "column -> coalesce(length(column['ColumnName']), 0) = 0 OR coalesce(length(column['ColumnType']), 0) = 0))",
+        clause=_FILES["clause"],
+    )
+    defined_columns_are_few = rule(
+        "defined_columns_are_few",
+        f"TableColumns has at most {COLUMNS:,} columns",
+        f"coalesce(size(definedColumns) <= {COLUMNS}, true)",
+        clause=_LIMIT["clause"],
+        field="definedColumns",
+        found="concat(format_number(size(definedColumns), 0), ' columns')",
+    )
+
+
+class TicdcStorageCheckpoint(TicdcStorageFile):
+    """The checkpoint: all changes with commitTs <= checkpoint-ts are in files that were written before it."""
+
+    checkpoint_ts: T.LongType = pa.Field(alias="checkpointTs", in_range=_TSO, metadata=_FILES)
+
+    checkpoint_is_not_ahead = rule(
+        "checkpoint_is_not_ahead",
+        f"checkpoint-ts is not later than its file by more than {SKEW_MS // 60_000} minutes",
+        f"shiftright(checkpointTs, 18) - coalesce(IF({_SENT_MS} >= {FIRST_MS}, {_SENT_MS}, NULL), {LAST_MS}) <= {SKEW_MS}",
+        clause=_FILES["clause"],
+        field="checkpointTs",
+        found="concat(checkpointTs, ', which is ', timestamp_millis(shiftright(checkpointTs, 18)), ' UTC, in a file of ', "
+        f"{SENT})",
+    )

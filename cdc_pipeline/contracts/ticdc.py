@@ -1,0 +1,109 @@
+"""The contracts of TiCDC's messages (ticdc-canal-json, ticdc-facts)."""
+
+# No `from __future__ import annotations` here: Pandera evaluates the annotations, which are values.
+import pandera.pyspark as pa
+import pyspark.sql.types as T
+
+from cdc_pipeline.contracts.checks import rule
+from cdc_pipeline.contracts.limits import NAME, SKEW_MS
+from cdc_pipeline.contracts.messages import (
+    CLAIM_RULE,
+    FIELDS,
+    FIRST_MS,
+    HAS_COMMIT_TS,
+    LAST_MS,
+    LIMIT,
+    MARK_CLAUSE,
+    NO_ROWS,
+    RESOLUTION,
+    ROW_CLAUSE,
+    SENT,
+    TSO,
+    TSO_IS_ES,
+    WATERMARK_TYPE,
+    CanalMessage,
+    DdlMessage,
+    RowChange,
+)
+
+KEY_RULE = "key_is_in_data"
+_SENT_MS = f"unix_millis({SENT})"
+
+
+class TicdcDdl(DdlMessage):
+    """A DDL event of TiCDC."""
+
+    database: T.StringType = pa.Field(nullable=True, str_length={"min_value": 0, "max_value": NAME}, metadata=LIMIT)
+    commit_ts: T.LongType = pa.Field(nullable=True, alias="commitTs", in_range=TSO, metadata=FIELDS)
+
+    extension_has_commit_ts = HAS_COMMIT_TS
+    tso_is_es = TSO_IS_ES
+
+
+class TicdcWatermark(CanalMessage):
+    """A WATERMARK event: all changes with commitTs < watermarkTs were sent before it."""
+
+    is_ddl: T.BooleanType = pa.Field(alias="isDdl", eq=False, metadata=RESOLUTION)
+    type: T.StringType = pa.Field(isin=[WATERMARK_TYPE], metadata=RESOLUTION)
+    watermark_ts: T.LongType = pa.Field(alias="watermarkTs", in_range=TSO, metadata={"clause": MARK_CLAUSE})
+
+    rows_are_of_row_changes = NO_ROWS
+    watermark_is_not_ahead = rule(
+        "watermark_is_not_ahead",
+        f"watermarkTs is not later than its record was sent by more than {SKEW_MS // 60_000} minutes: mirrors would wait "
+        "until then for changes that they hold for late",
+        "shiftright(watermarkTs, 18) - "
+        f"coalesce(IF({_SENT_MS} >= {FIRST_MS}, {_SENT_MS}, NULL), IF(ts >= {FIRST_MS}, ts, NULL), {LAST_MS}) <= {SKEW_MS}",
+        clause="WATERMARK Event: the TSO recorded when the Event is sent",
+        field="watermarkTs",
+        found="concat(watermarkTs, ', which is ', timestamp_millis(shiftright(watermarkTs, 18)), ' UTC, sent at ', "
+        f"coalesce(IF({_SENT_MS} >= {FIRST_MS}, {SENT}, NULL), timestamp_millis(ts)))",
+    )
+    tso_is_es = TSO_IS_ES
+
+
+class TicdcRow(RowChange):
+    """A row change of TiCDC: exactly one row (ticdc-facts §1). Before v5.4 a DELETE repeats its row in old.
+
+    Of a large message (ticdc-facts §7) either the rest is in a file, which is parsed in its place where it was found, or
+    it has its handle key only (`onlyHandleKey`), which breaks no rule: the row is known, its other columns are not.
+    """
+
+    commit_ts: T.LongType = pa.Field(nullable=True, alias="commitTs", in_range=TSO, metadata=FIELDS)
+
+    extension_has_commit_ts = HAS_COMMIT_TS
+    tso_is_es = TSO_IS_ES
+    claim_is_resolved = rule(
+        CLAIM_RULE,
+        "the whole row, in the message or in the file of the claim store that it refers to",
+        "claimCheckLocation IS NULL",
+        clause="ticdc-facts §7",
+    )
+    data_has_one_row = rule(
+        "data_has_one_row",
+        "data has exactly one row, which has columns",
+        "size(data) = 1 AND size(get(data, 0)) > 0",
+        clause=ROW_CLAUSE,
+    )
+    old_has_one_row = rule(
+        "old_has_one_row",
+        "an UPDATE has exactly one row in old",
+        "coalesce(type <> 'UPDATE', true) OR (size(old) = 1 AND get(old, 0) IS NOT NULL)",
+        clause="Event of Update Type",
+    )
+    old_of_delete_is_data = rule(
+        "old_of_delete_is_data",
+        "a DELETE has in old nothing, or the row of data (before v5.4)",
+        "CASE WHEN type = 'DELETE' AND get(old, 0) IS NOT NULL THEN size(old) = 1 "
+        "AND array_sort(map_entries(get(old, 0))) = array_sort(map_entries(get(data, 0))) ELSE true END",
+        clause="Changes in the Old field of the Delete events",
+    )
+    key_is_in_data = rule(
+        KEY_RULE,
+        "each column of pkNames is in data, unless a column selector leaves it out",
+        "CASE coalesce(size(pkNames), 0) WHEN 0 THEN true "
+        "WHEN 1 THEN map_contains_key(get(data, 0), get(pkNames, 0)) "
+        "ELSE size(array_except(pkNames, map_keys(get(data, 0)))) = 0 END",
+        clause=FIELDS["clause"],
+        warn=True,
+    )

@@ -1,0 +1,155 @@
+"""The check `field_rules`: what is looked at once per shape of messages, and what stays known from run to run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import pytest
+
+from cdc_pipeline.checks.contract import look_at
+from cdc_pipeline.checks.field_notes import NOTHING, FieldNotes, read_notes, write_notes
+from cdc_pipeline.checks.field_rules import field_rules_result
+from cdc_pipeline.contracts.validation import Breach
+from cdc_pipeline.dialects.change_tables import decoded_batches
+from cdc_pipeline.sources.raw_snapshot import new_files_taken_in, newest_batch
+from cdc_pipeline_tests.messages import Topic, canal, dataworks, ddl, row, tso, watermark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline.resources.lake import LakePaths
+
+_KEY = dg.AssetKey("change_log")
+_TABLES = ("change_log", "ddl_history", "watermarks", "dead_letters")
+_GOOD = row("INSERT", "t", 1, {"id": "1"}, key=["id"])
+
+
+def _other(message: str, **fields: Any) -> str:
+    return json.dumps({**json.loads(message), **fields}, ensure_ascii=False)
+
+
+class _Lake:
+    """A pipeline that takes in messages and looks at them."""
+
+    def __init__(self, spark: SparkSession, paths: LakePaths, folder: Path) -> None:
+        self.spark, self.paths, self.folder = spark, paths, folder
+        self.topic = Topic()
+
+    def run(self, *messages: str) -> dg.AssetCheckResult:
+        for message in messages:
+            self.topic.send(message)
+        if messages:
+            number = newest_batch(self.spark, self.paths)
+            self.topic.write(self.folder / "captures", f"{number}.jsonl")
+            new_files_taken_in(self.spark, self.paths, str(self.folder / "captures"), "run")
+        batches = [batch.batch_id for batch in decoded_batches(self.spark, self.paths)]
+        looks = [look_at(self.spark, self.paths, table, batches, 1000 if batches else 0) for table in _TABLES]
+        assert all(not look.faults for look in looks)
+        return field_rules_result(self.spark, self.paths, looks, batches, "auto", _KEY)
+
+
+@pytest.fixture
+def lake(spark: SparkSession, paths: LakePaths, tmp_path: Path) -> _Lake:
+    return _Lake(spark, paths, tmp_path)
+
+
+def test_messages_as_they_should_be(lake: _Lake) -> None:
+    types: dict[str, Any] = {"types": {"id": "LONG"}, "key": ["id"], "sequence": "7"}
+    found = lake.run(
+        _other(_GOOD, mysqlType={"id": "varchar"}),
+        ddl("DROP TABLE u", 2),
+        watermark(3),
+        canal("INSERT", "t", 4, [{"id": "1"}], key=["id"]),
+        dataworks("INSERT", "t", 5, after={"id": 1}, **types),
+        dataworks("ALTER", "t", 6, sql="ALTER TABLE t ADD c INT", sequence="8"),
+    )
+    assert (found.passed, found.description) == (True, None)
+    assert found.metadata["shapes"].value == 6
+
+
+def test_what_a_shape_breaks_is_told_until_it_is_forgotten(lake: _Lake) -> None:
+    """Once: the second message of the shape is not looked at, and what the first broke is said in every run."""
+    bad = _other(_GOOD, sqlType={"id": 4}, mysqlType={"id": "varchar", "w": "int"})
+    found = lake.run(bad)
+    assert (found.passed, found.severity) == (False, dg.AssetCheckSeverity.WARN)
+    wanted = "mysql_type_fits_data: 1, such as t/0@0; sql_type_is_of_mysql_type: 1, such as t/0@0"
+    assert (found.description or "").startswith(wanted)
+    assert "(column id)" in str(found.metadata["sql_type_is_of_mysql_type"].value)
+
+    again = lake.run(_other(bad, es=tso(2) >> 18, _tidb={"commitTs": tso(2)}), _GOOD.replace('"t"', '"u"'))
+    assert (again.description or "").startswith(wanted)
+    assert again.metadata["shapes"].value == 2
+    nothing_new = lake.run()
+    assert (nothing_new.passed, nothing_new.description) == (False, again.description)
+
+
+def test_rules_of_every_row_are_counted_by_row(lake: _Lake) -> None:
+    late = _other(_GOOD, _tidb={"commitTs": tso(9)})
+    found = lake.run(_GOOD, late, _other(late, data=[{"id": "2"}]))
+    assert (found.description or "").startswith("tso_is_es: 2, such as t/0@1")
+    again = lake.run(_other(watermark(9), es=tso(8) >> 18))
+    assert (again.description or "").startswith("tso_is_es: 3, such as t/0@1")
+
+
+def test_what_the_messages_say_as_they_were_sent(lake: _Lake) -> None:
+    """Not what decoding made of them: absent and wrong types, numbers, a key that is not there, ids."""
+    found = lake.run(
+        _other(_GOOD, mysqlType=None, sqlType="x", table="a"),
+        _other(_GOOD, mysqlType=[], data=[{"id": 1}], table="b"),
+        _other(_GOOD, id=3, pkNames=["gone"], table="c"),
+        _other(ddl("DROP TABLE u", 2), pkNames=[], type="INSERT"),
+        _other(watermark(3), database="d", mysqlType={}),
+        dataworks("INSERT", "t", 5, after={"id": "1"}, types={"id": "LONG"}),
+        dataworks("INSERT", "u", 5, after={"id": 1}, types={"x": "NUMBER"}, sequence="9"),
+    )
+    counts = {rule: int(str(said.value).split(",")[0]) for rule, said in found.metadata.items() if rule != "shapes"}
+    assert counts == {
+        "mysql_type_is_map": 2,
+        "sql_type_fits_data": 1,
+        "values_are_texts": 1,
+        "id_is_zero": 1,
+        "key_is_in_data": 1,
+        "types_are_of_rows": 2,
+        "type_is_of_ddl": 1,
+        "watermark_is_of_no_table": 1,
+        "sequence_is_there": 1,
+        "values_fit_types": 1,
+        "columns_are_typed": 1,
+        "columns_are_of_image": 1,
+    }
+
+
+def test_a_lake_that_was_taken_back_is_looked_at_anew(lake: _Lake, paths: LakePaths) -> None:
+    lake.run(_GOOD)
+    write_notes(paths, FieldNotes(99, read_notes(paths).shapes, ()))
+    assert lake.run(_other(_GOOD, data=[{"id": "2"}])).metadata["shapes"].value == 1
+    assert read_notes(paths).batch == 2
+
+
+# ---- notes
+
+_BREACH = Breach("r", "what is expected", 2, ("t/0@1", "t/0@2"), warn=True, found="this")
+
+
+def test_notes_add_up() -> None:
+    notes = NOTHING.with_look(1, [1, 2], [_BREACH]).with_look(3, [2, 3], [_BREACH, _BREACH])
+    assert (notes.batch, notes.shapes) == (3, (1, 2, 3))
+    (warned,) = notes.warned
+    assert (warned.count, warned.last_batch, len(warned.places), warned.found) == (6, 3, 5, "this")
+
+
+def test_notes_are_read_as_they_were_written(paths: LakePaths) -> None:
+    Path(paths.home).mkdir(parents=True)
+    notes = NOTHING.with_look(1, [-(2**63), 2], [_BREACH])
+    write_notes(paths, notes)
+    assert read_notes(paths) == notes
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"batch": 1, "shapes": ["x"], "warned": []}', "[" * 100_000])
+def test_damaged_notes_are_none(paths: LakePaths, text: str) -> None:
+    Path(paths.home).mkdir(parents=True)
+    (Path(paths.home) / "field_rules.json").write_text(text, encoding="utf-8")
+    assert read_notes(paths) == NOTHING

@@ -1,0 +1,80 @@
+"""Watermarks and checkpoints that are later than their own records: one of them would stop all cuts that come after."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql import functions as F
+
+from cdc_pipeline.dialects import unified
+from cdc_pipeline.dialects.decode import explained
+from cdc_pipeline_tests.dialects.cases import changed, raw
+from cdc_pipeline_tests.messages import EPOCH_MS, Topic, ddl, row, tso, watermark
+from cdc_pipeline_tests.pipelines import ingest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline.resources.lake import LakePaths
+
+_HOUR = 3_600_000
+_MARK = watermark(0)
+_CHECKPOINT = b'{"checkpoint-ts":%d}' % tso(0)
+# name → (value, the record's time in ms, the rule that it breaks). The watermark itself is EPOCH_MS, its `ts` 5 ms later
+_CASES: dict[str, tuple[bytes, int | None, str | None]] = {
+    "as it is sent": (_MARK.encode(), EPOCH_MS + 7, None),
+    "an hour ahead": (_MARK.encode(), EPOCH_MS - _HOUR, None),
+    "more than that": (_MARK.encode(), EPOCH_MS - _HOUR - 1, "watermark_is_not_ahead"),
+    "whatever its own ts says": (changed(_MARK, ts=EPOCH_MS), EPOCH_MS - 2 * _HOUR, "watermark_is_not_ahead"),
+    "a topic that is produced anew, years later": (_MARK.encode(), EPOCH_MS + 10**11, None),
+    "no time of the record": (_MARK.encode(), None, None),
+    "a time of 0": (_MARK.encode(), 0, None),
+    "seconds": (_MARK.encode(), EPOCH_MS // 1000, None),
+    "no time of the record, ahead of its ts": (changed(_MARK, ts=EPOCH_MS - 2 * _HOUR), None, "watermark_is_not_ahead"),
+    "no time at all": (changed(_MARK, ts=0), None, None),
+    "a checkpoint": (_CHECKPOINT, EPOCH_MS, None),
+    "a checkpoint of a file that was copied later": (_CHECKPOINT, EPOCH_MS + 10**10, None),
+    "a checkpoint ahead of its file": (_CHECKPOINT, EPOCH_MS - 2 * _HOUR, "checkpoint_is_not_ahead"),
+    "a checkpoint of a file without a time": (_CHECKPOINT, 0, None),
+}
+
+
+@pytest.fixture(scope="module")
+def found(spark: SparkSession) -> dict[str, tuple[str, str | None]]:
+    times = F.array(*(F.lit(None if ms is None else _instant(ms)).cast("timestamp") for _, ms, _ in _CASES.values()))
+    records = raw(spark, {name: value for name, (value, _, _) in _CASES.items()})
+    sent = records.withColumn("timestamp", F.get(times, F.col("offset").cast("int")))
+    names = list(_CASES)
+    return {names[row["offset"]]: (row["kind"], row["rule"]) for row in explained(sent).collect()}
+
+
+def _instant(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, timezone.utc)
+
+
+@pytest.mark.parametrize("name", _CASES)
+def test_watermarks(name: str, found: dict[str, tuple[str, str | None]]) -> None:
+    rule = _CASES[name][2]
+    assert found[name] == (unified.WATERMARK if rule is None else unified.DEAD, rule)
+
+
+def test_cuts_go_on_by_the_other_watermarks(spark: SparkSession, paths: LakePaths, tmp_path: Path) -> None:
+    topic = Topic()
+    topic.send(ddl("CREATE TABLE t (id INT PRIMARY KEY)", 1, table="t", kind="CREATE"))
+    topic.send(changed(watermark(2), _tidb={"watermarkTs": (10**13 - 1) << 18}).decode(), sent=EPOCH_MS)
+    topic.send(row("INSERT", "t", 3, {"id": "1"}, key=["id"])).send(watermark(4))
+    topic.write(tmp_path / "captures", "1.jsonl")
+    report = ingest(spark, paths, tmp_path / "captures")
+    assert report.resolved_tso == tso(4)
+    topic.send(row("INSERT", "t", 5, {"id": "2"}, key=["id"])).send(watermark(6))
+    topic.write(tmp_path / "captures", "2.jsonl")
+    report = ingest(spark, paths, tmp_path / "captures", run_id="2")
+    assert (report.resolved_tso, [entry.rows for entry in report.mirrors]) == (tso(6), [2])
+    assert report.totals.late == 0
+    letters = spark.read.format("delta").load(paths.table("dead_letters")).collect()
+    assert [letter["rule"] for letter in letters] == ["watermark_is_not_ahead"]
+    assert "which is 2286-11-20 17:46:39.999 UTC, sent at 2026-11-21 08:11:30" in letters[0]["reason"]
