@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from cdc_pipeline_tests.messages import record_line
+from cdc_pipeline_tests.messages import EPOCH_MS, record_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,8 +27,9 @@ class Record:
     kind: str
 
     def line(self) -> str:
-        """As `kcat -C -J` prints it."""
-        return record_line(self.payload, self.topic, self.partition, self.offset)
+        """As `kcat -C -J` prints it. A false watermark is in a record of the time around it."""
+        sent = EPOCH_MS + self.offset if self.kind == "note" else None
+        return record_line(self.payload, self.topic, self.partition, self.offset, sent=sent)
 
 
 @dataclass(frozen=True)

@@ -60,14 +60,22 @@ def _java_hash(*texts: str) -> int:
 
 
 def encoder_of(
-    mode: str, partition: PartitionOf, choices: Choices, *, raw_changes: bool, markers: bool, late: bool = False
+    mode: str,
+    partition: PartitionOf,
+    choices: Choices,
+    *,
+    raw_changes: bool,
+    markers: bool,
+    late: bool = False,
+    early: bool = False,
 ) -> Encoder:
-    """`late`: Canal's `es` is when a statement began, some of them seconds before they were logged."""
+    """`late`: Canal's `es` is when a statement began, some of them seconds before they were logged. `early`: TiCDC before
+    v5.4."""
     if mode == "canal":
         return Canal(partition, choices, late)
     if mode == "dataworks":
         return DataWorks(partition, choices, markers)
-    return TiCdc(mode, raw_changes, partition, choices)
+    return TiCdc(mode, raw_changes, partition, choices, early)
 
 
 def encoded(encoder: Encoder, events: Sequence[Event]) -> list[Message]:

@@ -20,6 +20,7 @@ from cdc_pipeline_tests.histories.encoders import (
     has_watermarks,
     partition_of,
 )
+from cdc_pipeline_tests.histories.false_watermarks import with_false_watermarks
 from cdc_pipeline_tests.histories.sender import Disturbances, sent_by
 from cdc_pipeline_tests.histories.spelling import respelt
 from cdc_pipeline_tests.histories.tables import KINDS, PLAIN_KINDS, keyed_kinds, table_of
@@ -159,11 +160,18 @@ def history_of(
         raw_changes=settings.raw_changes,
         markers=mode == "dataworks" and choices.chance(0.5),
         late=settings.together and not settings.disturbances.restarts,
+        # what was sent again is told by times, which early encoders do not have
+        early=mode == "default" and not settings.disturbances.restarts and choices.chance(0.5),
     )
     messages = encoded(encoder, upstream.events)
     if settings.respelt:
         messages = [respelt(message, choices) for message in messages]
-    timeline = sent_by(encoder, mode, messages, settings.disturbances, choices, together=settings.together)
+    timeline = with_false_watermarks(
+        sent_by(encoder, mode, messages, settings.disturbances, choices, together=settings.together),
+        encoder,
+        settings.partitions,
+        choices,
+    )
     records = delivered(timeline, prefix, settings.partitions)
     settled = {}
     if settings.partitions == 1 or not has_watermarks(mode):

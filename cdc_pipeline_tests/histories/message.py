@@ -47,7 +47,7 @@ class Message:
             if "systemTime" in times:
                 body["payload"] = {**body["payload"], "timestamp": {**times, "systemTime": ts}}
         else:
-            body["ts"] = ts
+            body["ts"] = 0 if self.body["ts"] is None else ts
             if self.body["id"]:
                 body["id"] = batch
         return json.dumps(body, ensure_ascii=False)

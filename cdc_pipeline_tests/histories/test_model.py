@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from cdc_pipeline.contracts.limits import SKEW_MS
 from cdc_pipeline.schemas import changes
 from cdc_pipeline.schemas.ddl_parser import parse_ddl
 from cdc_pipeline_tests.histories.combined import combined
@@ -21,7 +22,7 @@ from cdc_pipeline_tests.histories.strategies import combinations, histories, his
 from cdc_pipeline_tests.histories.tables import KINDS, table_of
 from cdc_pipeline_tests.histories.tellable import is_tellable
 from cdc_pipeline_tests.histories.ticdc import EXTENSION_MODES
-from cdc_pipeline_tests.histories.upstream import DELETE, INSERT, START_TSO, UPDATE, Transaction, Upstream
+from cdc_pipeline_tests.histories.upstream import DELETE, INSERT, START_TSO, TSO_SHIFT, UPDATE, Transaction, Upstream
 
 if TYPE_CHECKING:
     from cdc_pipeline_tests.histories.combined import Combined
@@ -87,7 +88,7 @@ def test_replays_repeat_what_was_sent(mode: str) -> None:
     for seed in _FEW:
         history = _history(seed, mode)
         assert {message.payload(0, 1) for message in history.messages} == {
-            sent.message.payload(0, 1) for sent in history.timeline if sent.message.kind != "watermark"
+            sent.message.payload(0, 1) for sent in history.timeline if sent.message.kind not in ("watermark", "note")
         }
         newest = 0
         for place, sent in enumerate(history.timeline):
@@ -170,6 +171,29 @@ def test_all_kinds_of_keys_and_values_occur() -> None:
             found[f"{sent.message.op} of key"] += sent.message.kind == "row" and sent.message.rows[0].changes_key
     wanted = {*KINDS, "high bytes", "case", "trailing space", "equal rows", "nulls", "UPDATE of key"}
     assert {name for name, number in found.items() if number} >= wanted
+
+
+def test_early_encoders_and_watermarks_from_the_future_occur() -> None:
+    found: Counter[str] = Counter()
+    for mode in ("default", "extension"):
+        for seed in range(50):
+            for record in _history(seed, mode, 12).records:
+                body = json.loads(record.payload)
+                types = list((body["sqlType"] or {}).items())
+                kinds = {"bytes" if body["mysqlType"][name] == "varbinary" else "other": code for name, code in types}
+                if body["ts"] == 0:
+                    found["early statement"] += bool(body["isDdl"])
+                    found[f"early {body['type']}"] += 1
+                    found["early bytes"] += kinds.get("bytes") == 12
+                    found["early bytes that are no text"] += kinds.get("bytes") == 2004
+                if record.kind == "note":
+                    sent = json.loads(record.line())["ts"]
+                    assert (body["_tidb"]["watermarkTs"] >> TSO_SHIFT) - sent > SKEW_MS
+                    found["from the future"] += 1
+                elif record.kind == "watermark":
+                    assert json.loads(record.line())["ts"] >= body["_tidb"]["watermarkTs"] >> TSO_SHIFT
+    wanted = {"statement", "INSERT", "UPDATE", "DELETE", "bytes", "bytes that are no text"}
+    assert {name for name, number in found.items() if number} >= {"from the future", *(f"early {of}" for of in wanted)}
 
 
 @pytest.mark.parametrize("view", ["statements", "net"])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from cdc_pipeline_tests.histories.ddl import ExchangePartition, RenameTables
 from cdc_pipeline_tests.histories.ddl_text import Tidb, statement_text
 from cdc_pipeline_tests.histories.ddl_types import ddl_type, named_table, statement_database
+from cdc_pipeline_tests.histories.early_ticdc import early_fields
 from cdc_pipeline_tests.histories.message import SQL_TYPES, Message, base_type, ddl_message, physical_ms, row_message
 from cdc_pipeline_tests.histories.typed_texts import sent
 from cdc_pipeline_tests.histories.upstream import DELETE, INSERT, UPDATE, Change
@@ -37,12 +38,17 @@ class TiCdc:
     `mode` is one of `TICDC_MODES`. Unless `raw_changes`, an UPDATE of the key is a DELETE and an INSERT. In the default
     mode it is so too where another change of the transaction takes the key that it leaves: nothing would tell their
     order, and TiCDC's sort is not stable.
+
+    `early`: the default mode as it was before v5.4. `ts` is 0, an INSERT has [null] in `old` and a DELETE its row, types
+    do not say `unsigned`, and bytes travel as the text that they are in UTF-8; such as are none, which an encoder of that
+    time would have lost, as those of a BLOB.
     """
 
     mode: str
     raw_changes: bool
     partition_of: PartitionOf
     choices: Choices
+    early: bool = False
 
     @property
     def extension(self) -> bool:
@@ -115,6 +121,8 @@ class TiCdc:
             "old": None if old is None else [old],
             "data": [{name: sent(types[name], row[name]) for name in names}],
         }
+        if self.early:
+            body |= early_fields(body, types)
         return row_message(body, change, (change,), self.partition_of(change), self._order(change.commit_ts))
 
     def _order(self, commit_ts: int) -> int:
@@ -129,7 +137,7 @@ class TiCdc:
             "isDdl": False,
             "type": kind,
             "es": physical_ms(tso),
-            "ts": 0,
+            "ts": None if self.early else 0,
             "sql": "",
             "sqlType": None,
             "mysqlType": None,
