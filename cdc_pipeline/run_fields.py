@@ -52,7 +52,11 @@ class FreshnessSettings(Described):
     model_config = ConfigDict(extra="forbid")
 
     warn_minutes: Annotated[
-        float | None, Field(description="From this age of the resolved TSO on the check `fresh` warns.")
+        float | None,
+        Field(
+            description="From this age of the resolved TSO on the check `fresh` warns; where there are no TSOs, of "
+            "DataWorks' newest heartbeat."
+        ),
     ] = None
     fail_minutes: Annotated[
         float | None,

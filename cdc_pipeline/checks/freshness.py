@@ -35,8 +35,11 @@ NO_LIMITS = FreshnessLimits()
 
 
 def lag(report: CutReport, now: datetime | None = None) -> timedelta | None:
-    """How far the mirrors are behind the clock; None without TSOs, where nobody can tell."""
+    """How far the mirrors are behind the clock: by their TSO; in streams without any by the newest heartbeat of each topic,
+    of which the oldest counts. None where there is neither: nobody can tell."""
     time = report.resolved_time
+    if time is None and (heartbeat := report.streams.oldest_heartbeat) is not None:
+        time = datetime.fromtimestamp(heartbeat[0] / 1000, timezone.utc)
     return None if time is None else (now or datetime.now(timezone.utc)) - time
 
 
@@ -54,8 +57,8 @@ def fresh_result(
         severity=dg.AssetCheckSeverity.ERROR if failed else dg.AssetCheckSeverity.WARN,
         description=None
         if not failed and not warned
-        else f"the mirrors are {age} behind: {report.streams.what_holds()}. Look at the changefeed's checkpoint, and at "
-        "the sensor and the runs of this pipeline",
+        else f"the mirrors are {age} behind: {report.streams.what_holds()}. Look at the changefeed's checkpoint, or at "
+        "the synchronization task, and at the sensor and the runs of this pipeline",
         metadata={
             "lag_seconds": -1.0 if age is None else round(age.total_seconds(), 1),
             "warn_after": str(limits.warn),

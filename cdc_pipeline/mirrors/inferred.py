@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.dialects.dataworks import NAME as DATAWORKS
+from cdc_pipeline.mirrors.state import UNSEEN_LOAD, UNSEEN_START
 from cdc_pipeline.schemas.conversions import INTEGERS
 from cdc_pipeline.schemas.ddl_types import KNOWN_TYPES, type_in_words
 from cdc_pipeline.schemas.gaps import Gap, GapKind
@@ -36,9 +37,10 @@ def first_commit_ts(groups: Sequence[RowGroup]) -> int | None:
     return min((group.first_ts for group in groups if group.first_ts is not None), default=None)
 
 
-def statements_are_sent(groups: Sequence[RowGroup]) -> bool:
-    """Whether DDL comes with such rows. DataWorks sends none at all."""
-    return any(group.dialect != DATAWORKS for group in groups)
+def unseen_start(groups: Sequence[RowGroup]) -> Gap:
+    """The gap of a table that these rows are the first of. DataWorks sends the rows that are there before the changes, as
+    INSERTs like any others: nothing tells where they begin or end, or that they were sent at all."""
+    return UNSEEN_LOAD if all(group.dialect == DATAWORKS for group in groups) else UNSEEN_START
 
 
 def widened_schema(

@@ -12,7 +12,7 @@ from cdc_pipeline.mirrors.derived import merged
 from cdc_pipeline.mirrors.inferred import (
     first_commit_ts,
     inferred_schema,
-    statements_are_sent,
+    unseen_start,
     untold_columns_gaps,
     widened_schema,
 )
@@ -21,7 +21,7 @@ from cdc_pipeline.mirrors.masks import unsure_hashes
 from cdc_pipeline.mirrors.partial_rows import computed_columns, partial_columns, unknown_columns
 from cdc_pipeline.mirrors.shard_definitions import with_lacking_columns, with_rows
 from cdc_pipeline.mirrors.soft_deletes import brought_by_none, carried_key, untold_columns
-from cdc_pipeline.mirrors.state import DELETED, UNSEEN_START, MirrorState
+from cdc_pipeline.mirrors.state import DELETED, MirrorState
 from cdc_pipeline.mirrors.steps import (
     ApplyRows,
     ChangeColumns,
@@ -331,9 +331,7 @@ class PlanBook:
             since = first_commit_ts(groups)
             state = MirrorState(name, f"{name}@cut{self._cut_id}.{len(self.steps)}", schema, True, since=since)
             state = replace(state, gaps=with_unclear_types((), schema.columns))
-            if statements_are_sent(groups):
-                state = state.with_gaps(UNSEEN_START)
-            return self.create(state)
+            return self.create(state.with_gaps(unseen_start(groups)))
         if state.inferred and not state.schema.columns:
             schema = inferred_schema(groups)
             wider = replace(state, schema=schema, gaps=with_unclear_types(state.gaps, schema.columns))

@@ -14,7 +14,7 @@ from cdc_pipeline.resources.delta import progress, table_state
 from cdc_pipeline.schemas.table import TableName
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from pyspark.sql import Column, DataFrame, Row, SparkSession
 
@@ -39,6 +39,14 @@ class StreamProgress:
     newest_tso: int | None = None
     new_row_changes: int = 0
     """Of the batches after those of the cut that it was asked for."""
+    heartbeats: Mapping[str, int] = field(default_factory=dict)
+    """Topic → the time of its newest heartbeat, in ms (DataWorks): up to then all its changes have come."""
+
+    @property
+    def oldest_heartbeat(self) -> tuple[int, str] | None:
+        """How far the topic is that is farthest behind, of those that have heartbeats, and its name. None where there are
+        TSOs: mirrors then go by watermarks, whatever a heartbeat says."""
+        return None if self.exact else min(((ms, topic) for topic, ms in self.heartbeats.items()), default=None)
 
     @property
     def held_back_ms(self) -> int:
@@ -51,6 +59,8 @@ class StreamProgress:
         """Why mirrors cannot go further, in words."""
         if self.waiting_for:
             return f"no watermark has come yet in {', '.join(self.waiting_for)}"
+        if (heartbeat := self.oldest_heartbeat) is not None:
+            return f"no heartbeat has come in {heartbeat[1]} since"
         if self.held_by is None:
             return "nothing new has come"
         seconds = self.held_back_ms / 1000
@@ -80,6 +90,7 @@ class PublishedCut:
     held: tuple[HeldTable, ...] = ()
     selection: TableSelection = ALL_TABLES
     sources: Sources = field(default_factory=dict)
+    heartbeats: Mapping[str, int] = field(default_factory=dict)
 
     def upstream(self, mirror: TableName) -> tuple[TableName, ...]:
         """Upstream's tables of a mirror."""
@@ -115,12 +126,13 @@ def stream_progress(spark: SparkSession, paths: LakePaths, published: PublishedC
             F.max_by("ended", "batch_id").alias("ended"),
             F.collect_set(F.when(news, F.transform("offsets", _place))).alias("places"),
             F.coalesce(F.sum(F.when(news, F.col("row_changes"))), F.lit(0)).alias("row_changes"),
+            F.collect_list(F.when(news, _heartbeats(batches))).alias("heartbeats"),
         )
         .first()
     )
     assert totals is not None
     if totals["last"] is None:
-        return StreamProgress(published.last_batch, False, None, None, ())
+        return StreamProgress(published.last_batch, False, None, None, (), heartbeats=published.heartbeats)
     if totals["exact"] and published.cut_id and published.resolved_tso is None:
         return stream_progress(spark, paths)  # the first records with a TSO: each partition has to show how far it is
     newest_of = _newest_watermarks(spark, paths, published.resolved_tso)
@@ -132,8 +144,17 @@ def stream_progress(spark: SparkSession, paths: LakePaths, published: PublishedC
     waiting = tuple(f"{topic}/{number}" for (topic, number), tso in told.items() if tso is None) if exact else ()
     if waiting and published.cut_id:
         return stream_progress(spark, paths)  # a partition that is new, or has not come so far
+    heartbeats = _newest_heartbeats([published.heartbeats, *totals["heartbeats"]], totals["ended"] or ())
     if not exact or waiting:
-        return StreamProgress(totals["last"], exact, None, None, waiting, new_row_changes=totals["row_changes"])
+        return StreamProgress(
+            totals["last"],
+            exact,
+            None,
+            None,
+            waiting,
+            new_row_changes=totals["row_changes"],
+            heartbeats=heartbeats,
+        )
     tsos = {place: tso for place, tso in told.items() if tso is not None}
     topic, number = slowest = min(tsos, key=lambda place: tsos[place])
     return StreamProgress(
@@ -144,7 +165,24 @@ def stream_progress(spark: SparkSession, paths: LakePaths, published: PublishedC
         (),
         newest_tso=max(tsos.values()),
         new_row_changes=totals["row_changes"],
+        heartbeats=heartbeats,
     )
+
+
+def _heartbeats(batches: DataFrame) -> Column:
+    """Those of each batch that has any; a lake that was made before the column was there has none."""
+    if "heartbeats" not in batches.columns:
+        return F.lit(None).cast("map<string, bigint>")
+    return F.when(F.size("heartbeats") > 0, F.col("heartbeats"))
+
+
+def _newest_heartbeats(told: Iterable[Mapping[str, int]], ended: Collection[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for heartbeats in told:
+        for topic, ms in heartbeats.items():
+            if topic not in ended:
+                found[topic] = max(ms, found.get(topic, ms))
+    return found
 
 
 def _place(span: Column) -> Column:
@@ -222,6 +260,7 @@ def _newest(cuts: DataFrame) -> PublishedCut:
         held,
         TableSelection.from_json(row["selection"]),
         _sources(row["sources"]),
+        row.asDict().get("heartbeats") or {},
     )
 
 

@@ -42,7 +42,8 @@ CUTS_SCHEMA = (
     "late BIGINT, breaches BIGINT, filtered BIGINT, pending BIGINT, held_by STRING, rebuilt BOOLEAN, "
     "time_zone STRING, keys MAP<STRING, ARRAY<STRING>>, ddl_policy STRING, selection STRING, column_rules STRING, "
     f"mirrors ARRAY<{_MIRROR}>, changed ARRAY<STRUCT<`database`: STRING, `table`: STRING>>, breached ARRAY<{_BREACH}>, "
-    f"held ARRAY<{_HELD}>, rebuilt_tables ARRAY<STRUCT<`database`: STRING, `table`: STRING>>, sources ARRAY<{_SOURCE}>"
+    f"held ARRAY<{_HELD}>, rebuilt_tables ARRAY<STRUCT<`database`: STRING, `table`: STRING>>, sources ARRAY<{_SOURCE}>, "
+    "heartbeats MAP<STRING, BIGINT>"
 )
 
 
@@ -129,6 +130,7 @@ def publish(
             for mirror, sources in sorted(report.sources.items())
             for source in sources
         ],
+        dict(report.streams.heartbeats),
     )
     frame = small_frame(spark, [row], CUTS_SCHEMA)
     commit = Commit(paths.writer("consistent_cuts"), window.cut_id, note)

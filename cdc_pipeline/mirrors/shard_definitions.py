@@ -9,7 +9,6 @@ from cdc_pipeline.errors import DeclarationError
 from cdc_pipeline.mirrors.inferred import (
     first_commit_ts,
     inferred_schema,
-    statements_are_sent,
     untold_columns_gaps,
     widened_schema,
 )
@@ -73,8 +72,7 @@ def with_rows(state: MirrorState, groups: Sequence[RowGroup]) -> MirrorState:
         place = next((place for place, shard in enumerate(shards) if shard.name == source), None)
         if place is None:
             shards.append(Shard(source, inferred_schema(own), inferred=True, since=first_commit_ts(own)))
-            if statements_are_sent(own):
-                gaps.append(UNSEEN_TABLES)
+            gaps.append(UNSEEN_TABLES)
         else:
             shards[place], told = _widened(shards[place], own)
             gaps += told

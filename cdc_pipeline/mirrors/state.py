@@ -34,6 +34,11 @@ UNSEEN_START = Gap(
     GapKind.UNSEEN_START,
     "no CREATE TABLE was seen: rows from before the stream began are not here, and columns are as messages name them",
 )
+UNSEEN_LOAD = Gap(
+    GapKind.UNSEEN_START,
+    "no CREATE TABLE was seen, and no message says that all rows from before the changes were sent: some may not be here, "
+    "and columns are as messages name them",
+)
 
 # The columns of promise 8: from any row back to the message that wrote it.
 TRACE = StructType(

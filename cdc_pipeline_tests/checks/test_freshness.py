@@ -48,6 +48,28 @@ def test_without_tsos_nobody_can_tell() -> None:
     assert (found.passed, found.metadata["lag_seconds"].value) == (True, -1.0)
 
 
+def _heartbeats(*, exact: bool = False, waiting: tuple[str, ...] = (), **topics: int) -> CutReport:
+    """`topics`: the second of the newest heartbeat of each."""
+    times = {topic: EPOCH_MS + 1000 * second for topic, second in topics.items()}
+    return CutReport(True, 1, None, StreamProgress(1, exact, None, None, waiting, heartbeats=times), ())
+
+
+def test_without_tsos_the_topic_counts_whose_newest_heartbeat_is_oldest() -> None:
+    now = _START + timedelta(minutes=15, seconds=7)
+    found = fresh_result(_heartbeats(quiet=7, busy=300), _LIMITS, dg.AssetKey("cuts"), now)
+    assert (found.passed, found.severity, found.metadata["lag_seconds"].value) == (False, _ERROR, 900.0)
+    assert "0:15:00 behind: no heartbeat has come in quiet since" in (found.description or "")
+    assert fresh_result(_heartbeats(quiet=840, busy=300), _LIMITS, dg.AssetKey("cuts"), now).severity == _WARN
+    assert fresh_result(_heartbeats(quiet=840, busy=900), _LIMITS, dg.AssetKey("cuts"), now).passed
+
+
+def test_heartbeats_do_not_speak_for_mirrors_that_wait_for_a_watermark() -> None:
+    """A topic of TiCDC beside one of DataWorks, of which no watermark has come: no cut is made."""
+    report = _heartbeats(exact=True, waiting=("t/0",), dataworks=7)
+    assert lag(report, _START) is None
+    assert report.streams.what_holds() == "no watermark has come yet in t/0"
+
+
 def test_the_daemon_has_the_same_limits() -> None:
     policy = _LIMITS.policy()
     assert policy == dg.FreshnessPolicy.time_window(timedelta(minutes=15), timedelta(minutes=5))

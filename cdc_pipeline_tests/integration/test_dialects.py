@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F
 
+from cdc_pipeline.mirrors.state import UNSEEN_LOAD
 from cdc_pipeline.mirrors.totals import lake_balance
 from cdc_pipeline.resources.lake import LakePaths
 from cdc_pipeline.schemas.table import TableName
@@ -156,7 +157,9 @@ def test_values_of_canal(mixed: tuple[LakePaths, CutReport], spark: SparkSession
 def test_what_is_not_certain_is_marked(mixed: tuple[LakePaths, CutReport]) -> None:
     _, report = mixed
     gaps = {entry.name.table: entry.gaps for entry in report.mirrors}
-    assert [gaps[table] for table in ("tidb", "dw", "chain")] == [(), (), ()]
+    assert [gaps[table] for table in ("tidb", "chain")] == [(), ()]
+    # no message of DataWorks says that the rows from before its changes are all here
+    assert gaps["dw"] == (UNSEEN_LOAD.detail,)
     assert [gap.split(",")[0] for gap in gaps["twice"]] == ["a change was logged as its statement (binlog_format)"]
     starts = ("column l: the encoder has damaged its text", "1 row(s) with values", "rows came without some columns")
     # the definition says what an INSERT without `t` means; of `half` there is none
@@ -209,3 +212,63 @@ def test_canal_partitions_within_one_second(spark: SparkSession, paths: LakePath
     topic.write(folder, "1.jsonl")
     ingest(spark, paths, folder)
     assert values(spark, paths, "p", "id", "v") == [(3, "a"), (5, "a")]
+
+
+# ---- databases that are not MySQL's, through DataWorks
+
+
+def _of(kind: str, schema: str, message: str) -> str:
+    document = json.loads(message)
+    document["schema"]["source"] |= {"dbType": kind, "schemaName": schema}
+    return json.dumps(document)
+
+
+_OTHERS = {"PostgreSQL": "public", "SQLServer": "dbo", "Oracle": "HR"}
+_ALTER = {
+    "PostgreSQL": "ALTER TABLE public.t ADD COLUMN w integer",
+    "SQLServer": "ALTER TABLE [dbo].[t] ADD [w] int",
+    "Oracle": 'ALTER TABLE "HR"."t" ADD ("W" NUMBER)',
+}
+
+
+@pytest.fixture(scope="module")
+def others(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[LakePaths, CutReport]:
+    folder = tmp_path_factory.mktemp("others")
+    topic = Topic()
+    for place, (kind, schema) in enumerate(_OTHERS.items()):
+        name = {"database": f"d{place}", "types": _ID, "key": ["id"]}
+        first = dataworks("INSERT", "t", 1, after={"id": 1, "v": "a"}, sequence=f"{place}1", **name)  # type: ignore[arg-type]
+        alter = dataworks("ALTER", "t", 2, sql=_ALTER[kind], sequence=f"{place}2", database=f"d{place}")
+        later = dataworks("INSERT", "t", 3, after={"id": 2, "v": "b"}, sequence=f"{place}3", **name)  # type: ignore[arg-type]
+        for message in (first, alter, later):
+            topic.send(_of(kind, schema, message))
+    # a table of MySQL of the same name: no statement of the others is its own
+    topic.send(dataworks("CREATE", "t", 1, sql="CREATE TABLE t (id BIGINT PRIMARY KEY, v TEXT)", sequence="1"))
+    topic.send(dataworks("INSERT", "t", 2, after={"id": 1, "v": "m"}, types=_ID, key=["id"], sequence="2"))
+    topic.write(folder / "captures", "1.jsonl")
+    paths = LakePaths(str(folder / "lake"), "shop")
+    return paths, ingest(spark, paths, folder / "captures")
+
+
+def test_names_with_schemas_find_their_mirrors(others: tuple[LakePaths, CutReport], spark: SparkSession) -> None:
+    paths, report = others
+    names = [TableName(f"d{place}.{schema}", "t") for place, schema in enumerate(_OTHERS.values())]
+    assert {entry.name for entry in report.mirrors} == {*names, TableName("db", "t")}
+    for name in names:
+        rows = spark.read.format("delta").load(paths.mirror(name)).select("id", "v").collect()
+        assert sorted(map(tuple, rows)) == [(1, "a"), (2, "b")]
+
+
+def test_ddl_that_is_not_of_mysql_is_recorded_on_its_table(
+    others: tuple[LakePaths, CutReport], spark: SparkSession
+) -> None:
+    paths, report = others
+    history = spark.read.format("delta").load(paths.table("ddl_history"))
+    rows = {(row["kind"], row["database"], row["table"], row["status"]) for row in history.collect()}
+    assert rows == {
+        ("ddl", "db", "t", "applied"),
+        *(("other_ddl", f"d{place}.{schema}", "t", "not applied yet") for place, schema in enumerate(_OTHERS.values())),
+    }
+    marked = {entry.name.database for entry in report.mirrors if any("not MySQL" in gap for gap in entry.gaps)}
+    assert marked == {f"d{place}.{schema}" for place, schema in enumerate(_OTHERS.values())}
+    assert next(entry.gaps for entry in report.mirrors if entry.name.database == "db") == ()
