@@ -65,16 +65,18 @@ def _settled(entries: RowEntries) -> DataFrame:
         _apart(F.col("newest")).alias("tied"),
         _apart(F.col("newest") & gift).alias("gifts_apart"),
         F.max(F.col("newest") & ~F.col("fresh")).alias("seen_before"),
+        F.max_by(F.struct(*LAST, "after"), F.when(F.col("fresh"), order)).alias("last_fresh"),
     )
     told = F.col("tied") & ~F.col("seen_before") & ~F.col("gifts_apart") & F.col("balance").between(-1, 1)
     there = told & (F.col("balance") >= 0) & F.col("given").isNotNull()
     image = F.coalesce("last.after", "given.after")
     given = F.col("given").withField("after", F.when(F.col("last.sign") > 0, image).otherwise(F.col("given.after")))
     gone = F.col("last").withField("sign", F.lit(-1).cast("bigint"))
-    found = found.withColumn(
-        "last", F.when(there, given).when(told & (F.col("balance") < 0), gone).otherwise(F.col("last"))
-    )
-    return net_rows(found, only_if_there=there & (F.col("balance") == 0), unsettled=F.col("tied") & ~told)
+    # the mirror was marked for nothing where what this cut brings were left out: it is let in, and the doubt with it
+    unsettled = F.col("tied") & ~told
+    last = F.when(unsettled & ~F.col("last.fresh"), F.coalesce("last_fresh", "last")).otherwise(F.col("last"))
+    found = found.withColumn("last", F.when(there, given).when(told & (F.col("balance") < 0), gone).otherwise(last))
+    return net_rows(found, only_if_there=there & (F.col("balance") == 0), unsettled=unsettled)
 
 
 def _apart(condition: Column) -> Column:

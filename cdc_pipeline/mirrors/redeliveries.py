@@ -7,7 +7,9 @@ by where it stands; and where order is by `es` alone, an old change would undo a
 An encoder sends the changes of a table in the order of their commits. A new delivery begins:
 
 - where that order steps back (a restart from a checkpoint, a retry; ticdc-facts §10);
-- where Canal's batch numbers begin again (canal-facts 51);
+- where Canal's batch numbers begin again (canal-facts 51), or its `es` steps back and all that came from there on comes
+  again: Canal sends batches that are not acknowledged once more with new numbers (canal-facts 50), while `es` alone steps
+  back with each transaction that took long (canal-facts 4);
 - inside one commit of TiCDC where the changefeed has restarted: a watermark lies in between that does not advance (a
   changefeed that resumes sends its checkpoint again, ticdc-facts §5), or the message was built seconds after the one
   before it, where a transaction's rows follow one another within milliseconds. The commit then begins anew: one of the
@@ -25,6 +27,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
+from cdc_pipeline.dialects.canal import CANAL
 from cdc_pipeline.dialects.dataworks import NAME as DATAWORKS
 from cdc_pipeline.dialects.ticdc import TICDC
 from cdc_pipeline.mirrors.shards import source_columns
@@ -115,17 +118,45 @@ def _stretches(log: DataFrame, copies: DataFrame, watermarks: DataFrame) -> Data
     back = (F.col("commit_ts") < earlier["commit_ts"]) | (F.col("message_id") < earlier["message_id"])
     later = (F.col("ts") - earlier["ts"] >= _RESTART_MS) | (F.col("resumed") > earlier["resumed"])
     pause = (F.col("dialect") == TICDC.name) & (F.col("commit_ts") == earlier["commit_ts"]) & later
-    return (
+    rows = (
         log.join(streams, [*_PARTITION, *table], "left_semi")
         .join(F.broadcast(_resumptions(watermarks)), list(_PARTITION), "left")
         .withColumn("resumed", F.size(F.filter(F.coalesce("resumptions", F.array()), lambda at: at < F.col("offset"))))
         .withColumns({"back": F.coalesce(back, F.lit(False)), "pause": F.coalesce(pause, F.lit(False))})
+    )
+    rows = _without_late_clocks(rows, [*_PARTITION, *table], again=F.col("message_id") < earlier["message_id"])
+    return rows.withColumns(
+        {
+            "breaks": F.sum(F.col("back").cast("int")).over(by_offset),
+            "pauses": F.sum(F.col("pause").cast("int")).over(by_offset),
+        }
+    )
+
+
+def _without_late_clocks(rows: DataFrame, stream: Collection[str], *, again: Column) -> DataFrame:
+    """`back` is false where only Canal's `es` steps back, and what follows is not what came before. Canal sends again all
+    batches that were not acknowledged, in order: so the change before the step comes again, or (as yet) no new one comes.
+    `again`: Canal's numbers begin again."""
+    by_offset = Over.partitionBy(*stream).orderBy("offset", "row")
+    one_run = Over.partitionBy(*stream, "run")
+    late = (F.col("dialect") == CANAL.name) & F.col("back") & ~F.coalesce(again, F.lit(False))
+    change = F.xxhash64("commit_ts", "op", _hash("before", "after"))
+    found = (
+        rows.withColumns({"late": late, "change": change})
+        .withColumns(
+            {"run": F.sum(F.col("back").cast("int")).over(by_offset), "previous": F.lag("change").over(by_offset)}
+        )
+        .withColumn("newly", F.col("run") == F.min("run").over(Over.partitionBy(*stream, "change")))
+        .withColumn("previous", F.first("previous").over(one_run.orderBy("offset", "row")))
         .withColumns(
             {
-                "breaks": F.sum(F.col("back").cast("int")).over(by_offset),
-                "pauses": F.sum(F.col("pause").cast("int")).over(by_offset),
+                "resent": F.max(F.col("change") == F.col("previous")).over(one_run),
+                "some_new": F.max("newly").over(one_run),
             }
         )
+    )
+    return found.withColumn("back", F.col("back") & (~F.col("late") | F.col("resent") | ~F.col("some_new"))).drop(
+        "late", "change", "run", "previous", "newly", "resent", "some_new"
     )
 
 

@@ -152,6 +152,12 @@ CASES = {
         [put(2000, {"id": "2", "v": "a"}, 2, batch=6), change(2000, {"id": "3", "v": "a"}, {"id": "2"}, 1, batch=6)],
         _rows((3, "a"), (9, "z")),
     ),
+    "a_key_that_goes_and_in_the_cut_after_comes_in_the_same_moment": Case(
+        [put(1000, {"id": "2", "v": "a"}, 2), change(2000, {"id": "3", "v": "a"}, {"id": "2"}, 1, batch=6)],
+        [put(2000, {"id": "2", "v": "again"}, 2, batch=6)],
+        _rows((2, "again"), (3, "a")),
+        doubt=True,
+    ),
     "what_waited_for_a_lock_is_newer": Case(
         [put(1000, {"id": "1", "v": "a"}), change(5000, {"id": "1", "v": "b"}, {"v": "a"}, batch=6, es=5)],
         [change(6000, {"id": "1", "v": "c"}, {"v": "b"}, batch=7, es=3)],

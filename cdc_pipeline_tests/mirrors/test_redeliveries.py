@@ -300,6 +300,24 @@ BY_TIME = {
         [[(1, "a"), (1, "a")], [(1, "a"), (1, "a")], [(1, "a")] * 3],
         duplicates=2,
     ),
+    "canal_a_long_transaction_puts_the_row_of_an_earlier_one": Case(
+        [
+            [_canal("INSERT", "x", 2, "1", 7), _canal("INSERT", "x", 4, "2", 8)],
+            [_canal("INSERT", "x", 2, "1", 9, ms=2500), _canal("INSERT", "x", 5, "3", 10)],
+            [_canal("DELETE", "x", 6, "1", 11)],
+        ],
+        [[(1, "a"), (2, "a")], [(1, "a"), (1, "a"), (2, "a"), (3, "a")], [(1, "a"), (2, "a"), (3, "a")]],
+    ),
+    "canal_sends_batches_again_with_new_numbers": Case(
+        [
+            [_canal("INSERT", "x", 2, "1", 7), _canal("INSERT", "x", 4, "2", 8), _canal("INSERT", "x", 4, "2", 8)],
+            [_canal("INSERT", "x", 2, "1", 9, ms=2500), _canal("INSERT", "x", 4, "2", 10, ms=600)]
+            + [_canal("INSERT", "x", 4, "2", 10, ms=600), _canal("INSERT", "x", 5, "3", 10)],
+            [_canal("DELETE", "x", 6, "1", 11)],
+        ],
+        [[(1, "a"), (2, "a"), (2, "a")], [(1, "a"), (2, "a"), (2, "a"), (3, "a")], [(2, "a"), (2, "a"), (3, "a")]],
+        duplicates=3,
+    ),
     "canal_puts_and_takes_the_same_row_within_one_second": Case(
         [
             [_canal("INSERT", "x", 2, "1", 7), _canal("DELETE", "x", 2, "1", 7, ms=1)],
