@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from cdc_pipeline.mirrors.carried_values import ROUNDED, rounded_sql
 from cdc_pipeline.mirrors.events import made_names, renamed_names
 from cdc_pipeline.mirrors.segments import with_segments
 from cdc_pipeline.resources.small_frames import small_frame
@@ -29,6 +31,7 @@ from cdc_pipeline.schemas.changes import (
     RenameColumn,
     TruncateTable,
 )
+from cdc_pipeline.schemas.expression_values import bound
 from cdc_pipeline.schemas.gaps import GapKind, of_statement
 from cdc_pipeline.schemas.table import TableName
 
@@ -41,15 +44,18 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.segments import Doubt, Evidence
     from cdc_pipeline.schemas.changes import Clause, SchemaChange
     from cdc_pipeline.schemas.gaps import Gap
+    from cdc_pipeline.schemas.table import MySqlType
 
 
 @dataclass
 class Carriage:
     """What a row goes through. `name` is its table's name now; `columns` are the new names of those that have another one,
-    None for one that is gone; `superseded`: nothing is left of it; `unable` are the statements that cannot be done to it."""
+    None for one that is gone; `types` are those that a column's value went through; `superseded`: nothing is left of it;
+    `unable` are the statements that cannot be done to it."""
 
     name: TableName
     columns: dict[str, str | None] = field(default_factory=dict)
+    types: dict[str, tuple[MySqlType, ...]] = field(default_factory=dict)
     superseded: bool = False
     unable: list[DdlEvent] = field(default_factory=list)
 
@@ -87,12 +93,22 @@ class Carriage:
                 renames[clause.name] = clause.new_name
             elif isinstance(clause, ChangeColumn):
                 renames[clause.name] = clause.column.name
+                if clause.column.type.base in ROUNDED:
+                    self._changed(clause)
                 if clause.column.type.base in ("enum", "set"):
                     self.unable.append(event)  # the number of a label may mean another one now
         folded = {name.casefold(): new for name, new in renames.items()}
         known = {name.casefold() for pair in self.columns.items() for name in pair if name is not None}
         now = {old: name if name is None else folded.get(name.casefold(), name) for old, name in self.columns.items()}
         self.columns = now | {old: new for old, new in renames.items() if old.casefold() not in known}
+
+    def _changed(self, clause: ChangeColumn) -> None:
+        named = clause.name.casefold()
+        found = [old for old, now in self.columns.items() if now is not None and now.casefold() == named] or [
+            clause.name
+        ]
+        for old in found:
+            self.types[old] = (*self.types.get(old, ()), clause.column.type)
 
 
 def carriage(name: TableName, later: Iterable[DdlEvent]) -> Carriage:
@@ -136,7 +152,10 @@ def _passed(changes: DataFrame, past: Sequence[DdlEvent], evidence: Evidence) ->
 
 
 _PLACE = "`database` STRING, `table` STRING, passed INT"
-_WAY = "to_database STRING, to_table STRING, superseded BOOLEAN, renames MAP<STRING, STRING>, gone ARRAY<STRING>"
+_WAY = (
+    "to_database STRING, to_table STRING, superseded BOOLEAN, renames MAP<STRING, STRING>, gone ARRAY<STRING>, "
+    "kinds MAP<STRING, INT>"
+)
 
 
 def _ways(past: Sequence[DdlEvent]) -> dict[tuple[TableName, int], Carriage]:
@@ -152,6 +171,7 @@ def _ways(past: Sequence[DdlEvent]) -> dict[tuple[TableName, int], Carriage]:
 
 def _rewritten(rows: DataFrame, ways: Mapping[tuple[TableName, int], Carriage]) -> DataFrame:
     columns = [name for name in rows.columns if name != "passed"]
+    kinds = list(dict.fromkeys(types for way in ways.values() for types in way.types.values()))
     small = small_frame(
         rows.sparkSession,
         [
@@ -159,6 +179,7 @@ def _rewritten(rows: DataFrame, ways: Mapping[tuple[TableName, int], Carriage]) 
                 *(name.database, name.table, passed, way.name.database, way.name.table, way.superseded),
                 {old: new for old, new in way.columns.items() if new is not None and new != old},
                 [old for old, new in way.columns.items() if new is None],
+                {old: kinds.index(types) for old, types in way.types.items()},
             )
             for (name, passed), way in ways.items()
         ],
@@ -172,8 +193,8 @@ def _rewritten(rows: DataFrame, ways: Mapping[tuple[TableName, int], Carriage]) 
             {
                 "database": F.coalesce("to_database", "database"),
                 "table": F.coalesce("to_table", "table"),
-                "before": _image("before"),
-                "after": _image("after"),
+                "before": _image("before", kinds),
+                "after": _image("after", kinds),
                 "key_names": F.when(F.col("renames").isNull(), F.col("key_names")).otherwise(names),
             }.get(name, F.col(name)).alias(name)
             for name in columns
@@ -181,10 +202,18 @@ def _rewritten(rows: DataFrame, ways: Mapping[tuple[TableName, int], Carriage]) 
     )
 
 
-def _image(name: str) -> Column:
-    kept = F.filter(F.map_entries(name), lambda entry: ~F.array_contains("gone", entry["key"]))
-    renamed = F.transform(
-        kept, lambda entry: F.struct(F.coalesce(F.col("renames")[entry["key"]], entry["key"]), entry["value"])
-    )
-    changed = F.col("renames").isNotNull() & ((F.size("renames") > 0) | (F.size("gone") > 0))
-    return F.when(changed, F.map_from_entries(renamed)).otherwise(F.col(name))
+def _image(name: str, kinds: Sequence[tuple[MySqlType, ...]]) -> Column:
+    value = "e.value"
+    if kinds:
+        made = [f"WHEN {number} THEN {_through_types(value, types)}" for number, types in enumerate(kinds)]
+        value = f"CASE kinds[e.key] {' '.join(made)} ELSE {value} END"
+    kept = f"filter(map_entries({name}), e -> NOT array_contains(gone, e.key))"
+    renamed = f"transform({kept}, e -> struct(coalesce(renames[e.key], e.key), {value}))"
+    changed = "renames IS NOT NULL AND (size(renames) > 0 OR size(gone) > 0 OR size(kinds) > 0)"
+    return F.expr(f"CASE WHEN {changed} THEN map_from_entries({renamed}) ELSE {name} END")
+
+
+def _through_types(text: str, types: Sequence[MySqlType]) -> str:
+    for kind in types:
+        text = bound(text, partial(rounded_sql, kind=kind))
+    return text

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -57,8 +58,8 @@ def change(ms: int, row: Row, old: Row, partition: int = 1, *, types: Row | None
     return _row("UPDATE", ms, row, old, partition, types, **place)
 
 
-def take(ms: int, row: Row, partition: int = 1, **place: Any) -> Sent:
-    return _row("DELETE", ms, row, None, partition, None, **place)
+def take(ms: int, row: Row, partition: int = 1, *, types: Row | None = None, **place: Any) -> Sent:
+    return _row("DELETE", ms, row, None, partition, types, **place)
 
 
 def _row(
@@ -86,6 +87,9 @@ def run(ms: int, sql: str, *, kind: str = "ALTER", batch: int = 5, es: int | Non
 def _rows(*rows: tuple[Any, ...], columns: str = "id v") -> list[dict[str, Any]]:
     return [dict(zip(columns.split(), row, strict=True)) for row in rows]
 
+
+_PRECISE: Row = {"v": "a", "t": "-00:59:59.500", "d": "9.950", "at": "2025-12-31 23:59:59.95"}
+_PRECISE_TYPES: Row = {"t": "time(3)", "d": "decimal(40,3)", "at": "datetime(2)"}
 
 CASES = {
     # ---- in one cut
@@ -213,6 +217,19 @@ CASES = {
         [run(2000, "ALTER TABLE x RENAME COLUMN v TO w", batch=6)],
         [put(1500, {"id": "1", "v": "a"}, batch=4)],
         _rows((1, "a"), columns="id w"),
+    ),
+    "a_row_from_before_its_columns_were_rounded": Case(
+        [
+            put(1000, _PRECISE, key=(), types=_PRECISE_TYPES),
+            run(2000, "ALTER TABLE x MODIFY t TIME, MODIFY d DECIMAL(40,1), CHANGE at moment DATETIME(1)", batch=6),
+        ],
+        [take(1500, _PRECISE, key=(), batch=4, types=_PRECISE_TYPES)]
+        + [put(1501, _PRECISE | {"v": "again"}, key=(), batch=4, types=_PRECISE_TYPES)],
+        _rows(
+            ("again", "-01:00:00", "10.0", datetime(2026, 1, 1, 0, 0, 0)),
+            columns="v t d moment",
+        ),
+        create="CREATE TABLE x (v VARCHAR(20), t TIME(3), d DECIMAL(40,3), at DATETIME(2))",
     ),
     "a_row_from_before_its_key_was_renamed": Case(
         [put(1000, {"id": "1", "v": "a"}), run(2000, "ALTER TABLE x RENAME COLUMN id TO k", batch=6)],
