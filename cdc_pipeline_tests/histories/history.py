@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -131,9 +132,23 @@ class History:
     def truth_after(self, slice_index: int) -> State | None:
         """The tables after this file; None where no state can be said to be reached."""
         if has_watermarks(self.mode):
-            return self.upstream.state_at(self._resolved[slice_index] or 0)
+            resolved = self._resolved[slice_index] or 0
+            return None if self._ddl_comes_after(slice_index, resolved) else self.upstream.state_at(resolved)
         settled = END_TSO if slice_index == len(self.slices) - 1 else self.slices[slice_index].settled
         return None if settled is None else self.upstream.state_at(settled)
+
+    def _ddl_comes_after(self, slice_index: int, resolved: int) -> bool:
+        """Whether DDL at or below that TSO is only in later files: at the TSO of a watermark that came before it."""
+        told, later = (
+            {
+                (record.commit_ts, json.loads(record.payload)["sql"])
+                for part in parts
+                for record in part.records
+                if record.kind == "ddl"
+            }
+            for parts in (self.slices[: slice_index + 1], self.slices[slice_index + 1 :])
+        )
+        return any(tso <= resolved for tso, _ in later - told)
 
     def final_truth(self) -> State:
         """The tables after all files."""

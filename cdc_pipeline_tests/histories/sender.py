@@ -1,7 +1,7 @@
 """A changefeed that sends messages: in what order, with which watermarks, and what it sends again.
 
-A watermark is sent to all partitions at once, and only when every change at or below it has been sent; changes above it
-may have been sent before. It may come again, and step back after a restart.
+A watermark is sent to all partitions at once, and only when every change at or below it has been sent, but for DDL at its
+very TSO; changes above it may have been sent before. It may come again, and step back after a restart.
 """
 
 from __future__ import annotations
@@ -171,12 +171,18 @@ class _Sender:
         """The smallest TSO that is still to be sent."""
         return min((self._messages[index].commit_ts for index in self._heads()), default=self._last_tso() + 1)
 
+    def _only_ddl_at(self, tso: int) -> bool:
+        """Whether all rows of the TSO have been sent. Its DDL, or what is left of it, may come after a watermark of it."""
+        left = [self._messages[index] for name, queue in self._queues.items() for index in queue[self._next[name] :]]
+        kinds = {message.kind for message in left if message.commit_ts == tso}
+        return kinds == {"ddl"} and not any(message.commit_ts < tso for message in left)
+
     def _last_tso(self) -> int:
         return self._messages[-1].commit_ts
 
     def _advance(self) -> None:
         """A watermark as high as it may be, or somewhat lower; sometimes the one before it again."""
-        highest = self._low() - 1
+        highest = self._low() - (not self._only_ddl_at(self._low()))
         passed = [m.commit_ts for m in self._messages if self._watermark <= m.commit_ts <= highest]
         candidates = [highest, highest, *passed[-2:], self._watermark]
         self._send_watermark(max(self._watermark, self._choices.pick(candidates)))
