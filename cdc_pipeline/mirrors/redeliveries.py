@@ -12,8 +12,8 @@ An encoder sends the changes of a table in the order of their commits. A new del
   back with each transaction that took long (canal-facts 4);
 - inside one commit of TiCDC where the changefeed has restarted: a watermark lies in between that does not advance (a
   changefeed that resumes sends its checkpoint again, ticdc-facts §5), or the message was built seconds after the one
-  before it, where a transaction's rows follow one another within milliseconds. The commit then begins anew: one of the
-  two stretches holds all changes of the other. Where it does not, the sink has only paused.
+  before it, where a transaction's rows follow one another within milliseconds. The commit then begins anew: the stretch
+  after it holds all changes of the one before, or fewer where it was cut short in its turn. Else the sink has only paused.
 
 Equal changes inside one delivery are two; the n-th of them in a later delivery is the n-th of the first delivery, sent
 again. What comes after a watermark that has closed its time is sent again, each copy by itself; so is a change of
@@ -125,12 +125,15 @@ def _stretches(log: DataFrame, copies: DataFrame, watermarks: DataFrame) -> Data
         .withColumns({"back": F.coalesce(back, F.lit(False)), "pause": F.coalesce(pause, F.lit(False))})
     )
     rows = _without_late_clocks(rows, [*_PARTITION, *table], again=F.col("message_id") < earlier["message_id"])
-    return rows.withColumns(
+    rows = rows.withColumns(
         {
             "breaks": F.sum(F.col("back").cast("int")).over(by_offset),
             "pauses": F.sum(F.col("pause").cast("int")).over(by_offset),
         }
     )
+    # what a watermark has closed is whole; without watermarks more of it may be about to come
+    cut_short = F.lead("back").over(by_offset) | F.lead("pause").over(by_offset)
+    return rows.withColumn("cut_short", F.coalesce(cut_short, ~F.col("exact_ts")))
 
 
 def _without_late_clocks(rows: DataFrame, stream: Collection[str], *, again: Column) -> DataFrame:
@@ -174,7 +177,7 @@ def _resumptions(watermarks: DataFrame) -> DataFrame:
 
 def _restarts(rows: DataFrame, copies: DataFrame) -> DataFrame:
     """`restarts` by commit, `breaks` and `pauses`: how many of the pauses so far are restarts. After one the commit begins
-    anew, so that of the stretches before and after it one holds all changes of the other."""
+    anew, so that the stretch after it holds all changes of the one before; or, where it is cut short, none but those."""
     commits = F.broadcast(copies.select(*_COMMIT).distinct())
     stretch = (*_COMMIT, "breaks", "pauses")
     in_turn = Over.partitionBy(*_COMMIT, "breaks").orderBy("pauses")
@@ -182,13 +185,20 @@ def _restarts(rows: DataFrame, copies: DataFrame) -> DataFrame:
     counted = (
         rows.join(commits, list(_COMMIT), "left_semi")
         .groupBy(*stretch, "op", _hash("before", "after").alias("images"))
-        .count()
+        .agg(
+            F.count("*").alias("count"),
+            F.max_by("cut_short", F.struct("offset", "row")).alias("cut_short"),
+            F.max(F.struct("offset", "row")).alias("last"),
+        )
         .withColumn("number", F.dense_rank().over(in_turn))
         .withColumns({"count_before": F.lag("count").over(one_change), "seen_in": F.lag("number").over(one_change)})
     )
     both = F.when(F.col("seen_in") == F.col("number") - 1, F.least("count", "count_before")).otherwise(0)
-    sized = counted.groupBy(*stretch).agg(F.sum("count").alias("size"), F.sum(both).alias("shared"))
-    anew = F.col("shared") == F.least("size", F.lag("size").over(in_turn))
+    sized = counted.groupBy(*stretch).agg(
+        F.sum("count").alias("size"), F.sum(both).alias("shared"), F.max_by("cut_short", "last").alias("cut_short")
+    )
+    all_again = F.col("shared") == F.lag("size").over(in_turn)
+    anew = all_again | (F.col("cut_short") & (F.col("shared") == F.col("size")))
     return sized.withColumn("anew", F.coalesce(anew, F.lit(False)).cast("int")).select(
         *stretch, F.sum("anew").over(in_turn).alias("restarts")
     )

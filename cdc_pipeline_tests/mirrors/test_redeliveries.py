@@ -152,6 +152,20 @@ EXACT = {
         ],
         [[(1, "a"), (1, "a"), (2, "a"), (3, "a")]] * 3,
     ),
+    "a_sink_that_pauses_within_a_commit_goes_on_with_an_equal_row_alone": Case(
+        [
+            [
+                _put("x", 5, "1"),
+                _put("x", 5, "2"),
+                _put("x", 5, "1", ts=8000),
+                _put("x", 7, "3", ts=8001),
+                _watermark(10),
+            ],
+            [_watermark(20)],
+            [_watermark(40)],
+        ],
+        [[(1, "a"), (1, "a"), (2, "a"), (3, "a")]] * 3,
+    ),
     "a_delete_of_one_of_several_comes_again": Case(
         [
             [_put("x", 5, "1"), _put("x", 5, "1"), _put("x", 5, "1"), _take("x", 6, "1"), _put("x", 9, "3")]
