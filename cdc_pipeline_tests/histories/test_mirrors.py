@@ -88,12 +88,16 @@ class Told:
         self.finished_otherwise = 0
 
     def tell(self) -> None:
-        for number, lines in enumerate(self.histories.files()):
+        for number, lines in enumerate(self.lines()):
             (self.captures / f"{number}.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
             self.take_in()
             truth = self.histories.truth_after(number)
             if truth is not None:
                 self.wrong += [f"after file {number}: {line}" for line in self.compared(truth, self._mirrors(truth))]
+
+    def lines(self) -> list[list[str]]:
+        """What is told, file by file."""
+        return self.histories.files()
 
     def take_in(self) -> None:
         """What has been told, by as many runs as that needs."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import pytest
@@ -88,14 +88,16 @@ def ingested_with_kills(
     killer: Killer,
     columns: ColumnRules | None = None,
     after_kill: Callable[[], None] = lambda: None,
+    **settings: Any,
 ) -> int:
-    """Runs until one gets through; returns how many were killed. `after_kill` comes between two runs, and may be killed."""
+    """Runs until one gets through; returns how many were killed. `after_kill` comes between two runs, and may be killed;
+    `settings` are those of the cuts."""
     for killed in range(500):
         try:
             with killer.watching():
                 if killed:
                     after_kill()
-                ingest(spark, paths, captures, columns=columns)
+                ingest(spark, paths, captures, columns=columns, **settings)
         except Killed:
             continue
         return killed
