@@ -124,7 +124,8 @@ def _stretches(log: DataFrame, copies: DataFrame, watermarks: DataFrame) -> Data
         .withColumn("resumed", F.size(F.filter(F.coalesce("resumptions", F.array()), lambda at: at < F.col("offset"))))
         .withColumns({"back": F.coalesce(back, F.lit(False)), "pause": F.coalesce(pause, F.lit(False))})
     )
-    rows = _without_late_clocks(rows, [*_PARTITION, *table], again=F.col("message_id") < earlier["message_id"])
+    again = (F.col("message_id") < earlier["message_id"]) | (F.col("ts") < earlier["ts"])
+    rows = _without_late_clocks(rows, [*_PARTITION, *table], again=again)
     rows = rows.withColumns(
         {
             "breaks": F.sum(F.col("back").cast("int")).over(by_offset),
@@ -139,7 +140,7 @@ def _stretches(log: DataFrame, copies: DataFrame, watermarks: DataFrame) -> Data
 def _without_late_clocks(rows: DataFrame, stream: Collection[str], *, again: Column) -> DataFrame:
     """`back` is false where only Canal's `es` steps back, and what follows is not what came before. Canal sends again all
     batches that were not acknowledged, in order: so the change before the step comes again, or (as yet) no new one comes.
-    `again`: Canal's numbers begin again."""
+    `again`: Canal's numbers begin again, or its clock steps back, as where a message was copied."""
     by_offset = Over.partitionBy(*stream).orderBy("offset", "row")
     one_run = Over.partitionBy(*stream, "run")
     late = (F.col("dialect") == CANAL.name) & F.col("back") & ~F.coalesce(again, F.lit(False))

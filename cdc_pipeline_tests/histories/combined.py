@@ -61,7 +61,11 @@ class Combined:
         """The tables of which something can be said; None where that is none."""
         resolved = self.resolved_after(slice_index)
         if self.watermarks:
-            return None if resolved is None else self.state_at(resolved)
+            late = resolved is not None and any(
+                history.ddl_comes_after(min(slice_index, len(history.slices) - 1), resolved)
+                for history in self.histories
+            )
+            return None if resolved is None or late else self.state_at(resolved)
         found: State = {}
         for history in self.histories:
             found |= history.truth_after(min(slice_index, len(history.slices) - 1)) or {}

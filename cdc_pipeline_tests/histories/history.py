@@ -133,11 +133,11 @@ class History:
         """The tables after this file; None where no state can be said to be reached."""
         if has_watermarks(self.mode):
             resolved = self._resolved[slice_index] or 0
-            return None if self._ddl_comes_after(slice_index, resolved) else self.upstream.state_at(resolved)
+            return None if self.ddl_comes_after(slice_index, resolved) else self.upstream.state_at(resolved)
         settled = END_TSO if slice_index == len(self.slices) - 1 else self.slices[slice_index].settled
         return None if settled is None else self.upstream.state_at(settled)
 
-    def _ddl_comes_after(self, slice_index: int, resolved: int) -> bool:
+    def ddl_comes_after(self, slice_index: int, resolved: int) -> bool:
         """Whether DDL at or below that TSO is only in later files: at the TSO of a watermark that came before it."""
         told, later = (
             {

@@ -192,6 +192,7 @@ def test_the_run_says_what_it_did(shop: Shop) -> None:
             *("change_log balance", "change_log contract", "ddl_history contract", "watermarks contract"),
             *("dead_letters contract", "dead_letters no_dead_letters", "change_log no_lost_offsets"),
             "watermarks watermarks_advance",
+            "change_log field_rules",
             *("consistent_cuts balance", "consistent_cuts no_gaps", "consistent_cuts ddl_applied"),
             *("consistent_cuts no_breach", "consistent_cuts keys_hold", "consistent_cuts schema_matches_ddl"),
         ],

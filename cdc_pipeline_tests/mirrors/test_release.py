@@ -248,4 +248,4 @@ def test_the_job(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:
     assert isinstance(age, float)
     assert -0.05 <= time.time() - produced - age < 60  # it is shown to a tenth of a second
     failed = {check.check_name for check in found.get_asset_check_evaluations() if not check.passed}
-    assert failed == {"no_dead_letters", "no_gaps"}
+    assert failed == {"no_dead_letters", "no_gaps", "field_rules"}
