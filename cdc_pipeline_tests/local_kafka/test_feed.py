@@ -41,7 +41,8 @@ def test_the_shop_comes_as_it_was_sent_and_arrives_byte_for_byte(kafka: Kafka) -
     assert Counter(record.partition for record in records) == {0: 909, 1: 773, 2: 896, 3: 870}
     assert [record.timestamp_ms for record in records] == sorted(record.timestamp_ms or 0 for record in records)
     create_topics(bootstrap, topics)
-    delivered = [found for part in produced(bootstrap, records) for found in part]
+    # on a loaded machine an acknowledgement may come too late: what is sent again must not be there twice
+    delivered = [found for part in produced(bootstrap, records, idempotent=True) for found in part]
     assert [found.record for found in delivered] == records
     # the capture counts from 0 without holes, so the broker's offsets are the capture's
     assert [found.offset for found in delivered] == [record.offset for record in records]
