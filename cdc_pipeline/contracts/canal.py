@@ -4,7 +4,7 @@
 import pandera.pyspark as pa
 import pyspark.sql.types as T
 
-from cdc_pipeline.contracts.checks import rule
+from cdc_pipeline.contracts.checks import length_of, rule
 from cdc_pipeline.contracts.limits import NAME
 from cdc_pipeline.contracts.messages import (
     LIMIT,
@@ -28,7 +28,7 @@ class CanalDdl(DdlMessage):
         f"coalesce(length(database) <= {NAME} OR (database LIKE '`%`' AND length(database) <= {2 * NAME + 2}), true)",
         clause=LIMIT["clause"],
         field="database",
-        found="concat(format_number(length(database), 0), ' characters: ', left(database, 60))",
+        found=length_of("database"),
     )
 
 

@@ -50,6 +50,23 @@ def rule(
     return pa.dataframe_check(check, statistics=said, error=expected)
 
 
+def warning(name: str, expected: str, sql: str, clause: str, field: str | None = None, found: str | None = None) -> Any:
+    """A `rule` whose breach is counted, and no dead letter."""
+    return rule(name, expected, sql, clause=clause, field=field, found=found, warn=True)
+
+
+def at_most(name: str, what: str, size: str, most: int, unit: str, *, clause: str, field: str) -> Any:
+    """A `rule` that `size`, SQL of a number, is no larger than `most`, or null. `what` has so many of the `unit`."""
+    return rule(
+        name,
+        f"{what} has at most {most:,} {unit}",
+        f"coalesce({size} <= {most}, true)",
+        clause=clause,
+        field=field,
+        found=f"concat(format_number({size}, 0), ' {unit}')",
+    )
+
+
 def _equal_to(column: str, value: str | bool) -> str:
     return f"{column} = {_literal(value)}"
 
@@ -109,6 +126,11 @@ def sizes(check: Any, column: str) -> str | None:
     """SQL of a text that says how large a value is which breaks a limit; None for a check that is no limit."""
     if check.name != "str_length" or check.statistics["max_value"] is None:
         return None
+    return length_of(column)
+
+
+def length_of(column: str) -> str:
+    """SQL of a text that says how long a field's value is, and how it begins."""
     return f"concat(format_number(length(`{column}`), 0), ' characters: ', left(`{column}`, {_SHOWN}))"
 
 

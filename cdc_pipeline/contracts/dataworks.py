@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pandera.pyspark as pa
 import pyspark.sql.types as T
 
-from cdc_pipeline.contracts.checks import rule
+from cdc_pipeline.contracts.checks import at_most, rule
 from cdc_pipeline.contracts.limits import ANY_COLUMNS, ANY_NAME, KEY_COLUMNS, STATEMENT
 from cdc_pipeline.contracts.messages import DDL_TYPES, FIRST_MS, LAST_MS, XA_TYPES
 
@@ -104,21 +104,17 @@ class DataWorksRow(DataWorksMessage):
         clause="payload.ddl",
         field="ddlText",
     )
-    primary_key_is_short = rule(
+    primary_key_is_short = at_most(
         "primary_key_is_short",
-        f"primaryKey has at most {KEY_COLUMNS} names",
-        f"coalesce(size(primaryKey) <= {KEY_COLUMNS}, true)",
+        "primaryKey",
+        "size(primaryKey)",
+        KEY_COLUMNS,
+        "names",
         clause=_LIMIT["clause"],
         field="primaryKey",
-        found="concat(format_number(size(primaryKey), 0), ' names')",
     )
-    image_has_few_columns = rule(
-        "image_has_few_columns",
-        f"a row has at most {ANY_COLUMNS:,} columns",
-        f"coalesce({_SIZE} <= {ANY_COLUMNS}, true)",
-        clause=_LIMIT["clause"],
-        field="after",
-        found=f"concat(format_number({_SIZE}, 0), ' columns')",
+    image_has_few_columns = at_most(
+        "image_has_few_columns", "a row", _SIZE, ANY_COLUMNS, "columns", clause=_LIMIT["clause"], field="after"
     )
     names_of_image_are_short = rule(
         "names_of_image_are_short",

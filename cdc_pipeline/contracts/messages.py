@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pandera.pyspark as pa
 import pyspark.sql.types as T
 
-from cdc_pipeline.contracts.checks import rule
+from cdc_pipeline.contracts.checks import at_most, rule
 from cdc_pipeline.contracts.limits import COLUMNS, KEY_COLUMNS, NAME, STATEMENT
 
 FIRST_MS, LAST_MS = 10**12, 10**13 - 1
@@ -25,6 +25,8 @@ WATERMARK_TYPE = "TIDB_WATERMARK"
 CLAIM_RULE = "claim_is_resolved"
 EXTENSION, PARTIAL_JSON, SENT = "hasTidb", "partialJson", "timestamp"
 """Fields that no message has: two that are made of others, and the record's own time (`CanalMessage`)."""
+SENT_MS = f"IF(unix_millis({SENT}) >= {FIRST_MS}, unix_millis({SENT}), NULL)"
+"""SQL of the record's own time in ms; null where that is no time of 13 digits."""
 ROW_CLAUSE, DDL_CLAUSE, MARK_CLAUSE = "DML Event", "DDL Event", "WATERMARK Event"
 
 if TYPE_CHECKING:  # to mypy an annotation must be a class; Pandera wants the whole type
@@ -144,13 +146,8 @@ class RowChange(CanalMessage):
         "coalesce(type <> 'INSERT', true) OR coalesce(NOT exists(old, row -> row IS NOT NULL), true)",
         clause=FIELDS["clause"],
     )
-    key_is_short = rule(
-        "key_is_short",
-        f"pkNames has at most {KEY_COLUMNS} names",
-        f"coalesce(size(pkNames) <= {KEY_COLUMNS}, true)",
-        clause=LIMIT["clause"],
-        field="pkNames",
-        found="concat(format_number(size(pkNames), 0), ' names')",
+    key_is_short = at_most(
+        "key_is_short", "pkNames", "size(pkNames)", KEY_COLUMNS, "names", clause=LIMIT["clause"], field="pkNames"
     )
     columns_are_few = rule(
         "columns_are_few",

@@ -14,7 +14,7 @@ import pyspark.sql.types as T
 
 from cdc_pipeline.contracts import java_types
 from cdc_pipeline.contracts.canal import CanalDdl, CanalNote, CanalRow, CanalStatement
-from cdc_pipeline.contracts.checks import rule
+from cdc_pipeline.contracts.checks import warning
 from cdc_pipeline.contracts.messages import DDL_CLAUSE, FIELDS, MARK_CLAUSE
 from cdc_pipeline.contracts.ticdc import TicdcDdl, TicdcRow, TicdcWatermark
 
@@ -42,12 +42,6 @@ class Sent(pa.DataFrameModel):  # type: ignore[type-arg]
     value_kinds: _Texts = pa.Field(nullable=True, alias="valueKinds")
 
 
-def _warning(
-    name: str, expected: str, sql: str, clause: str, field: str | None = None, found: str | None = None
-) -> Any:
-    return rule(name, expected, sql, clause=clause, field=field, found=found, warn=True)
-
-
 def _first_column(wrong: str) -> str:
     """SQL of the name of the first column that is wrong in this way."""
     return f"concat('column ', get(filter(map_keys(mysqlType), name -> {wrong}), 0))"
@@ -55,7 +49,7 @@ def _first_column(wrong: str) -> str:
 
 def _codes(allowed: str) -> Any:
     wrong = f"NOT coalesce(array_contains({allowed}, sqlType[name]), true)"
-    return _warning(
+    return warning(
         "sql_type_is_of_mysql_type",
         "sqlType is the Java type of the column's MySQL type and value",
         f"coalesce(NOT exists(map_keys(mysqlType), name -> {wrong}), true)",
@@ -68,21 +62,21 @@ def _codes(allowed: str) -> Any:
 class _RowTypes(Sent):
     """What the types of any row change must be."""
 
-    mysql_type_is_map = _warning(
+    mysql_type_is_map = warning(
         "mysql_type_is_map",
         "mysqlType is a map of texts",
         "mysqlType IS NOT NULL AND NOT exists(map_values(mysqlType), text -> text IS NULL)",
         _MYSQL_TYPE,
         "mysqlType",
     )
-    mysql_type_fits_data = _warning(
+    mysql_type_fits_data = warning(
         "mysql_type_fits_data",
         "mysqlType names the columns of data, and no others",
         f"coalesce(array_sort(map_keys(mysqlType)) = array_sort({_NAMES}), true)",
         _MYSQL_TYPE,
         "mysqlType",
     )
-    sql_type_fits_data = _warning(
+    sql_type_fits_data = warning(
         "sql_type_fits_data",
         "sqlType is a map of numbers that names the columns of data, and no others",
         f"coalesce(array_sort(map_keys(sqlType)) = array_sort({_NAMES}), false) "
@@ -90,14 +84,14 @@ class _RowTypes(Sent):
         _SQL_TYPE,
         "sqlType",
     )
-    old_is_of_data = _warning(
+    old_is_of_data = warning(
         "old_is_of_data",
         "old names columns of data",
         "coalesce(size(array_except(map_keys(get(old, 0)), map_keys(get(data, 0)))) = 0, true)",
         FIELDS["clause"],
         "old",
     )
-    values_are_texts = _warning(
+    values_are_texts = warning(
         "values_are_texts",
         "each value of data is a text or null",
         "coalesce(NOT exists(map_values(valueKinds), kind -> kind NOT IN ('STRING', 'VOID')), true)",
@@ -109,7 +103,7 @@ class _RowTypes(Sent):
 class _NoTypes(Sent):
     """What has no rows has no types of columns, and no key."""
 
-    types_are_of_rows = _warning(
+    types_are_of_rows = warning(
         "types_are_of_rows",
         "pkNames, sqlType and mysqlType are null: only a row change has them",
         "pkNames IS NULL AND mysqlType IS NULL AND sqlType IS NULL",
@@ -117,8 +111,8 @@ class _NoTypes(Sent):
     )
 
 
-_ID = _warning("id_is_zero", "id is 0 in TiCDC", "coalesce(id = 0, false)", FIELDS["clause"], "id")
-_COMMIT_TS_ALONE = _warning(
+_ID = warning("id_is_zero", "id is 0 in TiCDC", "coalesce(id = 0, false)", FIELDS["clause"], "id")
+_COMMIT_TS_ALONE = warning(
     "watermark_ts_is_of_watermarks",
     "_tidb of a DML or DDL event has no watermarkTs",
     "watermarkTs IS NULL",
@@ -132,7 +126,7 @@ class TicdcRowSent(_RowTypes, TicdcRow):
 
     id_is_zero = _ID
     watermark_ts_is_of_watermarks = _COMMIT_TS_ALONE
-    pk_names_is_list = _warning(
+    pk_names_is_list = warning(
         "pk_names_is_list", "pkNames is a list, empty without a key", "pkNames IS NOT NULL", FIELDS["clause"], "pkNames"
     )
     sql_type_is_of_mysql_type = _codes(java_types.allowed("mysqlType[name]", "get(data, 0)[name]", _EARLY))
@@ -149,13 +143,13 @@ class TicdcWatermarkSent(_NoTypes, TicdcWatermark):
     """A WATERMARK event."""
 
     id_is_zero = _ID
-    watermark_is_of_no_table = _warning(
+    watermark_is_of_no_table = warning(
         "watermark_is_of_no_table",
         "database, table and sql are empty in a watermark",
         "coalesce(database, '') = '' AND coalesce(table, '') = '' AND coalesce(sql, '') = ''",
         MARK_CLAUSE,
     )
-    watermark_has_its_ts_alone = _warning(
+    watermark_has_its_ts_alone = warning(
         "watermark_has_its_ts_alone", "_tidb has watermarkTs alone", "commitTs IS NULL", MARK_CLAUSE, "commitTs"
     )
 

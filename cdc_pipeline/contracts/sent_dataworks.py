@@ -4,12 +4,12 @@ As in `contracts.sent`: one message of each shape, and every rule is a warning.
 """
 
 # No `from __future__ import annotations` here: Pandera evaluates the annotations, which are values.
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandera.pyspark as pa
 import pyspark.sql.types as T
 
-from cdc_pipeline.contracts.checks import rule
+from cdc_pipeline.contracts.checks import warning
 from cdc_pipeline.contracts.dataworks import DataWorksDdl, DataWorksNote, DataWorksRow
 from cdc_pipeline.contracts.messages import FIRST_MS, LAST_MS
 
@@ -34,12 +34,6 @@ _TOLD = "transform(dataColumn, column -> named_struct('type', column.type, 'kind
 _BASE64 = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?\\\\z"
 
 
-def _warning(
-    name: str, expected: str, sql: str, clause: str, field: str | None = None, found: str | None = None
-) -> Any:
-    return rule(name, expected, sql, clause=clause, field=field, found=found, warn=True)
-
-
 class Sent(pa.DataFrameModel):  # type: ignore[type-arg]
     """The fields that are not read of each message. A field of another type is null.
 
@@ -54,14 +48,14 @@ class Sent(pa.DataFrameModel):  # type: ignore[type-arg]
     version: T.StringType = pa.Field(nullable=True)
     value_kinds: _Texts = pa.Field(nullable=True, alias="valueKinds")
 
-    checkpoint_time_is_ms = _warning(
+    checkpoint_time_is_ms = warning(
         "checkpoint_time_is_ms",
         f"checkpointTime, where it is there, is between {FIRST_MS} and {LAST_MS}",
         f"coalesce(checkpointTime BETWEEN {FIRST_MS} AND {LAST_MS}, true)",
         "payload.timestamp",
         "checkpointTime",
     )
-    version_is_there = _warning(
+    version_is_there = warning(
         "version_is_there", "version says which message format it is", "length(version) > 0", "version", "version"
     )
 
@@ -69,17 +63,17 @@ class Sent(pa.DataFrameModel):  # type: ignore[type-arg]
 class _OfTable(Sent):
     """What row changes and DDL say of their table."""
 
-    db_type_is_there = _warning(
+    db_type_is_there = warning(
         "db_type_is_there", "dbType says which database it is", "length(dbType) > 0", "schema.source", "dbType"
     )
-    sequence_is_there = _warning(
+    sequence_is_there = warning(
         "sequence_is_there",
         "sequenceId is there: records without it have only their second to be ordered by",
         "sequenceId IS NOT NULL",
         "payload.sequenceId",
         "sequenceId",
     )
-    scn_is_of_oracle = _warning(
+    scn_is_of_oracle = warning(
         "scn_is_of_oracle",
         "scn is there for Oracle only",
         "coalesce(scn, '') = '' OR lower(coalesce(dbType, '')) LIKE 'oracle%'",
@@ -91,7 +85,7 @@ class _OfTable(Sent):
 class DataWorksRowSent(_OfTable, DataWorksRow):
     """A row change."""
 
-    columns_are_typed = _warning(
+    columns_are_typed = warning(
         "columns_are_typed",
         f"each of dataColumn has a name, and a type of {', '.join(VALUE_TYPES)}",
         "dataColumn IS NOT NULL AND NOT exists(dataColumn, column -> coalesce(length(column.name), 0) = 0 "
@@ -99,7 +93,7 @@ class DataWorksRowSent(_OfTable, DataWorksRow):
         "schema.dataColumn, Field types",
         "dataColumn",
     )
-    columns_are_of_image = _warning(
+    columns_are_of_image = warning(
         "columns_are_of_image",
         "each column of the row is in dataColumn",
         "coalesce(size(array_except(map_keys(coalesce(after, before)), transform(dataColumn, column -> column.name))) = 0, "
@@ -107,13 +101,13 @@ class DataWorksRowSent(_OfTable, DataWorksRow):
         "schema.dataColumn",
         "dataColumn",
     )
-    values_fit_types = _warning(
+    values_fit_types = warning(
         "values_fit_types",
         "each value is of the JSON type of its column's type",
         f"coalesce(NOT exists({_TOLD}, told -> coalesce(told.kind, 'VOID') <> 'VOID' AND NOT ({_FITS})), true)",
         "Field types",
     )
-    ddl_meta_is_of_ddl = _warning(
+    ddl_meta_is_of_ddl = warning(
         "ddl_meta_is_of_ddl", "ddl is null in a row change", "ddlMeta IS NULL", "payload.ddl", "ddlMeta"
     )
 
@@ -121,7 +115,7 @@ class DataWorksRowSent(_OfTable, DataWorksRow):
 class DataWorksDdlSent(_OfTable, DataWorksDdl):
     """A change of a table's definition."""
 
-    ddl_meta_is_base64 = _warning(
+    ddl_meta_is_base64 = warning(
         "ddl_meta_is_base64",
         "ddlMeta is a Base64 text",
         f"coalesce(ddlMeta RLIKE '{_BASE64}', false)",
@@ -133,12 +127,12 @@ class DataWorksDdlSent(_OfTable, DataWorksDdl):
 class DataWorksNoteSent(Sent, DataWorksNote):
     """Heartbeats, the begin and end of transactions, XA."""
 
-    note_is_of_no_table = _warning(
+    note_is_of_no_table = warning(
         "note_is_of_no_table",
         "dataColumn, primaryKey and source are null in a heartbeat, and at the begin and end of a transaction",
         "dataColumn IS NULL AND primaryKey IS NULL AND dbName IS NULL AND tableName IS NULL",
         "Heartbeat message format",
     )
-    note_has_no_statement = _warning(
+    note_has_no_statement = warning(
         "note_has_no_statement", "ddl is null where nothing changes", "ddlText IS NULL", "payload.ddl", "ddlText"
     )

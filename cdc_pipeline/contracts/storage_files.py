@@ -6,18 +6,16 @@ from typing import TYPE_CHECKING
 import pandera.pyspark as pa
 import pyspark.sql.types as T
 
-from cdc_pipeline.contracts.checks import rule
+from cdc_pipeline.contracts.checks import at_most, rule
 from cdc_pipeline.contracts.limits import COLUMNS, NAME, SKEW_MS, STATEMENT
-from cdc_pipeline.contracts.messages import FIRST_MS, FIRST_TSO, LAST_MS, LAST_TSO, SENT
+from cdc_pipeline.contracts.messages import FIRST_TSO, LAST_MS, LAST_TSO, LIMIT, SENT, SENT_MS
 
 if TYPE_CHECKING:  # to mypy an annotation must be a class; Pandera wants the whole type
     from pyspark.sql.types import ArrayType as _Rows
 else:
     _Rows = T.ArrayType(T.MapType(T.StringType(), T.StringType()))
-_SENT_MS = f"unix_millis({SENT})"
 _TSO = {"min_value": FIRST_TSO, "max_value": LAST_TSO}
 _FILES = {"clause": "ticdc-facts §6"}
-_LIMIT = {"clause": "limit of MySQL and TiDB"}
 
 
 class TicdcStorageFile(pa.DataFrameModel):  # type: ignore[type-arg]
@@ -41,7 +39,7 @@ class TicdcSchemaFile(TicdcStorageFile):
         alias="definedDatabase", str_length={"min_value": 1, "max_value": NAME}, metadata=_FILES
     )
     defined_table: T.StringType = pa.Field(
-        nullable=True, alias="definedTable", str_length={"min_value": 0, "max_value": NAME}, metadata=_LIMIT
+        nullable=True, alias="definedTable", str_length={"min_value": 0, "max_value": NAME}, metadata=LIMIT
     )
     table_version: T.LongType = pa.Field(alias="tableVersion", in_range=_TSO, metadata=_FILES)
     statement: T.StringType = pa.Field(str_length={"min_value": 0, "max_value": STATEMENT}, metadata=_FILES)
@@ -54,13 +52,14 @@ class TicdcSchemaFile(TicdcStorageFile):
         "column -> coalesce(length(column['ColumnName']), 0) = 0 OR coalesce(length(column['ColumnType']), 0) = 0))",
         clause=_FILES["clause"],
     )
-    defined_columns_are_few = rule(
+    defined_columns_are_few = at_most(
         "defined_columns_are_few",
-        f"TableColumns has at most {COLUMNS:,} columns",
-        f"coalesce(size(definedColumns) <= {COLUMNS}, true)",
-        clause=_LIMIT["clause"],
+        "TableColumns",
+        "size(definedColumns)",
+        COLUMNS,
+        "columns",
+        clause=LIMIT["clause"],
         field="definedColumns",
-        found="concat(format_number(size(definedColumns), 0), ' columns')",
     )
 
 
@@ -72,7 +71,7 @@ class TicdcStorageCheckpoint(TicdcStorageFile):
     checkpoint_is_not_ahead = rule(
         "checkpoint_is_not_ahead",
         f"checkpoint-ts is not later than its file by more than {SKEW_MS // 60_000} minutes",
-        f"shiftright(checkpointTs, 18) - coalesce(IF({_SENT_MS} >= {FIRST_MS}, {_SENT_MS}, NULL), {LAST_MS}) <= {SKEW_MS}",
+        f"shiftright(checkpointTs, 18) - coalesce({SENT_MS}, {LAST_MS}) <= {SKEW_MS}",
         clause=_FILES["clause"],
         field="checkpointTs",
         found="concat(checkpointTs, ', which is ', timestamp_millis(shiftright(checkpointTs, 18)), ' UTC, in a file of ', "

@@ -18,6 +18,7 @@ from cdc_pipeline.contracts.messages import (
     RESOLUTION,
     ROW_CLAUSE,
     SENT,
+    SENT_MS,
     TSO,
     TSO_IS_ES,
     WATERMARK_TYPE,
@@ -27,7 +28,6 @@ from cdc_pipeline.contracts.messages import (
 )
 
 KEY_RULE = "key_is_in_data"
-_SENT_MS = f"unix_millis({SENT})"
 
 
 class TicdcDdl(DdlMessage):
@@ -52,12 +52,11 @@ class TicdcWatermark(CanalMessage):
         "watermark_is_not_ahead",
         f"watermarkTs is not later than its record was sent by more than {SKEW_MS // 60_000} minutes: mirrors would wait "
         "until then for changes that they hold for late",
-        "shiftright(watermarkTs, 18) - "
-        f"coalesce(IF({_SENT_MS} >= {FIRST_MS}, {_SENT_MS}, NULL), IF(ts >= {FIRST_MS}, ts, NULL), {LAST_MS}) <= {SKEW_MS}",
+        f"shiftright(watermarkTs, 18) - coalesce({SENT_MS}, IF(ts >= {FIRST_MS}, ts, NULL), {LAST_MS}) <= {SKEW_MS}",
         clause="WATERMARK Event: the TSO recorded when the Event is sent",
         field="watermarkTs",
         found="concat(watermarkTs, ', which is ', timestamp_millis(shiftright(watermarkTs, 18)), ' UTC, sent at ', "
-        f"coalesce(IF({_SENT_MS} >= {FIRST_MS}, {SENT}, NULL), timestamp_millis(ts)))",
+        f"IF({SENT_MS} IS NULL, timestamp_millis(ts), {SENT}))",
     )
     tso_is_es = TSO_IS_ES
 

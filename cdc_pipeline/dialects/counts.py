@@ -11,7 +11,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.limits import SKEW_MS
-from cdc_pipeline.contracts.messages import FIRST_MS
+from cdc_pipeline.contracts.messages import SENT_MS
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.resources.small_frames import small_frame
 from cdc_pipeline.sources.records import POSITION
@@ -49,8 +49,7 @@ class BatchCounts:
 def _is_ahead() -> Column:
     """Whether what a record says of the source's time is later than the record itself, as no clocks are apart: a heartbeat
     from the future would say for ever that its topic is up to date."""
-    sent = F.unix_millis("timestamp")
-    return F.coalesce((sent >= FIRST_MS) & (F.col("es") - sent > SKEW_MS), F.lit(False))
+    return F.coalesce(F.col("es") - F.expr(SENT_MS) > SKEW_MS, F.lit(False))
 
 
 class Observed:
