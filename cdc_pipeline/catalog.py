@@ -7,12 +7,11 @@ the UI only: Delta has the truth, and a missing or damaged copy loads as "no mir
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cdc_pipeline.resources.local_files import write_at_once
 from cdc_pipeline.schemas.table import TableName
 
 if TYPE_CHECKING:
@@ -84,7 +83,4 @@ def remember_mirrors(paths: LakePaths, entries: Iterable[CatalogEntry]) -> None:
         if entry.name not in now
     }
     text = json.dumps([asdict(entry) for _, entry in sorted({**gone, **now}.items())], ensure_ascii=False, indent=1)
-    descriptor, name = tempfile.mkstemp(dir=paths.home, prefix=".catalog-")
-    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-        stream.write(text)
-    Path(name).replace(Path(paths.home) / _FILE)
+    write_at_once(Path(paths.home) / _FILE, text)

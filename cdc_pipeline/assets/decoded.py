@@ -32,7 +32,7 @@ the mirror. `pending` until the mirrors reach its commit TSO; `not applied yet` 
     DEAD_LETTERS: """One row is one record, or one row change, that broke a rule: the rule, the reason and the bytes.""",
 }
 _KINDS = {
-    DDL_HISTORY: (unified.DDL, unified.OTHER_DDL),
+    DDL_HISTORY: unified.DDL_STATEMENTS,
     WATERMARKS: (unified.WATERMARK,),
     DEAD_LETTERS: (unified.DEAD,),
 }

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 BALANCE = "balance"
 _SHOWN = 5
-_STATEMENTS = (unified.DDL, unified.OTHER_DDL)
 _WHAT_TO_DO = (
     "Nothing that follows was done. Run {pipeline}_rebuild, which decodes every batch again from raw_topic_snapshot and "
     "puts right what differs; if the numbers then differ still, it is a fault of this code: report these batches"
@@ -74,7 +73,7 @@ def _differences(spark: SparkSession, paths: LakePaths, batches: Sequence[Decode
     counted: dict[str, tuple[Column, dict[int, int]]] = {
         "change_log": (F.lit(True), {batch.batch_id: batch.counts.row_changes for batch in batches}),
         "watermarks": (F.lit(True), _of_kind(batches, unified.WATERMARK)),
-        "ddl_history": (F.col("kind").isin(*_STATEMENTS), _of_kind(batches, *_STATEMENTS)),
+        "ddl_history": (F.col("kind").isin(*unified.DDL_STATEMENTS), _of_kind(batches, *unified.DDL_STATEMENTS)),
         "dead_letters": (decoded_only, _of_kind(batches, unified.DEAD)),
     }
     ids = [batch.batch_id for batch in batches]

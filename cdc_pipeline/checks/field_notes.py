@@ -7,11 +7,11 @@ local folder has none.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from cdc_pipeline.resources.local_files import write_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -77,7 +77,4 @@ def write_notes(paths: LakePaths, notes: FieldNotes) -> None:
     """In one rename."""
     if not paths.is_local:
         return
-    descriptor, name = tempfile.mkstemp(dir=paths.home, prefix=".field_rules-")
-    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-        json.dump(asdict(notes), stream, ensure_ascii=False)
-    Path(name).replace(Path(paths.home) / _FILE)
+    write_at_once(Path(paths.home) / _FILE, json.dumps(asdict(notes), ensure_ascii=False))

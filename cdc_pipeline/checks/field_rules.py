@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.checks.contract import TableLook
     from cdc_pipeline.contracts.validation import Breach
     from cdc_pipeline.dialects.decode import DialectName
-    from cdc_pipeline.dialects.shapes import Place
+    from cdc_pipeline.dialects.places import Place
     from cdc_pipeline.resources.lake import LakePaths
 
 FIELD_RULES = "field_rules"

@@ -54,7 +54,7 @@ KINDS_OF = {
     "watermarks": (unified.WATERMARK,),
     "dead_letters": (unified.DEAD,),
     # an XA that is not rolled back gives no row
-    "ddl_history": (unified.DDL, unified.OTHER_DDL, unified.STATEMENT, unified.XA),
+    "ddl_history": (*unified.DDL_STATEMENTS, unified.STATEMENT, unified.XA),
 }
 """The kinds of records that give rows of these tables."""
 

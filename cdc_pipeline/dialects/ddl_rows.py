@@ -58,7 +58,7 @@ def _statement(event: Row) -> str | None:
 
 def _ends(frame: DataFrame) -> list[Row]:
     """The positions of the batch's XA and DDL messages."""
-    ends = F.col("kind").isin(unified.XA, unified.DDL, unified.OTHER_DDL)
+    ends = F.col("kind").isin(unified.XA, *unified.DDL_STATEMENTS)
     return frame.where(ends).select("topic", "partition", "offset").collect()
 
 

@@ -13,18 +13,17 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.dialects.packed import may_be_packed, opened
-from cdc_pipeline.resources.small_frames import small_frame
+from cdc_pipeline.dialects.places import PLACE, records_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pyspark.sql import Column, DataFrame
 
+    from cdc_pipeline.dialects.places import Place
+
 _AGE_BITS = 31
 """2^31 ms are 24.9 days."""
-_PLACES = "batch_id BIGINT, topic STRING, `partition` INT, `offset` BIGINT"
-Place = tuple[int, str, int, int]
-"""A record: batch, topic, partition, offset."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ def shapes_of(table: str, rows: DataFrame) -> list[Shape]:
     if parts is None:
         return []
     number = F.xxhash64(*parts, F.shiftright("es", _AGE_BITS))
-    place = F.min(F.struct("batch_id", "topic", "partition", "offset"))
+    place = F.min(F.struct(*PLACE))
     found = rows.groupBy(number.alias("number")).agg(place.alias("place")).collect()
     return [Shape(row["number"], tuple(row["place"])) for row in found]
 
@@ -62,10 +61,7 @@ def _of_rows() -> list[Column]:
 def messages_at(raw: DataFrame, places: Iterable[Place]) -> Iterator[DataFrame]:
     """The records of the raw snapshot at these places, their values opened where they may be compressed. They are kept in
     memory within it."""
-    asked = sorted(set(places))
-    wanted = small_frame(raw.sparkSession, asked, _PLACES)
-    of_batches = raw.where(F.col("batch_id").isin(sorted({place[0] for place in asked})))
-    found = of_batches.join(F.broadcast(wanted), ["batch_id", "topic", "partition", "offset"], "left_semi").persist()
+    found = records_at(raw, places).persist()
     try:
         packed = found.where(may_be_packed(F.col("value"))).limit(1).count()
         yield found.withColumn("value", opened(F.col("value"))) if packed else found

@@ -15,9 +15,9 @@ from cdc_pipeline.contracts.dataworks import ROW_ID
 from cdc_pipeline.dialects.claims import messages as whole_messages
 from cdc_pipeline.dialects.dataworks import NAME as DATAWORKS
 from cdc_pipeline.dialects.packed import may_be_packed, opened
+from cdc_pipeline.dialects.places import PLACE, records_at
 from cdc_pipeline.dialects.ticdc import NAME as TICDC
 from cdc_pipeline.json_text import OPTIONS
-from cdc_pipeline.resources.small_frames import small_frame
 from cdc_pipeline.schemas.wire import JSON_BYTES
 
 if TYPE_CHECKING:
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, Row
 
-Place = tuple[int, str, int, int]
-"""A record: batch, topic, partition, offset."""
+    from cdc_pipeline.dialects.places import Place
 
 _BLOB = 2004
 _MESSAGE = (
@@ -96,16 +95,13 @@ def message_types(
 
 def _parsed(records: DataFrame, places: Iterable[Place], value: Column) -> dict[Place, tuple[Row | None, bool]]:
     """What the records at these places say in `value`, each with whether that may be compressed."""
-    names = ["batch_id", "topic", "partition", "offset"]
     if not (asked := list(places)):
         return {}
-    wanted = small_frame(records.sparkSession, asked, "batch_id BIGINT, topic STRING, `partition` INT, `offset` BIGINT")
     rows = (
-        records.where(F.col("batch_id").isin(sorted({place[0] for place in asked})))
-        .join(F.broadcast(wanted), names)
+        records_at(records, asked)
         .withColumn("_value", value)
         .select(
-            F.struct(*names).alias("place"),
+            F.struct(*PLACE).alias("place"),
             F.from_json(F.col("_value").cast("string"), _MESSAGE, OPTIONS).alias("message"),
             may_be_packed(F.col("_value")).alias("packed"),
         )

@@ -26,6 +26,8 @@ ROW, WATERMARK, EMPTY, DEAD = "row_change", "watermark", "empty", "dead_letter"
 # QUERY_TEXT is the text of a statement whose rows follow.
 QUERY_TEXT, HEARTBEAT, TRANSACTION = "query_text", "heartbeat", "transaction"
 KINDS = (ROW, DDL, OTHER_DDL, WATERMARK, HEARTBEAT, TRANSACTION, XA, STATEMENT, QUERY_TEXT, EMPTY, DEAD)
+DDL_STATEMENTS = (DDL, OTHER_DDL)
+"""Kinds that have a DDL statement."""
 COUNTED_ONLY = (HEARTBEAT, TRANSACTION, QUERY_TEXT, EMPTY)
 """Kinds that go into no table but the raw snapshot."""
 
@@ -94,7 +96,7 @@ def ddl_events(decoded: DataFrame) -> DataFrame:
 def is_event() -> Column:
     """Whether a record goes into `ddl_history`."""
     kind = F.col("kind")
-    return kind.isin(DDL, OTHER_DDL, STATEMENT) | ((kind == XA) & (F.col("type") == "XAROLLBACK"))
+    return kind.isin(*DDL_STATEMENTS, STATEMENT) | ((kind == XA) & (F.col("type") == "XAROLLBACK"))
 
 
 def watermarks(decoded: DataFrame) -> DataFrame:

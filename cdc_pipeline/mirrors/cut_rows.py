@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from cdc_pipeline.dialects.types import MessageTypes, Place
+    from cdc_pipeline.dialects.places import Place
+    from cdc_pipeline.dialects.types import MessageTypes
     from cdc_pipeline.mirrors.events import DdlEvent
     from cdc_pipeline.mirrors.late_statements import ComesAgain
     from cdc_pipeline.mirrors.policy import HeldTable

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.canal import CANAL
 from cdc_pipeline.dialects.dataworks import DATAWORKS
-from cdc_pipeline.dialects.types import MessageTypes, Place, message_types
+from cdc_pipeline.dialects.types import MessageTypes, message_types
 from cdc_pipeline.mirrors.partial_rows import only_key
 from cdc_pipeline.mirrors.shards import source_columns
 from cdc_pipeline.resources.small_frames import small_frame
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from cdc_pipeline.dialects.places import Place
     from cdc_pipeline.mirrors.state import MirrorState
 
 
