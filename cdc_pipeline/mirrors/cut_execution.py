@@ -79,17 +79,9 @@ class CutExecution:
             planned = self._without_failed(planned, done)
         with for_rows(self.spark, count):
             taken_in, duplicates, held, newest = _counted(planned, rows)
-        seen = CutStreams(
-            planned.settings.selection,
-            published,
-            window,
-            self._table("change_log"),
-            self._table("ddl_history"),
-            lambda name: None,
-            planned.settings.time_zone,
-        )
         waits = tuple(replace(table, rows=table.rows + held.get(table.name, 0)) for table in planned.plan.held)
         rejected = sum(result.counts.rejected for result in done.results.values())
+        pending, filtered = self._not_taken(planned, published)
         totals = CutTotals(
             changes=taken_in,
             # of tables whose rows are let in anew some were counted before
@@ -98,8 +90,8 @@ class CutExecution:
             duplicates=duplicates,
             late=planned.late.changes,
             breaches=planned.late.unseen,
-            pending=seen.pending() + sum(table.rows for table in waits),
-            filtered=seen.filtered() + planned.held_left_out,
+            pending=pending + sum(table.rows for table in waits),
+            filtered=filtered + planned.held_left_out,
         )
         report = CutReport(
             True,
@@ -121,6 +113,19 @@ class CutExecution:
         stages.ended("publish")
         versions = {row["mirror_id"]: row["version"] for row in published.mirrors}
         return replace(report, stages=stages.seconds, versions_before=versions, newest_record=_instant(newest))
+
+    def _not_taken(self, planned: PlannedCut, published: PublishedCut) -> tuple[int, int]:
+        """How many row changes are for a later cut, and how many the selection leaves out."""
+        seen = CutStreams(
+            planned.settings.selection,
+            published,
+            planned.window,
+            self._table("change_log"),
+            self._table("ddl_history"),
+            lambda name: None,
+            planned.settings.time_zone,
+        )
+        return seen.pending(), seen.filtered()
 
     def _table(self, name: str) -> DataFrame:
         return self.spark.read.format("delta").load(self.paths.table(name))

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from cdc_pipeline.dialects.types import MessageTypes, Place
+    from cdc_pipeline.dialects.places import Place
+    from cdc_pipeline.dialects.types import MessageTypes
     from cdc_pipeline.mirrors.cut_inputs import CutInputs
     from cdc_pipeline.mirrors.events import DdlEvent
     from cdc_pipeline.mirrors.late import LateChanges
@@ -49,6 +50,9 @@ if TYPE_CHECKING:
     from cdc_pipeline.resources.lake import LakePaths
     from cdc_pipeline.schemas.gaps import Gap
     from cdc_pipeline.schemas.table import TableName
+
+    _Made = tuple[CutPlan, PlanBook, tuple[str, ...]]
+    """A plan, the book that it was made in, and what a change of the selection does."""
 
 
 @dataclass(frozen=True)
@@ -90,19 +94,13 @@ class CutPlanning:
             ended = partial(self.inputs.ended, window=window)
             lost = self._lost(ddl, late, rows)
 
-            def made(kind: type[Planner]) -> tuple[CutPlan, PlanBook, tuple[str, ...]]:
+            def made(kind: type[Planner]) -> _Made:
                 book = self._book(groups)
                 changes = seen.plan_change(book)
                 planner = kind(book, lost=lost, permissions=permissions, ended=ended, doubts=rows.doubts)
                 return planner.plan(ddl.fresh), book, changes
 
-            try:
-                plan, book, changes = made(Planner)
-            except CdcError:
-                raise
-            except Exception as error:
-                self.report(f"the plan of cut {window.cut_id} failed ({first_line(error)}): made again table by table")
-                plan, book, changes = made(GuardedPlanner)
+            plan, book, changes = self._made_by(made)
             check_order(plan.steps, window.resolved_tso, self.paths.pipeline)
             if keyless := self._keyless_despite_messages(plan, groups):
                 rows.leave_out_repeated(keyless)
@@ -125,6 +123,17 @@ class CutPlanning:
             plan_id=uuid.uuid4().hex,
         )
         return planned, rows
+
+    def _made_by(self, made: Callable[[type[Planner]], _Made]) -> _Made:
+        """The plan; where that fails by a fault of ours, table by table."""
+        try:
+            return made(Planner)
+        except CdcError:
+            raise
+        except Exception as error:
+            said = f"the plan of cut {self.window.cut_id} failed ({first_line(error)})"
+            self.report(f"{said}: made again table by table")
+            return made(GuardedPlanner)
 
     def _table(self, name: str) -> DataFrame:
         return self.spark.read.format("delta").load(self.paths.table(name))

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 
-from cdc_pipeline.dialects.canal import CANAL
 from cdc_pipeline.mirrors.ddl_outcome import APPLIED, DUPLICATE, HELD, NO_EFFECT, NOT_APPLIED, NOT_INCLUDED, DdlOutcome
 from cdc_pipeline.mirrors.events import DdlEvent, ddl_event, in_order
 from cdc_pipeline.mirrors.included_ddl import left_out_words
+from cdc_pipeline.mirrors.stream_time import canal_ts, not_older
 from cdc_pipeline.mirrors.unnamed import with_databases
 from cdc_pipeline.resources.delta import Commit, session_for
 from cdc_pipeline.resources.small_frames import small_frame, struct_of
@@ -37,6 +37,7 @@ RESULT_COLUMNS = (
     "columns: ARRAY<STRUCT<name: STRING, mysql_type: STRING, nullable: BOOLEAN, `default`: STRING, generated: STRING>>, "
     "primary_key: ARRAY<STRING>, unique_keys: ARRAY<ARRAY<STRING>>>>"
 )
+_POSITION = ("topic", "partition", "offset")
 _CLOSING = f"topic STRING, `partition` INT, `offset` BIGINT, {RESULT_COLUMNS}"
 
 
@@ -137,14 +138,11 @@ def carried_out_before(
     without watermarks a change may come after them that lies before them."""
     if window.resolved_tso is not None or window.after_batch == 0:
         return []
-    new = changes.where("NOT taken")
-    canal = F.when(F.col("dialect") == CANAL.name, F.col("ts"))
-    oldest = new.agg(F.min("commit_ts").alias("commit_ts"), F.min(canal).alias("ts")).first()
+    times = F.min("commit_ts").alias("commit_ts"), F.min(canal_ts()).alias("ts")
+    oldest = changes.where("NOT taken").agg(*times).first()
     if oldest is None or oldest["commit_ts"] is None:
         return []
-    later = F.col("commit_ts") >= oldest["commit_ts"]
-    if oldest["ts"] is not None:
-        later |= (F.col("dialect") == CANAL.name) & (F.col("ts") >= oldest["ts"])
+    later = not_older(oldest["commit_ts"], oldest["ts"])
     past = history.where((F.col("cut_id") < window.cut_id) & F.col("status").isin(APPLIED, NO_EFFECT) & later)
     return in_order(mirrored(ddl_event(row)) for row in past.collect())
 
@@ -175,37 +173,34 @@ def close_events(
         for position, outcome in outcomes.items()
     ]
     results = small_frame(session, rows, _CLOSING)
-    (
-        DeltaTable.forPath(session, paths.table("ddl_history"))
-        .alias("t")
-        .merge(results.alias("s"), "t.topic = s.topic AND t.`partition` = s.`partition` AND t.`offset` = s.`offset`")
-        .whenMatchedUpdate(set={name: f"s.{name}" for name in ("status", "effect", "cut_id", "tables")})
-        .execute()
-    )
+    _written(session, paths, results)
 
 
 def statements_closed(spark: SparkSession, paths: LakePaths, made: LakePaths, note: dict[str, Any]) -> None:
     """Writes into `ddl_history` what has become of statements that waited and were carried out when tables were made again:
     `made` is where that was done."""
-    position = ["topic", "partition", "offset"]
     history = spark.read.format("delta").load(paths.table("ddl_history")).where(F.col("status") == HELD)
-    names = ("status", "effect", "tables")
     done = (
         spark.read.format("delta")
         .load(made.table("ddl_history"))
         .where(F.col("status") != HELD)
-        .join(history.select(*position), position, "left_semi")
-        .select(*position, *names)
+        .join(history.select(*_POSITION), list(_POSITION), "left_semi")
+        .select(*_POSITION, "status", "effect", "tables")
         .localCheckpoint()
     )
     if done.isEmpty():
         return
     commit = Commit(f"cdc:{paths.pipeline}:ddl_results:{uuid.uuid4().hex}", 1, note)
+    _written(session_for(spark, commit), paths, done)
+
+
+def _written(session: SparkSession, paths: LakePaths, results: DataFrame) -> None:
+    """Puts the results, which have the statements' positions, into `ddl_history`."""
     (
-        DeltaTable.forPath(session_for(spark, commit), paths.table("ddl_history"))
+        DeltaTable.forPath(session, paths.table("ddl_history"))
         .alias("t")
-        .merge(done.alias("s"), " AND ".join(f"t.`{name}` = s.`{name}`" for name in position))
-        .whenMatchedUpdate(set={name: f"s.{name}" for name in names})
+        .merge(results.alias("s"), " AND ".join(f"t.`{name}` = s.`{name}`" for name in _POSITION))
+        .whenMatchedUpdate(set={name: f"s.{name}" for name in results.columns if name not in _POSITION})
         .execute()
     )
 

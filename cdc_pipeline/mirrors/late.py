@@ -75,11 +75,12 @@ def late_changes(window: Window, log: DataFrame, altered: Callable[[], Collectio
         return LateChanges(0, ())
     late = window.late(log)
     at_watermark = F.count_if(window.at_watermark()).alias("at_watermark")
-    counts = late.agg(F.count("*").alias("changes"), at_watermark).first()
+    span = F.min("commit_ts").alias("first"), F.max("commit_ts").alias("last")
+    counts = late.agg(F.count("*").alias("changes"), at_watermark, *span).first()
     assert counts is not None
     if not counts["changes"]:
         return LateChanges(0, ())
-    taken, unseen = 0, _unseen(window, log)
+    taken, unseen = 0, _unseen(window, log, late, counts["first"], counts["last"])
     if counts["at_watermark"]:
         among = window.at_watermark() & ~of_tables(altered())
         taken, unseen = unseen.where(among).count(), unseen.where(~among)
@@ -89,17 +90,17 @@ def late_changes(window: Window, log: DataFrame, altered: Callable[[], Collectio
 def rows_at_watermark(window: Window, log: DataFrame, altered: Collection[TableName]) -> DataFrame:
     """The rows of the change log at the very watermark that came after it and were never seen before, but those of
     tables that statements of earlier cuts have altered there."""
-    return _unseen(window, log).where(window.at_watermark() & ~of_tables(altered)).select(*log.columns)
+    assert window.after_tso is not None
+    late = window.late(log).where(window.at_watermark() & ~of_tables(altered))
+    return _unseen(window, log, late, window.after_tso, window.after_tso).select(*log.columns)
 
 
-def _unseen(window: Window, log: DataFrame) -> DataFrame:
-    """The late changes that the batches before do not have. A change is known where one of the same table, commit TSO,
-    op and row (by the key that its message names, else by all of it) is in the log: its other columns may be sent in
-    another form after an upgrade of the encoder."""
-    late = window.late(log).withColumn("row_identity", _row_identity())
-    span = late.agg(F.min("commit_ts"), F.max("commit_ts")).first()
-    assert span is not None
-    known = log.where((F.col("batch_id") <= window.after_batch) & F.col("commit_ts").between(span[0], span[1]))
+def _unseen(window: Window, log: DataFrame, late: DataFrame, first: int, last: int) -> DataFrame:
+    """Those of the late changes, which lie from `first` to `last`, that the batches before do not have. A change is known
+    where one of the same table, commit TSO, op and row (by the key that its message names, else by all of it) is in the
+    log: its other columns may be sent in another form after an upgrade of the encoder."""
+    late = late.withColumn("row_identity", _row_identity())
+    known = log.where((F.col("batch_id") <= window.after_batch) & F.col("commit_ts").between(first, last))
     known = known.select(*_CHANGE[:-1], _row_identity().alias("row_identity")).distinct()
     return late.join(known, list(_CHANGE), "left_anti")
 

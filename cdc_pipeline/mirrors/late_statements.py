@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.dialects.canal import CANAL
 from cdc_pipeline.mirrors.events import made_names, touched_names
 from cdc_pipeline.mirrors.shards import ShardName
+from cdc_pipeline.mirrors.stream_time import not_older
 from cdc_pipeline.mirrors.table_rows import of_table, of_tables
 from cdc_pipeline.schemas.changes import AlterTable, CreateTable, DropColumn, DropTable, OfShard, TruncateTable
 from cdc_pipeline.schemas.gaps import Gap, GapKind
@@ -47,8 +47,7 @@ class ComesAgain:
 
     def of_rows(self, name: TableName | ShardName) -> Column:
         """Whether a row change of the table is meant."""
-        built = (F.col("dialect") == CANAL.name) & (F.col("ts") >= self.ts)
-        return of_table(name) & ((F.col("commit_ts") >= self.commit_ts) | F.coalesce(built, F.lit(False)))
+        return of_table(name) & not_older(self.commit_ts, self.ts)
 
 
 def comes_before(event: DdlEvent, state: MirrorState | Shard) -> bool:

@@ -31,6 +31,13 @@ _CREATION = {
 }
 
 
+def move_mirror(spark: SparkSession, paths: LakePaths, source: str, target: str) -> None:
+    """Takes the folder of a mirror to another place, where nothing is."""
+    move_folder(spark, source, target, paths.moves)
+    for path in (source, target):
+        forget_cached_log(spark, path)
+
+
 @dataclass(frozen=True)
 class MirrorMoves:
     """`later_places` are the folders to which the cut's steps take mirrors, by mirror id."""
@@ -79,7 +86,7 @@ class MirrorMoves:
         path = self.paths.mirror(step.state.name)
         # with a commit of a later step it was dropped already, and has come back
         if self.is_at(path, step.state) and not is_in(self.spark, path, after(0)):
-            self._move(path, self.paths.dropped(step.state.name, step.mark))
+            move_mirror(self.spark, self.paths, path, self.paths.dropped(step.state.name, step.mark))
 
     def _taken(self, source: str, target: str, state: MirrorState, commit: Commit) -> None:
         """The mirror goes from one folder to the other, where it says of itself what `state` does."""
@@ -87,16 +94,11 @@ class MirrorMoves:
         if self.is_at(source, state):
             if is_in(self.spark, source, commit):
                 return
-            self._move(source, target)
+            move_mirror(self.spark, self.paths, source, target)
         if self.is_at(target, state):
             commit_metadata(self.spark, target, commit, properties=state.properties())
         else:
             self.require_elsewhere(target, state)
-
-    def _move(self, source: str, target: str) -> None:
-        move_folder(self.spark, source, target, self.paths.moves)
-        forget_cached_log(self.spark, source)
-        forget_cached_log(self.spark, target)
 
     def _stands_elsewhere(self, state: MirrorState) -> bool:
         """Whether this mirror is already where a later step of the same cut takes it."""

@@ -14,17 +14,16 @@ from pyspark.sql.types import StructField, StructType
 from cdc_pipeline.mirrors.columns import MAPPING, NTZ_FEATURE
 from cdc_pipeline.mirrors.content import content_hash
 from cdc_pipeline.mirrors.derived import NTZ
+from cdc_pipeline.mirrors.moves import move_mirror
 from cdc_pipeline.mirrors.state import TRACE_NAMES, MirrorState
 from cdc_pipeline.resources.delta import (
     Commit,
     append_once,
     commit_metadata,
     create_table,
-    forget_cached_log,
     overwrite_once,
     table_state,
 )
-from cdc_pipeline.resources.folder_moves import move_folder
 from cdc_pipeline.resources.lake import LakePaths, first_line, remove_folder
 from cdc_pipeline.resources.lake_faults import is_everywhere
 
@@ -137,8 +136,7 @@ class MirrorReplacer:
         if after is None:
             if now is not None:
                 aside = self.paths.dropped(name, f"rebuild-{commit.note['rebuild']}")
-                move_folder(self.spark, path, aside, self.paths.moves)
-                forget_cached_log(self.spark, path)
+                move_mirror(self.spark, self.paths, path, aside)
             return
         new = table_state(self.spark, after.path)
         assert new is not None

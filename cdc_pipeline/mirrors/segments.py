@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, Row
 
-    from cdc_pipeline.dialects.types import MessageTypes, Place
+    from cdc_pipeline.dialects.places import Place
+    from cdc_pipeline.dialects.types import MessageTypes
     from cdc_pipeline.mirrors.events import DdlEvent
     from cdc_pipeline.schemas.gaps import Gap
 
@@ -198,8 +199,7 @@ def _with_places(changes: DataFrame, tables: Mapping[tuple[str, ...], list[DdlEv
     bounds = {name: [_bound(event) for event in events] for name, events in tables.items()}
     placed = _with_bounds(changes, bounds, _TABLE)
     if all(event.exact_ts for events in tables.values() for event in events):
-        low = F.coalesce(F.expr("size(filter(bounds, bound -> commit_ts > bound.commit_ts))"), F.lit(0))
-        low = F.when(F.col("bounds").isNull(), F.lit(0)).otherwise(low)
+        low = F.expr("IF(bounds IS NULL, 0, size(filter(bounds, bound -> commit_ts > bound.commit_ts)))")
         return placed.withColumns({"low": low, "high": low}).drop("bounds")
     told = F.expr(f"transform(bounds, bound -> {_LIES_AFTER})")
     placed = placed.withColumn("told", told).withColumn("low", F.expr(_LOW))

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.mirrors.column_rules import MaskSaltError
 from cdc_pipeline.mirrors.cut_report import published_entries
+from cdc_pipeline.mirrors.moves import move_mirror
 from cdc_pipeline.mirrors.progress import published_cut
 from cdc_pipeline.mirrors.quarantine import GivingUp
 from cdc_pipeline.mirrors.reading import mirror_places
 from cdc_pipeline.mirrors.stored_plan import is_begun
-from cdc_pipeline.resources.delta import forget_cached_log, table_state
-from cdc_pipeline.resources.folder_moves import move_folder
+from cdc_pipeline.resources.delta import table_state
 from cdc_pipeline.resources.lake import first_line, subfolders
 from cdc_pipeline.resources.lake_faults import is_everywhere
 
@@ -61,12 +61,6 @@ def mirrors_taken_back(spark: SparkSession, paths: LakePaths, published: Publish
     # first all that stand in each other's way go to where nothing is
     between = {place: f"{paths.home}/dropped/{aside}/{number}" for number, place in enumerate([*displaced, *strangers])}
     for place, path in between.items():
-        _move(spark, paths, place, path)
+        move_mirror(spark, paths, place, path)
     for place, path in displaced.items():
-        _move(spark, paths, between[place], path)
-
-
-def _move(spark: SparkSession, paths: LakePaths, source: str, target: str) -> None:
-    move_folder(spark, source, target, paths.moves)
-    for path in (source, target):
-        forget_cached_log(spark, path)
+        move_mirror(spark, paths, between[place], path)

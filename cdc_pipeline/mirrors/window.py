@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.dialects.canal import CANAL
 from cdc_pipeline.dialects.dataworks import NAME as DATAWORKS
 from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.mirrors.shards import ShardName, source_columns
+from cdc_pipeline.mirrors.stream_time import canal_ts, not_older
 from cdc_pipeline.resources.folded import folded
 
 if TYPE_CHECKING:
@@ -77,9 +77,8 @@ class Window:
             halves = _first_halves(log, self.after_batch)
             inside = inside.unionByName(halves)
             before = before.join(F.broadcast(halves.select(*_POSITION)), list(_POSITION), "left_anti")
-        canal = F.when(F.col("dialect") == CANAL.name, F.col("ts"))
         found = inside.agg(
-            F.min("commit_ts").alias("oldest"), F.max(_is_half()).alias("halves"), F.min(canal).alias("oldest_of_canal")
+            F.min("commit_ts").alias("oldest"), F.max(_is_half()).alias("halves"), F.min(canal_ts()).alias("ts")
         ).first()
         assert found is not None
         if found["halves"]:
@@ -88,13 +87,9 @@ class Window:
         fresh = inside.withColumns({"fresh": F.lit(True), "taken": F.lit(False)})
         if self.after_batch == 0 or (found["oldest"] is None and not again):
             return fresh
-        along = folded(operator.or_, [since.of_rows(name) for name, since in again.items()], F.lit(False))
+        of_tables = [since.of_rows(name) for name, since in again.items()]
+        along = folded(operator.or_, [not_older(found["oldest"], found["ts"]), *of_tables], F.lit(False))
         shards = [since.of_rows(name) for name, since in again.items() if isinstance(name, ShardName)]
-        if found["oldest"] is not None:
-            along |= F.col("commit_ts") >= found["oldest"]
-        if found["oldest_of_canal"] is not None:
-            # between partitions Canal's clock orders, and `es` may say otherwise
-            along |= (F.col("dialect") == CANAL.name) & (F.col("ts") >= found["oldest_of_canal"])
         # of the tables of merged mirrors all come again
         anew = folded(operator.or_, shards, F.lit(False))
         return fresh.unionByName(before.where(along).withColumns({"fresh": anew, "taken": F.lit(True)}))
