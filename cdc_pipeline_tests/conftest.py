@@ -27,6 +27,8 @@ _COUNTED = "counted"
 _LONGEST = (
     "integration/test_captures.py",
     "integration/test_kills.py",
+    "integration/test_quarantine.py",
+    "integration/test_begun_cuts.py",
     "histories/test_mirrors.py",
     "integration/test_slices.py",
     "integration/test_daemon.py",
@@ -50,6 +52,8 @@ _LONGEST = (
     "mirrors/test_inferred.py",
     "mirrors/test_stories.py",
     "mirrors/test_redeliveries.py",
+    "mirrors/test_hashed_canal.py",
+    "histories/test_declared_keys.py",
     "dialects/test_large_messages.py",
     "integration/test_shop.py",
     "schemas/test_expressions.py",
