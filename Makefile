@@ -7,8 +7,14 @@ SPEED ?= 20
 LOCK_FLAGS ?=
 # `make bench BENCH_FLAGS='--records 300000 --repeat 2'` is a shorter one.
 BENCH_FLAGS ?=
-# `make test TEST_FLAGS="--durations=20"` shows the slowest.
+# `make test TEST_FLAGS="--durations=20"` shows the slowest; with `--record-durations` the files are shared out by what
+# they take here and now (cdc_pipeline_tests/durations.json). CI records, and shows them at its end.
 TEST_FLAGS ?=
+RECORD ?=
+# `make history HISTORY_FLAGS='--where id=7 --last 40'`: the changes of one row.
+LAKE ?= data/lake/shop
+TABLE ?=
+HISTORY_FLAGS ?=
 
 BIN := .venv/bin
 # Always asked, and done in some milliseconds when there is nothing to do: it compares what requirements.lock and
@@ -23,8 +29,9 @@ MAKEFLAGS += --no-print-directory
 # Two targets share one .venv, and Spark takes every core anyway.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-and-java demo test test-long bench bench-end-to-end bench-tables bench-growth bench-memory \
-	bench-start bench-days bench-latency lint format lock docs ui kafka-demo clean
+.PHONY: help venv venv-and-java demo test test-fast test-spark test-processes test-long bench bench-end-to-end \
+	bench-tables bench-growth bench-memory bench-start bench-days bench-latency lint format lock history docs ui \
+	kafka-demo clean
 
 # dagster.yaml is read from DAGSTER_HOME, and what Dagster stores goes beside it.
 demo ui kafka-demo: export DAGSTER_HOME := $(CURDIR)
@@ -42,12 +49,26 @@ venv-and-java:
 demo: venv-and-java ## ingest $CDC_CAPTURES into $CDC_LAKE and show the mirrors
 	$(BIN)/python -m cdc_pipeline.demo
 
-# Two processes, each with a Spark session of its own; a file's tests stay together, because they share its lakes.
-test: venv-and-java ## run the tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(TEST_FLAGS)
+# Each test is of one stage (cdc_pipeline_tests/support/stages.py), or marked `long`.
+test: test-fast test-spark test-processes ## run the tests, those without Java first
 
-# Only those marked `long`, which addopts in pyproject.toml leaves out: pytest takes the last -m. 5 is pytest's "no test
-# selected".
+# $(call pytest,MARKS): two processes, each with a Spark session of its own where one is needed; a file's tests stay
+# together, because they share its lakes. 5 is pytest's "no test selected", which is right where TEST_FLAGS select.
+define pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "$(1)" $(RECORD) $(TEST_FLAGS) || \
+		{ status=$$?; [ $$status -eq 5 ] && [ -n '$(subst ','\'',$(TEST_FLAGS))' ] || exit $$status; }
+endef
+
+test-fast: venv ## run the tests that need no Java: two minutes
+	$(call pytest,not jvm and not long)
+
+test-spark: venv-and-java ## run the tests with Spark or a Kafka broker
+	$(call pytest,jvm and not processes and not long)
+
+test-processes: venv-and-java ## run the tests of whole runs: a cluster, the daemon, kill -9
+	$(call pytest,processes and not long)
+
+# Only those marked `long`, which the stages leave out.
 test-long: venv-and-java ## run the tests marked long
 	$(BIN)/python -m pytest -m long || { status=$$?; [ $$status -eq 5 ] && echo "no test is marked long" || exit $$status; }
 
@@ -75,12 +96,14 @@ bench-days: venv-and-java ## time the thousandth small batch into a lake, and th
 bench-latency: venv-and-java ## time from produce to mirror at 1000 events a second, under Dagster's daemon
 	$(BIN)/python -m benchmarks.latency $(BENCH_FLAGS)
 
-lint: venv ## ruff check, ruff format --check, mypy
+lint: venv ## ruff check, ruff format --check, mypy, lint-imports
 	$(BIN)/ruff check --quiet .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	# apart from the package, which mypy takes from pyproject.toml when no file is named
 	$(BIN)/mypy scripts/*.py
+	# without a cache: it would be one more folder to ignore, and takes no longer
+	$(BIN)/lint-imports --no-logo --no-cache
 
 format: venv ## let ruff format and mend what it can
 	# what it cannot mend is for `make lint` to judge
@@ -101,6 +124,9 @@ lock: ## write requirements.lock anew from pyproject.toml (needs the package ind
 	"$$uv" pip compile pyproject.toml --quiet --extra dev --universal --python-version 3.10 --generate-hashes \
 		--no-emit-index-url --no-emit-find-links --no-annotate --no-header $(LOCK_FLAGS) -o requirements.lock; \
 	echo "[lock] requirements.lock: $$(grep -c '==' requirements.lock) pins"
+
+history: venv ## print what the lake holds of a table: make history LAKE=data/lake/shop TABLE=shop.orders
+	$(BIN)/python scripts/table_history.py $(LAKE) $(TABLE) $(HISTORY_FLAGS)
 
 docs: venv ## write docs/pipeline.md, and the rules of docs/dialects.md, anew from the models that they are in
 	$(BIN)/python scripts/pipeline_fields.py

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from benchmarks.processes import cpu_seconds
-from cdc_pipeline.dialects.change_tables import decoded_batches
+from cdc_pipeline.decoding.change_tables import decode_batches
 from cdc_pipeline.dialects.unified import TSO_SHIFT
-from cdc_pipeline.mirrors.cut import CutMaker
-from cdc_pipeline.resources.delta import Commit, append_once
-from cdc_pipeline.resources.lake import LakePaths
-from cdc_pipeline.resources.spark import SparkLakehouse
+from cdc_pipeline.lake.delta import Commit, append_once
+from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.mirrors.cuts.cut import CutMaker
 from cdc_pipeline.sources.raw_snapshot import raw_app_id
 from cdc_pipeline.sources.records import HEADERS
+from cdc_pipeline.spark.session import SparkLakehouse
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,7 +67,7 @@ class Lake:
     def paths(self) -> LakePaths:
         return LakePaths(str(self.folder), "benchmark")
 
-    def taken_in(self, changes: DataFrame) -> float:
+    def take_in(self, changes: DataFrame) -> float:
         """The seconds that the raw snapshot takes for them, as the next batch."""
         self.batch += 1
         ms = _START_MS + self.batch * 1000
@@ -94,13 +94,13 @@ class Lake:
 
     def decoded(self) -> float:
         started = time.monotonic()
-        decoded_batches(self.spark, self.paths)
+        decode_batches(self.spark, self.paths)
         return time.monotonic() - started
 
     def cut(self, changes: int, side_by_side: int = 2) -> float:
         """The seconds of a cut, from its plan to its publication; it has to have so many changes."""
         started = time.monotonic()
-        report = CutMaker(self.spark, self.paths, "benchmark", "UTC", side_by_side, lambda _: None).brought_up_to_date()
+        report = CutMaker(self.spark, self.paths, "benchmark", "UTC", side_by_side, lambda _: None).bring_up_to_date()
         seconds = time.monotonic() - started
         assert report.published
         assert report.totals.changes == changes, f"{report.totals.changes} changes came, not {changes}"
@@ -109,7 +109,7 @@ class Lake:
     def run(self, changes: DataFrame, count: int, side_by_side: int = 2) -> Cost:
         """One batch through all stages."""
         before = self._cpu_seconds()
-        raw, decode, cut = self.taken_in(changes), self.decoded(), self.cut(count, side_by_side)
+        raw, decode, cut = self.take_in(changes), self.decoded(), self.cut(count, side_by_side)
         return Cost(raw, decode, cut, self._cpu_seconds() - before)
 
     def _cpu_seconds(self) -> float:

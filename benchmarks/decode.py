@@ -25,15 +25,15 @@ from benchmarks.batches import local_spark
 from benchmarks.messages import LARGE, PARTITIONS, SMALL, MessageShape
 from benchmarks.told import say
 from benchmarks.topics import send
-from cdc_pipeline.component import CdcPipeline
-from cdc_pipeline.dialects.change_tables import decoded_batches
+from cdc_pipeline.component.component import CdcPipeline
+from cdc_pipeline.component.fields.source import KafkaSource
+from cdc_pipeline.decoding.change_tables import decode_batches
 from cdc_pipeline.dialects.unified import DEAD
 from cdc_pipeline.local_kafka.broker import LocalBroker
 from cdc_pipeline.local_kafka.feed import create_topics
-from cdc_pipeline.resources.jvm import jvm
-from cdc_pipeline.source_fields import KafkaSource
 from cdc_pipeline.sources.records import RECORD
 from cdc_pipeline.sources.source import RunContext
+from cdc_pipeline.spark.jvm import jvm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -151,14 +151,14 @@ def _offsets(topic: str, offset: int) -> str:
 
 def _take_in(spark: SparkSession, pipeline: Pipeline, topic: str, end: int, count: int) -> None:
     until = {topic: dict.fromkeys(map(str, range(PARTITIONS)), end)}
-    taken = pipeline.source.taken_in(spark, pipeline.paths, RunContext(f"run-{end}", lambda _: None), until)
+    taken = pipeline.source.take_in(spark, pipeline.paths, RunContext(f"run-{end}", lambda _: None), until)
     if taken.records != count:
         raise BenchmarkError(f"{count} records were to be taken in, not {taken.records}")
 
 
 def _decode_batch(spark: SparkSession, pipeline: Pipeline, count: int) -> None:
     """Raises BenchmarkError where decoding did not do its whole work on the whole batch."""
-    batches = decoded_batches(spark, pipeline.paths)
+    batches = decode_batches(spark, pipeline.paths)
     if len(batches) != 1:
         raise BenchmarkError(f"one batch was to be decoded, not {len(batches)}")
     counts = batches[0].counts

@@ -24,12 +24,12 @@ from benchmarks.batches import local_spark
 from benchmarks.processes import cpu_seconds, peak_memory, tree
 from benchmarks.told import say
 from benchmarks.topics import filled_topic
-from cdc_pipeline.component import CdcPipeline
-from cdc_pipeline.dialects.change_tables import decoded_batches
+from cdc_pipeline.component.component import CdcPipeline
+from cdc_pipeline.component.fields.source import KafkaSource
+from cdc_pipeline.decoding.change_tables import decode_batches
 from cdc_pipeline.local_kafka.broker import LocalBroker
-from cdc_pipeline.mirrors.cut import CutMaker
-from cdc_pipeline.schemas.table import TableName
-from cdc_pipeline.source_fields import KafkaSource
+from cdc_pipeline.mirrors.cuts.cut import CutMaker
+from cdc_pipeline.schemas.model.table import TableName
 from cdc_pipeline.sources.source import RunContext
 
 if TYPE_CHECKING:
@@ -110,11 +110,11 @@ def _batch(spark: SparkSession, pipeline: Pipeline, broker: LocalBroker, partiti
 
     run = RunContext(f"run-{end}", lambda _: None)
     with timed("raw"):
-        events = pipeline.source.taken_in(spark, pipeline.paths, run, until).records
+        events = pipeline.source.take_in(spark, pipeline.paths, run, until).records
     with timed("decode"):
-        decoded_batches(spark, pipeline.paths)
+        decode_batches(spark, pipeline.paths)
     with timed("mirror"):
-        report = CutMaker(spark, pipeline.paths, run.run_id, "UTC", 2, lambda _: None).brought_up_to_date()
+        report = CutMaker(spark, pipeline.paths, run.run_id, "UTC", 2, lambda _: None).bring_up_to_date()
     assert report.published
     batch = Batch(events, tuple(stages))
     told = ", ".join(f"{stage.name} {stage.seconds:.1f} s ({stage.cpu_seconds:.1f} CPU)" for stage in batch.stages)

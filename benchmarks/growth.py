@@ -58,7 +58,7 @@ def measured(spark: SparkSession, folder: Path, rows: int, batch: int, rounds: i
     lake = Lake(spark, folder)
     for first in range(0, rows, _ROWS_OF_A_BATCH):
         inserts = spark.range(first, min(first + _ROWS_OF_A_BATCH, rows))
-        lake.taken_in(inserts.select(row_message("INSERT", F.col("id"), lake.batch + 1).alias("value")))
+        lake.take_in(inserts.select(row_message("INSERT", F.col("id"), lake.batch + 1).alias("value")))
     lake.decoded()
     loaded = lake.cut(rows)
     say(f"• {rows:,} rows are in: {loaded:.1f} s")

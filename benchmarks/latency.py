@@ -32,8 +32,8 @@ from cdc_pipeline.local_kafka.broker import LocalBroker
 from cdc_pipeline.local_kafka.clients import SILENT
 from cdc_pipeline.local_kafka.definitions import BOOTSTRAP, LAKE
 from cdc_pipeline.local_kafka.feed import create_topics
-from cdc_pipeline.resources.spark import SparkLakehouse
-from cdc_pipeline.resources.warm_jvm import FOLDER, end_warm_jvms
+from cdc_pipeline.spark.session import SparkLakehouse
+from cdc_pipeline.spark.warm_jvm import FOLDER, end_warm_jvms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -24,10 +24,10 @@ from benchmarks.messages import OFFSETS_PER_WATERMARK, PARTITIONS
 from benchmarks.processes import cpu_seconds, peak_memory, tree
 from benchmarks.told import say
 from benchmarks.topics import filled_topic
-from cdc_pipeline.component import CdcPipeline
+from cdc_pipeline.component.component import CdcPipeline
+from cdc_pipeline.component.fields.source import KafkaSource
 from cdc_pipeline.local_kafka.broker import LocalBroker
-from cdc_pipeline.resources.spark import SparkLakehouse
-from cdc_pipeline.source_fields import KafkaSource
+from cdc_pipeline.spark.session import SparkLakehouse
 
 TARGET = 1.2
 NAME = "bench"

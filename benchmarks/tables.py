@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from benchmarks.batches import Cost, Lake, create_message, local_spark, mixed_changes, row_message
 from benchmarks.told import say
-from cdc_pipeline.resources.small_frames import small_frame
+from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

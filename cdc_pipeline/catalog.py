@@ -11,13 +11,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.resources.local_files import write_at_once
-from cdc_pipeline.schemas.table import TableName
+from cdc_pipeline.lake.local_files import write_at_once
+from cdc_pipeline.schemas.model.table import TableName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.lake.paths import LakePaths
 
 _FILE = "catalog.json"
 

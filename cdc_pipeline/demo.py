@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from cdc_pipeline.component import CdcPipeline
+from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.definitions import defs
 from cdc_pipeline.errors import CdcError
-from cdc_pipeline.mirrors.cut_report import published_entries, tso_datetime
-from cdc_pipeline.mirrors.progress import published_cut, stream_progress
-from cdc_pipeline.resources.java import JavaError
-from cdc_pipeline.resources.spark import SparkLakehouse
+from cdc_pipeline.mirrors.cuts.cut_report import published_entries, tso_datetime
+from cdc_pipeline.mirrors.window.progress import published_cut, stream_progress
+from cdc_pipeline.spark.java import JavaError
+from cdc_pipeline.spark.session import SparkLakehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.mirrors.column_rules import ColumnRules
-from cdc_pipeline.mirrors.policy import DdlPolicy
-from cdc_pipeline.mirrors.selection import ALL_TABLES, TableSelection
-from cdc_pipeline.resources.lake import LakePaths
+from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
+from cdc_pipeline.mirrors.settings.policy import DdlPolicy
+from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, TableSelection
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,63 +9,66 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
-from cdc_pipeline.resources.lake import LakePaths
+from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline_tests.support import durations
+from cdc_pipeline_tests.support.stages import mark_stages, stage_of, without_java
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from cdc_pipeline.component import CdcPipeline
+    from cdc_pipeline.component.component import CdcPipeline
 
+
+# An example may take as long as it takes: on a machine that is busy a deadline would measure that machine.
+settings.register_profile("suite", deadline=None)
+settings.load_profile("suite")
 
 _COUNTED = "counted"
-# The files that take longest, longest first: two processes share the files out in this order, and one that began a long
-# one last would keep the other waiting.
-_LONGEST = (
-    "integration/test_captures.py",
-    "integration/test_kills.py",
-    "integration/test_quarantine.py",
-    "integration/test_begun_cuts.py",
-    "histories/test_mirrors.py",
-    "integration/test_slices.py",
-    "integration/test_daemon.py",
-    "integration/test_cluster.py",
-    "integration/test_kafka.py",
-    "integration/test_ui.py",
-    "mirrors/test_restoring.py",
-    "faults/test_damage.py",
-    "faults/test_hostile_names.py",
-    "faults/test_kill_9.py",
-    "faults/test_cancel.py",
-    "faults/test_many_names.py",
-    "mirrors/test_reading.py",
-    "mirrors/test_merged_tables.py",
-    "mirrors/test_release.py",
-    "mirrors/test_selected_tables.py",
-    "mirrors/test_soft_deletes.py",
-    "integration/test_storage_folders.py",
-    "mirrors/test_policy.py",
-    "mirrors/test_ddl_stories.py",
-    "mirrors/test_inferred.py",
-    "mirrors/test_stories.py",
-    "mirrors/test_redeliveries.py",
-    "mirrors/test_hashed_canal.py",
-    "histories/test_declared_keys.py",
-    "dialects/test_large_messages.py",
-    "integration/test_shop.py",
-    "schemas/test_expressions.py",
-)
+_RECORD = "--record-durations"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(_RECORD, action="store_true", help="write what each file takes into durations.json")
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest's -m looks at the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    def place(item: pytest.Item) -> int:
-        path = item.path.as_posix()
-        return next((number for number, name in enumerate(_LONGEST) if path.endswith(name)), len(_LONGEST))
+    mark_stages(items)
+    known = durations.recorded()
+
+    def place(item: pytest.Item) -> float:
+        marks = {mark.name for mark in item.iter_markers()}
+        return durations.place(known, stage_of(marks), item.path.relative_to(durations.TESTS).as_posix())
 
     items.sort(key=place)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool | None, bool | None]:
+    if item.get_closest_marker("jvm") is not None:
+        return (yield)
+    with without_java():
+        return (yield)
+
+
+_recorder = durations.Recorder()
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    file = report.nodeid.split("::")[0].removeprefix(f"{durations.TESTS.name}/")
+    if "long" not in report.keywords:
+        _recorder.add(stage_of(report.keywords), file, report.duration)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    # a worker of pytest-xdist has seen its own tests only
+    if session.config.getoption(_RECORD) and not hasattr(session.config, "workerinput"):
+        _recorder.write()
 
 
 @pytest.fixture
@@ -93,7 +96,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    from cdc_pipeline.resources.spark import SparkLakehouse
+    from cdc_pipeline.spark.session import SparkLakehouse
 
     session = SparkLakehouse(
         driver_memory=os.environ.get("CDC_DRIVER_MEMORY", "3g"),
@@ -126,7 +129,7 @@ _FOR_ANY_DATA = {
 def as_in_production(spark: SparkSession) -> Iterator[None]:
     """Compiled and adaptive queries in a module, as a pipeline runs them. Statements in sessions of their own (MERGE,
     UPDATE, DELETE) stay as in the other tests; `integration/test_kill_process.py` has those too."""
-    from cdc_pipeline.resources import few_rows
+    from cdc_pipeline.spark import few_rows
 
     kept = {name: spark.conf.get(name) for name in _FOR_ANY_DATA}
     for name, value in _FOR_ANY_DATA.items():
@@ -150,7 +153,7 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[
     """Loads a `defs.yaml` as Dagster does: in the `defs` folder of a project of its own."""
     import dagster as dg
 
-    from cdc_pipeline.component import CdcPipeline
+    from cdc_pipeline.component.component import CdcPipeline
 
     package = "project_of_a_test"
     folder = tmp_path / package / "defs" / "shop"

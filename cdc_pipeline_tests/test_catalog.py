@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_pipeline.catalog import CatalogColumn, CatalogEntry, known_mirrors, remember_mirrors
-from cdc_pipeline.resources.lake import LakePaths
-from cdc_pipeline.schemas.table import TableName
+from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.schemas.model.table import TableName
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ import pytest
 
 from cdc_pipeline.catalog import CatalogColumn, CatalogEntry, remember_mirrors
 from cdc_pipeline.definitions import defs
-from cdc_pipeline.resources.lake import LakePaths
+from cdc_pipeline.lake.paths import LakePaths
 
 if TYPE_CHECKING:
     from dagster import Definitions

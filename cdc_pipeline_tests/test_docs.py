@@ -9,7 +9,7 @@ from pathlib import Path
 from cdc_pipeline_tests.contracts.cases import CASES
 from cdc_pipeline_tests.contracts.sent_cases import SENT_CASES
 from cdc_pipeline_tests.dialects import test_canal, test_dataworks, test_ticdc, test_ticdc_storage
-from cdc_pipeline_tests.mirrors import ddl_stories, stories
+from cdc_pipeline_tests.support.lakes import ddl_stories, stories
 
 TESTS = Path(__file__).parent
 DOCS = TESTS.parent / "docs"

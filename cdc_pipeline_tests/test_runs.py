@@ -11,10 +11,10 @@ import yaml
 
 from cdc_pipeline.assets import failures
 from cdc_pipeline.assets.failures import clear_failures
-from cdc_pipeline.component import CdcPipeline
+from cdc_pipeline.component.component import CdcPipeline
+from cdc_pipeline.component.fields.source import CaptureFilesSource
 from cdc_pipeline.errors import TerminalError, TransientError
-from cdc_pipeline.resources.spark import SparkLakehouse
-from cdc_pipeline.source_fields import CaptureFilesSource
+from cdc_pipeline.spark.session import SparkLakehouse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

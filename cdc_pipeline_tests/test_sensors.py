@@ -11,14 +11,14 @@ import dagster as dg
 import pytest
 from dagster import DagsterInstance, DagsterRunStatus
 
-from cdc_pipeline.component import CdcPipeline
+from cdc_pipeline.component.component import CdcPipeline
+from cdc_pipeline.component.fields.source import CaptureFilesSource
 from cdc_pipeline.errors import SourceError
 from cdc_pipeline.pipeline import Pipeline
-from cdc_pipeline.resources.spark import SparkLakehouse
 from cdc_pipeline.sensors import SensorTiming, new_offsets_sensor
-from cdc_pipeline.source_fields import CaptureFilesSource
 from cdc_pipeline.sources.source import News, NoNews
-from cdc_pipeline_tests.sources.folders import folder, line
+from cdc_pipeline.spark.session import SparkLakehouse
+from cdc_pipeline_tests.support.folders import folder, line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,7 +42,7 @@ class _Source:
             raise self.answer
         return self.answer
 
-    def taken_in(self, *_: object) -> Any:
+    def take_in(self, *_: object) -> Any:
         raise AssertionError("a sensor takes nothing in")
 
 

@@ -65,7 +65,7 @@ def check_python(version: tuple[int, ...], executable: str, pyproject: str) -> N
 
 def check_java() -> None:
     """Asks the package's own check, which is loaded by its path since the package is not installed yet."""
-    java: Any = load_by_path("cdc_pipeline_java", ROOT / "cdc_pipeline" / "resources" / "java.py")
+    java: Any = load_by_path("cdc_pipeline_java", ROOT / "cdc_pipeline" / "spark" / "java.py")
     try:
         java.require_java()
     except java.JavaError as error:

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.contracts.rules import rules_of
-from cdc_pipeline.dialects.decode import DIALECTS, EXPECTATIONS
+from cdc_pipeline.dialects.decode import EXPECTATIONS
+from cdc_pipeline.dialects.registry import DIALECTS
 
 if TYPE_CHECKING:
     from cdc_pipeline.contracts.rules import Rule
@@ -29,7 +30,7 @@ VALUE = (
     "Integer types; Binary and Blob types",
     "data",
     "reject",
-    "`schemas/test_spark_types.py`, `schemas/test_wire.py`",
+    "`schemas/types/test_spark_types.py`, `schemas/types/test_wire.py`",
 )
 
 

@@ -7,11 +7,11 @@ import types
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
-from cdc_pipeline.component import CdcPipeline, DdlPolicyRules
-from cdc_pipeline.computed_fields import ComputedColumn
-from cdc_pipeline.run_fields import FreshnessSettings, SensorSettings
-from cdc_pipeline.selection_fields import RouteRule
-from cdc_pipeline.source_fields import CaptureFilesSource, KafkaSource, StartAt, TicdcStorageSource
+from cdc_pipeline.component.component import CdcPipeline, DdlPolicyRules
+from cdc_pipeline.component.fields.computed import ComputedColumn
+from cdc_pipeline.component.fields.runs import FreshnessSettings, SensorSettings
+from cdc_pipeline.component.fields.source import CaptureFilesSource, KafkaSource, StartAt, TicdcStorageSource
+from cdc_pipeline.component.fields.tables import RouteRule
 
 _PAGE = Path(__file__).parents[1] / "docs" / "pipeline.md"
 _HEAD = """# A pipeline's file, field by field

@@ -9,14 +9,14 @@ from cdc_pipeline.assets.failures import clear_failures
 from cdc_pipeline.assets.jobs import one_step_job
 from cdc_pipeline.assets.metadata import shown_table
 from cdc_pipeline.assets.opened import opened_lake
-from cdc_pipeline.mirrors.dry_run import PendingStatement, pending_statements
-from cdc_pipeline.mirrors.holding import approve
-from cdc_pipeline.mirrors.policy import HeldTable
-from cdc_pipeline.mirrors.progress import published_cut
-from cdc_pipeline.mirrors.publication import CutSettings
+from cdc_pipeline.mirrors.cuts.dry_run import PendingStatement, pending_statements
+from cdc_pipeline.mirrors.cuts.holding import approve
+from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
+from cdc_pipeline.mirrors.settings.policy import HeldTable
+from cdc_pipeline.mirrors.window.progress import published_cut
 from cdc_pipeline.pipeline import Pipeline
-from cdc_pipeline.resources.spark import SparkLakehouse
-from cdc_pipeline.schemas.table_patterns import matches_any
+from cdc_pipeline.schemas.model.table_patterns import matches_any
+from cdc_pipeline.spark.session import SparkLakehouse
 
 _DRY_RUN = """Shows the DDL that waits, for an approval or for the resolved TSO, and what each statement would do to the
 mirrors. Nothing is changed."""

@@ -16,12 +16,12 @@ from cdc_pipeline.checks.dead_letters import NO_DEAD_LETTERS, dead_letters_resul
 from cdc_pipeline.checks.field_rules import FIELD_RULES, field_rules_result
 from cdc_pipeline.checks.lost_offsets import NO_LOST_OFFSETS, lost_offsets_result
 from cdc_pipeline.checks.watermarks import WATERMARKS_ADVANCE, watermarks_result
+from cdc_pipeline.decoding.change_tables import KINDS_OF, DecodedBatch, decode_batches
 from cdc_pipeline.dialects import unified
-from cdc_pipeline.dialects.change_tables import KINDS_OF, DecodedBatch, decoded_batches
+from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.pipeline import Pipeline
-from cdc_pipeline.resources.delta import table_state
-from cdc_pipeline.resources.spark import SparkLakehouse
 from cdc_pipeline.sources.raw_snapshot import newest_batch
+from cdc_pipeline.spark.session import SparkLakehouse
 
 _DESCRIPTIONS = {
     CHANGE_LOG: """One row is one row change, the same for all dialects: what (database, table, op, before, after),
@@ -68,7 +68,7 @@ def decoded_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
     ) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
         started = time.monotonic()
         with opened_lake(context, pipeline, spark):
-            batches = decoded_batches(spark.session, pipeline.paths, pipeline.dialect, claim_store=pipeline.claim_store)
+            batches = decode_batches(spark.session, pipeline.paths, pipeline.dialect, claim_store=pipeline.claim_store)
             version = dg.DataVersion(str(newest_batch(spark.session, pipeline.paths)))
             dead = dead_letters_result(spark.session, pipeline.paths, keys[DEAD_LETTERS])
             lost = lost_offsets_result(spark.session, pipeline.paths, keys[CHANGE_LOG])

@@ -12,10 +12,10 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 from cdc_pipeline.errors import CdcError, TransientError, without
-from cdc_pipeline.resources.delta import is_conflict
-from cdc_pipeline.resources.java import JavaError
-from cdc_pipeline.resources.lake import first_line
-from cdc_pipeline.resources.lake_faults import lake_fault
+from cdc_pipeline.lake.delta import is_conflict
+from cdc_pipeline.lake.lake_faults import lake_fault
+from cdc_pipeline.lake.paths import first_line
+from cdc_pipeline.spark.java import JavaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

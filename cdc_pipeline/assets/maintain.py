@@ -8,9 +8,9 @@ from cdc_pipeline.assets.failures import clear_failures
 from cdc_pipeline.assets.jobs import one_step_job
 from cdc_pipeline.assets.metadata import shown_table
 from cdc_pipeline.assets.opened import opened_lake
-from cdc_pipeline.mirrors.maintenance import LEAST_KEEP_HOURS, Maintenance, Upkeep
+from cdc_pipeline.mirrors.rebuild.maintenance import LEAST_KEEP_HOURS, Maintenance, Upkeep
 from cdc_pipeline.pipeline import Pipeline
-from cdc_pipeline.resources.spark import SparkLakehouse
+from cdc_pipeline.spark.session import SparkLakehouse
 
 _DESCRIPTION = """Puts small files together (OPTIMIZE) and removes those that no kept version needs (VACUUM). What can be
 read stays as it is, and so does every cut that was the newest within the last `keep_hours`."""

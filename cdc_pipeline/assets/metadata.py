@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from cdc_pipeline.catalog import CatalogEntry
-    from cdc_pipeline.resources.delta import TableState
+    from cdc_pipeline.lake.delta import TableState
     from cdc_pipeline.sources.intake import OffsetRange
 
 

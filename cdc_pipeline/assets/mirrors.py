@@ -27,13 +27,13 @@ from cdc_pipeline.checks.keys_hold import KEYS_HOLD, KeysToCheck, keys_hold_resu
 from cdc_pipeline.checks.no_breach import NO_BREACH, no_breach_result
 from cdc_pipeline.checks.schema_matches_ddl import SCHEMA_MATCHES_DDL, schema_result
 from cdc_pipeline.checks.turns import wrong_before
-from cdc_pipeline.mirrors.catalog_entries import catalog_entries
-from cdc_pipeline.mirrors.cut import CutMaker
-from cdc_pipeline.mirrors.cut_report import CutReport, MirrorEntry, TableCounts
-from cdc_pipeline.mirrors.state import DELETED, TRACE_NAMES
+from cdc_pipeline.mirrors.cuts.catalog_entries import catalog_entries
+from cdc_pipeline.mirrors.cuts.cut import CutMaker
+from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry, TableCounts
+from cdc_pipeline.mirrors.model.state import DELETED, TRACE_NAMES
 from cdc_pipeline.pipeline import Pipeline
-from cdc_pipeline.resources.spark import SparkLakehouse
 from cdc_pipeline.sources.raw_snapshot import newest_batch
+from cdc_pipeline.spark.session import SparkLakehouse
 
 _CUTS = """One row is one consistent cut: the resolved TSO and the Delta version of every mirror at it. It is written
 after all mirrors are in, so whoever reads through it sees all tables as of one moment of upstream."""
@@ -140,7 +140,7 @@ def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg
     ) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
         with opened_lake(context, pipeline, spark):
             maker = cut_maker(spark, pipeline, context.run.run_id, context.log.info)
-            report = maker.brought_up_to_date()
+            report = maker.bring_up_to_date()
             if report.published or len(declared) < len(report.mirrors):
                 remember_mirrors(pipeline.paths, catalog_entries(spark.session, report.mirrors, report.sources))
             balance = cut_balance_result(spark.session, pipeline.paths, cuts)

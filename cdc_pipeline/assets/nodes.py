@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, TypedDict
 import dagster as dg
 
 from cdc_pipeline.assets.keys import CHANGE_LOG, CODE_VERSION, RAW, table_key
-from cdc_pipeline.mirrors.shards import SOURCE_NAMES
-from cdc_pipeline.mirrors.state import DELETED
+from cdc_pipeline.mirrors.model.shards import SOURCE_NAMES
+from cdc_pipeline.mirrors.model.state import DELETED
 
 if TYPE_CHECKING:
     from cdc_pipeline.catalog import CatalogEntry
+    from cdc_pipeline.lake.delta import TableState
     from cdc_pipeline.pipeline import Pipeline
-    from cdc_pipeline.resources.delta import TableState
 
 _NOT_IN_GROUPS = re.compile(r"[^A-Za-z0-9_]")
 _FROM_RECORD = {"topic": "topic", "partition": "partition", "offset": "offset", "batch_id": "batch_id"}

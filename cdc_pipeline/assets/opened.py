@@ -6,9 +6,9 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.assets.failures import clear_failures
-from cdc_pipeline.mirrors.restored import lake_taken_back
-from cdc_pipeline.resources.lake_format import note_format, require_known_format
-from cdc_pipeline.resources.lock import only_writer
+from cdc_pipeline.lake.lake_format import note_format, require_known_format
+from cdc_pipeline.lake.lock import only_writer
+from cdc_pipeline.mirrors.cuts.restored import lake_taken_back
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import dagster as dg
 
     from cdc_pipeline.pipeline import Pipeline
-    from cdc_pipeline.resources.spark import SparkLakehouse
+    from cdc_pipeline.spark.session import SparkLakehouse
 
 
 @contextlib.contextmanager

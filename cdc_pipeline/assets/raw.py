@@ -11,12 +11,12 @@ from cdc_pipeline.assets.keys import RAW, table_key
 from cdc_pipeline.assets.metadata import delta_columns, ranges_table
 from cdc_pipeline.assets.nodes import face
 from cdc_pipeline.assets.opened import opened_lake
+from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.lake.lake_format import note_format
 from cdc_pipeline.pipeline import Pipeline
-from cdc_pipeline.resources.delta import table_state
-from cdc_pipeline.resources.lake_format import note_format
-from cdc_pipeline.resources.spark import SparkLakehouse
 from cdc_pipeline.sources.raw_snapshot import newest_batch
 from cdc_pipeline.sources.source import Intake, RunContext
+from cdc_pipeline.spark.session import SparkLakehouse
 
 _DESCRIPTION = """One row is one record of the topics, byte for byte: topic, partition, offset, timestamp, key, value,
 headers, and the batch that took it in. Only appended to; everything else in the lake can be made again from it."""
@@ -50,7 +50,7 @@ def raw_asset(pipeline: Pipeline) -> dg.AssetsDefinition:
         run = RunContext(context.run.run_id, context.log.info)
         started = time.monotonic()
         with opened_lake(context, pipeline, spark):
-            intake = pipeline.source.taken_in(spark.session, pipeline.paths, run, config.until or None)
+            intake = pipeline.source.take_in(spark.session, pipeline.paths, run, config.until or None)
             note_format(spark.session, pipeline.paths)
             newest = newest_batch(spark.session, pipeline.paths)
             state = table_state(spark.session, pipeline.paths.table(RAW))

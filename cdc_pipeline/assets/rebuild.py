@@ -9,13 +9,13 @@ from cdc_pipeline.assets.metadata import shown_table
 from cdc_pipeline.assets.mirrors import cut_maker
 from cdc_pipeline.assets.opened import opened_lake
 from cdc_pipeline.catalog import remember_mirrors
-from cdc_pipeline.mirrors.catalog_entries import catalog_entries
-from cdc_pipeline.mirrors.cut_report import published_entries
-from cdc_pipeline.mirrors.progress import published_cut
-from cdc_pipeline.mirrors.rebuild import Rebuilder, RebuildReport
-from cdc_pipeline.mirrors.rebuild_tables import TableRebuilder
+from cdc_pipeline.mirrors.cuts.catalog_entries import catalog_entries
+from cdc_pipeline.mirrors.cuts.cut_report import published_entries
+from cdc_pipeline.mirrors.rebuild.rebuild import Rebuilder, RebuildReport
+from cdc_pipeline.mirrors.rebuild.rebuild_tables import TableRebuilder
+from cdc_pipeline.mirrors.window.progress import published_cut
 from cdc_pipeline.pipeline import Pipeline
-from cdc_pipeline.resources.spark import SparkLakehouse
+from cdc_pipeline.spark.session import SparkLakehouse
 
 _DESCRIPTION = """Makes change log and mirrors again from the raw snapshot, holds them against what the lake has by content
 hash, and puts right what differs. Where all is equal the lake stays as it is."""

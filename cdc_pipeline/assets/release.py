@@ -10,11 +10,11 @@ from cdc_pipeline.assets.metadata import shown_table
 from cdc_pipeline.assets.mirrors import cut_maker
 from cdc_pipeline.assets.opened import opened_lake
 from cdc_pipeline.assets.rebuild import content_table, remember_published
-from cdc_pipeline.mirrors.chosen_letters import LetterChoice
-from cdc_pipeline.mirrors.rebuild import Rebuilder
-from cdc_pipeline.mirrors.release import Letters, Releaser, ReleaseReport
+from cdc_pipeline.mirrors.rebuild.chosen_letters import LetterChoice
+from cdc_pipeline.mirrors.rebuild.rebuild import Rebuilder
+from cdc_pipeline.mirrors.rebuild.release import Letters, Releaser, ReleaseReport
 from cdc_pipeline.pipeline import Pipeline
-from cdc_pipeline.resources.spark import SparkLakehouse
+from cdc_pipeline.spark.session import SparkLakehouse
 
 _DESCRIPTION = """Takes dead letters in, as they are (the rule or the claim store was put right since) or with a message in
 their place. All is made again with them at their own place in the stream, so that none can overwrite what is newer. One

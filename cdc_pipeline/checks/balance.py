@@ -11,18 +11,18 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects import unified
-from cdc_pipeline.mirrors.dead_letters import VALUE_HAS_TYPE
-from cdc_pipeline.mirrors.totals import lake_balance
-from cdc_pipeline.resources.delta import table_state
-from cdc_pipeline.resources.few_rows import for_rows
+from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.mirrors.cuts.totals import lake_balance
+from cdc_pipeline.mirrors.execution.dead_letters import VALUE_HAS_TYPE
+from cdc_pipeline.spark.few_rows import for_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import Column, SparkSession
 
-    from cdc_pipeline.dialects.change_tables import DecodedBatch
-    from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.decoding.change_tables import DecodedBatch
+    from cdc_pipeline.lake.paths import LakePaths
 
 BALANCE = "balance"
 _SHOWN = 5

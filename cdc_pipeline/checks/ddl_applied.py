@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from pyspark.sql import functions as F
 
-from cdc_pipeline.mirrors.ddl_outcome import HELD, NOT_APPLIED
+from cdc_pipeline.lake.tables.ddl_history import HELD, NOT_APPLIED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import Row, SparkSession
 
-    from cdc_pipeline.mirrors.cut_report import CutReport
-    from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 
 DDL_APPLIED, NO_GAPS = "ddl_applied", "no_gaps"
 _SHOWN = 20

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from pyspark.sql import functions as F
 
-from cdc_pipeline.resources.delta import table_state
+from cdc_pipeline.lake.delta import table_state
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.lake.paths import LakePaths
 
 NO_DEAD_LETTERS = "no_dead_letters"
 _EXAMPLES = 5

@@ -11,13 +11,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.resources.local_files import write_at_once
+from cdc_pipeline.lake.local_files import write_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cdc_pipeline.contracts.validation import Breach
-    from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.lake.paths import LakePaths
 
 _FILE = "field_rules.json"
 _MOST_SHAPES, _MOST_PLACES = 20_000, 5

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 if TYPE_CHECKING:
-    from cdc_pipeline.mirrors.cut_report import CutReport
+    from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 
 FRESH = "fresh"
 

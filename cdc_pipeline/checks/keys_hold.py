@@ -11,20 +11,20 @@ import dagster as dg
 from pyspark.sql import functions as F
 
 from cdc_pipeline.checks.turns import in_turn, tables_result
-from cdc_pipeline.mirrors.keys import key_columns
-from cdc_pipeline.mirrors.soft_deletes import live_rows
-from cdc_pipeline.mirrors.state import MirrorState
-from cdc_pipeline.resources.delta import table_state
-from cdc_pipeline.resources.threads import side_by_side
-from cdc_pipeline.schemas.names import quoted
+from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.mirrors.execution.soft_deletes import live_rows
+from cdc_pipeline.mirrors.model.keys import key_columns
+from cdc_pipeline.mirrors.model.state import MirrorState
+from cdc_pipeline.schemas.model.names import quoted
+from cdc_pipeline.spark.threads import side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from cdc_pipeline.mirrors.cut_report import CutReport, MirrorEntry
-    from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry
 
 KEYS_HOLD = "keys_hold"
 MOST_ROWS = 1_000_000

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from pyspark.sql import functions as F
 
-from cdc_pipeline.mirrors.progress import cuts_since_rebuild, rebuilt_tables
-from cdc_pipeline.resources.delta import table_state
+from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.mirrors.window.progress import cuts_since_rebuild, rebuilt_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.lake.paths import LakePaths
 
 NO_BREACH = "no_breach"
 

@@ -9,11 +9,11 @@ import dagster as dg
 from pyspark.sql import functions as F
 
 from cdc_pipeline.checks.turns import in_turn, tables_result
-from cdc_pipeline.mirrors.state import MirrorState
-from cdc_pipeline.resources.delta import table_state
-from cdc_pipeline.resources.small_frames import small_frame
-from cdc_pipeline.schemas.gaps import GapKind
-from cdc_pipeline.schemas.table import TableName
+from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.mirrors.model.state import MirrorState
+from cdc_pipeline.schemas.model.gaps import GapKind
+from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
     from pyspark.sql.types import StructType
 
-    from cdc_pipeline.mirrors.cut_report import CutReport
-    from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 
 SCHEMA_MATCHES_DDL = "schema_matches_ddl"
 _MOST_TABLES = 100

@@ -9,7 +9,7 @@ import dagster as dg
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from cdc_pipeline.schemas.table import TableName
+    from cdc_pipeline.schemas.model.table import TableName
 
 WRONG_TABLES = "wrong_tables"
 """The metadata by which a check's next evaluation knows what it has to look at again."""

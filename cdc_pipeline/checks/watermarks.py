@@ -9,16 +9,16 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.unified import TSO_SHIFT
-from cdc_pipeline.mirrors.progress import published_cut, stream_progress
-from cdc_pipeline.resources.few_rows import for_rows
+from cdc_pipeline.mirrors.window.progress import published_cut, stream_progress
+from cdc_pipeline.spark.few_rows import for_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import Row, SparkSession
 
-    from cdc_pipeline.mirrors.progress import StreamProgress
-    from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.mirrors.window.progress import StreamProgress
 
 WATERMARKS_ADVANCE = "watermarks_advance"
 STALLED_MS = 600_000

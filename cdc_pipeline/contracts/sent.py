@@ -1,6 +1,6 @@
 """Canal-JSON as it was sent: what is looked at once per shape of messages, in one message of each.
 
-A shape is a table, the columns of its rows and the kind of change (`dialects.shapes`). Types are the same in all its
+A shape is a table, the columns of its rows and the kind of change (`decoding.shapes`). Types are the same in all its
 messages, and so is what an encoder writes where there is nothing to say. Every rule here is a warning: one message
 stands for others, and none of them is needed to read the rows. The models have all fields of `contracts.messages` and
 their rules beside their own.

@@ -12,7 +12,7 @@ import pyspark.sql.types as T
 
 from cdc_pipeline.contracts.checks import rule
 from cdc_pipeline.contracts.messages import FIRST_MS, LAST_MS, ROW_TYPES
-from cdc_pipeline.schemas.statements import DDL_EVENT, OTHER_DDL_EVENT, STATEMENT_EVENT, XA_EVENT
+from cdc_pipeline.schemas.ddl.statements import DDL_EVENT, OTHER_DDL_EVENT, STATEMENT_EVENT, XA_EVENT
 
 if TYPE_CHECKING:  # to mypy an annotation must be a class; Pandera wants the whole type
     from pyspark.sql.types import ArrayType as _Names

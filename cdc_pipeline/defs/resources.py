@@ -4,7 +4,7 @@ import os
 
 import dagster as dg
 
-from cdc_pipeline.resources.spark import SparkLakehouse
+from cdc_pipeline.spark.session import SparkLakehouse
 
 
 @dg.definitions

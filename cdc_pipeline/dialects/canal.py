@@ -15,14 +15,16 @@ from pyspark.sql import functions as F
 from cdc_pipeline.contracts.canal import CanalDdl, CanalNote, CanalRow, CanalStatement
 from cdc_pipeline.contracts.messages import ROW_TYPES, XA_TYPES
 from cdc_pipeline.contracts.sent import CanalDdlSent, CanalNoteSent, CanalRowSent, CanalStatementSent
-from cdc_pipeline.dialects.dialect import Dialect, Form, image, no_row
+from cdc_pipeline.dialects.dialect import Dialect, Form, MessageTypes, Trait, image, no_row
 from cdc_pipeline.dialects.envelope import BATCH
 from cdc_pipeline.dialects.unified import DDL, QUERY_TEXT, ROW, STATEMENT, TSO_SHIFT, XA
+from cdc_pipeline.schemas.types.wire import JSON_BYTES
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, Row
 
 _ROW, _DDL, _STATEMENT, _QUERY, _XA = "canal_row", "canal_ddl", "canal_statement", "canal_query", "canal_xa"
+_BLOB = 2004
 
 
 def _recognised() -> Column:
@@ -75,6 +77,17 @@ def _unquoted(column: str) -> Column:
     return F.when(name.startswith("`") & name.endswith("`") & (F.length(name) > 2), inner).otherwise(name)
 
 
+def _types(message: Row) -> MessageTypes:
+    types = {name: text or "" for name, text in (message["mysqlType"] or {}).items()}
+    sql_types = message["sqlType"] or {}
+    wires = {
+        name: JSON_BYTES
+        for name, text in types.items()
+        if text.strip().lower() == "json" and sql_types.get(name) == _BLOB
+    }
+    return MessageTypes(types, wires)
+
+
 CANAL = Dialect(
     "canal",
     _recognised,
@@ -88,4 +101,14 @@ CANAL = Dialect(
         Form(_XA, XA, CanalNote, CanalNoteSent),
     ),
     _columns,
+    _types,
+    frozenset(
+        {
+            Trait.IN_LOG_ORDER,
+            Trait.NUMBERS_BATCHES,
+            Trait.ABSENT_IS_DEFAULT,
+            Trait.JSON_NEEDS_TYPES,
+            Trait.READS_TEXT_AS_UTF8,
+        }
+    ),
 )

@@ -16,15 +16,15 @@ from pyspark.sql import functions as F
 from cdc_pipeline.dialects.claim_files import FILE_NAME, LONGEST_LOCATION, ClaimStore, file_name
 from cdc_pipeline.dialects.packed import may_be_packed, opened
 from cdc_pipeline.json_text import OPTIONS
-from cdc_pipeline.resources.delta import Commit, append_once, table_state
-from cdc_pipeline.resources.small_frames import small_frame
+from cdc_pipeline.lake.delta import Commit, append_once, table_state
+from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.lake.paths import LakePaths
 
 CLAIMS = "claims"
 CONTENT, PROBLEM = "content", "claim_problem"

@@ -26,14 +26,13 @@ from cdc_pipeline.contracts.dataworks import (
 )
 from cdc_pipeline.contracts.messages import XA_TYPES
 from cdc_pipeline.contracts.sent_dataworks import DataWorksDdlSent, DataWorksNoteSent, DataWorksRowSent
-from cdc_pipeline.dialects.dialect import Dialect, Form, image
+from cdc_pipeline.dialects.dialect import Dialect, Form, MessageTypes, Trait, image
 from cdc_pipeline.dialects.envelope import HAS_PAYLOAD
 from cdc_pipeline.dialects.unified import DDL, HEARTBEAT, OTHER_DDL, ROW, TRANSACTION, TSO_SHIFT, XA
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, Row
 
-NAME = "dataworks"
 _ROW, _DDL, _OTHER_DDL, _XA = "dataworks_row", "dataworks_ddl", "dataworks_other_ddl", "dataworks_xa"
 _HEARTBEAT, _TRANSACTION = "dataworks_heartbeat", "dataworks_transaction"
 _SIGNS = "[^a-zA-Z]*"
@@ -42,6 +41,15 @@ _OF_MYSQL = rf"(?i)^{_SIGNS}(?:mysql|mariadb|tidb|(?:polardb|adb){_SIGNS}mysql|p
 pattern: each message is asked, and what is compiled for it has a limit (`dialects/test_speed.py`)."""
 _OF_EITHER = rf"(?i)^{_SIGNS}(?:polardb|oceanbase)?{_SIGNS}\z"
 """Those that may, or may speak that of PostgreSQL or Oracle, with schemas; and where it is not said."""
+# its six types → the MySQL type that holds all their values
+_TYPES = {
+    "BOOLEAN": "tinyint(1)",
+    "LONG": "bigint",
+    "DOUBLE": "double",
+    "DATE": "timestamp(3)",
+    "BYTES": "longblob",
+    "STRING": "longtext",
+}
 
 
 def _recognised() -> Column:
@@ -116,8 +124,20 @@ def _without_row_id(column: str) -> Column:
     return F.when(F.coalesce(F.map_contains_key(row, F.lit(ROW_ID)), F.lit(False)), stripped).otherwise(row)
 
 
+def _types(message: Row) -> MessageTypes:
+    schema = message["schema"]
+    columns = (schema["dataColumn"] if schema is not None else None) or []
+    named = {
+        column["name"]: column["type"]
+        for column in columns
+        if column is not None and column["name"] is not None and column["name"] != ROW_ID
+    }
+    wires = {name: wire for name, wire in named.items() if wire is not None}
+    return MessageTypes({name: _TYPES.get(wires.get(name, ""), "") for name in named}, wires)
+
+
 DATAWORKS = Dialect(
-    NAME,
+    "dataworks",
     _recognised,
     _recognised,
     _form,
@@ -130,4 +150,6 @@ DATAWORKS = Dialect(
         Form(_XA, XA, DataWorksNote, DataWorksNoteSent),
     ),
     _columns,
+    _types,
+    frozenset({Trait.NUMBERS_CHANGES, Trait.SPLITS_UPDATES, Trait.LOADS_FIRST, Trait.NEEDS_TYPES}),
 )

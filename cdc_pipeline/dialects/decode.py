@@ -9,12 +9,10 @@ from pyspark.sql import functions as F
 from cdc_pipeline.contracts.messages import CLAIM_RULE
 from cdc_pipeline.contracts.rules import broken_rule, expectations, rejecting, rules_of
 from cdc_pipeline.dialects.built import built_once
-from cdc_pipeline.dialects.canal import CANAL
 from cdc_pipeline.dialects.claims import CONTENT, PROBLEM, unlooked_problem
-from cdc_pipeline.dialects.dataworks import DATAWORKS
 from cdc_pipeline.dialects.dialect import COLUMNS
 from cdc_pipeline.dialects.envelope import JSON_RULES, base_kind, is_empty, parsed
-from cdc_pipeline.dialects.ticdc import TICDC
+from cdc_pipeline.dialects.registry import BY_NAME, DIALECTS
 from cdc_pipeline.dialects.unified import DEAD
 
 if TYPE_CHECKING:
@@ -27,9 +25,7 @@ if TYPE_CHECKING:
 DialectName = Literal["auto", "ticdc", "canal", "dataworks"]
 """`auto` recognises each record by itself; else all records are of the dialect named, or dead letters."""
 
-# the order in which they are asked: the last one takes what is left
-DIALECTS = (DATAWORKS, TICDC, CANAL)
-assert {dialect.name for dialect in DIALECTS} == set(get_args(DialectName)) - {"auto"}
+assert set(BY_NAME) == set(get_args(DialectName)) - {"auto"}
 _RULES = {form.name: rejecting(rules_of(form.contract)) for dialect in DIALECTS for form in dialect.forms}
 _DECLARED = "dialect_is_declared"
 SENT_CONTRACTS = {form.name: form.sent for dialect in DIALECTS for form in dialect.forms if form.sent is not None}

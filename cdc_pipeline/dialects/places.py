@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.resources.small_frames import small_frame
+from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

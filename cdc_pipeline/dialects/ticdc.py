@@ -18,7 +18,7 @@ from cdc_pipeline.contracts.messages import EXTENSION, WATERMARK_TYPE
 from cdc_pipeline.contracts.rules import rules_of
 from cdc_pipeline.contracts.sent import TicdcDdlSent, TicdcRowSent, TicdcWatermarkSent
 from cdc_pipeline.contracts.ticdc import KEY_RULE, TicdcDdl, TicdcRow, TicdcWatermark
-from cdc_pipeline.dialects.dialect import Dialect, Form, image, no_row
+from cdc_pipeline.dialects.dialect import Dialect, Form, MessageTypes, Trait, image, no_row
 from cdc_pipeline.dialects.early_ticdc import with_bytes
 from cdc_pipeline.dialects.envelope import BATCH
 from cdc_pipeline.dialects.ticdc_storage import (
@@ -26,6 +26,7 @@ from cdc_pipeline.dialects.ticdc_storage import (
     STORAGE_FORMS,
     action_word,
     closed_ts,
+    event_statement,
     is_storage_file,
     statement,
     ts_of_ms,
@@ -33,11 +34,19 @@ from cdc_pipeline.dialects.ticdc_storage import (
 from cdc_pipeline.dialects.unified import DDL, ROW, TSO_SHIFT, WATERMARK
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, Row
 
 _KEY_IS_THERE = next(rule.kept for rule in rules_of(TicdcRow) if rule.name == KEY_RULE)
-NAME = "ticdc"
 _DDL, _WATERMARK, _ROW = "ticdc_ddl", "ticdc_watermark", "ticdc_row"
+# integer type → one that holds its signed and its unsigned values, and the Java type by which TiCDC before v5.4, which never
+# says `unsigned`, sends it whatever its sign
+_OF_ANY_SIGN = {
+    "tinyint": ("smallint", 5),
+    "smallint": ("int", 4),
+    "mediumint": ("int", None),
+    "int": ("bigint", -5),
+    "bigint": ("decimal(20,0)", 3),
+}
 
 
 def _certain() -> Column:
@@ -86,8 +95,23 @@ def _columns() -> dict[str, Column]:
     }
 
 
+def _types(message: Row) -> MessageTypes:
+    """Types that hold all that the columns may have, where the message does not say it: in default mode how many bits a BIT
+    has, before v5.4 the sign of an integer. Such a message has `ts` 0, or Java types that no signed integer has later."""
+    types = {name: text or "" for name, text in (message["mysqlType"] or {}).items()}
+    sql_types = message["sqlType"] or {}
+    integers = {
+        name: _OF_ANY_SIGN[word] for name, text in types.items() if (word := text.strip().lower()) in _OF_ANY_SIGN
+    }
+    if message["ts"] == 0 or any(
+        code is not None and sql_types.get(name) == code for name, (_, code) in integers.items()
+    ):
+        types |= {name: wide for name, (wide, _) in integers.items()}
+    return MessageTypes({name: "bit(64)" if text.strip().lower() == "bit" else text for name, text in types.items()})
+
+
 TICDC = Dialect(
-    NAME,
+    "ticdc",
     _recognised,
     _certain,
     _form,
@@ -98,4 +122,7 @@ TICDC = Dialect(
         *STORAGE_FORMS,
     ),
     _columns,
+    _types,
+    frozenset({Trait.FROM_TIDB, Trait.RESTARTS_FROM_CHECKPOINT}),
+    event_statement,
 )

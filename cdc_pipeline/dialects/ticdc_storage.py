@@ -18,12 +18,13 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.messages import SENT
 from cdc_pipeline.contracts.storage_files import TicdcSchemaFile, TicdcStorageCheckpoint, TicdcStorageFile
-from cdc_pipeline.dialects.dialect import Form
+from cdc_pipeline.dialects.dialect import Form, as_sent
+from cdc_pipeline.dialects.storage_definition import statement_of
 from cdc_pipeline.dialects.unified import DDL, TSO_SHIFT, WATERMARK
 from cdc_pipeline.json_text import OPTIONS
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, Row
 
 FILE, LINE, CLOSES_MS = "ticdc.file", "ticdc.line", "ticdc.closes_ms"
 """Headers of a record: the path of its file below the root, its line there (from 1), and the mark of a checkpoint that
@@ -89,11 +90,22 @@ def is_storage_file() -> Column:
 
 
 def statement() -> Column:
-    """The statement of a schema file, or the whole file where it has none (`schemas.storage_definition`)."""
+    """The statement of a schema file, or the whole file where it has none (`storage_definition`)."""
     has_one = F.length("statement") > 0
     return F.when(
         F.col(STORAGE_FORM) == _DEFINITION, F.when(has_one, F.col("statement")).otherwise(F.col("value").cast("string"))
     )
+
+
+def event_statement(event: Row) -> str | None:
+    """The event's statement. A schema file of the storage sink has no `ts`; any message has one."""
+    sql = as_sent(event)
+    if sql is None or event["ts"] is not None:
+        return sql
+    try:
+        return statement_of(sql)
+    except Exception:  # whatever one file holds, it stops nothing but itself: its text is no statement that is known
+        return sql
 
 
 def action_word() -> Column:

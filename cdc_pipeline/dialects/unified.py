@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.schemas.statements import DDL_EVENT, OTHER_DDL_EVENT, STATEMENT_EVENT, XA_EVENT
+from cdc_pipeline.schemas.ddl.statements import DDL_EVENT, OTHER_DDL_EVENT, STATEMENT_EVENT, XA_EVENT
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -100,7 +100,7 @@ def is_event() -> Column:
 
 
 def watermarks(decoded: DataFrame) -> DataFrame:
-    """`watermarks`: one row per watermark record. All changes with commit_ts <= watermark_ts were sent before it."""
+    """`watermarks`: one row per watermark record. All changes with commit_ts < watermark_ts were sent before it."""
     return (
         decoded.where(F.col("kind") == WATERMARK)
         .select(*WATERMARK_COLUMNS)

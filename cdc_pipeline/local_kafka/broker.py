@@ -25,7 +25,7 @@ from cdc_pipeline.local_kafka.listeners import PLAINTEXT, listener_settings
 from cdc_pipeline.local_kafka.ports import free_ports
 from cdc_pipeline.local_kafka.process import BrokerProcess
 from cdc_pipeline.local_kafka.settings import CONTROLLER, HOST, broker_settings, properties_text
-from cdc_pipeline.resources.java import require_java
+from cdc_pipeline.spark.java import require_java
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.hazmat.primitives.serialization.pkcs12 import load_key_and_certificates
 
 from cdc_pipeline.errors import TransientError
-from cdc_pipeline.resources.java import require_java
+from cdc_pipeline.spark.java import require_java
 
 if TYPE_CHECKING:
     from pathlib import Path

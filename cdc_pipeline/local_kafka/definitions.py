@@ -4,10 +4,10 @@ import os
 
 import dagster as dg
 
-from cdc_pipeline.component import CdcPipeline
-from cdc_pipeline.resources.spark import SparkLakehouse
-from cdc_pipeline.run_fields import SensorSettings
-from cdc_pipeline.source_fields import KafkaSource
+from cdc_pipeline.component.component import CdcPipeline
+from cdc_pipeline.component.fields.runs import SensorSettings
+from cdc_pipeline.component.fields.source import KafkaSource
+from cdc_pipeline.spark.session import SparkLakehouse
 
 BOOTSTRAP, LAKE, TOPIC = "CDC_KAFKA", "CDC_LAKE", "shop"
 

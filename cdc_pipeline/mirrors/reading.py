@@ -16,15 +16,23 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from cdc_pipeline.decoding.releases import RELEASES
 from cdc_pipeline.dialects.claims import CLAIMS
-from cdc_pipeline.dialects.releases import RELEASES
 from cdc_pipeline.errors import LakeError
-from cdc_pipeline.mirrors.column_rules import ColumnRules
-from cdc_pipeline.mirrors.cut import CutMaker
-from cdc_pipeline.mirrors.cut_report import published_entries
-from cdc_pipeline.mirrors.holding import APPROVALS
-from cdc_pipeline.mirrors.policy import DdlPolicy
-from cdc_pipeline.mirrors.progress import (
+from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.lake.lake_format import require_known_format
+from cdc_pipeline.lake.paths import LakePaths, path_segment, remove_folder, subfolders
+from cdc_pipeline.mirrors.cuts.cut import CutMaker
+from cdc_pipeline.mirrors.cuts.cut_report import published_entries
+from cdc_pipeline.mirrors.cuts.holding import APPROVALS
+from cdc_pipeline.mirrors.cuts.quarantine import GivingUp
+from cdc_pipeline.mirrors.execution.soft_deletes import live_rows
+from cdc_pipeline.mirrors.model.state import DELETED
+from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
+from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
+from cdc_pipeline.mirrors.settings.policy import DdlPolicy
+from cdc_pipeline.mirrors.settings.selection import TableSelection
+from cdc_pipeline.mirrors.window.progress import (
     NO_CUT,
     PublishedCut,
     cut_at,
@@ -32,16 +40,8 @@ from cdc_pipeline.mirrors.progress import (
     published_cut,
     stream_progress,
 )
-from cdc_pipeline.mirrors.publication import CutSettings
-from cdc_pipeline.mirrors.quarantine import GivingUp
-from cdc_pipeline.mirrors.selection import TableSelection
-from cdc_pipeline.mirrors.soft_deletes import live_rows
-from cdc_pipeline.mirrors.state import DELETED
-from cdc_pipeline.resources.delta import table_state
-from cdc_pipeline.resources.lake import LakePaths, path_segment, remove_folder, subfolders
-from cdc_pipeline.resources.lake_format import require_known_format
-from cdc_pipeline.schemas.names import quoted
-from cdc_pipeline.schemas.table import TableName
+from cdc_pipeline.schemas.model.names import quoted
+from cdc_pipeline.schemas.model.table import TableName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from cdc_pipeline.mirrors.cut_report import MirrorEntry
+    from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry
 
 _READ_ONLY = ("raw_topic_snapshot", CLAIMS, RELEASES, "change_log", "watermarks", "batches", APPROVALS)
 _CLONED = ("ddl_history", "dead_letters")
@@ -195,7 +195,7 @@ def _between(
         settings.columns,
         GivingUp(None),
     )
-    report = maker.brought_up_to_date(up_to=tso)
+    report = maker.bring_up_to_date(up_to=tso)
     tables = {
         entry.name: _upstream_rows(spark.read.format("delta").load(entry.path), entry) for entry in report.mirrors
     }

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.dialects.codecs import MOST_BYTES
 from cdc_pipeline.errors import SourceError
 from cdc_pipeline.json_text import END_MARK, OPTIONS, has_half_a_character, with_end_mark
-from cdc_pipeline.resources.lake import no_pattern
+from cdc_pipeline.lake.paths import no_pattern
 from cdc_pipeline.sources.records import RECORD
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cdc_pipeline.sources.capture_files import listed
-from cdc_pipeline.sources.raw_snapshot import listing_digest, new_files_taken_in
+from cdc_pipeline.sources.raw_snapshot import listing_digest, take_in_new_files
 from cdc_pipeline.sources.source import Intake, News, NoNews
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.lake.paths import LakePaths
     from cdc_pipeline.sources.source import RunContext
 
 
@@ -36,7 +36,7 @@ class CaptureFiles:
     def secrets(self) -> tuple[str, ...]:
         return ()
 
-    def taken_in(
+    def take_in(
         self,
         spark: SparkSession,
         paths: LakePaths,
@@ -44,7 +44,7 @@ class CaptureFiles:
         until: Mapping[str, Mapping[str, int]] | None = None,
     ) -> Intake:
         """All files that are new, as one batch: a run that was asked for by an earlier listing takes in the present one."""
-        return new_files_taken_in(spark, paths, self.path, run.run_id)
+        return take_in_new_files(spark, paths, self.path, run.run_id)
 
     def news(self, note: Mapping[str, Any] | None) -> News | NoNews:
         listing = listed(self.path)

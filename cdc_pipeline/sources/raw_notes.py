@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 
-from cdc_pipeline.resources.delta import table_state
+from cdc_pipeline.lake.delta import table_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
 
-    from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.lake.paths import LakePaths
 
 _COMMIT = re.compile(r"\d{20}\.json")
 

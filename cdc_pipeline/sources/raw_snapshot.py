@@ -14,10 +14,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import SourceError, TransientError
-from cdc_pipeline.resources.delta import Commit, append_once, progress, table_state
-from cdc_pipeline.resources.few_rows import for_rows
-from cdc_pipeline.resources.lake import first_line
-from cdc_pipeline.resources.lake_faults import lake_fault
+from cdc_pipeline.lake.delta import Commit, append_once, progress, table_state
+from cdc_pipeline.lake.lake_faults import lake_fault
+from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.sources.capture_files import (
     MOST_LINE_BYTES,
     CaptureFile,
@@ -36,11 +35,12 @@ from cdc_pipeline.sources.intake import (
     require_readable,
 )
 from cdc_pipeline.sources.source import Intake, digest
+from cdc_pipeline.spark.few_rows import for_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.lake.paths import LakePaths
 
 _SHORT_LINE = 200
 """Bytes of a record's line that few are shorter than."""
@@ -57,7 +57,7 @@ def newest_batch(spark: SparkSession, paths: LakePaths) -> int:
     return progress(spark, paths.table("raw_topic_snapshot"), raw_app_id(paths)) or 0
 
 
-def new_files_taken_in(spark: SparkSession, paths: LakePaths, folder: str, run_id: str) -> Intake:
+def take_in_new_files(spark: SparkSession, paths: LakePaths, folder: str, run_id: str) -> Intake:
     """Takes in the records of `folder` that the lake does not have, as one batch.
 
     Raises SourceError where the folder or a file is not what it is declared to be, LakeError where the lake cannot be

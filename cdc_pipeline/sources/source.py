@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.lake.paths import LakePaths
     from cdc_pipeline.sources.capture_files import CaptureFile
     from cdc_pipeline.sources.intake import OffsetRange
 
@@ -86,7 +86,7 @@ class Source(Protocol):
     def secrets(self) -> tuple[str, ...]:
         """Texts that must appear nowhere: not in logs, metadata, the lake or an exception."""
 
-    def taken_in(
+    def take_in(
         self,
         spark: SparkSession,
         paths: LakePaths,
@@ -101,7 +101,7 @@ class Source(Protocol):
 
     def news(self, note: Mapping[str, Any] | None) -> News | NoNews:
         """Whether there is anything new beside what the newest note (`raw_notes.newest_note`) says was read; without Spark,
-        in seconds. Raises as `taken_in`."""
+        in seconds. Raises as `take_in`."""
 
 
 def digest(*parts: str) -> str:

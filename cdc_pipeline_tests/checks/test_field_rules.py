@@ -13,14 +13,14 @@ from cdc_pipeline.checks.contract import look_at
 from cdc_pipeline.checks.field_notes import NOTHING, FieldNotes, read_notes, write_notes
 from cdc_pipeline.checks.field_rules import field_rules_result
 from cdc_pipeline.contracts.validation import Breach
-from cdc_pipeline.dialects.change_tables import decoded_batches
-from cdc_pipeline.sources.raw_snapshot import new_files_taken_in, newest_batch
-from cdc_pipeline_tests.messages import Topic, canal, dataworks, ddl, row, tso, watermark
+from cdc_pipeline.decoding.change_tables import decode_batches
+from cdc_pipeline.sources.raw_snapshot import newest_batch, take_in_new_files
+from cdc_pipeline_tests.support.messages import Topic, canal, dataworks, ddl, row, tso, watermark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.lake.paths import LakePaths
 
 _KEY = dg.AssetKey("change_log")
 _TABLES = ("change_log", "ddl_history", "watermarks", "dead_letters")
@@ -44,8 +44,8 @@ class _Lake:
         if messages:
             number = newest_batch(self.spark, self.paths)
             self.topic.write(self.folder / "captures", f"{number}.jsonl")
-            new_files_taken_in(self.spark, self.paths, str(self.folder / "captures"), "run")
-        batches = [batch.batch_id for batch in decoded_batches(self.spark, self.paths)]
+            take_in_new_files(self.spark, self.paths, str(self.folder / "captures"), "run")
+        batches = [batch.batch_id for batch in decode_batches(self.spark, self.paths)]
         looks = [look_at(self.spark, self.paths, table, batches, 1000 if batches else 0) for table in _TABLES]
         assert all(not look.faults for look in looks)
         return field_rules_result(self.spark, self.paths, looks, batches, "auto", _KEY)

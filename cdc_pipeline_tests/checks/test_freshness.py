@@ -8,9 +8,9 @@ import dagster as dg
 import pytest
 
 from cdc_pipeline.checks.freshness import NO_LIMITS, FreshnessLimits, fresh_result, lag
-from cdc_pipeline.mirrors.cut_report import CutReport
-from cdc_pipeline.mirrors.progress import StreamProgress
-from cdc_pipeline_tests.messages import EPOCH_MS, tso
+from cdc_pipeline.mirrors.cuts.cut_report import CutReport
+from cdc_pipeline.mirrors.window.progress import StreamProgress
+from cdc_pipeline_tests.support.messages import EPOCH_MS, tso
 
 _START = datetime.fromtimestamp(EPOCH_MS / 1000, timezone.utc)
 _LIMITS = FreshnessLimits(timedelta(minutes=5), timedelta(minutes=15))

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from cdc_pipeline.checks.watermarks import watermarks_result
-from cdc_pipeline_tests.messages import tso
+from cdc_pipeline_tests.support.messages import tso
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.lake.paths import LakePaths
 
 _BATCH = (
     "batch_id LONG, exact_ts BOOLEAN, ended ARRAY<STRING>, row_changes LONG, "

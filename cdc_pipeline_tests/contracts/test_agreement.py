@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.contracts.rules import Rule, rules_of
 from cdc_pipeline.contracts.tables import TABLES
 from cdc_pipeline.contracts.validation import breaches, failed_rules
-from cdc_pipeline.dialects.decode import DIALECTS
+from cdc_pipeline.dialects.registry import DIALECTS
 from cdc_pipeline_tests.contracts.cases import CASES, Cases, Fields, Model, frame_of
 from cdc_pipeline_tests.contracts.sent_cases import SENT_CASES, SENT_OF
 

@@ -9,7 +9,7 @@ from cdc_pipeline.contracts.limits import COLUMNS, STATEMENT
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.dialects.canal import CANAL
 from cdc_pipeline.dialects.decode import EXPECTATIONS, explained
-from cdc_pipeline_tests.dialects.cases import (
+from cdc_pipeline_tests.support.dialect_cases import (
     Bad,
     Columns,
     Good,
@@ -22,7 +22,7 @@ from cdc_pipeline_tests.dialects.cases import (
     says,
     without,
 )
-from cdc_pipeline_tests.messages import EPOCH_MS, canal, canal_ddl
+from cdc_pipeline_tests.support.messages import EPOCH_MS, canal, canal_ddl
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ from cdc_pipeline.contracts.limits import ANY_COLUMNS, STATEMENT
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.dialects.dataworks import DATAWORKS
 from cdc_pipeline.dialects.decode import EXPECTATIONS, explained
-from cdc_pipeline_tests.dialects.cases import (
+from cdc_pipeline_tests.support.dialect_cases import (
     Bad,
     Columns,
     Good,
@@ -21,7 +21,7 @@ from cdc_pipeline_tests.dialects.cases import (
     raw,
     says,
 )
-from cdc_pipeline_tests.messages import EPOCH_MS, dataworks
+from cdc_pipeline_tests.support.messages import EPOCH_MS, dataworks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

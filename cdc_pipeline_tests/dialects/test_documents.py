@@ -18,11 +18,11 @@ from pyspark.sql import functions as F
 from cdc_pipeline.contracts.rules import rules_of
 from cdc_pipeline.dialects.decode import SENT_CONTRACTS, explained
 from cdc_pipeline.dialects.sent import sent
-from cdc_pipeline.schemas.changes import CreateTable
-from cdc_pipeline.schemas.ddl_parser import parse_ddl
-from cdc_pipeline.schemas.ddl_types import parse_mysql_type
-from cdc_pipeline.schemas.spark_types import value
-from cdc_pipeline_tests.dialects.cases import Columns, by_name, raw
+from cdc_pipeline.schemas.ddl.ddl_parser import parse_ddl
+from cdc_pipeline.schemas.ddl.ddl_types import parse_mysql_type
+from cdc_pipeline.schemas.model.changes import CreateTable
+from cdc_pipeline.schemas.types.spark_types import value
+from cdc_pipeline_tests.support.dialect_cases import Columns, by_name, raw
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

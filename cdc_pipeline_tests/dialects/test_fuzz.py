@@ -21,15 +21,15 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.tables import TABLES
 from cdc_pipeline.contracts.validation import breaches
-from cdc_pipeline.dialects.change_tables import decoded_batches
-from cdc_pipeline.dialects.counts import BatchCounts, Observed
+from cdc_pipeline.decoding.change_tables import decode_batches
+from cdc_pipeline.decoding.counts import BatchCounts, Observed
 from cdc_pipeline.dialects.decode import EXPECTATIONS, decoded, explained
 from cdc_pipeline.dialects.unified import DEAD, EMPTY, KINDS, OTHER_DDL, ROW, XA
-from cdc_pipeline.mirrors.cut import CutMaker
-from cdc_pipeline.resources.lake import LakePaths
-from cdc_pipeline.sources.raw_snapshot import new_files_taken_in
+from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.mirrors.cuts.cut import CutMaker
+from cdc_pipeline.sources.raw_snapshot import take_in_new_files
 from cdc_pipeline.sources.records import RECORD
-from cdc_pipeline_tests.messages import EPOCH_MS, record_line, tso, watermark
+from cdc_pipeline_tests.support.messages import EPOCH_MS, record_line, tso, watermark
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -411,6 +411,7 @@ def _is_object(value: bytes) -> bool:
     return isinstance(found, dict)
 
 
+@pytest.mark.jvm  # it starts none, but to draw the records once more takes as long as all other tests of a stage
 def test_there_are_enough_and_they_are_various(values: list[bytes | None], counted: Callable[[str, int], None]) -> None:
     counted("records fuzzed", len(values))
     assert len(values) == _RECORDS
@@ -478,8 +479,8 @@ def lake(
     lines = (_line(number, value) + "\n" for number, value in enumerate(values[:_DRAWN]))
     (captures / "all.jsonl").write_text("".join(lines), encoding="utf-8")
     paths = LakePaths(str(folder / "lake"), "shop")
-    assert new_files_taken_in(spark, paths, str(captures), "test").records == _DRAWN
-    (batch,) = decoded_batches(spark, paths)
+    assert take_in_new_files(spark, paths, str(captures), "test").records == _DRAWN
+    (batch,) = decode_batches(spark, paths)
     return paths, batch.counts
 
 
@@ -514,7 +515,7 @@ def test_the_tables_keep_their_contracts(spark: SparkSession, lake: tuple[LakePa
 
 @pytest.mark.long
 def test_a_cut_is_made_of_it(spark: SparkSession, lake: tuple[LakePaths, BatchCounts]) -> None:
-    report = CutMaker(spark, lake[0], "test", "UTC", 2, print).brought_up_to_date()
+    report = CutMaker(spark, lake[0], "test", "UTC", 2, print).bring_up_to_date()
     assert report.published
     totals = report.totals
     log = spark.read.format("delta").load(lake[0].table("change_log"))

@@ -14,21 +14,23 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cdc_pipeline.dialects.change_tables import decoded_batches
+from cdc_pipeline.decoding.change_tables import decode_batches
+from cdc_pipeline.decoding.contents import looked_at, with_contents
 from cdc_pipeline.dialects.claim_files import ClaimStore, file_name
 from cdc_pipeline.dialects.claims import CONTENT, PROBLEM
-from cdc_pipeline.dialects.contents import looked_at, with_contents
 from cdc_pipeline.dialects.decode import decoded
-from cdc_pipeline.mirrors.cut import CutMaker
-from cdc_pipeline.mirrors.rebuild import Rebuilder
-from cdc_pipeline.mirrors.totals import lake_balance
-from cdc_pipeline.resources.delta import Commit, table_state
-from cdc_pipeline.resources.lake import LakePaths
-from cdc_pipeline.schemas.table import TableName
-from cdc_pipeline.sources.raw_snapshot import new_files_taken_in
-from cdc_pipeline_tests.captures import capture_lines
-from cdc_pipeline_tests.dialects.cases import raw
-from cdc_pipeline_tests.dialects.large import (
+from cdc_pipeline.lake.delta import Commit, table_state
+from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.mirrors.cuts.cut import CutMaker
+from cdc_pipeline.mirrors.cuts.totals import lake_balance
+from cdc_pipeline.mirrors.rebuild.rebuild import Rebuilder
+from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline.sources.raw_snapshot import take_in_new_files
+from cdc_pipeline_tests.support.captures import capture_lines
+from cdc_pipeline_tests.support.dialect_cases import raw
+from cdc_pipeline_tests.support.lakes.pipelines import ingest
+from cdc_pipeline_tests.support.lakes.runs import mirror_differences
+from cdc_pipeline_tests.support.large_messages import (
     CODECS,
     handle_key_message,
     in_json,
@@ -38,10 +40,8 @@ from cdc_pipeline_tests.dialects.large import (
     with_value,
     write_records,
 )
-from cdc_pipeline_tests.integration.runs import mirror_differences
-from cdc_pipeline_tests.integration.test_shop import CAPTURE
-from cdc_pipeline_tests.messages import ddl, record_line, row, watermark
-from cdc_pipeline_tests.pipelines import ingest
+from cdc_pipeline_tests.support.messages import ddl, record_line, row, watermark
+from cdc_pipeline_tests.support.shop import CAPTURE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -314,8 +314,8 @@ def test_without_a_store_and_with_one_that_is_not_there(spark: SparkSession, tmp
     found = {}
     for name, store in (("none", None), ("gone", str(tmp_path / "gone")), ("unknown", "nosuch://key:hush@host/x")):
         paths = LakePaths(str(tmp_path / name), "shop")
-        new_files_taken_in(spark, paths, str(captures), "test")
-        decoded_batches(spark, paths, claim_store=store)
+        take_in_new_files(spark, paths, str(captures), "test")
+        decode_batches(spark, paths, claim_store=store)
         found[name] = [(letter["rule"], letter["reason"]) for letter in _letters(spark, paths)]
         assert table_state(spark, paths.table("claims")) is None
     start = "expected: the whole row, in the message or in the file of the claim store that it refers to; "

@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.codecs import MOST_BYTES, opened_value
 from cdc_pipeline.dialects.packed import may_be_packed, opened
-from cdc_pipeline_tests.dialects.large import CODECS, lz4, plain, snappy
-from cdc_pipeline_tests.messages import row, watermark
+from cdc_pipeline_tests.support.large_messages import CODECS, lz4, plain, snappy
+from cdc_pipeline_tests.support.messages import row, watermark
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,10 +8,11 @@ import pytest
 
 from cdc_pipeline.contracts.rules import rejecting, rules_of
 from cdc_pipeline.dialects import unified
-from cdc_pipeline.dialects.decode import DIALECTS, EXPECTATIONS, explained
+from cdc_pipeline.dialects.decode import EXPECTATIONS, explained
 from cdc_pipeline.dialects.envelope import JSON_RULES
-from cdc_pipeline_tests.dialects.cases import Columns, by_name, changed, raw, without
-from cdc_pipeline_tests.messages import canal, canal_ddl, dataworks, ddl, row, watermark
+from cdc_pipeline.dialects.registry import DIALECTS
+from cdc_pipeline_tests.support.dialect_cases import Columns, by_name, changed, raw, without
+from cdc_pipeline_tests.support.messages import canal, canal_ddl, dataworks, ddl, row, watermark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

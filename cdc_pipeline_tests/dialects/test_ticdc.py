@@ -12,7 +12,7 @@ from cdc_pipeline.dialects import unified
 from cdc_pipeline.dialects.decode import EXPECTATIONS, explained
 from cdc_pipeline.dialects.envelope import JSON_RULES
 from cdc_pipeline.dialects.ticdc import TICDC
-from cdc_pipeline_tests.dialects.cases import (
+from cdc_pipeline_tests.support.dialect_cases import (
     Bad,
     Columns,
     Good,
@@ -25,7 +25,7 @@ from cdc_pipeline_tests.dialects.cases import (
     says,
     without,
 )
-from cdc_pipeline_tests.messages import EPOCH_MS, ddl, row, tso, watermark
+from cdc_pipeline_tests.support.messages import EPOCH_MS, ddl, row, tso, watermark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

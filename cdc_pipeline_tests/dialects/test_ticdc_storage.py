@@ -12,7 +12,7 @@ from cdc_pipeline.contracts.limits import COLUMNS, STATEMENT
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.dialects.decode import EXPECTATIONS, explained
 from cdc_pipeline.dialects.ticdc import TICDC
-from cdc_pipeline_tests.dialects.cases import (
+from cdc_pipeline_tests.support.dialect_cases import (
     Bad,
     Columns,
     Good,
@@ -23,7 +23,7 @@ from cdc_pipeline_tests.dialects.cases import (
     raw,
     says,
 )
-from cdc_pipeline_tests.messages import row, tso
+from cdc_pipeline_tests.support.messages import row, tso
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,9 +6,9 @@ import pytest
 
 from cdc_pipeline.contracts.dataworks import ROW_ID
 from cdc_pipeline.dialects.types import MessageTypes, message_types
-from cdc_pipeline.schemas.wire import JSON_BYTES
-from cdc_pipeline_tests.dialects.cases import changed, raw, without
-from cdc_pipeline_tests.messages import canal, dataworks, row
+from cdc_pipeline.schemas.types.wire import JSON_BYTES
+from cdc_pipeline_tests.support.dialect_cases import changed, raw, without
+from cdc_pipeline_tests.support.messages import canal, dataworks, row
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,16 +10,16 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.dialects.decode import explained
-from cdc_pipeline_tests.dialects.cases import changed, raw
-from cdc_pipeline_tests.messages import EPOCH_MS, Topic, ddl, row, tso, watermark
-from cdc_pipeline_tests.pipelines import ingest
+from cdc_pipeline_tests.support.dialect_cases import changed, raw
+from cdc_pipeline_tests.support.lakes.pipelines import ingest
+from cdc_pipeline_tests.support.messages import EPOCH_MS, Topic, ddl, row, tso, watermark
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.lake.paths import LakePaths
 
 _HOUR = 3_600_000
 _MARK = watermark(0)

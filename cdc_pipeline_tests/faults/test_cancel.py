@@ -11,14 +11,17 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from dagster import DagsterInstance, DagsterRunStatus
 
-from cdc_pipeline.mirrors.progress import published_cut
-from cdc_pipeline_tests.faults.told import FIRST, Told, as_a_new_process, begun
-from cdc_pipeline_tests.messages import tso
+from cdc_pipeline.mirrors.window.progress import published_cut
+from cdc_pipeline_tests.support.lakes.told import FIRST, Told, as_a_new_process
+from cdc_pipeline_tests.support.messages import tso
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.processes
 
 _ROOT = Path(__file__).parents[2]
 _PATIENCE_SECONDS = 300.0
@@ -53,8 +56,8 @@ def _job(told: Told, home: Path) -> subprocess.Popen[bytes]:
     )
 
 
-def test_a_run_that_is_cancelled(spark: SparkSession, tmp_path: Path) -> None:
-    told = begun(spark, tmp_path)
+def test_a_run_that_is_cancelled(spark: SparkSession, whole: Told, tmp_path: Path) -> None:
+    told = whole.copied(tmp_path)
     run = _job(told, tmp_path / "home")
     try:
         until, decoded = time.monotonic() + _PATIENCE_SECONDS, Path(told.paths.table("batches")) / "_delta_log"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,16 +13,16 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from cdc_pipeline.errors import LakeError
-from cdc_pipeline.mirrors.cut import CutMaker
-from cdc_pipeline.mirrors.maintenance import Maintenance
-from cdc_pipeline.mirrors.progress import published_cut
+from cdc_pipeline.lake.lake_faults import lake_fault
+from cdc_pipeline.mirrors.cuts.cut import CutMaker
 from cdc_pipeline.mirrors.reading import read_cut
-from cdc_pipeline.mirrors.rebuild_tables import TableRebuilder
-from cdc_pipeline.resources.lake_faults import lake_fault
-from cdc_pipeline.schemas.table import TableName
-from cdc_pipeline_tests.faults.told import FIRST, Told, as_a_new_process, begun
-from cdc_pipeline_tests.messages import tso
-from cdc_pipeline_tests.sources.folders import tree
+from cdc_pipeline.mirrors.rebuild.maintenance import Maintenance
+from cdc_pipeline.mirrors.rebuild.rebuild_tables import TableRebuilder
+from cdc_pipeline.mirrors.window.progress import published_cut
+from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline_tests.support.folders import tree
+from cdc_pipeline_tests.support.lakes.told import FIRST, Told, as_a_new_process
+from cdc_pipeline_tests.support.messages import tso
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,15 +36,10 @@ _TABLES = (
 _DAY = 86_400
 
 
-@pytest.fixture(scope="module")
-def whole(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
-    return begun(spark, tmp_path_factory.mktemp("begun") / "told")
-
-
 @pytest.fixture
 def told(whole: Told, tmp_path: Path) -> Told:
     """A copy of it, to be damaged."""
-    return replace(whole, folder=shutil.copytree(whole.folder, tmp_path / "told"))
+    return whole.copied(tmp_path / "told")
 
 
 def _newest_commit(table: Path) -> Path:

@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_pipeline.errors import LakeError, TransientError
-from cdc_pipeline.mirrors.progress import published_cut
-from cdc_pipeline.resources.lake_faults import lake_fault
-from cdc_pipeline_tests.faults.told import FIRST, Told, as_a_new_process, begun
-from cdc_pipeline_tests.messages import tso
+from cdc_pipeline.lake.lake_faults import lake_fault
+from cdc_pipeline.mirrors.window.progress import published_cut
+from cdc_pipeline_tests.support.lakes.told import FIRST, Told, as_a_new_process
+from cdc_pipeline_tests.support.messages import tso
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 _PAGE = 4096
 
@@ -68,9 +66,9 @@ def _error_of(told: Told) -> Exception | None:
 
 @pytest.mark.parametrize("free", [160 * 1024, pytest.param(24 * 1024, marks=pytest.mark.long)])
 def test_a_disk_that_is_full_at_each_write(
-    spark: SparkSession, disk: Path, tmp_path: Path, free: int, counted: Callable[[str, int], None]
+    whole: Told, disk: Path, tmp_path: Path, free: int, counted: Callable[[str, int], None]
 ) -> None:
-    told = begun(spark, tmp_path)
+    told = whole.copied(tmp_path)
     failures = survived_full_disks(told, disk, free)
     counted("runs that a full disk stopped", failures)
     assert failures > 1
@@ -78,8 +76,8 @@ def test_a_disk_that_is_full_at_each_write(
     told.assert_right()
 
 
-def test_a_lake_that_is_read_only(spark: SparkSession, disk: Path, tmp_path: Path) -> None:
-    told = begun(spark, tmp_path)
+def test_a_lake_that_is_read_only(whole: Told, disk: Path, tmp_path: Path) -> None:
+    told = whole.copied(tmp_path)
     _remount(disk, "ro")
     with pytest.raises(LakeError, match=r"the lake '.*' cannot be written: Read-only file system"):
         told.run()

@@ -11,13 +11,13 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdc_pipeline.mirrors.cut_report import published_entries
-from cdc_pipeline.mirrors.progress import published_cut
+from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.mirrors.cuts.cut_report import published_entries
 from cdc_pipeline.mirrors.reading import read_cut
-from cdc_pipeline.resources.lake import LakePaths
-from cdc_pipeline.schemas.table import TableName
-from cdc_pipeline_tests.messages import Topic, ddl, row, tso, watermark
-from cdc_pipeline_tests.pipelines import ingest
+from cdc_pipeline.mirrors.window.progress import published_cut
+from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline_tests.support.lakes.pipelines import ingest
+from cdc_pipeline_tests.support.messages import Topic, ddl, row, tso, watermark
 
 if TYPE_CHECKING:
     from collections.abc import Callable

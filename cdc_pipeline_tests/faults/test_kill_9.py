@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_pipeline.mirrors.totals import lake_balance
-from cdc_pipeline_tests.faults.told import as_a_new_process
-from cdc_pipeline_tests.histories.test_mirrors import SEED, TIME_MODES, TSO_MODES, RandomKiller, Told, histories_of
+from cdc_pipeline.mirrors.cuts.totals import lake_balance
+from cdc_pipeline_tests.histories.told import SEED, TIME_MODES, TSO_MODES, RandomKiller, Told, histories_of
+from cdc_pipeline_tests.support.lakes.told import as_a_new_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,12 +23,21 @@ if TYPE_CHECKING:
 
     from cdc_pipeline_tests.histories.combined import Combined
 
+pytestmark = pytest.mark.processes
+
 _LONGEST_RUN = 600
 
 
 def _run(told: Told, deed: int) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "cdc_pipeline_tests.faults.killed_run", told.paths.root, str(told.captures), str(deed)],
+        [
+            sys.executable,
+            "-m",
+            "cdc_pipeline_tests.support.lakes.killed_run",
+            told.paths.root,
+            str(told.captures),
+            str(deed),
+        ],
         cwd=Path(__file__).parents[2],
         start_new_session=True,
         stdout=subprocess.PIPE,

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_pipeline.definitions import defs
-from cdc_pipeline.mirrors.cut_report import published_entries
-from cdc_pipeline.mirrors.progress import published_cut
-from cdc_pipeline.mirrors.selection import TableSelection
-from cdc_pipeline.schemas.table import TableName
-from cdc_pipeline_tests.integration.runs import environment
-from cdc_pipeline_tests.messages import Topic, ddl, row, watermark
-from cdc_pipeline_tests.pipelines import ingest
+from cdc_pipeline.mirrors.cuts.cut_report import published_entries
+from cdc_pipeline.mirrors.settings.selection import TableSelection
+from cdc_pipeline.mirrors.window.progress import published_cut
+from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline_tests.support.lakes.pipelines import ingest
+from cdc_pipeline_tests.support.lakes.runs import environment
+from cdc_pipeline_tests.support.messages import Topic, ddl, row, watermark
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.lake.paths import LakePaths
 
 
 def _seconds_to_load(captures: Path, lake: Path) -> float:

@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_pipeline.errors import LakeError
-from cdc_pipeline.mirrors.progress import published_cut
+from cdc_pipeline.lake.delta import Commit, commit_metadata
+from cdc_pipeline.lake.lake_format import note_format, require_known_format
 from cdc_pipeline.mirrors.reading import read_cut
-from cdc_pipeline.resources.delta import Commit, commit_metadata
-from cdc_pipeline.resources.lake_format import note_format, require_known_format
-from cdc_pipeline.schemas.table import TableName
-from cdc_pipeline_tests.faults.told import FIRST, LAST, Told, as_a_new_process
-from cdc_pipeline_tests.integration.runs import run_ingest
-from cdc_pipeline_tests.integration.test_kills import Killer, ingested_with_kills
-from cdc_pipeline_tests.messages import tso, watermark
-from cdc_pipeline_tests.mirrors.stories import put
-from cdc_pipeline_tests.mirrors.test_stories import PARTITIONS
-from cdc_pipeline_tests.sources.folders import tree
+from cdc_pipeline.mirrors.window.progress import published_cut
+from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline_tests.support.folders import tree
+from cdc_pipeline_tests.support.lakes.kills import Killer, ingested_with_kills
+from cdc_pipeline_tests.support.lakes.runs import run_ingest
+from cdc_pipeline_tests.support.lakes.stories import put
+from cdc_pipeline_tests.support.lakes.told import FIRST, LAST, Told, as_a_new_process
+from cdc_pipeline_tests.support.lakes.told_stories import PARTITIONS
+from cdc_pipeline_tests.support.messages import tso, watermark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

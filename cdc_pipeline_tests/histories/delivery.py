@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from cdc_pipeline_tests.messages import EPOCH_MS, record_line
+from cdc_pipeline_tests.support.messages import EPOCH_MS, record_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -288,7 +288,7 @@ def drawn_settings(
     if not share:
         return settings
     together = untold and not watermarks and mode != "dataworks" and choices.chance(0.6)
-    return replace(
+    settings = replace(
         settings,
         ddl=share,
         partition_ddl=partition_ddl,
@@ -297,6 +297,8 @@ def drawn_settings(
         together=together,
         apart=together and settings.dispatcher in ("table", "key") and choices.chance(0.3),
     )
+    again = choices.integer(0, 1) if together and mode == "canal" else 0
+    return replace(settings, disturbances=replace(settings.disturbances, again=again))
 
 
 __all__ = ["MODES", "History", "Settings", "drawn_settings", "history_of"]

@@ -28,7 +28,8 @@ class Disturbances:
     changefeed (or Canal) starts again from an earlier point, and sends everything from there again. `retries`: single
     messages, DDL too, that come once more, later in their partition. `swaps`: pairs of messages of one keyed table that
     change places between two watermarks. `repeats`: records that two files hold. `complete`: a last watermark is above
-    everything. `ddl`: DDL is among what comes once more. Interleaving, retries and swaps are for modes with watermarks only.
+    everything. `ddl`: DDL is among what comes once more. `again`: batches that Canal sends again with new numbers.
+    Interleaving, retries and swaps are for modes with watermarks only.
     """
 
     watermarks: float = 0.1
@@ -39,6 +40,7 @@ class Disturbances:
     repeats: int = 0
     complete: bool = True
     ddl: bool = False
+    again: int = 0
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,8 @@ def sent_by(
             timeline = _built_together(timeline, choices)
         if is_tellable(mode, timeline, messages):
             break
+    for _ in range(disturbances.again):
+        timeline = _with_batch_again(timeline, choices)
     if isinstance(encoder, TiCdc) and encoder.extension:
         for _ in range(disturbances.retries):
             retried = _with_retry(timeline, choices, ddl=disturbances.ddl)
@@ -107,14 +111,22 @@ class _Sender:
     def run(self) -> list[Sent]:
         choices, count = self._choices, len(self._messages)
         stops = sorted((choices.integer(1, count) for _ in range(self._plan.restarts)), reverse=True)
+        soon = 0
         self._send_watermark(START_TSO)
         while heads := self._heads():
             self._send(self._picked(self._ready(heads)))
             if self._watermark_of is not None and choices.chance(self._plan.watermarks):
                 self._advance()
-            if stops and self._furthest >= stops[-1]:
+            if soon:
+                soon -= 1
+                if not soon:
+                    self._restart()
+            elif stops and self._furthest >= stops[-1]:
                 stops.pop()
                 self._restart()
+                if stops and choices.chance(0.4):  # it fails again while it sends again
+                    stops.pop()
+                    soon = choices.integer(1, 5)
         if self._plan.complete:
             self._send_watermark(END_TSO)
         return self._timeline
@@ -242,6 +254,24 @@ def _built_together(timeline: list[Sent], choices: Choices) -> list[Sent]:
             built = max(built + choices.chance(0.4), sent.ts)
         found.append(replace(sent, ts=built, batch=batch))
     return found
+
+
+def _with_batch_again(timeline: list[Sent], choices: Choices) -> list[Sent]:
+    """Canal could not send a batch, and sends it again with the next number after a tenth of a second (canal-facts 50)."""
+    at = choices.integer(0, len(timeline) - 1)
+    first, end = at, at + 1
+    while first and not timeline[first].restarted and timeline[first - 1].batch == timeline[at].batch:
+        first -= 1
+    while end < len(timeline) and not timeline[end].restarted and timeline[end].batch == timeline[at].batch:
+        end += 1
+    batch = timeline[first:end]
+    wait = batch[-1].ts - batch[0].ts + choices.integer(100, 140)
+    again = [replace(sent, ts=sent.ts + wait, batch=sent.batch + 1, restarted=False) for sent in batch]
+    later, same_run = [], True
+    for sent in timeline[end:]:
+        same_run = same_run and not sent.restarted
+        later.append(replace(sent, ts=sent.ts + wait, batch=sent.batch + same_run))
+    return [*timeline[:first], *(replace(sent, settled=False) for sent in batch), *again, *later]
 
 
 def _growing(timeline: list[Sent]) -> list[Sent]:

@@ -17,19 +17,18 @@ def respelt(message: Message, choices: Choices) -> Message:
     table = message.table
     if message.kind != "row" or table is None or "data" not in message.body:
         return message
-    types = table.types
-    body = {
-        **message.body,
-        **{
-            side: None if rows is None else [_row(row, types, choices) for row in rows]
-            for side, rows in ((side, message.body[side]) for side in ("data", "old"))
-        },
+    sides = {
+        side: rows and [_row(row, table.types, choices) for row in rows]
+        for side, rows in ((side, message.body[side]) for side in ("data", "old"))
     }
-    return replace(message, body=body)
+    if message.body["old"] == message.body["data"]:
+        sides["old"] = sides["data"]  # early TiCDC says the row of a DELETE twice, in the same words
+    return replace(message, body={**message.body, **sides})
 
 
-def _row(row: dict[str, Any], types: dict[str, str], choices: Choices) -> dict[str, Any]:
-    return {
+def _row(row: dict[str, Any] | None, types: dict[str, str], choices: Choices) -> dict[str, Any] | None:
+    # early TiCDC has [null] in `old`
+    return row and {
         name: value if value is None or not choices.chance(_SHARE) else _other(value, types[name])
         for name, value in row.items()
     }

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_pipeline.schemas import changes
-from cdc_pipeline.schemas.ddl_parser import parse_ddl
+from cdc_pipeline.schemas.ddl.ddl_parser import parse_ddl
+from cdc_pipeline.schemas.model import changes
 from cdc_pipeline_tests.histories.ddl import (
     FIRST,
     AddColumn,
@@ -35,7 +35,7 @@ from cdc_pipeline_tests.histories.shapes import Partitioning, Table
 from cdc_pipeline_tests.histories.strategies import history_of_seed
 from cdc_pipeline_tests.histories.tables import table_of
 from cdc_pipeline_tests.histories.upstream import START_TSO, Ddl, Transaction, Upstream
-from cdc_pipeline_tests.messages import EPOCH_MS
+from cdc_pipeline_tests.support.messages import EPOCH_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,12 +6,12 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.mirrors.progress import published_cut
-from cdc_pipeline.mirrors.totals import lake_balance
+from cdc_pipeline.mirrors.cuts.totals import lake_balance
+from cdc_pipeline.mirrors.window.progress import published_cut
 from cdc_pipeline_tests.histories.ddl import CreateTable
-from cdc_pipeline_tests.histories.test_mirrors import SEED, RandomKiller, Told, histories_of
+from cdc_pipeline_tests.histories.told import SEED, RandomKiller, Told, histories_of
 from cdc_pipeline_tests.histories.upstream import Ddl
-from cdc_pipeline_tests.integration.test_kills import ingested_with_kills
+from cdc_pipeline_tests.support.lakes.kills import ingested_with_kills
 
 if TYPE_CHECKING:
     from pathlib import Path

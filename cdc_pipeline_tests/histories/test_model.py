@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from cdc_pipeline.contracts.limits import SKEW_MS
-from cdc_pipeline.schemas import changes
-from cdc_pipeline.schemas.ddl_parser import parse_ddl
+from cdc_pipeline.schemas.ddl.ddl_parser import parse_ddl
+from cdc_pipeline.schemas.model import changes
 from cdc_pipeline_tests.histories.combined import combined
 from cdc_pipeline_tests.histories.ddl import CreateTable
 from cdc_pipeline_tests.histories.encoders import MODES, has_watermarks

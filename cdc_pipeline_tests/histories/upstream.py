@@ -6,7 +6,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
-from cdc_pipeline_tests.messages import EPOCH_MS
+from cdc_pipeline_tests.support.messages import EPOCH_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -5,110 +5,35 @@ from __future__ import annotations
 
 import shutil
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 import pytest
 
-from cdc_pipeline.mirrors import cut, moves
-from cdc_pipeline.mirrors.column_rules import ColumnRules
-from cdc_pipeline.mirrors.planner import Planner
-from cdc_pipeline.mirrors.policy import DdlPolicy
-from cdc_pipeline.mirrors.progress import published_cut
-from cdc_pipeline.mirrors.selection import TableSelection
-from cdc_pipeline.mirrors.totals import lake_balance
-from cdc_pipeline.resources import folder_moves
-from cdc_pipeline.resources.lake import LakePaths
-from cdc_pipeline.schemas.table import TableName
-from cdc_pipeline_tests.integration.test_kills import Killed, Killer, commit_note
-from cdc_pipeline_tests.messages import Topic, ddl, row, watermark
-from cdc_pipeline_tests.mirrors.stories import KEYLESS, change, create, put, update
-from cdc_pipeline_tests.mirrors.test_masks import hashed, texts
-from cdc_pipeline_tests.pipelines import ingest
+from cdc_pipeline.lake import folder_moves
+from cdc_pipeline.mirrors.cuts import cut
+from cdc_pipeline.mirrors.cuts.totals import lake_balance
+from cdc_pipeline.mirrors.execution import moves
+from cdc_pipeline.mirrors.planning.planner import Planner
+from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
+from cdc_pipeline.mirrors.settings.policy import DdlPolicy
+from cdc_pipeline.mirrors.settings.selection import TableSelection
+from cdc_pipeline.mirrors.window.progress import published_cut
+from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline_tests.support.lakes.kills import Killed
+from cdc_pipeline_tests.support.lakes.stories import KEYLESS, change, create, put, update
+from cdc_pipeline_tests.support.lakes.stream import Stream
+from cdc_pipeline_tests.support.masks import SALT, hashed, texts
+from cdc_pipeline_tests.support.messages import ddl, row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
 
-    from cdc_pipeline.resources.delta import Commit
 
-SALT = "a salt of the tests, long"
 T_TYPES = {"id": "int", "at": "timestamp"}
-
-
-class AtMirrors(Killer):
-    """Kills a run before the so-manyth commit or move of mirrors; those before it are as they are."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__()
-        self.left = number
-
-    def strike(self, *deed: object) -> None:
-        if any(":steps" in str(part) or "/mirror/" in str(part) for part in deed):
-            self.left -= 1
-            if self.left < 0:
-                raise Killed(*deed)
-
-    def note_json(self, commit: Commit) -> str:
-        self.strike(commit.app_id, commit.version)
-        return commit_note(commit)
-
-    def move_folder(self, spark: SparkSession, source: str, target: str, notes: str) -> None:
-        self.strike(source, target)
-        folder_moves.move_folder(spark, source, target, notes)
-
-
-@dataclass
-class Stream:
-    """A pipeline `shop` and what it is told, slice by slice."""
-
-    spark: SparkSession
-    folder: Path
-    topic: Topic = field(default_factory=Topic)
-    slices: int = 0
-
-    @property
-    def paths(self) -> LakePaths:
-        return LakePaths(str(self.folder / "lake"), "shop")
-
-    def tell(self, until: int, *messages: tuple[str, int]) -> None:
-        for payload, partition in messages:
-            self.topic.send(payload, partition)
-        for partition in (0, 1):
-            self.topic.send(watermark(until), partition)
-        self.slices += 1
-        self.topic.write(self.folder / "captures", f"{self.slices}.jsonl")
-
-    def run(self, **settings: Any) -> list[str]:
-        said: list[str] = []
-        ingest(self.spark, self.paths, self.folder / "captures", report=said.append, **settings)
-        return said
-
-    def killed(self, number: int, **settings: Any) -> bool:
-        """Whether the run was killed before that commit or move of mirrors."""
-        killer = AtMirrors(number)
-        try:
-            with killer.watching():
-                self.run(**settings)
-        except Killed:
-            return True
-        return False
-
-    def rows(self, table: str) -> list[tuple[Any, ...]]:
-        frame = self.spark.read.format("delta").load(self.paths.mirror(TableName("db", table)))
-        columns = [name for name in frame.columns if not name.startswith("_")]
-        return sorted((tuple(found) for found in frame.select(*columns).collect()), key=str)
-
-    def cuts(self) -> list[Any]:
-        return self.spark.read.format("delta").load(self.paths.table("consistent_cuts")).orderBy("cut_id").collect()
-
-    def begun_again(self, folder: Path) -> Stream:
-        """A copy of all that there is."""
-        shutil.copytree(self.folder, folder)
-        return Stream(self.spark, folder, self.topic, self.slices)
 
 
 def _bag(step: int, *values: str) -> list[tuple[str, int]]:

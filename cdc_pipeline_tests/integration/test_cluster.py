@@ -13,19 +13,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_pipeline.resources.jars import jar_packages
-from cdc_pipeline_tests.captures import capture_lines
-from cdc_pipeline_tests.integration.cluster import JVM_OPTIONS, StandaloneCluster, environment_of_driver
-from cdc_pipeline_tests.integration.cluster_run import TABLES, hashes_of_slices
-from cdc_pipeline_tests.integration.runs import end_of_watermark
-from cdc_pipeline_tests.integration.test_shop import CAPTURE
+from cdc_pipeline.spark.jars import jar_packages
+from cdc_pipeline_tests.support.captures import capture_lines
+from cdc_pipeline_tests.support.lakes.runs import end_of_watermark
+from cdc_pipeline_tests.support.servers.cluster import JVM_OPTIONS, StandaloneCluster, environment_of_driver
+from cdc_pipeline_tests.support.servers.cluster_run import TABLES, hashes_of_slices
+from cdc_pipeline_tests.support.shop import CAPTURE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
 
-    from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.lake.paths import LakePaths
+
+pytestmark = pytest.mark.processes
 
 _ROOT = Path(__file__).parents[2]
 _WATERMARKS = (1, 2)  # a slice ends with these: the second one changes mirrors that the first one made
@@ -98,7 +100,7 @@ def _driver(master: str, lake: Path, slices: list[Path], log: Path) -> Iterator[
     }
     with log.open("wb") as errors:
         driver = subprocess.Popen(
-            [sys.executable, "-m", "cdc_pipeline_tests.integration.cluster_run", json.dumps(given)],
+            [sys.executable, "-m", "cdc_pipeline_tests.support.servers.cluster_run", json.dumps(given)],
             cwd=_ROOT,
             env=environment_of_driver(),
             stdin=subprocess.DEVNULL,

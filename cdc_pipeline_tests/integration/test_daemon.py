@@ -15,21 +15,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cdc_pipeline.lake.delta import progress
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.local_kafka.broker import LocalBroker
 from cdc_pipeline.local_kafka.definitions import BOOTSTRAP, LAKE
 from cdc_pipeline.local_kafka.feed import Record, capture_records, create_topics, produced, topics_of
-from cdc_pipeline.mirrors.progress import published_cut
-from cdc_pipeline.resources.delta import progress
-from cdc_pipeline.resources.lake import LakePaths
-from cdc_pipeline.resources.warm_jvm import FOLDER, end_warm_jvms
-from cdc_pipeline.schemas.table import TableName
-from cdc_pipeline_tests.integration.runs import mirror_differences, records_until
-from cdc_pipeline_tests.integration.test_shop import CAPTURE
+from cdc_pipeline.mirrors.window.progress import published_cut
+from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline.spark.warm_jvm import FOLDER, end_warm_jvms
+from cdc_pipeline_tests.support.lakes.runs import mirror_differences, records_until
+from cdc_pipeline_tests.support.shop import CAPTURE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.processes
 
 _ROOT = Path(__file__).parents[2]
 _PATIENCE_SECONDS = 900.0  # ends a wait for nothing; a slow machine shares two cores with the other tests

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from cdc_pipeline.component import CdcPipeline
-from cdc_pipeline.resources.lake import LakePaths
-from cdc_pipeline.resources.spark import SparkLakehouse
-from cdc_pipeline.schemas.table import TableName
-from cdc_pipeline.source_fields import CaptureFilesSource
-from cdc_pipeline_tests.messages import Topic, watermark
-from cdc_pipeline_tests.mirrors.stories import change, create, put
+from cdc_pipeline.component.component import CdcPipeline
+from cdc_pipeline.component.fields.source import CaptureFilesSource
+from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline.spark.session import SparkLakehouse
+from cdc_pipeline_tests.support.lakes.stories import change, create, put
+from cdc_pipeline_tests.support.messages import Topic, watermark
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,9 +15,9 @@ import dagster as dg
 import pytest
 from dagster_shared.yaml_utils.sample_yaml import generate_sample_yaml
 
-from cdc_pipeline.component import CdcPipeline
-from cdc_pipeline.scaffold import PipelineScaffolder, ScaffoldParams, pipeline_name
-from cdc_pipeline_tests.webserver import ROOT
+from cdc_pipeline.component.component import CdcPipeline
+from cdc_pipeline.component.scaffold import PipelineScaffolder, ScaffoldParams, pipeline_name
+from cdc_pipeline_tests.support.servers.webserver import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable

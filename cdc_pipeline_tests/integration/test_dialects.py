@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F
 
-from cdc_pipeline.mirrors.state import UNSEEN_LOAD
-from cdc_pipeline.mirrors.totals import lake_balance
-from cdc_pipeline.resources.lake import LakePaths
-from cdc_pipeline.schemas.table import TableName
-from cdc_pipeline_tests.messages import Topic, canal, canal_ddl, dataworks, ddl, row
-from cdc_pipeline_tests.pipelines import ingest
+from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.mirrors.cuts.totals import lake_balance
+from cdc_pipeline.mirrors.model.state import UNSEEN_LOAD
+from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline_tests.support.lakes.pipelines import ingest
+from cdc_pipeline_tests.support.messages import Topic, canal, canal_ddl, dataworks, ddl, row
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from cdc_pipeline.mirrors.cut_report import CutReport
+    from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 
 _ID = {"id": "LONG", "v": "STRING"}
 _INT = {"id": "int", "v": "varchar(20)"}

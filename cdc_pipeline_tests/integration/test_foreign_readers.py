@@ -22,11 +22,11 @@ import pyarrow as pa
 import pytest
 from deltalake.exceptions import DeltaError
 
-from cdc_pipeline.mirrors import row_steps
-from cdc_pipeline.resources.lake import LakePaths
-from cdc_pipeline.schemas.table import TableName
-from cdc_pipeline_tests.messages import Topic, ddl, row, tso, watermark
-from cdc_pipeline_tests.pipelines import ingest
+from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.mirrors.execution import row_steps
+from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline_tests.support.lakes.pipelines import ingest
+from cdc_pipeline_tests.support.messages import Topic, ddl, row, tso, watermark
 
 if TYPE_CHECKING:
     from collections.abc import Callable

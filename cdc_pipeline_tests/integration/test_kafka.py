@@ -16,21 +16,21 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]  # the package is typed, but has no __all__
 
 from cdc_pipeline.checks.lost_offsets import lost_offsets_result
-from cdc_pipeline.dialects.change_tables import decoded_batches
+from cdc_pipeline.decoding.change_tables import decode_batches
 from cdc_pipeline.errors import SourceError, TransientError
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.local_kafka.broker import LocalBroker
 from cdc_pipeline.local_kafka.clients import quiet_admin
 from cdc_pipeline.local_kafka.feed import Record, capture_records, create_topics, produced, topics_of
-from cdc_pipeline.mirrors.progress import published_cut
-from cdc_pipeline.resources.lake import LakePaths
-from cdc_pipeline.schemas.table import TableName
+from cdc_pipeline.mirrors.window.progress import published_cut
+from cdc_pipeline.schemas.model.table import TableName
 from cdc_pipeline.sources.kafka.client_settings import ClientSettings
 from cdc_pipeline.sources.kafka.selection import Selection, Start
 from cdc_pipeline.sources.kafka.source import KafkaTopics
 from cdc_pipeline.sources.raw_notes import newest_note
 from cdc_pipeline.sources.source import Intake, News, NoNews, RunContext
-from cdc_pipeline_tests.integration.runs import mirror_differences, records_until
-from cdc_pipeline_tests.pipelines import ingest
+from cdc_pipeline_tests.support.lakes.pipelines import ingest
+from cdc_pipeline_tests.support.lakes.runs import mirror_differences, records_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,8 +57,8 @@ class Reader:
     paths: LakePaths
     source: KafkaTopics
 
-    def taken_in(self, until: dict[str, dict[str, int]] | None = None) -> Intake:
-        return self.source.taken_in(self.spark, self.paths, RunContext("run", lambda line: None), until)
+    def take_in(self, until: dict[str, dict[str, int]] | None = None) -> Intake:
+        return self.source.take_in(self.spark, self.paths, RunContext("run", lambda line: None), until)
 
     def news(self) -> News | NoNews:
         return self.source.news(newest_note(self.paths))
@@ -158,15 +158,15 @@ def test_a_broker_that_dies_in_a_run(
     )
     try:
         with pytest.raises(TransientError, match=r"dies/0 60 to 89 could not be read from the Kafka broker"):
-            impatient.taken_in(spark, paths, RunContext("run", report))
+            impatient.take_in(spark, paths, RunContext("run", report))
         assert [offset for offset, _ in reader.values()["dies", 0]] == list(range(60))
         with pytest.raises(TransientError, match="does not answer"):
             reader.news()
         with pytest.raises(TransientError, match="does not answer"):
-            reader.taken_in()
+            reader.take_in()
     finally:
         broker.start()
-    assert reader.taken_in().batches == (3,)
+    assert reader.take_in().batches == (3,)
     assert [offset for offset, _ in reader.values()["dies", 0]] == list(range(90))
     assert isinstance(reader.news(), NoNews)
 
@@ -195,11 +195,11 @@ def test_where_a_lake_begins(
         for second in (1, 2, 3):
             _produce(broker, _records("starts", str(second), timestamp_ms=second * 1000))
     reader = _reader(broker, spark, paths, "starts", start=start)
-    intake = reader.taken_in({"starts": {"0": 3}})
+    intake = reader.take_in({"starts": {"0": 3}})
     assert (intake.batches, intake.records) == ((1,), 3 - first)
     assert intake.positions["next"] == {"starts": {"0": 3}}
     assert [value for values in reader.values().values() for _, value in values] == [b"1", b"2", b"3"][first:]
-    (batch,) = decoded_batches(spark, paths)
+    (batch,) = decode_batches(spark, paths)
     assert (batch.counts.records, batch.counts.balanced) == (3 - first, True)
 
 
@@ -208,9 +208,9 @@ def test_a_start_at_the_end_does_not_move_on_with_the_end(
 ) -> None:
     _topic(broker, "end", "a", "b")
     reader = _reader(broker, spark, paths, "end", start=Start("latest"))
-    reader.taken_in()
+    reader.take_in()
     _produce(broker, _records("end", "c"))
-    assert reader.taken_in().records == 1
+    assert reader.take_in().records == 1
     assert reader.values() == {("end", 0): [(2, b"c")]}
 
 
@@ -224,7 +224,7 @@ def test_topics_and_partitions_that_appear_later(broker: LocalBroker, spark: Spa
         paths,
         KafkaTopics(ClientSettings(broker.bootstrap, {}), Selection(pattern=r"grows\..*", start=Start("latest"))),
     )
-    reader.taken_in()
+    reader.take_in()
     _topic(broker, "grows.b", "2")
     admin = quiet_admin(broker.bootstrap)
     admin.create_partitions([NewPartitions("grows.a", 2)])["grows.a"].result()
@@ -233,7 +233,7 @@ def test_topics_and_partitions_that_appear_later(broker: LocalBroker, spark: Spa
     news = reader.news()
     assert isinstance(news, News)
     assert news.until == {"grows.a": {"0": 1, "1": 1}, "grows.b": {"0": 1}}
-    assert reader.taken_in().records == 2
+    assert reader.take_in().records == 2
     assert reader.values() == {("grows.a", 1): [(0, b"3")], ("grows.b", 0): [(0, b"2")]}
 
 
@@ -248,25 +248,25 @@ def test_offsets_that_expired(broker: LocalBroker, spark: SparkSession, paths: L
     """The run and the sensor stop, both with the words to write; with them the others go on, and the loss is kept."""
     _topic(broker, "expires", "a", "b")
     reader = _reader(broker, spark, paths, "expires")
-    reader.taken_in()
+    reader.take_in()
     _produce(broker, _records("expires", "c", "d", "e"))
     admin = quiet_admin(broker.bootstrap)
     for future in admin.delete_records([TopicPartition("expires", 0, 4)]).values():
         future.result()
-    for ask in (reader.taken_in, reader.news):
+    for ask in (reader.take_in, reader.news):
         with pytest.raises(SourceError, match=r"at offset 2, .* begins at 4: .*source.resume_at: {expires: {0: 4}}"):
             ask()
     assert [value for _, value in reader.values()["expires", 0]] == [b"a", b"b"]
     going_on = reader.declared(resume_at={("expires", 0): 4})
     assert isinstance(going_on.news(), News)
-    intake = going_on.taken_in()
+    intake = going_on.take_in()
     assert (intake.records, intake.lost) == (1, (("expires", 0, 2, 4),))
     assert going_on.values() == {("expires", 0): [(0, b"a"), (1, b"b"), (4, b"e")]}
     note = newest_note(paths)
     assert note is not None
     assert note["lost"] == [["expires", 0, 2, 4]]
     assert isinstance(going_on.news(), NoNews)
-    decoded_batches(spark, paths)
+    decode_batches(spark, paths)
     check = lost_offsets_result(spark, paths, dg.AssetKey("change_log"))
     assert not check.passed
     assert check.description is not None
@@ -279,19 +279,19 @@ def test_a_topic_that_was_made_anew(broker: LocalBroker, spark: SparkSession, pa
     """Also where the new one has as many records already: its id tells it."""
     _topic(broker, "anew", "a", "b")
     reader = _reader(broker, spark, paths, "anew")
-    reader.taken_in()
+    reader.take_in()
     admin = quiet_admin(broker.bootstrap)  # kept: one that is collected never answers
     admin.delete_topics(["anew"])["anew"].result()
     _wait_until_gone(broker, "anew")
-    for ask in (reader.taken_in, reader.news):
+    for ask in (reader.take_in, reader.news):
         with pytest.raises(SourceError, match=r"has read topic 'anew' .*source.ended: \[anew\]"):
             ask()
     _topic(broker, "anew", "c", "d", "e")
-    for ask in (reader.taken_in, reader.news):
+    for ask in (reader.take_in, reader.news):
         with pytest.raises(SourceError, match=r"'anew' was deleted and made again: .*source.made_anew: {anew: anew@2}"):
             ask()
     going_on = reader.declared(made_anew={"anew": "anew@2"})
-    going_on.taken_in()
+    going_on.take_in()
     assert going_on.values() == {
         ("anew", 0): [(0, b"a"), (1, b"b")],
         ("anew@2", 0): [(0, b"c"), (1, b"d"), (2, b"e")],
@@ -307,7 +307,7 @@ def _wait_until_gone(broker: LocalBroker, topic: str) -> None:
 
 def test_a_topic_that_nobody_has(broker: LocalBroker, spark: SparkSession, paths: LakePaths) -> None:
     reader = _reader(broker, spark, paths, "nobody")
-    for ask in (reader.taken_in, reader.news):
+    for ask in (reader.take_in, reader.news):
         with pytest.raises(SourceError, match=r"has no topic 'nobody', which source.topics names"):
             ask()
     assert not Path(paths.home, "raw_topic_snapshot").exists()
@@ -324,7 +324,7 @@ def test_a_lake_whose_notes_are_gone_knows_by_its_records(
     """Delta removes old commits after a month; and a lake may have been filled from files before."""
     _topic(broker, "noteless", "a", "b", "c")
     reader = _reader(broker, spark, paths, "noteless")
-    reader.taken_in({"noteless": {"0": 2}})
+    reader.take_in({"noteless": {"0": 2}})
     for commit in Path(paths.table("raw_topic_snapshot"), "_delta_log").glob("*.json"):
         actions = [json.loads(line) for line in commit.read_text().splitlines()]
         for action in actions:
@@ -332,14 +332,14 @@ def test_a_lake_whose_notes_are_gone_knows_by_its_records(
         commit.write_text("\n".join(map(json.dumps, actions)))
         commit.with_name(f".{commit.name}.crc").unlink(missing_ok=True)
     assert newest_note(paths) is None
-    assert reader.taken_in().records == 1
+    assert reader.take_in().records == 1
     assert [value for _, value in reader.values()["noteless", 0]] == [b"a", b"b", b"c"]
 
 
 def test_group_offsets_for_dashboards(broker: LocalBroker, spark: SparkSession, paths: LakePaths) -> None:
     _topic(broker, "shown", "a", "b")
     reader = _reader(broker, spark, paths, "shown")
-    replace(reader.source, publish_group="dashboard").taken_in(spark, paths, RunContext("run", lambda line: None))
+    replace(reader.source, publish_group="dashboard").take_in(spark, paths, RunContext("run", lambda line: None))
     admin = quiet_admin(broker.bootstrap)
     (future,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("dashboard")]).values()
     assert [(place.topic, place.offset) for place in future.result().topic_partitions] == [("shown", 2)]

@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_pipeline.schemas.table import TableName
-from cdc_pipeline_tests.integration.runs import mirror_differences
-from cdc_pipeline_tests.integration.test_shop import CAPTURE, TABLES
+from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline_tests.support.lakes.runs import mirror_differences
+from cdc_pipeline_tests.support.shop import CAPTURE, TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.lake.paths import LakePaths
+
+pytestmark = pytest.mark.processes
 
 KILLS = 6
 

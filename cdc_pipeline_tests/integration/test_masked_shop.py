@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as F
 
-from cdc_pipeline.mirrors.column_rules import ColumnRules
-from cdc_pipeline.mirrors.state import MirrorState
-from cdc_pipeline.resources.delta import table_state
-from cdc_pipeline.resources.lake import LakePaths
-from cdc_pipeline.schemas.table import TableName
-from cdc_pipeline_tests.integration.runs import mirror_differences, read_json
-from cdc_pipeline_tests.mirrors.test_masks import texts
-from cdc_pipeline_tests.pipelines import ingest
+from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.mirrors.model.state import MirrorState
+from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
+from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline_tests.support.lakes.pipelines import ingest
+from cdc_pipeline_tests.support.lakes.runs import mirror_differences, read_json
+from cdc_pipeline_tests.support.masks import SALT, texts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CAPTURE = Path(__file__).parents[2] / "data" / "captures" / "shop"
 TRUTH = read_json(CAPTURE / "expected.json")["tables"]["shop.customers"]
-SALT = "a salt of the tests, long"
+
 RULES = ColumnRules(
     masks=(("shop.*", (("id", "hash"), ("email", "hash"), ("name", "null"), ("balance", "hash"))),),
     salt=SALT,

@@ -12,14 +12,14 @@ import pytest
 
 from cdc_pipeline.catalog import CatalogColumn, CatalogEntry, known_mirrors, remember_mirrors
 from cdc_pipeline.errors import TransientError
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.reload import WEBSERVER, Webserver, catalog_digest, new_tables_sensor
-from cdc_pipeline.resources.lake import LakePaths
 from cdc_pipeline.sources.captures import CaptureFiles
-from cdc_pipeline_tests.webserver import LOCATION, webserver
+from cdc_pipeline_tests.support.servers.webserver import LOCATION, webserver
 
 if TYPE_CHECKING:
-    from cdc_pipeline_tests import webserver as servers
+    from cdc_pipeline_tests.support.servers import webserver as servers
 
 _NODES = """{ assetNodes { assetKey { path } dependencyKeys { path } groupName kinds tags { key value } description
     metadataEntries { label ... on TableSchemaMetadataEntry { schema { columns { name type } } } } } }"""

@@ -13,21 +13,22 @@ import pytest
 
 from cdc_pipeline.checks.ddl_applied import no_gaps_result
 from cdc_pipeline.errors import LakeError, TransientError
-from cdc_pipeline.mirrors import row_steps
-from cdc_pipeline.mirrors.column_rules import ColumnRules, MaskSaltError
-from cdc_pipeline.mirrors.cut import CutMaker
-from cdc_pipeline.mirrors.progress import published_cut
-from cdc_pipeline.mirrors.quarantine import failures_of
-from cdc_pipeline.mirrors.rebuild import Rebuilder
-from cdc_pipeline.mirrors.rebuild_tables import TableRebuilder
-from cdc_pipeline.mirrors.row_steps import RowSteps
-from cdc_pipeline.mirrors.stored_plan import is_begun
-from cdc_pipeline.mirrors.totals import lake_balance
-from cdc_pipeline.schemas.table import TableName
-from cdc_pipeline_tests.faults.told import as_a_new_process
-from cdc_pipeline_tests.integration.test_begun_cuts import SALT, Stream
-from cdc_pipeline_tests.messages import row
-from cdc_pipeline_tests.mirrors.stories import KEYLESS, TYPES, change, create, put, update
+from cdc_pipeline.mirrors.cuts.cut import CutMaker
+from cdc_pipeline.mirrors.cuts.quarantine import failures_of
+from cdc_pipeline.mirrors.cuts.totals import lake_balance
+from cdc_pipeline.mirrors.execution import row_steps
+from cdc_pipeline.mirrors.execution.row_steps import RowSteps
+from cdc_pipeline.mirrors.rebuild.rebuild import Rebuilder
+from cdc_pipeline.mirrors.rebuild.rebuild_tables import TableRebuilder
+from cdc_pipeline.mirrors.settings.column_rules import ColumnRules, MaskSaltError
+from cdc_pipeline.mirrors.stored_plans.stored_plan import is_begun
+from cdc_pipeline.mirrors.window.progress import published_cut
+from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline_tests.support.lakes.stories import KEYLESS, TYPES, change, create, put, update
+from cdc_pipeline_tests.support.lakes.stream import Stream
+from cdc_pipeline_tests.support.lakes.told import as_a_new_process
+from cdc_pipeline_tests.support.masks import SALT
+from cdc_pipeline_tests.support.messages import row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,13 +54,19 @@ def broken(*tables: str, error: type[Exception] = BrokenError) -> Iterator[None]
         yield
 
 
-@pytest.fixture
-def stream(spark: SparkSession, tmp_path: Path) -> Stream:
-    found = Stream(spark, tmp_path / "one")
+@pytest.fixture(scope="module")
+def first_cut(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Stream:
+    """What all tests begin with. Copy it."""
+    found = Stream(spark, tmp_path_factory.mktemp("first") / "one")
     names = ("a", "b", "x")
     found.tell(2, *(create(name, 1) for name in names), create("bag", 1, KEYLESS), put("bag", 2, "1", "q"))
     found.run()
     return found
+
+
+@pytest.fixture
+def stream(first_cut: Stream, tmp_path: Path) -> Stream:
+    return first_cut.begun_again(tmp_path / "one")
 
 
 def _maker(stream: Stream, **settings: Any) -> CutMaker:
@@ -106,7 +113,7 @@ def test_a_table_is_put_aside_and_comes_back(stream: Stream, counted: Any) -> No
     assert [found["status"] for found in history.where("sql LIKE 'ALTER%'").orderBy("commit_ts").collect()] == [
         "held"
     ] * 2
-    report = _maker(stream).brought_up_to_date()
+    report = _maker(stream).bring_up_to_date()
     result = no_gaps_result(report, dg.AssetKey(["shop", "consistent_cuts"]))
     assert (result.passed, result.severity) == (False, dg.AssetCheckSeverity.ERROR)
     assert "put aside: ApplyRows of db.bag failed 3 times" in str(result.metadata["db.bag"])
@@ -237,7 +244,7 @@ def test_a_version_that_parts_rows_otherwise_is_told(stream: Stream) -> None:
     """Rows that were planned for one step must not come in two, or in none."""
     stream.tell(10, put("bag", 5, "1", "one"), change("ALTER TABLE bag ADD n INT", 6), put("bag", 7, "2", "two"))
     assert stream.killed(2)
-    from cdc_pipeline.mirrors import cut_rows
+    from cdc_pipeline.mirrors.cuts import cut_rows
 
     def all_before(changes: Any, events: Any, *others: Any) -> Any:
         return with_segments(changes, [dataclasses.replace(event, commit_ts=2**62) for event in events], *others)

@@ -34,20 +34,20 @@ from dagster._utils.error import serializable_error_info_from_exc_info
 from pyspark.errors import AnalysisException
 
 from cdc_pipeline.assets import failures
-from cdc_pipeline.component import CdcPipeline
+from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.errors import TransientError
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.local_kafka.broker import LocalBroker
 from cdc_pipeline.local_kafka.certificates import made_certificates
 from cdc_pipeline.local_kafka.listeners import Listener
 from cdc_pipeline.local_kafka.token_server import TokenServer
-from cdc_pipeline.resources.jvm import jvm
-from cdc_pipeline.resources.lake import LakePaths
-from cdc_pipeline.resources.spark import SparkLakehouse
 from cdc_pipeline.sources.kafka import broker as broker_module
 from cdc_pipeline.sources.kafka import raw_topics
 from cdc_pipeline.sources.kafka.raw_topics import RawTopics
-from cdc_pipeline_tests import messages
-from cdc_pipeline_tests.local_kafka.clients import filled
+from cdc_pipeline.spark.jvm import jvm
+from cdc_pipeline.spark.session import SparkLakehouse
+from cdc_pipeline_tests.support import messages
+from cdc_pipeline_tests.support.servers.kafka_clients import filled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

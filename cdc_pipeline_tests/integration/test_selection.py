@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from cdc_pipeline.component import CdcPipeline
-from cdc_pipeline.resources.lake import LakePaths
-from cdc_pipeline.resources.spark import SparkLakehouse
-from cdc_pipeline.schemas.table import TableName
-from cdc_pipeline.selection_fields import RouteRule
-from cdc_pipeline.source_fields import CaptureFilesSource
-from cdc_pipeline_tests.integration.runs import mirror_differences, read_json
+from cdc_pipeline.component.component import CdcPipeline
+from cdc_pipeline.component.fields.source import CaptureFilesSource
+from cdc_pipeline.component.fields.tables import RouteRule
+from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline.spark.session import SparkLakehouse
+from cdc_pipeline_tests.support.lakes.runs import mirror_differences, read_json
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,22 +11,20 @@ import dagster as dg
 import pytest
 from pyspark.sql import functions as F
 
-from cdc_pipeline.resources.lake import LakePaths
-from cdc_pipeline.schemas.table import TableName
-from cdc_pipeline_tests.integration.runs import (
+from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline_tests.support.lakes.runs import (
     delta_versions,
     environment,
     mirror_differences,
-    read_json,
     run_ingest,
 )
+from cdc_pipeline_tests.support.shop import CAPTURE, TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CAPTURE = Path(__file__).parents[2] / "data" / "captures" / "shop"
 DOCS = Path(__file__).parents[2] / "docs"
-TABLES = read_json(CAPTURE / "expected.json")["tables"]
 # The last of the capture's 55 watermarks, which all four partitions have.
 LAST_WATERMARK = 470613987560259584
 

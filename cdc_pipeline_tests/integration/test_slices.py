@@ -6,21 +6,21 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.mirrors.progress import published_cut
-from cdc_pipeline.schemas.table import TableName
-from cdc_pipeline_tests.captures import capture_lines
-from cdc_pipeline_tests.integration.runs import (
+from cdc_pipeline.mirrors.window.progress import published_cut
+from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline_tests.support.captures import capture_lines
+from cdc_pipeline_tests.support.lakes.runs import (
     end_of_watermark,
     mirror_differences,
     read_json,
     run_ingest,
 )
-from cdc_pipeline_tests.integration.test_shop import CAPTURE
+from cdc_pipeline_tests.support.shop import CAPTURE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.lake.paths import LakePaths
 
 
 def test_each_slice_is_a_state_that_upstream_had(spark: SparkSession, tmp_path: Path, paths: LakePaths) -> None:

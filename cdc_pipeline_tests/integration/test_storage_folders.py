@@ -8,36 +8,36 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.dialects.change_tables import decoded_batches
-from cdc_pipeline.mirrors.cut import CutMaker
-from cdc_pipeline.mirrors.policy import DdlPolicy
-from cdc_pipeline.mirrors.progress import published_cut
-from cdc_pipeline.mirrors.totals import lake_balance
-from cdc_pipeline.schemas.table import TableName
+from cdc_pipeline.decoding.change_tables import decode_batches
+from cdc_pipeline.mirrors.cuts.cut import CutMaker
+from cdc_pipeline.mirrors.cuts.totals import lake_balance
+from cdc_pipeline.mirrors.settings.policy import DdlPolicy
+from cdc_pipeline.mirrors.window.progress import published_cut
+from cdc_pipeline.schemas.model.table import TableName
 from cdc_pipeline.sources.source import RunContext
 from cdc_pipeline.sources.storage.storage import TicdcStorage
-from cdc_pipeline_tests.integration.runs import mirror_differences
-from cdc_pipeline_tests.integration.test_captures import PART
-from cdc_pipeline_tests.messages import row, tso
-from cdc_pipeline_tests.sources.storage_sink import CAPTURES, StorageSink, checkpoint, payloads
+from cdc_pipeline_tests.support.lakes.runs import mirror_differences
+from cdc_pipeline_tests.support.messages import row, tso
+from cdc_pipeline_tests.support.parts import PART
+from cdc_pipeline_tests.support.storage_sink import CAPTURES, StorageSink, checkpoint, payloads
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from cdc_pipeline.mirrors.cut_report import CutReport
-    from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 
 _PARTITIONS = 4
 
 
 def _ingest(spark: SparkSession, paths: LakePaths, source: TicdcStorage) -> CutReport:
     """One run of the stages, with the decoding of nothing but TiCDC."""
-    source.taken_in(spark, paths, RunContext("run", lambda line: None))
-    decoded_batches(spark, paths, "ticdc")
+    source.take_in(spark, paths, RunContext("run", lambda line: None))
+    decode_batches(spark, paths, "ticdc")
     maker = CutMaker(spark, paths, "run", "UTC", 2, lambda line: None, {}, DdlPolicy())
-    return maker.brought_up_to_date()
+    return maker.bring_up_to_date()
 
 
 def _wrong(spark: SparkSession, paths: LakePaths, tables: dict[str, Any]) -> dict[str, list[str]]:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.schemas.table import TableName
-from cdc_pipeline_tests.messages import Topic, ddl, row, tso, watermark
-from cdc_pipeline_tests.mirrors.stories import KEYED, TYPES, create, put, update
-from cdc_pipeline_tests.pipelines import ingest
+from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline_tests.support.lakes.pipelines import ingest
+from cdc_pipeline_tests.support.lakes.stories import KEYED, TYPES, create, put, update
+from cdc_pipeline_tests.support.messages import Topic, ddl, row, tso, watermark
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.lake.paths import LakePaths
 
 
 def rows(spark: SparkSession, paths: LakePaths, table: str) -> list[tuple[object, ...]]:

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from cdc_pipeline.definitions import defs
-from cdc_pipeline.mirrors.totals import lake_balance
-from cdc_pipeline.resources.lock import only_writer
-from cdc_pipeline.resources.threads import side_by_side
-from cdc_pipeline_tests.integration.runs import environment, run_ingest
-from cdc_pipeline_tests.integration.test_kills import SHORT
-from cdc_pipeline_tests.messages import Topic, watermark
-from cdc_pipeline_tests.mirrors.stories import STORIES
-from cdc_pipeline_tests.mirrors.test_stories import PARTITIONS, assert_told
-from cdc_pipeline_tests.pipelines import ingest
+from cdc_pipeline.lake.lock import only_writer
+from cdc_pipeline.mirrors.cuts.totals import lake_balance
+from cdc_pipeline.spark.threads import side_by_side
+from cdc_pipeline_tests.support.lakes.kills import SHORT
+from cdc_pipeline_tests.support.lakes.pipelines import ingest
+from cdc_pipeline_tests.support.lakes.runs import environment, run_ingest
+from cdc_pipeline_tests.support.lakes.stories import STORIES
+from cdc_pipeline_tests.support.lakes.told_stories import PARTITIONS, assert_told
+from cdc_pipeline_tests.support.messages import Topic, watermark
 
 if TYPE_CHECKING:
     import pytest
     from pyspark.sql import SparkSession
 
-    from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.lake.paths import LakePaths
 
 
 def _told(folder: Path) -> None:

@@ -19,7 +19,7 @@ from cdc_pipeline.local_kafka.broker import LocalBroker
 from cdc_pipeline.local_kafka.clients import quiet_admin
 from cdc_pipeline.local_kafka.feed import Record, create_topics, produced
 from cdc_pipeline.local_kafka.listeners import Listener
-from cdc_pipeline_tests.local_kafka.clients import SECONDS, consumed, filled, topic_names, values
+from cdc_pipeline_tests.support.servers.kafka_clients import SECONDS, consumed, filled, topic_names, values
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from cdc_pipeline_tests.local_kafka.conftest import Kafka
 
 
+@pytest.mark.jvm
 def test_records_survive_a_kill_a_restart_and_another_broker_of_the_folder(tmp_path: Path) -> None:
     with LocalBroker(tmp_path) as broker:
         topic, bootstrap, first = filled(broker.bootstrap, "kept", ["a", "b"]), broker.bootstrap, broker.pid
@@ -49,6 +50,7 @@ def test_records_survive_a_kill_a_restart_and_another_broker_of_the_folder(tmp_p
         assert values(consumed(later.bootstrap, topic, 3)) == ["a", "b", "c"]
 
 
+@pytest.mark.jvm
 def test_a_broker_that_ends_by_itself_is_told_with_the_line_that_says_why(tmp_path: Path) -> None:
     broker = LocalBroker(tmp_path)
     host, port = broker.bootstrap.split(":")
@@ -57,6 +59,7 @@ def test_a_broker_that_ends_by_itself_is_told_with_the_line_that_says_why(tmp_pa
     assert broker.pid is None
 
 
+@pytest.mark.jvm
 def test_a_setting_that_kafka_does_not_take_is_told(tmp_path: Path) -> None:
     with pytest.raises(TransientError, match=r"num\.partitions"):
         LocalBroker(tmp_path, settings={"num.partitions": "many"}).start()
@@ -67,6 +70,7 @@ def test_two_listeners_of_one_name_are_refused(tmp_path: Path) -> None:
         LocalBroker(tmp_path, [Listener("plaintext", "PLAINTEXT")])
 
 
+@pytest.mark.jvm
 def test_the_broker_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     code = (
         "import sys, threading, time, pathlib\n"

@@ -34,6 +34,7 @@ def test_a_class_path_whose_jars_are_there_is_not_asked_for_again(tmp_path: Path
     assert broker_class_path(tmp_path) == known
 
 
+@pytest.mark.jvm
 @pytest.mark.usefixtures("no_network")
 def test_a_missing_jar_is_fetched_and_a_failure_is_told_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "a.jar").touch()
@@ -43,6 +44,7 @@ def test_a_missing_jar_is_fetched_and_a_failure_is_told_in_one_line(tmp_path: Pa
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.jvm
 def test_the_class_path_has_the_broker_a_binding_for_its_log_and_no_sources() -> None:
     names = [path.rpartition("/")[2] for path in broker_class_path().split(os.pathsep)]
     assert {f"kafka_2.13-{KAFKA_VERSION}.jar", f"slf4j-simple-{SLF4J_VERSION}.jar"} <= set(names)

@@ -6,18 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_pipeline.resources.lake import LakePaths
-from cdc_pipeline.schemas.table import TableName
-from cdc_pipeline_tests.checks.mirror_checks import mirror_checks
-from cdc_pipeline_tests.messages import Topic, watermark
-from cdc_pipeline_tests.mirrors.ddl_stories import STORIES, DdlStory, Messages
-from cdc_pipeline_tests.mirrors.test_stories import PARTITIONS, assert_mirror
-from cdc_pipeline_tests.pipelines import ingest
+from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline_tests.support.lakes.ddl_stories import STORIES, Messages
+from cdc_pipeline_tests.support.lakes.mirror_checks import mirror_checks
+from cdc_pipeline_tests.support.lakes.pipelines import ingest
+from cdc_pipeline_tests.support.lakes.told_ddl_stories import SLICES, assert_told
+from cdc_pipeline_tests.support.lakes.told_stories import PARTITIONS
+from cdc_pipeline_tests.support.messages import Topic, watermark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-SLICES = {"first": 10, "second": 100}
 
 
 def _slice(topic: Topic, messages: Messages, end: int) -> Topic:
@@ -48,8 +46,3 @@ def test_story(lake: LakePaths, spark: SparkSession, name: str) -> None:
 def test_keys_and_columns_are_as_told(lake: LakePaths, spark: SparkSession) -> None:
     checks = mirror_checks(spark, lake, most_rows=0)  # keys are looked at in `test_stories`
     assert [(check.passed, check.description) for check in checks] == [(True, None)] * 2
-
-
-def assert_told(spark: SparkSession, lake: LakePaths, story: DdlStory) -> None:
-    for full_name, expected in story.tables.items():
-        assert_mirror(spark, lake, TableName(*full_name.split(".")), expected)

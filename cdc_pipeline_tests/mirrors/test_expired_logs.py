@@ -6,17 +6,17 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.mirrors.progress import published_cut
+from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline.mirrors.reading import read_cut
-from cdc_pipeline.mirrors.totals import lake_balance
-from cdc_pipeline_tests.faults.told import as_a_new_process
-from cdc_pipeline_tests.messages import Topic, row, tso, watermark
-from cdc_pipeline_tests.pipelines import ingest
+from cdc_pipeline.mirrors.window.progress import published_cut
+from cdc_pipeline_tests.support.lakes.pipelines import ingest
+from cdc_pipeline_tests.support.lakes.told import as_a_new_process
+from cdc_pipeline_tests.support.messages import Topic, row, tso, watermark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.lake.paths import LakePaths
 
 _NINE_DAYS = 9 * 86_400
 

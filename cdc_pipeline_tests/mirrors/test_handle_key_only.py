@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cdc_pipeline.mirrors.cut import CutMaker
-from cdc_pipeline.mirrors.rebuild import Rebuilder
-from cdc_pipeline.mirrors.state import MirrorState
-from cdc_pipeline.mirrors.totals import lake_balance
-from cdc_pipeline.resources.delta import table_state
-from cdc_pipeline.resources.lake import LakePaths
-from cdc_pipeline.schemas.gaps import in_words
-from cdc_pipeline.schemas.table import TableName
-from cdc_pipeline_tests.dialects.large import only_handle_key
-from cdc_pipeline_tests.messages import Topic, ddl, row, watermark
-from cdc_pipeline_tests.pipelines import ingest
+from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.mirrors.cuts.cut import CutMaker
+from cdc_pipeline.mirrors.cuts.totals import lake_balance
+from cdc_pipeline.mirrors.model.state import MirrorState
+from cdc_pipeline.mirrors.rebuild.rebuild import Rebuilder
+from cdc_pipeline.schemas.model.gaps import in_words
+from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline_tests.support.lakes.pipelines import ingest
+from cdc_pipeline_tests.support.large_messages import only_handle_key
+from cdc_pipeline_tests.support.messages import Topic, ddl, row, watermark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cdc_pipeline.mirrors.cut_report import published_entries
-from cdc_pipeline.mirrors.progress import published_cut
-from cdc_pipeline.mirrors.totals import lake_balance
-from cdc_pipeline.resources.lake import LakePaths
-from cdc_pipeline.schemas.table import TableName
-from cdc_pipeline_tests.messages import EPOCH_MS, Topic, canal
-from cdc_pipeline_tests.pipelines import ingest
+from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.mirrors.cuts.cut_report import published_entries
+from cdc_pipeline.mirrors.cuts.totals import lake_balance
+from cdc_pipeline.mirrors.window.progress import published_cut
+from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline_tests.support.lakes.pipelines import ingest
+from cdc_pipeline_tests.support.messages import EPOCH_MS, Topic, canal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from cdc_pipeline.mirrors.cut_report import MirrorEntry
+    from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry
 
 Sent = tuple[str, int]
 Row = dict[str, str | None]
@@ -155,6 +155,39 @@ CASES = {
         [put(1000, {"id": "9", "v": "z"}, 2)],
         [put(2000, {"id": "2", "v": "a"}, 2, batch=6), change(2000, {"id": "3", "v": "a"}, {"id": "2"}, 1, batch=6)],
         _rows((3, "a"), (9, "z")),
+    ),
+    "a_key_that_goes_and_comes_by_a_statement_that_began_earlier": Case(
+        [put(1000, {"id": "2", "v": "a"}, 2), put(1001, {"id": "1", "v": "b"}, 1)]
+        + [change(5000, {"id": "1", "v": "c"}, {"v": "b"}, 1, batch=6, es=5)]
+        + [change(5000, {"id": "3", "v": "a"}, {"id": "2"}, 0, batch=6, es=5)]
+        + [change(5000, {"id": "2", "v": "c"}, {"id": "1"}, 2, batch=6, es=2)],
+        [],
+        _rows((2, "c"), (3, "a")),
+    ),
+    "a_key_is_given_twice_by_statements_that_began_earlier_and_later": Case(
+        [put(1000, {"id": "2", "v": "a"}, 2), change(5000, {"id": "2", "v": "b"}, {"v": "a"}, 2, batch=6, es=5)]
+        + [change(5000, {"id": "3", "v": "b"}, {"id": "2"}, 0, batch=6, es=4)]
+        + [put(5000, {"id": "2", "v": "c"}, 2, batch=6, es=3)],
+        [],
+        _rows((2, "c"), (3, "b")),
+    ),
+    "a_key_that_comes_goes_and_comes_again_in_the_moment_of_two_cuts": Case(
+        [put(1000, {"id": "9", "v": "z"}, 2), put(2000, {"id": "2", "v": "a"}, 2, batch=6)],
+        [put(2000, {"id": "2", "v": "b"}, 2, batch=6), change(2000, {"id": "3", "v": "a"}, {"id": "2"}, 1, batch=6)],
+        _rows((2, "b"), (3, "a"), (9, "z")),
+    ),
+    "a_row_of_the_moment_of_its_create_comes_in_the_cut_after": Case(
+        [run(2000, "CREATE TABLE x (id INT PRIMARY KEY, v VARCHAR(20))", kind="CREATE", es=1)]
+        + [put(2000, {"id": "1", "v": "a"}, es=2)],
+        [put(2000, {"id": "2", "v": "b"}, 2, es=2)],
+        _rows((1, "a"), (2, "b")),
+        create="",
+    ),
+    "nothing_tells_the_side_of_a_truncate_that_began_later": Case(
+        [put(5000, {"id": "1", "v": "a"}, es=4), run(5000, "TRUNCATE TABLE x", kind="TRUNCATE", es=2)],
+        [put(6000, {"id": "2", "v": "b"}, batch=6)],
+        _rows((2, "b")),
+        doubt=True,
     ),
     "a_key_that_goes_and_in_the_cut_after_comes_in_the_same_moment": Case(
         [put(1000, {"id": "2", "v": "a"}, 2), change(2000, {"id": "3", "v": "a"}, {"id": "2"}, 1, batch=6)],

@@ -6,15 +6,15 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.checks.freshness import lag
-from cdc_pipeline_tests.messages import EPOCH_MS, Topic, dataworks
-from cdc_pipeline_tests.pipelines import ingest
+from cdc_pipeline_tests.support.lakes.pipelines import ingest
+from cdc_pipeline_tests.support.messages import EPOCH_MS, Topic, dataworks
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.lake.paths import LakePaths
 
 _HOUR = 3600
 _ID = {"id": "LONG"}

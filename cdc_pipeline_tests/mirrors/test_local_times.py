@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_pipeline.mirrors.state import MirrorState
-from cdc_pipeline.resources.delta import table_state
-from cdc_pipeline.resources.lake import LakePaths
-from cdc_pipeline.schemas.gaps import GapKind
-from cdc_pipeline.schemas.table import TableName
-from cdc_pipeline_tests.messages import Topic, ddl, row, watermark
-from cdc_pipeline_tests.pipelines import ingest
+from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.mirrors.model.state import MirrorState
+from cdc_pipeline.schemas.model.gaps import GapKind
+from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline_tests.support.lakes.pipelines import ingest
+from cdc_pipeline_tests.support.messages import Topic, ddl, row, watermark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

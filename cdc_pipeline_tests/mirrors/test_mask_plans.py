@@ -8,171 +8,32 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_pipeline.mirrors.column_rules import ColumnRules, MaskSaltError, nowhere
-from cdc_pipeline.mirrors.ddl_of_cut import DdlOfCut
-from cdc_pipeline.mirrors.ddl_outcome import NOT_APPLIED, DdlOutcome
-from cdc_pipeline.mirrors.ended import EndedTable
-from cdc_pipeline.mirrors.events import DdlEvent
-from cdc_pipeline.mirrors.masks import HASH, NULL, Mask
-from cdc_pipeline.mirrors.plan_book import PlanBook
-from cdc_pipeline.mirrors.planner import CutPlan, Permissions, Planner
-from cdc_pipeline.mirrors.policy import DdlPolicy
-from cdc_pipeline.mirrors.state import MirrorState
-from cdc_pipeline.mirrors.steps import ChangeColumns, CreateMirror
-from cdc_pipeline.schemas.gaps import Gap, in_words
-from cdc_pipeline.schemas.statements import changes_of
-from cdc_pipeline.schemas.table import TableName
-from cdc_pipeline_tests.messages import tso
+from cdc_pipeline.lake.tables.ddl_history import NOT_APPLIED
+from cdc_pipeline.mirrors.cuts.ddl_of_cut import DdlOfCut
+from cdc_pipeline.mirrors.ddl.ended import EndedTable
+from cdc_pipeline.mirrors.model.masks import HASH, NULL
+from cdc_pipeline.mirrors.model.state import MirrorState
+from cdc_pipeline.mirrors.model.steps import ChangeColumns, CreateMirror
+from cdc_pipeline.mirrors.planning.ddl_outcome import DdlOutcome
+from cdc_pipeline.mirrors.planning.plan_book import PlanBook
+from cdc_pipeline.mirrors.planning.planner import Permissions, Planner
+from cdc_pipeline.mirrors.settings.column_rules import ColumnRules, MaskSaltError, nowhere
+from cdc_pipeline.mirrors.settings.policy import DdlPolicy
+from cdc_pipeline.schemas.ddl.statements import changes_of
+from cdc_pipeline.schemas.model.gaps import Gap, in_words
+from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline_tests.support.masks import SALT
+from cdc_pipeline_tests.support.messages import tso
+from cdc_pipeline_tests.support.plans.mask_plans import CASES, RULES, Rules, T, masked_event, planned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-SALT = "a salt of the tests, long"
-Rules = tuple[tuple[str, tuple[tuple[str, Mask], ...]], ...]
-RULES: Rules = (
-    ("db.a*", (("Email", HASH), ("phone", NULL))),
-    ("db.*", (("phone", HASH), ("secret", NULL))),
-)
-T = "CREATE TABLE {} (id INT PRIMARY KEY, email VARCHAR(20) DEFAULT 'clear', phone INT DEFAULT 5, v INT DEFAULT 7)"
-
-
-def planned(
-    *statements: str, rules: Rules = RULES, salt: str = SALT, known: tuple[MirrorState, ...] = ()
-) -> tuple[PlanBook, CutPlan]:
-    there = {state.name: state for state in known}
-    columns = ColumnRules(masks=rules, salt=salt)
-    book = PlanBook((), there.get, frozenset(there), 1, "UTC", columns)
-    return book, Planner(book).plan([_event(place, sql) for place, sql in enumerate(statements, 1)])
-
-
-def _event(place: int, sql: str) -> DdlEvent:
-    changes = changes_of("ddl", "db", "", sql)
-    return DdlEvent("t", 0, place, "db", "", tso(place), True, tso(place) >> 18, None, sql, changes, "ticdc")
 
 
 def _state(book: PlanBook, table: str) -> MirrorState:
     state = book.state(TableName("db", table))
     assert state is not None
     return state
-
-
-# name → (statements, table, its masks, the starts of its gaps)
-CASES: dict[str, tuple[list[str], str, dict[str, Mask], list[str]]] = {
-    "the first pattern that names a column counts, case does not": (
-        [T.format("a1")],
-        "a1",
-        {"email": HASH, "phone": NULL},
-        [],
-    ),
-    "another table": ([T.format("b1")], "b1", {"phone": HASH}, []),
-    "a column that is renamed stays masked": (
-        [T.format("a1"), "ALTER TABLE a1 RENAME COLUMN email TO contact, CHANGE phone tel BIGINT"],
-        "a1",
-        {"contact": HASH, "tel": NULL},
-        [],
-    ),
-    "a column that gets a name of the rules is masked from then on": (
-        [T.format("a1"), "ALTER TABLE a1 RENAME COLUMN v TO secret"],
-        "a1",
-        {"email": HASH, "phone": NULL, "secret": NULL},
-        [],
-    ),
-    "names that change places": (
-        [T.format("a1"), "ALTER TABLE a1 RENAME COLUMN v TO email, RENAME COLUMN email TO v"],
-        "a1",
-        {"email": HASH, "v": HASH, "phone": NULL},
-        [],
-    ),
-    "a column that is dropped and one added": (
-        [T.format("a1"), "ALTER TABLE a1 DROP COLUMN email, ADD COLUMN secret INT DEFAULT 3"],
-        "a1",
-        {"phone": NULL, "secret": NULL},
-        [],
-    ),
-    "a table that is renamed keeps its masks and gets those of its name": (
-        [T.format("b1"), "RENAME TABLE b1 TO a2"],
-        "a2",
-        {"email": HASH, "phone": HASH},
-        [],
-    ),
-    "a table that is renamed away": (
-        [T.format("a1"), "RENAME TABLE a1 TO c"],
-        "c",
-        {"email": HASH, "phone": NULL},
-        [],
-    ),
-    "a copy of a table": ([T.format("a1"), "CREATE TABLE c LIKE a1"], "c", {"phone": HASH}, []),
-    "what identifies rows is not NULL": (
-        ["CREATE TABLE k (secret INT, v INT, PRIMARY KEY (v, secret))"],
-        "k",
-        {"secret": HASH},
-        ["column secret: it identifies rows, and is hashed"],
-    ),
-    "what comes to identify rows": (
-        ["CREATE TABLE k (secret INT NOT NULL, v INT)", "ALTER TABLE k ADD PRIMARY KEY (secret)"],
-        "k",
-        {"secret": HASH},
-        ["column secret: it identifies rows, and is hashed"],
-    ),
-    "a type in which values have the same text": (
-        [T.format("b1"), "ALTER TABLE b1 MODIFY phone BIGINT UNSIGNED DEFAULT 6"],
-        "b1",
-        {"phone": HASH},
-        [],
-    ),
-    "a type in which they may have another": (
-        [T.format("b1"), "ALTER TABLE b1 MODIFY phone DECIMAL(10,2)", "ALTER TABLE b1 MODIFY phone DECIMAL(12,1)"],
-        "b1",
-        {"phone": HASH},
-        ["column phone: values were hashed as decimal(10,2) before and are as decimal(12,1) now"],
-    ),
-    "a type of a column that is NULL": (
-        [T.format("a1"), "ALTER TABLE a1 MODIFY phone DATE"],
-        "a1",
-        {"email": HASH, "phone": NULL},
-        [],
-    ),
-    "partitions by what is masked": (
-        [
-            "CREATE TABLE p (id INT, secret INT) PARTITION BY RANGE (secret) (PARTITION p0 VALUES LESS THAN (77001), "
-            "PARTITION p1 VALUES LESS THAN MAXVALUE)",
-            "ALTER TABLE p TRUNCATE PARTITION p0",
-            "ALTER TABLE p DROP PARTITION p0",
-        ],
-        "p",
-        {"secret": NULL},
-        ["a statement is not applied yet: see ddl_history", "a statement is not applied yet: see ddl_history"],
-    ),
-    "a statement that cannot be read": (
-        [T.format("a1"), "ALTER TABLE a1 FROBNICATE email 'clear'"],
-        "a1",
-        {"email": HASH, "phone": NULL},
-        ["a statement is not applied yet: see ddl_history"],
-    ),
-    "partitions that cannot be read": (
-        [T.format("a1"), "ALTER TABLE a1 PARTITION BY NONSENSE('clear')"],
-        "a1",
-        {"email": HASH, "phone": NULL},
-        [],
-    ),
-    "partitions of tables that mask other columns": (
-        [
-            "CREATE TABLE p (id INT, v INT) PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (5))",
-            "CREATE TABLE q (id INT, secret INT)",
-            "ALTER TABLE q RENAME COLUMN secret TO v",
-            "ALTER TABLE p EXCHANGE PARTITION p0 WITH TABLE q",
-        ],
-        "q",
-        {"v": NULL},
-        ["a statement is not applied yet: see ddl_history"],
-    ),
-    "a table made of a query": (
-        [T.format("a1"), "CREATE TABLE a2 AS SELECT id, email FROM a1 WHERE email <> 'clear'"],
-        "a2",
-        {"email": HASH},
-        ["its first rows are those of a query, which were not sent: see ddl_history"],
-    ),
-}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -233,7 +94,7 @@ def test_a_dropped_mirror_of_another_salt_does_not_come_back() -> None:
     ended = EndedTable(made.state, f"{tso(1)}", "dropped")
     for salt, gaps in ((SALT, 0), ("another salt, as long", 1)):
         book = PlanBook((), {}.get, frozenset(), 1, "UTC", ColumnRules(masks=RULES, salt=salt))
-        Planner(book, ended=lambda _: [ended]).plan([_event(2, "RECOVER TABLE a1")])
+        Planner(book, ended=lambda _: [ended]).plan([masked_event(2, "RECOVER TABLE a1")])
         state = _state(book, "a1")
         assert len(state.gaps) == gaps
         assert state.mask_key == ColumnRules(salt=salt).mask_key
@@ -295,7 +156,7 @@ def test_a_statement_that_comes_too_late_tells_no_value(known: bool) -> None:
     table = "a1" if known else "a9"
     made = planned(T.format("a1") if known else "CREATE TABLE a9 (id INT PRIMARY KEY)")[0]
     event = replace(
-        _event(9, _LATE.replace("a1", table)), changes=changes_of("ddl", "db", "", _LATE.replace("a1", table))
+        masked_event(9, _LATE.replace("a1", table)), changes=changes_of("ddl", "db", "", _LATE.replace("a1", table))
     )
     ddl = DdlOfCut((), {event.position: DdlOutcome(NOT_APPLIED)}, (event,))
     ((name, gap),) = ddl.missed()
@@ -315,11 +176,11 @@ def test_a_statement_that_is_held_tells_no_value() -> None:
         there = {state.name: state}
         book = PlanBook((), there.get, frozenset(there), 2, "UTC", ColumnRules(masks=RULES, salt=SALT))
         sql = f"ALTER TABLE {state.name.table} DROP v, ADD phone2 VARCHAR(20) DEFAULT 'clear'"
-        plan = Planner(book, permissions=Permissions(DdlPolicy("hold"))).plan([_event(9, sql)])
+        plan = Planner(book, permissions=Permissions(DdlPolicy("hold"))).plan([masked_event(9, sql)])
         (held,) = plan.held
         assert held.sql == ""
         assert str(held.gap) == "held (ddl_policy) until the statement at t/0/9 is approved: see ddl_history"
     shown = _state(planned(T.format("a1"), rules=())[0], "a1")
     book = PlanBook((), {shown.name: shown}.get, frozenset({shown.name}), 2, "UTC")
-    plan = Planner(book, permissions=Permissions(DdlPolicy("hold"))).plan([_event(9, "DROP TABLE a1")])
+    plan = Planner(book, permissions=Permissions(DdlPolicy("hold"))).plan([masked_event(9, "DROP TABLE a1")])
     assert [held.sql for held in plan.held] == ["DROP TABLE a1"]

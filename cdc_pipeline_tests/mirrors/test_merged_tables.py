@@ -8,20 +8,20 @@ import pytest
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import DeclarationError
-from cdc_pipeline.mirrors.column_rules import ColumnRules
-from cdc_pipeline.mirrors.cut_streams import CutStreams
-from cdc_pipeline.mirrors.derived import DerivedColumn
-from cdc_pipeline.mirrors.masks import HASH
-from cdc_pipeline.mirrors.progress import published_cut
+from cdc_pipeline.mirrors.cuts.cut_streams import CutStreams
+from cdc_pipeline.mirrors.cuts.totals import lake_balance
+from cdc_pipeline.mirrors.model.derived import DerivedColumn
+from cdc_pipeline.mirrors.model.masks import HASH
 from cdc_pipeline.mirrors.reading import read_cut
-from cdc_pipeline.mirrors.rebuild import Rebuilder
-from cdc_pipeline.mirrors.selection import Route, TableSelection
-from cdc_pipeline.mirrors.totals import lake_balance
-from cdc_pipeline.schemas.names import quoted
-from cdc_pipeline.schemas.table import TableName
-from cdc_pipeline_tests.checks.mirror_checks import mirror_checks
-from cdc_pipeline_tests.messages import canal, canal_ddl, ddl, row, tso
-from cdc_pipeline_tests.mirrors.test_selected_tables import Message, Told
+from cdc_pipeline.mirrors.rebuild.rebuild import Rebuilder
+from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
+from cdc_pipeline.mirrors.settings.selection import Route, TableSelection
+from cdc_pipeline.mirrors.window.progress import published_cut
+from cdc_pipeline.schemas.model.names import quoted
+from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline_tests.support.lakes.mirror_checks import mirror_checks
+from cdc_pipeline_tests.support.lakes.selected import Message, Told
+from cdc_pipeline_tests.support.messages import canal, canal_ddl, ddl, row, tso
 
 if TYPE_CHECKING:
     from pathlib import Path

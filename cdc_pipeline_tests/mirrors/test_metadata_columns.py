@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_pipeline.errors import LakeError
-from cdc_pipeline.mirrors.column_rules import ColumnRules
-from cdc_pipeline.mirrors.cut import CutMaker
-from cdc_pipeline.mirrors.rebuild import Rebuilder
-from cdc_pipeline.mirrors.state import TRACE_NAMES
-from cdc_pipeline.resources.lake import LakePaths
-from cdc_pipeline.schemas.table import TableName
-from cdc_pipeline_tests.messages import Topic, canal, ddl, row, watermark
-from cdc_pipeline_tests.pipelines import ingest
+from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.mirrors.cuts.cut import CutMaker
+from cdc_pipeline.mirrors.model.state import TRACE_NAMES
+from cdc_pipeline.mirrors.rebuild.rebuild import Rebuilder
+from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
+from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline_tests.support.lakes.pipelines import ingest
+from cdc_pipeline_tests.support.messages import Topic, canal, ddl, row, watermark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 import dagster as dg
@@ -15,30 +15,30 @@ from pyspark.sql import functions as F
 import cdc_pipeline
 from cdc_pipeline.checks.no_breach import no_breach_result
 from cdc_pipeline.errors import LakeError
-from cdc_pipeline.mirrors import cut_execution
-from cdc_pipeline.mirrors.cut import CutMaker
-from cdc_pipeline.mirrors.maintenance import LEAST_KEEP_HOURS, Maintenance
-from cdc_pipeline.mirrors.progress import published_cut
-from cdc_pipeline.mirrors.rebuild import Rebuilder, RebuildReport
-from cdc_pipeline.mirrors.rebuild_tables import TableRebuilder
-from cdc_pipeline.mirrors.state import MirrorState
-from cdc_pipeline.mirrors.totals import lake_balance
-from cdc_pipeline.resources.delta import table_state
-from cdc_pipeline.resources.lake import LakePaths
-from cdc_pipeline.schemas.gaps import in_words
-from cdc_pipeline.schemas.table import TableName
-from cdc_pipeline_tests.messages import Topic, tso, watermark
-from cdc_pipeline_tests.mirrors.stories import KEYLESS, change, create, delete, put, update, wide
-from cdc_pipeline_tests.pipelines import ingest
+from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.mirrors.cuts import cut_execution
+from cdc_pipeline.mirrors.cuts.cut import CutMaker
+from cdc_pipeline.mirrors.cuts.totals import lake_balance
+from cdc_pipeline.mirrors.model.state import MirrorState
+from cdc_pipeline.mirrors.rebuild.maintenance import LEAST_KEEP_HOURS, Maintenance
+from cdc_pipeline.mirrors.rebuild.rebuild import Rebuilder, RebuildReport
+from cdc_pipeline.mirrors.rebuild.rebuild_tables import TableRebuilder
+from cdc_pipeline.mirrors.window.progress import published_cut
+from cdc_pipeline.schemas.model.gaps import in_words
+from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline_tests.support.lakes.pipelines import ingest
+from cdc_pipeline_tests.support.lakes.seen import Rows, seen
+from cdc_pipeline_tests.support.lakes.stories import KEYLESS, change, create, delete, put, update, wide
+from cdc_pipeline_tests.support.messages import Topic, tso, watermark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from cdc_pipeline.mirrors.cut_report import CutReport
+    from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 
 PARTITIONS = (0, 1, 2)
 _CHECKED = dg.AssetKey(["shop", "consistent_cuts"])
-Rows = dict[str, list[tuple[Any, ...]]]
 
 SLICES = (
     (
@@ -74,14 +74,6 @@ TRUTH: dict[int, Rows] = {
     },
     30: {"t": [(1, "d", 7), (2, "b", 7), (3, "e", 9)], "bag": [(1, "x"), (2, "y")], "new": [(1, "p")]},
 }
-
-
-def seen(tables: cdc_pipeline.CutTables) -> Rows:
-    assert all(name.database == "db" for name in tables)
-    return {
-        name.table: sorted(tuple(row)[:-4] for row in frame.collect())  # without the columns of the trace
-        for name, frame in tables.items()
-    }
 
 
 class Stream:

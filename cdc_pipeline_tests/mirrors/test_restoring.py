@@ -14,17 +14,17 @@ from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import LakeError
-from cdc_pipeline.mirrors import restored
-from cdc_pipeline.mirrors.progress import published_cut
-from cdc_pipeline.mirrors.restored import lake_taken_back
-from cdc_pipeline.mirrors.totals import lake_balance
-from cdc_pipeline.resources.delta import set_writers
-from cdc_pipeline.resources.lake import LakePaths
-from cdc_pipeline.schemas.table import TableName
-from cdc_pipeline_tests.messages import Topic, tso, watermark
-from cdc_pipeline_tests.mirrors.stories import change, create, put, update
-from cdc_pipeline_tests.pipelines import ingest
-from cdc_pipeline_tests.sources.folders import tree
+from cdc_pipeline.lake.delta import set_writers
+from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.mirrors.cuts import restored
+from cdc_pipeline.mirrors.cuts.restored import lake_taken_back
+from cdc_pipeline.mirrors.cuts.totals import lake_balance
+from cdc_pipeline.mirrors.window.progress import published_cut
+from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline_tests.support.folders import tree
+from cdc_pipeline_tests.support.lakes.pipelines import ingest
+from cdc_pipeline_tests.support.lakes.stories import change, create, put, update
+from cdc_pipeline_tests.support.messages import Topic, tso, watermark
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -7,85 +7,23 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_pipeline.errors import DeclarationError
-from cdc_pipeline.mirrors import cut_execution
-from cdc_pipeline.mirrors.column_rules import ColumnRules
-from cdc_pipeline.mirrors.cut import CutMaker
-from cdc_pipeline.mirrors.progress import published_cut
+from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.lake.paths import subfolders
+from cdc_pipeline.mirrors.cuts import cut_execution
+from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline.mirrors.reading import read_cut
-from cdc_pipeline.mirrors.rebuild import Rebuilder
-from cdc_pipeline.mirrors.selection import Route, TableSelection
-from cdc_pipeline.mirrors.totals import lake_balance
-from cdc_pipeline.resources.delta import table_state
-from cdc_pipeline.resources.lake import LakePaths, subfolders
-from cdc_pipeline.schemas.table import TableName
-from cdc_pipeline_tests.messages import Topic, canal, canal_ddl, ddl, row, tso, watermark
-from cdc_pipeline_tests.mirrors.stories import ID_V, KEYED, TYPES, Table, change, create, put, update, wide
-from cdc_pipeline_tests.mirrors.test_stories import assert_mirror
-from cdc_pipeline_tests.pipelines import ingest
+from cdc_pipeline.mirrors.rebuild.rebuild import Rebuilder
+from cdc_pipeline.mirrors.settings.selection import Route, TableSelection
+from cdc_pipeline.mirrors.window.progress import published_cut
+from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline_tests.support.lakes.selected import Message, Told
+from cdc_pipeline_tests.support.lakes.stories import ID_V, KEYED, TYPES, Table, change, create, put, update, wide
+from cdc_pipeline_tests.support.messages import canal, canal_ddl, ddl, row, tso
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
-
-    from cdc_pipeline.mirrors.cut_report import CutReport
-
-PARTITIONS = (0, 1, 2)
-Message = tuple[str, int]
-
-
-class Told:
-    """One lake, told message by message, under a selection that may change."""
-
-    def __init__(
-        self, spark: SparkSession, folder: Path, selection: TableSelection, columns: ColumnRules | None = None
-    ) -> None:
-        self.spark, self.folder, self.selection = spark, folder, selection
-        self.columns = columns or ColumnRules()
-        self.paths = LakePaths(str(folder / "lake"), "p")
-        self.topic = Topic()
-        self.parts = 0
-
-    def send(self, messages: list[Message], end: int | None) -> CutReport:
-        """A slice, and the cut after it; it ends with a watermark in each partition unless `end` is None."""
-        for payload, partition in messages:
-            self.topic.send(payload, partition)
-        for partition in PARTITIONS if end is not None else ():
-            self.topic.send(watermark(end or 0), partition)
-        self.parts += 1
-        self.topic.write(self.folder / "captures", f"{self.parts}.jsonl")
-        captures = self.folder / "captures"
-        report = ingest(self.spark, self.paths, captures, selection=self.selection, columns=self.columns)
-        assert lake_balance(self.spark, self.paths).balanced
-        return report
-
-    def maker(self) -> CutMaker:
-        return CutMaker(
-            self.spark,
-            self.paths,
-            "again",
-            "UTC",
-            2,
-            lambda line: None,
-            selection=self.selection,
-            columns=self.columns,
-        )
-
-    def assert_mirrors(self, expected: dict[str, Table]) -> None:
-        """These mirrors, named `database.table`, and no others are there."""
-        for name, table in expected.items():
-            assert_mirror(self.spark, self.paths, TableName(*name.split(".")), table)
-        found = {str(name) for name in published_cut(self.spark, self.paths).names}
-        assert found == set(expected)
-
-    def statuses(self) -> dict[str, str]:
-        history = self.spark.read.format("delta").load(self.paths.table("ddl_history"))
-        return {row["sql"]: row["status"] for row in history.collect()}
-
-    def gaps(self, name: str) -> tuple[str, ...]:
-        entries = self.spark.read.format("delta").load(self.paths.table("consistent_cuts")).orderBy("cut_id").collect()
-        found = {f"{row['database']}.{row['table']}": row["gaps"] for row in entries[-1]["mirrors"]}
-        return tuple(found[name])
 
 
 def eu(kind: str, step: int, data: dict[str, str | None], old: dict[str, str | None] | None = None) -> Message:
@@ -161,7 +99,7 @@ def test_tables_that_are_in_and_out_and_change_sides(
             told.send([*late, eu("INSERT", 12, {"id": "2", "v": "g"})], 20)
     # it is finished as it was begun, then comes a cut with the selection that is declared by now
     told.selection = _OTHER
-    report = told.maker().brought_up_to_date()
+    report = told.maker().bring_up_to_date()
     cuts = spark.read.format("delta").load(told.paths.table("consistent_cuts")).orderBy("cut_id").collect()
     assert [TableSelection.from_json(cut["selection"]) for cut in cuts] == [_SELECTION, _SELECTION, _OTHER]
     assert [(cut["filtered"], cut["late"], cut["breaches"], cut["pending"]) for cut in cuts] == [
@@ -205,7 +143,7 @@ def test_tables_that_are_in_and_out_and_change_sides(
     newest = published_cut(spark, told.paths).cut_id
     told.selection = TableSelection(exclude=("db.stays",), routes=(Route("eu.orders", "db.orders"),))
     with pytest.raises(DeclarationError, match=r"db\.orders and eu\.orders would both be mirrored as db\.orders"):
-        told.maker().brought_up_to_date()
+        told.maker().bring_up_to_date()
     assert published_cut(spark, told.paths).cut_id == newest
     told.assert_mirrors({**moved, "db.out": Table(ID_V, rows)})
 

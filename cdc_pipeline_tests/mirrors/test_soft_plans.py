@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_pipeline.mirrors.column_rules import OWN_DELETED, ColumnRules, not_kept
-from cdc_pipeline.mirrors.events import DdlEvent
-from cdc_pipeline.mirrors.masks import HASH
-from cdc_pipeline.mirrors.plan_book import PlanBook
-from cdc_pipeline.mirrors.planner import CutPlan, Planner
-from cdc_pipeline.mirrors.row_groups import RowGroup
-from cdc_pipeline.mirrors.state import DELETED, MirrorState
-from cdc_pipeline.mirrors.steps import ApplyRows, ForgetDeleted, KeepOnePerKey
-from cdc_pipeline.schemas.statements import changes_of
-from cdc_pipeline.schemas.table import TableName
-from cdc_pipeline_tests.messages import tso
+from cdc_pipeline.mirrors.changes.row_groups import RowGroup
+from cdc_pipeline.mirrors.ddl.events import DdlEvent
+from cdc_pipeline.mirrors.model.masks import HASH
+from cdc_pipeline.mirrors.model.state import DELETED, MirrorState
+from cdc_pipeline.mirrors.model.steps import ApplyRows, ForgetDeleted, KeepOnePerKey
+from cdc_pipeline.mirrors.planning.plan_book import PlanBook
+from cdc_pipeline.mirrors.planning.planner import CutPlan, Planner
+from cdc_pipeline.mirrors.settings.column_rules import OWN_DELETED, ColumnRules, not_kept
+from cdc_pipeline.schemas.ddl.statements import changes_of
+from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline_tests.support.messages import tso
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,25 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.sql import functions as F
 
-from cdc_pipeline.mirrors.state import MirrorState
-from cdc_pipeline.resources.delta import table_state
-from cdc_pipeline.resources.lake import LakePaths
-from cdc_pipeline.schemas.gaps import in_words
-from cdc_pipeline.schemas.names import quoted
-from cdc_pipeline.schemas.table import TableName
-from cdc_pipeline_tests.checks.mirror_checks import mirror_checks
-from cdc_pipeline_tests.messages import Topic, watermark
-from cdc_pipeline_tests.mirrors.stories import STORIES, Story, Table
-from cdc_pipeline_tests.pipelines import ingest
+from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline_tests.support.lakes.mirror_checks import mirror_checks
+from cdc_pipeline_tests.support.lakes.pipelines import ingest
+from cdc_pipeline_tests.support.lakes.stories import STORIES
+from cdc_pipeline_tests.support.lakes.told_stories import PARTITIONS, assert_told
+from cdc_pipeline_tests.support.messages import Topic, watermark
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-PARTITIONS = (0, 1, 2)
 END = 1000
 
 
@@ -50,27 +44,6 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> LakeP
 @pytest.mark.parametrize("name", STORIES)
 def test_story(lake: LakePaths, spark: SparkSession, name: str) -> None:
     assert_told(spark, lake, STORIES[name])
-
-
-def assert_told(spark: SparkSession, lake: LakePaths, story: Story) -> None:
-    for table, expected in story.tables.items():
-        assert_mirror(spark, lake, TableName("db", table), expected)
-
-
-def assert_mirror(spark: SparkSession, lake: LakePaths, name: TableName, expected: Table | None) -> None:
-    """The mirror has these columns and rows, and gaps or none; there is none where `expected` is None."""
-    state = table_state(spark, lake.mirror(name))
-    if expected is None:
-        assert state is None, name
-        return
-    assert state is not None, name
-    mirror = spark.read.format("delta").load(lake.mirror(name))
-    columns = [column for column in mirror.columns if not column.startswith("_")]
-    assert tuple(columns) == expected.columns, name
-    rows = mirror.select(*(F.col(quoted(column)).cast("string") for column in columns)).collect()
-    assert sorted(map(tuple, rows), key=str) == sorted(expected.rows, key=str), name
-    gaps = in_words(MirrorState.from_properties(state.properties).gaps)
-    assert bool(gaps) == expected.gaps, gaps
 
 
 def test_dead_letter_names_table_column_value_and_type(lake: LakePaths, spark: SparkSession) -> None:

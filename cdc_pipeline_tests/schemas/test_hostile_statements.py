@@ -13,15 +13,16 @@ import yaml  # type: ignore[import-untyped]
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cdc_pipeline.schemas.changes import AlterTable, CreateTable, NotSupported
-from cdc_pipeline.schemas.ddl_parser import parse_ddl
-from cdc_pipeline.schemas.ddl_types import type_in_words
-from cdc_pipeline.schemas.described import described
-from cdc_pipeline.schemas.evolution import SchemaConflictError, altered, shape
-from cdc_pipeline.schemas.expressions import ExpressionError, assigned, translated
-from cdc_pipeline.schemas.limits import MOST_TRANSLATED_CHARACTERS
-from cdc_pipeline.schemas.statements import changes_of
-from cdc_pipeline.schemas.table import Column, TableName, TableSchema
+from cdc_pipeline.schemas.ddl.ddl_parser import parse_ddl
+from cdc_pipeline.schemas.ddl.ddl_types import type_in_words
+from cdc_pipeline.schemas.ddl.described import described
+from cdc_pipeline.schemas.ddl.evolution import SchemaConflictError, altered, shape
+from cdc_pipeline.schemas.ddl.statements import changes_of
+from cdc_pipeline.schemas.ddl.stored_schema import schema_of_json
+from cdc_pipeline.schemas.model.changes import AlterTable, CreateTable, NotSupported
+from cdc_pipeline.schemas.model.limits import MOST_TRANSLATED_CHARACTERS
+from cdc_pipeline.schemas.model.table import Column, TableName
+from cdc_pipeline.schemas.mysql_expressions.expressions import ExpressionError, assigned, translated
 
 _T = TableName("db", "t")
 _MANY = 60_000
@@ -49,13 +50,13 @@ _BEYOND = {
 
 @pytest.mark.parametrize(("sql", "words"), _BEYOND.items(), ids=lambda text: text[:50])
 def test_what_is_beyond_a_limit_says_so_and_of_which_table(sql: str, words: str) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     (change,) = parse_ddl(sql, "db", "t")
     assert isinstance(change, NotSupported)
     assert words in change.reason
     assert change.name == _T
     assert len(change.reason) < 400
-    assert time.monotonic() - began < 60
+    assert time.process_time() - began < 60
 
 
 @pytest.mark.parametrize("words", ["binary(2000000000)", "decimal(99,2)", "x" * 10**6, "enum(" + "('" * 9999])
@@ -81,19 +82,19 @@ def test_many_clauses_over_many_columns_take_no_longer_than_each_of_them() -> No
     )
     assert isinstance(created, CreateTable)
     assert isinstance(changed, AlterTable)
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(SchemaConflictError, match="to follow"):
         altered(created.schema, changed.clauses)
     renamed = tuple(clause for clause in changed.clauses if getattr(clause, "position", None) is None)
     assert altered(created.schema, renamed) == created.schema
-    assert time.monotonic() - began < 20
+    assert time.process_time() - began < 20
 
 
 def test_an_error_of_any_kind_is_a_statement_that_is_not_supported(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise RecursionError("maximum recursion depth exceeded" + "!" * 10_000)
 
-    monkeypatch.setattr("cdc_pipeline.schemas.ddl_parser.read_create_table", lambda *_, **__: broken())
+    monkeypatch.setattr("cdc_pipeline.schemas.ddl.ddl_parser.read_create_table", lambda *_, **__: broken())
     (change,) = parse_ddl("CREATE TABLE t (a INT)", "db", "other")
     assert isinstance(change, NotSupported)
     assert change.name == _T
@@ -164,7 +165,7 @@ def test_no_statement_raises(sql: str, kind: str) -> None:
     for change in changes_of(kind, "db", "t", sql):
         described(change)
         if isinstance(change, CreateTable):
-            assert TableSchema.from_json(change.schema.to_json()) == change.schema
+            assert schema_of_json(change.schema.to_json()) == change.schema
             shape(change.schema)
 
 

@@ -12,15 +12,15 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import SourceError
 from cdc_pipeline.sources.capture_files import CaptureFile, listed, overlong_line, records, unfinished_gzip
-from cdc_pipeline.sources.raw_snapshot import new_files_taken_in
+from cdc_pipeline.sources.raw_snapshot import take_in_new_files
 from cdc_pipeline.sources.records import RECORD
-from cdc_pipeline_tests.messages import EPOCH_MS
-from cdc_pipeline_tests.sources.folders import folder, line
+from cdc_pipeline_tests.support.folders import folder, line
+from cdc_pipeline_tests.support.messages import EPOCH_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
-    from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.lake.paths import LakePaths
 
 _ALL_BYTES = bytes(range(256))
 _EACH_BYTE = base64.b64encode(_ALL_BYTES).decode()
@@ -280,7 +280,7 @@ def test_a_file_that_opens_to_a_thousand_times_its_size(spark: SparkSession, pat
     assert len(bomb) < 1 << 20
     place = folder(tmp_path, {"bomb.jsonl.gz": bomb})
     with pytest.raises(SourceError, match=r"line 1 of bomb\.jsonl\.gz in .* is longer than 536870912 bytes"):
-        new_files_taken_in(spark, paths, place, "test")
+        take_in_new_files(spark, paths, place, "test")
     assert not Path(paths.home).exists() or not any(Path(paths.home).iterdir())
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from delta.tables import DeltaTable
 
-from cdc_pipeline.resources.delta import Commit, append_once
-from cdc_pipeline.resources.lake import LakePaths
+from cdc_pipeline.lake.delta import Commit, append_once
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.sources.raw_notes import batch_note, newest_note, newest_note_by_spark
 
 if TYPE_CHECKING:

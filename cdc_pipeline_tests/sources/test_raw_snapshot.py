@@ -11,15 +11,15 @@ import pytest
 from delta.tables import DeltaTable
 
 from cdc_pipeline.errors import LakeError, SourceError
-from cdc_pipeline.resources.lake import LakePaths
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.sources.capture_files import listed
 from cdc_pipeline.sources.intake import OffsetRange
 from cdc_pipeline.sources.raw_notes import newest_note
-from cdc_pipeline.sources.raw_snapshot import listing_digest, new_files_taken_in, newest_batch
+from cdc_pipeline.sources.raw_snapshot import listing_digest, newest_batch, take_in_new_files
 from cdc_pipeline.sources.records import RECORD
 from cdc_pipeline.sources.source import Intake
-from cdc_pipeline_tests.messages import EPOCH_MS
-from cdc_pipeline_tests.sources.folders import folder, line, tree
+from cdc_pipeline_tests.support.folders import folder, line, tree
+from cdc_pipeline_tests.support.messages import EPOCH_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +42,7 @@ def _places(spark: SparkSession, paths: LakePaths) -> list[tuple[int, str, int, 
 
 
 def _take_in(spark: SparkSession, paths: LakePaths, place: str, run_id: str = "run") -> Intake:
-    return new_files_taken_in(spark, paths, place, run_id)
+    return take_in_new_files(spark, paths, place, run_id)
 
 
 # ---- what is taken in

@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pytest
 from pyspark.sql import functions as F
 
-from cdc_pipeline.dialects.change_tables import decoded_batches
+from cdc_pipeline.decoding.change_tables import decode_batches
 from cdc_pipeline.errors import SourceError
 from cdc_pipeline.sources.raw_notes import newest_note
 from cdc_pipeline.sources.records import RECORD
@@ -19,16 +19,16 @@ from cdc_pipeline.sources.source import News, NoNews, RunContext
 from cdc_pipeline.sources.storage import batches, storage
 from cdc_pipeline.sources.storage.layout import storage_file
 from cdc_pipeline.sources.storage.storage import TicdcStorage
-from cdc_pipeline_tests.messages import row, tso
-from cdc_pipeline_tests.sources.folders import tree
-from cdc_pipeline_tests.sources.storage_sink import StorageSink, checkpoint, schema_file
+from cdc_pipeline_tests.support.folders import tree
+from cdc_pipeline_tests.support.messages import row, tso
+from cdc_pipeline_tests.support.storage_sink import StorageSink, checkpoint, schema_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import Row, SparkSession
 
-    from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.lake.paths import LakePaths
     from cdc_pipeline.sources.source import Intake
 
 _V = tso(0)
@@ -57,7 +57,7 @@ class _Taker:
 
     def take_in(self) -> Intake:
         self.reports = []
-        return self.source.taken_in(self.spark, self.paths, RunContext("run", self.reports.append))
+        return self.source.take_in(self.spark, self.paths, RunContext("run", self.reports.append))
 
     def rows(self) -> list[Row]:
         return self.spark.read.format("delta").load(self.paths.table("raw_topic_snapshot")).orderBy("offset").collect()
@@ -199,7 +199,7 @@ def test_growing_torn_and_empty_files(taker: _Taker, sink: StorageSink) -> None:
     assert taker.take_in().records == 4
     assert taker.values()[2:] == [content, _line(4), _line(5), checkpoint(_V + 5)]
     # decoded or not makes no difference: the first run's files are in `batches`, the others' in the notes alone
-    decoded_batches(taker.spark, taker.paths)
+    decode_batches(taker.spark, taker.paths)
     sink.put(f"{data}000001.json", _lines(1, 2, 6, 7))
     sink.put(f"{data}000002.json", _lines(3, 4))
     sink.put("metadata", checkpoint(_V + 4))  # an older one, after a restart
@@ -237,7 +237,7 @@ def test_batches_are_bounded_and_a_killed_run_goes_on(taker: _Taker, sink: Stora
     assert len(taker.values()) == 8
     # what is in does not say that all is in
     assert isinstance(taker.news(), News)
-    decoded_batches(taker.spark, taker.paths, up_to=1)
+    decode_batches(taker.spark, taker.paths, up_to=1)
     assert taker.take_in().batches == (3, 4)
     wanted = [_line(number) for place in range(7) for number in (10 * place, 10 * place + 1)]
     assert taker.values() == [*wanted, checkpoint(_V)]
@@ -254,7 +254,7 @@ def test_batches_whose_notes_are_gone(taker: _Taker, sink: StorageSink) -> None:
     sink.put(f"d/t/{_V}/CDC000002.json", _lines(3))
     sink.put("metadata", checkpoint(_V))
     taker.take_in()
-    decoded_batches(taker.spark, taker.paths)
+    decode_batches(taker.spark, taker.paths)
     batches_table = taker.spark.read.format("delta").load(taker.paths.table("batches"))
     forgotten = batches_table.withColumn("files", F.expr("filter(files, file -> false)")).localCheckpoint()
     forgotten.write.format("delta").mode("overwrite").save(taker.paths.table("batches"))

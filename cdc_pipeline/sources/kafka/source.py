@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.lake.paths import LakePaths
     from cdc_pipeline.sources.kafka.broker import OfferedTopic
     from cdc_pipeline.sources.kafka.client_settings import ClientSettings
     from cdc_pipeline.sources.kafka.plan import ReadingPlan, Stretch
@@ -58,7 +58,7 @@ class KafkaTopics:
     def secrets(self) -> tuple[str, ...]:
         return self.client.secrets
 
-    def taken_in(
+    def take_in(
         self,
         spark: SparkSession,
         paths: LakePaths,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.lake.paths import LakePaths
     from cdc_pipeline.sources.storage.layout import StorageFile
     from cdc_pipeline.sources.storage.progress import ReadSoFar
 

@@ -17,10 +17,10 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
 from cdc_pipeline.contracts.messages import FIRST_TSO, LAST_TSO
 from cdc_pipeline.errors import SourceError, TransientError
-from cdc_pipeline.resources.jvm import jvm
-from cdc_pipeline.resources.lake import LakePaths, first_line, hadoop_path
+from cdc_pipeline.lake.paths import LakePaths, first_line, hadoop_path
 from cdc_pipeline.sources.source import digest
 from cdc_pipeline.sources.storage.layout import METADATA, StorageFile, storage_file
+from cdc_pipeline.spark.jvm import jvm
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

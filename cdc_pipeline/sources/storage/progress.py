@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 
-from cdc_pipeline.dialects.change_tables import last_decoded
 from cdc_pipeline.dialects.ticdc_storage import FILE
-from cdc_pipeline.resources.delta import table_state
+from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.lake.tables.batches import last_decoded
 from cdc_pipeline.sources.raw_snapshot import newest_batch
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Row, SparkSession
 
-    from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.lake.paths import LakePaths
 
 _FEW_COMMITS = 100
 _UNKNOWN = -1

@@ -17,9 +17,9 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.ticdc_storage import FILE, LINE
 from cdc_pipeline.errors import SourceError
-from cdc_pipeline.resources.lake import no_pattern
-from cdc_pipeline.resources.small_frames import small_frame
+from cdc_pipeline.lake.paths import no_pattern
 from cdc_pipeline.sources.records import HEADERS, RECORD
+from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

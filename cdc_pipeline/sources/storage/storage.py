@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.ticdc_storage import CLOSES_MS, FILE
 from cdc_pipeline.errors import SourceError
-from cdc_pipeline.resources.delta import Commit, append_once
-from cdc_pipeline.resources.lake import first_line
+from cdc_pipeline.lake.delta import Commit, append_once
+from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.sources.capture_files import CaptureFile
 from cdc_pipeline.sources.intake import OffsetRange
 from cdc_pipeline.sources.raw_snapshot import raw_app_id
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.lake.paths import LakePaths
     from cdc_pipeline.sources.source import RunContext
     from cdc_pipeline.sources.storage.layout import StorageFile
     from cdc_pipeline.sources.storage.progress import ReadSoFar
@@ -82,7 +82,7 @@ class TicdcStorage:
     def secrets(self) -> tuple[str, ...]:
         return ()
 
-    def taken_in(
+    def take_in(
         self,
         spark: SparkSession,
         paths: LakePaths,
@@ -98,7 +98,7 @@ class TicdcStorage:
             raise SourceError(
                 f"{self.place} is empty: files of a TiCDC storage sink with protocol=canal-json are expected"
             )
-        return _Taking(self, spark, paths, run, folder, listing, before).all_taken_in()
+        return _Taking(self, spark, paths, run, folder, listing, before).take_all_in()
 
     def news(self, note: Mapping[str, Any] | None) -> News | NoNews:
         """By a listing: Python's of a local folder, pyarrow's of any other."""
@@ -135,7 +135,7 @@ class _Taking:
         self._without_tso = self.before.without_tso
         self._checkpoint = self.before.checkpoint
 
-    def all_taken_in(self) -> Intake:
+    def take_all_in(self) -> Intake:
         new, again = files_to_read(self.spark, self.paths, self.folder.root, self.listing.files, self.before)
         chunks = bounded(new, self.source.max_bytes_per_batch) or [()]
         for number, chunk in enumerate(chunks, start=1):

@@ -20,16 +20,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from cdc_pipeline.component import CdcPipeline
+from cdc_pipeline.component.component import CdcPipeline
+from cdc_pipeline.component.fields.source import KafkaSource
 from cdc_pipeline.errors import SourceError
 from cdc_pipeline.local_kafka.certificates import Certificates, made_certificates
-from cdc_pipeline.resources.jvm import jvm
-from cdc_pipeline.source_fields import KafkaSource
 from cdc_pipeline.sources.kafka.broker import Broker
 from cdc_pipeline.sources.kafka.client_settings import ClientSettings
 from cdc_pipeline.sources.kafka.jaas import PLAIN, jaas_line, jaas_options
 from cdc_pipeline.sources.kafka.known_options import JAVA_NAMES
 from cdc_pipeline.sources.kafka.secret_text import SecretText, told_forms
+from cdc_pipeline.spark.jvm import jvm
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -176,27 +176,27 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str], dict[str, str]]] = {
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return made_certificates(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture(scope="module")
-def files(made: Certificates, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def files(certificates: Certificates, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pem")
     both, locked, older = folder / "both.pem", folder / "locked.pem", folder / "older.pem"
-    both.write_text(made.client_key.read_text() + "in between\n" + made.client_certificate.read_text())
-    key: Any = load_pem_private_key(made.client_key.read_bytes(), None)
+    both.write_text(certificates.client_key.read_text() + "in between\n" + certificates.client_certificate.read_text())
+    key: Any = load_pem_private_key(certificates.client_key.read_bytes(), None)
     encryption = BestAvailableEncryption(SECRET.encode())
     locked.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption))
     older.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()))
     return {
-        "CA": made.ca,
-        "CERTIFICATE": made.client_certificate,
-        "KEY": made.client_key,
+        "CA": certificates.ca,
+        "CERTIFICATE": certificates.client_certificate,
+        "KEY": certificates.client_key,
         "BOTH": both,
         "LOCKED": locked,
         "OLDER": older,
-        "STORE": made.client_store,
+        "STORE": certificates.client_store,
     }
 
 

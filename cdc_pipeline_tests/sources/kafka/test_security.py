@@ -17,24 +17,24 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from cdc_pipeline.component.fields.source import KafkaSource
 from cdc_pipeline.errors import SourceError, TransientError
 from cdc_pipeline.local_kafka.broker import LocalBroker
 from cdc_pipeline.local_kafka.certificates import Certificates, made_certificates
 from cdc_pipeline.local_kafka.feed import Record, produced
 from cdc_pipeline.local_kafka.token_server import TokenServer
-from cdc_pipeline.source_fields import KafkaSource
 from cdc_pipeline.sources.kafka import broker as broker_module
 from cdc_pipeline.sources.source import Intake, News, RunContext
-from cdc_pipeline_tests.local_kafka.clients import filled
 from cdc_pipeline_tests.local_kafka.conftest import ALL_LISTENERS, PASSWORD, SECRET
+from cdc_pipeline_tests.support.servers.kafka_clients import filled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pyspark.sql import SparkSession
 
-    from cdc_pipeline.component import CdcPipeline
-    from cdc_pipeline.resources.lake import LakePaths
+    from cdc_pipeline.component.component import CdcPipeline
+    from cdc_pipeline.lake.paths import LakePaths
     from cdc_pipeline.sources.source import Source
 
 _SOON = 10.0  # seconds, on a machine that has other things to do; alone it is one
@@ -154,8 +154,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker_module, "PATIENCE_SECONDS", 2.0)
 
 
-def taken_in(source: Source, spark: SparkSession, paths: LakePaths) -> Intake:
-    return source.taken_in(spark, paths, RunContext("test", lambda line: None))
+def take_in(source: Source, spark: SparkSession, paths: LakePaths) -> Intake:
+    return source.take_in(spark, paths, RunContext("test", lambda line: None))
 
 
 def test_the_sensor_and_the_run_get_in_by_one_declaration(kafka: Kafka, spark: SparkSession, paths: LakePaths) -> None:
@@ -165,7 +165,7 @@ def test_the_sensor_and_the_run_get_in_by_one_declaration(kafka: Kafka, spark: S
         news = source.news(None)
         assert isinstance(news, News), name
         assert news.records == 2 + number, name
-        assert taken_in(source, spark, paths).records == (2 if number == 0 else 1), name
+        assert take_in(source, spark, paths).records == (2 if number == 0 else 1), name
         list(produced(kafka.broker.bootstrap, [Record("secured", 0, 0, 1_000, None, name.encode())]))
     rows = spark.read.format("delta").load(paths.table("raw_topic_snapshot")).orderBy("offset").collect()
     assert [bytes(row["value"]).decode() for row in rows] == ["one", "two", *list(forms(kafka))[:-1]]
@@ -175,7 +175,7 @@ def test_a_refusal_is_told_at_once_and_is_final(kafka: Kafka, spark: SparkSessio
     paths.require_writable(spark)
     for name, (listener, options, said) in refusals(kafka).items():
         source = kafka.source(listener, options)
-        for asked in (lambda: source.news(None), lambda: taken_in(source, spark, paths)):  # noqa: B023
+        for asked in (lambda: source.news(None), lambda: take_in(source, spark, paths)):  # noqa: B023
             started = time.monotonic()
             with pytest.raises(SourceError) as caught:
                 asked()
@@ -205,7 +205,7 @@ def test_who_does_not_answer_is_asked_again_later(kafka: Kafka, spark: SparkSess
             source.news(None)
         assert time.monotonic() - started < 2 + _SOON
     with pytest.raises(TransientError, match=r"127\.0\.0\.1:9 does not answer"):
-        taken_in(nobody, spark, paths)
+        take_in(nobody, spark, paths)
 
 
 # Dagster 1.13.27 parses YAML with a call that pydantic has renamed.

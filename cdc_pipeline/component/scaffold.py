@@ -1,0 +1,95 @@
+"""`dg scaffold defs cdc_pipeline.CdcPipeline NAME`: a pipeline's file to fill in, which loads as it is."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import dagster as dg
+from pydantic import BaseModel, Field
+
+_SOURCES = {
+    "kafka": """\
+    type: kafka
+    bootstrap_servers: broker:9092 # host:port of one broker or more, with commas
+    topics: [{name}] # or topic_pattern: a regular expression for whole names
+    start: earliest # or latest, {{timestamp: 2026-11-22T10:00:00Z}}, {{commit_tso: 470613987560259584}}
+    # TLS, SASL and any other consumer setting. Secrets belong in the environment: "{{{{ env.KAFKA_PASSWORD }}}}"
+    # options:
+    #   security.protocol: SSL
+""",
+    "capture_files": """\
+    type: capture_files
+    path: data/captures/{name} # *.jsonl or *.jsonl.gz, each line a record as `kcat -C -J` prints it
+""",
+    "ticdc_storage": """\
+    type: ticdc_storage
+    path: /data/ticdc/{name} # the folder, or Hadoop URI, of the changefeed's sink URI
+""",
+}
+_FILE = """\
+# Canal-JSON change records to mirror tables. Each field: docs/pipeline.md. Check it with: dg check defs
+type: {type}
+
+attributes:
+  name: {name} # first part of the asset keys, and the folder in the lake
+  source:
+{source}  lake: data/lake # a folder or Hadoop URI
+  time_zone: UTC # where the encoder prints TIMESTAMP: TiCDC's --tz, the zone of Canal's JVM
+  ddl_policy: apply # or keep what DDL drops, or hold tables before such a statement
+  sensor:
+    running: false # true: looks for news from the start, without being switched on in the UI
+  # owners: [team:data]
+  # tags: {{tier: gold}}
+  # freshness: {{warn_minutes: 10, fail_minutes: 60}}
+  # keys: {{shop.events: [user, at]}} # of tables of which no definition with a key is seen
+"""
+_PYTHON = """\
+import dagster as dg
+
+from cdc_pipeline import CdcPipeline
+from cdc_pipeline.component.fields.source import CaptureFilesSource
+
+
+@dg.component_instance
+def load(context: dg.ComponentLoadContext) -> CdcPipeline:
+    # each field: docs/pipeline.md; other sources: KafkaSource, TicdcStorageSource
+    source = CaptureFilesSource(type="capture_files", path="data/captures/{name}")
+    return CdcPipeline(name="{name}", source=source, lake="data/lake")
+"""
+
+
+class ScaffoldParams(BaseModel):
+    """What may be said of the file to write."""
+
+    source: Literal["kafka", "capture_files", "ticdc_storage"] = Field(
+        default="kafka", description="Where the records come from: kafka, capture_files or ticdc_storage."
+    )
+
+
+class PipelineScaffolder(dg.Scaffolder[ScaffoldParams]):
+    """Writes `defs.yaml` with what most pipelines say, commented, or `component/component.py`."""
+
+    @classmethod
+    def get_scaffold_params(cls) -> type[ScaffoldParams]:
+        return ScaffoldParams
+
+    def scaffold(self, request: dg.ScaffoldRequest[ScaffoldParams]) -> None:
+        folder = request.target_path.parent if request.append else request.target_path
+        name = pipeline_name(folder.name)
+        if request.scaffold_format == "python":
+            (folder / "component.py").write_text(_PYTHON.format(name=name), encoding="utf-8")
+            return
+        source = _SOURCES[request.params.source].format(name=name)
+        text = _FILE.format(type=request.type_name, name=name, source=source)
+        if request.append:
+            with request.target_path.open("a", encoding="utf-8") as stream:
+                stream.write(f"---\n{text}")
+        else:
+            (folder / "defs.yaml").write_text(text, encoding="utf-8")
+
+
+def pipeline_name(folder: str) -> str:
+    """The folder's name as a pipeline can have it: a letter, then letters, digits and underscores."""
+    name = re.sub(r"[^A-Za-z0-9_]", "_", folder)
+    return name if re.match(r"[A-Za-z]", name) else f"p_{name}"

@@ -1,0 +1,37 @@
+"""What mirrors ask of the dialect that a message is of: never which one it is, but what holds for it (`Trait`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from cdc_pipeline.dialects.dialect import Trait
+from cdc_pipeline.dialects.registry import DIALECTS
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+__all__ = ["Trait", "has_trait", "names_with", "trait_of", "trait_sql"]
+
+
+def names_with(trait: Trait) -> tuple[str, ...]:
+    """The names of the dialects that have the trait."""
+    return tuple(dialect.name for dialect in DIALECTS if trait in dialect.traits)
+
+
+def trait_of(name: str, trait: Trait) -> bool:
+    """Whether the dialect of this name has the trait."""
+    return name in names_with(trait)
+
+
+def has_trait(trait: Trait) -> Column:
+    """Whether the dialect of a row, of which the column `dialect` has the name, has the trait."""
+    names = names_with(trait)
+    return F.col("dialect") == names[0] if len(names) == 1 else F.col("dialect").isin(*names)
+
+
+def trait_sql(trait: Trait, column: str = "dialect") -> str:
+    """`has_trait` as SQL; `column` has the name."""
+    names = ", ".join(f"'{name}'" for name in names_with(trait))
+    return f"{column} = {names}" if len(names_with(trait)) == 1 else f"{column} IN ({names})"

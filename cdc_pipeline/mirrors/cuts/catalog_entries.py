@@ -1,0 +1,57 @@
+"""The mirrors of a cut as the catalog for Dagster shows them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cdc_pipeline.catalog import CatalogColumn, CatalogEntry
+from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.mirrors.model.state import MirrorState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry
+    from cdc_pipeline.mirrors.ddl.upstream_tables import Sources
+    from cdc_pipeline.schemas.model.table import TableName
+
+
+def catalog_entries(spark: SparkSession, mirrors: Iterable[MirrorEntry], sources: Sources) -> list[CatalogEntry]:
+    """One entry per mirror, with the types that it has in Delta and those that upstream's definition has. `sources` are
+    upstream's tables, by mirror, where those have names of their own."""
+    entries = []
+    for mirror in mirrors:
+        table = table_state(spark, mirror.path)
+        if table is None:
+            continue
+        state = MirrorState.from_properties(table.properties)
+        masks = dict(state.masks)
+        mysql = {
+            column.name: f"{column.type}, masked ({masks[column.name]})" if column.name in masks else str(column.type)
+            for column in state.schema.columns
+        }
+        mysql |= {column.name: f"computed as {column.sql}" for column in state.derived_shown}
+        columns = tuple(
+            CatalogColumn(field.name, field.dataType.simpleString(), mysql.get(field.name, ""))
+            for field in table.schema
+        )
+        entries.append(
+            CatalogEntry(
+                mirror.name.database,
+                mirror.name.table,
+                mirror.path,
+                columns,
+                mirror_id=mirror.mirror_id,
+                upstream=_upstream(mirror.name, sources) if state.shards is None else "",
+                merged=tuple(str(name) for name in sorted(shard.name for shard in state.shards or ())),
+            )
+        )
+    return entries
+
+
+def _upstream(name: TableName, sources: Sources) -> str:
+    """The name of upstream's table, where it is another than the mirror's."""
+    found = sources.get(name, (name,))
+    return "" if found == (name,) else ", ".join(map(str, found))

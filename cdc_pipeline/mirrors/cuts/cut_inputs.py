@@ -1,0 +1,72 @@
+"""What a plan is made of beside the streams: the mirrors as they were when the cut was begun."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.mirrors.ddl.ended import EndedTable, ended_tables
+from cdc_pipeline.mirrors.model.state import MirrorState
+from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl
+from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.mirrors.settings.policy import StatementPosition
+    from cdc_pipeline.mirrors.settings.selection import TableSelection
+    from cdc_pipeline.mirrors.stored_plans.earlier_plan import EarlierPlan
+    from cdc_pipeline.mirrors.window.window import Window
+    from cdc_pipeline.schemas.model.table import TableName
+
+
+@dataclass(frozen=True)
+class StoredMirrors:
+    """The mirrors of the lake as they are now."""
+
+    spark: SparkSession
+    paths: LakePaths
+    history: DataFrame
+    selection: TableSelection
+
+    def mirror(self, name: TableName) -> MirrorState | None:
+        table = table_state(self.spark, self.paths.mirror(name))
+        return None if table is None else MirrorState.from_properties(table.properties)
+
+    def ended(self, database: str, cut_id: int) -> tuple[EndedTable, ...]:
+        mirrored = IncludedDdl(self.selection).event
+        return ended_tables(self.spark, self.paths, self.history, database, cut_id, mirrored)
+
+
+@dataclass
+class CutInputs:
+    """Remembers what was asked for."""
+
+    stored: StoredMirrors
+    approved: frozenset[StatementPosition]
+    columns: ColumnRules = field(default_factory=ColumnRules)
+    mirrors: dict[TableName, MirrorState | None] = field(default_factory=dict)
+    ended_by_database: dict[str, tuple[EndedTable, ...]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(begun: EarlierPlan, stored: StoredMirrors) -> CutInputs:
+        stored = replace(stored, selection=begun.selection)
+        return CutInputs(stored, begun.approved, begun.columns, dict(begun.mirrors), dict(begun.ended))
+
+    @property
+    def selection(self) -> TableSelection:
+        return self.stored.selection
+
+    def mirror(self, name: TableName) -> MirrorState | None:
+        """The mirror as the last cut left it; None where there was none."""
+        if name not in self.mirrors:
+            self.mirrors[name] = self.stored.mirror(name)
+        return self.mirrors[name]
+
+    def ended(self, database: str, window: Window) -> tuple[EndedTable, ...]:
+        """The tables of the database that earlier cuts have dropped or emptied."""
+        if database not in self.ended_by_database:
+            self.ended_by_database[database] = self.stored.ended(database, window.cut_id)
+        return self.ended_by_database[database]

@@ -1,0 +1,117 @@
+"""Rows of one table of a merged mirror that get other values without a message."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from delta.tables import DeltaTable
+from pyspark.sql import functions as F
+
+from cdc_pipeline.lake.delta import is_in, session_for
+from cdc_pipeline.mirrors.changes.defaults import default_value, is_current_time
+from cdc_pipeline.mirrors.execution.columns import is_rewritten, new_value
+from cdc_pipeline.mirrors.model.masks import HASH
+from cdc_pipeline.mirrors.model.shards import SOURCE_NAMES, source_rows
+from cdc_pipeline.schemas.model.gaps import Gap, GapKind
+from cdc_pipeline.schemas.model.names import quoted
+from cdc_pipeline.schemas.model.table import ColumnOrigin
+from cdc_pipeline.schemas.mysql_expressions.expressions import assigned
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import Column, SparkSession
+
+    from cdc_pipeline.lake.delta import Commit
+    from cdc_pipeline.mirrors.execution.step_commits import StepCommits
+    from cdc_pipeline.mirrors.model.steps import ChangeShardRows
+    from cdc_pipeline.schemas.model.table import Column as UpstreamColumn
+
+_ROWS = 1
+
+
+def change_shard_rows(
+    spark: SparkSession,
+    path: str,
+    step: ChangeShardRows,
+    commits: StepCommits,
+    time_zone: str,
+    note_gaps: Callable[[Sequence[Gap], Commit], None],
+) -> None:
+    """Carries the step out in one commit, which is skipped where it is in already. The gaps that it leaves are noted
+    first."""
+    commit = commits(_ROWS)
+    if is_in(spark, path, commit):
+        return
+    mirror = spark.read.format("delta").load(path)
+    types = {field.name: field.dataType for field in mirror.schema}
+    gaps: list[Gap] = []
+    values: dict[str, Column] = {_own(step, name).name: F.lit(None) for name in step.cleared}
+    doubts: dict[str, Column] = {}
+    for origin in step.origins:
+        name = _own(step, origin.after.name).name
+        values[name], doubtful = _value(step, origin, time_zone, gaps)
+        if doubtful is not None:
+            doubts[name] = doubtful
+    if step.renamed is not None:
+        values |= dict(zip(SOURCE_NAMES, map(F.lit, (step.renamed.database, step.renamed.table)), strict=True))
+    rows = source_rows(step.shard).sql
+    if doubts:
+        found = mirror.where(rows).agg(*(F.count(F.when(doubtful, 1)) for doubtful in doubts.values())).first()
+        assert found is not None
+        gaps += [
+            Gap(GapKind.NO_SURE_EQUAL, f"of {count} older row(s) of {step.shard} the value is not sure", name)
+            for name, count in zip(doubts, found, strict=True)
+            if count
+        ]
+    note_gaps(gaps, commits.finding(_ROWS))
+    update: dict[str, str | Column] = {quoted(name): value.cast(types[name]) for name, value in values.items()}
+    DeltaTable.forPath(session_for(spark, commit), path).update(condition=rows, set=update)
+
+
+def _own(step: ChangeShardRows, name: str) -> UpstreamColumn:
+    """The mirror's column of that name."""
+    found = step.state.schema.find(name)
+    assert found is not None
+    return found
+
+
+def _value(
+    step: ChangeShardRows, origin: ColumnOrigin, time_zone: str, gaps: list[Gap]
+) -> tuple[Column, Column | None]:
+    """The value of the column, and whether that is not sure; NULL, and a gap, where it is not known."""
+    masks, after = dict(step.state.masks), origin.after
+    mask = masks.get(_own(step, after.name).name)
+    if origin.before is None:
+        if mask is None:
+            try:
+                return _default(step, after, time_zone)
+            except ValueError as error:
+                gaps.append(_null(step, after, str(error)))
+        elif mask == HASH:
+            gaps.append(_null(step, after, "its default is masked"))
+        return F.lit(None), None
+    before = _own(step, origin.before.name)
+    if masks.get(before.name) != mask:
+        gaps.append(_null(step, after, f"{before.name} is masked otherwise"))
+        return F.lit(None), None
+    if mask is not None:
+        return F.col(quoted(before.name)), None
+    here = ColumnOrigin(after, before)
+    new, doubtful = new_value(here, step.state.schema, time_zone)
+    if not is_rewritten(here, step.state.schema, time_zone):
+        return new, None
+    return new, F.col(quoted(before.name)).isNotNull() & (new.isNull() | doubtful)
+
+
+def _null(step: ChangeShardRows, column: UpstreamColumn, reason: str) -> Gap:
+    return Gap(GapKind.NULL_IN_OLDER_ROWS, f"of older rows of {step.shard} is NULL: {reason}", column.name)
+
+
+def _default(step: ChangeShardRows, column: UpstreamColumn, time_zone: str) -> tuple[Column, Column | None]:
+    default = column.default
+    if default is not None and default.kind == "expression" and not is_current_time(column):
+        found = assigned(default.value or "", column, step.state.shown_schema, time_zone, step.commit_ms)
+        return F.expr(found.sql), None if found.doubtful is None else F.expr(found.doubtful)
+    value = default_value(column, step.commit_ms, time_zone, step.state.schema)
+    return F.lit(None) if value is None else value, None

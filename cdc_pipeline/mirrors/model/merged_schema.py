@@ -1,0 +1,110 @@
+"""The definition of a mirror of several tables: what each of them has, in one. Pure: definitions in, a definition out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cdc_pipeline.mirrors.model.shards import SOURCE_COLUMNS, SOURCE_NAMES
+from cdc_pipeline.schemas.model.gaps import Gap, GapKind
+from cdc_pipeline.schemas.model.table import TEXT_TYPES, Column, Default, TableSchema
+from cdc_pipeline.schemas.types.charset_names import charset_of_column
+from cdc_pipeline.schemas.types.charsets import is_read_right
+from cdc_pipeline.schemas.types.wider_types import wider_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from cdc_pipeline.mirrors.model.shards import Shard
+    from cdc_pipeline.schemas.model.table import MySqlType
+
+_DIFFERENT = Default("expression", "another one in each shard")
+
+
+def merged_schema(shards: Iterable[Shard], current: TableSchema) -> tuple[TableSchema, tuple[Gap, ...]]:
+    """The mirror's definition, and the gaps that it has where the shards do not go together. `current` is what it was: it
+    stays so where they disagree. The first shard's order of columns counts."""
+    found = _distinct(shards)
+    if not found:
+        return current, ()
+    gaps: list[Gap] = []
+    columns = [_merged_column(name, found, current, gaps) for name in _names(found)]
+    key = _merged_key(found, current, gaps)
+    folded = {name.casefold() for name in key}
+    columns = [replace(column, nullable=False) if column.name.casefold() in folded else column for column in columns]
+    charsets = {shard.schema.charset for shard in found}
+    charset = charsets.pop() if len(charsets) == 1 else None
+    return TableSchema((*SOURCE_COLUMNS, *columns), key, charset=charset), tuple(gaps)
+
+
+def _distinct(shards: Iterable[Shard]) -> list[Shard]:
+    """The first shard of each definition: there may be a thousand that are alike."""
+    found: list[Shard] = []
+    for shard in shards:
+        if all(other.schema is not shard.schema and other.schema != shard.schema for other in found):
+            found.append(shard)
+    return found
+
+
+def _names(shards: Sequence[Shard]) -> list[str]:
+    """The names of all columns: those of the first shard, then what others have more, each after the one that it follows."""
+    names: list[str] = []
+    for shard in shards:
+        place = 0
+        for column in shard.schema.columns:
+            folded = [name.casefold() for name in names]
+            if column.name.casefold() in folded:
+                place = folded.index(column.name.casefold()) + 1
+            else:
+                names.insert(place, column.name)
+                place += 1
+    return names
+
+
+def _merged_column(name: str, shards: Sequence[Shard], current: TableSchema, gaps: list[Gap]) -> Column:
+    found = [(shard, column) for shard in shards if (column := shard.schema.find(name)) is not None]
+    columns = [column for _, column in found]
+    kind: MySqlType | None = columns[0].type
+    for shard, column in found[1:]:
+        kind = None if kind is None else wider_type(kind, column.type)
+        if kind is None:
+            kinds = " and ".join(sorted({str(columns[0].type), str(column.type)}))
+            words = f"its tables have {kinds}, values of some of them may not be upstream's"
+            gaps.append(Gap(GapKind.TABLES_DIFFER, words, name, example=str(shard.name)))
+            break
+    if kind is None:
+        former = current.find(name)
+        kind = columns[0].type if former is None else former.type
+    charsets = [charset_of_column(column.type, shard.schema.charset) for shard, column in found]
+    if len(set(charsets)) > 1 and kind.base in TEXT_TYPES:
+        # that of which text may be damaged, so that nothing damaged passes for whole
+        doubtful = next((charset for charset in charsets if not is_read_right(charset)), None)
+        kind = kind if doubtful is None else replace(kind, charset=doubtful, collation=None)
+    everywhere = len(found) == len(shards)
+    nullable = not everywhere or any(column.nullable for column in columns)
+    formulas = {(column.generated, column.expression) for column in columns}
+    if everywhere and len(formulas) == 1 and columns[0].generated is not None:
+        return replace(columns[0], name=name, type=kind, nullable=nullable)
+    return Column(name, kind, nullable, _merged_default(columns, everywhere=everywhere))
+
+
+def _merged_default(columns: Sequence[Column], *, everywhere: bool) -> Default | None:
+    defaults = {column.default for column in columns}
+    if len(defaults) == 1 and (everywhere or columns[0].default is None):
+        return columns[0].default
+    return _DIFFERENT
+
+
+def _merged_key(shards: Sequence[Shard], current: TableSchema, gaps: list[Gap]) -> tuple[str, ...]:
+    keys = {tuple(name.casefold() for name in shard.schema.row_key): shard for shard in reversed(shards)}
+    if len(keys) == 1:
+        key = shards[0].schema.row_key
+        return (*SOURCE_NAMES, *key) if key else ()
+    words = " and ".join(sorted(f"({', '.join(key)})" if key else "no key" for key in keys))
+    words = f"its tables identify rows by {words}, those of some of them may be wrong"
+    gaps.append(Gap(GapKind.KEYS_DIFFER, words, example=str(shards[0].name)))
+    known = {column.name.casefold() for shard in shards for column in shard.schema.columns} | set(SOURCE_NAMES)
+    if not current.columns:
+        key = shards[-1].schema.row_key
+        return (*SOURCE_NAMES, *key) if key else ()
+    return current.primary_key if all(name.casefold() in known for name in current.primary_key) else ()

@@ -1,0 +1,234 @@
+"""From DDL events and groups of rows to the steps of a cut: pure, no Spark.
+
+Each table's rows are cut into segments by the DDL events that touch it (`events.DdlEvent.names`): segment n lies after
+the n-th of them. The planner walks the events in order, first letting the rows before an event in, then the event.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from typing_extensions import assert_never
+
+from cdc_pipeline.lake.tables.ddl_history import HELD, NO_EFFECT
+from cdc_pipeline.mirrors.ddl.events import renamed_names, touched_names
+from cdc_pipeline.mirrors.planning.alterations import AlterPlanner
+from cdc_pipeline.mirrors.planning.ddl_outcome import DdlOutcome
+from cdc_pipeline.mirrors.planning.recovery import RecoveryPlanner
+from cdc_pipeline.mirrors.planning.shard_planner import ShardPlanner
+from cdc_pipeline.mirrors.planning.shard_steps import shortened
+from cdc_pipeline.mirrors.planning.table_planner import TablePlanner
+from cdc_pipeline.mirrors.settings.policy import HOLD, DdlPolicy, HeldTable
+from cdc_pipeline.schemas.effects.destructive import destroys
+from cdc_pipeline.schemas.model.changes import (
+    AlterTable,
+    CreateTable,
+    CreateTableAsSelect,
+    CreateTableLike,
+    DropDatabase,
+    DropTable,
+    NoTableEffect,
+    NotSupported,
+    OfShard,
+    RecoverDatabase,
+    RecoverTable,
+    RenameTable,
+    RenameTo,
+    SchemaChange,
+    TruncateTable,
+)
+from cdc_pipeline.schemas.model.table import TableName, TableSchema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from cdc_pipeline.mirrors.changes.segments import Doubt
+    from cdc_pipeline.mirrors.ddl.ended import EndedTable
+    from cdc_pipeline.mirrors.ddl.events import DdlEvent
+    from cdc_pipeline.mirrors.model.steps import Step
+    from cdc_pipeline.mirrors.planning.plan_book import PlanBook
+    from cdc_pipeline.mirrors.settings.policy import StatementPosition
+    from cdc_pipeline.schemas.model.gaps import Gap
+
+
+@dataclass(frozen=True)
+class CutPlan:
+    """The steps of a cut in order, what becomes of each DDL event, by the event's position, and the tables that wait.
+
+    `during` tells for each step the place of the event that it was planned at: -1 before the first, and as many as there
+    are events after the last. `held_from` tells from which segment on the rows of a waiting table stay out.
+    """
+
+    steps: tuple[Step, ...]
+    during: tuple[int, ...]
+    outcomes: dict[StatementPosition, DdlOutcome]
+    held: tuple[HeldTable, ...] = ()
+    held_from: dict[TableName, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Permissions:
+    """`policy` as declared; `approved` are the statements that may go on; `held` are the tables that wait from earlier
+    cuts; `released` those that waited for what is approved now, of which rows and DDL come again."""
+
+    policy: DdlPolicy = field(default_factory=DdlPolicy)
+    approved: frozenset[StatementPosition] = frozenset()
+    held: tuple[HeldTable, ...] = ()
+    released: frozenset[TableName] = frozenset()
+
+
+class Planner:
+    """Makes a `CutPlan` on a book. `lost` are gaps of tables that are known before any statement or row is looked at, such
+    as records that became dead letters. `ended` gives the tables of a database that earlier cuts have dropped or emptied.
+    `doubts` are rows of which nothing tells on which side of a statement they lie."""
+
+    def __init__(
+        self,
+        book: PlanBook,
+        *,
+        lost: Mapping[TableName, tuple[Gap, ...]] | None = None,
+        permissions: Permissions | None = None,
+        ended: Callable[[str], Iterable[EndedTable]] = lambda database: (),
+        doubts: Iterable[Doubt] = (),
+    ) -> None:
+        self._book = book
+        self._lost = dict(lost or {})
+        self._doubts = list(doubts)
+        self._permissions = permissions or Permissions()
+        self._held = {held.name: held for held in self._permissions.held}
+        self._held_from = dict.fromkeys(self._held, 0)
+        self._alterations = AlterPlanner(book, self._permissions.policy)
+        self._recovery = RecoveryPlanner(book, ended)
+        self._tables = TablePlanner(book, self._permissions.policy, self._recovery)
+        self._shards = ShardPlanner(book, self._permissions.policy, self._tables)
+
+    def plan(self, events: Iterable[DdlEvent]) -> CutPlan:
+        """`events` in stream order (`events.in_order`): those of this cut, and those that come again."""
+        outcomes: dict[StatementPosition, DdlOutcome] = {}
+        self._book.mask_all()
+        begun: list[int] = []
+        for event in events:
+            begun.append(len(self._book.steps))
+            outcome = DdlOutcome(NO_EFFECT, list(event.notes))
+            for change in event.changes:
+                for old, new in renamed_names(change):
+                    # what is known to be missing goes with the table
+                    self._lost[new] = (*self._lost.get(new, ()), *self._lost.get(old, ()))
+                self._permit(change, event, outcome)
+            for name in event.names():
+                self._book.pass_event(name)
+            for doubt in self._doubts:
+                if doubt.statement.position == event.position:
+                    for name in event.names():
+                        self._book.mark(name, doubt.gap)
+            outcomes[event.position] = outcome
+        begun.append(len(self._book.steps))
+        for name in self._held:
+            self._book.drop_rows(name, everything=True)
+        self._let_all_rows_in()
+        for name, gaps in sorted(self._lost.items()):
+            self._book.mark(name, *gaps)
+        steps = shortened(self._book.steps)
+        during = tuple(bisect_right(begun, place) - 1 for place in steps)
+        return CutPlan(tuple(steps.values()), during, outcomes, tuple(self._held.values()), self._held_from)
+
+    def _let_all_rows_in(self) -> None:
+        self._book.let_all_rows_in()
+
+    # ---- what may go on
+
+    def _permit(self, change: SchemaChange, event: DdlEvent, outcome: DdlOutcome) -> None:
+        """Carries the change out unless a table of it waits, or has to wait before it."""
+        names = touched_names(change)
+        if event.returning and not isinstance(change, DropDatabase) and not self._permissions.released & set(names):
+            # carried out when it came, but for tables that wait for something else still
+            for name in [name for name in names if name in self._held]:
+                self._hold(name, self._held[name], event, outcome)
+            return
+        waiting = next((self._held[name] for name in names if name in self._held), None)
+        if waiting is None and event.position not in self._permissions.approved:
+            destroyed = destroys(change, self._schema)
+            if any(self._holds(name) and self._book.exists(name) for name in destroyed):
+                waiting = self._waiting(names[0], event)
+        if waiting is None:
+            self._carry_out(change, event, outcome)
+            return
+        for name in names:
+            self._hold(name, waiting, event, outcome)
+
+    def _schema(self, name: TableName) -> TableSchema:
+        state = self._book.state(name)
+        return TableSchema(()) if state is None else state.schema
+
+    def _holds(self, name: TableName) -> bool:
+        return self._permissions.policy.of(name) == HOLD
+
+    def _waiting(self, name: TableName, event: DdlEvent) -> HeldTable:
+        """The table, which waits before the event; its statement may have values of masked columns in it."""
+        hidden = self._book.hides(name) or any(map(self._book.hides, event.names()))
+        return HeldTable(name, event.position, event.commit_ts, "" if hidden else event.sql)
+
+    def _hold(self, name: TableName, cause: HeldTable, event: DdlEvent, outcome: DdlOutcome) -> None:
+        if name not in self._held:
+            self._book.let_rows_in(name)
+            self._held[name] = replace(cause, name=name, commit_ts=event.commit_ts, rows=0)
+            self._held_from[name] = self._book.passed(name) + 1
+        outcome.status = HELD
+        outcome.effects.append(f"{name} waits: {self._held[name].gap}")
+
+    def _carry_out(self, change: SchemaChange, event: DdlEvent, outcome: DdlOutcome) -> None:
+        match change:
+            case NoTableEffect():
+                outcome.effects.append(f"{change.what}: changes no table")
+            case NotSupported():
+                self._tables.cannot_read(change, event, outcome)
+            case CreateTable():
+                self._tables.create(change, event, outcome)
+            case CreateTableLike():
+                self._tables.create_like(change, event, outcome)
+            case CreateTableAsSelect():
+                self._tables.create_as_select(change, event, outcome)
+            case TruncateTable():
+                self._tables.truncate(change.name, event, outcome)
+            case DropTable():
+                self._tables.drop(change.name, event, outcome)
+            case DropDatabase():
+                self._drop_database(change, event, outcome)
+            case RenameTable():
+                self._tables.rename(change.name, change.new_name, event, outcome)
+            case RecoverTable():
+                self._recovery.recover(change.name, change.new_name, event, outcome)
+            case RecoverDatabase():
+                self._recovery.recover_database(change.database, change.new_database, event, outcome)
+            case OfShard():
+                self._shards.plan(change, event, outcome)
+            case AlterTable():
+                self._alter(change, event, outcome)
+            case _:
+                assert_never(change)
+
+    def _drop_database(self, change: DropDatabase, event: DdlEvent, outcome: DdlOutcome) -> None:
+        """Each table by itself: those of a policy to hold wait, the others are dropped."""
+        for name in [name for name in self._book.names() if change.has(name)]:
+            state = self._book.state(name)
+            if (state is not None and state.retired) or (event.returning and name not in self._permissions.released):
+                continue
+            if name in self._held:
+                self._hold(name, self._held[name], event, outcome)
+            elif self._holds(name) and event.position not in self._permissions.approved:
+                self._hold(name, self._waiting(name, event), event, outcome)
+            else:
+                # rows of a name that is not touched by name lie in one segment; those after the drop come by a CREATE
+                self._tables.drop(name, event, outcome)
+        if not outcome.effects:
+            outcome.effects.append(f"database {change.database}: no mirrors to drop")
+
+    def _alter(self, change: AlterTable, event: DdlEvent, outcome: DdlOutcome) -> None:
+        renames = [clause for clause in change.clauses if isinstance(clause, RenameTo)]
+        clauses = tuple(clause for clause in change.clauses if not isinstance(clause, RenameTo))
+        if clauses:
+            self._alterations.alter(change.name, clauses, event, outcome)
+        for rename in renames:
+            self._tables.rename(change.name, rename.name, event, outcome)

@@ -1,0 +1,199 @@
+"""What statements about whole tables become: CREATE, TRUNCATE, DROP and RENAME as steps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cdc_pipeline.mirrors.model.state import MirrorState
+from cdc_pipeline.mirrors.model.steps import DropMirror, RenameMirror, TruncateMirror
+from cdc_pipeline.mirrors.planning.ddl_outcome import done, refuse
+from cdc_pipeline.mirrors.settings.policy import KEEP
+from cdc_pipeline.mirrors.window.late_statements import comes_before
+from cdc_pipeline.schemas.ddl.evolution import altered
+from cdc_pipeline.schemas.ddl.queried_columns import created_as, queried_columns
+from cdc_pipeline.schemas.effects.conversions import unclear_types, with_unclear_types
+from cdc_pipeline.schemas.model.changes import CreateTable, CreateTableAsSelect, CreateTableLike, NotSupported
+from cdc_pipeline.schemas.model.gaps import Gap, GapKind, short_statement
+from cdc_pipeline.schemas.model.table import TableSchema, origins_by_name
+
+if TYPE_CHECKING:
+    from cdc_pipeline.mirrors.ddl.events import DdlEvent
+    from cdc_pipeline.mirrors.planning.ddl_outcome import DdlOutcome
+    from cdc_pipeline.mirrors.planning.plan_book import PlanBook
+    from cdc_pipeline.mirrors.planning.recovery import RecoveryPlanner
+    from cdc_pipeline.mirrors.settings.policy import DdlPolicy
+    from cdc_pipeline.schemas.model.table import TableName
+
+
+class TablePlanner:
+    """Plans one statement about a whole table. `recovery` is told of what is ended, so that it can come back."""
+
+    def __init__(self, book: PlanBook, policy: DdlPolicy, recovery: RecoveryPlanner) -> None:
+        self._book = book
+        self._policy = policy
+        self._recovery = recovery
+
+    def cannot_read(self, change: NotSupported, event: DdlEvent, outcome: DdlOutcome) -> None:
+        """Its table goes on by what its rows say of themselves, until a statement tells more."""
+        name = change.name
+        if name is not None and change.creates and not self._book.exists(name):
+            self._book.create(MirrorState(name, f"{name}@{event.mark}", TableSchema(()), inferred=True))
+        refuse(self._book, name, change.reason, event, outcome)
+        state = None if name is None else self._book.state(name)
+        if state is not None and not state.inferred:
+            self._book.note(replace(state, inferred=True))
+        if change.everywhere:
+            for other in self._book.names():
+                refuse(self._book, other, change.reason, event, outcome)
+
+    # ---- CREATE
+
+    def create(self, change: CreateTable, event: DdlEvent, outcome: DdlOutcome) -> None:
+        name, schema = change.name, change.schema
+        existing = self._book.state(name)
+        if existing is not None and comes_before(event, existing):
+            self._define(existing, change, event, outcome)
+            return
+        if change.if_not_exists and self._book.exists(name):
+            self._book.let_rows_in(name)
+            self._learn(name, schema, event, outcome)
+            return
+        self._book.let_rows_in(name)
+        existing = self._book.state(name)
+        if existing is not None:
+            # Upstream made it, so there it was gone: a DROP or RENAME of it never reached us.
+            self._book.steps.append(DropMirror(existing, event.mark))
+            self._recovery.has_dropped(existing, event.mark)
+            outcome.effects.append(f"the former {name} was set aside: its end was not in the stream")
+        state = MirrorState(name, f"{name}@{event.mark}", schema).with_gaps(*change.gaps)
+        done(outcome, f"created {name}", self._book.create(state))
+
+    def _define(self, state: MirrorState, change: CreateTable, event: DdlEvent, outcome: DdlOutcome) -> None:
+        """The rows of this table came before the statement that made it: they are let in anew, under its definition
+        (`late_statements`)."""
+        self._book.steps.append(TruncateMirror(state))
+        defined = replace(state, schema=change.schema, inferred=False, gaps=change.gaps, since=None)
+        defined = self._defined(state, defined, event, anew=True)
+        self._book.emptied(defined)
+        done(outcome, f"defined {state.name}, of which rows had come before; they were let in anew", defined)
+
+    def _learn(self, name: TableName, schema: TableSchema, event: DdlEvent, outcome: DdlOutcome) -> None:
+        """A CREATE TABLE IF NOT EXISTS of a table that exists changes nothing upstream. It tells the definition where only
+        rows have told of the table, if the columns are the same."""
+        state = self._book.state(name)
+        assert state is not None
+        columns = {column.casefold() for column in schema.column_names}
+        if not state.inferred or columns != {column.casefold() for column in state.schema.column_names}:
+            outcome.effects.append(f"{name} exists already")
+            return
+        gaps = with_unclear_types(state.gaps, schema.columns)
+        learnt = replace(state, schema=schema, inferred=False, since=None, gaps=gaps)
+        learnt = self._defined(state, learnt, event)
+        done(outcome, f"{name} exists already; its definition is known now", learnt)
+
+    def _defined(self, before: MirrorState, after: MirrorState, event: DdlEvent, *, anew: bool = False) -> MirrorState:
+        origins = origins_by_name(before.schema, after.schema.columns)
+        return self._book.change_columns(before, after, origins, event.commit_ms, anew=anew)
+
+    def create_like(self, change: CreateTableLike, event: DdlEvent, outcome: DdlOutcome) -> None:
+        source = self._book.state(change.source)
+        if source is None and self._book.exists(change.source):
+            self._book.let_rows_in(change.source)
+            source = self._book.state(change.source)
+        if source is None:
+            reason = f"CREATE TABLE LIKE {change.source}, whose definition is not known"
+            self.cannot_read(NotSupported(reason, change.name, creates=True), event, outcome)
+            return
+        created = CreateTable(change.name, source.schema, change.if_not_exists)
+        self.create(created, event, outcome)
+
+    def create_as_select(self, change: CreateTableAsSelect, event: DdlEvent, outcome: DdlOutcome) -> None:
+        """Only where a change is logged as its statement does the query arrive: then the rows that it gave do not."""
+
+        def schema_of(name: TableName) -> TableSchema | None:
+            self._book.let_rows_in(name)
+            state = self._book.state(name)
+            return None if state is None else state.schema
+
+        try:
+            own = altered(TableSchema((), charset=change.charset, collation=change.collation), change.columns)
+            columns = created_as(own, queried_columns(change.query, change.database, schema_of))
+            schema = altered(replace(own, columns=columns), change.keys)
+        except ValueError as error:  # QueryError, SchemaConflictError
+            self.cannot_read(NotSupported(str(error), change.name, creates=True), event, outcome)
+            return
+        hidden = "its first rows are those of a query, which were not sent: see ddl_history"
+        clear = f"its first rows are those of a query, which were not sent: {short_statement(change.query)}"
+        gap = Gap(GapKind.ROWS_OF_QUERY, hidden, clear=clear)
+        self.create(CreateTable(change.name, schema, change.if_not_exists, (gap,)), event, outcome)
+
+    # ---- TRUNCATE, DROP, RENAME
+
+    def truncate(self, name: TableName, event: DdlEvent, outcome: DdlOutcome) -> None:
+        if self._book.keeps_deleted(name):
+            self._book.let_rows_in(name)
+        else:
+            self._book.drop_rows(name)
+        state = self._book.state(name)
+        if state is None:
+            done(outcome, f"{name}: no mirror to empty")
+            return
+        self._book.steps.append(TruncateMirror(state, event.mark))
+        self._recovery.has_truncated(state, event.mark)
+        self._book.truncated(state)
+        # what was missing or unsure in the rows is gone with them
+        healed = replace(state, gaps=()).with_gaps(*unclear_types(state.schema.columns))
+        if healed != state:
+            self._book.note(healed)
+        done(outcome, f"emptied {name}", healed)
+
+    def drop(self, name: TableName, event: DdlEvent, outcome: DdlOutcome) -> None:
+        self._book.let_rows_in(name)
+        state = self._book.state(name)
+        if state is None:
+            outcome.effects.append(f"{name}: no mirror to drop")
+            return
+        self._book.remove(name)
+        if self._policy.of(name) == KEEP:
+            kept = state.as_retired(event.mark)
+            self._book.steps.append(RenameMirror(state, kept))
+            self._book.put(kept)
+            self._recovery.has_retired(kept, event.mark)
+            done(outcome, f"dropped {name}; its mirror is kept as {kept.name}")
+            return
+        self._book.steps.append(DropMirror(state, event.mark))
+        self._recovery.has_dropped(state, event.mark)
+        done(outcome, f"dropped {name}; its mirror is kept aside")
+
+    def rename(self, old: TableName, new: TableName, event: DdlEvent, outcome: DdlOutcome) -> None:
+        found = self._renamed_source(old)
+        if found is None:
+            done(outcome, f"{old} has no mirror yet; its rows will come as {new}")
+            return
+        self._book.let_rows_in(found)
+        self._book.let_rows_in(new)
+        state = self._book.state(found)
+        assert state is not None  # _renamed_source saw it, or rows that have just made it
+        there = self._book.state(new)
+        if there is not None and comes_before(event, there):
+            # its rows came before the statement that gave the table its name: they come again
+            self._book.steps.append(DropMirror(there, event.mark))
+            self._book.remove(new)
+            there = None
+        if there is not None:
+            refuse(self._book, found, f"RENAME of {found} to {new}, which exists", event, outcome)
+            return
+        renamed = replace(state, name=new)
+        self._book.steps.append(RenameMirror(state, renamed))
+        self._book.remove(found)
+        self._book.put(renamed)
+        done(outcome, f"renamed {found} to {new}", self._book.under_its_name(renamed))
+
+    def _renamed_source(self, name: TableName) -> TableName | None:
+        """The table that a RENAME speaks of. TiCDC's old architecture can lose its database (ticdc-facts §4): then the
+        one table of that name in any database is meant."""
+        if self._book.exists(name):
+            return name
+        same = [other for other in self._book.names() if other.table == name.table]
+        return same[0] if len(same) == 1 else None

@@ -1,0 +1,595 @@
+from __future__ import annotations
+
+import json
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import pytest
+from pydantic import ValidationError
+
+from cdc_pipeline.component.component import CdcPipeline
+from cdc_pipeline.component.fields.source import CaptureFilesSource
+from cdc_pipeline.mirrors.model.derived import DerivedColumn
+from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
+from cdc_pipeline.mirrors.settings.policy import DdlPolicy
+from cdc_pipeline.mirrors.settings.selection import Route, TableSelection
+from cdc_pipeline.pipeline import Pipeline
+from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline.sources.captures import CaptureFiles
+from cdc_pipeline.sources.kafka.client_settings import ClientSettings
+from cdc_pipeline.sources.kafka.selection import Selection, Start
+from cdc_pipeline.sources.kafka.source import KafkaTopics
+from cdc_pipeline.sources.storage.storage import TicdcStorage
+from cdc_pipeline.spark.session import SparkLakehouse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Dagster 1.13.27 parses YAML with a call that pydantic has renamed.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:`parse_obj_as` is deprecated:pydantic.warnings.PydanticDeprecatedSince20"
+)
+
+_GOOD: dict[str, Any] = {"name": "shop", "source": {"type": "capture_files", "path": "captures"}, "lake": "lake"}
+_SALT = "'12345678901234567890'"
+_KAFKA: dict[str, Any] = {"type": "kafka", "bootstrap_servers": "b:9092", "topics": ["a"]}
+
+
+def _yaml(fields: dict[str, Any]) -> str:
+    """The attributes as YAML, written in its flow style."""
+    return f"type: cdc_pipeline.CdcPipeline\nattributes: {json.dumps(fields)}\n"
+
+
+def _asset_keys(component: CdcPipeline) -> set[str]:
+    definitions = dg.Definitions.merge(component.build_defs(), dg.Definitions(resources={"spark": SparkLakehouse()}))
+    return {key.to_user_string() for key in definitions.resolve_asset_graph().get_all_asset_keys()}
+
+
+_ASSETS = {
+    f"shop/{name}"
+    for name in (
+        "raw_topic_snapshot",
+        "change_log",
+        "ddl_history",
+        "watermarks",
+        "dead_letters",
+        "consistent_cuts",
+    )
+}
+
+
+def test_a_good_file_loads(load: Callable[[str], CdcPipeline]) -> None:
+    component = load(_yaml(_GOOD))
+    assert component.pipeline == Pipeline("shop", CaptureFiles("captures"), "lake", "UTC", 2)
+    assert component.dialect == "auto"
+
+
+def test_all_fields(load: Callable[[str], CdcPipeline]) -> None:
+    fields = {
+        "name": "Orders_2",
+        "source": {"type": "capture_files", "path": "/data/c d"},
+        "lake": "s3a://bucket/lake",
+        "dialect": "ticdc",
+        "time_zone": "Asia/Shanghai",
+        "merge_threads": 64,
+        "keys": {"shop.events": ["user", "at"]},
+        "ddl_policy": {"default": "keep", "tables": {"shop.orders*": "hold", "audit.*": "apply"}},
+        "owners": ["team:data", "a@b.org"],
+        "tags": {"tier": "gold"},
+        "include": ["shop.*", "crm.people"],
+        "exclude": ["shop.tmp_*"],
+        "routes": [
+            {"match": "shop.*", "to": "{database}_eu.{table}"},
+            {"match": "*", "to": "rest.{database}-{table}", "merge": True},
+        ],
+    }
+    component = load(_yaml(fields))
+    policy = DdlPolicy("keep", (("shop.orders*", "hold"), ("audit.*", "apply")))
+    keys = {"shop.events": ("user", "at")}
+    assert component.pipeline == Pipeline(
+        "Orders_2",
+        CaptureFiles("/data/c d"),
+        "s3a://bucket/lake",
+        "Asia/Shanghai",
+        64,
+        "ticdc",
+        keys,
+        policy,
+        owners=("team:data", "a@b.org"),
+        tags={"tier": "gold"},
+        selection=TableSelection(
+            ("shop.*", "crm.people"),
+            ("shop.tmp_*",),
+            (Route("shop.*", "{database}_eu.{table}"), Route("*", "rest.{database}-{table}", merge=True)),
+        ),
+    )
+    assert component.dialect == "ticdc"
+
+
+def test_the_documented_selection(load: Callable[[str], CdcPipeline]) -> None:
+    page = Path(__file__).parents[2] / "docs" / "tables.md"
+    selection = load(
+        re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)[0]
+    ).pipeline.selection
+    routed = {
+        str(name): str(selection.routed(name)) if selection.is_in(name) else None
+        for name in (TableName(*text.split(".")) for text in _DOCUMENTED)
+    }
+    assert routed == _DOCUMENTED
+
+
+_DOCUMENTED = {
+    "shop_eu.orders": "eu.orders",
+    "shop_us.orders": "shop_us.all_orders",
+    "shop_us.items": "shop_us.items",
+    "crm.people": "crm.people",
+    "crm.notes": None,
+    "shop_us.tmp_1": None,
+    "shop_eu.secrets": None,
+}
+
+
+def test_a_kafka_source(load: Callable[[str], CdcPipeline], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CDC_TEST_SERVERS", "one:9092,two:9092")
+    monkeypatch.setenv("CDC_TEST_PASSWORD", "hunter2")
+    fields = {
+        "type": "kafka",
+        "bootstrap_servers": "{{ env.CDC_TEST_SERVERS }}",
+        "topic_pattern": r"shop\..*",
+        "start": {"commit_tso": 470613987560259584},
+        "max_records_per_batch": 1000,
+        "options": {"client.id": "{{ env.CDC_TEST_PASSWORD }}", "fetch.max.bytes": 5, "check.crcs": True},
+        "publish_group": "shown",
+        "made_anew": {"shop.a": "shop.a@2"},
+        "resume_at": {"shop.b": {"0": 7}},
+        "ended": ["shop.c"],
+    }
+    source = load(_yaml({**_GOOD, "source": fields})).pipeline.source
+    selection = Selection(
+        (),
+        r"shop\..*",
+        Start("time", 470613987560259584 // 2**18 - 600_000),
+        {"shop.a": "shop.a@2"},
+        {("shop.b", 0): 7},
+        frozenset({"shop.c"}),
+    )
+    options = {"client.id": "hunter2", "fetch.max.bytes": "5", "check.crcs": "true"}
+    assert source == KafkaTopics(ClientSettings("one:9092,two:9092", options), selection, 1000, "shown")
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"),
+    [
+        ("latest", Start("latest")),
+        ({"timestamp": "1970-01-01T01:00:01+01:00"}, Start("time", 1000)),
+        ({"timestamp": "1795248823000"}, Start("time", 1795248823000)),
+        ({"offsets": {"a": {"0": 5, "1": 6}}}, Start("offsets", offsets={("a", 0): 5, ("a", 1): 6})),
+    ],
+)
+def test_where_a_kafka_source_starts(start: object, expected: Start, load: Callable[[str], CdcPipeline]) -> None:
+    source = load(_yaml({**_GOOD, "source": {**_KAFKA, "start": start}})).pipeline.source
+    assert isinstance(source, KafkaTopics)
+    assert source.selection.start == expected
+
+
+def test_a_storage_source(load: Callable[[str], CdcPipeline]) -> None:
+    fields = {"type": "ticdc_storage", "path": "/sink", "topic": "t", "max_bytes_per_batch": 7}
+    assert load(_yaml({**_GOOD, "source": fields})).pipeline.source == TicdcStorage("/sink", "t", 7)
+
+
+def test_the_sensor(load: Callable[[str], CdcPipeline]) -> None:
+    fields = {"running": True, "interval_seconds": 5, "minimum_records": 100, "maximum_wait_seconds": 60}
+    sensor, _ = load(_yaml({**_GOOD, "sensor": fields})).build_defs().sensors or ()
+    assert (sensor.name, sensor.minimum_interval_seconds) == ("shop_new_offsets", 5)
+    assert sensor.default_status == dg.DefaultSensorStatus.RUNNING
+    stopped, new_tables = load(_yaml(_GOOD)).build_defs().sensors or ()
+    assert new_tables.name == "shop_new_tables"
+    assert stopped.default_status == dg.DefaultSensorStatus.STOPPED
+
+
+def test_every_node_has_what_the_file_says_of_it(load: Callable[[str], CdcPipeline]) -> None:
+    fields = {**_GOOD, "source": _KAFKA, "owners": ["team:data"], "tags": {"tier": "gold"}}
+    definitions = load(_yaml(fields)).build_defs()
+    specs = [
+        spec for found in definitions.assets or () if isinstance(found, dg.AssetsDefinition) for spec in found.specs
+    ]
+    assert {spec.key.to_user_string() for spec in specs} == _ASSETS
+    for spec in specs:
+        assert spec.kinds == {"delta", "pyspark", "kafka"}
+        assert list(spec.owners) == ["team:data"]
+        assert spec.tags["tier"] == "gold"
+        assert spec.code_version
+
+
+def test_freshness(load: Callable[[str], CdcPipeline]) -> None:
+    cuts = dg.AssetKey(["shop", "consistent_cuts"])
+
+    def found(fields: dict[str, Any]) -> tuple[dg.FreshnessPolicy | None, bool]:
+        for assets in load(_yaml({**_GOOD, **fields})).build_defs().assets or ():
+            assert isinstance(assets, dg.AssetsDefinition)
+            if cuts in assets.specs_by_key:
+                checks = {check.name for check in assets.check_specs}
+                return assets.specs_by_key[cuts].freshness_policy, "fresh" in checks
+        raise AssertionError("no asset has cuts")
+
+    policy = dg.FreshnessPolicy.time_window(timedelta(minutes=30), timedelta(minutes=10))
+    assert found({"freshness": {"warn_minutes": 10, "fail_minutes": 30}}) == (policy, True)
+    assert found({"freshness": {"warn_minutes": 0.5}}) == (None, True)
+    assert found({}) == (None, False)
+
+
+def test_maintenance_runs_when_it_is_switched_on(load: Callable[[str], CdcPipeline]) -> None:
+    (schedule,) = load(_yaml({**_GOOD, "maintenance_cron": "30 1 * * 0"})).build_defs().schedules or ()
+    assert isinstance(schedule, dg.ScheduleDefinition)
+    assert (schedule.name, schedule.job.name) == ("shop_maintain_schedule", "shop_maintain")
+    assert (schedule.cron_schedule, schedule.execution_timezone) == ("30 1 * * 0", "UTC")
+    assert schedule.default_status == dg.DefaultScheduleStatus.STOPPED
+
+
+def test_python_gives_the_same(load: Callable[[str], CdcPipeline]) -> None:
+    component = CdcPipeline(
+        name="shop", source=CaptureFilesSource(type="capture_files", path="captures"), lake="lake", merge_threads=4
+    )
+    assert component == load(_yaml({**_GOOD, "merge_threads": 4}))
+
+
+def test_the_environment_fills_in(load: Callable[[str], CdcPipeline], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CDC_TEST_NAME", "orders")
+    monkeypatch.setenv("CDC_TEST_PATH", "/from/there")
+    monkeypatch.setenv("CDC_TEST_THREADS", "8")
+    fields = {
+        "name": "{{ env.CDC_TEST_NAME }}",
+        "source": {"type": "capture_files", "path": "{{ env('CDC_TEST_PATH', 'captures') }}"},
+        "lake": "{{ env('CDC_TEST_NONE', 'other') }}",
+        "merge_threads": "{{ env.CDC_TEST_THREADS }}",
+    }
+    assert load(_yaml(fields)).pipeline == Pipeline("orders", CaptureFiles("/from/there"), "other", "UTC", 8)
+
+
+def test_definitions(tmp_path: Path) -> None:
+    source = CaptureFilesSource(type="capture_files", path="captures")
+    component = CdcPipeline(name="shop", source=source, lake=str(tmp_path / "lake"))
+    assert _asset_keys(component) == _ASSETS
+    jobs = [job.name for job in component.build_defs().jobs or ()]
+    assert jobs == [
+        "shop_ingest",
+        "shop_rebuild",
+        "shop_release_dead_letters",
+        "shop_ddl_dry_run",
+        "shop_approve_ddl",
+        "shop_maintain",
+    ]
+
+
+def test_one_policy_for_all_tables(load: Callable[[str], CdcPipeline], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load(_yaml(_GOOD)).pipeline.ddl_policy == DdlPolicy("apply")
+    assert load(_yaml({**_GOOD, "ddl_policy": "hold"})).pipeline.ddl_policy == DdlPolicy("hold")
+    monkeypatch.setenv("CDC_POLICY", "keep")
+    assert load(_yaml({**_GOOD, "ddl_policy": "{{ env.CDC_POLICY }}"})).pipeline.ddl_policy == DdlPolicy("keep")
+    source = CaptureFilesSource(type="capture_files", path="captures")
+    component = CdcPipeline(name="shop", source=source, lake="lake", ddl_policy="hold")  # type: ignore[arg-type]
+    assert component.pipeline.ddl_policy == DdlPolicy("hold")
+
+
+def test_soft_delete(load: Callable[[str], CdcPipeline], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load(_yaml(_GOOD)).pipeline.columns.soft_delete == ()
+    monkeypatch.setenv("CDC_DATABASE", "shop")
+    fields = {**_GOOD, "soft_delete": ["{{ env.CDC_DATABASE }}.orders", "crm.*"]}
+    assert load(_yaml(fields)).pipeline.columns.soft_delete == ("shop.orders", "crm.*")
+
+
+def test_masks_and_their_salt_which_nothing_shows(
+    load: Callable[[str], CdcPipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields = {
+        **_GOOD,
+        "mask": {"db.*": {"a": "hash", "b": None}, "*": {"c": "null"}},
+        "mask_salt": "{{ env.CDC_SALT }}",
+    }
+    # no number, and not without its quotes
+    monkeypatch.setenv("CDC_SALT", _SALT)
+    component = load(_yaml(fields))
+    rules = component.pipeline.columns
+    assert rules.masks == (("db.*", (("a", "hash"), ("b", "null"))), ("*", (("c", "null"),)))
+    assert rules.salt == _SALT
+    shown = f"{component!r} {component.pipeline!r} {component.model_dump_json()} {rules.as_plain()}"
+    assert "***" in shown
+    assert _SALT not in shown
+    for wrong in (
+        {"mask": {"db.t": {"a": "x"}}},
+        {"lake": ""},
+        {"other": 1},
+        {"merge_threads": "two"},
+        {"time_zone": "x"},
+    ):
+        with pytest.raises(Exception) as error:  # noqa: PT011 - Dagster's own kinds
+            load(_yaml({**fields, **wrong}))
+        assert _SALT not in _told(error.value)
+    monkeypatch.setenv("CDC_SALT", "'1234567890'")
+    with pytest.raises(Exception) as short:  # noqa: PT011 - Dagster's own kinds
+        load(_yaml(fields))
+    assert "it is too short" in _told(short.value)
+    assert "1234567890" not in _told(short.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("none", ()),
+        ([], ()),
+        (["_offset", "_commit_ts"], ("_commit_ts", "_offset")),
+        ("{{ env.CDC_METADATA }}", ("_topic",)),
+    ],
+)
+def test_metadata_columns(
+    value: object, expected: tuple[str, ...], load: Callable[[str], CdcPipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CDC_METADATA", "['_topic']")
+    assert load(_yaml({**_GOOD, "metadata_columns": value})).pipeline.columns == ColumnRules(expected)
+
+
+def test_computed_columns(load: Callable[[str], CdcPipeline], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CDC_RATE", "price * 2")
+    columns = {"total": {"type": "DECIMAL(12, 2)", "sql": "price * quantity"}}
+    twice = {"twice": {"type": "array<byte>", "sql": "{{ env.CDC_RATE }}"}}
+    fields = {**_GOOD, "computed": {"shop.orders": columns, "shop.*": twice}}
+    component = load(_yaml(fields))
+    assert component.pipeline.columns.derived == (
+        ("shop.orders", (DerivedColumn("total", "decimal(12,2)", "price * quantity"),)),
+        ("shop.*", (DerivedColumn("twice", "array<tinyint>", "price * 2"),)),
+    )
+    assert CdcPipeline(**{**fields, "source": component.source, "computed": component.computed}) == component
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [({"name": "1"}, "name"), ({"time_zone": "x"}, "time_zone"), ({"lake": ""}, "lake"), ({"x": 1}, "x")],
+)
+def test_wrong_in_python(fields: dict[str, Any], field: str) -> None:
+    source = CaptureFilesSource(type="capture_files", path="captures")
+    with pytest.raises(ValidationError) as error:
+        CdcPipeline(**{**_GOOD, "source": source, **fields})
+    assert [found["loc"] for found in error.value.errors()] == [(field,)]
+
+
+# name → (attributes, what the message has: the field's path, the bad value, what was expected)
+_WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "name with a digit first": ({**_GOOD, "name": "1shop"}, ["name", "'1shop' is no pipeline name", "a letter, then"]),
+    "name with a slash": ({**_GOOD, "name": "a/b"}, ["name", "'a/b' is no pipeline name"]),
+    "name empty": ({**_GOOD, "name": ""}, ["name", "'' is no pipeline name"]),
+    "name a number": ({**_GOOD, "name": 5}, ["name", "5", "string"]),
+    "no name": ({key: _GOOD[key] for key in ("source", "lake")}, ["name", "Field required"]),
+    "owner": ({**_GOOD, "owners": ["Ann Other"]}, ["owners", "Invalid owner 'Ann Other'", "email address"]),
+    "tag": ({**_GOOD, "tags": {"a b": "x"}}, ["tags", "invalid tag keys: ['a b']", "Allowed characters"]),
+    "freshness nothing": (
+        {**_GOOD, "freshness": {"warn_minutes": 0}},
+        ["freshness", "warn_minutes", "0.0 is no age", "more than 0 minutes"],
+    ),
+    "freshness that fails before it warns": (
+        {**_GOOD, "freshness": {"warn_minutes": 9, "fail_minutes": 5}},
+        ["freshness", "warn_minutes 9.0 is not below fail_minutes 5.0"],
+    ),
+    "cron": (
+        {**_GOOD, "maintenance_cron": "at night"},
+        ["maintenance_cron", "'at night' is no cron schedule", "five fields are expected"],
+    ),
+    "time zone": (
+        {**_GOOD, "time_zone": "Mars/Base"},
+        ["time_zone", "'Mars/Base' is no time zone", "IANA", "such as UTC"],
+    ),
+    "time zone an offset": ({**_GOOD, "time_zone": "+08:00"}, ["time_zone", "'+08:00' is no time zone"]),
+    "time zone empty": ({**_GOOD, "time_zone": ""}, ["time_zone", "'' is no time zone"]),
+    "time zone a path": ({**_GOOD, "time_zone": "../etc"}, ["time_zone", "'../etc' is no time zone"]),
+    "source type": (
+        {**_GOOD, "source": {"type": "pigeon", "path": "c"}},
+        ["source", "type", "'pigeon'", "'capture_files'"],
+    ),
+    "no source type": (
+        {**_GOOD, "source": {"path": "c"}},
+        ["attributes.source", "type", "'path': 'c'"],
+    ),
+    "no source path": (
+        {**_GOOD, "source": {"type": "capture_files"}},
+        ["capture_files.path", "Field required"],
+    ),
+    "source path empty": (
+        {**_GOOD, "source": {"type": "capture_files", "path": ""}},
+        ["source", "path", "at least 1 "],
+    ),
+    "source with a field more": (
+        {**_GOOD, "source": {"type": "capture_files", "path": "c", "glob": "*"}},
+        ["capture_files.glob", "Extra inputs are not permitted", "'*'"],
+    ),
+    "kafka without topics": (
+        {**_GOOD, "source": {"type": "kafka", "bootstrap_servers": "b:9092"}},
+        ["KafkaSource", "either topics or topic_pattern is expected"],
+    ),
+    "kafka with both": (
+        {**_GOOD, "source": {**_KAFKA, "topic_pattern": "a.*"}},
+        ["KafkaSource", "either topics or topic_pattern is expected"],
+    ),
+    "kafka without servers": (
+        {**_GOOD, "source": {"type": "kafka", "topics": ["a"]}},
+        ["kafka.bootstrap_servers", "Field required"],
+    ),
+    "topic pattern": (
+        {**_GOOD, "source": {"type": "kafka", "bootstrap_servers": "b:9092", "topic_pattern": "a("}},
+        ["topic_pattern", "'a(' is no regular expression"],
+    ),
+    "start": ({**_GOOD, "source": {**_KAFKA, "start": "soon"}}, ["start", "'earliest' or 'latest'"]),
+    "start at two": (
+        {**_GOOD, "source": {**_KAFKA, "start": {"timestamp": "0", "commit_tso": 1}}},
+        ["StartAt", "one of timestamp, offsets and commit_tso is expected"],
+    ),
+    "start at no time": (
+        {**_GOOD, "source": {**_KAFKA, "start": {"timestamp": "2026-11-22 10:00"}}},
+        ["timestamp", "'2026-11-22 10:00' is no instant", "2026-11-22T10:00:00Z"],
+    ),
+    "no records in a batch": (
+        {**_GOOD, "source": {**_KAFKA, "max_records_per_batch": 0}},
+        ["max_records_per_batch", "0 is no number of records"],
+    ),
+    "option unknown": (
+        {**_GOOD, "source": {**_KAFKA, "options": {"sasl.passwort": "x"}}},
+        ["options", "'sasl.passwort' is no setting of a Kafka consumer", "'sasl.password'"],
+    ),
+    "option that is ours": (
+        {**_GOOD, "source": {**_KAFKA, "options": {"auto.offset.reset": "latest"}}},
+        ["options", "'auto.offset.reset'", "the source's field start"],
+    ),
+    "two topics of one name": (
+        {**_GOOD, "source": {**_KAFKA, "made_anew": {"a": "x", "b": "x"}}},
+        ["made_anew", "a name of its own"],
+    ),
+    "resume at no offset": (
+        {**_GOOD, "source": {**_KAFKA, "resume_at": {"a": {"x": 1}}}},
+        ["kafka.resume_at", "a.x", "integer"],
+    ),
+    "no bytes in a batch": (
+        {**_GOOD, "source": {"type": "ticdc_storage", "path": "s", "max_bytes_per_batch": 0}},
+        ["max_bytes_per_batch", "0 is no number of bytes"],
+    ),
+    "sensor field": ({**_GOOD, "sensor": {"interval": 5}}, ["sensor", "interval", "Extra inputs"]),
+    "sensor interval": ({**_GOOD, "sensor": {"interval_seconds": 0}}, ["sensor", "interval_seconds", "1 or more"]),
+    "source a text": (
+        {**_GOOD, "source": "captures"},
+        ["attributes.source", "'captures' is no source", "type and path"],
+    ),
+    "no source": ({key: _GOOD[key] for key in ("name", "lake")}, ["source", "Field required"]),
+    "no lake": ({key: _GOOD[key] for key in ("name", "source")}, ["lake", "Field required"]),
+    "lake empty": ({**_GOOD, "lake": ""}, ["lake", "at least 1 "]),
+    "a field more": ({**_GOOD, "tme_zone": "UTC"}, ["tme_zone", "Extra inputs are not permitted", "'UTC'"]),
+    "dialect": ({**_GOOD, "dialect": "debezium"}, ["dialect", "'debezium'", "'auto', 'ticdc', 'canal' or 'dataworks'"]),
+    "merge threads none": ({**_GOOD, "merge_threads": 0}, ["merge_threads", "0 is no number of threads", "1 to 64"]),
+    "max runtime": ({**_GOOD, "max_runtime_seconds": 59}, ["max_runtime_seconds", "59 is too little", "60 or more"]),
+    "key check rows": ({**_GOOD, "key_check_rows": -1}, ["key_check_rows", "-1 is no number of rows", "0 or more"]),
+    "merge threads many": ({**_GOOD, "merge_threads": 65}, ["merge_threads", "65 is no number of threads", "1 to 64"]),
+    "keys of no table": ({**_GOOD, "keys": {"events": ["a"]}}, ["keys", "'events' is no table", "database.table"]),
+    "keys without columns": ({**_GOOD, "keys": {"db.t": []}}, ["keys", "db.t: [] is no key", "one or more columns"]),
+    "keys twice": ({**_GOOD, "keys": {"db.t": ["a", "a"]}}, ["keys", "db.t: ['a', 'a'] is no key", "each once"]),
+    "keys a text": ({**_GOOD, "keys": {"db.t": "id"}}, ["keys", "db.t", "list"]),
+    "policy unknown": ({**_GOOD, "ddl_policy": "ask"}, ["ddl_policy", "'ask' is no policy", "apply, keep or hold"]),
+    "policy of a table": (
+        {**_GOOD, "ddl_policy": {"tables": {"db.*": "ask"}}},
+        ["ddl_policy", "tables", "db.*", "'apply', 'keep' or 'hold'"],
+    ),
+    "policy of no pattern": (
+        {**_GOOD, "ddl_policy": {"tables": {"orders": "hold"}}},
+        ["ddl_policy", "'orders' is no pattern", "database.table"],
+    ),
+    "nothing included": ({**_GOOD, "include": []}, ["include", "[] includes no table", "such as shop.*"]),
+    "include a text": ({**_GOOD, "include": "shop.*"}, ["include", "'shop.*'", "list"]),
+    "include no pattern": ({**_GOOD, "include": ["shop"]}, ["include", "'shop' is no pattern", "database.table"]),
+    "exclude no pattern": ({**_GOOD, "exclude": ["a.b", ""]}, ["exclude", "'' is no pattern", "database.table"]),
+    "route of no pattern": (
+        {**_GOOD, "routes": [{"match": "orders", "to": "a.b"}]},
+        ["routes", "match", "'orders' is no pattern", "database.table"],
+    ),
+    "route to no name": (
+        {**_GOOD, "routes": [{"match": "shop.*", "to": "{schema}.{table}"}]},
+        ["routes", "to", "'{schema}.{table}' is no name of a mirror", "such as {database}_eu.{table}"],
+    ),
+    "route to nothing": ({**_GOOD, "routes": [{"match": "shop.*"}]}, ["routes", "to", "Field required"]),
+    "route with a field more": (
+        {**_GOOD, "routes": [{"match": "shop.*", "to": "a.{table}", "table_prefix": "x"}]},
+        ["routes", "table_prefix", "Extra inputs"],
+    ),
+    "soft delete of no pattern": (
+        {**_GOOD, "soft_delete": ["shop.*", "orders"]},
+        ["soft_delete", "'orders' is no pattern", "database.table"],
+    ),
+    "soft delete a text": ({**_GOOD, "soft_delete": "shop.*"}, ["soft_delete", "'shop.*'", "list"]),
+    "mask of no pattern": (
+        {**_GOOD, "mask": {"orders": {"a": "hash"}}, "mask_salt": _SALT},
+        ["mask", "'orders' is no pattern", "database.table"],
+    ),
+    "mask unknown": (
+        {**_GOOD, "mask": {"db.t": {"a": "sha1"}}, "mask_salt": _SALT},
+        ["mask", "db.t.a: 'sha1' is no mask", "hash or null is expected"],
+    ),
+    "mask of no column": ({**_GOOD, "mask": {"db.t": {}}, "mask_salt": _SALT}, ["mask", "db.t: no column is named"]),
+    "mask of a key": (
+        {**_GOOD, "keys": {"db.t": ["a", "b"]}, "mask": {"db.*": {"B": "null"}}, "mask_salt": _SALT},
+        ["mask", "db.t.b is part of a key (keys)", "as hash, not as null"],
+    ),
+    "mask without salt": ({**_GOOD, "mask": {"db.t": {"a": "null"}}}, ["mask_salt", "it is missing: mask needs one"]),
+    "mask salt short": ({**_GOOD, "mask_salt": "kept back"}, ["mask_salt", "it is too short: 16 characters"]),
+    "mask salt of no variable": (
+        {**_GOOD, "mask_salt": "{{ env.CDC_NO_SUCH_SALT }}"},
+        ["mask_salt cannot be filled in", "CDC_NO_SUCH_SALT"],
+    ),
+    "metadata column unknown": (
+        {**_GOOD, "metadata_columns": ["_topic", "_time"]},
+        ["metadata_columns", "'_time' is no metadata column", "_commit_ts, _topic, _partition, _offset"],
+    ),
+    "metadata column twice": (
+        {**_GOOD, "metadata_columns": ["_topic", "_topic"]},
+        ["metadata_columns", "each", "once"],
+    ),
+    "metadata columns a text": (
+        {**_GOOD, "metadata_columns": "_topic"},
+        ["metadata_columns", "'_topic' is no list", "or none is expected"],
+    ),
+    "computed of no pattern": (
+        {**_GOOD, "computed": {"orders": {"a": {"type": "int", "sql": "b"}}}},
+        ["computed", "'orders' is no pattern", "database.table"],
+    ),
+    "computed without columns": ({**_GOOD, "computed": {"db.t": {}}}, ["computed", "db.t: no column is named"]),
+    "computed twice": (
+        {**_GOOD, "computed": {"db.t": {"a": {"type": "int", "sql": "b"}, "A": {"type": "int", "sql": "b"}}}},
+        ["computed", "db.t: a, A: each column is expected once"],
+    ),
+    "computed of no type": (
+        {**_GOOD, "computed": {"db.t": {"a": {"type": "decimal(39,2)", "sql": "b"}}}},
+        ["computed", "db.t.a: 'decimal(39,2)' is no type of Spark SQL", "decimal(p,s)"],
+    ),
+    "computed of no expression": (
+        {**_GOOD, "computed": {"db.t": {"a": {"type": "int", "sql": "sum(b)"}}}},
+        ["computed", "db.t.a: 'sum(b)': sum is no function", "of one row"],
+    ),
+    "computed of another": (
+        {**_GOOD, "computed": {"db.t": {"a": {"type": "int", "sql": "b"}, "c": {"type": "int", "sql": "A + 1"}}}},
+        ["computed", "db.t.c: 'A + 1' refers to A", "upstream's columns are expected"],
+    ),
+    "computed under a name of ours": (
+        {**_GOOD, "computed": {"db.t": {"_Offset": {"type": "int", "sql": "b"}}}},
+        ["computed", "db.t._Offset: this is a column of metadata_columns"],
+    ),
+    "computed without sql": ({**_GOOD, "computed": {"db.t": {"a": {"type": "int"}}}}, ["computed", "sql", "required"]),
+    "computed a text": ({**_GOOD, "computed": {"db.t": {"a": "b + 1"}}}, ["computed", "db.t", "a", "'b + 1'"]),
+    "computed with a field more": (
+        {**_GOOD, "computed": {"db.t": {"a": {"type": "int", "sql": "b", "as": "c"}}}},
+        ["computed", "as", "Extra inputs"],
+    ),
+    "policy with a field too many": ({**_GOOD, "ddl_policy": {"other": "keep"}}, ["ddl_policy", "other"]),
+    "merge threads a text": ({**_GOOD, "merge_threads": "two"}, ["merge_threads", "'two'", "integer"]),
+}
+
+
+@pytest.mark.parametrize("case", _WRONG)
+def test_a_wrong_file_fails_at_load(case: str, load: Callable[[str], CdcPipeline]) -> None:
+    fields, parts = _WRONG[case]
+    with pytest.raises(Exception) as error:  # noqa: PT011 - Dagster's own kinds, which differ by where it finds the error
+        load(_yaml(fields))
+    text = _told(error.value)
+    assert [part for part in parts if part not in text] == []
+
+
+def _told(error: BaseException | None) -> str:
+    """The words of an error, and of those that it comes from."""
+    return "" if error is None else f"{error}\n{_told(error.__cause__)}"
+
+
+@pytest.mark.parametrize(
+    "tag", ["!!python/object/apply:os.mkdir [made]", "!!python/name:os.mkdir ''", "!made x", "!!set {a}"]
+)
+def test_tags_of_yaml_make_nothing(
+    tag: str, load: Callable[[str], CdcPipeline], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Exception, match=r"could not determine a constructor|Error while loading component shop"):
+        load(_yaml(_GOOD).replace('"name": "shop"', f'"name": {tag} '))
+    assert not (tmp_path / "made").exists()

@@ -1,0 +1,52 @@
+"""Settings that are going to be removed."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Annotated
+
+import dagster as dg
+import pytest
+from pydantic import ConfigDict, Field
+
+from cdc_pipeline.component.json_schema import Described
+
+
+class _Part(Described):
+    model_config = ConfigDict(extra="forbid")
+
+    size: Annotated[int, Field(description="How large.")] = 1
+    length: Annotated[int, Field(description="How long.", deprecated="write size, which is the same")] = 1
+
+
+class _Whole(Described):
+    model_config = ConfigDict(extra="forbid")
+
+    part: Annotated[_Part, Field(description="A part of it.")] = _Part()
+
+
+def _resolved(part: dict[str, int]) -> _Whole:
+    """As Dagster makes it of a file."""
+    with warnings.catch_warnings():
+        # Pydantic's own, for whoever reads such a field, as Dagster does
+        warnings.filterwarnings("ignore", "write size", DeprecationWarning)
+        whole: _Whole = _Whole.resolve_from_model(dg.ResolutionContext.default(), _Whole.model()(part=part))
+    return whole
+
+
+def test_a_file_with_a_deprecated_setting_works_and_is_warned() -> None:
+    with pytest.warns(FutureWarning, match="^length is deprecated: write size, which is the same$"):
+        found = _resolved({"length": 3})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        assert found.part.length == 3
+
+
+def test_a_file_without_it_is_not_warned() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert _resolved({"size": 3}).part.size == 3
+
+
+def test_editors_are_told() -> None:
+    assert _Part.model().model_json_schema()["properties"]["length"]["deprecated"] is True

@@ -1,0 +1,235 @@
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from py4j.protocol import Py4JJavaError
+
+from cdc_pipeline.errors import LakeError
+from cdc_pipeline.lake import folder_moves
+from cdc_pipeline.lake.folder_moves import finish_moves, move_folder
+from cdc_pipeline.lake.paths import LakePaths, first_line, hadoop_path, path_segment
+from cdc_pipeline.schemas.model.table import TableName
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+# identifier → its segment
+_SEGMENTS = {
+    "orders": "orders",
+    "Orders": "Orders",
+    "order lines": "order lines",
+    "tab.le": "tab.le",
+    "中文é": "中文é",
+    "😀": "😀",
+    "it's `q` & (x), y=1; $HOME ~ !+@": "it's `q` & (x), y=1; $HOME ~ !+@",
+    "": "%",
+    ".": "%2E",
+    "..": "%2E.",
+    "...": "%2E..",
+    ".hidden": "%2Ehidden",
+    "_delta_log": "%5Fdelta_log",
+    "a/b": "a%2Fb",
+    "/": "%2F",
+    "%2F": "%252F",
+    "%": "%25",
+    "%%": "%25%25",
+    "../../etc": "%2E.%2F..%2Fetc",
+    "a\\b": "a%5Cb",
+    "a:b": "a%3Ab",
+    "a*b?": "a%2Ab%3F",
+    '"<>|': "%22%3C%3E%7C",
+    "{a,b}": "%7Ba,b%7D",
+    "[x]^#": "%5Bx%5D%5E%23",
+    "a\nb\0\t\x7f": "a%0Ab%00%09%7F",
+}
+_MORE = [
+    "%2E",
+    "%2e",
+    "%5Fdelta_log",
+    "a%2fb",
+    "%252F",
+    "_",
+    "__",
+    "._",
+    "_.",
+    "%2E.",
+    "a/",
+    "/a",
+    " ",
+    "  ",
+    "a ",
+    " a",
+]
+
+
+# longer than a file's name may be, each as another one is in its beginning
+_LONG = ["😀" * 64, "😀" * 63 + "😁", "x" * 201, "x" * 202, "x" + "/" * 67, "/" * 68, "xx" + "/" * 67, "\n" * 10_000]
+
+
+def test_the_longest_names_of_mysql_are_kept() -> None:
+    assert path_segment("中" * 64) == "中" * 64
+    assert path_segment("/" * 64) == "%2F" * 64
+
+
+def test_longer_names_fit_a_file_system_and_stay_different() -> None:
+    segments = [path_segment(name) for name in _LONG]
+    assert max(len(segment.encode()) for segment in segments) <= 200
+    assert len(set(segments)) == len(_LONG)
+    assert all(re.fullmatch(r"([^%]|%[0-9A-F]{2})+%~[0-9a-f]{32}", segment) for segment in segments)
+
+
+@pytest.mark.parametrize(("identifier", "segment"), _SEGMENTS.items())
+def test_path_segment(identifier: str, segment: str) -> None:
+    assert path_segment(identifier) == segment
+
+
+def test_different_identifiers_have_different_segments() -> None:
+    identifiers = list(dict.fromkeys([*_SEGMENTS, *_MORE]))
+    segments = [path_segment(identifier) for identifier in identifiers]
+    assert len(set(segments)) == len(identifiers)
+
+
+def test_a_segment_is_one_visible_path_segment() -> None:
+    bad = [
+        name
+        for name in [*_SEGMENTS, *_MORE]
+        if "/" in path_segment(name)
+        or path_segment(name)[0] in "._"
+        or re.search(r"[\x00-\x1f]", path_segment(name))
+        or os.path.normpath(path_segment(name)) != path_segment(name)
+    ]
+    assert bad == []
+
+
+def test_a_delta_table_can_lie_at_any_name(spark: SparkSession, tmp_path: Path) -> None:
+    paths = LakePaths(str(tmp_path / "the lake"), "shop")
+    names = [TableName("../../etc", "a/b"), TableName("..", "%2F"), TableName("_x", "`q\n'中😀 a.b[1]{2}*?:#&+;=")]
+    for value, name in enumerate(names):
+        spark.range(value, value + 1).write.format("delta").save(paths.mirror(name))
+    assert [spark.read.format("delta").load(paths.mirror(name)).collect()[0][0] for name in names] == [0, 1, 2]
+    logs = {str(log.parent.relative_to(tmp_path)) for log in tmp_path.rglob("_delta_log")}
+    assert logs == {
+        "the lake/shop/mirror/%2E.%2F..%2Fetc/a%2Fb",
+        "the lake/shop/mirror/%2E./%252F",
+        "the lake/shop/mirror/%5Fx/`q%0A'中😀 a.b%5B1%5D%7B2%7D%2A%3F%3A%23&+;=",
+    }
+
+
+@pytest.mark.parametrize(
+    ("root", "home", "is_local"),
+    [
+        ("/data/lake", "/data/lake/shop", True),
+        ("/data/../lake/", "/lake/shop", True),
+        ("hdfs://name:8020/lake/", "hdfs://name:8020/lake/shop", False),
+        ("s3a://bucket/lake", "s3a://bucket/lake/shop", False),
+        ("file:/data/lake", "file:/data/lake/shop", False),
+    ],
+)
+def test_home(root: str, home: str, is_local: bool) -> None:
+    paths = LakePaths(root, "shop")
+    assert (paths.home, paths.is_local) == (home, is_local)
+
+
+def test_a_relative_lake_lies_below_the_working_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert LakePaths("data/lake", "shop").home == str(tmp_path / "data" / "lake" / "shop")
+
+
+def test_layout() -> None:
+    paths = LakePaths("/lake", "shop")
+    name = TableName("db", "a/b")
+    assert (paths.table("change_log"), paths.mirror(name), paths.dropped(name, "7")) == (
+        "/lake/shop/change_log",
+        "/lake/shop/mirror/db/a%2Fb",
+        "/lake/shop/dropped/db/a%2Fb@7",
+    )
+
+
+def test_a_remote_lake_that_cannot_be_written(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    root = f"file:{tmp_path}/file/lake"
+    with pytest.raises(LakeError) as error:
+        LakePaths(root, "shop").require_writable(spark)
+    assert str(error.value).startswith(f"the lake {root!r} cannot be written: ")
+    assert "An error occurred while calling" not in str(error.value)
+
+
+def test_move_folder(spark: SparkSession, tmp_path: Path) -> None:
+    source, target = tmp_path / "a" / "t", tmp_path / "b" / "c" / "t"
+    source.mkdir(parents=True)
+    (source / "file").write_bytes(b"x")
+    move_folder(spark, str(source), str(target), str(tmp_path / ".moves"))
+    assert (source.exists(), (target / "file").read_bytes()) == (False, b"x")
+    assert list((tmp_path / ".moves").glob("[!.]*")) == []
+    assert finish_moves(spark, str(tmp_path / ".moves")) == []
+
+
+@pytest.mark.parametrize("text", [b"", b'["mirror/db/t", "mir'], ids=["nothing", "a part"])
+def test_a_note_that_was_not_written_to_its_end(text: bytes, spark: SparkSession, tmp_path: Path) -> None:
+    """The disk was full, or the process died: the move that it was to tell of had not begun."""
+    notes, source = tmp_path / ".moves", tmp_path / "mirror" / "db" / "t"
+    for folder in (notes, source):
+        folder.mkdir(parents=True)
+    (notes / "0123").write_bytes(text)
+    assert finish_moves(spark, str(notes)) == []
+    assert (list(notes.glob("[!.]*")), source.exists()) == ([], True)
+
+
+# what a process that copies and deletes has left of a folder of the files a/1, a/2 and b: at the source, at the target
+_HALVES: dict[str, tuple[dict[str, bytes], dict[str, bytes]]] = {
+    "nothing is copied": ({"a/1": b"one", "a/2": b"two", "b": b"three"}, {}),
+    "some are copied, one in part": ({"a/1": b"one", "a/2": b"two", "b": b"three"}, {"a/1": b"one", "a/2": b"t"}),
+    "all are copied, some deleted": ({"b": b"three"}, {"a/1": b"one", "a/2": b"two", "b": b"three"}),
+    "pages are copied and deleted in turn": ({"a/2": b"two", "b": b"three"}, {"a/1": b"one"}),
+    "only the note is left": ({}, {"a/1": b"one", "a/2": b"two", "b": b"three"}),
+}
+
+
+@pytest.mark.parametrize("name", _HALVES)
+def test_a_move_that_died_is_finished(name: str, spark: SparkSession, tmp_path: Path) -> None:
+    """As on an object store, where a rename copies and then deletes; also in a lake that was moved since."""
+    home = tmp_path / "lake" / "shop"
+    places = (home / "mirror" / "db" / "t", home / "dropped" / "db" / "é t@7")
+    for folder, files in zip(places, _HALVES[name], strict=True):
+        for file, content in files.items():
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            (folder / file).write_bytes(content)
+    folder_moves._noted(spark, *map(str, places), str(home / ".moves"))
+    moved = tmp_path / "elsewhere"
+    (tmp_path / "lake").rename(moved)
+    source, target = (moved / place.relative_to(tmp_path / "lake") for place in places)
+    assert finish_moves(spark, str(moved / "shop" / ".moves")) == [str(target)]
+    assert {str(file.relative_to(target)): file.read_bytes() for file in target.rglob("[!.]*") if file.is_file()} == {
+        "a/1": b"one",
+        "a/2": b"two",
+        "b": b"three",
+    }
+    assert not source.exists()
+    assert finish_moves(spark, str(moved / "shop" / ".moves")) == []
+
+
+@pytest.mark.parametrize("missing", [False, True], ids=["the target exists", "the source is missing"])
+def test_a_move_that_is_refused(missing: bool, spark: SparkSession, tmp_path: Path) -> None:
+    source, target = tmp_path / "a", tmp_path / "b"
+    if not missing:
+        source.mkdir()
+        (source / "file").write_bytes(b"x")
+        target.mkdir()
+    with pytest.raises(LakeError, match=f"cannot move {re.escape(str(source))} to {re.escape(str(target))}"):
+        move_folder(spark, str(source), str(target), str(tmp_path / ".moves"))
+    assert finish_moves(spark, str(tmp_path / ".moves")) == []
+    assert missing or (source / "file").read_bytes() == b"x"
+
+
+def test_first_line(spark: SparkSession) -> None:
+    with pytest.raises(Py4JJavaError) as error:
+        hadoop_path(spark, "no-such-scheme://x/y")
+    assert first_line(error.value) == (
+        'org.apache.hadoop.fs.UnsupportedFileSystemException: No FileSystem for scheme "no-such-scheme"'
+    )
+    assert [first_line(ValueError(text)) for text in ("one\ntwo", "\n one", "")] == ["one", "one", "ValueError"]

@@ -1,0 +1,107 @@
+"""A fault of ours at one statement, or at the rows of one table, is that table's alone: no Spark."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import pytest
+
+from cdc_pipeline.errors import LakeError
+from cdc_pipeline.mirrors.model.steps import ApplyRows
+from cdc_pipeline.mirrors.planning import alterations, plan_book
+from cdc_pipeline.mirrors.planning.guarded_planner import GuardedPlanner
+from cdc_pipeline.mirrors.planning.plan_book import PlanBook
+from cdc_pipeline.mirrors.planning.planner import CutPlan, Planner
+from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline_tests.support.plans.by_hand import ddl_event, mirror_state, row_group
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_STATEMENTS = (
+    "ALTER TABLE a ADD n INT",
+    "ALTER TABLE b ADD broken INT",
+    "RENAME TABLE a TO c, b TO a",
+    "DROP TABLE c",
+    "CREATE TABLE d (id INT PRIMARY KEY)",
+)
+
+
+def _planned(kind: type[Planner], *statements: str) -> tuple[PlanBook, CutPlan]:
+    there = {state.name: state for state in map(mirror_state, "ab")}
+    names = [TableName("db", name) for name in "ab"]
+    groups = [row_group(name, segment) for name in names for segment in (0, 1)]
+    book = PlanBook(groups, there.get, frozenset(there), 2, "UTC")
+    return book, kind(book).plan([ddl_event(place, sql) for place, sql in enumerate(statements, 1)])
+
+
+@contextmanager
+def _broken(module: Any, function: str, word: str, error: type[Exception] = RuntimeError) -> Iterator[None]:
+    real = getattr(module, function)
+
+    def fails(*arguments: Any, **named: Any) -> Any:
+        if word in repr(arguments):
+            raise error("nobody has thought of this")
+        return real(*arguments, **named)
+
+    with patch.object(module, function, fails):
+        yield
+
+
+def test_without_a_fault_it_plans_as_the_other_does() -> None:
+    assert _planned(GuardedPlanner, *_STATEMENTS)[1] == _planned(Planner, *_STATEMENTS)[1]
+
+
+def test_a_statement_that_cannot_be_planned_is_not_applied() -> None:
+    with _broken(alterations, "altered", "'broken'"):
+        with pytest.raises(RuntimeError):
+            _planned(Planner, *_STATEMENTS)
+        book, plan = _planned(GuardedPlanner, *_STATEMENTS)
+    assert [outcome.status for outcome in plan.outcomes.values()] == [
+        *("applied", "not applied yet", "applied", "applied", "applied")
+    ]
+    (gap,) = book.state(TableName("db", "a")).gaps  # type: ignore[union-attr]
+    assert str(gap).startswith("it could not be planned (RuntimeError: nobody has thought of this) (commit_ts ")
+    # all rows are let in, once
+    assert [(step.source.table, step.segments) for step in plan.steps if isinstance(step, ApplyRows)] == [
+        *(("a", (0,)), ("b", (0,)), ("a", (1,)), ("b", (1,)))
+    ]
+
+
+def test_rows_that_cannot_be_planned_put_their_table_aside() -> None:
+    with _broken(plan_book, "partial_columns", "table='b'"):
+        with pytest.raises(RuntimeError):
+            _planned(Planner, "ALTER TABLE a ADD n INT")
+        _, plan = _planned(GuardedPlanner, "ALTER TABLE a ADD n INT")
+    ((held),) = plan.held
+    assert (str(held.name), held.error) == (
+        "db.b",
+        "it could not be planned (RuntimeError: nobody has thought of this)",
+    )
+    assert plan.held_from == {TableName("db", "b"): 0}
+    assert {step.state.name.table for step in plan.steps} == {"a"}
+    # and where a statement of it comes first: what follows waits, too
+    with _broken(plan_book, "partial_columns", "table='b'"):
+        _, plan = _planned(GuardedPlanner, "ALTER TABLE b ADD n INT", "DROP TABLE b", "ALTER TABLE a ADD n INT")
+    assert [outcome.status for outcome in plan.outcomes.values()] == ["not applied yet", "held", "applied"]
+    assert plan.held_from == {TableName("db", "b"): 0}
+    assert {step.state.name.table for step in plan.steps} == {"a"}
+
+
+def test_what_is_wrong_with_the_pipeline_is_raised() -> None:
+    with _broken(alterations, "altered", "'broken'", LakeError), pytest.raises(LakeError):
+        _planned(GuardedPlanner, *_STATEMENTS)
+
+
+def test_a_book_that_is_taken_back_is_as_it_was() -> None:
+    book, _ = _planned(Planner)
+    saved = book.saved()
+    before = (list(book.steps), book.names(), book.waiting())
+    book.create(replace(mirror_state("z"), mirror_id="z"))
+    book.pass_event(TableName("db", "z"))
+    book.taken_back(saved)
+    assert (list(book.steps), book.names(), book.waiting()) == before
+    assert book.passed(TableName("db", "z")) == 0

@@ -1,0 +1,263 @@
+"""DDL as the mirrors of a selection see it, without Spark: names, what is left out, and what leads in and out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from cdc_pipeline.errors import DeclarationError
+from cdc_pipeline.mirrors.ddl.events import DdlEvent
+from cdc_pipeline.mirrors.ddl.upstream_tables import existing_tables, sources_with
+from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl
+from cdc_pipeline.mirrors.planning.selection_change import SelectionChange
+from cdc_pipeline.mirrors.planning.upstream_definitions import UpstreamDefinitions
+from cdc_pipeline.mirrors.settings.policy import HeldTable
+from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, Route, TableSelection
+from cdc_pipeline.schemas.ddl.ddl_parser import parse_ddl
+from cdc_pipeline.schemas.ddl.described import described
+from cdc_pipeline.schemas.model.changes import CreateTable, NotSupported
+from cdc_pipeline.schemas.model.gaps import in_words
+from cdc_pipeline.schemas.model.table import TableName
+
+_IN = TableSelection(("shop.*",), ("shop.tmp*", "shop._*"), (Route("shop.eu_*", "{database}_eu.x_{table}"),))
+_PLAIN = TableSelection(("shop.*",), ("shop.tmp*", "shop._*"))
+
+
+def _event(sql: str, step: int = 1, database: str = "shop") -> DdlEvent:
+    changes = parse_ddl(sql, database, "")
+    return DdlEvent("t", 0, step, database, "", step, True, 0, None, sql, changes, "ticdc")
+
+
+def _mirrored(sql: str, selection: TableSelection = _IN, past: tuple[str, ...] = ()) -> list[str]:
+    """What the statement does to mirrors, then what is said of it."""
+    events = [_event(text, step) for step, text in enumerate(past, 1)]
+    sources = sources_with(
+        {}, [TableName("shop", "orders"), TableName("shop", "eu_a"), TableName("eu", "b")], selection
+    )
+    included = IncludedDdl(selection, sources, UpstreamDefinitions(lambda: events, "UTC"))
+    found = included.event(_event(sql, 100))
+    return [*(_words(change) for change in found.changes), *found.notes]
+
+
+def _words(change: object) -> str:
+    if isinstance(change, CreateTable) and change.gaps:
+        return f"{described(change)} lacking: {'; '.join(in_words(change.gaps))}"
+    if isinstance(change, NotSupported):
+        return f"{change.name} {'starts' if change.creates else 'goes on'}: {change.reason}"
+    return described(change)  # type: ignore[arg-type]
+
+
+_BEFORE = "which is not included: rows from before are not here; a rebuild with both included takes them in"
+_GHOST = "CREATE TABLE _gho (id INT PRIMARY KEY, v TEXT)"
+
+# statement → what it does to mirrors
+_NAMES: dict[str, list[str]] = {
+    "CREATE TABLE orders (id INT)": ["CreateTable shop.orders (id int)"],
+    "CREATE TABLE eu_a (id INT)": ["CreateTable shop_eu.x_eu_a (id int)"],
+    "CREATE TABLE tmp1 (id INT)": [],
+    "CREATE TABLE crm.people (id INT)": [],
+    "DROP TABLE orders, tmp1, eu_a, crm.people": ["DropTable shop.orders", "DropTable shop_eu.x_eu_a"],
+    "TRUNCATE TABLE eu_a": ["TruncateTable shop_eu.x_eu_a"],
+    "TRUNCATE TABLE tmp2": [],
+    "ALTER TABLE eu_a ADD COLUMN v INT": ["AlterTable shop_eu.x_eu_a: AddColumn v int"],
+    "ALTER TABLE tmp1 ADD COLUMN v INT": [],
+    "RENAME TABLE orders TO eu_o": ["RenameTable shop.orders to shop_eu.x_eu_o"],
+    "ALTER TABLE eu_a ADD COLUMN v INT, RENAME TO a": ["AlterTable shop_eu.x_eu_a: AddColumn v int, RenameTo shop.a"],
+    "RENAME TABLE tmp1 TO tmp2": [],
+    "RENAME TABLE orders TO tmp_o": [
+        "DropTable shop.orders",
+        "shop.orders is shop.tmp_o from now on, which is not included: its mirror goes as with a DROP",
+    ],
+    "ALTER TABLE orders RENAME TO crm.orders": [
+        "DropTable shop.orders",
+        "shop.orders is crm.orders from now on, which is not included: its mirror goes as with a DROP",
+    ],
+    "RENAME TABLE tmp1 TO eu_n": [f"shop_eu.x_eu_n starts: it was shop.tmp1 before, {_BEFORE}"],
+    "RENAME TABLE orders TO tmp_x, eu_a TO orders, tmp_x TO eu_a": [
+        "RenameTable shop.orders to shop.tmp_x__between_renames",
+        "RenameTable shop_eu.x_eu_a to shop.orders",
+        "RenameTable shop.tmp_x__between_renames to shop_eu.x_eu_a",
+    ],
+    "CREATE TABLE o2 LIKE eu_a": ["CreateTableLike shop.o2 like shop_eu.x_eu_a"],
+    "CREATE TABLE o2 LIKE tmp1": [
+        "shop.o2 starts: CREATE TABLE LIKE shop.tmp1, which is not included and whose definition is not known"
+    ],
+    "CREATE TABLE tmp3 LIKE orders": [],
+    "CREATE TABLE eu_c AS SELECT * FROM tmp1": [
+        "shop_eu.x_eu_c starts: its rows are those of a query on tables whose definitions are not known: "
+        "SELECT * FROM tmp1"
+    ],
+    "ALTER TABLE orders EXCHANGE PARTITION p0 WITH TABLE eu_a": [
+        "AlterTable shop.orders: ExchangePartition p0 with shop_eu.x_eu_a"
+    ],
+    "ALTER TABLE orders EXCHANGE PARTITION p0 WITH TABLE tmp1": [
+        "AlterTable shop.orders: NotSupportedClause EXCHANGE PARTITION with shop.tmp1, which is not included: its rows are "
+        "not known"
+    ],
+    "ALTER TABLE tmp1 EXCHANGE PARTITION p0 WITH TABLE eu_a": [
+        "AlterTable shop_eu.x_eu_a: NotSupportedClause EXCHANGE PARTITION with shop.tmp1, which is not included: its rows "
+        "are not known"
+    ],
+    "FLASHBACK TABLE eu_a TO eu_b": ["RecoverTable shop_eu.x_eu_a as shop_eu.x_eu_b"],
+    "RECOVER TABLE tmp1": [],
+    "FLASHBACK TABLE orders TO tmp1": ["shop.orders comes back as shop.tmp1, which is not included"],
+    "FLASHBACK TABLE tmp1 TO orders": [f"shop.orders starts: shop.tmp1 comes back as it, {_BEFORE}"],
+    "CREATE DATABASE other": ["NoTableEffect CREATE DATABASE"],
+    "FLASHBACK DATABASE shop": [
+        "None goes on: RecoverDatabase shop: its tables are not all included under their own names"
+    ],
+}
+
+
+def test_statements_speak_of_mirrors() -> None:
+    assert {sql: _mirrored(sql) for sql in _NAMES} == _NAMES
+
+
+def test_where_all_is_in_a_statement_stays_as_it_is() -> None:
+    event = _event("RENAME TABLE a TO b")
+    assert IncludedDdl(ALL_TABLES).event(event) is event
+
+
+# statement → past statements, what it does to mirrors
+_DEFINED: dict[str, tuple[tuple[str, ...], list[str]]] = {
+    "RENAME TABLE orders TO _del, _gho TO orders": (
+        (_GHOST, _GHOST, "ALTER TABLE _gho ADD COLUMN n INT"),
+        [
+            "DropTable shop.orders",
+            f"CreateTable shop.orders (id int, v text, n int) lacking: it was shop._gho before, {_BEFORE}",
+            "shop.orders is shop._del from now on, which is not included: its mirror goes as with a DROP",
+        ],
+    ),
+    "ALTER TABLE _gho DROP COLUMN v, RENAME TO n": (
+        (_GHOST,),
+        [f"CreateTable shop.n (id int) lacking: it was shop._gho before, {_BEFORE}"],
+    ),
+    "CREATE TABLE n LIKE _gho": ((_GHOST,), ["CreateTable shop.n (id int, v text)"]),
+    "CREATE TABLE n LIKE _other": (
+        (_GHOST, "RENAME TABLE _gho TO _other"),
+        ["CreateTable shop.n (id int, v text)"],
+    ),
+    "CREATE TABLE m LIKE _gho": (
+        (_GHOST, "DROP TABLE _gho"),
+        ["shop.m starts: CREATE TABLE LIKE shop._gho, which is not included and whose definition is not known"],
+    ),
+    "CREATE TABLE n AS SELECT v FROM _gho": (
+        (_GHOST,),
+        [
+            "CreateTable shop.n (v text) lacking: its first rows are those of a query, which were not sent: "
+            "SELECT v FROM _gho"
+        ],
+    ),
+}
+
+
+def test_what_is_left_out_is_known_by_its_statements() -> None:
+    found = {sql: (past, _mirrored(sql, _PLAIN, past)) for sql, (past, _) in _DEFINED.items()}
+    assert found == _DEFINED
+
+
+def test_a_query_on_tables_that_only_rows_have_told_of_is_asked_of_their_mirrors() -> None:
+    assert _mirrored("CREATE TABLE n AS SELECT * FROM orders", _PLAIN) == [
+        "CreateTableAsSelect shop.n as SELECT * FROM orders"
+    ]
+
+
+def test_a_database_has_the_mirrors_of_its_tables() -> None:
+    selection = TableSelection(routes=(Route("eu.*", "shop.eu_{table}"), Route("shop.eu_a", "eu.{table}")))
+    sources = sources_with(
+        {}, [TableName("shop", "orders"), TableName("shop", "eu_a"), TableName("eu", "b")], selection
+    )
+    (change,) = IncludedDdl(selection, sources).event(_event("DROP DATABASE shop")).changes
+    mirrors = [TableName("shop", "orders"), TableName("eu", "eu_a"), TableName("shop", "eu_b")]
+    assert [change.has(mirror) for mirror in mirrors] == [True, True, False]  # type: ignore[union-attr]
+    (plain,) = IncludedDdl(_PLAIN).event(_event("DROP DATABASE shop")).changes
+    assert [plain.has(mirror) for mirror in mirrors] == [True, False, True]  # type: ignore[union-attr]
+
+
+# ---- which table a mirror is of
+
+
+def test_two_tables_never_share_a_mirror() -> None:
+    selection = TableSelection(exclude=("c.*",), routes=(Route("?.orders", "shop.orders"),))
+    known = sources_with({}, [TableName("a", "orders"), TableName("c", "orders")], selection)
+    assert known == {TableName("shop", "orders"): (TableName("a", "orders"),)}
+    assert sources_with(known, [TableName("a", "orders")], selection) == known
+    with pytest.raises(DeclarationError, match=r"a\.orders and b\.orders would both be mirrored as shop\.orders"):
+        sources_with(known, [TableName("b", "orders")], selection)
+
+
+def test_tables_that_exist() -> None:
+    past = [
+        _event(sql, step)
+        for step, sql in enumerate(
+            [
+                "CREATE TABLE a (id INT)",
+                "CREATE TABLE b (id INT)",
+                "DROP TABLE b",
+                "RENAME TABLE unseen TO c",
+                "DROP DATABASE crm",
+                "CREATE TABLE crm.new LIKE a",
+                "ALTER TABLE a RENAME TO d",
+            ],
+            1,
+        )
+    ]
+    rows = {"shop.a": 2, "shop.rows": 2, "shop.b": 2, "shop.unseen": 2, "crm.old": 2, "crm.back": 6}
+    found = existing_tables({TableName(*name.split(".")): last for name, last in rows.items()}, past)
+    assert sorted(map(str, found)) == ["crm.back", "crm.new", "shop.c", "shop.d", "shop.rows"]
+
+
+# ---- another selection than before
+
+
+def _change(before: TableSelection, now: TableSelection, upstream: str, mirrors: str) -> SelectionChange:
+    tables = [TableName(*name.split(".")) for name in upstream.split()]
+    sources = {before.routed(name): (name,) for name in tables if str(before.routed(name)) in mirrors.split()}
+    return SelectionChange.between(sources, tables, before, now)
+
+
+def test_another_selection() -> None:
+    before = TableSelection(("*",), ("d.new",), (Route("d.a", "d.b"), Route("d.b", "d.c"), Route("d.x", "d.y")))
+    now = TableSelection(("*",), ("d.gone",), (Route("d.x", "d.x2"), Route("d.y", "d.x")))
+    change = _change(before, now, "d.a d.b d.x d.gone d.new d.same", "d.b d.c d.y d.gone d.same")
+    assert change.words(now) == (
+        "mirror d.gone is set aside: d.gone is not included any more",
+        "mirror d.b is called d.a now",
+        "mirror d.c is called d.b now",
+        "mirror d.y is called d.x2 now",
+        "d.new is included now: mirror d.new starts without its rows",
+    )
+
+
+def test_tables_that_wait_go_along() -> None:
+    now = TableSelection(exclude=("d.gone",), routes=(Route("d.x", "d.y"),))
+    change = _change(ALL_TABLES, now, "d.gone d.x d.same", "d.gone d.x d.same")
+    held = [HeldTable(TableName("d", name), ("t", 0, 7), 4, "TRUNCATE", 3) for name in ("gone", "x", "same")]
+    assert [(str(table.name), table.rows) for table in change.held(held)] == [("d.y", 3), ("d.same", 3)]
+    assert change.held_rows_left_out(held) == 3
+
+
+def test_names_that_go_round() -> None:
+    ring = TableSelection(routes=(Route("d.a", "d.b"), Route("d.b", "d.a")))
+    change = _change(ALL_TABLES, ring, "d.a d.b", "d.a d.b")
+    assert change.words(ring) == (
+        "mirror d.a is set aside: d.a is mirrored as d.b now",
+        "mirror d.b is set aside: d.b is mirrored as d.a now",
+        "d.a is included now: mirror d.b starts without its rows",
+        "d.b is included now: mirror d.a starts without its rows",
+    )
+
+
+def test_a_definition_follows_equal_statements_of_one_second() -> None:
+    """Copies of a statement are not among those of earlier cuts: what is equal there happened twice."""
+    statements = (
+        "CREATE TABLE o (id INT)",
+        "ALTER TABLE o ADD COLUMN v INT",
+        "DROP TABLE o",
+        "CREATE TABLE o (id INT)",
+    )
+    events = [replace(_event(sql, offset), commit_ts=1) for offset, sql in enumerate(statements, 1)]
+    found = UpstreamDefinitions(lambda: events, "UTC").of(TableName("shop", "o"))
+    assert found is not None
+    assert found.schema.column_names == ("id",)

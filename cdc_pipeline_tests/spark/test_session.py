@@ -1,0 +1,70 @@
+"""What the session's JVM has, whatever the machine has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_pipeline.lake.delta_log import delta_log
+from cdc_pipeline.spark.jvm import jvm
+from cdc_pipeline.spark.session import SparkLakehouse
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+def test_the_jvm_is_in_utc_by_name(spark: SparkSession) -> None:
+    """Delta looks at the name: for any other it computes a table's whole state at each commit."""
+    assert jvm(spark).java.util.TimeZone.getDefault().getID() == "UTC"
+
+
+@pytest.fixture
+def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of Spark's own files."""
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def _java_options(**settings: str) -> str:
+    found = SparkLakehouse(settings={name.replace("_", "."): value for name, value in settings.items()})
+    return found.session_settings()["spark.driver.defaultJavaOptions"]
+
+
+def test_the_driver_has_a_garbage_collector_for_throughput(conf: Path) -> None:
+    assert _java_options() == "-Duser.timezone=UTC -XX:+UseParallelGC"
+    (conf / "spark-defaults.conf").write_text("spark.driver.extraJavaOptions -XX:MaxGCPauseMillis=100\n")
+    assert _java_options(spark_driver_extraJavaOptions="-Xss4m").endswith("-XX:+UseParallelGC")
+
+
+def test_a_collector_that_is_chosen_elsewhere_is_the_only_one(conf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A JVM that is told of two does not start."""
+    assert _java_options(spark_driver_extraJavaOptions="-Xss4m -XX:+UseG1GC") == "-Duser.timezone=UTC"
+    (conf / "spark-defaults.conf").write_text("spark.driver.extraJavaOptions -XX:+UseZGC\n")
+    assert _java_options() == "-Duser.timezone=UTC"
+    (conf / "spark-defaults.conf").unlink()
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseSerialGC")
+    assert _java_options() == "-Duser.timezone=UTC"
+
+
+@pytest.mark.parametrize(
+    ("heap", "tables"),
+    [("4g", 512), ("3G", 384), ("2048m", 256), ("4096", 512), ("1tb", 131072), ("512m", 100), ("2097152k", 100)],
+)
+def test_what_delta_knows_of_tables_takes_a_quarter_of_the_heap_at_most(heap: str, tables: int) -> None:
+    name = "spark.databricks.delta.delta.log.cacheSize"
+    assert SparkLakehouse(driver_memory=heap).session_settings()[name] == str(tables)
+    assert SparkLakehouse(driver_memory=heap, settings={name: "7"}).session_settings()[name] == "7"
+
+
+def test_delta_knows_no_more_tables_at_once_than_it_may(spark: SparkSession, tmp_path: Path) -> None:
+    most = int(spark.conf.get("spark.databricks.delta.delta.log.cacheSize") or 0)
+    assert 0 < most < 1000
+    for number in range(most + 10):
+        delta_log(spark, str(tmp_path / str(number)))
+    companion = getattr(jvm(spark).org.apache.spark.sql.delta, "DeltaLog$").__getattr__("MODULE$")
+    assert companion.cacheSize() <= most

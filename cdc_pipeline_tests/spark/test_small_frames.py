@@ -1,0 +1,60 @@
+"""Rows of the driver as a DataFrame: what goes in comes out, and no Python worker is asked."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql.types import IntegerType, StructField, StructType
+
+from cdc_pipeline.spark.small_frames import small_frame
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_NOON = datetime(2026, 1, 2, 12, 0, 0, 123456, timezone.utc)
+_CASES: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
+    "plain": ("a BIGINT, b STRING, c BOOLEAN, d BINARY", [(2**62, "x'`\n\0😀", True, b"\xff\0"), (None,) * 4]),
+    "structs in arrays": (
+        "s ARRAY<STRUCT<`a.b`: STRING, n: INT>>",
+        [([("x", 1), (None, None)],), ([],), (None,)],
+    ),
+    "arrays of arrays": ("s ARRAY<ARRAY<STRING>>", [([["a"], [], ["b", "c"]],)]),
+    "maps": ("m MAP<STRING, ARRAY<STRING>>, n MAP<STRING, BIGINT>", [({"k": ["v"]}, {"": 0}), ({}, None)]),
+    "structs": ("s STRUCT<a: INT, t: STRUCT<b: STRING>>", [((1, ("x",)),), (None,)]),
+    "none": ("a INT", []),
+}
+
+
+@pytest.mark.parametrize("case", _CASES)
+def test_what_goes_in_comes_out(case: str, spark: SparkSession) -> None:
+    schema, rows = _CASES[case]
+    frame = small_frame(spark, rows, schema)
+    assert frame.schema == spark.createDataFrame([], schema).schema
+    assert [_plain(row) for row in frame.collect()] == [_plain(row) for row in rows]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (tuple, list)):
+        return [_plain(part) for part in value]
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    return bytes(value) if isinstance(value, bytearray) else value
+
+
+def test_an_instant_stays_one(spark: SparkSession) -> None:
+    row = small_frame(spark, [(_NOON,)], "t TIMESTAMP").selectExpr("unix_micros(t) AS us").first()
+    assert row is not None
+    assert row["us"] == int(_NOON.timestamp()) * 1_000_000 + 123456
+
+
+def test_rows_are_in_the_plan_itself(spark: SparkSession) -> None:
+    plan = small_frame(spark, [(1,)], StructType([StructField("a", IntegerType())]))
+    assert "LocalTableScan" in plan._jdf.queryExecution().executedPlan().toString()
+
+
+@pytest.mark.parametrize("row", [("x", 1), ("x",), (1, 2, 3)])
+def test_a_value_of_another_type_is_refused(row: tuple[Any, ...], spark: SparkSession) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        small_frame(spark, [row], "a INT, b INT")

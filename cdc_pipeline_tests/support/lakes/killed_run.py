@@ -1,0 +1,51 @@
+"""One run of a pipeline as a process of its own, which kills itself, JVM and all, before its so-manyth commit or move.
+
+    python -m cdc_pipeline_tests.support.lakes.killed_run LAKE CAPTURES DEED
+
+DEED counts from 0; -1: the run is left to end, or to be killed from outside. It says `ready` once Spark has started, and
+how many commits and moves there were if it gets to its end.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.spark.session import SparkLakehouse
+from cdc_pipeline_tests.conftest import SMALL
+from cdc_pipeline_tests.support.lakes.kills import Killer
+from cdc_pipeline_tests.support.lakes.pipelines import ingest
+
+# a JVM that lives half a minute: what its second compiler makes comes too late
+_SHORT = {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
+
+
+class OwnKiller(Killer):
+    """Kills this process, and all that it has started, before the deed of this number."""
+
+    def __init__(self, last: int) -> None:
+        super().__init__()
+        self._last = last
+
+    def strike(self, *deed: object) -> None:
+        self.seen.add(deed)
+        if len(self.seen) == self._last + 1:
+            os.killpg(0, signal.SIGKILL)
+
+
+def main(lake: str, captures: str, last: int) -> int:
+    killer = OwnKiller(last)
+    spark = SparkLakehouse(driver_memory="2g", shuffle_partitions=1, settings={**SMALL, **_SHORT}).session
+    print("ready", flush=True)
+    with killer.watching():
+        ingest(spark, LakePaths(lake, "h"), Path(captures))
+    print(len(killer.seen), flush=True)
+    spark.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))

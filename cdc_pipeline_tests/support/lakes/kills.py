@@ -1,0 +1,90 @@
+"""Runs that are stopped just before a commit or a move of a folder, as a kill -9 would stop them."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+from cdc_pipeline.lake import folder_moves
+from cdc_pipeline.lake.delta import Commit
+from cdc_pipeline.mirrors.execution import moves
+from cdc_pipeline_tests.support.lakes.pipelines import ingest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
+
+
+# The short forms: rows with and without a key, renames, drops, columns. Each stop costs a run over all their tables.
+SHORT = (
+    "equal_rows_without_a_key_are_counted",
+    "two_tables_swap_their_names_over_a_third",
+    "a_dropped_table_made_again_with_another_shape",
+)
+
+
+class Killed(BaseException):
+    """Not an Exception: nothing may catch it."""
+
+
+class Killer:
+    """Stops whatever is about to happen for the first time: each deed, or every so many."""
+
+    def __init__(self, every: int = 1) -> None:
+        self.every = every
+        self.seen: set[tuple[object, ...]] = set()
+
+    def strike(self, *deed: object) -> None:
+        if deed not in self.seen:
+            self.seen.add(deed)
+            if len(self.seen) % self.every == 0:
+                raise Killed(*deed)
+
+    def note_json(self, commit: Commit) -> str:
+        self.strike(commit.app_id, commit.version)
+        return "{}" if "raw" not in commit.app_id and "truncated" not in commit.note else commit_note(commit)
+
+    def move_folder(self, spark: SparkSession, source: str, target: str, notes: str) -> None:
+        self.strike(source, target)
+        folder_moves.move_folder(spark, source, target, notes)
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Within it each commit and each move of a folder is struck just before it happens."""
+        with (
+            patch.object(Commit, "note_json", property(self.note_json)),
+            patch.object(moves, "move_folder", self.move_folder),
+        ):
+            yield
+
+
+commit_note: Callable[[Commit], str] = Commit.note_json.fget  # type: ignore[attr-defined]
+
+
+def ingested_with_kills(
+    spark: SparkSession,
+    paths: LakePaths,
+    captures: Path,
+    killer: Killer,
+    columns: ColumnRules | None = None,
+    after_kill: Callable[[], None] = lambda: None,
+    **settings: Any,
+) -> int:
+    """Runs until one gets through; returns how many were killed. `after_kill` comes between two runs, and may be killed;
+    `settings` are those of the cuts."""
+    for killed in range(500):
+        try:
+            with killer.watching():
+                if killed:
+                    after_kill()
+                ingest(spark, paths, captures, columns=columns, **settings)
+        except Killed:
+            continue
+        return killed
+    raise AssertionError("no run got through")

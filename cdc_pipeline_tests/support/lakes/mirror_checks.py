@@ -1,0 +1,36 @@
+"""The checks on mirrors, over all mirrors of a lake as its newest cut has them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from cdc_pipeline.checks.keys_hold import KeysToCheck, keys_hold_result
+from cdc_pipeline.checks.schema_matches_ddl import schema_result
+from cdc_pipeline.mirrors.cuts.cut_report import CutReport, published_entries
+from cdc_pipeline.mirrors.window.progress import StreamProgress, published_cut
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline.lake.paths import LakePaths
+
+CUTS = dg.AssetKey(["shop", "consistent_cuts"])
+
+
+def report_of(spark: SparkSession, paths: LakePaths) -> CutReport:
+    """The newest cut, as a run reports it that found nothing new."""
+    cut = published_cut(spark, paths)
+    streams = StreamProgress(cut.last_batch, True, cut.resolved_tso, None, ())
+    return CutReport(False, cut.cut_id, cut.resolved_tso, streams, published_entries(cut, paths))
+
+
+def mirror_checks(
+    spark: SparkSession, paths: LakePaths, most_rows: int = 1000
+) -> tuple[dg.AssetCheckResult, dg.AssetCheckResult]:
+    """`keys_hold` and `schema_matches_ddl`."""
+    report = report_of(spark, paths)
+    names = [str(entry.name) for entry in report.mirrors]
+    keys = keys_hold_result(spark, paths, report, KeysToCheck({}, most_rows, names), CUTS)
+    return keys, schema_result(spark, paths, report, names, CUTS)

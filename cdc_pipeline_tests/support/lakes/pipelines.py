@@ -1,0 +1,55 @@
+"""One run of a pipeline without Dagster around it: the same stages in the same order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cdc_pipeline.decoding.change_tables import decode_batches
+from cdc_pipeline.mirrors.cuts.cut import CutMaker
+from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
+from cdc_pipeline.mirrors.settings.policy import DdlPolicy
+from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, TableSelection
+from cdc_pipeline.sources.captures import CaptureFiles
+from cdc_pipeline.sources.source import RunContext
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.mirrors.cuts.cut_report import CutReport
+    from cdc_pipeline.sources.source import Source
+
+
+def ingest(
+    spark: SparkSession,
+    paths: LakePaths,
+    captures: Path | Source,
+    *,
+    run_id: str = "test",
+    time_zone: str = "UTC",
+    keys: Mapping[str, tuple[str, ...]] | None = None,
+    policy: DdlPolicy | None = None,
+    claim_store: str | None = None,
+    selection: TableSelection = ALL_TABLES,
+    columns: ColumnRules | None = None,
+    report: Callable[[str], None] = lambda line: None,
+) -> CutReport:
+    source = CaptureFiles(str(captures)) if isinstance(captures, Path) else captures
+    source.take_in(spark, paths, RunContext(run_id, lambda line: None))
+    decode_batches(spark, paths, claim_store=claim_store)
+    maker = CutMaker(
+        spark,
+        paths,
+        run_id,
+        time_zone,
+        2,
+        report,
+        keys or {},
+        policy or DdlPolicy(),
+        selection,
+        columns or ColumnRules(),
+    )
+    return maker.bring_up_to_date()

@@ -1,0 +1,84 @@
+"""A pipeline with a selection of tables, told something in slices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.mirrors.cuts.cut import CutMaker
+from cdc_pipeline.mirrors.cuts.totals import lake_balance
+from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
+from cdc_pipeline.mirrors.window.progress import published_cut
+from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline_tests.support.lakes.pipelines import ingest
+from cdc_pipeline_tests.support.lakes.told_stories import assert_mirror
+from cdc_pipeline_tests.support.messages import Topic, watermark
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline.mirrors.cuts.cut_report import CutReport
+    from cdc_pipeline.mirrors.settings.selection import TableSelection
+    from cdc_pipeline_tests.support.lakes.stories import Table
+
+
+PARTITIONS = (0, 1, 2)
+
+
+Message = tuple[str, int]
+
+
+class Told:
+    """One lake, told message by message, under a selection that may change."""
+
+    def __init__(
+        self, spark: SparkSession, folder: Path, selection: TableSelection, columns: ColumnRules | None = None
+    ) -> None:
+        self.spark, self.folder, self.selection = spark, folder, selection
+        self.columns = columns or ColumnRules()
+        self.paths = LakePaths(str(folder / "lake"), "p")
+        self.topic = Topic()
+        self.parts = 0
+
+    def send(self, messages: list[Message], end: int | None) -> CutReport:
+        """A slice, and the cut after it; it ends with a watermark in each partition unless `end` is None."""
+        for payload, partition in messages:
+            self.topic.send(payload, partition)
+        for partition in PARTITIONS if end is not None else ():
+            self.topic.send(watermark(end or 0), partition)
+        self.parts += 1
+        self.topic.write(self.folder / "captures", f"{self.parts}.jsonl")
+        captures = self.folder / "captures"
+        report = ingest(self.spark, self.paths, captures, selection=self.selection, columns=self.columns)
+        assert lake_balance(self.spark, self.paths).balanced
+        return report
+
+    def maker(self) -> CutMaker:
+        return CutMaker(
+            self.spark,
+            self.paths,
+            "again",
+            "UTC",
+            2,
+            lambda line: None,
+            selection=self.selection,
+            columns=self.columns,
+        )
+
+    def assert_mirrors(self, expected: dict[str, Table]) -> None:
+        """These mirrors, named `database.table`, and no others are there."""
+        for name, table in expected.items():
+            assert_mirror(self.spark, self.paths, TableName(*name.split(".")), table)
+        found = {str(name) for name in published_cut(self.spark, self.paths).names}
+        assert found == set(expected)
+
+    def statuses(self) -> dict[str, str]:
+        history = self.spark.read.format("delta").load(self.paths.table("ddl_history"))
+        return {row["sql"]: row["status"] for row in history.collect()}
+
+    def gaps(self, name: str) -> tuple[str, ...]:
+        entries = self.spark.read.format("delta").load(self.paths.table("consistent_cuts")).orderBy("cut_id").collect()
+        found = {f"{row['database']}.{row['table']}": row["gaps"] for row in entries[-1]["mirrors"]}
+        return tuple(found[name])

@@ -1,0 +1,82 @@
+"""Stories in two slices, whose second meets a fault."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from cdc_pipeline.lake import delta_log
+from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.mirrors.cuts.totals import lake_balance
+from cdc_pipeline.mirrors.window.progress import published_cut
+from cdc_pipeline.spark.jvm import jvm
+from cdc_pipeline_tests.support.lakes.kills import SHORT
+from cdc_pipeline_tests.support.lakes.pipelines import ingest
+from cdc_pipeline_tests.support.lakes.stories import STORIES
+from cdc_pipeline_tests.support.lakes.told_stories import PARTITIONS, assert_told
+from cdc_pipeline_tests.support.messages import Topic, tso, watermark
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+FIRST, LAST = 2, 1000
+
+
+@dataclass
+class Told:
+    """A pipeline `shop` in `folder`, which has taken in nothing yet."""
+
+    spark: SparkSession
+    folder: Path
+    topic: Topic = field(default_factory=Topic)
+    sent: int = 0
+
+    @property
+    def paths(self) -> LakePaths:
+        return LakePaths(str(self.folder / "lake"), "shop")
+
+    def tell(self, until: int) -> None:
+        """The messages of all stories up to FIRST, or those after it, as a file that is not taken in yet."""
+        for payload, partition in [message for name in SHORT for message in STORIES[name].messages]:
+            if (json.loads(payload)["_tidb"]["commitTs"] <= tso(FIRST)) == (until == FIRST):
+                self.topic.send(payload, partition)
+                self.sent += 1
+        for partition in PARTITIONS:
+            self.topic.send(watermark(until), partition)
+            self.sent += 1
+        self.topic.write(self.folder / "captures", f"until-{until:04d}.jsonl")
+
+    def copied(self, folder: Path) -> Told:
+        """All that there is once more, in a folder that may be there."""
+        shutil.copytree(self.folder, folder, dirs_exist_ok=True)
+        return replace(self, folder=folder, topic=deepcopy(self.topic))
+
+    def run(self) -> None:
+        ingest(self.spark, self.paths, self.folder / "captures")
+
+    def assert_right(self) -> None:
+        for name in SHORT:
+            assert_told(self.spark, self.paths, STORIES[name])
+        assert self.spark.read.format("delta").load(self.paths.table("raw_topic_snapshot")).count() == self.sent
+        assert published_cut(self.spark, self.paths).resolved_tso == tso(LAST)
+        assert lake_balance(self.spark, self.paths).balanced
+
+
+def begun(spark: SparkSession, folder: Path) -> Told:
+    """The first slice is in, the last one is there to be taken in."""
+    told = Told(spark, folder)
+    told.tell(FIRST)
+    told.run()
+    told.tell(LAST)
+    return told
+
+
+def as_a_new_process(spark: SparkSession) -> None:
+    """What a process has in memory of Delta's logs is forgotten."""
+    delta_log._LOOKED_AT.clear()
+    jvm(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()

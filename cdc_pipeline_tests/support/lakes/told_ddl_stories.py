@@ -1,0 +1,22 @@
+"""The slices in which stories of DDL are told, and whether mirrors are what such a story says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline_tests.support.lakes.told_stories import assert_mirror
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline_tests.support.lakes.ddl_stories import DdlStory
+
+
+SLICES = {"first": 10, "second": 100}
+
+
+def assert_told(spark: SparkSession, lake: LakePaths, story: DdlStory) -> None:
+    for full_name, expected in story.tables.items():
+        assert_mirror(spark, lake, TableName(*full_name.split(".")), expected)

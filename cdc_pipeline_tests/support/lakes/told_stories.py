@@ -1,0 +1,43 @@
+"""Whether the mirrors of a lake are what a story says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.mirrors.model.state import MirrorState
+from cdc_pipeline.schemas.model.gaps import in_words
+from cdc_pipeline.schemas.model.names import quoted
+from cdc_pipeline.schemas.model.table import TableName
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline_tests.support.lakes.stories import Story, Table
+
+
+PARTITIONS = (0, 1, 2)
+
+
+def assert_told(spark: SparkSession, lake: LakePaths, story: Story) -> None:
+    for table, expected in story.tables.items():
+        assert_mirror(spark, lake, TableName("db", table), expected)
+
+
+def assert_mirror(spark: SparkSession, lake: LakePaths, name: TableName, expected: Table | None) -> None:
+    """The mirror has these columns and rows, and gaps or none; there is none where `expected` is None."""
+    state = table_state(spark, lake.mirror(name))
+    if expected is None:
+        assert state is None, name
+        return
+    assert state is not None, name
+    mirror = spark.read.format("delta").load(lake.mirror(name))
+    columns = [column for column in mirror.columns if not column.startswith("_")]
+    assert tuple(columns) == expected.columns, name
+    rows = mirror.select(*(F.col(quoted(column)).cast("string") for column in columns)).collect()
+    assert sorted(map(tuple, rows), key=str) == sorted(expected.rows, key=str), name
+    gaps = in_words(MirrorState.from_properties(state.properties).gaps)
+    assert bool(gaps) == expected.gaps, gaps

@@ -1,0 +1,27 @@
+"""The salt of the tests, and what masks make of texts."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+SALT = "a salt of the tests, long"
+
+
+def hashed(text: str, salt: str = SALT) -> str:
+    return hmac.new(salt.encode(), text.encode(), hashlib.sha256).hexdigest()
+
+
+def texts(path: Path) -> str:
+    """All texts of a file: of a Parquet file its values and what its footer says of them."""
+    if path.suffix != ".parquet":
+        return path.read_bytes().decode("utf-8", errors="replace")
+    table = pq.read_table(path)  # type: ignore[no-untyped-call]
+    return f"{table.to_pydict()} {pq.read_metadata(path).to_dict()}"  # type: ignore[no-untyped-call]

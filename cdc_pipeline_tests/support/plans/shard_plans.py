@@ -1,0 +1,235 @@
+"""Statements over tables that share a mirror, and what is planned for them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cdc_pipeline.dialects.types import MessageTypes
+from cdc_pipeline.mirrors.changes.row_groups import RowGroup
+from cdc_pipeline.mirrors.ddl.events import DdlEvent
+from cdc_pipeline.mirrors.ddl.upstream_tables import sources_with
+from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl
+from cdc_pipeline.mirrors.planning.plan_book import PlanBook
+from cdc_pipeline.mirrors.planning.planner import CutPlan, Permissions, Planner
+from cdc_pipeline.mirrors.planning.upstream_definitions import UpstreamDefinitions
+from cdc_pipeline.mirrors.settings.policy import DdlPolicy
+from cdc_pipeline.mirrors.settings.selection import Route, TableSelection
+from cdc_pipeline.schemas.ddl.statements import changes_of
+from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline_tests.support.messages import tso
+
+if TYPE_CHECKING:
+    from cdc_pipeline.mirrors.model.state import MirrorState
+    from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
+
+
+MERGED = TableSelection(
+    ("s?.*", "out.in"), ("s?.tmp*",), (Route("s?.o*", "m.o", merge=True), Route("s1.p*", "m.p", merge=True))
+)
+
+
+MIRROR = TableName("m", "o")
+
+
+T = "CREATE TABLE {} (id INT PRIMARY KEY, v VARCHAR(20))"
+
+
+ONE, TWO = T.format("s1.o1"), T.format("s2.o1")
+
+
+SOURCE = ("_source_database", "_source_table")
+
+
+def _event(place: int, sql: str, *, exact: bool = True) -> DdlEvent:
+    changes = changes_of("ddl", "s1", "", sql)
+    return DdlEvent("t", 0, place, "s1", "", tso(place), exact, tso(place) >> 18, None, sql, changes, "ticdc")
+
+
+def _rows(source: str, segment: int, columns: str) -> RowGroup:
+    """One INSERT: columns as `name:type`, the first is the key."""
+    types = dict(column.split(":") for column in columns.split())
+    names = tuple(types)
+    return RowGroup(
+        MIRROR,
+        segment,
+        (*SOURCE, *names),
+        (*SOURCE, names[0]),
+        1,
+        "ticdc",
+        images=True,
+        place=(1, "t", 0, 0),
+        inserts=True,
+        first_ts=tso(segment) + 1,
+        types=MessageTypes(types),
+        source=TableName(*source.split(".")),
+    )
+
+
+def _mirrored(*statements: str, exact: bool = True) -> list[DdlEvent]:
+    upstream = [_event(place, sql, exact=exact) for place, sql in enumerate(statements, 1)]
+    named = [name for event in upstream for name in IncludedDdl(MERGED).appearing(event)]
+    included = IncludedDdl(MERGED, sources_with({}, named, MERGED), UpstreamDefinitions(list, "UTC"))
+    return [included.event(event) for event in upstream]
+
+
+def planned(
+    *statements: str,
+    groups: tuple[RowGroup, ...] | None = None,
+    policy: DdlPolicy | None = None,
+    rules: ColumnRules | None = None,
+) -> tuple[MirrorState | None, CutPlan]:
+    """The merged mirror after these statements, of which nothing was before, and the plan with all of its steps. Without
+    `groups` s1.o1 has a row after the first statement."""
+    found = (_rows("s1.o1", 1, "id:int v:varchar(20)"),) if groups is None else groups
+    book = PlanBook(found, lambda name: None, frozenset(), 1, "UTC", rules)
+    plan = Planner(book, permissions=Permissions(policy or DdlPolicy())).plan(_mirrored(*statements))
+    return book.state(MIRROR), replace(plan, steps=tuple(book.steps))
+
+
+ALTER = "ALTER TABLE {} {}"
+
+
+# name → (statements, the steps after the first statement, the starts of the mirror's gaps)
+CASES: dict[str, tuple[list[str], list[str], list[str]]] = {
+    "tables that are alike": ([ONE, TWO], ["NoteState"], []),
+    "one that has more": (
+        [ONE, "CREATE TABLE s2.o1 (id INT PRIMARY KEY, n INT NOT NULL DEFAULT 5, v VARCHAR(40))"],
+        ["columns id:int n:int v:varchar(20)", "columns id:int n:int v:varchar(40)"],
+        [],
+    ),
+    "a column that is added everywhere, one after another": (
+        [ONE, TWO, *(ALTER.format(table, "ADD COLUMN n INT DEFAULT 7") for table in ("s1.o1", "s2.o1"))],
+        [
+            "NoteState",
+            "columns id:int v:varchar(20) n:int",
+            "rows of s1.o1: n<-default",
+            "NoteState",
+            "rows of s2.o1: n<-default",
+            "NoteState",
+        ],
+        [],
+    ),
+    "a column that is dropped everywhere": (
+        [ONE, TWO, *(ALTER.format(table, "DROP COLUMN v") for table in ("s2.o1", "s1.o1"))],
+        ["NoteState", "rows of s2.o1: v<-NULL", "NoteState", "columns id:int"],
+        [],
+    ),
+    "a column that is renamed everywhere": (
+        [ONE, TWO, *(ALTER.format(table, "RENAME COLUMN v TO w") for table in ("s2.o1", "s1.o1"))],
+        [
+            "NoteState",
+            "columns id:int v:varchar(20) w:varchar(20)",
+            "rows of s2.o1: w<-v v<-NULL",
+            "NoteState",
+            "rows of s1.o1: w<-v",
+            "columns id:int w:varchar(20)",
+        ],
+        [],
+    ),
+    "two columns swap their names in one table": (
+        [ONE, TWO, ALTER.format("s2.o1", "RENAME COLUMN v TO id, RENAME COLUMN id TO v")],
+        ["NoteState", "rows of s2.o1: v<-id id<-v", "columns v:varchar(20) id:int"],
+        [
+            "column v:",
+            "column id:",
+            "its tables identify rows by (id) and (v), those of some of them may be wrong, such as in s2.o1",
+        ],
+    ),
+    "a type that widens everywhere": (
+        [ONE, TWO, *(ALTER.format(table, "MODIFY id BIGINT") for table in ("s1.o1", "s2.o1"))],
+        ["NoteState", "columns id:bigint v:varchar(20)", "NoteState"],
+        [],
+    ),
+    "a type that narrows in one of them": (
+        [ONE, TWO, ALTER.format("s1.o1", "MODIFY v VARCHAR(10)")],
+        ["NoteState", "NoteState", "NoteState"],
+        ["column v: varchar(20) became varchar(10) while it is varchar(20) here"],
+    ),
+    "types that do not go together": (
+        [ONE, TWO, ALTER.format("s1.o1", "MODIFY v INT")],
+        ["NoteState", "NoteState", "NoteState"],
+        ["column v: its tables have int and varchar(20), values of some", "column v: varchar(20) became int"],
+    ),
+    "keys that do not go together": (
+        [ONE, "CREATE TABLE s2.o1 (id INT, v VARCHAR(20), PRIMARY KEY (id, v))"],
+        ["NoteState"],
+        ["its tables identify rows by (id) and (id, v), those of some of them may be wrong, such as in s1.o1"],
+    ),
+    "TRUNCATE and DROP of one, then of the last": (
+        [ONE, TWO, "TRUNCATE TABLE s1.o1", "DROP TABLE s1.o1", "DROP TABLE s2.o1"],
+        ["NoteState", "TRUNCATE of s1.o1", "DROP of s1.o1", "NoteState", "DropMirror"],
+        [],
+    ),
+    "what only the dropped one had": (
+        [ONE, "CREATE TABLE s2.o1 (id INT PRIMARY KEY, v VARCHAR(20), n INT)", "DROP TABLE s2.o1"],
+        ["columns id:int v:varchar(20) n:int", "NoteState", "DROP of s2.o1", "columns id:int v:varchar(20)"],
+        [],
+    ),
+    "a database of several": (
+        [ONE, T.format("s1.o2"), TWO, "DROP DATABASE s1"],
+        ["NoteState", "NoteState", "DROP of s1.o1", "NoteState", "DROP of s1.o2", "NoteState"],
+        [],
+    ),
+    "a name that changes inside": (
+        [ONE, TWO, "RENAME TABLE s1.o1 TO s1.o9"],
+        ["NoteState", "rows of s1.o1: to s1.o9", "NoteState"],
+        [],
+    ),
+    "two tables that change places": (
+        [ONE, TWO, "RENAME TABLE s1.o1 TO s1.tmp, s2.o1 TO s1.o1, s1.tmp TO s2.o1"],
+        [
+            "NoteState",
+            *("rows of s1.o1: to s1.tmp", "NoteState", "rows of s2.o1: to s1.o1", "NoteState"),
+            *("rows of s1.tmp: to s2.o1", "NoteState"),
+        ],
+        [],
+    ),
+    "a name that leads out": (
+        [ONE, TWO, "RENAME TABLE s1.o1 TO s1.tmp_o1"],
+        ["NoteState", "DROP of s1.o1", "NoteState"],
+        [],
+    ),
+    "a name that leads in": (
+        [ONE, T.format("s2.x"), "ALTER TABLE s2.x RENAME TO s2.o3"],
+        ["create id:int v:varchar(20)", "DropMirror", "NoteState", "NoteState"],
+        ["s2.o3 was s2.x before: rows from before are not here"],
+    ),
+    "a table like another": ([ONE, "CREATE TABLE s2.o2 LIKE s1.o1"], ["NoteState"], []),
+    "a table like one that is unknown": (
+        [ONE, "CREATE TABLE s2.o2 LIKE s1.o7"],
+        ["NoteState"],
+        ["s2.o2: CREATE TABLE LIKE s1.o7, whose definition is not known"],
+    ),
+    "one made though it is there": ([ONE, ONE], ["CREATE of s1.o1"], []),
+    "one made if it is not there": ([ONE, ONE.replace("TABLE", "TABLE IF NOT EXISTS")], [], []),
+    "partitions of one": (
+        [
+            ONE + " PARTITION BY RANGE (id) (PARTITION a VALUES LESS THAN (5), PARTITION b VALUES LESS THAN (9))",
+            TWO,
+            ALTER.format("s1.o1", "DROP PARTITION a"),
+        ],
+        ["NoteState", "DropPartition a of s1.o1", "NoteState"],
+        [],
+    ),
+    "rows that change places with another table's": (
+        [ONE, T.format("s2.x"), ALTER.format("s1.o1", "EXCHANGE PARTITION a WITH TABLE s2.x")],
+        ["create id:int v:varchar(20)", "NoteState", "NoteState"],
+        ["s1.o1: EXCHANGE PARTITION with s2.x: rows of tables that are merged do not change places"],
+    ),
+    "what cannot be read": (
+        [ONE, TWO, ALTER.format("s1.o1", "FROBNICATE v")],
+        ["NoteState", "NoteState"],
+        ["s1.o1: "],
+    ),
+    "what does not fit": (
+        [ONE, TWO, ALTER.format("s1.o1", "DROP COLUMN z")],
+        ["NoteState", "NoteState"],
+        ["ALTER TABLE does not fit the known columns of s1.o1"],
+    ),
+    "one that comes back": (
+        [ONE, TWO, "DROP TABLE s1.o1", "FLASHBACK TABLE s1.o1"],
+        ["NoteState", "DROP of s1.o1", "NoteState", "NoteState", "NoteState"],
+        ["s1.o1 comes back: rows of tables that are merged are not kept apart"],
+    ),
+}

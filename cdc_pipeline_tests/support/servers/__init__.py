@@ -1,0 +1,1 @@
+"""What tests start beside themselves: a webserver, a browser, a cluster, clients of a broker."""

@@ -1,0 +1,96 @@
+"""A standalone Spark cluster on this machine, of PySpark's own jars: a master and workers, each a process of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyspark
+
+from cdc_pipeline.local_kafka.ports import free_ports
+from cdc_pipeline.local_kafka.process import BrokerProcess
+from cdc_pipeline.local_kafka.settings import HOST
+from cdc_pipeline.spark.java import require_java
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For JVMs that live for some seconds: compiling well, and collecting with several threads, costs more than it gives."""
+_HOME = Path(pyspark.__file__).parent
+_START_SECONDS = 60.0
+
+
+class StandaloneCluster:
+    """`with StandaloneCluster(folder, 2) as cluster:` has two workers of one core each at `cluster.master`.
+
+    Logs, and the folders in which executors work, are below `folder`. All processes end with the block, and with the
+    process that started them, also where that is killed: an executor is in the session of its worker.
+    """
+
+    def __init__(self, folder: Path, workers: int, worker_memory: str = "1g") -> None:
+        self._folder, self._workers, self._memory = folder, workers, worker_memory
+        self._processes: list[BrokerProcess] = []
+
+    def __enter__(self) -> Self:
+        port, *ports = free_ports(2 * self._workers + 2)
+        self.master = f"spark://{HOST}:{port}"
+        self._folder.mkdir(parents=True)
+        try:
+            self._start("master", "Master", "--port", str(port), "--webui-port", str(ports.pop()))
+            for number in range(self._workers):
+                options = ("--port", str(ports.pop()), "--webui-port", str(ports.pop()), "-c", "1", "-m", self._memory)
+                work = ("--work-dir", str(self._folder / "work" / str(number)))
+                self._start(f"worker-{number}", "Worker", *options, *work, self.master)
+            self._wait_for_workers()
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
+
+    def jars_of_executors(self) -> list[set[str]]:
+        """The names of the jars that each executor has been given by its driver, by its folder."""
+        found = {folder.parent for folder in (self._folder / "work").glob("*/app-*/*/stdout")}
+        return [{jar.name for jar in folder.glob("*.jar")} for folder in sorted(found)]
+
+    def _start(self, name: str, role: str, *options: str) -> None:
+        environment = [
+            f"SPARK_HOME={_HOME}",
+            "SPARK_SCALA_VERSION=2.13",  # what Spark's own scripts say, by which a worker finds the jars for executors
+            f"SPARK_LOCAL_IP={HOST}",
+            f"SPARK_LOCAL_DIRS={self._folder / 'local'}",
+            # nothing that the machine's own Spark is told
+            f"SPARK_CONF_DIR={self._folder}",
+        ]
+        java = [str(require_java().path), *JVM_OPTIONS.split(), "-Xmx192m", "-cp", f"{_HOME}/jars/*"]
+        command = [*java, f"org.apache.spark.deploy.{role.lower()}.{role}", "--host", HOST, *options]
+        self._processes.append(BrokerProcess(["env", *environment, *command], self._folder / f"{name}.log"))
+
+    def _wait_for_workers(self) -> None:
+        until = time.monotonic() + _START_SECONDS
+        log = self._folder / "master.log"
+        while len(re.findall("Registering worker", log.read_text(errors="replace"))) < self._workers:
+            for process in self._processes:
+                assert process.status is None, process.telling_line()
+            assert time.monotonic() < until, log.read_text(errors="replace")
+            time.sleep(0.1)
+
+    def _stop(self) -> None:
+        """Workers first, while they are there: with a worker its executors are killed."""
+        for process in reversed(self._processes):
+            process.kill()
+
+
+def environment_of_driver() -> dict[str, str]:
+    """For a driver beside the cluster."""
+    return {**os.environ, "SPARK_LOCAL_IP": HOST}

@@ -1,0 +1,78 @@
+"""A driver of its own, by `python -m`: runs the pipeline on a Spark elsewhere, and prints what came of it as JSON.
+
+The test's process has a local session already, and a process has one.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.mirrors.rebuild.content import content_hash
+from cdc_pipeline.mirrors.settings.selection import TableSelection
+from cdc_pipeline.spark.session import SparkLakehouse
+from cdc_pipeline_tests.support.lakes.pipelines import ingest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+
+# a cut costs by the table: two that the second slice changes, and one that it fills first
+TABLES = ("shop.customers", "shop.products", "shop.orders")
+
+
+@dataclass(frozen=True)
+class Executor:
+    """An executor, as Spark's own status store shows it; the driver is one too."""
+
+    id: str
+    address: str
+    completed_tasks: int
+
+
+def main() -> int:
+    given = json.loads(sys.argv[1])
+    spark = SparkLakehouse(
+        master=given["master"],
+        driver_memory="1g",
+        shuffle_partitions=2,  # a task of a shuffle for each worker
+        settings=given["settings"],
+    ).session
+    hashes = hashes_of_slices(spark, LakePaths(given["lake"], "shop"), [Path(place) for place in given["slices"]])
+    executors = [asdict(executor) for executor in _executors(spark)]
+    print(json.dumps({"hashes": hashes, "executors": executors, "registered": _registered(spark)}))
+    spark.stop()
+    return 0
+
+
+def hashes_of_slices(spark: SparkSession, paths: LakePaths, slices: Sequence[Path]) -> dict[str, str]:
+    """The content hash of the change log and of each mirror, after one run for each folder."""
+    for number, folder in enumerate(slices):
+        report = ingest(spark, paths, folder, run_id=f"run-{number}", selection=TableSelection(TABLES))
+        assert report.published
+    tables = {"change_log": paths.table("change_log")} | {str(found.name): found.path for found in report.mirrors}
+    return {name: content_hash(spark.read.format("delta").load(path)) for name, path in tables.items()}
+
+
+def _executors(spark: SparkSession) -> list[Executor]:
+    store = spark.sparkContext._jsc.sc().statusStore()
+    found = store.executorList(False)
+    return [
+        Executor(found.apply(n).id(), found.apply(n).hostPort(), found.apply(n).completedTasks())
+        for n in range(found.size())
+    ]
+
+
+def _registered(spark: SparkSession) -> int:
+    """Block managers: that of each executor, and the driver's own."""
+    return int(spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""What the tests of the UI show: a small lake, and a Dagster with the runs that made it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from cdc_pipeline.definitions import defs
+from cdc_pipeline.local_kafka.feed import capture_records
+from cdc_pipeline_tests.support.lakes.runs import environment
+from cdc_pipeline_tests.support.messages import record_line
+from cdc_pipeline_tests.support.servers.webserver import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cdc_pipeline.local_kafka.feed import Record
+
+CAPTURE = ROOT / "data" / "captures" / "shop"
+TABLES = ("customers", "products")
+NO_NUMBER = "twenty-five"
+"""What a row of `shop.products` has for its `price`: a dead letter, and a gap of the mirror."""
+
+
+def shown_lake(folder: Path) -> tuple[Path, Path]:
+    """(lake, home of Dagster): two tables of the shop until its second watermark, in a run for each. The second one has a
+    row that breaks a rule."""
+    captures, lake, home = folder / "captures", folder / "lake", folder / "dagster"
+    captures.mkdir(parents=True)
+    home.mkdir()
+    shutil.copy(ROOT / "dagster.yaml", home)
+    records = [record for record in capture_records(CAPTURE) if _table(record) in ("", *TABLES)]
+    ends = [number for number, record in enumerate(records) if b"watermarkTs" in (record.value or b"")]
+    first, second = records[: ends[3] + 1], records[ends[3] + 1 : ends[7] + 1]  # the last partition has it too
+    bad = next(record for record in second if _table(record) == "products")
+    second = [_broken(record) if record is bad else record for record in second]
+    with environment(captures, lake), dg.DagsterInstance.from_config(str(home)) as instance:
+        for number, part in enumerate((first, second)):
+            lines = [
+                record_line((record.value or b"").decode(), record.topic, record.partition, record.offset)
+                for record in part
+            ]
+            (captures / f"{number}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+            ingest = defs().resolve_job_def("shop_ingest")
+            assert ingest.execute_in_process(instance=instance).success
+    return lake, home
+
+
+def _table(record: Record) -> str:
+    return str(json.loads(record.value or b"{}").get("table", ""))
+
+
+def _broken(record: Record) -> Record:
+    message = json.loads(record.value or b"{}")
+    message["data"][0]["price"] = NO_NUMBER
+    return replace(record, value=json.dumps(message).encode())

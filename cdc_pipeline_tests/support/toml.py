@@ -1,0 +1,21 @@
+"""TOML files, on Python 3.10 too, which reads none by itself."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    tomllib = pytest.importorskip("tomli")
+
+
+def read_toml(file: Path) -> dict[str, Any]:
+    found: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
+    return found

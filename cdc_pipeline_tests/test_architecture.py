@@ -1,0 +1,79 @@
+"""The rooms are as docs/architecture.md has them. Who may import whom is held by `lint-imports`."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import cdc_pipeline
+
+ROOT = Path(__file__).parents[1]
+PACKAGE, TESTS = ROOT / "cdc_pipeline", ROOT / "cdc_pipeline_tests"
+DOCUMENT = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+ROOMS = sorted(file.parent for file in PACKAGE.rglob("__init__.py") if file.parent != PACKAGE)
+_MOST_MODULES = 20
+
+
+def _named(text: str) -> list[str]:
+    """What stands in backticks and is the path of a file or, with a slash at its end, of a folder."""
+    return re.findall(r"`((?:[\w.-]+/)+|(?:[\w.-]+/)*[\w-]+\.(?:py|md|json|yaml))`", text)
+
+
+def _section(title: str) -> str:
+    return DOCUMENT.split(f"\n## {title}")[1].split("\n## ")[0]
+
+
+def test_each_path_to_go_to_is_there() -> None:
+    """Paths are below the package, but those of the tests and of the documents."""
+    tasks = re.split(r"^\*\*(.+)\*\*$", _section("To add a …, go to …"), flags=re.MULTILINE)[1:]
+    titles, texts = tasks[::2], tasks[1::2]
+    assert titles == [
+        "a dialect",
+        "a DDL statement or clause",
+        "a MySQL type",
+        "an option per table",
+        "a check",
+        "a source",
+    ]
+    for title, text in zip(titles, texts, strict=True):
+        named = _named(text)
+        assert len(named) > 3, title
+        for path in named:
+            beside = path.startswith(("cdc_pipeline_tests/", "docs/"))
+            assert ((ROOT if beside else PACKAGE) / path).exists(), f"{title}: {path}"
+
+
+def test_each_room_is_in_the_tables_and_each_row_is_a_room() -> None:
+    rooms = _section("Rooms")
+    rows = [cell for row in re.findall(r"^\|([^|]*`[^|]*)\|", rooms, re.MULTILINE) for cell in _named(row)]
+    for path in rows:
+        assert (PACKAGE / path).exists(), path
+    named = {path.rstrip("/") for path in _named(rooms)}
+    inside = {"fields", "tables", "kafka", "storage"}  # said within the row of the room that they are in
+    for folder in ROOMS:
+        room = folder.relative_to(PACKAGE).as_posix()
+        assert room in named or (folder.name in inside and folder.name in named), room
+
+
+@pytest.mark.parametrize("folder", ROOMS, ids=lambda folder: folder.relative_to(PACKAGE).as_posix())
+def test_each_room_says_what_it_is_and_is_small_enough_to_look_through(folder: Path) -> None:
+    text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8")))
+    assert text, "no docstring"
+    assert len(list(folder.glob("*.py"))) - 1 <= _MOST_MODULES
+
+
+def test_each_module_that_a_document_names_is_there() -> None:
+    """With its folder: `mirrors/model/state.py`. What has none is told by the text around it."""
+    tops = {folder.relative_to(top).parts[0] for top in (PACKAGE, TESTS) for folder in top.iterdir() if folder.is_dir()}
+    for document in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        for path in re.findall(r"`((?:[\w-]+/)+[\w-]+\.py)(?:::\w+)?`", document.read_text(encoding="utf-8")):
+            if path.split("/")[0] in tops:
+                assert (PACKAGE / path).exists() or (TESTS / path).exists(), f"{document.name}: {path}"
+
+
+def test_what_others_import_stays_where_it_was() -> None:
+    assert set(cdc_pipeline.__all__) == {"CdcPipeline", "CutTables", "read_cut"}
+    assert all(hasattr(cdc_pipeline, name) for name in cdc_pipeline.__all__)

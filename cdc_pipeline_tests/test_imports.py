@@ -1,0 +1,33 @@
+"""Where test modules have their helpers from."""
+
+from __future__ import annotations
+
+from cdc_pipeline_tests.support.durations import TESTS
+from cdc_pipeline_tests.support.imports import imported
+
+# The documents name tests: what these hold is compared with them.
+_LOOKS_AT_TESTS = "test_docs.py"
+# Tables of cases that the documents name; the model of an upstream has a package of its own.
+_BESIDE_THEIR_TESTS = {"contracts/cases.py", "contracts/sent_cases.py"}
+
+
+def test_no_module_imports_from_a_test_module() -> None:
+    found = {
+        (file.relative_to(TESTS).as_posix(), name)
+        for file in TESTS.rglob("*.py")
+        if file.name != _LOOKS_AT_TESTS
+        for name in imported(file)
+        if name.startswith(f"{TESTS.name}.") and any(part.startswith("test_") for part in name.split("."))
+    }
+    assert found == set()
+
+
+def test_helpers_stand_in_support() -> None:
+    found = {file.relative_to(TESTS).as_posix() for file in TESTS.rglob("*.py")}
+    loose = {
+        name
+        for name in found
+        if not name.startswith(("support/", "histories/"))
+        and not name.rpartition("/")[2].startswith(("test_", "conftest.", "__init__."))
+    }
+    assert loose == _BESIDE_THEIR_TESTS
