@@ -7,10 +7,15 @@ SPEED ?= 20
 LOCK_FLAGS ?=
 # `make bench BENCH_FLAGS='--records 300000 --repeat 2'` is a shorter one.
 BENCH_FLAGS ?=
-# `make test TEST_FLAGS="--durations=20"` shows the slowest; with `--record-durations` the files are shared out by what
-# they take here and now (cdc_pipeline_tests/durations.json). CI records, and shows them at its end.
+# Options of pytest: `make test TEST_FLAGS="-k sensor"`. `--record-durations=core` (of `make test`) or `=all` (of
+# `make test-all`) writes the seconds of each file to cdc_pipeline_tests/durations.json, by which files are shared out.
 TEST_FLAGS ?=
-RECORD ?=
+# `make test-all SHARD=2/6` runs one of eight shards (of any number: `SHARD=2/6`); `make test-all FROM=3` goes on with the third.
+SHARD ?=
+SHARDS := 8
+FROM ?= 1
+# `make test-changed SINCE=main`: what changed since a commit; by default what is not committed.
+SINCE ?= HEAD
 # `make history HISTORY_FLAGS='--where id=7 --last 40'`: the changes of one row.
 LAKE ?= data/lake/shop
 TABLE ?=
@@ -29,7 +34,7 @@ MAKEFLAGS += --no-print-directory
 # Two targets share one .venv, and Spark takes every core anyway.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-and-java demo test test-fast test-spark test-processes test-long bench bench-end-to-end \
+.PHONY: help wheel venv venv-and-java demo test test-fast test-core test-all test-changed bench bench-end-to-end \
 	bench-tables bench-growth bench-memory bench-start bench-days bench-latency lint format lock history docs ui \
 	kafka-demo clean
 
@@ -49,28 +54,33 @@ venv-and-java:
 demo: venv-and-java ## ingest $CDC_CAPTURES into $CDC_LAKE and show the mirrors
 	$(BIN)/python -m cdc_pipeline.demo
 
-# Each test is of one stage (cdc_pipeline_tests/support/stages.py), or marked `long`.
-test: test-fast test-spark test-processes ## run the tests, those without Java first
+# Tiers: cdc_pipeline_tests/support/tiers.py.
+test: test-fast test-core ## run the tests that CI runs: ten minutes
 
-# $(call pytest,MARKS): two processes, each with a Spark session of its own where one is needed; a file's tests stay
-# together, because they share its lakes. 5 is pytest's "no test selected", which is right where TEST_FLAGS select.
+# $(call pytest,MARKERS,OPTIONS): two processes, each with a Spark session of its own where a test needs one. 5 is
+# pytest's "no test selected", which is right where TEST_FLAGS select.
 define pytest
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "$(1)" $(RECORD) $(TEST_FLAGS) || \
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "$(1)" $(2) $(TEST_FLAGS) || \
 		{ status=$$?; [ $$status -eq 5 ] && [ -n '$(subst ','\'',$(TEST_FLAGS))' ] || exit $$status; }
 endef
 
 test-fast: venv ## run the tests that need no Java: two minutes
 	$(call pytest,not jvm and not long)
 
-test-spark: venv-and-java ## run the tests with Spark or a Kafka broker
-	$(call pytest,jvm and not processes and not long)
+test-core: venv-and-java
+	$(call pytest,core,--durations=10)
 
-test-processes: venv-and-java ## run the tests of whole runs: a cluster, the daemon, kill -9
-	$(call pytest,processes and not long)
+test-all: venv-and-java ## run every test: or one of so many parts: SHARD=2/8
+ifneq ($(SHARD),)
+	$(call pytest,,--durations=10 --shard $(SHARD))
+else
+	for shard in $$(seq $(FROM) $(SHARDS)); do \
+		$(MAKE) test-all SHARD=$$shard/$(SHARDS) || { echo "go on with: make test-all FROM=$$shard" >&2; exit 1; }; \
+	done
+endif
 
-# Only those marked `long`, which the stages leave out.
-test-long: venv-and-java ## run the tests marked long
-	$(BIN)/python -m pytest -m long || { status=$$?; [ $$status -eq 5 ] && echo "no test is marked long" || exit $$status; }
+test-changed: venv-and-java ## run the tests that your changes can affect
+	$(BIN)/python -m cdc_pipeline_tests.support.changed --since $(SINCE) -- $(TEST_FLAGS)
 
 bench: venv-and-java ## time decoding over the floor job
 	$(BIN)/python -m benchmarks.decode $(BENCH_FLAGS)
@@ -95,6 +105,10 @@ bench-days: venv-and-java ## time the thousandth small batch into a lake, and th
 
 bench-latency: venv-and-java ## time from produce to mirror at 1000 events a second, under Dagster's daemon
 	$(BIN)/python -m benchmarks.latency $(BENCH_FLAGS)
+
+wheel: venv ## build the wheel into dist/
+	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	ls dist/*.whl
 
 lint: venv ## ruff check, ruff format --check, mypy, lint-imports
 	$(BIN)/ruff check --quiet .
@@ -142,5 +156,5 @@ kafka-demo: venv-and-java ## run a Kafka broker, a shop that writes to it, and D
 # Only what can be made again. Not data/lake, and not Dagster's own history (storage/, history/, schedules/, logs/):
 # those are results, delete them by hand.
 clean: ## delete .venv and what the tools left behind
-	rm -rf .venv *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db derby.log
+	rm -rf .venv dist build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db derby.log
 	find . -path ./data -prune -o -path ./.git -prune -o -type d -name __pycache__ -exec rm -rf {} +

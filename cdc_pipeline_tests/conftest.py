@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import os
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 
 from cdc_pipeline.lake.paths import LakePaths
-from cdc_pipeline_tests.support import durations
-from cdc_pipeline_tests.support.stages import mark_stages, stage_of, without_java
+from cdc_pipeline_tests.support import shards
+from cdc_pipeline_tests.support.spark_settings import SMALL
+from cdc_pipeline_tests.support.tiers import hide_java, mark_tiers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -33,42 +35,59 @@ _RECORD = "--record-durations"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(_RECORD, action="store_true", help="write what each file takes into durations.json")
+    parser.addoption("--shard", type=_shard, metavar="NUMBER/COUNT", help="run one shard of the selected tests")
+    parser.addoption(
+        _RECORD, choices=(shards.CORE, shards.ALL), help="write the seconds of each file to durations.json"
+    )
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest's -m looks at the marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    mark_stages(items)
-    known = durations.recorded()
+def _shard(text: str) -> shards.Shard:
+    try:
+        return shards.Shard.read(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
-    def place(item: pytest.Item) -> float:
-        marks = {mark.name for mark in item.iter_markers()}
-        return durations.place(known, stage_of(marks), item.path.relative_to(durations.TESTS).as_posix())
 
-    items.sort(key=place)
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # markers before pytest's -m looks at them, shards of what -m leaves
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    mark_tiers(items)
+    # pytest-xdist appends the group of a long test to its node id in one of the other hooks
+    yield
+    seconds = shards.recorded()[shards.CORE if config.option.markexpr == shards.CORE else shards.ALL]
+    scopes = {item: shards.scope(item.nodeid) for item in items}
+    shard: shards.Shard | None = config.option.shard
+    if shard is not None:
+        picked = shard.pick(scopes.values(), seconds)
+        config.hook.pytest_deselected(items=[item for item in items if scopes[item] not in picked])
+        items[:] = [item for item in items if scopes[item] in picked]
+    places = {name: place for place, name in enumerate(shards.longest_first(scopes.values(), seconds))}
+    items.sort(key=lambda item: places[scopes[item]])
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> shards.ScopeScheduling:
+    return shards.ScopeScheduling(config, log)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool | None, bool | None]:
     if item.get_closest_marker("jvm") is not None:
         return (yield)
-    with without_java():
+    with hide_java():
         return (yield)
 
 
-_recorder = durations.Recorder()
+_recorder = shards.Recorder()
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    file = report.nodeid.split("::")[0].removeprefix(f"{durations.TESTS.name}/")
-    if "long" not in report.keywords:
-        _recorder.add(stage_of(report.keywords), file, report.duration)
+    _recorder.add(report)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
+    tier = session.config.getoption(_RECORD)
     # a worker of pytest-xdist has seen its own tests only
-    if session.config.getoption(_RECORD) and not hasattr(session.config, "workerinput"):
-        _recorder.write()
+    if tier and not hasattr(session.config, "workerinput"):
+        _recorder.write(tier)
 
 
 @pytest.fixture
@@ -101,22 +120,12 @@ def spark() -> Iterator[SparkSession]:
     session = SparkLakehouse(
         driver_memory=os.environ.get("CDC_DRIVER_MEMORY", "3g"),
         shuffle_partitions=1,
-        settings=SMALL,
+        settings=dict(SMALL),
     ).session
     yield session
     session.stop()
 
 
-# Tests only: many small queries, each run once, so that whatever prepares a query for large data costs more than it gives.
-# Without it the suite takes three quarters of the CPU.
-SMALL = {
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
-    # each of some thousand lakes is of one test; what Delta keeps of their tables would fill the heap for nothing
-    "spark.databricks.delta.delta.log.cacheSize": "150",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-}
 _FOR_ANY_DATA = {
     "spark.sql.codegen.wholeStage": "true",
     "spark.sql.codegen.factoryMode": "FALLBACK",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cdc_pipeline_tests.support.durations import TESTS
 from cdc_pipeline_tests.support.imports import imported
+from cdc_pipeline_tests.support.tiers import TESTS
 
 # The documents name tests: what these hold is compared with them.
 _LOOKS_AT_TESTS = "test_docs.py"

@@ -17,11 +17,12 @@ from dagster import DagsterInstance, DagsterRunStatus
 from cdc_pipeline.mirrors.window.progress import published_cut
 from cdc_pipeline_tests.support.lakes.told import FIRST, Told, as_a_new_process
 from cdc_pipeline_tests.support.messages import tso
+from cdc_pipeline_tests.support.spark_settings import SHORT_LIVED, write_defaults
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.jvm
 
 _ROOT = Path(__file__).parents[2]
 _PATIENCE_SECONDS = 300.0
@@ -37,6 +38,7 @@ def _job(told: Told, home: Path) -> subprocess.Popen[bytes]:
         "CDC_CAPTURES": str(told.folder / "captures"),
         "CDC_LAKE": str(told.folder / "lake"),
         "CDC_DRIVER_MEMORY": "2g",
+        **write_defaults(home / "spark", SHORT_LIVED),
     }
     return subprocess.Popen(
         [

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from cdc_pipeline_tests.histories.combined import Combined
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.jvm
 
 _LONGEST_RUN = 600
 

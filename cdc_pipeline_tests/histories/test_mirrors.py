@@ -1,14 +1,14 @@
 """The pipeline against the model: after every slice each mirror is the table that upstream had at the resolved TSO.
 
 Several histories go through one lake, each with its own topic, and the run is killed at random commits on the way. A
-failure names the seed; a seed that failed once is kept in `KEPT`. More: CDC_HISTORIES=200 CDC_HISTORY_SEED=7 make test-long.
+failure names the seed; a seed that failed once is kept in `KEPT`. More histories, and others:
+CDC_HISTORIES=30 CDC_HISTORY_SEED=7000 make test-all TEST_FLAGS="-k many_histories".
 """
 
 from __future__ import annotations
 
 import os
 import random
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -80,7 +80,14 @@ def without_watermarks(spark: SparkSession, tmp_path_factory: pytest.TempPathFac
         return _told(spark, tmp_path_factory.mktemp("time"), TIME_MODES, SEED, 3, 0.03, transactions=12)
 
 
-@pytest.mark.parametrize("group", ["with_watermarks", "without_watermarks"])
+@pytest.fixture(scope="module")
+def core(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
+    return _told(spark, tmp_path_factory.mktemp("core"), TSO_MODES, SEED + 1, 1, 0.05, transactions=6)
+
+
+@pytest.mark.parametrize(
+    "group", [pytest.param("core", marks=pytest.mark.core(3, 5)), "with_watermarks", "without_watermarks"]
+)
 def test_mirrors_equal_the_model(
     request: pytest.FixtureRequest, spark: SparkSession, group: str, counted: Callable[[str, int], None]
 ) -> None:
@@ -128,49 +135,49 @@ def _drawn_for(setup: str, seed: int, number: int) -> History:
     return history_of_seed(seed, transactions=15, settings=used)
 
 
+# CDC_HISTORIES of each set-up, six in a lake.
+_A_LAKE = 6
+_FIRST = range(0, int(os.environ.get("CDC_HISTORIES", "12")), _A_LAKE)
+
+
 @pytest.mark.long
+@pytest.mark.parametrize("first", [SEED + 4000 + number for number in _FIRST])
 @pytest.mark.parametrize("setup", SETUPS)
 def test_many_histories_of_a_setup(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, counted: Callable[[str, int], None], setup: str
+    spark: SparkSession, tmp_path: Path, counted: Callable[[str, int], None], setup: str, first: int
 ) -> None:
-    """CDC_HISTORIES of one encoder as it is set up in practice, six in a lake, fed in slices through kills."""
-    count, first = int(os.environ.get("CDC_HISTORIES", "30")), SEED + 4000
-    wrong, kills = [], 0
-    for seed in range(first, first + count, 6):
-        seeds = range(seed, min(seed + 6, first + count))
-        histories = combined([_drawn_for(setup, seed, number) for number, seed in enumerate(seeds)])
-        told = Told(spark, tmp_path_factory.mktemp("setup"), histories, RandomKiller(seed, 0.02))
-        began = time.monotonic()
-        told.tell()
-        found = [f"seeds {seeds[0]} to {seeds[-1]}: {line}" for line in told.wrong]
-        kills += told.killer.kills
-        counted("histories compared", len(histories.histories))
-        tables = f"{len(told.compared_tables)} tables, {len(told.doubts)} of them in doubt"
-        seconds = f"{time.monotonic() - began:.0f} s"
-        print(f"{setup} {seeds}: {tables}, {told.killer.kills} kills, {seconds}", *found, sep="\n  ", flush=True)
-        wrong += found
-    counted("runs stopped at a commit or a move", kills)
-    assert wrong == []
+    """Histories of one encoder as it is set up in practice, fed in slices through kills."""
+    histories = combined([_drawn_for(setup, first + number, number) for number in range(_A_LAKE)])
+    told = Told(spark, tmp_path, histories, RandomKiller(first, 0.02))
+    told.tell()
+    _report(told, f"{setup} {first}", counted)
+    assert told.wrong == []
 
 
 @pytest.mark.long
+@pytest.mark.parametrize(("first", "ddl"), [*KEPT, *((SEED + 2000 + number, True) for number in _FIRST)])
+@pytest.mark.parametrize("modes", [TSO_MODES, TIME_MODES], ids=["with_watermarks", "without_watermarks"])
 def test_many_histories(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, counted: Callable[[str, int], None]
+    spark: SparkSession,
+    tmp_path: Path,
+    counted: Callable[[str, int], None],
+    modes: tuple[str, ...],
+    first: int,
+    ddl: bool,
 ) -> None:
-    """Six at a time: after each file, at a moment between two cuts, and rebuilt."""
-    count = int(os.environ.get("CDC_HISTORIES", "48"))
-    wrong, kills = [], 0
-    for seed, ddl in (*KEPT, *((seed, True) for seed in range(SEED + 2000, SEED + 2000 + count, 6))):
-        for modes in (TSO_MODES, TIME_MODES):
-            told = _told(spark, tmp_path_factory.mktemp("many"), modes, seed, 6, 0.02, ddl=ddl)
-            found = [f"seeds {seed} to {seed + 5}: {line}" for line in _all_wrong(told, seed)]
-            kills += told.killer.kills
-            counted("histories compared", len(told.histories.histories))
-            print(f"seeds {seed} to {seed + 5}, {modes}: {told.killer.kills} kills", *found, sep="\n  ", flush=True)
-            wrong += found
-    counted("runs stopped at a commit or a move", kills)
+    """All encoders in one lake: after each file, at a moment between two cuts, and rebuilt."""
+    told = _told(spark, tmp_path, modes, first, _A_LAKE, 0.03, ddl=ddl)
+    wrong = _all_wrong(told, first)
+    _report(told, f"{modes} {first}", counted)
     assert wrong == []
-    assert kills > count / 2
+    assert told.killer.kills > 0
+
+
+def _report(told: Told, name: str, counted: Callable[[str, int], None]) -> None:
+    counted("histories compared", len(told.histories.histories))
+    counted("runs stopped at a commit or a move", told.killer.kills)
+    tables = f"{len(told.compared_tables)} tables, {len(told.doubts)} of them in doubt"
+    print(f"{name}: {tables}, {told.killer.kills} kills", *told.wrong, sep="\n  ", flush=True)
 
 
 @pytest.mark.long

@@ -16,9 +16,10 @@ import pytest
 from cdc_pipeline.spark.jars import jar_packages
 from cdc_pipeline_tests.support.captures import capture_lines
 from cdc_pipeline_tests.support.lakes.runs import end_of_watermark
-from cdc_pipeline_tests.support.servers.cluster import JVM_OPTIONS, StandaloneCluster, environment_of_driver
+from cdc_pipeline_tests.support.servers.cluster import StandaloneCluster, environment_of_driver
 from cdc_pipeline_tests.support.servers.cluster_run import TABLES, hashes_of_slices
 from cdc_pipeline_tests.support.shop import CAPTURE
+from cdc_pipeline_tests.support.spark_settings import INTERPRETED, JVM_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.lake.paths import LakePaths
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.jvm
 
 _ROOT = Path(__file__).parents[2]
 _WATERMARKS = (1, 2)  # a slice ends with these: the second one changes mirrors that the first one made
@@ -42,10 +43,7 @@ _SETTINGS = {
     "spark.locality.wait": "0s",
     "spark.driver.extraJavaOptions": JVM_OPTIONS,
     "spark.executor.extraJavaOptions": JVM_OPTIONS,
-    # as in the suite's own session, for what is small and runs once
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
+    **INTERPRETED,
 }
 
 

@@ -25,34 +25,26 @@ from cdc_pipeline.schemas.model.table import TableName
 from cdc_pipeline.spark.warm_jvm import FOLDER, end_warm_jvms
 from cdc_pipeline_tests.support.lakes.runs import mirror_differences, records_until
 from cdc_pipeline_tests.support.shop import CAPTURE
+from cdc_pipeline_tests.support.spark_settings import SHORT_LIVED, write_defaults
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.jvm
 
 _ROOT = Path(__file__).parents[2]
 _PATIENCE_SECONDS = 900.0  # ends a wait for nothing; a slow machine shares two cores with the other tests
 _FEW = 300  # enough for a watermark in each partition
-_WATERMARKS = 4  # how much of the shop: `test_slices` and `test_kafka` have all of it
-# As the suite's own session, for what is small and runs once; the pipeline's own settings win over these.
-_SPARK_DEFAULTS = """\
-spark.driver.extraJavaOptions -XX:+UseSerialGC -XX:TieredStopAtLevel=1
-spark.sql.codegen.wholeStage false
-spark.sql.codegen.factoryMode NO_CODEGEN
-spark.sql.adaptive.enabled false
-"""
+_WATERMARKS = 3  # how much of the shop: `test_slices` and `test_kafka` have all of it
 
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[LocalBroker]:
     """The broker; the daemon runs beside it, with a home and a lake of its own, until the test ends."""
-    home, spark_home = tmp_path / "dagster", tmp_path / "spark"
+    home = tmp_path / "dagster"
     home.mkdir()
-    spark_home.mkdir()
-    (spark_home / "spark-defaults.conf").write_text(_SPARK_DEFAULTS)
     shutil.copy(_ROOT / "dagster.yaml", home)
     with LocalBroker(tmp_path / "kafka") as broker, (tmp_path / "daemon.log").open("wb") as log:
         environment = {
@@ -63,7 +55,7 @@ def daemon(tmp_path: Path) -> Iterator[LocalBroker]:
             "CDC_DRIVER_MEMORY": "2g",
             "CDC_WARM_SECONDS": "60",
             FOLDER: str(tmp_path / "jvms"),
-            "SPARK_CONF_DIR": str(spark_home),
+            **write_defaults(tmp_path / "spark", SHORT_LIVED),
         }
         command = [
             str(Path(sys.executable).with_name("dagster-daemon")),
@@ -92,6 +84,7 @@ def daemon(tmp_path: Path) -> Iterator[LocalBroker]:
                 end_warm_jvms(tmp_path / "jvms")
 
 
+@pytest.mark.core
 def test_mirrors_arrive_by_themselves(daemon: LocalBroker, spark: SparkSession, tmp_path: Path) -> None:
     """More comes when the first few have arrived, and is noticed by itself too."""
     with (CAPTURE / "expected_at_watermarks.jsonl").open(encoding="utf-8") as stream:

@@ -16,19 +16,21 @@ import pytest
 from cdc_pipeline.schemas.model.table import TableName
 from cdc_pipeline_tests.support.lakes.runs import mirror_differences
 from cdc_pipeline_tests.support.shop import CAPTURE, TABLES
+from cdc_pipeline_tests.support.spark_settings import JVM_OPTIONS, write_defaults
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from cdc_pipeline.lake.paths import LakePaths
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.jvm
 
 KILLS = 6
 
 
 def _demo(paths: LakePaths, home: Path) -> subprocess.Popen[bytes]:
     environment = {**os.environ, "CDC_CAPTURES": str(CAPTURE), "CDC_LAKE": paths.root, "DAGSTER_HOME": str(home)}
+    environment |= write_defaults(home / "spark", {"spark.driver.extraJavaOptions": JVM_OPTIONS})
     return subprocess.Popen(
         [sys.executable, "-m", "cdc_pipeline.demo"],
         env=environment,

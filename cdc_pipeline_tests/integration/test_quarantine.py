@@ -77,6 +77,7 @@ def _aside(stream: Stream) -> dict[str, tuple[str, int]]:
     return {held["table"]: (held["error"], held["rows"]) for held in stream.cuts()[-1]["held"]}
 
 
+@pytest.mark.core(11)
 def test_a_table_is_put_aside_and_comes_back(stream: Stream, counted: Any) -> None:
     """A file of its rows is gone: each run fails at it, and at nothing else."""
     bag = Path(stream.paths.mirror(TableName("db", "bag")))
@@ -206,9 +207,10 @@ def test_a_begun_cut_does_not_keep_a_rebuild_from_its_work(stream: Stream) -> No
     assert (_aside(stream), stream.rows("a"), stream.rows("b")) == ({}, [(1, "one")], [(1, "one")])
 
 
-@pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.long)])
-def test_a_cut_that_cannot_be_finished_at_all_is_given_up_by_a_rebuild(stream: Stream, every: int) -> None:
-    """The salt that it was begun with is lost. What it has moved, dropped and made is taken back first."""
+@pytest.mark.parametrize("first", [7, *(pytest.param(number, marks=pytest.mark.long) for number in range(7))])
+def test_a_cut_that_cannot_be_finished_at_all_is_given_up_by_a_rebuild(stream: Stream, first: int) -> None:
+    """Killed at every eighth deed from the first one on. The salt that the cut started with is lost. What the cut moved,
+    dropped and created is undone first."""
     masks: Any = (("db.*", (("mail", "hash"),)),)
     rules, others = (ColumnRules(masks=masks, salt=salt) for salt in (SALT, "another salt of the tests"))
     stream.tell(
@@ -220,10 +222,10 @@ def test_a_cut_that_cannot_be_finished_at_all_is_given_up_by_a_rebuild(stream: S
         create("made", 7, KEYLESS),
         put("made", 8, "1", "m"),
     )
-    number = every - 1
+    number = first
     # a folder of its own each time: Delta remembers the tables that it has seen at a path
     while (copy := stream.begun_again(stream.folder.parent / f"begun-{number}")).killed(number, columns=rules):
-        number += every
+        number += 8
         with pytest.raises(MaskSaltError):
             copy.run(columns=others)
         with pytest.raises(MaskSaltError):

@@ -24,6 +24,8 @@ from cdc_pipeline_tests.support.shop import CAPTURE, TABLES
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.core(1, 3, 8)
+
 DOCS = Path(__file__).parents[2] / "docs"
 # The last of the capture's 55 watermarks, which all four partitions have.
 LAST_WATERMARK = 470613987560259584

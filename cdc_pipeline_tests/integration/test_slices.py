@@ -1,10 +1,12 @@
-"""The shop capture in two slices: after each, every mirror is the table that upstream had at the resolved TSO."""
+"""The shop capture in slices: after each, every mirror is the table that upstream had at the resolved TSO."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import pytest
 
 from cdc_pipeline.mirrors.window.progress import published_cut
 from cdc_pipeline.schemas.model.table import TableName
@@ -23,17 +25,25 @@ if TYPE_CHECKING:
     from cdc_pipeline.lake.paths import LakePaths
 
 
-def test_each_slice_is_a_state_that_upstream_had(spark: SparkSession, tmp_path: Path, paths: LakePaths) -> None:
+@pytest.mark.parametrize(
+    "places",
+    [pytest.param((2, 4), marks=pytest.mark.core(3)), (5, None)],
+    ids=["to_the_fifth_watermark", "whole"],
+)
+def test_each_slice_is_a_state_that_upstream_had(
+    spark: SparkSession, tmp_path: Path, paths: LakePaths, places: tuple[int, int | None]
+) -> None:
+    """Each slice ends with a watermark; None: with the end of the capture."""
     lines = capture_lines(CAPTURE)
     with (CAPTURE / "expected_at_watermarks.jsonl").open(encoding="utf-8") as stream:
         truths = {truth["watermark"]: truth["tables"] for truth in map(json.loads, stream)}
-    first = sorted(truths)[5]
+    watermarks = [None if place is None else sorted(truths)[place] for place in places]
     # some rows beyond the watermark come along: they must wait
-    ends = [end_of_watermark(first, lines) + 9, len(lines)]
+    ends = [len(lines) if tso is None else end_of_watermark(tso, lines) + 9 for tso in watermarks]
     captures = tmp_path / "captures"
     captures.mkdir()
     done = 0
-    for number, (end, watermark) in enumerate(zip(ends, (first, None), strict=True)):
+    for number, (end, watermark) in enumerate(zip(ends, watermarks, strict=True)):
         (captures / f"slice-{number}.jsonl").write_text("\n".join(lines[done:end]) + "\n", encoding="utf-8")
         done = end
         result = run_ingest(captures, Path(paths.root))

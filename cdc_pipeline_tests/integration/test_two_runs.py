@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dagster as dg
+import pytest
 
 from cdc_pipeline.definitions import defs
 from cdc_pipeline.lake.lock import only_writer
@@ -20,7 +21,6 @@ from cdc_pipeline_tests.support.lakes.told_stories import PARTITIONS, assert_tol
 from cdc_pipeline_tests.support.messages import Topic, watermark
 
 if TYPE_CHECKING:
-    import pytest
     from pyspark.sql import SparkSession
 
     from cdc_pipeline.lake.paths import LakePaths
@@ -45,6 +45,7 @@ def _assert_right(spark: SparkSession, paths: LakePaths) -> None:
     assert lake_balance(spark, paths).balanced
 
 
+@pytest.mark.core(2, 9)
 def test_a_run_waits_for_another_and_a_rebuild_finds_all_equal(
     spark: SparkSession, paths: LakePaths, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

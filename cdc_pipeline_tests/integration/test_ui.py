@@ -58,6 +58,7 @@ def ui(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield Ui(server, page, lake)
 
 
+@pytest.mark.core
 def test_the_asset_graph(ui: Ui) -> None:
     names = ("raw_topic_snapshot", "change_log", "ddl_history", "watermarks", "consistent_cuts")
     path = "/assets/shop/consistent_cuts?view=lineage&lineageScope=upstream&lineageDepth=5"

@@ -53,8 +53,8 @@ _START = """
 import os, sys
 from pathlib import Path
 from cdc_pipeline.spark.session import SparkLakehouse
-from cdc_pipeline_tests.conftest import SMALL
-settings = {**SMALL, "spark.hadoop.fs.s3a.secret.key": sys.argv[1], "spark.app.name": "é x=y:z"}
+from cdc_pipeline_tests.support.spark_settings import SHORT_LIVED
+settings = {**SHORT_LIVED, "spark.hadoop.fs.s3a.secret.key": sys.argv[1], "spark.app.name": "é x=y:z"}
 spark = SparkLakehouse(master="local[1]", driver_memory="512m", settings=settings, warm_seconds=int(sys.argv[2])).session
 assert spark._jsc.hadoopConfiguration().get("fs.s3a.secret.key") == sys.argv[1]
 assert spark.sparkContext.appName == "é x=y:z"
@@ -75,7 +75,7 @@ spark.stop()
 """
 
 
-@pytest.mark.processes
+@pytest.mark.jvm
 def test_no_process_shows_a_setting_that_is_a_secret(tmp_path: Path) -> None:
     """Nor is anything left in the temporary folder, of a JVM of its own or of a warm one."""
     place = tmp_path / "temporary"

@@ -35,13 +35,9 @@ _CLIENT = """
 import sys
 from cdc_pipeline.spark.session import SparkLakehouse
 
-settings = {
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-}
-spark = SparkLakehouse(master="local[1]", warm_seconds=600, driver_memory="512m", settings=settings).session
+from cdc_pipeline_tests.support.spark_settings import SHORT_LIVED
+
+spark = SparkLakehouse(master="local[1]", warm_seconds=600, driver_memory="512m", settings=dict(SHORT_LIVED)).session
 spark.range(3).write.format("delta").mode("append").save(sys.argv[1])
 print(spark._jvm.java.lang.ProcessHandle.current().pid(), spark.read.format("delta").load(sys.argv[1]).count(), flush=True)
 if sys.stdin.readline() == "work\\n":
@@ -204,7 +200,7 @@ def test_a_jvm_that_does_not_start_is_told(base: Path, program: Path) -> None:
     assert log.read_text() == "no such jar\n"
 
 
-@pytest.mark.processes
+@pytest.mark.jvm
 @pytest.mark.usefixtures("base")
 def test_runs_of_spark(tmp_path: Path) -> None:
     """The second has the JVM of the first, and one beside them another. It ends with a client that is killed, and with one

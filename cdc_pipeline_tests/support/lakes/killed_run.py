@@ -15,12 +15,9 @@ from pathlib import Path
 
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.spark.session import SparkLakehouse
-from cdc_pipeline_tests.conftest import SMALL
 from cdc_pipeline_tests.support.lakes.kills import Killer
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
-
-# a JVM that lives half a minute: what its second compiler makes comes too late
-_SHORT = {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
+from cdc_pipeline_tests.support.spark_settings import SHORT_LIVED
 
 
 class OwnKiller(Killer):
@@ -38,7 +35,7 @@ class OwnKiller(Killer):
 
 def main(lake: str, captures: str, last: int) -> int:
     killer = OwnKiller(last)
-    spark = SparkLakehouse(driver_memory="2g", shuffle_partitions=1, settings={**SMALL, **_SHORT}).session
+    spark = SparkLakehouse(driver_memory="2g", shuffle_partitions=1, settings=dict(SHORT_LIVED)).session
     print("ready", flush=True)
     with killer.watching():
         ingest(spark, LakePaths(lake, "h"), Path(captures))

@@ -14,14 +14,13 @@ from cdc_pipeline.local_kafka.ports import free_ports
 from cdc_pipeline.local_kafka.process import BrokerProcess
 from cdc_pipeline.local_kafka.settings import HOST
 from cdc_pipeline.spark.java import require_java
+from cdc_pipeline_tests.support.spark_settings import JVM_OPTIONS
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from typing_extensions import Self
 
-JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For JVMs that live for some seconds: compiling well, and collecting with several threads, costs more than it gives."""
 _HOME = Path(pyspark.__file__).parent
 _START_SECONDS = 60.0
 

@@ -1,0 +1,111 @@
+"""Shares the tests of a run out: to the shards of `make test-all`, and in a shard to the two processes of pytest-xdist.
+
+The unit is the scope: the tests of a file, because they share its lakes, or those of a group (`pytest.mark.xdist_group`).
+Each long test is a group. `durations.json` has the seconds of each scope, in `make test` and in `make test-all`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass
+from statistics import mean
+from typing import TYPE_CHECKING
+
+from xdist.scheduler import LoadScopeScheduling
+
+from cdc_pipeline_tests.support.tiers import TESTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import pytest
+
+FILE = TESTS / "durations.json"
+CORE, ALL = "core", "all"
+
+# CORE or ALL → scope → seconds
+Durations = dict[str, dict[str, int]]
+
+
+def scope(node: str) -> str:
+    """The scope of a test by its node id: `folder/test_file.py`, or `folder/test_file.py@group`.
+
+    pytest-xdist appends `@group` to the node id of a test that has the marker `xdist_group`.
+    """
+    file = node.removeprefix(f"{TESTS.name}/").split("::")[0]
+    return f"{file}{node[node.rfind('@') :]}" if node.rfind("@") > node.rfind("]") else file
+
+
+class ScopeScheduling(LoadScopeScheduling):
+    """Sends all tests of a scope to one process."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return scope(nodeid)
+
+
+def recorded() -> Durations:
+    found: Durations = json.loads(FILE.read_text(encoding="utf-8"))
+    return found
+
+
+def longest_first(scopes: Iterable[str], seconds: Mapping[str, int]) -> list[str]:
+    """Unknown scopes come first: a long one that started last would keep the other process waiting."""
+    return sorted(set(scopes), key=lambda name: (-seconds.get(name, float("inf")), name))
+
+
+@dataclass(frozen=True)
+class Shard:
+    """`number` of `count` shards, counted from 1."""
+
+    number: int
+    count: int
+
+    @staticmethod
+    def read(text: str) -> Shard:
+        """Reads `2/6`. Raises ValueError for anything else."""
+        number, _, count = text.partition("/")
+        if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+            raise ValueError(f"SHARD is {text!r}; expected NUMBER/COUNT such as 2/6")
+        return Shard(int(number), int(count))
+
+    def pick(self, scopes: Iterable[str], seconds: Mapping[str, int]) -> set[str]:
+        """The scopes of this shard. The longest goes first, always to the shard that has the least so far."""
+        usual = mean(seconds.values()) if seconds else 1.0
+        loads = [0.0] * self.count
+        found = set()
+        for name in longest_first(scopes, seconds):
+            least = loads.index(min(loads))
+            # a scope of no seconds counts a little: all of them would go to one shard
+            loads[least] += max(seconds.get(name, usual), 0.1)
+            if least == self.number - 1:
+                found.add(name)
+        return found
+
+
+class Recorder:
+    """Sums up the seconds of the tests of a run by scope."""
+
+    def __init__(self) -> None:
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+
+    def add(self, report: pytest.TestReport) -> None:
+        self._seconds[scope(report.nodeid)] += report.duration
+
+    def merge(self, before: Durations, tier: str, files: Iterable[str]) -> Durations:
+        """`before` with the seconds of this run, without the scopes whose file no longer exists."""
+        known = set(files)
+        found = {**before, tier: {**before.get(tier, {}), **{name: round(s) for name, s in self._seconds.items()}}}
+        return {
+            name: dict(sorted(_existing(scopes, known).items(), key=lambda entry: (-entry[1], entry[0])))
+            for name, scopes in sorted(found.items())
+        }
+
+    def write(self, tier: str) -> None:
+        files = (path.relative_to(TESTS).as_posix() for path in TESTS.rglob("test_*.py"))
+        text = json.dumps(self.merge(recorded(), tier, files), indent=2, ensure_ascii=False)
+        FILE.write_text(text + "\n", encoding="utf-8")
+
+
+def _existing(scopes: Mapping[str, int], files: set[str]) -> dict[str, int]:
+    return {name: seconds for name, seconds in scopes.items() if name.split("@")[0] in files}
