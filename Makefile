@@ -8,9 +8,10 @@ LOCK_FLAGS ?=
 # `make bench BENCH_FLAGS='--records 300000 --repeat 2'` is a shorter one.
 BENCH_FLAGS ?=
 # Options of pytest: `make test TEST_FLAGS="-k sensor"`. `--record-durations=core` (of `make test`) or `=all` (of
-# `make test-all`) writes the seconds of each file to cdc_pipeline_tests/durations.json, by which files are shared out.
+# `make test-all`) writes the seconds of each file to cdc_pipeline_tests/durations.new.json. Files are shared out by durations.json.
 TEST_FLAGS ?=
-# `make test-all SHARD=2/6` runs one of eight shards (of any number: `SHARD=2/6`); `make test-all FROM=3` goes on with the third.
+# `make test-all SHARD=2/8` runs one of eight shards, and any other number works too; `make test-all FROM=3` starts with the
+# third.
 SHARD ?=
 SHARDS := 8
 FROM ?= 1

@@ -37,7 +37,7 @@ _RECORD = "--record-durations"
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--shard", type=_shard, metavar="NUMBER/COUNT", help="run one shard of the selected tests")
     parser.addoption(
-        _RECORD, choices=(shards.CORE, shards.ALL), help="write the seconds of each file to durations.json"
+        _RECORD, choices=(shards.CORE, shards.ALL), help="write the seconds of each file to durations.new.json"
     )
 
 
