@@ -73,7 +73,7 @@ test-core: venv-and-java
 
 test-all: venv-and-java ## run every test: or one of so many parts: SHARD=2/8
 ifneq ($(SHARD),)
-	$(call pytest,,--durations=10 --shard $(SHARD))
+	$(call pytest,,--durations=10 --shard=$(SHARD))
 else
 	for shard in $$(seq $(FROM) $(SHARDS)); do \
 		$(MAKE) test-all SHARD=$$shard/$(SHARDS) || { echo "go on with: make test-all FROM=$$shard" >&2; exit 1; }; \
