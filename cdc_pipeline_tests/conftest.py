@@ -64,6 +64,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: places[scopes[item]])
 
 
+@pytest.hookimpl(optionalhook=True)  # pytest runs without pytest-xdist too
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> shards.ScopeScheduling:
     return shards.ScopeScheduling(config, log)
 
