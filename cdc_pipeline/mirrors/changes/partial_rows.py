@@ -48,7 +48,7 @@ def unknown_columns(state: MirrorState, key: Sequence[str], groups: Sequence[Row
     told = [group for group in inserts if trait_of(group.dialect, Trait.ABSENT_IS_DEFAULT) and not state.inferred]
     untold = [group for group in inserts if group not in told]
     virtual = [column for column in _not_brought(state.schema, groups) if column.generated == "virtual"]
-    others = [column for column in _not_brought(state.schema, told) if not _has_constant_default(column)]
+    others = [column for column in _not_brought(state.schema, told) if not column.has_constant_default]
     missing = {*virtual, *others, *_not_brought(state.schema, untold)}
     return [column for column in state.schema.columns if column in missing]
 
@@ -83,7 +83,7 @@ def absent_defaults(
         column = schema.find(name)
         assert column is not None
         try:
-            found[name] = default_value(column, 0, time_zone, schema) if _has_constant_default(column) else None
+            found[name] = default_value(column, 0, time_zone, schema) if column.has_constant_default else None
         except ValueError as error:
             gaps.append(Gap(GapKind.ABSENT_DEFAULT, f"of rows that came without it is NULL: {error}", name))
     return found, tuple(gaps)
@@ -95,10 +95,6 @@ def with_default(cell: SparkColumn, name: str, default: SparkColumn | None) -> S
         return cell
     absent = F.col("whole") & has_trait(Trait.ABSENT_IS_DEFAULT) & ~F.map_contains_key("after", F.lit(name))
     return F.when(F.coalesce(absent, F.lit(False)), default).otherwise(cell)
-
-
-def _has_constant_default(column: Column) -> bool:
-    return column.generated is None and (column.default is None or column.default.kind != "expression")
 
 
 def _not_brought(schema: TableSchema, groups: Sequence[RowGroup]) -> list[Column]:

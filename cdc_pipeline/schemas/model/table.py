@@ -91,6 +91,11 @@ class Column:
     expression: str | None = None
     auto_increment: bool = False
 
+    @property
+    def has_constant_default(self) -> bool:
+        """Whether a row that does not name the column gets a value that depends on neither the row nor the time."""
+        return self.generated is None and (self.default is None or self.default.kind != "expression")
+
 
 @dataclass(frozen=True, slots=True)
 class UniqueKey:
