@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from benchmarks.processes import cpu_seconds
-from cdc_pipeline.decoding.change_tables import decode_batches
+from cdc_pipeline.dialects.decoded_tables import decode_batches
 from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.lake.delta import Commit, append_once
 from cdc_pipeline.lake.paths import LakePaths
-from cdc_pipeline.mirrors.cuts.cut import CutMaker
-from cdc_pipeline.sources.raw_snapshot import raw_app_id
+from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
+from cdc_pipeline.sources.raw_batches import raw_app_id
 from cdc_pipeline.sources.records import HEADERS
 from cdc_pipeline.spark.session import SparkLakehouse
 

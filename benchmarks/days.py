@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from benchmarks.batches import Cost, Lake, local_spark, row_message, spread_changes
 from benchmarks.told import say
-from cdc_pipeline.mirrors.rebuild.maintenance import Maintenance
+from cdc_pipeline.mirrors.operations.maintenance import Maintenance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

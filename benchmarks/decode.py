@@ -26,8 +26,8 @@ from benchmarks.messages import LARGE, PARTITIONS, SMALL, MessageShape
 from benchmarks.told import say
 from benchmarks.topics import send
 from cdc_pipeline.component.component import CdcPipeline
-from cdc_pipeline.component.fields.source import KafkaSource
-from cdc_pipeline.decoding.change_tables import decode_batches
+from cdc_pipeline.component.source_field import KafkaSource
+from cdc_pipeline.dialects.decoded_tables import decode_batches
 from cdc_pipeline.dialects.unified import DEAD
 from cdc_pipeline.local_kafka.broker import LocalBroker
 from cdc_pipeline.local_kafka.feed import create_topics

@@ -25,11 +25,11 @@ from benchmarks.processes import cpu_seconds, peak_memory, tree
 from benchmarks.told import say
 from benchmarks.topics import filled_topic
 from cdc_pipeline.component.component import CdcPipeline
-from cdc_pipeline.component.fields.source import KafkaSource
-from cdc_pipeline.decoding.change_tables import decode_batches
+from cdc_pipeline.component.source_field import KafkaSource
+from cdc_pipeline.dialects.decoded_tables import decode_batches
 from cdc_pipeline.local_kafka.broker import LocalBroker
-from cdc_pipeline.mirrors.cuts.cut import CutMaker
-from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.sources.source import RunContext
 
 if TYPE_CHECKING:

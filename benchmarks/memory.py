@@ -25,7 +25,7 @@ from benchmarks.processes import cpu_seconds, peak_memory, tree
 from benchmarks.told import say
 from benchmarks.topics import filled_topic
 from cdc_pipeline.component.component import CdcPipeline
-from cdc_pipeline.component.fields.source import KafkaSource
+from cdc_pipeline.component.source_field import KafkaSource
 from cdc_pipeline.local_kafka.broker import LocalBroker
 from cdc_pipeline.spark.session import SparkLakehouse
 

@@ -13,8 +13,8 @@ import dagster as dg
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.definitions import defs
 from cdc_pipeline.errors import CdcError
+from cdc_pipeline.mirrors.changes.progress import published_cut, stream_progress
 from cdc_pipeline.mirrors.cuts.cut_report import published_entries, tso_datetime
-from cdc_pipeline.mirrors.window.progress import published_cut, stream_progress
 from cdc_pipeline.spark.java import JavaError
 from cdc_pipeline.spark.session import SparkLakehouse
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
-from cdc_pipeline.mirrors.settings.policy import DdlPolicy
+from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
 from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, TableSelection
 
 if TYPE_CHECKING:

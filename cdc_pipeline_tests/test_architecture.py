@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE, TESTS = ROOT / "cdc_pipeline", ROOT / "cdc_pipeline_tests"
 DOCUMENT = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 ROOMS = sorted(file.parent for file in PACKAGE.rglob("__init__.py") if file.parent != PACKAGE)
-_MOST_MODULES = 20
+_MOST_MODULES = 22
 
 
 def _named(text: str) -> list[str]:
@@ -52,7 +52,7 @@ def test_each_room_is_in_the_tables_and_each_row_is_a_room() -> None:
     for path in rows:
         assert (PACKAGE / path).exists(), path
     named = {path.rstrip("/") for path in _named(rooms)}
-    inside = {"fields", "tables", "kafka", "storage"}  # said within the row of the room that they are in
+    inside = {"tables", "capture_files", "kafka", "storage"}  # said within the row of the room that they are in
     for folder in ROOMS:
         room = folder.relative_to(PACKAGE).as_posix()
         assert room in named or (folder.name in inside and folder.name in named), room

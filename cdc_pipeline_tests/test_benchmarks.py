@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.batches import Lake
 from benchmarks.tables import changes, creation
-from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline.mysql.model.table import TableName
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import pytest
 
-from cdc_pipeline.catalog import CatalogColumn, CatalogEntry, remember_mirrors
 from cdc_pipeline.definitions import defs
+from cdc_pipeline.lake.catalog import CatalogColumn, CatalogEntry, remember_mirrors
 from cdc_pipeline.lake.paths import LakePaths
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import yaml
 from cdc_pipeline.assets import failures
 from cdc_pipeline.assets.failures import clear_failures
 from cdc_pipeline.component.component import CdcPipeline
-from cdc_pipeline.component.fields.source import CaptureFilesSource
+from cdc_pipeline.component.source_field import CaptureFilesSource
 from cdc_pipeline.errors import TerminalError, TransientError
 from cdc_pipeline.spark.session import SparkLakehouse
 

@@ -30,7 +30,7 @@ VALUE = (
     "Integer types; Binary and Blob types",
     "data",
     "reject",
-    "`schemas/types/test_spark_types.py`, `schemas/types/test_wire.py`",
+    "`mysql/types/test_spark_types.py`, `mysql/types/test_wire_values.py`",
 )
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 from cdc_pipeline.component.component import CdcPipeline, DdlPolicyRules
-from cdc_pipeline.component.fields.computed import ComputedColumn
-from cdc_pipeline.component.fields.runs import FreshnessSettings, SensorSettings
-from cdc_pipeline.component.fields.source import CaptureFilesSource, KafkaSource, StartAt, TicdcStorageSource
-from cdc_pipeline.component.fields.tables import RouteRule
+from cdc_pipeline.component.computed_field import ComputedColumn
+from cdc_pipeline.component.run_fields import FreshnessSettings, SensorSettings
+from cdc_pipeline.component.source_field import CaptureFilesSource, KafkaSource, StartAt, TicdcStorageSource
+from cdc_pipeline.component.table_fields import RouteRule
 
 _PAGE = Path(__file__).parents[1] / "docs" / "pipeline.md"
 _HEAD = """# A pipeline's file, field by field

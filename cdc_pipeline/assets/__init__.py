@@ -1,4 +1,4 @@
-"""The assets and jobs of a pipeline, as Dagster shows them: each calls one stage and reports its metadata.
+"""The Dagster assets and jobs of a pipeline. Each calls one stage and reports its metadata.
 
-May import every room below it, but no `component`. Only `component` and `sensors` import it.
+Imports every room below. Only `component` and `sensors` import it.
 """

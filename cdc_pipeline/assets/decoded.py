@@ -9,18 +9,18 @@ import dagster as dg
 from cdc_pipeline.assets.keys import CHANGE_LOG, DDL_HISTORY, DEAD_LETTERS, RAW, WATERMARKS, table_key
 from cdc_pipeline.assets.metadata import delta_columns
 from cdc_pipeline.assets.nodes import decoded_lineage, face
-from cdc_pipeline.assets.opened import opened_lake
+from cdc_pipeline.assets.opened_lake import opened_lake
 from cdc_pipeline.checks.balance import BALANCE, balance_result
 from cdc_pipeline.checks.contract import CONTRACT, contract_result, look_at
 from cdc_pipeline.checks.dead_letters import NO_DEAD_LETTERS, dead_letters_result
 from cdc_pipeline.checks.field_rules import FIELD_RULES, field_rules_result
 from cdc_pipeline.checks.lost_offsets import NO_LOST_OFFSETS, lost_offsets_result
 from cdc_pipeline.checks.watermarks import WATERMARKS_ADVANCE, watermarks_result
-from cdc_pipeline.decoding.change_tables import KINDS_OF, DecodedBatch, decode_batches
 from cdc_pipeline.dialects import unified
+from cdc_pipeline.dialects.decoded_tables import KINDS_OF, DecodedBatch, decode_batches
 from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.pipeline import Pipeline
-from cdc_pipeline.sources.raw_snapshot import newest_batch
+from cdc_pipeline.sources.raw_batches import newest_batch
 from cdc_pipeline.spark.session import SparkLakehouse
 
 _DESCRIPTIONS = {

@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 
 from cdc_pipeline.errors import CdcError, TransientError, without
 from cdc_pipeline.lake.delta import is_conflict
-from cdc_pipeline.lake.lake_faults import lake_fault
+from cdc_pipeline.lake.faults import lake_fault
 from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.spark.java import JavaError
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 if TYPE_CHECKING:
-    from cdc_pipeline.schemas.model.table import TableName
+    from cdc_pipeline.mysql.model.table import TableName
 
 CODE_VERSION = version("cdc_pipeline")
 RAW, CHANGE_LOG, DDL_HISTORY = "raw_topic_snapshot", "change_log", "ddl_history"

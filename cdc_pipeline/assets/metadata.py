@@ -9,7 +9,7 @@ import dagster as dg
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from cdc_pipeline.catalog import CatalogEntry
+    from cdc_pipeline.lake.catalog import CatalogEntry
     from cdc_pipeline.lake.delta import TableState
     from cdc_pipeline.sources.intake import OffsetRange
 

@@ -18,21 +18,21 @@ from cdc_pipeline.assets.keys import (
 )
 from cdc_pipeline.assets.metadata import column_schema, shown_table
 from cdc_pipeline.assets.nodes import face, mirror_group, mirror_lineage
-from cdc_pipeline.assets.opened import opened_lake
-from cdc_pipeline.catalog import CatalogEntry, known_mirrors, remember_mirrors
+from cdc_pipeline.assets.opened_lake import opened_lake
 from cdc_pipeline.checks.balance import BALANCE, cut_balance_result
 from cdc_pipeline.checks.ddl_applied import DDL_APPLIED, NO_GAPS, ddl_applied_result, no_gaps_result
 from cdc_pipeline.checks.freshness import FRESH, NO_LIMITS, FreshnessLimits, fresh_result, lag
 from cdc_pipeline.checks.keys_hold import KEYS_HOLD, KeysToCheck, keys_hold_result
 from cdc_pipeline.checks.no_breach import NO_BREACH, no_breach_result
+from cdc_pipeline.checks.rotation import wrong_before
 from cdc_pipeline.checks.schema_matches_ddl import SCHEMA_MATCHES_DDL, schema_result
-from cdc_pipeline.checks.turns import wrong_before
+from cdc_pipeline.lake.catalog import CatalogEntry, known_mirrors, remember_mirrors
 from cdc_pipeline.mirrors.cuts.catalog_entries import catalog_entries
-from cdc_pipeline.mirrors.cuts.cut import CutMaker
+from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry, TableCounts
 from cdc_pipeline.mirrors.model.state import DELETED, TRACE_NAMES
 from cdc_pipeline.pipeline import Pipeline
-from cdc_pipeline.sources.raw_snapshot import newest_batch
+from cdc_pipeline.sources.raw_batches import newest_batch
 from cdc_pipeline.spark.session import SparkLakehouse
 
 _CUTS = """One row is one consistent cut: the resolved TSO and the Delta version of every mirror at it. It is written

@@ -13,7 +13,7 @@ from cdc_pipeline.mirrors.model.shards import SOURCE_NAMES
 from cdc_pipeline.mirrors.model.state import DELETED
 
 if TYPE_CHECKING:
-    from cdc_pipeline.catalog import CatalogEntry
+    from cdc_pipeline.lake.catalog import CatalogEntry
     from cdc_pipeline.lake.delta import TableState
     from cdc_pipeline.pipeline import Pipeline
 

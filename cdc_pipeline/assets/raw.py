@@ -10,11 +10,11 @@ from pydantic import Field
 from cdc_pipeline.assets.keys import RAW, table_key
 from cdc_pipeline.assets.metadata import delta_columns, ranges_table
 from cdc_pipeline.assets.nodes import face
-from cdc_pipeline.assets.opened import opened_lake
+from cdc_pipeline.assets.opened_lake import opened_lake
 from cdc_pipeline.lake.delta import table_state
-from cdc_pipeline.lake.lake_format import note_format
+from cdc_pipeline.lake.format import note_format
 from cdc_pipeline.pipeline import Pipeline
-from cdc_pipeline.sources.raw_snapshot import newest_batch
+from cdc_pipeline.sources.raw_batches import newest_batch
 from cdc_pipeline.sources.source import Intake, RunContext
 from cdc_pipeline.spark.session import SparkLakehouse
 

@@ -1,5 +1,4 @@
-"""Asset checks: each reads what a stage has written and says whether a promise holds.
+"""Dagster asset checks, one module each: a check reads what a stage wrote and says whether a promise holds.
 
-They read and judge; nothing here writes to a table. Imports `mirrors` and what is below; only `assets` and `component`
-import it.
+Writes no table. Only `assets` and `component` import it.
 """

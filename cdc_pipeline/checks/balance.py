@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.mirrors.changes.dead_letters import VALUE_HAS_TYPE
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
-from cdc_pipeline.mirrors.execution.dead_letters import VALUE_HAS_TYPE
 from cdc_pipeline.spark.few_rows import for_rows
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, SparkSession
 
-    from cdc_pipeline.decoding.change_tables import DecodedBatch
+    from cdc_pipeline.dialects.decoded_tables import DecodedBatch
     from cdc_pipeline.lake.paths import LakePaths
 
 BALANCE = "balance"

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.tables import TABLES
 from cdc_pipeline.contracts.validation import breaches
-from cdc_pipeline.decoding.shapes import shapes_of
+from cdc_pipeline.dialects.shapes import shapes_of
 from cdc_pipeline.spark.few_rows import for_rows
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from cdc_pipeline.contracts.validation import Breach
-    from cdc_pipeline.decoding.shapes import Shape
+    from cdc_pipeline.dialects.shapes import Shape
     from cdc_pipeline.lake.paths import LakePaths
 
 CONTRACT = "contract"

@@ -8,9 +8,9 @@ import dagster as dg
 
 from cdc_pipeline.checks.field_notes import NOTHING, read_notes, write_notes
 from cdc_pipeline.contracts.validation import breaches
-from cdc_pipeline.decoding.shapes import messages_at
 from cdc_pipeline.dialects.decode import SENT_CONTRACTS
-from cdc_pipeline.dialects.sent import sent
+from cdc_pipeline.dialects.sent_messages import sent
+from cdc_pipeline.dialects.shapes import messages_at
 from cdc_pipeline.spark.few_rows import for_rows
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from cdc_pipeline.checks.contract import TableLook
     from cdc_pipeline.contracts.validation import Breach
     from cdc_pipeline.dialects.decode import DialectName
-    from cdc_pipeline.dialects.places import Place
     from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.sources.places import Place
 
 FIELD_RULES = "field_rules"
 MOST_SHAPES = 500

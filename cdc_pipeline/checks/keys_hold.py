@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from pyspark.sql import functions as F
 
-from cdc_pipeline.checks.turns import in_turn, tables_result
+from cdc_pipeline.checks.rotation import in_turn, tables_result
 from cdc_pipeline.lake.delta import table_state
-from cdc_pipeline.mirrors.execution.soft_deletes import live_rows
-from cdc_pipeline.mirrors.model.keys import key_columns
+from cdc_pipeline.mirrors.merge.soft_deletes import live_rows
+from cdc_pipeline.mirrors.model.row_key import key_columns
 from cdc_pipeline.mirrors.model.state import MirrorState
-from cdc_pipeline.schemas.model.names import quoted
+from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.spark.threads import side_by_side
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import dagster as dg
 from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.delta import table_state
-from cdc_pipeline.mirrors.window.progress import cuts_since_rebuild, rebuilt_tables
+from cdc_pipeline.mirrors.changes.progress import cuts_since_rebuild, rebuilt_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

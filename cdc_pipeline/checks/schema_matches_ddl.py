@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from pyspark.sql import functions as F
 
-from cdc_pipeline.checks.turns import in_turn, tables_result
+from cdc_pipeline.checks.rotation import in_turn, tables_result
+from cdc_pipeline.gaps import GapKind
 from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.mirrors.model.state import MirrorState
-from cdc_pipeline.schemas.model.gaps import GapKind
-from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:

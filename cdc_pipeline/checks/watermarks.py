@@ -9,7 +9,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.unified import TSO_SHIFT
-from cdc_pipeline.mirrors.window.progress import published_cut, stream_progress
+from cdc_pipeline.mirrors.changes.progress import published_cut, stream_progress
 from cdc_pipeline.spark.few_rows import for_rows
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
     from cdc_pipeline.lake.paths import LakePaths
-    from cdc_pipeline.mirrors.window.progress import StreamProgress
+    from cdc_pipeline.mirrors.changes.progress import StreamProgress
 
 WATERMARKS_ADVANCE = "watermarks_advance"
 STALLED_MS = 600_000

@@ -1,5 +1,4 @@
-"""The declaration of a pipeline, in YAML or Python, and the Dagster definitions that follow from it.
+"""The YAML file of a pipeline: the class `CdcPipeline`, one module per group of fields, the JSON schema and the scaffold.
 
-`component` has the class `CdcPipeline`, `fields` what its fields may say, `json_schema` what editors know of a file.
-It may import everything; only the package itself, `demo` and `local_kafka` import it.
+May import everything. Only the package itself, `demo` and `local_kafka` import it.
 """

@@ -9,14 +9,14 @@ from zoneinfo import ZoneInfo, available_timezones
 import dagster as dg
 from pydantic import ConfigDict, Field, ValidationInfo, field_serializer, field_validator
 
-from cdc_pipeline.assets.ddl import approve_ddl_job, ddl_dry_run_job
+from cdc_pipeline.assets.ddl_jobs import approve_ddl_job, ddl_dry_run_job
 from cdc_pipeline.assets.decoded import decoded_assets
-from cdc_pipeline.assets.maintain import maintain_job, maintenance_schedule
+from cdc_pipeline.assets.maintain_job import maintain_job, maintenance_schedule
 from cdc_pipeline.assets.mirrors import mirror_assets
 from cdc_pipeline.assets.raw import raw_asset
-from cdc_pipeline.assets.rebuild import rebuild_job
-from cdc_pipeline.assets.release import release_job
-from cdc_pipeline.component.fields.columns import (
+from cdc_pipeline.assets.rebuild_job import rebuild_job
+from cdc_pipeline.assets.release_job import release_job
+from cdc_pipeline.component.column_fields import (
     Masks,
     check_masked_keys,
     checked_masks,
@@ -27,20 +27,20 @@ from cdc_pipeline.component.fields.columns import (
     resolved_metadata,
     resolved_salt,
 )
-from cdc_pipeline.component.fields.computed import ComputedColumn, ComputedColumns, checked_computed, computed_rules
-from cdc_pipeline.component.fields.runs import FreshnessSettings, SensorSettings, settings_resolver
-from cdc_pipeline.component.fields.source import SOURCE_MODEL, SOURCES, SourceField
-from cdc_pipeline.component.fields.tables import RouteRule, require_patterns, require_something, table_selection
+from cdc_pipeline.component.computed_field import ComputedColumn, ComputedColumns, checked_computed, computed_rules
 from cdc_pipeline.component.json_schema import Described
+from cdc_pipeline.component.run_fields import FreshnessSettings, SensorSettings, settings_resolver
 from cdc_pipeline.component.scaffold import PipelineScaffolder
+from cdc_pipeline.component.source_field import SOURCE_MODEL, SOURCES, SourceField
+from cdc_pipeline.component.table_fields import RouteRule, require_patterns, require_something, table_selection
 from cdc_pipeline.dialects.decode import DialectName  # noqa: TC001  # pydantic reads the annotation
 from cdc_pipeline.mirrors.model.state import TRACE_NAMES
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
-from cdc_pipeline.mirrors.settings.policy import APPLY, HOLD, KEEP, DdlAction, DdlPolicy
+from cdc_pipeline.mirrors.settings.ddl_policy import APPLY, HOLD, KEEP, DdlAction, DdlPolicy
+from cdc_pipeline.mirrors.settings.table_patterns import require_pattern
 from cdc_pipeline.pipeline import Pipeline
-from cdc_pipeline.reload import new_tables_sensor
-from cdc_pipeline.schemas.model.table_patterns import require_pattern
-from cdc_pipeline.sensors import new_offsets_sensor
+from cdc_pipeline.sensors.new_offsets import new_offsets_sensor
+from cdc_pipeline.sensors.new_tables import new_tables_sensor
 from cdc_pipeline.sources.kafka.secret_text import HIDDEN
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")

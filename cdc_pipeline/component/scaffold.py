@@ -48,7 +48,7 @@ _PYTHON = """\
 import dagster as dg
 
 from cdc_pipeline import CdcPipeline
-from cdc_pipeline.component.fields.source import CaptureFilesSource
+from cdc_pipeline.component.source_field import CaptureFilesSource
 
 
 @dg.component_instance

@@ -1,4 +1,4 @@
-"""Pandera models of messages and of our tables: the only place of a field rule, and the SQL that follows from it.
+"""The field rules of messages and the schemas of our tables, as Pandera models, and the SQL derived from them.
 
-Imports `schemas` only. Dialects, decoding, sources and checks ask it what a field must be.
+The only place of a field rule. Imports only `mysql`. `sources`, `dialects` and `checks` import it.
 """

@@ -4,9 +4,7 @@
 import pandera.pyspark as pa
 import pyspark.sql.types as T
 
-from cdc_pipeline.contracts.checks import length_of, rule
-from cdc_pipeline.contracts.limits import NAME
-from cdc_pipeline.contracts.messages import (
+from cdc_pipeline.contracts.canal_json import (
     LIMIT,
     NAMED,
     NO_ROWS,
@@ -16,6 +14,8 @@ from cdc_pipeline.contracts.messages import (
     DdlMessage,
     RowChange,
 )
+from cdc_pipeline.contracts.checks import length_of, rule
+from cdc_pipeline.contracts.limits import NAME
 
 
 class CanalDdl(DdlMessage):

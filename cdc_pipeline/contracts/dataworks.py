@@ -1,6 +1,6 @@
 """The contracts of DataWorks' messages: for each kind its fields, and what they must be (dataworks-kafka-message).
 
-A row is a parsed message, its nested fields laid flat, as in `contracts.messages`. What is looked at once per shape of
+A row is a parsed message, its nested fields laid flat, as in `contracts.canal_json`. What is looked at once per shape of
 messages, not in each, is in `contracts.sent_dataworks`.
 """
 
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pandera.pyspark as pa
 import pyspark.sql.types as T
 
+from cdc_pipeline.contracts.canal_json import DDL_TYPES, FIRST_MS, LAST_MS, XA_TYPES
 from cdc_pipeline.contracts.checks import at_most, rule
 from cdc_pipeline.contracts.limits import ANY_COLUMNS, ANY_NAME, KEY_COLUMNS, STATEMENT
-from cdc_pipeline.contracts.messages import DDL_TYPES, FIRST_MS, LAST_MS, XA_TYPES
 
 if TYPE_CHECKING:  # to mypy an annotation must be a class; Pandera wants the whole type
     from pyspark.sql.types import ArrayType as _Names

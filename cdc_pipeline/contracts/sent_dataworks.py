@@ -1,6 +1,6 @@
 """DataWorks' messages as they were sent: what is looked at once per shape of messages (dataworks-kafka-message).
 
-As in `contracts.sent`: one message of each shape, and every rule is a warning.
+As in `contracts.sent_canal_json`: one message of each shape, and every rule is a warning.
 """
 
 # No `from __future__ import annotations` here: Pandera evaluates the annotations, which are values.
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pandera.pyspark as pa
 import pyspark.sql.types as T
 
+from cdc_pipeline.contracts.canal_json import FIRST_MS, LAST_MS
 from cdc_pipeline.contracts.checks import warning
 from cdc_pipeline.contracts.dataworks import DataWorksDdl, DataWorksNote, DataWorksRow
-from cdc_pipeline.contracts.messages import FIRST_MS, LAST_MS
 
 _COLUMN = T.StructType([T.StructField("name", T.StringType()), T.StructField("type", T.StringType())])
 if TYPE_CHECKING:  # to mypy an annotation must be a class; Pandera wants the whole type

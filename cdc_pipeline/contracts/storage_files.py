@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import pandera.pyspark as pa
 import pyspark.sql.types as T
 
+from cdc_pipeline.contracts.canal_json import FIRST_TSO, LAST_MS, LAST_TSO, LIMIT, SENT, SENT_MS
 from cdc_pipeline.contracts.checks import at_most, rule
 from cdc_pipeline.contracts.limits import COLUMNS, NAME, SKEW_MS, STATEMENT
-from cdc_pipeline.contracts.messages import FIRST_TSO, LAST_MS, LAST_TSO, LIMIT, SENT, SENT_MS
 
 if TYPE_CHECKING:  # to mypy an annotation must be a class; Pandera wants the whole type
     from pyspark.sql.types import ArrayType as _Rows

@@ -1,6 +1,6 @@
 """The contracts of the tables that decoding writes: what Pandera looks for in every batch after it was written.
 
-They say in the tables' own terms what `contracts.messages` says of messages, so that a mistake between the two, in
+They say in the tables' own terms what `contracts.canal_json` says of messages, so that a mistake between the two, in
 routing or decoding, is seen. One row is described by the table's own docstring in `dialects.unified`.
 """
 
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pandera.pyspark as pa
 import pyspark.sql.types as T
 
+from cdc_pipeline.contracts.canal_json import FIRST_MS, LAST_MS, ROW_TYPES
 from cdc_pipeline.contracts.checks import rule
-from cdc_pipeline.contracts.messages import FIRST_MS, LAST_MS, ROW_TYPES
-from cdc_pipeline.schemas.ddl.statements import DDL_EVENT, OTHER_DDL_EVENT, STATEMENT_EVENT, XA_EVENT
+from cdc_pipeline.mysql.ddl.statements import DDL_EVENT, OTHER_DDL_EVENT, STATEMENT_EVENT, XA_EVENT
 
 if TYPE_CHECKING:  # to mypy an annotation must be a class; Pandera wants the whole type
     from pyspark.sql.types import ArrayType as _Names

@@ -4,9 +4,7 @@
 import pandera.pyspark as pa
 import pyspark.sql.types as T
 
-from cdc_pipeline.contracts.checks import rule
-from cdc_pipeline.contracts.limits import NAME, SKEW_MS
-from cdc_pipeline.contracts.messages import (
+from cdc_pipeline.contracts.canal_json import (
     CLAIM_RULE,
     FIELDS,
     FIRST_MS,
@@ -26,6 +24,8 @@ from cdc_pipeline.contracts.messages import (
     DdlMessage,
     RowChange,
 )
+from cdc_pipeline.contracts.checks import rule
+from cdc_pipeline.contracts.limits import NAME, SKEW_MS
 
 KEY_RULE = "key_is_in_data"
 

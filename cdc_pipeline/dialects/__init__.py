@@ -1,5 +1,4 @@
-"""A record as exactly one kind: one module per dialect with its forms and columns; `decode` asks which one it is.
+"""Decodes raw records into `change_log`, `ddl_history`, `watermarks` and `dead_letters`. One module per dialect.
 
-Imports `contracts`, `schemas`, `lake` and `spark`. Knows no source and no mirror: those import it, and so do
-`decoding` and `checks`.
+Imports `sources` and the rooms below. `mirrors`, `checks` and `assets` import it.
 """

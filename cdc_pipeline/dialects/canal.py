@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.canal import CanalDdl, CanalNote, CanalRow, CanalStatement
-from cdc_pipeline.contracts.messages import ROW_TYPES, XA_TYPES
-from cdc_pipeline.contracts.sent import CanalDdlSent, CanalNoteSent, CanalRowSent, CanalStatementSent
+from cdc_pipeline.contracts.canal_json import ROW_TYPES, XA_TYPES
+from cdc_pipeline.contracts.sent_canal_json import CanalDdlSent, CanalNoteSent, CanalRowSent, CanalStatementSent
 from cdc_pipeline.dialects.dialect import Dialect, Form, MessageTypes, Trait, image, no_row
 from cdc_pipeline.dialects.envelope import BATCH
 from cdc_pipeline.dialects.unified import DDL, QUERY_TEXT, ROW, STATEMENT, TSO_SHIFT, XA
-from cdc_pipeline.schemas.types.wire import JSON_BYTES
+from cdc_pipeline.mysql.types.wire_values import JSON_BYTES
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, Row

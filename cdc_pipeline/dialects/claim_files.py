@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
-from cdc_pipeline.dialects.codecs import MOST_BYTES
 from cdc_pipeline.lake.paths import LakePaths, hadoop_path
+from cdc_pipeline.sources.codecs import MOST_BYTES
 from cdc_pipeline.spark.jvm import jvm
 from cdc_pipeline.spark.threads import side_by_side
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from cdc_pipeline.contracts.json_text import OPTIONS
 from cdc_pipeline.dialects.claim_files import FILE_NAME, LONGEST_LOCATION, ClaimStore, file_name
-from cdc_pipeline.dialects.packed import may_be_packed, opened
-from cdc_pipeline.json_text import OPTIONS
 from cdc_pipeline.lake.delta import Commit, append_once, table_state
+from cdc_pipeline.sources.compressed_values import may_be_packed, opened
 from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:

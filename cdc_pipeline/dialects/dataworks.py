@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from cdc_pipeline.contracts.canal_json import XA_TYPES
 from cdc_pipeline.contracts.dataworks import (
     DDL_OPS,
     HEARTBEAT_OPS,
@@ -24,7 +25,6 @@ from cdc_pipeline.contracts.dataworks import (
     DataWorksNote,
     DataWorksRow,
 )
-from cdc_pipeline.contracts.messages import XA_TYPES
 from cdc_pipeline.contracts.sent_dataworks import DataWorksDdlSent, DataWorksNoteSent, DataWorksRowSent
 from cdc_pipeline.dialects.dialect import Dialect, Form, MessageTypes, Trait, image
 from cdc_pipeline.dialects.envelope import HAS_PAYLOAD

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.contracts.messages import CLAIM_RULE
+from cdc_pipeline.contracts.canal_json import CLAIM_RULE
 from cdc_pipeline.contracts.rules import broken_rule, expectations, rejecting, rules_of
-from cdc_pipeline.dialects.built import built_once
 from cdc_pipeline.dialects.claims import CONTENT, PROBLEM, unlooked_problem
 from cdc_pipeline.dialects.dialect import COLUMNS
 from cdc_pipeline.dialects.envelope import JSON_RULES, base_kind, is_empty, parsed
 from cdc_pipeline.dialects.registry import BY_NAME, DIALECTS
 from cdc_pipeline.dialects.unified import DEAD
+from cdc_pipeline.spark.built_once import built_once
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

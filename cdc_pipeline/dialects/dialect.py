@@ -69,7 +69,8 @@ class Dialect:
     dialect could have written it, whatever the pipeline declares; `form` names one of `forms`; `columns` gives the
     unified columns (`COLUMNS`), each for the forms that have it.
 
-    `types` gives the column types that a message names (of `dialects.types`), `statement` the statement that an event of
+    `types` gives the column types that a message names (of `dialects.message_types`), `statement` the statement that an
+    event of
     `unified.ddl_events` says; `traits` is what mirrors have to know.
     """
 

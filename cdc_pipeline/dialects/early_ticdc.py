@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.json_text import OPTIONS
+from cdc_pipeline.contracts.json_text import OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

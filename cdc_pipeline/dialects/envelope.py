@@ -2,7 +2,7 @@
 
 The schema names every field that a dialect needs and no other, because each costs time on every message. Types come
 from the contracts' models. `mysqlType` and `sqlType` are not among them: they are the same for all messages of a table
-and are read from one message where they are needed (`dialects.types`).
+and are read from one message where they are needed (`dialects.message_types`).
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, DataType, LongType, StringType, StructField, StructType
 
+from cdc_pipeline.contracts.canal_json import EXTENSION, PARTIAL_JSON, SENT, CanalMessage
 from cdc_pipeline.contracts.dataworks import DataWorksMessage
+from cdc_pipeline.contracts.json_text import END_MARK, OPTIONS, has_half_a_character, with_end_mark
 from cdc_pipeline.contracts.limits import NESTING
-from cdc_pipeline.contracts.messages import EXTENSION, PARTIAL_JSON, SENT, CanalMessage
 from cdc_pipeline.dialects.claims import CONTENT
 from cdc_pipeline.dialects.ticdc_storage import STORAGE_PATHS, with_storage_fields
 from cdc_pipeline.dialects.unified import DEAD, EMPTY
-from cdc_pipeline.json_text import END_MARK, OPTIONS, has_half_a_character, with_end_mark
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

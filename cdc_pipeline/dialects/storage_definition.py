@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from cdc_pipeline.schemas.model.names import quoted
+from cdc_pipeline.mysql.model.quoted_names import quoted
 
 _UNSIGNED = " UNSIGNED"
 # of other types the number is a display width, or follows from the type
@@ -23,7 +23,7 @@ def statement_of(sql: str) -> str:
     """The statement of a record of the storage sink: `sql`, or where that is a schema file the CREATE TABLE IF NOT EXISTS
     that it amounts to.
 
-    No statement begins as JSON does. The file keeps the rules of `contracts.messages.TicdcSchemaFile`; one that does not
+    No statement begins as JSON does. The file keeps the rules of `contracts.canal_json.TicdcSchemaFile`; one that does not
     raises an error of any kind.
     """
     if not sql.startswith("{"):

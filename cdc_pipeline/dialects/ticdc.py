@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.contracts.messages import EXTENSION, WATERMARK_TYPE
+from cdc_pipeline.contracts.canal_json import EXTENSION, WATERMARK_TYPE
 from cdc_pipeline.contracts.rules import rules_of
-from cdc_pipeline.contracts.sent import TicdcDdlSent, TicdcRowSent, TicdcWatermarkSent
+from cdc_pipeline.contracts.sent_canal_json import TicdcDdlSent, TicdcRowSent, TicdcWatermarkSent
 from cdc_pipeline.contracts.ticdc import KEY_RULE, TicdcDdl, TicdcRow, TicdcWatermark
 from cdc_pipeline.dialects.dialect import Dialect, Form, MessageTypes, Trait, image, no_row
 from cdc_pipeline.dialects.early_ticdc import with_bytes

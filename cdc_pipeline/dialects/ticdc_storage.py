@@ -16,19 +16,17 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.contracts.messages import SENT
+from cdc_pipeline.contracts.canal_json import SENT
+from cdc_pipeline.contracts.json_text import OPTIONS
 from cdc_pipeline.contracts.storage_files import TicdcSchemaFile, TicdcStorageCheckpoint, TicdcStorageFile
 from cdc_pipeline.dialects.dialect import Form, as_sent
 from cdc_pipeline.dialects.storage_definition import statement_of
 from cdc_pipeline.dialects.unified import DDL, TSO_SHIFT, WATERMARK
-from cdc_pipeline.json_text import OPTIONS
+from cdc_pipeline.sources.storage.layout import CLOSES_MS, FILE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
 
-FILE, LINE, CLOSES_MS = "ticdc.file", "ticdc.line", "ticdc.closes_ms"
-"""Headers of a record: the path of its file below the root, its line there (from 1), and the mark of a checkpoint that
-closes only the ms before its own."""
 STORAGE_PATHS = {
     "definedDatabase": "Schema",
     "definedTable": "Table",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.schemas.ddl.statements import DDL_EVENT, OTHER_DDL_EVENT, STATEMENT_EVENT, XA_EVENT
+from cdc_pipeline.mysql.ddl.statements import DDL_EVENT, OTHER_DDL_EVENT, STATEMENT_EVENT, XA_EVENT
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -1,4 +1,4 @@
-"""The lake: its paths, format and lock, commits of Delta tables, their logs, and what a disk that fails means.
+"""Delta commits and their logs; the paths, format, lock and catalog of a lake; the errors of a disk that fails.
 
-Imports `spark`, and of `schemas` the names of tables. Every room that reads or writes a table imports it.
+Imports `spark` and names of `mysql`. Every room that reads or writes a table imports it.
 """

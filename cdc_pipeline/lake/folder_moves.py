@@ -9,7 +9,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from cdc_pipeline.errors import LakeError
-from cdc_pipeline.lake.lake_faults import lake_fault
+from cdc_pipeline.lake.faults import lake_fault
 from cdc_pipeline.lake.paths import first_line, hadoop_path
 from cdc_pipeline.spark.jvm import jvm
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from cdc_pipeline.schemas.model.table import TableName
+    from cdc_pipeline.mysql.model.table import TableName
 
 # What a file name on Linux, macOS, Windows or an object store, or a Hadoop path or glob, cannot hold as it is.
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f%/\\:*?\"<>|{}\[\]^#]")

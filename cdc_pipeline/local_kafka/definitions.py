@@ -5,8 +5,8 @@ import os
 import dagster as dg
 
 from cdc_pipeline.component.component import CdcPipeline
-from cdc_pipeline.component.fields.runs import SensorSettings
-from cdc_pipeline.component.fields.source import KafkaSource
+from cdc_pipeline.component.run_fields import SensorSettings
+from cdc_pipeline.component.source_field import KafkaSource
 from cdc_pipeline.spark.session import SparkLakehouse
 
 BOOTSTRAP, LAKE, TOPIC = "CDC_KAFKA", "CDC_LAKE", "shop"

@@ -19,7 +19,7 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # the 
 
 from cdc_pipeline.errors import SourceError, TransientError
 from cdc_pipeline.local_kafka.clients import SILENT, quiet_admin
-from cdc_pipeline.sources.capture_files import listed
+from cdc_pipeline.sources.capture_files.reading import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

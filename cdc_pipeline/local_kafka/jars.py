@@ -14,7 +14,7 @@ from pathlib import Path
 
 from cdc_pipeline.errors import TransientError
 from cdc_pipeline.spark.java import require_java
-from cdc_pipeline.spark.turns import told, turn
+from cdc_pipeline.spark.process_lock import told, turn
 
 KAFKA_VERSION = "4.3.1"
 """The newest release that resolves from Maven Central with all it needs (measured 2026-11). It runs on Java 17, and both

@@ -1,5 +1,5 @@
-"""Mirrors: a cut plans what its changes do to each table, carries that out, and publishes one state of all tables.
+"""Mirrors of upstream tables: from the change log to a published cut.
 
-The rooms, each of which imports only those after it: `rebuild`, `reading`, `cuts`, `stored_plans`, `planning` beside
-`execution`, `window` beside `changes`, `ddl`, `settings`, `model`. Knows no Dagster.
+Rooms from the top: operations, cuts, execution over merge (both beside planning), changes, settings, model. Each imports
+only the rooms after it. No room imports Dagster. `checks`, `assets` and `component` import mirrors.
 """

@@ -1,4 +1,4 @@
-"""Records of a source, and which of them are new: `source` says what one is; `kafka`, `storage`, `captures` are such.
+"""Reads the records of a source into the raw table. One folder per source, each with `source.py`; the rest is shared.
 
-Imports `dialects` for what a value's bytes may be, and what is below. `decoding` and what is above import it.
+Imports `contracts`, `lake` and the rooms below. `dialects`, `mirrors`, `assets` and `component` import it.
 """

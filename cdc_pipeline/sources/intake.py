@@ -12,8 +12,8 @@ from urllib.parse import unquote
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.dialects.packed import may_be_packed
 from cdc_pipeline.errors import SourceError
+from cdc_pipeline.sources.compressed_values import may_be_packed
 from cdc_pipeline.sources.records import POSITION, RECORD
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class OffsetRange:
 def require_readable(frame: DataFrame, place: str) -> None:
     """Raises SourceError with the file and the text of the first lines that are no records.
 
-    `frame` has `_file` and `_unreadable` as `capture_files.records` gives them.
+    `frame` has `_file` and `_unreadable` as `reading.records` gives them.
     """
     bad = frame.where("_unreadable IS NOT NULL").select("_file", "_unreadable").limit(3).collect()
     if bad:

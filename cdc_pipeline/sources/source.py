@@ -1,13 +1,14 @@
 """What a pipeline can ask of its source, whatever it is: take in what is new, and, without Spark, whether there is any.
 
 A source is a frozen value: what the pipeline's file says of it. How far it was read is in the lake alone, in the notes of
-`raw_topic_snapshot`'s commits (`sources.raw_notes`).
+`raw_topic_snapshot`'s commits (`sources.raw_batches`).
 """
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -16,8 +17,20 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from cdc_pipeline.lake.paths import LakePaths
-    from cdc_pipeline.sources.capture_files import CaptureFile
     from cdc_pipeline.sources.intake import OffsetRange
+
+
+@dataclass(frozen=True, order=True)
+class CaptureFile:
+    """A file of a capture folder, identified by what tells whether it changed since it was last read."""
+
+    path: str
+    size: int
+    modified_ms: int
+
+    @property
+    def name(self) -> str:
+        return Path(self.path).name
 
 
 @dataclass(frozen=True)
@@ -100,8 +113,8 @@ class Source(Protocol):
         """
 
     def news(self, note: Mapping[str, Any] | None) -> News | NoNews:
-        """Whether there is anything new beside what the newest note (`raw_notes.newest_note`) says was read; without Spark,
-        in seconds. Raises as `take_in`."""
+        """Whether there is anything new beside what the newest note (`raw_batches.newest_note`) says was read; without
+        Spark, in seconds. Raises as `take_in`."""
 
 
 def digest(*parts: str) -> str:

@@ -1,4 +1,4 @@
-"""The Spark session (the one Dagster resource, `session`), its JVM, jars and settings, and helpers for frames.
+"""The Spark session (the Dagster resource in `session`), its JVM, jars and settings, and helpers for DataFrames.
 
-Imports nothing of ours but `errors`. Every room that has a DataFrame imports it.
+Imports `errors`. Every room with a DataFrame imports it.
 """

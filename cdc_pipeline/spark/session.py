@@ -24,8 +24,8 @@ from cdc_pipeline.errors import TransientError
 from cdc_pipeline.spark.jars import jar_excludes, jar_packages
 from cdc_pipeline.spark.java import require_java
 from cdc_pipeline.spark.jvm import jvm
+from cdc_pipeline.spark.process_lock import told, turn
 from cdc_pipeline.spark.submit_settings import settings_options
-from cdc_pipeline.spark.turns import told, turn
 from cdc_pipeline.spark.warm_jvm import WarmJvm, warm_jvm
 
 if TYPE_CHECKING:

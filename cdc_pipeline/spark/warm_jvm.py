@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 
 from cdc_pipeline.spark import jvm_keeper
 from cdc_pipeline.spark.jvm_keeper import FREE, TAKEN, Connection, JvmFolder, Mark, NotPrivateError, set_mark
+from cdc_pipeline.spark.process_lock import turn
 from cdc_pipeline.spark.submit_settings import settings_options
-from cdc_pipeline.spark.turns import turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -13,8 +13,9 @@ from cdc_pipeline.checks.contract import look_at
 from cdc_pipeline.checks.field_notes import NOTHING, FieldNotes, read_notes, write_notes
 from cdc_pipeline.checks.field_rules import field_rules_result
 from cdc_pipeline.contracts.validation import Breach
-from cdc_pipeline.decoding.change_tables import decode_batches
-from cdc_pipeline.sources.raw_snapshot import newest_batch, take_in_new_files
+from cdc_pipeline.dialects.decoded_tables import decode_batches
+from cdc_pipeline.sources.capture_files.new_files import take_in_new_files
+from cdc_pipeline.sources.raw_batches import newest_batch
 from cdc_pipeline_tests.support.messages import Topic, canal, dataworks, ddl, row, tso, watermark
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import dagster as dg
 import pytest
 
 from cdc_pipeline.checks.freshness import NO_LIMITS, FreshnessLimits, fresh_result, lag
+from cdc_pipeline.mirrors.changes.progress import StreamProgress
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport
-from cdc_pipeline.mirrors.window.progress import StreamProgress
 from cdc_pipeline_tests.support.messages import EPOCH_MS, tso
 
 _START = datetime.fromtimestamp(EPOCH_MS / 1000, timezone.utc)

@@ -17,12 +17,12 @@ from cdc_pipeline.checks.contract import contract_result, look_at
 from cdc_pipeline.checks.ddl_applied import ddl_applied_result, no_gaps_result
 from cdc_pipeline.checks.dead_letters import dead_letters_result
 from cdc_pipeline.checks.keys_hold import KeysToCheck, keys_hold_result
+from cdc_pipeline.checks.rotation import WRONG_TABLES, in_turn, wrong_before
 from cdc_pipeline.checks.schema_matches_ddl import ddl_differences, delta_differences
-from cdc_pipeline.checks.turns import WRONG_TABLES, in_turn, wrong_before
+from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.model.state import TRACE, MirrorState
-from cdc_pipeline.schemas.model.gaps import Gap, GapKind
-from cdc_pipeline.schemas.model.table import Column, MySqlType, TableName, TableSchema
+from cdc_pipeline.mysql.model.table import Column, MySqlType, TableName, TableSchema
 from cdc_pipeline_tests.support.lakes.mirror_checks import CUTS, mirror_checks, report_of
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.lakes.stories import KEYLESS, change, create, put

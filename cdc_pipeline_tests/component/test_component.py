@@ -11,18 +11,18 @@ import pytest
 from pydantic import ValidationError
 
 from cdc_pipeline.component.component import CdcPipeline
-from cdc_pipeline.component.fields.source import CaptureFilesSource
-from cdc_pipeline.mirrors.model.derived import DerivedColumn
+from cdc_pipeline.component.source_field import CaptureFilesSource
+from cdc_pipeline.mirrors.model.computed_columns import DerivedColumn
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
-from cdc_pipeline.mirrors.settings.policy import DdlPolicy
+from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
 from cdc_pipeline.mirrors.settings.selection import Route, TableSelection
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.pipeline import Pipeline
-from cdc_pipeline.schemas.model.table import TableName
-from cdc_pipeline.sources.captures import CaptureFiles
+from cdc_pipeline.sources.capture_files.source import CaptureFiles
 from cdc_pipeline.sources.kafka.client_settings import ClientSettings
-from cdc_pipeline.sources.kafka.selection import Selection, Start
 from cdc_pipeline.sources.kafka.source import KafkaTopics
-from cdc_pipeline.sources.storage.storage import TicdcStorage
+from cdc_pipeline.sources.kafka.topic_selection import Selection, Start
+from cdc_pipeline.sources.storage.source import TicdcStorage
 from cdc_pipeline.spark.session import SparkLakehouse
 
 if TYPE_CHECKING:

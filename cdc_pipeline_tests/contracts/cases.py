@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from cdc_pipeline.contracts.canal import CanalDdl, CanalNote, CanalRow, CanalStatement
+from cdc_pipeline.contracts.canal_json import FIRST_MS, FIRST_TSO, LAST_MS, LAST_TSO
 from cdc_pipeline.contracts.dataworks import ROW_ID, DataWorksDdl, DataWorksNote, DataWorksRow
 from cdc_pipeline.contracts.limits import ANY_COLUMNS, ANY_NAME, COLUMNS, KEY_COLUMNS, NAME, SKEW_MS, STATEMENT
-from cdc_pipeline.contracts.messages import FIRST_MS, FIRST_TSO, LAST_MS, LAST_TSO
 from cdc_pipeline.contracts.rules import NOT_NULL
 from cdc_pipeline.contracts.storage_files import TicdcSchemaFile, TicdcStorageCheckpoint
 from cdc_pipeline.contracts.tables import ChangeRow, DdlRow, DeadLetter, WatermarkRow

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from cdc_pipeline.contracts import java_types
 from cdc_pipeline.contracts.canal import CanalDdl, CanalNote, CanalRow, CanalStatement
+from cdc_pipeline.contracts.canal_json import FIRST_MS, LAST_MS
 from cdc_pipeline.contracts.dataworks import ROW_ID, DataWorksDdl, DataWorksNote, DataWorksRow
-from cdc_pipeline.contracts.messages import FIRST_MS, LAST_MS
-from cdc_pipeline.contracts.sent import (
+from cdc_pipeline.contracts.sent_canal_json import (
     CanalDdlSent,
     CanalNoteSent,
     CanalRowSent,

@@ -17,11 +17,11 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.rules import rules_of
 from cdc_pipeline.dialects.decode import SENT_CONTRACTS, explained
-from cdc_pipeline.dialects.sent import sent
-from cdc_pipeline.schemas.ddl.ddl_parser import parse_ddl
-from cdc_pipeline.schemas.ddl.ddl_types import parse_mysql_type
-from cdc_pipeline.schemas.model.changes import CreateTable
-from cdc_pipeline.schemas.types.spark_types import value
+from cdc_pipeline.dialects.sent_messages import sent
+from cdc_pipeline.mysql.ddl.column_types import parse_mysql_type
+from cdc_pipeline.mysql.ddl.parser import parse_ddl
+from cdc_pipeline.mysql.model.schema_changes import CreateTable
+from cdc_pipeline.mysql.types.spark_types import value
 from cdc_pipeline_tests.support.dialect_cases import Columns, by_name, raw
 
 if TYPE_CHECKING:

@@ -21,13 +21,13 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.tables import TABLES
 from cdc_pipeline.contracts.validation import breaches
-from cdc_pipeline.decoding.change_tables import decode_batches
-from cdc_pipeline.decoding.counts import BatchCounts, Observed
+from cdc_pipeline.dialects.counts import BatchCounts, Observed
 from cdc_pipeline.dialects.decode import EXPECTATIONS, decoded, explained
+from cdc_pipeline.dialects.decoded_tables import decode_batches
 from cdc_pipeline.dialects.unified import DEAD, EMPTY, KINDS, OTHER_DDL, ROW, XA
 from cdc_pipeline.lake.paths import LakePaths
-from cdc_pipeline.mirrors.cuts.cut import CutMaker
-from cdc_pipeline.sources.raw_snapshot import take_in_new_files
+from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
+from cdc_pipeline.sources.capture_files.new_files import take_in_new_files
 from cdc_pipeline.sources.records import RECORD
 from cdc_pipeline_tests.support.messages import EPOCH_MS, record_line, tso, watermark
 

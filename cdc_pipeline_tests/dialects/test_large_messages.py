@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cdc_pipeline.decoding.change_tables import decode_batches
-from cdc_pipeline.decoding.contents import looked_at, with_contents
 from cdc_pipeline.dialects.claim_files import ClaimStore, file_name
 from cdc_pipeline.dialects.claims import CONTENT, PROBLEM
+from cdc_pipeline.dialects.contents import looked_at, with_contents
 from cdc_pipeline.dialects.decode import decoded
+from cdc_pipeline.dialects.decoded_tables import decode_batches
 from cdc_pipeline.lake.delta import Commit, table_state
 from cdc_pipeline.lake.paths import LakePaths
-from cdc_pipeline.mirrors.cuts.cut import CutMaker
+from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
-from cdc_pipeline.mirrors.rebuild.rebuild import Rebuilder
-from cdc_pipeline.schemas.model.table import TableName
-from cdc_pipeline.sources.raw_snapshot import take_in_new_files
+from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
+from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.sources.capture_files.new_files import take_in_new_files
 from cdc_pipeline_tests.support.captures import capture_lines
 from cdc_pipeline_tests.support.dialect_cases import raw
 from cdc_pipeline_tests.support.lakes.pipelines import ingest

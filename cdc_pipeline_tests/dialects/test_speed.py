@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as F
 
-from cdc_pipeline.decoding.counts import Observed
+from cdc_pipeline.contracts.json_text import END_MARK
 from cdc_pipeline.dialects import unified
+from cdc_pipeline.dialects.counts import Observed
 from cdc_pipeline.dialects.decode import decoded
 from cdc_pipeline.dialects.envelope import parsed
-from cdc_pipeline.json_text import END_MARK
 from cdc_pipeline.sources.records import HEADERS
 from cdc_pipeline_tests.support.dialect_cases import RAW
 from cdc_pipeline_tests.support.messages import row

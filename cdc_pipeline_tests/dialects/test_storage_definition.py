@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from cdc_pipeline.dialects.storage_definition import statement_of
-from cdc_pipeline.schemas.ddl.ddl_parser import parse_ddl
-from cdc_pipeline.schemas.model.changes import CreateTable
-from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline.mysql.ddl.parser import parse_ddl
+from cdc_pipeline.mysql.model.schema_changes import CreateTable
+from cdc_pipeline.mysql.model.table import TableName
 
 # a column's fields, as FromTiColumnInfo of TiCDC writes them → its type and whether it may be NULL
 _COLUMNS: list[tuple[dict[str, Any], str, bool]] = [

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as F
 
+from cdc_pipeline.contracts.canal_json import LAST_TSO
 from cdc_pipeline.contracts.limits import COLUMNS, STATEMENT
-from cdc_pipeline.contracts.messages import LAST_TSO
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.dialects.decode import EXPECTATIONS, explained
 from cdc_pipeline.dialects.envelope import JSON_RULES

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from dagster import DagsterInstance, DagsterRunStatus
 
-from cdc_pipeline.mirrors.window.progress import published_cut
+from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline_tests.support.lakes.told import FIRST, Told, as_a_new_process
 from cdc_pipeline_tests.support.messages import tso
 from cdc_pipeline_tests.support.spark_settings import SHORT_LIVED, write_defaults

@@ -13,13 +13,13 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from cdc_pipeline.errors import LakeError
-from cdc_pipeline.lake.lake_faults import lake_fault
-from cdc_pipeline.mirrors.cuts.cut import CutMaker
-from cdc_pipeline.mirrors.reading import read_cut
-from cdc_pipeline.mirrors.rebuild.maintenance import Maintenance
-from cdc_pipeline.mirrors.rebuild.rebuild_tables import TableRebuilder
-from cdc_pipeline.mirrors.window.progress import published_cut
-from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline.lake.faults import lake_fault
+from cdc_pipeline.mirrors.changes.progress import published_cut
+from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
+from cdc_pipeline.mirrors.cuts.reading import read_cut
+from cdc_pipeline.mirrors.operations.maintenance import Maintenance
+from cdc_pipeline.mirrors.operations.rebuild_tables import TableRebuilder
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.folders import tree
 from cdc_pipeline_tests.support.lakes.told import FIRST, Told, as_a_new_process
 from cdc_pipeline_tests.support.messages import tso

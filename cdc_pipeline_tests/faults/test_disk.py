@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_pipeline.errors import LakeError, TransientError
-from cdc_pipeline.lake.lake_faults import lake_fault
-from cdc_pipeline.mirrors.window.progress import published_cut
+from cdc_pipeline.lake.faults import lake_fault
+from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline_tests.support.lakes.told import FIRST, Told, as_a_new_process
 from cdc_pipeline_tests.support.messages import tso
 

@@ -12,10 +12,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_report import published_entries
-from cdc_pipeline.mirrors.reading import read_cut
-from cdc_pipeline.mirrors.window.progress import published_cut
-from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline.mirrors.cuts.reading import read_cut
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.messages import Topic, ddl, row, tso, watermark
 

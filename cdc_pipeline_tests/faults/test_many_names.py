@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_pipeline.definitions import defs
+from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_report import published_entries
 from cdc_pipeline.mirrors.settings.selection import TableSelection
-from cdc_pipeline.mirrors.window.progress import published_cut
-from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.lakes.runs import environment
 from cdc_pipeline_tests.support.messages import Topic, ddl, row, watermark

@@ -17,10 +17,10 @@ import pytest
 
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import Commit, commit_metadata
-from cdc_pipeline.lake.lake_format import note_format, require_known_format
-from cdc_pipeline.mirrors.reading import read_cut
-from cdc_pipeline.mirrors.window.progress import published_cut
-from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline.lake.format import note_format, require_known_format
+from cdc_pipeline.mirrors.changes.progress import published_cut
+from cdc_pipeline.mirrors.cuts.reading import read_cut
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.folders import tree
 from cdc_pipeline_tests.support.lakes.kills import Killer, ingested_with_kills
 from cdc_pipeline_tests.support.lakes.runs import run_ingest

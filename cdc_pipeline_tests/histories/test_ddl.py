@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_pipeline.schemas.ddl.ddl_parser import parse_ddl
-from cdc_pipeline.schemas.model import changes
+from cdc_pipeline.mysql.ddl.parser import parse_ddl
+from cdc_pipeline.mysql.model import schema_changes
 from cdc_pipeline_tests.histories.ddl import (
     FIRST,
     AddColumn,
@@ -214,7 +214,7 @@ def test_statements_are_read_as_they_are_meant(mode: str) -> None:
             if isinstance(statement, ExchangePartition) or "alter" not in sql.lower()[:40]:
                 continue
             found = parse_ddl(sql, statement.tables[0].database)
-            assert not [change for change in found if isinstance(change, changes.NotSupported)], sql
+            assert not [change for change in found if isinstance(change, schema_changes.NotSupported)], sql
 
 
 # ---- what the statements do

@@ -6,8 +6,8 @@ import json
 import re
 from typing import TYPE_CHECKING
 
+from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
-from cdc_pipeline.mirrors.window.progress import published_cut
 from cdc_pipeline_tests.histories.ddl import CreateTable
 from cdc_pipeline_tests.histories.told import SEED, RandomKiller, Told, histories_of
 from cdc_pipeline_tests.histories.upstream import Ddl

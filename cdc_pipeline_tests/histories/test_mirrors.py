@@ -16,14 +16,14 @@ from unittest.mock import patch
 import pytest
 from hypothesis import Phase, given, settings
 
-from cdc_pipeline.mirrors.cuts.cut import CutMaker
+from cdc_pipeline.mirrors.changes.progress import published_cut
+from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.cuts.cut_report import published_entries
+from cdc_pipeline.mirrors.cuts.reading import read_cut
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
-from cdc_pipeline.mirrors.execution import row_steps
-from cdc_pipeline.mirrors.reading import read_cut
-from cdc_pipeline.mirrors.rebuild.rebuild import Rebuilder
+from cdc_pipeline.mirrors.merge import apply_rows
+from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
-from cdc_pipeline.mirrors.window.progress import published_cut
 from cdc_pipeline_tests.histories.choices import Seeded
 from cdc_pipeline_tests.histories.combined import Combined, combined
 from cdc_pipeline_tests.histories.history import drawn_settings
@@ -46,7 +46,7 @@ SETUPS: Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]] = {
     "canal_hashed": (("canal",), {"partitions": 3, "dispatcher": "key"}),
     "dataworks": (("dataworks",), {}),
 }
-# Seeds that once failed (the first of six histories), and whether DDL was made then; `mirrors/window/test_redeliveries.py`
+# Seeds that once failed (the first of six histories), and whether DDL was made then; `mirrors/changes/test_redeliveries.py`
 # has the smallest form of each failure.
 KEPT = ((1001, False),)
 
@@ -76,7 +76,7 @@ def with_watermarks(spark: SparkSession, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="module")
 def without_watermarks(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
-    with patch.object(row_steps, "SMALL_MIRROR", 0):  # as mirrors are merged that are large
+    with patch.object(apply_rows, "SMALL_MIRROR", 0):  # as mirrors are merged that are large
         return _told(spark, tmp_path_factory.mktemp("time"), TIME_MODES, SEED, 3, 0.03, transactions=12)
 
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from cdc_pipeline.contracts.limits import SKEW_MS
-from cdc_pipeline.schemas.ddl.ddl_parser import parse_ddl
-from cdc_pipeline.schemas.model import changes
+from cdc_pipeline.mysql.ddl.parser import parse_ddl
+from cdc_pipeline.mysql.model import schema_changes
 from cdc_pipeline_tests.histories.combined import combined
 from cdc_pipeline_tests.histories.ddl import CreateTable
 from cdc_pipeline_tests.histories.encoders import MODES, has_watermarks
@@ -285,7 +285,7 @@ def test_the_state_is_known_at_every_tso() -> None:
 def test_the_statement_is_read_as_it_is_meant(kind: str) -> None:
     table = table_of(kind, "db", kind)
     (create,) = parse_ddl(table.create_statement(), "db")
-    assert isinstance(create, changes.CreateTable)
+    assert isinstance(create, schema_changes.CreateTable)
     assert tuple(column.name for column in create.schema.columns) == table.names
     assert sorted(create.schema.row_key) == sorted(table.key)
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 from cdc_pipeline.lake.paths import LakePaths
-from cdc_pipeline.mirrors.cuts import cut
-from cdc_pipeline.mirrors.cuts.cut import CutMaker
+from cdc_pipeline.mirrors.changes.progress import published_cut
+from cdc_pipeline.mirrors.cuts import cut_maker
+from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.cuts.cut_report import published_entries
-from cdc_pipeline.mirrors.execution.soft_deletes import live_rows
+from cdc_pipeline.mirrors.cuts.stored_plan import is_begun
+from cdc_pipeline.mirrors.merge.soft_deletes import live_rows
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
-from cdc_pipeline.mirrors.settings.policy import DdlPolicy
+from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
 from cdc_pipeline.mirrors.settings.selection import TableSelection
-from cdc_pipeline.mirrors.stored_plans.stored_plan import is_begun
-from cdc_pipeline.mirrors.window.progress import published_cut
-from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.histories.combined import Combined, combined
 from cdc_pipeline_tests.histories.encoders import MODES, has_watermarks
 from cdc_pipeline_tests.histories.strategies import history_of_seed
@@ -116,7 +116,7 @@ class Told:
             self.columns,
         )
         # what has come since is for the run that follows
-        with patch.object(cut, "next_window", lambda *_, **__: None):
+        with patch.object(cut_maker, "next_window", lambda *_, **__: None):
             others.bring_up_to_date()
         self.finished_otherwise += 1
 

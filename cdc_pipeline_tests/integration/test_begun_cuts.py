@@ -12,15 +12,15 @@ from unittest.mock import patch
 import pytest
 
 from cdc_pipeline.lake import folder_moves
-from cdc_pipeline.mirrors.cuts import cut
+from cdc_pipeline.mirrors.changes.progress import published_cut
+from cdc_pipeline.mirrors.cuts import cut_maker
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
-from cdc_pipeline.mirrors.execution import moves
+from cdc_pipeline.mirrors.execution import mirror_folders
 from cdc_pipeline.mirrors.planning.planner import Planner
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
-from cdc_pipeline.mirrors.settings.policy import DdlPolicy
+from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
 from cdc_pipeline.mirrors.settings.selection import TableSelection
-from cdc_pipeline.mirrors.window.progress import published_cut
-from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.kills import Killed
 from cdc_pipeline_tests.support.lakes.stories import KEYLESS, change, create, put, update
 from cdc_pipeline_tests.support.lakes.stream import Stream
@@ -98,7 +98,7 @@ def test_policy_keys_zone_selection_and_code_may_change(stream: Stream, tmp_path
         if not told.killed(number, **before):
             assert number > 12
             break
-        with _no_planning(), patch.object(cut, "next_window", lambda *_, **__: None):
+        with _no_planning(), patch.object(cut_maker, "next_window", lambda *_, **__: None):
             said = told.run(**after)
         assert said[0] == "finishing cut 2, which an earlier run began"
         assert told.rows("made") == [(1, "a", 3), (1, "a", 3), (1, "b", None), (1, "b", None)], number
@@ -146,7 +146,7 @@ def test_what_was_begun_by_another_run_first_is_carried_out(stream: Stream) -> N
     stream.tell(10, put("a", 5, "1", "x"), put("b", 5, "1", "x"))
     assert stream.killed(1)
     stream.tell(20, put("a", 15, "1", "y"), put("b", 15, "1", "x"))
-    with patch.object(cut, "begun_cut", lambda *_: None):
+    with patch.object(cut_maker, "begun_cut", lambda *_: None):
         said = stream.run()
     assert "another run was first to begin cut 2: it is carried out as that one has planned it" in said
     stream.run()
@@ -222,7 +222,7 @@ def test_a_move_that_died_in_the_middle(stream: Stream) -> None:
         shutil.copytree(Path(source) / "_delta_log", Path(target) / "_delta_log")
         raise Killed
 
-    with patch.object(moves, "move_folder", half), pytest.raises(Killed):
+    with patch.object(mirror_folders, "move_folder", half), pytest.raises(Killed):
         stream.run()
     said = stream.run()
     assert f"{stream.paths.mirror(TableName('db', 'b'))} is where it was on its way to when a run died" in said

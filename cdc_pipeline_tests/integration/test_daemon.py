@@ -20,8 +20,8 @@ from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.local_kafka.broker import LocalBroker
 from cdc_pipeline.local_kafka.definitions import BOOTSTRAP, LAKE
 from cdc_pipeline.local_kafka.feed import Record, capture_records, create_topics, produced, topics_of
-from cdc_pipeline.mirrors.window.progress import published_cut
-from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline.mirrors.changes.progress import published_cut
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.spark.warm_jvm import FOLDER, end_warm_jvms
 from cdc_pipeline_tests.support.lakes.runs import mirror_differences, records_until
 from cdc_pipeline_tests.support.shop import CAPTURE

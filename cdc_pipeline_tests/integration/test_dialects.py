@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline.mirrors.model.state import UNSEEN_LOAD
-from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.messages import Topic, canal, canal_ddl, dataworks, ddl, row
 

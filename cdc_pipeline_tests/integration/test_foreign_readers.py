@@ -23,8 +23,8 @@ import pytest
 from deltalake.exceptions import DeltaError
 
 from cdc_pipeline.lake.paths import LakePaths
-from cdc_pipeline.mirrors.execution import row_steps
-from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline.mirrors.merge import apply_rows
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.messages import Topic, ddl, row, tso, watermark
 
@@ -98,7 +98,7 @@ class Lake:
             topic.send(_row("UPDATE", table, 14, types, _WITH_6, _MOST))
             topic.send(_row("DELETE", table, 15, types, _LEAST))
         topic.send(watermark(20)).write(folder / "captures", "2.jsonl")
-        with patch.object(row_steps, "SMALL_MIRROR", 0):  # rows are marked as deleted, as in mirrors that are large
+        with patch.object(apply_rows, "SMALL_MIRROR", 0):  # rows are marked as deleted, as in mirrors that are large
             ingest(spark, self.paths, folder / "captures")
         assert all('"deletionVector":{' in self._log(table) for table in TABLES)
         cuts = spark.read.format("delta").load(self.paths.table("consistent_cuts")).orderBy("cut_id").collect()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.runs import mirror_differences
 from cdc_pipeline_tests.support.shop import CAPTURE, TABLES
 from cdc_pipeline_tests.support.spark_settings import JVM_OPTIONS, write_defaults

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_pipeline.mirrors.window.progress import published_cut
+from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline_tests.support.lakes import ddl_stories, told_ddl_stories
 from cdc_pipeline_tests.support.lakes.kills import SHORT, Killer, ingested_with_kills
 from cdc_pipeline_tests.support.lakes.stories import STORIES, Story

@@ -18,7 +18,7 @@ from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
-from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.lakes.runs import mirror_differences, read_json
 from cdc_pipeline_tests.support.masks import SALT, texts

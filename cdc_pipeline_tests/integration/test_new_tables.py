@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import pytest
 
-from cdc_pipeline.catalog import CatalogColumn, CatalogEntry, known_mirrors, remember_mirrors
 from cdc_pipeline.errors import TransientError
+from cdc_pipeline.lake.catalog import CatalogColumn, CatalogEntry, known_mirrors, remember_mirrors
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.pipeline import Pipeline
-from cdc_pipeline.reload import WEBSERVER, Webserver, catalog_digest, new_tables_sensor
-from cdc_pipeline.sources.captures import CaptureFiles
+from cdc_pipeline.sensors.new_tables import WEBSERVER, Webserver, catalog_digest, new_tables_sensor
+from cdc_pipeline.sources.capture_files.source import CaptureFiles
 from cdc_pipeline_tests.support.servers.webserver import LOCATION, webserver
 
 if TYPE_CHECKING:

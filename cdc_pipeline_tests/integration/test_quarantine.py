@@ -13,17 +13,17 @@ import pytest
 
 from cdc_pipeline.checks.ddl_applied import no_gaps_result
 from cdc_pipeline.errors import LakeError, TransientError
-from cdc_pipeline.mirrors.cuts.cut import CutMaker
+from cdc_pipeline.mirrors.changes.progress import published_cut
+from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.cuts.quarantine import failures_of
+from cdc_pipeline.mirrors.cuts.stored_plan import is_begun
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
-from cdc_pipeline.mirrors.execution import row_steps
-from cdc_pipeline.mirrors.execution.row_steps import RowSteps
-from cdc_pipeline.mirrors.rebuild.rebuild import Rebuilder
-from cdc_pipeline.mirrors.rebuild.rebuild_tables import TableRebuilder
+from cdc_pipeline.mirrors.merge import apply_rows
+from cdc_pipeline.mirrors.merge.apply_rows import RowSteps
+from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
+from cdc_pipeline.mirrors.operations.rebuild_tables import TableRebuilder
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules, MaskSaltError
-from cdc_pipeline.mirrors.stored_plans.stored_plan import is_begun
-from cdc_pipeline.mirrors.window.progress import published_cut
-from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.stories import KEYLESS, TYPES, change, create, put, update
 from cdc_pipeline_tests.support.lakes.stream import Stream
 from cdc_pipeline_tests.support.lakes.told import as_a_new_process
@@ -50,7 +50,7 @@ def broken(*tables: str, error: type[Exception] = BrokenError) -> Iterator[None]
             raise error(f"rows of {step.state.name.table} cannot be let in")
         return let_in(self, path, step, *others)
 
-    with patch.object(row_steps.RowSteps, "let_in", fails):
+    with patch.object(apply_rows.RowSteps, "let_in", fails):
         yield
 
 
@@ -246,7 +246,7 @@ def test_a_version_that_parts_rows_otherwise_is_told(stream: Stream) -> None:
     """Rows that were planned for one step must not come in two, or in none."""
     stream.tell(10, put("bag", 5, "1", "one"), change("ALTER TABLE bag ADD n INT", 6), put("bag", 7, "2", "two"))
     assert stream.killed(2)
-    from cdc_pipeline.mirrors.cuts import cut_rows
+    from cdc_pipeline.mirrors.changes import cut_rows
 
     def all_before(changes: Any, events: Any, *others: Any) -> Any:
         return with_segments(changes, [dataclasses.replace(event, commit_ts=2**62) for event in events], *others)

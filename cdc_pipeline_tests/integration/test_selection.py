@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from cdc_pipeline.component.component import CdcPipeline
-from cdc_pipeline.component.fields.source import CaptureFilesSource
-from cdc_pipeline.component.fields.tables import RouteRule
+from cdc_pipeline.component.source_field import CaptureFilesSource
+from cdc_pipeline.component.table_fields import RouteRule
 from cdc_pipeline.lake.paths import LakePaths
-from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.spark.session import SparkLakehouse
 from cdc_pipeline_tests.support.lakes.runs import mirror_differences, read_json
 

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.paths import LakePaths
-from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.runs import (
     delta_versions,
     environment,

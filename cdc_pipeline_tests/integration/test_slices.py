@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_pipeline.mirrors.window.progress import published_cut
-from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline.mirrors.changes.progress import published_cut
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.captures import capture_lines
 from cdc_pipeline_tests.support.lakes.runs import (
     end_of_watermark,

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.decoding.change_tables import decode_batches
-from cdc_pipeline.mirrors.cuts.cut import CutMaker
+from cdc_pipeline.dialects.decoded_tables import decode_batches
+from cdc_pipeline.mirrors.changes.progress import published_cut
+from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
-from cdc_pipeline.mirrors.settings.policy import DdlPolicy
-from cdc_pipeline.mirrors.window.progress import published_cut
-from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.sources.source import RunContext
-from cdc_pipeline.sources.storage.storage import TicdcStorage
+from cdc_pipeline.sources.storage.source import TicdcStorage
 from cdc_pipeline_tests.support.lakes.runs import mirror_differences
 from cdc_pipeline_tests.support.messages import row, tso
 from cdc_pipeline_tests.support.storage_sink import CAPTURES, StorageSink, checkpoint, payloads

@@ -11,7 +11,7 @@ from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake import folder_moves
 from cdc_pipeline.lake.folder_moves import finish_moves, move_folder
 from cdc_pipeline.lake.paths import LakePaths, first_line, hadoop_path, path_segment
-from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline.mysql.model.table import TableName
 
 if TYPE_CHECKING:
     from pathlib import Path

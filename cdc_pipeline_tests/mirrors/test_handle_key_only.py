@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cdc_pipeline.gaps import in_words
 from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.paths import LakePaths
-from cdc_pipeline.mirrors.cuts.cut import CutMaker
+from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline.mirrors.model.state import MirrorState
-from cdc_pipeline.mirrors.rebuild.rebuild import Rebuilder
-from cdc_pipeline.schemas.model.gaps import in_words
-from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.large_messages import only_handle_key
 from cdc_pipeline_tests.support.messages import Topic, ddl, row, watermark

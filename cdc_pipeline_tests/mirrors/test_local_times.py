@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cdc_pipeline.gaps import GapKind
 from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.model.state import MirrorState
-from cdc_pipeline.schemas.model.gaps import GapKind
-from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.messages import Topic, ddl, row, watermark
 

@@ -8,17 +8,17 @@ import pytest
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import DeclarationError
+from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_streams import CutStreams
+from cdc_pipeline.mirrors.cuts.reading import read_cut
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
-from cdc_pipeline.mirrors.model.derived import DerivedColumn
+from cdc_pipeline.mirrors.model.computed_columns import DerivedColumn
 from cdc_pipeline.mirrors.model.masks import HASH
-from cdc_pipeline.mirrors.reading import read_cut
-from cdc_pipeline.mirrors.rebuild.rebuild import Rebuilder
+from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mirrors.settings.selection import Route, TableSelection
-from cdc_pipeline.mirrors.window.progress import published_cut
-from cdc_pipeline.schemas.model.names import quoted
-from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline.mysql.model.quoted_names import quoted
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.mirror_checks import mirror_checks
 from cdc_pipeline_tests.support.lakes.selected import Message, Told
 from cdc_pipeline_tests.support.messages import canal, canal_ddl, ddl, row, tso

@@ -9,11 +9,11 @@ import pytest
 
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.paths import LakePaths
-from cdc_pipeline.mirrors.cuts.cut import CutMaker
+from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.model.state import TRACE_NAMES
-from cdc_pipeline.mirrors.rebuild.rebuild import Rebuilder
+from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
-from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.messages import Topic, canal, ddl, row, watermark
 

@@ -9,13 +9,13 @@ import pytest
 from cdc_pipeline.errors import DeclarationError
 from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.paths import subfolders
+from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts import cut_execution
+from cdc_pipeline.mirrors.cuts.reading import read_cut
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
-from cdc_pipeline.mirrors.reading import read_cut
-from cdc_pipeline.mirrors.rebuild.rebuild import Rebuilder
+from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
 from cdc_pipeline.mirrors.settings.selection import Route, TableSelection
-from cdc_pipeline.mirrors.window.progress import published_cut
-from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.selected import Message, Told
 from cdc_pipeline_tests.support.lakes.stories import ID_V, KEYED, TYPES, Table, change, create, put, update, wide
 from cdc_pipeline_tests.support.messages import canal, canal_ddl, ddl, row, tso

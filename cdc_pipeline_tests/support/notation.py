@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml  # type: ignore[import-untyped]
 
-from cdc_pipeline.schemas.model.changes import (
+from cdc_pipeline.mysql.model.schema_changes import (
     AddColumn,
     AddIndex,
     AddPartitions,
@@ -50,11 +50,11 @@ from cdc_pipeline.schemas.model.changes import (
 )
 
 if TYPE_CHECKING:
-    from cdc_pipeline.schemas.model.changes import Clause, Position, SchemaChange
-    from cdc_pipeline.schemas.model.partitions import Partition
-    from cdc_pipeline.schemas.model.table import Column, Default, MySqlType, TableSchema, UniqueKey
+    from cdc_pipeline.mysql.model.partitions import Partition
+    from cdc_pipeline.mysql.model.schema_changes import Clause, Position, SchemaChange
+    from cdc_pipeline.mysql.model.table import Column, Default, MySqlType, TableSchema, UniqueKey
 
-CASES = Path(__file__).parents[1] / "schemas" / "cases" / "ddl"
+CASES = Path(__file__).parents[1] / "mysql" / "cases" / "ddl"
 
 
 def cases(name: str) -> Any:

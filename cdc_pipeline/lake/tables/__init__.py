@@ -1,4 +1,4 @@
-"""Facts of tables of ours that more than one room needs: their schema, and how they are read.
+"""Tables of the lake that several rooms read: one module each, with schema and access.
 
-Imports the rest of `lake`. Decoding, sources and mirrors import it in place of each other.
+Imports the rest of `lake`. `sources`, `dialects` and `mirrors` import it.
 """

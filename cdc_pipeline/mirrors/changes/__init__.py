@@ -1,4 +1,4 @@
-"""The row changes of a cut: in which segment of its table each lies, what identifies its row, and which are left of them.
+"""Which row changes and statements a cut applies, in which order: new, late, redelivered, pending.
 
-Imports `model` and `ddl`, and knows nothing of `window`. `planning`, `execution` and what is above import it.
+Imports `settings` and `model`. Planning, merge, cuts and operations import it. Plans nothing and writes to no mirror.
 """

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from cdc_pipeline.dialects.message_types import MessageTypes, message_types
 from cdc_pipeline.dialects.traits import Trait, trait_of
-from cdc_pipeline.dialects.types import MessageTypes, message_types
 from cdc_pipeline.mirrors.model.shards import source_columns
-from cdc_pipeline.schemas.ddl.ddl_types import type_in_words
-from cdc_pipeline.schemas.model.table import MySqlType, TableName
+from cdc_pipeline.mysql.ddl.column_types import type_in_words
+from cdc_pipeline.mysql.model.table import MySqlType, TableName
 from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
-    from cdc_pipeline.dialects.places import Place
     from cdc_pipeline.mirrors.model.state import MirrorState
+    from cdc_pipeline.sources.places import Place
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.traits import Trait, trait_sql
-from cdc_pipeline.mirrors.changes.statement_evidence import SegmentFinder
+from cdc_pipeline.gaps import GapKind, of_statement
+from cdc_pipeline.mirrors.changes.segment_evidence import SegmentFinder
 from cdc_pipeline.mirrors.model.shards import ShardName, source_columns
-from cdc_pipeline.schemas.model.changes import DropTable, OfShard, TruncateTable
-from cdc_pipeline.schemas.model.gaps import GapKind, of_statement
-from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline.mysql.model.schema_changes import DropTable, OfShard, TruncateTable
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, Row
 
-    from cdc_pipeline.dialects.places import Place
-    from cdc_pipeline.dialects.types import MessageTypes
-    from cdc_pipeline.mirrors.ddl.events import DdlEvent
-    from cdc_pipeline.schemas.model.gaps import Gap
+    from cdc_pipeline.dialects.message_types import MessageTypes
+    from cdc_pipeline.gaps import Gap
+    from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
+    from cdc_pipeline.sources.places import Place
 
     TypesOf = Callable[[Mapping[Place, str]], Mapping[Place, MessageTypes]]
     """The types that the messages at these places name, each of its dialect."""

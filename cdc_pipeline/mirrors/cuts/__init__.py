@@ -1,4 +1,4 @@
-"""One cut from its window to its row in `consistent_cuts`: reads, plans, carries out, accounts, publishes.
+"""One cut: its inputs, its stored plan, its execution, its row in `consistent_cuts`, and reading all tables at a cut.
 
-The place where planning and execution meet, so it imports both. `reading`, `rebuild`, `assets` and `checks` import it.
+Imports both planning and execution. Operations, `assets` and `checks` import it.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.catalog import CatalogColumn, CatalogEntry
+from cdc_pipeline.lake.catalog import CatalogColumn, CatalogEntry
 from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.mirrors.model.state import MirrorState
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry
-    from cdc_pipeline.mirrors.ddl.upstream_tables import Sources
-    from cdc_pipeline.schemas.model.table import TableName
+    from cdc_pipeline.mirrors.settings.selection import Sources
+    from cdc_pipeline.mysql.model.table import TableName
 
 
 def catalog_entries(spark: SparkSession, mirrors: Iterable[MirrorEntry], sources: Sources) -> list[CatalogEntry]:

@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from cdc_pipeline.gaps import in_words
 from cdc_pipeline.lake.delta import row_count, table_state
-from cdc_pipeline.mirrors.changes.contested_keys import contested_settled
-from cdc_pipeline.mirrors.changes.order import net_changes, row_entries
+from cdc_pipeline.mirrors.changes.copies import POSITION
+from cdc_pipeline.mirrors.changes.held_rows import held_rows
 from cdc_pipeline.mirrors.changes.segments import with_segments
+from cdc_pipeline.mirrors.cuts.cut_ddl import close_events
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry, TableCounts, published_entries, with_held_gaps
 from cdc_pipeline.mirrors.cuts.cut_streams import CutStreams
-from cdc_pipeline.mirrors.cuts.ddl_of_cut import close_events
-from cdc_pipeline.mirrors.cuts.holding import held_rows
-from cdc_pipeline.mirrors.cuts.publication import publish
+from cdc_pipeline.mirrors.cuts.publish import publish
 from cdc_pipeline.mirrors.cuts.quarantine import GivingUp, noted_failures, put_aside
 from cdc_pipeline.mirrors.cuts.totals import CutTotals
-from cdc_pipeline.mirrors.execution.apply import Mirrors, StepResult, StepsDone
-from cdc_pipeline.mirrors.execution.row_steps import RowSteps
-from cdc_pipeline.mirrors.execution.soft_deletes import live_rows
-from cdc_pipeline.mirrors.execution.step_commits import CutCommits
+from cdc_pipeline.mirrors.execution.step_runner import Mirrors, StepResult, StepsDone
+from cdc_pipeline.mirrors.merge.apply_rows import RowSteps
+from cdc_pipeline.mirrors.merge.contested_keys import contested_settled
+from cdc_pipeline.mirrors.merge.net_changes import net_changes, row_entries
+from cdc_pipeline.mirrors.merge.soft_deletes import live_rows
 from cdc_pipeline.mirrors.model.state import MirrorState
+from cdc_pipeline.mirrors.model.step_commits import CutCommits
 from cdc_pipeline.mirrors.model.steps import ApplyRows, step_names
-from cdc_pipeline.mirrors.window.copies import POSITION
-from cdc_pipeline.schemas.model.gaps import in_words
 from cdc_pipeline.spark.few_rows import for_rows
 from cdc_pipeline.spark.threads import side_by_side
 
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from cdc_pipeline.lake.paths import LakePaths
-    from cdc_pipeline.mirrors.cuts.cut_rows import CutRows
+    from cdc_pipeline.mirrors.changes.cut_rows import CutRows
+    from cdc_pipeline.mirrors.changes.progress import PublishedCut, StreamProgress
+    from cdc_pipeline.mirrors.changes.window import Window
+    from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
     from cdc_pipeline.mirrors.cuts.stages import Stages
     from cdc_pipeline.mirrors.planning.planner import CutPlan
-    from cdc_pipeline.mirrors.stored_plans.planned_cut import PlannedCut
-    from cdc_pipeline.mirrors.window.progress import PublishedCut, StreamProgress
-    from cdc_pipeline.mirrors.window.window import Window
-    from cdc_pipeline.schemas.model.table import TableName
+    from cdc_pipeline.mysql.model.table import TableName
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.lake.delta import table_state
-from cdc_pipeline.mirrors.ddl.ended import EndedTable, ended_tables
+from cdc_pipeline.mirrors.changes.dropped_tables import EndedTable, ended_tables
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from cdc_pipeline.lake.paths import LakePaths
-    from cdc_pipeline.mirrors.settings.policy import StatementPosition
+    from cdc_pipeline.mirrors.changes.window import Window
+    from cdc_pipeline.mirrors.cuts.format_2_plan import EarlierPlan
+    from cdc_pipeline.mirrors.settings.ddl_policy import StatementPosition
     from cdc_pipeline.mirrors.settings.selection import TableSelection
-    from cdc_pipeline.mirrors.stored_plans.earlier_plan import EarlierPlan
-    from cdc_pipeline.mirrors.window.window import Window
-    from cdc_pipeline.schemas.model.table import TableName
+    from cdc_pipeline.mysql.model.table import TableName
 
 
 @dataclass(frozen=True)

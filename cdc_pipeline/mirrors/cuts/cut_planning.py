@@ -7,50 +7,51 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.decoding.releases import with_replacements
 from cdc_pipeline.dialects.claims import kept_claims
-from cdc_pipeline.dialects.types import message_types
+from cdc_pipeline.dialects.message_types import message_types
+from cdc_pipeline.dialects.releases import with_replacements
 from cdc_pipeline.errors import CdcError
 from cdc_pipeline.lake.paths import first_line
-from cdc_pipeline.mirrors.changes.identity import Identity
-from cdc_pipeline.mirrors.changes.order import RowSet
+from cdc_pipeline.mirrors.changes.cut_rows import CutRows
+from cdc_pipeline.mirrors.changes.dead_letters import lost_rows
+from cdc_pipeline.mirrors.changes.held_rows import released_tables, returning_events
+from cdc_pipeline.mirrors.changes.late_changes import late_changes
+from cdc_pipeline.mirrors.changes.late_ddl import came_before_statements, tables_that_come_again
 from cdc_pipeline.mirrors.changes.row_groups import row_groups, with_types
-from cdc_pipeline.mirrors.cuts.cut_rows import CutRows
+from cdc_pipeline.mirrors.changes.row_selection import RowsTold
+from cdc_pipeline.mirrors.changes.statement_copies import canal_restarts
+from cdc_pipeline.mirrors.cuts.cut_ddl import DdlOfCut, altered_at_watermark, carried_out_before
 from cdc_pipeline.mirrors.cuts.cut_streams import CutStreams
-from cdc_pipeline.mirrors.cuts.ddl_of_cut import DdlOfCut, altered_at_watermark, carried_out_before
-from cdc_pipeline.mirrors.cuts.holding import released_tables, returning_events
-from cdc_pipeline.mirrors.execution.dead_letters import lost_rows
-from cdc_pipeline.mirrors.execution.derived_values import derived_problems
-from cdc_pipeline.mirrors.model.keys import key_columns
+from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
+from cdc_pipeline.mirrors.merge.computed_values import derived_problems
+from cdc_pipeline.mirrors.merge.net_changes import RowSet
+from cdc_pipeline.mirrors.merge.row_identity import Identity
+from cdc_pipeline.mirrors.model.row_key import key_columns
 from cdc_pipeline.mirrors.model.steps import ApplyRows
 from cdc_pipeline.mirrors.planning.guarded_planner import GuardedPlanner
 from cdc_pipeline.mirrors.planning.plan_book import PlanBook
 from cdc_pipeline.mirrors.planning.planner import Permissions, Planner
 from cdc_pipeline.mirrors.settings.column_rules import check_order, not_kept, nowhere
-from cdc_pipeline.mirrors.stored_plans.planned_cut import PlannedCut, RowsTold
-from cdc_pipeline.mirrors.window.late import late_changes
-from cdc_pipeline.mirrors.window.late_statements import came_before_statements, tables_that_come_again
-from cdc_pipeline.mirrors.window.statement_copies import canal_restarts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from cdc_pipeline.dialects.places import Place
-    from cdc_pipeline.dialects.types import MessageTypes
+    from cdc_pipeline.dialects.message_types import MessageTypes
+    from cdc_pipeline.gaps import Gap
     from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.mirrors.changes.late_changes import LateChanges
+    from cdc_pipeline.mirrors.changes.progress import PublishedCut
     from cdc_pipeline.mirrors.changes.row_groups import RowGroup
+    from cdc_pipeline.mirrors.changes.window import Window
     from cdc_pipeline.mirrors.cuts.cut_inputs import CutInputs
-    from cdc_pipeline.mirrors.ddl.events import DdlEvent
+    from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
     from cdc_pipeline.mirrors.planning.planner import CutPlan
     from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
-    from cdc_pipeline.mirrors.settings.policy import HeldTable
-    from cdc_pipeline.mirrors.window.late import LateChanges
-    from cdc_pipeline.mirrors.window.progress import PublishedCut
-    from cdc_pipeline.mirrors.window.window import Window
-    from cdc_pipeline.schemas.model.gaps import Gap
-    from cdc_pipeline.schemas.model.table import TableName
+    from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
+    from cdc_pipeline.mysql.model.table import TableName
+    from cdc_pipeline.sources.places import Place
 
     _Made = tuple[CutPlan, PlanBook, tuple[str, ...]]
     """A plan, the book that it was made in, and what a change of the selection does."""

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.mirrors.cuts.totals import NO_CHANGES, CutTotals
-from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline.mysql.model.table import TableName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from cdc_pipeline.lake.paths import LakePaths
-    from cdc_pipeline.mirrors.ddl.upstream_tables import Sources
-    from cdc_pipeline.mirrors.settings.policy import HeldTable
-    from cdc_pipeline.mirrors.window.late import Breach
-    from cdc_pipeline.mirrors.window.progress import PublishedCut, StreamProgress
+    from cdc_pipeline.mirrors.changes.late_changes import Breach
+    from cdc_pipeline.mirrors.changes.progress import PublishedCut, StreamProgress
+    from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
+    from cdc_pipeline.mirrors.settings.selection import Sources
 
 
 @dataclass(frozen=True)

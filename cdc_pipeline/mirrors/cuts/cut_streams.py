@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.tables.ddl_history import DUPLICATE, HELD, NOT_INCLUDED
-from cdc_pipeline.mirrors.ddl.events import ddl_event, in_order
-from cdc_pipeline.mirrors.ddl.upstream_tables import existing_tables, last_rows, sources_with
+from cdc_pipeline.mirrors.model.ddl_events import ddl_event, in_order
+from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
 from cdc_pipeline.mirrors.model.shards import SOURCE_NAMES
-from cdc_pipeline.mirrors.planning.ddl_outcome import DdlOutcome
+from cdc_pipeline.mirrors.model.upstream_tables import existing_tables, last_rows
 from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl, left_out_words
 from cdc_pipeline.mirrors.planning.selection_change import SelectionChange
 from cdc_pipeline.mirrors.planning.shard_definitions import taken_names
 from cdc_pipeline.mirrors.planning.upstream_definitions import UpstreamDefinitions
-from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline.mirrors.settings.selection import sources_with
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:
@@ -26,15 +27,14 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from cdc_pipeline.mirrors.cuts.ddl_of_cut import DdlOfCut
-    from cdc_pipeline.mirrors.ddl.events import DdlEvent
-    from cdc_pipeline.mirrors.ddl.upstream_tables import Sources
+    from cdc_pipeline.mirrors.changes.progress import PublishedCut
+    from cdc_pipeline.mirrors.changes.window import Window
+    from cdc_pipeline.mirrors.cuts.cut_ddl import DdlOfCut
+    from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
     from cdc_pipeline.mirrors.model.state import MirrorState
     from cdc_pipeline.mirrors.planning.plan_book import PlanBook
-    from cdc_pipeline.mirrors.settings.policy import HeldTable
-    from cdc_pipeline.mirrors.settings.selection import TableSelection
-    from cdc_pipeline.mirrors.window.progress import PublishedCut
-    from cdc_pipeline.mirrors.window.window import Window
+    from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
+    from cdc_pipeline.mirrors.settings.selection import Sources, TableSelection
 
 
 @dataclass(frozen=True)

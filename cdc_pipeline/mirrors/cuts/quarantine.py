@@ -16,9 +16,9 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.delta import Commit, append_once, table_state
 from cdc_pipeline.lake.tables.ddl_history import HELD
+from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
 from cdc_pipeline.mirrors.model.steps import ApplyRows, touched
-from cdc_pipeline.mirrors.planning.ddl_outcome import DdlOutcome
-from cdc_pipeline.mirrors.settings.policy import NO_STATEMENT, HeldTable
+from cdc_pipeline.mirrors.settings.ddl_policy import NO_STATEMENT, HeldTable
 from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from cdc_pipeline.lake.paths import LakePaths
-    from cdc_pipeline.mirrors.execution.apply import StepFailure
-    from cdc_pipeline.mirrors.stored_plans.planned_cut import PlannedCut
-    from cdc_pipeline.schemas.model.table import TableName
+    from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
+    from cdc_pipeline.mirrors.execution.step_runner import StepFailure
+    from cdc_pipeline.mysql.model.table import TableName
 
 FAILURES = "cut_failures"
 TRIES = 3

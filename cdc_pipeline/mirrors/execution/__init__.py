@@ -1,5 +1,4 @@
-"""Steps carried out on Delta tables, each in one or a few commits that are skipped where they are in.
+"""Carries out the steps of a cut as Delta commits. A commit that exists already is skipped.
 
-Takes steps as they are and never imports `planning`. Imports `changes`, `window`, `ddl`, `settings` and `model`; `cuts` and
-what is above import it.
+Never imports `planning`. Cuts and operations import it.
 """

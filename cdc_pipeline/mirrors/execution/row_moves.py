@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.delta import append_once, forget_cached_log, is_in, replace_once
 from cdc_pipeline.lake.paths import remove_folder
-from cdc_pipeline.mirrors.ddl.ended import truncated_version
-from cdc_pipeline.mirrors.execution.derived_values import fitting_session, with_derived
-from cdc_pipeline.mirrors.execution.rows import Merged
-from cdc_pipeline.mirrors.execution.soft_deletes import LIVE, deleted_cell, end_rows, live_rows
-from cdc_pipeline.schemas.model.gaps import Gap, GapKind
-from cdc_pipeline.schemas.model.names import quoted
+from cdc_pipeline.mirrors.changes.dropped_tables import truncated_version
+from cdc_pipeline.mirrors.merge.computed_values import fitting_session, with_derived
+from cdc_pipeline.mirrors.merge.merge_rows import Merged
+from cdc_pipeline.mirrors.merge.soft_deletes import LIVE, deleted_cell, end_rows, live_rows
+from cdc_pipeline.mysql.model.quoted_names import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from cdc_pipeline.lake.delta import Commit
-    from cdc_pipeline.mirrors.execution.step_commits import StepCommits
     from cdc_pipeline.mirrors.model.state import MirrorState
+    from cdc_pipeline.mirrors.model.step_commits import StepCommits
     from cdc_pipeline.mirrors.model.steps import DeleteRows, ExchangeRows, RestoreRows
-    from cdc_pipeline.schemas.effects.partition_rows import SparkCondition
+    from cdc_pipeline.mysql.expressions.partition_rows import SparkCondition
 
     NoteGaps = Callable[[Sequence[Gap], Commit], None]
 

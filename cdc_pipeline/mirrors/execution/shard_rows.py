@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 
+from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.delta import is_in, session_for
-from cdc_pipeline.mirrors.changes.defaults import default_value, is_current_time
-from cdc_pipeline.mirrors.execution.columns import is_rewritten, new_value
+from cdc_pipeline.mirrors.execution.alter_columns import is_rewritten, new_value
+from cdc_pipeline.mirrors.merge.default_values import default_value, is_current_time
 from cdc_pipeline.mirrors.model.masks import HASH
 from cdc_pipeline.mirrors.model.shards import SOURCE_NAMES, source_rows
-from cdc_pipeline.schemas.model.gaps import Gap, GapKind
-from cdc_pipeline.schemas.model.names import quoted
-from cdc_pipeline.schemas.model.table import ColumnOrigin
-from cdc_pipeline.schemas.mysql_expressions.expressions import assigned
+from cdc_pipeline.mysql.expressions.translation import assigned
+from cdc_pipeline.mysql.model.quoted_names import quoted
+from cdc_pipeline.mysql.model.table import ColumnOrigin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
     from cdc_pipeline.lake.delta import Commit
-    from cdc_pipeline.mirrors.execution.step_commits import StepCommits
+    from cdc_pipeline.mirrors.model.step_commits import StepCommits
     from cdc_pipeline.mirrors.model.steps import ChangeShardRows
-    from cdc_pipeline.schemas.model.table import Column as UpstreamColumn
+    from cdc_pipeline.mysql.model.table import Column as UpstreamColumn
 
 _ROWS = 1
 

@@ -1,4 +1,4 @@
-"""Values that every room of mirrors shares: the state of a mirror, the steps of a plan, shards, masks, computed columns.
+"""What a mirror is and the steps that can change it: state, steps, DDL events, merged tables, masks. Values only.
 
-Imports nothing of `mirrors`. All other rooms import it.
+Imports no other room of mirrors. All of them import it.
 """

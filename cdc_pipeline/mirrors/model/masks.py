@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pyspark.sql.types import DecimalType
 
-from cdc_pipeline.schemas.ddl.ddl_tokens import Cursor, Kind
-from cdc_pipeline.schemas.model.gaps import Gap, GapKind
-from cdc_pipeline.schemas.model.partitions import Partitioning
-from cdc_pipeline.schemas.model.table import TEXT_TYPES, Column, Default, MySqlType, TableSchema
-from cdc_pipeline.schemas.types.spark_types import spark_type
+from cdc_pipeline.gaps import Gap, GapKind
+from cdc_pipeline.mysql.ddl.tokens import Cursor, Kind
+from cdc_pipeline.mysql.model.partitions import Partitioning
+from cdc_pipeline.mysql.model.table import TEXT_TYPES, Column, Default, MySqlType, TableSchema
+from cdc_pipeline.mysql.types.spark_types import spark_type
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from cdc_pipeline.schemas.model.table import ColumnOrigin
+    from cdc_pipeline.mysql.model.table import ColumnOrigin
 
 Mask: TypeAlias = Literal["hash", "null"]
 HASH: Mask = "hash"

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.mirrors.model.shards import SOURCE_COLUMNS, SOURCE_NAMES
-from cdc_pipeline.schemas.model.gaps import Gap, GapKind
-from cdc_pipeline.schemas.model.table import TEXT_TYPES, Column, Default, TableSchema
-from cdc_pipeline.schemas.types.charset_names import charset_of_column
-from cdc_pipeline.schemas.types.charsets import is_read_right
-from cdc_pipeline.schemas.types.wider_types import wider_type
+from cdc_pipeline.mysql.model.table import TEXT_TYPES, Column, Default, TableSchema
+from cdc_pipeline.mysql.types.charsets import charset_of_column
+from cdc_pipeline.mysql.types.damaged_text import is_read_right
+from cdc_pipeline.mysql.types.wider_types import wider_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from cdc_pipeline.mirrors.model.shards import Shard
-    from cdc_pipeline.schemas.model.table import MySqlType
+    from cdc_pipeline.mysql.model.table import MySqlType
 
 _DIFFERENT = Default("expression", "another one in each shard")
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.mirrors.model.masks import without_values
-from cdc_pipeline.schemas.ddl.stored_schema import schema_of_json
-from cdc_pipeline.schemas.effects.partition_rows import SparkCondition
-from cdc_pipeline.schemas.model.table import Column, MySqlType, TableName, TableSchema
+from cdc_pipeline.mysql.ddl.stored_schema import schema_of_json
+from cdc_pipeline.mysql.expressions.partition_rows import SparkCondition
+from cdc_pipeline.mysql.model.table import Column, MySqlType, TableName, TableSchema
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, StructField, StructType
 
-from cdc_pipeline.mirrors.model.derived import DerivedColumn, columns_from_plain
+from cdc_pipeline.gaps import Gap, GapKind, added, carried
+from cdc_pipeline.mirrors.model.computed_columns import DerivedColumn, columns_from_plain
 from cdc_pipeline.mirrors.model.masks import HASH, without_values
 from cdc_pipeline.mirrors.model.shards import Shard, hidden_values, shards_of_text, shards_text
-from cdc_pipeline.schemas.ddl.stored_schema import schema_of_json
-from cdc_pipeline.schemas.model.gaps import Gap, GapKind, added, carried
-from cdc_pipeline.schemas.model.stored_gaps import gaps_of_text, gaps_text
-from cdc_pipeline.schemas.model.table import TableName, TableSchema
-from cdc_pipeline.schemas.types.spark_types import spark_type
+from cdc_pipeline.mirrors.model.stored_gaps import gaps_of_text, gaps_text
+from cdc_pipeline.mysql.ddl.stored_schema import schema_of_json
+from cdc_pipeline.mysql.model.table import TableName, TableSchema
+from cdc_pipeline.mysql.types.spark_types import spark_type
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.lake.delta import TableState
     from cdc_pipeline.mirrors.model.masks import Mask
-    from cdc_pipeline.schemas.model.table import Column
+    from cdc_pipeline.mysql.model.table import Column
 
 _ROW_GAPS = "cdc.row_gaps"
 UNSEEN_START = Gap(
@@ -67,7 +67,7 @@ class MirrorState:
     columns whose values it does not show, each with how (`mirrors.model.masks`),
     and `mask_key` tells with which salt those are hashed that are; of their defaults the schema says nothing. `shards` are
     the tables of a merged mirror (`mirrors.model.shards`), the one that has changed last first; None where it is of one
-    table. `soft_key` is None but in a mirror that keeps what upstream deletes (`mirrors.execution.soft_deletes`): there it
+    table. `soft_key` is None but in a mirror that keeps what upstream deletes (`mirrors.merge.soft_deletes`): there it
     is the key by which no two rows are equal, deleted ones included; empty where that is to be made sure of before rows
     come by a key. `derived` are the columns that it was declared to have of others (`computed`), `derived_shown` those
     that it has.

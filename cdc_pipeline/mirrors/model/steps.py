@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cdc_pipeline.mirrors.model.state import MirrorState
-    from cdc_pipeline.schemas.effects.partition_rows import SparkCondition
-    from cdc_pipeline.schemas.model.table import ColumnOrigin, TableName
+    from cdc_pipeline.mysql.expressions.partition_rows import SparkCondition
+    from cdc_pipeline.mysql.model.table import ColumnOrigin, TableName
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class ApplyRows:
     """The net row changes of `segments` of the name, under the state's schema. `source` is the name in the messages.
 
     `into_empty` is true where this cut has made or emptied the mirror before and nothing is in it: then rows are appended.
-    `wires` are the dialects of the rows, each with how it sends columns (`schemas.types.wire`). `lacking` are columns that
-    some of the rows came without: an UPDATE leaves them as they are. `computed` are generated columns that rows came
-    without and whose values follow from the others; of a row that came with its handle key only they stay as they are,
-    too. `untold` are columns that deletes came without, where the mirror keeps the row: they stay as they are.
+    `wires` are the dialects of the rows, each with how it sends columns (`mysql.types.wire_values`). `lacking` are
+    columns that some of the rows came without: an UPDATE leaves them as they are. `computed` are generated columns that
+    rows came without and whose values follow from the others; of a row that came with its handle key only they stay as
+    they are, too. `untold` are columns that deletes came without, where the mirror keeps the row: they stay as they are.
     """
 
     state: MirrorState

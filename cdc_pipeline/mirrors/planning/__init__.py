@@ -1,4 +1,4 @@
-"""DDL events and counts of rows become steps: pure Python that reads no table and writes none.
+"""Turns DDL events and groups of rows into the steps of a cut. Plain Python, without a Spark session.
 
-Never imports `execution`. Imports `changes`, `window`, `ddl`, `settings` and `model`; `stored_plans` and `cuts` import it.
+Never imports `merge` or `execution`. Cuts and operations import it.
 """

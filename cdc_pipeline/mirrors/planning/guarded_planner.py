@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.errors import CdcError
 from cdc_pipeline.lake.paths import first_line
-from cdc_pipeline.mirrors.ddl.events import touched_names
-from cdc_pipeline.mirrors.planning.ddl_outcome import refuse
+from cdc_pipeline.mirrors.model.ddl_events import touched_names
+from cdc_pipeline.mirrors.planning.outcomes import refuse
 from cdc_pipeline.mirrors.planning.planner import Planner
-from cdc_pipeline.mirrors.settings.policy import NO_STATEMENT, HeldTable
+from cdc_pipeline.mirrors.settings.ddl_policy import NO_STATEMENT, HeldTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cdc_pipeline.mirrors.ddl.events import DdlEvent
-    from cdc_pipeline.mirrors.planning.ddl_outcome import DdlOutcome
-    from cdc_pipeline.schemas.model.changes import SchemaChange
-    from cdc_pipeline.schemas.model.table import TableName
+    from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
+    from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
+    from cdc_pipeline.mysql.model.schema_changes import SchemaChange
+    from cdc_pipeline.mysql.model.table import TableName
 
 _LONGEST = 300
 

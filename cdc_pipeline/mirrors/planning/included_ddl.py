@@ -2,7 +2,7 @@
 
 What concerns only tables that are left out is left out. A RENAME that leads out of the selection ends a mirror; one that
 leads in makes one, of which the rows from before are missing and are said to be. What is said of a table that is merged
-with others is said of it in its mirror (`changes.OfShard`).
+with others is said of it in its mirror (`schema_changes.OfShard`).
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import assert_never
 
-from cdc_pipeline.mirrors.ddl.events import begun_names, touched_names
-from cdc_pipeline.schemas.ddl.described import described
-from cdc_pipeline.schemas.model.changes import (
+from cdc_pipeline.gaps import Gap, GapKind
+from cdc_pipeline.mirrors.model.ddl_events import begun_names, touched_names
+from cdc_pipeline.mysql.ddl.change_words import described
+from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
     CreateTable,
     CreateTableAsSelect,
@@ -32,15 +33,13 @@ from cdc_pipeline.schemas.model.changes import (
     RenameTo,
     TruncateTable,
 )
-from cdc_pipeline.schemas.model.gaps import Gap, GapKind
-from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline.mysql.model.table import TableName
 
 if TYPE_CHECKING:
-    from cdc_pipeline.mirrors.ddl.events import DdlEvent
-    from cdc_pipeline.mirrors.ddl.upstream_tables import Sources
+    from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
     from cdc_pipeline.mirrors.planning.upstream_definitions import UpstreamDefinitions
-    from cdc_pipeline.mirrors.settings.selection import TableSelection
-    from cdc_pipeline.schemas.model.changes import Clause, SchemaChange
+    from cdc_pipeline.mirrors.settings.selection import Sources, TableSelection
+    from cdc_pipeline.mysql.model.schema_changes import Clause, SchemaChange
 
 
 @dataclass(frozen=True)

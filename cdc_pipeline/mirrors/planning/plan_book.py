@@ -7,17 +7,9 @@ from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.mirrors.changes.inferred import (
-    first_commit_ts,
-    inferred_schema,
-    unseen_start,
-    untold_columns_gaps,
-    widened_schema,
-)
-from cdc_pipeline.mirrors.changes.partial_rows import computed_columns, partial_columns, unknown_columns
-from cdc_pipeline.mirrors.model.derived import merged
-from cdc_pipeline.mirrors.model.keys import key_columns
+from cdc_pipeline.mirrors.model.computed_columns import merged
 from cdc_pipeline.mirrors.model.masks import unsure_hashes
+from cdc_pipeline.mirrors.model.row_key import key_columns
 from cdc_pipeline.mirrors.model.state import DELETED, MirrorState
 from cdc_pipeline.mirrors.model.steps import (
     ApplyRows,
@@ -28,20 +20,28 @@ from cdc_pipeline.mirrors.model.steps import (
     NoteState,
     Step,
 )
+from cdc_pipeline.mirrors.planning.inferred_schema import (
+    first_commit_ts,
+    inferred_schema,
+    unseen_start,
+    untold_columns_gaps,
+    widened_schema,
+)
+from cdc_pipeline.mirrors.planning.lacking_columns import computed_columns, partial_columns, unknown_columns
 from cdc_pipeline.mirrors.planning.shard_definitions import with_lacking_columns, with_rows
 from cdc_pipeline.mirrors.planning.soft_delete_plans import brought_by_none, carried_key, untold_columns
 from cdc_pipeline.mirrors.settings.column_rules import OWN_DELETED, ColumnRules
-from cdc_pipeline.schemas.ddl.evolution import shape
-from cdc_pipeline.schemas.effects.conversions import unsent_columns, with_unclear_types
-from cdc_pipeline.schemas.model.table import ColumnOrigin, TableSchema, origins_by_name
+from cdc_pipeline.mysql.ddl.evolution import shape
+from cdc_pipeline.mysql.expressions.conversions import unsent_columns, with_unclear_types
+from cdc_pipeline.mysql.model.table import ColumnOrigin, TableSchema, origins_by_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from cdc_pipeline.gaps import Gap
     from cdc_pipeline.mirrors.changes.row_groups import RowGroup
     from cdc_pipeline.mirrors.model.masks import Mask
-    from cdc_pipeline.schemas.model.gaps import Gap
-    from cdc_pipeline.schemas.model.table import TableName
+    from cdc_pipeline.mysql.model.table import TableName
 
 
 class PlanBook:

@@ -1,6 +1,6 @@
 """From DDL events and groups of rows to the steps of a cut: pure, no Spark.
 
-Each table's rows are cut into segments by the DDL events that touch it (`events.DdlEvent.names`): segment n lies after
+Each table's rows are cut into segments by the DDL events that touch it (`ddl_events.DdlEvent.names`): segment n lies after
 the n-th of them. The planner walks the events in order, first letting the rows before an event in, then the event.
 """
 
@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 from typing_extensions import assert_never
 
 from cdc_pipeline.lake.tables.ddl_history import HELD, NO_EFFECT
-from cdc_pipeline.mirrors.ddl.events import renamed_names, touched_names
-from cdc_pipeline.mirrors.planning.alterations import AlterPlanner
-from cdc_pipeline.mirrors.planning.ddl_outcome import DdlOutcome
-from cdc_pipeline.mirrors.planning.recovery import RecoveryPlanner
+from cdc_pipeline.mirrors.model.ddl_events import renamed_names, touched_names
+from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
+from cdc_pipeline.mirrors.planning.alter_planner import AlterPlanner
+from cdc_pipeline.mirrors.planning.destructive import destroys
+from cdc_pipeline.mirrors.planning.recovery_planner import RecoveryPlanner
 from cdc_pipeline.mirrors.planning.shard_planner import ShardPlanner
 from cdc_pipeline.mirrors.planning.shard_steps import shortened
 from cdc_pipeline.mirrors.planning.table_planner import TablePlanner
-from cdc_pipeline.mirrors.settings.policy import HOLD, DdlPolicy, HeldTable
-from cdc_pipeline.schemas.effects.destructive import destroys
-from cdc_pipeline.schemas.model.changes import (
+from cdc_pipeline.mirrors.settings.ddl_policy import HOLD, DdlPolicy, HeldTable
+from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
     CreateTable,
     CreateTableAsSelect,
@@ -39,18 +39,18 @@ from cdc_pipeline.schemas.model.changes import (
     SchemaChange,
     TruncateTable,
 )
-from cdc_pipeline.schemas.model.table import TableName, TableSchema
+from cdc_pipeline.mysql.model.table import TableName, TableSchema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from cdc_pipeline.gaps import Gap
+    from cdc_pipeline.mirrors.changes.dropped_tables import EndedTable
     from cdc_pipeline.mirrors.changes.segments import Doubt
-    from cdc_pipeline.mirrors.ddl.ended import EndedTable
-    from cdc_pipeline.mirrors.ddl.events import DdlEvent
+    from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
     from cdc_pipeline.mirrors.model.steps import Step
     from cdc_pipeline.mirrors.planning.plan_book import PlanBook
-    from cdc_pipeline.mirrors.settings.policy import StatementPosition
-    from cdc_pipeline.schemas.model.gaps import Gap
+    from cdc_pipeline.mirrors.settings.ddl_policy import StatementPosition
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Planner:
         self._shards = ShardPlanner(book, self._permissions.policy, self._tables)
 
     def plan(self, events: Iterable[DdlEvent]) -> CutPlan:
-        """`events` in stream order (`events.in_order`): those of this cut, and those that come again."""
+        """`events` in stream order (`ddl_events.in_order`): those of this cut, and those that come again."""
         outcomes: dict[StatementPosition, DdlOutcome] = {}
         self._book.mask_all()
         begun: list[int] = []

@@ -9,21 +9,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.mirrors.model.shards import Shard
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import DropMirror, RenameMirror
 from cdc_pipeline.mirrors.planning.shard_definitions import with_shards
-from cdc_pipeline.schemas.model.gaps import Gap, GapKind
-from cdc_pipeline.schemas.model.table import TableSchema
+from cdc_pipeline.mysql.model.table import TableSchema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from cdc_pipeline.mirrors.ddl.upstream_tables import Sources
     from cdc_pipeline.mirrors.planning.plan_book import PlanBook
-    from cdc_pipeline.mirrors.settings.policy import HeldTable
-    from cdc_pipeline.mirrors.settings.selection import TableSelection
-    from cdc_pipeline.schemas.model.table import TableName
+    from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
+    from cdc_pipeline.mirrors.settings.selection import Sources, TableSelection
+    from cdc_pipeline.mysql.model.table import TableName
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.schemas.model.gaps import Gap, GapKind
-from cdc_pipeline.schemas.types.wider_types import holds_values
+from cdc_pipeline.gaps import Gap, GapKind
+from cdc_pipeline.mysql.types.wider_types import holds_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cdc_pipeline.schemas.model.table import Column, ColumnOrigin, TableName, TableSchema
+    from cdc_pipeline.mysql.model.table import Column, ColumnOrigin, TableName, TableSchema
 
 
 def empty_column(column: Column) -> Column:

@@ -6,23 +6,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.errors import DeclarationError
-from cdc_pipeline.mirrors.changes.inferred import (
+from cdc_pipeline.gaps import Gap, GapKind
+from cdc_pipeline.mirrors.model.merged_schema import merged_schema
+from cdc_pipeline.mirrors.model.shards import SOURCE_NAMES, Shard, own_source_columns
+from cdc_pipeline.mirrors.model.state import UNSEEN_START, MirrorState
+from cdc_pipeline.mirrors.planning.inferred_schema import (
     first_commit_ts,
     inferred_schema,
     untold_columns_gaps,
     widened_schema,
 )
-from cdc_pipeline.mirrors.model.merged_schema import merged_schema
-from cdc_pipeline.mirrors.model.shards import SOURCE_NAMES, Shard, own_source_columns
-from cdc_pipeline.mirrors.model.state import UNSEEN_START, MirrorState
-from cdc_pipeline.schemas.effects.conversions import with_unclear_types
-from cdc_pipeline.schemas.model.gaps import Gap, GapKind
+from cdc_pipeline.mysql.expressions.conversions import with_unclear_types
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from cdc_pipeline.mirrors.changes.row_groups import RowGroup
-    from cdc_pipeline.schemas.model.table import TableName, TableSchema
+    from cdc_pipeline.mysql.model.table import TableName, TableSchema
 
 UNSEEN_TABLES = Gap(GapKind.UNSEEN_TABLES, f"of some of its tables {UNSEEN_START.detail}")
 """The gap of a merged mirror that has rows of tables of which no statement has told. The shard's `since` is known then."""

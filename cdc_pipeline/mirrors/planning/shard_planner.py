@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import assert_never
 
+from cdc_pipeline.gaps import Gap, GapKind, of_other_kinds
+from cdc_pipeline.mirrors.changes.late_ddl import comes_before
 from cdc_pipeline.mirrors.model.shards import Shard, as_upstream, source_rows, those_of, with_shard
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import ChangeShardRows, DeleteRows
-from cdc_pipeline.mirrors.planning.alterations import (
+from cdc_pipeline.mirrors.planning.alter_planner import (
     altered_origins,
     gap_columns,
     healed,
@@ -23,15 +25,14 @@ from cdc_pipeline.mirrors.planning.alterations import (
     with_kept,
     with_known_gaps,
 )
-from cdc_pipeline.mirrors.planning.ddl_outcome import done, refuse
+from cdc_pipeline.mirrors.planning.outcomes import done, refuse
 from cdc_pipeline.mirrors.planning.shard_columns import added_again, empty_column, moved_columns, unsure_values
 from cdc_pipeline.mirrors.planning.shard_definitions import with_shards
-from cdc_pipeline.mirrors.settings.policy import KEEP
-from cdc_pipeline.mirrors.window.late_statements import comes_before
-from cdc_pipeline.schemas.ddl.described import described_clause
-from cdc_pipeline.schemas.ddl.evolution import SchemaConflictError, altered, shape
-from cdc_pipeline.schemas.effects.partition_rows import PartitionError
-from cdc_pipeline.schemas.model.changes import (
+from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
+from cdc_pipeline.mysql.ddl.change_words import described_clause
+from cdc_pipeline.mysql.ddl.evolution import SchemaConflictError, altered, shape
+from cdc_pipeline.mysql.expressions.partition_rows import PartitionError
+from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
     CreateTable,
     DropPartition,
@@ -43,20 +44,19 @@ from cdc_pipeline.schemas.model.changes import (
     TruncatePartition,
     TruncateTable,
 )
-from cdc_pipeline.schemas.model.gaps import Gap, GapKind, of_other_kinds
-from cdc_pipeline.schemas.model.table import TableSchema, origins_by_name
+from cdc_pipeline.mysql.model.table import TableSchema, origins_by_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from cdc_pipeline.mirrors.ddl.events import DdlEvent
+    from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
+    from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
     from cdc_pipeline.mirrors.model.masks import Mask
-    from cdc_pipeline.mirrors.planning.ddl_outcome import DdlOutcome
     from cdc_pipeline.mirrors.planning.plan_book import PlanBook
     from cdc_pipeline.mirrors.planning.table_planner import TablePlanner
-    from cdc_pipeline.mirrors.settings.policy import DdlPolicy
-    from cdc_pipeline.schemas.model.changes import Clause, OfShard
-    from cdc_pipeline.schemas.model.table import ColumnOrigin, TableName
+    from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
+    from cdc_pipeline.mysql.model.schema_changes import Clause, OfShard
+    from cdc_pipeline.mysql.model.table import ColumnOrigin, TableName
 
 
 class ShardPlanner:

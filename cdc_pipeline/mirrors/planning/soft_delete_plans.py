@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.mirrors.changes.row_groups import RowGroup
     from cdc_pipeline.mirrors.model.state import MirrorState
-    from cdc_pipeline.schemas.model.table import Column, ColumnOrigin
+    from cdc_pipeline.mysql.model.table import Column, ColumnOrigin
 
 
 def untold_columns(state: MirrorState, key: tuple[str, ...], groups: Sequence[RowGroup]) -> list[Column]:

@@ -5,25 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from cdc_pipeline.gaps import Gap, GapKind, short_statement
+from cdc_pipeline.mirrors.changes.late_ddl import comes_before
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import DropMirror, RenameMirror, TruncateMirror
-from cdc_pipeline.mirrors.planning.ddl_outcome import done, refuse
-from cdc_pipeline.mirrors.settings.policy import KEEP
-from cdc_pipeline.mirrors.window.late_statements import comes_before
-from cdc_pipeline.schemas.ddl.evolution import altered
-from cdc_pipeline.schemas.ddl.queried_columns import created_as, queried_columns
-from cdc_pipeline.schemas.effects.conversions import unclear_types, with_unclear_types
-from cdc_pipeline.schemas.model.changes import CreateTable, CreateTableAsSelect, CreateTableLike, NotSupported
-from cdc_pipeline.schemas.model.gaps import Gap, GapKind, short_statement
-from cdc_pipeline.schemas.model.table import TableSchema, origins_by_name
+from cdc_pipeline.mirrors.planning.outcomes import done, refuse
+from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
+from cdc_pipeline.mysql.ddl.evolution import altered
+from cdc_pipeline.mysql.ddl.queried_columns import created_as, queried_columns
+from cdc_pipeline.mysql.expressions.conversions import unclear_types, with_unclear_types
+from cdc_pipeline.mysql.model.schema_changes import CreateTable, CreateTableAsSelect, CreateTableLike, NotSupported
+from cdc_pipeline.mysql.model.table import TableSchema, origins_by_name
 
 if TYPE_CHECKING:
-    from cdc_pipeline.mirrors.ddl.events import DdlEvent
-    from cdc_pipeline.mirrors.planning.ddl_outcome import DdlOutcome
+    from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
+    from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
     from cdc_pipeline.mirrors.planning.plan_book import PlanBook
-    from cdc_pipeline.mirrors.planning.recovery import RecoveryPlanner
-    from cdc_pipeline.mirrors.settings.policy import DdlPolicy
-    from cdc_pipeline.schemas.model.table import TableName
+    from cdc_pipeline.mirrors.planning.recovery_planner import RecoveryPlanner
+    from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
+    from cdc_pipeline.mysql.model.table import TableName
 
 
 class TablePlanner:

@@ -9,18 +9,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.mirrors.ddl.events import in_order
-from cdc_pipeline.mirrors.ddl.unnamed import with_databases
+from cdc_pipeline.mirrors.changes.unqualified_names import with_databases
+from cdc_pipeline.mirrors.model.ddl_events import in_order
 from cdc_pipeline.mirrors.planning.plan_book import PlanBook
 from cdc_pipeline.mirrors.planning.planner import Planner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from cdc_pipeline.mirrors.ddl.events import DdlEvent
+    from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
     from cdc_pipeline.mirrors.model.state import MirrorState
-    from cdc_pipeline.schemas.model.changes import SchemaChange
-    from cdc_pipeline.schemas.model.table import TableName
+    from cdc_pipeline.mysql.model.schema_changes import SchemaChange
+    from cdc_pipeline.mysql.model.table import TableName
 
 
 class UpstreamDefinitions:

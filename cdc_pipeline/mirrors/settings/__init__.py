@@ -1,4 +1,4 @@
-"""What a pipeline declares of its tables: selection and routes, `ddl_policy`, columns, the settings of a cut.
+"""What the YAML file says of mirrors: table selection and routes, DDL policy, columns, the settings of a cut.
 
-Imports `model`. `component` makes these values; everything above reads them.
+Imports only `model`. `component` creates these values, and every room above reads them.
 """

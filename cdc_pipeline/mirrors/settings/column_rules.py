@@ -9,19 +9,25 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from cdc_pipeline.errors import LakeError
-from cdc_pipeline.mirrors.model.derived import DerivedColumn, DerivedRules, merged, rules_as_plain, rules_from_plain
+from cdc_pipeline.gaps import Gap, GapKind
+from cdc_pipeline.mirrors.model.computed_columns import (
+    DerivedColumn,
+    DerivedRules,
+    merged,
+    rules_as_plain,
+    rules_from_plain,
+)
 from cdc_pipeline.mirrors.model.masks import HASH, NULL, Mask, salt_key
 from cdc_pipeline.mirrors.model.shards import SOURCE_NAMES
 from cdc_pipeline.mirrors.model.state import DELETED, TRACE_NAMES, MirrorState
 from cdc_pipeline.mirrors.model.steps import ApplyRows, states_left
-from cdc_pipeline.schemas.model.gaps import Gap, GapKind
-from cdc_pipeline.schemas.model.table_patterns import matches, matches_any
+from cdc_pipeline.mirrors.settings.table_patterns import matches, matches_any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from cdc_pipeline.mirrors.model.steps import Step
-    from cdc_pipeline.schemas.model.table import Column, TableName
+    from cdc_pipeline.mysql.model.table import Column, TableName
 
 
 OWN_DELETED = Gap(

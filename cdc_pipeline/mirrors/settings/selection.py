@@ -10,18 +10,22 @@ import functools
 import json
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyspark.sql import functions as F
 
+from cdc_pipeline.errors import DeclarationError
 from cdc_pipeline.mirrors.model.shards import SOURCE_NAMES, SOURCE_OF_CHANGE
-from cdc_pipeline.schemas.model.table import TableName
-from cdc_pipeline.schemas.model.table_patterns import java_regex, matches, matches_any
+from cdc_pipeline.mirrors.settings.table_patterns import java_regex, matches, matches_any
+from cdc_pipeline.mysql.model.table import TableName
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from pyspark.sql import Column, DataFrame
+
+Sources: TypeAlias = "Mapping[TableName, tuple[TableName, ...]]"
+"""Upstream's tables by mirror, in order of their names: one, or several that are merged."""
 
 _HOLE = re.compile(r"(\{[^{}]*\})")
 _HOLES = {"{database}": "database", "{table}": "table"}
@@ -202,3 +206,29 @@ def _matches_sql(pattern: str) -> str:
 
 def _any_sql(patterns: Iterable[str]) -> str:
     return " OR ".join(map(_matches_sql, patterns)) or "false"
+
+
+def sources_with(
+    known: Sources, names: Iterable[TableName], selection: TableSelection
+) -> dict[TableName, tuple[TableName, ...]]:
+    """`known` with those of the names that are in.
+
+    Raises DeclarationError where two tables would have one mirror and are not to be merged: their rows must never mix.
+    """
+    found = dict(known)
+    for name in sorted(set(names)):
+        if not selection.is_in(name):
+            continue
+        mirror = selection.routed(name)
+        others = found.get(mirror, ())
+        if name in others:
+            continue
+        apart = next((other for other in (name, *others) if not selection.merges(other)), None)
+        if others and apart is not None:
+            other = others[0]
+            raise DeclarationError(
+                f"routes: {other} and {name} would both be mirrored as {mirror}, and tables are not merged; nothing was "
+                "touched. Route one of them to another name, or exclude it; a route with merge: true for all of them merges"
+            )
+        found[mirror] = tuple(sorted((*others, name)))
+    return found

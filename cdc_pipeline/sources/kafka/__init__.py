@@ -1,4 +1,4 @@
-"""Topics of a Kafka broker as a source: what is new by the broker's offsets, and the settings and secrets of its clients.
+"""The source `kafka`: topics of a broker, read from explicit offset to explicit offset; client settings and secrets.
 
-Stands on the other modules of `sources`, which do not know it. `component.fields.source` declares it.
+Knows no other source. `component` creates it.
 """

@@ -16,8 +16,7 @@ from cdc_pipeline.errors import SourceError, TransientError, without
 from cdc_pipeline.lake.delta import Commit, append_once, is_conflict, progress
 from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.sources.kafka.positions import Positions, by_topic
-from cdc_pipeline.sources.raw_notes import newest_note, newest_note_by_spark
-from cdc_pipeline.sources.raw_snapshot import raw_app_id
+from cdc_pipeline.sources.raw_batches import newest_note, newest_note_by_spark, raw_app_id
 from cdc_pipeline.sources.records import RECORD
 from cdc_pipeline.spark.few_rows import for_rows
 from cdc_pipeline.spark.small_frames import small_frame
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.lake.paths import LakePaths
     from cdc_pipeline.sources.kafka.client_settings import ClientSettings
-    from cdc_pipeline.sources.kafka.plan import Stretch
+    from cdc_pipeline.sources.kafka.reading_plan import Stretch
     from cdc_pipeline.sources.source import RunContext
 
 _REFUSED = re.compile(r"Authentication|Authorization|ConfigException")

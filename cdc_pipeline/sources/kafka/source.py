@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from cdc_pipeline.errors import SourceError
 from cdc_pipeline.sources.intake import OffsetRange
 from cdc_pipeline.sources.kafka.broker import Broker
-from cdc_pipeline.sources.kafka.plan import batches, reading_plan
 from cdc_pipeline.sources.kafka.positions import Positions, by_topic
 from cdc_pipeline.sources.kafka.raw_topics import RawTopics
-from cdc_pipeline.sources.raw_snapshot import newest_batch
+from cdc_pipeline.sources.kafka.reading_plan import batches, reading_plan
+from cdc_pipeline.sources.raw_batches import newest_batch
 from cdc_pipeline.sources.source import Intake, News, NoNews, digest
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from cdc_pipeline.lake.paths import LakePaths
     from cdc_pipeline.sources.kafka.broker import OfferedTopic
     from cdc_pipeline.sources.kafka.client_settings import ClientSettings
-    from cdc_pipeline.sources.kafka.plan import ReadingPlan, Stretch
     from cdc_pipeline.sources.kafka.positions import Place
-    from cdc_pipeline.sources.kafka.selection import Selection
+    from cdc_pipeline.sources.kafka.reading_plan import ReadingPlan, Stretch
+    from cdc_pipeline.sources.kafka.topic_selection import Selection
     from cdc_pipeline.sources.source import RunContext
 
 MOST_RECORDS = 500_000

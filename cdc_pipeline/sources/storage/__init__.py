@@ -1,4 +1,4 @@
-"""The folder of TiCDC's storage sink as a source: which files are whole, in which order, and their lines as records.
+"""The source `ticdc_storage`: the folder that TiCDC's storage sink writes.
 
-Stands on the other modules of `sources`, which do not know it. `component.fields.source` declares it.
+Knows no other source. `component` creates it.
 """

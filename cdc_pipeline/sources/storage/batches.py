@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.dialects.ticdc_storage import FILE
 from cdc_pipeline.errors import SourceError
+from cdc_pipeline.sources.storage.layout import FILE
 from cdc_pipeline.sources.storage.reading import blocks_by_path, lines_of
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
-from cdc_pipeline.contracts.messages import FIRST_TSO, LAST_TSO
+from cdc_pipeline.contracts.canal_json import FIRST_TSO, LAST_TSO
 from cdc_pipeline.errors import SourceError, TransientError
 from cdc_pipeline.lake.paths import LakePaths, first_line, hadoop_path
 from cdc_pipeline.sources.source import digest

@@ -16,8 +16,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from cdc_pipeline.contracts.messages import FIRST_TSO, LAST_TSO
+from cdc_pipeline.contracts.canal_json import FIRST_TSO, LAST_TSO
 from cdc_pipeline.errors import SourceError
+
+FILE, LINE, CLOSES_MS = "ticdc.file", "ticdc.line", "ticdc.closes_ms"
+"""Headers of a record: the path of its file below the root, its line there (from 1), and the mark of a checkpoint that
+closes only the ms before its own."""
 
 METADATA = "metadata"
 _DATA = re.compile(r"CDC(?:_(?P<dispatcher>.+)_)?(?P<index>\d{6,})\.json")

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 
-from cdc_pipeline.dialects.ticdc_storage import FILE
 from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.tables.batches import last_decoded
-from cdc_pipeline.sources.raw_snapshot import newest_batch
+from cdc_pipeline.sources.raw_batches import newest_batch
+from cdc_pipeline.sources.storage.layout import FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -15,10 +15,10 @@ from urllib.parse import unquote
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.dialects.ticdc_storage import FILE, LINE
 from cdc_pipeline.errors import SourceError
 from cdc_pipeline.lake.paths import no_pattern
 from cdc_pipeline.sources.records import HEADERS, RECORD
+from cdc_pipeline.sources.storage.layout import FILE, LINE
 from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ import pytest
 
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.mirrors.model.steps import ApplyRows
-from cdc_pipeline.mirrors.planning import alterations, plan_book
+from cdc_pipeline.mirrors.planning import alter_planner, plan_book
 from cdc_pipeline.mirrors.planning.guarded_planner import GuardedPlanner
 from cdc_pipeline.mirrors.planning.plan_book import PlanBook
 from cdc_pipeline.mirrors.planning.planner import CutPlan, Planner
-from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.plans.by_hand import ddl_event, mirror_state, row_group
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def test_without_a_fault_it_plans_as_the_other_does() -> None:
 
 
 def test_a_statement_that_cannot_be_planned_is_not_applied() -> None:
-    with _broken(alterations, "altered", "'broken'"):
+    with _broken(alter_planner, "altered", "'broken'"):
         with pytest.raises(RuntimeError):
             _planned(Planner, *_STATEMENTS)
         book, plan = _planned(GuardedPlanner, *_STATEMENTS)
@@ -92,7 +92,7 @@ def test_rows_that_cannot_be_planned_put_their_table_aside() -> None:
 
 
 def test_what_is_wrong_with_the_pipeline_is_raised() -> None:
-    with _broken(alterations, "altered", "'broken'", LakeError), pytest.raises(LakeError):
+    with _broken(alter_planner, "altered", "'broken'", LakeError), pytest.raises(LakeError):
         _planned(GuardedPlanner, *_STATEMENTS)
 
 

@@ -7,18 +7,18 @@ from dataclasses import replace
 import pytest
 
 from cdc_pipeline.errors import DeclarationError
-from cdc_pipeline.mirrors.ddl.events import DdlEvent
-from cdc_pipeline.mirrors.ddl.upstream_tables import existing_tables, sources_with
+from cdc_pipeline.gaps import in_words
+from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
+from cdc_pipeline.mirrors.model.upstream_tables import existing_tables
 from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl
 from cdc_pipeline.mirrors.planning.selection_change import SelectionChange
 from cdc_pipeline.mirrors.planning.upstream_definitions import UpstreamDefinitions
-from cdc_pipeline.mirrors.settings.policy import HeldTable
-from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, Route, TableSelection
-from cdc_pipeline.schemas.ddl.ddl_parser import parse_ddl
-from cdc_pipeline.schemas.ddl.described import described
-from cdc_pipeline.schemas.model.changes import CreateTable, NotSupported
-from cdc_pipeline.schemas.model.gaps import in_words
-from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
+from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, Route, TableSelection, sources_with
+from cdc_pipeline.mysql.ddl.change_words import described
+from cdc_pipeline.mysql.ddl.parser import parse_ddl
+from cdc_pipeline.mysql.model.schema_changes import CreateTable, NotSupported
+from cdc_pipeline.mysql.model.table import TableName
 
 _IN = TableSelection(("shop.*",), ("shop.tmp*", "shop._*"), (Route("shop.eu_*", "{database}_eu.x_{table}"),))
 _PLAIN = TableSelection(("shop.*",), ("shop.tmp*", "shop._*"))

@@ -10,8 +10,8 @@ from pyspark.errors import SparkRuntimeException
 from pyspark.sql import functions as F
 
 from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, Route, TableSelection
-from cdc_pipeline.schemas.model.table import TableName
-from cdc_pipeline.schemas.model.table_patterns import matches
+from cdc_pipeline.mirrors.settings.table_patterns import matches
+from cdc_pipeline.mysql.model.table import TableName
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

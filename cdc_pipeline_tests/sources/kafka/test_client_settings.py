@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from cdc_pipeline.component.component import CdcPipeline
-from cdc_pipeline.component.fields.source import KafkaSource
+from cdc_pipeline.component.source_field import KafkaSource
 from cdc_pipeline.errors import SourceError
 from cdc_pipeline.local_kafka.certificates import Certificates, made_certificates
 from cdc_pipeline.sources.kafka.broker import Broker

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from cdc_pipeline.component.fields.source import KafkaSource
+from cdc_pipeline.component.source_field import KafkaSource
 from cdc_pipeline.errors import SourceError, TransientError
 from cdc_pipeline.local_kafka.broker import LocalBroker
 from cdc_pipeline.local_kafka.certificates import Certificates, made_certificates

@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 from cdc_pipeline.lake import folder_moves
 from cdc_pipeline.lake.delta import Commit
-from cdc_pipeline.mirrors.execution import moves
+from cdc_pipeline.mirrors.execution import mirror_folders
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Killer:
         """Within it each commit and each move of a folder is struck just before it happens."""
         with (
             patch.object(Commit, "note_json", property(self.note_json)),
-            patch.object(moves, "move_folder", self.move_folder),
+            patch.object(mirror_folders, "move_folder", self.move_folder),
         ):
             yield
 

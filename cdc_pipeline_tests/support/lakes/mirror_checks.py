@@ -8,8 +8,8 @@ import dagster as dg
 
 from cdc_pipeline.checks.keys_hold import KeysToCheck, keys_hold_result
 from cdc_pipeline.checks.schema_matches_ddl import schema_result
+from cdc_pipeline.mirrors.changes.progress import StreamProgress, published_cut
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, published_entries
-from cdc_pipeline.mirrors.window.progress import StreamProgress, published_cut
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

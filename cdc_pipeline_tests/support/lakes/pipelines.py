@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.decoding.change_tables import decode_batches
-from cdc_pipeline.mirrors.cuts.cut import CutMaker
+from cdc_pipeline.dialects.decoded_tables import decode_batches
+from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
-from cdc_pipeline.mirrors.settings.policy import DdlPolicy
+from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
 from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, TableSelection
-from cdc_pipeline.sources.captures import CaptureFiles
+from cdc_pipeline.sources.capture_files.source import CaptureFiles
 from cdc_pipeline.sources.source import RunContext
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import dagster as dg
 
 from cdc_pipeline.definitions import defs
 from cdc_pipeline.lake.delta import table_state
-from cdc_pipeline.mirrors.execution.soft_deletes import live_rows
+from cdc_pipeline.mirrors.merge.soft_deletes import live_rows
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline_tests.support.lakes.truth import differences
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.lake.paths import LakePaths
     from cdc_pipeline.local_kafka.feed import Record
-    from cdc_pipeline.schemas.model.table import TableName
+    from cdc_pipeline.mysql.model.table import TableName
 
 
 def records_until(records: Iterable[Record], watermark: int) -> list[Record]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cdc_pipeline.lake import folder_moves
 from cdc_pipeline.lake.paths import LakePaths
-from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.kills import Killed, Killer, commit_note
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.messages import Topic, watermark

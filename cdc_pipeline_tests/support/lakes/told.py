@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.lake import delta_log
 from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
-from cdc_pipeline.mirrors.window.progress import published_cut
 from cdc_pipeline.spark.jvm import jvm
 from cdc_pipeline_tests.support.lakes.kills import SHORT
 from cdc_pipeline_tests.support.lakes.pipelines import ingest

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from cdc_pipeline.gaps import in_words
 from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.mirrors.model.state import MirrorState
-from cdc_pipeline.schemas.model.gaps import in_words
-from cdc_pipeline.schemas.model.names import quoted
-from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline.mysql.model.quoted_names import quoted
+from cdc_pipeline.mysql.model.table import TableName
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

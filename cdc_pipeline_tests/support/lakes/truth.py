@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.schemas.model.names import quoted
+from cdc_pipeline.mysql.model.quoted_names import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

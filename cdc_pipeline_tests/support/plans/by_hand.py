@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from cdc_pipeline.mirrors.changes.row_groups import RowGroup
-from cdc_pipeline.mirrors.ddl.events import DdlEvent
+from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mirrors.model.state import MirrorState
-from cdc_pipeline.schemas.ddl.statements import changes_of
-from cdc_pipeline.schemas.model.table import Column, MySqlType, TableName, TableSchema
+from cdc_pipeline.mysql.ddl.statements import changes_of
+from cdc_pipeline.mysql.model.table import Column, MySqlType, TableName, TableSchema
 from cdc_pipeline_tests.support.messages import tso
 
 _SCHEMA = TableSchema((Column("id", MySqlType("int"), nullable=False),), ("id",))

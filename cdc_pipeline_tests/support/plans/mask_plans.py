@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.mirrors.ddl.events import DdlEvent
+from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mirrors.model.masks import HASH, NULL, Mask
 from cdc_pipeline.mirrors.planning.plan_book import PlanBook
 from cdc_pipeline.mirrors.planning.planner import CutPlan, Planner
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
-from cdc_pipeline.schemas.ddl.statements import changes_of
+from cdc_pipeline.mysql.ddl.statements import changes_of
 from cdc_pipeline_tests.support.masks import SALT
 from cdc_pipeline_tests.support.messages import tso
 

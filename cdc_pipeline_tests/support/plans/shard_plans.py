@@ -5,18 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.dialects.types import MessageTypes
+from cdc_pipeline.dialects.message_types import MessageTypes
 from cdc_pipeline.mirrors.changes.row_groups import RowGroup
-from cdc_pipeline.mirrors.ddl.events import DdlEvent
-from cdc_pipeline.mirrors.ddl.upstream_tables import sources_with
+from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl
 from cdc_pipeline.mirrors.planning.plan_book import PlanBook
 from cdc_pipeline.mirrors.planning.planner import CutPlan, Permissions, Planner
 from cdc_pipeline.mirrors.planning.upstream_definitions import UpstreamDefinitions
-from cdc_pipeline.mirrors.settings.policy import DdlPolicy
-from cdc_pipeline.mirrors.settings.selection import Route, TableSelection
-from cdc_pipeline.schemas.ddl.statements import changes_of
-from cdc_pipeline.schemas.model.table import TableName
+from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
+from cdc_pipeline.mirrors.settings.selection import Route, TableSelection, sources_with
+from cdc_pipeline.mysql.ddl.statements import changes_of
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.messages import tso
 
 if TYPE_CHECKING:

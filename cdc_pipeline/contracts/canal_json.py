@@ -1,0 +1,167 @@
+"""The contracts of Canal-JSON: for each kind of message of TiCDC and Canal its fields, and what they must be.
+
+A row is a parsed message, its nested fields laid flat (`dialects.envelope.PATHS` says where each comes from), null
+where the message has none. The types are those that the one parse asks for; a field of another type is a broken
+message before any rule is looked at. Clauses: ticdc-canal-json "Definitions of message formats", ticdc-facts §1, §3,
+canal-facts 1–20, 35–37. What is looked at once per shape of messages, not in each, is in `contracts.sent_canal_json`.
+"""
+
+# No `from __future__ import annotations` here: Pandera evaluates the annotations, which are values.
+from typing import TYPE_CHECKING
+
+import pandera.pyspark as pa
+import pyspark.sql.types as T
+
+from cdc_pipeline.contracts.checks import at_most, rule
+from cdc_pipeline.contracts.limits import COLUMNS, KEY_COLUMNS, NAME, STATEMENT
+
+FIRST_MS, LAST_MS = 10**12, 10**13 - 1
+"""Times are ms of 13 digits: from September 2001 to November 2286."""
+FIRST_TSO, LAST_TSO = FIRST_MS << 18, (LAST_MS + 1 << 18) - 1
+ROW_TYPES = ("INSERT", "UPDATE", "DELETE")
+DDL_TYPES = ("CREATE", "ALTER", "ERASE", "QUERY", "TRUNCATE", "RENAME", "CINDEX", "DINDEX")
+XA_TYPES = ("XACOMMIT", "XAROLLBACK")
+WATERMARK_TYPE = "TIDB_WATERMARK"
+CLAIM_RULE = "claim_is_resolved"
+EXTENSION, PARTIAL_JSON, SENT = "hasTidb", "partialJson", "timestamp"
+"""Fields that no message has: two that are made of others, and the record's own time (`CanalMessage`)."""
+SENT_MS = f"IF(unix_millis({SENT}) >= {FIRST_MS}, unix_millis({SENT}), NULL)"
+"""SQL of the record's own time in ms; null where that is no time of 13 digits."""
+ROW_CLAUSE, DDL_CLAUSE, MARK_CLAUSE = "DML Event", "DDL Event", "WATERMARK Event"
+
+if TYPE_CHECKING:  # to mypy an annotation must be a class; Pandera wants the whole type
+    from pyspark.sql.types import ArrayType as _Names
+    from pyspark.sql.types import ArrayType as _Rows
+    from pyspark.sql.types import MapType as _Row
+else:
+    _Names = T.ArrayType(T.StringType())
+    _Row = T.MapType(T.StringType(), T.StringType())
+    _Rows = T.ArrayType(_Row)
+_MS = {"min_value": FIRST_MS, "max_value": LAST_MS}
+TSO = {"min_value": 1, "max_value": LAST_TSO}
+NAMED = {"min_value": 1, "max_value": NAME}
+FIELDS = {"clause": "DDL Event, the table of fields"}
+RESOLUTION = {"clause": "Data resolution on the consumer side"}
+LIMIT = {"clause": "limit of MySQL and TiDB"}
+
+
+class CanalMessage(pa.DataFrameModel):  # type: ignore[type-arg]
+    """Any message of Canal-JSON. `commitTs`, `watermarkTs` are TSOs, `es` and `ts` ms.
+
+    No fields of the message are: `partialJson`, whether a value of a JSON column is an expression (canal-facts 30);
+    `hasTidb`, whether `_tidb` is there; `timestamp`, when Kafka says that the record was sent.
+    """
+
+    is_ddl: T.BooleanType = pa.Field(alias="isDdl", metadata=FIELDS)
+    type: T.StringType = pa.Field(nullable=True)
+    database: T.StringType = pa.Field(nullable=True)
+    table: T.StringType = pa.Field(nullable=True)
+    pk_names: _Names = pa.Field(nullable=True, alias="pkNames")
+    es: T.LongType = pa.Field(in_range=_MS, metadata=FIELDS)
+    ts: T.LongType = pa.Field(nullable=True)
+    sql: T.StringType = pa.Field(nullable=True)
+    data: _Rows = pa.Field(nullable=True)
+    old: _Rows = pa.Field(nullable=True)
+    commit_ts: T.LongType = pa.Field(nullable=True, alias="commitTs")
+    watermark_ts: T.LongType = pa.Field(nullable=True, alias="watermarkTs")
+    only_handle_key: T.BooleanType = pa.Field(nullable=True, alias="onlyHandleKey")
+    claim_check_location: T.StringType = pa.Field(nullable=True, alias="claimCheckLocation")
+    partial_json: T.BooleanType = pa.Field(nullable=True, alias=PARTIAL_JSON)
+    has_tidb: T.BooleanType = pa.Field(nullable=True, alias=EXTENSION)
+    sent: T.TimestampType = pa.Field(nullable=True, alias=SENT)
+
+    ts_is_ms = rule(
+        "ts_is_ms",
+        f"ts is between {FIRST_MS} and {LAST_MS}, or 0 (TiCDC before v5.4)",
+        f"coalesce(ts = 0 OR ts BETWEEN {FIRST_MS} AND {LAST_MS}, true)",
+        clause=FIELDS["clause"],
+        field="ts",
+    )
+
+
+# ---- rules that several kinds share
+
+NO_ROWS = rule(
+    "rows_are_of_row_changes",
+    "data and old have no rows: only an INSERT, UPDATE or DELETE has",
+    "coalesce(NOT exists(data, row -> size(row) > 0), true) AND coalesce(NOT exists(old, row -> size(row) > 0), true)",
+    clause=DDL_CLAUSE,
+)
+TSO_IS_ES = rule(
+    "tso_is_es",
+    "the physical part of commitTs or watermarkTs (TSO >> 18) is es, as all encoders have it",
+    "coalesce(shiftright(coalesce(commitTs, watermarkTs), 18) = es, true)",
+    clause="ticdc-facts §1",
+    warn=True,
+)
+HAS_COMMIT_TS = rule(
+    "extension_has_commit_ts",
+    "_tidb has commitTs: without it a change has no place among those that have",
+    "NOT hasTidb OR commitTs IS NOT NULL",
+    clause="TiDB extension field",
+    field="commitTs",
+)
+_DDL_TYPE = rule(
+    "type_is_of_ddl",
+    f"type is one of {', '.join(DDL_TYPES)} where isDdl is true",
+    f"type IN ({', '.join(map(repr, DDL_TYPES))})",
+    clause=FIELDS["clause"],
+    field="type",
+    warn=True,
+)
+
+
+_LONG_NAME = f"length(name) > {NAME} AND length(replace(name, '``', '`')) > {NAME}"
+_ROWS = "concat(coalesce(data, array()), coalesce(old, array()))"
+_COLUMNS = f"array_max(transform({_ROWS}, row -> size(row)))"
+_LONGEST = f"array_max(transform(flatten(transform({_ROWS}, row -> map_keys(row))), name -> length(name)))"
+
+
+def _in_no_row(condition: str) -> str:
+    """SQL: no row of data or old is as the condition says of `row`."""
+    return " AND ".join(f"coalesce(NOT exists({rows}, row -> {condition}), true)" for rows in ("data", "old"))
+
+
+class DdlMessage(CanalMessage):
+    is_ddl: T.BooleanType = pa.Field(alias="isDdl", eq=True, metadata=RESOLUTION)
+    sql: T.StringType = pa.Field(str_length={"min_value": 1, "max_value": STATEMENT}, metadata={"clause": DDL_CLAUSE})
+    table: T.StringType = pa.Field(nullable=True, str_length={"min_value": 0, "max_value": NAME}, metadata=LIMIT)
+
+    rows_are_of_row_changes = NO_ROWS
+    type_is_of_ddl = _DDL_TYPE
+
+
+class RowChange(CanalMessage):
+    database: T.StringType = pa.Field(str_length=NAMED, metadata=FIELDS)
+    table: T.StringType = pa.Field(str_length=NAMED, metadata=FIELDS)
+    is_ddl: T.BooleanType = pa.Field(alias="isDdl", eq=False, metadata=RESOLUTION)
+    type: T.StringType = pa.Field(isin=list(ROW_TYPES), metadata=FIELDS)
+
+    sql_is_of_ddl = rule(
+        "sql_is_of_ddl", "sql is empty where isDdl is false", "coalesce(sql, '') = ''", clause=FIELDS["clause"]
+    )
+    old_is_of_update = rule(
+        "old_is_of_update",
+        "an INSERT has no rows in old (TiCDC before v5.4 has a null there)",
+        "coalesce(type <> 'INSERT', true) OR coalesce(NOT exists(old, row -> row IS NOT NULL), true)",
+        clause=FIELDS["clause"],
+    )
+    key_is_short = at_most(
+        "key_is_short", "pkNames", "size(pkNames)", KEY_COLUMNS, "names", clause=LIMIT["clause"], field="pkNames"
+    )
+    columns_are_few = rule(
+        "columns_are_few",
+        f"a row has at most {COLUMNS:,} columns",
+        _in_no_row(f"size(row) > {COLUMNS}"),
+        clause=LIMIT["clause"],
+        field="data",
+        found=f"concat(format_number({_COLUMNS}, 0), ' columns')",
+    )
+    column_names_are_short = rule(
+        "column_names_are_short",
+        f"the name of a column has at most {NAME} characters",
+        _in_no_row(f"exists(map_keys(row), name -> {_LONG_NAME})"),
+        clause=LIMIT["clause"],
+        field="data",
+        found=f"concat('a name of ', {_LONGEST}, ' characters')",
+    )

@@ -1,0 +1,84 @@
+"""Dead letters and mirrors: tables that lost records, and rows whose values their types cannot hold."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from cdc_pipeline.gaps import Gap, GapKind
+from cdc_pipeline.lake.delta import progress
+from cdc_pipeline.mysql.model.table import TableName
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.mirrors.changes.window import Window
+    from cdc_pipeline.mirrors.model.state import MirrorState
+    from cdc_pipeline.mirrors.settings.selection import TableSelection
+
+VALUE_HAS_TYPE = "value_has_type"
+"""The one rule that is looked at when rows are merged: only then is a column's type known."""
+_SHOWN = 100
+
+
+def lost_rows(
+    spark: SparkSession, paths: LakePaths, window: Window, selection: TableSelection
+) -> dict[TableName, tuple[Gap, ...]]:
+    """The tables of which records of this cut's batches were set aside when they were decoded, with the gaps from it."""
+    path = paths.table("dead_letters")
+    newest = progress(spark, path, paths.writer("dead_letters"))
+    if newest is not None and newest <= window.after_batch:
+        return {}
+    dead_letters = selection.selected(spark.read.format("delta").load(path))
+    new = dead_letters.where(F.col("batch_id").between(window.after_batch + 1, window.last_batch))
+    named = new.where((F.col("rule") != VALUE_HAS_TYPE) & (F.coalesce("table", F.lit("")) != ""))
+    rows = (
+        named.groupBy("database", "table", "rule")
+        .agg(
+            F.count("*").alias("count"),
+            F.min(F.struct("batch_id", "topic", "partition", "offset")).alias("first"),
+        )
+        .orderBy("database", "table", "rule")
+        .collect()
+    )
+    found = defaultdict(list)
+    for row in rows:
+        first = row["first"]
+        found[TableName(row["database"] or "", row["table"])].append(
+            Gap(
+                GapKind.DEAD_LETTERS,
+                f"{row['count']} record(s) are dead letters of rule {row['rule']}, "
+                f"the first at {first['topic']}/{first['partition']}@{first['offset']}",
+            )
+        )
+    return {name: tuple(reasons) for name, reasons in found.items()}
+
+
+def value_letters(rows: DataFrame, state: MirrorState, raw: DataFrame) -> DataFrame:
+    """`dead_letters` rows for the rows of `merge_rows.typed_rows` that have bad values, with the bytes of their records."""
+    return (
+        rows.where("size(bad) > 0")
+        .select(
+            F.col("_topic").alias("topic"),
+            F.col("_partition").alias("partition"),
+            F.col("_offset").alias("offset"),
+            F.lit(VALUE_HAS_TYPE).alias("rule"),
+            F.lit(state.name.database).alias("database"),
+            F.lit(state.name.table).alias("table"),
+            F.concat_ws(", ", "bad.column").alias("column"),
+            F.concat_ws("; ", F.transform("bad", _reason)).alias("reason"),
+        )
+        .join(raw, ["topic", "partition", "offset"])
+        .select(
+            *("batch_id", "topic", "partition", "offset", "timestamp"),
+            *("rule", "database", "table", "column", "reason", "key", "value"),
+        )
+    )
+
+
+def _reason(found: Column) -> Column:
+    text = F.coalesce(F.substring(found["text"], 1, _SHOWN), F.lit("no value"))
+    return F.concat(F.lit("column "), found["column"], F.lit(": expected "), found["type"], F.lit(", found "), text)

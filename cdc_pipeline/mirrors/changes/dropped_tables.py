@@ -1,0 +1,127 @@
+"""Tables that a DROP or a TRUNCATE has ended, of which RECOVER and FLASHBACK bring the rows back."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from pyspark.sql import functions as F
+
+from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.lake.paths import path_segment, subfolders
+from cdc_pipeline.mirrors.model.ddl_events import ddl_event, in_order
+from cdc_pipeline.mirrors.model.state import MirrorState
+from cdc_pipeline.mysql.model.quoted_names import quoted
+from cdc_pipeline.mysql.model.schema_changes import TruncateTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
+    from cdc_pipeline.mysql.model.table import TableName
+
+
+@dataclass(frozen=True)
+class EndedTable:
+    """`state` is the mirror as it was, under the name that it had; `mark` is that of the statement.
+
+    `dropped`: its folder was moved aside. `retired`: it stands among the mirrors under a name of its own (`ddl_policy`
+    keep). `truncated`: its rows are in an earlier version of the mirror, which goes on.
+    """
+
+    state: MirrorState
+    mark: str
+    how: Literal["dropped", "retired", "truncated"]
+
+    @property
+    def name(self) -> TableName:
+        return self.state.name_upstream
+
+    @property
+    def time(self) -> int:
+        """The `commit_ts` of the statement."""
+        return int(self.mark.split(".")[0])
+
+    def as_plain(self) -> list[Any]:
+        return [self.state.properties(), self.mark, self.how]
+
+    @staticmethod
+    def from_plain(plain: list[Any]) -> EndedTable:
+        return EndedTable(MirrorState.from_properties(plain[0]), plain[1], plain[2])
+
+
+def ended_tables(
+    spark: SparkSession,
+    paths: LakePaths,
+    history: DataFrame,
+    database: str,
+    before_cut: int,
+    mirrored: Callable[[DdlEvent], DdlEvent],
+) -> tuple[EndedTable, ...]:
+    """The mirrors of a database that earlier cuts have dropped or emptied; `mirrored` tells what an event does to them."""
+    dropped, retired = _dropped(spark, paths, database), _retired(spark, paths, database)
+    return (*dropped, *retired, *_truncated(spark, paths, history, database, before_cut, mirrored))
+
+
+def _retired(spark: SparkSession, paths: LakePaths, database: str) -> list[EndedTable]:
+    folders = subfolders(spark, f"{paths.home}/mirror/{path_segment(database)}")
+    tables = filter(None, (table_state(spark, path) for path in folders))
+    states = [MirrorState.from_properties(table.properties) for table in tables]
+    return [EndedTable(state, state.retired, "retired") for state in states if state.retired is not None]
+
+
+def _dropped(spark: SparkSession, paths: LakePaths, database: str) -> list[EndedTable]:
+    found = []
+    for path in subfolders(spark, f"{paths.home}/dropped/{path_segment(database)}"):
+        table = table_state(spark, path)
+        mark = path.rsplit("@", 1)[-1]
+        if table is not None and mark.split(".")[0].isdigit():
+            found.append(EndedTable(MirrorState.from_properties(table.properties), mark, "dropped"))
+    return found
+
+
+def _truncated(
+    spark: SparkSession,
+    paths: LakePaths,
+    history: DataFrame,
+    database: str,
+    before_cut: int,
+    mirrored: Callable[[DdlEvent], DdlEvent],
+) -> list[EndedTable]:
+    # the mirror's own log has the rows; which statements emptied it is in the history
+    past = history.where((F.col("cut_id") < before_cut) & F.col("sql").rlike("(?i)truncate"))
+    found = []
+    for event in in_order(map(mirrored, map(ddl_event, past.collect()))):
+        for change in event.changes:
+            if not isinstance(change, TruncateTable) or change.name.database != database:
+                continue
+            table = table_state(spark, paths.mirror(change.name))
+            if table is not None:
+                found.append(EndedTable(MirrorState.from_properties(table.properties), event.mark, "truncated"))
+    return found
+
+
+@dataclass(frozen=True)
+class TruncatedVersion:
+    """The version of a mirror before a TRUNCATE, how its columns were masked then, with the key of the salt, and whether it
+    kept what upstream deletes."""
+
+    version: int
+    masks: dict[str, str]
+    mask_key: str
+    keeps_deleted: bool
+
+
+def truncated_version(spark: SparkSession, path: str, mark: str) -> TruncatedVersion | None:
+    """That of the TRUNCATE of this mark; None where the mirror's log has it no more."""
+    history = spark.sql(f"DESCRIBE HISTORY delta.{quoted(path)}")
+    for row in history.where(F.col("userMetadata").contains("truncated")).select("version", "userMetadata").collect():
+        note = json.loads(row["userMetadata"])
+        if note.get("truncated") == mark:
+            masks, mask_key = dict(note.get("masks", ())), note.get("mask_key", "")
+            return TruncatedVersion(int(row["version"]) - 1, masks, mask_key, note.get("keeps_deleted", False))
+    return None

@@ -1,0 +1,150 @@
+"""`consistent_cuts`: the one commit that makes a cut visible. It comes after every mirror's last commit."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from cdc_pipeline.lake.delta import Commit, append_once
+from cdc_pipeline.mirrors.cuts.cut_report import tso_datetime
+from cdc_pipeline.spark.small_frames import small_frame, struct_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.mirrors.changes.window import Window
+    from cdc_pipeline.mirrors.cuts.cut_report import CutReport
+    from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
+    from cdc_pipeline.mysql.model.table import TableName
+
+_MIRROR = (
+    "STRUCT<`database`: STRING, `table`: STRING, mirror_id: STRING, path: STRING, version: BIGINT, `rows`: BIGINT, "
+    "columns: INT, gaps: ARRAY<STRING>, keeps_deleted: BOOLEAN>"
+)
+_BREACH = (
+    "STRUCT<`database`: STRING, `table`: STRING, changes: BIGINT, topic: STRING, `partition`: INT, `offset`: BIGINT>"
+)
+_HELD = (
+    "STRUCT<`database`: STRING, `table`: STRING, topic: STRING, `partition`: INT, `offset`: BIGINT, commit_ts: BIGINT, "
+    "sql: STRING, `rows`: BIGINT, error: STRING>"
+)
+_SOURCE = "STRUCT<`database`: STRING, `table`: STRING, upstream_database: STRING, upstream_table: STRING>"
+CUTS_SCHEMA = (
+    "cut_id BIGINT, resolved_tso BIGINT, resolved_time TIMESTAMP, last_batch BIGINT, run_id STRING, "
+    "published_at TIMESTAMP, changes BIGINT, applied BIGINT, superseded BIGINT, rejected BIGINT, duplicates BIGINT, "
+    "late BIGINT, breaches BIGINT, filtered BIGINT, pending BIGINT, held_by STRING, rebuilt BOOLEAN, "
+    "time_zone STRING, keys MAP<STRING, ARRAY<STRING>>, ddl_policy STRING, selection STRING, column_rules STRING, "
+    f"mirrors ARRAY<{_MIRROR}>, changed ARRAY<STRUCT<`database`: STRING, `table`: STRING>>, breached ARRAY<{_BREACH}>, "
+    f"held ARRAY<{_HELD}>, rebuilt_tables ARRAY<STRUCT<`database`: STRING, `table`: STRING>>, sources ARRAY<{_SOURCE}>, "
+    "heartbeats MAP<STRING, BIGINT>"
+)
+
+
+def publish(
+    spark: SparkSession,
+    paths: LakePaths,
+    window: Window,
+    report: CutReport,
+    note: dict[str, object],
+    settings: CutSettings,
+    *,
+    rebuilt: bool = False,
+    rebuilt_tables: Sequence[TableName] = (),
+) -> None:
+    """One row: the resolved TSO, the Delta version of every mirror at it, and what became of the row changes.
+
+    `settings` are how values and rows were told, for those who read between cuts. `rebuilt` says that the
+    cut takes in all changes anew, so that what earlier cuts counted counts no more; `rebuilt_tables` names the tables of
+    which it does where others stay as they were.
+    """
+    named = {
+        "run_id": note["run_id"],
+        "published_at": datetime.now(timezone.utc),
+        "rebuilt": rebuilt,
+        "rebuilt_tables": [(name.database, name.table) for name in rebuilt_tables],
+        **_of_window(window),
+        **_of_settings(settings),
+        **_of_changes(report),
+        **_of_mirrors(report, paths),
+    }
+    columns = struct_of(CUTS_SCHEMA).names
+    assert named.keys() == set(columns), named.keys() ^ set(columns)
+    frame = small_frame(spark, [[named[column] for column in columns]], CUTS_SCHEMA)
+    commit = Commit(paths.writer("consistent_cuts"), window.cut_id, note)
+    # a lake that was made before a column was added takes it in
+    append_once(frame, paths.table("consistent_cuts"), commit, mergeSchema="true")
+
+
+def _of_window(window: Window) -> dict[str, object]:
+    return {
+        "cut_id": window.cut_id,
+        "resolved_tso": window.resolved_tso,
+        "resolved_time": tso_datetime(window.resolved_tso),
+        "last_batch": window.last_batch,
+    }
+
+
+def _of_settings(settings: CutSettings) -> dict[str, object]:
+    return {
+        "time_zone": settings.time_zone,
+        "keys": {table: list(columns) for table, columns in settings.keys.items()},
+        "ddl_policy": settings.policy.to_json(),
+        "selection": settings.selection.to_json(),
+        "column_rules": json.dumps(settings.columns.as_plain(), ensure_ascii=False),
+    }
+
+
+def _of_changes(report: CutReport) -> dict[str, object]:
+    """What became of the row changes, and who waits for what."""
+    totals = report.totals
+    return {
+        "changes": totals.changes,
+        "applied": totals.applied,
+        "superseded": totals.superseded,
+        "rejected": totals.rejected,
+        "duplicates": totals.duplicates,
+        "late": totals.late,
+        "breaches": totals.breaches,
+        "filtered": totals.filtered,
+        "pending": totals.pending,
+        "held_by": report.streams.held_by,
+        "heartbeats": dict(report.streams.heartbeats),
+        "breached": [
+            (found.name.database, found.name.table, found.changes, found.topic, found.partition, found.offset)
+            for found in report.breaches
+        ],
+        "held": [
+            (table.name.database, table.name.table, *table.cause, table.commit_ts, table.sql, table.rows, table.error)
+            for table in report.held
+        ],
+    }
+
+
+def _of_mirrors(report: CutReport, paths: LakePaths) -> dict[str, object]:
+    """The mirrors with their versions, which of them the cut has changed, and which of upstream's tables they are of."""
+    return {
+        "mirrors": [
+            (
+                entry.name.database,
+                entry.name.table,
+                entry.mirror_id,
+                entry.path.removeprefix(f"{paths.home}/"),
+                entry.version,
+                entry.rows,
+                entry.columns,
+                list(entry.gaps),
+                entry.keeps_deleted,
+            )
+            for entry in report.mirrors
+        ],
+        "changed": [(name.database, name.table) for name in sorted(report.changed)],
+        "sources": [
+            (mirror.database, mirror.table, source.database, source.table)
+            for mirror, sources in sorted(report.sources.items())
+            for source in sources
+        ],
+    }

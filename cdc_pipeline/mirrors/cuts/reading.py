@@ -1,0 +1,276 @@
+"""Reading all tables of a pipeline as of one moment of upstream: a published cut, or any TSO between two cuts.
+
+A reader who opens mirrors one by one while a cut is made sees some before it and some after. `read_cut` goes by
+`consistent_cuts`, which names the Delta version of every mirror, and is written when all of them are in.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import uuid
+import weakref
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from cdc_pipeline.dialects.claims import CLAIMS
+from cdc_pipeline.dialects.releases import RELEASES
+from cdc_pipeline.errors import LakeError
+from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.lake.format import require_known_format
+from cdc_pipeline.lake.paths import LakePaths, path_segment, remove_folder, subfolders
+from cdc_pipeline.mirrors.changes.held_rows import APPROVALS
+from cdc_pipeline.mirrors.changes.progress import (
+    NO_CUT,
+    PublishedCut,
+    cut_at,
+    cuts_since_rebuild,
+    published_cut,
+    stream_progress,
+)
+from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
+from cdc_pipeline.mirrors.cuts.cut_report import published_entries
+from cdc_pipeline.mirrors.cuts.quarantine import GivingUp
+from cdc_pipeline.mirrors.merge.soft_deletes import live_rows
+from cdc_pipeline.mirrors.model.state import DELETED
+from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
+from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
+from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
+from cdc_pipeline.mirrors.settings.selection import TableSelection
+from cdc_pipeline.mysql.model.quoted_names import quoted
+from cdc_pipeline.mysql.model.table import TableName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry
+
+_READ_ONLY = ("raw_topic_snapshot", CLAIMS, RELEASES, "change_log", "watermarks", "batches", APPROVALS)
+_CLONED = ("ddl_history", "dead_letters")
+_SIDE_BY_SIDE = 2
+
+
+class CutTables(Mapping[TableName, "DataFrame"]):
+    """The tables of a pipeline as of one moment: table → rows, columns as the mirror had them. Of one that keeps what
+    upstream deletes (`soft_delete`) these are the rows that were there, without `_deleted`.
+
+    A table is asked for as `cut["shop.orders"]`, `cut["shop", "orders"]` or by its `TableName`; iteration gives names in
+    order. `cut_id` is the published cut that it comes from (0: none was before that moment), `resolved_tso` the moment;
+    None where the pipeline has no TSOs. `close()`, also by `with`, removes what a read between two cuts has made; else
+    that is done when the process ends.
+    """
+
+    def __init__(
+        self, cut_id: int, resolved_tso: int | None, tables: dict[TableName, DataFrame], scratch: _Scratch | None = None
+    ) -> None:
+        self.cut_id = cut_id
+        self.resolved_tso = resolved_tso
+        self._tables = dict(sorted(tables.items()))
+        self._scratch = scratch
+
+    def __getitem__(self, name: TableName | tuple[str, str] | str) -> DataFrame:
+        if isinstance(name, str):
+            found = [table for table in self._tables if str(table) == name]
+            if len(found) != 1:
+                raise KeyError(name)
+            return self._tables[found[0]]
+        return self._tables[TableName(*name) if isinstance(name, tuple) else name]
+
+    def __iter__(self) -> Iterator[TableName]:
+        return iter(self._tables)
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+    def __enter__(self) -> CutTables:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._scratch is not None:
+            self._scratch.remove()
+
+
+def read_cut(
+    spark: SparkSession,
+    lake: str | Path,
+    pipeline: str,
+    tso: int | None = None,
+    *,
+    scratch: str | Path | None = None,
+    mask_salt: str = "",
+) -> CutTables:
+    """All tables of the pipeline as of the newest cut, or as of `tso`, a TSO up to which the streams are complete.
+
+    Between two cuts the tables are the cut before and the changes of the change log since, DDL included, made by the code
+    that makes mirrors on shallow clones under `scratch` (a folder that all of Spark's workers reach; by default a
+    temporary folder of this machine, for a remote lake a hidden folder in it). The lake itself is only read. What a rebuild
+    has put right is read as it was put right, also for moments before it.
+
+    `mask_salt` is needed between two cuts where the pipeline hashes columns (`mask`).
+
+    Raises LakeError where there is no such pipeline, its lake is of a newer format, there is no cut yet, or the streams are
+    not complete up to `tso`.
+    """
+    paths = LakePaths(str(lake), pipeline)
+    if table_state(spark, paths.table("batches")) is None:
+        raise LakeError(f"there is no pipeline {pipeline!r} in the lake {str(lake)!r}: {paths.home} has no batches")
+    require_known_format(spark, paths)
+    newest = published_cut(spark, paths)
+    if newest is NO_CUT:
+        raise LakeError("the pipeline has no published cut yet", pipeline=pipeline)
+    if tso is None or newest.resolved_tso == tso:
+        return _at_cut(spark, paths, newest)
+    base = cut_at(spark, paths, tso)
+    if base.resolved_tso == tso:
+        return _at_cut(spark, paths, base)
+    complete = stream_progress(spark, paths, newest)
+    if complete.resolved_tso is None or complete.resolved_tso < tso:
+        raise LakeError(
+            f"the streams are complete up to {_complete(complete.resolved_tso)}, not up to the TSO {tso}",
+            pipeline=pipeline,
+        )
+    place = _Scratch(spark, _scratch_folder(paths, scratch))
+    try:
+        return _between(spark, paths, base, tso, place, mask_salt)
+    except BaseException:
+        place.remove()
+        raise
+
+
+def _upstream_rows(mirror: DataFrame, entry: MirrorEntry) -> DataFrame:
+    """The rows that upstream had, without those that the mirror keeps beside them."""
+    return live_rows(mirror, keeps_deleted=True).drop(DELETED) if entry.keeps_deleted else mirror
+
+
+def _complete(tso: int | None) -> str:
+    return "no TSO: a partition has no watermark yet, or the encoder sends none" if tso is None else f"the TSO {tso}"
+
+
+def _at_cut(spark: SparkSession, paths: LakePaths, cut: PublishedCut) -> CutTables:
+    entries = published_entries(cut, paths)
+    places = mirror_places(spark, paths, entries)
+    tables = {
+        entry.name: _upstream_rows(
+            spark.read.format("delta").option("versionAsOf", entry.version).load(places[entry.mirror_id]), entry
+        )
+        for entry in entries
+    }
+    return CutTables(cut.cut_id, cut.resolved_tso, tables)
+
+
+def _between(
+    spark: SparkSession, paths: LakePaths, base: PublishedCut, tso: int, place: _Scratch, salt: str
+) -> CutTables:
+    # the view's own tables under the names that the code for cuts knows them by
+    view = LakePaths(place.path, paths.pipeline, {name: paths.table(name) for name in _READ_ONLY})
+    entries = published_entries(base, paths)
+    places = mirror_places(spark, paths, entries)
+    for entry in entries:
+        _clone(spark, places[entry.mirror_id], view.mirror(entry.name), entry.version)
+    for table in _CLONED:
+        _clone(spark, paths.table(table), view.table(table), None)
+    settings = _settings(spark, paths, base, salt)
+    if base is not NO_CUT:
+        cuts = spark.read.format("delta").load(paths.table("consistent_cuts")).where(F.col("cut_id") == base.cut_id)
+        cuts.write.format("delta").save(view.table("consistent_cuts"))
+    maker = CutMaker(
+        spark,
+        view,
+        "read_cut",
+        settings.time_zone,
+        _SIDE_BY_SIDE,
+        lambda _: None,
+        settings.keys,
+        settings.policy,
+        settings.selection,
+        settings.columns,
+        GivingUp(None),
+    )
+    report = maker.bring_up_to_date(up_to=tso)
+    tables = {
+        entry.name: _upstream_rows(spark.read.format("delta").load(entry.path), entry) for entry in report.mirrors
+    }
+    return CutTables(base.cut_id, tso, tables, place)
+
+
+def mirror_places(spark: SparkSession, paths: LakePaths, entries: Iterable[MirrorEntry]) -> dict[str, str]:
+    """Where the mirrors of a cut are now, by mirror id: under the name that they had, or where a rename or a drop took
+    them since."""
+    found: dict[str, str] = {}
+    missing: dict[str, TableName] = {}
+    for entry in entries:
+        if _mirror_id(spark, entry.path) == entry.mirror_id:
+            found[entry.mirror_id] = entry.path
+        else:
+            missing[entry.mirror_id] = entry.name
+    if missing:
+        for kind in ("mirror", "dropped"):
+            for database in subfolders(spark, f"{paths.home}/{kind}"):
+                for path in subfolders(spark, database):
+                    mirror_id = _mirror_id(spark, path)
+                    if mirror_id is not None and mirror_id in missing:
+                        found[mirror_id] = path
+                        del missing[mirror_id]
+    if missing:
+        lost = ", ".join(map(str, missing.values()))
+        raise LakeError(f"mirrors of this cut are no longer in the lake: {lost}", pipeline=paths.pipeline)
+    return found
+
+
+def _mirror_id(spark: SparkSession, path: str) -> str | None:
+    state = table_state(spark, path)
+    return None if state is None else state.properties.get("cdc.mirror_id")
+
+
+def _settings(spark: SparkSession, paths: LakePaths, base: PublishedCut, salt: str) -> CutSettings:
+    """How the newest cut read values and took DDL, with the tables that the cut after the base has selected."""
+    cuts = spark.read.format("delta").load(paths.table("consistent_cuts"))
+    row = cuts.orderBy(F.desc("cut_id")).first()
+    after = cuts_since_rebuild(cuts).where(F.col("cut_id") > base.cut_id).orderBy("cut_id").select("selection").first()
+    assert row is not None
+    # cuts of earlier versions do not tell of columns
+    told = row["column_rules"] if "column_rules" in cuts.columns else None
+    columns = ColumnRules() if told is None else ColumnRules.from_plain(json.loads(told), salt)
+    keys = {table: tuple(columns) for table, columns in (row["keys"] or {}).items()}
+    selection = TableSelection.from_json((after or row)["selection"])
+    return CutSettings(row["time_zone"], keys, DdlPolicy.from_json(row["ddl_policy"]), selection, columns)
+
+
+def _clone(spark: SparkSession, source: str, target: str, version: int | None) -> None:
+    at = "" if version is None else f" VERSION AS OF {int(version)}"
+    spark.sql(f"CREATE TABLE delta.{quoted(target)} SHALLOW CLONE delta.{quoted(source)}{at}")
+
+
+def _scratch_folder(paths: LakePaths, scratch: str | Path | None) -> str:
+    if scratch is not None:
+        return f"{scratch}/{uuid.uuid4().hex}"
+    if paths.is_local:
+        return tempfile.mkdtemp(prefix=f"cdc_pipeline-{path_segment(paths.pipeline)}-")
+    return f"{paths.home}/.as_of/{uuid.uuid4().hex}"
+
+
+class _Scratch:
+    """A folder that is removed once: when asked, else when the process ends."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self.path = path
+        self._remove = weakref.finalize(self, _removed, spark, path)
+
+    def remove(self) -> None:
+        self._remove()
+
+
+def _removed(spark: SparkSession, path: str) -> None:
+    if LakePaths(path, "").is_local:
+        shutil.rmtree(path, ignore_errors=True)  # also when the session is gone
+    else:
+        remove_folder(spark, path)

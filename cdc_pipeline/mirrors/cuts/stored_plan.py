@@ -1,0 +1,152 @@
+"""`cut_plans`: the plan of the newest cut, written before any mirror is touched. What a run that dies leaves is finished as
+it was planned, whatever has changed since: settings, policy, selection, the code that makes plans.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import is_dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from cdc_pipeline import gaps
+from cdc_pipeline.lake.delta import Commit, overwrite_once, progress
+from cdc_pipeline.lake.delta_log import newest_note
+from cdc_pipeline.mirrors.changes import late_changes, late_ddl, segments
+from cdc_pipeline.mirrors.changes.row_selection import RowsTold
+from cdc_pipeline.mirrors.changes.window import Window
+from cdc_pipeline.mirrors.cuts.format_2_plan import EarlierPlan, earlier_plan
+from cdc_pipeline.mirrors.cuts.plan_json import OwnForm, ValueText
+from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
+from cdc_pipeline.mirrors.cuts.redacted_plan import with_values, without_values
+from cdc_pipeline.mirrors.merge import net_changes, row_identity
+from cdc_pipeline.mirrors.model import computed_columns, ddl_events, ddl_outcome, shards, steps
+from cdc_pipeline.mirrors.model.state import MirrorState
+from cdc_pipeline.mirrors.planning.planner import CutPlan
+from cdc_pipeline.mirrors.settings import cut_settings, ddl_policy
+from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
+from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
+from cdc_pipeline.mirrors.settings.selection import TableSelection
+from cdc_pipeline.mysql.ddl.stored_schema import schema_of_json
+from cdc_pipeline.mysql.expressions import partition_rows
+from cdc_pipeline.mysql.model import partition_clauses, partitions, schema_changes, table
+from cdc_pipeline.mysql.model.table import TableSchema
+from cdc_pipeline.spark.small_frames import small_frame
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.mirrors.changes.progress import PublishedCut
+
+_TABLE = "cut_plans"
+_PLAN = (
+    "cut_id BIGINT, after_tso BIGINT, resolved_tso BIGINT, after_batch BIGINT, last_batch BIGINT, run_id STRING, "
+    "plan STRING"
+)
+
+
+def _dataclasses(*modules: ModuleType) -> tuple[type, ...]:
+    """All that the modules define."""
+    return tuple(
+        kind
+        for module in modules
+        for kind in vars(module).values()
+        if isinstance(kind, type) and is_dataclass(kind) and kind.__module__ == module.__name__
+    )
+
+
+# What a plan is made of. A name that a lake has stays, and so does what its fields mean: a test has a plan as it is stored.
+_CLASSES: tuple[type, ...] = (
+    *(PlannedCut, CutPlan, Window, RowsTold, ColumnRules, DdlPolicy, TableSelection, MirrorState, gaps.GapKind),
+    *(cut_settings.CutSettings, ddl_policy.HeldTable, ddl_outcome.DdlOutcome, ddl_events.DdlEvent, net_changes.RowSet),
+    *(
+        segments.Evidence,
+        row_identity.Identity,
+        late_ddl.ComesAgain,
+        late_changes.LateChanges,
+        late_changes.Breach,
+        shards.Shard,
+        shards.ShardName,
+        computed_columns.DerivedColumn,
+        partition_rows.SparkCondition,
+    ),
+    *_dataclasses(steps, schema_changes, partition_clauses, gaps, table, partitions),
+)
+
+
+def plan_form(salt: str = "") -> ValueText:
+    """How a `PlannedCut` is stored. `salt` is that of masked values, which is no part of it: reading raises MaskSaltError
+    where values were hashed with another."""
+    return ValueText(
+        _CLASSES,
+        {
+            MirrorState: OwnForm(lambda state: state.properties(), MirrorState.from_properties),
+            TableSchema: OwnForm(
+                lambda schema: json.loads(schema.to_json()), lambda plain: schema_of_json(json.dumps(plain))
+            ),
+            ColumnRules: OwnForm(lambda rules: rules.as_plain(), lambda plain: ColumnRules.from_plain(plain, salt)),
+            TableSelection: OwnForm(lambda selection: selection.to_json(), TableSelection.from_json),
+            DdlPolicy: OwnForm(lambda found: found.to_json(), DdlPolicy.from_json),
+        },
+        frozenset({MirrorState, TableSchema}),
+    )
+
+
+def is_begun(spark: SparkSession, paths: LakePaths, published: PublishedCut) -> bool:
+    """Whether an earlier run has begun a cut and not published it."""
+    return (progress(spark, paths.table(_TABLE), paths.writer(_TABLE)) or 0) > published.cut_id
+
+
+def begun_cut(
+    spark: SparkSession, paths: LakePaths, published: PublishedCut, salt: str = ""
+) -> PlannedCut | EarlierPlan | None:
+    """The cut that an earlier run has begun and not published; an EarlierPlan where the lake was of format 2 then. `salt` is
+    that of masked values: raises MaskSaltError where it was begun with another."""
+    if not is_begun(spark, paths, published):
+        return None
+    return _stored(spark, paths, published.cut_id + 1, salt)
+
+
+def _stored(spark: SparkSession, paths: LakePaths, cut_id: int, salt: str) -> PlannedCut | EarlierPlan | None:
+    plans = spark.read.format("delta").load(paths.table(_TABLE))
+    row = plans.where(F.col("cut_id") == cut_id).first()
+    if row is None:
+        return None
+    if "plan" not in plans.columns:
+        return earlier_plan(row, salt)
+    planned: PlannedCut = plan_form(salt).value(row["plan"])
+    return (
+        with_values(planned, spark.read.format("delta").load(paths.table("ddl_history"))) if planned.hides else planned
+    )
+
+
+def write_down(spark: SparkSession, paths: LakePaths, planned: PlannedCut, run_id: str) -> PlannedCut:
+    """Stores the plan of a cut that is begun, in the place of the plan before. Returns the plan that stands: where another
+    run was first it is that one's."""
+    cut_id = planned.window.cut_id
+    note = {"cut": cut_id, "run_id": run_id, "plan": uuid.uuid4().hex}
+    overwrite_once(_frame(spark, planned, run_id), paths.table(_TABLE), Commit(paths.writer(_TABLE), cut_id, note))
+    if newest_note(spark, paths.table(_TABLE)).get("plan") == note["plan"]:
+        return planned
+    found = _stored(spark, paths, cut_id, planned.settings.columns.salt)
+    return found if isinstance(found, PlannedCut) else planned
+
+
+def write_down_earlier(spark: SparkSession, paths: LakePaths, planned: PlannedCut, run_id: str) -> None:
+    """Stores the plan of a cut that was begun when the lake was of format 2, which had none of its steps."""
+    cut_id = planned.window.cut_id
+    commit = Commit(f"{paths.writer(_TABLE)}:earlier", cut_id, {"cut": cut_id, "run_id": run_id})
+    overwrite_once(_frame(spark, planned, run_id), paths.table(_TABLE), commit)
+
+
+def _frame(spark: SparkSession, planned: PlannedCut, run_id: str) -> DataFrame:
+    window = planned.window
+    stored = without_values(planned) if planned.hides else planned
+    text = plan_form().text(stored)
+    bounds = (window.cut_id, window.after_tso, window.resolved_tso, window.after_batch, window.last_batch)
+    return small_frame(spark, [(*bounds, run_id, text)], _PLAN)

@@ -1,0 +1,331 @@
+"""The value that ADD COLUMN gives to rows that are there already.
+
+A default is written in the DDL as its author wrote it, and MySQL makes a value of the column's type of it: rounds,
+pads, completes. The same is done here, in Python, once per added column.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal, InvalidOperation, Overflow
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, ByteType, DataType, DecimalType, IntegerType, LongType, ShortType
+
+from cdc_pipeline.mysql.model.limits import MOST_EXPRESSION_CHARACTERS, beyond, short
+from cdc_pipeline.mysql.model.table import TEXT_TYPES
+from cdc_pipeline.mysql.types.charsets import charset_of_column, collation_of_column
+from cdc_pipeline.mysql.types.labels import LabelError, label_of, labels_of
+from cdc_pipeline.mysql.types.local_times import local_time_doubt
+from cdc_pipeline.mysql.types.spark_types import GEOMETRIES, spark_type, value
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+
+    from cdc_pipeline.mysql.model.table import Column, MySqlType, TableSchema
+
+_NOW = re.compile(r"(current_timestamp|now|localtime|localtimestamp)\s*(\(\s*(\d?)\s*\))?", re.IGNORECASE)
+_DATES = frozenset({"date", "datetime", "timestamp"})
+_NUMBERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double", "bit", "year"})
+_BYTES_OF_INTEGERS: dict[type[DataType], int] = {ByteType: 1, ShortType: 2, IntegerType: 4, LongType: 8}
+_EXACT = Context(prec=400)
+# Python's names of the character sets whose literals can be given as bytes
+_CODECS = {None: "utf-8", "utf8": "utf-8", "utf8mb3": "utf-8", "utf8mb4": "utf-8", "ascii": "ascii", "latin1": "cp1252"}
+_LABELLED = frozenset({"enum", "set"})
+_DIGITS_OF_MASK = 20
+_BYTES_OF_NUMBER = 8
+_MOST_EXPONENT = 400
+"""Beyond the numbers that any type holds."""
+_DIGITS_OF_DATE = 14
+_DIGITS_PRINTED = 4
+"""Floating-point numbers nearer to 1 than this many digits are printed alike everywhere."""
+# up to which number a date has so many digits, what its century adds, and what its time is to be multiplied with
+_SHORT_DATES = (
+    (0, 0, 1),
+    (691_231, 20_000_000, 10**6),
+    (991_231, 19_000_000, 10**6),
+    (99_991_231, 0, 10**6),
+    (691_231_235_959, 20_000_000_000_000, 1),
+    (991_231_235_959, 19_000_000_000_000, 1),
+)
+_MOST_SECONDS = 838 * 3600 + 59 * 60 + 59
+
+_DATE = re.compile(
+    r"(\d{4}|\d\d)\D(\d\d?)\D(\d\d?)(?:[T\s]\s*(\d\d?)(?:\D(\d\d?)(?:\D(\d\d?)(?:\.(\d*))?)?)?)?|"
+    r"(\d{4}|\d\d)(\d\d)(\d\d)(?:T?(\d\d)(\d\d)(\d\d)(?:\.(\d*))?)?"
+)
+_TIME = re.compile(r"(?:(\d+) )?(\d+):(\d\d?)(?::(\d\d?)(?:\.(\d*))?)?|(?:(\d+) )(\d+)|(\d{1,7})(?:\.(\d*))?")
+
+
+def default_value(
+    column: Column, commit_ms: int, time_zone: str, schema: TableSchema | None = None
+) -> SparkColumn | None:
+    """The typed value, None where it is NULL. `commit_ms` is the DDL's own time, `time_zone` the encoder's, `schema` the
+    table's, of which a column may have its collation.
+
+    A column that is NOT NULL without a default gets its type's zero (ticdc-facts §10). Raises ValueError where the
+    default has no value known here.
+    """
+    default, kind = column.default, column.type
+    if column.auto_increment:
+        raise ValueError("upstream numbers the rows that are there in an order that no message tells")
+    if schema is not None and (kind.base in _LABELLED or kind.base in TEXT_TYPES):
+        charset, collation = charset_of_column(kind, schema.charset), collation_of_column(kind, schema)
+        kind = replace(kind, charset=charset, collation=collation)
+    if default is None:
+        return None if column.nullable else _implicit_zero(kind)
+    if default.value is None:
+        return None
+    if default.kind == "bits":
+        size = (len(default.value) + 7) // 8
+        return _of_bytes(kind, int(default.value or "0", 2).to_bytes(size, "big"))
+    if default.kind == "hex":
+        return _of_bytes(kind, bytes.fromhex(default.value))
+    if default.kind == "expression":
+        return _current_time(column, default.value, commit_ms, time_zone)
+    return _literal(kind, default.value, time_zone, is_number=default.kind == "number")
+
+
+def _literal(kind: MySqlType, text: str, time_zone: str, *, is_number: bool) -> SparkColumn | None:
+    if len(text) > MOST_EXPRESSION_CHARACTERS:
+        raise ValueError(beyond("characters of its default", len(text), MOST_EXPRESSION_CHARACTERS))
+    if isinstance(spark_type(kind), BinaryType):
+        return _padded(kind, (_number_text(kind, text) if is_number else text).encode())
+    if kind.base in TEXT_TYPES:
+        shown = _number_text(kind, text) if is_number else text
+        # CHAR is shown without the spaces at its end
+        return F.lit(shown.rstrip(" ") if kind.base == "char" else shown)
+    if kind.base == "json" and not is_number:
+        return F.lit(text)  # MariaDB's JSON is a LONGTEXT; MySQL and TiDB take no literal
+    if kind.base in _LABELLED:
+        return F.lit(_labelled(kind, text, is_number=is_number))
+    if kind.base == "time":
+        return F.lit(_time(text, kind.params[0] if kind.params else 0))
+    if kind.base in _DATES:
+        date = _date(_fourteen_digits(kind, text) if is_number else text, kind)
+        return None if date is None else _moment(date, kind, time_zone)
+    if kind.base not in _NUMBERS:
+        raise _unknown(kind, text)
+    if kind.base == "bit" and not is_number:
+        return _of_bytes(kind, text.encode())
+    if kind.base == "year" and not is_number and text.strip() in ("0", "00", "000"):
+        text = "2000"  # a number 0 is the year 0000
+    try:
+        return _number(kind, Decimal(text), text, is_float=is_number and "e" in text.lower())
+    except (InvalidOperation, Overflow):
+        raise _unknown(kind, text) from None
+
+
+def _number_text(kind: MySqlType, text: str) -> str:
+    """The text of a number that a column of characters has as its default."""
+    number = Decimal(text)
+    if "e" not in text.lower():
+        return f"{number:f}" if number else f"{abs(number):f}"
+    # a floating-point number: servers print others in ways of their own
+    if not number.is_zero() and not -_DIGITS_PRINTED < number.adjusted() < _DIGITS_PRINTED:
+        raise _unknown(kind, text)
+    return f"{float(number):.0f}" if number == number.to_integral_value() else repr(float(number))
+
+
+def _moment(text: str, kind: MySqlType, time_zone: str) -> SparkColumn:
+    if kind.base == "timestamp" and (doubt := local_time_doubt(text, time_zone)) is not None:
+        raise ValueError(f"its default {text!r} is a local time that {time_zone} shows {doubt}")
+    return value(F.lit(text), kind, time_zone)
+
+
+def _labelled(kind: MySqlType, text: str, *, is_number: bool) -> str:
+    """The label of an ENUM, or the labels of a SET. Only TiDB takes the number of a label in its place; where a number in
+    the statement is a label as well, MySQL takes the label and TiDB the number."""
+    found = label_of if kind.base == "enum" else labels_of
+    by_number = _by_number(kind, text)
+    try:
+        by_text = found(text, kind.members, kind.collation)
+    except LabelError as error:
+        if by_number is None:
+            raise ValueError(f"its default {error}") from None
+        return by_number
+    if is_number and by_number not in (None, by_text):
+        raise ValueError(f"its default {text} is the label {by_text!r} in MySQL and {by_number!r} in TiDB")
+    return by_text
+
+
+def _by_number(kind: MySqlType, text: str) -> str | None:
+    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_OF_MASK):
+        return None
+    number = int(text)
+    if kind.base == "enum":
+        return kind.members[number - 1] if 0 < number <= len(kind.members) else None
+    if number >= 1 << len(kind.members):
+        return None
+    return ",".join(member for place, member in enumerate(kind.members) if number >> place & 1)
+
+
+def _of_bytes(kind: MySqlType, data: bytes) -> SparkColumn:
+    """The value of a literal such as x'0aff': bytes where the column has text or bytes, else a number."""
+    if isinstance(spark_type(kind), BinaryType):
+        return _padded(kind, data)
+    shown = f"x'{short(data.hex())}'"
+    if kind.base in TEXT_TYPES or kind.base in _LABELLED:
+        try:
+            text = data.decode(_CODECS[kind.charset])
+        except (KeyError, UnicodeDecodeError):
+            raise _unknown(kind, shown) from None
+        return F.lit(_labelled(kind, text, is_number=False) if kind.base in _LABELLED else text)
+    if kind.base not in _NUMBERS or len(data.lstrip(b"\0")) > _BYTES_OF_NUMBER:
+        raise _unknown(kind, shown)
+    return _number(kind, Decimal(int.from_bytes(data, "big")), shown)
+
+
+def _padded(kind: MySqlType, data: bytes) -> SparkColumn:
+    size = (kind.params[0] if kind.params else 1) if kind.base == "binary" else len(data)
+    return F.lit(data.ljust(size, b"\0"))
+
+
+def _number(kind: MySqlType, number: Decimal, text: str, *, is_float: bool = False) -> SparkColumn:
+    """The number rounded to the column's digits, half away from zero as MySQL does; a floating-point number (1e-1) to the
+    even neighbour."""
+    target = spark_type(kind)
+    if not number.is_finite() or (number and not -_MOST_EXPONENT < number.adjusted() < _MOST_EXPONENT):
+        raise _unknown(kind, text)
+    if kind.base in ("float", "double"):
+        return _floating(kind, float(number), text).cast(target)
+    if kind.base == "year" and number and number < 100:
+        number += 2000 if number < 70 else 1900
+    rounding = ROUND_HALF_EVEN if is_float and kind.base != "decimal" else ROUND_HALF_UP
+    number = number.quantize(Decimal(1).scaleb(-_places(kind)), rounding, _EXACT)
+    size = _BYTES_OF_INTEGERS.get(type(target))
+    digits = target.precision - target.scale if isinstance(target, DecimalType) else None
+    if size is not None and not -(2 ** (8 * size - 1)) <= number < 2 ** (8 * size - 1):
+        raise _unknown(kind, text)
+    if digits is not None and abs(number) >= 10**digits:
+        raise _unknown(kind, text)
+    return F.lit(f"{number:f}").cast(target)
+
+
+def _places(kind: MySqlType) -> int:
+    """The digits after the point that the column keeps."""
+    return kind.params[1] if kind.base == "decimal" and len(kind.params) > 1 else 0
+
+
+def _floating(kind: MySqlType, number: float, text: str) -> SparkColumn:
+    """A number of FLOAT or DOUBLE; those with a scale round as the servers do, in binary."""
+    if len(kind.params) > 1:
+        power = 10.0 ** kind.params[1]
+        whole = math.floor(number)
+        mysql, tidb = whole + round((number - whole) * power) / power, round(number * power) / power
+        if mysql != tidb:
+            raise _unknown(kind, text)
+        number = mysql
+    return F.lit(repr(number))
+
+
+def _fourteen_digits(kind: MySqlType, text: str) -> str:
+    """A date written as a number, with all its digits: 240102 is 20240102000000."""
+    whole, _, fraction = text.partition(".")
+    if not (whole.isascii() and whole.isdigit()) or len(whole) > _DIGITS_OF_DATE:
+        raise _unknown(kind, text)
+    number = int(whole)
+    for most, century, factor in _SHORT_DATES:
+        if number <= most:
+            number = (number + century) * factor
+            break
+    return f"{number:014d}" + (f".{fraction}" if fraction else "")
+
+
+def _date(text: str, kind: MySqlType) -> str | None:
+    """The text that a message would have for this default; None for a zero date, which a mirror has as NULL."""
+    found = _DATE.fullmatch(text.strip())
+    if found is None:
+        raise _unknown(kind, text)
+    year, month, day, *clock = found.groups()[:7] if found.group(1) else found.groups()[7:]
+    if year == "0000" or int(month) == 0 or int(day) == 0:
+        return None
+    century = 0 if len(year) == 4 else 2000 if int(year) < 70 else 1900
+    hour, minute, second = (int(part or 0) for part in clock[:3])
+    try:
+        moment = datetime(century + int(year), int(month), int(day), hour, minute, second)
+    except ValueError:
+        raise _unknown(kind, text) from None
+    if kind.base == "date":
+        return f"{moment:%Y-%m-%d}".rjust(10, "0")
+    moment += timedelta(microseconds=_microseconds(clock[3], kind.params[0] if kind.params else 0))
+    return f"{moment:%Y-%m-%d %H:%M:%S.%f}".rjust(26, "0")
+
+
+def _time(text: str, places: int) -> str:
+    """The text that a message would have for this default of a TIME column."""
+    found = _TIME.fullmatch(text.strip().removeprefix("-"))
+    if found is None:
+        raise ValueError(f"its default {text!r} is no time")
+    days, hours, minutes, seconds, fraction, days_alone, hours_alone, digits, digits_fraction = found.groups()
+    if digits is not None:
+        hours, minutes, seconds, fraction = digits[:-4], digits[-4:-2], digits[-2:], digits_fraction
+    of_days = int(days or days_alone or 0) * 24
+    total = ((of_days + int(hours or hours_alone or 0)) * 60 + int(minutes or 0)) * 60 + int(seconds or 0)
+    if int(minutes or 0) > 59 or int(seconds or 0) > 59 or total > _MOST_SECONDS:
+        raise ValueError(f"its default {text!r} is no time")
+    total, micros = divmod(total * 1_000_000 + _microseconds(fraction, places), 1_000_000)
+    sign = "-" if text.strip().startswith("-") and (total or micros) else ""
+    tail = f".{micros:06d}"[: places + 1] if places else ""
+    return f"{sign}{total // 3600:02d}:{total // 60 % 60:02d}:{total % 60:02d}{tail}"
+
+
+def _microseconds(fraction: str | None, places: int) -> int:
+    """The fraction's digits rounded to `places`, in microseconds; a million where it rounds up to a second."""
+    rounded = Decimal(f"0.{fraction or 0}").quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP, _EXACT)
+    return int(rounded * 1_000_000)
+
+
+def _implicit_zero(kind: MySqlType) -> SparkColumn | None:
+    if kind.base in _DATES:
+        return None  # the zero date, which a mirror has as NULL
+    if kind.base == "enum" and kind.members:
+        return F.lit(kind.members[0])
+    if kind.base == "set" or kind.base in TEXT_TYPES:
+        return F.lit("")
+    if kind.base == "json":
+        return F.lit("null")  # JSON's null, as a text: not NULL
+    if kind.base == "time":
+        return F.lit(_time("0", kind.params[0] if kind.params else 0))
+    if isinstance(spark_type(kind), BinaryType) and kind.base not in GEOMETRIES:
+        return _padded(kind, b"")
+    if kind.base in _NUMBERS:
+        return _number(kind, Decimal(0), "0")
+    raise ValueError(f"{kind} has no zero that is known here")
+
+
+def is_current_time(column: Column) -> bool:
+    """Whether the column's default is the moment of the statement."""
+    expression = column.default.value if column.default is not None else None
+    return (
+        column.type.base in ("datetime", "timestamp")
+        and _NOW.fullmatch(_without_brackets(expression or "")) is not None
+    )
+
+
+def _without_brackets(expression: str) -> str:
+    plain = expression.strip()
+    while plain.startswith("(") and plain.endswith(")"):
+        plain = plain[1:-1].strip()
+    return plain
+
+
+def _current_time(column: Column, expression: str, commit_ms: int, time_zone: str) -> SparkColumn:
+    found = _NOW.fullmatch(_without_brackets(expression))
+    if found is None or column.type.base not in ("datetime", "timestamp"):
+        raise ValueError(f"its default {expression} cannot be computed")
+    moment = datetime.fromtimestamp(commit_ms / 1000, timezone.utc)
+    fraction = int(found.group(3) or 0)
+    text = moment.strftime("%Y-%m-%d %H:%M:%S") + (f".{moment.microsecond:06d}"[: fraction + 1] if fraction else "")
+    instant = F.lit(text).cast("timestamp_ntz")
+    if column.type.base == "datetime":
+        return F.from_utc_timestamp(instant.cast("timestamp"), time_zone).cast("timestamp_ntz")
+    return instant.cast("timestamp")
+
+
+def _unknown(kind: MySqlType, text: str) -> ValueError:
+    return ValueError(f"its default {short(text)!r} is no {short(str(kind))}")

@@ -1,0 +1,72 @@
+"""What DDL that waits would do: the planner's own words for it, without a mirror being touched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from cdc_pipeline.lake.tables.ddl_history import HELD, PENDING
+from cdc_pipeline.mirrors.changes.progress import published_cut
+from cdc_pipeline.mirrors.changes.unqualified_names import with_databases
+from cdc_pipeline.mirrors.changes.window import Window
+from cdc_pipeline.mirrors.cuts.cut_inputs import CutInputs, StoredMirrors
+from cdc_pipeline.mirrors.model.ddl_events import ddl_event, in_order
+from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl
+from cdc_pipeline.mirrors.planning.plan_book import PlanBook
+from cdc_pipeline.mirrors.planning.planner import Permissions, Planner
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
+    from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
+
+
+@dataclass(frozen=True)
+class PendingStatement:
+    """A statement that no cut has carried out yet. `status` is `held` or `pending`; `effect` is what it would do now, if it
+    were approved."""
+
+    topic: str
+    partition: int
+    offset: int
+    commit_ts: int
+    status: str
+    sql: str
+    effect: str
+
+
+def pending_statements(spark: SparkSession, paths: LakePaths, settings: CutSettings) -> tuple[PendingStatement, ...]:
+    """The statements that wait for an approval or for the resolved TSO, in order; those that concern only tables
+    that are not included do not. Rows between them are not looked at."""
+    history = spark.read.format("delta").load(paths.table("ddl_history"))
+    published = published_cut(spark, paths)
+    rows = history.where(F.col("status").isin(PENDING, HELD)).collect()
+    held = {(row["topic"], row["partition"], row["offset"]) for row in rows if row["status"] == HELD}
+    found: list[DdlEvent] = [
+        replace(ddl_event(row), returning=row["status"] == HELD) for row in rows if row["kind"] is not None
+    ]
+    upstream = {source for name in published.names for source in published.upstream(name)}
+    included = IncludedDdl(settings.selection, published.sources)
+    mirrored = [(event, included.event(event)) for event in with_databases(in_order(found), upstream)]
+    events = [seen for event, seen in mirrored if seen.changes or not event.changes]
+    inputs = CutInputs(StoredMirrors(spark, paths, history, settings.selection), frozenset(held))
+    window = Window(published.cut_id + 1, None, None, published.last_batch, published.last_batch)
+    book = PlanBook(
+        (), inputs.mirror, published.names, window.cut_id, settings.time_zone, settings.columns, settings.keys
+    )
+    permissions = Permissions(settings.policy, inputs.approved, (), frozenset(table.name for table in published.held))
+    plan = Planner(book, permissions=permissions, ended=lambda name: inputs.ended(name, window)).plan(events)
+    return tuple(
+        PendingStatement(
+            *event.position,
+            event.commit_ts,
+            HELD if event.position in held else PENDING,
+            event.sql,
+            plan.outcomes[event.position].effect,
+        )
+        for event in events
+    )

@@ -1,0 +1,215 @@
+"""Reads MySQL column types, as DDL has them and as the `mysqlType` of messages has them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+from cdc_pipeline.mysql.ddl.tokens import Cursor, DdlSyntaxError, Kind
+from cdc_pipeline.mysql.model.limits import MOST_QUOTED, short
+from cdc_pipeline.mysql.model.table import MySqlType
+from cdc_pipeline.mysql.types.charsets import BINARY_ATTRIBUTE
+from cdc_pipeline.mysql.types.type_limits import beyond_type, longer_type
+
+# The synonyms of one word. Those of several words are in `_read_base`.
+_SYNONYMS = {
+    "integer": "int",
+    "int1": "tinyint",
+    "int2": "smallint",
+    "int3": "mediumint",
+    "int4": "int",
+    "int8": "bigint",
+    "middleint": "mediumint",
+    "dec": "decimal",
+    "numeric": "decimal",
+    "fixed": "decimal",
+    "real": "double",
+    "float4": "float",
+    "float8": "double",
+    "character": "char",
+    "nchar": "char",
+    "varcharacter": "varchar",
+    "nvarchar": "varchar",
+    "geomcollection": "geometrycollection",
+}
+_NATIONAL = frozenset({"nchar", "nvarchar"})
+_OF_BYTES = {
+    "char": "binary",
+    "varchar": "varbinary",
+    "tinytext": "tinyblob",
+    "text": "blob",
+    "mediumtext": "mediumblob",
+    "longtext": "longblob",
+}
+# What a column definition may have: a word outside this list is rather a clause that the parser does not know.
+KNOWN_TYPES = frozenset(
+    {
+        *("bit", "tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double"),
+        *("date", "datetime", "timestamp", "time", "year"),
+        *("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set", "json"),
+        *("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"),
+        *("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon"),
+        *("geometrycollection", "vector"),
+        *("uuid", "inet4", "inet6"),  # MariaDB
+    }
+)
+
+
+@lru_cache(maxsize=1024)
+def parse_mysql_type(text: str) -> MySqlType:
+    """The type that the words of a message's `mysqlType` name.
+
+    A word that is no MySQL type is the base as it is, lower-case; words after the type's own are left alone. Raises
+    DdlSyntaxError for text that has no tokens, that starts with no word, or whose brackets cannot be read.
+    """
+    cursor = Cursor(text)
+    kind, _ = read_type(cursor)
+    return kind
+
+
+def type_in_words(text: str) -> MySqlType:
+    """`parse_mysql_type`, for words that come from messages: what cannot be read, or is beyond a limit of MySQL's, is the
+    base as it is, cut to what can be quoted."""
+    try:
+        kind = parse_mysql_type(text)
+    except Exception:  # no words of a message stop anything
+        return MySqlType(short(text.strip().lower()))
+    return kind if len(kind.base) <= MOST_QUOTED else MySqlType(short(kind.base))
+
+
+def read_type(cursor: Cursor) -> tuple[MySqlType, bool]:
+    """The type at the cursor with its own attributes (unsigned, character set …), and whether it is SERIAL.
+
+    SERIAL stands for NOT NULL AUTO_INCREMENT UNIQUE beside its type.
+    """
+    word = cursor.peek()
+    if word is None or word.kind is not Kind.WORD:
+        raise cursor.error("a column type expected")
+    if cursor.accept("SERIAL"):
+        return MySqlType("bigint", unsigned=True), True
+    if cursor.accept_any("BOOL", "BOOLEAN"):
+        return MySqlType("tinyint", (1,)), False
+    base, charset = _read_base(cursor)
+    params, members = _read_brackets(cursor)
+    if base == "float" and len(params) == 1 and params[0] > 24:
+        base, params = "double", ()  # FLOAT(p): p counts bits, and chooses the type
+    base, params = longer_type(base, params)
+    kind = MySqlType(base, params, members=members, charset=charset)
+    if (problem := beyond_type(kind)) is not None:
+        raise DdlSyntaxError(problem, word.start)
+    while (changed := accept_type_attribute(cursor, kind)) is not None:
+        kind = changed
+    return with_bytes_for_binary(kind), False
+
+
+def accept_type_attribute(cursor: Cursor, kind: MySqlType) -> MySqlType | None:
+    """`kind` with the attribute at the cursor, None where none is: a sign, ZEROFILL, a character set, a collation."""
+    if cursor.accept("UNSIGNED"):
+        return replace(kind, unsigned=True)
+    if cursor.accept("SIGNED"):
+        return kind
+    if cursor.accept("ZEROFILL"):
+        return replace(kind, unsigned=True, zerofill=True)  # as MySQL does
+    if accept_character_set(cursor):
+        return replace(kind, charset=name_or_string(cursor).lower())
+    if cursor.accept("COLLATE"):
+        return replace(kind, collation=name_or_string(cursor).lower())
+    if cursor.accept("BYTE"):
+        return replace(kind, charset="binary")
+    if cursor.accept("ASCII"):
+        return replace(kind, charset="latin1")
+    if cursor.accept("UNICODE"):
+        return replace(kind, charset="ucs2")
+    if cursor.accept("BINARY"):
+        return replace(kind, collation=kind.collation or BINARY_ATTRIBUTE)
+    return None
+
+
+def accept_character_set(cursor: Cursor) -> bool:
+    """Moves past CHARACTER SET, CHAR SET or CHARSET; whether one was next."""
+    return cursor.accept("CHARACTER", "SET") or cursor.accept("CHAR", "SET") or cursor.accept("CHARSET")
+
+
+def name_or_string(cursor: Cursor) -> str:
+    """The next word, quoted name or string: character sets may be any of them."""
+    return cursor.take(Kind.WORD, Kind.QUOTED, Kind.STRING, what="a name").text
+
+
+def with_bytes_for_binary(kind: MySqlType, default_charset: str | None = None) -> MySqlType:
+    """The type that holds bytes if `kind` is text in the character set `binary`, else `kind` itself.
+
+    `default_charset` is the table's, for a type that names neither character set nor collation.
+    """
+    collation = None if kind.collation == BINARY_ATTRIBUTE else kind.collation
+    charset = kind.charset or collation or default_charset
+    if charset != "binary" or kind.base not in _OF_BYTES:
+        return kind
+    return replace(kind, base=_OF_BYTES[kind.base], charset=None, collation=None)
+
+
+def _read_base(cursor: Cursor) -> tuple[str, str | None]:
+    """The type's word after synonyms, and the character set that the word brings with it."""
+    national = cursor.accept("NATIONAL")
+    word = cursor.take(Kind.WORD, what="a column type").text.lower()
+    if word == "long":
+        return _long(cursor), None
+    if word == "double":
+        cursor.accept("PRECISION")
+    base = _SYNONYMS.get(word, word)
+    if base == "char" and (cursor.accept("VARYING") or (word == "nchar" and cursor.accept("VARCHAR"))):
+        base = "varchar"
+    return base, "utf8mb3" if national or word in _NATIONAL else None
+
+
+def _long(cursor: Cursor) -> str:
+    """LONG, LONG VARCHAR and LONG VARBINARY."""
+    if cursor.accept("VARBINARY"):
+        return "mediumblob"
+    if cursor.accept_any("CHAR", "CHARACTER"):
+        cursor.expect("VARYING")
+    else:
+        cursor.accept_any("VARCHAR", "VARCHARACTER")
+    return "mediumtext"
+
+
+def _read_brackets(cursor: Cursor) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """The numbers, and the labels, in the brackets at the cursor; neither where there are no brackets."""
+    numbers: list[int] = []
+    labels: list[str] = []
+    if not cursor.accept("("):
+        return (), ()
+    while True:
+        if cursor.at_kind(Kind.NUMBER):
+            numbers.append(cursor.integer())
+        else:
+            labels.append(_label(cursor))
+        if not cursor.accept(","):
+            break
+    if numbers and labels:
+        raise cursor.error("numbers and labels in one pair of brackets")
+    cursor.expect(")")
+    return tuple(numbers), tuple(labels)
+
+
+def _label(cursor: Cursor) -> str:
+    accept_introducer(cursor)
+    if cursor.at_kind(Kind.HEX):
+        token = cursor.skip()
+        try:
+            label = bytes.fromhex(token.text).decode()
+        except ValueError as error:
+            raise DdlSyntaxError("a label that is not UTF-8", token.start) from error
+    else:
+        label = cursor.string()
+    return label.rstrip(" ")  # as MySQL does
+
+
+def accept_introducer(cursor: Cursor) -> str | None:
+    """Moves past a character set before a literal (`_utf8mb4'x'`); its name, lower-case, None where none is next."""
+    token, literal = cursor.peek(), cursor.peek(1)
+    if token is None or literal is None or token.kind is not Kind.WORD or not token.text.startswith("_"):
+        return None
+    if literal.kind not in (Kind.STRING, Kind.HEX, Kind.BITS):
+        return None
+    cursor.skip()
+    return token.text[1:].lower()

@@ -1,0 +1,168 @@
+"""What ALTER TABLE makes of a table's keys and indexes. Pure: schemas in, keys out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cdc_pipeline.mysql.model.limits import MOST_INDEXES, beyond
+from cdc_pipeline.mysql.model.schema_changes import (
+    AddIndex,
+    AddPrimaryKey,
+    AddUniqueKey,
+    DropIndex,
+    DropPrimaryKey,
+    RenameIndex,
+)
+from cdc_pipeline.mysql.model.table import PlainIndex, UniqueKey
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from cdc_pipeline.mysql.model.schema_changes import Clause
+    from cdc_pipeline.mysql.model.table import Column, TableSchema
+
+
+class KeyConflictError(ValueError):
+    """A clause that does not fit the table's columns or keys."""
+
+    def __init__(self, clause: Clause, reason: str) -> None:
+        super().__init__(reason)
+        self.clause = clause
+        self.reason = reason
+
+
+def automatic_key_name(column: str, taken: tuple[str, ...]) -> str:
+    """MySQL's name for a UNIQUE key without one: that of its first column, then with _2, _3 …
+
+    An expression in place of the first column counts as a column called `functional_index`.
+    """
+    return _Names(taken).automatic(column)
+
+
+class _Names:
+    """The names that a table's keys and indexes have; many of one column take no longer than few."""
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self._taken = {_folded(name) for name in taken} | {"primary"}
+        self._numbers: dict[str, int] = {}
+
+    def add(self, name: str) -> None:
+        self._taken.add(_folded(name))
+
+    def automatic(self, column: str) -> str:
+        name, number = column, self._numbers.get(_folded(column), 1)
+        while _folded(name) in self._taken:
+            number += 1
+            name = f"{column}_{number}"
+        self._numbers[_folded(column)] = max(number - 1, 1)
+        return name
+
+
+def altered_primary_key(
+    schema: TableSchema, columns: Sequence[Column], clauses: tuple[Clause, ...], new_names: Mapping[str, str]
+) -> tuple[str, ...]:
+    """The columns of the primary key. `columns` are the table's after the statement; `new_names` are the new name of each
+    old column that stays, by its folded old one."""
+    key = _followed(schema.primary_key, new_names)
+    spelt = {_folded(column.name): column.name for column in columns}
+    for clause in clauses:
+        if isinstance(clause, DropPrimaryKey):
+            if not schema.primary_key:
+                raise KeyConflictError(clause, "no primary key")
+            key = ()
+    for clause in clauses:
+        if isinstance(clause, AddPrimaryKey):
+            wanted = _key_columns(clause.columns, spelt, clause)
+            if key and key != wanted:
+                raise KeyConflictError(clause, "a primary key exists")
+            key = wanted
+    return key
+
+
+def altered_keys(
+    schema: TableSchema, columns: Sequence[Column], clauses: tuple[Clause, ...], new_names: Mapping[str, str]
+) -> tuple[tuple[UniqueKey, ...], tuple[PlainIndex, ...]]:
+    """The UNIQUE keys and the plain indexes, arguments as above."""
+    dropped = {_folded(clause.name) for clause in clauses if isinstance(clause, DropIndex)}
+    renamed = {_folded(clause.name): clause.new_name for clause in clauses if isinstance(clause, RenameIndex)}
+
+    def kept(name: str, old_columns: tuple[str, ...]) -> bool:
+        # without a column of its own an index goes
+        return _folded(name) not in dropped and not (old_columns and not _followed(old_columns, new_names))
+
+    keys = [
+        UniqueKey(renamed.get(_folded(key.name), key.name), _followed(key.columns, new_names), key.exact)
+        for key in schema.unique_keys
+        if kept(key.name, key.columns)
+    ]
+    indexes = [
+        PlainIndex(renamed.get(_folded(index.name), index.name), _followed(index.columns, new_names))
+        for index in schema.indexes
+        if kept(index.name, index.columns)
+    ]
+    added = _Added(columns, keys, indexes)
+    for clause in clauses:
+        if isinstance(clause, AddIndex):
+            added.index(clause)
+        elif isinstance(clause, AddUniqueKey):
+            added.unique(clause)
+    return tuple(keys), tuple(indexes)
+
+
+class _Added:
+    """Adds keys and indexes to those of a table with these columns."""
+
+    def __init__(self, columns: Sequence[Column], keys: list[UniqueKey], indexes: list[PlainIndex]) -> None:
+        self._spelt = {_folded(column.name): column.name for column in columns}
+        self._keys = keys
+        self._indexes = indexes
+        self._key_of = {_folded(key.name): key for key in reversed(keys)}
+        self._index_names = {_folded(index.name) for index in indexes}
+        self._names = _Names([*(key.name for key in keys), *(index.name for index in indexes)])
+
+    def index(self, clause: AddIndex) -> None:
+        wanted = _key_columns(clause.index.columns, self._spelt, clause)
+        name = clause.index.name or self._free_name(wanted)
+        if _folded(name) not in self._index_names:
+            self._indexes.append(PlainIndex(name, wanted))
+            self._index_names.add(_folded(name))
+            self._take(name, clause)
+
+    def unique(self, clause: AddUniqueKey) -> None:
+        wanted = replace(clause.key, columns=_key_columns(clause.key.columns, self._spelt, clause))
+        if not wanted.name:
+            wanted = replace(wanted, name=self._free_name(wanted.columns))
+        same = self._key_of.get(_folded(wanted.name))
+        if same is None:
+            self._keys.append(wanted)
+            self._key_of[_folded(wanted.name)] = wanted
+            self._take(wanted.name, clause)
+        elif replace(same, name=wanted.name) != wanted:
+            # Only ADD UNIQUE … IF NOT EXISTS leaves a key that is there, and then an equal one most often.
+            raise KeyConflictError(clause, f"a key {wanted.name!r} exists")
+
+    def _take(self, name: str, clause: Clause) -> None:
+        self._names.add(name)
+        if (count := len(self._keys) + len(self._indexes)) > MOST_INDEXES:
+            raise KeyConflictError(clause, beyond("indexes", count, MOST_INDEXES))
+
+    def _free_name(self, columns: tuple[str, ...]) -> str:
+        return self._names.automatic(columns[0] if columns else "functional_index")
+
+
+def _key_columns(names: tuple[str, ...], spelt: Mapping[str, str], clause: Clause) -> tuple[str, ...]:
+    """The names as the columns' definitions spell them, which are `spelt` by their folded names."""
+    for name in names:
+        if _folded(name) not in spelt:
+            raise KeyConflictError(clause, f"no column {name!r} for the key")
+    return tuple(spelt[_folded(name)] for name in names)
+
+
+def _followed(names: tuple[str, ...], new_names: Mapping[str, str]) -> tuple[str, ...]:
+    """A key's columns after renames and without the dropped ones."""
+    return tuple(new_names[_folded(name)] for name in names if _folded(name) in new_names)
+
+
+def _folded(name: str) -> str:
+    return name.casefold()

@@ -1,0 +1,224 @@
+"""Reads keys, constraints and table options: what CREATE TABLE, ALTER TABLE and CREATE INDEX share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cdc_pipeline.mysql.ddl.column_definitions import read_check, read_dotted_name, read_references
+from cdc_pipeline.mysql.ddl.column_types import accept_character_set, name_or_string
+from cdc_pipeline.mysql.ddl.tokens import Cursor, Kind
+from cdc_pipeline.mysql.model.limits import MOST_KEY_COLUMNS, beyond
+from cdc_pipeline.mysql.model.schema_changes import AddIndex, AddPrimaryKey, AddUniqueKey, NoRowEffect
+from cdc_pipeline.mysql.model.table import PlainIndex, TableName, UniqueKey
+
+if TYPE_CHECKING:
+    from cdc_pipeline.mysql.model.schema_changes import Clause
+
+_INDEX_TYPES = ("BTREE", "HASH", "RTREE", "HNSW", "INVERTED")
+_OPTIONS = frozenset(
+    {
+        *("AFFINITY", "AUTOEXTEND_SIZE", "AUTO_ID_CACHE", "AUTO_INCREMENT", "AUTO_RANDOM_BASE", "AVG_ROW_LENGTH"),
+        *("CHECKSUM", "COMMENT", "COMPRESSION", "CONNECTION", "DELAY_KEY_WRITE", "ENCRYPTED", "ENCRYPTION"),
+        *("ENCRYPTION_KEY_ID", "ENGINE", "ENGINE_ATTRIBUTE", "INSERT_METHOD", "KEY_BLOCK_SIZE", "MAX_ROWS"),
+        *("MIN_ROWS", "PACK_KEYS", "PAGE_CHECKSUM", "PAGE_COMPRESSED", "PAGE_COMPRESSION_LEVEL", "PASSWORD"),
+        *("PRE_SPLIT_REGIONS", "ROW_FORMAT", "SECONDARY_ENGINE", "SECONDARY_ENGINE_ATTRIBUTE"),
+        *("SHARD_ROW_ID_BITS", "STATS_AUTO_RECALC", "STATS_BUCKETS", "STATS_COL_CHOICE", "STATS_COL_LIST"),
+        *("STATS_PERSISTENT", "STATS_SAMPLE_PAGES", "STATS_SAMPLE_RATE", "STATS_TOPN", "TABLESPACE"),
+        *("TABLE_CHECKSUM", "TRANSACTIONAL", "TTL_ENABLE", "TTL_JOB_INTERVAL", "TYPE"),
+    }
+)
+
+
+def read_table_name(cursor: Cursor, database: str) -> TableName:
+    """The table name at the cursor; in `database` where it names none."""
+    parts = read_dotted_name(cursor)
+    return TableName(parts[0], parts[1]) if len(parts) == 2 else TableName(database, parts[0])
+
+
+def read_key(cursor: Cursor) -> Clause | None:
+    """The key, index or constraint at the cursor, None where none is. Foreign keys and checks are a NoRowEffect.
+
+    A UNIQUE key or index without a name has the name "" (`key_evolution` gives it MySQL's).
+    """
+    start, before = cursor.position, cursor.index
+    symbol = ""
+    if cursor.accept("CONSTRAINT"):
+        cursor.accept("IF", "NOT", "EXISTS")
+        if not cursor.at_any("PRIMARY", "UNIQUE", "FOREIGN", "CHECK"):
+            symbol = cursor.identifier("a constraint name")
+    if cursor.accept("PRIMARY", "KEY"):
+        return _primary_key(cursor)
+    if cursor.accept("UNIQUE"):
+        cursor.accept_any("INDEX", "KEY")
+        cursor.accept("IF", "NOT", "EXISTS")
+        name = _index_name(cursor) or symbol
+        columns, exact = read_key_parts(cursor)
+        return AddUniqueKey(UniqueKey(name, columns, exact))
+    if cursor.accept("FOREIGN", "KEY"):
+        cursor.accept("IF", "NOT", "EXISTS")
+        _index_name(cursor)
+        cursor.group()
+        read_references(cursor)
+    elif cursor.at("CHECK"):
+        read_check(cursor)
+    elif cursor.index > before:
+        raise cursor.error("PRIMARY, UNIQUE, FOREIGN or CHECK expected")
+    else:
+        return _plain_index(cursor)
+    return NoRowEffect(cursor.since(start))
+
+
+def _primary_key(cursor: Cursor) -> AddPrimaryKey:
+    cursor.accept("IF", "NOT", "EXISTS")
+    _index_name(cursor)
+    columns, _ = read_key_parts(cursor)
+    # A key over a prefix identifies rows by the whole column as well.
+    return AddPrimaryKey(columns)
+
+
+def _plain_index(cursor: Cursor) -> AddIndex | None:
+    """INDEX, FULLTEXT … with its name and columns; None where no index is next."""
+    if cursor.accept_any("FULLTEXT", "SPATIAL"):
+        cursor.accept_any("INDEX", "KEY")
+    elif not (
+        cursor.accept("VECTOR", "INDEX")
+        or cursor.accept("VECTOR", "KEY")
+        or cursor.accept("COLUMNAR", "INDEX")
+        or cursor.accept_any("INDEX", "KEY")
+    ):
+        return None
+    cursor.accept("IF", "NOT", "EXISTS")
+    name = _index_name(cursor)
+    columns, _ = read_key_parts(cursor)
+    return AddIndex(PlainIndex(name, columns))
+
+
+def _index_name(cursor: Cursor) -> str:
+    """The name before the columns of an index, "" if it has none; moves past USING too."""
+    name = ""
+    if cursor.at_kind(Kind.WORD, Kind.QUOTED) and not _at_index_type(cursor):
+        name = cursor.identifier("an index name")
+    accept_index_type(cursor)
+    return name
+
+
+def _at_index_type(cursor: Cursor) -> bool:
+    return any(cursor.at(word, kind) for word in ("USING", "TYPE") for kind in _INDEX_TYPES)
+
+
+def accept_index_type(cursor: Cursor) -> bool:
+    """Moves past USING BTREE and the like; whether it was next."""
+    if not _at_index_type(cursor):
+        return False
+    cursor.index += 2
+    return True
+
+
+def read_key_parts(cursor: Cursor) -> tuple[tuple[str, ...], bool]:
+    """The columns in the brackets at the cursor and whether the key is over exactly their values; its options too.
+
+    Expressions have no column here; they and prefixes make the key inexact. ASC and DESC do not matter.
+    """
+    columns: list[str] = []
+    exact = True
+    cursor.expect("(")
+    while True:
+        if cursor.at("("):
+            cursor.group()
+            exact = False
+        else:
+            columns.append(cursor.identifier("a column name"))
+            if cursor.accept("("):
+                cursor.integer()
+                cursor.expect(")")
+                exact = False
+        cursor.accept_any("ASC", "DESC")
+        if not cursor.accept(","):
+            break
+    cursor.expect(")")
+    if len(columns) > MOST_KEY_COLUMNS:
+        raise cursor.error(beyond("columns of a key", len(columns), MOST_KEY_COLUMNS))
+    while _index_option(cursor):
+        pass
+    return tuple(columns), exact
+
+
+def _index_option(cursor: Cursor) -> bool:
+    """Moves past one option of an index; False where none is next."""
+    if accept_index_type(cursor):
+        return True
+    if cursor.accept_any("VISIBLE", "INVISIBLE", "IGNORED", "CLUSTERED", "NONCLUSTERED", "GLOBAL", "LOCAL"):
+        return True
+    if cursor.accept("NOT", "IGNORED") or cursor.accept("ADD_COLUMNAR_REPLICA_ON_DEMAND"):
+        return True
+    if cursor.accept("WITH", "PARSER"):
+        cursor.identifier("a parser name")
+        return True
+    if cursor.accept_any("COMMENT", "ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE"):
+        cursor.accept("=")
+        cursor.string()
+        return True
+    if cursor.accept_any("KEY_BLOCK_SIZE", "PRE_SPLIT_REGIONS"):
+        cursor.accept("=")
+        if cursor.at("("):
+            cursor.group()
+        else:
+            cursor.integer()
+        return True
+    return False
+
+
+def read_table_option(cursor: Cursor) -> tuple[str, str] | None:
+    """One table option as its name, upper-case, and its value; None where none is next.
+
+    CHARACTER SET and COLLATE have their value lower-case.
+    """
+    before = cursor.index
+    default = cursor.accept("DEFAULT")
+    if accept_character_set(cursor):
+        cursor.accept("=")
+        return "CHARACTER SET", name_or_string(cursor).lower()
+    if cursor.accept("COLLATE"):
+        cursor.accept("=")
+        return "COLLATE", name_or_string(cursor).lower()
+    if default:
+        cursor.index = before
+        return None
+    if cursor.accept("TTL"):
+        cursor.accept("=")
+        cursor.identifier("a column name")
+        cursor.expect("+")
+        cursor.expect("INTERVAL")
+        return "TTL", cursor.skip().text + " " + cursor.identifier("a unit")
+    if cursor.accept("UNION"):
+        cursor.accept("=")
+        return "UNION", cursor.group()
+    if cursor.accept("DATA", "DIRECTORY") or cursor.accept("INDEX", "DIRECTORY"):
+        cursor.accept("=")
+        return "DIRECTORY", cursor.string()
+    if cursor.accept("PLACEMENT", "POLICY"):
+        cursor.accept("=")
+        return "PLACEMENT POLICY", name_or_string(cursor)
+    if cursor.accept("STORAGE"):
+        return "STORAGE", cursor.identifier("a storage")
+    cursor.accept("FORCE")
+    token = cursor.peek()
+    if token is None or token.kind is not Kind.WORD or token.text.upper() not in _OPTIONS:
+        cursor.index = before
+        return None
+    cursor.skip()
+    cursor.accept("=")
+    value = cursor.take(Kind.WORD, Kind.QUOTED, Kind.STRING, Kind.NUMBER, what="the value of an option")
+    return token.text.upper(), value.text
+
+
+def charset_of(options: dict[str, str]) -> str | None:
+    """The character set that table options name, by itself or through a collation; None if they name none."""
+    charset, collation = options.get("CHARACTER SET"), options.get("COLLATE")
+    return charset or (collation.split("_")[0] if collation else None)
+
+
+def collation_of(options: dict[str, str]) -> str | None:
+    """The collation that table options name; None if they name none, or only a character set: its own depends on the
+    server."""
+    return options.get("COLLATE")

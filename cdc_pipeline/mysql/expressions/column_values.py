@@ -1,0 +1,69 @@
+"""The values of a mirror's columns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import DecimalType
+
+from cdc_pipeline.mysql.expressions.json_functions import odd_form
+from cdc_pipeline.mysql.expressions.values import ExpressionError, Value, ValueKind
+from cdc_pipeline.mysql.model.quoted_names import quoted
+from cdc_pipeline.mysql.model.table import TEXT_TYPES
+from cdc_pipeline.mysql.types.charsets import charset_of_column, collation_of_column
+from cdc_pipeline.mysql.types.spark_types import spark_type, text_decimal
+
+if TYPE_CHECKING:
+    from cdc_pipeline.mysql.model.table import Column, TableSchema
+
+_INTEGER_DIGITS = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigint": 19}
+_BLOBS = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
+_MOMENT_KINDS = {
+    "date": ValueKind.DATE,
+    "datetime": ValueKind.DATETIME,
+    "timestamp": ValueKind.TIMESTAMP,
+    "time": ValueKind.TIME,
+}
+
+
+def column_value(column: Column, schema: TableSchema) -> Value:
+    """The value of a mirror's column; `schema` is its table's. Raises ExpressionError for types that have none."""
+    found = _value(column, schema)
+    return replace(found, column=(found.sql, column))
+
+
+def _value(column: Column, schema: TableSchema) -> Value:
+    kind, name, base = column.type, quoted(column.name), column.type.base
+    target = spark_type(kind)
+    if base in _INTEGER_DIGITS:
+        digits = _INTEGER_DIGITS[base] + (base == "bigint" and kind.unsigned)
+        sql = name if digits > 19 else f"CAST({name} AS BIGINT)"
+        textless = "zerofill" if kind.zerofill else None
+        return Value(sql, ValueKind.INTEGER, digits=digits, unsigned=kind.unsigned, textless=textless)
+    if base == "bit":
+        wide = isinstance(target, DecimalType)
+        return Value(name, ValueKind.INTEGER, digits=20 if wide else 19, unsigned=True, textless="bit")
+    if base == "year":
+        return Value(f"CAST({name} AS BIGINT)", ValueKind.INTEGER, digits=4, unsigned=True, textless="year")
+    if isinstance(target, DecimalType):
+        textless = "zerofill" if kind.zerofill else None
+        return Value(name, ValueKind.DECIMAL, digits=target.precision, scale=target.scale, textless=textless)
+    if base == "decimal":
+        # of messages that name no digits there may be any
+        digits, scale = text_decimal(kind) or (65, 30)
+        return Value(name, ValueKind.LONG_DECIMAL, digits=digits, scale=scale)
+    if base in ("float", "double"):
+        return Value(f"CAST({name} AS DOUBLE)", ValueKind.DOUBLE)
+    if base in TEXT_TYPES or (base in ("enum", "set") and kind.members):
+        charset, collation = charset_of_column(kind, schema.charset), collation_of_column(kind, schema)
+        return Value(name, ValueKind.TEXT, charset=charset, collation=collation)
+    if base in _BLOBS:
+        return Value(name, ValueKind.BYTES)
+    if base == "json":
+        return Value(name, ValueKind.JSON, f"coalesce({odd_form(name)}, false)")
+    if base in _MOMENT_KINDS:
+        # a NOT NULL date is NULL in a mirror where upstream has a zero date
+        doubt = f"({name} IS NULL)" if not column.nullable and base != "time" else None
+        return Value(name, _MOMENT_KINDS[base], doubt, scale=kind.params[0] if kind.params else 0)
+    raise ExpressionError(f"column {column.name} of type {kind or 'unknown'}")

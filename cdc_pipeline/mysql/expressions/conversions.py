@@ -1,0 +1,180 @@
+"""Which changes of a column's type carry existing values over exactly, and which this version cannot vouch for.
+
+MODIFY and CHANGE send no rows (ticdc-facts §10): what upstream makes of its values has to be made here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cdc_pipeline.gaps import Gap, GapKind, added, of_other_kinds
+from cdc_pipeline.mysql.ddl.column_types import KNOWN_TYPES
+from cdc_pipeline.mysql.expressions.translation import ExpressionError, assigned
+from cdc_pipeline.mysql.model.limits import short
+from cdc_pipeline.mysql.model.quoted_names import quoted
+from cdc_pipeline.mysql.model.table import TEXT_TYPES
+from cdc_pipeline.mysql.types.spark_types import GEOMETRIES, text_decimal
+from cdc_pipeline.mysql.types.wider_types import wider_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from cdc_pipeline.mysql.expressions.translation import SparkExpression
+    from cdc_pipeline.mysql.model.table import Column, MySqlType, TableSchema
+
+INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
+BLOBS = frozenset({"varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
+_FRACTIONS = frozenset({"datetime", "timestamp", "time"})
+_DIGITS = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigint": 19}
+_SIZES = {
+    **dict.fromkeys(("tinytext", "tinyblob"), 2**8 - 1),
+    **dict.fromkeys(("text", "blob"), 2**16 - 1),
+    **dict.fromkeys(("mediumtext", "mediumblob"), 2**24 - 1),
+    **dict.fromkeys(("longtext", "longblob"), 2**32 - 1),
+}
+
+
+def unsure_conversion(old: MySqlType, new: MySqlType) -> str | None:
+    """Why existing values may differ from upstream's after the change; None where they are exact."""
+    if _is_exact(old, new):
+        return None
+    return f"values were {short(str(old))} before and are {short(str(new))} now: converted without certainty"
+
+
+def learns_labels(old: MySqlType, new: MySqlType) -> bool:
+    """Whether numbers of an ENUM or SET whose labels were not known can become labels."""
+    return old.base == new.base and old.base in ("enum", "set") and not old.members and bool(new.members)
+
+
+def unsure_change(old: Column, new: Column, schema: TableSchema, time_zone: str) -> str | None:
+    """`unsure_conversion`, where the value cannot be computed as MySQL assigns it either. `schema` is the table's before.
+
+    A generated column is computed anew, and one whose formula has no equal here is told when that is tried.
+    """
+    if new.generated is not None or converted(old, new, schema, time_zone) is not None:
+        return None
+    return unsure_conversion(old.type, new.type)
+
+
+def converted(old: Column, new: Column, schema: TableSchema, time_zone: str) -> SparkExpression | None:
+    """The value that MySQL makes of the old column's for the new one; None where it is not known to be so here.
+
+    `schema` is the table's before the change.
+    """
+    try:
+        return assigned(quoted(old.name), new, schema, time_zone)
+    except ExpressionError:
+        return None
+
+
+def _is_exact(old: MySqlType, new: MySqlType) -> bool:
+    """Whether every value stays what it is, and fits."""
+    before, after = old.base, new.base
+    if before in INTEGERS:
+        return _integer_is_exact(old, new)
+    if before in TEXT_TYPES:
+        # a CHAR is shown without the spaces at its end
+        return after in TEXT_TYPES and (after != "char" or before == "char") and _holds(new, old)
+    if before in BLOBS:
+        return after in BLOBS and _holds(new, old)
+    if before == "decimal":
+        return _decimal_is_exact(old, new)
+    if before != after:
+        if before == "enum" and after in TEXT_TYPES:
+            return after != "char" and _size(new) >= max(map(len, old.members), default=0)
+        return ((before, after) == ("float", "double") and not new.params and not new.unsigned) or {
+            before,
+            after,
+        } <= GEOMETRIES
+    if new.unsigned and not old.unsigned:
+        return False
+    if before in _FRACTIONS:
+        return _digits(new) == _digits(old) or (before != "time" and _digits(new) > _digits(old))
+    if before == "binary" or (before in ("float", "double") and len(new.params) > 1):
+        return old.params == new.params  # a longer one is padded, another scale rounds
+    if before == "bit":
+        return _digits(new) >= _digits(old)
+    if before == "enum":
+        return set(old.members) <= set(new.members)
+    if before == "set":
+        # labels are shown in the order of the definition
+        return tuple(member for member in new.members if member in old.members) == old.members
+    return True
+
+
+def _integer_is_exact(old: MySqlType, new: MySqlType) -> bool:
+    digits = _DIGITS[old.base] + (old.base == "bigint" and old.unsigned)
+    if new.base in INTEGERS:
+        kind = wider_type(replace(old, zerofill=False, params=()), replace(new, zerofill=False, params=()))
+        return kind is not None and (kind.base, kind.unsigned) == (new.base, new.unsigned)
+    if new.unsigned and not old.unsigned:
+        return False
+    if new.base == "decimal":
+        return not new.zerofill and (new.params[0] if new.params else 10) - _scale(new) >= digits
+    return new.base in TEXT_TYPES and not old.zerofill and _size(new) > digits
+
+
+def _decimal_is_exact(old: MySqlType, new: MySqlType) -> bool:
+    digits = old.params[0] if old.params else 0
+    if new.base in TEXT_TYPES:
+        return not old.zerofill and _size(new) >= digits + 2
+    if new.base != "decimal" or (new.unsigned and not old.unsigned) or not old.params or not new.params:
+        return new.base == "decimal" and old.params == new.params
+    same_text = old.params == new.params or text_decimal(old) is None is text_decimal(new)
+    return same_text and _scale(new) >= _scale(old) and new.params[0] - _scale(new) >= digits - _scale(old)
+
+
+def _holds(new: MySqlType, old: MySqlType) -> bool:
+    return _size(new) >= _size(old)
+
+
+def _size(kind: MySqlType) -> int:
+    """The most characters or bytes."""
+    return kind.params[0] if kind.params else _SIZES.get(kind.base, 2**32 - 1)
+
+
+def _scale(kind: MySqlType) -> int:
+    return kind.params[1] if len(kind.params) > 1 else 0
+
+
+def _digits(kind: MySqlType) -> int:
+    return kind.params[0] if kind.params else 0
+
+
+_PARTIAL_IMAGES = (
+    "rows came without some columns, which are NULL here (a partial row image, such as "
+    "binlog_row_image MINIMAL or NOBLOB, or a column selector)"
+)
+
+
+def unsent_columns(columns: Sequence[Column]) -> tuple[Gap, ...]:
+    """The gaps of these columns, which rows did not bring."""
+    return tuple(
+        Gap(GapKind.VIRTUAL_NOT_SENT, "virtual generated columns are not sent, they are NULL here", column.name)
+        if column.generated == "virtual"
+        else Gap(GapKind.PARTIAL_IMAGES, _PARTIAL_IMAGES, column.name)
+        for column in sorted(columns, key=lambda column: column.generated != "virtual")
+    )
+
+
+def with_unclear_types(gaps: Iterable[Gap], columns: Iterable[Column]) -> tuple[Gap, ...]:
+    """The gaps of a table that has these columns now: those of types are told anew."""
+    return added(of_other_kinds(gaps, GapKind.UNCLEAR_TYPE), unclear_types(columns))
+
+
+def unclear_types(columns: Iterable[Column]) -> tuple[Gap, ...]:
+    """`unclear_type` of each column that has one."""
+    return tuple(filter(None, map(unclear_type, columns)))
+
+
+def unclear_type(column: Column) -> Gap | None:
+    """Why the values of a column whose type only messages name may not be upstream's; None where they are."""
+    kind, words = column.type, None
+    if not kind.base:
+        words = "its type is not known, values are kept as text"
+    elif kind.base not in KNOWN_TYPES:
+        words = f"{short(str(kind))} is no type of MySQL that is known here, values are kept as text"
+    elif kind.base in ("enum", "set") and not kind.members:
+        words = f"the labels of the {kind.base} are not known, numbers are kept as text"
+    return None if words is None else Gap(GapKind.UNCLEAR_TYPE, words, column.name)

@@ -1,0 +1,245 @@
+"""Values on their way to a column of another kind: as the number, the text, the TIME or the JSON that MySQL makes of them.
+
+Where MySQL and TiDB, or servers of different settings, make different values of one, the row is doubtful or the conversion
+is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cdc_pipeline.mysql.expressions.casts import lost, rounded_instant
+from cdc_pipeline.mysql.expressions.enum_labels import label_number
+from cdc_pipeline.mysql.expressions.json_functions import odd_form
+from cdc_pipeline.mysql.expressions.moments import as_datetime
+from cdc_pipeline.mysql.expressions.text_conversions import (
+    decimal_text_sql,
+    rounded_micros_sql,
+    time_micros_sql,
+    time_text_sql,
+)
+from cdc_pipeline.mysql.expressions.texts import NOT_ASCII, as_text
+from cdc_pipeline.mysql.expressions.values import (
+    MOMENTS,
+    ExpressionError,
+    Value,
+    ValueKind,
+    bound,
+    derived,
+    doubted,
+    integer,
+    quoted,
+)
+from cdc_pipeline.mysql.types.charsets import charset_of_column
+
+if TYPE_CHECKING:
+    from cdc_pipeline.mysql.expressions.values import Context
+    from cdc_pipeline.mysql.model.table import MySqlType
+
+_DATES = frozenset({"date", "datetime", "timestamp"})
+_NUMBERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double", "bit", "year"})
+_DAY_MICROS = 86_400_000_000
+_UTF8 = frozenset({"utf8", "utf8mb3", "utf8mb4"})
+_SHORTEST_DIGITS, _FLOAT_DIGITS = 15, 6
+"""So many digits tell every DOUBLE and FLOAT apart; MySQL prints no more of a FLOAT."""
+
+
+def as_number_of(value: Value, kind: MySqlType, context: Context) -> Value:
+    """The value as what a column of numbers or dates reads: the number of a label, a time or a moment, the moment of a
+    number. Others as they are."""
+    if kind.base in _DATES:
+        return _moment_of_number(value) if value.kind is ValueKind.INTEGER else value
+    if kind.base not in _NUMBERS:
+        return value
+    own = value.own_column
+    if own is not None and own.type.base in ("enum", "set"):
+        return label_number(value, own.type.members, own.type.base)
+    if value.kind is ValueKind.LONG_DECIMAL:
+        return _shorter(value, kind)
+    if value.kind is ValueKind.TIME:
+        return _number_of_time(value, kind)
+    return _number_of_moment(value, kind, context) if value.kind in MOMENTS else value
+
+
+def ascii_text(value: Value) -> Value:
+    """Bytes as the text that they are where they are ASCII: what is not is no number, date or label."""
+    text = bound(f"CAST({value.sql} AS STRING)", lambda x: f"CASE WHEN {x} NOT RLIKE {quoted(NOT_ASCII)} THEN {x} END")
+    return doubted(derived(text, ValueKind.TEXT, value), lost(value.sql, text))
+
+
+def _shorter(value: Value, kind: MySqlType) -> Value:
+    """A long decimal as one of Spark's, rounded to what the column holds."""
+    if kind.base in ("float", "double"):
+        return Value(f"try_cast({value.sql} AS DOUBLE)", ValueKind.DOUBLE, value.doubt)
+    scale = kind.params[1] if kind.base == "decimal" and len(kind.params) > 1 else 0
+    sql = f"try_cast({decimal_text_sql(value.sql, 65, scale)} AS DECIMAL(38,{scale}))"
+    found = Value(sql, ValueKind.DECIMAL, value.doubt, digits=38, scale=scale)
+    return doubted(found, lost(value.sql, sql))
+
+
+def _moment_of_number(value: Value) -> Value:
+    """The local time that a number of 8 or 14 digits writes; NULL for others, which MySQL reads in ways of its own."""
+
+    def moment(x: str) -> str:
+        digits = (
+            f"CASE WHEN {x} BETWEEN 10000101 AND 99991231 THEN concat(CAST({x} AS STRING), '000000') "
+            f"WHEN {x} BETWEEN 10000101000000 AND 99991231235959 THEN CAST({x} AS STRING) END"
+        )
+        parts = "'$1-$2-$3 $4:$5:$6'".replace("$", "\\u0024")
+        pattern = quoted("^(\\d{4})(\\d\\d)(\\d\\d)(\\d\\d)(\\d\\d)(\\d\\d)$")
+        return f"try_cast(regexp_replace({digits}, {pattern}, {parts}) AS TIMESTAMP_NTZ)"
+
+    sql = bound(value.sql, moment)
+    return doubted(Value(sql, ValueKind.DATETIME, value.doubt), lost(value.sql, sql))
+
+
+def _number_of_time(value: Value, kind: MySqlType) -> Value:
+    """`-12:34:56` is -123456. Columns of whole numbers take it rounded to the second."""
+
+    def number(x: str) -> str:
+        seconds = f"(abs({x}) DIV 1000000)"
+        clock = f"({seconds} DIV 3600 * 10000 + {seconds} DIV 60 % 60 * 100 + {seconds} % 60)"
+        return f"{clock} * CAST(sign({x}) AS BIGINT)"
+
+    micros = time_micros_sql(value.sql)
+    if kind.base == "decimal" and value.scale:
+
+        def exact(x: str) -> str:
+            fraction = f"CAST({x} % 1000000 AS DECIMAL(7,0)) * CAST('0.000001' AS DECIMAL(6,6))"
+            return f"CAST(CAST({number(x)} AS DECIMAL(9,0)) + {fraction} AS DECIMAL(15,6))"
+
+        return Value(bound(micros, exact), ValueKind.DECIMAL, value.doubt, digits=15, scale=6)
+    if kind.base in ("float", "double") and value.scale:
+        raise ExpressionError(f"a time with a fraction in a column of type {kind}")
+    return integer(bound(rounded_micros_sql(micros, 0), number), value, digits=7)
+
+
+def _number_of_moment(value: Value, kind: MySqlType, context: Context) -> Value:
+    """`2024-01-02 03:04:05` is 20240102030405. Columns of whole numbers take it rounded to the second."""
+    if kind.base in ("bit", "year"):
+        if kind.base == "year":
+            local = value if value.kind is ValueKind.DATE else as_datetime(value, context)
+            return integer(f"CAST(year({local.sql}) AS BIGINT)", local, digits=4)
+        raise ExpressionError(f"a {value.kind.value} value in a column of type bit")
+    if value.kind is ValueKind.DATE:
+        return integer(f"CAST(date_format({value.sql}, 'yyyyMMdd') AS BIGINT)", value, digits=8)
+    local = as_datetime(value, context)
+    if kind.base == "decimal" and local.scale:
+        text = f"date_format({local.sql}, 'yyyyMMddHHmmss.SSSSSS')"
+        return Value(f"try_cast({text} AS DECIMAL(20,6))", ValueKind.DECIMAL, local.doubt, digits=20, scale=6)
+    if kind.base in ("float", "double") and local.scale:
+        raise ExpressionError(f"a moment with a fraction in a column of type {kind}")
+    whole = local.sql if not local.scale else f"CAST({rounded_instant(local.sql, 0)} AS TIMESTAMP_NTZ)"
+    return integer(f"CAST(date_format({whole}, 'yyyyMMddHHmmss') AS BIGINT)", local, digits=14)
+
+
+def long_decimal(value: Value, digits: int, scale: int) -> Value:
+    """A number as the text of a DECIMAL of more than 38 digits, rounded half away from zero."""
+    own = value.own_column
+    if own is not None and own.type.base in ("enum", "set"):
+        value = label_number(value, own.type.members, own.type.base)
+    match value.kind:
+        case ValueKind.LONG_DECIMAL | ValueKind.TEXT:
+            text = value.sql
+        case ValueKind.INTEGER | ValueKind.DECIMAL if value.quotient is None:
+            text = f"CAST({value.sql} AS STRING)"
+        case ValueKind.DOUBLE:
+            # MySQL too goes by way of the shortest text that reads back as the same number
+            text = f"CAST(try_cast(CAST({value.sql} AS STRING) AS DECIMAL(38,{scale})) AS STRING)"
+        case _:
+            raise ExpressionError(f"a {value.kind.value} value in a column of type decimal({digits},{scale})")
+    sql = decimal_text_sql(text, digits, scale)
+    made = Value(sql, ValueKind.LONG_DECIMAL, value.doubt, digits=digits, scale=scale)
+    return doubted(made, lost(value.sql, sql))
+
+
+def stored_time(value: Value, digits: int, context: Context) -> Value:
+    """The text of a TIME with so many digits of a second, rounded half away from zero."""
+    own = value.own_column
+    if value.kind is ValueKind.TIME and own is not None and own.type.params == (digits,):
+        return value
+    match value.kind:
+        case ValueKind.TIME | ValueKind.TEXT:
+            micros = time_micros_sql(value.sql)
+        case ValueKind.INTEGER:
+            micros = bound(value.sql, _micros_of_number)
+        case ValueKind.DATE:
+            micros = f"CASE WHEN {value.sql} IS NOT NULL THEN 0L END"
+        case ValueKind.DATETIME | ValueKind.TIMESTAMP:
+            value = as_datetime(value, context)
+            micros = rounded_micros_sql(f"pmod(unix_micros(CAST({value.sql} AS TIMESTAMP)), {_DAY_MICROS}L)", digits)
+            # rounded to midnight
+            micros = bound(micros, lambda x: f"CASE WHEN {x} < {_DAY_MICROS} THEN {x} END")
+        case _:
+            raise ExpressionError(f"a {value.kind.value} value in a column of type time")
+    sql = time_text_sql(micros, digits)
+    return doubted(Value(sql, ValueKind.TIME, value.doubt, scale=digits), lost(value.sql, sql))
+
+
+def _micros_of_number(x: str) -> str:
+    """Of hhmmss; NULL for what is no time."""
+
+    def micros(n: str) -> str:
+        seconds = f"(abs({n}) DIV 10000 * 3600 + abs({n}) DIV 100 % 100 * 60 + abs({n}) % 100)"
+        fits = f"abs({n}) % 100 < 60 AND abs({n}) DIV 100 % 100 < 60"
+        return f"CASE WHEN {fits} THEN {seconds} * 1000000 * CAST(sign({n}) AS BIGINT) END"
+
+    return bound(f"CASE WHEN {x} BETWEEN -8385959 AND 8385959 THEN CAST({x} AS BIGINT) END", micros)
+
+
+def stored_json(value: Value, context: Context) -> Value:
+    """Text becomes the document that it is. MySQL prints documents in a form of its own, by which rows without a key are
+    found again."""
+    if value.kind is ValueKind.JSON:
+        return value
+    if value.kind is ValueKind.INTEGER and value.textless is None and value.condition is None:
+        return derived(f"CAST({value.sql} AS STRING)", ValueKind.JSON, value)
+    if value.kind is not ValueKind.TEXT or (
+        value.own_column is not None and value.own_column.type.base in ("enum", "set")
+    ):
+        raise ExpressionError(f"a {value.kind.value} value in a column of type json")
+    made = derived(value.sql, ValueKind.JSON, value)
+    return made if context.schema.row_key else doubted(made, odd_form(value.sql))
+
+
+def text_of(value: Value, kind: MySqlType, context: Context) -> Value:
+    """The text that a column of characters takes a value for."""
+    if value.kind is ValueKind.TIMESTAMP:
+        return as_text(as_datetime(value, context))
+    if value.kind is ValueKind.DOUBLE:
+        return _text_of_double(value)
+    return _text_of_bytes(value, kind, context) if value.kind is ValueKind.BYTES else as_text(value)
+
+
+def _text_of_bytes(value: Value, kind: MySqlType, context: Context) -> Value:
+    charset = charset_of_column(kind, context.schema.charset)
+    text = f"CASE WHEN is_valid_utf8(CAST({value.sql} AS STRING)) THEN decode({value.sql}, 'UTF-8') END"
+    found = derived(text, ValueKind.TEXT, value)
+    # of another character set only ASCII is read alike
+    odd = None if charset in _UTF8 else f"{text} RLIKE {quoted(NOT_ASCII)}"
+    return doubted(found, lost(value.sql, text), odd)
+
+
+def _text_of_double(value: Value) -> Value:
+    """The shortest decimal text of a DOUBLE or FLOAT, where all servers print it so: without an exponent, and with no more
+    digits than tell it from all others."""
+    own = value.own_column
+    is_float = own is not None and own.type.base == "float"
+    if own is not None and len(own.type.params) > 1:
+        raise ExpressionError(f"text of a value of type {own.type}")
+    single = value.sql.removeprefix("CAST(").removesuffix(" AS DOUBLE)") if is_float else value.sql
+    most = _FLOAT_DIGITS if is_float else _SHORTEST_DIGITS
+
+    def plain(x: str) -> str:
+        text = f"CAST(try_cast(CAST({x} AS STRING) AS DECIMAL(38,20)) AS STRING)"
+        return f"regexp_replace({text}, '\\\\.?0+$', '')"
+
+    def printed(x: str) -> str:
+        near = f"abs({x}) >= 1e-4D AND abs({x}) < 1e{_FLOAT_DIGITS if is_float else 15}D"
+        few = f"length(regexp_replace(regexp_replace({plain(x)}, '[-.]', ''), '^0+', '')) <= {most}"
+        return f"CASE WHEN {x} = 0 THEN '0' WHEN {near} AND {few} THEN {plain(x)} END"
+
+    sql = bound(single, printed)
+    text = replace(derived(sql, ValueKind.TEXT, value), charset="ascii")
+    return doubted(text, lost(value.sql, sql))

@@ -1,0 +1,44 @@
+"""Text that Canal has damaged: it reads the bytes of every character set as UTF-8 (canal-facts 28, 31)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from cdc_pipeline.mysql.model.table import TEXT_TYPES
+from cdc_pipeline.mysql.types.charsets import charset_of_column
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+    from cdc_pipeline.mysql.model.table import MySqlType
+
+_UTF8 = frozenset({"utf8", "utf8mb3", "utf8mb4", "ascii", "binary"})
+_NOT_ASCII = frozenset({"ucs2", "utf16", "utf16le", "utf32"})
+_BYTES_AS_TEXT = frozenset({"uuid", "inet4", "inet6"})
+_REPLACEMENT = "\ufffd"
+
+
+def is_read_right(charset: str | None) -> bool:
+    """Whether Canal reads text of the character set as it is, as far as is known."""
+    return charset is None or charset in _UTF8
+
+
+def damaged_text(text: Column, kind: MySqlType, default_charset: str | None) -> Column | None:
+    """Whether Canal's text of a column is not upstream's; None for a column whose text is always right.
+
+    Where the character set is not known only U+FFFD tells, which is what becomes of bytes that are no UTF-8.
+    """
+    if kind.base in _BYTES_AS_TEXT:
+        return text.isNotNull()
+    if kind.base not in TEXT_TYPES:
+        return None
+    charset = charset_of_column(kind, default_charset)
+    if charset in _UTF8:
+        return None
+    if charset in _NOT_ASCII:
+        return F.coalesce(text != "", F.lit(False))
+    if charset is None:
+        return F.coalesce(text.contains(_REPLACEMENT), F.lit(False))
+    return F.coalesce(text.rlike(r"[^\x00-\x7f]"), F.lit(False))

@@ -1,0 +1,69 @@
+"""The type that holds the values of two: what a column is in a mirror of several tables that have it otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cdc_pipeline.mysql.model.table import TEXT_TYPES
+
+if TYPE_CHECKING:
+    from cdc_pipeline.mysql.model.table import MySqlType
+
+_BYTES = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "bigint": 8}
+_BLOBS = {"varbinary": 0, "tinyblob": 255, "blob": 2**16 - 1, "mediumblob": 2**24 - 1, "longblob": 2**32 - 1}
+_TEXTS = {"tinytext": 255, "text": 2**16 - 1, "mediumtext": 2**24 - 1, "longtext": 2**32 - 1}
+
+
+def wider_type(one: MySqlType, other: MySqlType) -> MySqlType | None:
+    """Whichever of the two has all values of both, each sent and kept in the same way; None where neither has. Of types that
+    differ in nothing that values show it is the first."""
+    if _values(one) == _values(other):
+        return one
+    if one.base in _BYTES and other.base in _BYTES:
+        return _by_range(one, other)
+    if one.base in TEXT_TYPES and other.base in TEXT_TYPES:
+        return _longer(one, other, _TEXTS)
+    if one.base in _BLOBS and other.base in _BLOBS:
+        return _longer(one, other, _BLOBS)
+    if one.base != other.base or one.unsigned != other.unsigned:
+        return None
+    if one.base == "decimal" and one.params and other.params:
+        return _by_digits(one, other)
+    if one.base in ("enum", "set"):
+        # a message has the label's number: it means the same in both only where the one list begins with the other
+        few, many = sorted((one, other), key=lambda kind: len(kind.members))
+        return many if few.members and many.members[: len(few.members)] == few.members else None
+    if one.base in ("datetime", "timestamp"):
+        return max(one, other, key=lambda kind: kind.params or (0,))
+    return None
+
+
+def _values(kind: MySqlType) -> MySqlType:
+    """The type without what its values do not show."""
+    params = () if kind.base in _BYTES else kind.params
+    return replace(kind, params=params, zerofill=False, charset=None, collation=None)
+
+
+def _by_range(one: MySqlType, other: MySqlType) -> MySqlType | None:
+    few, many = sorted((one, other), key=lambda kind: (_BYTES[kind.base], not kind.unsigned))
+    if few.unsigned == many.unsigned:
+        return many
+    return many if few.unsigned and _BYTES[few.base] < _BYTES[many.base] else None
+
+
+def _longer(one: MySqlType, other: MySqlType, sizes: dict[str, int]) -> MySqlType:
+    return max(one, other, key=lambda kind: sizes.get(kind.base) or (kind.params[0] if kind.params else 1))
+
+
+def _by_digits(one: MySqlType, other: MySqlType) -> MySqlType | None:
+    digits, scales = [kind.params[0] for kind in (one, other)], [(*kind.params, 0)[1] for kind in (one, other)]
+    for first, second, kind in ((0, 1, one), (1, 0, other)):
+        if scales[first] >= scales[second] and digits[first] - scales[first] >= digits[second] - scales[second]:
+            return kind
+    return None
+
+
+def holds_values(wide: MySqlType, narrow: MySqlType) -> bool:
+    """Whether a column of the first type has all values of the second as they are."""
+    return wider_type(wide, narrow) == wide

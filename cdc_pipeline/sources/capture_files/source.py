@@ -1,0 +1,58 @@
+"""The source `capture_files` as a pipeline has it: a folder, read by `sources.capture_files.new_files`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cdc_pipeline.sources.capture_files.new_files import listing_digest, take_in_new_files
+from cdc_pipeline.sources.capture_files.reading import listed
+from cdc_pipeline.sources.source import Intake, News, NoNews
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.sources.source import RunContext
+
+
+@dataclass(frozen=True)
+class CaptureFiles:
+    """A folder of capture files (`sources.capture_files.reading`)."""
+
+    path: str
+
+    @property
+    def place(self) -> str:
+        return f"the capture folder {self.path!r}"
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        return frozenset()
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        return ()
+
+    def take_in(
+        self,
+        spark: SparkSession,
+        paths: LakePaths,
+        run: RunContext,
+        until: Mapping[str, Mapping[str, int]] | None = None,
+    ) -> Intake:
+        """All files that are new, as one batch: a run that was asked for by an earlier listing takes in the present one."""
+        return take_in_new_files(spark, paths, self.path, run.run_id)
+
+    def news(self, note: Mapping[str, Any] | None) -> News | NoNews:
+        listing = listed(self.path)
+        if not listing.files:
+            return NoNews(f"there are no capture files in {self.path!r} yet")
+        range_id = listing_digest(listing)
+        if note is not None and note.get("listing") == range_id:
+            return NoNews(f"nothing new: all {len(listing.files)} files of {self.path!r} are taken in")
+        # how many records they have is known to none but a reader
+        summary = f"new files among the {len(listing.files)} of {self.path!r}"
+        return News(summary, range_id, range_id, len(listing.files))

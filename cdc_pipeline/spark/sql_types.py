@@ -1,0 +1,67 @@
+"""The names that Spark SQL has for types, as a pipeline's file writes them. No JVM is needed to read them."""
+
+from __future__ import annotations
+
+import re
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from cdc_pipeline.mysql.types.spark_types import MAX_DECIMAL_DIGITS
+
+_TYPES: dict[str, DataType] = {
+    "boolean": BooleanType(),
+    "tinyint": ByteType(),
+    "byte": ByteType(),
+    "smallint": ShortType(),
+    "short": ShortType(),
+    "int": IntegerType(),
+    "integer": IntegerType(),
+    "bigint": LongType(),
+    "long": LongType(),
+    "float": FloatType(),
+    "real": FloatType(),
+    "double": DoubleType(),
+    "decimal": DecimalType(10, 0),
+    "string": StringType(),
+    "binary": BinaryType(),
+    "date": DateType(),
+    "timestamp": TimestampType(),
+    "timestamp_ltz": TimestampType(),
+    "timestamp_ntz": TimestampNTZType(),
+}
+_DECIMAL = re.compile(r"(?:decimal|dec|numeric)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
+_ARRAY = re.compile(r"array\s*<\s*(.+)\s*>", re.DOTALL)
+_EXPECTED = (
+    "boolean, tinyint, smallint, int, bigint, float, double, decimal(p,s), string, binary, date, timestamp, timestamp_ntz, "
+    "or array<…> of one"
+)
+
+
+def named_type(text: str) -> DataType:
+    """The type of that name; case does not count. Raises ValueError where it is none that a column can have here."""
+    name = text.strip().lower()
+    if array := _ARRAY.fullmatch(name):
+        return ArrayType(named_type(array[1]))
+    if digits := _DECIMAL.fullmatch(name):
+        precision, scale = int(digits[1]), int(digits[2] or 0)
+        if scale <= precision and 0 < precision <= MAX_DECIMAL_DIGITS:
+            return DecimalType(precision, scale)
+    elif name in _TYPES:
+        return _TYPES[name]
+    raise ValueError(f"{text!r} is no type of Spark SQL for a column: {_EXPECTED} is expected")

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_pipeline.dialects import unified
+from cdc_pipeline.dialects.counts import BatchCounts, Observed
+from cdc_pipeline.dialects.decode import decoded
+from cdc_pipeline_tests.support.dialect_cases import changed, raw
+from cdc_pipeline_tests.support.messages import EPOCH_MS, canal, canal_ddl, dataworks, ddl, row, watermark
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_ROW: dict[str, str | None] = {"id": "1", "v": "a"}
+_INSERT = row("INSERT", "t", 1, _ROW)
+_INEXACT = row("INSERT", "t", 1, _ROW, extension=False)
+_THREE_ROWS = canal("INSERT", "t", 1, [_ROW, _ROW, _ROW])
+_DEAD = changed(_INSERT, data=None)
+_QUERY = canal("QUERY", "", 1, None, database="", sql="DELETE FROM t")
+_STATEMENT = canal("UPDATE", "t", 1, None, sql="UPDATE t SET v = 1")
+_ROLLBACK = canal("XAROLLBACK", "", 1, None, database="", sql="XA ROLLBACK X'7832',X'',1")
+_OTHER_DDL = dataworks("ALTER", "t", 1, sql="ALTER TABLE t ADD c int").replace("MySQL", "PostgreSQL")
+_LATER_HEARTBEAT = dataworks("MHEARTBEAT", None, 7)
+_HEARTBEAT, _BEGIN = dataworks("MHEARTBEAT", None, 1), dataworks("TRANSACTION_BEGIN", None, 1)
+
+
+@dataclass(frozen=True)
+class _Case:
+    """Records, and what is to be counted. `others` are the places of those that are looked at again for other tables."""
+
+    values: list[str | bytes | None]
+    kinds: dict[str, int]
+    changes: int = 0
+    exact: bool = False
+    heartbeats: dict[str, int] = field(default_factory=dict)
+    others: list[int] = field(default_factory=list)
+
+
+_CASES = {
+    "each kind": _Case(
+        [
+            *[_INSERT, _THREE_ROWS, ddl("DROP TABLE t", 1), watermark(1), _HEARTBEAT, _BEGIN, _ROLLBACK],
+            *[_STATEMENT, _QUERY, None, b"", b"{", _INEXACT, _OTHER_DDL],
+        ],
+        {**dict.fromkeys(unified.KINDS, 1), unified.ROW: 3, unified.EMPTY: 2},
+        changes=5,
+        exact=True,
+        heartbeats={"topic": EPOCH_MS + 1000},
+        others=[2, 6, 7, 11, 13],
+    ),
+    "rows only": _Case([_THREE_ROWS, _INEXACT, _THREE_ROWS], {unified.ROW: 3}, changes=7),
+    "an exact row": _Case([_INEXACT, _INSERT], {unified.ROW: 2}, changes=2, exact=True),
+    "an exact ddl": _Case([ddl("DROP TABLE t", 1)], {unified.DDL: 1}, exact=True, others=[0]),
+    "an inexact ddl": _Case([canal_ddl("DROP TABLE t", 1)], {unified.DDL: 1}, others=[0]),
+    "a watermark": _Case([_INEXACT, watermark(1)], {unified.ROW: 1, unified.WATERMARK: 1}, 1, exact=True),
+    "a dead letter with a commitTs": _Case([_DEAD, _INEXACT], {unified.DEAD: 1, unified.ROW: 1}, 1, others=[0]),
+    "a dead watermark": _Case([changed(watermark(1), es=0)], {unified.DEAD: 1}, others=[0]),
+    "a dead letter with three rows": _Case([changed(_THREE_ROWS, sql="x")], {unified.DEAD: 1}, others=[0]),
+    "counted only": _Case(
+        [_LATER_HEARTBEAT, _HEARTBEAT, _BEGIN, _QUERY, None],
+        {unified.HEARTBEAT: 2, unified.TRANSACTION: 1, unified.QUERY_TEXT: 1, unified.EMPTY: 1},
+        heartbeats={"topic": EPOCH_MS + 7000},
+    ),
+    "none": _Case([], {}),
+}
+
+
+def _raw(spark: SparkSession, case: _Case) -> DataFrame:
+    values = [value.encode() if isinstance(value, str) else value for value in case.values]
+    return raw(spark, {str(place): value for place, value in enumerate(values)})
+
+
+@pytest.mark.parametrize("name", _CASES)
+@pytest.mark.timeout(120)  # an observation that never comes is waited for without end
+def test_counts(name: str, spark: SparkSession) -> None:
+    case = _CASES[name]
+    records = _raw(spark, case)
+    observed = Observed(decoded(records))
+    changes = unified.row_changes(observed.frame).select("offset").collect()
+    counts = observed.counts(len(case.values))
+    kinds = dict.fromkeys(unified.KINDS, 0) | case.kinds
+    assert counts == BatchCounts(len(case.values), kinds, case.changes, case.exact, case.heartbeats)
+    assert counts.balanced
+    assert len(changes) == case.changes
+    assert sorted(row["offset"] for row in observed.other_records(records).collect()) == case.others
+    found, wanted = observed.watermarks(spark, 1), unified.watermarks(decoded(records).persist())
+    assert found.dtypes == wanted.dtypes
+    assert sorted(found.collect()) == sorted(wanted.collect())
+    assert found.count() == case.kinds.get(unified.WATERMARK, 0)
+
+
+def test_other_records_go_by_topic_and_partition_too(spark: SparkSession) -> None:
+    records = _raw(spark, _Case([ddl("DROP TABLE t", 1), _INSERT], {}))
+    others = records.selectExpr("batch_id", "topic", "`partition` + 1 AS `partition`", *records.columns[3:])
+    observed = Observed(decoded(records))
+    observed.frame.write.format("noop").mode("overwrite").save()
+    found = observed.other_records(records.union(others)).select("partition", "offset").collect()
+    assert found == [(0, 0)]
+
+
+@pytest.mark.parametrize(("records", "balanced"), [(2, False), (3, True), (4, False)])
+def test_balance(records: int, balanced: bool) -> None:
+    by_kind = dict.fromkeys(unified.KINDS, 0) | {unified.ROW: 2, unified.DEAD: 1}
+    assert BatchCounts(records, by_kind, row_changes=9, exact_ts=True).balanced is balanced

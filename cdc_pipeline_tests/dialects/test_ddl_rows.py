@@ -1,0 +1,158 @@
+"""Events as rows of `ddl_history`: what each says in words, and which tables an XA ROLLBACK speaks of."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_pipeline.dialects import unified
+from cdc_pipeline.dialects.ddl_rows import ddl_rows
+from cdc_pipeline.dialects.decode import decoded
+from cdc_pipeline.mysql.ddl.statements import changes_of
+from cdc_pipeline.mysql.model.schema_changes import NotSupported
+from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline_tests.support.dialect_cases import raw_records
+from cdc_pipeline_tests.support.messages import canal, canal_ddl, dataworks, ddl, tso
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import Row, SparkSession
+
+_Records = list[tuple[int, int, "bytes | str | None"]]
+
+
+def _row(table: str, step: int, database: str = "db") -> str:
+    return canal("INSERT", table, step, [{"id": "1"}], database=database)
+
+
+def _rollback(step: int = 9) -> str:
+    return canal("XAROLLBACK", "", step, None, database="", sql="XA ROLLBACK X'7832',X'',1")
+
+
+_COMMIT = canal("XACOMMIT", "", 5, None, database="", sql="XA COMMIT X'7831',X'',1")
+_DDL = canal_ddl("ALTER TABLE t ADD COLUMN c INT", 5, table="t")
+_STATEMENT = canal("DELETE", "st", 5, None, sql="DELETE FROM st")
+_DEAD = "{"
+_TAKEN_BACK = "NotSupported XA ROLLBACK does not take back the rows that were sent at XA PREPARE"
+
+
+def _in_order(*values: str) -> _Records:
+    return [(0, offset, value) for offset, value in enumerate(values)]
+
+
+_EACH_EVENT = _in_order(
+    _DDL,
+    _row("t", 6),
+    _STATEMENT,
+    _COMMIT,
+    dataworks("ALTER", "t", 7, sql="ADD COLUMN d INT"),
+    canal_ddl("ALTER TABLE /*! x", 8, database="", kind="QUERY"),
+    _DEAD,
+)
+_TABLES_BEFORE: dict[str, tuple[_Records, list[str]]] = {
+    "one table": (_in_order(_row("a", 1), _rollback()), ["db.a"]),
+    "all tables of the last second": (
+        _in_order(_row("old", 1), _row("b", 2), _row("a", 2), _row("a", 2), _row("a", 2, "other"), _rollback()),
+        ["db.a", "db.b", "other.a"],
+    ),
+    "no rows before it": (_in_order(_rollback(), _row("later", 9)), ["."]),
+    "not beyond an XA COMMIT": (_in_order(_row("a", 1), _COMMIT, _rollback()), ["."]),
+    "not beyond an XA ROLLBACK": (_in_order(_row("a", 1), _rollback(), _rollback()), ["db.a", "."]),
+    "not beyond a DDL": (_in_order(_row("a", 1), _DDL, _rollback()), ["db.t", "."]),
+    "not beyond an XA COMMIT, rows of one second": (
+        _in_order(_row("a", 5), _COMMIT, _row("b", 5), _rollback()),
+        ["db.b"],
+    ),
+    "the nearest of several events": (
+        _in_order(_row("a", 1), _COMMIT, _row("b", 2), _DDL, _row("c", 3), _rollback()),
+        ["db.t", "db.c"],
+    ),
+    "a later event is no end": (_in_order(_row("a", 1), _rollback(), _COMMIT, _DDL), ["db.a", "db.t"]),
+    "dead letters and statements between are no end": (
+        _in_order(_row("a", 1), _DEAD, _STATEMENT, _rollback()),
+        ["db.st", "db.a"],
+    ),
+    "rows of another partition": ([(1, 0, _row("a", 1)), (0, 1, _rollback())], ["."]),
+    "an event of another partition is no end": (
+        [(0, 0, _row("a", 1)), (1, 1, _COMMIT), (0, 2, _rollback())],
+        ["db.a"],
+    ),
+    "a thousand records before": ([(0, 0, _row("a", 1)), (0, 1000, _rollback())], ["db.a"]),
+    "more than a thousand records before": ([(0, 0, _row("a", 1)), (0, 1001, _rollback())], ["."]),
+}
+
+
+_COLUMNS = [{"ColumnName": "id", "ColumnType": "INT"}]
+_FILE = {"Schema": "db", "Table": "t", "TableVersion": tso(8), "Query": "", "Type": 0, "TableColumns": _COLUMNS}
+_JSON_AS_STATEMENT = _in_order(
+    canal_ddl("{", 5, table="t"),
+    ddl('{"a":', 6, table="t"),
+    ddl(json.dumps(_FILE), 7, table="t"),
+    json.dumps(_FILE),
+    json.dumps(_FILE | {"TableColumns": [{"ColumnName": "id", "ColumnType": "BINARY", "ColumnPrecision": "9" * 99}]}),
+    dataworks("CREATE", "t", 9, sql="{"),
+)
+
+
+@pytest.fixture(scope="module")
+def rows(spark: SparkSession) -> Iterator[dict[str, list[Row]]]:
+    """The events of each case, which is a topic of its own: all in one batch."""
+    topics = {
+        "each event": _EACH_EVENT,
+        "json": _JSON_AS_STATEMENT,
+        **{name: records for name, (records, _) in _TABLES_BEFORE.items()},
+    }
+    frame = decoded(raw_records(spark, topics)).persist()
+    change_log = unified.row_changes(frame).coalesce(1).persist()
+    found: dict[str, list[Row]] = {name: [] for name in topics}
+    for row in ddl_rows(frame, change_log).orderBy("offset", "database", "table").collect():
+        found[row["topic"]].append(row)
+    yield found
+    change_log.unpersist()
+    frame.unpersist()
+
+
+def test_each_event_says_what_it_is(rows: dict[str, list[Row]]) -> None:
+    found = [
+        (row["offset"], row["kind"], row["database"], row["table"], row["sql"], row["changes"])
+        for row in rows["each event"]
+    ]
+    not_sent = "NotSupported a change was logged as its statement (binlog_format), its rows were not sent"
+    added = "ALTER TABLE `t` ADD COLUMN d INT"
+    assert found[:3] == [
+        (0, "ddl", "db", "t", "ALTER TABLE t ADD COLUMN c INT", ["AlterTable db.t: AddColumn c int"]),
+        (2, "statement", "db", "st", "DELETE FROM st", [not_sent]),
+        (4, "ddl", "db", "t", added, ["AlterTable db.t: AddColumn d int"]),
+    ]
+    (unread,) = found[3:]
+    assert unread[:5] == (5, "ddl", "", "", "ALTER TABLE /*! x")
+    assert unread[5][0].startswith("NotSupported ")
+
+
+def test_only_files_of_the_storage_sink_are_read_as_such(rows: dict[str, list[Row]]) -> None:
+    """A message whose statement is JSON is one that cannot be read, of the table that it names."""
+    found = [(row["database"], row["table"], row["changes"][0][:12]) for row in rows["json"]]
+    assert (
+        found == [("db", "t", "NotSupported")] * 3 + [("db", "t", "CreateTable ")] + [("db", "t", "NotSupported")] * 2
+    )
+    assert rows["json"][3]["sql"] == "CREATE TABLE IF NOT EXISTS `db`.`t` (`id` INT)"
+
+
+@pytest.mark.parametrize("kind", ["statement", "xa"])
+def test_what_no_mirror_can_follow_names_its_table(kind: str) -> None:
+    (change,) = changes_of(kind, "db", "st", "DELETE FROM other")
+    assert isinstance(change, NotSupported)
+    assert change.name == TableName("db", "st")
+    (nameless,) = changes_of(kind, "", "", "")
+    assert isinstance(nameless, NotSupported)
+    assert nameless.name is None
+
+
+@pytest.mark.parametrize("name", _TABLES_BEFORE)
+def test_tables_of_an_xa_rollback(name: str, rows: dict[str, list[Row]]) -> None:
+    found = rows[name]
+    assert [f"{row['database']}.{row['table']}" for row in found] == _TABLES_BEFORE[name][1]
+    assert {row["kind"]: row["changes"] for row in found}[unified.XA] == [_TAKEN_BACK]

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_pipeline.contracts.dataworks import ROW_ID
+from cdc_pipeline.dialects.message_types import MessageTypes, message_types
+from cdc_pipeline.mysql.types.wire_values import JSON_BYTES
+from cdc_pipeline_tests.support.dialect_cases import changed, raw, without
+from cdc_pipeline_tests.support.messages import canal, dataworks, row
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_ROW: dict[str, str | None] = {"id": "1", "j": "{}", "name": None}
+_TYPES = {"id": "bigint(20) unsigned", "j": "json", "name": "enum('a','c,d')"}
+_TICDC = row("INSERT", "t", 1, _ROW, types=_TYPES)
+
+
+def _canal(json_type: str, sql_type: int | None) -> bytes:
+    types, sql_types = {"id": "BIGINT", "j": json_type, "b": "LONGBLOB"}, {"id": -5, "b": 2004}
+    return canal(
+        "INSERT", "t", 1, [_ROW], types=types, sql_types=sql_types | ({} if sql_type is None else {"j": sql_type})
+    ).encode()
+
+
+def _of_canal(json_type: str, wires: dict[str, str]) -> MessageTypes:
+    return MessageTypes({"id": "BIGINT", "j": json_type, "b": "LONGBLOB"}, wires)
+
+
+_SIX = {"f": "BOOLEAN", "n": "LONG", "d": "DOUBLE", "t": "DATE", "b": "BYTES", "s": "STRING"}
+_SIX_TYPES = {
+    "f": "tinyint(1)",
+    "n": "bigint",
+    "d": "double",
+    "t": "timestamp(3)",
+    "b": "longblob",
+    "s": "longtext",
+}
+_DATAWORKS = dataworks("INSERT", "t", 1, after={}, types={**_SIX, ROW_ID: "LONG"})
+# dialect, value, its types; None where there are none to be had
+_CASES: dict[str, tuple[str, bytes | None, MessageTypes | None]] = {
+    "TiCDC": ("ticdc", _TICDC.encode(), MessageTypes(_TYPES)),
+    "TiCDC, mysqlType null": ("ticdc", changed(_TICDC, mysqlType=None, sqlType=None), MessageTypes()),
+    "TiCDC, no types": ("ticdc", without(_TICDC, "mysqlType", "sqlType"), MessageTypes()),
+    "TiCDC, mysqlType a text": ("ticdc", changed(_TICDC, mysqlType="int"), MessageTypes()),
+    "TiCDC, mysqlType a list": ("ticdc", changed(_TICDC, mysqlType=[]), MessageTypes()),
+    "TiCDC, a type that is null": (
+        "ticdc",
+        changed(_TICDC, mysqlType={"id": None, "j": "json"}),
+        MessageTypes({"id": "", "j": "json"}),
+    ),
+    "TiCDC, sqlType null": ("ticdc", changed(_TICDC, sqlType=None), MessageTypes(_TYPES)),
+    "TiCDC, sqlType a text": ("ticdc", changed(_TICDC, sqlType="x"), MessageTypes(_TYPES)),
+    "TiCDC, sqlTypes as texts": ("ticdc", changed(_TICDC, sqlType={"id": "x"}), MessageTypes(_TYPES)),
+    "TiCDC's JSON": ("ticdc", changed(_TICDC, sqlType={"j": 12}), MessageTypes(_TYPES)),
+    "Canal, MySQL's JSON": ("canal", _canal("json", 1111), _of_canal("json", {})),
+    "Canal, MariaDB's JSON": ("canal", _canal("json", 2004), _of_canal("json", {"j": JSON_BYTES})),
+    "Canal, MariaDB's JSON as the DDL wrote it": (
+        "canal",
+        _canal("JSON ", 2004),
+        _of_canal("JSON ", {"j": JSON_BYTES}),
+    ),
+    "Canal, JSON without sqlType": ("canal", _canal("json", None), _of_canal("json", {})),
+    "Canal, a blob": ("canal", _canal("blob", 2004), _of_canal("blob", {})),
+    "DataWorks": ("dataworks", _DATAWORKS.encode(), MessageTypes(_SIX_TYPES, _SIX)),
+    "DataWorks, another type": (
+        "dataworks",
+        dataworks("INSERT", "t", 1, after={}, types={"a": "DECIMAL"}).encode(),
+        MessageTypes({"a": ""}, {"a": "DECIMAL"}),
+    ),
+    "DataWorks, no columns": ("dataworks", dataworks("INSERT", "t", 1, after={}).encode(), MessageTypes()),
+    "DataWorks, schema null": ("dataworks", changed(_DATAWORKS, schema=None), MessageTypes()),
+    "DataWorks, schema a text": ("dataworks", changed(_DATAWORKS, schema="x"), MessageTypes()),
+    "DataWorks, columns null or without a name": (
+        "dataworks",
+        changed(_DATAWORKS, schema={"dataColumn": [None, {"type": "LONG"}, {"name": "n", "type": "LONG"}]}),
+        MessageTypes({"n": "bigint"}, {"n": "LONG"}),
+    ),
+    "DataWorks, a column without a type": (
+        "dataworks",
+        changed(_DATAWORKS, schema={"dataColumn": [{"name": "n"}]}),
+        MessageTypes({"n": ""}),
+    ),
+    "no value": ("canal", None, None),
+}
+
+
+@pytest.fixture(scope="module")
+def types(spark: SparkSession) -> dict[str, MessageTypes]:
+    """All cases, read in one query, among records that are not asked for."""
+    values = {name: value for name, (_, value, _) in _CASES.items()}
+    records = raw(spark, {**values, "not asked for": _TICDC.encode()})
+    places = {(1, "topic", 0, offset): dialect for offset, (dialect, _, _) in enumerate(_CASES.values())}
+    found = message_types(records, {**places, (2, "topic", 0, len(_CASES)): "ticdc", (1, "other", 0, 0): "ticdc"})
+    assert set(found) <= set(places)
+    return {list(_CASES)[place[3]]: types for place, types in found.items()}
+
+
+@pytest.mark.parametrize("name", _CASES)
+def test_types_of_a_message(name: str, types: dict[str, MessageTypes]) -> None:
+    assert types.get(name) == _CASES[name][2]
+
+
+def test_no_places(spark: SparkSession) -> None:
+    assert message_types(raw(spark, {}), {}) == {}

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_pipeline.lake.catalog import CatalogColumn, CatalogEntry, known_mirrors, remember_mirrors
+from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.mysql.model.table import TableName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_COLUMNS = (
+    CatalogColumn("id", "decimal(20,0)", "bigint unsigned"),
+    CatalogColumn("é`\n😀", "string", "enum('a','it''s')"),
+)
+
+
+def _entry(table: str, *, database: str = "db", dropped: bool = False) -> CatalogEntry:
+    return CatalogEntry(database, table, f"/lake/shop/mirror/{database}/{table}", _COLUMNS, dropped)
+
+
+@pytest.fixture
+def home(paths: LakePaths) -> Path:
+    """The pipeline's folder, made: a catalog is written only after there are mirrors."""
+    home = Path(paths.home)
+    home.mkdir(parents=True)
+    return home
+
+
+def test_no_catalog(paths: LakePaths) -> None:
+    assert known_mirrors(paths) == ()
+    assert not Path(paths.root).exists()
+
+
+@pytest.mark.usefixtures("home")
+def test_round_trip(paths: LakePaths) -> None:
+    entries = [_entry("b"), _entry("a"), _entry("z", database="a 中"), CatalogEntry("db", "empty", "/p", ())]
+    remember_mirrors(paths, entries)
+    assert known_mirrors(paths) == tuple(sorted(entries, key=lambda entry: entry.name))
+    assert known_mirrors(paths)[1].name == TableName("db", "a")
+
+
+@pytest.mark.usefixtures("home")
+def test_a_mirror_that_is_gone_stays_as_dropped(paths: LakePaths) -> None:
+    remember_mirrors(paths, [_entry("a"), _entry("b")])
+    remember_mirrors(paths, [_entry("b")])
+    assert known_mirrors(paths) == (_entry("a", dropped=True), _entry("b"))
+    remember_mirrors(paths, [_entry("b"), _entry("c")])
+    assert known_mirrors(paths) == (_entry("a", dropped=True), _entry("b"), _entry("c"))
+
+
+@pytest.mark.usefixtures("home")
+def test_a_mirror_that_was_renamed_says_where_it_went(paths: LakePaths) -> None:
+    old, new, newest = (CatalogEntry("db", name, f"/{name}", _COLUMNS, mirror_id="m") for name in ("a", "b", "c"))
+    remember_mirrors(paths, [old])
+    remember_mirrors(paths, [new])
+    assert known_mirrors(paths) == (replace(old, dropped=True, moved_to="db.b"), new)
+    remember_mirrors(paths, [newest])
+    assert [entry.moved_to for entry in known_mirrors(paths)] == ["db.c", "db.c", ""]
+    remember_mirrors(paths, [])
+    assert [entry.moved_to for entry in known_mirrors(paths)] == ["", "", ""]
+
+
+@pytest.mark.usefixtures("home")
+def test_a_mirror_made_again_is_there_again(paths: LakePaths) -> None:
+    for entries in ([_entry("a")], [], [_entry("a")]):
+        remember_mirrors(paths, entries)
+    assert known_mirrors(paths) == (_entry("a"),)
+
+
+@pytest.mark.usefixtures("home")
+def test_newer_columns_replace_older(paths: LakePaths) -> None:
+    remember_mirrors(paths, [_entry("a")])
+    newer = CatalogEntry("db", "a", "/elsewhere", (CatalogColumn("x", "int", "int"),))
+    remember_mirrors(paths, [newer])
+    assert known_mirrors(paths) == (newer,)
+
+
+@pytest.mark.usefixtures("home")
+def test_pipelines_have_their_own(paths: LakePaths) -> None:
+    remember_mirrors(paths, [_entry("a")])
+    assert known_mirrors(LakePaths(paths.root, "other")) == ()
+
+
+def test_nothing_is_left_beside_the_catalog(paths: LakePaths, home: Path) -> None:
+    remember_mirrors(paths, [_entry("a")])
+    remember_mirrors(paths, [_entry("b")])
+    assert [path.name for path in home.iterdir()] == ["catalog.json"]
+
+
+_DAMAGED: dict[str, str | bytes] = {
+    "empty": "",
+    "cut short": '[{"database": "db", "table": "a", "pa',
+    "no UTF-8": b"\xff\xfe",
+    "null": "null",
+    "a number": "5",
+    "an object": '{"a": 1}',
+    "a list of texts": '["a"]',
+    "a list of null": "[null]",
+    "a field less": '[{"database": "db", "table": "a", "columns": []}]',
+    "no columns": '[{"database": "db", "table": "a", "path": "p"}]',
+    "columns null": '[{"database": "db", "table": "a", "path": "p", "columns": null}]',
+    "columns of texts": '[{"database": "db", "table": "a", "path": "p", "columns": ["a"]}]',
+    "a field more": json.dumps([{"database": "db", "table": "a", "path": "p", "columns": [], "later": 1}]),
+    "names that do not compare": json.dumps(
+        [{"database": name, "table": "a", "path": "p", "columns": []} for name in ("db", 5)]
+    ),
+    "deep": "[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("name", _DAMAGED)
+def test_a_damaged_catalog_loads_as_none(name: str, paths: LakePaths, home: Path) -> None:
+    content = _DAMAGED[name]
+    (home / "catalog.json").write_bytes(content.encode() if isinstance(content, str) else content)
+    assert known_mirrors(paths) == ()
+
+
+def test_a_damaged_catalog_is_written_anew(paths: LakePaths, home: Path) -> None:
+    (home / "catalog.json").write_text("[")
+    remember_mirrors(paths, [_entry("a")])
+    assert known_mirrors(paths) == (_entry("a"),)
+
+
+def test_a_folder_in_its_place_loads_as_none(paths: LakePaths, home: Path) -> None:
+    (home / "catalog.json").mkdir()
+    assert known_mirrors(paths) == ()
+
+
+@pytest.mark.parametrize("call", [known_mirrors, lambda paths: remember_mirrors(paths, [_entry("a")]) or ()])
+def test_a_remote_lake_has_no_copy(call: Callable[[LakePaths], tuple[CatalogEntry, ...]], tmp_path: Path) -> None:
+    assert call(LakePaths(f"file:{tmp_path}", "shop")) == ()
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,125 @@
+"""What a disk or a table that fails says, and what we make of it."""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from cdc_pipeline.errors import LakeError, TransientError
+from cdc_pipeline.lake.faults import is_everywhere, lake_fault
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+# what is raised → the kind of ours, and what it says
+_SAID: dict[str, tuple[Exception, type[Exception] | None, str]] = {
+    "a full disk": (OSError(errno.ENOSPC, "No space left on device", "/lake/x"), TransientError, "the disk is full: "),
+    "a quota": (OSError(errno.EDQUOT, "Disk quota exceeded", "/lake/x"), TransientError, "the disk is full: "),
+    "a read-only disk": (OSError(errno.EROFS, "Read-only file system", "/lake/x"), LakeError, "cannot be written: "),
+    "no permission": (PermissionError(errno.EACCES, "Permission denied", "/lake/x"), LakeError, "cannot be written: "),
+    "a task that found the disk full": (
+        RuntimeError(
+            "Job aborted due to stage failure\n\tat x\nCaused by: java.io.IOException: No space left on device"
+        ),
+        TransientError,
+        "the disk is full: Caused by: java.io.IOException: No space left on device",
+    ),
+    "a log with a hole": (
+        RuntimeError("[DELTA_VERSIONS_NOT_CONTIGUOUS] Versions (0, 2) are not contiguous. file:/lake/shop/t"),
+        LakeError,
+        "file:/lake/shop/t is damaged or gone: [DELTA_VERSIONS_NOT_CONTIGUOUS]",
+    ),
+    "a file that a task could not read": (
+        RuntimeError(
+            "Job aborted\n\tat java.base/java.lang.Thread.run(Thread.java)\nFAILED_READ_FILE while reading /lake/x.parquet"
+        ),
+        LakeError,
+        "/lake/x.parquet is damaged or gone: FAILED_READ_FILE",
+    ),
+    "a broker that does not let us in": (RuntimeError("Permission denied: topic orders"), None, ""),
+    "a fault of ours": (KeyError("x"), None, ""),
+}
+
+
+@pytest.mark.parametrize("case", _SAID)
+def test_what_is_said(case: str) -> None:
+    error, kind, said = _SAID[case]
+    fault = lake_fault(error)
+    assert type(fault) is (type(None) if kind is None else kind)
+    assert said in str(fault)
+
+
+def test_a_cause_counts() -> None:
+    error = RuntimeError("something")
+    error.__cause__ = OSError(errno.ENOSPC, "No space left on device", "/lake/x")
+    assert isinstance(lake_fault(error), TransientError)
+
+
+_JOB = "Job aborted due to stage failure: Task 0 in stage 7.0 failed 1 times, most recent failure: Lost task 0.0"
+# what is raised → whether the reason is not one table's own
+_EVERYWHERE: dict[str, tuple[BaseException, bool]] = {
+    "what may pass": (TransientError("x"), True),
+    "a disk": (OSError(errno.EIO, "Input/output error", "/lake/x"), True),
+    "no memory": (RuntimeError("java.lang.OutOfMemoryError: Java heap space"), True),
+    "a JVM that is gone": (ConnectionRefusedError("Connection refused"), True),
+    "a store that does not answer": (
+        RuntimeError(
+            f"{_JOB} in stage 7.0 (TID 9) (host executor driver): java.net.SocketTimeoutException: Read timed out"
+        ),
+        True,
+    ),
+    "a store's own error": (RuntimeError("org.apache.hadoop.fs.s3a.AWSServiceThrottledException: Slow Down"), True),
+    "a full disk in a task": (RuntimeError("x\nCaused by: java.io.IOException: No space left on device"), True),
+    "Spark that was stopped": (RuntimeError("Cannot call methods on a stopped SparkContext."), True),
+    "a table of ours that is damaged": (
+        RuntimeError("FAILED_READ_FILE while reading /lake/shop/change_log/x.parquet"),
+        True,
+    ),
+    "a mirror that is damaged": (
+        RuntimeError("FAILED_READ_FILE while reading /lake/shop/mirror/db/t/x.parquet"),
+        False,
+    ),
+    "a fault of ours": (KeyError("x"), False),
+    "a value that talks of it": (
+        RuntimeError("[CAST_INVALID_INPUT] The value 'java.io.IOException: No space left on device' cannot be cast"),
+        False,
+    ),
+    "another that does": (
+        RuntimeError("the value 'OutOfMemoryError: Connection refused, AccessDenied' is no date"),
+        False,
+    ),
+    "two rows for one": (
+        RuntimeError("[DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE] Cannot perform Merge"),
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", _EVERYWHERE)
+def test_whose_reason_it_is(case: str) -> None:
+    """One table's own, by which it may be put aside, or one of all."""
+    error, everywhere = _EVERYWHERE[case]
+    assert is_everywhere(error) is everywhere
+
+
+def test_a_chain_that_bites_its_tail_ends() -> None:
+    first, second = RuntimeError("a"), RuntimeError("b")
+    first.__context__, second.__context__ = second, first
+    assert lake_fault(first) is None
+
+
+def test_the_file_that_spark_cannot_read_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    spark.range(3).coalesce(1).write.format("delta").save(str(tmp_path / "t"))
+    (file,) = (tmp_path / "t").glob("*.parquet")
+    file.write_bytes(b"no parquet at all")
+    with pytest.raises((PySparkException, Py4JJavaError)) as caught:
+        spark.read.format("delta").load(str(tmp_path / "t")).collect()
+    fault = lake_fault(caught.value)
+    assert isinstance(fault, LakeError)
+    assert file.name in str(fault)

@@ -1,0 +1,118 @@
+"""How far the streams are, and what holds them back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_pipeline.lake.delta import Commit, append_once
+from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.mirrors.changes.progress import PublishedCut, published_cut, stream_progress
+from cdc_pipeline.mirrors.settings.selection import ALL_TABLES
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_BATCHES = (
+    "batch_id BIGINT, exact_ts BOOLEAN, ended ARRAY<STRING>, row_changes BIGINT, "
+    "offsets ARRAY<STRUCT<topic: STRING, `partition`: INT, first: BIGINT, last: BIGINT, records: BIGINT>>"
+)
+_RANGES = [(topic, partition, 0, 9, 10) for topic, partition in (("old", 0), ("new", 0), ("new", 1))]
+_TOPIC = "topic STRING, `partition` INT, watermark_ts BIGINT"
+_WATERMARKS = [("old", 0, 5), ("new", 0, 30), ("new", 0, 20), ("new", 1, 25)]
+
+
+@pytest.mark.parametrize(
+    ("ended", "resolved", "held_by"),
+    [
+        ([], 5, "old/0"),
+        (["old"], 25, "new/1"),
+        (["another"], 5, "old/0"),
+        # where nothing else is left, the last word of what has ended still counts
+        (["old", "new"], 5, "old/0"),
+    ],
+)
+def test_a_topic_that_has_ended_holds_nothing_back(
+    ended: list[str], resolved: int, held_by: str, spark: SparkSession, paths: LakePaths
+) -> None:
+    """The newest batch says which have."""
+    batches = [(1, True, ["new"], 7, _RANGES), (2, True, ended, 8, [])]
+    spark.createDataFrame(batches, _BATCHES).write.format("delta").save(paths.table("batches"))
+    rows = spark.createDataFrame(_WATERMARKS, _TOPIC)
+    rows.write.format("delta").save(paths.table("watermarks"))
+    streams = stream_progress(spark, paths)
+    assert (streams.last_batch, streams.resolved_tso, streams.held_by) == (2, resolved, held_by)
+
+
+_AFTER_TWO = PublishedCut(1, 25, 2, ())
+_NEW = [("new", 0, 0, 9, 10)]
+
+
+@pytest.mark.parametrize(
+    ("batch", "watermarks", "resolved", "held_by", "waiting"),
+    [
+        # nothing has come since
+        (None, [], 25, "new/1", ()),
+        # a partition that is silent holds back what it did
+        ((False, _NEW), [("new", 0, 90)], 25, "new/1", ()),
+        ((True, _NEW), [("new", 0, 90), ("new", 1, 80)], 80, "new/1", ()),
+        # one that is new
+        ((False, [("new", 2, 0, 0, 1)]), [("new", 0, 90), ("new", 1, 80)], None, None, ("new/2",)),
+        ((False, [("new", 2, 0, 0, 1)]), [("new", 0, 90), ("new", 1, 80), ("new", 2, 70)], 70, "new/2", ()),
+        # whose first watermark is older than what is published
+        ((False, [("new", 2, 0, 0, 1)]), [("new", 0, 90), ("new", 1, 80), ("new", 2, 9)], 9, "new/2", ()),
+    ],
+)
+def test_from_a_cut_on_it_is_what_all_of_both_tables_say(
+    batch: tuple[bool, list[tuple[object, ...]]] | None,
+    watermarks: list[tuple[object, ...]],
+    resolved: int | None,
+    held_by: str | None,
+    waiting: tuple[str, ...],
+    spark: SparkSession,
+    paths: LakePaths,
+) -> None:
+    batches: list[tuple[object, ...]] = [(1, True, [], 7, _RANGES[1:]), (2, False, [], 8, _RANGES[1:])]
+    if batch is not None:
+        batches.append((3, batch[0], [], 9, batch[1]))
+    spark.createDataFrame(batches, _BATCHES).write.format("delta").save(paths.table("batches"))
+    rows = spark.createDataFrame([*_WATERMARKS[1:], *watermarks], _TOPIC)
+    rows.write.format("delta").save(paths.table("watermarks"))
+    streams, whole = stream_progress(spark, paths, _AFTER_TWO), stream_progress(spark, paths)
+    assert (streams.resolved_tso, streams.held_by, streams.waiting_for) == (resolved, held_by, waiting)
+    assert replace(streams, new_row_changes=0) == replace(whole, new_row_changes=0)
+    assert waiting or resolved == 9 or streams.new_row_changes == (9 if batch else 0)
+
+
+@pytest.mark.parametrize(("exact", "resolved"), [(False, None), (True, 25)])
+def test_after_a_cut_without_watermarks(
+    exact: bool, resolved: int | None, spark: SparkSession, paths: LakePaths
+) -> None:
+    """Where records with a TSO come, each partition that there was has to show how far it is."""
+    batches = [(1, False, [], 7, _RANGES[1:]), (2, exact, [], 8, _NEW)]
+    spark.createDataFrame(batches, _BATCHES).write.format("delta").save(paths.table("batches"))
+    spark.createDataFrame(_WATERMARKS[1:], _TOPIC).write.format("delta").save(paths.table("watermarks"))
+    streams = stream_progress(spark, paths, PublishedCut(1, None, 1, ()))
+    assert (streams.last_batch, streams.exact, streams.resolved_tso) == (2, exact, resolved)
+
+
+def test_the_newest_cut_is_found_by_its_writer_and_without_it(spark: SparkSession, paths: LakePaths) -> None:
+    """Its last file is read; a copy, which has no writers, and a table that was taken back are read whole."""
+    path = paths.table("consistent_cuts")
+    for cut_id in (1, 2):
+        append_once(_cut(spark, cut_id), path, Commit(paths.writer("consistent_cuts"), cut_id, {}))
+    assert published_cut(spark, paths).cut_id == 2
+    spark.sql(f"RESTORE TABLE delta.`{path}` TO VERSION AS OF 0")
+    assert published_cut(spark, paths).cut_id == 1
+    copy = LakePaths(f"{paths.root}/copy", paths.pipeline)
+    _cut(spark, 4).unionByName(_cut(spark, 3)).write.format("delta").save(copy.table("consistent_cuts"))
+    assert published_cut(spark, copy).cut_id == 4
+
+
+def _cut(spark: SparkSession, cut_id: int) -> DataFrame:
+    columns = "cut_id BIGINT, resolved_tso BIGINT, last_batch BIGINT, pending BIGINT, selection STRING"
+    nothing = "ARRAY<STRUCT<database: STRING, `table`: STRING>>"
+    row = (cut_id, 25, 2, 0, ALL_TABLES.to_json(), [], [], [])
+    return spark.createDataFrame([row], f"{columns}, mirrors {nothing}, held {nothing}, sources {nothing}")

@@ -1,0 +1,109 @@
+"""What a row goes through that comes after statements which it precedes."""
+
+from __future__ import annotations
+
+import pytest
+
+from cdc_pipeline.mirrors.changes.rebased_rows import carriage
+from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
+from cdc_pipeline.mysql.ddl.column_types import type_in_words
+from cdc_pipeline.mysql.ddl.statements import DDL_EVENT, changes_of
+from cdc_pipeline.mysql.model.table import TableName
+
+_T = TableName("db", "t")
+
+# statements → the name that the table has after them, and the columns that have another name, or none
+CARRIED: dict[str, tuple[tuple[str, ...], str, dict[str, str | None]]] = {
+    "nothing": (("ALTER TABLE t ADD COLUMN x INT", "ALTER TABLE u DROP COLUMN a"), "t", {}),
+    "a_dropped_column": (("ALTER TABLE t DROP COLUMN a",), "t", {"a": None}),
+    "a_renamed_column": (("ALTER TABLE t RENAME COLUMN a TO b", "ALTER TABLE t CHANGE b c INT"), "t", {"a": "c"}),
+    "a_column_that_goes_under_its_new_name": (
+        ("ALTER TABLE t RENAME COLUMN a TO b", "ALTER TABLE t DROP COLUMN B"),
+        "t",
+        {"a": None},
+    ),
+    "columns_that_change_names": (
+        ("ALTER TABLE t RENAME COLUMN a TO b, RENAME COLUMN b TO a",),
+        "t",
+        {"a": "b", "b": "a"},
+    ),
+    "a_name_that_another_column_gets": (
+        ("ALTER TABLE t RENAME COLUMN a TO b", "ALTER TABLE t ADD COLUMN a INT", "ALTER TABLE t RENAME COLUMN a TO c"),
+        "t",
+        # the second rename is of a column that the row does not have
+        {"a": "b"},
+    ),
+    "a_renamed_table": (
+        ("RENAME TABLE t TO u", "ALTER TABLE u DROP COLUMN a", "ALTER TABLE t DROP b"),
+        "u",
+        {"a": None},
+    ),
+    "a_table_that_changes_names_with_another": (("RENAME TABLE t TO tmp, u TO t, tmp TO u",), "u", {}),
+    "a_table_that_is_there": (("CREATE TABLE IF NOT EXISTS t (id INT)",), "t", {}),
+}
+NOTHING_LEFT = (
+    ("TRUNCATE TABLE t",),
+    ("RENAME TABLE t TO u", "DROP TABLE u"),
+    ("DROP DATABASE db",),
+    ("CREATE TABLE t (id INT)",),
+)
+UNABLE = (
+    "ALTER TABLE t TRUNCATE PARTITION p1",
+    "ALTER TABLE u EXCHANGE PARTITION p1 WITH TABLE t",
+    "ALTER TABLE t MODIFY a ENUM('x')",
+)
+
+
+def _events(statements: tuple[str, ...]) -> list[DdlEvent]:
+    return [
+        DdlEvent("t", 0, place, "db", "t", 1, False, 1, 1, sql, changes_of(DDL_EVENT, "db", "t", sql), "canal", 1)
+        for place, sql in enumerate(statements)
+    ]
+
+
+@pytest.mark.parametrize("name", CARRIED)
+def test_a_row_goes_through_what_its_table_went_through(name: str) -> None:
+    statements, table, columns = CARRIED[name]
+    found = carriage(_T, _events(statements))
+    assert (found.name, found.superseded, found.unable) == (TableName("db", table), False, [])
+    assert {old: new for old, new in found.columns.items() if old != new} == columns
+
+
+@pytest.mark.parametrize("statements", NOTHING_LEFT, ids=lambda statements: statements[-1])
+def test_nothing_is_left_of_rows_of_what_was_emptied(statements: tuple[str, ...]) -> None:
+    assert carriage(_T, _events(statements)).superseded
+
+
+@pytest.mark.parametrize("statement", UNABLE)
+def test_what_cannot_be_done_to_one_row_is_named(statement: str) -> None:
+    (event,) = _events((statement,))
+    assert carriage(_T, [event]).unable == [event]
+
+
+@pytest.mark.parametrize(
+    ("before", "statements", "unable"),
+    [
+        ("int(11)", ("ALTER TABLE t MODIFY a BIGINT",), False),
+        ("INT", ("ALTER TABLE t MODIFY a VARCHAR(20)",), False),
+        ("bit(8)", ("ALTER TABLE t MODIFY a INT",), False),
+        ("decimal(10,2)", ("ALTER TABLE t MODIFY a DECIMAL(10,1)",), False),
+        ("date", ("ALTER TABLE t CHANGE a b DATETIME(3)",), False),
+        ("varchar(20)", ("ALTER TABLE t MODIFY a TEXT",), False),
+        ("varchar(20)", ("ALTER TABLE t MODIFY a INT",), True),
+        ("decimal(10,2)", ("ALTER TABLE t MODIFY a INT",), True),
+        ("float", ("ALTER TABLE t MODIFY a VARCHAR(20)",), True),
+        ("enum('x','y')", ("ALTER TABLE t MODIFY a VARCHAR(20)",), True),
+        ("datetime(6)", ("ALTER TABLE t MODIFY a DATE",), True),
+        ("varbinary(8)", ("ALTER TABLE t MODIFY a VARCHAR(8)",), True),
+        ("bit(8)", ("ALTER TABLE t MODIFY a VARCHAR(8)",), True),
+        # through a type that keeps it, and a name that it has since
+        ("int", ("ALTER TABLE t CHANGE a b VARCHAR(20)", "ALTER TABLE t MODIFY b DATE"), True),
+        ("int", ("ALTER TABLE t CHANGE a b VARCHAR(20)", "ALTER TABLE t MODIFY b TEXT"), False),
+    ],
+)
+def test_a_value_that_becomes_one_of_another_kind_is_named(
+    before: str, statements: tuple[str, ...], unable: bool
+) -> None:
+    events = _events(statements)
+    found = carriage(_T, events).unable_with({"a": type_in_words(before), "other": type_in_words("json")})
+    assert found == ([events[-1]] if unable else [])

@@ -1,0 +1,92 @@
+"""Copies of statements against equal statements, without Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_pipeline.mirrors.changes.statement_copies import statement_identities
+from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
+from cdc_pipeline.mysql.ddl.statements import DDL_EVENT, changes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_CREATE, _DROP, _EMPTY = "CREATE TABLE t (a INT)", "DROP TABLE t", "TRUNCATE TABLE t"
+_SWAP = "RENAME TABLE a TO c, b TO a, c TO b"
+_EXCHANGE = "ALTER TABLE t EXCHANGE PARTITION p0 WITH TABLE u"
+
+
+def _event(sql: str, offset: int, *, dialect: str = "canal", partition: int = 0) -> DdlEvent:
+    return DdlEvent(
+        topic="shop",
+        partition=partition,
+        offset=offset,
+        database="db",
+        table="t",
+        commit_ts=1 << 18,
+        exact_ts=dialect != "canal",
+        es=1,
+        ts=offset,
+        sql=sql,
+        changes=changes_of(DDL_EVENT, "db", "t", sql),
+        dialect=dialect,
+        message_id=1,
+    )
+
+
+def _copies(statements: Sequence[str], *, restarts: Sequence[int] = (), dialect: str = "canal") -> list[int]:
+    """By statement the first one that it is a copy of; itself where it is none."""
+    events = [_event(sql, offset, dialect=dialect) for offset, sql in enumerate(statements)]
+    identities = statement_identities(events, lambda found: {("shop", 0): restarts} if found else {})
+    ordered = [identities[event.position] for event in events]
+    return [ordered.index(identity) for identity in ordered]
+
+
+@pytest.mark.parametrize(
+    ("statements", "restarts", "copies"),
+    [
+        ([_CREATE, _DROP, _CREATE, _DROP], (), [0, 1, 2, 3]),
+        ([_CREATE, _DROP, _CREATE, _DROP] * 2, (4,), [0, 1, 2, 3, 0, 1, 2, 3]),
+        # begins again in the middle, and then goes further than it was
+        ([_CREATE, _DROP, _CREATE, _DROP, _CREATE], (3,), [0, 1, 2, 1, 0]),
+        ([_DROP, _CREATE, _DROP, _CREATE, _DROP], (2,), [0, 1, 0, 1, 4]),
+        ([_EMPTY, _EMPTY], (), [0, 1]),
+        ([_EMPTY, _EMPTY], (1,), [0, 0]),
+        # neither can have happened twice with nothing in between: a batch that was sent again
+        ([_DROP, _DROP], (), [0, 0]),
+        (["ALTER TABLE t ADD COLUMN b INT"] * 2, (), [0, 0]),
+        (["RENAME TABLE t TO u"] * 2, (), [0, 0]),
+        (["ALTER TABLE t ADD COLUMN b INT", "ALTER TABLE t DROP COLUMN b"] * 2, (), [0, 1, 2, 3]),
+        # done twice these undo themselves
+        ([_SWAP, _SWAP], (), [0, 1]),
+        ([_EXCHANGE, _EXCHANGE], (), [0, 1]),
+        # a statement about another table says nothing
+        ([_DROP, "DROP TABLE other", _DROP], (), [0, 1, 0]),
+    ],
+)
+def test_copies_of_canal(statements: Sequence[str], restarts: Sequence[int], copies: Sequence[int]) -> None:
+    assert _copies(statements, restarts=restarts) == copies
+
+
+def test_with_a_tso_a_statement_has_its_time_for_itself() -> None:
+    assert _copies([_CREATE, _DROP, _CREATE, _DROP], dialect="ticdc") == [0, 1, 0, 1]
+
+
+def test_restarts_are_asked_for_only_where_statements_are_equal() -> None:
+    asked: list[int] = []
+
+    def restarts_of(events: Sequence[DdlEvent]) -> dict[tuple[str, int], Sequence[int]]:
+        asked.extend(event.offset for event in events)
+        return {}
+
+    statement_identities([_event(_CREATE, 0), _event(_DROP, 1)], restarts_of)
+    assert asked == []
+    statement_identities([_event(_CREATE, 0), _event(_DROP, 1), _event(_DROP, 4)], restarts_of)
+    assert asked == [1, 4]
+
+
+def test_a_statement_that_is_named_twice_is_no_copy_of_itself() -> None:
+    event = _event(_EMPTY, 3)
+    assert statement_identities([event, event], lambda found: {}) == {event.position: (*event.identity, 1)}

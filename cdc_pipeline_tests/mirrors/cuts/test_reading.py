@@ -1,0 +1,264 @@
+"""One small stream told in three runs: what readers see of it at any TSO, what breaks its word, and what a rebuild does."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+from unittest.mock import patch
+
+import dagster as dg
+import pytest
+from pyspark.sql import functions as F
+
+import cdc_pipeline
+from cdc_pipeline.checks.no_breach import no_breach_result
+from cdc_pipeline.errors import LakeError
+from cdc_pipeline.gaps import in_words
+from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.mirrors.changes.progress import published_cut
+from cdc_pipeline.mirrors.cuts import cut_execution
+from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
+from cdc_pipeline.mirrors.cuts.totals import lake_balance
+from cdc_pipeline.mirrors.model.state import MirrorState
+from cdc_pipeline.mirrors.operations.maintenance import LEAST_KEEP_HOURS, Maintenance
+from cdc_pipeline.mirrors.operations.rebuild import Rebuilder, RebuildReport
+from cdc_pipeline.mirrors.operations.rebuild_tables import TableRebuilder
+from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline_tests.support.lakes.pipelines import ingest
+from cdc_pipeline_tests.support.lakes.seen import Rows, seen
+from cdc_pipeline_tests.support.lakes.stories import KEYLESS, change, create, delete, put, update, wide
+from cdc_pipeline_tests.support.messages import Topic, tso, watermark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline.mirrors.cuts.cut_report import CutReport
+
+PARTITIONS = (0, 1, 2)
+_CHECKED = dg.AssetKey(["shop", "consistent_cuts"])
+
+SLICES = (
+    (
+        10,
+        [create("t", 1), create("bag", 1, KEYLESS), create("old", 1), create("gone", 1), put("t", 2, "1", "a")]
+        + [put("t", 3, "2", "b", 2), put("bag", 4, "1", "x"), put("bag", 4, "1", "x"), put("old", 5, "1", "o")]
+        + [put("gone", 6, "1", "g"), update("t", 8, ("1", "a"), ("1", "c"), 2)],
+    ),
+    (
+        30,
+        [update("t", 12, ("1", "c"), ("1", "d")), put("bag", 13, "2", "y"), put("gone", 14, "2", "h")]
+        + [
+            change("ALTER TABLE t ADD COLUMN n INT DEFAULT 7", 15),
+            wide("INSERT", "t", 17, {"id": "3", "v": "e", "n": "9"}),
+        ]
+        + [
+            change("RENAME TABLE old TO new", 18),
+            update("new", 20, ("1", "o"), ("1", "p")),
+            delete("bag", 22, "1", "x"),
+        ]
+        + [change("DROP TABLE gone", 25)],
+    ),
+)
+# step → the tables at it
+TRUTH: dict[int, Rows] = {
+    5: {"t": [(1, "a"), (2, "b")], "bag": [(1, "x"), (1, "x")], "old": [(1, "o")], "gone": []},
+    10: {"t": [(1, "c"), (2, "b")], "bag": [(1, "x"), (1, "x")], "old": [(1, "o")], "gone": [(1, "g")]},
+    21: {
+        "t": [(1, "d", 7), (2, "b", 7), (3, "e", 9)],
+        "bag": [(1, "x"), (1, "x"), (2, "y")],
+        "new": [(1, "p")],
+        "gone": [(1, "g"), (2, "h")],
+    },
+    30: {"t": [(1, "d", 7), (2, "b", 7), (3, "e", 9)], "bag": [(1, "x"), (2, "y")], "new": [(1, "p")]},
+}
+
+
+class Stream:
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark, self.folder, self.topic = spark, folder, Topic()
+        self.paths = LakePaths(str(folder / "lake"), "shop")
+
+    def told(self, until: int, messages: list[tuple[str, int]]) -> CutReport:
+        for payload, partition in messages:
+            self.topic.send(payload, partition)
+        for partition in PARTITIONS:
+            self.topic.send(watermark(until), partition)
+        self.topic.write(self.folder / "captures", f"{until:04d}.jsonl")
+        return ingest(self.spark, self.paths, self.folder / "captures")
+
+    def read(self, step: int | None = None) -> Rows:
+        with cdc_pipeline.read_cut(self.spark, self.paths.root, "shop", None if step is None else tso(step)) as tables:
+            return seen(tables)
+
+    def rebuilt(self) -> RebuildReport:
+        maker = CutMaker(self.spark, self.paths, "rebuild", "UTC", 2, lambda line: None)
+        return Rebuilder(maker, "auto").rebuilt()
+
+    def gaps(self, table: str) -> tuple[str, ...]:
+        state = table_state(self.spark, self.paths.mirror(TableName("db", table)))
+        assert state is not None
+        return in_words(MirrorState.from_properties(state.properties).gaps)
+
+
+@pytest.fixture(scope="module")
+def stream(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Stream:
+    stream = Stream(spark, tmp_path_factory.mktemp("reading"))
+    for until, messages in SLICES:
+        stream.told(until, messages)
+    return stream
+
+
+@pytest.mark.parametrize("step", [10, 21])
+def test_all_tables_at_a_tso(stream: Stream, step: int) -> None:
+    """At a cut, and between two; also of tables that were renamed or dropped since."""
+    assert stream.read(step) == TRUTH[step]
+
+
+def test_the_newest_cut(stream: Stream, spark: SparkSession) -> None:
+    tables = cdc_pipeline.read_cut(spark, Path(stream.paths.root), "shop")
+    assert (tables.cut_id, tables.resolved_tso) == (2, tso(30))
+    assert list(map(str, tables)) == ["db.bag", "db.new", "db.t"]
+    assert tables["db.t"].count() == tables["db", "t"].count() == tables[TableName("db", "t")].count() == 3
+    assert "db.gone" not in tables
+    assert seen(tables) == TRUTH[30]
+
+
+def test_a_read_before_the_first_cut_leaves_no_trace(stream: Stream, spark: SparkSession, tmp_path: Path) -> None:
+    before = sorted(Path(stream.paths.home).rglob("*"))
+    with cdc_pipeline.read_cut(spark, stream.paths.root, "shop", tso(5), scratch=tmp_path) as tables:
+        assert seen(tables) == TRUTH[5]
+        assert list(tmp_path.iterdir())
+    assert not list(tmp_path.iterdir())
+    assert sorted(Path(stream.paths.home).rglob("*")) == before
+
+
+def test_what_cannot_be_read_is_said(stream: Stream, spark: SparkSession) -> None:
+    with pytest.raises(LakeError, match=f"complete up to the TSO {tso(30)}, not up to the TSO {tso(31)}"):
+        cdc_pipeline.read_cut(spark, stream.paths.root, "shop", tso(31))
+    with pytest.raises(LakeError, match="no pipeline 'other'"):
+        cdc_pipeline.read_cut(spark, stream.paths.root, "other")
+
+
+def test_upkeep_changes_nothing_that_can_be_read(stream: Stream, spark: SparkSession) -> None:
+    """The tests after this one, a rebuild among them, have the lake as it was kept up."""
+    stray = Path(stream.paths.mirror(TableName("db", "t")), "part-00000-of-a-run-that-died.snappy.parquet")
+    stray.write_bytes(b"x")
+    old = time.time() - (LEAST_KEEP_HOURS + 1) * 3600
+    os.utime(stray, (old, old))
+    said: list[str] = []
+    found = {
+        upkeep.table: upkeep
+        for upkeep in Maintenance(tables=["mirror/*", "change_log"]).done(spark, stream.paths, said.append)
+    }
+    assert list(found) == ["change_log", "mirror/db.bag", "mirror/db.new", "mirror/db.t"]
+    assert found["mirror/db.t"].files_removed > found["mirror/db.t"].files_added == 1
+    assert [line.split(": ")[0] for line in said] == list(found)
+    assert not stray.exists()
+    for step in (10, 21, 30):
+        assert stream.read(step) == TRUTH[step]
+    with pytest.raises(LakeError, match=r"names no table of the lake: raw_topic_snapshot, .*mirror/db\.t"):
+        Maintenance(tables=["mirror/db.gone"]).done(spark, stream.paths, said.append)
+
+
+def test_a_rebuild_of_a_true_lake_changes_nothing(stream: Stream) -> None:
+    before = published_cut(stream.spark, stream.paths)
+    report = stream.rebuilt()
+    assert [table.table for table in report.tables if not table.equal] == []
+    assert {table.table for table in report.tables} >= {"change_log", "mirror/db.t", "mirror/db.bag", "mirror/db.new"}
+    assert report.cut_id is None
+    assert published_cut(stream.spark, stream.paths) == before
+    assert not Path(stream.paths.home, "rebuild").exists()
+
+
+def test_a_reader_sees_no_half_a_cut_and_late_changes_are_told_apart(stream: Stream, spark: SparkSession) -> None:
+    """The last test of the module: it tells the stream on."""
+    fourth = wide("INSERT", "t", 35, {"id": "4", "v": "f", "n": "4"})
+    late = [put("t", 2, "1", "a"), put("t", 11, "8", "never seen"), fourth, delete("bag", 36, "2", "y")]
+    with patch.object(cut_execution, "publish", side_effect=RuntimeError("stopped")), pytest.raises(RuntimeError):
+        stream.told(40, late)
+    mirror = spark.read.format("delta").load(stream.paths.mirror(TableName("db", "t")))
+    assert mirror.count() == 4
+    assert stream.read() == TRUTH[30]
+    with pytest.raises(LakeError, match="a cut was begun and is not published: run the ingest first"):
+        Maintenance().done(spark, stream.paths, lambda line: None)
+
+    report = stream.told(41, [])
+    assert published_cut(spark, stream.paths).cut_id == 4  # the one that was begun, and the one up to 41
+    expected = {**TRUTH[30], "t": [*TRUTH[30]["t"], (4, "f", 4)], "bag": [(1, "x")]}
+    assert stream.read() == expected
+    cuts = spark.read.format("delta").load(stream.paths.table("consistent_cuts")).orderBy("cut_id")
+    assert [(row["late"], row["breaches"]) for row in cuts.collect()] == [(0, 0), (0, 0), (2, 1), (0, 0)]
+    (gap,) = stream.gaps("t")
+    assert "1 change(s) came after the mirrors had passed their time" in gap
+    check = no_breach_result(spark, stream.paths, _CHECKED)
+    assert not check.passed
+    assert list(check.metadata) == ["db.t"]
+    assert lake_balance(spark, stream.paths).balanced
+    assert report.breaches == ()
+
+    # a row that somebody took from a mirror by hand comes back too, and what was never seen has its place
+    rows = F.col("id") == 1
+    from delta.tables import DeltaTable
+
+    DeltaTable.forPath(spark, stream.paths.mirror(TableName("db", "new"))).delete(rows)
+    rebuilt = stream.rebuilt()
+    assert sorted(table.table for table in rebuilt.tables if not table.equal) == ["mirror/db.new", "mirror/db.t"]
+    repaired = {**expected, "t": sorted([*expected["t"], (8, "never seen", 7)])}
+    assert stream.read() == repaired
+    assert stream.gaps("t") == ()
+    assert no_breach_result(spark, stream.paths, _CHECKED).passed
+    assert lake_balance(spark, stream.paths).balanced
+    assert (8, "never seen") in stream.read(12)["t"]
+
+    # the pipeline goes on
+    stream.told(50, [wide("DELETE", "t", 45, {"id": "8", "v": "never seen", "n": "7"})])
+    assert stream.read() == expected
+    assert lake_balance(spark, stream.paths).balanced
+
+
+def test_chosen_tables_are_rebuilt_with_those_tied_to_them(stream: Stream, spark: SparkSession) -> None:
+    """After the last test: of two tables that are wrong one is put right, then the other."""
+    from delta.tables import DeltaTable
+
+    late = wide("INSERT", "t", 42, {"id": "78", "v": "late again", "n": "7"})
+    stream.told(60, [late, put("new", 55, "2", "q")])
+    DeltaTable.forPath(spark, stream.paths.mirror(TableName("db", "new"))).delete(F.col("id") == 1)
+    wrong = stream.read()
+    cut = published_cut(spark, stream.paths)
+    rebuilder = TableRebuilder(CutMaker(spark, stream.paths, "rebuild", "UTC", 2, lambda line: None))
+
+    def rebuilt(*patterns: str) -> tuple[dict[str, bool], int | None]:
+        report = rebuilder.rebuilt(patterns)
+        assert not Path(stream.paths.home, "rebuild").exists()
+        return {table.table: table.equal for table in report.tables}, report.cut_id
+
+    with pytest.raises(
+        LakeError, match=r"\['db.x', 't'\] names no table; there are: db.bag, db.gone, db.new, db.old, db.t"
+    ):
+        rebuilt("db.x", "t")
+    assert rebuilt("db.bag", "db.gone") == ({"mirror/db.bag": True}, None)
+    assert published_cut(spark, stream.paths) == cut
+    assert not no_breach_result(spark, stream.paths, _CHECKED).passed
+
+    assert rebuilt("*.t") == ({"mirror/db.t": False}, cut.cut_id + 1)
+    right = {**wrong, "t": sorted([*wrong["t"], (78, "late again", 7)])}
+    assert stream.read() == right
+    assert (78, "late again", 7) in stream.read(43)["t"]
+    assert stream.gaps("t") == ()
+    assert no_breach_result(spark, stream.paths, _CHECKED).passed
+    assert lake_balance(spark, stream.paths).balanced
+
+    # the name that its rows came by first
+    assert rebuilt("db.old") == ({"mirror/db.new": False}, cut.cut_id + 2)
+    # readers of the cut never saw that a row was taken away by hand: they read its version
+    assert stream.read() == right
+    mirror = spark.read.format("delta").load(stream.paths.mirror(TableName("db", "new")))
+    assert sorted(tuple(row)[:2] for row in mirror.collect()) == [(1, "p"), (2, "q")] == right["new"]
+    report = stream.rebuilt()
+    assert [table.table for table in report.tables if not table.equal] == []
+    stream.told(70, [put("new", 65, "3", "r")])
+    assert stream.read() == {**right, "new": [*right["new"], (3, "r")]}
+    assert lake_balance(spark, stream.paths).balanced

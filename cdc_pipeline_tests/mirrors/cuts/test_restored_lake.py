@@ -1,0 +1,218 @@
+"""A lake that is taken back to an earlier point goes on from there: from a copy, and after Delta's RESTORE of its tables, or
+it says which of them do not stand together."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from delta.tables import DeltaTable
+from pyspark.sql import functions as F
+
+from cdc_pipeline.errors import LakeError
+from cdc_pipeline.lake.delta import set_writers
+from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.mirrors.changes.progress import published_cut
+from cdc_pipeline.mirrors.cuts import restored_lake
+from cdc_pipeline.mirrors.cuts.restored_lake import lake_taken_back
+from cdc_pipeline.mirrors.cuts.totals import lake_balance
+from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline_tests.support.folders import tree
+from cdc_pipeline_tests.support.lakes.pipelines import ingest
+from cdc_pipeline_tests.support.lakes.stories import change, create, put, update
+from cdc_pipeline_tests.support.messages import Topic, tso, watermark
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from pyspark.sql import SparkSession
+
+
+def _rows(spark: SparkSession, paths: LakePaths) -> list[tuple[int, str]]:
+    frame = spark.read.format("delta").load(paths.mirror(TableName("db", "t")))
+    return sorted((row["id"], row["v"]) for row in frame.collect())
+
+
+@dataclass
+class Told:
+    """A lake that takes one slice of a story in after another."""
+
+    spark: SparkSession
+    folder: Path
+    topic: Topic = field(default_factory=Topic)
+    slices: int = 0
+
+    @property
+    def paths(self) -> LakePaths:
+        return LakePaths(str(self.folder / "lake"), "shop")
+
+    def tell(self, *messages: tuple[str, int]) -> datetime:
+        """The slice is in a cut of its own. Returns a moment after it."""
+        for payload, _ in messages:
+            self.topic.send(payload)
+        self.topic.send(watermark(10 + 10 * self.slices)).write(self.folder / "captures", f"{self.slices}.jsonl")
+        self.slices += 1
+        self.take_in()
+        return datetime.now(timezone.utc)
+
+    def take_in(self) -> None:
+        ingest(self.spark, self.paths, self.folder / "captures")
+
+    def taken_back(self) -> list[str]:
+        said: list[str] = []
+        lake_taken_back(self.spark, self.paths, said.append)
+        return said
+
+    def rows(self) -> list[tuple[int, str]]:
+        return _rows(self.spark, self.paths)
+
+    def tables(self) -> list[str]:
+        logs = Path(self.paths.home).rglob("_delta_log")
+        return sorted(str(log.parent.relative_to(self.paths.home)) for log in logs)
+
+    def restore(self, table: str, to: str) -> None:
+        self.spark.sql(f"RESTORE TABLE delta.`{Path(self.paths.home) / table}` TO {to}")
+
+    def restore_all(self, moment: datetime, *, by_version: bool, only: Collection[str] = ()) -> None:
+        for table in only or self.tables():
+            history = DeltaTable.forPath(self.spark, str(Path(self.paths.home) / table)).history()
+            then, newest = history.agg(
+                F.max(F.when(F.col("timestamp") <= F.lit(moment), F.col("version"))), F.max("version")
+            ).collect()[0]
+            if by_version:
+                self.restore(table, f"VERSION AS OF {then}")
+            elif then < newest:  # Delta refuses a time after a table's newest commit
+                self.restore(table, f"TIMESTAMP AS OF '{moment:%Y-%m-%d %H:%M:%S.%f}'")
+
+
+_FIRST = (create("t", 1), put("t", 2, "1", "a"))
+_SECOND = (update("t", 12, ("1", "a"), ("1", "b")), put("t", 13, "2", "c"))
+_THIRD = (put("t", 22, "3", "d"),)
+
+
+@pytest.fixture
+def told(spark: SparkSession, tmp_path: Path) -> Told:
+    return Told(spark, tmp_path)
+
+
+def test_a_lake_of_which_every_table_was_restored_goes_on(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    """First by version, and what makes it one to go on from stops in the middle, twice; then by time."""
+    moment = told.tell(*_FIRST)
+    told.tell(*_SECOND)
+    told.tell(*_THIRD)
+    whole = told.rows()
+    told.restore_all(moment, by_version=True)
+    assert told.rows() == [(1, "a")]
+
+    calls = 0
+
+    def stopping(*args: Any) -> None:
+        nonlocal calls
+        calls += 1
+        set_writers(*args)
+        if calls in (1, 4):
+            raise InterruptedError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(restored_lake, "set_writers", stopping)
+        for _ in range(2):
+            with pytest.raises(InterruptedError):
+                told.taken_back()
+        assert told.taken_back()[-1] == "the lake was taken back to cut 1: the pipeline goes on from there"
+    # raw snapshot, change log, watermarks, batches, plans, the mirror, cuts
+    assert calls >= 7
+    assert told.taken_back() == []
+    assert published_cut(told.spark, told.paths).resolved_tso == tso(10)
+    told.take_in()
+    assert (told.rows(), published_cut(told.spark, told.paths).resolved_tso) == (whole, tso(30))
+    assert lake_balance(told.spark, told.paths).balanced
+    raw = told.spark.read.format("delta").load(told.paths.table("raw_topic_snapshot"))
+    assert raw.count() == raw.select("topic", "partition", "offset").distinct().count() == 8
+
+    # By time, to a point on the other side of the first one. Raw records and what was decoded of them are as true as they
+    # were, and may stay where they are: of them the cut is made anew.
+    moment = told.tell(put("t", 32, "4", "e"))
+    told.tell(put("t", 42, "5", "f"))
+    told.restore_all(moment, by_version=False, only=("consistent_cuts", "mirror/db/t"))
+    assert told.rows() == [*whole, (4, "e")]
+    told.taken_back()
+    told.take_in()
+    assert (told.rows(), published_cut(told.spark, told.paths).resolved_tso) == ([*whole, (4, "e"), (5, "f")], tso(50))
+    assert lake_balance(told.spark, told.paths).balanced
+
+
+def test_tables_that_do_not_stand_together_are_named_and_nothing_is_changed(told: Told) -> None:
+    told.tell(*_FIRST)
+    told.tell(create("u", 11), *_SECOND)
+
+    def refused() -> str:
+        before = tree(Path(told.paths.home))
+        with pytest.raises(LakeError) as caught:
+            told.taken_back()
+        assert tree(Path(told.paths.home)) == before
+        return str(caught.value)
+
+    for table in ("consistent_cuts", "cut_plans"):
+        told.restore(table, "VERSION AS OF 0")
+    words = refused()
+    assert "mirror/db/t has what cut 2 did: RESTORE it to version 1" in words
+    assert "mirror/db/u came after the cut: move its folder out of the lake" in words
+    # its DDL is decoded, which may stay; and what the cut made of it is told, which may not
+    assert "ddl_history has what cut 2 did: RESTORE it to version 2" in words
+    told.restore("ddl_history", "VERSION AS OF 2")
+    shutil.move(told.paths.mirror(TableName("db", "u")), told.folder / "u")
+    told.restore("mirror/db/t", "VERSION AS OF 0")
+    assert "mirror/db/t was taken back to version 0, too far for the others: RESTORE it to 1" in refused()
+    told.restore("mirror/db/t", "VERSION AS OF 1")
+    told.restore("raw_topic_snapshot", "VERSION AS OF 0")
+    words = refused()
+    assert "raw_topic_snapshot was taken back to version 0, too far for the others: RESTORE it to 1" in words
+    assert "mirror/" not in words
+    told.restore("raw_topic_snapshot", "VERSION AS OF 1")
+    told.taken_back()
+    told.take_in()
+    assert told.rows() == [(1, "b"), (2, "c")]
+    mirror = told.spark.read.format("delta").load(told.paths.mirror(TableName("db", "u")))
+    assert [name for name in mirror.columns if not name.startswith("_")] == ["id", "v"]
+
+
+def test_a_mirror_that_a_later_statement_has_moved_is_named(told: Told) -> None:
+    told.tell(*_FIRST)
+    told.tell(change("RENAME TABLE `t` TO `t2`", 12))
+    told.restore("consistent_cuts", "VERSION AS OF 0")
+    with pytest.raises(LakeError, match=r"the mirror db\.t is not where the cut had it"):
+        told.taken_back()
+
+
+def test_a_copy_goes_on_and_a_restored_table_does_not(spark: SparkSession, tmp_path: Path) -> None:
+    paths, copy = LakePaths(str(tmp_path / "lake"), "shop"), LakePaths(str(tmp_path / "copy"), "shop")
+    captures, topic = tmp_path / "captures", Topic()
+    told = [(create("t", 1), put("t", 2, "1", "a")), (update("t", 12, ("1", "a"), ("1", "b")), put("t", 13, "2", "c"))]
+    for number, messages in enumerate(told):
+        for payload, _ in messages:
+            topic.send(payload)
+        topic.send(watermark(10 + 10 * number)).write(captures, f"{number}.jsonl")
+        ingest(spark, paths, captures)
+        if number == 0:
+            shutil.copytree(paths.home, copy.home)
+    after = [(1, "b"), (2, "c")]
+    assert _rows(spark, paths) == after
+
+    # the folder as it was after the first cut, at another place: what came later is taken in again
+    assert (_rows(spark, copy), published_cut(spark, copy).resolved_tso) == ([(1, "a")], tso(10))
+    ingest(spark, copy, captures)
+    assert (_rows(spark, copy), published_cut(spark, copy).resolved_tso) == (after, tso(20))
+
+    # Delta would take the second cut's commits for being in, and the mirror would stay behind for ever
+    for table in ("consistent_cuts", "batches", "mirror/db/t"):
+        version = 1 if table == "mirror/db/t" else 0
+        spark.sql(f"RESTORE TABLE delta.`{Path(paths.home) / table}` TO VERSION AS OF {version}")
+    assert _rows(spark, paths) == [(1, "a")]
+    with pytest.raises(
+        LakeError, match="ends with cut 1, though cut 2 was committed: it was taken back, as by RESTORE"
+    ):
+        ingest(spark, paths, captures)

@@ -1,0 +1,387 @@
+"""The plan of a cut is stored as text and read back to an equal one, whatever is in it: no Spark."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+import sys
+import types
+import typing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdc_pipeline.gaps import Gap, GapKind
+from cdc_pipeline.lake.tables.ddl_history import APPLIED
+from cdc_pipeline.mirrors.changes.late_changes import Breach, LateChanges
+from cdc_pipeline.mirrors.changes.late_ddl import ComesAgain
+from cdc_pipeline.mirrors.changes.row_selection import RowsTold
+from cdc_pipeline.mirrors.changes.segments import Evidence
+from cdc_pipeline.mirrors.changes.window import Window
+from cdc_pipeline.mirrors.cuts import stored_plan
+from cdc_pipeline.mirrors.cuts.cut_planning import row_sets
+from cdc_pipeline.mirrors.cuts.plan_json import ValueText
+from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
+from cdc_pipeline.mirrors.cuts.redacted_plan import _HIDDEN, without_values
+from cdc_pipeline.mirrors.cuts.stored_plan import plan_form
+from cdc_pipeline.mirrors.model.computed_columns import DerivedColumn
+from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
+from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
+from cdc_pipeline.mirrors.model.masks import HASH
+from cdc_pipeline.mirrors.model.shards import Shard, ShardName
+from cdc_pipeline.mirrors.model.state import MirrorState
+from cdc_pipeline.mirrors.model.steps import (
+    ApplyRows,
+    ChangeColumns,
+    ChangeShardRows,
+    CreateMirror,
+    DeleteRows,
+    DropMirror,
+    ExchangeRows,
+    ForgetDeleted,
+    KeepOnePerKey,
+    NoteState,
+    RenameMirror,
+    RestoreMirror,
+    RestoreRows,
+    Step,
+    TruncateMirror,
+)
+from cdc_pipeline.mirrors.planning.plan_book import PlanBook
+from cdc_pipeline.mirrors.planning.planner import CutPlan, Planner
+from cdc_pipeline.mirrors.settings.column_rules import ColumnRules, MaskSaltError
+from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
+from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy, HeldTable
+from cdc_pipeline.mirrors.settings.selection import Route, TableSelection
+from cdc_pipeline.mysql.ddl.statements import changes_of
+from cdc_pipeline.mysql.expressions.partition_rows import SparkCondition
+from cdc_pipeline.mysql.model.partitions import Partition, Partitioning, Subpartitioning
+from cdc_pipeline.mysql.model.schema_changes import (
+    AddColumn,
+    AddIndex,
+    AddPartitions,
+    AddPrimaryKey,
+    AddUniqueKey,
+    AlterTable,
+    ChangeColumn,
+    CoalescePartition,
+    CreateTable,
+    CreateTableAsSelect,
+    CreateTableLike,
+    DropColumn,
+    DropDatabase,
+    DropIndex,
+    DropPartition,
+    DropPrimaryKey,
+    DropTable,
+    ExchangePartition,
+    FirstPartition,
+    LastPartition,
+    MergeFirstPartition,
+    NoRowEffect,
+    NoTableEffect,
+    NotSupported,
+    NotSupportedClause,
+    OfShard,
+    PartitionBy,
+    Position,
+    RecoverDatabase,
+    RecoverTable,
+    RemovePartitioning,
+    RenameColumn,
+    RenameIndex,
+    RenameTable,
+    RenameTo,
+    ReorganizePartition,
+    SchemaChange,
+    SetDefault,
+    TruncatePartition,
+    TruncateTable,
+)
+from cdc_pipeline.mysql.model.table import (
+    Column,
+    ColumnOrigin,
+    Default,
+    MySqlType,
+    PlainIndex,
+    TableName,
+    TableSchema,
+    UniqueKey,
+)
+from cdc_pipeline_tests.support.masks import SALT
+from cdc_pipeline_tests.support.messages import EPOCH_MS, tso
+from cdc_pipeline_tests.support.plans.mask_plans import CASES as MASK_CASES
+from cdc_pipeline_tests.support.plans.mask_plans import RULES as MASKS
+from cdc_pipeline_tests.support.plans.mask_plans import planned as mask_planned
+from cdc_pipeline_tests.support.plans.shard_plans import CASES as SHARD_CASES
+from cdc_pipeline_tests.support.plans.shard_plans import planned as shard_planned
+
+_STORED = Path(__file__).parent / "stored_plan.json"
+T, U = TableName("db", "t"), TableName("db", "ü `x")
+_ID = Column("id", MySqlType("int", unsigned=True), nullable=False)
+_V = Column("v", MySqlType("varchar", (20,), charset="utf8mb4"), default=Default("literal", "é'"))
+_SCHEMA = TableSchema((_ID, _V), ("id",), (UniqueKey("u", ("v",)),), "utf8mb4")
+_ROWS = SparkCondition("`id` < 7", "`id` IS NULL")
+
+
+def _event(sql: str, place: int = 7) -> DdlEvent:
+    changes = changes_of("ddl", "db", "", sql)
+    return DdlEvent(
+        "t", 0, place, "db", "", tso(place), True, tso(place) >> 18, None, sql, changes, "ticdc", 4, True, ("n",)
+    )
+
+
+def _settings(columns: ColumnRules | None = None) -> CutSettings:
+    selection = TableSelection(("db.*",), ("db.no",), (Route("db.a*", "m.{table}", merge=True),))
+    policy = DdlPolicy("keep", (("db.h*", "hold"),))
+    return CutSettings("Asia/Shanghai", {"db.k": ("a", "b")}, policy, selection, columns or ColumnRules())
+
+
+def _planned(plan: CutPlan, columns: ColumnRules | None = None, *events: DdlEvent, hides: bool = False) -> PlannedCut:
+    settings = _settings(columns)
+    return PlannedCut(
+        Window(7, tso(1), tso(9), 3, 5),
+        settings,
+        RowsTold(
+            events,
+            ((T, ComesAgain(-1, -1, True)), (ShardName(T, U), ComesAgain(tso(2), EPOCH_MS, False))),
+            (HeldTable(U, ("t", 0, 3), tso(2), "TRUNCATE TABLE x", 4),),
+            (_event("TRUNCATE TABLE t", 2),),
+            Evidence((((4, "t", 1, 5), 0, 2),)),
+            Evidence((((4, "t", 1, 7), 1, 1),)),
+            at_watermark=True,
+            altered=(T,),
+            keyless=(U,),
+        ),
+        plan,
+        tuple(row_sets(plan, settings)),
+        {("t", 0, 9): DdlOutcome("duplicate", ["before"])},
+        LateChanges(3, (Breach(T, 2, "t", 1, 5),)),
+        {T: (T,), U: (T, U)},
+        ("db.a is included now",),
+        2,
+        hides,
+    )
+
+
+def _all_steps() -> tuple[Step, ...]:
+    state = MirrorState(
+        T,
+        "db.t@1",
+        _SCHEMA,
+        gaps=(Gap(GapKind.TABLES_DIFFER, "they differ", "v", example="db.x"),),
+        since=tso(1),
+        kept=("old",),
+        soft_key=("id",),
+        derived=(DerivedColumn("d", "int", "id + 1"),),
+    )
+    masked = MirrorState(U, "db.u@1", _SCHEMA, True, masks=(("v", HASH),), mask_key="0123", shards=(Shard(U, _SCHEMA),))
+    added = Column("w", MySqlType("int"), default=Default("literal", "5"))
+    origins = (ColumnOrigin(_ID, _ID), ColumnOrigin(added, None))
+    return (
+        CreateMirror(state),
+        ApplyRows(state, T, (0, 2), 40, True, (("ticdc", {"v": "binary"}),), ("v",), ("g",), ("u",)),
+        ChangeColumns(state, masked, origins, 12, (("v", "v__dropped_7"),)),
+        NoteState(masked),
+        TruncateMirror(state, "7"),
+        RenameMirror(state, masked),
+        DropMirror(state, "7.0.3"),
+        DeleteRows(state, _ROWS, "TRUNCATE p0"),
+        ChangeShardRows(masked, U, origins, ("v",), T, 5),
+        ExchangeRows(state, masked, (("id", "ID"),), _ROWS, False, "EXCHANGE p0"),
+        RestoreMirror(state, masked, "7"),
+        RestoreRows(state, masked, "7"),
+        KeepOnePerKey(state),
+        ForgetDeleted(state),
+    )
+
+
+def _whole() -> PlannedCut:
+    steps = _all_steps()
+    held = HeldTable(T, ("t", 0, 3), tso(2), "DROP TABLE t")
+    outcome = DdlOutcome(APPLIED, ["altered"], [steps[0].state])
+    plan = CutPlan(steps, tuple(range(-1, len(steps) - 1)), {("t", 0, 7): outcome}, (held,), {T: 2})
+    parts = Partitioning(
+        "range", "`id`", (), (Partition("p0", ("7",), (), ("s0", "s1")),), Subpartitioning("hash", "`id`", (), 2)
+    )
+    added = Column("w", MySqlType("enum", members=("a", "b")), default=Default("literal", "b"))
+    statements: tuple[tuple[SchemaChange, ...], ...] = (
+        (CreateTable(T, replace(_SCHEMA, partitioning=parts, indexes=(PlainIndex("k", ("v",)),)), True),),
+        (
+            AlterTable(
+                T,
+                (
+                    *(AddColumn(added, Position(), True), DropColumn("v", True), RenameColumn("g", "h")),
+                    *(
+                        ChangeColumn("id", _ID, Position("w")),
+                        SetDefault("h", None),
+                        AddPrimaryKey(("id",)),
+                        DropPrimaryKey(),
+                    ),
+                    *(AddUniqueKey(UniqueKey("u", ("v",), False)), AddIndex(PlainIndex("", ("v",))), DropIndex("k")),
+                    *(RenameIndex("u", "w"), RenameTo(U), NoRowEffect("COMMENT"), NotSupportedClause("FROBNICATE")),
+                    *(TruncatePartition(()), DropPartition(("p0",), True), ExchangePartition("p0", U, False)),
+                    *(
+                        FirstPartition("7"),
+                        AddPartitions((), 2),
+                        ReorganizePartition(("p0",), ()),
+                        CoalescePartition(1),
+                    ),
+                    *(PartitionBy(parts), RemovePartitioning(), MergeFirstPartition("7"), LastPartition("9")),
+                ),
+            ),
+            RenameTable(T, U),
+        ),
+        (
+            CreateTableLike(T, U),
+            CreateTableAsSelect(T, (), (), None, "SELECT 1", "db"),
+            TruncateTable(T),
+            DropTable(T, True),
+        ),
+        (DropDatabase("db", frozenset({T})), RecoverTable(T, U), RecoverDatabase("db", "other"), NoTableEffect("VIEW")),
+        (NotSupported("no", T, True, True), OfShard(T, U, DropTable(U))),
+    )
+    events = tuple(replace(_event("", place), changes=found) for place, found in enumerate(statements))
+    return _planned(plan, ColumnRules(("_commit_ts",), MASKS, SALT, ("db.s*",)), *events)
+
+
+def test_a_plan_is_as_it_was_stored() -> None:
+    """The file is what a lake may have, of the version that first stored plans. A later one reads it still: fields that it
+    adds have defaults."""
+    assert plan_form(SALT).value(_STORED.read_text(encoding="utf-8")) == _whole()
+
+
+def test_what_is_stored_keeps_its_names() -> None:
+    """A later version may store more, and nothing under another name or in another form."""
+    text = plan_form().text(_whole())
+    missing = _missing(json.loads(_STORED.read_text(encoding="utf-8")), json.loads(text))
+    assert missing == []
+    assert SALT not in text
+
+
+def _missing(stored: Any, now: Any, place: str = "") -> list[str]:
+    """The places in which what was stored is not what is stored now."""
+    if isinstance(stored, dict) and isinstance(now, dict):
+        pairs = ((f"{place}.{name}", stored[name], now.get(name)) for name in stored)
+    elif isinstance(stored, list) and isinstance(now, list) and len(stored) == len(now):
+        pairs = ((f"{place}[{number}]", *both) for number, both in enumerate(zip(stored, now, strict=True)))
+    elif isinstance(stored, str) and isinstance(now, str) and stored != now and stored[:1] in "[{":
+        return _missing(json.loads(stored), json.loads(now), place)
+    else:
+        return [] if stored == now else [f"{place}: {stored!r} is {now!r} now"]
+    return [line for where, before, after in pairs for line in _missing(before, after, where)]
+
+
+def test_a_plan_is_read_by_its_salt_only() -> None:
+    with pytest.raises(MaskSaltError):
+        plan_form("another salt of the tests").value(plan_form().text(_whole()))
+
+
+@pytest.mark.parametrize("name", SHARD_CASES)
+def test_plans_of_merged_tables(name: str) -> None:
+    _, plan = shard_planned(*SHARD_CASES[name][0])
+    planned = _planned(plan)
+    assert plan_form().value(plan_form().text(planned)) == planned
+
+
+@pytest.mark.parametrize("name", MASK_CASES)
+def test_plans_of_masked_tables_have_no_values(name: str) -> None:
+    """But for them they are the same, and steps have them again when the statement is read."""
+    statements = MASK_CASES[name][0]
+    _, plan = mask_planned(*statements)
+    events = tuple(_event(sql, place) for place, sql in enumerate(statements, 1))
+    planned = _planned(plan, ColumnRules(masks=MASKS, salt=SALT), *events, hides=True)
+    stored = without_values(planned)
+    text = plan_form().text(stored)
+    told = plan_form().text(replace(stored, plan=replace(stored.plan, steps=(), during=(), outcomes={})))
+    told += "".join(outcome.effect for outcome in stored.outcomes.values())
+    assert [value for value in ("clear", '"5"', '"6"', "77001", "frobnicate") if value in told.lower()] == []
+    assert SALT not in text
+    for step in stored.plan.steps:
+        for origin in step.origins if isinstance(step, ChangeColumns) else ():
+            masked = origin.before is None and origin.after.name in dict(step.state.masks)
+            assert not masked or origin.after.default in (None, _HIDDEN)
+    read = plan_form(SALT).value(text)
+    assert [type(step) for step in read.plan.steps] == [type(step) for step in plan.steps]
+    assert [event.names() for event in read.rows.events] == [event.names() for event in events]
+    assert read.plan.during == plan.during
+
+
+def test_all_classes_of_a_plan_are_known() -> None:
+    """Those that the hints of its fields can have, whatever a plan has been seen with."""
+    known = set(stored_plan._CLASSES)
+    assert _reachable(PlannedCut, known) - known - set(_OWN_PARTS) == set()
+
+
+# inside what has a form of its own
+_OWN_PARTS = (Route,)
+
+
+def _reachable(kind: type, known: set[type]) -> set[type]:
+    names: dict[str, Any] = {}
+    for name, module in list(sys.modules.items()):
+        names |= vars(module) if name.startswith("cdc_pipeline.") else {}
+    names |= {one.__name__: one for one in (*known, *_OWN_PARTS)} | {"Mapping": dict}
+    found: set[type] = set()
+    waiting: list[Any] = [kind]
+    while waiting:
+        hint = waiting.pop()
+        if isinstance(hint, str):
+            hint = eval(hint, names)
+        if isinstance(hint, (types.UnionType, types.GenericAlias)) or typing.get_origin(hint) is not None:
+            waiting += [one for one in typing.get_args(hint) if not isinstance(one, (str, int, types.EllipsisType))]
+        elif isinstance(hint, type) and hint not in found:
+            if dataclasses.is_dataclass(hint):
+                waiting += [field.type for field in dataclasses.fields(hint)]
+            if dataclasses.is_dataclass(hint) or issubclass(hint, enum.Enum):
+                found.add(hint)
+    return found
+
+
+def test_what_is_no_part_of_a_plan_is_not_stored() -> None:
+    form = ValueText((TableName,))
+    with pytest.raises(TypeError, match="Column is no part of a stored plan"):
+        form.text((T, _ID))
+    with pytest.raises(TypeError, match="float is no part"):
+        form.text((1.5,))
+    with pytest.raises(ValueError, match="a stored plan cannot be read: KeyError 'Another'"):
+        form.value('{"shared": [], "value": {"is": "Another"}}')
+    with pytest.raises(ValueError, match="a stored plan cannot be read: TypeError"):
+        form.value('{"shared": [], "value": {"is": "TableName", "database": "d", "table": "t", "more": 1}}')
+
+
+def test_equal_definitions_are_stored_once() -> None:
+    states = [
+        MirrorState(TableName("db", f"t{number}"), f"{number}", TableSchema(_SCHEMA.columns)) for number in range(9)
+    ]
+    text = plan_form().text(tuple(CreateMirror(states[number % 3]) for number in range(9)))
+    assert text.count("utf8mb4") == 3
+    assert plan_form().value(text)[8] == CreateMirror(states[2])
+
+
+def test_each_step_knows_its_statement() -> None:
+    """By its place among the events: -1 before them, as many as there are after them."""
+    book = PlanBook((), {}.get, frozenset(), 1, "UTC")
+    book.create(MirrorState(U, "u", _SCHEMA))
+    sql = (
+        "CREATE TABLE t (id INT PRIMARY KEY)",
+        "CREATE DATABASE x",
+        "ALTER TABLE t ADD v INT, RENAME TO s",
+        "TRUNCATE s",
+    )
+    lost = {U: (Gap(GapKind.BAD_VALUES, "x"),)}
+    plan = Planner(book, lost=lost).plan(
+        [replace(_event(text, place), returning=False) for place, text in enumerate(sql)]
+    )
+    kinds = [type(step).__name__ for step in plan.steps]
+    assert list(zip(kinds, plan.during, strict=True)) == [
+        ("CreateMirror", -1),
+        ("CreateMirror", 0),
+        ("ChangeColumns", 2),
+        ("RenameMirror", 2),
+        ("TruncateMirror", 3),
+        ("NoteState", 4),
+    ]

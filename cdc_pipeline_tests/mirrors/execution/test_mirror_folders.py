@@ -1,0 +1,193 @@
+"""Tables that change their names there and back within one cut, killed at each commit and move: no Spark, a lake of dicts.
+
+Each plan is made by the planner from statements, with rows between them. A run that is killed is followed by one that walks
+the same steps again; at the end each mirror stands where it would stand without, and has each commit once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import pytest
+
+from cdc_pipeline.errors import LakeError
+from cdc_pipeline.lake.delta import Commit, TableState
+from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.mirrors.execution import mirror_folders, step_runner
+from cdc_pipeline.mirrors.execution.step_runner import Mirrors
+from cdc_pipeline.mirrors.merge.apply_rows import RowCounts
+from cdc_pipeline.mirrors.model.ddl_events import begun_names, ended_names
+from cdc_pipeline.mirrors.model.step_commits import CutCommits
+from cdc_pipeline.mirrors.model.steps import ApplyRows, RenameMirror
+from cdc_pipeline.mirrors.planning.plan_book import PlanBook
+from cdc_pipeline.mirrors.planning.planner import CutPlan, Planner
+from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline_tests.support.plans.by_hand import ddl_event, mirror_state, row_group
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cdc_pipeline.mirrors.model.state import MirrorState
+    from cdc_pipeline.mirrors.model.steps import Numbering
+
+PATHS = LakePaths("/lake", "p")
+
+
+class Killed(BaseException):
+    """Not an Exception: nothing may catch it."""
+
+
+@dataclass
+class Folder:
+    """A Delta table: what it says of itself, and its commits."""
+
+    properties: dict[str, str]
+    commits: list[int] = field(default_factory=list)
+
+
+class FakeLake:
+    """`kill_at` are the numbers of deeds before which a run is killed."""
+
+    def __init__(self, states: list[MirrorState], kill_at: tuple[int, ...] = ()) -> None:
+        self.folders = {PATHS.mirror(state.name): Folder(state.properties()) for state in states}
+        self.kill_at, self.deeds = set(kill_at), 0
+
+    def deed(self) -> None:
+        self.deeds += 1
+        if self.deeds - 1 in self.kill_at:
+            raise Killed
+
+    def table_state(self, _: object, path: str) -> TableState | None:
+        folder = self.folders.get(path)
+        return None if folder is None else TableState(0, None, folder.properties)  # type: ignore[arg-type]
+
+    def is_in(self, _: object, path: str, commit: Commit) -> bool:
+        return bool(self.folders[path].commits) and self.folders[path].commits[-1] >= commit.version
+
+    def commit(self, _: object, path: str, commit: Commit, **said: Any) -> None:
+        if not self.is_in(None, path, commit):
+            self.deed()
+            self.folders[path].commits.append(commit.version)
+            self.folders[path].properties |= said.get("properties", {})
+
+    def create(self, _: object, path: str, commit: Commit, **said: Any) -> None:
+        assert path not in self.folders
+        self.deed()
+        self.folders[path] = Folder(dict(said["properties"]), [commit.version])
+
+    def move(self, _: object, source: str, target: str, notes: str) -> None:
+        assert notes == PATHS.moves
+        self.deed()
+        if target in self.folders:
+            raise LakeError(f"cannot move {source} to {target}: the target exists")
+        self.folders[target] = self.folders.pop(source)
+
+    def let_in(self, path: str, step: ApplyRows, row_set: object, commits: Any, notes: object) -> RowCounts:
+        self.commit(None, path, commits(1))
+        return RowCounts()
+
+    @property
+    def seen(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Each place with the mirror that stands there, and its commits."""
+        return {
+            path: (folder.properties["cdc.mirror_id"], tuple(folder.commits)) for path, folder in self.folders.items()
+        }
+
+    def run(self, plan: CutPlan, numbering: Numbering = "wide") -> None:
+        """Until a run gets through."""
+        again = staticmethod(lambda *_: RowCounts())
+        rows: Any = type("Rows", (), {"let_in": staticmethod(self.let_in), "found_again": again})
+        row_sets: Any = dict.fromkeys(range(len(plan.steps)))
+        writer = Mirrors(None, PATHS, plan.steps, row_sets, CutCommits("p", 7, {}, numbering), rows, 1)  # type: ignore[arg-type]
+        with (
+            patch.object(mirror_folders, "table_state", self.table_state),
+            patch.object(mirror_folders, "is_in", self.is_in),
+            patch.object(mirror_folders, "commit_metadata", self.commit),
+            patch.object(mirror_folders, "create_table", self.create),
+            patch.object(mirror_folders, "move_folder", self.move),
+            patch.object(mirror_folders, "forget_cached_log", lambda *_: None),
+            patch.object(step_runner, "commit_metadata", self.commit),
+            patch.object(step_runner, "side_by_side", lambda _, work, chains, __: [work(chain) for chain in chains]),
+        ):
+            for _ in range(len(self.kill_at) + 1):
+                try:
+                    done = writer.carried_out(lambda line: None)
+                except Killed:
+                    continue
+                for failure in done.failures:
+                    raise failure.error
+                return
+        raise AssertionError("no run got through")
+
+
+def planned(statements: str, names: str = "a b") -> tuple[list[MirrorState], CutPlan]:
+    """The plan of the statements, parted by semicolons, with rows of each table between any two that name it."""
+    states = [mirror_state(name) for name in names.split()]
+    there = {state.name: state for state in states}
+    events = [ddl_event(place, sql.strip()) for place, sql in enumerate(statements.split(";"), 1)]
+    existing, passed = set(there), Counter[TableName]()
+    groups = [row_group(name, 0) for name in existing]
+    for event in events:
+        passed.update(event.names())
+        for change in event.changes:
+            existing = (existing - set(ended_names(change))) | set(begun_names(change))
+        groups += [row_group(name, passed[name]) for name in event.names() if name in existing]
+    book = PlanBook(groups, there.get, frozenset(there), 7, "UTC")
+    return states, Planner(book).plan(events)
+
+
+PLANS = {
+    "there and back, and a new one": "RENAME TABLE a TO c; RENAME TABLE c TO a; CREATE TABLE c (id INT PRIMARY KEY)",
+    "a swap": "RENAME TABLE a TO x, b TO a, x TO b",
+    "two swaps of one pair": "RENAME TABLE a TO x, b TO a, x TO b; RENAME TABLE a TO x, b TO a, x TO b",
+    "gh-ost": "CREATE TABLE _a_gho (id INT PRIMARY KEY); RENAME TABLE a TO _a_del, _a_gho TO a",
+    "gh-ost and its revert": "CREATE TABLE _a_gho (id INT PRIMARY KEY); RENAME TABLE a TO _a_del, _a_gho TO a; "
+    "RENAME TABLE a TO _a_gho, _a_del TO a; DROP TABLE _a_gho; CREATE TABLE _a_del (id INT PRIMARY KEY)",
+    "dropped and back under another name": "DROP TABLE a; FLASHBACK TABLE a TO c; CREATE TABLE a (id INT PRIMARY KEY)",
+    "dropped, back, and back to its name": "DROP TABLE a; FLASHBACK TABLE a TO c; RENAME TABLE c TO a; "
+    "CREATE TABLE c (id INT PRIMARY KEY)",
+    "dropped and recovered, twice": "DROP TABLE a; RECOVER TABLE a; DROP TABLE a; RECOVER TABLE a; RENAME TABLE a TO c",
+    "a name of several in turn": "RENAME TABLE a TO c, b TO a; DROP TABLE a; RENAME TABLE c TO b; RENAME TABLE b TO a; "
+    "FLASHBACK TABLE a TO d",
+    "dropped and made again, twice": "DROP TABLE a; CREATE TABLE a (id INT PRIMARY KEY); DROP TABLE a; "
+    "CREATE TABLE a (id INT PRIMARY KEY); RENAME TABLE a TO c, b TO a",
+    "a ring of three": "RENAME TABLE a TO x, b TO a, c TO b, x TO c; RENAME TABLE a TO x, b TO a, c TO b, x TO c",
+}
+NAMES = {"a ring of three": "a b c"}
+
+
+def _kill_points(deeds: int) -> Iterator[tuple[int, ...]]:
+    yield from ((place,) for place in range(deeds))
+    # a run is killed, and the one that finishes it, too
+    yield from combinations(range(deeds + 4), 2)
+
+
+@pytest.mark.parametrize("numbering", ["wide", "hundreds"])
+@pytest.mark.parametrize("name", PLANS)
+def test_killed_at_any_deed(name: str, numbering: Numbering) -> None:
+    states, plan = planned(PLANS[name], NAMES.get(name, "a b"))
+    assert sum(isinstance(step, RenameMirror) for step in plan.steps) or "dropped" in name
+    straight = FakeLake(states)
+    straight.run(plan, numbering)
+    for kill_at in _kill_points(straight.deeds):
+        lake = FakeLake(states, kill_at)
+        lake.run(plan, numbering)
+        assert lake.seen == straight.seen, kill_at
+
+
+def test_a_mirror_that_is_nowhere_is_no_step_that_is_done() -> None:
+    """A folder that somebody has removed: what would have been done to it is not passed over in silence."""
+    states, plan = planned("ALTER TABLE a ADD KEY k (id)", "a")
+    lake = FakeLake(states)
+    lake.folders.clear()
+    with pytest.raises(LakeError, match=r"the mirror db\.a is not at .*/db/a, where the plan of the cut has it"):
+        lake.run(plan)
+    states, plan = planned("RENAME TABLE a TO b", "a")
+    lake = FakeLake(states)
+    lake.folders.clear()
+    with pytest.raises(LakeError, match="is not at"):
+        lake.run(plan)

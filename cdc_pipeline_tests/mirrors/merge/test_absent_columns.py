@@ -1,0 +1,125 @@
+"""Rows that lack columns, and keys that the pipeline declares: one stream of Canal, in two runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_pipeline.gaps import in_words
+from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.mirrors.model.state import MirrorState
+from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline_tests.support.lakes.pipelines import ingest
+from cdc_pipeline_tests.support.messages import Topic, canal, canal_ddl, row
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_COLUMNS = "(id INT PRIMARY KEY, v VARCHAR(20) DEFAULT 'dv', b TEXT, n INT NOT NULL DEFAULT 7)"
+_TYPES = {"id": "int", "v": "varchar(20)", "b": "text", "n": "int"}
+
+
+def _canal(
+    kind: str,
+    table: str,
+    step: int,
+    image: dict[str, str | None],
+    old: dict[str, str | None] | None = None,
+    key: str | None = "id",
+) -> str:
+    types = {name: _TYPES[name] for name in image}
+    names = None if key is None else [key]
+    return canal(kind, table, step, [image], old=None if old is None else [old], types=types, key=names)
+
+
+def _uk(kind: str, step: int, code: str, value: str, old: dict[str, str | None] | None = None) -> str:
+    return canal(kind, "uk", step, [{"code": code, "v": value}], old=None if old is None else [old])
+
+
+FIRST = (
+    *(
+        canal_ddl(f"CREATE TABLE {name} {_COLUMNS}", 1, table=name, kind="CREATE")
+        for name in ("kept", "lost", "chosen")
+    ),
+    _canal("INSERT", "kept", 2, {"id": "1", "v": "a", "b": "long", "n": "1"}),
+    _canal("INSERT", "kept", 2, {"id": "2", "v": "b", "b": "text", "n": "2"}),
+    # NOBLOB within the run that brought the row
+    _canal("UPDATE", "kept", 3, {"id": "1", "v": None, "n": "1"}, {"v": "a"}),
+    # MINIMAL: the others have their defaults
+    _canal("INSERT", "kept", 3, {"id": "3"}),
+    _canal("INSERT", "kept", 3, {"id": "4", "b": "x", "n": "4"}),
+    _canal("INSERT", "lost", 2, {"id": "1", "v": "a", "b": "long", "n": "1"}),
+    # a column that TiCDC's column selectors leave out: no INSERT says what it is
+    row("INSERT", "chosen", 2, {"id": "1", "b": "y", "n": "1"}, types=_TYPES, key=["id"], extension=False),
+    canal_ddl(f"CREATE TABLE declared {_COLUMNS.replace(' PRIMARY KEY', '')}", 1, table="declared", kind="CREATE"),
+    _canal("INSERT", "declared", 2, {"id": "1", "v": "a", "b": "long", "n": "1"}, key=None),
+    _canal("INSERT", "declared", 2, {"id": "2", "v": "b", "b": "text", "n": "2"}, key=None),
+    _canal("UPDATE", "declared", 3, {"id": "1", "v": "c", "n": "1"}, {"v": "a"}, key=None),
+    _uk("INSERT", 2, "A", "one"),
+    _uk("INSERT", 2, "a", "two"),
+    _uk("INSERT", 3, "b ", "three"),
+)
+SECOND = (
+    _canal("UPDATE", "kept", 5, {"id": "2", "v": "c", "n": "2"}, {"v": "b"}),
+    _canal("UPDATE", "kept", 6, {"id": "2", "n": "22"}, {"n": "2"}),
+    _canal("UPDATE", "declared", 5, {"id": "2", "n": "22"}, {"n": "2"}, key=None),
+    # gone and come again: what it had does not come back
+    _canal("DELETE", "kept", 6, {"id": "4"}),
+    _canal("INSERT", "kept", 7, {"id": "4", "n": "44"}),
+    # to another key without its text, and a row that was never seen
+    _canal("UPDATE", "lost", 5, {"id": "5", "v": "a", "n": "1"}, {"id": "1"}),
+    _canal("UPDATE", "lost", 6, {"id": "9", "v": "z", "n": "9"}, {"v": "y"}),
+    _uk("UPDATE", 5, "A", "uno", {"v": "one"}),
+    _uk("UPDATE", 6, "b", "three", {"code": "b "}),
+    _uk("DELETE", 7, "a", "two"),
+)
+EXPECTED = {
+    "kept": [
+        [(1, None, "long", 1), (2, "b", "text", 2), (3, "dv", None, 7), (4, "dv", "x", 4)],
+        [(1, None, "long", 1), (2, "c", "text", 22), (3, "dv", None, 7), (4, "dv", None, 44)],
+    ],
+    "lost": [[(1, "a", "long", 1)], [(5, "a", None, 1), (9, "z", None, 9)]],
+    "chosen": [[(1, None, "y", 1)]] * 2,
+    # identified by `keys` of the pipeline alone
+    "declared": [[(1, "c", "long", 1), (2, "b", "text", 2)], [(1, "c", "long", 1), (2, "b", "text", 22)]],
+    "uk": [[("A", "one"), ("a", "two"), ("b ", "three")], [("A", "uno"), ("b", "three")]],
+}
+GAPS = {
+    "kept": (),
+    "lost": ("1 row(s) came without some columns, and were not known: b",),
+    "chosen": ("rows came without some columns",),
+    "declared": (),
+    "uk": ("no CREATE TABLE was seen",),
+}
+
+
+@pytest.fixture(scope="module")
+def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[LakePaths, dict[str, list[object]]]:
+    folder, topic = tmp_path_factory.mktemp("partial"), Topic()
+    paths = LakePaths(str(folder / "lake"), "shop")
+    rows: dict[str, list[object]] = {table: [] for table in EXPECTED}
+    for number, messages in enumerate((FIRST, SECOND)):
+        for message in messages:
+            topic.send(message)
+        topic.write(folder / "captures", f"{number}.jsonl")
+        ingest(spark, paths, folder / "captures", keys={"db.uk": ("code",), "db.kept": ("v",), "db.declared": ("id",)})
+        for table, found in rows.items():
+            mirror = spark.read.format("delta").load(paths.mirror(TableName("db", table)))
+            found.append(sorted((tuple(row)[:-4] for row in mirror.collect()), key=str))
+    return paths, rows
+
+
+@pytest.mark.parametrize("table", EXPECTED)
+def test_rows(told: tuple[LakePaths, dict[str, list[object]]], table: str) -> None:
+    assert told[1][table] == EXPECTED[table]
+
+
+@pytest.mark.parametrize("table", GAPS)
+def test_gaps(told: tuple[LakePaths, dict[str, list[object]]], spark: SparkSession, table: str) -> None:
+    state = table_state(spark, told[0].mirror(TableName("db", table)))
+    assert state is not None
+    gaps = in_words(MirrorState.from_properties(state.properties).gaps)
+    assert len(gaps) == len(GAPS[table])
+    assert all(gap.startswith(start) for gap, start in zip(gaps, GAPS[table], strict=True)), gaps

@@ -1,0 +1,342 @@
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, BinaryType
+
+from cdc_pipeline.mirrors.merge.default_values import default_value
+from cdc_pipeline.mysql.ddl.parser import parse_ddl
+from cdc_pipeline.mysql.model.schema_changes import CreateTable
+from cdc_pipeline.mysql.model.table import Default
+from cdc_pipeline.mysql.types.spark_types import spark_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline.mysql.model.table import Column
+
+_COMMIT_MS = 1_709_164_799_987  # 2024-02-28 23:59:59.987 UTC
+
+# definition → the value as Spark prints it, binary as hex; None for NULL
+_DEFAULTS: dict[str, str | None] = {
+    # no default
+    "INT": None,
+    "INT NULL": None,
+    "INT DEFAULT NULL": None,
+    "TIMESTAMP NULL DEFAULT NULL": None,
+    "VARCHAR(5)": None,
+    "JSON": None,
+    # implicit zero values
+    "TINYINT NOT NULL": "0",
+    "BIGINT UNSIGNED NOT NULL": "0",
+    "DECIMAL(12,2) NOT NULL": "0.00",
+    "DECIMAL(65,30) NOT NULL": "0." + "0" * 30,
+    "FLOAT NOT NULL": "0.0",
+    "DOUBLE NOT NULL": "0.0",
+    "BIT NOT NULL": "0",
+    "BIT(64) NOT NULL": "0",
+    "YEAR NOT NULL": "0",
+    "DATE NOT NULL": None,
+    "DATETIME(6) NOT NULL": None,
+    "TIMESTAMP NOT NULL": None,
+    "TIME NOT NULL": "00:00:00",
+    "TIME(3) NOT NULL": "00:00:00.000",
+    "CHAR(5) NOT NULL": "",
+    "VARCHAR(5) NOT NULL": "",
+    "LONGTEXT NOT NULL": "",
+    "BINARY NOT NULL": "00",
+    "BINARY(3) NOT NULL": "000000",
+    "VARBINARY(3) NOT NULL": "",
+    "BLOB NOT NULL": "",
+    "ENUM('b','a') NOT NULL": "b",
+    "SET('b','a') NOT NULL": "",
+    "JSON NOT NULL": "null",
+    # integers: rounded half away from zero
+    "INT DEFAULT 5": "5",
+    "INT NOT NULL DEFAULT -5": "-5",
+    "INT DEFAULT +5": "5",
+    "INT DEFAULT '5'": "5",
+    "INT DEFAULT 0": "0",
+    "INT DEFAULT 2.5": "3",
+    "INT DEFAULT -2.5": "-3",
+    "INT DEFAULT '2.4'": "2",
+    "INT DEFAULT 1e3": "1000",
+    "TINYINT(1) DEFAULT TRUE": "1",
+    "BOOL DEFAULT FALSE": "0",
+    "BIGINT DEFAULT -9223372036854775808": "-9223372036854775808",
+    "BIGINT UNSIGNED DEFAULT 18446744073709551615": "18446744073709551615",
+    "INT DEFAULT b'101'": "5",
+    "INT DEFAULT x'ff'": "255",
+    "INT DEFAULT 0x0100": "256",
+    # decimals and floating point
+    "DECIMAL(5,2) DEFAULT 1": "1.00",
+    "DECIMAL(5,2) DEFAULT '1.005'": "1.01",
+    "DECIMAL(5,2) DEFAULT -1.005": "-1.01",
+    "DECIMAL(5,2) DEFAULT 1.0049999": "1.00",
+    "DECIMAL DEFAULT 1.5": "2",
+    "DECIMAL(5,2) DEFAULT x'0a'": "10.00",
+    "DECIMAL(38,10) DEFAULT 1234567890123456789012345678.0123456789": "1234567890123456789012345678.0123456789",
+    "DECIMAL(65,30) DEFAULT 1.5": "1.5" + "0" * 29,
+    "DECIMAL(65,0) DEFAULT " + "9" * 65: "9" * 65,
+    "FLOAT DEFAULT 0.1": "0.1",
+    # in binary 1.005 is less than that, in MySQL and TiDB alike
+    "FLOAT(7,2) DEFAULT 1.005": "1.0",
+    "FLOAT(7,2) DEFAULT 1.5": "1.5",
+    "DOUBLE(7,2) DEFAULT -2.345": "-2.35",
+    "INT DEFAULT 25e-1": "2",
+    "INT DEFAULT '25e-1'": "3",
+    "INT DEFAULT 35e-1": "4",
+    "DOUBLE DEFAULT 1e300": "1.0E300",
+    "DOUBLE DEFAULT -1.5e-3": "-0.0015",
+    "DOUBLE DEFAULT 3.141592653589793": "3.141592653589793",
+    # bits
+    "BIT(8) DEFAULT b'00000101'": "5",
+    "BIT(8) DEFAULT x'ff'": "255",
+    "BIT(8) DEFAULT 5": "5",
+    "BIT DEFAULT TRUE": "1",
+    # a string is its bytes
+    "BIT(8) DEFAULT '5'": "53",
+    "BIT(16) DEFAULT 'ab'": "24930",
+    "BIT(64) DEFAULT b'" + "1" * 64 + "'": "18446744073709551615",
+    # years
+    "YEAR DEFAULT 2024": "2024",
+    "YEAR DEFAULT '1901'": "1901",
+    "YEAR DEFAULT 69": "2069",
+    "YEAR DEFAULT 70": "1970",
+    "YEAR DEFAULT 0": "0",
+    "YEAR DEFAULT '0'": "2000",
+    "YEAR DEFAULT '00'": "2000",
+    "YEAR DEFAULT '0000'": "0",
+    # dates
+    "DATE DEFAULT '2024-01-02'": "2024-01-02",
+    "DATE DEFAULT '2024-1-2'": "2024-01-02",
+    "DATE DEFAULT '20240102'": "2024-01-02",
+    "DATE DEFAULT 20240102": "2024-01-02",
+    "DATE DEFAULT '70-01-02'": "1970-01-02",
+    "DATE DEFAULT 240102": "2024-01-02",
+    "DATE DEFAULT 700102": "1970-01-02",
+    "DATE DEFAULT 102": "2000-01-02",
+    "DATE DEFAULT 0": None,
+    "DATETIME DEFAULT 240102030405": "2024-01-02 03:04:05",
+    "DATETIME DEFAULT 20240102": "2024-01-02 00:00:00",
+    "DATETIME(1) DEFAULT 20240102030405.25": "2024-01-02 03:04:05.3",
+    "DATE DEFAULT '69/1/2'": "2069-01-02",
+    "DATE DEFAULT '2024-01-02 23:59:59'": "2024-01-02",
+    "DATE DEFAULT '0001-01-01'": "0001-01-01",
+    "DATE DEFAULT '0000-00-00'": None,
+    "DATE DEFAULT '2024-00-00'": None,
+    "DATE DEFAULT '0000-01-01'": None,
+    "DATE DEFAULT '00-01-01'": "2000-01-01",
+    "DATETIME DEFAULT '2024-01-02 03:04:05'": "2024-01-02 03:04:05",
+    "DATETIME DEFAULT '2024-01-02'": "2024-01-02 00:00:00",
+    "DATETIME DEFAULT '2024-01-02T03:04'": "2024-01-02 03:04:00",
+    "DATETIME DEFAULT 20240102030405": "2024-01-02 03:04:05",
+    "DATETIME DEFAULT '2024-12-31 23:59:59.5'": "2025-01-01 00:00:00",
+    "DATETIME DEFAULT '2024-12-31 23:59:59.4999999'": "2024-12-31 23:59:59",
+    "DATETIME(3) DEFAULT '2024-01-02 03:04:05.1235'": "2024-01-02 03:04:05.124",
+    "DATETIME(6) DEFAULT '2024-01-02 03:04:05.000001'": "2024-01-02 03:04:05.000001",
+    "DATETIME DEFAULT '0000-00-00 00:00:00'": None,
+    "TIMESTAMP DEFAULT '0000-00-00 00:00:00'": None,
+    # Asia/Shanghai is eight hours ahead
+    "TIMESTAMP DEFAULT '2024-01-02 03:04:05'": "2024-01-01 19:04:05",
+    "TIMESTAMP(3) DEFAULT '2024-01-02'": "2024-01-01 16:00:00",
+    # times
+    "TIME DEFAULT '10:11:12'": "10:11:12",
+    "TIME DEFAULT '1:2:3'": "01:02:03",
+    "TIME DEFAULT '1:2'": "01:02:00",
+    "TIME DEFAULT '-838:59:59'": "-838:59:59",
+    "TIME DEFAULT '101112'": "10:11:12",
+    "TIME DEFAULT 1112": "00:11:12",
+    "TIME DEFAULT 0": "00:00:00",
+    "TIME DEFAULT '-00:00:00'": "00:00:00",
+    "TIME DEFAULT '1 10:00:00'": "34:00:00",
+    "TIME DEFAULT '1 10'": "34:00:00",
+    "TIME DEFAULT '00:59:59.5'": "01:00:00",
+    "TIME(3) DEFAULT '10:11:12'": "10:11:12.000",
+    "TIME(2) DEFAULT '-00:00:00.126'": "-00:00:00.13",
+    # texts
+    "VARCHAR(9) DEFAULT ''": "",
+    "VARCHAR(9) DEFAULT ' é😀 '": " é😀 ",
+    "VARCHAR(9) DEFAULT 'it''s'": "it's",
+    "VARCHAR(9) DEFAULT 5": "5",
+    "VARCHAR(9) DEFAULT 1.50": "1.50",
+    "VARCHAR(9) DEFAULT .5": "0.5",
+    "VARCHAR(9) DEFAULT 007": "7",
+    "VARCHAR(9) DEFAULT -0": "0",
+    "VARCHAR(9) DEFAULT 1e3": "1000",
+    "VARCHAR(9) DEFAULT 15e-1": "1.5",
+    "VARCHAR(9) DEFAULT '1e3'": "1e3",
+    "VARCHAR(9) DEFAULT _latin1'a'": "a",
+    "JSON DEFAULT '{}'": "{}",
+    "VARCHAR(9) DEFAULT 'NULL'": "NULL",
+    "CHAR(9) DEFAULT ' a  '": " a",
+    "VARCHAR(9) DEFAULT _UTF8MB4'é'": "é",
+    "VARCHAR(9) DEFAULT x'c3a9'": "é",
+    "VARCHAR(9) DEFAULT x'0041'": "\0A",
+    "VARCHAR(9) DEFAULT b'01000001'": "A",
+    "VARCHAR(9) CHARACTER SET latin1 DEFAULT x'e9'": "é",
+    "TEXT DEFAULT 'x'": "x",
+    # bytes
+    "VARBINARY(9) DEFAULT 'aé'": "61C3A9",
+    "VARBINARY(9) DEFAULT x'00ff00'": "00FF00",
+    "VARBINARY(9) DEFAULT 0x0041": "0041",
+    "VARBINARY(9) DEFAULT b'000000001'": "0001",
+    "VARBINARY(9) DEFAULT x''": "",
+    "BINARY(4) DEFAULT 'ab'": "61620000",
+    "BINARY(4) DEFAULT x'00ff'": "00FF0000",
+    "BINARY DEFAULT ''": "00",
+    "CHAR(3) CHARACTER SET binary DEFAULT 'a '": "612000",
+    # labels
+    "ENUM('a','B','c d') DEFAULT 'a'": "a",
+    "ENUM('a','B','c d') DEFAULT 'b'": "B",
+    "ENUM('a','B','c d') DEFAULT 'C D '": "c d",
+    "ENUM('a','B') DEFAULT '2'": "B",
+    "ENUM('3','2','1') DEFAULT '1'": "1",
+    "ENUM('a','') DEFAULT ''": "",
+    "ENUM('A','a','é') DEFAULT 'a'": "a",
+    "ENUM('a','é') DEFAULT 'É'": "é",
+    "ENUM('é','A') COLLATE utf8mb4_0900_ai_ci DEFAULT 'E'": "é",
+    "ENUM('a','b') DEFAULT 0x62": "b",
+    "ENUM('3','2','1') DEFAULT 2": "2",
+    "SET('A','a','é') NOT NULL DEFAULT 'a'": "a",
+    "SET('A','a','é') DEFAULT 'é,A'": "A,é",
+    "SET('a','B') COLLATE utf8mb4_general_ci DEFAULT 'b,A'": "a,B",
+    "SET('a','B','c') DEFAULT ''": "",
+    "SET('a','B','c') DEFAULT 'c,b'": "B,c",
+    "SET('a','B','c') DEFAULT 'a,a'": "a",
+    "SET('a','B','c') DEFAULT 5": "a,c",
+    "SET('1','2') DEFAULT '2'": "2",
+    # the current time: that of the DDL, in the column's digits
+    "TIMESTAMP DEFAULT CURRENT_TIMESTAMP": "2024-02-28 23:59:59",
+    "TIMESTAMP(3) DEFAULT CURRENT_TIMESTAMP(3) ON UPDATE CURRENT_TIMESTAMP(3)": "2024-02-28 23:59:59.987",
+    "TIMESTAMP(6) DEFAULT NOW(6)": "2024-02-28 23:59:59.987",
+    "TIMESTAMP(2) DEFAULT CURRENT_TIMESTAMP(2)": "2024-02-28 23:59:59.98",
+    "DATETIME DEFAULT CURRENT_TIMESTAMP": "2024-02-29 07:59:59",
+    "DATETIME(1) DEFAULT current_timestamp( 1 )": "2024-02-29 07:59:59.9",
+    "DATETIME DEFAULT LOCALTIME": "2024-02-29 07:59:59",
+    "DATETIME DEFAULT LOCALTIMESTAMP()": "2024-02-29 07:59:59",
+    "DATETIME DEFAULT (NOW())": "2024-02-29 07:59:59",
+    "DATETIME DEFAULT ((NOW()))": "2024-02-29 07:59:59",
+}
+
+# definition → what the error says
+_UNKNOWN = {
+    "VARCHAR(36) DEFAULT (UUID())": "its default (UUID()) cannot be computed",
+    "INT DEFAULT (1 + 1)": "its default (1 + 1) cannot be computed",
+    "DATE DEFAULT (CURRENT_DATE)": "its default (CURRENT_DATE) cannot be computed",
+    "VARCHAR(30) DEFAULT CURRENT_TIMESTAMP": "its default CURRENT_TIMESTAMP cannot be computed",
+    "DATETIME DEFAULT (NOW() + INTERVAL 1 DAY)": "its default (NOW() + INTERVAL 1 DAY) cannot be computed",
+    "BIGINT DEFAULT NEXT VALUE FOR s": "its default NEXT VALUE FOR s cannot be computed",
+    "JSON DEFAULT (JSON_ARRAY())": "its default (JSON_ARRAY()) cannot be computed",
+    "INT DEFAULT 'x'": "its default 'x' is no int",
+    "TINYINT DEFAULT 300": "its default '300' is no tinyint",
+    "DECIMAL(3,1) DEFAULT 100": "its default '100' is no decimal(3,1)",
+    "VARCHAR(9) DEFAULT _latin1 x'e9'": "its default \"x'e9'\" is no varchar(9)",
+    "VARCHAR(9) CHARACTER SET gbk DEFAULT x'c4e3'": "its default \"x'c4e3'\" is no varchar(9)",
+    "DATE DEFAULT '2024-02-30'": "its default '2024-02-30' is no date",
+    "DATETIME DEFAULT 'soon'": "its default 'soon' is no datetime",
+    "TIME DEFAULT '10:60:00'": "its default '10:60:00' is no time",
+    "TIME DEFAULT '839:00:00'": "its default '839:00:00' is no time",
+    "ENUM('a','b') DEFAULT 'c'": "its default 'c' is no label",
+    "ENUM('a','b') DEFAULT '3'": "its default '3' is no label",
+    "ENUM('a','b') COLLATE utf8mb4_bin DEFAULT 'A'": "its default 'A' is no label",
+    "ENUM('á','à') DEFAULT 'a'": ("its default 'a' may be any of the labels 'á', 'à': the collation is not known"),
+    "ENUM('3','2','1') DEFAULT 1": "its default 1 is the label '1' in MySQL and '3' in TiDB",
+    "SET('a','b') DEFAULT 'a,c'": "its default 'c' is no label",
+    "SET('a','b') DEFAULT 4": "its default '4' is no label",
+    "DOUBLE DEFAULT 1e9999999999": "its default '1e9999999999' is no double",
+    "INT DEFAULT 1e9999999999": "its default '1e9999999999' is no int",
+    "VARCHAR(9) DEFAULT 1e9999999999": "its default '1e9999999999' is no varchar(9)",
+    "VARCHAR(9) DEFAULT _latin1'é'": "its default _latin1'é' cannot be computed",
+    "BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY": (
+        "upstream numbers the rows that are there in an order that no message tells"
+    ),
+    "TIMESTAMP DEFAULT '1991-09-15 01:30:00'": (
+        "its default '1991-09-15 01:30:00.000000' is a local time that Asia/Shanghai shows twice"
+    ),
+    "POINT NOT NULL": "point has no zero that is known here",
+    "VECTOR(3) NOT NULL": "vector(3) has no zero that is known here",
+}
+
+
+def _column(definition: str) -> Column:
+    (created,) = parse_ddl(f"CREATE TABLE t (c {definition})", "db")
+    assert isinstance(created, CreateTable), created
+    return created.schema.columns[0]
+
+
+def _shown(filled: SparkColumn, column: Column) -> SparkColumn:
+    kind = spark_type(column.type)
+    if isinstance(kind, BinaryType):
+        return F.hex(filled)
+    return F.to_json(filled) if isinstance(kind, ArrayType) else filled.cast("string")
+
+
+@pytest.fixture(scope="module")
+def values(spark: SparkSession) -> dict[str, tuple[str | None, str | None, str]]:
+    """Definition → (the value, its type, the mirror's type), of all definitions in one query."""
+    columns = {definition: _column(definition) for definition in _DEFAULTS}
+    filled = {definition: default_value(column, _COMMIT_MS, "Asia/Shanghai") for definition, column in columns.items()}
+    given = {definition: cell for definition, cell in filled.items() if cell is not None}
+    cells = [_shown(cell, columns[definition]) for definition, cell in given.items()]
+    types = [F.typeof(cell) for cell in given.values()]
+    row = spark.range(1).select(F.array(*cells).alias("cells"), F.array(*types).alias("types")).first()
+    assert row is not None
+    found = dict(zip(given, zip(row["cells"], row["types"], strict=True), strict=True))
+    return {
+        definition: (*found.get(definition, (None, None)), spark_type(column.type).simpleString())
+        for definition, column in columns.items()
+    }
+
+
+@pytest.mark.parametrize(("definition", "wanted"), _DEFAULTS.items())
+def test_default(definition: str, wanted: str | None, values: dict[str, tuple[str | None, str | None, str]]) -> None:
+    found, kind, mirror = values[definition]
+    assert (found, kind) == (wanted, None if wanted is None else mirror)
+
+
+@pytest.mark.parametrize(("definition", "message"), _UNKNOWN.items())
+@pytest.mark.usefixtures("spark")
+def test_default_without_a_known_value(definition: str, message: str) -> None:
+    column = _column(definition)
+    with pytest.raises(ValueError) as error:  # noqa: PT011 - the whole message is compared
+        default_value(column, _COMMIT_MS, "Asia/Shanghai")
+    assert str(error.value) == message
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_label_is_that_of_the_tables_collation() -> None:
+    sql = "CREATE TABLE t (c ENUM('á','à')) COLLATE {}"
+    (binary,), (accents,) = (parse_ddl(sql.format(name), "db") for name in ("utf8mb4_bin", "utf8mb4_0900_as_ci"))
+    assert isinstance(binary, CreateTable)
+    assert isinstance(accents, CreateTable)
+    column = replace(binary.schema.columns[0], default=Default("literal", "Á"))
+    with pytest.raises(ValueError, match="is no label"):
+        default_value(column, _COMMIT_MS, "UTC", binary.schema)
+    assert "á" in str(default_value(column, _COMMIT_MS, "UTC", accents.schema))
+    (latin,) = parse_ddl("CREATE TABLE t (c VARCHAR(9) DEFAULT x'e9') CHARSET latin1", "db")
+    assert isinstance(latin, CreateTable)
+    assert "é" in str(default_value(latin.schema.columns[0], _COMMIT_MS, "UTC", latin.schema))
+
+
+_LITERAL = st.sampled_from(
+    ["0", "-1", "1e9999999999", "'x'", "''", "'2024-01-02'", "b'1'", "x'ff'", "NULL", "99999999999999999999"]
+)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.sampled_from([*_DEFAULTS, *_UNKNOWN]), _LITERAL | st.text(max_size=8).map(lambda text: repr("'" + text)))
+@pytest.mark.usefixtures("spark")
+def test_no_default_raises_but_what_it_says(definition: str, literal: str) -> None:
+    kind, _, _ = definition.partition(" DEFAULT ")
+    (created,) = parse_ddl(f"CREATE TABLE t (c {kind} DEFAULT {literal})", "db")
+    if isinstance(created, CreateTable):
+        with contextlib.suppress(ValueError):
+            default_value(created.schema.columns[0], _COMMIT_MS, "America/New_York", created.schema)

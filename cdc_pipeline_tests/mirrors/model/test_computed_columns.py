@@ -1,0 +1,181 @@
+"""Which computed columns a mirror has, and when they are computed anew, as the planner tells it: no Spark."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cdc_pipeline.mirrors.changes.dropped_tables import EndedTable
+from cdc_pipeline.mirrors.merge.computed_values import computed_anew, loses_derived, without_values
+from cdc_pipeline.mirrors.model.computed_columns import DerivedColumn, DerivedRules
+from cdc_pipeline.mirrors.model.masks import HASH
+from cdc_pipeline.mirrors.model.state import MirrorState
+from cdc_pipeline.mirrors.model.steps import ChangeColumns
+from cdc_pipeline.mirrors.planning.plan_book import PlanBook
+from cdc_pipeline.mirrors.planning.planner import CutPlan, Planner
+from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
+from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline_tests.support.masks import SALT
+from cdc_pipeline_tests.support.messages import tso
+from cdc_pipeline_tests.support.plans.mask_plans import masked_event
+
+TOTAL = DerivedColumn("total", "decimal(12,2)", "Price * quantity")
+NOTE = DerivedColumn("note", "string", "upper(v)")
+OTHER = DerivedColumn("Total", "int", "1")
+RULES: DerivedRules = (("db.a*", (TOTAL,)), ("db.*", (NOTE, OTHER)))
+T = "CREATE TABLE {} (id INT PRIMARY KEY, price DECIMAL(10,2), quantity INT, v VARCHAR(9))"
+
+
+def planned(
+    *statements: str, rules: DerivedRules = RULES, known: tuple[MirrorState, ...] = ()
+) -> tuple[PlanBook, CutPlan]:
+    there = {state.name: state for state in known}
+    columns = ColumnRules(masks=(("db.h*", (("v", HASH),)),), salt=SALT, derived=rules)
+    book = PlanBook((), there.get, frozenset(there), 1, "UTC", columns)
+    return book, Planner(book).plan([masked_event(place, sql) for place, sql in enumerate(statements, 1)])
+
+
+def _state(book: PlanBook, table: str) -> MirrorState:
+    state = book.state(TableName("db", table))
+    assert state is not None
+    return state
+
+
+def _anew(step: ChangeColumns) -> list[str]:
+    return [column.name for column in computed_anew(step, lambda _: False)]
+
+
+# name → (statements, table, the columns that it shows, those that the last step computes anew, those without values)
+CASES: dict[str, tuple[list[str], str, list[str], list[str] | None, list[str]]] = {
+    "the first pattern that names a column counts": ([T.format("a1")], "a1", ["total", "note"], None, []),
+    "another table": ([T.format("b1")], "b1", ["note", "Total"], None, []),
+    "a table that has the column itself": (
+        ["CREATE TABLE a1 (id INT PRIMARY KEY, TOTAL INT, price INT, quantity INT, v INT)"],
+        "a1",
+        ["note"],
+        None,
+        ["total"],
+    ),
+    "a table without the columns": (["CREATE TABLE a1 (id INT)"], "a1", ["total", "note"], None, ["total", "note"]),
+    "a column that is not spoken of": (
+        [T.format("a1"), "ALTER TABLE a1 ADD w INT, MODIFY id BIGINT"],
+        "a1",
+        ["total", "note"],
+        [],
+        [],
+    ),
+    "a type": ([T.format("a1"), "ALTER TABLE a1 MODIFY quantity BIGINT"], "a1", ["total", "note"], ["total"], []),
+    "a name that is gone": (
+        [T.format("a1"), "ALTER TABLE a1 RENAME COLUMN price TO cost"],
+        "a1",
+        ["total", "note"],
+        ["total"],
+        ["total"],
+    ),
+    "names that change places": (
+        [T.format("a1"), "ALTER TABLE a1 RENAME COLUMN v TO price, RENAME COLUMN price TO v"],
+        "a1",
+        ["total", "note"],
+        ["total", "note"],
+        [],
+    ),
+    "a column that is dropped": (
+        [T.format("a1"), "ALTER TABLE a1 DROP COLUMN v"],
+        "a1",
+        ["total", "note"],
+        ["note"],
+        ["note"],
+    ),
+    "and one of its name that comes": (
+        [T.format("a1"), "ALTER TABLE a1 DROP COLUMN v", "ALTER TABLE a1 ADD V INT"],
+        "a1",
+        ["total", "note"],
+        ["note"],
+        [],
+    ),
+    "upstream gets one of that name": ([T.format("a1"), "ALTER TABLE a1 ADD Note INT"], "a1", ["total"], [], ["note"]),
+    "and loses it again": (
+        [T.format("a1"), "ALTER TABLE a1 ADD Note INT", "ALTER TABLE a1 RENAME COLUMN note TO n"],
+        "a1",
+        ["total", "note"],
+        ["note"],
+        [],
+    ),
+    "a table that is renamed gets those of its name": (
+        [T.format("b1"), "RENAME TABLE b1 TO a1"],
+        "a1",
+        ["note", "total"],
+        ["total"],
+        [],
+    ),
+    "a table that is renamed away keeps its own": (
+        [T.format("a1"), "RENAME TABLE a1 TO elsewhere.a1"],
+        "elsewhere",
+        ["total", "note"],
+        None,
+        [],
+    ),
+    "a copy of a table": ([T.format("a1"), "CREATE TABLE b1 LIKE a1"], "b1", ["note", "Total"], None, []),
+    "a masked column": ([T.format("h1")], "h1", ["note", "Total"], None, []),
+    "a column that comes to be masked": (
+        [T.format("b1"), "RENAME TABLE b1 TO h1"],
+        "h1",
+        ["note", "Total"],
+        ["note"],
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_columns(name: str) -> None:
+    statements, table, shown, anew, silent = CASES[name]
+    book, plan = planned(*statements)
+    place = TableName("elsewhere", "a1") if table == "elsewhere" else TableName("db", table)
+    state = book.state(place)
+    assert state is not None
+    assert [column.name for column in state.derived_shown] == shown
+    last = plan.steps[-1]
+    assert (_anew(last) if isinstance(last, ChangeColumns) else None) == anew
+    assert list(without_values(state)) == silent
+    assert state.gaps == ()
+    assert MirrorState.from_properties(state.properties()) == state
+    names = [field.name for field in state.spark_schema()]
+    assert names == [*state.schema.column_names, *shown, *state.trace]
+    assert len({name.casefold() for name in names}) == len(names)
+
+
+def test_a_mirror_keeps_what_it_was_made_with() -> None:
+    before = _state(planned(T.format("a1"))[0], "a1")
+    book, plan = planned("ALTER TABLE a1 ADD w INT", rules=(), known=(before,))
+    assert _state(book, "a1").derived == before.derived == (TOTAL, NOTE)
+    assert planned(rules=(("db.*", (OTHER,)),), known=(before,))[1].steps == ()
+    # but not the files of a column that gave way to upstream's own
+    (step,) = planned("ALTER TABLE a1 ADD note INT", known=(before,))[1].steps
+    assert isinstance(step, ChangeColumns)
+    assert loses_derived(step)
+    (step,) = plan.steps
+    assert isinstance(step, ChangeColumns)
+    assert not loses_derived(step)
+
+
+def test_what_comes_back_has_the_columns_of_its_name() -> None:
+    made = _state(planned(T.format("b1"))[0], "b1")
+    book = PlanBook((), {}.get, frozenset(), 1, "UTC", ColumnRules(derived=RULES))
+    Planner(book, ended=lambda _: [EndedTable(made, f"{tso(1)}", "dropped")]).plan(
+        [masked_event(2, "FLASHBACK TABLE b1 TO a1")]
+    )
+    assert _state(book, "a1").derived == (NOTE, TOTAL)
+
+
+def test_rules_as_a_cut_has_them() -> None:
+    rules = ColumnRules(derived=RULES)
+    assert ColumnRules.from_plain(json.loads(json.dumps(rules.as_plain()))) == rules
+    plain = ColumnRules().as_plain()
+    del plain["computed"]
+    assert ColumnRules.from_plain(plain) == ColumnRules()
+    with pytest.raises(ValueError, match=r"rand is no function"):
+        DerivedColumn("a", "int", "rand()")
+    with pytest.raises(ValueError, match=r"'x' is no type"):
+        DerivedColumn("a", "x", "b")

@@ -1,0 +1,47 @@
+"""What an operator may write to choose dead letters, and what is said of what he may not."""
+
+from __future__ import annotations
+
+import pytest
+
+from cdc_pipeline.mirrors.operations.letter_choice import LetterChoice, Stretch
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("shop/0@17", Stretch("shop", 0, 17, 17)),
+        ("shop/0@17-20", Stretch("shop", 0, 17, 20)),
+        ("shop/0@17–20", Stretch("shop", 0, 17, 20)),  # as the checks print it
+        ("a/b@c/3@0", Stretch("a/b@c", 3, 0, 0)),
+    ],
+)
+def test_positions(text: str, expected: Stretch) -> None:
+    assert Stretch.of(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("shop/0", "topic/partition@offset or topic/partition@first-last is expected"),
+        ("shop@17", "is expected"),
+        ("/0@17", "is expected"),
+        ("shop/0@20-17", "17 lies before 20"),
+        ("shop/0@9223372036854775808", "63"),
+        ("shop/2147483648@1", "31 bits"),
+    ],
+)
+def test_what_is_no_position(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match="is no position") as caught:
+        Stretch.of(text)
+    assert said in str(caught.value)
+    for choice in ({"positions": (text,)}, {"replacements": {text: "{}"}}):
+        with pytest.raises(ValueError, match="is no position"):
+            LetterChoice(**choice)  # type: ignore[arg-type]
+
+
+def test_what_chooses_nothing_or_too_much() -> None:
+    with pytest.raises(ValueError, match="nothing is chosen: positions, rules, tables"):
+        LetterChoice()
+    with pytest.raises(ValueError, match=r"replacements: 't/0@1-2' names more than one record"):
+        LetterChoice(replacements={"t/0@1-2": "{}"})

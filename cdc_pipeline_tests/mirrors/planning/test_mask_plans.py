@@ -1,0 +1,186 @@
+"""What DDL does to masked columns, as the planner tells it: no Spark."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_pipeline.gaps import Gap, in_words
+from cdc_pipeline.lake.tables.ddl_history import NOT_APPLIED
+from cdc_pipeline.mirrors.changes.dropped_tables import EndedTable
+from cdc_pipeline.mirrors.cuts.cut_ddl import DdlOfCut
+from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
+from cdc_pipeline.mirrors.model.masks import HASH, NULL
+from cdc_pipeline.mirrors.model.state import MirrorState
+from cdc_pipeline.mirrors.model.steps import ChangeColumns, CreateMirror
+from cdc_pipeline.mirrors.planning.plan_book import PlanBook
+from cdc_pipeline.mirrors.planning.planner import Permissions, Planner
+from cdc_pipeline.mirrors.settings.column_rules import ColumnRules, MaskSaltError, nowhere
+from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
+from cdc_pipeline.mysql.ddl.statements import changes_of
+from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline_tests.support.masks import SALT
+from cdc_pipeline_tests.support.messages import tso
+from cdc_pipeline_tests.support.plans.mask_plans import CASES, RULES, Rules, T, masked_event, planned
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def _state(book: PlanBook, table: str) -> MirrorState:
+    state = book.state(TableName("db", table))
+    assert state is not None
+    return state
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_masks_and_gaps(name: str) -> None:
+    statements, table, masks, gaps = CASES[name]
+    book, _ = planned(*statements)
+    state = _state(book, table)
+    assert dict(state.masks) == masks
+    assert [gap[: len(start)] for gap, start in zip(in_words(state.gaps), gaps, strict=True)] == gaps
+    told = json.dumps(state.properties())
+    assert [value for value in ("'clear'", '"clear"', '"5"', '"6"', "77001", SALT) if value in told] == []
+    assert MirrorState.from_properties(state.properties()) == state
+
+
+@pytest.mark.parametrize(
+    "statement", ["ADD COLUMN secret INT DEFAULT 42", "DROP COLUMN phone, ADD COLUMN phone INT DEFAULT 42"]
+)
+def test_the_default_of_an_added_column_is_there_for_its_older_rows_only(statement: str) -> None:
+    book, plan = planned(T.format("a1"), f"ALTER TABLE a1 {statement}")
+    step = plan.steps[-1]
+    assert isinstance(step, ChangeColumns)
+    assert step.origins[-1].before is None
+    assert step.origins[-1].after.default is not None
+    assert step.origins[-1].after.default.value == "42"
+    assert "42" not in json.dumps(_state(book, "a1").properties())
+
+
+def test_mirrors_of_earlier_cuts_are_masked_by_new_rules() -> None:
+    before = _state(planned(T.format("a1"), rules=())[0], "a1")
+    assert before.masks == ()
+    book, plan = planned(known=(before,))
+    assert [type(step) for step in plan.steps] == [ChangeColumns]
+    assert dict(_state(book, "a1").masks) == {"email": HASH, "phone": NULL}
+    # nothing to do the next time, and nothing is shown again when the rules are gone
+    after = _state(book, "a1")
+    assert planned(known=(after,))[1].steps == ()
+    assert dict(_state(planned("ALTER TABLE a1 ADD w INT", rules=(), known=(after,))[0], "a1").masks) == dict(
+        after.masks
+    )
+
+
+def test_another_salt_is_an_error_before_anything_is_planned() -> None:
+    hashed = _state(planned(T.format("a1"))[0], "a1")
+    for salt in ("", "another salt, as long"):
+        with pytest.raises(MaskSaltError, match=r"mask_salt: values of db\.a1 were hashed with another") as error:
+            planned(known=(hashed,), salt=salt)
+        assert SALT not in str(error.value)
+    rules = ColumnRules(masks=RULES, salt=SALT)
+    assert ColumnRules.from_plain(json.loads(json.dumps(rules.as_plain())), SALT) == rules
+    with pytest.raises(MaskSaltError, match="mask_salt: it is missing here"):
+        ColumnRules.from_plain(rules.as_plain())
+    assert ColumnRules.from_plain(ColumnRules(salt=SALT).as_plain()) == ColumnRules()
+    assert SALT not in f"{rules!r}{json.dumps(rules.as_plain())}"
+
+
+def test_a_dropped_mirror_of_another_salt_does_not_come_back() -> None:
+    (made,) = planned(T.format("a1"))[1].steps
+    ended = EndedTable(made.state, f"{tso(1)}", "dropped")
+    for salt, gaps in ((SALT, 0), ("another salt, as long", 1)):
+        book = PlanBook((), {}.get, frozenset(), 1, "UTC", ColumnRules(masks=RULES, salt=salt))
+        Planner(book, ended=lambda _: [ended]).plan([masked_event(2, "RECOVER TABLE a1")])
+        state = _state(book, "a1")
+        assert len(state.gaps) == gaps
+        assert state.mask_key == ColumnRules(salt=salt).mask_key
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "same"),
+    [
+        ("INT", "BIGINT UNSIGNED", True),
+        ("INT", "DECIMAL(20,2)", True),
+        ("DECIMAL(12,2)", "DECIMAL(16,4)", True),
+        ("DECIMAL(12,2)", "BIGINT", False),
+        ("DECIMAL(12,2)", "DECIMAL(60,30)", False),
+        ("INT", "VARCHAR(20)", False),
+        ("VARCHAR(10)", "TEXT", True),
+        ("VARCHAR(10)", "VARCHAR(9)", False),
+        ("CHAR(10)", "VARCHAR(10)", False),
+        ("DATETIME", "DATETIME(3)", True),
+        ("DATETIME(3)", "DATETIME", False),
+        ("DATE", "DATETIME", False),
+        ("ENUM('a','b')", "ENUM('b','a','c')", True),
+        ("ENUM('a','b')", "ENUM('a')", False),
+    ],
+)
+def test_types_in_which_values_have_the_same_text(old: str, new: str, same: bool) -> None:
+    book, _ = planned(f"CREATE TABLE b1 (id INT PRIMARY KEY, phone {old})", f"ALTER TABLE b1 MODIFY phone {new}")
+    assert (_state(book, "b1").gaps == ()) == same
+
+
+def test_names_that_no_column_has_are_told() -> None:
+    rules: Rules = (("db.a1", (("emial", HASH), ("Email", NULL))), ("db.*", (("other", HASH),)))
+    _, plan = planned(T.format("a1"), T.format("a2"), rules=rules)
+    assert nowhere(ColumnRules(masks=rules), plan.steps) == {TableName("db", "a1"): ["emial"]}
+    assert nowhere(ColumnRules(masks=rules[1:]), plan.steps) == {}
+
+
+def test_types_in_the_mirror() -> None:
+    (step,) = planned(T.format("a1"))[1].steps
+    assert isinstance(step, CreateMirror)
+    assert {field.name: field.dataType.simpleString() for field in step.state.spark_schema()[:4]} == {
+        "id": "int",
+        "email": "string",
+        "phone": "int",
+        "v": "int",
+    }
+    assert _state(planned(T.format("b1"))[0], "b1").spark_schema()["phone"].dataType.simpleString() == "string"
+
+
+_LATE = "ALTER TABLE a1 ADD phone2 VARCHAR(20) DEFAULT 'clear', MODIFY v INT DEFAULT 77001"
+
+
+def _told(gaps: Iterable[Gap]) -> str:
+    return "".join([*in_words(gaps), *(str(gap.as_plain()) for gap in gaps)])
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["masked already", "masked by its name only"])
+def test_a_statement_that_comes_too_late_tells_no_value(known: bool) -> None:
+    """Its text is in the gap of a mirror that shows all of its values, and of no other."""
+    table = "a1" if known else "a9"
+    made = planned(T.format("a1") if known else "CREATE TABLE a9 (id INT PRIMARY KEY)")[0]
+    event = replace(
+        masked_event(9, _LATE.replace("a1", table)), changes=changes_of("ddl", "db", "", _LATE.replace("a1", table))
+    )
+    ddl = DdlOfCut((), {event.position: DdlOutcome(NOT_APPLIED)}, (event,))
+    ((name, gap),) = ddl.missed()
+    assert "clear" in str(gap)
+    for rules, shown in ((RULES, False), ((), not known)):
+        state = _state(made, table) if rules else _state(planned(f"CREATE TABLE {table} (id INT)", rules=())[0], table)
+        book = PlanBook((), {name: state}.get, frozenset({name}), 2, "UTC", ColumnRules(masks=rules, salt=SALT))
+        Planner(book, lost={name: (gap,)}).plan([])
+        (marked,) = _state(book, table).gaps
+        assert "DDL came after the mirrors had passed its time" in str(marked)
+        assert ("clear" in _told([marked])) == (shown or not rules)
+
+
+def test_a_statement_that_is_held_tells_no_value() -> None:
+    states = tuple(_state(planned(T.format(name))[0], name) for name in ("a1", "x1"))
+    for state in states:
+        there = {state.name: state}
+        book = PlanBook((), there.get, frozenset(there), 2, "UTC", ColumnRules(masks=RULES, salt=SALT))
+        sql = f"ALTER TABLE {state.name.table} DROP v, ADD phone2 VARCHAR(20) DEFAULT 'clear'"
+        plan = Planner(book, permissions=Permissions(DdlPolicy("hold"))).plan([masked_event(9, sql)])
+        (held,) = plan.held
+        assert held.sql == ""
+        assert str(held.gap) == "held (ddl_policy) until the statement at t/0/9 is approved: see ddl_history"
+    shown = _state(planned(T.format("a1"), rules=())[0], "a1")
+    book = PlanBook((), {shown.name: shown}.get, frozenset({shown.name}), 2, "UTC")
+    plan = Planner(book, permissions=Permissions(DdlPolicy("hold"))).plan([masked_event(9, "DROP TABLE a1")])
+    assert [held.sql for held in plan.held] == ["DROP TABLE a1"]

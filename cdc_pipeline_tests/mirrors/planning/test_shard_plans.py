@@ -1,0 +1,282 @@
+"""Statements about tables that are merged into one mirror, as the planner tells what they do: no Spark."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from cdc_pipeline.assets.nodes import mirror_lineage
+from cdc_pipeline.errors import DeclarationError
+from cdc_pipeline.gaps import in_words
+from cdc_pipeline.lake.catalog import CatalogColumn, CatalogEntry
+from cdc_pipeline.mirrors.changes.late_ddl import ComesAgain, tables_that_come_again
+from cdc_pipeline.mirrors.model.masks import HASH
+from cdc_pipeline.mirrors.model.row_key import key_columns
+from cdc_pipeline.mirrors.model.shards import ShardName
+from cdc_pipeline.mirrors.model.state import MirrorState
+from cdc_pipeline.mirrors.model.steps import (
+    ApplyRows,
+    ChangeColumns,
+    ChangeShardRows,
+    CreateMirror,
+    DeleteRows,
+    NoteState,
+    Step,
+)
+from cdc_pipeline.mirrors.operations.tied_tables import tied_and_merged
+from cdc_pipeline.mirrors.planning.plan_book import PlanBook
+from cdc_pipeline.mirrors.planning.selection_change import SelectionChange
+from cdc_pipeline.mirrors.planning.shard_steps import shortened
+from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
+from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
+from cdc_pipeline.mirrors.settings.selection import Route, TableSelection
+from cdc_pipeline.mysql.ddl.change_words import described
+from cdc_pipeline.mysql.ddl.column_types import type_in_words
+from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.mysql.types.wider_types import wider_type
+from cdc_pipeline_tests.support.messages import tso
+from cdc_pipeline_tests.support.plans.shard_plans import (
+    CASES,
+    MERGED,
+    MIRROR,
+    ONE,
+    SOURCE,
+    TWO,
+    T,
+    _event,
+    _mirrored,
+    _rows,
+    planned,
+)
+
+
+def _words(step: Step) -> str:
+    """What a step does, in short."""
+    if isinstance(step, ChangeShardRows):
+        moved = [
+            f"{origin.after.name}<-{origin.before.name if origin.before else 'default'}" for origin in step.origins
+        ]
+        renamed = [] if step.renamed is None else [f"to {step.renamed}"]
+        return " ".join([f"rows of {step.shard}:", *moved, *(f"{name}<-NULL" for name in step.cleared), *renamed])
+    if isinstance(step, (ChangeColumns, CreateMirror)):
+        columns = [f"{column.name}:{column.type}" for column in step.state.schema.columns if column.name not in SOURCE]
+        return f"{'columns' if isinstance(step, ChangeColumns) else 'create'} {' '.join(columns)}"
+    return step.what if isinstance(step, DeleteRows) else type(step).__name__
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_statement(name: str) -> None:
+    statements, steps, gaps = CASES[name]
+    state, plan = planned(*statements)
+    assert [_words(step) for step in plan.steps if not isinstance(step, ApplyRows)][1:] == steps
+    found = () if state is None else in_words(state.gaps)
+    assert [gap[: len(start)] for gap, start in zip(found, gaps, strict=True)] == gaps, found
+
+
+def test_source_columns_come_first_in_columns_and_key() -> None:
+    state, _ = planned(ONE, TWO, groups=())
+    assert state is not None
+    assert state.schema.column_names == (*SOURCE, "id", "v")
+    assert state.schema.row_key == (*SOURCE, "id")
+    assert [str(shard.name) for shard in state.shards or ()] == ["s1.o1", "s2.o1"]
+    assert MirrorState.from_properties(state.properties()) == state
+    keyless, _ = planned("CREATE TABLE s1.o1 (id INT)", groups=())
+    assert keyless is not None
+    assert keyless.schema.row_key == ()
+
+
+def test_what_is_dropped_is_kept() -> None:
+    keep = DdlPolicy("keep")
+    state, plan = planned(ONE, TWO, "ALTER TABLE s1.o1 DROP COLUMN v", "DROP TABLE s2.o1", policy=keep)
+    mark = tso(4)
+    assert [_words(step) for step in plan.steps][2:] == [
+        *("NoteState", "NoteState", "NoteState", f"rows of s2.o1: to s2.o1__dropped_{mark}", "columns id:int")
+    ]
+    assert state is not None
+    assert state.kept == (f"v__dropped_{mark}",)
+    state, plan = planned(ONE, "DROP TABLE s1.o1", policy=keep)
+    assert [type(step).__name__ for step in plan.steps] == ["CreateMirror", "ApplyRows", "RenameMirror"]
+
+
+def test_a_policy_to_hold_stops_all_of_them() -> None:
+    _, plan = planned(ONE, TWO, "TRUNCATE TABLE s1.o1", "ALTER TABLE s2.o1 ADD COLUMN n INT", policy=DdlPolicy("hold"))
+    assert [str(held.name) for held in plan.held] == ["m.o"]
+    assert [outcome.status for outcome in plan.outcomes.values()] == ["applied", "applied", "held", "held"]
+
+
+def test_rows_of_tables_that_lack_a_column_leave_no_gap() -> None:
+    added = "ALTER TABLE s1.o1 ADD COLUMN n INT NOT NULL"
+    wide, narrow = "id:int v:varchar(20) n:int", "id:int v:varchar(20)"
+    state, plan = planned(ONE, TWO, added, groups=(_rows("s1.o1", 3, wide), _rows("s2.o1", 3, narrow)))
+    assert state is not None
+    assert state.gaps == ()
+    (rows,) = (step for step in plan.steps if isinstance(step, ApplyRows))
+    assert (rows.lacking, rows.into_empty) == ((), True)
+    # its own column that a row comes without is another thing
+    state, _ = planned(ONE, TWO, added, groups=(_rows("s1.o1", 3, narrow),))
+    assert state is not None
+    assert in_words(state.gaps)[0].startswith("rows came without some columns")
+
+
+def test_tables_that_only_rows_have_told_of() -> None:
+    rows = (_rows("s1.o1", 0, "id:int a:int"), _rows("s2.o1", 0, "id:bigint b:varchar(5)"))
+    state, plan = planned("ALTER TABLE s2.o1 ADD COLUMN c INT DEFAULT 3", TWO.replace("v ", "w "), groups=rows)
+    assert state is not None
+    assert [_words(step) for step in plan.steps][:4] == [
+        "create id:bigint b:varchar(5) a:int",
+        "ApplyRows",
+        "columns id:bigint a:int b:varchar(5) c:int",
+        "rows of s2.o1: c<-default",
+    ]
+    unseen = "no CREATE TABLE was seen: rows from before the stream began are not here"
+    assert [gap.split(", and")[0] for gap in in_words(state.gaps)] == [f"of some of its tables {unseen}"]
+    assert state.inferred
+    assert [shard.inferred for shard in state.shards or ()] == [True, False]
+
+
+def test_rows_that_came_before_their_statement_are_let_in_anew() -> None:
+    state, _ = planned(groups=(_rows("s1.o1", 9, "id:int v:int"), _rows("s2.o1", 2, "id:int v:int")))
+    assert state is not None
+    events = _mirrored(ONE, TWO, "TRUNCATE TABLE s3.o1", exact=False)
+    found = tables_that_come_again(events, {MIRROR: state}.get, lambda state: False)
+    names = [ShardName(MIRROR, TableName(*name.split("."))) for name in ("s1.o1", "s2.o1", "s3.o1")]
+    always = ComesAgain(-1, -1, True)
+    assert found == {names[0]: always, names[1]: always, names[2]: ComesAgain(tso(3), events[2].ts or 0, True)}
+    assert tables_that_come_again(_mirrored(ONE), {MIRROR: state}.get, lambda state: False) == {}
+
+
+def test_a_masked_column_stays_masked_under_its_new_name() -> None:
+    rules = ColumnRules(masks=(("m.o", (("v", HASH),)),), salt="a salt of the tests, long")
+    state, _ = planned(ONE, TWO, "ALTER TABLE s2.o1 RENAME COLUMN v TO w", rules=rules)
+    assert state is not None
+    assert dict(state.masks) == {"v": HASH, "w": HASH}
+
+
+def test_a_table_that_has_such_columns_itself_is_refused() -> None:
+    for sql in ("CREATE TABLE s1.o1 (_SOURCE_TABLE INT)", "ALTER TABLE s2.o1 ADD COLUMN _source_database INT"):
+        with pytest.raises(DeclarationError, match=r"s[12]\.o1 has a column _source_database or _source_table itself"):
+            planned(TWO, sql)
+
+
+def test_words_of_a_statement() -> None:
+    (event,) = _mirrored("TRUNCATE TABLE s1.o1")
+    assert [described(change) for change in event.changes] == ["m.o: TruncateTable s1.o1"]
+
+
+def test_text_that_may_be_damaged_in_one_of_them_may_be_so_in_all() -> None:
+    for first, second in (("latin1", "utf8mb4"), ("utf8mb4", "latin1")):
+        state, _ = planned(f"{ONE} CHARSET {first}", f"{TWO} CHARSET {second}", groups=())
+        assert state is not None
+        column = state.schema.find("v")
+        assert column is not None
+        assert column.type.charset == "latin1"
+
+
+def test_a_declared_key_comes_after_the_names_of_the_tables() -> None:
+    state, _ = planned("CREATE TABLE s1.o1 (id INT)", groups=())
+    assert state is not None
+    assert key_columns(state, {"m.o": ("ID",)}) == (*SOURCE, "id")
+    assert key_columns(state, {"m.o": ("x",)}) == ()
+    assert key_columns(replace(state, shards=None), {"m.o": ("id",)}) == ("id",)
+
+
+def test_the_names_of_the_tables_are_not_masked() -> None:
+    rules = ColumnRules(masks=(("m.o", (("_source_table", HASH),)),), salt="a salt of the tests, long")
+    state, _ = planned(ONE, rules=rules)
+    assert state is not None
+    assert state.masks == ()
+    assert in_words(state.gaps) == ("column _source_table: it tells tables apart that are merged, and is not masked",)
+
+
+def test_a_node_names_its_tables() -> None:
+    columns = tuple(CatalogColumn(name, "string", "varchar(64)") for name in (*SOURCE, "v"))
+    lineage = mirror_lineage("p", CatalogEntry("m", "o", "/m/o", columns, merged=("s1.o1", "s2.o1"))).deps_by_column
+    found = {name: [dep.column_name for dep in deps] for name, deps in lineage.items()}
+    assert found == {SOURCE[0]: ["database"], SOURCE[1]: ["table"], "v": ["after", "before"]}
+
+
+def test_one_is_made_again_with_all_of_them() -> None:
+    names = [TableName(*text.split(".")) for text in ("s1.o1", "s2.o1", "s1.x", "s1.y")]
+    mirrored = {name: str(MERGED.routed(name)) for name in names}
+    events = [_event(1, "CREATE TABLE s1.x LIKE s2.o1")]
+    assert tied_and_merged(events, names, names[:1], mirrored) == {*names[:3]}
+
+
+# ---- another selection than before
+
+
+def test_merging_begins_and_ends_anew() -> None:
+    tables = [TableName("s1", "o1"), TableName("s2", "o1")]
+    apart = TableSelection(routes=(Route("s1.o1", "m.o"),))
+    for before, now, mirrors in (
+        (apart, MERGED, {MIRROR: tables[:1], tables[1]: tables[1:]}),
+        (MERGED, replace(MERGED, exclude=("s2.*",)), {MIRROR: tables}),
+    ):
+        sources = {name: tuple(found) for name, found in mirrors.items()}
+        change = SelectionChange.between(sources, tables, before, now)
+        assert set(change.leaving) == set(mirrors)
+        assert change.starting == tuple(table for table in tables if now.is_in(table))
+    more = replace(MERGED, include=("s?.*", "t3.*"), routes=(Route("??.o*", "m.o", merge=True),))
+    change = SelectionChange.between({MIRROR: tuple(tables)}, [*tables, TableName("t3", "o1")], MERGED, more)
+    assert (change.leaving, change.moving, change.starting) == ({}, {}, (TableName("t3", "o1"),))
+    there, _ = planned(ONE, TWO)
+    assert there is not None
+    book = PlanBook((), {MIRROR: there}.get, frozenset({MIRROR}), 2, "UTC")
+    change.plan(book, 2, more, {TableName("t3", "o1"): replace(there, schema=(there.shards or ())[0].schema)}.get)
+    (step,) = book.steps
+    assert isinstance(step, NoteState)
+    assert [str(shard.name) for shard in step.state.shards or ()] == ["s1.o1", "s2.o1", "t3.o1"]
+    assert in_words(step.state.gaps)[0].startswith("t3.o1 was not included before cut 2: rows from before are not here")
+
+
+# ---- types
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "wider"),
+    [
+        ("int(11)", "int", "int(11)"),
+        ("int", "bigint", "bigint"),
+        ("smallint unsigned", "int", "int"),
+        ("int unsigned", "int", None),
+        ("varchar(20)", "varchar(40)", "varchar(40)"),
+        ("varchar(20)", "text", "text"),
+        ("tinyblob", "varbinary(300)", "varbinary(300)"),
+        ("decimal(10,2)", "decimal(12,2)", "decimal(12,2)"),
+        ("decimal(10,2)", "decimal(10,4)", None),
+        ("enum('a','b')", "enum('a','b','c')", "enum('a','b','c')"),
+        ("enum('a','b')", "enum('b','a')", None),
+        ("datetime", "datetime(6)", "datetime(6)"),
+        ("datetime", "timestamp", None),
+        ("float", "double", None),
+        ("time", "time(3)", None),
+        ("binary(2)", "binary(3)", None),
+    ],
+)
+def test_the_type_that_holds_both(one: str, other: str, wider: str | None) -> None:
+    kinds = (type_in_words(one), type_in_words(other))
+    for found in (wider_type(*kinds), wider_type(*reversed(kinds))):
+        if wider is None:
+            assert found is None
+        else:
+            assert found is not None
+            assert str(found).split("(1")[0] == wider.split("(1")[0]
+
+
+# ---- steps
+
+
+def test_what_is_said_over_and_over_is_said_once() -> None:
+    _, plan = planned(ONE, TWO, "CREATE TABLE s3.o1 (id INT PRIMARY KEY, v VARCHAR(20), n INT)", groups=())
+    (made,) = shortened(plan.steps).values()
+    assert isinstance(made, CreateMirror)
+    assert _words(made) == "create id:int v:varchar(20) n:int"
+    assert len(made.state.shards or ()) == 3
+    rows = (_rows("s1.o1", 1, "id:int v:varchar(20)"), _rows("s1.o1", 9, "id:int v:varchar(20)"))
+    _, plan = planned(ONE, TWO, T.format("s3.o1"), "DROP TABLE s2.o1", groups=rows)
+    steps = tuple(shortened(plan.steps).values())
+    assert [_words(step) for step in steps] == [
+        *("create id:int v:varchar(20)", "ApplyRows", "DROP of s2.o1", "NoteState", "ApplyRows")
+    ]
+    assert [str(shard.name) for shard in steps[3].state.shards or ()] == ["s1.o1", "s3.o1"]

@@ -1,0 +1,205 @@
+"""`ddl_policy`: what DDL drops is kept, or a table waits before it until it is approved."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql import functions as F
+
+from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.mirrors.changes.held_rows import approve
+from cdc_pipeline.mirrors.changes.progress import published_cut
+from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
+from cdc_pipeline.mirrors.cuts.totals import lake_balance
+from cdc_pipeline.mirrors.operations.dry_run import pending_statements
+from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
+from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
+from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
+from cdc_pipeline.mysql.model.quoted_names import quoted
+from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline_tests.support.lakes.pipelines import ingest
+from cdc_pipeline_tests.support.lakes.stories import KEYLESS, change, create, delete, put, wide
+from cdc_pipeline_tests.support.messages import Topic, tso, watermark
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline.mirrors.cuts.cut_report import CutReport
+
+PARTITIONS = (0, 1, 2)
+Found = dict[str, list[tuple[str | None, ...]]]
+
+
+class Told:
+    """One lake of a policy, told message by message."""
+
+    def __init__(self, spark: SparkSession, folder: Path, policy: DdlPolicy) -> None:
+        self.spark, self.folder, self.policy = spark, folder, policy
+        self.paths = LakePaths(str(folder / "lake"), "p")
+        self.topic = Topic()
+        self.parts = 0
+
+    def send(self, messages: list[tuple[str, int]], end: int) -> CutReport:
+        """A slice that ends with a watermark in each partition, and the cut after it."""
+        for payload, partition in messages:
+            self.topic.send(payload, partition)
+        for partition in PARTITIONS:
+            self.topic.send(watermark(end), partition)
+        self.parts += 1
+        self.topic.write(self.folder / "captures", f"{self.parts}.jsonl")
+        return ingest(self.spark, self.paths, self.folder / "captures", policy=self.policy)
+
+    def maker(self) -> CutMaker:
+        return CutMaker(self.spark, self.paths, "again", "UTC", 2, lambda line: None, {}, self.policy)
+
+    def rows(self, *tables: str) -> Found:
+        """The rows of mirrors as texts, each with its columns first."""
+        found: Found = {}
+        for table in tables:
+            path = self.paths.mirror(TableName("db", table))
+            if table_state(self.spark, path) is None:
+                continue
+            mirror = self.spark.read.format("delta").load(path)
+            columns = [name for name in mirror.columns if name not in _TRACE]
+            rows = mirror.select(*(F.col(quoted(name)).cast("string") for name in columns)).collect()
+            found[table] = [tuple(columns), *sorted(map(tuple, rows), key=str)]
+        return found
+
+    def statuses(self) -> list[str]:
+        history = self.spark.read.format("delta").load(self.paths.table("ddl_history"))
+        return [row["status"] for row in history.orderBy("commit_ts", "offset").collect()]
+
+
+_TRACE = {"_commit_ts", "_topic", "_partition", "_offset"}
+
+
+# What `keep` does, in the same slices as what `hold` does: one lake for both.
+_KEPT_COLUMN = f"v__dropped_{tso(3)}"
+_KEPT_TABLE = f"kgone__dropped_{tso(4)}"
+_KEPT: list[list[tuple[str, int]]] = [
+    [create("kt", 1), create("kbag", 1, KEYLESS), create("plain", 1), create("kgone", 1), put("kgone", 2, "1", "g")]
+    + [put("kt", 2, "1", "a"), put("kt", 2, "2", "b"), put("kbag", 2, "1", "x"), put("kbag", 2, "1", "x")]
+    + [change("ALTER TABLE kt DROP COLUMN v", 3), change("ALTER TABLE kbag DROP COLUMN v", 3)]
+    + [change("DROP TABLE kgone", 4), change("ALTER TABLE plain DROP COLUMN v", 4)],
+    [wide("INSERT", "kt", 11, {"id": "3"}), change("ALTER TABLE kt ADD COLUMN v INT DEFAULT 7 FIRST", 12)]
+    + [wide("DELETE", "kbag", 11, {"id": "1"})],
+    [change("RECOVER TABLE kgone", 21), put("kgone", 22, "2", "h")],
+]
+_KEPT_ROWS: list[Found] = [
+    {_KEPT_TABLE: [("id", "v"), ("1", "g")]},
+    {
+        "kt": [("v", "id", _KEPT_COLUMN), ("7", "1", "a"), ("7", "2", "b"), ("7", "3", None)],
+        "kbag": [("id", _KEPT_COLUMN), ("1", "x")],
+        "plain": [("id",)],
+        _KEPT_TABLE: [("id", "v"), ("1", "g")],
+    },
+    {"kgone": [("id", "v"), ("1", "g"), ("2", "h")]},
+]
+
+
+def test_what_is_dropped_is_kept_and_a_table_waits_until_its_statement_is_approved(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    told = Told(spark, tmp_path, DdlPolicy("apply", (("db.h*", "hold"), ("db.k*", "keep"))))
+    report = told.send(
+        [create("held", 1), create("hbag", 1, KEYLESS), create("free", 1), put("held", 2, "1", "a")]
+        + [put("hbag", 2, "1", "x"), put("hbag", 2, "1", "x"), put("free", 2, "1", "f")]
+        + [change("TRUNCATE TABLE free", 3), change("ALTER TABLE held DROP COLUMN v, ADD COLUMN n INT DEFAULT 5", 4)]
+        + [
+            change("TRUNCATE TABLE hbag", 4),
+            put("hbag", 5, "2", "y"),
+            put("hbag", 5, "2", "y"),
+            put("free", 5, "2", "g"),
+        ]
+        + [wide("INSERT", "held", 5, {"id": "2", "n": "6"}), change("ALTER TABLE held ADD COLUMN m INT", 6)]
+        + _KEPT[0],
+        10,
+    )
+    assert told.rows("kgone", _KEPT_TABLE) == _KEPT_ROWS[0]
+    before = {
+        "held": [("id", "v"), ("1", "a")],
+        "hbag": [("id", "v"), ("1", "x"), ("1", "x")],
+        "free": [("id", "v"), ("2", "g")],
+    }
+    assert told.rows("held", "hbag", "free") == before
+    assert {str(table.name): (table.rows, table.commit_ts) for table in report.held} == {
+        "db.held": (1, tso(4)),
+        "db.hbag": (2, tso(4)),
+    }
+    assert report.totals.pending == 3
+    gaps = {str(entry.name): entry.gaps for entry in report.mirrors}
+    assert "TRUNCATE TABLE hbag" in gaps["db.hbag"][0]
+    assert gaps["db.free"] == ()
+    # the others go on, and so does what waits; a swap with a table that waits makes the other wait too
+    report = told.send(
+        [wide("INSERT", "held", 11, {"id": "3", "n": "8", "m": "9"}), put("free", 11, "3", "h"), create("partner", 11)]
+        + [put("partner", 12, "1", "p"), change("RENAME TABLE held TO tmp, partner TO held, tmp TO partner", 13)]
+        + [put("held", 14, "2", "q"), wide("INSERT", "partner", 14, {"id": "4", "n": "1", "m": "2"})]
+        + _KEPT[1],
+        20,
+    )
+    assert told.rows("kt", "kbag", "plain", "kgone", _KEPT_TABLE) == _KEPT_ROWS[1]
+    assert told.rows("held", "free", "partner", "tmp") == {
+        "held": before["held"],
+        "free": [("id", "v"), ("2", "g"), ("3", "h")],
+        "partner": [("id", "v"), ("1", "p")],
+    }
+    assert report.totals.pending == 6
+    assert lake_balance(spark, told.paths).balanced
+    assert told.statuses().count("held") == 4
+
+    settings = CutSettings("UTC", {}, told.policy)
+    shown = {found.sql: found.effect for found in pending_statements(spark, told.paths, settings)}
+    assert shown["TRUNCATE TABLE hbag"] == "emptied db.hbag"
+    assert "renamed db.partner to db.held" in shown["RENAME TABLE held TO tmp, partner TO held, tmp TO partner"]
+    assert told.rows("held", "hbag") == {"held": before["held"], "hbag": before["hbag"]}
+
+    held = published_cut(spark, told.paths).held
+    approve(spark, told.paths, [table for table in held if table.name.table == "held"], "approval")
+    report = told.maker().bring_up_to_date()
+    assert told.rows("held", "partner", "hbag", "tmp") == {
+        "partner": [("id", "n", "m"), ("1", "5", None), ("2", "6", None), ("3", "8", "9"), ("4", "1", "2")],
+        "held": [("id", "v"), ("1", "p"), ("2", "q")],
+        "hbag": before["hbag"],
+    }
+    assert [str(table.name) for table in report.held] == ["db.hbag"]
+    assert lake_balance(spark, told.paths).balanced
+    assert told.statuses().count("held") == 1
+
+    approve(spark, told.paths, report.held, "approval 2")
+    report = told.send([put("hbag", 21, "3", "z"), delete("hbag", 22, "2", "y"), *_KEPT[2]], 30)
+    assert told.rows("kgone", _KEPT_TABLE) == _KEPT_ROWS[2]
+    assert told.rows("hbag") == {"hbag": [("id", "v"), ("2", "y"), ("3", "z")]}
+    assert report.held == ()
+    assert report.totals.pending == 0
+    assert all(entry.gaps == () for entry in report.mirrors)
+    assert lake_balance(spark, told.paths).balanced
+    assert Rebuilder(told.maker(), "auto").rebuilt().equal
+
+
+def test_a_dropped_database_waits_table_by_table(spark: SparkSession, tmp_path: Path) -> None:
+    told = Told(spark, tmp_path, DdlPolicy("hold", (("db.b", "apply"),)))
+    told.send(
+        [create("a", 1), create("b", 1), put("a", 2, "1", "x"), put("b", 2, "1", "y"), change("DROP DATABASE db", 3)]
+        + [create("a", 4), create("b", 4), put("a", 5, "2", "x"), put("b", 5, "2", "y")],
+        10,
+    )
+    assert told.rows("a", "b") == {"a": [("id", "v"), ("1", "x")], "b": [("id", "v"), ("2", "y")]}
+    approve(spark, told.paths, published_cut(spark, told.paths).held, "approval")
+    told.maker().bring_up_to_date()
+    assert told.rows("a", "b") == {"a": [("id", "v"), ("2", "x")], "b": [("id", "v"), ("2", "y")]}
+    assert lake_balance(spark, told.paths).balanced
+
+
+@pytest.mark.parametrize(
+    ("name", "action"),
+    [("shop.orders", "hold"), ("shop.other", "keep"), ("audit.x", "apply"), ("SHOP.orders", "apply")],
+)
+def test_first_pattern_that_matches_counts(name: str, action: str) -> None:
+    policy = DdlPolicy("apply", (("shop.orders", "hold"), ("shop.*", "keep")))
+    assert policy.of(TableName(*name.split("."))) == action
+    assert DdlPolicy.from_json(policy.to_json()) == policy

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import pytest
+
+from cdc_pipeline.mysql.ddl.column_definitions import parse_mysql_type, read_column
+from cdc_pipeline.mysql.ddl.tokens import Cursor, DdlSyntaxError
+from cdc_pipeline.mysql.model.table import MySqlType
+from cdc_pipeline_tests.support.notation import cases, clause_as_text, column_as_text, type_as_text
+
+
+@pytest.mark.parametrize(("words", "expected"), cases("types.yaml"))
+def test_type(words: str, expected: str) -> None:
+    assert type_as_text(parse_mysql_type(words)) == expected
+
+
+def test_type_has_its_parts() -> None:
+    assert parse_mysql_type("enum('a','c,d','it''s')") == MySqlType("enum", members=("a", "c,d", "it's"))
+    assert parse_mysql_type("int(8) unsigned zerofill") == MySqlType("int", (8,), unsigned=True, zerofill=True)
+    assert parse_mysql_type("NUMERIC(5,5)") == MySqlType("decimal", (5, 5))
+
+
+@pytest.mark.parametrize("words", ["enum('a", "", "  ", "'int'", "`int`", "int(", "decimal(1,", "varchar(1.5)"])
+def test_what_is_no_type(words: str) -> None:
+    with pytest.raises(DdlSyntaxError):
+        parse_mysql_type(words)
+
+
+@pytest.mark.parametrize("case", cases("columns.yaml"), ids=lambda case: str(case["def"]))
+def test_column(case: dict[str, str]) -> None:
+    cursor = Cursor(case["def"])
+    if "error" in case:
+        with pytest.raises(DdlSyntaxError) as error:
+            read_column(cursor)
+        assert case["error"] in str(error.value)
+        return
+    parsed = read_column(cursor)
+    assert cursor.done
+    assert column_as_text(parsed.column) == case["expect"]
+    assert [clause_as_text(key) for key in parsed.keys] == case.get("keys", [])

@@ -1,0 +1,35 @@
+"""What an event of `ddl_history` says that is no DDL of MySQL."""
+
+from __future__ import annotations
+
+import pytest
+
+from cdc_pipeline.mysql.ddl.statements import OTHER_DDL_EVENT, changes_of
+from cdc_pipeline.mysql.model.schema_changes import NotSupported
+from cdc_pipeline.mysql.model.table import TableName
+
+# statement → whether a table that the message does not name may be another one now
+_STATEMENTS = {
+    "ALTER TABLE public.t ADD COLUMN c integer": False,
+    'ALTER TABLE "HR"."t" DROP ("C")': False,
+    "ALTER TABLE t RENAME COLUMN a TO b": False,
+    "EXEC sp_rename 'dbo.t.a', 'b', 'COLUMN'": False,
+    "ALTER TABLE public.t ADD renamed int": False,
+    "ALTER TABLE s RENAME TO t": True,
+    "RENAME s TO t": True,
+    "EXEC sp_rename 'dbo.s', 't'": True,
+}
+
+
+@pytest.mark.parametrize("sql", _STATEMENTS)
+def test_ddl_of_another_database(sql: str) -> None:
+    """It is never read as if it were MySQL's."""
+    (change,) = changes_of(OTHER_DDL_EVENT, "d.public", "t", sql)
+    assert isinstance(change, NotSupported)
+    assert (change.name, change.everywhere) == (TableName("d.public", "t"), _STATEMENTS[sql])
+
+
+def test_ddl_of_another_database_that_names_no_table() -> None:
+    (change,) = changes_of(OTHER_DDL_EVENT, "d", "", "DROP SCHEMA s CASCADE")
+    assert isinstance(change, NotSupported)
+    assert (change.name, change.everywhere) == (None, True)

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+import pytest
+from pyspark.sql import functions as F
+
+from cdc_pipeline.mysql.types.local_times import NEVER, TWICE, local_time_doubt, odd_times, shown
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_ZONES = ["America/New_York", "Australia/Lord_Howe", "Asia/Shanghai", "Europe/Dublin", "America/Sao_Paulo"]
+
+
+def _times_shown(local: datetime, zone: ZoneInfo) -> int:
+    """By trying the instants around."""
+    instants = (local.replace(tzinfo=timezone.utc) + timedelta(minutes=30 * step) for step in range(-30, 31))
+    return sum(instant.astimezone(zone).replace(tzinfo=None) == local for instant in instants)
+
+
+@pytest.mark.parametrize("name", _ZONES)
+def test_odd_times_are_those_that_a_clock_shows_not_once(name: str) -> None:
+    zone = ZoneInfo(name)
+    found = odd_times(name)
+    assert found
+    for odd in found[-8:]:
+        wanted = 2 if odd.how == TWICE else 0
+        assert _times_shown(odd.start, zone) == _times_shown(odd.end - timedelta(minutes=30), zone) == wanted
+        assert _times_shown(odd.start - timedelta(minutes=30), zone) == _times_shown(odd.end, zone) == 1
+
+
+@pytest.mark.usefixtures("spark")  # for F.lit
+@pytest.mark.parametrize("name", ["UTC", "Etc/GMT-8", "+08:00", "no zone"])
+def test_a_clock_that_is_never_set_costs_nothing(name: str) -> None:
+    assert odd_times(name) == ()
+    assert shown(F.lit(""), name, TWICE) is None
+
+
+_TEXTS = {
+    "America/New_York": {
+        "2024-11-03 00:59:59.999999": None,
+        "2024-11-03 01:00:00": TWICE,
+        "2024-11-03 01:59:59.9": TWICE,
+        "2024-11-03 02:00:00": None,
+        "2024-03-10 01:59:59": None,
+        "2024-03-10 02:00:00": NEVER,
+        "2024-03-10 03:00:00": None,
+        "2024-11-03": None,
+        "0000-00-00 00:00:00": None,
+        "": None,
+    },
+    "Australia/Lord_Howe": {
+        "2024-04-07 01:29:59": None,
+        "2024-04-07 01:30:00": TWICE,
+        "2024-04-07 01:59:59": TWICE,
+        "2024-10-06 02:29:59": NEVER,
+        "2024-10-06 02:30:00": None,
+        "2024-04-07 01:99:00": None,
+    },
+}
+
+
+@pytest.mark.parametrize("name", _TEXTS)
+def test_texts_of_odd_times(name: str, spark: SparkSession) -> None:
+    frame = spark.createDataFrame([(text,) for text in [*_TEXTS[name], None]], "text string")
+    twice, never = (shown(F.col("text"), name, how) for how in (TWICE, NEVER))
+    assert twice is not None
+    assert never is not None
+    found = frame.select("text", F.when(twice, TWICE).when(never, NEVER), twice.isNull() | never.isNull()).collect()
+    assert {row[0]: row[1] for row in found} == {**_TEXTS[name], None: None}
+    assert not any(row[2] for row in found)
+
+
+def test_a_default_is_looked_at_too() -> None:
+    assert local_time_doubt("2024-11-03 01:30:00.000000", "America/New_York") == TWICE
+    assert local_time_doubt("2024-03-10 02:30:00", "America/New_York") == NEVER
+    assert local_time_doubt("2024-11-03 01:30:00", "UTC") is None

@@ -1,0 +1,310 @@
+"""The sensor `<pipeline>_new_offsets`: when it asks for a run, with what, and why not."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import pytest
+from dagster import DagsterInstance, DagsterRunStatus
+
+from cdc_pipeline.component.component import CdcPipeline
+from cdc_pipeline.component.source_field import CaptureFilesSource
+from cdc_pipeline.errors import SourceError
+from cdc_pipeline.pipeline import Pipeline
+from cdc_pipeline.sensors.new_offsets import SensorTiming, new_offsets_sensor
+from cdc_pipeline.sources.source import News, NoNews
+from cdc_pipeline.spark.session import SparkLakehouse
+from cdc_pipeline_tests.support.folders import folder, line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+_NEWS = News("12 new offsets: t/0 5–16", "from 5", "from 5 to 17", 12, {"t": {"0": 17}})
+
+
+@dataclass
+class _Source:
+    """A source that says what it is told to say."""
+
+    answer: News | NoNews | Exception = _NEWS
+    secrets: tuple[str, ...] = ("hunter2",)
+    place: str = "a broker"
+    notes: list[Mapping[str, Any] | None] = field(default_factory=list)
+
+    def news(self, note: Mapping[str, Any] | None) -> News | NoNews:
+        self.notes.append(note)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    def take_in(self, *_: object) -> Any:
+        raise AssertionError("a sensor takes nothing in")
+
+
+@pytest.fixture
+def instance() -> Iterator[DagsterInstance]:
+    with DagsterInstance.ephemeral() as found:
+        yield found
+
+
+@dg.job(name="p_ingest", tags={"cdc/pipeline": "p"})
+def _ingest() -> None: ...
+
+
+@dg.job(name="p_maintain", tags={"cdc/pipeline": "p"})
+def _maintain() -> None: ...
+
+
+def _tick(
+    source: Any, instance: DagsterInstance, lake: str = "lake", *, cursor: str | None = None, **timing: int
+) -> dg.SensorResult | dg.SkipReason:
+    sensor = new_offsets_sensor(Pipeline("p", source, lake), _ingest, SensorTiming(**timing))
+    context = dg.build_sensor_context(instance=instance, cursor=cursor, sensor_name=sensor.name)
+    found = sensor(context)
+    assert isinstance(found, (dg.SensorResult, dg.SkipReason))
+    return found
+
+
+def _request(found: dg.SensorResult | dg.SkipReason) -> dg.RunRequest:
+    assert isinstance(found, dg.SensorResult)
+    assert found.run_requests is not None
+    (request,) = found.run_requests
+    return request
+
+
+def _reason(found: dg.SensorResult | dg.SkipReason) -> str:
+    skip = found if isinstance(found, dg.SkipReason) else found.skip_reason
+    assert isinstance(skip, dg.SkipReason | str)
+    return str(skip.skip_message if isinstance(skip, dg.SkipReason) else skip)
+
+
+def _run(
+    instance: DagsterInstance,
+    status: DagsterRunStatus,
+    tags: Mapping[str, str] | None = None,
+    job: dg.JobDefinition = _ingest,
+) -> str:
+    """A run of the pipeline that is in this state."""
+    run = instance.create_run_for_job(
+        job, status=DagsterRunStatus.NOT_STARTED, tags={"cdc/pipeline": "p", **(tags or {})}
+    )
+    event = {
+        DagsterRunStatus.FAILURE: dg.DagsterEventType.RUN_FAILURE,
+        DagsterRunStatus.SUCCESS: dg.DagsterEventType.RUN_SUCCESS,
+        DagsterRunStatus.STARTED: dg.DagsterEventType.RUN_START,
+        DagsterRunStatus.CANCELED: dg.DagsterEventType.RUN_CANCELED,
+    }[status]
+    instance.report_dagster_event(dg.DagsterEvent(event.value, job.name, message=""), run.run_id)
+    return run.run_id
+
+
+# ---- asking
+
+
+def test_news_ask_for_a_run_of_just_that_range(instance: DagsterInstance) -> None:
+    request = _request(_tick(_Source(), instance))
+    assert request.run_config == {"ops": {"p__raw_topic_snapshot": {"config": {"until": {"t": {"0": 17}}}}}}
+    assert request.tags == {"cdc/range": _NEWS.summary, "cdc/range_id": _NEWS.range_id}
+    assert request.run_key == "from 5 to 17-1"
+
+
+def test_the_same_range_is_asked_for_again_after_a_failure(
+    instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = _request(_tick(_Source(), instance))
+    run_id = _run(instance, DagsterRunStatus.FAILURE, first.tags)
+    reason = _reason(_tick(_Source(), instance))
+    assert run_id in reason
+    assert "ended as failure" in reason
+    later = time.time() + 31
+    monkeypatch.setattr(time, "time", lambda: later)
+    again = _request(_tick(_Source(), instance))
+    assert again.run_key == "from 5 to 17-2"  # Dagster launches one run per key
+    assert again.run_config == first.run_config
+
+
+def test_failures_in_a_row_make_the_pause_longer(instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(4):
+        _run(instance, DagsterRunStatus.FAILURE)
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 200)
+    assert "again in" in _reason(_tick(_Source(), instance))
+    monkeypatch.setattr(time, "time", lambda: now + 241)
+    _request(_tick(_Source(), instance))
+    _run(instance, DagsterRunStatus.SUCCESS)
+    monkeypatch.setattr(time, "time", lambda: now)
+    _request(_tick(_Source(), instance))
+
+
+def test_a_first_run_finds_out_by_itself_how_far_to_read(instance: DagsterInstance) -> None:
+    request = _request(_tick(_Source(News("new", "a", "b", 3)), instance))
+    assert request.run_config == {"ops": {"p__raw_topic_snapshot": {"config": {"until": {}}}}}
+
+
+_NOTHING = NoNews("all is read")
+
+
+def _lake(folder: Path) -> str:
+    """A lake of which the newest note is that of batch 7."""
+    log = folder / "lake" / "p" / "raw_topic_snapshot" / "_delta_log"
+    log.mkdir(parents=True)
+    note = json.dumps({"batch": 7, "run_id": "r", "listing": "of two files"})
+    (log / f"{0:020}.json").write_text(json.dumps({"commitInfo": {"userMetadata": note}}))
+    return str(folder / "lake")
+
+
+@pytest.mark.parametrize("status", [DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED])
+def test_what_a_run_left_is_gone_on_with_though_nothing_new_comes(
+    status: DagsterRunStatus, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What a run has taken in is no news, and its mirrors may not have it."""
+    lake = _lake(tmp_path)
+    _run(instance, DagsterRunStatus.SUCCESS)
+    assert _reason(_tick(_Source(_NOTHING), instance, lake)) == "all is read"
+    run_id = _run(instance, status)
+    assert "it is tried again in" in _reason(_tick(_Source(_NOTHING), instance, lake))
+    later = time.time() + 31
+    monkeypatch.setattr(time, "time", lambda: later)
+    request = _request(_tick(_Source(_NOTHING), instance, lake))
+    assert (request.run_key, request.run_config) == (f"after-{run_id}", {})
+    assert request.tags == {"cdc/range": f"what run {run_id} left ({status.value.lower()})"}
+    _run(instance, DagsterRunStatus.SUCCESS, request.tags)
+    assert _reason(_tick(_Source(_NOTHING), instance, lake)) == "all is read"
+
+
+def test_a_lake_of_which_no_run_is_known_is_looked_at_once(instance: DagsterInstance, tmp_path: Path) -> None:
+    """Dagster's storage may have been lost between a run that failed and the next."""
+    lake = _lake(tmp_path)
+    assert _request(_tick(_Source(_NOTHING), instance, lake)).run_key == "after-batch-7"
+    _run(instance, DagsterRunStatus.SUCCESS)
+    assert _reason(_tick(_Source(_NOTHING), instance, lake)) == "all is read"
+
+
+# ---- not asking
+
+
+def test_a_failure_before_anything_came_is_not_repeated_for_nothing(instance: DagsterInstance) -> None:
+    _run(instance, DagsterRunStatus.FAILURE)
+    assert _reason(_tick(_Source(_NOTHING), instance)) == "all is read"
+
+
+def test_another_job_that_failed_is_not_the_sensors_to_repeat(instance: DagsterInstance, tmp_path: Path) -> None:
+    _run(instance, DagsterRunStatus.FAILURE, job=_maintain)
+    assert _reason(_tick(_Source(_NOTHING), instance, _lake(tmp_path))) == "all is read"
+
+
+def test_one_run_at_a_time(instance: DagsterInstance) -> None:
+    source, run_id = _Source(), _run(instance, DagsterRunStatus.STARTED)
+    reason = _reason(_tick(source, instance))
+    assert run_id in reason
+    assert "p_ingest is not finished yet (started)" in reason
+    assert source.notes == []  # nobody is asked meanwhile
+
+
+def test_runs_of_other_pipelines_hold_nothing_up(instance: DagsterInstance) -> None:
+    _run(instance, DagsterRunStatus.STARTED, {"cdc/pipeline": "q"})
+    _request(_tick(_Source(), instance))
+
+
+def test_nothing_new(instance: DagsterInstance) -> None:
+    assert _reason(_tick(_Source(NoNews("all is read")), instance)) == "all is read"
+
+
+def test_few_records_wait_for_more_but_not_for_ever(instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = _tick(_Source(), instance, minimum_records=100, maximum_wait_seconds=60)
+    assert "fewer than 100" in _reason(few)
+    assert isinstance(few, dg.SensorResult)
+    cursor, now = few.cursor, time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 59)
+    # more have come, but they begin where the first did
+    more = News("20 new", _NEWS.start_id, "from 5 to 25", 20, {"t": {"0": 25}})
+    again = _tick(_Source(more), instance, cursor=cursor, minimum_records=100, maximum_wait_seconds=60)
+    assert isinstance(again, dg.SensorResult)
+    assert again.cursor == cursor
+    monkeypatch.setattr(time, "time", lambda: now + 61)
+    _request(_tick(_Source(more), instance, cursor=cursor, minimum_records=100, maximum_wait_seconds=60))
+    # records that begin elsewhere have not waited yet
+    other = News("20 new", "from 30", "from 30 to 50", 20, {"t": {"0": 50}})
+    assert "0 s of 60" in _reason(
+        _tick(_Source(other), instance, cursor=cursor, minimum_records=100, maximum_wait_seconds=60)
+    )
+    _request(_tick(_Source(), instance, minimum_records=12))
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "[]", '{"start_id": 3}', '{"start_id": "from 5", "since": null}'])
+def test_a_damaged_cursor_is_a_new_one(cursor: str, instance: DagsterInstance) -> None:
+    found = _tick(_Source(), instance, cursor=cursor, minimum_records=100)
+    assert isinstance(found, dg.SensorResult)
+    assert json.loads(found.cursor or "")["start_id"] == "from 5"
+
+
+# ---- errors
+
+
+def test_an_error_is_the_ticks_error_without_the_secret(instance: DagsterInstance) -> None:
+    with pytest.raises(Exception, match="topic made again") as error:
+        _tick(_Source(SourceError("topic made again")), instance)
+    assert type(error.value) is SourceError
+    with pytest.raises(RuntimeError, match=r"SourceError: login of \*\*\* refused") as hidden:
+        _tick(_Source(SourceError("login of hunter2 refused")), instance)
+    assert hidden.value.__cause__ is None
+    assert hidden.value.__suppress_context__
+
+
+# ---- a folder of files
+
+
+def _component(tmp_path: Path) -> CdcPipeline:
+    source = CaptureFilesSource(type="capture_files", path=str(tmp_path / "captures"))
+    return CdcPipeline(name="p", source=source, lake=str(tmp_path / "lake"))
+
+
+@pytest.mark.usefixtures("spark")
+def test_new_files_ask_for_a_run(instance: DagsterInstance, tmp_path: Path) -> None:
+    """Through real runs: what they took in is not asked for again, a file that is added is."""
+    place = tmp_path / "captures"
+    place.mkdir()
+    component = _component(tmp_path)
+    source, lake = component.pipeline.source, component.lake
+    assert "there are no capture files" in _reason(_tick(source, instance, lake))
+    folder(place, {"a.jsonl": line("{}", offset=1)})
+    request = _request(_tick(source, instance, lake))
+    definitions = dg.Definitions.merge(
+        component.build_defs(), dg.Definitions(resources={"spark": SparkLakehouse(driver_memory="1g")})
+    )
+    raw = dg.AssetSelection.assets(dg.AssetKey(["p", "raw_topic_snapshot"]))
+    job = dg.define_asset_job("p_raw", selection=raw, executor_def=dg.in_process_executor, tags={"cdc/pipeline": "p"})
+
+    def run(request: dg.RunRequest) -> None:
+        with_job = dg.Definitions.merge(definitions, dg.Definitions(jobs=[job])).resolve_job_def("p_raw")
+        found = with_job.execute_in_process(
+            instance=instance, run_config=request.run_config, tags={**request.tags, "cdc/pipeline": "p"}
+        )
+        assert found.success
+
+    run(request)
+    assert "nothing new: all 1 files" in _reason(_tick(source, instance, lake))
+    folder(place, {"b.jsonl": line("{}", offset=2)})
+    second = _request(_tick(source, instance, lake))
+    assert second.run_key != request.run_key
+    run(second)
+    assert "nothing new: all 2 files" in _reason(_tick(source, instance, lake))
+
+
+def test_files_that_are_gone_are_no_news(instance: DagsterInstance, tmp_path: Path) -> None:
+    """Their listing is another than the note's for ever: a run that found nothing in it is not asked for again."""
+    source, lake = _Source(News("new files", "one", "one", 1)), _lake(tmp_path)
+    request = _request(_tick(source, instance, lake))
+    assert [found and found["listing"] for found in source.notes] == ["of two files"]
+    run_id = _run(instance, DagsterRunStatus.SUCCESS, request.tags)
+    assert _reason(_tick(source, instance, lake)) == f"nothing new: run {run_id} has taken in what there is"
+
+
+def test_a_folder_that_is_missing_fails_the_tick(instance: DagsterInstance, tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="does not exist"):
+        _tick(_component(tmp_path).pipeline.source, instance)

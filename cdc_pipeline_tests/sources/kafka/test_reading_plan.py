@@ -1,0 +1,209 @@
+"""What is read, and where the lake stops: no broker, no Spark."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_pipeline.errors import SourceError
+from cdc_pipeline.sources.kafka.broker import OfferedPartition, OfferedTopic
+from cdc_pipeline.sources.kafka.positions import Place, Positions, by_topic
+from cdc_pipeline.sources.kafka.reading_plan import ReadingPlan, Stretch, batches, reading_plan
+from cdc_pipeline.sources.kafka.topic_selection import Selection
+
+
+def _topic(*partitions: tuple[int, int], topic_id: str = "one") -> OfferedTopic:
+    return OfferedTopic(topic_id, {number: OfferedPartition(*offsets) for number, offsets in enumerate(partitions)})
+
+
+def _known(offsets: dict[Place, int], **ids: str) -> Positions:
+    return Positions(offsets, ids or {topic: "one" for topic, _ in offsets})
+
+
+def _read(plan: ReadingPlan) -> dict[Place, tuple[int, int]]:
+    return {stretch.place: (stretch.first, stretch.end) for stretch in plan.stretches if stretch.offsets}
+
+
+# ---- what is read
+
+
+def test_a_first_run_begins_where_it_is_told() -> None:
+    offered = {"a": _topic((3, 10), (0, 0)), "b": _topic((0, 5))}
+    plan = reading_plan(Selection(), None, offered, {("a", 0): 7, ("a", 1): 0, ("b", 0): 5})
+    assert _read(plan) == {("a", 0): (7, 10)}
+    assert plan.positions == Positions({("a", 0): 7, ("a", 1): 0, ("b", 0): 5}, {"a": "one", "b": "one"})
+    assert plan.changed
+
+
+def test_a_later_run_goes_on() -> None:
+    known = _known({("a", 0): 4, ("a", 1): 9})
+    plan = reading_plan(Selection(), known, {"a": _topic((0, 6), (0, 9))}, {})
+    assert (_read(plan), plan.changed, plan.lost) == ({("a", 0): (4, 6)}, False, ())
+
+
+def test_what_appears_later_is_read_from_its_first_record() -> None:
+    known = _known({("a", 0): 6})
+    plan = reading_plan(Selection(), known, {"a": _topic((0, 6), (2, 5)), "b": _topic((0, 1))}, {})
+    assert _read(plan) == {("a", 1): (2, 5), ("b", 0): (0, 1)}
+    assert plan.changed
+
+
+def test_a_run_reads_no_further_than_it_was_asked() -> None:
+    known = _known({("a", 0): 4, ("a", 1): 1})
+    offered = {"a": _topic((0, 60), (0, 9), (0, 8))}
+    assert _read(reading_plan(Selection(), known, offered, {}, {"a": {"0": 10}})) == {("a", 0): (4, 10)}
+    assert _read(reading_plan(Selection(), known, offered, {}, {"a": {"0": 3, "1": 99}})) == {("a", 1): (1, 9)}
+
+
+def test_a_range_that_was_taken_in_is_nothing_to_do() -> None:
+    plan = reading_plan(Selection(), _known({("a", 0): 6}), {"a": _topic((0, 9))}, {}, {"a": {"0": 6}})
+    assert (_read(plan), plan.changed) == ({}, False)
+
+
+# ---- where the lake cannot go on: each says the topic, the partition, both offsets, and what to write
+
+_KNOWN = _known({("a", 0): 5, ("a", 1): 7})
+_STOPS: dict[str, tuple[Selection, Positions, dict[str, OfferedTopic], list[str]]] = {
+    "expired": (
+        Selection(),
+        _KNOWN,
+        {"a": _topic((8, 20), (0, 9))},
+        ["at offset 5", "begins at 8", "3 records", "source.resume_at: {a: {0: 8}}", "topic a, partition 0, offset 5"],
+    ),
+    "expired, and told to go on where nothing is": (
+        Selection(resume_at={("a", 0): 6}),
+        _KNOWN,
+        {"a": _topic((8, 20), (0, 9))},
+        ["source.resume_at: {a: {0: 8}}", "it says 6 now", "8 to 20"],
+    ),
+    "lost by the broker": (
+        Selection(),
+        _KNOWN,
+        {"a": _topic((0, 5), (0, 3))},
+        ["at offset 7", "ends at 3", "source.made_anew: {a: a@2}", "topic a, partition 1, offset 7"],
+    ),
+    "made anew": (
+        Selection(),
+        _KNOWN,
+        {"a": _topic((0, 2), (0, 1), topic_id="two")},
+        [
+            "deleted and made again",
+            "expected offset 5",
+            "id one",
+            "id two",
+            "offsets 0 to 2",
+            "source.made_anew: {a: a@2}",
+        ],
+    ),
+    "made anew, and already as long": (
+        Selection(),
+        _KNOWN,
+        {"a": _topic((0, 50), (0, 50), topic_id="two")},
+        ["deleted and made again", "expected offset 5"],
+    ),
+    "made anew once more": (
+        Selection(made_anew={"a": "a@2"}),
+        _known({("a", 0): 5, ("a@2", 0): 3}),
+        {"a": _topic((0, 50), topic_id="two")},
+        ["topic 'a'", "source.made_anew: {a: a@3}"],
+    ),
+    "made anew, told by its offsets alone": (
+        Selection(made_anew={"a": "a@2"}),
+        Positions({("a@2", 0): 30}),
+        {"a": _topic((0, 2))},
+        ["expected to read on at offset 30", "ends at 2", "source.made_anew: {a: a@3}"],
+    ),
+    "gone": (
+        Selection(),
+        _known({("a", 0): 5, ("b", 1): 4, ("b", 0): 3}),
+        {"a": _topic((0, 5))},
+        ["topic 'b'", "partition 0 up to offset 3", "source.ended: [b]"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", _STOPS)
+def test_where_the_lake_stops(case: str) -> None:
+    selection, known, offered, parts = _STOPS[case]
+    with pytest.raises(SourceError) as error:
+        reading_plan(selection, known, offered, {})
+    assert [part for part in parts if part not in str(error.value)] == []
+
+
+def test_a_start_that_the_broker_has_not() -> None:
+    with pytest.raises(SourceError, match=r"source.start names offset 11, and the broker has offsets 0 to 10"):
+        reading_plan(Selection(), None, {"a": _topic((0, 10))}, {("a", 0): 11})
+
+
+# ---- how it goes on
+
+
+def test_expired_records_are_given_up_by_name() -> None:
+    plan = reading_plan(Selection(resume_at={("a", 0): 9}), _KNOWN, {"a": _topic((8, 20), (0, 9))}, {})
+    assert plan.lost == (("a", 0, 5, 9),)
+    assert _read(plan) == {("a", 0): (9, 20), ("a", 1): (7, 9)}
+    assert plan.changed
+
+
+def test_resume_at_does_nothing_where_the_lake_can_go_on() -> None:
+    plan = reading_plan(Selection(resume_at={("a", 0): 1}), _KNOWN, {"a": _topic((0, 6), (0, 7))}, {})
+    assert (plan.lost, _read(plan)) == ((), {("a", 0): (5, 6)})
+
+
+def test_a_topic_made_anew_stands_beside_the_old_one() -> None:
+    selection = Selection(made_anew={"a": "a@2"})
+    plan = reading_plan(selection, _KNOWN, {"a": _topic((0, 2), topic_id="two")}, {})
+    assert _read(plan) == {("a@2", 0): (0, 2)}
+    assert [stretch.source for stretch in plan.stretches] == ["a"]
+    assert plan.positions == Positions({**_KNOWN.following, ("a@2", 0): 0}, {"a": "one", "a@2": "two"})
+    assert selection.ended_in_lake == {"a"}
+
+
+def test_an_ended_topic_is_missed_by_nobody() -> None:
+    known = _known({("a", 0): 5, ("b", 0): 3})
+    plan = reading_plan(Selection(ended=frozenset({"b"})), known, {"a": _topic((0, 6)), "b": _topic((0, 9))}, {})
+    assert _read(plan) == {("a", 0): (5, 6)}
+
+
+# ---- batches
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 5000)), min_size=1, max_size=8),
+    st.integers(1, 3000),
+)
+def test_batches_have_each_offset_once_in_order_and_are_bounded(ranges: list[tuple[int, int]], most: int) -> None:
+    stretches = tuple(Stretch("t", "t", number, first, first + size) for number, (first, size) in enumerate(ranges))
+    reached = {number: first for number, (first, _) in enumerate(ranges)}
+    for batch in batches(ReadingPlan(Positions(), stretches, (), False), most):
+        assert 0 < sum(stretch.offsets for stretch in batch) <= most
+        for stretch in batch:
+            assert stretch.offsets > 0
+            assert stretch.first == reached[stretch.partition]
+            reached[stretch.partition] = stretch.end
+    assert reached == {number: first + size for number, (first, size) in enumerate(ranges)}
+
+
+def test_partitions_stay_abreast() -> None:
+    stretches = (Stretch("t", "t", 0, 0, 9000), Stretch("t", "t", 1, 0, 1000))
+    first, *_ = batches(ReadingPlan(Positions(), stretches, (), False), 1000)
+    assert [(stretch.partition, stretch.offsets) for stretch in first] == [(0, 900), (1, 100)]
+
+
+# ---- positions
+
+
+@given(st.dictionaries(st.tuples(st.text(max_size=5), st.integers(0, 300)), st.integers(0, 2**62)))
+def test_positions_survive_their_note(offsets: dict[Place, int]) -> None:
+    positions = Positions(offsets, {topic: "id" for topic, _ in offsets})
+    assert Positions.of_note({"run_id": "r", **positions.as_note()}) == positions
+
+
+def test_a_note_of_files_says_nothing_of_positions() -> None:
+    assert Positions.of_note({"batch": 1, "run_id": "r", "offsets": []}) is None
+    assert Positions.of_note(None) is None
+
+
+def test_offsets_as_spark_wants_them() -> None:
+    assert by_topic({("b", 10): 1, ("b", 9): 2, ("a", 0): 3}) == {"a": {"0": 3}, "b": {"9": 2, "10": 1}}

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_pipeline.errors import TransientError
+from cdc_pipeline.spark.process_lock import turn
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_NAME = "test_turns"
+_HOLDER = f"""
+import time
+from cdc_pipeline.spark.process_lock import turn
+with turn({_NAME!r}):
+    print("mine", flush=True)
+    time.sleep(60)
+"""
+_WAITER = f"""
+from cdc_pipeline.spark.process_lock import turn
+print("waits", flush=True)
+with turn({_NAME!r}):
+    print("mine", flush=True)
+"""
+
+
+@pytest.fixture(autouse=True)
+def private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of this user in a temporary folder of the test's own."""
+    place = tmp_path / "temporary"
+    place.mkdir()
+    monkeypatch.setenv("TMPDIR", str(place))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    return place / f"cdc_pipeline-{os.getuid()}"
+
+
+def _process(text: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True)
+
+
+def test_the_second_waits_until_the_first_is_gone() -> None:
+    with _process(_HOLDER) as holder:
+        try:
+            assert _line(holder) == "mine\n"
+            with _process(_WAITER) as waiter:
+                try:
+                    assert _line(waiter) == "waits\n"
+                    time.sleep(0.3)
+                    assert waiter.poll() is None
+                    holder.send_signal(signal.SIGKILL)  # a turn does not outlive its process, however that ends
+                    assert _line(waiter) == "mine\n"
+                    assert waiter.wait(10) == 0
+                finally:
+                    waiter.kill()
+        finally:
+            holder.kill()
+
+
+def _line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+def test_turns_follow_one_another() -> None:
+    """Each is one: while it lasts, nobody else has one. Those of other names do not wait for it."""
+    for _ in range(2):
+        with turn(_NAME):
+            with pytest.raises(TransientError), turn(_NAME, wait_seconds=0):
+                pass
+            with turn("another", wait_seconds=0):
+                pass
+
+
+def test_a_turn_that_does_not_come_is_told(private: Path) -> None:
+    words = f"another process has been at {_NAME} for 0 s .* it holds {private}"
+    with turn(_NAME), pytest.raises(TransientError, match=words), turn(_NAME, wait_seconds=0.2):
+        pass
+
+
+def test_nobody_else_can_open_what_a_turn_holds(private: Path) -> None:
+    with turn(_NAME):
+        pass
+    file = private / f"{_NAME}.lock"
+    assert (stat.S_IMODE(private.stat().st_mode), stat.S_IMODE(file.stat().st_mode)) == (0o700, 0o600)
+
+
+def test_what_others_have_put_there_is_refused(private: Path, tmp_path: Path) -> None:
+    (tmp_path / "theirs").write_text("")
+    private.mkdir(mode=0o700)
+    (private / f"{_NAME}.lock").symlink_to(tmp_path / "theirs")
+    with pytest.raises(OSError, match="symbolic link"), turn(_NAME):
+        pass
+    (private / f"{_NAME}.lock").unlink()
+    private.chmod(0o777)
+    with (
+        pytest.raises(
+            TransientError, match=f"{private} is not a folder that only this user may write: remove it, or set"
+        ),
+        turn(_NAME),
+    ):
+        pass
+    private.chmod(0o700)
+    private.rename(tmp_path / "moved")
+    private.symlink_to(tmp_path / "moved")
+    with pytest.raises(TransientError, match="is not a folder that only this user may write"), turn(_NAME):
+        pass

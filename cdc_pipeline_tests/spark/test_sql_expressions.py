@@ -1,0 +1,168 @@
+"""Which texts are expressions of a computed column, and what is put in for the names in them. No JVM, but for one test."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_pipeline.spark.sql_expressions import SparkExpressionError, spark_expression
+from cdc_pipeline.spark.sql_functions import SCALAR_FUNCTIONS
+from cdc_pipeline.spark.sql_types import named_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# text → the names of columns in it
+_TAKEN: dict[str, tuple[str, ...]] = {
+    "price * quantity": ("price", "quantity"),
+    "1": (),
+    "`a b` + `c``d`": ("a b", "c`d"),
+    "`grün` || upper(`😀`) || 'price'": ("grün", "😀"),
+    '"a" || b': ("b",),
+    "concat('it\\'s', 'it''s', a)": ("a",),
+    "case when (a > 1) then (b) else c end": ("a", "b", "c"),
+    "cast(a as decimal(12,2)) + try_cast(b as int) + c::int": ("a", "b", "c"),
+    "a in (1, 2) and (b or not (c)) and d is not null": ("a", "b", "c", "d"),
+    "a between b and c or a <=> d or a is distinct from e": ("a", "b", "c", "d", "e"),
+    "to_date(created_at, 'yyyy')": ("created_at",),
+    "date_add(day, 1, d)": ("d",),
+    "timestampdiff(day, a, b)": ("a", "b"),
+    "extract(year from at) + interval 1 day": ("at",),
+    "d + interval '1' month": ("d",),
+    "date '2026-01-02' - d": ("d",),
+    "transform(v, x -> x + p)": ("v", "p"),
+    "aggregate(v, 0.0, (sum, x) -> sum + x)": ("v",),
+    "v[0]": ("v",),
+    "named_struct('x', a).x": ("a",),
+    "substring(a from 2 for 3)": ("a",),
+    "unix_timestamp(a)": ("a",),
+    "date": ("date",),
+    "`localtimestamp`": ("localtimestamp",),
+    "Price + PRICE": ("Price", "PRICE"),
+}
+# text → what the error has
+_REFUSED = {
+    "": "is not one expression",
+    "price *": "cannot be read",
+    "a, b": "cannot be read",
+    "a b": "an alias",
+    "a as b": "an alias",
+    "a;": "is not one expression",
+    "a; b": "is not one expression",
+    "a -- and more": "a comment",
+    "/* more */ a": "a comment",
+    "select a": "a subquery",
+    "(select 1)": "a subquery",
+    "a in (select 1)": "a subquery",
+    "exists(select 1)": "a subquery",
+    "drop table x": "is no expression",
+    "*": "a star",
+    "hash(*)": "a star",
+    "count(*)": "count is no function",
+    "SUM(a)": "SUM is no function",
+    "sum(a) over (partition by b)": "sum is no function",
+    "row_number() over (order by b)": "row_number is no function",
+    "first(a) filter (where b)": "first is no function",
+    "explode(a)": "explode is no function",
+    "rand()": "rand is no function",
+    "`rand` ()": "rand is no function",
+    "system.builtin.rand()": "rand is no function",
+    "uuid()": "uuid is no function",
+    "now()": "now is no function",
+    "current_timestamp()": "current_timestamp is no function",
+    "input_file_name()": "input_file_name is no function",
+    "monotonically_increasing_id()": "monotonically_increasing_id is no function",
+    "java_method('a', 'b')": "java_method is no function",
+    "aes_encrypt(a, b)": "aes_encrypt is no function",
+    "my_udf(a)": "my_udf is no function",
+    "unix_timestamp()": "is of the moment",
+    "current_date": "is of the moment",
+    "current_timestamp": "is of the moment",
+    "current_user": "is of the moment",
+    "localtimestamp": "is of the moment",
+    "date'today' - d": "is of the moment",
+    "timestamp 'NOW '": "is of the moment",
+    "orders.price": "no name of a column",
+    ":p": "a parameter",
+    "{x}": "a parameter",
+    "@x": "a parameter",
+}
+
+
+@pytest.mark.parametrize("text", _TAKEN)
+def test_what_is_taken(text: str) -> None:
+    found = spark_expression(text)
+    assert found.names == _TAKEN[text]
+    # nothing but the names is put in for something else
+    assert found.over({name: f"<{name}>" for name in found.names}) is not None
+    left, place = "", 0
+    for reference in found.references:
+        left += text[place : reference.start]
+        place = reference.end
+    assert [name for name in found.names if name in ("price", "quantity") and name in left] == []
+
+
+@pytest.mark.parametrize("text", _REFUSED)
+def test_what_is_refused(text: str) -> None:
+    with pytest.raises(SparkExpressionError) as error:
+        spark_expression(text)
+    assert _REFUSED[text] in str(error.value)
+
+
+def test_cells_are_put_in_for_names_without_regard_to_case() -> None:
+    found = spark_expression("case when Price > 1 then upper('price') else transform(v, price -> price + n) end")
+    assert found.names == ("Price", "v", "n")
+    assert found.over({"PRICE": "s.c0", "V": "s.c1", "N": "CASE WHEN s.h2 THEN s.c2 ELSE t.`N` END"}) == (
+        "case when (s.c0) > 1 then upper('price') else "
+        "transform((s.c1), price -> price + (CASE WHEN s.h2 THEN s.c2 ELSE t.`N` END)) end"
+    )
+    assert found.missing(["price", "N"]) == ["v"]
+    assert found.over({"price": "c0", "n": "c1"}) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "simple"),
+    [
+        ("INT", "int"),
+        ("byte", "tinyint"),
+        ("Decimal( 12 , 2 )", "decimal(12,2)"),
+        ("numeric(5)", "decimal(5,0)"),
+        ("decimal", "decimal(10,0)"),
+        ("timestamp_ntz", "timestamp_ntz"),
+        ("array<decimal(38,38)>", "array<decimal(38,38)>"),
+        ("array<array<string>>", "array<array<string>>"),
+    ],
+)
+def test_types(text: str, simple: str) -> None:
+    assert named_type(text).simpleString() == simple
+    assert named_type(simple) == named_type(text)
+
+
+@pytest.mark.parametrize("text", ["", "varchar(3)", "decimal(39,2)", "decimal(2,3)", "decimal(0)", "map<int,int>", "x"])
+def test_no_types(text: str) -> None:
+    with pytest.raises(ValueError, match="is no type of Spark SQL for a column"):
+        named_type(text)
+
+
+def test_functions_are_sparks_own_and_of_one_row(spark: SparkSession) -> None:
+    not_of_one_row = {"agg_funcs", "window_funcs", "generator_funcs"}
+    java = spark._jvm
+    registry = spark._jsparkSession.sessionState().functionRegistry()
+    found = {}
+    for name in SCALAR_FUNCTIONS:
+        told = registry.lookupFunction(java.org.apache.spark.sql.catalyst.FunctionIdentifier(name))  # type: ignore[union-attr]
+        found[name] = told.get().getGroup() if told.isDefined() else None
+    by_the_parser = {
+        "cast",
+        "exists",
+        "extract",
+        "overlay",
+        "position",
+        "timestampadd",
+        "timestampdiff",
+        "trim",
+        "try_cast",
+    }
+    assert {name for name, group in found.items() if group is None} <= by_the_parser
+    assert {name for name, group in found.items() if group in not_of_one_row} == set()
