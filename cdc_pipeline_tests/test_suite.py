@@ -75,8 +75,9 @@ def test_a_test_with_the_marker_jvm_finds_java() -> None:
     require_java()
 
 
-def test_a_long_test_has_a_scope_of_its_own() -> None:
-    item: Any = _Item((), "long", name="test_many[a/b@c]")
+@pytest.mark.parametrize("marker", ["long", "apart"])
+def test_some_tests_have_a_scope_of_their_own(marker: str) -> None:
+    item: Any = _Item((), marker, name="test_many[a/b@c]")
     tiers.mark_tiers([item])
     assert item.args == ("test_many-a-b-c",)
     file = "cdc_pipeline_tests/faults/test_x.py"

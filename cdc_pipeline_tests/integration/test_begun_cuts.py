@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.apart
+
 
 T_TYPES = {"id": "int", "at": "timestamp"}
 

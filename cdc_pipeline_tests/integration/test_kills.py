@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.lake.paths import LakePaths
 
+pytestmark = pytest.mark.apart
+
 _COUNTED = "runs stopped at a commit or a move"
 SHORT_DDL = ("an_exchange_of_a_partition_with_a_table", "a_dropped_table_comes_back")
 

@@ -29,11 +29,12 @@ NO_JAVA = "/mark-a-test-that-starts-a-jvm-with-jvm"
 
 
 def mark_tiers(items: Iterable[pytest.Item]) -> None:
-    """Adds `jvm` where a fixture starts a JVM, and gives each long test a group of its own (`shards`)."""
+    """Adds `jvm` where a fixture starts a JVM, and gives tests that are `long` or `apart` a group of their own (`shards`)."""
     for item in items:
         if any(name in getattr(item, "fixturenames", ()) for name in JVM_FIXTURES):
             item.add_marker(pytest.mark.jvm)
-        if item.get_closest_marker("long") is not None and item.get_closest_marker("xdist_group") is None:
+        alone = any(item.get_closest_marker(name) is not None for name in ("long", "apart"))
+        if alone and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(re.sub(r"\W+", "-", item.name).strip("-")))
 
 
