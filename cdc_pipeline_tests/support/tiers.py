@@ -29,7 +29,7 @@ NO_JAVA = "/mark-a-test-that-starts-a-jvm-with-jvm"
 
 
 def mark_tiers(items: Iterable[pytest.Item]) -> None:
-    """Adds `jvm` where a fixture starts a JVM, and gives tests that are `long` or `apart` a group of their own (`shards`)."""
+    """Adds `jvm` where a fixture starts a JVM, and gives each test that is `long` or `apart` a group (`shards`)."""
     for item in items:
         if any(name in getattr(item, "fixturenames", ()) for name in JVM_FIXTURES):
             item.add_marker(pytest.mark.jvm)
