@@ -1,7 +1,7 @@
 """Shares the tests of a run out: to the shards of `make test-all`, and in a shard to the two processes of pytest-xdist.
 
 The unit is the scope: the tests of a file, because they share its lakes, or those of a group (`pytest.mark.xdist_group`).
-A test that is `long` or `apart` is a group. `durations.json` has the seconds of each scope, in `make test` and `make test-all`.
+A test that is `long` or `apart` is a group. `durations.json` has the seconds of each scope, in both tiers.
 """
 
 from __future__ import annotations
