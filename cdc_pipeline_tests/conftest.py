@@ -55,6 +55,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     yield
     seconds = shards.recorded()[shards.CORE if config.option.markexpr == shards.CORE else shards.ALL]
     scopes = {item: shards.scope(item.nodeid) for item in items}
+    for item, scope in scopes.items():
+        item.user_properties.append((shards.SCOPE, scope))
     shard: shards.Shard | None = config.option.shard
     if shard is not None:
         picked = shard.pick(scopes.values(), seconds)

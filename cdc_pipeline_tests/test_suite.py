@@ -112,12 +112,12 @@ def test_the_longest_scope_comes_first_and_before_it_an_unknown_one() -> None:
 
 def test_recorded_seconds_replace_those_of_the_same_scopes() -> None:
     recorder = shards.Recorder()
-    for node, seconds in (
-        ("cdc_pipeline_tests/a.py::test_x", 0.4),
-        ("cdc_pipeline_tests/a.py::test_y", 1.2),
-        ("cdc_pipeline_tests/k.py::test_long[a]@long-a", 70),
+    for node, properties, seconds in (
+        ("cdc_pipeline_tests/a.py::test_x", [], 0.4),
+        ("cdc_pipeline_tests/a.py::test_y", [(shards.SCOPE, "a.py")], 1.2),
+        ("cdc_pipeline_tests/k.py::test_long[a]", [(shards.SCOPE, "k.py@long-a")], 70),
     ):
-        report: Any = SimpleNamespace(nodeid=node, duration=seconds)
+        report: Any = SimpleNamespace(nodeid=node, user_properties=properties, duration=seconds)
         recorder.add(report)
     before = {"core": {"a.py": 7}, "all": {"gone.py": 9, "gone.py@long": 9, "a.py": 5, "b.py": 3}}
     found = recorder.merge(before, "all", ["a.py", "b.py", "k.py"])

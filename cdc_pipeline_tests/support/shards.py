@@ -26,6 +26,8 @@ FILE = TESTS / "durations.json"
 # What runs record. Not FILE itself: it must stay as it is until the last shard has run.
 NEW_FILE = TESTS / "durations.new.json"
 CORE, ALL = "core", "all"
+# Property of a test's reports that has its scope. pytest-xdist takes the group off the node ids of reports.
+SCOPE = "scope"
 
 # CORE or ALL → scope → seconds
 Durations = dict[str, dict[str, int]]
@@ -93,7 +95,8 @@ class Recorder:
         self._seconds: defaultdict[str, float] = defaultdict(float)
 
     def add(self, report: pytest.TestReport) -> None:
-        self._seconds[scope(report.nodeid)] += report.duration
+        found = dict(report.user_properties).get(SCOPE, scope(report.nodeid))
+        self._seconds[str(found)] += report.duration
 
     def merge(self, before: Durations, tier: str, files: Iterable[str]) -> Durations:
         """`before` with the seconds of this run, without the scopes whose file no longer exists."""

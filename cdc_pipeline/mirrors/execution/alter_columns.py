@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mysql.model.table import ColumnOrigin, TableSchema
 
 MAPPING = "delta.columnMapping.mode"
-_MAPPING, _REWRITTEN, _METADATA = 0, 1, 2
+_BEFORE_ROWS, _REWRITTEN, _METADATA = 0, 1, 2
 """The parts of the step; those of `fill_columns` come after them."""
 NTZ_FEATURE = {"delta.feature.timestampNtz": "supported"}
 """The property without which a table cannot have a TIMESTAMP_NTZ."""
@@ -91,9 +91,12 @@ def change_columns(
     features = dict(NTZ_FEATURE) if _has_datetime(step) else {}
     rewritten = any(_is_changed(origin, step, time_zone) for origin in kept)
     mapped = needs_mapping(step.state.spark_schema().names) or (not rewritten and _loses_names(step, kept))
-    if mapped and table.properties.get(MAPPING) != "name":
-        # Files know columns by name until mapping is on; switching it on writes metadata only.
-        commit_metadata(spark, path, commits(_MAPPING), properties={MAPPING: "name"})
+    # Files know columns by name until mapping is on, and an overwrite switches no feature on: metadata alone, before it.
+    first = {MAPPING: "name"} if mapped and table.properties.get(MAPPING) != "name" else {}
+    if rewritten and NTZ not in table.schema.simpleString():
+        first |= features
+    if first:
+        commit_metadata(spark, path, commits(_BEFORE_ROWS), properties=first)
         table = table_state(spark, path)
         assert table is not None
     if rewritten:

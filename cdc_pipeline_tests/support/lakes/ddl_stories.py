@@ -298,6 +298,12 @@ STORIES: dict[str, DdlStory] = {
         [change("ALTER TABLE conv MODIFY d DECIMAL(6,2), MODIFY at DATETIME", 20)],
         {"db.conv": Table(("id", "t", "d", "at"), [("1", "12", "-1.26", "2020-01-01 00:00:01")])},
     ),
+    "text_becomes_the_first_datetime_of_a_table": DdlStory(
+        [create("moments", 1, "CREATE TABLE `{}` (id INT PRIMARY KEY, at VARCHAR(30))")]
+        + [of("INSERT", "moments", 2, {"id": "1", "at": "2020-01-01 12:30:00"}, {"id": "int", "at": "varchar"})],
+        [change("ALTER TABLE moments MODIFY at DATETIME", 20)],
+        {"db.moments": Table(("id", "at"), [("1", "2020-01-01 12:30:00")])},
+    ),
     "names_go_round_over_databases": DdlStory(
         [create("c1", 1), create("c2", 1), put("c1", 2, "1", "one"), put("c2", 2, "2", "two")],
         [change("RENAME TABLE c1 TO other.c1, c2 TO c1, other.c1 TO c2", 20), put("c1", 21, "3", "three")]
