@@ -10,7 +10,7 @@ from cdc_pipeline.gaps import Gap, GapKind, added, carried, in_words, of_stateme
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mirrors.model.state import UNSEEN_START, MirrorState
 from cdc_pipeline.mirrors.model.stored_gaps import gaps_of_text, gaps_text
-from cdc_pipeline.mirrors.planning.plan_book import PlanBook
+from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import Planner
 from cdc_pipeline.mirrors.planning.shard_definitions import UNSEEN_TABLES
 from cdc_pipeline.mirrors.settings.column_rules import OWN_COMMIT_TS, OWN_DELETED
@@ -27,9 +27,9 @@ def _altered(gaps: tuple[Gap, ...], sql: str, columns: tuple[str, ...] = ("id", 
     schema = TableSchema(tuple(Column(name, MySqlType("int")) for name in columns), ("id",))
     before = MirrorState(NAME, "db.t@1", schema, gaps=gaps)
     event = DdlEvent("t", 0, 1, "db", "", tso(1), True, tso(1) >> 18, None, sql, changes_of("ddl", "db", "", sql))
-    book = PlanBook((), {NAME: before}.get, frozenset({NAME}), 2, "UTC")
-    Planner(book).plan([event])
-    state = book.state(NAME)
+    draft = PlanDraft((), {NAME: before}.get, frozenset({NAME}), 2, "UTC")
+    Planner(draft).plan([event])
+    state = draft.state(NAME)
     assert state is not None
     return state
 
@@ -158,7 +158,7 @@ def test_what_earlier_versions_said_heals() -> None:
         *("t", 0, 1, "db", "", tso(1), True, tso(1) >> 18, None, "ALTER TABLE t DROP a"),
         changes_of("ddl", "db", "", "ALTER TABLE t DROP a"),
     )
-    book = PlanBook((), {NAME: state}.get, frozenset({NAME}), 2, "UTC")
-    Planner(book).plan([event])
-    (left,) = book.state(NAME).gaps  # type: ignore[union-attr]
+    draft = PlanDraft((), {NAME: state}.get, frozenset({NAME}), 2, "UTC")
+    Planner(draft).plan([event])
+    (left,) = draft.state(NAME).gaps  # type: ignore[union-attr]
     assert str(left) == said[1]

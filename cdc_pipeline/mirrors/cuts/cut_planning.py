@@ -29,7 +29,7 @@ from cdc_pipeline.mirrors.merge.row_identity import Identity
 from cdc_pipeline.mirrors.model.row_key import key_columns
 from cdc_pipeline.mirrors.model.steps import ApplyRows
 from cdc_pipeline.mirrors.planning.guarded_planner import GuardedPlanner
-from cdc_pipeline.mirrors.planning.plan_book import PlanBook
+from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import Permissions, Planner
 from cdc_pipeline.mirrors.settings.column_rules import check_order, not_kept, nowhere
 
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from cdc_pipeline.mysql.model.table import TableName
     from cdc_pipeline.sources.places import Place
 
-    _Made = tuple[CutPlan, PlanBook, tuple[str, ...]]
-    """A plan, the book that it was made in, and what a change of the selection does."""
+    _Made = tuple[CutPlan, PlanDraft, tuple[str, ...]]
+    """A plan, the draft that it was made in, and what a change of the selection does."""
 
 
 @dataclass(frozen=True)
@@ -168,8 +168,8 @@ class CutPlanning:
     def _groups(self, rows: CutRows) -> list[RowGroup]:
         return with_types(row_groups(rows.changes), self.raw, rows.changes, self.inputs.mirror, self.claims)
 
-    def _book(self, groups: Iterable[RowGroup]) -> PlanBook:
-        return PlanBook(
+    def _book(self, groups: Iterable[RowGroup]) -> PlanDraft:
+        return PlanDraft(
             groups,
             self.inputs.mirror,
             self.published.names,
@@ -201,15 +201,15 @@ class CutPlanning:
             if isinstance(step, ApplyRows) and step.source in named and not key_columns(step.state, self.settings.keys)
         }
 
-    def _hides(self, plan: CutPlan, book: PlanBook, events: Iterable[DdlEvent]) -> bool:
+    def _hides(self, plan: CutPlan, book: PlanDraft, events: Iterable[DdlEvent]) -> bool:
         """Whether a table of the cut has masked columns, or would have."""
         return (
             bool(self.settings.columns.masks)
             or any(step.state.masks for step in plan.steps)
-            or any(book.hides(name) for event in events for name in event.names())
+            or any(book.has_masks(name) for event in events for name in event.names())
         )
 
-    def _tell(self, plan: CutPlan, book: PlanBook, changes: Iterable[str]) -> None:
+    def _tell(self, plan: CutPlan, book: PlanDraft, changes: Iterable[str]) -> None:
         for line in changes:
             self.report(line)
         for name, columns in nowhere(self.settings.columns, plan.steps).items():

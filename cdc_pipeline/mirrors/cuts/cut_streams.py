@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.cuts.cut_ddl import DdlOfCut
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
     from cdc_pipeline.mirrors.model.state import MirrorState
-    from cdc_pipeline.mirrors.planning.plan_book import PlanBook
+    from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
     from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
     from cdc_pipeline.mirrors.settings.selection import Sources, TableSelection
 
@@ -144,7 +144,7 @@ class CutStreams:
         """The tables that wait from earlier cuts, by their names now."""
         return self.published.held if self.change is None else self.change.held(self.published.held)
 
-    def plan_change(self, book: PlanBook) -> tuple[str, ...]:
+    def plan_change(self, book: PlanDraft) -> tuple[str, ...]:
         """Adds the steps of another selection to the empty book. Line by line what they do."""
         if self.change is None:
             return ()

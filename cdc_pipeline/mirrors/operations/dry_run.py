@@ -14,7 +14,7 @@ from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mirrors.cuts.cut_inputs import CutInputs, StoredMirrors
 from cdc_pipeline.mirrors.model.ddl_events import ddl_event, in_order
 from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl
-from cdc_pipeline.mirrors.planning.plan_book import PlanBook
+from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import Permissions, Planner
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def pending_statements(spark: SparkSession, paths: LakePaths, settings: CutSetti
     events = [seen for event, seen in mirrored if seen.changes or not event.changes]
     inputs = CutInputs(StoredMirrors(spark, paths, history, settings.selection), frozenset(held))
     window = Window(published.cut_id + 1, None, None, published.last_batch, published.last_batch)
-    book = PlanBook(
+    book = PlanDraft(
         (), inputs.mirror, published.names, window.cut_id, settings.time_zone, settings.columns, settings.keys
     )
     permissions = Permissions(settings.policy, inputs.approved, (), frozenset(table.name for table in published.held))

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
     from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
     from cdc_pipeline.mirrors.model.state import MirrorState
-    from cdc_pipeline.mirrors.planning.plan_book import PlanBook
+    from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
     from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
     from cdc_pipeline.mysql.expressions.partition_rows import SparkCondition
     from cdc_pipeline.mysql.model.schema_changes import Clause
@@ -48,14 +48,14 @@ if TYPE_CHECKING:
 class AlterPlanner:
     """Plans the clauses of ALTER TABLE, but for RENAME TO."""
 
-    def __init__(self, book: PlanBook, policy: DdlPolicy) -> None:
-        self._book = book
+    def __init__(self, draft: PlanDraft, policy: DdlPolicy) -> None:
+        self._draft = draft
         self._policy = policy
 
     def alter(self, name: TableName, clauses: tuple[Clause, ...], event: DdlEvent, outcome: DdlOutcome) -> None:
-        if self._book.state(name) is None:
-            self._book.let_rows_in(name)
-        if self._book.state(name) is None:
+        if self._draft.state(name) is None:
+            self._draft.flush_rows(name)
+        if self._draft.state(name) is None:
             outcome.effects.append(f"{name} has no mirror yet; its first rows will show its columns")
             return
         for clause in clauses:
@@ -63,25 +63,25 @@ class AlterPlanner:
         refused = [clause for clause in clauses if isinstance(clause, NotSupportedClause)]
         self._alter_definition(name, tuple(clause for clause in clauses if clause not in refused), event, outcome)
         for clause in refused:
-            refuse(self._book, name, clause.what, event, outcome)
+            refuse(self._draft, name, clause.what, event, outcome)
 
     # ---- columns and keys
 
     def _alter_definition(
         self, name: TableName, clauses: tuple[Clause, ...], event: DdlEvent, outcome: DdlOutcome
     ) -> None:
-        state = self._book.state(name)
+        state = self._draft.state(name)
         assert state is not None
         told = self._without_anticipated(state, clauses, event)
         try:
             schema = altered(told.schema, clauses)
         except SchemaConflictError as error:
-            refuse(self._book, name, f"ALTER TABLE does not fit the known columns: {error}", event, outcome)
+            refuse(self._draft, name, f"ALTER TABLE does not fit the known columns: {error}", event, outcome)
             return
         changed = replace(told, schema=schema)
         if shape(schema) != shape(state.schema) or told is not state:
-            self._book.let_rows_in(name)
-            current = self._book.state(name)
+            self._draft.flush_rows(name)
+            current = self._draft.state(name)
             assert current is not None
             if current is not state:  # rows have widened it meanwhile: fold the clauses over what it is now
                 self._alter_definition(name, clauses, event, outcome)
@@ -89,7 +89,7 @@ class AlterPlanner:
             # with the default of an added column that has the name of a masked one that goes
             self._change_columns(state, told, replace(changed, schema=schema, masks=()), clauses, event, outcome)
         elif schema != state.schema:
-            self._book.note(changed)
+            self._draft.record_state(changed)
             done(outcome, f"noted the new definition of {name}; rows are as they were", changed)
         elif clauses and not outcome.effects:
             outcome.effects.append(f"{name}: changes neither columns nor rows")
@@ -97,7 +97,7 @@ class AlterPlanner:
     def _without_anticipated(self, state: MirrorState, clauses: tuple[Clause, ...], event: DdlEvent) -> MirrorState:
         """The state without the columns that rows had before the statement came which gives them to the table. Those rows
         come again after it (`late_statements`), so that the columns begin anew."""
-        if event.exact_ts or not self._book.key(state):
+        if event.exact_ts or not self._draft.key(state):
             return state
         untold = {gap.column for gap in state.gaps if gap.kind is GapKind.UNTOLD_COLUMN}
         given = given_columns(clauses)
@@ -128,8 +128,8 @@ class AlterPlanner:
         kept: tuple[tuple[str, str], ...] = ()
         if self._policy.of(state.name) == KEEP:
             changed, kept = with_kept(changed, dropped, event)
-        changed = with_known_gaps(healed(changed, gap_columns(dropped, origins)), state, origins, self._book.time_zone)
-        changed = self._book.change_columns(state, changed, origins, event.commit_ms, kept)
+        changed = with_known_gaps(healed(changed, gap_columns(dropped, origins)), state, origins, self._draft.time_zone)
+        changed = self._draft.change_columns(state, changed, origins, event.commit_ms, kept)
         done(outcome, f"altered {state.name}", changed)
         if kept:
             outcome.effects.append(f"kept what was dropped as {', '.join(new for _, new in kept)}")
@@ -139,16 +139,16 @@ class AlterPlanner:
     def _change_rows(self, name: TableName, clause: Clause, event: DdlEvent, outcome: DdlOutcome) -> None:
         if not isinstance(clause, PartitionRowsClause):
             return
-        self._book.let_rows_in(name)
-        state = self._book.state(name)
+        self._draft.flush_rows(name)
+        state = self._draft.state(name)
         assert state is not None
         try:
             match clause:
                 case ExchangePartition():
                     self._exchange(state, clause, event, outcome)
                 case TruncatePartition(names=()):
-                    self._book.steps.append(TruncateMirror(state, event.mark))
-                    self._book.truncated(state)
+                    self._draft.steps.append(TruncateMirror(state, event.mark))
+                    self._draft.truncate(state)
                     done(outcome, f"emptied {name}", state)
                 case TruncatePartition() | DropPartition() | FirstPartition():
                     self._delete(state, clause, event, outcome)
@@ -156,9 +156,9 @@ class AlterPlanner:
                     assert_never(clause)
         except PartitionError as error:
             reason = f"{described_clause(clause)}: {error}"
-            refuse(self._book, name, reason, event, outcome)
+            refuse(self._draft, name, reason, event, outcome)
             if isinstance(clause, ExchangePartition):
-                refuse(self._book, clause.table, reason, event, outcome)
+                refuse(self._draft, clause.table, reason, event, outcome)
 
     def _delete(
         self,
@@ -167,13 +167,13 @@ class AlterPlanner:
         event: DdlEvent,
         outcome: DdlOutcome,
     ) -> None:
-        rows = rows_emptied(state.schema, clause, event, self._book.time_zone)
-        self._book.steps.append(DeleteRows(state, rows, described_clause(clause)))
+        rows = rows_emptied(state.schema, clause, event, self._draft.time_zone)
+        self._draft.steps.append(DeleteRows(state, rows, described_clause(clause)))
         done(outcome, f"took the rows of {state.name} away that lay in the partitions", state)
 
     def _exchange(self, state: MirrorState, clause: ExchangePartition, event: DdlEvent, outcome: DdlOutcome) -> None:
-        self._book.let_rows_in(clause.table)
-        other = self._book.state(clause.table)
+        self._draft.flush_rows(clause.table)
+        other = self._draft.state(clause.table)
         if other is None:
             raise PartitionError(f"{clause.table} has no mirror")
         columns = _same_columns(state.schema, other.schema)
@@ -181,14 +181,14 @@ class AlterPlanner:
             (name, dict(other.masks).get(theirs)) for name, theirs in columns
         }:
             raise PartitionError("the two tables do not mask the same columns")
-        rows = rows_of_partitions(state.schema, (clause.name,), self._book.time_zone, tidb=_is_tidb(event))
-        self._book.steps.append(ExchangeRows(state, other, columns, rows, clause.validated, described_clause(clause)))
+        rows = rows_of_partitions(state.schema, (clause.name,), self._draft.time_zone, tidb=_is_tidb(event))
+        self._draft.steps.append(ExchangeRows(state, other, columns, rows, clause.validated, described_clause(clause)))
         for mirror in (state, other):
-            self._book.filled(mirror)
-            self._book.moved_in(mirror)
+            self._draft.mark_filled(mirror)
+            self._draft.reset_soft_delete_key(mirror)
         # rows whose values are not sure have come along
-        self._book.mark(state.name, *other.gaps)
-        self._book.mark(other.name, *state.gaps)
+        self._draft.add_gaps(state.name, *other.gaps)
+        self._draft.add_gaps(other.name, *state.gaps)
         done(outcome, f"exchanged the rows of a partition of {state.name} with those of {other.name}", state, other)
 
 

@@ -27,7 +27,7 @@ class GuardedPlanner(Planner):
     gap; a table at whose rows it fails is put aside (`quarantine`). Errors that say what is wrong with the pipeline are
     raised.
 
-    It keeps a copy of the book for each statement: make the plan without it first.
+    It keeps a copy of the draft for each statement: make the plan without it first.
     """
 
     def _permit(self, change: SchemaChange, event: DdlEvent, outcome: DdlOutcome) -> None:
@@ -38,36 +38,36 @@ class GuardedPlanner(Planner):
             for name in touched_names(change):
                 self._refuse(name, error, event, outcome)
             if not touched_names(change):
-                refuse(self._book, None, _words(error), event, outcome)
+                refuse(self._draft, None, _words(error), event, outcome)
 
         self._tried(lambda: super(GuardedPlanner, self)._permit(change, event, outcome), refused)
 
     def _refuse(self, name: TableName, error: Exception, event: DdlEvent, outcome: DdlOutcome) -> None:
         self._tried(
-            lambda: refuse(self._book, name, _words(error), event, outcome),
+            lambda: refuse(self._draft, name, _words(error), event, outcome),
             lambda again: self._put_aside(name, event.commit_ts, again),
         )
 
-    def _let_all_rows_in(self) -> None:
-        for name in self._book.waiting():
-            self._let_rows_in(name)
+    def _flush_all_rows(self) -> None:
+        for name in self._draft.first_pending_segments():
+            self._flush_rows(name)
 
-    def _let_rows_in(self, name: TableName) -> None:
+    def _flush_rows(self, name: TableName) -> None:
         self._tried(
-            lambda: self._book.let_rows_in(name, everything=True), lambda error: self._put_aside(name, 0, error)
+            lambda: self._draft.flush_rows(name, everything=True), lambda error: self._put_aside(name, 0, error)
         )
 
     def _tried(self, work: Callable[[], None], otherwise: Callable[[Exception], None]) -> None:
         """The work; where it fails, all is as it was before, and the other is done."""
-        book, ended = self._book.saved(), self._recovery.saved()
+        draft, ended = self._draft.snapshot(), self._recovery.snapshot()
         held, held_from = dict(self._held), dict(self._held_from)
         try:
             work()
         except CdcError:
             raise
         except Exception as error:
-            self._book.taken_back(book)
-            self._recovery.taken_back(ended)
+            self._draft.restore(draft)
+            self._recovery.restore(ended)
             # the same dictionaries: others may have them, too
             for now, before in ((self._held, held), (self._held_from, held_from)):
                 now.clear()
@@ -77,10 +77,10 @@ class GuardedPlanner(Planner):
     def _put_aside(self, name: TableName, commit_ts: int, error: Exception) -> None:
         if name in self._held:
             return
-        words = _words(error, hidden=self._book.hides(name))
+        words = _words(error, hidden=self._draft.has_masks(name))
         self._held[name] = HeldTable(name, NO_STATEMENT, commit_ts, "", error=words)
-        self._held_from[name] = self._book.waiting().get(name, self._book.passed(name))
-        self._book.drop_rows(name, everything=True)
+        self._held_from[name] = self._draft.first_pending_segments().get(name, self._draft.passed_events(name))
+        self._draft.discard_rows(name, everything=True)
 
 
 def _words(error: Exception, *, hidden: bool = False) -> str:

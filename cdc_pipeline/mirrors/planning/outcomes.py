@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
     from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
     from cdc_pipeline.mirrors.model.state import MirrorState
-    from cdc_pipeline.mirrors.planning.plan_book import PlanBook
+    from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
     from cdc_pipeline.mysql.model.table import TableName
 
 
@@ -22,17 +22,17 @@ def done(outcome: DdlOutcome, effect: str, *states: MirrorState) -> None:
         outcome.status = APPLIED
 
 
-def refuse(book: PlanBook, name: TableName | None, reason: str, event: DdlEvent, outcome: DdlOutcome) -> None:
+def refuse(draft: PlanDraft, name: TableName | None, reason: str, event: DdlEvent, outcome: DdlOutcome) -> None:
     """Records what is not applied, and marks the table so that nothing is silently wrong."""
     outcome.status = NOT_APPLIED
     outcome.effects.append(f"{NOT_APPLIED}: {reason}")
     if name is None:
         return
-    book.let_rows_in(name)
-    before = book.state(name)
+    draft.flush_rows(name)
+    before = draft.state(name)
     hidden = f"a statement is not applied yet: see ddl_history (commit_ts {event.commit_ts})"
     clear = f"{reason} (commit_ts {event.commit_ts})"
-    book.mark(name, of_statement(GapKind.DDL_NOT_APPLIED, hidden, clear, event.sql))
-    marked = book.state(name)
+    draft.add_gaps(name, of_statement(GapKind.DDL_NOT_APPLIED, hidden, clear, event.sql))
+    marked = draft.state(name)
     if marked is not None and marked is not before:
         outcome.tables.append(marked)

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.changes.segments import Doubt
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
     from cdc_pipeline.mirrors.model.steps import Step
-    from cdc_pipeline.mirrors.planning.plan_book import PlanBook
+    from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
     from cdc_pipeline.mirrors.settings.ddl_policy import StatementPosition
 
 
@@ -80,37 +80,37 @@ class Permissions:
 
 
 class Planner:
-    """Makes a `CutPlan` on a book. `lost` are gaps of tables that are known before any statement or row is looked at, such
+    """Makes a `CutPlan` on a draft. `lost` are gaps of tables that are known before any statement or row is looked at, such
     as records that became dead letters. `ended` gives the tables of a database that earlier cuts have dropped or emptied.
     `doubts` are rows of which nothing tells on which side of a statement they lie."""
 
     def __init__(
         self,
-        book: PlanBook,
+        draft: PlanDraft,
         *,
         lost: Mapping[TableName, tuple[Gap, ...]] | None = None,
         permissions: Permissions | None = None,
         ended: Callable[[str], Iterable[EndedTable]] = lambda database: (),
         doubts: Iterable[Doubt] = (),
     ) -> None:
-        self._book = book
+        self._draft = draft
         self._lost = dict(lost or {})
         self._doubts = list(doubts)
         self._permissions = permissions or Permissions()
         self._held = {held.name: held for held in self._permissions.held}
         self._held_from = dict.fromkeys(self._held, 0)
-        self._alterations = AlterPlanner(book, self._permissions.policy)
-        self._recovery = RecoveryPlanner(book, ended)
-        self._tables = TablePlanner(book, self._permissions.policy, self._recovery)
-        self._shards = ShardPlanner(book, self._permissions.policy, self._tables)
+        self._alterations = AlterPlanner(draft, self._permissions.policy)
+        self._recovery = RecoveryPlanner(draft, ended)
+        self._tables = TablePlanner(draft, self._permissions.policy, self._recovery)
+        self._shards = ShardPlanner(draft, self._permissions.policy, self._tables)
 
     def plan(self, events: Iterable[DdlEvent]) -> CutPlan:
         """`events` in stream order (`ddl_events.in_order`): those of this cut, and those that come again."""
         outcomes: dict[StatementPosition, DdlOutcome] = {}
-        self._book.mask_all()
+        self._draft.mask_all()
         begun: list[int] = []
         for event in events:
-            begun.append(len(self._book.steps))
+            begun.append(len(self._draft.steps))
             outcome = DdlOutcome(NO_EFFECT, list(event.notes))
             for change in event.changes:
                 for old, new in renamed_names(change):
@@ -118,24 +118,24 @@ class Planner:
                     self._lost[new] = (*self._lost.get(new, ()), *self._lost.get(old, ()))
                 self._permit(change, event, outcome)
             for name in event.names():
-                self._book.pass_event(name)
+                self._draft.pass_event(name)
             for doubt in self._doubts:
                 if doubt.statement.position == event.position:
                     for name in event.names():
-                        self._book.mark(name, doubt.gap)
+                        self._draft.add_gaps(name, doubt.gap)
             outcomes[event.position] = outcome
-        begun.append(len(self._book.steps))
+        begun.append(len(self._draft.steps))
         for name in self._held:
-            self._book.drop_rows(name, everything=True)
-        self._let_all_rows_in()
+            self._draft.discard_rows(name, everything=True)
+        self._flush_all_rows()
         for name, gaps in sorted(self._lost.items()):
-            self._book.mark(name, *gaps)
-        steps = shortened(self._book.steps)
+            self._draft.add_gaps(name, *gaps)
+        steps = shortened(self._draft.steps)
         during = tuple(bisect_right(begun, place) - 1 for place in steps)
         return CutPlan(tuple(steps.values()), during, outcomes, tuple(self._held.values()), self._held_from)
 
-    def _let_all_rows_in(self) -> None:
-        self._book.let_all_rows_in()
+    def _flush_all_rows(self) -> None:
+        self._draft.flush_all_rows()
 
     # ---- what may go on
 
@@ -150,7 +150,7 @@ class Planner:
         waiting = next((self._held[name] for name in names if name in self._held), None)
         if waiting is None and event.position not in self._permissions.approved:
             destroyed = destroys(change, self._schema)
-            if any(self._holds(name) and self._book.exists(name) for name in destroyed):
+            if any(self._holds(name) and self._draft.exists(name) for name in destroyed):
                 waiting = self._waiting(names[0], event)
         if waiting is None:
             self._carry_out(change, event, outcome)
@@ -159,7 +159,7 @@ class Planner:
             self._hold(name, waiting, event, outcome)
 
     def _schema(self, name: TableName) -> TableSchema:
-        state = self._book.state(name)
+        state = self._draft.state(name)
         return TableSchema(()) if state is None else state.schema
 
     def _holds(self, name: TableName) -> bool:
@@ -167,14 +167,14 @@ class Planner:
 
     def _waiting(self, name: TableName, event: DdlEvent) -> HeldTable:
         """The table, which waits before the event; its statement may have values of masked columns in it."""
-        hidden = self._book.hides(name) or any(map(self._book.hides, event.names()))
+        hidden = self._draft.has_masks(name) or any(map(self._draft.has_masks, event.names()))
         return HeldTable(name, event.position, event.commit_ts, "" if hidden else event.sql)
 
     def _hold(self, name: TableName, cause: HeldTable, event: DdlEvent, outcome: DdlOutcome) -> None:
         if name not in self._held:
-            self._book.let_rows_in(name)
+            self._draft.flush_rows(name)
             self._held[name] = replace(cause, name=name, commit_ts=event.commit_ts, rows=0)
-            self._held_from[name] = self._book.passed(name) + 1
+            self._held_from[name] = self._draft.passed_events(name) + 1
         outcome.status = HELD
         outcome.effects.append(f"{name} waits: {self._held[name].gap}")
 
@@ -211,8 +211,8 @@ class Planner:
 
     def _drop_database(self, change: DropDatabase, event: DdlEvent, outcome: DdlOutcome) -> None:
         """Each table by itself: those of a policy to hold wait, the others are dropped."""
-        for name in [name for name in self._book.names() if change.has(name)]:
-            state = self._book.state(name)
+        for name in [name for name in self._draft.names() if change.has(name)]:
+            state = self._draft.state(name)
             if (state is not None and state.retired) or (event.returning and name not in self._permissions.released):
                 continue
             if name in self._held:

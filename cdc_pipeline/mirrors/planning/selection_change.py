@@ -19,7 +19,7 @@ from cdc_pipeline.mysql.model.table import TableSchema
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from cdc_pipeline.mirrors.planning.plan_book import PlanBook
+    from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
     from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
     from cdc_pipeline.mirrors.settings.selection import Sources, TableSelection
     from cdc_pipeline.mysql.model.table import TableName
@@ -86,31 +86,31 @@ class SelectionChange:
 
     def plan(
         self,
-        book: PlanBook,
+        draft: PlanDraft,
         cut_id: int,
         now: TableSelection,
         definition: Callable[[TableName], MirrorState | None],
     ) -> None:
-        """Adds the steps to an empty book."""
+        """Adds the steps to an empty draft."""
         for mirror in self.leaving:
-            if (state := book.state(mirror)) is not None:
-                book.steps.append(DropMirror(state, f"not-included-{cut_id}"))
-                book.remove(mirror)
+            if (state := draft.state(mirror)) is not None:
+                draft.steps.append(DropMirror(state, f"not-included-{cut_id}"))
+                draft.remove(mirror)
         for mirror, target in self.moving.items():
-            if (state := book.state(mirror)) is not None:
+            if (state := draft.state(mirror)) is not None:
                 renamed = replace(state, name=target)
-                book.steps.append(RenameMirror(state, renamed))
-                book.remove(mirror)
-                book.put(renamed)
+                draft.steps.append(RenameMirror(state, renamed))
+                draft.remove(mirror)
+                draft.set_state(renamed)
         for source in self.starting:
             name, known = now.routed(source), definition(source)
             if now.merges(source):
-                _start_merged(book, name, source, known, cut_id)
+                _start_merged(draft, name, source, known, cut_id)
                 continue
             schema = TableSchema(()) if known is None else known.schema
-            state = MirrorState(name, f"{name}@cut{cut_id}.{len(book.steps)}", schema, inferred=known is None)
+            state = MirrorState(name, f"{name}@cut{cut_id}.{len(draft.steps)}", schema, inferred=known is None)
             gap = _not_included("it", cut_id)
-            book.create(state.with_gaps(*(() if known is None else known.gaps), gap))
+            draft.create(state.with_gaps(*(() if known is None else known.gaps), gap))
 
 
 def _stays(mirror: TableName, found: Iterable[TableName], before: TableSelection, now: TableSelection) -> bool:
@@ -123,15 +123,17 @@ def _not_included(which: str, cut_id: int) -> Gap:
     return Gap(GapKind.NOT_INCLUDED_BEFORE, words)
 
 
-def _start_merged(book: PlanBook, mirror: TableName, source: TableName, known: MirrorState | None, cut_id: int) -> None:
+def _start_merged(
+    draft: PlanDraft, mirror: TableName, source: TableName, known: MirrorState | None, cut_id: int
+) -> None:
     """One more of the tables of a merged mirror, which is perhaps not there yet."""
     gap = _not_included(str(source), cut_id)
-    state = book.state(mirror)
-    before = state or MirrorState(mirror, f"{mirror}@cut{cut_id}.{len(book.steps)}", TableSchema(()), shards=())
+    state = draft.state(mirror)
+    before = state or MirrorState(mirror, f"{mirror}@cut{cut_id}.{len(draft.steps)}", TableSchema(()), shards=())
     after = before.with_gaps(gap)
     if known is not None:
         after = with_shards(after, (*(after.shards or ()), Shard(source, known.schema))).with_gaps(*known.gaps)
     if state is None:
-        book.create(replace(after, inferred=after.inferred or known is None))
+        draft.create(replace(after, inferred=after.inferred or known is None))
     else:
-        book.merged(before, after)
+        draft.change_merged(before, after)

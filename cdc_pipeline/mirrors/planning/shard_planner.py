@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
     from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
     from cdc_pipeline.mirrors.model.masks import Mask
-    from cdc_pipeline.mirrors.planning.plan_book import PlanBook
+    from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
     from cdc_pipeline.mirrors.planning.table_planner import TablePlanner
     from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
     from cdc_pipeline.mysql.model.schema_changes import Clause, OfShard
@@ -62,15 +62,15 @@ if TYPE_CHECKING:
 class ShardPlanner:
     """Plans one statement about a table that is merged with others."""
 
-    def __init__(self, book: PlanBook, policy: DdlPolicy, tables: TablePlanner) -> None:
-        self._book = book
+    def __init__(self, draft: PlanDraft, policy: DdlPolicy, tables: TablePlanner) -> None:
+        self._draft = draft
         self._policy = policy
         self._tables = tables
 
     def plan(self, change: OfShard, event: DdlEvent, outcome: DdlOutcome) -> None:
         mirror, name, inner = change.name, change.shard, change.change
-        self._book.let_rows_in(mirror)
-        state = self._book.state(mirror)
+        self._draft.flush_rows(mirror)
+        state = self._draft.state(mirror)
         shard = None if state is None else state.shard(name)
         match inner:
             case CreateTable():
@@ -112,10 +112,10 @@ class ShardPlanner:
     def _create(
         self, mirror: TableName, name: TableName, change: CreateTable, event: DdlEvent, outcome: DdlOutcome
     ) -> None:
-        state, shard = self._book.state(mirror), Shard(name, change.schema)
+        state, shard = self._draft.state(mirror), Shard(name, change.schema)
         if state is None:
             empty = MirrorState(mirror, f"{mirror}@{event.mark}", TableSchema(()), shards=())
-            made = self._book.create(with_shards(empty, (shard,)).with_gaps(*change.gaps))
+            made = self._draft.create(with_shards(empty, (shard,)).with_gaps(*change.gaps))
             done(outcome, f"created {mirror} for the rows of {name}", made)
             return
         before, known = state, state.shard(name)
@@ -138,21 +138,21 @@ class ShardPlanner:
         others = tuple(other for other in state.shards or () if other.name != name)
         after = self._with_definitions(state, before, (*others, shard), (), (), event)
         if change.gaps:
-            self._book.mark(mirror, *change.gaps)
-        done(outcome, words, self._book.state(mirror) or after)
+            self._draft.add_gaps(mirror, *change.gaps)
+        done(outcome, words, self._draft.state(mirror) or after)
 
     def _cannot_read(
         self, mirror: TableName, name: TableName, change: NotSupported, event: DdlEvent, outcome: DdlOutcome
     ) -> None:
         """The table goes on by what its rows say of themselves, until a statement tells more."""
-        if change.creates and self._book.state(mirror) is None:
-            self._book.create(MirrorState(mirror, f"{mirror}@{event.mark}", TableSchema(()), inferred=True, shards=()))
-        refuse(self._book, mirror, f"{name}: {change.reason}", event, outcome)
-        state = self._book.state(mirror)
+        if change.creates and self._draft.state(mirror) is None:
+            self._draft.create(MirrorState(mirror, f"{mirror}@{event.mark}", TableSchema(()), inferred=True, shards=()))
+        refuse(self._draft, mirror, f"{name}: {change.reason}", event, outcome)
+        state = self._draft.state(mirror)
         shard = None if state is None else state.shard(name)
         if state is not None and shard is not None and not shard.inferred:
             shards = tuple(replace(one, inferred=one.inferred or one == shard) for one in state.shards or ())
-            self._book.note(replace(state, inferred=True, shards=shards))
+            self._draft.record_state(replace(state, inferred=True, shards=shards))
 
     # ---- DROP, RENAME
 
@@ -175,13 +175,13 @@ class ShardPlanner:
         self, state: MirrorState, shard: Shard, new_name: TableName, event: DdlEvent, outcome: DdlOutcome
     ) -> None:
         if state.shard(new_name) is not None:
-            refuse(self._book, state.name, f"RENAME of {shard.name} to {new_name}, which exists", event, outcome)
+            refuse(self._draft, state.name, f"RENAME of {shard.name} to {new_name}, which exists", event, outcome)
             return
         self._change_rows(ChangeShardRows(state, shard.name, renamed=new_name))
         # the name may have been another table's before, of which the mirror may keep deleted rows with the same keys
         soft_key = () if state.keeps_deleted else None
         renamed = replace(state, shards=as_upstream(state.shards or (), shard.name, new_name), soft_key=soft_key)
-        self._book.note(renamed)
+        self._draft.record_state(renamed)
         done(outcome, f"the rows of {shard.name} in {state.name} are those of {new_name}", renamed)
 
     # ---- ALTER
@@ -194,18 +194,18 @@ class ShardPlanner:
         refused = [clause for clause in clauses if isinstance(clause, NotSupportedClause)]
         self._alter_definition(shard, state.name, tuple(one for one in clauses if one not in refused), event, outcome)
         for clause in refused:
-            refuse(self._book, state.name, f"{shard.name}: {clause.what}", event, outcome)
+            refuse(self._draft, state.name, f"{shard.name}: {clause.what}", event, outcome)
 
     def _alter_definition(
         self, shard: Shard, mirror: TableName, clauses: tuple[Clause, ...], event: DdlEvent, outcome: DdlOutcome
     ) -> None:
-        state = self._book.state(mirror)
+        state = self._draft.state(mirror)
         assert state is not None
         try:
             schema = altered(shard.schema, clauses)
         except SchemaConflictError as error:
             reason = f"ALTER TABLE does not fit the known columns of {shard.name}: {error}"
-            refuse(self._book, mirror, reason, event, outcome)
+            refuse(self._draft, mirror, reason, event, outcome)
             return
         if schema == shard.schema:
             if clauses and not outcome.effects:
@@ -225,7 +225,7 @@ class ShardPlanner:
         found = self._with_definitions(state, state, shards, moved_columns(origins), cleared, event)
         marked = found.with_gaps(*gaps)
         if marked != found:
-            self._book.note(marked)
+            self._draft.record_state(marked)
         done(outcome, f"altered {shard.name} in {mirror}", marked)
 
     def _empty_partitions(
@@ -236,9 +236,9 @@ class ShardPlanner:
         # by the types that the columns have in the mirror
         columns = tuple(state.schema.find(column.name) or column for column in shard.schema.columns)
         try:
-            rows = rows_emptied(shard.schema.with_columns(columns), clause, event, self._book.time_zone)
+            rows = rows_emptied(shard.schema.with_columns(columns), clause, event, self._draft.time_zone)
         except PartitionError as error:
-            refuse(self._book, state.name, f"{shard.name}: {described_clause(clause)}: {error}", event, outcome)
+            refuse(self._draft, state.name, f"{shard.name}: {described_clause(clause)}: {error}", event, outcome)
             return
         what = f"{described_clause(clause)} of {shard.name}"
         self._change_rows(DeleteRows(state, those_of(shard.name, rows), what))
@@ -247,8 +247,8 @@ class ShardPlanner:
     # ---- what all of them come to
 
     def _change_rows(self, step: DeleteRows | ChangeShardRows) -> None:
-        if not self._book.is_empty(step.state):
-            self._book.steps.append(step)
+        if not self._draft.is_empty(step.state):
+            self._draft.steps.append(step)
 
     def _with_definitions(
         self,
@@ -272,7 +272,7 @@ class ShardPlanner:
         if target == now:
             return now
         if shape(target.schema) == shape(now.schema):
-            self._book.note(target)
+            self._draft.record_state(target)
             return target
         return self._with_columns(now, target, event)
 
@@ -289,7 +289,7 @@ class ShardPlanner:
             if origin.before is not None and origin.before.name in masks
         }
         wider = replace(now, schema=now.schema.with_columns(columns))
-        return self._book.change_columns(now, wider, origins_by_name(now.schema, columns), carried=carried)
+        return self._draft.change_columns(now, wider, origins_by_name(now.schema, columns), carried=carried)
 
     def _with_columns(self, now: MirrorState, target: MirrorState, event: DdlEvent) -> MirrorState:
         origins = origins_by_name(now.schema, target.schema.columns)
@@ -304,8 +304,8 @@ class ShardPlanner:
             if origin.before is not None and origin.after.generated is not None and origin.before.generated is None
         ]
         target = healed(target, gap_columns([*gone, *anew], ()))
-        changed = with_known_gaps(target, now, origins, self._book.time_zone)
-        return self._book.change_columns(now, changed, origins, event.commit_ms, kept)
+        changed = with_known_gaps(target, now, origins, self._draft.time_zone)
+        return self._draft.change_columns(now, changed, origins, event.commit_ms, kept)
 
 
 def _folded_names(schema: TableSchema) -> set[str]:

@@ -20,7 +20,7 @@ from cdc_pipeline.mysql.model.table import TableSchema, origins_by_name
 if TYPE_CHECKING:
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
     from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
-    from cdc_pipeline.mirrors.planning.plan_book import PlanBook
+    from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
     from cdc_pipeline.mirrors.planning.recovery_planner import RecoveryPlanner
     from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
     from cdc_pipeline.mysql.model.table import TableName
@@ -29,59 +29,59 @@ if TYPE_CHECKING:
 class TablePlanner:
     """Plans one statement about a whole table. `recovery` is told of what is ended, so that it can come back."""
 
-    def __init__(self, book: PlanBook, policy: DdlPolicy, recovery: RecoveryPlanner) -> None:
-        self._book = book
+    def __init__(self, draft: PlanDraft, policy: DdlPolicy, recovery: RecoveryPlanner) -> None:
+        self._draft = draft
         self._policy = policy
         self._recovery = recovery
 
     def cannot_read(self, change: NotSupported, event: DdlEvent, outcome: DdlOutcome) -> None:
         """Its table goes on by what its rows say of themselves, until a statement tells more."""
         name = change.name
-        if name is not None and change.creates and not self._book.exists(name):
-            self._book.create(MirrorState(name, f"{name}@{event.mark}", TableSchema(()), inferred=True))
-        refuse(self._book, name, change.reason, event, outcome)
-        state = None if name is None else self._book.state(name)
+        if name is not None and change.creates and not self._draft.exists(name):
+            self._draft.create(MirrorState(name, f"{name}@{event.mark}", TableSchema(()), inferred=True))
+        refuse(self._draft, name, change.reason, event, outcome)
+        state = None if name is None else self._draft.state(name)
         if state is not None and not state.inferred:
-            self._book.note(replace(state, inferred=True))
+            self._draft.record_state(replace(state, inferred=True))
         if change.everywhere:
-            for other in self._book.names():
-                refuse(self._book, other, change.reason, event, outcome)
+            for other in self._draft.names():
+                refuse(self._draft, other, change.reason, event, outcome)
 
     # ---- CREATE
 
     def create(self, change: CreateTable, event: DdlEvent, outcome: DdlOutcome) -> None:
         name, schema = change.name, change.schema
-        existing = self._book.state(name)
+        existing = self._draft.state(name)
         if existing is not None and comes_before(event, existing):
             self._define(existing, change, event, outcome)
             return
-        if change.if_not_exists and self._book.exists(name):
-            self._book.let_rows_in(name)
+        if change.if_not_exists and self._draft.exists(name):
+            self._draft.flush_rows(name)
             self._learn(name, schema, event, outcome)
             return
-        self._book.let_rows_in(name)
-        existing = self._book.state(name)
+        self._draft.flush_rows(name)
+        existing = self._draft.state(name)
         if existing is not None:
             # Upstream made it, so there it was gone: a DROP or RENAME of it never reached us.
-            self._book.steps.append(DropMirror(existing, event.mark))
+            self._draft.steps.append(DropMirror(existing, event.mark))
             self._recovery.has_dropped(existing, event.mark)
             outcome.effects.append(f"the former {name} was set aside: its end was not in the stream")
         state = MirrorState(name, f"{name}@{event.mark}", schema).with_gaps(*change.gaps)
-        done(outcome, f"created {name}", self._book.create(state))
+        done(outcome, f"created {name}", self._draft.create(state))
 
     def _define(self, state: MirrorState, change: CreateTable, event: DdlEvent, outcome: DdlOutcome) -> None:
         """The rows of this table came before the statement that made it: they are let in anew, under its definition
         (`late_statements`)."""
-        self._book.steps.append(TruncateMirror(state))
+        self._draft.steps.append(TruncateMirror(state))
         defined = replace(state, schema=change.schema, inferred=False, gaps=change.gaps, since=None)
         defined = self._defined(state, defined, event, anew=True)
-        self._book.emptied(defined)
+        self._draft.mark_empty(defined)
         done(outcome, f"defined {state.name}, of which rows had come before; they were let in anew", defined)
 
     def _learn(self, name: TableName, schema: TableSchema, event: DdlEvent, outcome: DdlOutcome) -> None:
         """A CREATE TABLE IF NOT EXISTS of a table that exists changes nothing upstream. It tells the definition where only
         rows have told of the table, if the columns are the same."""
-        state = self._book.state(name)
+        state = self._draft.state(name)
         assert state is not None
         columns = {column.casefold() for column in schema.column_names}
         if not state.inferred or columns != {column.casefold() for column in state.schema.column_names}:
@@ -94,13 +94,13 @@ class TablePlanner:
 
     def _defined(self, before: MirrorState, after: MirrorState, event: DdlEvent, *, anew: bool = False) -> MirrorState:
         origins = origins_by_name(before.schema, after.schema.columns)
-        return self._book.change_columns(before, after, origins, event.commit_ms, anew=anew)
+        return self._draft.change_columns(before, after, origins, event.commit_ms, anew=anew)
 
     def create_like(self, change: CreateTableLike, event: DdlEvent, outcome: DdlOutcome) -> None:
-        source = self._book.state(change.source)
-        if source is None and self._book.exists(change.source):
-            self._book.let_rows_in(change.source)
-            source = self._book.state(change.source)
+        source = self._draft.state(change.source)
+        if source is None and self._draft.exists(change.source):
+            self._draft.flush_rows(change.source)
+            source = self._draft.state(change.source)
         if source is None:
             reason = f"CREATE TABLE LIKE {change.source}, whose definition is not known"
             self.cannot_read(NotSupported(reason, change.name, creates=True), event, outcome)
@@ -112,8 +112,8 @@ class TablePlanner:
         """Only where a change is logged as its statement does the query arrive: then the rows that it gave do not."""
 
         def schema_of(name: TableName) -> TableSchema | None:
-            self._book.let_rows_in(name)
-            state = self._book.state(name)
+            self._draft.flush_rows(name)
+            state = self._draft.state(name)
             return None if state is None else state.schema
 
         try:
@@ -131,38 +131,38 @@ class TablePlanner:
     # ---- TRUNCATE, DROP, RENAME
 
     def truncate(self, name: TableName, event: DdlEvent, outcome: DdlOutcome) -> None:
-        if self._book.keeps_deleted(name):
-            self._book.let_rows_in(name)
+        if self._draft.keeps_deleted(name):
+            self._draft.flush_rows(name)
         else:
-            self._book.drop_rows(name)
-        state = self._book.state(name)
+            self._draft.discard_rows(name)
+        state = self._draft.state(name)
         if state is None:
             done(outcome, f"{name}: no mirror to empty")
             return
-        self._book.steps.append(TruncateMirror(state, event.mark))
+        self._draft.steps.append(TruncateMirror(state, event.mark))
         self._recovery.has_truncated(state, event.mark)
-        self._book.truncated(state)
+        self._draft.truncate(state)
         # what was missing or unsure in the rows is gone with them
         healed = replace(state, gaps=()).with_gaps(*unclear_types(state.schema.columns))
         if healed != state:
-            self._book.note(healed)
+            self._draft.record_state(healed)
         done(outcome, f"emptied {name}", healed)
 
     def drop(self, name: TableName, event: DdlEvent, outcome: DdlOutcome) -> None:
-        self._book.let_rows_in(name)
-        state = self._book.state(name)
+        self._draft.flush_rows(name)
+        state = self._draft.state(name)
         if state is None:
             outcome.effects.append(f"{name}: no mirror to drop")
             return
-        self._book.remove(name)
+        self._draft.remove(name)
         if self._policy.of(name) == KEEP:
             kept = state.as_retired(event.mark)
-            self._book.steps.append(RenameMirror(state, kept))
-            self._book.put(kept)
+            self._draft.steps.append(RenameMirror(state, kept))
+            self._draft.set_state(kept)
             self._recovery.has_retired(kept, event.mark)
             done(outcome, f"dropped {name}; its mirror is kept as {kept.name}")
             return
-        self._book.steps.append(DropMirror(state, event.mark))
+        self._draft.steps.append(DropMirror(state, event.mark))
         self._recovery.has_dropped(state, event.mark)
         done(outcome, f"dropped {name}; its mirror is kept aside")
 
@@ -171,29 +171,29 @@ class TablePlanner:
         if found is None:
             done(outcome, f"{old} has no mirror yet; its rows will come as {new}")
             return
-        self._book.let_rows_in(found)
-        self._book.let_rows_in(new)
-        state = self._book.state(found)
+        self._draft.flush_rows(found)
+        self._draft.flush_rows(new)
+        state = self._draft.state(found)
         assert state is not None  # _renamed_source saw it, or rows that have just made it
-        there = self._book.state(new)
+        there = self._draft.state(new)
         if there is not None and comes_before(event, there):
             # its rows came before the statement that gave the table its name: they come again
-            self._book.steps.append(DropMirror(there, event.mark))
-            self._book.remove(new)
+            self._draft.steps.append(DropMirror(there, event.mark))
+            self._draft.remove(new)
             there = None
         if there is not None:
-            refuse(self._book, found, f"RENAME of {found} to {new}, which exists", event, outcome)
+            refuse(self._draft, found, f"RENAME of {found} to {new}, which exists", event, outcome)
             return
         renamed = replace(state, name=new)
-        self._book.steps.append(RenameMirror(state, renamed))
-        self._book.remove(found)
-        self._book.put(renamed)
-        done(outcome, f"renamed {found} to {new}", self._book.under_its_name(renamed))
+        self._draft.steps.append(RenameMirror(state, renamed))
+        self._draft.remove(found)
+        self._draft.set_state(renamed)
+        done(outcome, f"renamed {found} to {new}", self._draft.apply_name_rules(renamed))
 
     def _renamed_source(self, name: TableName) -> TableName | None:
         """The table that a RENAME speaks of. TiCDC's old architecture can lose its database (ticdc-facts §4): then the
         one table of that name in any database is meant."""
-        if self._book.exists(name):
+        if self._draft.exists(name):
             return name
-        same = [other for other in self._book.names() if other.table == name.table]
+        same = [other for other in self._draft.names() if other.table == name.table]
         return same[0] if len(same) == 1 else None

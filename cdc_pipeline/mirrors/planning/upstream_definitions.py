@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.mirrors.changes.unqualified_names import with_databases
 from cdc_pipeline.mirrors.model.ddl_events import in_order
-from cdc_pipeline.mirrors.planning.plan_book import PlanBook
+from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import Planner
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class UpstreamDefinitions:
         self._past = past
         self._time_zone = time_zone
         self._waiting: list[DdlEvent] = []
-        self._book: PlanBook | None = None
+        self._draft: PlanDraft | None = None
 
     def follow(self, event: DdlEvent, change: SchemaChange) -> None:
         """Goes on to the point after this change. One that waited in an earlier cut is among the past ones."""
@@ -43,10 +43,10 @@ class UpstreamDefinitions:
         state = self._followed().state(name)
         return None if state is None or state.inferred or not state.schema.columns else state
 
-    def _followed(self) -> PlanBook:
-        if self._book is None:
-            self._book = PlanBook((), lambda name: None, frozenset(), 0, self._time_zone)
+    def _followed(self) -> PlanDraft:
+        if self._draft is None:
+            self._draft = PlanDraft((), lambda name: None, frozenset(), 0, self._time_zone)
             self._waiting = [*with_databases(in_order(self._past()), ()), *self._waiting]
-        Planner(self._book).plan(self._waiting)
+        Planner(self._draft).plan(self._waiting)
         self._waiting = []
-        return self._book
+        return self._draft

@@ -7,7 +7,7 @@ from cdc_pipeline.gaps import GapKind
 from cdc_pipeline.mirrors.changes.row_groups import RowGroup
 from cdc_pipeline.mirrors.changes.unqualified_names import with_databases
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
-from cdc_pipeline.mirrors.planning.plan_book import PlanBook
+from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import Planner
 from cdc_pipeline.mysql.ddl.statements import changes_of
 from cdc_pipeline.mysql.model.table import TableName
@@ -30,16 +30,16 @@ def _rows(segment: int, *columns: str) -> RowGroup:
     return RowGroup(OLD, segment, columns, columns[:1], 1, "canal", True, place, inserts=True, types=types)
 
 
-def _planned(statements: list[tuple[str, str]], *groups: RowGroup, known: tuple[TableName, ...] = ()) -> PlanBook:
+def _planned(statements: list[tuple[str, str]], *groups: RowGroup, known: tuple[TableName, ...] = ()) -> PlanDraft:
     events = with_databases((_event(place, sql, name) for place, (sql, name) in enumerate(statements, 1)), known)
-    book = PlanBook(groups, lambda name: None, frozenset(), 1, "UTC")
-    Planner(book).plan(events)
-    return book
+    draft = PlanDraft(groups, lambda name: None, frozenset(), 1, "UTC")
+    Planner(draft).plan(events)
+    return draft
 
 
 def test_a_table_that_is_replaced_begins_anew() -> None:
-    book = _planned([(MADE, "db"), (REPLACED, ""), (ADDED, "")], _rows(1, "id", "w"), _rows(3, "k", "q"))
-    state = book.state(OLD)
+    draft = _planned([(MADE, "db"), (REPLACED, ""), (ADDED, "")], _rows(1, "id", "w"), _rows(3, "k", "q"))
+    state = draft.state(OLD)
     assert state is not None
     assert state.schema.column_names == ("k", "q")
     assert state.gaps == ()
@@ -47,8 +47,8 @@ def test_a_table_that_is_replaced_begins_anew() -> None:
 
 def test_rows_that_have_the_names_of_the_table_before_are_a_named_doubt() -> None:
     """Canal, which has not understood the statement, goes on with the names that it knows (canal-facts 42)."""
-    book = _planned([(MADE, "db"), (REPLACED, ""), (ADDED, "")], _rows(3, "id", "w"))
-    state = book.state(OLD)
+    draft = _planned([(MADE, "db"), (REPLACED, ""), (ADDED, "")], _rows(3, "id", "w"))
+    state = draft.state(OLD)
     assert state is not None
     assert [(gap.kind, gap.column) for gap in state.gaps] == [
         (GapKind.UNTOLD_COLUMN, "id"),
@@ -58,9 +58,9 @@ def test_rows_that_have_the_names_of_the_table_before_are_a_named_doubt() -> Non
 
 def test_a_name_that_two_databases_have_is_a_gap_on_each() -> None:
     two = [(MADE, "db"), (MADE, "other"), (REPLACED, "")]
-    book = _planned(two)
+    draft = _planned(two)
     for name in (OLD, TableName("other", "old_t")):
-        state = book.state(name)
+        state = draft.state(name)
         assert state is not None
         assert state.schema.column_names == ("id", "w")
         assert {gap.kind for gap in state.gaps} == {GapKind.DDL_NOT_APPLIED}

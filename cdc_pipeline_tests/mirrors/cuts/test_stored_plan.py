@@ -50,7 +50,7 @@ from cdc_pipeline.mirrors.model.steps import (
     Step,
     TruncateMirror,
 )
-from cdc_pipeline.mirrors.planning.plan_book import PlanBook
+from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import CutPlan, Planner
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules, MaskSaltError
 from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
@@ -364,8 +364,8 @@ def test_equal_definitions_are_stored_once() -> None:
 
 def test_each_step_knows_its_statement() -> None:
     """By its place among the events: -1 before them, as many as there are after them."""
-    book = PlanBook((), {}.get, frozenset(), 1, "UTC")
-    book.create(MirrorState(U, "u", _SCHEMA))
+    draft = PlanDraft((), {}.get, frozenset(), 1, "UTC")
+    draft.create(MirrorState(U, "u", _SCHEMA))
     sql = (
         "CREATE TABLE t (id INT PRIMARY KEY)",
         "CREATE DATABASE x",
@@ -373,7 +373,7 @@ def test_each_step_knows_its_statement() -> None:
         "TRUNCATE s",
     )
     lost = {U: (Gap(GapKind.BAD_VALUES, "x"),)}
-    plan = Planner(book, lost=lost).plan(
+    plan = Planner(draft, lost=lost).plan(
         [replace(_event(text, place), returning=False) for place, text in enumerate(sql)]
     )
     kinds = [type(step).__name__ for step in plan.steps]

@@ -23,7 +23,7 @@ from cdc_pipeline.mirrors.merge.apply_rows import RowCounts
 from cdc_pipeline.mirrors.model.ddl_events import begun_names, ended_names
 from cdc_pipeline.mirrors.model.step_commits import CutCommits
 from cdc_pipeline.mirrors.model.steps import ApplyRows, RenameMirror
-from cdc_pipeline.mirrors.planning.plan_book import PlanBook
+from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import CutPlan, Planner
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.plans.by_hand import ddl_event, mirror_state, row_group
@@ -136,8 +136,8 @@ def planned(statements: str, names: str = "a b") -> tuple[list[MirrorState], Cut
         for change in event.changes:
             existing = (existing - set(ended_names(change))) | set(begun_names(change))
         groups += [row_group(name, passed[name]) for name in event.names() if name in existing]
-    book = PlanBook(groups, there.get, frozenset(there), 7, "UTC")
-    return states, Planner(book).plan(events)
+    draft = PlanDraft(groups, there.get, frozenset(there), 7, "UTC")
+    return states, Planner(draft).plan(events)
 
 
 PLANS = {

@@ -12,7 +12,7 @@ from cdc_pipeline.mirrors.model.computed_columns import DerivedColumn, DerivedRu
 from cdc_pipeline.mirrors.model.masks import HASH
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import ChangeColumns
-from cdc_pipeline.mirrors.planning.plan_book import PlanBook
+from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import CutPlan, Planner
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mysql.model.table import TableName
@@ -29,15 +29,15 @@ T = "CREATE TABLE {} (id INT PRIMARY KEY, price DECIMAL(10,2), quantity INT, v V
 
 def planned(
     *statements: str, rules: DerivedRules = RULES, known: tuple[MirrorState, ...] = ()
-) -> tuple[PlanBook, CutPlan]:
+) -> tuple[PlanDraft, CutPlan]:
     there = {state.name: state for state in known}
     columns = ColumnRules(masks=(("db.h*", (("v", HASH),)),), salt=SALT, derived=rules)
-    book = PlanBook((), there.get, frozenset(there), 1, "UTC", columns)
-    return book, Planner(book).plan([masked_event(place, sql) for place, sql in enumerate(statements, 1)])
+    draft = PlanDraft((), there.get, frozenset(there), 1, "UTC", columns)
+    return draft, Planner(draft).plan([masked_event(place, sql) for place, sql in enumerate(statements, 1)])
 
 
-def _state(book: PlanBook, table: str) -> MirrorState:
-    state = book.state(TableName("db", table))
+def _state(draft: PlanDraft, table: str) -> MirrorState:
+    state = draft.state(TableName("db", table))
     assert state is not None
     return state
 
@@ -131,9 +131,9 @@ CASES: dict[str, tuple[list[str], str, list[str], list[str] | None, list[str]]] 
 @pytest.mark.parametrize("name", CASES)
 def test_columns(name: str) -> None:
     statements, table, shown, anew, silent = CASES[name]
-    book, plan = planned(*statements)
+    draft, plan = planned(*statements)
     place = TableName("elsewhere", "a1") if table == "elsewhere" else TableName("db", table)
-    state = book.state(place)
+    state = draft.state(place)
     assert state is not None
     assert [column.name for column in state.derived_shown] == shown
     last = plan.steps[-1]
@@ -148,8 +148,8 @@ def test_columns(name: str) -> None:
 
 def test_a_mirror_keeps_what_it_was_made_with() -> None:
     before = _state(planned(T.format("a1"))[0], "a1")
-    book, plan = planned("ALTER TABLE a1 ADD w INT", rules=(), known=(before,))
-    assert _state(book, "a1").derived == before.derived == (TOTAL, NOTE)
+    draft, plan = planned("ALTER TABLE a1 ADD w INT", rules=(), known=(before,))
+    assert _state(draft, "a1").derived == before.derived == (TOTAL, NOTE)
     assert planned(rules=(("db.*", (OTHER,)),), known=(before,))[1].steps == ()
     # but not the files of a column that gave way to upstream's own
     (step,) = planned("ALTER TABLE a1 ADD note INT", known=(before,))[1].steps
@@ -162,11 +162,11 @@ def test_a_mirror_keeps_what_it_was_made_with() -> None:
 
 def test_what_comes_back_has_the_columns_of_its_name() -> None:
     made = _state(planned(T.format("b1"))[0], "b1")
-    book = PlanBook((), {}.get, frozenset(), 1, "UTC", ColumnRules(derived=RULES))
-    Planner(book, ended=lambda _: [EndedTable(made, f"{tso(1)}", "dropped")]).plan(
+    draft = PlanDraft((), {}.get, frozenset(), 1, "UTC", ColumnRules(derived=RULES))
+    Planner(draft, ended=lambda _: [EndedTable(made, f"{tso(1)}", "dropped")]).plan(
         [masked_event(2, "FLASHBACK TABLE b1 TO a1")]
     )
-    assert _state(book, "a1").derived == (NOTE, TOTAL)
+    assert _state(draft, "a1").derived == (NOTE, TOTAL)
 
 
 def test_rules_as_a_cut_has_them() -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.mirrors.model.steps import ApplyRows
-from cdc_pipeline.mirrors.planning import alter_planner, plan_book
+from cdc_pipeline.mirrors.planning import alter_planner, plan_draft
 from cdc_pipeline.mirrors.planning.guarded_planner import GuardedPlanner
-from cdc_pipeline.mirrors.planning.plan_book import PlanBook
+from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import CutPlan, Planner
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.plans.by_hand import ddl_event, mirror_state, row_group
@@ -30,12 +30,12 @@ _STATEMENTS = (
 )
 
 
-def _planned(kind: type[Planner], *statements: str) -> tuple[PlanBook, CutPlan]:
+def _planned(kind: type[Planner], *statements: str) -> tuple[PlanDraft, CutPlan]:
     there = {state.name: state for state in map(mirror_state, "ab")}
     names = [TableName("db", name) for name in "ab"]
     groups = [row_group(name, segment) for name in names for segment in (0, 1)]
-    book = PlanBook(groups, there.get, frozenset(there), 2, "UTC")
-    return book, kind(book).plan([ddl_event(place, sql) for place, sql in enumerate(statements, 1)])
+    draft = PlanDraft(groups, there.get, frozenset(there), 2, "UTC")
+    return draft, kind(draft).plan([ddl_event(place, sql) for place, sql in enumerate(statements, 1)])
 
 
 @contextmanager
@@ -59,11 +59,11 @@ def test_a_statement_that_cannot_be_planned_is_not_applied() -> None:
     with _broken(alter_planner, "altered", "'broken'"):
         with pytest.raises(RuntimeError):
             _planned(Planner, *_STATEMENTS)
-        book, plan = _planned(GuardedPlanner, *_STATEMENTS)
+        draft, plan = _planned(GuardedPlanner, *_STATEMENTS)
     assert [outcome.status for outcome in plan.outcomes.values()] == [
         *("applied", "not applied yet", "applied", "applied", "applied")
     ]
-    (gap,) = book.state(TableName("db", "a")).gaps  # type: ignore[union-attr]
+    (gap,) = draft.state(TableName("db", "a")).gaps  # type: ignore[union-attr]
     assert str(gap).startswith("it could not be planned (RuntimeError: nobody has thought of this) (commit_ts ")
     # all rows are let in, once
     assert [(step.source.table, step.segments) for step in plan.steps if isinstance(step, ApplyRows)] == [
@@ -72,7 +72,7 @@ def test_a_statement_that_cannot_be_planned_is_not_applied() -> None:
 
 
 def test_rows_that_cannot_be_planned_put_their_table_aside() -> None:
-    with _broken(plan_book, "partial_columns", "table='b'"):
+    with _broken(plan_draft, "partial_columns", "table='b'"):
         with pytest.raises(RuntimeError):
             _planned(Planner, "ALTER TABLE a ADD n INT")
         _, plan = _planned(GuardedPlanner, "ALTER TABLE a ADD n INT")
@@ -84,7 +84,7 @@ def test_rows_that_cannot_be_planned_put_their_table_aside() -> None:
     assert plan.held_from == {TableName("db", "b"): 0}
     assert {step.state.name.table for step in plan.steps} == {"a"}
     # and where a statement of it comes first: what follows waits, too
-    with _broken(plan_book, "partial_columns", "table='b'"):
+    with _broken(plan_draft, "partial_columns", "table='b'"):
         _, plan = _planned(GuardedPlanner, "ALTER TABLE b ADD n INT", "DROP TABLE b", "ALTER TABLE a ADD n INT")
     assert [outcome.status for outcome in plan.outcomes.values()] == ["not applied yet", "held", "applied"]
     assert plan.held_from == {TableName("db", "b"): 0}
@@ -97,11 +97,11 @@ def test_what_is_wrong_with_the_pipeline_is_raised() -> None:
 
 
 def test_a_book_that_is_taken_back_is_as_it_was() -> None:
-    book, _ = _planned(Planner)
-    saved = book.saved()
-    before = (list(book.steps), book.names(), book.waiting())
-    book.create(replace(mirror_state("z"), mirror_id="z"))
-    book.pass_event(TableName("db", "z"))
-    book.taken_back(saved)
-    assert (list(book.steps), book.names(), book.waiting()) == before
-    assert book.passed(TableName("db", "z")) == 0
+    draft, _ = _planned(Planner)
+    saved = draft.snapshot()
+    before = (list(draft.steps), draft.names(), draft.first_pending_segments())
+    draft.create(replace(mirror_state("z"), mirror_id="z"))
+    draft.pass_event(TableName("db", "z"))
+    draft.restore(saved)
+    assert (list(draft.steps), draft.names(), draft.first_pending_segments()) == before
+    assert draft.passed_events(TableName("db", "z")) == 0

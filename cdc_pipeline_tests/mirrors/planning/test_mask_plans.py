@@ -16,7 +16,7 @@ from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
 from cdc_pipeline.mirrors.model.masks import HASH, NULL
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import ChangeColumns, CreateMirror
-from cdc_pipeline.mirrors.planning.plan_book import PlanBook
+from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import Permissions, Planner
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules, MaskSaltError, nowhere
 from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-def _state(book: PlanBook, table: str) -> MirrorState:
-    state = book.state(TableName("db", table))
+def _state(draft: PlanDraft, table: str) -> MirrorState:
+    state = draft.state(TableName("db", table))
     assert state is not None
     return state
 
@@ -39,8 +39,8 @@ def _state(book: PlanBook, table: str) -> MirrorState:
 @pytest.mark.parametrize("name", CASES)
 def test_masks_and_gaps(name: str) -> None:
     statements, table, masks, gaps = CASES[name]
-    book, _ = planned(*statements)
-    state = _state(book, table)
+    draft, _ = planned(*statements)
+    state = _state(draft, table)
     assert dict(state.masks) == masks
     assert [gap[: len(start)] for gap, start in zip(in_words(state.gaps), gaps, strict=True)] == gaps
     told = json.dumps(state.properties())
@@ -52,23 +52,23 @@ def test_masks_and_gaps(name: str) -> None:
     "statement", ["ADD COLUMN secret INT DEFAULT 42", "DROP COLUMN phone, ADD COLUMN phone INT DEFAULT 42"]
 )
 def test_the_default_of_an_added_column_is_there_for_its_older_rows_only(statement: str) -> None:
-    book, plan = planned(T.format("a1"), f"ALTER TABLE a1 {statement}")
+    draft, plan = planned(T.format("a1"), f"ALTER TABLE a1 {statement}")
     step = plan.steps[-1]
     assert isinstance(step, ChangeColumns)
     assert step.origins[-1].before is None
     assert step.origins[-1].after.default is not None
     assert step.origins[-1].after.default.value == "42"
-    assert "42" not in json.dumps(_state(book, "a1").properties())
+    assert "42" not in json.dumps(_state(draft, "a1").properties())
 
 
 def test_mirrors_of_earlier_cuts_are_masked_by_new_rules() -> None:
     before = _state(planned(T.format("a1"), rules=())[0], "a1")
     assert before.masks == ()
-    book, plan = planned(known=(before,))
+    draft, plan = planned(known=(before,))
     assert [type(step) for step in plan.steps] == [ChangeColumns]
-    assert dict(_state(book, "a1").masks) == {"email": HASH, "phone": NULL}
+    assert dict(_state(draft, "a1").masks) == {"email": HASH, "phone": NULL}
     # nothing to do the next time, and nothing is shown again when the rules are gone
-    after = _state(book, "a1")
+    after = _state(draft, "a1")
     assert planned(known=(after,))[1].steps == ()
     assert dict(_state(planned("ALTER TABLE a1 ADD w INT", rules=(), known=(after,))[0], "a1").masks) == dict(
         after.masks
@@ -93,9 +93,9 @@ def test_a_dropped_mirror_of_another_salt_does_not_come_back() -> None:
     (made,) = planned(T.format("a1"))[1].steps
     ended = EndedTable(made.state, f"{tso(1)}", "dropped")
     for salt, gaps in ((SALT, 0), ("another salt, as long", 1)):
-        book = PlanBook((), {}.get, frozenset(), 1, "UTC", ColumnRules(masks=RULES, salt=salt))
-        Planner(book, ended=lambda _: [ended]).plan([masked_event(2, "RECOVER TABLE a1")])
-        state = _state(book, "a1")
+        draft = PlanDraft((), {}.get, frozenset(), 1, "UTC", ColumnRules(masks=RULES, salt=salt))
+        Planner(draft, ended=lambda _: [ended]).plan([masked_event(2, "RECOVER TABLE a1")])
+        state = _state(draft, "a1")
         assert len(state.gaps) == gaps
         assert state.mask_key == ColumnRules(salt=salt).mask_key
 
@@ -120,8 +120,8 @@ def test_a_dropped_mirror_of_another_salt_does_not_come_back() -> None:
     ],
 )
 def test_types_in_which_values_have_the_same_text(old: str, new: str, same: bool) -> None:
-    book, _ = planned(f"CREATE TABLE b1 (id INT PRIMARY KEY, phone {old})", f"ALTER TABLE b1 MODIFY phone {new}")
-    assert (_state(book, "b1").gaps == ()) == same
+    draft, _ = planned(f"CREATE TABLE b1 (id INT PRIMARY KEY, phone {old})", f"ALTER TABLE b1 MODIFY phone {new}")
+    assert (_state(draft, "b1").gaps == ()) == same
 
 
 def test_names_that_no_column_has_are_told() -> None:
@@ -163,9 +163,9 @@ def test_a_statement_that_comes_too_late_tells_no_value(known: bool) -> None:
     assert "clear" in str(gap)
     for rules, shown in ((RULES, False), ((), not known)):
         state = _state(made, table) if rules else _state(planned(f"CREATE TABLE {table} (id INT)", rules=())[0], table)
-        book = PlanBook((), {name: state}.get, frozenset({name}), 2, "UTC", ColumnRules(masks=rules, salt=SALT))
-        Planner(book, lost={name: (gap,)}).plan([])
-        (marked,) = _state(book, table).gaps
+        draft = PlanDraft((), {name: state}.get, frozenset({name}), 2, "UTC", ColumnRules(masks=rules, salt=SALT))
+        Planner(draft, lost={name: (gap,)}).plan([])
+        (marked,) = _state(draft, table).gaps
         assert "DDL came after the mirrors had passed its time" in str(marked)
         assert ("clear" in _told([marked])) == (shown or not rules)
 
@@ -174,13 +174,13 @@ def test_a_statement_that_is_held_tells_no_value() -> None:
     states = tuple(_state(planned(T.format(name))[0], name) for name in ("a1", "x1"))
     for state in states:
         there = {state.name: state}
-        book = PlanBook((), there.get, frozenset(there), 2, "UTC", ColumnRules(masks=RULES, salt=SALT))
+        draft = PlanDraft((), there.get, frozenset(there), 2, "UTC", ColumnRules(masks=RULES, salt=SALT))
         sql = f"ALTER TABLE {state.name.table} DROP v, ADD phone2 VARCHAR(20) DEFAULT 'clear'"
-        plan = Planner(book, permissions=Permissions(DdlPolicy("hold"))).plan([masked_event(9, sql)])
+        plan = Planner(draft, permissions=Permissions(DdlPolicy("hold"))).plan([masked_event(9, sql)])
         (held,) = plan.held
         assert held.sql == ""
         assert str(held.gap) == "held (ddl_policy) until the statement at t/0/9 is approved: see ddl_history"
     shown = _state(planned(T.format("a1"), rules=())[0], "a1")
-    book = PlanBook((), {shown.name: shown}.get, frozenset({shown.name}), 2, "UTC")
-    plan = Planner(book, permissions=Permissions(DdlPolicy("hold"))).plan([masked_event(9, "DROP TABLE a1")])
+    draft = PlanDraft((), {shown.name: shown}.get, frozenset({shown.name}), 2, "UTC")
+    plan = Planner(draft, permissions=Permissions(DdlPolicy("hold"))).plan([masked_event(9, "DROP TABLE a1")])
     assert [held.sql for held in plan.held] == ["DROP TABLE a1"]

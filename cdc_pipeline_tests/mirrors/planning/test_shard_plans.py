@@ -25,7 +25,7 @@ from cdc_pipeline.mirrors.model.steps import (
     Step,
 )
 from cdc_pipeline.mirrors.operations.tied_tables import tied_and_merged
-from cdc_pipeline.mirrors.planning.plan_book import PlanBook
+from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.selection_change import SelectionChange
 from cdc_pipeline.mirrors.planning.shard_steps import shortened
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
@@ -222,9 +222,9 @@ def test_merging_begins_and_ends_anew() -> None:
     assert (change.leaving, change.moving, change.starting) == ({}, {}, (TableName("t3", "o1"),))
     there, _ = planned(ONE, TWO)
     assert there is not None
-    book = PlanBook((), {MIRROR: there}.get, frozenset({MIRROR}), 2, "UTC")
-    change.plan(book, 2, more, {TableName("t3", "o1"): replace(there, schema=(there.shards or ())[0].schema)}.get)
-    (step,) = book.steps
+    draft = PlanDraft((), {MIRROR: there}.get, frozenset({MIRROR}), 2, "UTC")
+    change.plan(draft, 2, more, {TableName("t3", "o1"): replace(there, schema=(there.shards or ())[0].schema)}.get)
+    (step,) = draft.steps
     assert isinstance(step, NoteState)
     assert [str(shard.name) for shard in step.state.shards or ()] == ["s1.o1", "s2.o1", "t3.o1"]
     assert in_words(step.state.gaps)[0].startswith("t3.o1 was not included before cut 2: rows from before are not here")

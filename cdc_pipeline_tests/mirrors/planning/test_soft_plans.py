@@ -12,7 +12,7 @@ from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mirrors.model.masks import HASH
 from cdc_pipeline.mirrors.model.state import DELETED, MirrorState
 from cdc_pipeline.mirrors.model.steps import ApplyRows, ForgetDeleted, KeepOnePerKey
-from cdc_pipeline.mirrors.planning.plan_book import PlanBook
+from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import CutPlan, Planner
 from cdc_pipeline.mirrors.settings.column_rules import OWN_DELETED, ColumnRules, not_kept
 from cdc_pipeline.mysql.ddl.statements import changes_of
@@ -29,10 +29,10 @@ S1 = "CREATE TABLE s1 (id INT PRIMARY KEY, v INT NOT NULL)"
 
 def planned(
     *statements: str, known: Sequence[MirrorState] = (), rules: ColumnRules = SOFT, groups: Sequence[RowGroup] = ()
-) -> tuple[PlanBook, CutPlan]:
+) -> tuple[PlanDraft, CutPlan]:
     there = {state.name: state for state in known}
-    book = PlanBook(groups, there.get, frozenset(there), 1, "UTC", rules, KEYS)
-    return book, Planner(book).plan([_event(place, sql) for place, sql in enumerate(statements, 1)])
+    draft = PlanDraft(groups, there.get, frozenset(there), 1, "UTC", rules, KEYS)
+    return draft, Planner(draft).plan([_event(place, sql) for place, sql in enumerate(statements, 1)])
 
 
 def _event(place: int, sql: str) -> DdlEvent:
@@ -78,8 +78,8 @@ CASES: dict[str, tuple[list[str], str, tuple[str, ...] | None, tuple[str, ...]]]
 @pytest.mark.parametrize("name", CASES)
 def test_mirrors_that_keep_rows(name: str) -> None:
     statements, table, key, gaps = CASES[name]
-    book, plan = planned(*statements)
-    state = book.state(TableName("db", table))
+    draft, plan = planned(*statements)
+    state = draft.state(TableName("db", table))
     assert state is not None
     assert (state.soft_key, state.gaps) == (key, gaps)
     assert MirrorState.from_properties(state.properties()) == state
@@ -88,8 +88,8 @@ def test_mirrors_that_keep_rows(name: str) -> None:
     # in cuts of their own statements do the same
     known: list[MirrorState] = []
     for sql in statements:
-        book, plan = planned(sql, known=known)
-        known = [live for name in book.names() if (live := book.state(name)) is not None]
+        draft, plan = planned(sql, known=known)
+        known = [live for name in draft.names() if (live := draft.state(name)) is not None]
     (last,) = (live for live in known if live.name.table == table)
     assert replace(last, mirror_id=state.mirror_id) == state
 
@@ -136,10 +136,10 @@ def test_rules_are_read_back_and_what_they_cannot_do_is_said() -> None:
     older = before.state(TableName("db", "s2"))
     assert older is not None
     own = f"CREATE TABLE s4 (id INT PRIMARY KEY, {DELETED} INT)"
-    book, plan = planned(S1, "CREATE TABLE s3 (id INT)", own, "TRUNCATE TABLE s2", known=[older])
-    assert {name.table: reason for name, reason in not_kept(SOFT, plan.steps, book.key).items()} == {
+    draft, plan = planned(S1, "CREATE TABLE s3 (id INT)", own, "TRUNCATE TABLE s2", known=[older])
+    assert {name.table: reason for name, reason in not_kept(SOFT, plan.steps, draft.key).items()} == {
         "s2": "the mirror was made without it, or before its rows had a key: a rebuild lets it",
         "s3": "its rows have no key",
         "s4": "the table has a column _deleted of its own",
     }
-    assert not_kept(ColumnRules(), plan.steps, book.key) == {}
+    assert not_kept(ColumnRules(), plan.steps, draft.key) == {}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mirrors.model.masks import HASH, NULL, Mask
-from cdc_pipeline.mirrors.planning.plan_book import PlanBook
+from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import CutPlan, Planner
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mysql.ddl.statements import changes_of
@@ -31,11 +31,11 @@ T = "CREATE TABLE {} (id INT PRIMARY KEY, email VARCHAR(20) DEFAULT 'clear', pho
 
 def planned(
     *statements: str, rules: Rules = RULES, salt: str = SALT, known: tuple[MirrorState, ...] = ()
-) -> tuple[PlanBook, CutPlan]:
+) -> tuple[PlanDraft, CutPlan]:
     there = {state.name: state for state in known}
     columns = ColumnRules(masks=rules, salt=salt)
-    book = PlanBook((), there.get, frozenset(there), 1, "UTC", columns)
-    return book, Planner(book).plan([masked_event(place, sql) for place, sql in enumerate(statements, 1)])
+    draft = PlanDraft((), there.get, frozenset(there), 1, "UTC", columns)
+    return draft, Planner(draft).plan([masked_event(place, sql) for place, sql in enumerate(statements, 1)])
 
 
 def masked_event(place: int, sql: str) -> DdlEvent:

@@ -9,7 +9,7 @@ from cdc_pipeline.dialects.message_types import MessageTypes
 from cdc_pipeline.mirrors.changes.row_groups import RowGroup
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl
-from cdc_pipeline.mirrors.planning.plan_book import PlanBook
+from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import CutPlan, Permissions, Planner
 from cdc_pipeline.mirrors.planning.upstream_definitions import UpstreamDefinitions
 from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
@@ -81,9 +81,9 @@ def planned(
     """The merged mirror after these statements, of which nothing was before, and the plan with all of its steps. Without
     `groups` s1.o1 has a row after the first statement."""
     found = (_rows("s1.o1", 1, "id:int v:varchar(20)"),) if groups is None else groups
-    book = PlanBook(found, lambda name: None, frozenset(), 1, "UTC", rules)
-    plan = Planner(book, permissions=Permissions(policy or DdlPolicy())).plan(_mirrored(*statements))
-    return book.state(MIRROR), replace(plan, steps=tuple(book.steps))
+    draft = PlanDraft(found, lambda name: None, frozenset(), 1, "UTC", rules)
+    plan = Planner(draft, permissions=Permissions(policy or DdlPolicy())).plan(_mirrored(*statements))
+    return draft.state(MIRROR), replace(plan, steps=tuple(draft.steps))
 
 
 ALTER = "ALTER TABLE {} {}"

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mysql.model.table import TableName
 
 
-class PlanBook:
+class PlanDraft:
     """`lookup` gives a mirror as the last cut left it; `known` are the names that cut had; `time_zone` is the encoder's;
     `rules` are what mirrors that are made here carry beside upstream's columns; `keys` the columns that identify a row, by
     `database.table`, of tables whose definition has no key."""
@@ -73,17 +73,17 @@ class PlanBook:
         self._empty: set[str] = set()
         self.steps: list[Step] = []
 
-    def saved(self) -> PlanBook:
-        """The book as it is now, apart from what becomes of this one."""
+    def snapshot(self) -> PlanDraft:
+        """The draft as it is now, apart from what becomes of this one."""
         found = copy(self)
-        found._take(self)
+        found._copy_from(self)
         return found
 
-    def taken_back(self, saved: PlanBook) -> None:
-        """The book is again as it was `saved`, which may be used once more."""
-        self._take(saved)
+    def restore(self, saved: PlanDraft) -> None:
+        """The draft is again as it was `saved`, which may be used once more."""
+        self._copy_from(saved)
 
-    def _take(self, other: PlanBook) -> None:
+    def _copy_from(self, other: PlanDraft) -> None:
         self._groups = defaultdict(lambda: defaultdict(list))
         for name, segments in other._groups.items():
             self._groups[name] = defaultdict(list, segments)
@@ -100,7 +100,7 @@ class PlanBook:
                 self._rules.check_salt(found)
         return self._live[name]
 
-    def put(self, state: MirrorState) -> None:
+    def set_state(self, state: MirrorState) -> None:
         self._live[state.name] = state
 
     def remove(self, name: TableName) -> None:
@@ -121,7 +121,7 @@ class PlanBook:
         made = self._rules.masked(declared, {})
         made = self._rules.with_deleted(made, self.key(made))
         self.steps.append(CreateMirror(made))
-        self.put(made)
+        self.set_state(made)
         self._empty.add(made.mirror_id)
         return made
 
@@ -151,7 +151,7 @@ class PlanBook:
         elif before.soft_key is not None:
             ruled = self._deleted_carried(before, ruled, origins)
         self.steps.append(ChangeColumns(before, ruled, origins, commit_ms, kept))
-        self.put(ruled)
+        self.set_state(ruled)
         return ruled
 
     def _deleted_carried(
@@ -177,16 +177,16 @@ class PlanBook:
         """The state as it is with all masks that the rules want of it."""
         return self._rules.masked(state, dict(state.masks))
 
-    def masked(self, state: MirrorState) -> MirrorState:
+    def apply_masks(self, state: MirrorState) -> MirrorState:
         """The mirror, of which the rules may name columns that it shows still: then these are masked where they are."""
         self._rules.check_salt(state)
         if dict(self.with_masks(state).masks) == dict(state.masks):
             return state
         return self.change_columns(state, state, origins_by_name(state.schema, state.schema.columns))
 
-    def under_its_name(self, state: MirrorState) -> MirrorState:
+    def apply_name_rules(self, state: MirrorState) -> MirrorState:
         """The mirror, which has just got its name: it is masked by it, and has the derived columns of it beside its own."""
-        state = self.masked(state)
+        state = self.apply_masks(state)
         derived = merged(self._rules.derived_of(state), state.derived)
         if derived == state.derived:
             return state
@@ -197,7 +197,7 @@ class PlanBook:
         """Whether the mirror's values were hashed with the declared salt, if any were."""
         return self._rules.has_salt(state)
 
-    def hides(self, name: TableName) -> bool:
+    def has_masks(self, name: TableName) -> bool:
         """Whether values of the table's columns are masked, or would be."""
         state = self.state(name)
         return self._rules.names(name) or (state is not None and bool(state.masks))
@@ -207,9 +207,9 @@ class PlanBook:
         for name in sorted(name for name in self._known if self._rules.names(name)):
             state = self.state(name)
             if state is not None:
-                self.masked(state)
+                self.apply_masks(state)
 
-    def emptied(self, state: MirrorState) -> None:
+    def mark_empty(self, state: MirrorState) -> None:
         """Says that nothing is in the mirror now: rows that follow are appended."""
         self._empty.add(state.mirror_id)
 
@@ -217,44 +217,44 @@ class PlanBook:
         """Whether nothing is in the mirror for sure."""
         return state.mirror_id in self._empty
 
-    def truncated(self, state: MirrorState) -> None:
+    def truncate(self, state: MirrorState) -> None:
         """Says that upstream has emptied the table, of which the mirror may keep the rows."""
         if not state.keeps_deleted:
-            self.emptied(state)
+            self.mark_empty(state)
 
-    def moved_in(self, state: MirrorState) -> None:
+    def reset_soft_delete_key(self, state: MirrorState) -> None:
         """Says that rows have come from elsewhere, which may have the keys of deleted ones."""
         if state.keeps_deleted:
-            self.note(replace(state, soft_key=()))
+            self.record_state(replace(state, soft_key=()))
 
-    def filled(self, state: MirrorState) -> None:
+    def mark_filled(self, state: MirrorState) -> None:
         """Says that rows are in the mirror which no step of rows has put there."""
         self._empty.discard(state.mirror_id)
 
-    def mark(self, name: TableName, *gaps: Gap) -> None:
+    def add_gaps(self, name: TableName, *gaps: Gap) -> None:
         """Notes the gaps with the table's mirror, if there is one."""
         state = self.state(name)
         if state is None:
             return
         marked = state.with_gaps(*self._shown(name, gaps))
         if marked != state:
-            self.note(marked)
+            self.record_state(marked)
 
     def _shown(self, name: TableName, gaps: Iterable[Gap]) -> tuple[Gap, ...]:
         """The gaps as the table's mirror may show them."""
-        return tuple(gap.hidden for gap in gaps) if self.hides(name) else tuple(gaps)
+        return tuple(gap.hidden for gap in gaps) if self.has_masks(name) else tuple(gaps)
 
-    def note(self, state: MirrorState) -> None:
+    def record_state(self, state: MirrorState) -> None:
         """The mirror says this of itself from now on; its rows and columns are as they were."""
         self.steps.append(NoteState(state))
-        self.put(state)
+        self.set_state(state)
 
     # ---- rows
 
     def pass_event(self, name: TableName) -> None:
         self._events_passed[name] += 1
 
-    def passed(self, name: TableName) -> int:
+    def passed_events(self, name: TableName) -> int:
         """How many events of the name lie before this point."""
         return self._events_passed[name]
 
@@ -263,20 +263,20 @@ class PlanBook:
         waiting = self._groups.get(name, {})
         return sorted(segment for segment in waiting if everything or segment <= self._events_passed[name])
 
-    def drop_rows(self, name: TableName, *, everything: bool = False) -> None:
+    def discard_rows(self, name: TableName, *, everything: bool = False) -> None:
         """Leaves out the rows of the name that lie before this point, or all that wait."""
         for segment in self._segments_now(name, everything=everything):
             del self._groups[name][segment]
 
-    def waiting(self) -> dict[TableName, int]:
+    def first_pending_segments(self) -> dict[TableName, int]:
         """The names of which rows are not in yet, each with the first segment that waits."""
         return {name: min(segments) for name, segments in self._groups.items() if segments}
 
-    def let_all_rows_in(self) -> None:
+    def flush_all_rows(self) -> None:
         for name in list(self._groups):
-            self.let_rows_in(name, everything=True)
+            self.flush_rows(name, everything=True)
 
-    def let_rows_in(self, name: TableName, *, everything: bool = False) -> None:
+    def flush_rows(self, name: TableName, *, everything: bool = False) -> None:
         """Rows of the name that lie before this point go into its mirror, which they make where there is none."""
         segments = self._segments_now(name, everything=everything)
         if not segments:
@@ -307,7 +307,7 @@ class PlanBook:
             )
         )
         self._empty.discard(state.mirror_id)
-        self.mark(name, *unsent_columns([column for column in unknown if column not in computed]))
+        self.add_gaps(name, *unsent_columns([column for column in unknown if column not in computed]))
 
     def _with_one_per_key(self, state: MirrorState) -> MirrorState:
         """The mirror, in which rows may come by their key: of those that it keeps none has the key of another."""
@@ -316,7 +316,7 @@ class PlanBook:
             return state
         settled = replace(state, soft_key=key)
         self.steps.append(KeepOnePerKey(settled) if key else NoteState(settled))
-        self.put(settled)
+        self.set_state(settled)
         return settled
 
     def _fitting_state(self, name: TableName, groups: list[RowGroup]) -> MirrorState:
@@ -343,14 +343,14 @@ class PlanBook:
         """As `_fitting_state`, of a mirror of several tables, which has what each of them has."""
         before = state or MirrorState(name, f"{name}@cut{self._cut_id}.{len(self.steps)}", TableSchema(()), shards=())
         fitting = with_rows(before, groups)
-        return self.create(fitting) if state is None else self.merged(before, fitting)
+        return self.create(fitting) if state is None else self.change_merged(before, fitting)
 
-    def merged(self, before: MirrorState, after: MirrorState, commit_ms: int = 0) -> MirrorState:
+    def change_merged(self, before: MirrorState, after: MirrorState, commit_ms: int = 0) -> MirrorState:
         """The merged mirror is so from now on: columns keep their names. Returns it as it is then."""
         if after == before:
             return before
         if shape(after.schema) == shape(before.schema):
-            self.note(after)
+            self.record_state(after)
             return after
         return self.change_columns(before, after, origins_by_name(before.schema, after.schema.columns), commit_ms)
 
