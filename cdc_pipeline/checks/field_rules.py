@@ -9,8 +9,7 @@ import dagster as dg
 from cdc_pipeline.checks.field_notes import NOTHING, read_notes, write_notes
 from cdc_pipeline.contracts.validation import breaches
 from cdc_pipeline.dialects.decode import SENT_CONTRACTS
-from cdc_pipeline.dialects.sent_messages import sent
-from cdc_pipeline.dialects.shapes import messages_at
+from cdc_pipeline.dialects.shapes import messages_at, sent
 from cdc_pipeline.spark.few_rows import for_rows
 
 if TYPE_CHECKING:

@@ -63,14 +63,14 @@ def _kept(raw: DataFrame) -> list[str]:
     return [name for name in raw.columns if name not in (CONTENT, PROBLEM)]
 
 
-def told_apart(dialect: DialectName) -> tuple[Column, Column]:
+def dialect_and_form(dialect: DialectName) -> tuple[Column, Column]:
     """The name of a parsed record's dialect, and of its form."""
-    return _told_apart(dialect)[:2]
+    return _classified(dialect)[:2]
 
 
 def _ruled(raw: DataFrame, dialect: DialectName) -> DataFrame:
     """The parsed records with `dialect`, `form`, the first `rule` that each breaks, and `kind`."""
-    name, form, rule, kind = _told_apart(dialect)
+    name, form, rule, kind = _classified(dialect)
     return (
         parsed(raw)
         .withColumn("dialect", name)
@@ -81,7 +81,7 @@ def _ruled(raw: DataFrame, dialect: DialectName) -> DataFrame:
 
 
 @built_once
-def _told_apart(dialect: DialectName) -> tuple[Column, Column, Column, Column]:
+def _classified(dialect: DialectName) -> tuple[Column, Column, Column, Column]:
     dialects = _asked(dialect)
     forms = {form.name: form.kind for found in dialects for form in found.forms}
     broken = broken_rule({form: _RULES[form] for form in forms}, F.col("form"))

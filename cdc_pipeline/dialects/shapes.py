@@ -1,6 +1,8 @@
-"""Shapes of messages: what has the same table, columns and kind, so that one message tells of the fields of all of them.
+"""Shapes of messages, and whole messages for the rules that are checked once per shape.
 
-A shape is looked at anew every 25 days of its stream: types change without a column's name, and encoders are upgraded.
+A shape is a table, the columns of its rows and the kind of change. All messages of a shape have the same fields, so one
+message per shape is validated. Each shape is validated again after 25 days of its stream, because types change under the
+same column name, and encoders are upgraded.
 """
 
 from __future__ import annotations
@@ -11,7 +13,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from cdc_pipeline.contracts.json_text import OPTIONS
 from cdc_pipeline.dialects import unified
+from cdc_pipeline.dialects.decode import dialect_and_form
+from cdc_pipeline.dialects.envelope import HAS_PAYLOAD, parsed
 from cdc_pipeline.sources.compressed_values import may_be_packed, opened
 from cdc_pipeline.sources.places import PLACE, records_at
 
@@ -20,27 +25,45 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
+    from cdc_pipeline.dialects.decode import DialectName
     from cdc_pipeline.sources.places import Place
 
 _AGE_BITS = 31
 """2^31 ms are 24.9 days."""
+_OTHER_FIELDS = (
+    "mysqlType MAP<STRING, STRING>, sqlType MAP<STRING, INT>, version STRING, "
+    "`schema` STRUCT<dataColumn: ARRAY<STRUCT<name: STRING, type: STRING>>, source: STRUCT<dbVersion: STRING>>, "
+    "payload STRUCT<scn: STRING, timestamp: STRUCT<checkpointTime: BIGINT>, ddl: STRUCT<ddlMeta: STRING>>"
+)
+"""SQL schema of the fields that decoding does not read."""
+_OTHER_PATHS = {
+    "mysqlType": "mysqlType",
+    "sqlType": "sqlType",
+    "version": "version",
+    "dataColumn": "schema.dataColumn",
+    "dbVersion": "schema.source.dbVersion",
+    "scn": "payload.scn",
+    "checkpointTime": "payload.timestamp.checkpointTime",
+    "ddlMeta": "payload.ddl.ddlMeta",
+}
+"""Field of a contract → its path in the message."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """One shape by its hash, and where the first of its messages is."""
-
     number: int
+    """Hash of the shape."""
     place: Place
+    """Position of its first message."""
 
 
 def shapes_of(table: str, rows: DataFrame) -> list[Shape]:
-    """The shapes of the messages that gave these rows of `change_log`, `ddl_history` or `watermarks`; none of other tables.
+    """The shapes of the messages behind these rows of `change_log`, `ddl_history` or `watermarks`; empty for other tables.
 
-    Nothing is collected but hashes and places.
+    Collects hashes and positions only, no values.
     """
     parts = {
-        "change_log": _of_rows(),
+        "change_log": _change_parts(),
         "ddl_history": [F.col("dialect"), F.col("kind"), F.col("type")],
         "watermarks": [F.lit(unified.WATERMARK)],
     }.get(table)
@@ -52,18 +75,43 @@ def shapes_of(table: str, rows: DataFrame) -> list[Shape]:
     return [Shape(row["number"], tuple(row["place"])) for row in found]
 
 
-def _of_rows() -> list[Column]:
+def _change_parts() -> list[Column]:
     columns = F.map_keys(F.coalesce("after", "before"))
     return [*(F.col(name) for name in ("dialect", "database", "table", "op")), columns, F.col("key_names")]
 
 
 @contextlib.contextmanager
 def messages_at(raw: DataFrame, places: Iterable[Place]) -> Iterator[DataFrame]:
-    """The records of the raw snapshot at these places, their values opened where they may be compressed. They are kept in
-    memory within it."""
-    found = records_at(raw, places).persist()
+    """Yields the records of `raw_topic_snapshot` at these positions, decompressed and cached in memory until exit."""
+    records = records_at(raw, places).persist()
     try:
-        packed = found.where(may_be_packed(F.col("value"))).limit(1).count()
-        yield found.withColumn("value", opened(F.col("value"))) if packed else found
+        compressed = records.where(may_be_packed(F.col("value"))).limit(1).count()
+        yield records.withColumn("value", opened(F.col("value"))) if compressed else records
     finally:
-        found.unpersist()
+        records.unpersist()
+
+
+def sent(raw: DataFrame, dialect: DialectName = "auto") -> DataFrame:
+    """Each record of `raw` with all fields of the contracts in `contracts.sent_canal_json` and `contracts.sent_dataworks`,
+    its `dialect` and its `form`.
+
+    For few records: parses each three times. Of values only the JSON types are read.
+    """
+    name, form = dialect_and_form(dialect)
+    text = F.col("value").cast("string")
+    frame = parsed(raw).withColumn("dialect", name).withColumn("form", form)
+    fields = {"other": F.from_json(text, _OTHER_FIELDS, OPTIONS), "document": F.try_parse_json(text)}
+    return frame.withColumns(fields).select(
+        *frame.columns,
+        *(F.col(f"other.{path}").alias(field) for field, path in _OTHER_PATHS.items()),
+        _value_kinds().alias("valueKinds"),
+    )
+
+
+def _value_kinds() -> Column:
+    """Column → the JSON type of its value in the first row of the message, or in DataWorks' last image."""
+    paths = ("$.payload.after.dataColumn", "$.payload.before.dataColumn")
+    image = F.coalesce(*(F.try_variant_get("document", path, "map<string, variant>") for path in paths))
+    row = F.try_variant_get("document", "$.data[0]", "map<string, variant>")
+    values = F.when(F.col(HAS_PAYLOAD), image).otherwise(row)
+    return F.transform_values(values, lambda _, value: F.schema_of_variant(value))

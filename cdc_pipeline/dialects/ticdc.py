@@ -1,11 +1,15 @@
-"""TiCDC Canal-JSON: default, with the TiDB extension, content-compatible, only-output-updated-columns,
-delete-only-output-handle-key-columns, all versions since v4.0.
+"""TiCDC Canal-JSON, all versions since v4.0 and all modes: default, with the TiDB extension, content-compatible,
+only-output-updated-columns, delete-only-output-handle-key-columns.
 
-Which event a message is follows the document's own resolution (ticdc-canal-json "Data resolution on the consumer
-side"): `isDdl` true is a DDL event; else `type` TIDB_WATERMARK is a watermark; else it is a row change. A row message
-has exactly one row (ticdc-facts §1); INSERT and DELETE have it in `data`, UPDATE has the new row in `data` and the
-former values in `old`, all of them by default and only the changed ones under only-output-updated-columns. Encoders before
-v5.4 write `ts` 0, of an INSERT `old` [null], and of a DELETE its row in `old` as well.
+The event type follows ticdc-canal-json "Data resolution on the consumer side": a message with `isDdl` true is a DDL event;
+else `type` TIDB_WATERMARK is a watermark; all others are row changes. A row change has exactly one row (ticdc-facts §1, §3):
+
+- INSERT: the new row in `data`
+- DELETE: the deleted row in `data`
+- UPDATE: the new row in `data`, before values in `old`: of all columns by default, of the changed ones under
+  only-output-updated-columns
+
+Encoders before v5.4 write `ts` 0, `old` `[null]` for an INSERT, and the deleted row in both `data` and `old`.
 """
 
 from __future__ import annotations
@@ -15,11 +19,11 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.canal_json import EXTENSION, WATERMARK_TYPE
+from cdc_pipeline.contracts.json_text import OPTIONS
 from cdc_pipeline.contracts.rules import rules_of
 from cdc_pipeline.contracts.sent_canal_json import TicdcDdlSent, TicdcRowSent, TicdcWatermarkSent
 from cdc_pipeline.contracts.ticdc import KEY_RULE, TicdcDdl, TicdcRow, TicdcWatermark
 from cdc_pipeline.dialects.dialect import Dialect, Form, MessageTypes, Trait, image, no_row
-from cdc_pipeline.dialects.early_ticdc import with_bytes
 from cdc_pipeline.dialects.envelope import BATCH
 from cdc_pipeline.dialects.ticdc_storage import (
     STORAGE_FORM,
@@ -34,28 +38,35 @@ from cdc_pipeline.dialects.ticdc_storage import (
 from cdc_pipeline.dialects.unified import DDL, ROW, TSO_SHIFT, WATERMARK
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import Column, Row
 
-_KEY_IS_THERE = next(rule.kept for rule in rules_of(TicdcRow) if rule.name == KEY_RULE)
+_KEY_IS_IN_DATA = next(rule.kept for rule in rules_of(TicdcRow) if rule.name == KEY_RULE)
 _DDL, _WATERMARK, _ROW = "ticdc_ddl", "ticdc_watermark", "ticdc_row"
-# integer type → one that holds its signed and its unsigned values, and the Java type by which TiCDC before v5.4, which never
-# says `unsigned`, sends it whatever its sign
-_OF_ANY_SIGN = {
+_SIGN_UNKNOWN = {
     "tinyint": ("smallint", 5),
     "smallint": ("int", 4),
     "mediumint": ("int", None),
     "int": ("bigint", -5),
     "bigint": ("decimal(20,0)", 3),
 }
+"""Integer type → a type for its signed and unsigned values, and its `sqlType` before v5.4, signed or unsigned.
+
+Before v5.4 TiCDC never writes `unsigned`. MEDIUMINT has the same `sqlType` in all versions.
+"""
+# v4.0.16 and v5.0 to v5.3.4 announce BINARY as CHAR (1) and VARBINARY as VARCHAR (12)
+_BYTES_TYPES, _TEXT_CODES = ("binary", "varbinary"), (1, 12)
+_REPLACEMENT_CHARACTER = "\ufffd"
 
 
-def _certain() -> Column:
+def _surely_matches() -> Column:
     return F.col(EXTENSION) | F.coalesce(F.col("type") == WATERMARK_TYPE, F.lit(False)) | is_storage_file()
 
 
-def _recognised() -> Column:
-    """With the extension by it; without it by `id`, which TiCDC always sets to 0 and Canal counts from 1."""
-    return _certain() | (F.col(BATCH) == 0)
+def _matches() -> Column:
+    """Without the TiDB extension `id` decides: TiCDC always writes 0 (ticdc-facts §1), Canal counts from 1."""
+    return _surely_matches() | (F.col(BATCH) == 0)
 
 
 def _form() -> Column:
@@ -70,8 +81,8 @@ def _form() -> Column:
 def _columns() -> dict[str, Column]:
     op, commit_ts = F.col("type"), F.coalesce("commitTs", "tableVersion")
     watermark_ts = F.coalesce(F.col("watermarkTs"), closed_ts())
-    data, old = (with_bytes(F.get(rows, F.lit(0))) for rows in ("data", "old"))
-    # Before v5.4 a DELETE repeats its row in `old`; `data` has it in every version.
+    data, old = (_with_latin1_bytes(F.get(rows, F.lit(0))) for rows in ("data", "old"))
+    # A DELETE has its row in `data` in every version. Before v5.4 `old` repeats it.
     before = F.when(op == "DELETE", data).when(op == "UPDATE", old)
     after = F.when(op == "DELETE", no_row()).otherwise(data)
     return {
@@ -79,7 +90,7 @@ def _columns() -> dict[str, Column]:
         "table": F.coalesce("table", "definedTable"),
         "type": F.coalesce(op, action_word()),
         "op": op,
-        # Only a TSO orders exactly; without it the commit's millisecond stands in, with the counter at 0.
+        # without a TSO: the commit's ms with a counter of 0
         "commit_ts": F.coalesce(commit_ts, ts_of_ms()),
         "exact_ts": commit_ts.isNotNull(),
         "watermark_ts": watermark_ts,
@@ -87,33 +98,62 @@ def _columns() -> dict[str, Column]:
         "ts": F.nullif("ts", F.lit(0)),
         "message_id": F.lit(None).cast("bigint"),
         "sql": F.coalesce(F.col("sql"), statement()),
-        # a column selector may leave columns of the key out: these do not tell one row from another
-        "key_names": F.when(F.expr(_KEY_IS_THERE), F.col("pkNames")),
-        # a DELETE needs nothing else (ticdc-facts §3, §7)
+        # where a column selector drops a key column, the remaining ones do not identify a row
+        "key_names": F.when(F.expr(_KEY_IS_IN_DATA), F.col("pkNames")),
+        # the handle key is all that a DELETE needs (ticdc-facts §3, §7)
         "only_key": F.coalesce("onlyHandleKey", F.lit(False)) & (op != "DELETE"),
         "rows": F.array(image(before, after)),
     }
 
 
+def _with_latin1_bytes(row: Column) -> Column:
+    """The row, with BINARY and VARBINARY values re-encoded from UTF-8 to ISO-8859-1 if the message is older than v5.4.
+
+    Encoders before v5.4 read the bytes as UTF-8; later ones write one ISO-8859-1 character per byte (ticdc-canal-json
+    "Binary and Blob types"). Bytes that are not UTF-8 became U+FFFD and are lost: the value keeps U+FFFD, does not parse as
+    bytes, and its row becomes a dead letter (`value_has_type`).
+    """
+    types = F.from_json(
+        F.col("value").cast("string"), "mysqlType MAP<STRING, STRING>, sqlType MAP<STRING, INT>", OPTIONS
+    )
+    # an array of one element: Spark parses the types once per message, not once per column
+    rows = F.transform(F.array(types), lambda parsed: F.transform_values(row, _to_latin1(parsed)))
+    return F.when(F.col("ts") == 0, F.get(rows, F.lit(0))).otherwise(row)
+
+
+def _to_latin1(types: Column) -> Callable[[Column, Column], Column]:
+    def value(name: Column, text: Column) -> Column:
+        word = F.lower(F.trim(types["mysqlType"][name]))
+        is_bytes = F.coalesce(word.isin(*_BYTES_TYPES) & types["sqlType"][name].isin(*_TEXT_CODES), F.lit(False))
+        is_complete = is_bytes & ~text.contains(_REPLACEMENT_CHARACTER)
+        return F.when(is_complete, F.decode(F.encode(text, "UTF-8"), "ISO-8859-1")).otherwise(text)
+
+    return value
+
+
 def _types(message: Row) -> MessageTypes:
-    """Types that hold all that the columns may have, where the message does not say it: in default mode how many bits a BIT
-    has, before v5.4 the sign of an integer. Such a message has `ts` 0, or Java types that no signed integer has later."""
+    """The types of `mysqlType`, widened where the message omits the width of a BIT (default mode) or the sign of an integer.
+
+    The sign is missing before v5.4: such a message has `ts` 0, or `sqlType` codes that later versions never use for a signed
+    integer.
+    """
     types = {name: text or "" for name, text in (message["mysqlType"] or {}).items()}
     sql_types = message["sqlType"] or {}
     integers = {
-        name: _OF_ANY_SIGN[word] for name, text in types.items() if (word := text.strip().lower()) in _OF_ANY_SIGN
+        name: _SIGN_UNKNOWN[word] for name, text in types.items() if (word := text.strip().lower()) in _SIGN_UNKNOWN
     }
-    if message["ts"] == 0 or any(
+    has_no_signs = message["ts"] == 0 or any(
         code is not None and sql_types.get(name) == code for name, (_, code) in integers.items()
-    ):
+    )
+    if has_no_signs:
         types |= {name: wide for name, (wide, _) in integers.items()}
     return MessageTypes({name: "bit(64)" if text.strip().lower() == "bit" else text for name, text in types.items()})
 
 
 TICDC = Dialect(
     "ticdc",
-    _recognised,
-    _certain,
+    _matches,
+    _surely_matches,
     _form,
     (
         Form(_ROW, ROW, TicdcRow, TicdcRowSent),

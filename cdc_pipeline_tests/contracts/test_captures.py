@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.validation import breaches
 from cdc_pipeline.dialects.decode import SENT_CONTRACTS, explained
-from cdc_pipeline.dialects.sent_messages import sent
+from cdc_pipeline.dialects.shapes import sent
 from cdc_pipeline_tests.support.dialect_cases import RAW
 
 if TYPE_CHECKING:

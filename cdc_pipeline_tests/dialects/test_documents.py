@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.rules import rules_of
 from cdc_pipeline.dialects.decode import SENT_CONTRACTS, explained
-from cdc_pipeline.dialects.sent_messages import sent
+from cdc_pipeline.dialects.shapes import sent
 from cdc_pipeline.mysql.ddl.column_types import parse_mysql_type
 from cdc_pipeline.mysql.ddl.parser import parse_ddl
 from cdc_pipeline.mysql.model.schema_changes import CreateTable
