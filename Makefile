@@ -41,6 +41,8 @@ MAKEFLAGS += --no-print-directory
 
 # dagster.yaml is read from DAGSTER_HOME, and what Dagster stores goes beside it.
 demo ui kafka-demo: export DAGSTER_HOME := $(CURDIR)
+# The broker is in cdc_pipeline_tests, which is not installed.
+kafka-demo: export PYTHONPATH := $(CURDIR)
 
 help: ## list the targets
 	sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 24

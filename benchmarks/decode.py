@@ -29,11 +29,11 @@ from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.source_field import KafkaSource
 from cdc_pipeline.dialects.decoded_tables import decode_batches
 from cdc_pipeline.dialects.unified import DEAD
-from cdc_pipeline.local_kafka.broker import LocalBroker
-from cdc_pipeline.local_kafka.feed import create_topics
 from cdc_pipeline.sources.records import RECORD
 from cdc_pipeline.sources.source import RunContext
 from cdc_pipeline.spark.jvm import jvm
+from cdc_pipeline_tests.local_kafka.broker import LocalBroker
+from cdc_pipeline_tests.local_kafka.feed import create_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

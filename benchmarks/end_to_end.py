@@ -27,10 +27,10 @@ from benchmarks.topics import filled_topic
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.source_field import KafkaSource
 from cdc_pipeline.dialects.decoded_tables import decode_batches
-from cdc_pipeline.local_kafka.broker import LocalBroker
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.sources.source import RunContext
+from cdc_pipeline_tests.local_kafka.broker import LocalBroker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

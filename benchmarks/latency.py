@@ -28,12 +28,12 @@ from typing import TYPE_CHECKING
 from confluent_kafka import Producer
 
 from benchmarks.topics import CREATE
-from cdc_pipeline.local_kafka.broker import LocalBroker
-from cdc_pipeline.local_kafka.clients import SILENT
-from cdc_pipeline.local_kafka.definitions import BOOTSTRAP, LAKE
-from cdc_pipeline.local_kafka.feed import create_topics
 from cdc_pipeline.spark.session import SparkLakehouse
 from cdc_pipeline.spark.warm_jvm import FOLDER, end_warm_jvms
+from cdc_pipeline_tests.local_kafka.broker import LocalBroker
+from cdc_pipeline_tests.local_kafka.clients import SILENT
+from cdc_pipeline_tests.local_kafka.definitions import BOOTSTRAP, LAKE
+from cdc_pipeline_tests.local_kafka.feed import create_topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,7 +86,7 @@ class _daemon:  # noqa: N801 - used as a context manager, like a function
     def __enter__(self) -> None:
         command = [
             str(Path(sys.executable).with_name("dagster-daemon")),
-            *("run", "-m", "cdc_pipeline.local_kafka.definitions"),
+            *("run", "-m", "cdc_pipeline_tests.local_kafka.definitions"),
         ]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(

@@ -26,8 +26,8 @@ from benchmarks.told import say
 from benchmarks.topics import filled_topic
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.source_field import KafkaSource
-from cdc_pipeline.local_kafka.broker import LocalBroker
 from cdc_pipeline.spark.session import SparkLakehouse
+from cdc_pipeline_tests.local_kafka.broker import LocalBroker
 
 TARGET = 1.2
 NAME = "bench"

@@ -1,6 +1,20 @@
 """Canal-JSON change topics as an auditable lakehouse: Dagster, PySpark, Delta Lake, Pandera."""
 
 from cdc_pipeline.component.component import CdcPipeline
+from cdc_pipeline.component.source_field import CaptureFilesSource, KafkaSource, TicdcStorageSource
 from cdc_pipeline.mirrors.cuts.reading import CutTables, read_cut
+from cdc_pipeline.spark.jars import jar_packages
+from cdc_pipeline.spark.session import SparkLakehouse
+from cdc_pipeline.spark.warm_jvm import end_warm_jvms
 
-__all__ = ["CdcPipeline", "CutTables", "read_cut"]
+__all__ = [
+    "CaptureFilesSource",
+    "CdcPipeline",
+    "CutTables",
+    "KafkaSource",
+    "SparkLakehouse",
+    "TicdcStorageSource",
+    "end_warm_jvms",
+    "jar_packages",
+    "read_cut",
+]

@@ -18,14 +18,14 @@ from pathlib import Path
 import ui
 
 from cdc_pipeline.errors import CdcError
-from cdc_pipeline.local_kafka.broker import LocalBroker
-from cdc_pipeline.local_kafka.definitions import BOOTSTRAP, LAKE, TOPIC
-from cdc_pipeline.local_kafka.feed import Record, capture_records, create_topics, produced, topics_of
 from cdc_pipeline.spark.java import JavaError
 from cdc_pipeline.spark.warm_jvm import FOLDER, end_warm_jvms
+from cdc_pipeline_tests.local_kafka.broker import LocalBroker
+from cdc_pipeline_tests.local_kafka.definitions import BOOTSTRAP, LAKE, TOPIC
+from cdc_pipeline_tests.local_kafka.feed import Record, capture_records, create_topics, produced, topics_of
 
 _CAPTURE = Path("data/captures/shop")
-_MODULE = ["-m", "cdc_pipeline.local_kafka.definitions"]
+_MODULE = ["-m", "cdc_pipeline_tests.local_kafka.definitions"]
 _SLICE = 50
 
 

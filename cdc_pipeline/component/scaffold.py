@@ -47,8 +47,7 @@ attributes:
 _PYTHON = """\
 import dagster as dg
 
-from cdc_pipeline import CdcPipeline
-from cdc_pipeline.component.source_field import CaptureFilesSource
+from cdc_pipeline import CaptureFilesSource, CdcPipeline
 
 
 @dg.component_instance

@@ -17,12 +17,12 @@ import pytest
 
 from cdc_pipeline.lake.delta import progress
 from cdc_pipeline.lake.paths import LakePaths
-from cdc_pipeline.local_kafka.broker import LocalBroker
-from cdc_pipeline.local_kafka.definitions import BOOTSTRAP, LAKE
-from cdc_pipeline.local_kafka.feed import Record, capture_records, create_topics, produced, topics_of
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.spark.warm_jvm import FOLDER, end_warm_jvms
+from cdc_pipeline_tests.local_kafka.broker import LocalBroker
+from cdc_pipeline_tests.local_kafka.definitions import BOOTSTRAP, LAKE
+from cdc_pipeline_tests.local_kafka.feed import Record, capture_records, create_topics, produced, topics_of
 from cdc_pipeline_tests.support.lakes.runs import mirror_differences, records_until
 from cdc_pipeline_tests.support.shop import CAPTURE
 from cdc_pipeline_tests.support.spark_settings import SHORT_LIVED, write_defaults
@@ -63,7 +63,7 @@ def daemon(tmp_path: Path) -> Iterator[LocalBroker]:
             str(Path(sys.executable).with_name("dagster-daemon")),
             "run",
             "-m",
-            "cdc_pipeline.local_kafka.definitions",
+            "cdc_pipeline_tests.local_kafka.definitions",
         ]
         process = subprocess.Popen(
             command,

@@ -19,9 +19,6 @@ from cdc_pipeline.checks.lost_offsets import lost_offsets_result
 from cdc_pipeline.dialects.decoded_tables import decode_batches
 from cdc_pipeline.errors import SourceError, TransientError
 from cdc_pipeline.lake.paths import LakePaths
-from cdc_pipeline.local_kafka.broker import LocalBroker
-from cdc_pipeline.local_kafka.clients import quiet_admin
-from cdc_pipeline.local_kafka.feed import Record, capture_records, create_topics, produced, topics_of
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.sources.kafka.client_settings import ClientSettings
@@ -29,6 +26,9 @@ from cdc_pipeline.sources.kafka.source import KafkaTopics
 from cdc_pipeline.sources.kafka.topic_selection import Selection, Start
 from cdc_pipeline.sources.raw_batches import newest_note
 from cdc_pipeline.sources.source import Intake, News, NoNews, RunContext
+from cdc_pipeline_tests.local_kafka.broker import LocalBroker
+from cdc_pipeline_tests.local_kafka.clients import quiet_admin
+from cdc_pipeline_tests.local_kafka.feed import Record, capture_records, create_topics, produced, topics_of
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.lakes.runs import mirror_differences, records_until
 

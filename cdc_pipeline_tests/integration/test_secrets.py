@@ -37,15 +37,15 @@ from cdc_pipeline.assets import failures
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.errors import TransientError
 from cdc_pipeline.lake.paths import LakePaths
-from cdc_pipeline.local_kafka.broker import LocalBroker
-from cdc_pipeline.local_kafka.certificates import made_certificates
-from cdc_pipeline.local_kafka.listeners import Listener
-from cdc_pipeline.local_kafka.token_server import TokenServer
 from cdc_pipeline.sources.kafka import broker as broker_module
 from cdc_pipeline.sources.kafka import raw_topics
 from cdc_pipeline.sources.kafka.raw_topics import RawTopics
 from cdc_pipeline.spark.jvm import jvm
 from cdc_pipeline.spark.session import SparkLakehouse
+from cdc_pipeline_tests.local_kafka.broker import LocalBroker
+from cdc_pipeline_tests.local_kafka.certificates import made_certificates
+from cdc_pipeline_tests.local_kafka.listeners import Listener
+from cdc_pipeline_tests.local_kafka.token_server import TokenServer
 from cdc_pipeline_tests.support import messages
 from cdc_pipeline_tests.support.servers.kafka_clients import filled
 

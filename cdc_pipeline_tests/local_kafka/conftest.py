@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_pipeline.local_kafka.broker import LocalBroker
-from cdc_pipeline.local_kafka.certificates import Certificates, made_certificates
-from cdc_pipeline.local_kafka.listeners import Listener
-from cdc_pipeline.local_kafka.token_server import TokenServer
+from cdc_pipeline_tests.local_kafka.broker import LocalBroker
+from cdc_pipeline_tests.local_kafka.certificates import Certificates, made_certificates
+from cdc_pipeline_tests.local_kafka.listeners import Listener
+from cdc_pipeline_tests.local_kafka.token_server import TokenServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

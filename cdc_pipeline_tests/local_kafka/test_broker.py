@@ -15,10 +15,10 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 
 from cdc_pipeline.errors import TransientError
-from cdc_pipeline.local_kafka.broker import LocalBroker
-from cdc_pipeline.local_kafka.clients import quiet_admin
-from cdc_pipeline.local_kafka.feed import Record, create_topics, produced
-from cdc_pipeline.local_kafka.listeners import Listener
+from cdc_pipeline_tests.local_kafka.broker import LocalBroker
+from cdc_pipeline_tests.local_kafka.clients import quiet_admin
+from cdc_pipeline_tests.local_kafka.feed import Record, create_topics, produced
+from cdc_pipeline_tests.local_kafka.listeners import Listener
 from cdc_pipeline_tests.support.servers.kafka_clients import SECONDS, consumed, filled, topic_names, values
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def test_two_listeners_of_one_name_are_refused(tmp_path: Path) -> None:
 def test_the_broker_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     code = (
         "import sys, threading, time, pathlib\n"
-        "from cdc_pipeline.local_kafka.broker import LocalBroker\n"
+        "from cdc_pipeline_tests.local_kafka.broker import LocalBroker\n"
         "broker = LocalBroker(pathlib.Path(sys.argv[1]))\n"
         # from a thread that ends: the broker must not end with that one
         "starter = threading.Thread(target=broker.start)\n"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cdc_pipeline.errors import SourceError, TransientError
-from cdc_pipeline.local_kafka.feed import Record, capture_records, create_topics, produced, topics_of
+from cdc_pipeline_tests.local_kafka.feed import Record, capture_records, create_topics, produced, topics_of
 from cdc_pipeline_tests.support.servers.kafka_clients import consumed, values
 
 if TYPE_CHECKING:

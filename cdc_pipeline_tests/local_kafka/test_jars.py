@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_pipeline.errors import TransientError
-from cdc_pipeline.local_kafka.jars import KAFKA_VERSION, SLF4J_VERSION, broker_class_path
+from cdc_pipeline_tests.local_kafka.jars import KAFKA_VERSION, SLF4J_VERSION, broker_class_path
 
 if TYPE_CHECKING:
     from pathlib import Path

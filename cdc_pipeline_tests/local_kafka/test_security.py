@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from cdc_pipeline.local_kafka.listeners import Listener, listener_settings
 from cdc_pipeline_tests.local_kafka.conftest import PASSWORD, SECRET
+from cdc_pipeline_tests.local_kafka.listeners import Listener, listener_settings
 from cdc_pipeline_tests.support.servers.kafka_clients import consumed, filled, values
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicNumbers
 from cryptography.hazmat.primitives.hashes import SHA256
 
-from cdc_pipeline.local_kafka.token_server import TokenServer
+from cdc_pipeline_tests.local_kafka.token_server import TokenServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

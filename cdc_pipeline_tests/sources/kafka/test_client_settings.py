@@ -23,13 +23,13 @@ from pydantic import ValidationError
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.source_field import KafkaSource
 from cdc_pipeline.errors import SourceError
-from cdc_pipeline.local_kafka.certificates import Certificates, made_certificates
 from cdc_pipeline.sources.kafka.broker import Broker
 from cdc_pipeline.sources.kafka.client_settings import ClientSettings
 from cdc_pipeline.sources.kafka.jaas import PLAIN, jaas_line, jaas_options
 from cdc_pipeline.sources.kafka.known_options import JAVA_NAMES
 from cdc_pipeline.sources.kafka.secret_text import SecretText, told_forms
 from cdc_pipeline.spark.jvm import jvm
+from cdc_pipeline_tests.local_kafka.certificates import Certificates, made_certificates
 
 if TYPE_CHECKING:
     from pathlib import Path

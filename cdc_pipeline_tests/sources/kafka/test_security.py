@@ -19,13 +19,13 @@ from cryptography.hazmat.primitives.serialization import (
 
 from cdc_pipeline.component.source_field import KafkaSource
 from cdc_pipeline.errors import SourceError, TransientError
-from cdc_pipeline.local_kafka.broker import LocalBroker
-from cdc_pipeline.local_kafka.certificates import Certificates, made_certificates
-from cdc_pipeline.local_kafka.feed import Record, produced
-from cdc_pipeline.local_kafka.token_server import TokenServer
 from cdc_pipeline.sources.kafka import broker as broker_module
 from cdc_pipeline.sources.source import Intake, News, RunContext
+from cdc_pipeline_tests.local_kafka.broker import LocalBroker
+from cdc_pipeline_tests.local_kafka.certificates import Certificates, made_certificates
 from cdc_pipeline_tests.local_kafka.conftest import ALL_LISTENERS, PASSWORD, SECRET
+from cdc_pipeline_tests.local_kafka.feed import Record, produced
+from cdc_pipeline_tests.local_kafka.token_server import TokenServer
 from cdc_pipeline_tests.support.servers.kafka_clients import filled
 
 if TYPE_CHECKING:

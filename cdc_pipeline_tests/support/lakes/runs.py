@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from cdc_pipeline.lake.paths import LakePaths
-    from cdc_pipeline.local_kafka.feed import Record
     from cdc_pipeline.mysql.model.table import TableName
+    from cdc_pipeline_tests.local_kafka.feed import Record
 
 
 def records_until(records: Iterable[Record], watermark: int) -> list[Record]:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pyspark
 
-from cdc_pipeline.local_kafka.ports import free_ports
-from cdc_pipeline.local_kafka.process import BrokerProcess
-from cdc_pipeline.local_kafka.settings import HOST
 from cdc_pipeline.spark.java import require_java
+from cdc_pipeline_tests.local_kafka.ports import free_ports
+from cdc_pipeline_tests.local_kafka.process import BrokerProcess
+from cdc_pipeline_tests.local_kafka.settings import HOST
 from cdc_pipeline_tests.support.spark_settings import JVM_OPTIONS
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from cdc_pipeline.local_kafka.clients import SILENT, quiet_admin
-from cdc_pipeline.local_kafka.feed import Record, create_topics, produced
+from cdc_pipeline_tests.local_kafka.clients import SILENT, quiet_admin
+from cdc_pipeline_tests.local_kafka.feed import Record, create_topics, produced
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from cdc_pipeline.local_kafka.listeners import Listener
+    from cdc_pipeline_tests.local_kafka.listeners import Listener
 
 HOST = "127.0.0.1"
 CONTROLLER = "CONTROLLER"

@@ -19,13 +19,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package
 )
 
 from cdc_pipeline.errors import TransientError
-from cdc_pipeline.local_kafka.clients import quiet_admin
-from cdc_pipeline.local_kafka.jars import broker_class_path
-from cdc_pipeline.local_kafka.listeners import PLAINTEXT, listener_settings
-from cdc_pipeline.local_kafka.ports import free_ports
-from cdc_pipeline.local_kafka.process import BrokerProcess
-from cdc_pipeline.local_kafka.settings import CONTROLLER, HOST, broker_settings, properties_text
 from cdc_pipeline.spark.java import require_java
+from cdc_pipeline_tests.local_kafka.clients import quiet_admin
+from cdc_pipeline_tests.local_kafka.jars import broker_class_path
+from cdc_pipeline_tests.local_kafka.listeners import PLAINTEXT, listener_settings
+from cdc_pipeline_tests.local_kafka.ports import free_ports
+from cdc_pipeline_tests.local_kafka.process import BrokerProcess
+from cdc_pipeline_tests.local_kafka.settings import CONTROLLER, HOST, broker_settings, properties_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
     from typing_extensions import Self
 
-    from cdc_pipeline.local_kafka.certificates import Certificates
-    from cdc_pipeline.local_kafka.listeners import Listener
-    from cdc_pipeline.local_kafka.token_server import TokenServer
+    from cdc_pipeline_tests.local_kafka.certificates import Certificates
+    from cdc_pipeline_tests.local_kafka.listeners import Listener
+    from cdc_pipeline_tests.local_kafka.token_server import TokenServer
 
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0

@@ -6,7 +6,7 @@ import logging
 
 from confluent_kafka.admin import AdminClient
 
-SILENT = logging.getLogger("cdc_pipeline.local_kafka.silent")
+SILENT = logging.getLogger("cdc_pipeline_tests.local_kafka.silent")
 SILENT.addHandler(logging.NullHandler())
 SILENT.propagate = False
 

@@ -18,8 +18,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # the package is typed, but has no __all__
 
 from cdc_pipeline.errors import SourceError, TransientError
-from cdc_pipeline.local_kafka.clients import SILENT, quiet_admin
 from cdc_pipeline.sources.capture_files.reading import listed
+from cdc_pipeline_tests.local_kafka.clients import SILENT, quiet_admin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

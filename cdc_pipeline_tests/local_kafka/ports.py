@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import socket
 
-from cdc_pipeline.local_kafka.settings import HOST
+from cdc_pipeline_tests.local_kafka.settings import HOST
 
 # Below the ranges that systems hand out for outgoing connections (Linux: from 32768): a port of those may be taken by
 # anybody's connection in the time between a broker's end and its restart.

@@ -1,1 +1,0 @@
-"""A real Apache Kafka broker on this machine, for the tests, the demo and the benchmarks."""
