@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from cdc_pipeline.mirrors.changes.copies import POSITION
@@ -11,7 +11,7 @@ from cdc_pipeline.mirrors.changes.late_changes import rows_at_watermark
 from cdc_pipeline.mirrors.changes.late_ddl import let_in_again
 from cdc_pipeline.mirrors.changes.rebased_rows import carried_changes, carried_gaps
 from cdc_pipeline.mirrors.changes.redeliveries import Redeliveries
-from cdc_pipeline.mirrors.changes.segments import found_evidence, not_emptied, with_segments
+from cdc_pipeline.mirrors.changes.segments import NO_EVIDENCE, found_evidence, not_emptied, with_segments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -20,12 +20,37 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.dialects.message_types import MessageTypes
     from cdc_pipeline.gaps import Gap
-    from cdc_pipeline.mirrors.changes.row_selection import RowsTold
-    from cdc_pipeline.mirrors.changes.segments import Doubt
+    from cdc_pipeline.mirrors.changes.late_ddl import ComesAgain
+    from cdc_pipeline.mirrors.changes.segments import Doubt, Evidence
     from cdc_pipeline.mirrors.changes.window import Window
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
+    from cdc_pipeline.mirrors.model.shards import ShardName
+    from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
     from cdc_pipeline.mysql.model.table import TableName
     from cdc_pipeline.sources.places import Place
+
+
+@dataclass(frozen=True)
+class RowsTold:
+    """By what the rows of a cut are told, beside its window, its selection and the decoded tables. It is stored with the
+    plan, so that a run which finishes the cut takes the very same rows, and none in another step.
+
+    `events` are the statements that part each table's rows, in stream order, `evidence` what rows say of those of
+    which their place says nothing. `again` are tables of which rows of earlier cuts come along (`late_statements`);
+    `released` those that waited and go on; `past` the statements of earlier cuts that rows may precede
+    (`carried_rows`), with the evidence for them. `at_watermark`: rows at the very watermark are taken in, but those of
+    tables that statements `altered` there. `keyless` are tables without a key whose messages name one.
+    """
+
+    events: tuple[DdlEvent, ...] = ()
+    again: tuple[tuple[TableName | ShardName, ComesAgain], ...] = ()
+    released: tuple[HeldTable, ...] = ()
+    past: tuple[DdlEvent, ...] = ()
+    evidence: Evidence = NO_EVIDENCE
+    past_evidence: Evidence = NO_EVIDENCE
+    at_watermark: bool = False
+    altered: tuple[TableName, ...] = ()
+    keyless: tuple[TableName, ...] = ()
 
 
 class RowFinder(Protocol):

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.gaps import Gap, GapKind
-from cdc_pipeline.mirrors.changes.row_filters import of_table, of_tables
-from cdc_pipeline.mirrors.changes.stream_time import not_older
+from cdc_pipeline.mirrors.changes.row_filters import not_older, of_table, of_tables
 from cdc_pipeline.mirrors.model.ddl_events import made_names, touched_names
 from cdc_pipeline.mirrors.model.shards import ShardName
 from cdc_pipeline.mysql.model.schema_changes import (

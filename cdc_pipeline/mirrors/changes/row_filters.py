@@ -1,4 +1,4 @@
-"""Which row changes are of certain tables."""
+"""Filters on row changes and statements: by table, and by time in a stream without TSOs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from cdc_pipeline.dialects.traits import Trait, has_trait
 from cdc_pipeline.mirrors.model.shards import SOURCE_OF_CHANGE, ShardName
 from cdc_pipeline.spark.folded import folded
 
@@ -29,3 +30,14 @@ def of_table(name: TableName | ShardName) -> Column:
 def of_tables(names: Iterable[TableName | ShardName]) -> Column:
     """Whether a row change is of one of the tables."""
     return folded(operator.or_, [of_table(name) for name in names], F.lit(False))
+
+
+def clock_ts() -> Column:
+    """When the message of a row change or statement was built; null of a dialect whose clock orders nothing."""
+    return F.when(has_trait(Trait.IN_LOG_ORDER), F.col("ts"))
+
+
+def not_older(commit_ts: int | None, ts: int | None) -> Column:
+    """Whether a row change or statement is of these times or later, by either of them; None tells nothing."""
+    later = F.lit(False) if commit_ts is None else F.col("commit_ts") >= commit_ts
+    return later if ts is None else later | F.coalesce(clock_ts() >= ts, F.lit(False))

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.traits import Trait, has_trait
 from cdc_pipeline.dialects.unified import TSO_SHIFT
-from cdc_pipeline.mirrors.changes.stream_time import clock_ts, not_older
+from cdc_pipeline.mirrors.changes.row_filters import clock_ts, not_older
 from cdc_pipeline.mirrors.model.shards import ShardName, source_columns
 from cdc_pipeline.spark.folded import folded
 

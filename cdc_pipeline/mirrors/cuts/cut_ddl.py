@@ -20,8 +20,8 @@ from cdc_pipeline.lake.tables.ddl_history import (
     NOT_INCLUDED,
     RESULT_COLUMNS,
 )
+from cdc_pipeline.mirrors.changes.row_filters import clock_ts, not_older
 from cdc_pipeline.mirrors.changes.statement_copies import statement_identities
-from cdc_pipeline.mirrors.changes.stream_time import clock_ts, not_older
 from cdc_pipeline.mirrors.changes.unqualified_names import with_databases
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent, ddl_event, in_order
 from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome

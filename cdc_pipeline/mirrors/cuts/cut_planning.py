@@ -12,13 +12,12 @@ from cdc_pipeline.dialects.message_types import message_types
 from cdc_pipeline.dialects.releases import with_replacements
 from cdc_pipeline.errors import CdcError
 from cdc_pipeline.lake.paths import first_line
-from cdc_pipeline.mirrors.changes.cut_rows import CutRows
+from cdc_pipeline.mirrors.changes.cut_rows import CutRows, RowsTold
 from cdc_pipeline.mirrors.changes.dead_letters import lost_rows
 from cdc_pipeline.mirrors.changes.held_rows import released_tables, returning_events
 from cdc_pipeline.mirrors.changes.late_changes import late_changes
 from cdc_pipeline.mirrors.changes.late_ddl import came_before_statements, tables_that_come_again
 from cdc_pipeline.mirrors.changes.row_groups import row_groups, with_types
-from cdc_pipeline.mirrors.changes.row_selection import RowsTold
 from cdc_pipeline.mirrors.changes.statement_copies import canal_restarts
 from cdc_pipeline.mirrors.cuts.cut_ddl import DdlOfCut, altered_at_watermark, carried_out_before
 from cdc_pipeline.mirrors.cuts.cut_streams import CutStreams

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from cdc_pipeline.mirrors.changes.cut_rows import RowsTold
     from cdc_pipeline.mirrors.changes.late_changes import LateChanges
-    from cdc_pipeline.mirrors.changes.row_selection import RowsTold
     from cdc_pipeline.mirrors.changes.window import Window
     from cdc_pipeline.mirrors.merge.net_changes import RowSet
     from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome

@@ -15,7 +15,7 @@ from cdc_pipeline import gaps
 from cdc_pipeline.lake.delta import Commit, overwrite_once, progress
 from cdc_pipeline.lake.delta_log import newest_note
 from cdc_pipeline.mirrors.changes import late_changes, late_ddl, segments
-from cdc_pipeline.mirrors.changes.row_selection import RowsTold
+from cdc_pipeline.mirrors.changes.cut_rows import RowsTold
 from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mirrors.cuts.format_2_plan import EarlierPlan, earlier_plan
 from cdc_pipeline.mirrors.cuts.plan_json import OwnForm, ValueText

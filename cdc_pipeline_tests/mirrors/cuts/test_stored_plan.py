@@ -16,9 +16,9 @@ import pytest
 
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.tables.ddl_history import APPLIED
+from cdc_pipeline.mirrors.changes.cut_rows import RowsTold
 from cdc_pipeline.mirrors.changes.late_changes import Breach, LateChanges
 from cdc_pipeline.mirrors.changes.late_ddl import ComesAgain
-from cdc_pipeline.mirrors.changes.row_selection import RowsTold
 from cdc_pipeline.mirrors.changes.segments import Evidence
 from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mirrors.cuts import stored_plan
