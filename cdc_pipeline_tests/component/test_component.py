@@ -478,19 +478,19 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "policy of no pattern": (
         {**_GOOD, "ddl_policy": {"tables": {"orders": "hold"}}},
-        ["ddl_policy", "'orders' is no pattern", "database.table"],
+        ["ddl_policy", "'orders' is not a pattern", "database.table"],
     ),
     "nothing included": ({**_GOOD, "include": []}, ["include", "[] includes no table", "such as shop.*"]),
     "include a text": ({**_GOOD, "include": "shop.*"}, ["include", "'shop.*'", "list"]),
-    "include no pattern": ({**_GOOD, "include": ["shop"]}, ["include", "'shop' is no pattern", "database.table"]),
-    "exclude no pattern": ({**_GOOD, "exclude": ["a.b", ""]}, ["exclude", "'' is no pattern", "database.table"]),
+    "include no pattern": ({**_GOOD, "include": ["shop"]}, ["include", "'shop' is not a pattern", "database.table"]),
+    "exclude no pattern": ({**_GOOD, "exclude": ["a.b", ""]}, ["exclude", "'' is not a pattern", "database.table"]),
     "route of no pattern": (
         {**_GOOD, "routes": [{"match": "orders", "to": "a.b"}]},
-        ["routes", "match", "'orders' is no pattern", "database.table"],
+        ["routes", "match", "'orders' is not a pattern", "database.table"],
     ),
     "route to no name": (
         {**_GOOD, "routes": [{"match": "shop.*", "to": "{schema}.{table}"}]},
-        ["routes", "to", "'{schema}.{table}' is no name of a mirror", "such as {database}_eu.{table}"],
+        ["routes", "to", "'{schema}.{table}' is not a mirror name", "such as {database}_eu.{table}"],
     ),
     "route to nothing": ({**_GOOD, "routes": [{"match": "shop.*"}]}, ["routes", "to", "Field required"]),
     "route with a field more": (
@@ -499,12 +499,12 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "soft delete of no pattern": (
         {**_GOOD, "soft_delete": ["shop.*", "orders"]},
-        ["soft_delete", "'orders' is no pattern", "database.table"],
+        ["soft_delete", "'orders' is not a pattern", "database.table"],
     ),
     "soft delete a text": ({**_GOOD, "soft_delete": "shop.*"}, ["soft_delete", "'shop.*'", "list"]),
     "mask of no pattern": (
         {**_GOOD, "mask": {"orders": {"a": "hash"}}, "mask_salt": _SALT},
-        ["mask", "'orders' is no pattern", "database.table"],
+        ["mask", "'orders' is not a pattern", "database.table"],
     ),
     "mask unknown": (
         {**_GOOD, "mask": {"db.t": {"a": "sha1"}}, "mask_salt": _SALT},
@@ -535,7 +535,7 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "computed of no pattern": (
         {**_GOOD, "computed": {"orders": {"a": {"type": "int", "sql": "b"}}}},
-        ["computed", "'orders' is no pattern", "database.table"],
+        ["computed", "'orders' is not a pattern", "database.table"],
     ),
     "computed without columns": ({**_GOOD, "computed": {"db.t": {}}}, ["computed", "db.t: no column is named"]),
     "computed twice": (

@@ -94,9 +94,7 @@ def test_mirrors_keep_what_they_were_made_with_until_a_rebuild(spark: SparkSessi
 def test_without_watermarks_the_commit_time_is_needed(spark: SparkSession, tmp_path: Path) -> None:
     paths = LakePaths(str(tmp_path / "lake"), "shop")
     Topic().send(canal("INSERT", "t", 1, [{"id": "1"}], key=["id"])).write(tmp_path / "captures", "0.jsonl")
-    with pytest.raises(
-        LakeError, match=r"_commit_ts is left out, and the streams have no watermarks.* of db\.t\. Keep"
-    ):
+    with pytest.raises(LakeError, match=r"_commit_ts is missing and the stream has no watermarks.* of db\.t\. Add"):
         ingest(spark, paths, tmp_path / "captures", columns=OFFSETS)
     assert not Path(paths.mirror(TableName("db", "t"))).exists()
     assert not Path(paths.table("cut_plans")).exists()

@@ -1,4 +1,4 @@
-"""What the YAML file says of mirrors: table selection and routes, DDL policy, columns, the settings of a cut.
+"""The settings of mirrors from the YAML file: table selection and routes, DDL policy, column rules, and `CutSettings`.
 
-Imports only `model`. `component` creates these values, and every room above reads them.
+Imports only `model`. `component` creates these values; every room above reads them.
 """

@@ -1,4 +1,4 @@
-"""The settings that a cut is made with: they are stored with its plan, and published with the cut."""
+"""The settings of a cut. They are stored with its plan and published with the cut."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CutSettings:
-    """What a pipeline declares of how its cuts are made: `time_zone` is where the encoder prints TIMESTAMP; `keys` are the
-    columns that identify a row, by `database.table`, for tables whose definition has no key; `selection` is which tables
-    are mirrored, under which names; `columns` are what mirrors carry beside upstream's."""
+    """What a pipeline declares about its cuts."""
 
     time_zone: str
+    """The zone in which the encoder prints TIMESTAMP."""
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Key columns by `database.table`, for tables whose definition has no key."""
     policy: DdlPolicy = field(default_factory=DdlPolicy)
     selection: TableSelection = ALL_TABLES
     columns: ColumnRules = field(default_factory=ColumnRules)

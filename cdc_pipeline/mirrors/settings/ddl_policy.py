@@ -1,4 +1,4 @@
-"""What a pipeline lets DDL do to its mirrors: `apply` it, `keep` what it drops, or `hold` the table until it is approved."""
+"""`ddl_policy`: whether destructive DDL is applied, keeps what it drops, or holds the table until it is approved."""
 
 from __future__ import annotations
 
@@ -21,18 +21,14 @@ StatementPosition: TypeAlias = "tuple[str, int, int]"
 """Topic, partition and offset of a statement's message."""
 
 NO_STATEMENT: StatementPosition = ("", -1, -1)
-"""The cause of a table that waits for what no approval lets go on."""
+"""The cause of a quarantined table, which no approval resumes."""
 
 
 @dataclass(frozen=True)
 class DdlPolicy:
-    """`tables` are (pattern on `database.table`, action) in order; the first that matches counts, else `default`.
-
-    A pattern has `*`, `?` and `[…]` as file names have; case counts.
-    """
-
     default: DdlAction = APPLY
     tables: tuple[tuple[str, DdlAction], ...] = ()
+    """(pattern on `database.table`, action). The first match wins, then `default`."""
 
     def of(self, name: TableName) -> DdlAction:
         return next((action for pattern, action in self.tables if matches(str(name), pattern)), self.default)
@@ -48,27 +44,26 @@ class DdlPolicy:
 
 @dataclass(frozen=True)
 class HeldTable:
-    """A table that waits before a statement: its rows and its other DDL from there on wait too.
-
-    `cause` is the position of the statement that has to be approved, `sql` its text, empty where tables of it have masked
-    columns. `commit_ts` is where this table
-    stopped: it may have been drawn in later, by a RENAME with a table that waited. `rows` are the row changes that wait.
-    `error` is empty but for a table that is put aside (`quarantine`): there it says why, and no approval lets it go on.
-    """
+    """A table whose rows and later DDL are held before a statement, or that is quarantined."""
 
     name: TableName
     cause: StatementPosition
+    """The statement that needs approval."""
     commit_ts: int
+    """Where this table stopped. It is later than the statement for a table that a RENAME connected with a held one."""
     sql: str
+    """The statement's text; empty if it may contain values of masked columns."""
     rows: int = 0
+    """Number of held row changes."""
     error: str = ""
+    """Why the table is quarantined; empty if it is only held."""
 
     @property
     def gap(self) -> Gap:
         if self.error:
-            words = f"put aside: {self.error}. What has come since waits; a rebuild of the table brings it back"
-            return Gap(GapKind.PUT_ASIDE, words)
+            message = f"quarantined: {self.error}. Later changes are held; rebuild the table to resume it"
+            return Gap(GapKind.PUT_ASIDE, message)
         topic, partition, offset = self.cause
-        words = f"held (ddl_policy) until the statement at {topic}/{partition}/{offset} is approved"
-        hidden = f"{words}: see ddl_history"
-        return of_statement(GapKind.HELD, hidden, words, self.sql) if self.sql else Gap(GapKind.HELD, hidden)
+        message = f"held (ddl_policy) until the statement at {topic}/{partition}/{offset} is approved"
+        redacted = f"{message}: see ddl_history"
+        return of_statement(GapKind.HELD, redacted, message, self.sql) if self.sql else Gap(GapKind.HELD, redacted)

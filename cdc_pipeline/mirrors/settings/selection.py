@@ -1,7 +1,7 @@
-"""Which upstream tables a pipeline mirrors, and under which names: the same question answered in Python and in Spark SQL.
+"""Table selection (`include`, `exclude`) and renaming (`routes`), in Python and as equal Spark SQL.
 
-The decoded tables keep everything under upstream's names. A cut reads them through `selected`: rows of tables that are
-left out are not there, all others are under the names of their mirrors, and nothing behind it knows of upstream's names.
+The decoded tables contain all upstream tables under their upstream names. A cut reads them through
+`TableSelection.selected`, which filters excluded tables and applies the routes. Later stages see mirror names only.
 """
 
 from __future__ import annotations
@@ -25,87 +25,88 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 Sources: TypeAlias = "Mapping[TableName, tuple[TableName, ...]]"
-"""Upstream's tables by mirror, in order of their names: one, or several that are merged."""
+"""Upstream's tables of each mirror, sorted by name: several for a merged mirror, else one."""
 
-_HOLE = re.compile(r"(\{[^{}]*\})")
-_HOLES = {"{database}": "database", "{table}": "table"}
+_PLACEHOLDER = re.compile(r"(\{[^{}]*\})")
+_PLACEHOLDERS = {"{database}": "database", "{table}": "table"}
 _NAME = "concat(coalesce(`database`, ''), '.', coalesce(`table`, ''))"
 
 
 @dataclass(frozen=True)
 class Route:
-    """Tables that `match` (a pattern on upstream's `database.table`) are mirrored as `to`: a database and a table with a dot
-    between, in which `{database}` and `{table}` stand for upstream's names. With `merge` several tables may have one mirror,
-    in which each row names its own (`mirrors.model.shards`). Raises ValueError where `to` is no such text."""
+    """One entry of `routes`. Raises ValueError if `to` is not a valid template."""
 
     match: str
+    """Pattern on upstream's `database.table`."""
     to: str
+    """The mirror's `database.table`, in which `{database}` and `{table}` stand for upstream's names."""
     merge: bool = False
+    """Whether several tables may share the mirror; its rows then name their source table (`mirrors.model.shards`)."""
 
     def __post_init__(self) -> None:
-        holes = [hole for hole in _HOLE.findall(self.to) if hole not in _HOLES]
+        unknown = [name for name in _PLACEHOLDER.findall(self.to) if name not in _PLACEHOLDERS]
         database, dot, table = self.to.partition(".")
-        if holes or not (database and dot and table) or "." in table or re.search(r"[{}]", _HOLE.sub("", self.to)):
+        braces = re.search(r"[{}]", _PLACEHOLDER.sub("", self.to))
+        if unknown or not (database and dot and table) or "." in table or braces:
             raise ValueError(
-                f"{self.to!r} is no name of a mirror: a database and a table with one dot between are expected, in which "
-                "{database} and {table} stand for upstream's, such as {database}_eu.{table}"
+                f"{self.to!r} is not a mirror name: database.table with one dot is expected, where {{database}} and "
+                "{table} stand for upstream's names, such as {database}_eu.{table}"
             )
 
     def target(self, name: TableName) -> TableName:
-        found = {"{database}": name.database, "{table}": name.table}
-        database, table = ("".join(found.get(piece, piece) for piece in part) for part in self._parts)
+        values = {"{database}": name.database, "{table}": name.table}
+        database, table = ("".join(values.get(piece, piece) for piece in part) for part in self._parts)
         return TableName(database, table)
 
     @property
     def _parts(self) -> tuple[list[str], ...]:
-        """The pieces of the database's name and of the table's: texts, and holes for upstream's names."""
-        return tuple([piece for piece in _HOLE.split(part) if piece] for part in self.to.split("."))
+        """The non-empty pieces (texts and placeholders) of the database's name and of the table's."""
+        return tuple([piece for piece in _PLACEHOLDER.split(part) if piece] for part in self.to.split("."))
 
     def target_sql(self) -> tuple[str, str]:
-        database, table = (
-            f"concat({', '.join(_piece_sql(piece) for piece in part)})"
-            for part in self._parts  # one or more pieces each
-        )
+        database, table = (f"concat({', '.join(_piece_sql(piece) for piece in part)})" for part in self._parts)
         return database, table
 
 
 def _piece_sql(piece: str) -> str:
-    if piece in _HOLES:
-        return f"coalesce(`{_HOLES[piece]}`, '')"
-    # by its bytes, so that no character of it means anything to SQL
+    if piece in _PLACEHOLDERS:
+        return f"coalesce(`{_PLACEHOLDERS[piece]}`, '')"
+    # in hex, so that SQL interprets no character of it
     return f"decode(X'{piece.encode().hex()}', 'UTF-8')"
 
 
 @dataclass(frozen=True)
 class TableSelection:
-    """`include` and `exclude` are patterns on upstream's `database.table`: a table is in where one of the first matches and
-    none of the second. Of `routes` the first that matches counts; a table without one keeps its name."""
+    """`include`, `exclude` and `routes` of the YAML file. Patterns match upstream's `database.table`."""
 
     include: tuple[str, ...] = ("*",)
     exclude: tuple[str, ...] = ()
+    """Wins over `include`."""
     routes: tuple[Route, ...] = ()
+    """The first match wins. A table without a match keeps its name."""
 
     @property
     def everything(self) -> bool:
-        """Whether all tables are in, under their own names."""
+        """Whether all tables are included under their own names."""
         return self.all_in and not self.routes
 
     @property
     def all_in(self) -> bool:
+        """Whether all tables are included, under any names."""
         return "*" in self.include and not self.exclude
 
     def is_in(self, name: TableName) -> bool:
         return matches_any(str(name), self.include) and not matches_any(str(name), self.exclude)
 
     def routed(self, name: TableName) -> TableName:
-        """The mirror's name of a table that is in."""
-        found = self._route(name)
-        return name if found is None else found.target(name)
+        """The mirror's name of an included table."""
+        route = self._route(name)
+        return name if route is None else route.target(name)
 
     def merges(self, name: TableName) -> bool:
-        """Whether the table is in, and its mirror may be of others, too."""
-        found = self._route(name)
-        return found is not None and found.merge and self.is_in(name)
+        """Whether the table is included and its route merges tables."""
+        route = self._route(name)
+        return route is not None and route.merge and self.is_in(name)
 
     def _route(self, name: TableName) -> Route | None:
         return next((route for route in self.routes if matches(str(name), route.match)), None)
@@ -117,7 +118,7 @@ class TableSelection:
         return f"({_any_sql(self.include)}) AND NOT ({_any_sql(self.exclude)})"
 
     def routed_sql(self) -> tuple[str, str]:
-        """The mirror's database and its table."""
+        """The mirror's database and table."""
         targets = [(_matches_sql(route.match), *route.target_sql()) for route in self.routes]
         database = " ".join(f"WHEN {condition} THEN {name}" for condition, name, _ in targets)
         table = " ".join(f"WHEN {condition} THEN {name}" for condition, _, name in targets)
@@ -126,30 +127,31 @@ class TableSelection:
         return f"CASE {database} ELSE `database` END", f"CASE {table} ELSE `table` END"
 
     def merges_sql(self) -> str:
-        """Whether the table is merged with others: a boolean that is never NULL."""
+        """Whether the table's route merges tables: a boolean that is never NULL."""
         if not any(route.merge for route in self.routes):
             return "false"
         cases = " ".join(f"WHEN {_matches_sql(route.match)} THEN {str(route.merge).lower()}" for route in self.routes)
         return f"CASE {cases} ELSE false END"
 
     def selected(self, frame: DataFrame) -> DataFrame:
-        """The rows of tables that are in, under the names of their mirrors. Where tables are merged, images and key of
-        their row changes have the names of the table, and so have `source_database` and `source_table`, which are empty
-        for other rows."""
-        inside = frame if self.all_in else frame.where(self.is_in_sql())
+        """The rows of included tables, with `database` and `table` of their mirrors.
+
+        For merged tables, images and key of row changes get the source columns, and `SOURCE_OF_CHANGE` has upstream's names.
+        """
+        included = frame if self.all_in else frame.where(self.is_in_sql())
         if not self.routes:
-            return inside
+            return included
         database, table = self.routed_sql()
         names = {"database": F.expr(database), "table": F.expr(table)}
         if not any(route.merge for route in self.routes) or "after" not in frame.columns:
-            return inside.withColumns(names)
-        return inside.withColumns(names | _with_source(F.expr(self.merges_sql())))
+            return included.withColumns(names)
+        return included.withColumns(names | _source_columns(F.expr(self.merges_sql())))
 
     def left_out(self, frame: DataFrame) -> DataFrame:
-        """The other rows, under upstream's names."""
+        """The rows of excluded tables, under upstream's names."""
         return frame.where(f"NOT ({self.is_in_sql()})")
 
-    # ---- written down with each cut
+    # ---- stored with each cut
 
     def to_json(self) -> str:
         plain = {
@@ -172,28 +174,29 @@ class TableSelection:
 ALL_TABLES = TableSelection()
 
 
-def _with_source(merged: Column) -> dict[str, Column]:
-    """The columns of row changes in which those of merged tables name their own."""
-    own = {
+def _source_columns(merged: Column) -> dict[str, Column]:
+    """Columns of row changes in which rows of merged tables name their source table. `merged` is a boolean column."""
+    source = {
         name: F.coalesce(F.col(column), F.lit(""))
         for name, column in zip(SOURCE_NAMES, ("database", "table"), strict=True)
     }
-    pairs = F.create_map(*(part for name, value in own.items() for part in (F.lit(name), value)))
-    said = F.concat(
-        F.lit("routes: a column of a merged table has a name that merging needs: "), F.concat_ws(".", *own.values())
+    entries = F.create_map(*(part for name, value in source.items() for part in (F.lit(name), value)))
+    message = F.concat(
+        F.lit(f"routes: a merged table must not have a column {' or '.join(SOURCE_NAMES)} of its own: "),
+        F.concat_ws(".", *source.values()),
     )
 
-    def with_names(image: str) -> Column:
-        # one that comes without DDL; a table that has it from its start is refused before (`CutStreams.check_names`)
-        taken = F.map_contains_key(image, SOURCE_NAMES[0]) | F.map_contains_key(image, SOURCE_NAMES[1])
-        return F.when(taken, F.raise_error(said)).otherwise(F.map_concat(pairs, image))
+    def with_source(image: str) -> Column:
+        # `CutStreams.check_names` rejects tables that have such a column when they appear; this one came later, without DDL
+        conflict = F.map_contains_key(image, SOURCE_NAMES[0]) | F.map_contains_key(image, SOURCE_NAMES[1])
+        return F.when(conflict, F.raise_error(message)).otherwise(F.map_concat(entries, image))
 
     key = F.when(F.size("key_names") > 0, F.concat(F.array(*map(F.lit, SOURCE_NAMES)), "key_names"))
     return {
-        **{image: F.when(merged, with_names(image)).otherwise(F.col(image)) for image in ("before", "after")},
+        **{image: F.when(merged, with_source(image)).otherwise(F.col(image)) for image in ("before", "after")},
         "key_names": F.when(merged, F.coalesce(key, F.col("key_names"))).otherwise(F.col("key_names")),
         **{
-            column: F.when(merged, own[name]).otherwise(F.lit(""))
+            column: F.when(merged, source[name]).otherwise(F.lit(""))
             for name, column in zip(SOURCE_NAMES, SOURCE_OF_CHANGE, strict=True)
         },
     }
@@ -211,24 +214,22 @@ def _any_sql(patterns: Iterable[str]) -> str:
 def sources_with(
     known: Sources, names: Iterable[TableName], selection: TableSelection
 ) -> dict[TableName, tuple[TableName, ...]]:
-    """`known` with those of the names that are in.
+    """`known` plus the included tables among `names`.
 
-    Raises DeclarationError where two tables would have one mirror and are not to be merged: their rows must never mix.
+    Raises DeclarationError if two tables would share a mirror without a route that merges them.
     """
-    found = dict(known)
+    sources = dict(known)
     for name in sorted(set(names)):
         if not selection.is_in(name):
             continue
         mirror = selection.routed(name)
-        others = found.get(mirror, ())
+        others = sources.get(mirror, ())
         if name in others:
             continue
-        apart = next((other for other in (name, *others) if not selection.merges(other)), None)
-        if others and apart is not None:
-            other = others[0]
+        if others and not all(map(selection.merges, (name, *others))):
             raise DeclarationError(
-                f"routes: {other} and {name} would both be mirrored as {mirror}, and tables are not merged; nothing was "
-                "touched. Route one of them to another name, or exclude it; a route with merge: true for all of them merges"
+                f"routes: {others[0]} and {name} would both be mirrored as {mirror}, and their routes do not merge tables. "
+                "No mirror was changed. Route or exclude one of them, or set merge: true on the routes of all"
             )
-        found[mirror] = tuple(sorted((*others, name)))
-    return found
+        sources[mirror] = tuple(sorted((*others, name)))
+    return sources

@@ -1,7 +1,7 @@
-"""Patterns on `database.table`, as a pipeline's file has them: `*`, `?` and `[…]` as file names have; case counts.
+"""Case-sensitive glob patterns on `database.table`: `*`, `?`, `[…]` and `[!…]`.
 
-Python and Spark match by one regular expression: names are upstream's and may hold anything, so that each character but
-letters and digits is written in it by its number.
+Python and Spark use the same regular expression. It writes each character except ASCII letters and digits by its code
+point, because upstream's names may contain any character.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def require_pattern(text: str) -> str:
-    """The text, if it is a pattern. Raises ValueError where it can match no `database.table`."""
+    """The text itself. Raises ValueError if it cannot match any `database.table`."""
     if "." not in text.strip(".") and text != "*":
-        raise ValueError(f"{text!r} is no pattern: one on database.table is expected, such as shop.*")
+        raise ValueError(f"{text!r} is not a pattern on database.table, such as shop.*")
     return text
 
 
 def matches(text: str, pattern: str) -> bool:
-    """Whether the whole text is as the pattern says."""
+    """Whether the pattern matches the whole text."""
     return _compiled(pattern).fullmatch(text) is not None
 
 
@@ -36,56 +36,56 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def java_regex(pattern: str) -> str:
-    """A regular expression for Spark's RLIKE that finds the very texts that `matches` does. It is ASCII, without quotes."""
+    """The pattern for Spark's RLIKE, with the same matches as `matches`. It is ASCII and contains no quotes."""
     return r"\A(?s:" + _regex(pattern, lambda code: f"\\x{{{code:x}}}") + r")\z"
 
 
-def _regex(pattern: str, number: Callable[[int], str]) -> str:
-    """The pattern as a regular expression in which a dot matches line ends too. `number` writes a character by its code."""
+def _regex(pattern: str, escape: Callable[[int], str]) -> str:
+    """The pattern as a regular expression to be used in DOTALL mode. `escape` writes a code point."""
 
-    def written(character: str) -> str:
-        plain = character.isascii() and character.isalnum()
-        return character if plain else number(ord(character))
+    def literal(character: str) -> str:
+        is_plain = character.isascii() and character.isalnum()
+        return character if is_plain else escape(ord(character))
 
-    found: list[str] = []
-    place = 0
-    while place < len(pattern):
-        character = pattern[place]
-        place += 1
-        end = _end_of_set(pattern, place) if character == "[" else -1
+    parts: list[str] = []
+    index = 0
+    while index < len(pattern):
+        character = pattern[index]
+        index += 1
+        end = _end_of_set(pattern, index) if character == "[" else -1
         if character == "*":
-            if found[-1:] != [".*"]:
-                found.append(".*")
+            if parts[-1:] != [".*"]:
+                parts.append(".*")
         elif character == "?":
-            found.append(".")
+            parts.append(".")
         elif end > 0:
-            found.append(_set(pattern[place:end], written))
-            place = end + 1
+            parts.append(_set(pattern[index:end], literal))
+            index = end + 1
         else:
-            found.append(written(character))
-    return "".join(found)
+            parts.append(literal(character))
+    return "".join(parts)
 
 
 def _end_of_set(pattern: str, start: int) -> int:
-    """Where the `]` is that ends the set which begins here; -1 where there is none, so that `[` is a character."""
+    """The index of the `]` that closes the set starting at `start`; -1 if none does, so that `[` is a literal."""
     first = start + 1 if pattern.startswith("!", start) else start
     return pattern.find("]", first + 1 if pattern.startswith("]", first) else first)
 
 
-def _set(inside: str, written: Callable[[str], str]) -> str:
-    """`[…]`: characters and ranges, `!` in front for all others. A range whose end comes before its start is empty."""
-    negated = inside.startswith("!")
-    body = inside[1:] if negated else inside
+def _set(content: str, literal: Callable[[str], str]) -> str:
+    """`[…]` with characters and ranges, negated by `!`. A range whose end is before its start is empty."""
+    negated = content.startswith("!")
+    body = content[1:] if negated else content
     items: list[str] = []
-    place = 0
-    while place < len(body):
-        if body[place + 1 : place + 2] == "-" and place + 2 < len(body):
-            if body[place] <= body[place + 2]:
-                items.append(f"{written(body[place])}-{written(body[place + 2])}")
-            place += 3
+    index = 0
+    while index < len(body):
+        if body[index + 1 : index + 2] == "-" and index + 2 < len(body):
+            if body[index] <= body[index + 2]:
+                items.append(f"{literal(body[index])}-{literal(body[index + 2])}")
+            index += 3
         else:
-            items.append(written(body[place]))
-            place += 1
+            items.append(literal(body[index]))
+            index += 1
     if not items:
         return "." if negated else "(?!)"
     return f"[{'^' if negated else ''}{''.join(items)}]"

@@ -186,7 +186,9 @@ def test_the_names_of_the_tables_are_not_masked() -> None:
     state, _ = planned(ONE, rules=rules)
     assert state is not None
     assert state.masks == ()
-    assert in_words(state.gaps) == ("column _source_table: it tells tables apart that are merged, and is not masked",)
+    assert in_words(state.gaps) == (
+        "column _source_table: it identifies the source table of a merged mirror and is not masked",
+    )
 
 
 def test_a_node_names_its_tables() -> None:

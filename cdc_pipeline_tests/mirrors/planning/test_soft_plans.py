@@ -138,7 +138,7 @@ def test_rules_are_read_back_and_what_they_cannot_do_is_said() -> None:
     own = f"CREATE TABLE s4 (id INT PRIMARY KEY, {DELETED} INT)"
     draft, plan = planned(S1, "CREATE TABLE s3 (id INT)", own, "TRUNCATE TABLE s2", known=[older])
     assert {name.table: reason for name, reason in not_kept(SOFT, plan.steps, draft.key).items()} == {
-        "s2": "the mirror was made without it, or before its rows had a key: a rebuild lets it",
+        "s2": "the mirror was created before soft_delete was declared or before the table had a key; rebuild the mirror",
         "s3": "its rows have no key",
         "s4": "the table has a column _deleted of its own",
     }

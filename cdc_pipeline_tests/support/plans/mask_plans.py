@@ -93,13 +93,13 @@ CASES: dict[str, tuple[list[str], str, dict[str, Mask], list[str]]] = {
         ["CREATE TABLE k (secret INT, v INT, PRIMARY KEY (v, secret))"],
         "k",
         {"secret": HASH},
-        ["column secret: it identifies rows, and is hashed"],
+        ["column secret: it is part of the key and is masked with hash"],
     ),
     "what comes to identify rows": (
         ["CREATE TABLE k (secret INT NOT NULL, v INT)", "ALTER TABLE k ADD PRIMARY KEY (secret)"],
         "k",
         {"secret": HASH},
-        ["column secret: it identifies rows, and is hashed"],
+        ["column secret: it is part of the key and is masked with hash"],
     ),
     "a type in which values have the same text": (
         [T.format("b1"), "ALTER TABLE b1 MODIFY phone BIGINT UNSIGNED DEFAULT 6"],
