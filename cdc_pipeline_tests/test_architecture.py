@@ -26,24 +26,30 @@ def _section(title: str) -> str:
     return DOCUMENT.split(f"\n## {title}")[1].split("\n## ")[0]
 
 
-def test_each_path_to_go_to_is_there() -> None:
-    """Paths are below the package, but those of the tests and of the documents."""
-    tasks = re.split(r"^\*\*(.+)\*\*$", _section("To add a …, go to …"), flags=re.MULTILINE)[1:]
-    titles, texts = tasks[::2], tasks[1::2]
+def test_each_path_to_add_something_exists() -> None:
+    """Paths are below the package, except those of tests and docs."""
+    titles, texts = _tasks()
     assert titles == [
-        "a dialect",
-        "a DDL statement or clause",
-        "a MySQL type",
-        "an option per table",
-        "a check",
-        "a source",
+        "A dialect",
+        "A DDL statement or clause",
+        "A MySQL type",
+        "An option per table",
+        "A check",
+        "A source",
+        "A kind of gap",
     ]
     for title, text in zip(titles, texts, strict=True):
-        named = _named(text)
-        assert len(named) > 3, title
-        for path in named:
+        rows = re.findall(r"^\|[^|]*\|([^|]*)\|$", text, re.MULTILINE)[2:]
+        assert len(rows) > 3, title
+        for path in _named(text):
             beside = path.startswith(("cdc_pipeline_tests/", "docs/"))
             assert ((ROOT if beside else PACKAGE) / path).exists(), f"{title}: {path}"
+
+
+def _tasks() -> tuple[list[str], list[str]]:
+    """The titles and texts of the tasks below "To add something"."""
+    tasks = re.split(r"^### (.+)$", _section("To add something"), flags=re.MULTILINE)[1:]
+    return tasks[::2], tasks[1::2]
 
 
 def test_each_room_is_in_the_tables_and_each_row_is_a_room() -> None:

@@ -71,7 +71,7 @@ def _advice(pipeline: str, gaps: Mapping[str, str], aside: Mapping[str, str]) ->
     if aside:
         return words + (
             f"{len(aside)} table(s) are put aside: when the error is understood, {pipeline}_rebuild with their names as "
-            "tables brings them back; docs/operations.md (Tables that are put aside)"
+            "tables brings them back; docs/operations.md (Quarantined tables)"
         )
     return words + (
         f"{pipeline}_release_dead_letters takes dead letters in, {pipeline}_rebuild late changes, {pipeline}_approve_ddl "
