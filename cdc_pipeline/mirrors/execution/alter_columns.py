@@ -1,4 +1,4 @@
-"""ALTER TABLE on a mirror: metadata alone where Delta can, a rewrite where values change."""
+"""ALTER TABLE on a mirror: a metadata commit where Delta can read the old files, else a rewrite of all rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.delta import commit_metadata, is_in, overwrite_once, table_state
-from cdc_pipeline.mirrors.execution.backfill import fill_columns
+from cdc_pipeline.mirrors.execution.backfill import backfill_columns
 from cdc_pipeline.mirrors.merge.computed_values import computed_anew, keeps_field, loses_derived, update_derived
 from cdc_pipeline.mirrors.merge.masked_values import with_masks
 from cdc_pipeline.mirrors.merge.soft_deletes import deleted_cell, live_rows
@@ -34,27 +34,27 @@ from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.types.spark_types import spark_type, value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame
 
-    from cdc_pipeline.lake.delta import Commit, TableState
+    from cdc_pipeline.lake.delta import TableState
+    from cdc_pipeline.mirrors.execution.step_context import StepContext
     from cdc_pipeline.mirrors.model.computed_columns import DerivedColumn
     from cdc_pipeline.mirrors.model.masks import Mask
-    from cdc_pipeline.mirrors.model.step_commits import StepCommits
     from cdc_pipeline.mirrors.model.steps import ChangeColumns
     from cdc_pipeline.mysql.model.table import ColumnOrigin, TableSchema
 
 MAPPING = "delta.columnMapping.mode"
-_BEFORE_ROWS, _REWRITTEN, _METADATA = 0, 1, 2
-"""The parts of the step; those of `fill_columns` come after them."""
 NTZ_FEATURE = {"delta.feature.timestampNtz": "supported"}
-"""The property without which a table cannot have a TIMESTAMP_NTZ."""
+"""The property that a table needs before it can have a TIMESTAMP_NTZ column."""
+_BEFORE_ROWS, _ROWS, _METADATA = 0, 1, 2
+"""Parts of the step (`StepCommits`). The parts of `backfill_columns` follow."""
 _NOT_IN_PARQUET = frozenset(" ,;{}()\n\t=")
 
 
 def needs_mapping(names: Iterable[str]) -> bool:
-    """Whether Parquet cannot hold one of the names, so that files must know columns by others."""
+    """Whether Parquet cannot store one of the column names, so that the table needs column mapping."""
     return any(set(name) & _NOT_IN_PARQUET for name in names)
 
 
@@ -62,7 +62,7 @@ _INTEGERS: tuple[type[DataType], ...] = (ByteType, ShortType, IntegerType, LongT
 
 
 def widens(old: DataType, new: DataType) -> bool:
-    """Whether Delta can read old files as the new type, so that no row is rewritten (type widening)."""
+    """Whether Delta type widening covers the change, so that no row is rewritten."""
     if isinstance(old, _INTEGERS) and isinstance(new, _INTEGERS):
         return _INTEGERS.index(type(old)) < _INTEGERS.index(type(new))
     if isinstance(old, DecimalType) and isinstance(new, DecimalType):
@@ -71,70 +71,64 @@ def widens(old: DataType, new: DataType) -> bool:
     return isinstance(old, FloatType) and isinstance(new, DoubleType)
 
 
-def change_columns(
-    spark: SparkSession,
-    path: str,
-    step: ChangeColumns,
-    commits: StepCommits,
-    time_zone: str,
-    salt: str,
-    note_gaps: Callable[[Sequence[Gap], Commit], None],
-) -> None:
-    """Carries the step out at `path` in a few commits. What each leaves unsure is noted as gaps first.
+def change_columns(context: StepContext, step: ChangeColumns) -> None:
+    """Runs the step in a few commits: rewrite, metadata, backfill, computed columns.
 
-    Each commit is skipped when it is in already, so a step that was cut short goes on where it stopped. `salt` is that of
-    masked values.
+    A resumed run skips the commits that the table already contains.
     """
+    spark, path, commits = context.spark, context.path, context.commits
     table = table_state(spark, path)
     assert table is not None
     kept = [origin for origin in step.origins if origin.before is not None]
     features = dict(NTZ_FEATURE) if _has_datetime(step) else {}
-    rewritten = any(_is_changed(origin, step, time_zone) for origin in kept)
-    mapped = needs_mapping(step.state.spark_schema().names) or (not rewritten and _loses_names(step, kept))
-    # Files know columns by name until mapping is on, and an overwrite switches no feature on: metadata alone, before it.
+    rewrites = any(_needs_rewrite_here(origin, step, context.time_zone) for origin in kept)
+    mapped = needs_mapping(step.state.spark_schema().names) or (not rewrites and _loses_names(step, kept))
+    # Files store column names until mapping is on, and an overwrite enables no feature: both need a metadata commit first.
     first = {MAPPING: "name"} if mapped and table.properties.get(MAPPING) != "name" else {}
-    if rewritten and NTZ not in table.schema.simpleString():
+    if rewrites and NTZ not in table.schema.simpleString():
         first |= features
     if first:
         commit_metadata(spark, path, commits(_BEFORE_ROWS), properties=first)
         table = table_state(spark, path)
         assert table is not None
-    if rewritten:
-        _rewritten(spark, path, step, commits, time_zone, salt, note_gaps)
+    if rewrites:
+        _rewrite_rows(context, step)
         schema = None
     else:
         schema = _new_schema(table, step)
-        if any(_widened(origin, step) for origin in kept):
+        if any(_is_widened(origin, step) for origin in kept):
             features["delta.enableTypeWidening"] = "true"
-    healed = row_gaps_carried(table, _names_now(step, kept), dict(step.state.masks))
-    properties = {**step.state.properties(), **features, **healed}
+    row_gaps = row_gaps_carried(table, _names_after(step, kept), dict(step.state.masks))
+    properties = {**step.state.properties(), **features, **row_gaps}
     commit_metadata(spark, path, commits(_METADATA), schema=schema, properties=properties)
-    fill_columns(spark, path, step, commits, time_zone, salt, note_gaps)
-    if anew := _derived_anew(step, time_zone):
-        update_derived(spark, path, step.state, anew, commits(commits.last - 1))
+    backfill_columns(context, step)
+    if computed := _recomputed_columns(step, context.time_zone):
+        update_derived(spark, path, step.state, computed, commits(commits.last - 1))
 
 
 def _loses_names(step: ChangeColumns, kept: Sequence[ColumnOrigin]) -> bool:
-    """Whether a column of the files is not there any more under its name."""
+    """Whether a column of the files has no column of the same name after the step."""
     own = {field.name for field in step.state.own_fields}
-    fewer = len(kept) < len(step.before.schema.columns) or any(
+    drops = len(kept) < len(step.before.schema.columns) or any(
         field.name not in own for field in step.before.own_fields
     )
-    return fewer or any(_renamed(origin) for origin in kept) or loses_derived(step)
+    return drops or any(_is_renamed(origin) for origin in kept) or loses_derived(step)
 
 
-def _names_now(step: ChangeColumns, kept: Sequence[ColumnOrigin]) -> dict[str, str | None]:
-    """The new name of each column, None of one that is gone."""
-    now = {origin.before.name: origin.after.name for origin in kept if origin.before is not None}
-    return {column.name: now.get(column.name) for column in step.before.schema.columns}
+def _names_after(step: ChangeColumns, kept: Sequence[ColumnOrigin]) -> dict[str, str | None]:
+    """Maps each column before the step to its new name, or to None if the step drops it."""
+    after = {origin.before.name: origin.after.name for origin in kept if origin.before is not None}
+    return {column.name: after.get(column.name) for column in step.before.schema.columns}
 
 
-def is_rewritten(origin: ColumnOrigin, schema: TableSchema, time_zone: str) -> bool:
-    """Whether the values of a kept column become others, or of a type that its files cannot be read as. `schema` is the
-    table's before."""
+def needs_rewrite(origin: ColumnOrigin, schema: TableSchema, time_zone: str) -> bool:
+    """Whether a kept column gets other values, or a type that cannot read its files.
+
+    `schema`: the table's definition before the change.
+    """
     before, after = origin.before, origin.after
     assert before is not None
-    if not _same_files(origin) or learns_labels(before.type, after.type):
+    if not _reads_old_files(origin) or learns_labels(before.type, after.type):
         return True
     return (
         unsure_conversion(before.type, after.type) is not None
@@ -142,47 +136,47 @@ def is_rewritten(origin: ColumnOrigin, schema: TableSchema, time_zone: str) -> b
     )
 
 
-def _is_changed(origin: ColumnOrigin, step: ChangeColumns, time_zone: str) -> bool:
-    """`is_rewritten` in a mirror that does not show all of its values: what is masked stays as it is."""
+def _needs_rewrite_here(origin: ColumnOrigin, step: ChangeColumns, time_zone: str) -> bool:
+    """As `needs_rewrite`, for a mirror with masked columns: masked values do not change."""
     assert origin.before is not None
     before, after = _masks(origin, step)
     if before is None and after is None:
-        return is_rewritten(origin, step.before.schema, time_zone)
-    return before != after or (after != HASH and not _same_files(origin))
+        return needs_rewrite(origin, step.before.schema, time_zone)
+    return before != after or (after != HASH and not _reads_old_files(origin))
 
 
 def _masks(origin: ColumnOrigin, step: ChangeColumns) -> tuple[Mask | None, Mask | None]:
-    """How the column was masked before the step, and how it is after it."""
+    """The column's mask before and after the step."""
     before = None if origin.before is None else dict(step.before.masks).get(origin.before.name)
     return before, dict(step.state.masks).get(origin.after.name)
 
 
-def _same_files(origin: ColumnOrigin) -> bool:
+def _reads_old_files(origin: ColumnOrigin) -> bool:
     assert origin.before is not None
     old, new = spark_type(origin.before.type), spark_type(origin.after.type)
     return old == new or widens(old, new)
 
 
-def _widened(origin: ColumnOrigin, step: ChangeColumns) -> bool:
+def _is_widened(origin: ColumnOrigin, step: ChangeColumns) -> bool:
     return origin.before is not None and step.before.column_type(origin.before) != step.state.column_type(origin.after)
 
 
-def _renamed(origin: ColumnOrigin) -> bool:
+def _is_renamed(origin: ColumnOrigin) -> bool:
     return origin.before is not None and origin.before.name != origin.after.name
 
 
-def _derived_anew(step: ChangeColumns, time_zone: str) -> list[DerivedColumn]:
-    return computed_anew(step, lambda origin: _is_changed(origin, step, time_zone))
+def _recomputed_columns(step: ChangeColumns, time_zone: str) -> list[DerivedColumn]:
+    return computed_anew(step, lambda origin: _needs_rewrite_here(origin, step, time_zone))
 
 
 def _has_datetime(step: ChangeColumns) -> bool:
-    derived = any(NTZ in column.type for column in step.state.derived_shown)
-    return derived or any(origin.after.type.base == "datetime" for origin in step.origins)
+    computed = any(NTZ in column.type for column in step.state.derived_shown)
+    return computed or any(origin.after.type.base == "datetime" for origin in step.origins)
 
 
 def _new_schema(table: TableState, step: ChangeColumns) -> StructType:
-    """The new columns in their order, each kept one with the field metadata by which its files are found."""
-    # Done in part before: then the table has the new names already and `commit_metadata` skips.
+    """The new columns in order. A kept column keeps the field metadata by which Delta finds it in the files."""
+    # after an interrupted run the table may have the new names already: then `commit_metadata` skips
     fields = {field.name: field for field in table.schema.fields}
     columns = []
     for origin in step.origins:
@@ -193,19 +187,19 @@ def _new_schema(table: TableState, step: ChangeColumns) -> StructType:
             change = {"fromType": _type_name(field.dataType), "toType": _type_name(target)}
             metadata["delta.typeChanges"] = [*metadata.get("delta.typeChanges", []), change]
         columns.append(StructField(origin.after.name, target, nullable=True, metadata=metadata))
-    for old, new in kept_names(step):
+    for old, new in _kept_names(step):
         if (field := fields.get(old)) is not None:
             columns.append(StructField(new, field.dataType, nullable=True, metadata=dict(field.metadata)))
-    for derived, field in zip(step.state.derived_shown, step.state.derived_fields, strict=True):
-        columns.append(fields.get(field.name, field) if keeps_field(step, derived) else field)
-    # upstream may have its own column of the name from now on
+    for computed, field in zip(step.state.derived_shown, step.state.derived_fields, strict=True):
+        columns.append(fields.get(field.name, field) if keeps_field(step, computed) else field)
+    # a field of this name that was not ours before was upstream's: ours is a new column
     before = {field.name for field in step.before.own_fields}
     own = [fields.get(field.name, field) if field.name in before else field for field in step.state.own_fields]
     return StructType([*columns, *own])
 
 
-def kept_names(step: ChangeColumns) -> list[tuple[str, str]]:
-    """The columns that stand beside upstream's: the name of each before the step and after it."""
+def _kept_names(step: ChangeColumns) -> list[tuple[str, str]]:
+    """The columns that upstream dropped and the mirror keeps: (name before the step, name after it)."""
     return [*((name, name) for name in step.before.kept), *step.kept]
 
 
@@ -213,22 +207,13 @@ def _type_name(kind: DataType) -> str:
     return str(json.loads(kind.json()))
 
 
-def _rewritten(
-    spark: SparkSession,
-    path: str,
-    step: ChangeColumns,
-    commits: StepCommits,
-    time_zone: str,
-    salt: str,
-    note_gaps: Callable[[Sequence[Gap], Commit], None],
-) -> None:
-    """All rows anew under the new columns; added columns are NULL until they are filled. The gaps of values that have no
-    equal in the new type are noted first."""
-    commit = commits(_REWRITTEN)
-    if is_in(spark, path, commit):
+def _rewrite_rows(context: StepContext, step: ChangeColumns) -> None:
+    """Overwrites all rows under the new columns. Added columns are NULL until the backfill."""
+    commit = context.commits(_ROWS)
+    if is_in(context.spark, context.path, commit):
         return
-    mirror = spark.read.format("delta").load(path)
-    columns, failed, masked = [], [], {}
+    mirror = context.mirror()
+    columns, converted_cells, masked = [], [], {}
     for origin in step.origins:
         before, after = _masks(origin, step)
         kind = step.state.column_type(origin.after)
@@ -238,63 +223,71 @@ def _rewritten(
         if before is not None:
             columns.append(F.col(quoted(origin.before.name)).alias(origin.after.name))
             continue
-        new, doubtful = new_value(origin, step.before.schema, time_zone)
+        new, doubtful = new_value(origin, step.before.schema, context.time_zone)
         columns.append(new.alias(origin.after.name))
         if after is not None:
             masked[origin.after.name] = (spark_type(origin.after.type), after)
-        if is_rewritten(origin, step.before.schema, time_zone):
+        if needs_rewrite(origin, step.before.schema, context.time_zone):
             old = F.col(quoted(origin.before.name))
-            failed.append((origin, old.isNotNull() & (new.isNull() | doubtful), old))
-    beside = [F.col(quoted(old)).alias(new) for old, new in kept_names(step)]
-    # NULL until they are computed anew: what they were computed of may be masked now
-    anew = {column.name for column in _derived_anew(step, time_zone)}
-    derived = [
-        F.lit(None).cast(field.dataType).alias(field.name) if field.name in anew else F.col(quoted(field.name))
+            converted_cells.append((origin, old.isNotNull() & (new.isNull() | doubtful), old))
+    kept = [F.col(quoted(old)).alias(new) for old, new in _kept_names(step)]
+    # NULL until they are recomputed: the columns they read may be masked now
+    recomputed = {column.name for column in _recomputed_columns(step, context.time_zone)}
+    computed = [
+        F.lit(None).cast(field.dataType).alias(field.name) if field.name in recomputed else F.col(quoted(field.name))
         for field in step.state.derived_fields
     ]
     deleted = [deleted_cell(keeps_deleted=step.before.keeps_deleted)] if step.state.keeps_deleted else []
-    gaps = _failed_values(live_rows(mirror, keeps_deleted=step.before.keeps_deleted), failed, masked)
-    rows = with_masks(mirror.select(*columns, *beside, *derived, *step.state.trace, *deleted), masked, salt)
-    note_gaps(gaps, commits.finding(_REWRITTEN))
-    overwrite_once(rows, path, commit)
+    gaps = _conversion_gaps(live_rows(mirror, keeps_deleted=step.before.keeps_deleted), converted_cells, masked)
+    rows = with_masks(mirror.select(*columns, *kept, *computed, *step.state.trace, *deleted), masked, context.salt)
+    context.add_gaps(gaps, context.commits.finding(_ROWS))
+    overwrite_once(rows, context.path, commit)
 
 
-def _failed_values(
-    mirror: DataFrame, failed: list[tuple[ColumnOrigin, Column, Column]], masked: Collection[str]
+def _conversion_gaps(
+    mirror: DataFrame, converted_cells: list[tuple[ColumnOrigin, Column, Column]], masked: Collection[str]
 ) -> list[Gap]:
-    """What is said of values that the new type has no equal for: how many, and some of them where they may be shown."""
-    if not failed:
+    """The gaps of values without a certain equal in the new type: how many, and up to three of a column that is not masked.
+
+    `converted_cells`: (column, whether its conversion is doubtful, its old value).
+    """
+    if not converted_cells:
         return []
-    counts = [F.count(F.when(fails, 1)).alias(f"n{place}") for place, (_, fails, _) in enumerate(failed)]
-    some = [
-        F.slice(F.collect_set(F.when(fails, F.left(old.cast("string"), F.lit(40)))), 1, 3).alias(f"v{place}")
-        for place, (_, fails, old) in enumerate(failed)
+    counts = [F.count(F.when(fails, 1)).alias(f"n{index}") for index, (_, fails, _) in enumerate(converted_cells)]
+    examples = [
+        F.slice(F.collect_set(F.when(fails, F.left(old.cast("string"), F.lit(40)))), 1, 3).alias(f"v{index}")
+        for index, (_, fails, old) in enumerate(converted_cells)
     ]
-    found = mirror.agg(*counts, *some).first()
+    found = mirror.agg(*counts, *examples).first()
     assert found is not None
     gaps = []
-    for place, (origin, _, _) in enumerate(failed):
-        if found[f"n{place}"]:
-            words = f"{found[f'n{place}']} value(s) have no sure equal as {origin.after.type}"
-            some_of = ", ".join(map(repr, found[f"v{place}"]))
-            clear = "" if origin.after.name in masked else f"{words}, such as {some_of}"
-            gaps.append(Gap(GapKind.NO_SURE_EQUAL, words, origin.after.name, clear))
+    for index, (origin, _, _) in enumerate(converted_cells):
+        if found[f"n{index}"]:
+            detail = (
+                f"{found[f'n{index}']} value(s) may differ from upstream after the conversion to {origin.after.type}"
+            )
+            values = ", ".join(map(repr, found[f"v{index}"]))
+            clear = "" if origin.after.name in masked else f"{detail}, for example {values}"
+            gaps.append(Gap(GapKind.NO_SURE_EQUAL, detail, origin.after.name, clear))
     return gaps
 
 
 def new_value(origin: ColumnOrigin, schema: TableSchema, time_zone: str) -> tuple[Column, Column]:
-    """The value of a kept column after the change, and whether it is not sure. `schema` is the table's before."""
+    """The value of a kept column after the change, and a boolean that is true if the value may differ from upstream's.
+
+    `schema`: the table's definition before the change.
+    """
     before, after = origin.before, origin.after
     assert before is not None
-    column, sure = F.col(quoted(before.name)), F.lit(False)
+    column, no_doubt = F.col(quoted(before.name)), F.lit(False)
     if learns_labels(before.type, after.type):
-        return value(column, after.type, time_zone), sure
+        return value(column, after.type, time_zone), no_doubt
     new = spark_type(after.type)
     if unsure_conversion(before.type, after.type) is not None:
-        found = converted(before, after, schema, time_zone)
-        if found is not None:
-            doubtful = sure if found.doubtful is None else F.coalesce(F.expr(found.doubtful), sure)
-            return F.expr(found.sql), doubtful
-    if _same_files(origin):
-        return column.cast(new), sure
-    return (column.cast("string") if isinstance(new, StringType) else column.cast("string").try_cast(new)), sure
+        expression = converted(before, after, schema, time_zone)
+        if expression is not None:
+            doubtful = no_doubt if expression.doubtful is None else F.coalesce(F.expr(expression.doubtful), no_doubt)
+            return F.expr(expression.sql), doubtful
+    if _reads_old_files(origin):
+        return column.cast(new), no_doubt
+    return (column.cast("string") if isinstance(new, StringType) else column.cast("string").try_cast(new)), no_doubt

@@ -1,4 +1,4 @@
-"""The values that ALTER TABLE gives to columns of rows that are there: defaults of added columns, and generated columns.
+"""Backfills the values that ALTER TABLE gives to existing rows: defaults of added columns, and generated columns.
 
 MySQL fills them without sending a row (ticdc-facts §10).
 """
@@ -22,67 +22,60 @@ from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.types.spark_types import spark_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from pyspark.sql import Column, SparkSession
+    from pyspark.sql import Column
 
     from cdc_pipeline.lake.delta import Commit
-    from cdc_pipeline.mirrors.model.step_commits import StepCommits
+    from cdc_pipeline.mirrors.execution.step_context import StepContext
     from cdc_pipeline.mirrors.model.steps import ChangeColumns
     from cdc_pipeline.mysql.model.table import Column as UpstreamColumn
 
     Values = dict[str, tuple[Column, Column | None]]
-    """Column → its value, and whether that is not sure."""
+    """Column → its value, and a boolean that is true if the value may differ from upstream's; None: it never does."""
 
 _FIRST = 4
-"""The first of the parts of the step in which columns are filled."""
+"""The first part of the step that backfills columns."""
 
 
-def fill_columns(
-    spark: SparkSession,
-    path: str,
-    step: ChangeColumns,
-    commits: StepCommits,
-    time_zone: str,
-    salt: str,
-    note_gaps: Callable[[Sequence[Gap], Commit], None],
-) -> None:
-    """Fills what the step leaves to be filled, one commit after another where one column follows from another. The gaps
-    that this leaves are noted first. `salt` is that of masked values; what would follow from them is not computed."""
+def backfill_columns(context: StepContext, step: ChangeColumns) -> None:
+    """Fills added and generated columns, with one commit for all columns that depend on no unfilled one.
+
+    Generated columns that read a masked column are not computed.
+    """
+    commits = context.commits
     gaps: list[Gap] = []
-    values = _defaults(step, time_zone, gaps)
-    nulls = {name for name, how in step.state.masks if how == NULL}
-    waiting = [
+    values = _defaults(step, context.time_zone, gaps)
+    nulls = {name for name, mask in step.state.masks if mask == NULL}
+    remaining = [
         origin.after
         for origin in step.origins
-        if _is_computed_anew(origin.before, origin.after) and origin.after.name not in nulls
+        if _is_recomputed(origin.before, origin.after) and origin.after.name not in nulls
     ]
     part = 0
-    while values or waiting:
-        blocked = {column.name for column in waiting} | set(values)
-        ready = [column for column in waiting if not (_referred(column, step) - {column.name}) & blocked]
+    while values or remaining:
+        unfilled = {column.name for column in remaining} | set(values)
+        ready = [column for column in remaining if not (_read_columns(column, step) - {column.name}) & unfilled]
         if not values and not ready:
-            gaps += [_null(column, "it follows from itself") for column in waiting]
+            gaps += [_null(column, "its expression depends on itself") for column in remaining]
             break
         for column in ready:
-            values.update(_computed(column, step, time_zone, gaps))
-        waiting = [column for column in waiting if column not in ready]
-        if values and not is_in(spark, path, commits(_FIRST + part)):
-            doubts = _doubts(spark, path, values, step)
-            note_gaps(doubts, commits.finding(_FIRST + part))
-            _update(spark, path, values, commits(_FIRST + part), step, salt)
+            values.update(_generated(column, step, context.time_zone, gaps))
+        remaining = [column for column in remaining if column not in ready]
+        if values and not is_in(context.spark, context.path, commits(_FIRST + part)):
+            doubts = _doubts(context, values, step)
+            context.add_gaps(doubts, commits.finding(_FIRST + part))
+            _write_values(context, values, commits(_FIRST + part), step)
         values, part = {}, part + 1
-    note_gaps(gaps, commits.finding(commits.last))
+    context.add_gaps(gaps, commits.finding(commits.last))
 
 
-def _is_computed_anew(before: UpstreamColumn | None, after: UpstreamColumn) -> bool:
+def _is_recomputed(before: UpstreamColumn | None, after: UpstreamColumn) -> bool:
     if after.generated is None:
         return False
     return before is None or (before.expression, before.type) != (after.expression, after.type)
 
 
-def _referred(column: UpstreamColumn, step: ChangeColumns) -> set[str]:
-    """The columns that may be meant by the words of the column's formula."""
+def _read_columns(column: UpstreamColumn, step: ChangeColumns) -> set[str]:
+    """The columns that the expression of a generated column may read: each word that is a column's name."""
     names = {other.name.casefold(): other.name for other in step.state.schema.columns}
     cursor, found = Cursor(column.expression or ""), set()
     while not cursor.done:
@@ -109,44 +102,43 @@ def _defaults(step: ChangeColumns, time_zone: str, gaps: list[Gap]) -> Values:
             elif (value := default_value(column, step.commit_ms, time_zone, step.state.schema)) is not None:
                 found[column.name] = (value, None)
         except ValueError as error:
-            reason = "its default is not known here" if column.name in masks else str(error)
+            reason = "its default is masked" if column.name in masks else str(error)
             gaps.append(_null(column, reason))
     return found
 
 
 def _null(column: UpstreamColumn, reason: str) -> Gap:
-    return Gap(GapKind.NULL_IN_OLDER_ROWS, f"of older rows is NULL: {reason}", column.name)
+    return Gap(GapKind.NULL_IN_OLDER_ROWS, f"is NULL in older rows: {reason}", column.name)
 
 
-def _computed(column: UpstreamColumn, step: ChangeColumns, time_zone: str, gaps: list[Gap]) -> Values:
+def _generated(column: UpstreamColumn, step: ChangeColumns, time_zone: str, gaps: list[Gap]) -> Values:
     try:
-        if masked := sorted(_referred(column, step) & set(dict(step.state.masks)) - {column.name}):
-            raise ExpressionError(f"the mirror has {', '.join(masked)} masked")
+        if masked := sorted(_read_columns(column, step) & set(dict(step.state.masks)) - {column.name}):
+            raise ExpressionError(f"the mirror masks {', '.join(masked)}")
         found = assigned(column.expression or "", column, step.state.shown_schema, time_zone)
     except ExpressionError as error:
-        words = f"of older rows is not what upstream computes as {column.expression}: {error}"
-        gaps.append(Gap(GapKind.NOT_COMPUTED, words, column.name))
+        detail = f"is not recomputed in older rows (upstream's expression: {column.expression}): {error}"
+        gaps.append(Gap(GapKind.NOT_COMPUTED, detail, column.name))
         return {}
     return {column.name: (F.expr(found.sql), None if found.doubtful is None else F.expr(found.doubtful))}
 
 
-def _doubts(spark: SparkSession, path: str, values: Values, step: ChangeColumns) -> list[Gap]:
-    """The gaps of values that are not sure for some rows."""
+def _doubts(context: StepContext, values: Values, step: ChangeColumns) -> list[Gap]:
+    """The gaps of values that may differ from upstream's in some rows."""
     doubts = {name: doubtful for name, (_, doubtful) in values.items() if doubtful is not None}
     if not doubts:
         return []
-    counts = [F.count(F.when(doubtful, 1)).alias(f"d{place}") for place, doubtful in enumerate(doubts.values())]
-    mirror = live_rows(spark.read.format("delta").load(path), keeps_deleted=step.state.keeps_deleted)
-    found = mirror.agg(*counts).first()
+    counts = [F.count(F.when(doubtful, 1)).alias(f"d{index}") for index, doubtful in enumerate(doubts.values())]
+    found = live_rows(context.mirror(), keeps_deleted=step.state.keeps_deleted).agg(*counts).first()
     assert found is not None
     return [
-        Gap(GapKind.UNSURE_FORMULA, f"what upstream computes is not sure for {count} older row(s)", name)
+        Gap(GapKind.UNSURE_FORMULA, f"{count} older row(s) may differ from what upstream computes", name)
         for name, count in zip(doubts, found, strict=True)
         if count
     ]
 
 
-def _update(spark: SparkSession, path: str, values: Values, commit: Commit, step: ChangeColumns, salt: str) -> None:
+def _write_values(context: StepContext, values: Values, commit: Commit, step: ChangeColumns) -> None:
     masks = dict(step.state.masks)
     masked = {
         column.name: (spark_type(column.type), masks[column.name])
@@ -154,13 +146,13 @@ def _update(spark: SparkSession, path: str, values: Values, commit: Commit, step
         if column.name in values and column.name in masks
     }
     if masked:
-        # an UPDATE would have to have the salt in its plan
-        mirror = spark.read.format("delta").load(path)
+        # an UPDATE would have the salt in its query plan
+        mirror = context.mirror()
         filled = [
             values[name][0].alias(name) if name in values else F.col(quoted(name)).alias(name)
             for name in mirror.columns
         ]
-        overwrite_once(with_masks(mirror.select(*filled), masked, salt), path, commit)
+        overwrite_once(with_masks(mirror.select(*filled), masked, context.salt), context.path, commit)
         return
     update: dict[str, str | Column] = {quoted(name): value for name, (value, _) in values.items()}
-    DeltaTable.forPath(session_for(spark, commit), path).update(set=update)
+    DeltaTable.forPath(session_for(context.spark, commit), context.path).update(set=update)

@@ -1,7 +1,7 @@
-"""Mirrors that are made, renamed, dropped and brought back: steps that are folders more than commits.
+"""Steps that create, rename, drop or restore the folder of a mirror.
 
-A run that finishes another's cut walks all steps again, and a mirror may stand where a later step has taken it: then an
-earlier one must not take it back. A mirror is known by its id; how far it is, by the number of its newest commit.
+A resumed run walks all steps again, and a later step may have moved a mirror already: an earlier step must not move it
+back. Properties identify the mirror (`cdc.mirror_id`); its newest commit number shows how far it is.
 """
 
 from __future__ import annotations
@@ -32,42 +32,47 @@ _CREATION = {
 
 
 def move_mirror(spark: SparkSession, paths: LakePaths, source: str, target: str) -> None:
-    """Takes the folder of a mirror to another place, where nothing is."""
+    """Moves the folder of a mirror to `target`, which must not exist."""
     move_folder(spark, source, target, paths.moves)
     for path in (source, target):
         forget_cached_log(spark, path)
 
 
 @dataclass(frozen=True)
-class MirrorMoves:
-    """`later_places` are the folders to which the cut's steps take mirrors, by mirror id."""
+class MirrorFolders:
+    """Runs the folder steps of one cut."""
 
     spark: SparkSession
     paths: LakePaths
     later_places: Mapping[str, Sequence[str]]
+    """Mirror id → the folders to which steps of the cut move the mirror."""
 
     def is_at(self, path: str, state: MirrorState) -> bool:
-        """Whether this very mirror stands there."""
+        """Whether this mirror, by its id, is at the path."""
         table = table_state(self.spark, path)
         return table is not None and table.properties.get("cdc.mirror_id") == state.mirror_id
 
-    def require_elsewhere(self, path: str, state: MirrorState) -> None:
-        """Raises LakeError where the mirror, which is not at the path, is not where a later step takes it either: then the
-        step before was not done."""
-        if not self._stands_elsewhere(state):
+    def require_moved(self, path: str, state: MirrorState) -> None:
+        """Raises LakeError unless a later step of the cut has moved the mirror away from `path` already."""
+        if not self._is_moved(state):
             raise LakeError(
-                f"the mirror {state.name} is not at {path}, where the plan of the cut has it, nor where the cut takes it",
+                f"the mirror {state.name} is not at {path}, where the plan of the cut expects it, nor in a folder to which "
+                "the cut moves it: restore the folder, or rebuild the table",
                 pipeline=self.paths.pipeline,
             )
 
     def create(self, path: str, state: MirrorState, commit: Commit) -> None:
-        if self._stands_elsewhere(state):
+        """Creates the empty mirror unless it exists. Raises LakeError if the folder holds another table."""
+        if self._is_moved(state):
             return
         table = table_state(self.spark, path)
         if table is not None:
             if table.properties.get("cdc.mirror_id") == state.mirror_id:
                 return
-            raise LakeError(f"{path} holds another table than the {state.name} to be made there")
+            raise LakeError(
+                f"cannot create the mirror {state.name}: {path} holds another table (cdc.mirror_id "
+                f"{table.properties.get('cdc.mirror_id')}, expected {state.mirror_id}); move that folder away"
+            )
         settings = {**_CREATION, **state.properties()}
         if needs_mapping(state.spark_schema().names):
             settings[MAPPING] = "name"
@@ -75,31 +80,31 @@ class MirrorMoves:
 
     def rename(self, step: RenameMirror, commits: StepCommits) -> None:
         old, new = self.paths.mirror(step.before.name), self.paths.mirror(step.state.name)
-        self._taken(old, new, step.state, commits(0))
+        self._move(old, new, step.state, commits(0))
 
     def restore(self, step: RestoreMirror, commits: StepCommits) -> None:
-        aside, path = self.paths.dropped(step.before.name, step.mark), self.paths.mirror(step.state.name)
-        self._taken(aside, path, step.state, commits(0))
+        dropped, path = self.paths.dropped(step.before.name, step.mark), self.paths.mirror(step.state.name)
+        self._move(dropped, path, step.state, commits(0))
 
-    def drop(self, step: DropMirror, after: StepCommits) -> None:
-        """`after` are the commits of the step that follows."""
+    def drop(self, step: DropMirror, next_commits: StepCommits) -> None:
+        """`next_commits`: those of the step that follows the DROP."""
         path = self.paths.mirror(step.state.name)
-        # with a commit of a later step it was dropped already, and has come back
-        if self.is_at(path, step.state) and not is_in(self.spark, path, after(0)):
+        # a commit of a later step means that the mirror was dropped already and then restored
+        if self.is_at(path, step.state) and not is_in(self.spark, path, next_commits(0)):
             move_mirror(self.spark, self.paths, path, self.paths.dropped(step.state.name, step.mark))
 
-    def _taken(self, source: str, target: str, state: MirrorState, commit: Commit) -> None:
-        """The mirror goes from one folder to the other, where it says of itself what `state` does."""
-        # with this commit it was taken there already, and a later step has taken it back
+    def _move(self, source: str, target: str, state: MirrorState, commit: Commit) -> None:
+        """Moves the mirror and writes `state` to its properties."""
         if self.is_at(source, state):
+            # this commit means that the mirror was moved already, and that a later step has moved it back
             if is_in(self.spark, source, commit):
                 return
             move_mirror(self.spark, self.paths, source, target)
         if self.is_at(target, state):
             commit_metadata(self.spark, target, commit, properties=state.properties())
         else:
-            self.require_elsewhere(target, state)
+            self.require_moved(target, state)
 
-    def _stands_elsewhere(self, state: MirrorState) -> bool:
-        """Whether this mirror is already where a later step of the same cut takes it."""
+    def _is_moved(self, state: MirrorState) -> bool:
+        """Whether the mirror is in a folder to which a step of this cut moves it."""
         return any(self.is_at(path, state) for path in self.later_places.get(state.mirror_id, ()))

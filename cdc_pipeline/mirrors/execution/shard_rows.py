@@ -1,4 +1,4 @@
-"""Rows of one table of a merged mirror that get other values without a message."""
+"""Changes the rows of one source table in a merged mirror, as ALTER TABLE or RENAME changes them without a message."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.delta import is_in, session_for
-from cdc_pipeline.mirrors.execution.alter_columns import is_rewritten, new_value
+from cdc_pipeline.mirrors.execution.alter_columns import needs_rewrite, new_value
 from cdc_pipeline.mirrors.merge.default_values import default_value, is_current_time
 from cdc_pipeline.mirrors.model.masks import HASH
 from cdc_pipeline.mirrors.model.shards import SOURCE_NAMES, source_rows
@@ -18,39 +18,28 @@ from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.model.table import ColumnOrigin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from pyspark.sql import Column
 
-    from pyspark.sql import Column, SparkSession
-
-    from cdc_pipeline.lake.delta import Commit
-    from cdc_pipeline.mirrors.model.step_commits import StepCommits
+    from cdc_pipeline.mirrors.execution.step_context import StepContext
     from cdc_pipeline.mirrors.model.steps import ChangeShardRows
     from cdc_pipeline.mysql.model.table import Column as UpstreamColumn
 
 _ROWS = 1
 
 
-def change_shard_rows(
-    spark: SparkSession,
-    path: str,
-    step: ChangeShardRows,
-    commits: StepCommits,
-    time_zone: str,
-    note_gaps: Callable[[Sequence[Gap], Commit], None],
-) -> None:
-    """Carries the step out in one commit, which is skipped where it is in already. The gaps that it leaves are noted
-    first."""
-    commit = commits(_ROWS)
-    if is_in(spark, path, commit):
+def change_source_rows(context: StepContext, step: ChangeShardRows) -> None:
+    """Updates the rows of the source table in one commit, skipped if the mirror already contains it."""
+    commit = context.commits(_ROWS)
+    if is_in(context.spark, context.path, commit):
         return
-    mirror = spark.read.format("delta").load(path)
+    mirror = context.mirror()
     types = {field.name: field.dataType for field in mirror.schema}
     gaps: list[Gap] = []
     values: dict[str, Column] = {_own(step, name).name: F.lit(None) for name in step.cleared}
     doubts: dict[str, Column] = {}
     for origin in step.origins:
         name = _own(step, origin.after.name).name
-        values[name], doubtful = _value(step, origin, time_zone, gaps)
+        values[name], doubtful = _value(step, origin, context.time_zone, gaps)
         if doubtful is not None:
             doubts[name] = doubtful
     if step.renamed is not None:
@@ -60,13 +49,13 @@ def change_shard_rows(
         found = mirror.where(rows).agg(*(F.count(F.when(doubtful, 1)) for doubtful in doubts.values())).first()
         assert found is not None
         gaps += [
-            Gap(GapKind.NO_SURE_EQUAL, f"of {count} older row(s) of {step.shard} the value is not sure", name)
+            Gap(GapKind.NO_SURE_EQUAL, f"{count} older row(s) of {step.shard} may differ from upstream", name)
             for name, count in zip(doubts, found, strict=True)
             if count
         ]
-    note_gaps(gaps, commits.finding(_ROWS))
+    context.add_gaps(gaps, context.commits.finding(_ROWS))
     update: dict[str, str | Column] = {quoted(name): value.cast(types[name]) for name, value in values.items()}
-    DeltaTable.forPath(session_for(spark, commit), path).update(condition=rows, set=update)
+    DeltaTable.forPath(session_for(context.spark, commit), context.path).update(condition=rows, set=update)
 
 
 def _own(step: ChangeShardRows, name: str) -> UpstreamColumn:
@@ -79,7 +68,10 @@ def _own(step: ChangeShardRows, name: str) -> UpstreamColumn:
 def _value(
     step: ChangeShardRows, origin: ColumnOrigin, time_zone: str, gaps: list[Gap]
 ) -> tuple[Column, Column | None]:
-    """The value of the column, and whether that is not sure; NULL, and a gap, where it is not known."""
+    """The column's value, and a boolean that is true if it may differ from upstream's.
+
+    NULL, with a gap, if the value is unknown.
+    """
     masks, after = dict(step.state.masks), origin.after
     mask = masks.get(_own(step, after.name).name)
     if origin.before is None:
@@ -93,19 +85,19 @@ def _value(
         return F.lit(None), None
     before = _own(step, origin.before.name)
     if masks.get(before.name) != mask:
-        gaps.append(_null(step, after, f"{before.name} is masked otherwise"))
+        gaps.append(_null(step, after, f"{before.name} has another mask"))
         return F.lit(None), None
     if mask is not None:
         return F.col(quoted(before.name)), None
     here = ColumnOrigin(after, before)
     new, doubtful = new_value(here, step.state.schema, time_zone)
-    if not is_rewritten(here, step.state.schema, time_zone):
+    if not needs_rewrite(here, step.state.schema, time_zone):
         return new, None
     return new, F.col(quoted(before.name)).isNotNull() & (new.isNull() | doubtful)
 
 
 def _null(step: ChangeShardRows, column: UpstreamColumn, reason: str) -> Gap:
-    return Gap(GapKind.NULL_IN_OLDER_ROWS, f"of older rows of {step.shard} is NULL: {reason}", column.name)
+    return Gap(GapKind.NULL_IN_OLDER_ROWS, f"is NULL in older rows of {step.shard}: {reason}", column.name)
 
 
 def _default(step: ChangeShardRows, column: UpstreamColumn, time_zone: str) -> tuple[Column, Column | None]:

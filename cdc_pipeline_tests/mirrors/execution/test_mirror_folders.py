@@ -100,7 +100,8 @@ class FakeLake:
     def run(self, plan: CutPlan, numbering: Numbering = "wide") -> None:
         """Until a run gets through."""
         again = staticmethod(lambda *_: RowCounts())
-        rows: Any = type("Rows", (), {"let_in": staticmethod(self.let_in), "found_again": again})
+        settings = {"time_zone": "UTC", "salt": ""}
+        rows: Any = type("Rows", (), {"let_in": staticmethod(self.let_in), "found_again": again, **settings})
         row_sets: Any = dict.fromkeys(range(len(plan.steps)))
         writer = Mirrors(None, PATHS, plan.steps, row_sets, CutCommits("p", 7, {}, numbering), rows, 1)  # type: ignore[arg-type]
         with (
@@ -184,7 +185,7 @@ def test_a_mirror_that_is_nowhere_is_no_step_that_is_done() -> None:
     states, plan = planned("ALTER TABLE a ADD KEY k (id)", "a")
     lake = FakeLake(states)
     lake.folders.clear()
-    with pytest.raises(LakeError, match=r"the mirror db\.a is not at .*/db/a, where the plan of the cut has it"):
+    with pytest.raises(LakeError, match=r"the mirror db\.a is not at .*/db/a, where the plan of the cut expects it"):
         lake.run(plan)
     states, plan = planned("RENAME TABLE a TO b", "a")
     lake = FakeLake(states)

@@ -1,0 +1,45 @@
+"""Where a step writes, under which commit numbers, and with which settings of the pipeline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cdc_pipeline.lake.delta import commit_metadata, table_state
+from cdc_pipeline.mirrors.model.state import row_gaps
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from cdc_pipeline.gaps import Gap
+    from cdc_pipeline.lake.delta import Commit
+    from cdc_pipeline.mirrors.model.step_commits import StepCommits
+
+
+@dataclass(frozen=True)
+class StepContext:
+    """The context of one step on one mirror."""
+
+    spark: SparkSession
+    path: str
+    """The mirror's folder."""
+    commits: StepCommits
+    time_zone: str
+    """The zone in which the encoder prints TIMESTAMP values."""
+    salt: str = field(repr=False)
+    """The secret key of hashed values (`mask_salt`)."""
+
+    def mirror(self) -> DataFrame:
+        """The newest rows of the mirror, deleted rows of a `soft_delete` mirror included."""
+        return self.spark.read.format("delta").load(self.path)
+
+    def add_gaps(self, gaps: Sequence[Gap], commit: Commit) -> None:
+        """Adds gaps found in rows to the mirror's properties.
+
+        Call it with `commits.finding(part)` before the commit of that part writes the rows.
+        """
+        table = table_state(self.spark, self.path)
+        if gaps and table is not None:
+            commit_metadata(self.spark, self.path, commit, properties=row_gaps(table, *gaps))
