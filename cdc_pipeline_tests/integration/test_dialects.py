@@ -164,7 +164,7 @@ def test_what_is_not_certain_is_marked(mixed: tuple[LakePaths, CutReport]) -> No
     starts = ("column l: the encoder has damaged its text", "1 row(s) with values", "rows came without some columns")
     # the definition says what an INSERT without `t` means; of `half` there is none
     assert [any(gap.startswith(start) for gap in gaps["odd"]) for start in starts] == [True, True, False]
-    unseen = "no CREATE TABLE was seen: rows from before the stream began are not here"
+    unseen = "no CREATE TABLE was seen: rows from before the stream began are missing"
     assert [gap.split(",")[0] for gap in gaps["half"]] == [unseen, starts[2]]
 
 

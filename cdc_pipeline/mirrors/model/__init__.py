@@ -1,4 +1,4 @@
-"""What a mirror is and the steps that can change it: state, steps, DDL events, merged tables, masks. Values only.
+"""Value types of mirrors: state, steps, DDL events, merged tables, masks, computed columns.
 
-Imports no other room of mirrors. All of them import it.
+Imports no other package of `mirrors`. All of them import it.
 """

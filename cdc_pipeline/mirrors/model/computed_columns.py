@@ -1,6 +1,6 @@
-"""Columns that a pipeline computes of those of a mirror (`computed` in its file): what is said of them without Spark.
+"""The declaration of `computed` columns: name, type and Spark expression. `merge.computed_values` evaluates them.
 
-In the code they are called derived: what upstream itself computes (GENERATED) is called computed there.
+The code calls them derived columns; "generated" columns are those that upstream computes (GENERATED ALWAYS AS).
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ NTZ = "timestamp_ntz"
 
 @dataclass(frozen=True, slots=True)
 class DerivedColumn:
-    """A column `name` of the Spark type `type`, the value of the Spark expression `sql` over upstream's columns of its row.
-
-    Raises ValueError where the type or the expression is none.
-    """
+    """A computed column. Raises ValueError if the type or the expression is invalid."""
 
     name: str
     type: str
+    """Spark type, such as `decimal(12,2)`."""
     sql: str
+    """Spark expression over upstream's columns of the row."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "type", named_type(self.type).simpleString())
@@ -48,7 +47,7 @@ class DerivedColumn:
 
 
 DerivedRules = tuple[tuple[str, tuple[DerivedColumn, ...]], ...]
-"""(pattern on `database.table`, its columns) in order; the first that names a column of a table counts."""
+"""(pattern on `database.table`, columns). For each column name the first matching entry wins."""
 
 
 def rules_as_plain(rules: DerivedRules) -> list[list[object]]:
@@ -64,7 +63,7 @@ def columns_from_plain(plain: Iterable[Sequence[str]]) -> tuple[DerivedColumn, .
 
 
 def merged(first: Iterable[DerivedColumn], others: Iterable[DerivedColumn]) -> tuple[DerivedColumn, ...]:
-    """All columns, those of `first` where both have one of a name: in its place where it is there, else at the end."""
-    own = {column.name.casefold(): column for column in first}
-    found = {column.name.casefold(): own.get(column.name.casefold(), column) for column in others}
-    return tuple({**found, **own}.values())
+    """`others`, then the columns of `first` that they lack. Of two columns with one name, that of `first` is used."""
+    preferred = {column.name.casefold(): column for column in first}
+    columns = {column.name.casefold(): preferred.get(column.name.casefold(), column) for column in others}
+    return tuple({**columns, **preferred}.values())

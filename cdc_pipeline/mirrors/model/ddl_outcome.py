@@ -1,4 +1,4 @@
-"""What became of a DDL event: noted in `ddl_history`, and shown by the check `ddl_applied`."""
+"""The outcome of a DDL event, stored in `ddl_history` and reported by the check `ddl_applied`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 @dataclass
 class DdlOutcome:
-    """A status, what was done in words, and the tables' states after it."""
-
     status: str
     effects: list[str] = field(default_factory=list)
+    """What was done, one phrase per effect."""
     tables: list[MirrorState] = field(default_factory=list)
+    """States of the affected mirrors after the event."""
 
     @property
     def effect(self) -> str:

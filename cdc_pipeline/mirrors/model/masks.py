@@ -1,7 +1,7 @@
-"""Columns of which a mirror does not show the values: what is said of them without Spark.
+"""Masked columns: which schema texts reveal their values, and which type changes invalidate their hashes.
 
-`hash`: text, 64 hex digits, HMAC-SHA-256 of the value as text under the pipeline's salt; equal values have equal hashes, so
-that rows can be told apart and joined. `null`: NULL in all rows.
+`hash`: HMAC-SHA-256 of the value as text with the pipeline's salt, as 64 hex digits. Equal values have equal hashes, so
+rows can still be distinguished and joined. `null`: NULL in all rows. `merge.masked_values` computes them.
 """
 
 from __future__ import annotations
@@ -29,57 +29,59 @@ HASH: Mask = "hash"
 NULL: Mask = "null"
 
 _INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
-_HIDDEN = Default("expression", "a masked value")
+_REDACTED = Default("expression", "a masked value")
 
 
 def salt_key(salt: str) -> str:
-    """By what a mirror tells that its values were hashed with this salt, and not with another."""
+    """Identifies the salt without revealing it: 16 hex digits."""
     return hmac.new(salt.encode(), b"\0cdc_pipeline mask_salt", hashlib.sha256).hexdigest()[:16]
 
 
-def without_values(schema: TableSchema, masks: Collection[str]) -> TableSchema:
-    """The schema without what would tell values of these columns: their defaults, and the bounds of partitions by them."""
-    columns = tuple(_without_default(column) if column.name in masks else column for column in schema.columns)
-    return replace(schema, columns=columns, partitioning=_without_bounds(schema.partitioning, masks))
+def redacted_schema(schema: TableSchema, masks: Collection[str]) -> TableSchema:
+    """The schema without texts that reveal values of these columns: defaults, and bounds of partitions by them."""
+    columns = tuple(_redacted_default(column) if column.name in masks else column for column in schema.columns)
+    return replace(schema, columns=columns, partitioning=_redacted_bounds(schema.partitioning, masks))
 
 
-def _without_bounds(partitioning: Partitioning | None, masks: Collection[str]) -> Partitioning | None:
+def _redacted_bounds(partitioning: Partitioning | None, masks: Collection[str]) -> Partitioning | None:
     if partitioning is None:
         return None
     if not partitioning.known:
-        return Partitioning.unknown("its definition could not be read or followed", "")
-    masked = _words(partitioning) & {name.casefold() for name in masks}
-    return Partitioning.unknown("it is by a column that is masked", "") if masked else partitioning
+        return Partitioning.unknown("its definition could not be parsed or followed", "")
+    masked = _partition_columns(partitioning) & {name.casefold() for name in masks}
+    return Partitioning.unknown("it uses a masked column", "") if masked else partitioning
 
 
-def _without_default(column: Column) -> Column:
-    told = column.default is not None and column.default.value is not None
-    return replace(column, default=_HIDDEN) if told else column
+def _redacted_default(column: Column) -> Column:
+    has_value = column.default is not None and column.default.value is not None
+    return replace(column, default=_REDACTED) if has_value else column
 
 
-def _words(partitioning: Partitioning) -> set[str]:
-    """The words that may be names of columns by which rows are divided."""
-    found = {name.casefold() for name in partitioning.columns}
+def _partition_columns(partitioning: Partitioning) -> set[str]:
+    """All words of the partitioning that may be column names, in lower case."""
+    names = {name.casefold() for name in partitioning.columns}
     expressions = [partitioning.expression]
     if partitioning.subpartitioning is not None:
-        found |= {name.casefold() for name in partitioning.subpartitioning.columns}
+        names |= {name.casefold() for name in partitioning.subpartitioning.columns}
         expressions.append(partitioning.subpartitioning.expression)
     for expression in expressions:
         cursor = Cursor(expression)
         while not cursor.done:
             word = cursor.skip()
             if word.kind in (Kind.WORD, Kind.QUOTED):
-                found.add(word.text.casefold())
-    return found
+                names.add(word.text.casefold())
+    return names
 
 
 def unsure_hashes(origins: Iterable[ColumnOrigin], masks: Mapping[str, Mask]) -> list[Gap]:
-    """The gaps of hashed columns whose values may have another text in their new type: hashes cannot be made anew. `masks`
-    is how columns were masked before."""
+    """Gaps of hashed columns whose values may have another text in their new type: hashes cannot be recomputed.
+
+    `masks` are those before the change.
+    """
     return [
         Gap(
             GapKind.HASHED_AS_BEFORE,
-            f"values were hashed as {origin.before.type} before and are as {origin.after.type} now",
+            f"older values were hashed as {origin.before.type}, new ones as {origin.after.type}",
             origin.after.name,
         )
         for origin in origins
@@ -90,12 +92,12 @@ def unsure_hashes(origins: Iterable[ColumnOrigin], masks: Mapping[str, Mask]) ->
 
 
 def _same_text(old: MySqlType, new: MySqlType) -> bool:
-    """Whether all values that were there have the same text in the new type."""
+    """Whether every value of the old type has the same text in the new type."""
     if replace(old, charset=None, collation=None) == replace(new, charset=None, collation=None):
         return True
-    places = (_places(old), _places(new))
-    if places[0] is not None and places[1] is not None:
-        return places[0] <= places[1]
+    old_scale, new_scale = _scale(old), _scale(new)
+    if old_scale is not None and new_scale is not None:
+        return old_scale <= new_scale
     if old.base == new.base and old.base in ("datetime", "timestamp"):
         return (old.params or (0,)) <= (new.params or (0,))
     if old.base in TEXT_TYPES and new.base in TEXT_TYPES:
@@ -105,9 +107,9 @@ def _same_text(old: MySqlType, new: MySqlType) -> bool:
     return False
 
 
-def _places(kind: MySqlType) -> int | None:
-    """The digits after the point of an exact number; None for other types, and where the mirror has it as text."""
-    found = spark_type(kind)
-    if kind.base == "decimal" and isinstance(found, DecimalType):
-        return found.scale
+def _scale(kind: MySqlType) -> int | None:
+    """The scale of an exact numeric type; None for other types and for a DECIMAL that the mirror stores as text."""
+    target = spark_type(kind)
+    if kind.base == "decimal" and isinstance(target, DecimalType):
+        return target.scale
     return 0 if kind.base in _INTEGERS else None

@@ -1,4 +1,4 @@
-"""The definition of a mirror of several tables: what each of them has, in one. Pure: definitions in, a definition out."""
+"""The schema of a merged mirror, computed from the definitions of its source tables."""
 
 from __future__ import annotations
 
@@ -22,42 +22,44 @@ _DIFFERENT = Default("expression", "another one in each shard")
 
 
 def merged_schema(shards: Iterable[Shard], current: TableSchema) -> tuple[TableSchema, tuple[Gap, ...]]:
-    """The mirror's definition, and the gaps that it has where the shards do not go together. `current` is what it was: it
-    stays so where they disagree. The first shard's order of columns counts."""
-    found = _distinct(shards)
-    if not found:
+    """The mirror's schema, and gaps where the definitions conflict; there the `current` definition stays.
+
+    Columns are in the order of the first shard.
+    """
+    distinct = _distinct(shards)
+    if not distinct:
         return current, ()
     gaps: list[Gap] = []
-    columns = [_merged_column(name, found, current, gaps) for name in _names(found)]
-    key = _merged_key(found, current, gaps)
+    columns = [_merged_column(name, distinct, current, gaps) for name in _names(distinct)]
+    key = _merged_key(distinct, current, gaps)
     folded = {name.casefold() for name in key}
     columns = [replace(column, nullable=False) if column.name.casefold() in folded else column for column in columns]
-    charsets = {shard.schema.charset for shard in found}
+    charsets = {shard.schema.charset for shard in distinct}
     charset = charsets.pop() if len(charsets) == 1 else None
     return TableSchema((*SOURCE_COLUMNS, *columns), key, charset=charset), tuple(gaps)
 
 
 def _distinct(shards: Iterable[Shard]) -> list[Shard]:
-    """The first shard of each definition: there may be a thousand that are alike."""
-    found: list[Shard] = []
+    """The first shard of each distinct definition: a thousand shards may share one."""
+    distinct: list[Shard] = []
     for shard in shards:
-        if all(other.schema is not shard.schema and other.schema != shard.schema for other in found):
-            found.append(shard)
-    return found
+        if all(other.schema is not shard.schema and other.schema != shard.schema for other in distinct):
+            distinct.append(shard)
+    return distinct
 
 
 def _names(shards: Sequence[Shard]) -> list[str]:
-    """The names of all columns: those of the first shard, then what others have more, each after the one that it follows."""
+    """All column names in the first shard's order; a column of another shard follows the one before it there."""
     names: list[str] = []
     for shard in shards:
-        place = 0
+        index = 0
         for column in shard.schema.columns:
             folded = [name.casefold() for name in names]
             if column.name.casefold() in folded:
-                place = folded.index(column.name.casefold()) + 1
+                index = folded.index(column.name.casefold()) + 1
             else:
-                names.insert(place, column.name)
-                place += 1
+                names.insert(index, column.name)
+                index += 1
     return names
 
 
@@ -69,17 +71,17 @@ def _merged_column(name: str, shards: Sequence[Shard], current: TableSchema, gap
         kind = None if kind is None else wider_type(kind, column.type)
         if kind is None:
             kinds = " and ".join(sorted({str(columns[0].type), str(column.type)}))
-            words = f"its tables have {kinds}, values of some of them may not be upstream's"
-            gaps.append(Gap(GapKind.TABLES_DIFFER, words, name, example=str(shard.name)))
+            message = f"its source tables have different types ({kinds}), so some values may differ from upstream"
+            gaps.append(Gap(GapKind.TABLES_DIFFER, message, name, example=str(shard.name)))
             break
     if kind is None:
         former = current.find(name)
         kind = columns[0].type if former is None else former.type
     charsets = [charset_of_column(column.type, shard.schema.charset) for shard, column in found]
     if len(set(charsets)) > 1 and kind.base in TEXT_TYPES:
-        # that of which text may be damaged, so that nothing damaged passes for whole
-        doubtful = next((charset for charset in charsets if not is_read_right(charset)), None)
-        kind = kind if doubtful is None else replace(kind, charset=doubtful, collation=None)
+        # a charset whose text the encoder may damage wins, so that damage is detected in all source tables
+        damaged = next((charset for charset in charsets if not is_read_right(charset)), None)
+        kind = kind if damaged is None else replace(kind, charset=damaged, collation=None)
     everywhere = len(found) == len(shards)
     nullable = not everywhere or any(column.nullable for column in columns)
     formulas = {(column.generated, column.expression) for column in columns}
@@ -100,9 +102,9 @@ def _merged_key(shards: Sequence[Shard], current: TableSchema, gaps: list[Gap]) 
     if len(keys) == 1:
         key = shards[0].schema.row_key
         return (*SOURCE_NAMES, *key) if key else ()
-    words = " and ".join(sorted(f"({', '.join(key)})" if key else "no key" for key in keys))
-    words = f"its tables identify rows by {words}, those of some of them may be wrong"
-    gaps.append(Gap(GapKind.KEYS_DIFFER, words, example=str(shards[0].name)))
+    different = " and ".join(sorted(f"({', '.join(key)})" if key else "no key" for key in keys))
+    message = f"its source tables have different keys: {different}; rows of some of them may be wrong"
+    gaps.append(Gap(GapKind.KEYS_DIFFER, message, example=str(shards[0].name)))
     known = {column.name.casefold() for shard in shards for column in shard.schema.columns} | set(SOURCE_NAMES)
     if not current.columns:
         key = shards[-1].schema.row_key

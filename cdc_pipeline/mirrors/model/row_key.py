@@ -1,4 +1,4 @@
-"""Which columns of a mirror identify a row."""
+"""The key of a mirror's rows."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ if TYPE_CHECKING:
 
 
 def key_columns(state: MirrorState, declared: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """The key of the definition, else the one `declared` by `database.table`, in a merged mirror after the names of its
-    tables; empty where rows have no identity."""
+    """The key from the table's definition, else the one `declared` by `database.table`; empty for a keyless table.
+
+    The key of a merged mirror starts with the source columns.
+    """
     schema = state.schema
     if schema.row_key:
         return schema.row_key
     found = [schema.find(column) for column in declared.get(str(state.name), ())]
-    # a key that is declared for a table which has no such columns is none
+    # a declared key with columns that the table lacks is ignored
     own = tuple(column.name for column in found if column is not None) if all(found) else ()
     return (*SOURCE_NAMES, *own) if own and state.shards is not None else own

@@ -1,4 +1,4 @@
-"""Tables of upstream that are merged into one mirror: what a mirror knows of each, and by what it tells their rows apart."""
+"""Source tables of a merged mirror (`routes` with `merge`), and the columns that identify them in its rows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.mirrors.model.masks import without_values
+from cdc_pipeline.mirrors.model.masks import redacted_schema
 from cdc_pipeline.mysql.ddl.stored_schema import schema_of_json
 from cdc_pipeline.mysql.expressions.partition_rows import SparkCondition
 from cdc_pipeline.mysql.model.table import Column, MySqlType, TableName, TableSchema
@@ -19,80 +19,84 @@ if TYPE_CHECKING:
 SOURCE_DATABASE, SOURCE_TABLE = "_source_database", "_source_table"
 SOURCE_NAMES = (SOURCE_DATABASE, SOURCE_TABLE)
 SOURCE_OF_CHANGE = ("source_database", "source_table")
-"""The columns of row changes that have the names of a merged table, and "" for others (`TableSelection.selected`)."""
+"""Columns of row changes with upstream's names of a merged table; "" for other tables (`TableSelection.selected`)."""
 _NAME = MySqlType("varchar", (64,), charset="utf8mb4")
 SOURCE_COLUMNS = tuple(Column(name, _NAME, nullable=False) for name in SOURCE_NAMES)
-"""The columns that a merged mirror has before upstream's, and its rows' key before upstream's key."""
+"""The first columns of a merged mirror, and the first columns of its key."""
 
 
 @dataclass(frozen=True, order=True)
 class ShardName:
-    """One of the tables of a merged mirror: `source` is upstream's name for it."""
+    """A source table and its mirror."""
 
     mirror: TableName
     source: TableName
+    """Upstream's name."""
 
 
 @dataclass(frozen=True)
 class Shard:
-    """What a merged mirror knows of one of its tables: upstream's name, and its definition. `inferred` and `since` are as
-    those of `state.MirrorState`: rows have told of it, the first of them at that `commit_ts`."""
+    """One source table of a merged mirror."""
 
     name: TableName
+    """Upstream's name."""
     schema: TableSchema
+    """Upstream's definition."""
     inferred: bool = False
+    """The definition comes from rows, because no CREATE TABLE was seen."""
     since: int | None = None
+    """`commit_ts` of the first row of an inferred table."""
 
 
 def source_rows(name: TableName) -> SparkCondition:
-    """The rows of a merged mirror that are of this table."""
+    """The mirror's rows of this source table."""
     database, table = (f"decode(X'{part.encode().hex()}', 'UTF-8')" for part in (name.database, name.table))
     return SparkCondition(f"(`{SOURCE_DATABASE}` <=> {database} AND `{SOURCE_TABLE}` <=> {table})")
 
 
 def those_of(name: TableName, rows: SparkCondition) -> SparkCondition:
-    """Those of the rows that are of this table."""
+    """The condition `rows`, limited to this source table."""
     own = source_rows(name).sql
     doubtful = None if rows.doubtful is None else f"({own} AND ({rows.doubtful}))"
     return SparkCondition(f"({own} AND ({rows.sql}))", doubtful)
 
 
 def own_source_columns(columns: Iterable[str]) -> list[str]:
-    """Those of a table's columns that have names which merged mirrors need for themselves."""
+    """Column names of a table that conflict with `SOURCE_NAMES`."""
     return [column for column in columns if column.casefold() in SOURCE_NAMES]
 
 
 def source_columns(changes: DataFrame) -> tuple[str, ...]:
-    """`SOURCE_OF_CHANGE` where the changes have them: only with merged tables they do."""
+    """`SOURCE_OF_CHANGE` if the changes have these columns, which only a selection with merged tables adds; else empty."""
     return SOURCE_OF_CHANGE if set(SOURCE_OF_CHANGE) <= set(changes.columns) else ()
 
 
 def with_shard(shards: Iterable[Shard], shard: Shard) -> tuple[Shard, ...]:
-    """The shards with this one as it is now, in the first place: its definition leads."""
+    """The shards with this one replaced and moved to the front, so that its definition sets the column order."""
     return (shard, *(other for other in shards if other.name != shard.name))
 
 
-def hidden_values(shards: tuple[Shard, ...], masks: Collection[str]) -> tuple[Shard, ...]:
-    """The shards without what their definitions would tell of masked columns."""
-    # by identity: a thousand of them may have one definition
-    shown = {id(shard.schema): shard.schema for shard in shards}
-    hidden = {place: without_values(schema, masks) for place, schema in shown.items()}
-    if all(hidden[place] == schema for place, schema in shown.items()):
+def redacted_shards(shards: tuple[Shard, ...], masks: Collection[str]) -> tuple[Shard, ...]:
+    """The shards without texts that reveal values of masked columns (`masks.redacted_schema`)."""
+    # by id, because a thousand shards may share one definition
+    schemas = {id(shard.schema): shard.schema for shard in shards}
+    redacted = {key: redacted_schema(schema, masks) for key, schema in schemas.items()}
+    if all(redacted[key] == schema for key, schema in schemas.items()):
         return shards
-    return tuple(replace(shard, schema=hidden[id(shard.schema)]) for shard in shards)
+    return tuple(replace(shard, schema=redacted[id(shard.schema)]) for shard in shards)
 
 
 def shards_text(shards: Iterable[Shard]) -> str:
-    """As JSON that `shards_of_text` reads back to equal shards; those of one definition share it."""
+    """JSON for `shards_of_text`. Equal definitions are stored once."""
     definitions: dict[str, int] = {}
-    texts: dict[int, str] = {}  # by identity: a thousand of them may have one definition
-    found = []
+    texts: dict[int, str] = {}  # by id, because a thousand shards may share one definition
+    rows = []
     for shard in shards:
         text = texts.get(id(shard.schema)) or shard.schema.to_json()
         texts[id(shard.schema)] = text
-        place = definitions.setdefault(text, len(definitions))
-        found.append([shard.name.database, shard.name.table, place, shard.inferred, shard.since])
-    plain = {"definitions": [json.loads(text) for text in definitions], "shards": found}
+        index = definitions.setdefault(text, len(definitions))
+        rows.append([shard.name.database, shard.name.table, index, shard.inferred, shard.since])
+    plain = {"definitions": [json.loads(text) for text in definitions], "shards": rows}
     return json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -100,11 +104,11 @@ def shards_of_text(text: str) -> tuple[Shard, ...]:
     plain = json.loads(text)
     definitions = [schema_of_json(json.dumps(item)) for item in plain["definitions"]]
     return tuple(
-        Shard(TableName(database, table), definitions[place], inferred, since)
-        for database, table, place, inferred, since in plain["shards"]
+        Shard(TableName(database, table), definitions[index], inferred, since)
+        for database, table, index, inferred, since in plain["shards"]
     )
 
 
 def as_upstream(shards: Iterable[Shard], name: TableName, new_name: TableName) -> tuple[Shard, ...]:
-    """The shards after one of them has got another name."""
+    """The shards after upstream renamed one of them."""
     return tuple(replace(shard, name=new_name) if shard.name == name else shard for shard in shards)

@@ -1,7 +1,6 @@
-"""What a mirror is at one moment: its name, its upstream schema, and what is known to be missing.
+"""`MirrorState`: name, schema, column settings and known gaps of a mirror at one moment.
 
-The state is kept in the mirror's own Delta properties, written in the commits that change it, so that a mirror and
-what is said of it cannot disagree.
+The state is stored in the Delta properties of the mirror, in the commits that change the mirror. So the two always agree.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, St
 
 from cdc_pipeline.gaps import Gap, GapKind, added, carried
 from cdc_pipeline.mirrors.model.computed_columns import DerivedColumn, columns_from_plain
-from cdc_pipeline.mirrors.model.masks import HASH, without_values
-from cdc_pipeline.mirrors.model.shards import Shard, hidden_values, shards_of_text, shards_text
+from cdc_pipeline.mirrors.model.masks import HASH, redacted_schema
+from cdc_pipeline.mirrors.model.shards import Shard, redacted_shards, shards_of_text, shards_text
 from cdc_pipeline.mirrors.model.stored_gaps import gaps_of_text, gaps_text
 from cdc_pipeline.mysql.ddl.stored_schema import schema_of_json
 from cdc_pipeline.mysql.model.table import TableName, TableSchema
@@ -33,15 +32,14 @@ if TYPE_CHECKING:
 _ROW_GAPS = "cdc.row_gaps"
 UNSEEN_START = Gap(
     GapKind.UNSEEN_START,
-    "no CREATE TABLE was seen: rows from before the stream began are not here, and columns are as messages name them",
+    "no CREATE TABLE was seen: rows from before the stream began are missing, and columns are those that messages name",
 )
 UNSEEN_LOAD = Gap(
     GapKind.UNSEEN_START,
-    "no CREATE TABLE was seen, and no message says that all rows from before the changes were sent: some may not be here, "
-    "and columns are as messages name them",
+    "no CREATE TABLE was seen, and no message confirms that the initial load was complete: rows may be missing, and "
+    "columns are those that messages name",
 )
 
-# The columns of promise 8: from any row back to the message that wrote it.
 TRACE = StructType(
     [
         StructField("_commit_ts", LongType()),
@@ -50,77 +48,77 @@ TRACE = StructType(
         StructField("_offset", LongType()),
     ]
 )
+"""The columns that lead from a row to the message that wrote it (`metadata_columns`)."""
 TRACE_NAMES = tuple(TRACE.names)
 DELETED = "_deleted"
-"""The column of mirrors that keep what upstream deletes (`soft_delete`): true of such a row, false of one that is there."""
+"""The column of mirrors with `soft_delete`: whether upstream deleted the row. Never NULL."""
 
 
 @dataclass(frozen=True)
 class MirrorState:
-    """One mirror. `mirror_id` stays the same through renames and tells a table from a later one of the same name.
-
-    `inferred` is true while no CREATE TABLE was seen and the schema comes from the rows' own types. `gaps` are the
-    reasons why the mirror may differ from upstream; empty where it does not. `since` is the `commit_ts` of the first row
-    from which an inferred mirror was made. `kept` are columns of the mirror that upstream has dropped (`ddl_policy`).
-    `retired` is the mark of the DROP of a mirror that is kept under a name of its own. `trace` are the columns of `TRACE`
-    that it has (`metadata_columns`), of which those give way whose names upstream's own columns have. `masks` are the
-    columns whose values it does not show, each with how (`mirrors.model.masks`),
-    and `mask_key` tells with which salt those are hashed that are; of their defaults the schema says nothing. `shards` are
-    the tables of a merged mirror (`mirrors.model.shards`), the one that has changed last first; None where it is of one
-    table. `soft_key` is None but in a mirror that keeps what upstream deletes (`mirrors.merge.soft_deletes`): there it
-    is the key by which no two rows are equal, deleted ones included; empty where that is to be made sure of before rows
-    come by a key. `derived` are the columns that it was declared to have of others (`computed`), `derived_shown` those
-    that it has.
-    """
+    """One mirror at one moment. Upstream's columns win name conflicts with metadata and computed columns."""
 
     name: TableName
     mirror_id: str
+    """Stays the same through renames; a later table of the same name has another one."""
     schema: TableSchema
+    """Upstream's definition, without defaults of masked columns."""
     inferred: bool = False
+    """The schema comes from the types of rows, because no CREATE TABLE was seen."""
     gaps: tuple[Gap, ...] = ()
+    """Why the mirror may differ from upstream."""
     since: int | None = None
+    """`commit_ts` of the first row of an inferred mirror."""
     kept: tuple[str, ...] = ()
+    """Columns that upstream dropped and the mirror keeps (`ddl_policy: keep`)."""
     retired: str | None = None
+    """The id of the DROP after which the mirror is kept under another name (`ddl_policy: keep`); else None."""
     trace: tuple[str, ...] = TRACE_NAMES
+    """`metadata_columns` of the mirror."""
     masks: tuple[tuple[str, Mask], ...] = ()
+    """Masked columns and how each is masked."""
     mask_key: str = ""
+    """Identifies the salt of hashed values (`masks.salt_key`); empty without hashes."""
     shards: tuple[Shard, ...] | None = None
+    """Source tables of a merged mirror, the last changed one first. None: the mirror has one source table."""
     soft_key: tuple[str, ...] | None = None
+    """`soft_delete`: no two rows share this key, deleted ones included. None: deletes remove rows. Empty: keys must be made
+    unique before the next merge by key."""
     derived: tuple[DerivedColumn, ...] = ()
+    """Declared `computed` columns; `derived_shown` are those that the mirror has."""
 
     def __post_init__(self) -> None:
         taken = {name.casefold() for name in (*self.schema.column_names, *self.kept)}
         if not taken.isdisjoint(self.trace):
-            # upstream's columns come first: of theirs and ours with one name the mirror has theirs
             object.__setattr__(self, "trace", tuple(name for name in self.trace if name not in taken))
         if self.masks:
-            object.__setattr__(self, "schema", without_values(self.schema, dict(self.masks)))
+            object.__setattr__(self, "schema", redacted_schema(self.schema, dict(self.masks)))
             object.__setattr__(self, "gaps", tuple(gap.hidden for gap in self.gaps))
             if self.shards is not None:
-                object.__setattr__(self, "shards", hidden_values(self.shards, dict(self.masks)))
+                object.__setattr__(self, "shards", redacted_shards(self.shards, dict(self.masks)))
 
     def spark_schema(self) -> StructType:
-        """The mirror's columns: upstream's own, then those derived of them, then the underscored ones."""
+        """The mirror's columns: upstream's (without `kept`), then computed, then metadata and `_deleted`."""
         own = [StructField(column.name, self.column_type(column)) for column in self.schema.columns]
         return StructType([*own, *self.derived_fields, *self.own_fields])
 
     def column_type(self, column: Column) -> DataType:
-        """The type that one of the schema's columns has in the mirror."""
+        """The Spark type of one of the schema's columns in the mirror."""
         return StringType() if dict(self.masks).get(column.name) == HASH else spark_type(column.type)
 
     @property
     def shown_schema(self) -> TableSchema:
-        """The schema without the columns of which the mirror does not show the values."""
+        """The schema without masked columns."""
         masked = dict(self.masks)
         return self.schema.with_columns(tuple(column for column in self.schema.columns if column.name not in masked))
 
     def shard(self, name: TableName) -> Shard | None:
-        """What a merged mirror knows of one of upstream's tables; None where that is none of its own."""
+        """The source table of upstream's name; None if the mirror does not have it."""
         return next((shard for shard in self.shards or () if shard.name == name), None)
 
     @property
     def derived_shown(self) -> tuple[DerivedColumn, ...]:
-        """The derived columns whose names no other column has: those give way."""
+        """The computed columns without a name conflict, which are those that the mirror has."""
         if not self.derived:
             return ()
         own = (field.name for field in self.own_fields)
@@ -137,29 +135,29 @@ class MirrorState:
 
     @property
     def has_own_commit_ts(self) -> bool:
-        """Whether upstream's table has a column of that name, so that rows do not say when they were committed."""
+        """Whether upstream's table has a column of that name, so that the mirror does not store commit times."""
         return self.schema.find("_commit_ts") is not None
 
     @property
     def own_fields(self) -> list[StructField]:
-        """The underscored columns, which come after upstream's."""
+        """Metadata columns and `_deleted`."""
         return [*self.trace_fields, *([StructField(DELETED, BooleanType())] if self.keeps_deleted else [])]
 
     @property
     def keeps_deleted(self) -> bool:
-        """Whether rows that upstream deletes stay, with `_deleted` true."""
+        """Whether the mirror has `soft_delete`: deleted rows stay, with `_deleted` true."""
         return self.soft_key is not None
 
     def with_gaps(self, *gaps: Gap) -> MirrorState:
         return replace(self, gaps=added(self.gaps, gaps)) if gaps else self
 
     def as_retired(self, mark: str) -> MirrorState:
-        """The same mirror under the name that it is kept by after the DROP of this mark."""
+        """The mirror under the name that `ddl_policy: keep` gives it after the DROP with this id."""
         return replace(self, name=replace(self.name, table=f"{self.name.table}__dropped_{mark}"), retired=mark)
 
     @property
     def name_upstream(self) -> TableName:
-        """The name that upstream had for it."""
+        """The mirror's name before it was retired."""
         return replace(self.name, table=self.name.table.removesuffix(f"__dropped_{self.retired}"))
 
     def properties(self) -> dict[str, str]:
@@ -209,8 +207,10 @@ class MirrorState:
 
 
 def row_gaps(table: TableState, *gaps: Gap) -> dict[str, str]:
-    """The property for gaps found while rows were written. It is apart from the state's own, which the planner makes
-    before a row is read and which later steps write again."""
+    """The property for gaps found while writing rows, with these added.
+
+    It is separate from `cdc.gaps`: later steps of the cut overwrite that property with the planned state.
+    """
     return {_ROW_GAPS: gaps_text(added(_row_gaps(table), gaps))}
 
 
@@ -219,17 +219,17 @@ def has_row_gaps(table: TableState) -> bool:
 
 
 def no_row_gaps() -> dict[str, str]:
-    """The property that takes those back, where the rows themselves are gone."""
+    """The property without any row gaps, for a mirror whose rows were all removed."""
     return {_ROW_GAPS: "[]"}
 
 
 def row_gaps_carried(table: TableState, now: Mapping[str, str | None], masks: Collection[str]) -> dict[str, str]:
-    """The property after columns have changed (`gaps.carried`) and those of `masks` are masked; nothing where it stays."""
-    known = _row_gaps(table)
-    left = carried(known, now)
+    """The property after a change of columns (`gaps.carried`) and masks; empty if the property stays the same."""
+    before = _row_gaps(table)
+    after = carried(before, now)
     if masks:
-        left = tuple(gap.hidden for gap in left)
-    return {} if left == known else {_ROW_GAPS: gaps_text(left)}
+        after = tuple(gap.hidden for gap in after)
+    return {} if after == before else {_ROW_GAPS: gaps_text(after)}
 
 
 def _row_gaps(table: TableState) -> tuple[Gap, ...]:

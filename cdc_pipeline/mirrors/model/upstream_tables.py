@@ -1,4 +1,4 @@
-"""Which tables upstream has, and which of them each mirror is of: both by upstream's own names."""
+"""The tables that exist upstream, by upstream's names, as far as statements and rows show."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.mirrors.model.ddl_events import begun_names, ended_names
-from cdc_pipeline.mysql.model.schema_changes import (
-    DropDatabase,
-)
+from cdc_pipeline.mysql.model.schema_changes import DropDatabase
 from cdc_pipeline.mysql.model.table import TableName
 
 if TYPE_CHECKING:
@@ -22,25 +20,28 @@ if TYPE_CHECKING:
 
 
 def last_rows(log: DataFrame) -> dict[TableName, int]:
-    """The tables that have row changes here, each with the greatest `commit_ts`."""
+    """The greatest `commit_ts` of each table with row changes."""
     rows = log.groupBy("database", "table").agg(F.max("commit_ts").alias("last")).collect()
     return {TableName(row["database"], row["table"]): row["last"] for row in rows}
 
 
 def existing_tables(rows: Mapping[TableName, int], past: Iterable[DdlEvent]) -> set[TableName]:
-    """The tables that were there after all these statements, in order, and rows, as far as they tell."""
-    there: set[TableName] = set()
-    ended: dict[TableName, int] = {}
+    """The tables that exist after the statements `past` (in order), or have rows since they were last dropped.
+
+    `rows`: the `commit_ts` of each table's last row.
+    """
+    existing: set[TableName] = set()
+    dropped_at: dict[TableName, int] = {}
     for event in past:
         for change in event.changes:
-            gone = _ended(change, there | rows.keys())
-            there.difference_update(gone)
-            ended.update(dict.fromkeys(gone, event.commit_ts))
-            there.update(begun_names(change))
-    return there | {name for name, last in rows.items() if last > ended.get(name, -1)}
+            dropped = _dropped_names(change, existing | rows.keys())
+            existing.difference_update(dropped)
+            dropped_at.update(dict.fromkeys(dropped, event.commit_ts))
+            existing.update(begun_names(change))
+    return existing | {name for name, last in rows.items() if last > dropped_at.get(name, -1)}
 
 
-def _ended(change: SchemaChange, known: Iterable[TableName]) -> list[TableName]:
+def _dropped_names(change: SchemaChange, known: Iterable[TableName]) -> list[TableName]:
     if isinstance(change, DropDatabase):
         return [name for name in known if name.database == change.database]
     return list(ended_names(change))

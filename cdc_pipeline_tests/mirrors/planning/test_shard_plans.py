@@ -129,7 +129,7 @@ def test_tables_that_only_rows_have_told_of() -> None:
         "columns id:bigint a:int b:varchar(5) c:int",
         "rows of s2.o1: c<-default",
     ]
-    unseen = "no CREATE TABLE was seen: rows from before the stream began are not here"
+    unseen = "no CREATE TABLE was seen: rows from before the stream began are missing"
     assert [gap.split(", and")[0] for gap in in_words(state.gaps)] == [f"of some of its tables {unseen}"]
     assert state.inferred
     assert [shard.inferred for shard in state.shards or ()] == [True, False]

@@ -111,7 +111,7 @@ CASES: dict[str, tuple[list[str], str, dict[str, Mask], list[str]]] = {
         [T.format("b1"), "ALTER TABLE b1 MODIFY phone DECIMAL(10,2)", "ALTER TABLE b1 MODIFY phone DECIMAL(12,1)"],
         "b1",
         {"phone": HASH},
-        ["column phone: values were hashed as decimal(10,2) before and are as decimal(12,1) now"],
+        ["column phone: older values were hashed as decimal(10,2), new ones as decimal(12,1)"],
     ),
     "a type of a column that is NULL": (
         [T.format("a1"), "ALTER TABLE a1 MODIFY phone DATE"],

@@ -132,7 +132,7 @@ CASES: dict[str, tuple[list[str], list[str], list[str]]] = {
         [
             "column v:",
             "column id:",
-            "its tables identify rows by (id) and (v), those of some of them may be wrong, such as in s2.o1",
+            "its source tables have different keys: (id) and (v); rows of some of them may be wrong, such as in s2.o1",
         ],
     ),
     "a type that widens everywhere": (
@@ -148,12 +148,14 @@ CASES: dict[str, tuple[list[str], list[str], list[str]]] = {
     "types that do not go together": (
         [ONE, TWO, ALTER.format("s1.o1", "MODIFY v INT")],
         ["NoteState", "NoteState", "NoteState"],
-        ["column v: its tables have int and varchar(20), values of some", "column v: varchar(20) became int"],
+        ["column v: its source tables have different types (int and varchar(20))", "column v: varchar(20) became int"],
     ),
     "keys that do not go together": (
         [ONE, "CREATE TABLE s2.o1 (id INT, v VARCHAR(20), PRIMARY KEY (id, v))"],
         ["NoteState"],
-        ["its tables identify rows by (id) and (id, v), those of some of them may be wrong, such as in s1.o1"],
+        [
+            "its source tables have different keys: (id) and (id, v); rows of some of them may be wrong, such as in s1.o1"
+        ],
     ),
     "TRUNCATE and DROP of one, then of the last": (
         [ONE, TWO, "TRUNCATE TABLE s1.o1", "DROP TABLE s1.o1", "DROP TABLE s2.o1"],
