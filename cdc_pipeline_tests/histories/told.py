@@ -44,7 +44,7 @@ TIME_MODES = tuple(mode for mode in MODES if not has_watermarks(mode))
 
 
 # Words of the gaps that say what nothing in the bytes tells: in which order changes came, and whether equal ones are one.
-DOUBTS = ("in one moment", "nothing tells which")
+DOUBTS = ("do not show which", "in one moment", "nothing tells which")
 
 
 class RandomKiller(Killer):

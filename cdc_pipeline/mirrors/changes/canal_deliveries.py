@@ -1,11 +1,10 @@
-"""Where Canal begins a new delivery.
+"""Where Canal starts a new delivery: after a restart, or when it retries batches.
 
-Canal's batch numbers begin again after a restart (canal-facts 51). A partition whose numbers go on to grow does not show
-that: there the restart is seen by the clock (`ts`), by which the numbers of all partitions are in one order.
-
-Batches that were not acknowledged come once more with new numbers (canal-facts 50). Only `es` steps back then, as it also
-does with each transaction that took long (canal-facts 4). So a delivery that only the clock or `es` shows counts where the
-changes do come again. A batch of one `es` shows nothing but its content (`batch_repetitions`).
+- Restart: batch numbers (`message_id`) start at 1 again (canal-facts 3, 51). Within one partition the numbers may still
+  increase. Over all partitions of a topic, batch numbers grow with Canal's clock (`ts`), so a lower number is a restart.
+- Retry: Canal resends batches that were not acknowledged, with new numbers (canal-facts 50). `es` steps back then, but
+  it also does after a long transaction (canal-facts 4). `with_confirmed_starts` compares the changes.
+- Retry of a batch whose rows share one `es`: only the content shows it (`batch_retries`).
 """
 
 from __future__ import annotations
@@ -24,123 +23,131 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-def with_beginnings(rows: DataFrame, beginnings: DataFrame) -> DataFrame:
-    """`rows` with `begun`: how many `new_beginnings` of Canal there were in their topic when they were built."""
-    begun = F.size(F.filter(F.coalesce("beginnings", F.array()), lambda at: at <= F.col("ts")))
-    found = rows.join(F.broadcast(beginnings), ["topic"], "left")
-    return found.withColumn("begun", begun).drop("beginnings")
+def with_restart_count(rows: DataFrame, restarts: DataFrame) -> DataFrame:
+    """Adds `canal_restarts`: the number of `restart_times` of the topic at or before the row's `ts`."""
+    count = F.size(F.filter(F.coalesce("restart_times", F.array()), lambda at: at <= F.col("ts")))
+    joined = rows.join(F.broadcast(restarts), ["topic"], "left")
+    return joined.withColumn("canal_restarts", count).drop("restart_times")
 
 
 _RESTART_MS = 1000
-"""The least time in which Canal restarts. The messages of one batch are built within milliseconds."""
+"""A restart of Canal takes at least this long. Messages of one batch are built within milliseconds."""
 
 
-def new_beginnings(log: DataFrame, statements: DataFrame) -> DataFrame:
-    """By topic: `beginnings`, when Canal's batch numbers began again, with a message that came before.
+def restart_times(log: DataFrame, statements: DataFrame) -> DataFrame:
+    """One row per topic: `topic`, and `restart_times`, the `ts` (ms) at which Canal restarted.
 
-    Over all partitions numbers grow with the clock. Each partition alone shows a restart with the first message that it
-    gets, and so one restart would be several. Canal that restarts in its first batch has the same number again, after a
-    pause. `log` and `statements` have all rows and statements of the topics.
+    A message marks a restart if its batch number is lower than that of the message before it by clock, and one of its
+    changes came before in the same partition. The same number after `_RESTART_MS` counts as lower: Canal restarted in its
+    first batch. The whole topic is compared, because each partition would date one restart differently.
+
+    `log` and `statements` hold all row changes and statements of the topics.
     """
     change = F.xxhash64("database", "table", "commit_ts", "op", image_hash("before", "after"))
-    place = ("topic", "partition", "offset", "ts", "message_id", "dialect")
-    rows = log.select(*place, "row", change.alias("change"))
-    ddl = statements.select(*place, F.lit(0).alias("row"), F.xxhash64("database", "sql", "commit_ts").alias("change"))
+    columns = ("topic", "partition", "offset", "ts", "message_id", "dialect")
+    rows = log.select(*columns, "row", change.alias("change"))
+    ddl = statements.select(*columns, F.lit(0).alias("row"), F.xxhash64("database", "sql", "commit_ts").alias("change"))
     by_clock = Over.partitionBy("topic").orderBy("ts", "message_id", "partition", "offset", "row")
     one_change = Over.partitionBy(*PARTITION, "change").orderBy("offset", "row")
-    number, pause = F.lag("message_id").over(by_clock), F.col("ts") - F.lag("ts").over(by_clock)
-    begins = (F.col("message_id") < number) | ((F.col("message_id") == number) & (pause >= _RESTART_MS))
+    previous, pause = F.lag("message_id").over(by_clock), F.col("ts") - F.lag("ts").over(by_clock)
+    restarts = (F.col("message_id") < previous) | ((F.col("message_id") == previous) & (pause >= _RESTART_MS))
     return (
         rows.unionByName(ddl)
         .where(has_trait(Trait.NUMBERS_BATCHES))
-        .withColumns({"begins": begins, "again": F.row_number().over(one_change) > 1})
-        .where("begins AND again")
+        .withColumns({"restarts": restarts, "is_repeated": F.row_number().over(one_change) > 1})
+        .where("restarts AND is_repeated")
         .groupBy("topic")
-        .agg(F.array_distinct(F.collect_list("ts")).alias("beginnings"))
+        .agg(F.array_distinct(F.collect_list("ts")).alias("restart_times"))
     )
 
 
 _RETRY_MS = 90
-"""Canal waits for 100 ms before it sends a batch again (canal-facts 50)."""
-_BATCH = ("topic", "partition", "begun_here", "message_id")
+"""Canal waits 100 ms before it resends a batch (canal-facts 50)."""
+_BATCH = ("topic", "partition", "numbering", "message_id")
 _MOST_CHANGES = 10_000
-"""So many changes of a batch are held against another one's: enough to tell, and bounded whatever `id` a producer writes."""
+"""Only this many changes of a batch are compared. This bounds memory, whatever `id` a producer writes."""
 _CONTENT = (
     f"transform(array_sort(collect_list(CASE WHEN nth <= {_MOST_CHANGES} THEN struct(`offset`, `row`, change) END)), "
-    "place -> place.change)"
+    "item -> item.change)"
 )
 
 
-def with_repetitions(rows: DataFrame, log: DataFrame, beginnings: DataFrame, with_statements: DataFrame) -> DataFrame:
-    """`rows` with `repeats`: how many batches of their partition, up to theirs, are the batch before sent again, and
-    `may_repeat`: whether theirs is perhaps. `log` has all rows of the topics, `beginnings` is `new_beginnings`.
-    `with_statements` are the messages (topic, ts, message_id) of statements which are carried out: of their batches nothing
-    is sure."""
-    found = log.where(has_trait(Trait.NUMBERS_BATCHES)).join(
+def with_retry_count(rows: DataFrame, log: DataFrame, restarts: DataFrame, ddl_messages: DataFrame) -> DataFrame:
+    """Adds `retries` and `may_be_retry`.
+
+    `retries`: how many batches of the partition, up to the row's own, certainly are retries of the batch before them.
+    `may_be_retry`: whether the row's own batch is a possible retry.
+
+    `log` holds all row changes of the topics, `restarts` is `restart_times`. `ddl_messages` (topic, ts, message_id) are the
+    messages of applied statements: a retry of their batches is never certain.
+    """
+    numbered = log.where(has_trait(Trait.NUMBERS_BATCHES)).join(
         F.broadcast(rows.select(*PARTITION).distinct()), list(PARTITION), "left_semi"
     )
-    # a number is that of another batch after a restart
-    batch = ("topic", "begun", "message_id")
-    known = with_beginnings(with_statements, beginnings).select(*batch, F.lit(True).alias("is_carried_out"))
-    batches = batch_repetitions(with_beginnings(found, beginnings)).join(
-        F.broadcast(known.distinct()), list(batch), "left"
+    # after a restart a number belongs to another batch
+    batch = ("topic", "canal_restarts", "message_id")
+    with_ddl = with_restart_count(ddl_messages, restarts).select(*batch, F.lit(True).alias("has_ddl"))
+    batches = batch_retries(with_restart_count(numbered, restarts)).join(
+        F.broadcast(with_ddl.distinct()), list(batch), "left"
     )
-    # a batch lies in several partitions: all of it is sent again, or none, whichever part has the key that tells
+    # Canal resends a batch to all of its partitions or to none: proof in one partition is proof for all
     one_batch = Over.partitionBy(*batch)
-    surely = F.max(F.col("surely") & F.col("is_carried_out").isNull()).over(one_batch)
-    batches = batches.withColumn("surely", surely & F.min("repeats").over(one_batch))
-    in_turn = Over.partitionBy(*PARTITION).orderBy("first_offset")
-    # Spark would plan what follows with all of the above in each place
-    numbered = (
+    is_certain = F.max(F.col("is_certain") & F.col("has_ddl").isNull()).over(one_batch)
+    batches = batches.withColumn("is_certain", is_certain & F.min("is_possible").over(one_batch))
+    in_order = Over.partitionBy(*PARTITION).orderBy("first_offset")
+    # without a checkpoint Spark would repeat the plan above in each use below
+    retries = (
         batches.localCheckpoint()
         .select(
             *PARTITION,
             "first_offset",
             "last_offset",
-            F.sum(F.col("surely").cast("int")).over(in_turn).alias("repeats"),
-            (F.col("repeats") & ~F.col("surely")).alias("may_repeat"),
-            "surely",
+            F.sum(F.col("is_certain").cast("int")).over(in_order).alias("retries"),
+            (F.col("is_possible") & ~F.col("is_certain")).alias("may_be_retry"),
+            "is_certain",
         )
-        # each row is held against them
-        .where("surely OR may_repeat")
+        # each row is compared with all of them
+        .where("is_certain OR may_be_retry")
     )
-    spans = numbered.groupBy(*PARTITION).agg(
-        F.collect_list(F.struct("first_offset", "last_offset", "repeats", "may_repeat")).alias("spans")
+    ranges = retries.groupBy(*PARTITION).agg(
+        F.collect_list(F.struct("first_offset", "last_offset", "retries", "may_be_retry")).alias("ranges")
     )
-    before = F.filter("spans", lambda span: span["first_offset"] <= F.col("offset"))
-    its_own = F.filter(before, lambda span: span["may_repeat"] & (span["last_offset"] >= F.col("offset")))
+    so_far = F.filter("ranges", lambda batch: batch["first_offset"] <= F.col("offset"))
+    its_own = F.filter(so_far, lambda batch: batch["may_be_retry"] & (batch["last_offset"] >= F.col("offset")))
     return (
-        rows.join(F.broadcast(spans), list(PARTITION), "left")
+        rows.join(F.broadcast(ranges), list(PARTITION), "left")
         .withColumns(
             {
-                "repeats": F.coalesce(F.array_max(F.transform(before, lambda span: span["repeats"])), F.lit(0)),
-                "may_repeat": F.coalesce(F.size(its_own) > 0, F.lit(False)),
+                "retries": F.coalesce(F.array_max(F.transform(so_far, lambda batch: batch["retries"])), F.lit(0)),
+                "may_be_retry": F.coalesce(F.size(its_own) > 0, F.lit(False)),
             }
         )
-        .drop("spans")
+        .drop("ranges")
     )
 
 
-def batch_repetitions(log: DataFrame) -> DataFrame:
-    """One row per batch of Canal in a partition: `topic`, `partition`, `message_id` (its number), `begun`, `first_offset`,
-    `last_offset`, and two booleans.
+def batch_retries(log: DataFrame) -> DataFrame:
+    """One row per Canal batch and partition: is it a retry of the batch before it?
 
-    `repeats`: its changes are those of the batch before, in order, with the next number and after Canal's wait. A batch
-    that is sent again may hold more than it had, or less where it failed in turn. `surely`: these changes cannot have
-    happened twice in a row, since a key is put that is there, or taken that is not. Equal rows without a key can.
+    Columns: `topic`, `partition`, `message_id` (the batch number), `canal_restarts`, `first_offset`, `last_offset`, and
 
-    `log` has `begun` (`with_beginnings`).
+    - `is_possible`: the batch has the next number, comes after Canal's wait, and starts with all changes of the batch
+      before it, in order. It may hold more. It may also hold fewer, if it failed in turn.
+    - `is_certain`: its changes cannot happen twice in a row, because a key would be inserted that exists, or deleted that
+      does not. Equal rows without a key can.
+
+    `log` has `canal_restarts`.
     """
     by_offset = Over.partitionBy(*PARTITION).orderBy("offset", "row")
-    back = F.col("message_id") < F.lag("message_id").over(by_offset)
-    numbered = log.withColumn("back", F.coalesce(back, F.lit(False))).withColumns(
+    decreases = F.col("message_id") < F.lag("message_id").over(by_offset)
+    numbered = log.withColumn("decreases", F.coalesce(decreases, F.lit(False))).withColumns(
         {
-            "begun_here": F.sum(F.col("back").cast("int")).over(by_offset) + F.col("begun"),
+            "numbering": F.sum(F.col("decreases").cast("int")).over(by_offset) + F.col("canal_restarts"),
             "change": F.xxhash64("database", "table", "commit_ts", "op", image_hash("before", "after")),
         }
     )
     nth = F.row_number().over(Over.partitionBy(*_BATCH).orderBy("offset", "row"))
-    in_turn = Over.partitionBy("topic", "partition", "begun_here").orderBy("first_offset")
+    in_order = Over.partitionBy("topic", "partition", "numbering").orderBy("first_offset")
     batches = (
         numbered.withColumn("nth", nth)
         .groupBy(*_BATCH)
@@ -148,110 +155,129 @@ def batch_repetitions(log: DataFrame) -> DataFrame:
             F.min("offset").alias("first_offset"),
             F.max("offset").alias("last_offset"),
             F.min("ts").alias("ts"),
-            F.min("begun").alias("begun"),
+            F.min("canal_restarts").alias("canal_restarts"),
             F.expr(_CONTENT).alias("content"),
         )
     )
-    batches = batches.join(_without_repetition(numbered), list(_BATCH), "left").withColumns(
+    batches = batches.join(_unrepeatable_batches(numbered), list(_BATCH), "left").withColumns(
         {
-            **{f"{name}_before": F.lag(name).over(in_turn) for name in ("message_id", "ts", "content", "once")},
-            "content_after": F.lead("content").over(in_turn),
+            **{
+                f"previous_{name}": F.lag(name).over(in_order)
+                for name in ("message_id", "ts", "content", "is_unrepeatable")
+            },
+            "next_content": F.lead("content").over(in_order),
         }
     )
-    again = (F.col("message_id") == F.col("message_id_before") + 1) & (F.col("ts") - F.col("ts_before") >= _RETRY_MS)
-    whole = _begins_with("content", "content_before")
-    less = again & ~whole & _begins_with("content_before", "content")
+    in_time = (F.col("message_id") == F.col("previous_message_id") + 1) & (
+        F.col("ts") - F.col("previous_ts") >= _RETRY_MS
+    )
+    repeats_all = _starts_with("content", "previous_content")
+    repeats_part = in_time & ~repeats_all & _starts_with("previous_content", "content")
     batches = batches.withColumns(
         {
-            "whole": F.coalesce(again & whole, F.lit(False)),
-            "cut_short": F.coalesce(less & _begins_with("content_after", "content_before"), F.lit(False)),
-            # whether it is one the next batch would tell
-            "open": F.coalesce(less & F.col("content_after").isNull(), F.lit(False)),
+            "is_full": F.coalesce(in_time & repeats_all, F.lit(False)),
+            "is_partial": F.coalesce(repeats_part & _starts_with("next_content", "previous_content"), F.lit(False)),
+            # only the next batch, which has not arrived, can decide
+            "is_undecided": F.coalesce(repeats_part & F.col("next_content").isNull(), F.lit(False)),
         }
     )
-    of_cut = F.lag("cut_short").over(in_turn) & F.lag("once_before").over(in_turn)
+    completes_partial = F.lag("is_partial").over(in_order) & F.lag("previous_is_unrepeatable").over(in_order)
+    is_proven = F.coalesce("previous_is_unrepeatable", F.lit(False)) | F.coalesce(completes_partial, F.lit(False))
     return batches.select(
-        *("topic", "partition", "message_id", "begun", "first_offset", "last_offset"),
-        (F.col("whole") | F.col("cut_short") | F.col("open")).alias("repeats"),
-        (~F.col("open") & (F.coalesce("once_before", F.lit(False)) | F.coalesce(of_cut, F.lit(False)))).alias("surely"),
+        *("topic", "partition", "message_id", "canal_restarts", "first_offset", "last_offset"),
+        (F.col("is_full") | F.col("is_partial") | F.col("is_undecided")).alias("is_possible"),
+        (~F.col("is_undecided") & is_proven).alias("is_certain"),
     )
 
 
-def _begins_with(longer: str, shorter: str) -> Column:
+def _starts_with(longer: str, shorter: str) -> Column:
     return F.expr(f"size({longer}) >= size({shorter}) AND slice({longer}, 1, greatest(size({shorter}), 1)) = {shorter}")
 
 
-def _without_repetition(rows: DataFrame) -> DataFrame:
-    """By batch: `once`, whether the changes of some key cannot have happened twice in a row. A key that an UPDATE moves
-    tells nothing."""
+def _unrepeatable_batches(rows: DataFrame) -> DataFrame:
+    """By batch, `is_unrepeatable`: whether its changes of some key cannot happen twice in a row.
+
+    Tables in which the batch changes a key by UPDATE are ignored.
+    """
     keyed = rows.where(F.size("key_names") > 0).withColumn("image", F.coalesce("after", "before"))
     key = F.expr("transform(key_names, name -> image[name])")
-    moved = F.expr(
+    changes_key = F.expr(
         "op = 'UPDATE' AND exists(key_names, name -> NOT (coalesce(before[name], after[name]) <=> after[name]))"
     )
-    place = F.struct("offset", "row")
-    of_keys = (
-        keyed.withColumns({"key": key, "moved": moved})
+    position = F.struct("offset", "row")
+    keys = (
+        keyed.withColumns({"key": key, "changes_key": changes_key})
         .groupBy(*_BATCH, "database", "table", "key")
         .agg(
-            F.min_by(F.struct("op", "before"), place).alias("first"),
-            F.max_by("after", place).alias("left"),
-            F.max("moved").alias("moved"),
+            F.min_by(F.struct("op", "before"), position).alias("first"),
+            F.max_by("after", position).alias("last_image"),
+            F.max("changes_key").alias("changes_key"),
         )
     )
-    other = "exists(map_keys(first.before), name -> NOT (first.before[name] <=> left[name]))"
-    once = F.expr(
-        f"CASE WHEN left IS NULL THEN first.op <> 'INSERT' ELSE first.op = 'INSERT' OR (first.op = 'UPDATE' AND {other}) END"
+    differs = "exists(map_keys(first.before), name -> NOT (first.before[name] <=> last_image[name]))"
+    is_unrepeatable = F.expr(
+        "CASE WHEN last_image IS NULL THEN first.op <> 'INSERT' "
+        f"ELSE first.op = 'INSERT' OR (first.op = 'UPDATE' AND {differs}) END"
     )
-    stays = ~F.max("moved").over(Over.partitionBy(*_BATCH, "database", "table"))
-    return of_keys.withColumn("once", once & stays).groupBy(*_BATCH).agg(F.max("once").alias("once"))
+    keys_stay = ~F.max("changes_key").over(Over.partitionBy(*_BATCH, "database", "table"))
+    return (
+        keys.withColumn("is_unrepeatable", is_unrepeatable & keys_stay)
+        .groupBy(*_BATCH)
+        .agg(F.max("is_unrepeatable").alias("is_unrepeatable"))
+    )
 
 
-def without_late_clocks(rows: DataFrame, stream: Collection[str], *, again: Column) -> DataFrame:
-    """`rows` with `back` false where only Canal's clock or `es` shows a delivery, and the changes are not those that came
-    before.
+def with_confirmed_starts(rows: DataFrame, stream: Collection[str], *, is_certain: Column) -> DataFrame:
+    """Clears `starts_delivery` of Canal rows where the content does not confirm a new delivery.
 
-    Canal sends again all batches that were not acknowledged, in order, each from its beginning. So the delivery begins
-    with another batch and with a change that came before; and the change before the step comes again in a later batch,
-    or (as yet) no new one comes. `again`: the batch numbers of this partition begin again, or its clock steps back, as
-    where a message was copied. `stream` are the columns of a table's stream in a partition.
+    Canal resends all unacknowledged batches in order, each from its start. So a delivery is confirmed if it starts with
+    another batch and with a change that came before, and either the last change before it comes again in another batch,
+    or none of its changes is new.
+
+    `stream`: the columns that identify the stream of a table in a partition. `is_certain`: the partition's batch numbers
+    restart or its clock steps back; such starts need no confirmation.
     """
     by_offset = Over.partitionBy(*stream).orderBy("offset", "row")
-    one_run = Over.partitionBy(*stream, "run")
-    late = has_trait(Trait.NUMBERS_BATCHES) & F.col("back") & ~F.coalesce(again, F.lit(False))
-    batch = F.struct("message_id", "begun")
+    one_delivery = Over.partitionBy(*stream, "delivery")
+    is_open = has_trait(Trait.NUMBERS_BATCHES) & F.col("starts_delivery") & ~F.coalesce(is_certain, F.lit(False))
+    batch = F.struct("message_id", "canal_restarts")
     found = (
-        rows.withColumns({"late": late, "change": F.xxhash64("commit_ts", "op", image_hash("before", "after"))})
-        .withColumns({"run": F.sum(F.col("back").cast("int")).over(by_offset), "batch": batch})
-        .withColumns({"change_before": F.lag("change").over(by_offset), "batch_before": F.lag("batch").over(by_offset)})
-        .withColumn("newly", F.col("run") == F.min("run").over(Over.partitionBy(*stream, "change")))
+        rows.withColumns({"is_open": is_open, "change": F.xxhash64("commit_ts", "op", image_hash("before", "after"))})
+        .withColumns({"delivery": F.sum(F.col("starts_delivery").cast("int")).over(by_offset), "batch": batch})
+        .withColumns(
+            {"previous_change": F.lag("change").over(by_offset), "previous_batch": F.lag("batch").over(by_offset)}
+        )
+        .withColumn("is_new", F.col("delivery") == F.min("delivery").over(Over.partitionBy(*stream, "change")))
+        # of the first row of the delivery; `row_batch` and `row_is_new` are of the row itself
         .withColumns(
             {
-                name: F.first(name).over(one_run.orderBy("offset", "row"))
-                for name in ("change_before", "batch_before", "batch", "newly")
+                name: F.first(name).over(one_delivery.orderBy("offset", "row"))
+                for name in ("previous_change", "previous_batch", "batch", "is_new")
             }
-            | {"this_batch": F.col("batch"), "this_newly": F.col("newly")}
+            | {"row_batch": F.col("batch"), "row_is_new": F.col("is_new")}
         )
         .withColumns(
             {
-                "resent": F.max(
-                    (F.col("change") == F.col("change_before")) & (F.col("this_batch") != F.col("batch_before"))
-                ).over(one_run),
-                "some_new": F.max("this_newly").over(one_run),
+                "resends_previous": F.max(
+                    (F.col("change") == F.col("previous_change")) & (F.col("row_batch") != F.col("previous_batch"))
+                ).over(one_delivery),
+                "has_new": F.max("row_is_new").over(one_delivery),
             }
         )
     )
-    begins = (F.col("batch") != F.col("batch_before")) & ~F.col("newly") & (F.col("resent") | ~F.col("some_new"))
-    return found.withColumn("back", F.col("back") & (~F.col("late") | begins)).drop(
-        "late",
+    is_confirmed = (
+        (F.col("batch") != F.col("previous_batch")) & ~F.col("is_new") & (F.col("resends_previous") | ~F.col("has_new"))
+    )
+    return found.withColumn("starts_delivery", F.col("starts_delivery") & (~F.col("is_open") | is_confirmed)).drop(
+        "is_open",
         "change",
-        "run",
+        "delivery",
         "batch",
-        "change_before",
-        "batch_before",
-        "newly",
-        "this_batch",
-        "this_newly",
-        "resent",
-        "some_new",
+        "previous_change",
+        "previous_batch",
+        "is_new",
+        "row_batch",
+        "row_is_new",
+        "resends_previous",
+        "has_new",
     )

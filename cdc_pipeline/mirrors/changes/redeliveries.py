@@ -1,18 +1,18 @@
-"""Changes that a stream brings again: at least once in, exactly once out (DESIGN §2, promise 4).
+"""Redelivered changes: at-least-once input, exactly-once mirrors (DESIGN §2, promise 4).
 
-A keyed table whose changes have exact TSOs needs none of this: the same change twice is one change of its key. Two
-others do. Rows of a table without a key have no identity, so that a change sent twice is told from two equal ones only
-by where it stands; and where order is by `es` alone, an old change would undo a newer one.
+A keyed table whose changes have exact TSOs needs none of this, because the same change twice is one change of its key. Two
+other cases do. Rows of a keyless table have no identity: only its place in the stream separates a redelivered row from a
+second equal row. And where only `es` orders changes, a redelivered old change would undo a newer one.
 
-An encoder sends the changes of a table in the order of their commits. A new delivery begins:
+An encoder sends the changes of a table in commit order. A new delivery starts
 
-- where that order steps back (a restart from a checkpoint, a retry; ticdc-facts §10);
-- where Canal begins again, or sends batches again (`canal_deliveries`);
-- inside one commit of TiCDC where the changefeed has restarted (`restarts`).
+- where that order steps back: a restart from a checkpoint, or a retry (ticdc-facts §10);
+- where Canal restarts or retries batches (`canal_deliveries`);
+- inside one commit of TiCDC, where the changefeed restarted (`restarts`).
 
-Equal changes inside one delivery are two; the n-th of them in a later delivery is the n-th of the first delivery, sent
-again. What comes after a watermark that has closed its time is sent again, each copy by itself; so is a change of
-DataWorks that has the number (`sequenceId`) of another.
+Equal changes inside one delivery are separate changes. The n-th of them in a later delivery is a redelivery of the n-th in
+the first delivery. A late row is a delivery by itself, and so is each change of DataWorks, where the sequence number
+(`sequenceId`) identifies redeliveries.
 """
 
 from __future__ import annotations
@@ -27,13 +27,19 @@ from pyspark.sql import functions as F
 from cdc_pipeline.dialects.traits import Trait, has_trait
 from cdc_pipeline.lake.tables.ddl_history import DUPLICATE
 from cdc_pipeline.mirrors.changes.canal_deliveries import (
-    new_beginnings,
-    with_beginnings,
-    with_repetitions,
-    without_late_clocks,
+    restart_times,
+    with_confirmed_starts,
+    with_restart_count,
+    with_retry_count,
 )
 from cdc_pipeline.mirrors.changes.copies import CHANGE, COMMIT, PARTITION, POSITION, image_hash
-from cdc_pipeline.mirrors.changes.restarts import UNSURE_COPIES, paused, restarts, with_closed, with_resumptions
+from cdc_pipeline.mirrors.changes.restarts import (
+    UNSURE_COPIES,
+    commit_restarts,
+    follows_pause,
+    with_lateness,
+    with_resume_signs,
+)
 from cdc_pipeline.mirrors.changes.row_filters import of_tables
 from cdc_pipeline.mirrors.model.shards import source_columns
 from cdc_pipeline.mysql.model.table import TableName
@@ -51,23 +57,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Redeliveries:
-    """The changes among `changes` that were delivered before. `log`, `watermarks` and `history` (`ddl_history`) are whole
-    tables; `statements` are those that this cut carries out.
+    """Finds the redelivered changes among `changes`.
 
-    With TSOs a row that its message names a key of needs no such look, but for those of `tables`: their mirrors have no key.
+    With TSOs only keyless rows are searched: those whose messages name no key, or those of `tables` if given.
     """
 
     changes: DataFrame
     log: DataFrame
+    """All of `change_log`."""
     watermarks: DataFrame
     history: DataFrame
+    """`ddl_history`."""
     window: Window
     statements: Sequence[DdlEvent]
+    """The statements that this cut applies."""
     tables: Collection[TableName] = ()
+    """Tables whose mirrors have no key, though their messages name one."""
 
     @cached_property
-    def _placed(self) -> DataFrame | None:
-        """The changes that are there twice or more, with where they stand in their streams."""
+    def _copies(self) -> DataFrame | None:
+        """The changes that occur more than once, with `delivery_starts`, `pauses`, `restarts`, `is_late` and `is_unsure`."""
         keyless = of_tables(self.tables) if self.tables else F.coalesce(F.size("key_names"), F.lit(0)) <= 0
         suspects = self.changes
         if self.window.resolved_tso is not None:
@@ -87,42 +96,44 @@ class Redeliveries:
             return None
         # each step below reads the one before several times: without checkpoints the plan would double with each
         copies = copies.join(repeated, list(CHANGE), "left_semi").localCheckpoint()
-        return self._with_places(copies).localCheckpoint()
+        return self._with_deliveries(copies).localCheckpoint()
 
-    def _with_places(self, copies: DataFrame) -> DataFrame:
-        """`copies` with `breaks`, `restarts` and `unsure`, and with `closed`."""
-        numbered = F.max(has_trait(Trait.NUMBERS_BATCHES)).alias("numbered")
-        known = copies.agg(F.min("batch_id").alias("oldest"), numbered, F.max("exact_ts").alias("exact")).first()
-        assert known is not None
-        decoded = F.col("batch_id").between(known["oldest"], self.window.last_batch)
+    def _with_deliveries(self, copies: DataFrame) -> DataFrame:
+        has_batch_numbers = F.max(has_trait(Trait.NUMBERS_BATCHES)).alias("has_batch_numbers")
+        span = copies.agg(
+            F.min("batch_id").alias("oldest"), has_batch_numbers, F.max("exact_ts").alias("exact")
+        ).first()
+        assert span is not None
+        decoded = F.col("batch_id").between(span["oldest"], self.window.last_batch)
         log, watermarks = self.log.where(decoded), self.watermarks.where(decoded)
-        # each of the tables that are merged into one mirror is sent in an order of its own
+        # tables that are merged into one mirror are sent each in an order of its own
         table = ("database", "table", *source_columns(log))
         rows = log.join(F.broadcast(copies.select(*PARTITION, *table).distinct()), [*PARTITION, *table], "left_semi")
-        if not known["exact"]:
-            rows = rows.withColumn("closed", F.lit(False))  # no watermark is of their times
+        if not span["exact"]:
+            rows = rows.withColumn("is_late", F.lit(False))  # no watermark applies to their times
         else:
-            # of the older ones only the highest closes anything that a lower one does not
-            earlier = self.watermarks.where(F.col("batch_id") < known["oldest"]).groupBy(*PARTITION)
+            # of the older watermarks only the highest matters
+            earlier = self.watermarks.where(F.col("batch_id") < span["oldest"]).groupBy(*PARTITION)
             highest = earlier.agg(F.max("watermark_ts").alias("watermark_ts"), F.lit(-1).cast("bigint").alias("offset"))
-            rows = with_closed(rows, watermarks.select(*highest.columns).unionByName(highest))
-        if known["numbered"]:
-            beginnings = new_beginnings(log, self._statements.where(decoded)).localCheckpoint()
-            rows = with_beginnings(rows, beginnings)
-            rows = with_repetitions(rows, log, beginnings, self._messages_with_statements())
+            rows = with_lateness(rows, watermarks.select(*highest.columns).unionByName(highest))
+        if span["has_batch_numbers"]:
+            restarts = restart_times(log, self._statements.where(decoded)).localCheckpoint()
+            rows = with_restart_count(rows, restarts)
+            rows = with_retry_count(rows, log, restarts, self._ddl_messages())
         else:
-            rows = rows.withColumns({"begun": F.lit(0), "repeats": F.lit(0), "may_repeat": F.lit(False)})
-        rows = _stretches(with_resumptions(rows, watermarks, table), [*PARTITION, *table, "closed"])
-        found = restarts(rows.where("NOT closed"), copies, log, watermarks, self.window.resolved_tso)
-        placed = (
-            copies.join(rows.select(*POSITION, "breaks", "pauses", "may_repeat", "closed"), list(POSITION))
-            .join(found, [*COMMIT, "breaks", "pauses"], "left")
-            .fillna({"restarts": 0, "unsure": False})
+            rows = rows.withColumns({"canal_restarts": F.lit(0), "retries": F.lit(0), "may_be_retry": F.lit(False)})
+        rows = _with_delivery_starts(with_resume_signs(rows, watermarks, table), [*PARTITION, *table, "is_late"])
+        found = commit_restarts(rows.where("NOT is_late"), copies, log, watermarks, self.window.resolved_tso)
+        copies = (
+            copies.join(rows.select(*POSITION, "delivery_starts", "pauses", "may_be_retry", "is_late"), list(POSITION))
+            .join(found, [*COMMIT, "delivery_starts", "pauses"], "left")
+            .fillna({"restarts": 0, "is_unsure": False})
         )
-        # equal rows with a key become one row, whichever it is; but one that came in an earlier delivery too is an old one
+        # equal rows with a key become one row in any case; but if one came in an earlier delivery, the row may be outdated
         one_change = Over.partitionBy(*CHANGE, *PARTITION)
-        several = F.min("breaks").over(one_change) < F.max("breaks").over(one_change)
-        return placed.withColumn("unsure", F.col("unsure") | (F.col("may_repeat") & (F.col("keyless") | several)))
+        in_several = F.min("delivery_starts").over(one_change) < F.max("delivery_starts").over(one_change)
+        may_be_copy = F.col("may_be_retry") & (F.col("keyless") | in_several)
+        return copies.withColumn("is_unsure", F.col("is_unsure") | may_be_copy)
 
     @property
     def _statements(self) -> DataFrame:
@@ -130,86 +141,101 @@ class Redeliveries:
         known = "message_id" in self.history.columns
         return self.history if known else self.history.withColumn("message_id", F.lit(None).cast("bigint"))
 
-    def _messages_with_statements(self) -> DataFrame:
-        """The messages of Canal (topic, ts, message_id) that have a statement which is none that came again."""
+    def _ddl_messages(self) -> DataFrame:
+        """The messages of Canal (topic, ts, message_id) whose statements are no redeliveries."""
         earlier = self._statements.where((F.col("cut_id") < self.window.cut_id) & (F.col("status") != DUPLICATE))
         rows = [(event.topic, event.ts, event.message_id) for event in self.statements]
-        fresh = small_frame(self.log.sparkSession, rows, "topic STRING, ts BIGINT, message_id BIGINT")
-        return earlier.select(*fresh.columns).unionByName(fresh).where("message_id IS NOT NULL")
+        new = small_frame(self.log.sparkSession, rows, "topic STRING, ts BIGINT, message_id BIGINT")
+        return earlier.select(*new.columns).unionByName(new).where("message_id IS NOT NULL")
 
     @property
     def positions(self) -> DataFrame | None:
-        """Their positions (`POSITION`); None where there are none."""
-        return None if self._placed is None else _later_copies(_with_delivery(self._placed)).select(*POSITION)
+        """The positions (`POSITION`) of the redelivered changes; None if there are none."""
+        return None if self._copies is None else _redelivered(_with_delivery_number(self._copies)).select(*POSITION)
 
     @property
     def gaps(self) -> dict[TableName, Gap]:
-        """A gap for each table of which nothing tells whether equal changes are one that was delivered twice."""
-        if self._placed is None:
+        """A gap for each table with equal changes that may or may not be redeliveries."""
+        if self._copies is None:
             return {}
-        unsure = self._placed.where("unsure AND NOT closed").select("database", "table").distinct().collect()
+        unsure = self._copies.where("is_unsure AND NOT is_late").select("database", "table").distinct().collect()
         return {TableName(row["database"], row["table"]): UNSURE_COPIES for row in unsure}
 
 
-def _later_copies(delivered: DataFrame) -> DataFrame:
-    """The copies that are not the first of their ordinal."""
-    in_order = [F.col(name) for name in ("closed", "batch_id", *POSITION)]
-    within = Over.partitionBy(*CHANGE, *PARTITION, "delivery").orderBy("offset", "row")
-    among = Over.partitionBy(*CHANGE, "ordinal").orderBy(*in_order)
-    numbered = delivered.withColumn("ordinal", F.row_number().over(within))
-    return numbered.withColumn("nth", F.row_number().over(among)).where("nth > 1")
+def _redelivered(copies: DataFrame) -> DataFrame:
+    """All copies but the first of each ordinal (n-th equal change of a delivery)."""
+    in_order = [F.col(name) for name in ("is_late", "batch_id", *POSITION)]
+    one_delivery = Over.partitionBy(*CHANGE, *PARTITION, "delivery").orderBy("offset", "row")
+    one_ordinal = Over.partitionBy(*CHANGE, "ordinal").orderBy(*in_order)
+    numbered = copies.withColumn("ordinal", F.row_number().over(one_delivery))
+    return numbered.withColumn("nth", F.row_number().over(one_ordinal)).where("nth > 1")
 
 
-def _with_delivery(placed: DataFrame) -> DataFrame:
-    """With `delivery`, which numbers the deliveries of a change in one partition."""
+def _with_delivery_number(copies: DataFrame) -> DataFrame:
+    """Adds `delivery`, which numbers the deliveries of a change in one partition."""
     one_change = Over.partitionBy(*CHANGE, *PARTITION).orderBy("offset", "row")
-    before = {name: F.lag(name).over(one_change) for name in ("offset", "breaks", "restarts")}
-    found = placed.withColumns({f"{name}_before": column for name, column in before.items()})
-    by_itself = F.col("closed") | has_trait(Trait.NUMBERS_CHANGES)
-    another = (F.col("breaks") != F.col("breaks_before")) | (F.col("restarts") != F.col("restarts_before")) | by_itself
-    begins = F.col("offset_before").isNotNull() & another
-    return found.withColumn("delivery", F.sum(begins.cast("int")).over(one_change))
+    previous = {name: F.lag(name).over(one_change) for name in ("offset", "delivery_starts", "restarts")}
+    found = copies.withColumns({f"previous_{name}": column for name, column in previous.items()})
+    is_alone = F.col("is_late") | has_trait(Trait.NUMBERS_CHANGES)
+    differs = (
+        (F.col("delivery_starts") != F.col("previous_delivery_starts"))
+        | (F.col("restarts") != F.col("previous_restarts"))
+        | is_alone
+    )
+    starts = F.col("previous_offset").isNotNull() & differs
+    return found.withColumn("delivery", F.sum(starts.cast("int")).over(one_change))
 
 
-def _stretches(rows: DataFrame, stream: Sequence[str]) -> DataFrame:
-    """The rows of the copies' tables with `breaks`, how often their table's order has stepped back before them, `pauses`,
-    how often the changefeed may have restarted inside one commit, and `until`, the place of the next of either.
+def _with_delivery_starts(rows: DataFrame, stream: Sequence[str]) -> DataFrame:
+    """The rows with their place among deliveries and pauses of their stream.
 
-    `stream` are the columns of a table's stream: rows of a time that a watermark has closed are one apart, since what is
-    sent again of it says nothing of the others.
+    - `delivery_starts`: how many deliveries started, up to this row
+    - `pauses`: how many pauses, up to this row, may be a restart of the changefeed
+    - `next_start`: position (`offset`, `ts`) of the next row that starts a delivery or follows a pause
+    - `may_be_incomplete`: the next row starts a delivery or follows a pause, or no watermark completes the row's commit
+
+    `stream`: the columns that identify a table's stream. Late rows are a stream of their own, because their redelivery
+    proves nothing about other rows.
     """
     by_offset = Over.partitionBy(*stream).orderBy("offset", "row")
-    earlier = {
-        name: F.lag(name).over(by_offset) for name in ("commit_ts", "message_id", "ts", "resumed", "begun", "repeats")
+    previous = {
+        name: F.lag(name).over(by_offset)
+        for name in ("commit_ts", "message_id", "ts", "resume_signs", "canal_restarts", "retries")
     }
-    back = (F.col("commit_ts") < earlier["commit_ts"]) | (F.col("message_id") < earlier["message_id"])
-    begins = back | (F.col("begun") > earlier["begun"]) | (F.col("repeats") > earlier["repeats"])
-    rows = rows.withColumns(
-        {"back": F.coalesce(begins, F.lit(False)), "pause": F.coalesce(paused(earlier), F.lit(False))}
+    steps_back = (F.col("commit_ts") < previous["commit_ts"]) | (F.col("message_id") < previous["message_id"])
+    starts = (
+        steps_back | (F.col("canal_restarts") > previous["canal_restarts"]) | (F.col("retries") > previous["retries"])
     )
-    again = (F.col("message_id") < earlier["message_id"]) | (F.col("ts") < earlier["ts"])
-    rows = without_late_clocks(rows, stream, again=again).withColumns(
+    rows = rows.withColumns(
         {
-            "breaks": F.sum(F.col("back").cast("int")).over(by_offset),
-            "pauses": F.sum(F.col("pause").cast("int")).over(by_offset),
+            "starts_delivery": F.coalesce(starts, F.lit(False)),
+            "follows_pause": F.coalesce(follows_pause(previous), F.lit(False)),
         }
     )
-    # what a watermark has closed is whole; without watermarks more of it may be about to come
-    cut_short = F.lead("back").over(by_offset) | F.lead("pause").over(by_offset)
-    # from the end: to the rows that follow Spark would go anew for each row
+    is_certain = (F.col("message_id") < previous["message_id"]) | (F.col("ts") < previous["ts"])
+    rows = with_confirmed_starts(rows, stream, is_certain=is_certain).withColumns(
+        {
+            "delivery_starts": F.sum(F.col("starts_delivery").cast("int")).over(by_offset),
+            "pauses": F.sum(F.col("follows_pause").cast("int")).over(by_offset),
+        }
+    )
+    # a watermark completes a commit; without watermarks more of it may still arrive
+    is_cut_off = F.lead("starts_delivery").over(by_offset) | F.lead("follows_pause").over(by_offset)
+    # ordered from the end: over following rows Spark would evaluate the frame again for each row
     from_end = Over.partitionBy(*stream).orderBy(F.col("offset").desc(), F.col("row").desc())
     following = from_end.rowsBetween(Over.unboundedPreceding, -1)
-    until = F.min(F.when(F.col("back") | F.col("pause"), F.struct("offset", "ts"))).over(following)
+    is_start = F.col("starts_delivery") | F.col("follows_pause")
+    next_start = F.min(F.when(is_start, F.struct("offset", "ts"))).over(following)
     return rows.select(
         *POSITION,
         "ts",
         *CHANGE[:-1],
         image_hash("before", "after").alias("images"),
-        "breaks",
+        "delivery_starts",
         "pauses",
-        "resumed",
-        "may_repeat",
-        "closed",
-        F.coalesce(cut_short, ~F.col("exact_ts")).alias("cut_short"),
-        until.alias("until"),
+        "resume_signs",
+        "may_be_retry",
+        "is_late",
+        F.coalesce(is_cut_off, ~F.col("exact_ts")).alias("may_be_incomplete"),
+        next_start.alias("next_start"),
     ).localCheckpoint()

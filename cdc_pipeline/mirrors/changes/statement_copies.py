@@ -1,11 +1,11 @@
-"""Statements that came twice, told from two equal statements.
+"""Identities of statements: equal for the copies of one statement, different for equal statements.
 
-With a TSO a statement has its time for itself: the same statement at the same TSO is one. Canal's time is a whole second,
-in which a table may well be dropped twice or emptied twice. There the n-th of equal statements in one delivery is the n-th
-in another one, as with rows (`redeliveries`). A new delivery begins where Canal's batch numbers begin again (canal-facts 3).
+At one TSO the same statement is one statement. Canal's time is a whole second, in which a table may be dropped or
+truncated twice. There the n-th of several equal statements in one delivery is a copy of the n-th in another delivery, as
+with rows (`redeliveries`). A new delivery starts where Canal's batch numbers restart (canal-facts 3).
 
-Inside one delivery an equal statement is a new one where it can have happened again: another statement about its tables lies
-between, or it may follow itself, as a TRUNCATE does. Else it is a copy, of a batch that Canal sent again (canal-facts 50).
+Inside one delivery an equal statement is new if it can happen again: another statement about its tables lies in between, or
+it can follow itself, as TRUNCATE can. Otherwise it is a copy from a batch that Canal resent (canal-facts 50).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.traits import Trait, trait_of
-from cdc_pipeline.mirrors.changes.canal_deliveries import new_beginnings
+from cdc_pipeline.mirrors.changes.canal_deliveries import restart_times
 from cdc_pipeline.mirrors.model.ddl_events import renamed_names
 from cdc_pipeline.mysql.model.schema_changes import AlterTable, ExchangePartition, TruncatePartition, TruncateTable
 
@@ -32,110 +32,111 @@ if TYPE_CHECKING:
 
     Identity: TypeAlias = tuple[int, str, str, str, int]
     Restarts: TypeAlias = Mapping[tuple[str, int], Sequence[int]]
-    """By topic and partition the offsets, in order, at which Canal's batch numbers begin again."""
+    """(topic, partition) to the offsets, ascending, at which Canal restarts."""
     RestartsOf: TypeAlias = Callable[[Sequence[DdlEvent]], Restarts]
-    """The restarts between these statements."""
+    """Returns the restarts between the given statements."""
 
 
 def statement_identities(events: Iterable[DdlEvent], restarts_of: RestartsOf) -> dict[tuple[str, int, int], Identity]:
-    """By position what tells each statement from others: those with the same are copies of one."""
-    in_turn = sorted({event.position: event for event in events}.values(), key=lambda event: event.position)
-    equal: dict[tuple[int, str, str, str], list[DdlEvent]] = defaultdict(list)
-    for event in in_turn:
-        equal[event.identity].append(event)
-    open_ones = [event for found in equal.values() if len(found) > 1 for event in found if _in_numbered_batch(event)]
-    restarts = restarts_of(open_ones) if open_ones else {}
+    """Maps the position of each statement to its identity. Equal identities mark copies of one statement."""
+    in_order = sorted({event.position: event for event in events}.values(), key=lambda event: event.position)
+    groups: dict[tuple[int, str, str, str], list[DdlEvent]] = defaultdict(list)
+    for event in in_order:
+        groups[event.identity].append(event)
+    repeated = [event for equal in groups.values() if len(equal) > 1 for event in equal if _has_batch_number(event)]
+    restarts = restarts_of(repeated) if repeated else {}
     numbers: dict[tuple[str, int, int], int] = {}
-    for found in equal.values():
-        for place, event in enumerate(found):
-            numbers[event.position] = _number(event, found[:place], in_turn, restarts, numbers)
-    return {event.position: (*event.identity, numbers[event.position]) for event in in_turn}
+    for equal in groups.values():
+        for index, event in enumerate(equal):
+            numbers[event.position] = _ordinal(event, equal[:index], in_order, restarts, numbers)
+    return {event.position: (*event.identity, numbers[event.position]) for event in in_order}
 
 
-def _in_numbered_batch(event: DdlEvent) -> bool:
+def _has_batch_number(event: DdlEvent) -> bool:
     return trait_of(event.dialect, Trait.NUMBERS_BATCHES)
 
 
-def _number(
+def _ordinal(
     event: DdlEvent,
-    before: Sequence[DdlEvent],
-    in_turn: Sequence[DdlEvent],
+    earlier: Sequence[DdlEvent],
+    in_order: Sequence[DdlEvent],
     restarts: Restarts,
     numbers: Mapping[tuple[str, int, int], int],
 ) -> int:
-    """Which one of equal statements of its delivery it is, from 1."""
-    if not _in_numbered_batch(event) or not before or before[-1].position[:2] != event.position[:2]:
+    """The number of the statement among equal ones of its delivery, from 1. Copies have the same number."""
+    if not _has_batch_number(event) or not earlier or earlier[-1].position[:2] != event.position[:2]:
         return 1
-    last = before[-1]
-    marks = restarts.get(event.position[:2], ())
-    if bisect(marks, last.offset) != bisect(marks, event.offset):
+    last = earlier[-1]
+    offsets = restarts.get(event.position[:2], ())
+    if bisect(offsets, last.offset) != bisect(offsets, event.offset):
         return 1
-    return numbers[last.position] + _happened_again(last, event, in_turn)
+    return numbers[last.position] + _is_new(last, event, in_order)
 
 
-def _happened_again(last: DdlEvent, event: DdlEvent, in_turn: Sequence[DdlEvent]) -> bool:
+def _is_new(last: DdlEvent, event: DdlEvent, in_order: Sequence[DdlEvent]) -> bool:
+    """Whether `event` happened after the equal statement `last` of the same delivery, and is no copy of it."""
     names = set(event.names())
-    return _may_follow_itself(event.changes) or any(
+    return _can_follow_itself(event.changes) or any(
         last.position < other.position < event.position
         and other.identity != event.identity
         and names & set(other.names())
-        for other in in_turn
+        for other in in_order
     )
 
 
-def _may_follow_itself(changes: Sequence[SchemaChange]) -> bool:
-    """Whether the changes fit a second time, with nothing in between, and do something then."""
+def _can_follow_itself(changes: Sequence[SchemaChange]) -> bool:
+    """Whether the changes are valid, and have an effect, directly after themselves."""
     pairs = [pair for change in changes for pair in renamed_names(change)]
     swaps = bool(pairs) and {old for old, _ in pairs} == {new for _, new in pairs}
-    return swaps or any(map(_empties, changes))
+    return swaps or any(map(_moves_rows, changes))
 
 
-def _empties(change: SchemaChange) -> bool:
-    """Whether rows go, or come, with the change whenever it is done."""
+def _moves_rows(change: SchemaChange) -> bool:
+    """Whether each execution of the change removes or exchanges rows."""
     if isinstance(change, AlterTable):
         return any(isinstance(clause, (TruncatePartition, ExchangePartition)) for clause in change.clauses)
     return isinstance(change, TruncateTable)
 
 
-_SENT_AGAIN_MS = 600_000
-"""How long before its restart Canal has sent what it sends again: some seconds, as a rule (canal-facts 51)."""
+_RESENT_MS = 600_000
+"""How far back a restarted Canal may resend. Usually some seconds (canal-facts 51)."""
 
 
 def canal_restarts(log: DataFrame, history: DataFrame, events: Sequence[DdlEvent]) -> Restarts:
-    """The restarts of Canal between these statements. `log` and `history` are `change_log` and `ddl_history`.
+    """The restarts of Canal between the given statements. `log` is `change_log`, `history` is `ddl_history`.
 
-    The partition itself shows one where its numbers step back; where they go on to grow, the topic does by its clock.
+    A restart shows in the partition, if its batch numbers decrease, or in the topic (`restart_times`).
     """
     if "message_id" not in history.columns:
         return {}  # a lake of 0.1.0
     found: dict[tuple[str, int], list[int]] = {}
     for topic in sorted({event.topic for event in events}):
         here = [event for event in events if event.topic == topic]
-        times = _beginnings(log, history, here)
+        times = _restart_times(log, history, here)
         for partition in sorted({event.partition for event in here}):
-            ours = [event for event in here if event.partition == partition]
-            later = [[event.offset for event in ours if (event.ts or 0) >= time] for time in times]
-            found[topic, partition] = sorted({*_steps_back(log, history, ours), *map(min, filter(None, later))})
+            inside = [event for event in here if event.partition == partition]
+            later = [[event.offset for event in inside if (event.ts or 0) >= time] for time in times]
+            found[topic, partition] = sorted({*_decreases(log, history, inside), *map(min, filter(None, later))})
     return found
 
 
-def _beginnings(log: DataFrame, history: DataFrame, events: Sequence[DdlEvent]) -> list[int]:
-    """When Canal began again (ms) up to the last of these statements of one topic."""
+def _restart_times(log: DataFrame, history: DataFrame, events: Sequence[DdlEvent]) -> list[int]:
+    """The times (ms) at which Canal restarted, up to the last of these statements of one topic."""
     times = [event.ts for event in events if event.ts is not None]
     if not times:
         return []
-    near = (F.col("topic") == events[0].topic) & F.col("ts").between(min(times) - _SENT_AGAIN_MS, max(times))
-    found = new_beginnings(log.where(near), history.where(near)).first()
-    return [] if found is None else list(found["beginnings"])
+    near = (F.col("topic") == events[0].topic) & F.col("ts").between(min(times) - _RESENT_MS, max(times))
+    found = restart_times(log.where(near), history.where(near)).first()
+    return [] if found is None else list(found["restart_times"])
 
 
-def _steps_back(log: DataFrame, history: DataFrame, events: Sequence[DdlEvent]) -> list[int]:
-    """The offsets between these statements of one partition at which its batch numbers step back."""
+def _decreases(log: DataFrame, history: DataFrame, events: Sequence[DdlEvent]) -> list[int]:
+    """The offsets between these statements of one partition at which its batch numbers decrease."""
     columns = ("topic", "partition", "offset", "message_id")
     offsets = [event.offset for event in events]
     here = (F.col("topic") == events[0].topic) & (F.col("partition") == events[0].partition)
     inside = here & F.col("offset").between(min(offsets), max(offsets))
     records = log.where(inside).select(*columns).unionByName(history.where(inside).select(*columns))
-    before = F.lag("message_id").over(Over.partitionBy("topic", "partition").orderBy("offset"))
-    marks = records.withColumn("before", before).where("message_id < before").select("offset").collect()
-    return [row["offset"] for row in marks]
+    previous = F.lag("message_id").over(Over.partitionBy("topic", "partition").orderBy("offset"))
+    rows = records.withColumn("previous", previous).where("message_id < previous").select("offset").collect()
+    return [row["offset"] for row in rows]

@@ -638,7 +638,9 @@ def _told(spark: SparkSession, folder: Path, cases: dict[str, Case], *, exact: b
             told.rows[name].append(sorted((found["id"], found.get("v")) for found in rows))
     entries = {entry.name.table: entry for entry in published_entries(published_cut(spark, told.paths), told.paths)}
     told.doubtful = {
-        name for name, table in tables.items() if any("nothing tells which" in gap for gap in entries[table].gaps)
+        name
+        for name, table in tables.items()
+        if any(words in gap for gap in entries[table].gaps for words in ("do not show which", "nothing tells which"))
     }
     return told
 
