@@ -1,4 +1,4 @@
-"""The field rules of messages and the schemas of our tables, as Pandera models, and the SQL derived from them.
+"""Field rules of messages and schemas of decoded tables, as Pandera models, and the SQL derived from them.
 
-The only place of a field rule. Imports only `mysql`. `sources`, `dialects` and `checks` import it.
+No other package defines a field rule. Imports only `mysql`. `sources`, `dialects`, `mirrors` and `checks` import it.
 """

@@ -1,6 +1,6 @@
-"""The contracts of Alibaba Canal's flat messages (canal-facts)."""
+"""Contracts of Alibaba Canal's flat messages (canal-facts)."""
 
-# No `from __future__ import annotations` here: Pandera evaluates the annotations, which are values.
+# No `from __future__ import annotations`: Pandera evaluates the annotations.
 import pandera.pyspark as pa
 import pyspark.sql.types as T
 
@@ -14,33 +14,36 @@ from cdc_pipeline.contracts.canal_json import (
     DdlMessage,
     RowChange,
 )
-from cdc_pipeline.contracts.checks import length_of, rule
+from cdc_pipeline.contracts.checks import length_text, rule
 from cdc_pipeline.contracts.limits import NAME
 
 
 class CanalDdl(DdlMessage):
-    """A DDL event of Canal. `database` may be empty: Canal could not read the statement (canal-facts 42); of CREATE and
-    DROP DATABASE it may have the statement's back-ticks (canal-facts 37)."""
+    """A DDL event of Canal.
+
+    `database` is empty if Canal could not parse the statement (canal-facts 42). CREATE and DROP DATABASE keep the
+    statement's back-ticks around it (canal-facts 37).
+    """
 
     database_is_short = rule(
         "database_is_short",
-        f"database has at most {NAME} characters, without its quotes",
+        f"database has at most {NAME} characters, not counting back-ticks around it",
         f"coalesce(length(database) <= {NAME} OR (database LIKE '`%`' AND length(database) <= {2 * NAME + 2}), true)",
         clause=LIMIT["clause"],
         field="database",
-        found=length_of("database"),
+        found=length_text("database"),
     )
 
 
 class CanalRow(RowChange):
-    """Row changes of Canal: one or more rows, those of DELETE in data, or in old where a writer put them there.
+    """Row changes of Canal: one or more rows in `data`; of a DELETE also accepted in `old`.
 
-    `pkNames` may be stale after DDL on the key (canal-facts 15, 55): a key that is not in the rows is no breach here.
+    `pkNames` may be stale after DDL on the key (canal-facts 15, 55), so no rule requires its columns in the rows.
     """
 
     data_has_rows = rule(
         "data_has_rows",
-        "data has rows, each with columns (those of a DELETE may be in old)",
+        "data has at least one row, and each row has columns (a DELETE may have its rows in old)",
         "CASE WHEN coalesce(size(data), 0) > 0 THEN NOT exists(data, row -> coalesce(size(row), 0) < 1) "
         "ELSE type = 'DELETE' AND size(old) > 0 AND NOT exists(old, row -> coalesce(size(row), 0) < 1) END",
         clause="canal-facts 8",
@@ -53,20 +56,20 @@ class CanalRow(RowChange):
     )
     values_are_whole = rule(
         "values_are_whole",
-        "a JSON column has a value, not an expression of binlog_row_value_options=PARTIAL_JSON",
+        "a JSON column has a value, not an expression such as JSON_SET (binlog_row_value_options=PARTIAL_JSON)",
         "NOT partialJson",
         clause="canal-facts 30",
     )
     image_has_key = rule(
         "image_has_key",
-        "an UPDATE names in old what it changed: under binlog_row_image=MINIMAL it has neither key nor before image",
+        "each row in old of an UPDATE has columns (binlog_row_image=MINIMAL sends neither key nor before image)",
         "coalesce(type <> 'UPDATE', true) OR coalesce(NOT exists(old, row -> size(row) = 0), true)",
         clause="canal-facts 16",
     )
 
 
 class CanalStatement(CanalMessage):
-    """A change that was logged as a statement, not as rows: data and old are null (canal-facts 17)."""
+    """A row change in statement format: its SQL text, `data` and `old` null (canal-facts 17)."""
 
     table: T.StringType = pa.Field(str_length=NAMED, metadata={"clause": "canal-facts 17"})
     type: T.StringType = pa.Field(isin=list(ROW_TYPES), metadata={"clause": "canal-facts 17"})
@@ -74,7 +77,8 @@ class CanalStatement(CanalMessage):
 
 
 class CanalNote(CanalMessage):
-    """What changes no row: the text of a statement whose rows follow (QUERY), XACOMMIT, XAROLLBACK."""
+    """A message without rows: QUERY, the SQL text of a statement whose rows follow (canal-facts 18); XACOMMIT or XAROLLBACK
+    (canal-facts 36)."""
 
     type: T.StringType = pa.Field(isin=["QUERY", *XA_TYPES], metadata={"clause": "canal-facts 18, 36"})
 

@@ -1,12 +1,14 @@
-"""The contracts of Canal-JSON: for each kind of message of TiCDC and Canal its fields, and what they must be.
+"""Contracts that TiCDC and Canal share: the fields of Canal-JSON and their rules.
 
-A row is a parsed message, its nested fields laid flat (`dialects.envelope.PATHS` says where each comes from), null
-where the message has none. The types are those that the one parse asks for; a field of another type is a broken
-message before any rule is looked at. Clauses: ticdc-canal-json "Definitions of message formats", ticdc-facts §1, §3,
-canal-facts 1–20, 35–37. What is looked at once per shape of messages, not in each, is in `contracts.sent_canal_json`.
+A row of a model is one parsed message. Nested fields are columns of their own (`dialects.envelope.PATHS`), null if the
+message lacks them. The models also give the parse its types: a field of another type fails the rule
+`value_is_json_object`, before any rule of a model. Fields that are validated once per shape of messages are in
+`contracts.sent_canal_json`.
+
+Clauses: ticdc-canal-json "Definitions of message formats", ticdc-facts §1, §3, canal-facts 1–20, 35–37.
 """
 
-# No `from __future__ import annotations` here: Pandera evaluates the annotations, which are values.
+# No `from __future__ import annotations`: Pandera evaluates the annotations.
 from typing import TYPE_CHECKING
 
 import pandera.pyspark as pa
@@ -16,7 +18,7 @@ from cdc_pipeline.contracts.checks import at_most, rule
 from cdc_pipeline.contracts.limits import COLUMNS, KEY_COLUMNS, NAME, STATEMENT
 
 FIRST_MS, LAST_MS = 10**12, 10**13 - 1
-"""Times are ms of 13 digits: from September 2001 to November 2286."""
+"""Times have 13 digits (ms): September 2001 to November 2286."""
 FIRST_TSO, LAST_TSO = FIRST_MS << 18, (LAST_MS + 1 << 18) - 1
 ROW_TYPES = ("INSERT", "UPDATE", "DELETE")
 DDL_TYPES = ("CREATE", "ALTER", "ERASE", "QUERY", "TRUNCATE", "RENAME", "CINDEX", "DINDEX")
@@ -24,12 +26,12 @@ XA_TYPES = ("XACOMMIT", "XAROLLBACK")
 WATERMARK_TYPE = "TIDB_WATERMARK"
 CLAIM_RULE = "claim_is_resolved"
 EXTENSION, PARTIAL_JSON, SENT = "hasTidb", "partialJson", "timestamp"
-"""Fields that no message has: two that are made of others, and the record's own time (`CanalMessage`)."""
+"""Columns that are no field of the message (see `CanalMessage`)."""
 SENT_MS = f"IF(unix_millis({SENT}) >= {FIRST_MS}, unix_millis({SENT}), NULL)"
-"""SQL of the record's own time in ms; null where that is no time of 13 digits."""
+"""SQL of the Kafka timestamp of the record, in ms; null unless it has 13 digits."""
 ROW_CLAUSE, DDL_CLAUSE, MARK_CLAUSE = "DML Event", "DDL Event", "WATERMARK Event"
 
-if TYPE_CHECKING:  # to mypy an annotation must be a class; Pandera wants the whole type
+if TYPE_CHECKING:  # mypy needs a class as annotation, Pandera the complete Spark type
     from pyspark.sql.types import ArrayType as _Names
     from pyspark.sql.types import ArrayType as _Rows
     from pyspark.sql.types import MapType as _Row
@@ -46,11 +48,7 @@ LIMIT = {"clause": "limit of MySQL and TiDB"}
 
 
 class CanalMessage(pa.DataFrameModel):  # type: ignore[type-arg]
-    """Any message of Canal-JSON. `commitTs`, `watermarkTs` are TSOs, `es` and `ts` ms.
-
-    No fields of the message are: `partialJson`, whether a value of a JSON column is an expression (canal-facts 30);
-    `hasTidb`, whether `_tidb` is there; `timestamp`, when Kafka says that the record was sent.
-    """
+    """Any message of Canal-JSON. `es`, `ts`: ms. `commitTs`, `watermarkTs`: TSO."""
 
     is_ddl: T.BooleanType = pa.Field(alias="isDdl", metadata=FIELDS)
     type: T.StringType = pa.Field(nullable=True)
@@ -67,8 +65,11 @@ class CanalMessage(pa.DataFrameModel):  # type: ignore[type-arg]
     only_handle_key: T.BooleanType = pa.Field(nullable=True, alias="onlyHandleKey")
     claim_check_location: T.StringType = pa.Field(nullable=True, alias="claimCheckLocation")
     partial_json: T.BooleanType = pa.Field(nullable=True, alias=PARTIAL_JSON)
+    """Whether a value of a JSON column is an expression (canal-facts 30). No field of the message."""
     has_tidb: T.BooleanType = pa.Field(nullable=True, alias=EXTENSION)
+    """Whether the message has `_tidb`."""
     sent: T.TimestampType = pa.Field(nullable=True, alias=SENT)
+    """Kafka timestamp of the record. No field of the message."""
 
     ts_is_ms = rule(
         "ts_is_ms",
@@ -79,31 +80,31 @@ class CanalMessage(pa.DataFrameModel):  # type: ignore[type-arg]
     )
 
 
-# ---- rules that several kinds share
+# ---- rules that several models share
 
 NO_ROWS = rule(
     "rows_are_of_row_changes",
-    "data and old have no rows: only an INSERT, UPDATE or DELETE has",
+    "data and old have no rows; only INSERT, UPDATE and DELETE have rows",
     "coalesce(NOT exists(data, row -> size(row) > 0), true) AND coalesce(NOT exists(old, row -> size(row) > 0), true)",
     clause=DDL_CLAUSE,
 )
 TSO_IS_ES = rule(
     "tso_is_es",
-    "the physical part of commitTs or watermarkTs (TSO >> 18) is es, as all encoders have it",
+    "the physical time of commitTs or watermarkTs (TSO >> 18) equals es",
     "coalesce(shiftright(coalesce(commitTs, watermarkTs), 18) = es, true)",
     clause="ticdc-facts §1",
     warn=True,
 )
 HAS_COMMIT_TS = rule(
     "extension_has_commit_ts",
-    "_tidb has commitTs: without it a change has no place among those that have",
+    "_tidb has commitTs, by which the change is ordered",
     "NOT hasTidb OR commitTs IS NOT NULL",
     clause="TiDB extension field",
     field="commitTs",
 )
 _DDL_TYPE = rule(
     "type_is_of_ddl",
-    f"type is one of {', '.join(DDL_TYPES)} where isDdl is true",
+    f"type is one of {', '.join(DDL_TYPES)} if isDdl is true",
     f"type IN ({', '.join(map(repr, DDL_TYPES))})",
     clause=FIELDS["clause"],
     field="type",
@@ -117,8 +118,8 @@ _COLUMNS = f"array_max(transform({_ROWS}, row -> size(row)))"
 _LONGEST = f"array_max(transform(flatten(transform({_ROWS}, row -> map_keys(row))), name -> length(name)))"
 
 
-def _in_no_row(condition: str) -> str:
-    """SQL: no row of data or old is as the condition says of `row`."""
+def _no_row_has(condition: str) -> str:
+    """SQL: no row of `data` or `old` meets the condition on `row`."""
     return " AND ".join(f"coalesce(NOT exists({rows}, row -> {condition}), true)" for rows in ("data", "old"))
 
 
@@ -138,11 +139,11 @@ class RowChange(CanalMessage):
     type: T.StringType = pa.Field(isin=list(ROW_TYPES), metadata=FIELDS)
 
     sql_is_of_ddl = rule(
-        "sql_is_of_ddl", "sql is empty where isDdl is false", "coalesce(sql, '') = ''", clause=FIELDS["clause"]
+        "sql_is_of_ddl", "sql is empty if isDdl is false", "coalesce(sql, '') = ''", clause=FIELDS["clause"]
     )
     old_is_of_update = rule(
         "old_is_of_update",
-        "an INSERT has no rows in old (TiCDC before v5.4 has a null there)",
+        "an INSERT has no rows in old (TiCDC before v5.4 writes [null])",
         "coalesce(type <> 'INSERT', true) OR coalesce(NOT exists(old, row -> row IS NOT NULL), true)",
         clause=FIELDS["clause"],
     )
@@ -152,7 +153,7 @@ class RowChange(CanalMessage):
     columns_are_few = rule(
         "columns_are_few",
         f"a row has at most {COLUMNS:,} columns",
-        _in_no_row(f"size(row) > {COLUMNS}"),
+        _no_row_has(f"size(row) > {COLUMNS}"),
         clause=LIMIT["clause"],
         field="data",
         found=f"concat(format_number({_COLUMNS}, 0), ' columns')",
@@ -160,7 +161,7 @@ class RowChange(CanalMessage):
     column_names_are_short = rule(
         "column_names_are_short",
         f"the name of a column has at most {NAME} characters",
-        _in_no_row(f"exists(map_keys(row), name -> {_LONG_NAME})"),
+        _no_row_has(f"exists(map_keys(row), name -> {_LONG_NAME})"),
         clause=LIMIT["clause"],
         field="data",
         found=f"concat('a name of ', {_LONGEST}, ' characters')",

@@ -1,8 +1,8 @@
-"""What a check of a contract says, in three tongues: Pandera runs it, Spark routes by it, people read it.
+"""Checks of the contracts in three forms: Pandera runs them, Spark routes records by their SQL, people read their text.
 
-A field's checks are Pandera's own (`isin`, `in_range`, …). A rule over several fields is a SQL condition, made a
-check of the whole frame by `rule`. Both must be known here: `condition` turns them into the SQL by which records are
-routed, and refuses a check that it does not know, so that no rule can stand in a model and be passed over.
+A check of one field is Pandera's own (`isin`, `in_range`, …). A rule over several fields is a SQL condition that `rule`
+registers as a Pandera check of the whole frame. `field_condition` and `frame_condition` return the SQL of each check. They
+fail for a check without SQL, so that every rule of a model is applied.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-_SHOWN = 60
+_SHOWN_CHARACTERS = 60
 
 
 class ContractError(Exception):
-    """A model has a check that cannot be made an expression: a mistake in the model, found at import."""
+    """A model has a check without SQL or without text: a mistake in the model, raised at import."""
 
 
 def rule(
@@ -34,29 +34,31 @@ def rule(
     found: str | None = None,
     warn: bool = False,
 ) -> Any:
-    """A rule over several fields, or one of a field that Pandera has no check for, to be set in a model's body under its
-    own name.
+    """A rule over several fields, or over one field if Pandera has no such check. Assign it in a model's body under `name`.
 
-    `sql` is true where a row keeps the rule, false or null where it breaks it; `expected` says so in words. `clause` is
-    where a document says it. `field` is the field that it speaks of, None where it speaks of several. `found` is SQL of a
-    text that says what is there in a row that breaks it. `warn`: a row that breaks it goes on, and is counted.
+    `expected`: the rule as text.
+    `sql`: true if a row keeps the rule; false or null breaks it.
+    `clause`: clause of the format document.
+    `field`: the field that the rule checks; None for several.
+    `found`: SQL that describes what a row has instead.
+    `warn`: a row that breaks the rule is counted and decoded; without it the record becomes a dead letter.
     """
 
     def check(_model: type, frame: DataFrame) -> bool:
         return frame.filter(f"NOT coalesce({sql}, false)").limit(1).count() == 0
 
     check.__name__ = name
-    said = {"sql": sql, "clause": clause, "field": field, "found": found, "warn": warn}
-    return pa.dataframe_check(check, statistics=said, error=expected)
+    statistics = {"sql": sql, "clause": clause, "field": field, "found": found, "warn": warn}
+    return pa.dataframe_check(check, statistics=statistics, error=expected)
 
 
 def warning(name: str, expected: str, sql: str, clause: str, field: str | None = None, found: str | None = None) -> Any:
-    """A `rule` whose breach is counted, and no dead letter."""
+    """A `rule` that only warns."""
     return rule(name, expected, sql, clause=clause, field=field, found=found, warn=True)
 
 
 def at_most(name: str, what: str, size: str, most: int, unit: str, *, clause: str, field: str) -> Any:
-    """A `rule` that `size`, SQL of a number, is no larger than `most`, or null. `what` has so many of the `unit`."""
+    """A `rule` that `what` has at most `most` of `unit`. `size`: SQL of the number; null keeps the rule."""
     return rule(
         name,
         f"{what} has at most {most:,} {unit}",
@@ -88,7 +90,6 @@ def _str_length(column: str, min_value: int | None, max_value: int | None, exact
     return " AND ".join(f"length({column}) {sign} {size}" for sign, size in bounds.items() if size is not None)
 
 
-# check → the condition that a value keeps; null where the value is null, which Pandera takes for kept
 _CONDITIONS: dict[str, Callable[..., str]] = {
     "equal_to": _equal_to,
     "isin": _isin,
@@ -96,46 +97,51 @@ _CONDITIONS: dict[str, Callable[..., str]] = {
     "greater_than_or_equal_to": _at_least,
     "str_length": _str_length,
 }
+"""Pandera check → SQL that is true if a value keeps it. Null for a null value, which keeps every check in Pandera too."""
 
 
 def _literal(value: str | bool) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if "'" in value or "\\" in value:
-        raise ContractError(f"{value!r}: an allowed value with quotes or backslashes is not provided for")
+        raise ContractError(f"{value!r}: allowed values with quotes or backslashes are not supported")
     return f"'{value}'"
 
 
-def condition(check: Any, column: str) -> str:
-    """The SQL condition of a field's check. Raises ContractError for a check that is not known here."""
-    make = _CONDITIONS.get(check.name)
-    if make is None:
+def field_condition(check: Any, column: str) -> str:
+    """SQL of a field's check: true if a row keeps it, else false. Raises ContractError for an unknown check."""
+    to_sql = _CONDITIONS.get(check.name)
+    if to_sql is None:
         raise ContractError(f"check {check.name!r} of field {column!r} has no SQL: add it to contracts.checks")
-    return f"coalesce({make(f'`{column}`', **check.statistics)}, true)"
+    return f"coalesce({to_sql(f'`{column}`', **check.statistics)}, true)"
 
 
 def frame_condition(check: Any) -> str:
-    """The SQL condition of a rule over several fields. Raises ContractError for a check that `rule` did not make."""
+    """SQL of a check of the whole frame: true if a row keeps it, else false. Raises ContractError if `rule` did not make
+    the check."""
     sql = (check.statistics or {}).get("sql")
     if sql is None:
-        raise ContractError(f"check {check.name!r} of a whole frame is no rule(…): it has no SQL to route by")
+        raise ContractError(f"check {check.name!r} of a whole frame has no SQL: declare it with rule(…)")
     return f"coalesce({sql}, false)"
 
 
-def sizes(check: Any, column: str) -> str | None:
-    """SQL of a text that says how large a value is which breaks a limit; None for a check that is no limit."""
+def found_length(check: Any, column: str) -> str | None:
+    """`length_text` for a check that limits the length of a text; None for any other check."""
     if check.name != "str_length" or check.statistics["max_value"] is None:
         return None
-    return length_of(column)
+    return length_text(column)
 
 
-def length_of(column: str) -> str:
-    """SQL of a text that says how long a field's value is, and how it begins."""
-    return f"concat(format_number(length(`{column}`), 0), ' characters: ', left(`{column}`, {_SHOWN}))"
+def length_text(column: str) -> str:
+    """SQL of a text with the length of a field's value and its first 60 characters."""
+    return f"concat(format_number(length(`{column}`), 0), ' characters: ', left(`{column}`, {_SHOWN_CHARACTERS}))"
 
 
-def in_words(name: str, statistics: Mapping[str, Any]) -> str:
-    """What a field's check expects, as the end of a sentence that begins with the field."""
+def check_text(name: str, statistics: Mapping[str, Any]) -> str:
+    """What a field's check expects, as a predicate for the field's name: `is one of a, B`.
+
+    Raises ContractError for an unknown check.
+    """
     if name == "isin":
         values = [str(value) for value in statistics["allowed_values"]]
         return f"is {values[0]}" if len(values) == 1 else f"is one of {', '.join(values)}"
@@ -150,4 +156,4 @@ def in_words(name: str, statistics: Mapping[str, Any]) -> str:
         if most is None:
             return "is not empty"
         return f"has {least or 0} to {most:,} characters"
-    raise ContractError(f"check {name!r} has no words: add it to contracts.checks")
+    raise ContractError(f"check {name!r} has no text: add it to contracts.checks")

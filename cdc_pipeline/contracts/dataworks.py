@@ -1,10 +1,10 @@
-"""The contracts of DataWorks' messages: for each kind its fields, and what they must be (dataworks-kafka-message).
+"""Contracts of DataWorks' messages: their fields and rules (dataworks-kafka-message "Parameters").
 
-A row is a parsed message, its nested fields laid flat, as in `contracts.canal_json`. What is looked at once per shape of
-messages, not in each, is in `contracts.sent_dataworks`.
+Rows, types and nested fields as in `contracts.canal_json`. Fields that are validated once per shape of messages are in
+`contracts.sent_dataworks`.
 """
 
-# No `from __future__ import annotations` here: Pandera evaluates the annotations, which are values.
+# No `from __future__ import annotations`: Pandera evaluates the annotations.
 from typing import TYPE_CHECKING
 
 import pandera.pyspark as pa
@@ -14,14 +14,14 @@ from cdc_pipeline.contracts.canal_json import DDL_TYPES, FIRST_MS, LAST_MS, XA_T
 from cdc_pipeline.contracts.checks import at_most, rule
 from cdc_pipeline.contracts.limits import ANY_COLUMNS, ANY_NAME, KEY_COLUMNS, STATEMENT
 
-if TYPE_CHECKING:  # to mypy an annotation must be a class; Pandera wants the whole type
+if TYPE_CHECKING:  # mypy needs a class as annotation, Pandera the complete Spark type
     from pyspark.sql.types import ArrayType as _Names
     from pyspark.sql.types import MapType as _Row
 else:
     _Names = T.ArrayType(T.StringType())
     _Row = T.MapType(T.StringType(), T.StringType())
 ROW_ID = "#alibaba_rds_row_id#"
-"""The column that DataWorks adds to tables without a key; upstream's table does not have it."""
+"""The column that DataWorks adds to the images of tables without a key. The upstream table does not have it."""
 HEARTBEAT_OPS = ("MHEARTBEAT",)
 TRANSACTION_OPS = ("TRANSACTION_BEGIN", "TRANSACTION_END", "GTID")
 ROW_OPS = ("INSERT", "UPDATE_BEFOR", "UPDATE_AFTER", "DELETE")
@@ -33,7 +33,7 @@ _LIMIT = {"clause": "limit of the databases that DataWorks reads"}
 
 
 class DataWorksMessage(pa.DataFrameModel):  # type: ignore[type-arg]
-    """Any message of DataWorks. `eventTime`, `systemTime` are ms; `sequenceId` orders full and incremental records."""
+    """Any message of DataWorks. `eventTime`, `systemTime`: ms. `sequenceId` orders full and incremental records."""
 
     db_type: T.StringType = pa.Field(nullable=True, alias="dbType")
     db_name: T.StringType = pa.Field(nullable=True, alias="dbName")
@@ -53,20 +53,20 @@ class DataWorksMessage(pa.DataFrameModel):  # type: ignore[type-arg]
 
 _SEQUENCE_IS_NUMBER = rule(
     "sequence_is_number",
-    "sequenceId, by which records are ordered, is a whole number below 2^63",
+    "sequenceId, which orders records, is an integer below 2^63",
     "sequenceId IS NULL OR (sequenceId RLIKE '^[0-9]{1,19}\\\\z' AND try_cast(sequenceId AS BIGINT) IS NOT NULL)",
     clause="payload.sequenceId",
 )
 _NO_ROWS = rule(
     "images_are_of_row_changes",
-    "before and after have no columns: only a row change has",
+    "before and after have no columns; only row changes have them",
     "coalesce(size(before) = 0, true) AND coalesce(size(after) = 0, true)",
     clause="payload.before, payload.after",
 )
 
 
 def _own_columns(image: str) -> str:
-    """SQL of how many columns of upstream an image has; null where there is no image."""
+    """SQL of the number of columns of an image without the row id; null without an image."""
     return f"(size({image}) - IF(map_contains_key({image}, '{ROW_ID}'), 1, 0))"
 
 
@@ -75,7 +75,7 @@ _KEYS = "concat(coalesce(map_keys(before), array()), coalesce(map_keys(after), a
 
 
 class DataWorksRow(DataWorksMessage):
-    """A row change: INSERT has after, DELETE before; an UPDATE is one record with both or a pair with one each."""
+    """A row change. INSERT has `after`, DELETE `before`. An UPDATE is one record with both, or two with one each."""
 
     op: T.StringType = pa.Field(isin=list(ROW_OPS), metadata=_OP)
     db_name: T.StringType = pa.Field(alias="dbName", str_length=_NAMED, metadata=_SOURCE)
@@ -84,8 +84,8 @@ class DataWorksRow(DataWorksMessage):
     sequence_is_number = _SEQUENCE_IS_NUMBER
     images_fit_op = rule(
         "images_fit_op",
-        "INSERT and UPDATE_AFTER have columns in after, DELETE and UPDATE_BEFOR in before, beside the row id; INSERT has no "
-        "before, DELETE and UPDATE_BEFOR no after",
+        "INSERT and UPDATE_AFTER have columns in after, DELETE and UPDATE_BEFOR in before, not counting the row id; INSERT "
+        "has no before, DELETE and UPDATE_BEFOR have no after",
         f"CASE op WHEN 'INSERT' THEN {_own_columns('after')} > 0 AND before IS NULL "
         f"WHEN 'UPDATE_AFTER' THEN {_own_columns('after')} > 0 "
         f"ELSE {_own_columns('before')} > 0 AND after IS NULL END",
@@ -127,7 +127,7 @@ class DataWorksRow(DataWorksMessage):
 
 
 class DataWorksDdl(DataWorksMessage):
-    """A change of a table's definition, its statement in ddl.text."""
+    """A DDL event, its statement in `ddl.text`."""
 
     op: T.StringType = pa.Field(isin=list(DDL_OPS), metadata=_OP)
     table_name: T.StringType = pa.Field(
@@ -145,7 +145,7 @@ class DataWorksDdl(DataWorksMessage):
 
 
 class DataWorksNote(DataWorksMessage):
-    """Heartbeats, the begin and end of transactions, XA: counted."""
+    """Heartbeat, begin or end of a transaction, XA."""
 
     op: T.StringType = pa.Field(isin=[*HEARTBEAT_OPS, *TRANSACTION_OPS, *XA_TYPES], metadata=_OP)
 

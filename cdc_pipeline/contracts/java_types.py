@@ -1,7 +1,7 @@
-"""The Java type that a message names for each column in `sqlType` (ticdc-canal-json "SQL Type field", "Integer types").
+"""The `java.sql.Types` codes that `sqlType` may have for a column (ticdc-canal-json "SQL Type field", "Integer types").
 
-It follows from the column's MySQL type and, where an unsigned integer is too large for the Java type of the signed one,
-from the value. The tables here are those of the document; as SQL they are looked up for every column of a message.
+The code follows from the MySQL type, and for an unsigned integer also from the value: a value too large for the code of
+the signed type has the next larger code.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ CODES: dict[str, int] = {
     "int": 4,
     "bigint": -5,
 }
-"""The word of a MySQL type → its code."""
+"""First word of a MySQL type → its code (ticdc-canal-json "SQL Type field")."""
 PROMOTED: dict[str, tuple[int, int]] = {
     "tinyint": (2**7 - 1, 5),
     "smallint": (2**15 - 1, 4),
     "int": (2**31 - 1, -5),
     "bigint": (2**63 - 1, 3),
 }
-"""An unsigned type → the largest value of its own code, and the code of those above it."""
-EARLY: dict[str, int] = {
+"""Unsigned type → the largest value with the code of the signed type, and the code of larger values ("Integer types")."""
+CODES_BEFORE_5_4: dict[str, int] = {
     **{word: code for word, (_, code) in PROMOTED.items()},
     **dict.fromkeys(("tinytext", "text", "mediumtext", "longtext"), 12),
     "binary": 1,
@@ -51,9 +51,9 @@ EARLY: dict[str, int] = {
     "set": 1,
     "json": -1,
 }
-"""What encoders of TiCDC before v5.4 have in its place: integers as if all were unsigned and large, text as VARCHAR, and of
-what has no type of its own that of the driver (tiflow v5.0, `MysqlToJavaType`)."""
-OF_CANAL: dict[str, tuple[int, ...]] = {
+"""Codes of TiCDC before v5.4 that differ: all integers have the code of large unsigned values, text is VARCHAR (tiflow v5.0,
+`MysqlToJavaType`)."""
+CANAL_CODES: dict[str, tuple[int, ...]] = {
     "boolean": (-6,),
     "bool": (-6,),
     "numeric": (3,),
@@ -64,7 +64,7 @@ OF_CANAL: dict[str, tuple[int, ...]] = {
     "national": (1, 12),
     "nchar": (1,),
     "nvarchar": (12,),
-    # the driver's own, and MariaDB's
+    # codes of the MySQL driver and of MariaDB
     "set": (-7, 2004),
     "json": (12, 1111, 2004),
     "char": (1,),
@@ -73,29 +73,34 @@ OF_CANAL: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("point", "linestring", "polygon"), (2004,)),
     **dict.fromkeys(("multipoint", "multilinestring", "multipolygon", "geometrycollection", "geomcollection"), (2004,)),
 }
-"""The words that Canal takes from DDL, and the codes that it has beside those of the document (canal-facts 23, 29)."""
+"""Type words that Canal copies from DDL, and codes of Canal beyond those of TiCDC (canal-facts 23, 29)."""
 
 
-def allowed(mysql_type: str, value: str, early: str) -> str:
-    """SQL of the codes that a TiCDC message may have for a column: `mysql_type`, `value` are SQL of its words and its text,
-    `early` of whether the encoder is one before v5.4. Null for a type that is not known."""
+def ticdc_codes(mysql_type: str, value: str, early: str) -> str:
+    """SQL of an array of the codes that TiCDC may write for a column; null for an unknown type.
+
+    `mysql_type`: SQL of the type in `mysqlType`. `value`: SQL of the value. `early`: SQL, true for encoders before v5.4.
+    """
     word, unsigned = _word(mysql_type), f"lower({mysql_type}) LIKE '% unsigned%'"
     number = f"try_cast({value} AS DECIMAL(20, 0))"
-    plain = {name: f"array({code})" for name, code in CODES.items()}
+    current = {name: f"array({code})" for name, code in CODES.items()}
     for name, (most, code) in PROMOTED.items():
-        plain[name] = f"array(IF({unsigned} AND coalesce({number} > {most}BD, false), {code}, {CODES[name]}))"
-    before = {name: f"array({code})" for name, code in {**CODES, **EARLY}.items()}
-    return f"IF({early}, {_case(word, before)}, {_case(word, plain)})"
+        current[name] = f"array(IF({unsigned} AND coalesce({number} > {most}BD, false), {code}, {CODES[name]}))"
+    before_5_4 = {name: f"array({code})" for name, code in {**CODES, **CODES_BEFORE_5_4}.items()}
+    return f"IF({early}, {_case(word, before_5_4)}, {_case(word, current)})"
 
 
-def allowed_of_canal(mysql_type: str) -> str:
-    """`allowed` of Canal, which has either code of an unsigned integer."""
+def canal_codes(mysql_type: str) -> str:
+    """SQL of an array of the codes that Canal may write for a column; null for an unknown type.
+
+    An unsigned integer may have either of its codes.
+    """
     codes = {name: {code} for name, code in CODES.items()}
     for name, (_, code) in PROMOTED.items():
         codes[name].add(code)
-    for name, more in OF_CANAL.items():
-        codes[name] = codes.get(name, set()) | set(more)
-    arrays = {name: f"array({', '.join(map(str, sorted(found)))})" for name, found in codes.items()}
+    for name, others in CANAL_CODES.items():
+        codes[name] = codes.get(name, set()) | set(others)
+    arrays = {name: f"array({', '.join(map(str, sorted(allowed)))})" for name, allowed in codes.items()}
     return _case(_word(mysql_type), arrays)
 
 
@@ -104,10 +109,8 @@ def _word(mysql_type: str) -> str:
 
 
 def _case(word: str, codes: dict[str, str]) -> str:
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for name, code in codes.items():
-        found.setdefault(code, []).append(f"'{name}'")
-    cases = []
-    for code, names in found.items():
-        cases.append(f"WHEN {word} IN ({', '.join(names)}) THEN {code}")
+        names.setdefault(code, []).append(f"'{name}'")
+    cases = [f"WHEN {word} IN ({', '.join(of_code)}) THEN {code}" for code, of_code in names.items()]
     return f"CASE {' '.join(cases)} END"

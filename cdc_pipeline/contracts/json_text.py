@@ -1,4 +1,4 @@
-"""What Spark's JSON parser lets pass in silence, and how to see it: text after an object, and halves of characters."""
+"""Detects what Spark's JSON parser accepts silently: text after the object, and unpaired surrogates."""
 
 from __future__ import annotations
 
@@ -13,31 +13,30 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 END_MARK = f"_end_{secrets.token_hex(8)}"
-"""The boolean field to ask for, besides those that are wanted, when a value `with_end_mark` is parsed.
+"""Name of a boolean field. Add it to the schema when you parse the text of `with_end_mark`.
 
-Its name is another in each process: a message that has the field itself would pass for whole whatever follows it.
+The name is random per process, so that no message can contain the field itself.
 """
 
 OPTIONS = {
     "mode": "PERMISSIVE",
-    # JSON as its standard has it: Spark's own default also reads 'x' and NaN
+    # standard JSON: by default Spark also accepts 'x' and NaN
     "allowSingleQuotes": "false",
     "allowNonNumericNumbers": "false",
-    # the parser's own limit is below what a 64 MB LONGTEXT needs
+    # the parser's default is too low for a LONGTEXT of 64 MB
     "maxStringLen": str(2**31 - 1),
     "maxNestingDepth": str(NESTING),
 }
 
-# Half of a surrogate pair as an escape: no character. Spark would read it as `?`.
+# an escape that is half of a surrogate pair; Spark would decode it to `?`
 _LONE_SURROGATE = r"(?<!\\)(?:\\\\)*+\\u[dD](?:[89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..\\u[dD])[c-fC-F])"
 
 
 def with_end_mark(value: Column) -> Column:
-    """The JSON object of binary `value` as text with `END_MARK` true as its last field.
+    """The JSON object of binary `value` as text, with `END_MARK: true` appended as its last field.
 
-    The parser stops after one object, whatever follows it: a second object in the same value would be lost. Only
-    where the object goes to the end of the value, white space aside, does it have the mark. Null for a value that does
-    not end as an object does.
+    Spark's parser stops after the first object and ignores the rest. The parsed object has the mark only if it ends where
+    the value ends (trailing white space ignored). Null for a value that does not end in `}`.
     """
     ends = F.when(F.endswith(value, F.lit(b"}")), value).otherwise(
         F.rtrim(value.cast("string"), F.lit(" \t\r\n")).cast("binary")
@@ -48,6 +47,6 @@ def with_end_mark(value: Column) -> Column:
 
 
 def has_half_a_character(text: Column) -> Column:
-    """Whether an escape in the JSON text is one half of a surrogate pair without the other."""
-    # the plain search is for speed: next to no message has such an escape
+    """Whether the JSON text has an escape that is half of a surrogate pair."""
+    # a cheap search first: almost no message has such an escape
     return (text.contains("\\ud") | text.contains("\\uD")) & text.rlike(_LONE_SURROGATE)

@@ -1,9 +1,9 @@
-"""DataWorks' messages as they were sent: what is looked at once per shape of messages (dataworks-kafka-message).
+"""Contracts of complete DataWorks messages, with the fields that decoding does not read (dataworks-kafka-message).
 
-As in `contracts.sent_canal_json`: one message of each shape, and every rule is a warning.
+As in `contracts.sent_canal_json` they validate one message per shape, and every rule only warns.
 """
 
-# No `from __future__ import annotations` here: Pandera evaluates the annotations, which are values.
+# No `from __future__ import annotations`: Pandera evaluates the annotations.
 from typing import TYPE_CHECKING
 
 import pandera.pyspark as pa
@@ -14,7 +14,7 @@ from cdc_pipeline.contracts.checks import warning
 from cdc_pipeline.contracts.dataworks import DataWorksDdl, DataWorksNote, DataWorksRow
 
 _COLUMN = T.StructType([T.StructField("name", T.StringType()), T.StructField("type", T.StringType())])
-if TYPE_CHECKING:  # to mypy an annotation must be a class; Pandera wants the whole type
+if TYPE_CHECKING:  # mypy needs a class as annotation, Pandera the complete Spark type
     from pyspark.sql.types import ArrayType as _Columns
     from pyspark.sql.types import MapType as _Texts
 else:
@@ -22,23 +22,20 @@ else:
     _Texts = T.MapType(T.StringType(), T.StringType())
 
 VALUE_TYPES = ("BOOLEAN", "DOUBLE", "DATE", "BYTES", "LONG", "STRING")
-_NUMBER = "coalesce(told.kind LIKE 'DECIMAL%' OR told.kind IN ('BIGINT', 'DOUBLE', 'FLOAT'), false)"
-_WHOLE = "coalesce(told.kind = 'BIGINT' OR told.kind LIKE 'DECIMAL(%,0)', false)"
-# the JSON type, as Spark's VARIANT has it, that the values of a type have
+_NUMBER = "coalesce(item.kind LIKE 'DECIMAL%' OR item.kind IN ('BIGINT', 'DOUBLE', 'FLOAT'), false)"
+_INTEGER = "coalesce(item.kind = 'BIGINT' OR item.kind LIKE 'DECIMAL(%,0)', false)"
 _FITS = (
-    "CASE told.type WHEN 'BOOLEAN' THEN told.kind = 'BOOLEAN' "
-    f"WHEN 'DOUBLE' THEN {_NUMBER} WHEN 'LONG' THEN {_WHOLE} WHEN 'DATE' THEN {_WHOLE} "
-    "WHEN 'BYTES' THEN told.kind = 'STRING' WHEN 'STRING' THEN told.kind = 'STRING' ELSE true END"
+    "CASE item.type WHEN 'BOOLEAN' THEN item.kind = 'BOOLEAN' "
+    f"WHEN 'DOUBLE' THEN {_NUMBER} WHEN 'LONG' THEN {_INTEGER} WHEN 'DATE' THEN {_INTEGER} "
+    "WHEN 'BYTES' THEN item.kind = 'STRING' WHEN 'STRING' THEN item.kind = 'STRING' ELSE true END"
 )
-_TOLD = "transform(dataColumn, column -> named_struct('type', column.type, 'kind', valueKinds[column.name]))"
+"""SQL of whether a value of `_VALUES` has the JSON type of its column's type ("Field types")."""
+_VALUES = "transform(dataColumn, column -> named_struct('type', column.type, 'kind', valueKinds[column.name]))"
 _BASE64 = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?\\\\z"
 
 
 class Sent(pa.DataFrameModel):  # type: ignore[type-arg]
-    """The fields that are not read of each message. A field of another type is null.
-
-    `valueKinds` is made of the last of the two images: the JSON type of each column's value, as Spark's VARIANT has it.
-    """
+    """The fields that decoding does not read. A field of another JSON type is null."""
 
     data_column: _Columns = pa.Field(nullable=True, alias="dataColumn")
     db_version: T.StringType = pa.Field(nullable=True, alias="dbVersion")
@@ -47,35 +44,34 @@ class Sent(pa.DataFrameModel):  # type: ignore[type-arg]
     ddl_meta: T.StringType = pa.Field(nullable=True, alias="ddlMeta")
     version: T.StringType = pa.Field(nullable=True)
     value_kinds: _Texts = pa.Field(nullable=True, alias="valueKinds")
+    """Column → the type of its value in `after`, else in `before`, as Spark's `schema_of_variant` names it. Derived."""
 
     checkpoint_time_is_ms = warning(
         "checkpoint_time_is_ms",
-        f"checkpointTime, where it is there, is between {FIRST_MS} and {LAST_MS}",
+        f"checkpointTime is null, or between {FIRST_MS} and {LAST_MS}",
         f"coalesce(checkpointTime BETWEEN {FIRST_MS} AND {LAST_MS}, true)",
         "payload.timestamp",
         "checkpointTime",
     )
-    version_is_there = warning(
-        "version_is_there", "version says which message format it is", "length(version) > 0", "version", "version"
-    )
+    version_is_there = warning("version_is_there", "version is not empty", "length(version) > 0", "version", "version")
 
 
 class _OfTable(Sent):
-    """What row changes and DDL say of their table."""
+    """A row change or DDL event."""
 
     db_type_is_there = warning(
-        "db_type_is_there", "dbType says which database it is", "length(dbType) > 0", "schema.source", "dbType"
+        "db_type_is_there", "dbType is not empty", "length(dbType) > 0", "schema.source", "dbType"
     )
     sequence_is_there = warning(
         "sequence_is_there",
-        "sequenceId is there: records without it have only their second to be ordered by",
+        "sequenceId is not null; without it only eventTime orders the record",
         "sequenceId IS NOT NULL",
         "payload.sequenceId",
         "sequenceId",
     )
     scn_is_of_oracle = warning(
         "scn_is_of_oracle",
-        "scn is there for Oracle only",
+        "scn is empty unless dbType is Oracle",
         "coalesce(scn, '') = '' OR lower(coalesce(dbType, '')) LIKE 'oracle%'",
         "payload.scn",
         "scn",
@@ -87,7 +83,7 @@ class DataWorksRowSent(_OfTable, DataWorksRow):
 
     columns_are_typed = warning(
         "columns_are_typed",
-        f"each of dataColumn has a name, and a type of {', '.join(VALUE_TYPES)}",
+        f"each entry of dataColumn has a name and one of the types {', '.join(VALUE_TYPES)}",
         "dataColumn IS NOT NULL AND NOT exists(dataColumn, column -> coalesce(length(column.name), 0) = 0 "
         f"OR NOT coalesce(column.type IN ({', '.join(map(repr, VALUE_TYPES))}), false))",
         "schema.dataColumn, Field types",
@@ -103,8 +99,8 @@ class DataWorksRowSent(_OfTable, DataWorksRow):
     )
     values_fit_types = warning(
         "values_fit_types",
-        "each value is of the JSON type of its column's type",
-        f"coalesce(NOT exists({_TOLD}, told -> coalesce(told.kind, 'VOID') <> 'VOID' AND NOT ({_FITS})), true)",
+        "each value has the JSON type of its column's type",
+        f"coalesce(NOT exists({_VALUES}, item -> coalesce(item.kind, 'VOID') <> 'VOID' AND NOT ({_FITS})), true)",
         "Field types",
     )
     ddl_meta_is_of_ddl = warning(
@@ -113,11 +109,11 @@ class DataWorksRowSent(_OfTable, DataWorksRow):
 
 
 class DataWorksDdlSent(_OfTable, DataWorksDdl):
-    """A change of a table's definition."""
+    """A DDL event."""
 
     ddl_meta_is_base64 = warning(
         "ddl_meta_is_base64",
-        "ddlMeta is a Base64 text",
+        "ddlMeta is Base64",
         f"coalesce(ddlMeta RLIKE '{_BASE64}', false)",
         "payload.ddl",
         "ddlMeta",
@@ -125,14 +121,18 @@ class DataWorksDdlSent(_OfTable, DataWorksDdl):
 
 
 class DataWorksNoteSent(Sent, DataWorksNote):
-    """Heartbeats, the begin and end of transactions, XA."""
+    """Heartbeat, begin or end of a transaction, XA."""
 
     note_is_of_no_table = warning(
         "note_is_of_no_table",
-        "dataColumn, primaryKey and source are null in a heartbeat, and at the begin and end of a transaction",
+        "dataColumn, primaryKey and source are null in heartbeat, transaction and XA messages",
         "dataColumn IS NULL AND primaryKey IS NULL AND dbName IS NULL AND tableName IS NULL",
         "Heartbeat message format",
     )
     note_has_no_statement = warning(
-        "note_has_no_statement", "ddl is null where nothing changes", "ddlText IS NULL", "payload.ddl", "ddlText"
+        "note_has_no_statement",
+        "ddl is null in heartbeat, transaction and XA messages",
+        "ddlText IS NULL",
+        "payload.ddl",
+        "ddlText",
     )

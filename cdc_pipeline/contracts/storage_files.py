@@ -1,6 +1,6 @@
-"""The contracts of what stands in the folder of TiCDC's storage sink beside row messages (ticdc-facts §6)."""
+"""Contracts of the schema files and the checkpoint of TiCDC's storage sink (ticdc-facts §6)."""
 
-# No `from __future__ import annotations` here: Pandera evaluates the annotations, which are values.
+# No `from __future__ import annotations`: Pandera evaluates the annotations.
 from typing import TYPE_CHECKING
 
 import pandera.pyspark as pa
@@ -10,7 +10,7 @@ from cdc_pipeline.contracts.canal_json import FIRST_TSO, LAST_MS, LAST_TSO, LIMI
 from cdc_pipeline.contracts.checks import at_most, rule
 from cdc_pipeline.contracts.limits import COLUMNS, NAME, SKEW_MS, STATEMENT
 
-if TYPE_CHECKING:  # to mypy an annotation must be a class; Pandera wants the whole type
+if TYPE_CHECKING:  # mypy needs a class as annotation, Pandera the complete Spark type
     from pyspark.sql.types import ArrayType as _Rows
 else:
     _Rows = T.ArrayType(T.MapType(T.StringType(), T.StringType()))
@@ -19,8 +19,7 @@ _FILES = {"clause": "ticdc-facts §6"}
 
 
 class TicdcStorageFile(pa.DataFrameModel):  # type: ignore[type-arg]
-    """A schema file or the checkpoint. `tableVersion`, `checkpointTs` are TSOs; a column has the texts of its fields.
-    `timestamp` is no field of the file: when it was last written."""
+    """A schema file or the checkpoint. `tableVersion`, `checkpointTs`: TSO."""
 
     defined_database: T.StringType = pa.Field(nullable=True, alias="definedDatabase")
     defined_table: T.StringType = pa.Field(nullable=True, alias="definedTable")
@@ -28,12 +27,14 @@ class TicdcStorageFile(pa.DataFrameModel):  # type: ignore[type-arg]
     statement: T.StringType = pa.Field(nullable=True)
     action_type: T.LongType = pa.Field(nullable=True, alias="actionType")
     defined_columns: _Rows = pa.Field(nullable=True, alias="definedColumns")
+    """Per column of the table: name of a field of `TableColumns` → its text."""
     checkpoint_ts: T.LongType = pa.Field(nullable=True, alias="checkpointTs")
     sent: T.TimestampType = pa.Field(nullable=True, alias=SENT)
+    """Modification time of the file. No field of the file."""
 
 
 class TicdcSchemaFile(TicdcStorageFile):
-    """A schema file: a DDL statement, or without one the table's definition."""
+    """A schema file: a DDL statement, or the definition of a table."""
 
     defined_database: T.StringType = pa.Field(
         alias="definedDatabase", str_length={"min_value": 1, "max_value": NAME}, metadata=_FILES
@@ -47,7 +48,7 @@ class TicdcSchemaFile(TicdcStorageFile):
 
     defines_something = rule(
         "defines_something",
-        "there is a statement in Query, or else a name in Table and columns with name and type in TableColumns",
+        "Query has a statement, or Table a name and TableColumns at least one column, each with name and type",
         "length(statement) > 0 OR (length(definedTable) > 0 AND size(definedColumns) > 0 AND NOT exists(definedColumns, "
         "column -> coalesce(length(column['ColumnName']), 0) = 0 OR coalesce(length(column['ColumnType']), 0) = 0))",
         clause=_FILES["clause"],
@@ -64,13 +65,13 @@ class TicdcSchemaFile(TicdcStorageFile):
 
 
 class TicdcStorageCheckpoint(TicdcStorageFile):
-    """The checkpoint: all changes with commitTs <= checkpoint-ts are in files that were written before it."""
+    """The checkpoint: all changes with commitTs <= checkpoint-ts are in files written before it."""
 
     checkpoint_ts: T.LongType = pa.Field(alias="checkpointTs", in_range=_TSO, metadata=_FILES)
 
     checkpoint_is_not_ahead = rule(
         "checkpoint_is_not_ahead",
-        f"checkpoint-ts is not later than its file by more than {SKEW_MS // 60_000} minutes",
+        f"checkpoint-ts is at most {SKEW_MS // 60_000} minutes later than the modification time of its file",
         f"shiftright(checkpointTs, 18) - coalesce({SENT_MS}, {LAST_MS}) <= {SKEW_MS}",
         clause=_FILES["clause"],
         field="checkpointTs",

@@ -1,10 +1,10 @@
-"""The contracts of the tables that decoding writes: what Pandera looks for in every batch after it was written.
+"""Contracts of the tables that decoding writes. Pandera validates every batch with them after it was written.
 
-They say in the tables' own terms what `contracts.canal_json` says of messages, so that a mistake between the two, in
-routing or decoding, is seen. One row is described by the table's own docstring in `dialects.unified`.
+They repeat the contracts of the messages in terms of the tables, so that a mistake in routing or decoding fails a check.
+`dialects.unified` documents the columns.
 """
 
-# No `from __future__ import annotations` here: Pandera evaluates the annotations, which are values.
+# No `from __future__ import annotations`: Pandera evaluates the annotations.
 from typing import TYPE_CHECKING
 
 import pandera.pyspark as pa
@@ -14,7 +14,7 @@ from cdc_pipeline.contracts.canal_json import FIRST_MS, LAST_MS, ROW_TYPES
 from cdc_pipeline.contracts.checks import rule
 from cdc_pipeline.mysql.ddl.statements import DDL_EVENT, OTHER_DDL_EVENT, STATEMENT_EVENT, XA_EVENT
 
-if TYPE_CHECKING:  # to mypy an annotation must be a class; Pandera wants the whole type
+if TYPE_CHECKING:  # mypy needs a class as annotation, Pandera the complete Spark type
     from pyspark.sql.types import ArrayType as _Names
     from pyspark.sql.types import MapType as _Row
 else:
@@ -25,7 +25,7 @@ _MS = {"min_value": FIRST_MS, "max_value": LAST_MS}
 _NAMED = {"min_value": 1}
 _TSO_IS_ES = rule(
     "tso_is_es",
-    "the physical part of an exact commit_ts is es",
+    "the physical time of an exact commit_ts equals es",
     "NOT exact_ts OR shiftright(commit_ts, 18) = es",
     clause="ticdc-facts §1",
     warn=True,
@@ -33,7 +33,7 @@ _TSO_IS_ES = rule(
 
 
 class _Placed(pa.DataFrameModel):  # type: ignore[type-arg]
-    """A row that a record of a batch gave."""
+    """A row with the position of its record."""
 
     batch_id: T.LongType = pa.Field(nullable=True)
     topic: T.StringType = pa.Field()
@@ -65,7 +65,7 @@ class ChangeRow(_Timed):
     tso_is_es = _TSO_IS_ES
     images_fit_op = rule(
         "images_fit_op",
-        "INSERT has only after, DELETE only before, UPDATE both (of DataWorks one at least); whole images have columns",
+        "INSERT has only after, DELETE only before, UPDATE both (DataWorks: at least one); only an UPDATE's before may be empty",
         "CASE op WHEN 'INSERT' THEN before IS NULL AND size(after) > 0 "
         "WHEN 'DELETE' THEN after IS NULL AND size(before) > 0 "
         "ELSE (before IS NOT NULL AND size(after) > 0) "
@@ -73,12 +73,12 @@ class ChangeRow(_Timed):
     )
     only_key_is_of_ticdc = rule(
         "only_key_is_of_ticdc",
-        "only an INSERT or UPDATE of TiCDC has its handle key alone",
+        "only an INSERT or UPDATE of TiCDC has handle-key columns only",
         "NOT only_key OR (op <> 'DELETE' AND dialect = 'ticdc')",
     )
     key_is_in_row = rule(
         "key_is_in_row",
-        "each column of key_names is in the row (names of Canal may be stale)",
+        "each column of key_names is in the row (Canal's names may be stale)",
         "dialect = 'canal' OR coalesce(size(key_names), 0) <= 0 "
         "OR size(array_except(key_names, map_keys(coalesce(after, before)))) = 0",
     )
@@ -92,7 +92,9 @@ class DdlRow(_Timed):
 
     tso_is_es = _TSO_IS_ES
     ddl_has_statement = rule(
-        "ddl_has_statement", "a DDL or statement event has its text in sql", f"kind = '{XA_EVENT}' OR length(sql) > 0"
+        "ddl_has_statement",
+        "a DDL or statement event has its SQL text in sql",
+        f"kind = '{XA_EVENT}' OR length(sql) > 0",
     )
 
 
@@ -104,7 +106,7 @@ class WatermarkRow(_Placed):
 
     tso_is_es = rule(
         "tso_is_es",
-        "the physical part of watermark_ts is es",
+        "the physical time of watermark_ts equals es",
         "shiftright(watermark_ts, 18) = es",
         clause="ticdc-facts §1",
         warn=True,

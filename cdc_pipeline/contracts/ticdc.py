@@ -1,6 +1,6 @@
-"""The contracts of TiCDC's messages (ticdc-canal-json, ticdc-facts)."""
+"""Contracts of TiCDC's messages (ticdc-canal-json, ticdc-facts)."""
 
-# No `from __future__ import annotations` here: Pandera evaluates the annotations, which are values.
+# No `from __future__ import annotations`: Pandera evaluates the annotations.
 import pandera.pyspark as pa
 import pyspark.sql.types as T
 
@@ -41,7 +41,7 @@ class TicdcDdl(DdlMessage):
 
 
 class TicdcWatermark(CanalMessage):
-    """A WATERMARK event: all changes with commitTs < watermarkTs were sent before it."""
+    """A WATERMARK event: all changes with commitTs < watermarkTs were sent before it ("WATERMARK Event")."""
 
     is_ddl: T.BooleanType = pa.Field(alias="isDdl", eq=False, metadata=RESOLUTION)
     type: T.StringType = pa.Field(isin=[WATERMARK_TYPE], metadata=RESOLUTION)
@@ -50,8 +50,8 @@ class TicdcWatermark(CanalMessage):
     rows_are_of_row_changes = NO_ROWS
     watermark_is_not_ahead = rule(
         "watermark_is_not_ahead",
-        f"watermarkTs is not later than its record was sent by more than {SKEW_MS // 60_000} minutes: mirrors would wait "
-        "until then for changes that they hold for late",
+        f"watermarkTs is at most {SKEW_MS // 60_000} minutes later than the record's timestamp; else all changes up to it "
+        "would count as late",
         f"shiftright(watermarkTs, 18) - coalesce({SENT_MS}, IF(ts >= {FIRST_MS}, ts, NULL), {LAST_MS}) <= {SKEW_MS}",
         clause="WATERMARK Event: the TSO recorded when the Event is sent",
         field="watermarkTs",
@@ -62,10 +62,10 @@ class TicdcWatermark(CanalMessage):
 
 
 class TicdcRow(RowChange):
-    """A row change of TiCDC: exactly one row (ticdc-facts §1). Before v5.4 a DELETE repeats its row in old.
+    """A row change of TiCDC: exactly one row (ticdc-facts §1).
 
-    Of a large message (ticdc-facts §7) either the rest is in a file, which is parsed in its place where it was found, or
-    it has its handle key only (`onlyHandleKey`), which breaks no rule: the row is known, its other columns are not.
+    A large message (ticdc-facts §7) with `claimCheckLocation` breaks `claim_is_resolved`, unless its file replaced it before
+    the parse. One with `onlyHandleKey` breaks no rule: its row has the handle-key columns only.
     """
 
     commit_ts: T.LongType = pa.Field(nullable=True, alias="commitTs", in_range=TSO, metadata=FIELDS)
@@ -74,7 +74,7 @@ class TicdcRow(RowChange):
     tso_is_es = TSO_IS_ES
     claim_is_resolved = rule(
         CLAIM_RULE,
-        "the whole row, in the message or in the file of the claim store that it refers to",
+        "the complete row, in the message or in the claim-check file that it refers to",
         "claimCheckLocation IS NULL",
         clause="ticdc-facts §7",
     )
@@ -92,14 +92,14 @@ class TicdcRow(RowChange):
     )
     old_of_delete_is_data = rule(
         "old_of_delete_is_data",
-        "a DELETE has in old nothing, or the row of data (before v5.4)",
+        "old of a DELETE is null, or the row in data (before v5.4)",
         "CASE WHEN type = 'DELETE' AND get(old, 0) IS NOT NULL THEN size(old) = 1 "
         "AND array_sort(map_entries(get(old, 0))) = array_sort(map_entries(get(data, 0))) ELSE true END",
         clause="Changes in the Old field of the Delete events",
     )
     key_is_in_data = rule(
         KEY_RULE,
-        "each column of pkNames is in data, unless a column selector leaves it out",
+        "each column of pkNames is in data, unless a column selector drops it",
         "CASE coalesce(size(pkNames), 0) WHEN 0 THEN true "
         "WHEN 1 THEN map_contains_key(get(data, 0), get(pkNames, 0)) "
         "ELSE size(array_except(pkNames, map_keys(get(data, 0)))) = 0 END",

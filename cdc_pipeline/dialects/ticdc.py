@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, Row
 
-_KEY_IS_IN_DATA = next(rule.kept for rule in rules_of(TicdcRow) if rule.name == KEY_RULE)
+_KEY_IS_IN_DATA = next(rule.condition for rule in rules_of(TicdcRow) if rule.name == KEY_RULE)
 _DDL, _WATERMARK, _ROW = "ticdc_ddl", "ticdc_watermark", "ticdc_row"
 _SIGN_UNKNOWN = {
     "tinyint": ("smallint", 5),

@@ -112,7 +112,7 @@ _RIGHT_CODES = (
     *(_column(kind, value, code) for kind, low, high, code in INTEGERS for value in (low, high)),
     *(_column(kind, None, code) for kind, low, _, code in INTEGERS if low == "0" or low.startswith("-")),
     *(_column(_WRITTEN.get(kind, kind), "1", code) for kind, code in OTHERS.items()),
-    *(_column(kind, "1", code, ts=0) for kind, code in java_types.EARLY.items()),
+    *(_column(kind, "1", code, ts=0) for kind, code in java_types.CODES_BEFORE_5_4.items()),
     _column("a type of the future", "1", 77),
     _column("int(10) unsigned zerofill", "42", 4),
 )
@@ -223,7 +223,7 @@ SENT_CASES: dict[Model, Cases] = {
         {"id": 7, **_TYPES},
         [
             {"type": "DELETE", "data": None, "old": [{"id": "1", "v": None}], "valueKinds": None},
-            *(_column(kind, "1", code) for kind, codes in java_types.OF_CANAL.items() for code in codes),
+            *(_column(kind, "1", code) for kind, codes in java_types.CANAL_CODES.items() for code in codes),
             *(_column(kind, "1", code) for kind, _, _, code in INTEGERS),
             _column("SET('a')", "1", 2004),
             _column("bigint unsigned", "1", 3),

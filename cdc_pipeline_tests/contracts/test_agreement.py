@@ -68,7 +68,7 @@ def frames(spark: SparkSession) -> dict[Model, _Rows]:
 
 def _flagged(frame: DataFrame, model: Model) -> dict[int, frozenset[str]]:
     """The rules that each row breaks, by the derived SQL."""
-    broken = F.array(*(F.when(~F.expr(rule.kept), F.lit(rule.name)) for rule in rules_of(model)))
+    broken = F.array(*(F.when(~F.expr(rule.condition), F.lit(rule.name)) for rule in rules_of(model)))
     rows = frame.select("_case", F.array_compact(broken).alias("broken")).collect()
     return {row["_case"]: frozenset(row["broken"]) for row in rows}
 

@@ -8,7 +8,7 @@ import pyspark.sql.types as T
 import pytest
 from pyspark.sql import functions as F
 
-from cdc_pipeline.contracts.checks import ContractError, in_words, rule
+from cdc_pipeline.contracts.checks import ContractError, check_text, rule
 from cdc_pipeline.contracts.rules import rules_of
 from cdc_pipeline.contracts.validation import failed_rules
 from cdc_pipeline_tests.contracts.cases import frame_of
@@ -53,7 +53,7 @@ def test_a_check_without_sql_is_refused(model: "type[pa.DataFrameModel[Any]]", m
 
 def test_a_check_without_words_is_refused() -> None:
     with pytest.raises(ContractError, match="str_matches"):
-        in_words("str_matches", {})
+        check_text("str_matches", {})
 
 
 class _AllChecks(pa.DataFrameModel):  # type: ignore[type-arg]
@@ -89,7 +89,7 @@ def test_each_known_check_is_what_pandera_takes_it_for(spark: "SparkSession") ->
     rows = [dict.fromkeys(_AllChecks.to_schema().columns)]
     rows += [{**rows[0], name: value} for name, values in _VALUES.items() for value in values]
     frame = frame_of(spark, _AllChecks, rows)
-    kept = frame.selectExpr(*(f"{found.kept} AS `{found.name}`" for found in rules_of(_AllChecks))).collect()
+    kept = frame.selectExpr(*(f"{found.condition} AS `{found.name}`" for found in rules_of(_AllChecks))).collect()
     flagged = [{name for name, keeps in row.asDict().items() if not keeps} for row in kept]
     assert flagged[0] == set()
     fields = {name: [place for place, row in enumerate(rows) if row[name] is not None] for name in _VALUES}

@@ -24,7 +24,7 @@ def test_breaches_have_a_count_and_some_examples(spark: SparkSession) -> None:
         Breach("offset.greater_than_or_equal_to", "offset is at least 0", 1, ("a b/3@-1",)),
         Breach(
             "tso_is_es",
-            "the physical part of watermark_ts is es",
+            "the physical time of watermark_ts equals es",
             9,
             tuple(f"a b/3@{offset}" for offset in range(10, 15)),
             warn=True,

@@ -338,7 +338,7 @@ def test_reason_names_what_is_there(rows: Columns) -> None:
     wanted = {
         "type.isin: unknown": "expected: type is one of INSERT, UPDATE, DELETE, found REPLACE",
         "es.in_range: 0": "expected: es is between 1000000000000 and 9999999999999, found 0",
-        "isDdl.not_null: row": "expected: isDdl is there, found null",
+        "isDdl.not_null: row": "expected: isDdl is not null, found null",
         "data_has_rows: insert of no rows": f"expected: {EXPECTATIONS['data_has_rows'][0]}",
     }
     assert {name: rows[name]["reason"] for name in wanted} == wanted

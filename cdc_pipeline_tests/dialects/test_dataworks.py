@@ -435,7 +435,7 @@ def test_reason_names_what_is_there(rows: Columns) -> None:
     wanted = {
         "op.isin: unknown": f"expected: op is one of {ops}, found UPSERT",
         "eventTime.in_range: 0": "expected: eventTime is between 1000000000000 and 9999999999999, found 0",
-        "eventTime.not_null: absent": "expected: eventTime is there, found null",
+        "eventTime.not_null: absent": "expected: eventTime is not null, found null",
         "key_is_in_image: insert": "expected: each column of primaryKey is in the row",
     }
     assert {name: rows[name]["reason"] for name in wanted} == wanted

@@ -120,7 +120,9 @@ def test_the_rules_that_they_break_and_go_on(spark: SparkSession) -> None:
     frame = sent(raw(spark, values)).persist()
     found: dict[str, set[str]] = {}
     for form, contract in SENT_CONTRACTS.items():
-        warned = F.array(*(F.when(~F.expr(rule.kept), F.lit(rule.name)) for rule in rules_of(contract) if rule.warn))
+        warned = F.array(
+            *(F.when(~F.expr(rule.condition), F.lit(rule.name)) for rule in rules_of(contract) if rule.warn)
+        )
         of_form = frame.where((F.col("form") == form) & F.col("unreadable").isNull())
         for row in of_form.select("offset", F.array_compact(warned).alias("warned")).collect():
             found[names[row["offset"]]] = set(row["warned"])

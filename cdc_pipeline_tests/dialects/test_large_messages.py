@@ -318,7 +318,7 @@ def test_without_a_store_and_with_one_that_is_not_there(spark: SparkSession, tmp
         decode_batches(spark, paths, claim_store=store)
         found[name] = [(letter["rule"], letter["reason"]) for letter in _letters(spark, paths)]
         assert table_state(spark, paths.table("claims")) is None
-    start = "expected: the whole row, in the message or in the file of the claim store that it refers to; "
+    start = "expected: the complete row, in the message or in the claim-check file that it refers to; "
     file = "expected: the whole message in the file 1.json of the claim store"
     assert [reason for _, reason in found["none"]] == [
         f"{start}no claim_store is configured, where the file 1.json would be looked up",

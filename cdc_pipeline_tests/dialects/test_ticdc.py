@@ -529,7 +529,7 @@ def test_reason_names_what_is_there(rows: Columns) -> None:
     wanted = {
         "es.in_range: seconds": "expected: es is between 1000000000000 and 9999999999999, found 1795248691",
         "type.isin: small letters": "expected: type is one of INSERT, UPDATE, DELETE, found insert",
-        "type.not_null: null": "expected: type is there, found null",
+        "type.not_null: null": "expected: type is not null, found null",
         "table.str_length: empty": "expected: table has 1 to 64 characters, found 0 characters: ",
         "table.str_length: long": "expected: table has 1 to 64 characters, found 70 characters: " + "t" * 60,
         "sql.str_length: long": f"expected: sql has 1 to 4,194,304 characters, found 4,194,305 characters: {'x' * 60}",
