@@ -65,7 +65,8 @@ class ChangeRow(_Timed):
     tso_is_es = _TSO_IS_ES
     images_fit_op = rule(
         "images_fit_op",
-        "INSERT has only after, DELETE only before, UPDATE both (DataWorks: at least one); only an UPDATE's before may be empty",
+        "INSERT has only after, DELETE only before, UPDATE both (DataWorks: at least one); "
+        "only before of an UPDATE may be empty",
         "CASE op WHEN 'INSERT' THEN before IS NULL AND size(after) > 0 "
         "WHEN 'DELETE' THEN after IS NULL AND size(before) > 0 "
         "ELSE (before IS NOT NULL AND size(after) > 0) "
