@@ -63,7 +63,7 @@ def test_traits_are_documented_as_they_are() -> None:
         f"| `{trait.name.lower()}` | {trait.value} | {', '.join(f'`{name}`' for name in names_with(trait))} |"
         for trait in Trait
     ]
-    section = _DOCUMENT.read_text(encoding="utf-8").split("\n## What mirrors know of a dialect\n")[1].split("\n## ")[0]
+    section = _DOCUMENT.read_text(encoding="utf-8").split("\n## Traits\n")[1].split("\n## ")[0]
     assert [line for line in section.splitlines() if line.startswith("|")][2:] == rows
 
 
