@@ -13,7 +13,6 @@ import yaml  # type: ignore[import-untyped]
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cdc_pipeline.mysql.ddl.change_words import described
 from cdc_pipeline.mysql.ddl.column_types import type_in_words
 from cdc_pipeline.mysql.ddl.evolution import SchemaConflictError, altered, shape
 from cdc_pipeline.mysql.ddl.parser import parse_ddl
@@ -163,7 +162,7 @@ _ANY = (
 @given(_ANY, st.sampled_from(["ddl", "statement", "xa"]))
 def test_no_statement_raises(sql: str, kind: str) -> None:
     for change in changes_of(kind, "db", "t", sql):
-        described(change)
+        change.description()
         if isinstance(change, CreateTable):
             assert schema_of_json(change.schema.to_json()) == change.schema
             shape(change.schema)

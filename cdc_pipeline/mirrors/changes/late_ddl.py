@@ -13,7 +13,6 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.mirrors.changes.row_filters import not_older, of_table, of_tables
-from cdc_pipeline.mirrors.model.ddl_events import made_names, touched_names
 from cdc_pipeline.mirrors.model.shards import ShardName
 from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
@@ -81,7 +80,7 @@ def tables_that_come_again(
                     continue
                 inner = change.change if isinstance(change, OfShard) else change
                 known = state if isinstance(name, TableName) else state.shard(name.source)
-                made = isinstance(inner, CreateTable) or name in made_names(change)
+                made = isinstance(inner, CreateTable) or name in change.names().added
                 anew = made and known is not None and comes_before(event, known)
                 if isinstance(change, OfShard) and made and not anew:
                     continue
@@ -97,7 +96,7 @@ def _names(change: SchemaChange) -> tuple[TableName | ShardName, ...]:
     if isinstance(change, OfShard):
         ends = isinstance(change.change, (CreateTable, TruncateTable, DropTable))
         return (ShardName(change.name, change.shard),) if ends else ()
-    return touched_names(change)
+    return change.names().touched
 
 
 def _replaces(change: SchemaChange) -> bool:

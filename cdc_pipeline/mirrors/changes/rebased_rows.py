@@ -18,7 +18,6 @@ from pyspark.sql import functions as F
 from cdc_pipeline.gaps import GapKind, of_statement
 from cdc_pipeline.mirrors.changes.rebased_values import ROUNDED, rounded_sql, text_stays
 from cdc_pipeline.mirrors.changes.segments import MESSAGE, with_segments
-from cdc_pipeline.mirrors.model.ddl_events import made_names, renamed_names
 from cdc_pipeline.mysql.ddl.column_types import type_in_words
 from cdc_pipeline.mysql.expressions.values import bound
 from cdc_pipeline.mysql.model.schema_changes import (
@@ -78,10 +77,10 @@ class Carriage:
             and any(isinstance(clause, ExchangePartition) and clause.table == self.name for clause in change.clauses)
         ):
             self.unable.append(event)
-        new = dict(renamed_names(change)).get(self.name)
+        new = dict(change.names().renamed).get(self.name)
         if new is not None:
             self.name = new
-        elif self.name in made_names(change) and not getattr(change, "if_not_exists", False):
+        elif self.name in change.names().added and not getattr(change, "if_not_exists", False):
             # there was none of the name any more
             self.superseded = True
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.mirrors.model.ddl_events import made_names
 from cdc_pipeline.mysql.ddl.column_types import type_in_words
 from cdc_pipeline.mysql.expressions.conversions import INTEGERS
 from cdc_pipeline.mysql.model.schema_changes import (
@@ -112,7 +111,7 @@ def _facts(name: TableName, events: Sequence[DdlEvent], *, known: bool) -> list[
 
 def _after(facts: TableFacts, change: SchemaChange, name: TableName, earlier: list[TableFacts]) -> TableFacts:
     """The facts after one change. What it says of the table before it is put into `earlier`."""
-    if name in made_names(change):
+    if name in change.names().added:
         if isinstance(change, CreateTable) and change.if_not_exists and facts.exists:
             return facts
         _learn_whether(earlier, there=False)

@@ -19,7 +19,6 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.traits import Trait, trait_of
 from cdc_pipeline.mirrors.changes.canal_deliveries import restart_times
-from cdc_pipeline.mirrors.model.ddl_events import renamed_names
 from cdc_pipeline.mysql.model.schema_changes import AlterTable, ExchangePartition, TruncatePartition, TruncateTable
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ def _is_new(last: DdlEvent, event: DdlEvent, in_order: Sequence[DdlEvent]) -> bo
 
 def _can_follow_itself(changes: Sequence[SchemaChange]) -> bool:
     """Whether the changes are valid, and have an effect, directly after themselves."""
-    pairs = [pair for change in changes for pair in renamed_names(change)]
+    pairs = [pair for change in changes for pair in change.names().renamed]
     swaps = bool(pairs) and {old for old, _ in pairs} == {new for _, new in pairs}
     return swaps or any(map(_moves_rows, changes))
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
-from cdc_pipeline.mirrors.model.ddl_events import ended_names, made_names
-from cdc_pipeline.mysql.ddl.change_words import described
 from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
     DropDatabase,
@@ -47,7 +45,7 @@ def _completed(change: SchemaChange, there: set[TableName]) -> list[SchemaChange
     candidates = sorted(other for other in there if other.table == name.table)
     if len(candidates) == 1:
         return [_in_database(change, candidates[0].database)]
-    reason = f"neither message nor statement names the database of {name.table}: {described(change)}"
+    reason = f"neither message nor statement names the database of {name.table}: {change.description()}"
     return [NotSupported(reason, candidate) for candidate in candidates] or [NotSupported(reason)]
 
 
@@ -68,5 +66,5 @@ def _follow(change: SchemaChange, there: set[TableName]) -> None:
     """Keeps up with which tables there are."""
     if isinstance(change, DropDatabase):
         there.difference_update([name for name in there if name.database == change.database])
-    there.difference_update(ended_names(change))
-    there.update(made_names(change))
+    there.difference_update(change.names().removed)
+    there.update(change.names().added)

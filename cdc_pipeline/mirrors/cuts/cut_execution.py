@@ -28,7 +28,7 @@ from cdc_pipeline.mirrors.merge.net_changes import net_changes, row_entries
 from cdc_pipeline.mirrors.merge.soft_deletes import live_rows
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.step_commits import CutCommits
-from cdc_pipeline.mirrors.model.steps import ApplyRows, step_names
+from cdc_pipeline.mirrors.model.steps import ApplyRows
 from cdc_pipeline.spark.few_rows import for_rows
 from cdc_pipeline.spark.threads import side_by_side
 
@@ -194,7 +194,7 @@ class CutExecution:
     def _entries(self, plan: CutPlan, published: PublishedCut) -> tuple[MirrorEntry, ...]:
         """All mirrors after the cut: those that the plan left alone as they were, the others as they are now, and those that
         are put aside as the cut before had them where they cannot be read."""
-        touched = sorted({name for step in plan.steps for name in step_names(step)})
+        touched = sorted({name for step in plan.steps for name in step.names()})
         entries = {entry.name: entry for entry in published_entries(published, self.paths)}
         aside = {table.name for table in plan.held if table.error}
 

@@ -5,26 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from typing_extensions import assert_never
-
-from cdc_pipeline.mirrors.model.steps import (
-    ApplyRows,
-    ChangeColumns,
-    ChangeShardRows,
-    CreateMirror,
-    DeleteRows,
-    DropMirror,
-    ExchangeRows,
-    ForgetDeleted,
-    KeepOnePerKey,
-    NoteState,
-    RenameMirror,
-    RestoreMirror,
-    RestoreRows,
-    TruncateMirror,
-    step_names,
-)
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -37,34 +17,9 @@ def later_places(paths: LakePaths, steps: Sequence[Step]) -> dict[str, list[str]
     """The folders to which the steps move mirrors, by mirror id."""
     places: dict[str, list[str]] = defaultdict(list)
     for step in steps:
-        if (place := place_after(paths, step)) is not None:
+        if (place := step.folder_after(paths)) is not None:
             places[step.state.mirror_id].append(place)
     return places
-
-
-def place_after(paths: LakePaths, step: Step) -> str | None:
-    """The folder to which the step moves its mirror; None where it stays."""
-    match step:
-        case RenameMirror() | RestoreMirror():
-            return paths.mirror(step.state.name)
-        case DropMirror():
-            return paths.dropped(step.state.name, step.mark)
-        case (
-            CreateMirror()
-            | ApplyRows()
-            | ChangeColumns()
-            | NoteState()
-            | TruncateMirror()
-            | DeleteRows()
-            | ChangeShardRows()
-            | ExchangeRows()
-            | RestoreRows()
-            | KeepOnePerKey()
-            | ForgetDeleted()
-        ):
-            return None
-        case _:
-            assert_never(step)
 
 
 def independent_chains(steps: Sequence[Step]) -> list[list[int]]:
@@ -78,11 +33,11 @@ def independent_chains(steps: Sequence[Step]) -> list[list[int]]:
         return name
 
     for step in steps:
-        first, *others = step_names(step)
+        first, *others = step.names()
         for other in others:
             leader[find(other)] = find(first)
         find(first)
     chains: dict[TableName, list[int]] = defaultdict(list)
     for index, step in enumerate(steps):
-        chains[find(step_names(step)[0])].append(index)
+        chains[find(step.names()[0])].append(index)
     return list(chains.values())

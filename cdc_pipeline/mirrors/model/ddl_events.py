@@ -5,36 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from typing_extensions import assert_never
-
 from cdc_pipeline.dialects.traits import Trait, trait_of
 from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.mysql.ddl.statements import changes_of
-from cdc_pipeline.mysql.model.schema_changes import (
-    AlterTable,
-    CreateTable,
-    CreateTableAsSelect,
-    CreateTableLike,
-    DropDatabase,
-    DropTable,
-    ExchangePartition,
-    NoTableEffect,
-    NotSupported,
-    OfShard,
-    RecoverDatabase,
-    RecoverTable,
-    RenameTable,
-    RenameTo,
-    RowKeepingClause,
-    SchemaChange,
-    TruncateTable,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyspark.sql import Row
 
+    from cdc_pipeline.mysql.model.schema_changes import SchemaChange
     from cdc_pipeline.mysql.model.table import TableName
 
 
@@ -85,7 +65,7 @@ class DdlEvent:
 
     def names(self) -> tuple[TableName, ...]:
         """The tables whose rows lie before or after this event, in the order of the statement."""
-        return tuple(dict.fromkeys(name for change in self.changes for name in touched_names(change)))
+        return tuple(dict.fromkeys(name for change in self.changes for name in change.names().touched))
 
 
 def ddl_event(row: Row) -> DdlEvent:
@@ -125,96 +105,6 @@ def in_order(events: Iterable[DdlEvent]) -> list[DdlEvent]:
     return sorted(found, key=lambda event: times[event.position])
 
 
-def touched_names(change: SchemaChange) -> tuple[TableName, ...]:
-    """The tables whose rows lie before or after this change. A whole database is named by none of its tables."""
-    match change:
-        case OfShard():
-            return (change.name,) if touched_names(change.change) else ()
-        case AlterTable():
-            if all(isinstance(clause, RowKeepingClause) for clause in change.clauses):
-                return ()
-            moved = tuple(clause.name for clause in change.clauses if isinstance(clause, RenameTo))
-            others = tuple(clause.table for clause in change.clauses if isinstance(clause, ExchangePartition))
-            return (change.name, *moved, *others)
-        case RenameTable():
-            return (change.name, change.new_name)
-        case RecoverTable():
-            return (change.new_name or change.name,)
-        case CreateTable() | CreateTableLike() | CreateTableAsSelect() | TruncateTable() | DropTable():
-            return (change.name,)
-        case NotSupported():
-            return () if change.name is None else (change.name,)
-        case DropDatabase() | RecoverDatabase() | NoTableEffect():
-            return ()
-        case _:
-            assert_never(change)
-
-
-def made_names(change: SchemaChange) -> tuple[TableName, ...]:
-    """The names that this change gives to a table which had none, or another."""
-    match change:
-        case CreateTable() | CreateTableLike() | CreateTableAsSelect():
-            return (change.name,)
-        case OfShard():
-            return (change.name,) if made_names(change.change) else ()
-        case RenameTable():
-            return (change.new_name,)
-        case AlterTable():
-            return tuple(clause.name for clause in change.clauses if isinstance(clause, RenameTo))
-        case (
-            TruncateTable()
-            | DropTable()
-            | DropDatabase()
-            | RecoverTable()
-            | RecoverDatabase()
-            | NoTableEffect()
-            | NotSupported()
-        ):
-            return ()
-        case _:
-            assert_never(change)
-
-
-def renamed_names(change: SchemaChange) -> tuple[tuple[TableName, TableName], ...]:
-    """The names that tables had before this change, each with the one that it has after it."""
-    if isinstance(change, RenameTable):
-        return ((change.name, change.new_name),)
-    if isinstance(change, AlterTable):
-        return tuple((change.name, clause.name) for clause in change.clauses if isinstance(clause, RenameTo))
-    return ()
-
-
-def begun_names(change: SchemaChange) -> tuple[TableName, ...]:
-    """`made_names`, and those that come back."""
-    if isinstance(change, RecoverTable):
-        return (change.new_name or change.name,)
-    return made_names(change)
-
-
-def ended_names(change: SchemaChange) -> tuple[TableName, ...]:
-    """The names that no table has after this change. A whole database is named by none of its tables."""
-    match change:
-        case DropTable() | RenameTable():
-            return (change.name,)
-        case AlterTable():
-            return (change.name,) if any(isinstance(clause, RenameTo) for clause in change.clauses) else ()
-        case (
-            CreateTable()
-            | CreateTableLike()
-            | CreateTableAsSelect()
-            | TruncateTable()
-            | DropDatabase()
-            | RecoverTable()
-            | RecoverDatabase()
-            | NoTableEffect()
-            | NotSupported()
-            | OfShard()
-        ):
-            return ()
-        case _:
-            assert_never(change)
-
-
 def creates(event: DdlEvent, name: TableName) -> bool:
     """Whether the event brings the name into being, so that no row of the same millisecond can lie before it."""
-    return any(name in made_names(change) for change in event.changes)
+    return any(name in change.names().added for change in event.changes)

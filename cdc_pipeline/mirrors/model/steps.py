@@ -2,28 +2,60 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
-
-from typing_extensions import assert_never
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from cdc_pipeline.lake.paths import LakePaths
     from cdc_pipeline.mirrors.model.state import MirrorState
     from cdc_pipeline.mysql.expressions.partition_rows import SparkCondition
     from cdc_pipeline.mysql.model.table import ColumnOrigin, TableName
 
 
+class BaseStep(ABC):
+    """What each step reports about itself."""
+
+    state: MirrorState
+
+    @abstractmethod
+    def names(self) -> tuple[TableName, ...]:
+        """The mirrors whose folders the step reads or writes."""
+
+    @abstractmethod
+    def folder_after(self, paths: LakePaths) -> str | None:
+        """The folder to which the step moves its mirror; None if the mirror stays."""
+
+
+class _InPlace(BaseStep):
+    def names(self) -> tuple[TableName, ...]:
+        return (self.state.name,)
+
+    def folder_after(self, paths: LakePaths) -> str | None:
+        return None
+
+
+class _Moved(BaseStep):
+    before: MirrorState
+
+    def names(self) -> tuple[TableName, ...]:
+        return (self.before.name, self.state.name)
+
+    def folder_after(self, paths: LakePaths) -> str | None:
+        return paths.mirror(self.state.name)
+
+
 @dataclass(frozen=True)
-class CreateMirror:
+class CreateMirror(_InPlace):
     """An empty table of the state's columns."""
 
     state: MirrorState
 
 
 @dataclass(frozen=True)
-class ApplyRows:
+class ApplyRows(_InPlace):
     """The net row changes of `segments` of the name, under the state's schema. `source` is the name in the messages.
 
     `into_empty` is true where this cut has made or emptied the mirror before and nothing is in it: then rows are appended.
@@ -45,7 +77,7 @@ class ApplyRows:
 
 
 @dataclass(frozen=True)
-class KeepOnePerKey:
+class KeepOnePerKey(_InPlace):
     """Of rows that are equal by the state's `soft_key`, which was another one before, the deleted ones go but for the
     newest, and that too where one of them is there."""
 
@@ -53,14 +85,14 @@ class KeepOnePerKey:
 
 
 @dataclass(frozen=True)
-class ForgetDeleted:
+class ForgetDeleted(_InPlace):
     """The rows go that the mirror has kept when upstream deleted them."""
 
     state: MirrorState
 
 
 @dataclass(frozen=True)
-class ChangeColumns:
+class ChangeColumns(_InPlace):
     """Columns or keys changed; `commit_ms` is the DDL's time, for defaults that are the current time.
 
     `kept` are columns that upstream drops and the mirror keeps: the name that each had and the one it is kept by.
@@ -74,14 +106,14 @@ class ChangeColumns:
 
 
 @dataclass(frozen=True)
-class NoteState:
+class NoteState(_InPlace):
     """Only the state's properties change, such as a gap that was found."""
 
     state: MirrorState
 
 
 @dataclass(frozen=True)
-class TruncateMirror:
+class TruncateMirror(_InPlace):
     """`mark` is that of the statement: by it the rows that were there are found again. Without one all rows come anew, and
     none is kept."""
 
@@ -90,21 +122,27 @@ class TruncateMirror:
 
 
 @dataclass(frozen=True)
-class RenameMirror:
+class RenameMirror(_Moved):
     before: MirrorState
     state: MirrorState
 
 
 @dataclass(frozen=True)
-class DropMirror:
+class DropMirror(BaseStep):
     """The folder is moved aside, not deleted: a drop must be recoverable."""
 
     state: MirrorState
     mark: str
 
+    def names(self) -> tuple[TableName, ...]:
+        return (self.state.name,)
+
+    def folder_after(self, paths: LakePaths) -> str | None:
+        return paths.dropped(self.state.name, self.mark)
+
 
 @dataclass(frozen=True)
-class DeleteRows:
+class DeleteRows(_InPlace):
     """The rows for which `rows` is true are taken away: those of partitions that were emptied or dropped. A mirror that
     keeps what upstream deletes keeps them so."""
 
@@ -114,7 +152,7 @@ class DeleteRows:
 
 
 @dataclass(frozen=True)
-class ChangeShardRows:
+class ChangeShardRows(_InPlace):
     """The rows of one of a merged mirror's tables get other values. `shard` is the table's name in the rows that are there;
     `origins` are columns that get the value of another, or without one the default that upstream gave to rows; `cleared`
     become NULL; `renamed` is the table's name from now on. `commit_ms` is as in ChangeColumns."""
@@ -128,7 +166,7 @@ class ChangeShardRows:
 
 
 @dataclass(frozen=True)
-class ExchangeRows:
+class ExchangeRows(_InPlace):
     """The rows for which `rows` is true and all rows of `other` change places. `columns` are the names of each column in
     both. Where `validated` is false, upstream did not look whether those of `other` belong there."""
 
@@ -139,9 +177,12 @@ class ExchangeRows:
     validated: bool
     what: str
 
+    def names(self) -> tuple[TableName, ...]:
+        return (self.state.name, self.other.name)
+
 
 @dataclass(frozen=True)
-class RestoreMirror:
+class RestoreMirror(_Moved):
     """A mirror that a DROP has moved aside comes back, perhaps under another name. `mark` is the DROP's."""
 
     before: MirrorState
@@ -150,12 +191,15 @@ class RestoreMirror:
 
 
 @dataclass(frozen=True)
-class RestoreRows:
+class RestoreRows(_InPlace):
     """A new mirror with the rows that `source` had before the TRUNCATE of this mark."""
 
     source: MirrorState
     state: MirrorState
     mark: str
+
+    def names(self) -> tuple[TableName, ...]:
+        return (self.source.name, self.state.name)
 
 
 Step: TypeAlias = (
@@ -185,32 +229,6 @@ def states_left(steps: Iterable[Step]) -> list[MirrorState]:
     return list({step.state.mirror_id: step.state for step in steps}.values())
 
 
-def step_names(step: Step) -> tuple[TableName, ...]:
-    """The names, thus the folders, that a step touches."""
-    match step:
-        case RenameMirror() | RestoreMirror():
-            return (step.before.name, step.state.name)
-        case ExchangeRows():
-            return (step.state.name, step.other.name)
-        case RestoreRows():
-            return (step.source.name, step.state.name)
-        case (
-            CreateMirror()
-            | ApplyRows()
-            | ChangeColumns()
-            | NoteState()
-            | TruncateMirror()
-            | DropMirror()
-            | DeleteRows()
-            | ChangeShardRows()
-            | KeepOnePerKey()
-            | ForgetDeleted()
-        ):
-            return (step.state.name,)
-        case _:
-            assert_never(step)
-
-
 def touched(step: Step) -> set[TableName]:
     """The names that a step speaks of: those of mirrors, and that of its rows."""
-    return {*step_names(step), *((step.source,) if isinstance(step, ApplyRows) else ())}
+    return {*step.names(), *((step.source,) if isinstance(step, ApplyRows) else ())}

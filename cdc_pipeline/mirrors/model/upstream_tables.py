@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.mirrors.model.ddl_events import begun_names, ended_names
 from cdc_pipeline.mysql.model.schema_changes import DropDatabase
 from cdc_pipeline.mysql.model.table import TableName
 
@@ -37,11 +36,11 @@ def existing_tables(rows: Mapping[TableName, int], past: Iterable[DdlEvent]) -> 
             dropped = _dropped_names(change, existing | rows.keys())
             existing.difference_update(dropped)
             dropped_at.update(dict.fromkeys(dropped, event.commit_ts))
-            existing.update(begun_names(change))
+            existing.update((*change.names().added, *change.names().recovered))
     return existing | {name for name, last in rows.items() if last > dropped_at.get(name, -1)}
 
 
 def _dropped_names(change: SchemaChange, known: Iterable[TableName]) -> list[TableName]:
     if isinstance(change, DropDatabase):
         return [name for name in known if name.database == change.database]
-    return list(ended_names(change))
+    return list(change.names().removed)

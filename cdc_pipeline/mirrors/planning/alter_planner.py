@@ -12,7 +12,6 @@ from cdc_pipeline.gaps import Gap, GapKind, carried
 from cdc_pipeline.mirrors.model.steps import DeleteRows, ExchangeRows, TruncateMirror
 from cdc_pipeline.mirrors.planning.outcomes import done, refuse
 from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
-from cdc_pipeline.mysql.ddl.change_words import described_clause
 from cdc_pipeline.mysql.ddl.evolution import SchemaConflictError, altered, shape
 from cdc_pipeline.mysql.ddl.origins import column_origins
 from cdc_pipeline.mysql.expressions.conversions import unsure_change, with_unclear_types
@@ -155,7 +154,7 @@ class AlterPlanner:
                 case _:
                     assert_never(clause)
         except PartitionError as error:
-            reason = f"{described_clause(clause)}: {error}"
+            reason = f"{clause.description()}: {error}"
             refuse(self._draft, name, reason, event, outcome)
             if isinstance(clause, ExchangePartition):
                 refuse(self._draft, clause.table, reason, event, outcome)
@@ -168,7 +167,7 @@ class AlterPlanner:
         outcome: DdlOutcome,
     ) -> None:
         rows = rows_emptied(state.schema, clause, event, self._draft.time_zone)
-        self._draft.steps.append(DeleteRows(state, rows, described_clause(clause)))
+        self._draft.steps.append(DeleteRows(state, rows, clause.description()))
         done(outcome, f"took the rows of {state.name} away that lay in the partitions", state)
 
     def _exchange(self, state: MirrorState, clause: ExchangePartition, event: DdlEvent, outcome: DdlOutcome) -> None:
@@ -182,7 +181,7 @@ class AlterPlanner:
         }:
             raise PartitionError("the two tables do not mask the same columns")
         rows = rows_of_partitions(state.schema, (clause.name,), self._draft.time_zone, tidb=_is_tidb(event))
-        self._draft.steps.append(ExchangeRows(state, other, columns, rows, clause.validated, described_clause(clause)))
+        self._draft.steps.append(ExchangeRows(state, other, columns, rows, clause.validated, clause.description()))
         for mirror in (state, other):
             self._draft.mark_filled(mirror)
             self._draft.reset_soft_delete_key(mirror)

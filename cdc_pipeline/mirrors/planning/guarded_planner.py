@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.errors import CdcError
 from cdc_pipeline.lake.paths import first_line
-from cdc_pipeline.mirrors.model.ddl_events import touched_names
 from cdc_pipeline.mirrors.planning.outcomes import refuse
 from cdc_pipeline.mirrors.planning.planner import Planner
 from cdc_pipeline.mirrors.settings.ddl_policy import NO_STATEMENT, HeldTable
@@ -35,9 +34,10 @@ class GuardedPlanner(Planner):
 
         def refused(error: Exception) -> None:
             outcome.status, outcome.effects, outcome.tables = status, effects, tables
-            for name in touched_names(change):
+            names = change.names().touched
+            for name in names:
                 self._refuse(name, error, event, outcome)
-            if not touched_names(change):
+            if not names:
                 refuse(self._draft, None, _words(error), event, outcome)
 
         self._tried(lambda: super(GuardedPlanner, self)._permit(change, event, outcome), refused)

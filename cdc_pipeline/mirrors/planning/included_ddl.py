@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 from typing_extensions import assert_never
 
 from cdc_pipeline.gaps import Gap, GapKind
-from cdc_pipeline.mirrors.model.ddl_events import begun_names, touched_names
-from cdc_pipeline.mysql.ddl.change_words import described
 from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
     CreateTable,
@@ -75,7 +73,7 @@ class IncludedDdl:
 def _appearing(change: SchemaChange) -> tuple[TableName, ...]:
     if isinstance(change, NotSupported) and change.creates and change.name is not None:
         return (change.name,)
-    return begun_names(change)
+    return (*change.names().added, *change.names().recovered)
 
 
 def _passed_through(event: DdlEvent, selection: TableSelection) -> frozenset[TableName]:
@@ -158,7 +156,7 @@ class _Statement:
         if isinstance(change, RecoverDatabase):
             if not selection.routes and change.new_database is None:
                 return [change]
-            return [NotSupported(f"{described(change)}: its tables are not all included under their own names")]
+            return [NotSupported(f"{change.description()}: its tables are not all included under their own names")]
         if not selection.routes:
             return [change]
         own = {
@@ -313,6 +311,6 @@ def _unknown_rows(other: TableName) -> NotSupportedClause:
 
 def left_out_words(event: DdlEvent) -> str:
     """Why an event does nothing to any mirror; `event` is as upstream has it."""
-    names = dict.fromkeys(name for change in event.changes for name in touched_names(change))
+    names = dict.fromkeys(name for change in event.changes for name in change.names().touched)
     tables = ", ".join(map(str, names))
     return f"not included: {tables}" if tables else "speaks of no table that is included"

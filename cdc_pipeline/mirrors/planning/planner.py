@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING
 from typing_extensions import assert_never
 
 from cdc_pipeline.lake.tables.ddl_history import HELD, NO_EFFECT
-from cdc_pipeline.mirrors.model.ddl_events import renamed_names, touched_names
 from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
 from cdc_pipeline.mirrors.planning.alter_planner import AlterPlanner
-from cdc_pipeline.mirrors.planning.destructive import destroys
 from cdc_pipeline.mirrors.planning.recovery_planner import RecoveryPlanner
 from cdc_pipeline.mirrors.planning.shard_planner import ShardPlanner
 from cdc_pipeline.mirrors.planning.shard_steps import shortened
 from cdc_pipeline.mirrors.planning.table_planner import TablePlanner
 from cdc_pipeline.mirrors.settings.ddl_policy import HOLD, DdlPolicy, HeldTable
+from cdc_pipeline.mysql.expressions.conversions import unsure_conversion
 from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
     CreateTable,
@@ -113,7 +112,7 @@ class Planner:
             begun.append(len(self._draft.steps))
             outcome = DdlOutcome(NO_EFFECT, list(event.notes))
             for change in event.changes:
-                for old, new in renamed_names(change):
+                for old, new in change.names().renamed:
                     # what is known to be missing goes with the table
                     self._lost[new] = (*self._lost.get(new, ()), *self._lost.get(old, ()))
                 self._permit(change, event, outcome)
@@ -141,7 +140,7 @@ class Planner:
 
     def _permit(self, change: SchemaChange, event: DdlEvent, outcome: DdlOutcome) -> None:
         """Carries the change out unless a table of it waits, or has to wait before it."""
-        names = touched_names(change)
+        names = change.names().touched
         if event.returning and not isinstance(change, DropDatabase) and not self._permissions.released & set(names):
             # carried out when it came, but for tables that wait for something else still
             for name in [name for name in names if name in self._held]:
@@ -149,7 +148,7 @@ class Planner:
             return
         waiting = next((self._held[name] for name in names if name in self._held), None)
         if waiting is None and event.position not in self._permissions.approved:
-            destroyed = destroys(change, self._schema)
+            destroyed = change.tables_losing_data(self._schema, unsure_conversion)
             if any(self._holds(name) and self._draft.exists(name) for name in destroyed):
                 waiting = self._waiting(names[0], event)
         if waiting is None:

@@ -29,7 +29,6 @@ from cdc_pipeline.mirrors.planning.outcomes import done, refuse
 from cdc_pipeline.mirrors.planning.shard_columns import added_again, empty_column, moved_columns, unsure_values
 from cdc_pipeline.mirrors.planning.shard_definitions import with_shards
 from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
-from cdc_pipeline.mysql.ddl.change_words import described_clause
 from cdc_pipeline.mysql.ddl.evolution import SchemaConflictError, altered, shape
 from cdc_pipeline.mysql.expressions.partition_rows import PartitionError
 from cdc_pipeline.mysql.model.schema_changes import (
@@ -238,9 +237,9 @@ class ShardPlanner:
         try:
             rows = rows_emptied(shard.schema.with_columns(columns), clause, event, self._draft.time_zone)
         except PartitionError as error:
-            refuse(self._draft, state.name, f"{shard.name}: {described_clause(clause)}: {error}", event, outcome)
+            refuse(self._draft, state.name, f"{shard.name}: {clause.description()}: {error}", event, outcome)
             return
-        what = f"{described_clause(clause)} of {shard.name}"
+        what = f"{clause.description()} of {shard.name}"
         self._change_rows(DeleteRows(state, those_of(shard.name, rows), what))
         done(outcome, f"took the rows of {shard.name} out of {state.name} that lay in the partitions", state)
 

@@ -21,32 +21,18 @@ from cdc_pipeline.mysql.ddl.tokens import Cursor, Kind
 from cdc_pipeline.mysql.model.partitions import MAXVALUE, Partition, Partitioning, UnknownPartitionsError
 from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.model.schema_changes import (
-    AddColumn,
-    AddIndex,
     AddPartitions,
-    AddPrimaryKey,
-    AddUniqueKey,
-    ChangeColumn,
     CoalescePartition,
-    ConvertCharset,
-    DefaultCharset,
-    DropColumn,
-    DropIndex,
     DropPartition,
-    DropPrimaryKey,
     ExchangePartition,
     FirstPartition,
     LastPartition,
     MergeFirstPartition,
-    NoRowEffect,
-    NotSupportedClause,
     PartitionBy,
+    PartitionDefinitionClause,
+    PartitionRowsClause,
     RemovePartitioning,
-    RenameColumn,
-    RenameIndex,
-    RenameTo,
     ReorganizePartition,
-    SetDefault,
     TruncatePartition,
 )
 
@@ -101,44 +87,15 @@ def partitions_before(bound: str, partitioning: Partitioning) -> tuple[Partition
 
 
 def _after(partitioning: Partitioning | None, clause: Clause, columns: tuple[Column, ...]) -> Partitioning | None:
-    match clause:
-        case RemovePartitioning():
-            return None
-        case PartitionBy():
-            return with_interval_partitions(clause.partitioning, columns)
-        case (
-            DropPartition()
-            | AddPartitions()
-            | ReorganizePartition()
-            | CoalescePartition()
-            | FirstPartition()
-            | MergeFirstPartition()
-            | LastPartition()
-        ):
-            return _with_partitions(partitioning, clause, columns)
-        case (
-            AddColumn()
-            | DropColumn()
-            | ChangeColumn()
-            | RenameColumn()
-            | SetDefault()
-            | AddPrimaryKey()
-            | DropPrimaryKey()
-            | AddUniqueKey()
-            | AddIndex()
-            | DropIndex()
-            | RenameIndex()
-            | RenameTo()
-            | DefaultCharset()
-            | ConvertCharset()
-            | TruncatePartition()
-            | ExchangePartition()
-            | NoRowEffect()
-            | NotSupportedClause()
-        ):
-            return partitioning
-        case _:
-            assert_never(clause)
+    if isinstance(clause, RemovePartitioning):
+        return None
+    if isinstance(clause, PartitionBy):
+        return with_interval_partitions(clause.partitioning, columns)
+    if not isinstance(clause, PartitionRowsClause | PartitionDefinitionClause):
+        return partitioning
+    if isinstance(clause, TruncatePartition | ExchangePartition):
+        return partitioning
+    return _with_partitions(partitioning, clause, columns)
 
 
 def _with_partitions(

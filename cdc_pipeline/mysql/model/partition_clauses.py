@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from typing_extensions import assert_never
-
+from cdc_pipeline.mysql.model.base_changes import KeepingClause, RemovingClause
 from cdc_pipeline.mysql.model.partitions import partitions_as_text
 
 if TYPE_CHECKING:
@@ -17,22 +16,28 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class TruncatePartition:
+class TruncatePartition(RemovingClause):
     """Removes the rows of these partitions; of all where there are no names."""
 
     names: tuple[str, ...]
 
+    def details(self) -> str:
+        return ", ".join(self.names) or "ALL"
+
 
 @dataclass(frozen=True, slots=True)
-class DropPartition:
+class DropPartition(RemovingClause):
     """Removes these partitions with their rows."""
 
     names: tuple[str, ...]
     if_exists: bool = False
 
+    def details(self) -> str:
+        return ("if exists " if self.if_exists else "") + ", ".join(self.names)
+
 
 @dataclass(frozen=True, slots=True)
-class ExchangePartition:
+class ExchangePartition(RemovingClause):
     """Gives the partition's rows to `table` and those of `table` to the partition.
 
     Not `validated` (WITHOUT VALIDATION): the partition may then have rows that its definition does not allow.
@@ -42,65 +47,91 @@ class ExchangePartition:
     table: TableName
     validated: bool = True
 
+    def details(self) -> str:
+        return f"{self.name} with {self.table}{'' if self.validated else ' without validation'}"
+
 
 @dataclass(frozen=True, slots=True)
-class FirstPartition:
+class FirstPartition(RemovingClause):
     """TiDB's FIRST PARTITION LESS THAN: drops all partitions before the one with that bound, which stays."""
 
     bound: str
+
+    def details(self) -> str:
+        return f"less than {self.bound}"
 
 
 # ---- clauses after which every row is still there
 
 
 @dataclass(frozen=True, slots=True)
-class AddPartitions:
+class AddPartitions(KeepingClause):
     """ADD PARTITION with definitions, or with a number of partitions more (HASH and KEY)."""
 
     partitions: tuple[Partition, ...]
     count: int | None = None
     if_not_exists: bool = False
 
+    def details(self) -> str:
+        added = partitions_as_text(self.partitions) if self.count is None else f"{self.count} more"
+        return ("if not exists " if self.if_not_exists else "") + added
+
 
 @dataclass(frozen=True, slots=True)
-class ReorganizePartition:
+class ReorganizePartition(KeepingClause):
     """Puts partitions in the place of others; without names it changes no definition."""
 
     names: tuple[str, ...]
     partitions: tuple[Partition, ...]
 
+    def details(self) -> str:
+        return ", ".join(self.names) + (f" into {partitions_as_text(self.partitions)}" if self.partitions else "")
+
 
 @dataclass(frozen=True, slots=True)
-class CoalescePartition:
+class CoalescePartition(KeepingClause):
     """That many partitions less (HASH and KEY)."""
 
     count: int
 
+    def details(self) -> str:
+        return f"{self.count} less"
+
 
 @dataclass(frozen=True, slots=True)
-class PartitionBy:
+class PartitionBy(KeepingClause):
     """A new partitioning; an unknown one also stands for a clause on partitions that could not be read."""
 
     partitioning: Partitioning
 
-
-@dataclass(frozen=True, slots=True)
-class RemovePartitioning:
-    pass
+    def details(self) -> str:
+        return str(self.partitioning)
 
 
 @dataclass(frozen=True, slots=True)
-class MergeFirstPartition:
+class RemovePartitioning(KeepingClause):
+    def details(self) -> str:
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeFirstPartition(KeepingClause):
     """TiDB's MERGE FIRST PARTITION LESS THAN: all partitions up to that bound become one."""
 
     bound: str
 
+    def details(self) -> str:
+        return f"less than {self.bound}"
+
 
 @dataclass(frozen=True, slots=True)
-class LastPartition:
+class LastPartition(KeepingClause):
     """TiDB's LAST PARTITION LESS THAN and SPLIT MAXVALUE PARTITION LESS THAN: more partitions up to that bound."""
 
     bound: str
+
+    def details(self) -> str:
+        return f"less than {self.bound}"
 
 
 PartitionRowsClause: TypeAlias = TruncatePartition | DropPartition | ExchangePartition | FirstPartition
@@ -113,31 +144,3 @@ PartitionDefinitionClause: TypeAlias = (
     | MergeFirstPartition
     | LastPartition
 )
-
-
-def described_partition_clause(clause: PartitionRowsClause | PartitionDefinitionClause) -> str:
-    """The clause in words, without its kind; "" where there is no more to say."""
-    match clause:
-        case TruncatePartition():
-            return ", ".join(clause.names) or "ALL"
-        case DropPartition():
-            return ("if exists " if clause.if_exists else "") + ", ".join(clause.names)
-        case ExchangePartition():
-            return f"{clause.name} with {clause.table}{'' if clause.validated else ' without validation'}"
-        case AddPartitions():
-            number = "" if clause.count is None else f"{clause.count} more"
-            text = number or partitions_as_text(clause.partitions)
-            return ("if not exists " if clause.if_not_exists else "") + text
-        case ReorganizePartition():
-            into = f" into {partitions_as_text(clause.partitions)}" if clause.partitions else ""
-            return ", ".join(clause.names) + into
-        case CoalescePartition():
-            return f"{clause.count} less"
-        case PartitionBy():
-            return str(clause.partitioning)
-        case RemovePartitioning():
-            return ""
-        case FirstPartition() | MergeFirstPartition() | LastPartition():
-            return f"less than {clause.bound}"
-        case _:
-            assert_never(clause)

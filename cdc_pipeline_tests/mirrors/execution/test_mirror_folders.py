@@ -20,7 +20,6 @@ from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.execution import mirror_folders, step_runner
 from cdc_pipeline.mirrors.execution.step_runner import Mirrors
 from cdc_pipeline.mirrors.merge.apply_rows import RowCounts
-from cdc_pipeline.mirrors.model.ddl_events import begun_names, ended_names
 from cdc_pipeline.mirrors.model.step_commits import CutCommits
 from cdc_pipeline.mirrors.model.steps import ApplyRows, RenameMirror
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
@@ -135,7 +134,8 @@ def planned(statements: str, names: str = "a b") -> tuple[list[MirrorState], Cut
     for event in events:
         passed.update(event.names())
         for change in event.changes:
-            existing = (existing - set(ended_names(change))) | set(begun_names(change))
+            names = change.names()
+            existing = (existing - set(names.removed)) | {*names.added, *names.recovered}
         groups += [row_group(name, passed[name]) for name in event.names() if name in existing]
     draft = PlanDraft(groups, there.get, frozenset(there), 7, "UTC")
     return states, Planner(draft).plan(events)

@@ -15,7 +15,6 @@ from cdc_pipeline.mirrors.planning.selection_change import SelectionChange
 from cdc_pipeline.mirrors.planning.upstream_definitions import UpstreamDefinitions
 from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
 from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, Route, TableSelection, sources_with
-from cdc_pipeline.mysql.ddl.change_words import described
 from cdc_pipeline.mysql.ddl.parser import parse_ddl
 from cdc_pipeline.mysql.model.schema_changes import CreateTable, NotSupported
 from cdc_pipeline.mysql.model.table import TableName
@@ -42,10 +41,10 @@ def _mirrored(sql: str, selection: TableSelection = _IN, past: tuple[str, ...] =
 
 def _words(change: object) -> str:
     if isinstance(change, CreateTable) and change.gaps:
-        return f"{described(change)} lacking: {'; '.join(in_words(change.gaps))}"
+        return f"{change.description()} lacking: {'; '.join(in_words(change.gaps))}"
     if isinstance(change, NotSupported):
         return f"{change.name} {'starts' if change.creates else 'goes on'}: {change.reason}"
-    return described(change)  # type: ignore[arg-type]
+    return change.description()  # type: ignore[arg-type]
 
 
 _BEFORE = "which is not included: rows from before are not here; a rebuild with both included takes them in"

@@ -31,7 +31,6 @@ from cdc_pipeline.mirrors.planning.shard_steps import shortened
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
 from cdc_pipeline.mirrors.settings.selection import Route, TableSelection
-from cdc_pipeline.mysql.ddl.change_words import described
 from cdc_pipeline.mysql.ddl.column_types import type_in_words
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.mysql.types.wider_types import wider_type
@@ -161,7 +160,7 @@ def test_a_table_that_has_such_columns_itself_is_refused() -> None:
 
 def test_words_of_a_statement() -> None:
     (event,) = _mirrored("TRUNCATE TABLE s1.o1")
-    assert [described(change) for change in event.changes] == ["m.o: TruncateTable s1.o1"]
+    assert [change.description() for change in event.changes] == ["m.o: TruncateTable s1.o1"]
 
 
 def test_text_that_may_be_damaged_in_one_of_them_may_be_so_in_all() -> None:

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cdc_pipeline.mysql.ddl.change_words import described
 from cdc_pipeline.mysql.ddl.parser import parse_ddl
 from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
@@ -17,10 +16,8 @@ from cdc_pipeline.mysql.model.schema_changes import (
     NoTableEffect,
     NotSupported,
     NotSupportedClause,
-    PartitionRowsClause,
     RenameTable,
     RenameTo,
-    RowKeepingClause,
     SchemaChange,
     TruncateTable,
 )
@@ -98,35 +95,6 @@ def test_not_supported_names_the_table_where_it_is_known() -> None:
     assert isinstance(change, NotSupported)
     assert str(change.name) == "shop.orders"
     assert "'foo' is no known column type (position 30)" in change.reason
-
-
-_DESCRIBED = [
-    ("TRUNCATE PARTITION p, q", "TruncatePartition p, q"),
-    ("TRUNCATE PARTITION ALL", "TruncatePartition ALL"),
-    ("DROP PARTITION IF EXISTS p", "DropPartition if exists p"),
-    ("EXCHANGE PARTITION p WITH TABLE x WITHOUT VALIDATION", "ExchangePartition p with db.x without validation"),
-    ("FIRST PARTITION LESS THAN (5)", "FirstPartition less than 5"),
-    ("ADD PARTITION PARTITIONS 2", "AddPartitions 2 more"),
-    ("ADD PARTITION (PARTITION p VALUES IN (1))", "AddPartitions (PARTITION `p` VALUES IN (1))"),
-    ("REORGANIZE PARTITION", "ReorganizePartition"),
-    (
-        "REORGANIZE PARTITION p INTO (PARTITION q VALUES IN (1))",
-        "ReorganizePartition p into (PARTITION `q` VALUES IN (1))",
-    ),
-    ("COALESCE PARTITION 2", "CoalescePartition 2 less"),
-    ("PARTITION BY HASH (a)", "PartitionBy PARTITION BY HASH (a) (PARTITION `p0`)"),
-    ("REMOVE PARTITIONING", "RemovePartitioning"),
-]
-
-
-@pytest.mark.parametrize(("clause", "expected"), _DESCRIBED)
-def test_clause_on_partitions_in_words(clause: str, expected: str) -> None:
-    (change,) = parse_ddl(f"ALTER TABLE t {clause}", "db")
-    assert described(change) == f"AlterTable db.t: {expected}"
-    assert isinstance(change, AlterTable)
-    keeps_rows = not isinstance(change.clauses[0], PartitionRowsClause)
-    assert isinstance(change.clauses[0], RowKeepingClause) == keeps_rows
-    assert keeps_rows == (not clause.startswith(("TRUNCATE", "DROP", "EXCHANGE", "FIRST")))
 
 
 # ---- never an exception, whatever the text is

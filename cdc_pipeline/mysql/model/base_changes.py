@@ -1,0 +1,97 @@
+"""Base classes of statements and of clauses of ALTER TABLE: what each of them reports about itself."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cdc_pipeline.mysql.model.table import MySqlType, TableName, TableSchema
+
+    UnsureConversion: TypeAlias = Callable[[MySqlType, MySqlType], str | None]
+    """Why values of the first type may differ after the change to the second type; None if they are exact."""
+
+
+class TableNames(NamedTuple):
+    """The table names of a statement. A statement about a whole database names none."""
+
+    touched: tuple[TableName, ...] = ()
+    """The tables whose rows lie before or after the statement, in its order."""
+    created: tuple[TableName, ...] = ()
+    emptied: tuple[TableName, ...] = ()
+    dropped: tuple[TableName, ...] = ()
+    recovered: tuple[TableName, ...] = ()
+    renamed: tuple[tuple[TableName, TableName], ...] = ()
+    """Pairs of old and new name."""
+
+    @property
+    def added(self) -> tuple[TableName, ...]:
+        """The names that a created or renamed table has after the statement."""
+        return (*self.created, *(new for _, new in self.renamed))
+
+    @property
+    def removed(self) -> tuple[TableName, ...]:
+        """The names that no table has after the statement."""
+        return (*self.dropped, *(old for old, _ in self.renamed))
+
+
+class _Described(ABC):
+    __slots__ = ()
+
+    @abstractmethod
+    def details(self) -> str:
+        """The part of the description after the class name."""
+
+    def description(self) -> str:
+        """One line for `ddl_history`, outcomes and gaps."""
+        details = self.details()
+        return f"{type(self).__name__} {details}" if details else type(self).__name__
+
+
+class BaseChange(_Described):
+    """What each statement reports about itself."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def names(self) -> TableNames:
+        """The tables that the statement is about, by what it does to them."""
+
+    def tables_losing_data(
+        self, schema_of: Callable[[TableName], TableSchema], unsure: UnsureConversion
+    ) -> tuple[TableName, ...]:
+        """The tables that lose rows or values that upstream cannot send again.
+
+        DROP DATABASE returns none: the planner drops its tables one by one.
+        """
+        return (*self.names().emptied, *self.names().dropped)
+
+
+class BaseClause(_Described):
+    """What each clause of ALTER TABLE reports about itself."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def loses_data(self, schema: TableSchema, unsure: UnsureConversion) -> bool:
+        """Whether a table of this schema loses rows or values."""
+
+
+class KeepingClause(BaseClause):
+    """A clause that keeps all rows and values."""
+
+    __slots__ = ()
+
+    def loses_data(self, schema: TableSchema, unsure: UnsureConversion) -> bool:
+        return False
+
+
+class RemovingClause(BaseClause):
+    """A clause that removes rows or values."""
+
+    __slots__ = ()
+
+    def loses_data(self, schema: TableSchema, unsure: UnsureConversion) -> bool:
+        return True

@@ -1,0 +1,177 @@
+"""What statements and clauses report about themselves.
+
+Descriptions are stored in `ddl_history.changes`: other words make each rebuild write that table again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import get_args
+
+import pytest
+
+from cdc_pipeline.mysql.ddl.parser import parse_ddl
+from cdc_pipeline.mysql.expressions.conversions import unsure_conversion
+from cdc_pipeline.mysql.model.base_changes import BaseClause, TableNames
+from cdc_pipeline.mysql.model.schema_changes import (
+    AlterTable,
+    Clause,
+    NotSupportedClause,
+    OfShard,
+    PartitionRowsClause,
+    RowKeepingClause,
+    SchemaChange,
+)
+from cdc_pipeline.mysql.model.table import Column, MySqlType, TableName, TableSchema
+
+T, U, MERGED = TableName("db", "t"), TableName("db", "u"), TableName("m", "all")
+SCHEMA = TableSchema((Column("a", MySqlType("int")), Column("b", MySqlType("varchar", (10,)))))
+
+STATEMENTS = [
+    ("CREATE TABLE t (a INT, b VARCHAR(9))", "CreateTable db.t (a int, b varchar(9))", TableNames((T,), created=(T,))),
+    ("CREATE TABLE t LIKE u", "CreateTableLike db.t like db.u", TableNames((T,), created=(T,))),
+    (
+        "CREATE TABLE t AS SELECT a FROM u",
+        "CreateTableAsSelect db.t as SELECT a FROM u",
+        TableNames((T,), created=(T,)),
+    ),
+    ("ALTER TABLE t ADD a INT, DROP b", "AlterTable db.t: AddColumn a int, DropColumn b", TableNames((T,))),
+    ("ALTER TABLE t ADD INDEX (a)", "AlterTable db.t: AddIndex  (a)", TableNames()),
+    ("ALTER TABLE t RENAME u", "AlterTable db.t: RenameTo db.u", TableNames((T, U), renamed=((T, U),))),
+    (
+        "ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u",
+        "AlterTable db.t: ExchangePartition p with db.u",
+        TableNames((T, U)),
+    ),
+    ("RENAME TABLE t TO u", "RenameTable db.t to db.u", TableNames((T, U), renamed=((T, U),))),
+    ("TRUNCATE t", "TruncateTable db.t", TableNames((T,), emptied=(T,))),
+    ("DROP TABLE t", "DropTable db.t", TableNames((T,), dropped=(T,))),
+    ("DROP DATABASE db", "DropDatabase db", TableNames()),
+    ("RECOVER TABLE t", "RecoverTable db.t", TableNames((T,), recovered=(T,))),
+    ("FLASHBACK TABLE t TO u", "RecoverTable db.t as db.u", TableNames((U,), recovered=(U,))),
+    ("FLASHBACK DATABASE db", "RecoverDatabase db", TableNames()),
+    ("FLASHBACK DATABASE db TO dc", "RecoverDatabase db as dc", TableNames()),
+    ("CREATE DATABASE db", "NoTableEffect CREATE DATABASE", TableNames()),
+    ("ALTER TABLE t ADD a FOO", "NotSupported 'foo' is no known column type (position 20)", TableNames((T,))),
+]
+
+CLAUSES = [
+    ("ADD c INT UNSIGNED AFTER a", "AddColumn c int unsigned", False),
+    ("DROP a", "DropColumn a", True),
+    ("CHANGE a c BIGINT", "ChangeColumn a to c bigint", False),
+    ("MODIFY b INT", "ChangeColumn b to b int", True),
+    ("RENAME COLUMN a TO c", "RenameColumn a to c", False),
+    ("ALTER a SET DEFAULT 1", "SetDefault a", False),
+    ("ADD PRIMARY KEY (a, b)", "AddPrimaryKey (a, b)", False),
+    ("DROP PRIMARY KEY", "DropPrimaryKey", False),
+    ("ADD UNIQUE k (a, b)", "AddUniqueKey k (a, b)", False),
+    ("ADD INDEX k (a, b)", "AddIndex k (a, b)", False),
+    ("DROP INDEX k", "DropIndex k", False),
+    ("RENAME INDEX k TO l", "RenameIndex k to l", False),
+    ("RENAME u", "RenameTo db.u", False),
+    ("DEFAULT CHARSET utf8mb4", "DefaultCharset utf8mb4", False),
+    ("CONVERT TO CHARSET latin1 COLLATE latin1_bin", "ConvertCharset latin1 latin1_bin", False),
+    ("COMMENT 'x'", "NoRowEffect COMMENT 'x'", False),
+    ("TRUNCATE PARTITION p, q", "TruncatePartition p, q", True),
+    ("TRUNCATE PARTITION ALL", "TruncatePartition ALL", True),
+    ("DROP PARTITION IF EXISTS p", "DropPartition if exists p", True),
+    (
+        "EXCHANGE PARTITION p WITH TABLE u WITHOUT VALIDATION",
+        "ExchangePartition p with db.u without validation",
+        True,
+    ),
+    ("FIRST PARTITION LESS THAN (5)", "FirstPartition less than 5", True),
+    ("ADD PARTITION PARTITIONS 2", "AddPartitions 2 more", False),
+    ("ADD PARTITION (PARTITION p VALUES IN (1))", "AddPartitions (PARTITION `p` VALUES IN (1))", False),
+    ("REORGANIZE PARTITION", "ReorganizePartition", False),
+    (
+        "REORGANIZE PARTITION p INTO (PARTITION q VALUES IN (1))",
+        "ReorganizePartition p into (PARTITION `q` VALUES IN (1))",
+        False,
+    ),
+    ("COALESCE PARTITION 2", "CoalescePartition 2 less", False),
+    ("PARTITION BY HASH (a)", "PartitionBy PARTITION BY HASH (a) (PARTITION `p0`)", False),
+    ("REMOVE PARTITIONING", "RemovePartitioning", False),
+    ("MERGE FIRST PARTITION LESS THAN (5)", "MergeFirstPartition less than 5", False),
+    ("LAST PARTITION LESS THAN (5)", "LastPartition less than 5", False),
+]
+
+
+def _parsed(sql: str) -> SchemaChange:
+    (change,) = parse_ddl(sql, "db")
+    return change
+
+
+def _clause(sql: str) -> BaseClause:
+    change = _parsed(f"ALTER TABLE t {sql}")
+    assert isinstance(change, AlterTable)
+    (clause,) = change.clauses
+    return clause
+
+
+@pytest.mark.parametrize(("sql", "description", "names"), STATEMENTS)
+def test_statement(sql: str, description: str, names: TableNames) -> None:
+    change = _parsed(sql)
+    assert (change.description(), change.names()) == (description, names)
+
+
+@pytest.mark.parametrize(("sql", "description", "loses_data"), CLAUSES)
+def test_clause(sql: str, description: str, loses_data: bool) -> None:
+    clause = _clause(sql)
+    assert clause.description() == description
+    assert clause.loses_data(SCHEMA, unsure_conversion) == loses_data
+    if "PARTITION" in sql:
+        assert isinstance(clause, PartitionRowsClause) == loses_data
+        assert isinstance(clause, RowKeepingClause) != loses_data
+
+
+def test_clause_that_is_not_supported() -> None:
+    assert NotSupportedClause("DISCARD TABLESPACE").description() == "NotSupportedClause DISCARD TABLESPACE"
+
+
+def test_no_class_is_missing_here() -> None:
+    assert {type(_clause(sql)) for sql, _, _ in CLAUSES} | {NotSupportedClause} == set(get_args(Clause))
+    assert {type(_parsed(sql)) for sql, _, _ in STATEMENTS} | {OfShard} == set(get_args(SchemaChange))
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("TRUNCATE t", (T,)),
+        ("DROP TABLE t", (T,)),
+        ("ALTER TABLE t DROP a", (T,)),
+        ("ALTER TABLE t ADD c INT", ()),
+        ("ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u", (T, U)),
+        ("RENAME TABLE t TO u", ()),
+        ("DROP DATABASE db", ()),
+        ("RECOVER TABLE t", ()),
+    ],
+)
+def test_tables_that_lose_data(sql: str, expected: tuple[TableName, ...]) -> None:
+    assert _parsed(sql).tables_losing_data(lambda name: SCHEMA, unsure_conversion) == expected
+
+
+@pytest.mark.parametrize(
+    ("sql", "names", "loses_data"),
+    [
+        ("CREATE TABLE t (a INT)", TableNames((MERGED,), created=(MERGED,)), False),
+        ("RENAME TABLE t TO u", TableNames((MERGED,), created=(MERGED,)), False),
+        ("TRUNCATE t", TableNames((MERGED,)), True),
+        ("ALTER TABLE t ADD INDEX (a)", TableNames(), False),
+    ],
+)
+def test_statement_on_a_table_of_a_merged_mirror(sql: str, names: TableNames, loses_data: bool) -> None:
+    inner = _parsed(sql)
+    change = OfShard(MERGED, T, inner)  # type: ignore[arg-type]
+    assert (change.description(), change.names()) == (f"m.all: {inner.description()}", names)
+    assert change.tables_losing_data(lambda name: SCHEMA, unsure_conversion) == ((MERGED,) if loses_data else ())
+
+
+def test_a_class_without_an_answer_is_refused() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Silent(BaseClause):
+        def details(self) -> str:
+            return ""
+
+    with pytest.raises(TypeError, match="loses_data"):
+        Silent()  # type: ignore[abstract]
