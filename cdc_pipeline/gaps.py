@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -85,9 +86,6 @@ class GapKind(Enum):
     OWN_COLUMN = "own_column"
     """Upstream's own column displaces one of ours."""
 
-    EARLIER = "earlier"
-    """What an earlier version said in words, and this one does not tell more of."""
-
 
 _RUN_ON = frozenset({GapKind.NULL_IN_OLDER_ROWS, GapKind.NOT_COMPUTED, GapKind.ABSENT_DEFAULT})
 """Of these the detail goes on with the sentence: column `a` of older rows is NULL."""
@@ -165,6 +163,15 @@ def short_statement(statement: str) -> str:
     if len(statement) <= _LONGEST_STATEMENT:
         return statement
     return f"{statement[:_LONGEST_STATEMENT]}… ({len(statement)} characters, all of them in ddl_history)"
+
+
+def gaps_to_json(gaps: Iterable[Gap]) -> str:
+    """The text that `gaps_from_json` reads back to equal gaps."""
+    return json.dumps([gap.as_plain() for gap in gaps], ensure_ascii=False)
+
+
+def gaps_from_json(text: str) -> tuple[Gap, ...]:
+    return tuple(map(Gap.from_plain, json.loads(text)))
 
 
 def added(gaps: Iterable[Gap], more: Iterable[Gap]) -> tuple[Gap, ...]:

@@ -1,15 +1,22 @@
-"""Gaps are values: they heal by kind and column, whatever their words are, and those of earlier lakes are read."""
+"""Gaps are values: they heal by kind and column, whatever their words are."""
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from cdc_pipeline.gaps import Gap, GapKind, added, carried, in_words, of_statement, short_statement
+from cdc_pipeline.gaps import (
+    Gap,
+    GapKind,
+    added,
+    carried,
+    gaps_from_json,
+    gaps_to_json,
+    in_words,
+    of_statement,
+    short_statement,
+)
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mirrors.model.state import UNSEEN_START, MirrorState
-from cdc_pipeline.mirrors.model.stored_gaps import gaps_of_text, gaps_text
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import Planner
 from cdc_pipeline.mirrors.planning.shard_definitions import UNSEEN_TABLES
@@ -87,78 +94,12 @@ def test_what_is_long_is_said_in_short() -> None:
     assert short_statement("DROP TABLE t") == "DROP TABLE t"
     assert len(str(Gap(GapKind.NOT_COMPUTED, statement, "c"))) < 700
     refused = _altered((), f"ALTER TABLE t FROBNICATE '{'y' * 1_000_000}'")
-    assert len(gaps_text(refused.gaps)) < 1000
+    assert len(gaps_to_json(refused.gaps)) < 1000
 
 
 @pytest.mark.parametrize("gap", [UNSEEN_START, UNSEEN_TABLES, OWN_DELETED, OWN_COMMIT_TS])
 def test_text_and_back(gap: Gap) -> None:
     gaps = (gap, Gap(GapKind.DAMAGED_TEXT, LOSSY, ""), of_statement(GapKind.HELD, "held", "held", "DROP TABLE é"))
-    read = gaps_of_text(gaps_text(gaps), ())
+    read = gaps_from_json(gaps_to_json(gaps))
     assert read == gaps
     assert [found.example for found in read] == [found.example for found in gaps]
-
-
-# what versions before format 3 said → the kinds and columns that it is read as, where the table has a, a b, c
-SAID: dict[str, list[tuple[GapKind, str | None]]] = {
-    UNSEEN_START.detail: [(GapKind.UNSEEN_START, None)],
-    UNSEEN_TABLES.detail: [(GapKind.UNSEEN_TABLES, None)],
-    "column a: its type is not known, values are kept as text": [(GapKind.UNCLEAR_TYPE, "a")],
-    "column a b: point is no type of MySQL that is known here, values are kept as text": [
-        (GapKind.UNCLEAR_TYPE, "a b")
-    ],
-    "column a b: the labels of the enum are not known, numbers are kept as text": [(GapKind.UNCLEAR_TYPE, "a b")],
-    "column gone: its type is not known, values are kept as text": [(GapKind.EARLIER, None)],
-    "column a: values were int before and are date now: converted without certainty": [
-        (GapKind.UNSURE_CONVERSION, "a")
-    ],
-    "column a of older rows is NULL: it follows from itself": [(GapKind.NULL_IN_OLDER_ROWS, "a")],
-    "column a b of older rows of s1.o is NULL: a is masked otherwise": [(GapKind.NULL_IN_OLDER_ROWS, "a b")],
-    "column a of older rows is not what upstream computes as `c` + 1: no": [(GapKind.NOT_COMPUTED, "a")],
-    "column a of rows that came without it is NULL: no": [(GapKind.ABSENT_DEFAULT, "a")],
-    "column a: 2 value(s) have no sure equal as date, such as 'x', 'column c: y'": [(GapKind.EARLIER, "a")],
-    "rows have columns that no DDL has told of: a, a b": [
-        (GapKind.UNTOLD_COLUMN, "a"),
-        (GapKind.UNTOLD_COLUMN, "a b"),
-    ],
-    "rows have columns that no DDL has told of: a, gone": [(GapKind.UNTOLD_COLUMN, None)],
-    "rows have columns that no DDL has told of: a, such as in s1.o": [(GapKind.UNTOLD_COLUMN, "a")],
-    "virtual generated columns are not sent, they are NULL here: c": [(GapKind.VIRTUAL_NOT_SENT, "c")],
-    "rows came without some columns, which are NULL here (a partial row image, such as binlog_row_image MINIMAL or "
-    "NOBLOB, or a column selector): a, c": [(GapKind.PARTIAL_IMAGES, "a"), (GapKind.PARTIAL_IMAGES, "c")],
-    "column c: its tables have int and date, values of some of them may not be upstream's, such as in s1.o": [
-        (GapKind.TABLES_DIFFER, "c")
-    ],
-    "3 record(s) are dead letters of rule json, the first at t/0@7": [(GapKind.DEAD_LETTERS, None)],
-    "held (ddl_policy) until the statement at t/0/7 is approved: DROP TABLE x": [(GapKind.EARLIER, None)],
-}
-
-
-@pytest.mark.parametrize("words", SAID)
-def test_what_earlier_versions_said_is_read(words: str) -> None:
-    gaps = gaps_of_text(json.dumps([words]), ("a", "a b", "c"))
-    assert [(gap.kind, gap.column) for gap in gaps] == SAID[words]
-    assert in_words(gaps) == (words,)
-    assert gaps_of_text(gaps_text(gaps), ()) == gaps
-
-
-def test_what_earlier_versions_said_heals() -> None:
-    """A lake goes on with the sentences that its properties have."""
-    schema = TableSchema(
-        (Column("id", MySqlType("int")), Column("a", MySqlType("geo")), Column("a b", MySqlType("geo")))
-    )
-    properties = MirrorState(NAME, "db.t@1", schema).properties()
-    said = [
-        f"column {name}: geo is no type of MySQL that is known here, values are kept as text" for name in ("a", "a b")
-    ]
-    said += ["column a: the encoder has damaged its text"]
-    properties |= {"cdc.gaps": json.dumps(said[:2]), "cdc.row_gaps": json.dumps(said[2:])}
-    state = MirrorState.from_properties(properties)
-    assert in_words(state.gaps) == tuple(said)
-    event = DdlEvent(
-        *("t", 0, 1, "db", "", tso(1), True, tso(1) >> 18, None, "ALTER TABLE t DROP a"),
-        changes_of("ddl", "db", "", "ALTER TABLE t DROP a"),
-    )
-    draft = PlanDraft((), {NAME: state}.get, frozenset({NAME}), 2, "UTC")
-    Planner(draft).plan([event])
-    (left,) = draft.state(NAME).gaps  # type: ignore[union-attr]
-    assert str(left) == said[1]

@@ -112,8 +112,7 @@ def _write_changes(
     if is_in(spark, path, commit):
         observed.frame.write.format("noop").mode("overwrite").save()  # written before a run was stopped: count only
     else:
-        # a lake that was made before a column was added takes it in
-        append_once(unified.row_changes(observed.frame), path, commit, mergeSchema="true")
+        append_once(unified.row_changes(observed.frame), path, commit)
     observed.settle()
 
 
@@ -147,8 +146,7 @@ def _write_others(
     }
 
     def write(table: str) -> None:
-        commit = _commit(paths, table, batch_id, note)
-        append_once(rows_of[table](), paths.table(table), commit, mergeSchema="true")
+        append_once(rows_of[table](), paths.table(table), _commit(paths, table, batch_id, note))
 
     side_by_side(spark, write, wanted, threads=2)
 
@@ -186,4 +184,4 @@ def _write_batch(
         dict(counts.heartbeats),
     )
     frame = small_frame(spark, [row], BATCHES_SCHEMA)
-    append_once(frame, paths.table("batches"), _commit(paths, "batches", batch_id, note), mergeSchema="true")
+    append_once(frame, paths.table("batches"), _commit(paths, "batches", batch_id, note))

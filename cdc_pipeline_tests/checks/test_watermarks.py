@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _BATCH = (
     "batch_id LONG, exact_ts BOOLEAN, ended ARRAY<STRING>, row_changes LONG, "
-    "offsets ARRAY<STRUCT<topic: STRING, `partition`: INT>>"
+    "offsets ARRAY<STRUCT<topic: STRING, `partition`: INT>>, heartbeats MAP<STRING, BIGINT>"
 )
 _WATERMARK = "batch_id LONG, topic STRING, `partition` INT, `offset` LONG, watermark_ts LONG"
 
@@ -26,7 +26,7 @@ def _checked(
 ) -> dg.AssetCheckResult:
     """After a batch with these watermarks (partition, offset, step), in the two tables as decoding writes them."""
     rows = [(batch, "t", partition, offset, tso(step)) for partition, offset, step in watermarks]
-    batches = [(batch, True, None, 0, [("t", 0), ("t", 1)])]
+    batches = [(batch, True, None, 0, [("t", 0), ("t", 1)], {})]
     for table, found, schema in (("watermarks", rows, _WATERMARK), ("batches", batches, _BATCH)):
         spark.createDataFrame(found, schema).write.format("delta").mode("append").save(paths.table(table))
     return watermarks_result(spark, paths, [batch], dg.AssetKey("watermarks"))

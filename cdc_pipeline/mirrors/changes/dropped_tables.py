@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql import functions as F
 
@@ -45,13 +45,6 @@ class EndedTable:
     def time(self) -> int:
         """The `commit_ts` of the statement."""
         return int(self.mark.split(".")[0])
-
-    def as_plain(self) -> list[Any]:
-        return [self.state.properties(), self.mark, self.how]
-
-    @staticmethod
-    def from_plain(plain: list[Any]) -> EndedTable:
-        return EndedTable(MirrorState.from_properties(plain[0]), plain[1], plain[2])
 
 
 def ended_tables(

@@ -126,7 +126,7 @@ def stream_progress(spark: SparkSession, paths: LakePaths, published: PublishedC
             F.max_by("ended", "batch_id").alias("ended"),
             F.collect_set(F.when(news, F.transform("offsets", _place))).alias("places"),
             F.coalesce(F.sum(F.when(news, F.col("row_changes"))), F.lit(0)).alias("row_changes"),
-            F.collect_list(F.when(news, _heartbeats(batches))).alias("heartbeats"),
+            F.collect_list(F.when(news & (F.size("heartbeats") > 0), F.col("heartbeats"))).alias("heartbeats"),
         )
         .first()
     )
@@ -169,13 +169,6 @@ def stream_progress(spark: SparkSession, paths: LakePaths, published: PublishedC
     )
 
 
-def _heartbeats(batches: DataFrame) -> Column:
-    """Those of each batch that has any; a lake that was made before the column was there has none."""
-    if "heartbeats" not in batches.columns:
-        return F.lit(None).cast("map<string, bigint>")
-    return F.when(F.size("heartbeats") > 0, F.col("heartbeats"))
-
-
 def _newest_heartbeats(told: Iterable[Mapping[str, int]], ended: Collection[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for heartbeats in told:
@@ -215,7 +208,7 @@ def cut_at(spark: SparkSession, paths: LakePaths, tso: int) -> PublishedCut:
     path = paths.table("consistent_cuts")
     if table_state(spark, path) is None:
         return NO_CUT
-    cuts = cuts_since_rebuild(_with_rebuilt_tables(spark.read.format("delta").load(path)))
+    cuts = cuts_since_rebuild(spark.read.format("delta").load(path))
     partly = cuts.where("size(rebuilt_tables) > 0").agg(F.max("cut_id")).first()
     newest = cuts if partly is None or partly[0] is None else cuts.where(F.col("cut_id") >= partly[0])
     return _newest(newest.where(F.col("resolved_tso") <= tso))
@@ -230,19 +223,9 @@ def cuts_since_rebuild(cuts: DataFrame) -> DataFrame:
 def rebuilt_tables(cuts: DataFrame) -> DataFrame:
     """The tables of which single ones were rebuilt, by the newest cut that has them anew: database, table, rebuilt_id."""
     return (
-        _with_rebuilt_tables(cuts)
-        .select("cut_id", F.explode("rebuilt_tables").alias("found"))
+        cuts.select("cut_id", F.explode("rebuilt_tables").alias("found"))
         .groupBy("found.database", "found.table")
         .agg(F.max("cut_id").alias("rebuilt_id"))
-    )
-
-
-def _with_rebuilt_tables(cuts: DataFrame) -> DataFrame:
-    """The cuts of a lake that was made before the column was there have it empty."""
-    if "rebuilt_tables" in cuts.columns:
-        return cuts
-    return cuts.withColumn(
-        "rebuilt_tables", F.expr("CAST(array() AS ARRAY<STRUCT<`database`: STRING, `table`: STRING>>)")
     )
 
 
@@ -260,7 +243,7 @@ def _newest(cuts: DataFrame) -> PublishedCut:
         held,
         TableSelection.from_json(row["selection"]),
         _sources(row["sources"]),
-        row.asDict().get("heartbeats") or {},
+        row["heartbeats"],
     )
 
 
@@ -277,6 +260,4 @@ def _sources(rows: Iterable[Row]) -> Sources:
 
 def _held_table(row: Row) -> HeldTable:
     name, cause = TableName(row["database"], row["table"]), (row["topic"], row["partition"], row["offset"])
-    # a lake that was made before the field was added has no such table
-    error = (row["error"] or "") if "error" in row else ""
-    return HeldTable(name, cause, row["commit_ts"], row["sql"], row["rows"], error)
+    return HeldTable(name, cause, row["commit_ts"], row["sql"], row["rows"], row["error"])

@@ -117,7 +117,7 @@ class Redeliveries:
             highest = earlier.agg(F.max("watermark_ts").alias("watermark_ts"), F.lit(-1).cast("bigint").alias("offset"))
             rows = with_lateness(rows, watermarks.select(*highest.columns).unionByName(highest))
         if span["has_batch_numbers"]:
-            restarts = restart_times(log, self._statements.where(decoded)).localCheckpoint()
+            restarts = restart_times(log, self.history.where(decoded)).localCheckpoint()
             rows = with_restart_count(rows, restarts)
             rows = with_retry_count(rows, log, restarts, self._ddl_messages())
         else:
@@ -135,15 +135,9 @@ class Redeliveries:
         may_be_copy = F.col("may_be_retry") & (F.col("keyless") | in_several)
         return copies.withColumn("is_unsure", F.col("is_unsure") | may_be_copy)
 
-    @property
-    def _statements(self) -> DataFrame:
-        """`ddl_history` with `message_id`, which a lake of 0.1.0 has not."""
-        known = "message_id" in self.history.columns
-        return self.history if known else self.history.withColumn("message_id", F.lit(None).cast("bigint"))
-
     def _ddl_messages(self) -> DataFrame:
         """The messages of Canal (topic, ts, message_id) whose statements are no redeliveries."""
-        earlier = self._statements.where((F.col("cut_id") < self.window.cut_id) & (F.col("status") != DUPLICATE))
+        earlier = self.history.where((F.col("cut_id") < self.window.cut_id) & (F.col("status") != DUPLICATE))
         rows = [(event.topic, event.ts, event.message_id) for event in self.statements]
         new = small_frame(self.log.sparkSession, rows, "topic STRING, ts BIGINT, message_id BIGINT")
         return earlier.select(*new.columns).unionByName(new).where("message_id IS NOT NULL")

@@ -17,7 +17,6 @@ from cdc_pipeline.spark.small_frames import small_frame
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
     from cdc_pipeline.mirrors.model.state import MirrorState
@@ -66,7 +65,7 @@ def row_groups(changes: DataFrame) -> list[RowGroup]:
             "dialect",
             F.col("after").isNotNull().alias("images"),
             (F.col("op") == "INSERT").alias("inserts"),
-            only_key(changes).alias("only_key"),
+            "only_key",
             F.map_keys(image).alias("columns"),
         )
         .agg(
@@ -160,8 +159,3 @@ def _with_digits(group: RowGroup, seen: dict[tuple[str, str, int, str], tuple[in
             digits, scale = seen[place]
             types[name] = f"decimal({max(digits + scale, 1)},{scale})"
     return replace(group.types, mysql_types=types)
-
-
-def only_key(changes: DataFrame) -> SparkColumn:
-    """Whether a row change says no more of its row than the handle key. In a change log of earlier versions none does."""
-    return F.coalesce("only_key", F.lit(False)) if "only_key" in changes.columns else F.lit(False)

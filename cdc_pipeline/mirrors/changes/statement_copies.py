@@ -106,8 +106,6 @@ def canal_restarts(log: DataFrame, history: DataFrame, events: Sequence[DdlEvent
 
     A restart shows in the partition, if its batch numbers decrease, or in the topic (`restart_times`).
     """
-    if "message_id" not in history.columns:
-        return {}  # a lake of 0.1.0
     found: dict[tuple[str, int], list[int]] = {}
     for topic in sorted({event.topic for event in events}):
         here = [event for event in events if event.topic == topic]

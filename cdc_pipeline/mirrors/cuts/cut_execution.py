@@ -151,7 +151,7 @@ class CutExecution:
         net.createOrReplaceGlobalTempView(view)
         steps = RowSteps(self.spark, self.paths, planned.settings.time_zone, view, found, planned.settings.columns.salt)
         note = self._note(planned.window)
-        commits = CutCommits(self.paths.pipeline, planned.window.cut_id, note, planned.numbering)
+        commits = CutCommits(self.paths.pipeline, planned.window.cut_id, note)
         writer = Mirrors(self.spark, self.paths, planned.plan.steps, row_sets, commits, steps, self.side_by_side)
         try:
             done = writer.carried_out(self.report)

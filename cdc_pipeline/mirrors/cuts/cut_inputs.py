@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.lake.delta import table_state
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.lake.paths import LakePaths
     from cdc_pipeline.mirrors.changes.window import Window
-    from cdc_pipeline.mirrors.cuts.format_2_plan import EarlierPlan
     from cdc_pipeline.mirrors.settings.ddl_policy import StatementPosition
     from cdc_pipeline.mirrors.settings.selection import TableSelection
     from cdc_pipeline.mysql.model.table import TableName
@@ -49,11 +48,6 @@ class CutInputs:
     columns: ColumnRules = field(default_factory=ColumnRules)
     mirrors: dict[TableName, MirrorState | None] = field(default_factory=dict)
     ended_by_database: dict[str, tuple[EndedTable, ...]] = field(default_factory=dict)
-
-    @staticmethod
-    def of(begun: EarlierPlan, stored: StoredMirrors) -> CutInputs:
-        stored = replace(stored, selection=begun.selection)
-        return CutInputs(stored, begun.approved, begun.columns, dict(begun.mirrors), dict(begun.ended))
 
     @property
     def selection(self) -> TableSelection:

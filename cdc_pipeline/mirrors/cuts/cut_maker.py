@@ -20,11 +20,10 @@ from cdc_pipeline.mirrors.cuts.cut_execution import CutExecution
 from cdc_pipeline.mirrors.cuts.cut_inputs import CutInputs, StoredMirrors
 from cdc_pipeline.mirrors.cuts.cut_planning import CutPlanning
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry, published_entries, with_held_gaps
-from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
 from cdc_pipeline.mirrors.cuts.quarantine import GivingUp
 from cdc_pipeline.mirrors.cuts.restored_lake import cut_to_go_on_from
 from cdc_pipeline.mirrors.cuts.stages import Stages
-from cdc_pipeline.mirrors.cuts.stored_plan import begun_cut, write_down, write_down_earlier
+from cdc_pipeline.mirrors.cuts.stored_plan import begun_cut, write_down
 from cdc_pipeline.mirrors.cuts.totals import NO_CHANGES
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from cdc_pipeline.lake.paths import LakePaths
-    from cdc_pipeline.mirrors.cuts.format_2_plan import EarlierPlan
+    from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
     from cdc_pipeline.mysql.model.table import TableName
 
 
@@ -113,7 +112,8 @@ class CutMaker:
         """A cut that nobody has begun."""
         stages, count = Stages(), self._rows_to_look_at(window, published, streams)
         with for_rows(self.spark, count):
-            planned, rows = self._planning(window, published, inputs, self.settings).planned()
+            planning = CutPlanning(self.spark, self.paths, self.settings, window, published, inputs, self.report)
+            planned, rows = planning.planned()
         try:
             with for_rows(self.spark, 1):
                 stands = write_down(self.spark, self.paths, planned, self.run_id)
@@ -127,29 +127,16 @@ class CutMaker:
         self.report(f"another run was first to begin cut {window.cut_id}: it is carried out as that one has planned it")
         return self._finished(stands, published, streams)
 
-    def _finished(self, begun: PlannedCut | EarlierPlan, published: PublishedCut, streams: StreamProgress) -> CutReport:
-        """A cut that another run has begun, as that one has planned it. Of an earlier version's plan the steps are not
-        known: they are planned anew, once."""
+    def _finished(self, begun: PlannedCut, published: PublishedCut, streams: StreamProgress) -> CutReport:
+        """A cut that another run has begun, as that one has planned it."""
         stages, count = Stages(), self._rows_to_look_at(begun.window, published, streams)
         with for_rows(self.spark, count):
-            if isinstance(begun, PlannedCut):
-                planned, rows = begun, self._rows_of(begun, published)
-            else:
-                settings = replace(self.settings, selection=begun.selection, columns=begun.columns)
-                inputs = CutInputs.of(begun, self._stored)
-                planned, rows = self._planning(begun.window, published, inputs, settings).planned()
-                planned = replace(planned, numbering="hundreds")
-                write_down_earlier(self.spark, self.paths, planned, self.run_id)
+            rows = self._rows_of(begun, published)
         stages.ended("plan")
         try:
-            return self._execution.carried_out(planned, rows, published, streams, stages, count=count, resumed=True)
+            return self._execution.carried_out(begun, rows, published, streams, stages, count=count, resumed=True)
         finally:
             rows.close()
-
-    def _planning(
-        self, window: Window, published: PublishedCut, inputs: CutInputs, settings: CutSettings
-    ) -> CutPlanning:
-        return CutPlanning(self.spark, self.paths, settings, window, published, inputs, self.report)
 
     def _rows_of(self, planned: PlannedCut, published: PublishedCut) -> CutRows:
         log = planned.settings.selection.selected(self._table("change_log"))

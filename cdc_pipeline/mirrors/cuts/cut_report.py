@@ -106,8 +106,7 @@ def published_entries(cut: PublishedCut, paths: LakePaths) -> tuple[MirrorEntry,
             row["columns"],
             # `with_held_gaps` puts that last
             tuple(row["gaps"][:-1] if name in waiting else row["gaps"]),
-            # a lake that was made before the field was added has none such
-            bool(row["keeps_deleted"]) if "keeps_deleted" in row else False,
+            row["keeps_deleted"],
         )
         for row in cut.mirrors
     )

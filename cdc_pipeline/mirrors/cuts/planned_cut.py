@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.changes.window import Window
     from cdc_pipeline.mirrors.merge.net_changes import RowSet
     from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
-    from cdc_pipeline.mirrors.model.steps import Numbering
     from cdc_pipeline.mirrors.planning.planner import CutPlan
     from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
     from cdc_pipeline.mirrors.settings.ddl_policy import StatementPosition
@@ -40,7 +39,6 @@ class PlannedCut:
     held_left_out: int = 0
     hides: bool = False
     """Whether tables of the cut have masked columns: then what is stored has no value of a statement (`hidden_plan`)."""
-    numbering: Numbering = "wide"
     plan_id: str = ""
     """Tells this plan from any other, also from one of a cut of the same number in a lake that was taken back."""
 

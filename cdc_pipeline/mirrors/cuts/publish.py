@@ -75,8 +75,7 @@ def publish(
     assert named.keys() == set(columns), named.keys() ^ set(columns)
     frame = small_frame(spark, [[named[column] for column in columns]], CUTS_SCHEMA)
     commit = Commit(paths.writer("consistent_cuts"), window.cut_id, note)
-    # a lake that was made before a column was added takes it in
-    append_once(frame, paths.table("consistent_cuts"), commit, mergeSchema="true")
+    append_once(frame, paths.table("consistent_cuts"), commit)
 
 
 def _of_window(window: Window) -> dict[str, object]:

@@ -237,9 +237,7 @@ def _settings(spark: SparkSession, paths: LakePaths, base: PublishedCut, salt: s
     row = cuts.orderBy(F.desc("cut_id")).first()
     after = cuts_since_rebuild(cuts).where(F.col("cut_id") > base.cut_id).orderBy("cut_id").select("selection").first()
     assert row is not None
-    # cuts of earlier versions do not tell of columns
-    told = row["column_rules"] if "column_rules" in cuts.columns else None
-    columns = ColumnRules() if told is None else ColumnRules.from_plain(json.loads(told), salt)
+    columns = ColumnRules.from_plain(json.loads(row["column_rules"]), salt)
     keys = {table: tuple(columns) for table, columns in (row["keys"] or {}).items()}
     selection = TableSelection.from_json((after or row)["selection"])
     return CutSettings(row["time_zone"], keys, DdlPolicy.from_json(row["ddl_policy"]), selection, columns)

@@ -17,7 +17,6 @@ from cdc_pipeline.lake.delta_log import newest_note
 from cdc_pipeline.mirrors.changes import late_changes, late_ddl, segments
 from cdc_pipeline.mirrors.changes.cut_rows import RowsTold
 from cdc_pipeline.mirrors.changes.window import Window
-from cdc_pipeline.mirrors.cuts.format_2_plan import EarlierPlan, earlier_plan
 from cdc_pipeline.mirrors.cuts.plan_json import OwnForm, ValueText
 from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
 from cdc_pipeline.mirrors.cuts.redacted_plan import with_values, without_values
@@ -102,23 +101,16 @@ def is_begun(spark: SparkSession, paths: LakePaths, published: PublishedCut) -> 
     return (progress(spark, paths.table(_TABLE), paths.writer(_TABLE)) or 0) > published.cut_id
 
 
-def begun_cut(
-    spark: SparkSession, paths: LakePaths, published: PublishedCut, salt: str = ""
-) -> PlannedCut | EarlierPlan | None:
-    """The cut that an earlier run has begun and not published; an EarlierPlan where the lake was of format 2 then. `salt` is
-    that of masked values: raises MaskSaltError where it was begun with another."""
-    if not is_begun(spark, paths, published):
-        return None
-    return _stored(spark, paths, published.cut_id + 1, salt)
+def begun_cut(spark: SparkSession, paths: LakePaths, published: PublishedCut, salt: str = "") -> PlannedCut | None:
+    """The cut that an earlier run has begun and not published. `salt` is that of masked values: raises MaskSaltError where
+    it was begun with another."""
+    return _stored(spark, paths, published.cut_id + 1, salt) if is_begun(spark, paths, published) else None
 
 
-def _stored(spark: SparkSession, paths: LakePaths, cut_id: int, salt: str) -> PlannedCut | EarlierPlan | None:
-    plans = spark.read.format("delta").load(paths.table(_TABLE))
-    row = plans.where(F.col("cut_id") == cut_id).first()
+def _stored(spark: SparkSession, paths: LakePaths, cut_id: int, salt: str) -> PlannedCut | None:
+    row = spark.read.format("delta").load(paths.table(_TABLE)).where(F.col("cut_id") == cut_id).first()
     if row is None:
         return None
-    if "plan" not in plans.columns:
-        return earlier_plan(row, salt)
     planned: PlannedCut = plan_form(salt).value(row["plan"])
     return (
         with_values(planned, spark.read.format("delta").load(paths.table("ddl_history"))) if planned.hides else planned
@@ -133,15 +125,7 @@ def write_down(spark: SparkSession, paths: LakePaths, planned: PlannedCut, run_i
     overwrite_once(_frame(spark, planned, run_id), paths.table(_TABLE), Commit(paths.writer(_TABLE), cut_id, note))
     if newest_note(spark, paths.table(_TABLE)).get("plan") == note["plan"]:
         return planned
-    found = _stored(spark, paths, cut_id, planned.settings.columns.salt)
-    return found if isinstance(found, PlannedCut) else planned
-
-
-def write_down_earlier(spark: SparkSession, paths: LakePaths, planned: PlannedCut, run_id: str) -> None:
-    """Stores the plan of a cut that was begun when the lake was of format 2, which had none of its steps."""
-    cut_id = planned.window.cut_id
-    commit = Commit(f"{paths.writer(_TABLE)}:earlier", cut_id, {"cut": cut_id, "run_id": run_id})
-    overwrite_once(_frame(spark, planned, run_id), paths.table(_TABLE), commit)
+    return _stored(spark, paths, cut_id, planned.settings.columns.salt) or planned
 
 
 def _frame(spark: SparkSession, planned: PlannedCut, run_id: str) -> DataFrame:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.traits import Trait, has_trait
-from cdc_pipeline.mirrors.changes.row_groups import only_key
 from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:
@@ -129,7 +128,7 @@ def row_entries(changes: DataFrame, row_sets: Iterable[RowSet], *, exact: bool) 
         "dialect",
         "op",
         "after",
-        F.when(only_key(changes), F.struct(*_ORIGIN)).alias("bare"),
+        F.when(F.col("only_key"), F.struct(*_ORIGIN)).alias("bare"),
     )
     if any(item.soft for item in sets):
         entries = entries.withColumn("after", F.expr(_LAST_SHOWN))

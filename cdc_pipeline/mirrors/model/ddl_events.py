@@ -83,7 +83,7 @@ def ddl_event(row: Row) -> DdlEvent:
         sql=row["sql"] or "",
         changes=changes_of(row["kind"], row["database"] or "", row["table"] or "", row["sql"] or ""),
         dialect=row["dialect"] or "",
-        message_id=row.asDict().get("message_id"),  # a lake of 0.1.0 has none
+        message_id=row["message_id"],
     )
 
 

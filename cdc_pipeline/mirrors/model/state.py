@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, StructField, StructType
 
-from cdc_pipeline.gaps import Gap, GapKind, added, carried
+from cdc_pipeline.gaps import Gap, GapKind, added, carried, gaps_from_json, gaps_to_json
 from cdc_pipeline.mirrors.model.computed_columns import DerivedColumn, columns_from_plain
 from cdc_pipeline.mirrors.model.masks import HASH, redacted_schema
 from cdc_pipeline.mirrors.model.shards import Shard, redacted_shards, shards_of_text, shards_text
-from cdc_pipeline.mirrors.model.stored_gaps import gaps_of_text, gaps_text
 from cdc_pipeline.mysql.ddl.stored_schema import schema_of_json
 from cdc_pipeline.mysql.model.table import TableName, TableSchema
 from cdc_pipeline.mysql.types.spark_types import spark_type
@@ -168,7 +167,7 @@ class MirrorState:
             "cdc.mirror_id": self.mirror_id,
             "cdc.schema": self.schema.to_json(),
             "cdc.inferred": json.dumps(self.inferred),
-            "cdc.gaps": gaps_text(self.gaps),
+            "cdc.gaps": gaps_to_json(self.gaps),
             "cdc.since": json.dumps(self.since),
             "cdc.kept": json.dumps(self.kept, ensure_ascii=False),
             "cdc.retired": json.dumps(self.retired),
@@ -182,27 +181,23 @@ class MirrorState:
 
     @staticmethod
     def from_properties(properties: Mapping[str, str]) -> MirrorState:
-        soft_key = json.loads(properties.get("cdc.soft_delete", "null"))
+        soft_key = json.loads(properties["cdc.soft_delete"])
         schema = schema_of_json(properties["cdc.schema"])
-        kept = tuple(json.loads(properties.get("cdc.kept", "[]")))
-        columns = (*schema.column_names, *kept)
         return MirrorState(
             name=TableName(properties["cdc.database"], properties["cdc.table"]),
             mirror_id=properties["cdc.mirror_id"],
             schema=schema,
             inferred=json.loads(properties["cdc.inferred"]),
-            since=json.loads(properties.get("cdc.since", "null")),
-            kept=kept,
-            retired=json.loads(properties.get("cdc.retired", "null")),
-            masks=tuple((column, how) for column, how in json.loads(properties.get("cdc.masks", "[]"))),
-            mask_key=properties.get("cdc.mask_key", ""),
+            since=json.loads(properties["cdc.since"]),
+            kept=tuple(json.loads(properties["cdc.kept"])),
+            retired=json.loads(properties["cdc.retired"]),
+            masks=tuple((column, how) for column, how in json.loads(properties["cdc.masks"])),
+            mask_key=properties["cdc.mask_key"],
             shards=shards_of_text(properties["cdc.shards"]) if "cdc.shards" in properties else None,
             soft_key=None if soft_key is None else tuple(soft_key),
-            derived=columns_from_plain(json.loads(properties.get("cdc.computed", "[]"))),
-            trace=tuple(json.loads(properties["cdc.trace"])) if "cdc.trace" in properties else TRACE_NAMES,
-            gaps=added(
-                gaps_of_text(properties["cdc.gaps"], columns), gaps_of_text(properties.get(_ROW_GAPS, "[]"), columns)
-            ),
+            derived=columns_from_plain(json.loads(properties["cdc.computed"])),
+            trace=tuple(json.loads(properties["cdc.trace"])),
+            gaps=added(gaps_from_json(properties["cdc.gaps"]), gaps_from_json(properties.get(_ROW_GAPS, "[]"))),
         )
 
 
@@ -211,7 +206,7 @@ def row_gaps(table: TableState, *gaps: Gap) -> dict[str, str]:
 
     It is separate from `cdc.gaps`: later steps of the cut overwrite that property with the planned state.
     """
-    return {_ROW_GAPS: gaps_text(added(_row_gaps(table), gaps))}
+    return {_ROW_GAPS: gaps_to_json(added(_row_gaps(table), gaps))}
 
 
 def has_row_gaps(table: TableState) -> bool:
@@ -229,8 +224,8 @@ def row_gaps_carried(table: TableState, now: Mapping[str, str | None], masks: Co
     after = carried(before, now)
     if masks:
         after = tuple(gap.hidden for gap in after)
-    return {} if after == before else {_ROW_GAPS: gaps_text(after)}
+    return {} if after == before else {_ROW_GAPS: gaps_to_json(after)}
 
 
 def _row_gaps(table: TableState) -> tuple[Gap, ...]:
-    return gaps_of_text(table.properties.get(_ROW_GAPS, "[]"), table.schema.names)
+    return gaps_from_json(table.properties.get(_ROW_GAPS, "[]"))

@@ -1,7 +1,6 @@
 """The numbers of the commits that a cut makes on mirrors: Delta skips one that is not above what its writer has committed.
 
-They grow from cut to cut, within a cut from step to step, and within a step from part to part. The writer of lakes of
-format 2 had room for a hundred parts; a cut that was begun with it is finished with it.
+They grow from cut to cut, within a cut from step to step, and within a step from part to part.
 """
 
 from __future__ import annotations
@@ -15,56 +14,41 @@ from cdc_pipeline.lake.delta import Commit
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cdc_pipeline.mirrors.model.steps import Numbering
-
-
-@dataclass(frozen=True)
-class _Stride:
-    """`writer` is the last word of the writer's name; a step has so many parts, a cut so many steps."""
-
-    writer: str
-    parts: int
-    steps: int = 1_000_000
-
-    @property
-    def cut(self) -> int:
-        return self.parts * self.steps
-
-
-_STRIDES: Mapping[Numbering, _Stride] = {"wide": _Stride("steps", 100_000), "hundreds": _Stride("mirror", 100)}
+_PARTS = 100_000
+"""The commits that a step may make."""
+_STEPS = 1_000_000
+"""The steps that a cut may have."""
+_NUMBERS = _PARTS * _STEPS
 _MOST = 2**63 - 1
 
 
 def cut_of_writers(pipeline: str, writers: Mapping[str, int]) -> int:
-    """The newest cut that a mirror has something of, by the numbers of its writers; 0 where it has none."""
-    return max(
-        (writers.get(f"cdc:{pipeline}:{stride.writer}", 0) // stride.cut for stride in _STRIDES.values()), default=0
-    )
+    """The newest cut that has committed to a mirror, by the versions of its writers; 0 where none has."""
+    return writers.get(_writer(pipeline), 0) // _NUMBERS
+
+
+def _writer(pipeline: str) -> str:
+    return f"cdc:{pipeline}:steps"
 
 
 @dataclass(frozen=True)
 class CutCommits:
-    """`note` is what each commit says of its cut."""
-
     pipeline: str
     cut_id: int
     note: Mapping[str, Any]
-    numbering: Numbering = "wide"
+    """What the note of each commit has."""
 
     def step(self, index: int) -> StepCommits:
-        """Raises LakeError where a cut has no room for the step."""
-        stride = _STRIDES[self.numbering]
+        """Raises LakeError where the numbers do not reach that far."""
         # one more is the first number after the last step
-        if not 0 <= index <= stride.steps or (self.cut_id + 1) * stride.cut > _MOST:
+        if not 0 <= index <= _STEPS or (self.cut_id + 1) * _NUMBERS > _MOST:
             raise LakeError(
-                f"step {index} of cut {self.cut_id} has no number: a cut has up to {stride.steps} steps, and there may be "
-                f"up to {_MOST // stride.cut - 1} cuts",
+                f"step {index} of cut {self.cut_id} has no number: a cut has up to {_STEPS} steps, and there may be "
+                f"up to {_MOST // _NUMBERS - 1} cuts",
                 pipeline=self.pipeline,
             )
-        first = self.cut_id * stride.cut + index * stride.parts
-        return StepCommits(
-            f"cdc:{self.pipeline}:{stride.writer}", first, stride.parts, {**self.note, "step": index}, self.pipeline
-        )
+        first = self.cut_id * _NUMBERS + index * _PARTS
+        return StepCommits(_writer(self.pipeline), first, {**self.note, "step": index}, self.pipeline)
 
 
 @dataclass(frozen=True)
@@ -73,7 +57,6 @@ class StepCommits:
 
     writer: str
     first: int
-    parts: int
     note: Mapping[str, Any]
     pipeline: str
 
@@ -89,12 +72,12 @@ class StepCommits:
     @property
     def last(self) -> int:
         """The last part."""
-        return self.parts - 1
+        return _PARTS - 1
 
     def _number(self, part: int) -> int:
-        if not 0 <= part < self.parts:
+        if not 0 <= part < _PARTS:
             raise LakeError(
-                f"step {self.note.get('step')} of cut {self.note.get('cut')} needs more than {self.parts} commits: commit "
+                f"step {self.note.get('step')} of cut {self.note.get('cut')} needs more than {_PARTS} commits: commit "
                 f"{part} has no number",
                 pipeline=self.pipeline,
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -218,10 +218,6 @@ Step: TypeAlias = (
     | KeepOnePerKey
     | ForgetDeleted
 )
-
-
-Numbering: TypeAlias = Literal["wide", "hundreds"]
-"""How the commits of a cut's steps are numbered (`step_commits`): `hundreds` is that of lakes of format 2."""
 
 
 def states_left(steps: Iterable[Step]) -> list[MirrorState]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from cdc_pipeline.mysql.ddl.interval_partitions import UNITS, with_interval_partitions
+from cdc_pipeline.mysql.ddl.interval_partitions import UNITS
 from cdc_pipeline.mysql.ddl.partition_definitions import read_bound, read_partitions
 from cdc_pipeline.mysql.ddl.tokens import Cursor, DdlSyntaxError
 from cdc_pipeline.mysql.model.partitions import (
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cdc_pipeline.mysql.model.partitions import HashMethod, Method
-    from cdc_pipeline.mysql.model.table import Column
 
 
 def read_partitioning(cursor: Cursor, may_follow: Callable[[Cursor], bool]) -> Partitioning:
@@ -43,15 +42,6 @@ def read_partitioning(cursor: Cursor, may_follow: Callable[[Cursor], bool]) -> P
         reason = str(error)
     cursor.index = before
     return Partitioning.unknown(reason, skipped(cursor, start, may_follow))
-
-
-def partitioning_of_text(text: str, columns: tuple[Column, ...]) -> Partitioning:
-    """The partitioning that a text from PARTITION BY on says; unknown where it cannot be read."""
-    try:
-        found = read_partitioning(Cursor(text), lambda _: False)
-        return with_interval_partitions(found, columns)
-    except (DdlSyntaxError, UnknownPartitionsError) as error:
-        return Partitioning.unknown(str(error), text)
 
 
 def at_end(cursor: Cursor) -> bool:

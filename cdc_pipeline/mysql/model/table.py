@@ -70,7 +70,7 @@ class MySqlType:
 class Default:
     """A column's DEFAULT clause.
 
-    `literal`: `value` is the text of a string, `None` for DEFAULT NULL; schemas of older versions have numbers so, too.
+    `literal`: `value` is the text of a string, `None` for DEFAULT NULL.
     `number`: a number as the statement writes it. `bits`: a string of 0 and 1 (`b'101'`). `hex`: hex digits (`x'0aff'`).
     `expression`: the SQL text, such as `CURRENT_TIMESTAMP(6)` or `(UUID())`.
     """

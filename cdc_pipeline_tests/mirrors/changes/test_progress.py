@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 _BATCHES = (
     "batch_id BIGINT, exact_ts BOOLEAN, ended ARRAY<STRING>, row_changes BIGINT, "
-    "offsets ARRAY<STRUCT<topic: STRING, `partition`: INT, first: BIGINT, last: BIGINT, records: BIGINT>>"
+    "offsets ARRAY<STRUCT<topic: STRING, `partition`: INT, first: BIGINT, last: BIGINT, records: BIGINT>>, "
+    "heartbeats MAP<STRING, BIGINT>"
 )
 _RANGES = [(topic, partition, 0, 9, 10) for topic, partition in (("old", 0), ("new", 0), ("new", 1))]
 _TOPIC = "topic STRING, `partition` INT, watermark_ts BIGINT"
@@ -38,7 +39,7 @@ def test_a_topic_that_has_ended_holds_nothing_back(
     ended: list[str], resolved: int, held_by: str, spark: SparkSession, paths: LakePaths
 ) -> None:
     """The newest batch says which have."""
-    batches = [(1, True, ["new"], 7, _RANGES), (2, True, ended, 8, [])]
+    batches = [(1, True, ["new"], 7, _RANGES, {}), (2, True, ended, 8, [], {})]
     spark.createDataFrame(batches, _BATCHES).write.format("delta").save(paths.table("batches"))
     rows = spark.createDataFrame(_WATERMARKS, _TOPIC)
     rows.write.format("delta").save(paths.table("watermarks"))
@@ -74,9 +75,9 @@ def test_from_a_cut_on_it_is_what_all_of_both_tables_say(
     spark: SparkSession,
     paths: LakePaths,
 ) -> None:
-    batches: list[tuple[object, ...]] = [(1, True, [], 7, _RANGES[1:]), (2, False, [], 8, _RANGES[1:])]
+    batches: list[tuple[object, ...]] = [(1, True, [], 7, _RANGES[1:], {}), (2, False, [], 8, _RANGES[1:], {})]
     if batch is not None:
-        batches.append((3, batch[0], [], 9, batch[1]))
+        batches.append((3, batch[0], [], 9, batch[1], {}))
     spark.createDataFrame(batches, _BATCHES).write.format("delta").save(paths.table("batches"))
     rows = spark.createDataFrame([*_WATERMARKS[1:], *watermarks], _TOPIC)
     rows.write.format("delta").save(paths.table("watermarks"))
@@ -91,7 +92,7 @@ def test_after_a_cut_without_watermarks(
     exact: bool, resolved: int | None, spark: SparkSession, paths: LakePaths
 ) -> None:
     """Where records with a TSO come, each partition that there was has to show how far it is."""
-    batches = [(1, False, [], 7, _RANGES[1:]), (2, exact, [], 8, _NEW)]
+    batches = [(1, False, [], 7, _RANGES[1:], {}), (2, exact, [], 8, _NEW, {})]
     spark.createDataFrame(batches, _BATCHES).write.format("delta").save(paths.table("batches"))
     spark.createDataFrame(_WATERMARKS[1:], _TOPIC).write.format("delta").save(paths.table("watermarks"))
     streams = stream_progress(spark, paths, PublishedCut(1, None, 1, ()))
@@ -112,7 +113,10 @@ def test_the_newest_cut_is_found_by_its_writer_and_without_it(spark: SparkSessio
 
 
 def _cut(spark: SparkSession, cut_id: int) -> DataFrame:
-    columns = "cut_id BIGINT, resolved_tso BIGINT, last_batch BIGINT, pending BIGINT, selection STRING"
+    columns = (
+        "cut_id BIGINT, resolved_tso BIGINT, last_batch BIGINT, pending BIGINT, selection STRING, "
+        "heartbeats MAP<STRING, BIGINT>"
+    )
     nothing = "ARRAY<STRUCT<database: STRING, `table`: STRING>>"
-    row = (cut_id, 25, 2, 0, ALL_TABLES.to_json(), [], [], [])
+    row = (cut_id, 25, 2, 0, ALL_TABLES.to_json(), {}, [], [], [])
     return spark.createDataFrame([row], f"{columns}, mirrors {nothing}, held {nothing}, sources {nothing}")

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cdc_pipeline.mirrors.model.state import MirrorState
-    from cdc_pipeline.mirrors.model.steps import Numbering
 
 PATHS = LakePaths("/lake", "p")
 
@@ -96,13 +95,13 @@ class FakeLake:
             path: (folder.properties["cdc.mirror_id"], tuple(folder.commits)) for path, folder in self.folders.items()
         }
 
-    def run(self, plan: CutPlan, numbering: Numbering = "wide") -> None:
+    def run(self, plan: CutPlan) -> None:
         """Until a run gets through."""
         again = staticmethod(lambda *_: RowCounts())
         settings = {"time_zone": "UTC", "salt": ""}
         rows: Any = type("Rows", (), {"let_in": staticmethod(self.let_in), "found_again": again, **settings})
         row_sets: Any = dict.fromkeys(range(len(plan.steps)))
-        writer = Mirrors(None, PATHS, plan.steps, row_sets, CutCommits("p", 7, {}, numbering), rows, 1)  # type: ignore[arg-type]
+        writer = Mirrors(None, PATHS, plan.steps, row_sets, CutCommits("p", 7, {}), rows, 1)  # type: ignore[arg-type]
         with (
             patch.object(mirror_folders, "table_state", self.table_state),
             patch.object(mirror_folders, "is_in", self.is_in),
@@ -167,16 +166,15 @@ def _kill_points(deeds: int) -> Iterator[tuple[int, ...]]:
     yield from combinations(range(deeds + 4), 2)
 
 
-@pytest.mark.parametrize("numbering", ["wide", "hundreds"])
 @pytest.mark.parametrize("name", PLANS)
-def test_killed_at_any_deed(name: str, numbering: Numbering) -> None:
+def test_killed_at_any_deed(name: str) -> None:
     states, plan = planned(PLANS[name], NAMES.get(name, "a b"))
     assert sum(isinstance(step, RenameMirror) for step in plan.steps) or "dropped" in name
     straight = FakeLake(states)
-    straight.run(plan, numbering)
+    straight.run(plan)
     for kill_at in _kill_points(straight.deeds):
         lake = FakeLake(states, kill_at)
-        lake.run(plan, numbering)
+        lake.run(plan)
         assert lake.seen == straight.seen, kill_at
 
 

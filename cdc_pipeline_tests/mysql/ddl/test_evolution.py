@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -59,21 +58,6 @@ def test_altered(case: dict[str, str]) -> None:
         assert case["unknown"] in after.partitioning.reason
         after = replace(after, partitioning=None)
     assert schema_as_text(after) == schema_as_text(_table(case["to"]))
-
-
-def test_schema_of_an_older_version_has_its_partitioning_as_text() -> None:
-    definition = "(d DATE) PARTITION BY RANGE COLUMNS (d) "
-    interval = "INTERVAL (1 DAY) FIRST PARTITION LESS THAN ('2020-01-01') LAST PARTITION LESS THAN ('2020-01-02')"
-    for partitions in (interval, "(PARTITION p VALUES LESS THAN ('2020-01-01'))", "(PARTITION p VALUES FROM (1))"):
-        schema = _table(definition + partitions)
-        plain = json.loads(schema.to_json())
-        plain["partitioning"] = "PARTITION BY RANGE COLUMNS (d) " + partitions
-        read = schema_of_json(json.dumps(plain))
-        if "FROM" in partitions:
-            assert read.partitioning is not None
-            assert read.partitioning.text == plain["partitioning"]
-        else:
-            assert read == schema
 
 
 def test_table_made_like_another_has_its_partitions() -> None:
@@ -205,12 +189,3 @@ def test_convert_to_changes_the_columns() -> None:
     after = altered(before, _clauses("ALTER TABLE t CONVERT TO CHARACTER SET gbk COLLATE gbk_bin"))
     assert _charsets(after) == dict.fromkeys("ab", ("gbk", "gbk_bin"))
     assert shape(after) != shape(before)
-
-
-def test_a_schema_of_an_older_version_is_read() -> None:
-    schema = _table("(a INT PRIMARY KEY, b ENUM('a') DEFAULT 'a')")
-    plain = json.loads(schema.to_json())
-    del plain["collation"]
-    for column in plain["columns"]:
-        del column["auto_increment"]
-    assert schema_of_json(json.dumps(plain)) == schema
