@@ -178,7 +178,9 @@ class ColumnRules:
     @staticmethod
     def from_plain(plain: dict[str, Any], salt: str = "") -> ColumnRules:
         """The rules of `as_plain`. Raises MaskSaltError if they were stored with another salt."""
-        masks = tuple((pattern, tuple((column, mask) for column, mask in columns)) for pattern, columns in plain["masks"])
+        masks = tuple(
+            (pattern, tuple((column, mask) for column, mask in columns)) for pattern, columns in plain["masks"]
+        )
         soft_delete, derived = tuple(plain["soft_delete"]), rules_from_plain(plain["computed"])
         rules = ColumnRules(tuple(plain["trace"]), masks, salt, soft_delete, derived)
         if plain["mask_key"] and plain["mask_key"] != rules.mask_key:
