@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _PAGE = 4096
+_STEP = 16 * 1024
 
 
 @pytest.fixture
@@ -42,9 +43,13 @@ def _sized(disk: Path, free: int) -> None:
 
 
 def survived_full_disks(told: Told, disk: Path, free: int) -> int:
-    """Runs the last slice with `free` bytes on the disk, and more each time that it fails. Returns how often it did."""
-    for failures in range(500):
-        _sized(disk, free)
+    """Runs the last slice with `free` bytes on the disk, and `_STEP` more after each failure. Returns how many failed.
+
+    A run keeps what earlier ones committed, so that each fails at a later write. With the same space each time, a run never
+    gets through a commit that needs more than `free`.
+    """
+    for failures in range(50):
+        _sized(disk, free + failures * _STEP)
         error = _error_of(told)
         if error is None:
             return failures
