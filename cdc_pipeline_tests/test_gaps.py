@@ -17,9 +17,9 @@ from cdc_pipeline.gaps import (
 )
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mirrors.model.state import UNSEEN_START, MirrorState
+from cdc_pipeline.mirrors.planning.merged_definitions import UNSEEN_TABLES
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import Planner
-from cdc_pipeline.mirrors.planning.shard_definitions import UNSEEN_TABLES
 from cdc_pipeline.mirrors.settings.column_rules import OWN_COMMIT_TS, OWN_DELETED
 from cdc_pipeline.mysql.ddl.statements import changes_of
 from cdc_pipeline.mysql.model.table import Column, MySqlType, TableName, TableSchema

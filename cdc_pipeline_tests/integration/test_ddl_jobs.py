@@ -57,7 +57,7 @@ def test_a_statement_is_shown_and_approved(spark: SparkSession, tmp_path: Path) 
     (record,) = output.step_output_data.metadata["statements"].value.records  # type: ignore[union-attr]
     assert record.data["statement"] == "TRUNCATE TABLE t"
     assert record.data["status"] == "held"
-    assert record.data["would"] == "emptied db.t"
+    assert record.data["would"] == "truncated db.t"
 
     wrong = run("p_approve_ddl", {"p_approve_statements": {"config": {"tables": ["db.other"]}}})
     assert not wrong.success

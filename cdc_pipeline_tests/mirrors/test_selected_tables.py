@@ -77,7 +77,7 @@ def test_tables_that_are_in_and_out_and_change_sides(
     told.assert_mirrors(_FOUND)
     assert (report.totals.filtered, report.totals.pending, report.totals.late) == (5, 2, 0)
     assert report.sources[TableName("db", "eu_orders")] == (TableName("eu", "orders"),)
-    assert "rows from before are not here" in told.gaps("db.orders")[0]
+    assert "earlier rows are missing" in told.gaps("db.orders")[0]
     assert [
         folder.rsplit("/", 1)[-1].split("@")[0] for folder in subfolders(spark, f"{told.paths.home}/dropped/db")
     ] == [
@@ -108,9 +108,9 @@ def test_tables_that_are_in_and_out_and_change_sides(
         (0, 0, 0, 0),
     ]
     assert report.selection_changes == (
-        "mirror db.stays is set aside: db.stays is not included any more",
-        "mirror db.eu_orders is called europe.orders now",
-        "db.out is included now: mirror db.out starts without its rows",
+        "mirror db.stays is dropped: db.stays is no longer included",
+        "mirror db.eu_orders is renamed to europe.orders",
+        "db.out is newly included: mirror db.out starts without earlier rows",
     )
     moved = {name: table for name, table in _FOUND.items() if name not in ("db.stays", "db.eu_orders")}
     moved["europe.orders"] = Table(ID_V, [("1", "f"), ("2", "g")])

@@ -15,8 +15,8 @@ from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
 from cdc_pipeline.mirrors.model.shards import SOURCE_NAMES
 from cdc_pipeline.mirrors.model.upstream_tables import existing_tables, last_rows
 from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl, left_out_words
+from cdc_pipeline.mirrors.planning.merged_definitions import taken_names
 from cdc_pipeline.mirrors.planning.selection_change import SelectionChange
-from cdc_pipeline.mirrors.planning.shard_definitions import taken_names
 from cdc_pipeline.mirrors.planning.upstream_definitions import UpstreamDefinitions
 from cdc_pipeline.mirrors.settings.selection import sources_with
 from cdc_pipeline.mysql.model.table import TableName

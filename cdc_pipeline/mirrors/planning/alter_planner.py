@@ -1,4 +1,4 @@
-"""ALTER TABLE as steps: columns and keys, and the rows that go with partitions."""
+"""Plans ALTER TABLE: columns and keys, and the rows of partitions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing_extensions import assert_never
 from cdc_pipeline.dialects.traits import Trait, trait_of
 from cdc_pipeline.gaps import Gap, GapKind, carried
 from cdc_pipeline.mirrors.model.steps import DeleteRows, ExchangeRows, TruncateMirror
-from cdc_pipeline.mirrors.planning.outcomes import done, refuse
+from cdc_pipeline.mirrors.planning.outcomes import record_effect, refuse
 from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
 from cdc_pipeline.mysql.ddl.evolution import SchemaConflictError, altered, shape
 from cdc_pipeline.mysql.ddl.origins import column_origins
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class AlterPlanner:
-    """Plans the clauses of ALTER TABLE, but for RENAME TO."""
+    """Plans the clauses of ALTER TABLE except RENAME TO."""
 
     def __init__(self, draft: PlanDraft, policy: DdlPolicy) -> None:
         self._draft = draft
@@ -55,10 +55,10 @@ class AlterPlanner:
         if self._draft.state(name) is None:
             self._draft.flush_rows(name)
         if self._draft.state(name) is None:
-            outcome.effects.append(f"{name} has no mirror yet; its first rows will show its columns")
+            outcome.effects.append(f"{name} has no mirror yet; its first rows will define its columns")
             return
         for clause in clauses:
-            self._change_rows(name, clause, event, outcome)
+            self._change_partition_rows(name, clause, event, outcome)
         refused = [clause for clause in clauses if isinstance(clause, NotSupportedClause)]
         self._alter_definition(name, tuple(clause for clause in clauses if clause not in refused), event, outcome)
         for clause in refused:
@@ -71,39 +71,41 @@ class AlterPlanner:
     ) -> None:
         state = self._draft.state(name)
         assert state is not None
-        told = self._without_anticipated(state, clauses, event)
+        base = self._without_early_columns(state, clauses, event)
         try:
-            schema = altered(told.schema, clauses)
+            schema = altered(base.schema, clauses)
         except SchemaConflictError as error:
             refuse(self._draft, name, f"ALTER TABLE does not fit the known columns: {error}", event, outcome)
             return
-        changed = replace(told, schema=schema)
-        if shape(schema) != shape(state.schema) or told is not state:
+        changed = replace(base, schema=schema)
+        if shape(schema) != shape(state.schema) or base is not state:
             self._draft.flush_rows(name)
             current = self._draft.state(name)
             assert current is not None
-            if current is not state:  # rows have widened it meanwhile: fold the clauses over what it is now
+            if current is not state:  # the rows have widened it: apply the clauses to the widened schema
                 self._alter_definition(name, clauses, event, outcome)
                 return
-            # with the default of an added column that has the name of a masked one that goes
-            self._change_columns(state, told, replace(changed, schema=schema, masks=()), clauses, event, outcome)
+            # without the old masks: an added column may have the name of a dropped, masked one, and needs its default
+            self._change_columns(state, base, replace(changed, schema=schema, masks=()), clauses, event, outcome)
         elif schema != state.schema:
             self._draft.record_state(changed)
-            done(outcome, f"noted the new definition of {name}; rows are as they were", changed)
+            record_effect(outcome, f"recorded the new definition of {name}; rows are unchanged", changed)
         elif clauses and not outcome.effects:
             outcome.effects.append(f"{name}: changes neither columns nor rows")
 
-    def _without_anticipated(self, state: MirrorState, clauses: tuple[Clause, ...], event: DdlEvent) -> MirrorState:
-        """The state without the columns that rows had before the statement came which gives them to the table. Those rows
-        come again after it (`late_statements`), so that the columns begin anew."""
+    def _without_early_columns(self, state: MirrorState, clauses: tuple[Clause, ...], event: DdlEvent) -> MirrorState:
+        """The state without the columns that this statement adds and that rows had before it arrived.
+
+        These rows are replayed after the statement (`changes.late_ddl`), so that the columns start empty.
+        """
         if event.exact_ts or not self._draft.key(state):
             return state
-        untold = {gap.column for gap in state.gaps if gap.kind is GapKind.UNTOLD_COLUMN}
-        given = given_columns(clauses)
+        undeclared = {gap.column for gap in state.gaps if gap.kind is GapKind.UNTOLD_COLUMN}
+        added = added_columns(clauses)
         early = [
             column.name
             for column in state.schema.columns
-            if column.name.casefold() in given and (state.inferred or column.name in untold)
+            if column.name.casefold() in added and (state.inferred or column.name in undeclared)
         ]
         if not early:
             return state
@@ -114,28 +116,30 @@ class AlterPlanner:
     def _change_columns(
         self,
         state: MirrorState,
-        told: MirrorState,
+        base: MirrorState,
         changed: MirrorState,
         clauses: tuple[Clause, ...],
         event: DdlEvent,
         outcome: DdlOutcome,
     ) -> None:
-        """`told` is the state without what rows have anticipated."""
-        origins = altered_origins(told.schema, changed.schema, clauses)
-        left = {origin.before.name for origin in origins if origin.before is not None}
-        dropped = [column.name for column in told.schema.columns if column.name not in left]
+        """`base`: the state that the clauses apply to (`_without_early_columns`)."""
+        origins = altered_origins(base.schema, changed.schema, clauses)
+        remaining = {origin.before.name for origin in origins if origin.before is not None}
+        dropped = [column.name for column in base.schema.columns if column.name not in remaining]
         kept: tuple[tuple[str, str], ...] = ()
         if self._policy.of(state.name) == KEEP:
             changed, kept = with_kept(changed, dropped, event)
-        changed = with_known_gaps(healed(changed, gap_columns(dropped, origins)), state, origins, self._draft.time_zone)
+        changed = with_conversion_gaps(
+            with_renamed_gaps(changed, names_after(dropped, origins)), state, origins, self._draft.time_zone
+        )
         changed = self._draft.change_columns(state, changed, origins, event.commit_ms, kept)
-        done(outcome, f"altered {state.name}", changed)
+        record_effect(outcome, f"altered {state.name}", changed)
         if kept:
-            outcome.effects.append(f"kept what was dropped as {', '.join(new for _, new in kept)}")
+            outcome.effects.append(f"kept the dropped columns as {', '.join(new for _, new in kept)}")
 
-    # ---- rows of partitions, which no message speaks of
+    # ---- rows of partitions: upstream sends no messages for them
 
-    def _change_rows(self, name: TableName, clause: Clause, event: DdlEvent, outcome: DdlOutcome) -> None:
+    def _change_partition_rows(self, name: TableName, clause: Clause, event: DdlEvent, outcome: DdlOutcome) -> None:
         if not isinstance(clause, PartitionRowsClause):
             return
         self._draft.flush_rows(name)
@@ -148,9 +152,9 @@ class AlterPlanner:
                 case TruncatePartition(names=()):
                     self._draft.steps.append(TruncateMirror(state, event.mark))
                     self._draft.truncate(state)
-                    done(outcome, f"emptied {name}", state)
+                    record_effect(outcome, f"truncated {name}", state)
                 case TruncatePartition() | DropPartition() | FirstPartition():
-                    self._delete(state, clause, event, outcome)
+                    self._delete_partitions(state, clause, event, outcome)
                 case _:
                     assert_never(clause)
         except PartitionError as error:
@@ -159,16 +163,16 @@ class AlterPlanner:
             if isinstance(clause, ExchangePartition):
                 refuse(self._draft, clause.table, reason, event, outcome)
 
-    def _delete(
+    def _delete_partitions(
         self,
         state: MirrorState,
         clause: TruncatePartition | DropPartition | FirstPartition,
         event: DdlEvent,
         outcome: DdlOutcome,
     ) -> None:
-        rows = rows_emptied(state.schema, clause, event, self._draft.time_zone)
+        rows = rows_to_delete(state.schema, clause, event, self._draft.time_zone)
         self._draft.steps.append(DeleteRows(state, rows, clause.description()))
-        done(outcome, f"took the rows of {state.name} away that lay in the partitions", state)
+        record_effect(outcome, f"deleted the rows of these partitions of {state.name}", state)
 
     def _exchange(self, state: MirrorState, clause: ExchangePartition, event: DdlEvent, outcome: DdlOutcome) -> None:
         self._draft.flush_rows(clause.table)
@@ -179,33 +183,35 @@ class AlterPlanner:
         if {(name, dict(state.masks).get(name)) for name, _ in columns} != {
             (name, dict(other.masks).get(theirs)) for name, theirs in columns
         }:
-            raise PartitionError("the two tables do not mask the same columns")
+            raise PartitionError("the two tables mask different columns")
         rows = rows_of_partitions(state.schema, (clause.name,), self._draft.time_zone, tidb=_is_tidb(event))
         self._draft.steps.append(ExchangeRows(state, other, columns, rows, clause.validated, clause.description()))
         for mirror in (state, other):
             self._draft.mark_filled(mirror)
             self._draft.reset_soft_delete_key(mirror)
-        # rows whose values are not sure have come along
+        # the gaps of the rows move with them
         self._draft.add_gaps(state.name, *other.gaps)
         self._draft.add_gaps(other.name, *state.gaps)
-        done(outcome, f"exchanged the rows of a partition of {state.name} with those of {other.name}", state, other)
+        record_effect(
+            outcome, f"exchanged the rows of a partition of {state.name} with those of {other.name}", state, other
+        )
 
 
-def given_columns(clauses: Iterable[Clause]) -> set[str]:
-    """The names that clauses give to columns, and that the table surely had not before; folded."""
-    given, there = set(), set()
+def added_columns(clauses: Iterable[Clause]) -> set[str]:
+    """The column names, case-folded, that the clauses add and that the table cannot have had before."""
+    added, existing = set(), set()
     for clause in clauses:
         if (isinstance(clause, AddColumn) and not clause.if_not_exists) or isinstance(clause, ChangeColumn):
-            given.add(clause.column.name.casefold())
+            added.add(clause.column.name.casefold())
         elif isinstance(clause, RenameColumn):
-            given.add(clause.new_name.casefold())
+            added.add(clause.new_name.casefold())
         if isinstance(clause, (DropColumn, ChangeColumn, RenameColumn)):
-            there.add(clause.name.casefold())
-    return given - there
+            existing.add(clause.name.casefold())
+    return added - existing
 
 
 def altered_origins(before: TableSchema, after: TableSchema, clauses: tuple[Clause, ...]) -> tuple[ColumnOrigin, ...]:
-    """Where the columns come from of `after`, which the clauses have made of `before`."""
+    """The origins of the columns of `after`, the schema `before` with the clauses applied."""
     return tuple(
         ColumnOrigin(column, None if source is None else before.find(source))
         for column, source in zip(after.columns, column_origins(before, clauses), strict=True)
@@ -215,16 +221,15 @@ def altered_origins(before: TableSchema, after: TableSchema, clauses: tuple[Clau
 def with_kept(
     state: MirrorState, dropped: Iterable[str], event: DdlEvent
 ) -> tuple[MirrorState, tuple[tuple[str, str], ...]]:
-    """The state of a mirror that keeps columns which upstream drops (`ddl_policy`), and the name that each had with the one
-    that it is kept by."""
+    """The state of a mirror that keeps dropped columns (`ddl_policy: keep`), and (old name, kept name) per column."""
     kept = tuple((column, f"{column}__dropped_{event.mark}") for column in dropped)
     return replace(state, kept=(*state.kept, *(new for _, new in kept))), kept
 
 
-def rows_emptied(
+def rows_to_delete(
     schema: TableSchema, clause: TruncatePartition | DropPartition | FirstPartition, event: DdlEvent, time_zone: str
 ) -> SparkCondition:
-    """The rows of the partitions that the clause empties or drops. Raises PartitionError where that cannot be told."""
+    """The rows of the partitions that the clause truncates or drops. Raises PartitionError if they are unknown."""
     if isinstance(clause, FirstPartition):
         return rows_below(schema, clause.bound, time_zone)
     missing_ok = isinstance(clause, DropPartition) and clause.if_exists
@@ -232,40 +237,42 @@ def rows_emptied(
 
 
 def _is_tidb(event: DdlEvent) -> bool:
-    """Whether the statement is TiDB's, which places some rows otherwise than MySQL."""
+    """Whether TiDB ran the statement: it assigns some rows to other partitions than MySQL."""
     return trait_of(event.dialect, Trait.FROM_TIDB)
 
 
 def _same_columns(one: TableSchema, other: TableSchema) -> tuple[tuple[str, str], ...]:
-    """The name of each column in both tables, which are equal but for partitions. Raises PartitionError otherwise."""
+    """(name in `one`, name in `other`) per column. Raises PartitionError if the columns differ."""
     pairs = [(column, other.find(column.name)) for column in one.columns]
     if len(one.columns) != len(other.columns) or any(
         found is None or spark_type(found.type) != spark_type(column.type) for column, found in pairs
     ):
-        raise PartitionError("the two tables are not known to have the same columns")
+        raise PartitionError("the columns of the two tables differ")
     return tuple((column.name, found.name) for column, found in pairs if found is not None)
 
 
-def gap_columns(gone: Iterable[str], origins: Iterable[ColumnOrigin]) -> dict[str, str | None]:
-    """What `gaps.carried` is told: the columns that are gone, and those that have another name now."""
+def names_after(dropped: Iterable[str], origins: Iterable[ColumnOrigin]) -> dict[str, str | None]:
+    """Old name → new name of renamed columns, and → None of dropped ones (the argument of `gaps.carried`)."""
     renamed: dict[str, str | None] = {
         origin.before.name: origin.after.name
         for origin in origins
         if origin.before is not None and origin.before.name != origin.after.name
     }
-    return {**dict.fromkeys(gone), **renamed}
+    return {**dict.fromkeys(dropped), **renamed}
 
 
-def healed(state: MirrorState, now: Mapping[str, str | None]) -> MirrorState:
-    """The state with its gaps under the names that columns have `now` (`gap_columns`), without those of columns that are
-    gone, or whose type was not known and is now."""
-    return replace(state, gaps=with_unclear_types(carried(state.gaps, now), state.schema.columns))
+def with_renamed_gaps(state: MirrorState, names: Mapping[str, str | None]) -> MirrorState:
+    """The state with its gaps under the new column names (`names_after`).
+
+    Removes the gaps of dropped columns and of columns whose type is now known.
+    """
+    return replace(state, gaps=with_unclear_types(carried(state.gaps, names), state.schema.columns))
 
 
-def with_known_gaps(
+def with_conversion_gaps(
     state: MirrorState, before: MirrorState, origins: tuple[ColumnOrigin, ...], time_zone: str
 ) -> MirrorState:
-    """The state, marked where a change of types alone tells that values may not be upstream's."""
+    """The state with gaps for type changes after which values may differ from upstream, whatever the values are."""
     for origin in origins:
         if origin.before is None or origin.before.name in dict(before.masks):
             continue

@@ -1,4 +1,4 @@
-"""Planning where it has failed: one statement, or the rows of one table, must not stop the plan of all others."""
+"""Plans a cut although one statement, or the rows of one table, cannot be planned."""
 
 from __future__ import annotations
 
@@ -22,30 +22,31 @@ _LONGEST = 300
 
 
 class GuardedPlanner(Planner):
-    """Plans as `Planner` does. A statement at which that fails, by a fault of ours, is not applied, and its tables have a
-    gap; a table at whose rows it fails is put aside (`quarantine`). Errors that say what is wrong with the pipeline are
-    raised.
+    """As `Planner`, but an unexpected error affects only the tables of its statement.
 
-    It keeps a copy of the draft for each statement: make the plan without it first.
+    A statement that cannot be planned is not applied, and its tables get a gap. A table whose rows cannot be planned is
+    quarantined. A CdcError is raised: it concerns the pipeline.
+
+    Copies the draft for each statement: try `Planner` first.
     """
 
     def _permit(self, change: SchemaChange, event: DdlEvent, outcome: DdlOutcome) -> None:
         status, effects, tables = outcome.status, list(outcome.effects), list(outcome.tables)
 
-        def refused(error: Exception) -> None:
+        def refuse_statement(error: Exception) -> None:
             outcome.status, outcome.effects, outcome.tables = status, effects, tables
             names = change.names().touched
             for name in names:
                 self._refuse(name, error, event, outcome)
             if not names:
-                refuse(self._draft, None, _words(error), event, outcome)
+                refuse(self._draft, None, _message(error), event, outcome)
 
-        self._tried(lambda: super(GuardedPlanner, self)._permit(change, event, outcome), refused)
+        self._attempt(lambda: super(GuardedPlanner, self)._permit(change, event, outcome), refuse_statement)
 
     def _refuse(self, name: TableName, error: Exception, event: DdlEvent, outcome: DdlOutcome) -> None:
-        self._tried(
-            lambda: refuse(self._draft, name, _words(error), event, outcome),
-            lambda again: self._put_aside(name, event.commit_ts, again),
+        self._attempt(
+            lambda: refuse(self._draft, name, _message(error), event, outcome),
+            lambda again: self._quarantine(name, event.commit_ts, again),
         )
 
     def _flush_all_rows(self) -> None:
@@ -53,13 +54,13 @@ class GuardedPlanner(Planner):
             self._flush_rows(name)
 
     def _flush_rows(self, name: TableName) -> None:
-        self._tried(
-            lambda: self._draft.flush_rows(name, everything=True), lambda error: self._put_aside(name, 0, error)
+        self._attempt(
+            lambda: self._draft.flush_rows(name, everything=True), lambda error: self._quarantine(name, 0, error)
         )
 
-    def _tried(self, work: Callable[[], None], otherwise: Callable[[Exception], None]) -> None:
-        """The work; where it fails, all is as it was before, and the other is done."""
-        draft, ended = self._draft.snapshot(), self._recovery.snapshot()
+    def _attempt(self, work: Callable[[], None], on_error: Callable[[Exception], None]) -> None:
+        """Does the work. If it fails, restores all state from before and calls `on_error`."""
+        draft, dropped = self._draft.snapshot(), self._recovery.snapshot()
         held, held_from = dict(self._held), dict(self._held_from)
         try:
             work()
@@ -67,23 +68,23 @@ class GuardedPlanner(Planner):
             raise
         except Exception as error:
             self._draft.restore(draft)
-            self._recovery.restore(ended)
-            # the same dictionaries: others may have them, too
-            for now, before in ((self._held, held), (self._held_from, held_from)):
-                now.clear()
-                now.update(before)  # type: ignore[arg-type]
-            otherwise(error)
+            self._recovery.restore(dropped)
+            # keeps the dictionaries: the plan refers to them
+            for current, before in ((self._held, held), (self._held_from, held_from)):
+                current.clear()
+                current.update(before)  # type: ignore[arg-type]
+            on_error(error)
 
-    def _put_aside(self, name: TableName, commit_ts: int, error: Exception) -> None:
+    def _quarantine(self, name: TableName, commit_ts: int, error: Exception) -> None:
         if name in self._held:
             return
-        words = _words(error, hidden=self._draft.has_masks(name))
-        self._held[name] = HeldTable(name, NO_STATEMENT, commit_ts, "", error=words)
+        message = _message(error, redacted=self._draft.has_masks(name))
+        self._held[name] = HeldTable(name, NO_STATEMENT, commit_ts, "", error=message)
         self._held_from[name] = self._draft.first_pending_segments().get(name, self._draft.passed_events(name))
         self._draft.discard_rows(name, everything=True)
 
 
-def _words(error: Exception, *, hidden: bool = False) -> str:
-    """`hidden`: without what the error says, which may quote a value."""
-    said = type(error).__name__ if hidden else f"{type(error).__name__}: {first_line(error)}"
-    return f"it could not be planned ({said})"[:_LONGEST]
+def _message(error: Exception, *, redacted: bool = False) -> str:
+    """`redacted`: without the text of the error, which may quote a value."""
+    cause = type(error).__name__ if redacted else f"{type(error).__name__}: {first_line(error)}"
+    return f"planning failed ({cause})"[:_LONGEST]

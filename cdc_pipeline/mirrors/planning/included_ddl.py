@@ -1,8 +1,7 @@
-"""DDL as the mirrors of a selection see it: statements speak of upstream's tables, and become what they do to mirrors.
+"""Translates DDL of upstream's tables into changes of the selected mirrors.
 
-What concerns only tables that are left out is left out. A RENAME that leads out of the selection ends a mirror; one that
-leads in makes one, of which the rows from before are missing and are said to be. What is said of a table that is merged
-with others is said of it in its mirror (`schema_changes.OfShard`).
+Changes of excluded tables only are removed. A RENAME to an excluded name drops the mirror. A RENAME from an excluded name
+creates one, with a gap for earlier rows. Changes of a source table of a merged mirror become `schema_changes.OfShard`.
 """
 
 from __future__ import annotations
@@ -42,30 +41,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class IncludedDdl:
-    """`sources` are the tables of the mirrors, by mirror, as far as they are known. `definitions` are those of upstream's
-    tables; without them what needs one counts as not known."""
+    """Translates the events of one stream."""
 
     selection: TableSelection
     sources: Sources = field(default_factory=dict)
+    """The known source tables of each mirror."""
     definitions: UpstreamDefinitions | None = None
+    """The definitions of upstream's tables, excluded ones included. None: all are unknown."""
 
     def event(self, event: DdlEvent) -> DdlEvent:
-        """The event with what its changes do to mirrors. It has no changes where all of them are left out."""
+        """The event with its changes of mirrors; without changes if it concerns excluded tables only."""
         if self.selection.everything:
             return event
-        statement = _Statement(self, event, _passed_through(event, self.selection))
+        statement = _Statement(self, event, _transient_names(event, self.selection))
         changes: list[SchemaChange] = []
         notes: list[str] = []
         for change in event.changes:
             if self.definitions is not None:
                 self.definitions.follow(event, change)
-            found, said = statement.mirrored(change)
-            changes += found
-            notes += said
+            mirrored, more_notes = statement.mirrored(change)
+            changes += mirrored
+            notes += more_notes
         return replace(event, changes=tuple(changes), notes=tuple(notes))
 
     def appearing(self, event: DdlEvent) -> list[TableName]:
-        """The tables, by upstream's names, that the event brings into being and that are in."""
+        """The included tables, by upstream's names, that the event creates, renames or restores."""
         names = (name for change in event.changes for name in _appearing(change))
         return [name for name in names if self.selection.is_in(name)]
 
@@ -76,8 +76,8 @@ def _appearing(change: SchemaChange) -> tuple[TableName, ...]:
     return (*change.names().added, *change.names().recovered)
 
 
-def _passed_through(event: DdlEvent, selection: TableSelection) -> frozenset[TableName]:
-    """Names that are left out and that a table has only between two RENAMEs of one statement, as when two are swapped."""
+def _transient_names(event: DdlEvent, selection: TableSelection) -> frozenset[TableName]:
+    """Excluded names that a table has only between two RENAMEs of one statement, as in a swap of two tables."""
     found, taken = set(), set()
     for change in event.changes:
         if isinstance(change, RenameTable):
@@ -88,37 +88,38 @@ def _passed_through(event: DdlEvent, selection: TableSelection) -> frozenset[Tab
     return frozenset(found)
 
 
-_Found = tuple[list["SchemaChange"], list[str]]
-_NOTHING: _Found = ([], [])
+_Translated = tuple[list["SchemaChange"], list[str]]
+"""Changes of mirrors, and notes for the outcome of the event."""
+_NOTHING: _Translated = ([], [])
 
 
 @dataclass(frozen=True)
 class _Statement:
-    """The changes of one event; `passing` are the names that tables have only inside it, and `merged` the mirrors of those
-    of them that are merged."""
+    """Translates the changes of one event."""
 
     ddl: IncludedDdl
     event: DdlEvent
-    passing: frozenset[TableName]
+    transient: frozenset[TableName]
+    """The names of `_transient_names`."""
     merged: dict[TableName, TableName] = field(default_factory=dict)
+    """Transient name → the merged mirror of its table."""
 
     def _merged_into(self, name: TableName) -> TableName | None:
-        """The mirror of a table that is merged with others; None for any other."""
+        """The merged mirror of a source table; None for a table with a mirror of its own."""
         selection = self.ddl.selection
-        if name in self.passing:
+        if name in self.transient:
             return self.merged.get(name)
         return selection.routed(name) if selection.merges(name) else None
 
     def _is_in(self, name: TableName) -> bool:
-        return name in self.passing or self.ddl.selection.is_in(name)
+        return name in self.transient or self.ddl.selection.is_in(name)
 
     def _routed(self, name: TableName) -> TableName:
-        if name in self.passing:
+        if name in self.transient:
             return TableName(name.database, f"{name.table}__between_renames")  # no mirror's own
         return self.ddl.selection.routed(name)
 
-    def mirrored(self, change: SchemaChange) -> _Found:
-        """What the change does to mirrors, and what is to be said of it besides."""
+    def mirrored(self, change: SchemaChange) -> _Translated:
         match change:
             case NoTableEffect():
                 return [change], []
@@ -139,12 +140,14 @@ class _Statement:
             case CreateTable() | TruncateTable() | DropTable():
                 return ([self._named(change)], []) if self._is_in(change.name) else _NOTHING
             case OfShard():
-                raise AssertionError(f"{change.name}: a statement by upstream's names is expected")
+                raise AssertionError(
+                    f"{change.name}: expected a change by upstream's table names, found one of a merged mirror"
+                )
             case _:
                 assert_never(change)
 
     def _named(self, change: CreateTable | TruncateTable | DropTable | NotSupported) -> SchemaChange:
-        """The change of one table, by the name of its mirror."""
+        """The change under the name of the table's mirror."""
         assert change.name is not None
         mirror = self._merged_into(change.name)
         return (
@@ -156,7 +159,7 @@ class _Statement:
         if isinstance(change, RecoverDatabase):
             if not selection.routes and change.new_database is None:
                 return [change]
-            return [NotSupported(f"{change.description()}: its tables are not all included under their own names")]
+            return [NotSupported(f"{change.description()}: not all of its tables are included under their own names")]
         if not selection.routes:
             return [change]
         own = {
@@ -174,81 +177,84 @@ class _Statement:
             return [change]
         return [self._named(change)] if self._is_in(change.name) else []
 
-    # ---- in and out by a name
+    # ---- RENAME, RECOVER
 
-    def _renamed(self, change: RenameTable | AlterTable, old: TableName, new: TableName) -> _Found:
+    def _renamed(self, change: RenameTable | AlterTable, old: TableName, new: TableName) -> _Translated:
         mirror = self._merged_into(old)
-        if new in self.passing and mirror is not None:
+        if new in self.transient and mirror is not None:
             self.merged[new] = mirror
         if mirror is not None or self._merged_into(new) is not None:
             return self._renamed_merged(old, new)
         if self._is_in(old) and self._is_in(new):
             return [RenameTable(self._routed(old), self._routed(new))], []
         if self._is_in(old):
-            said = f"{old} is {new} from now on, which is not included: its mirror goes as with a DROP"
-            return [DropTable(self._routed(old))], [said]
+            note = f"{old} was renamed to {new}, which is not included: its mirror is dropped"
+            return [DropTable(self._routed(old))], [note]
         if not self._is_in(new):
             return _NOTHING
-        return self._made(new, f"it was {old} before, which is not included: {_MISSING}"), []
+        return self._created(new, f"it was renamed from {old}, which is not included: {_MISSING}"), []
 
-    def _renamed_merged(self, old: TableName, new: TableName) -> _Found:
-        """Of two names one or both of which are of merged tables: only inside one mirror do the rows go along."""
+    def _renamed_merged(self, old: TableName, new: TableName) -> _Translated:
+        """A RENAME where one or both names belong to a merged mirror: rows are kept only within one mirror."""
         mirror, target = self._merged_into(old), self._merged_into(new)
         if mirror is not None and mirror == target:
             return [OfShard(mirror, old, RenameTable(old, new))], []
         changes: list[SchemaChange] = []
-        said: list[str] = []
+        notes: list[str] = []
         if self._is_in(old):
             changes.append(self._named(DropTable(old)))
-            said.append(f"{old} is {new} from now on: its rows go as with a DROP")
+            notes.append(f"{old} was renamed to {new}: its rows are deleted as by a DROP")
         if self._is_in(new):
-            lacking = "rows from before are not here, because those of merged tables do not go from mirror to mirror"
-            changes += self._made(new, f"{new} was {old} before: {lacking}")
-        return changes, said
+            reason = "earlier rows are missing, because rows of merged tables do not move between mirrors"
+            changes += self._created(new, f"{new} was renamed from {old}: {reason}")
+        return changes, notes
 
-    def _made(
+    def _created(
         self, name: TableName, unknown: str, *, if_not_exists: bool = False, lacks_rows: bool = True
     ) -> list[SchemaChange]:
-        """A table that comes from one that is left out: of its definition, where that is known."""
+        """A table that is created from an excluded one: with its definition, or, if that is unknown, refused.
+
+        unknown: the reason of the gap or refusal.
+        """
         state = None if self.ddl.definitions is None else self.ddl.definitions.of(name)
         if state is None:
             return [self._named(NotSupported(unknown, name, creates=True))]
         gaps = (*state.gaps, Gap(GapKind.NOT_INCLUDED_BEFORE, unknown)) if lacks_rows else state.gaps
         return [self._named(CreateTable(name, state.schema, if_not_exists, gaps))]
 
-    def _recovered(self, change: RecoverTable) -> _Found:
+    def _recovered(self, change: RecoverTable) -> _Translated:
         target = change.new_name or change.name
         if not self._is_in(target):
-            said = f"{change.name} comes back as {target}, which is not included"
-            return [], [said] if self._is_in(change.name) else []
+            note = f"{change.name} was recovered as {target}, which is not included"
+            return [], [note] if self._is_in(change.name) else []
         if self._merged_into(change.name) is not None or self._merged_into(target) is not None:
-            unknown = f"{change.name} comes back: rows of tables that are merged are not kept apart"
-            return self._made(target, unknown), []
+            unknown = f"{change.name} was recovered without rows: a merged mirror keeps no rows of dropped tables"
+            return self._created(target, unknown), []
         if self._is_in(change.name):
             new_name = None if change.new_name is None else self._routed(change.new_name)
             return [RecoverTable(self._routed(change.name), new_name)], []
-        return self._made(target, f"{change.name} comes back as it, which is not included: {_MISSING}"), []
+        return self._created(target, f"it was recovered from {change.name}, which is not included: {_MISSING}"), []
 
-    # ---- made of another
+    # ---- CREATE TABLE LIKE, CREATE TABLE SELECT
 
     def _like(self, change: CreateTableLike) -> list[SchemaChange]:
         merged = self._merged_into(change.name) is not None or self._merged_into(change.source) is not None
         if self._is_in(change.source) and not merged:
             return [replace(change, name=self._routed(change.name), source=self._routed(change.source))]
-        which = "whose definition is not known" if merged else "which is not included and whose definition is not known"
+        which = "whose definition is unknown" if merged else "which is not included and whose definition is unknown"
         unknown = f"CREATE TABLE LIKE {change.source}, {which}"
-        return self._made(change.name, unknown, if_not_exists=change.if_not_exists, lacks_rows=False)
+        return self._created(change.name, unknown, if_not_exists=change.if_not_exists, lacks_rows=False)
 
     def _as_select(self, change: CreateTableAsSelect) -> list[SchemaChange]:
         if not self.ddl.selection.routes and (self.ddl.definitions is None or not self.ddl.definitions.of(change.name)):
-            return [change]  # perhaps the mirrors tell: they have upstream's names
-        unknown = f"its rows are those of a query on tables whose definitions are not known: {change.query}"
-        # the gap that it has in any case comes with its definition
-        return self._made(change.name, unknown, if_not_exists=change.if_not_exists, lacks_rows=False)
+            return [change]  # the planner may know the definitions: the mirrors have upstream's names
+        unknown = f"its rows come from a query on tables with unknown definitions: {change.query}"
+        # its definition has the gap of its first rows already
+        return self._created(change.name, unknown, if_not_exists=change.if_not_exists, lacks_rows=False)
 
     # ---- ALTER TABLE
 
-    def _altered(self, change: AlterTable) -> _Found:
+    def _altered(self, change: AlterTable) -> _Translated:
         target = next((clause.name for clause in change.clauses if isinstance(clause, RenameTo)), change.name)
         exchanged = [clause for clause in change.clauses if isinstance(clause, ExchangePartition)]
         if any(map(self._merged_into, (change.name, target, *(clause.table for clause in exchanged)))):
@@ -264,29 +270,31 @@ class _Statement:
             if self._is_in(clause.table)
         ], []
 
-    def _altered_merged(self, change: AlterTable, target: TableName, exchanged: list[TableName]) -> _Found:
-        """Where one of the tables is merged with others: rows do not change places with those of another table."""
-        found: list[SchemaChange] = []
-        said: list[str] = []
+    def _altered_merged(self, change: AlterTable, target: TableName, exchanged: list[TableName]) -> _Translated:
+        """An ALTER TABLE where one of the tables belongs to a merged mirror: EXCHANGE PARTITION is refused."""
+        changes: list[SchemaChange] = []
+        notes: list[str] = []
         if self._is_in(change.name):
             mirror = self._merged_into(change.name)
             clauses = tuple(
-                _unmoved_rows(clause.table) if isinstance(clause, ExchangePartition) else clause
+                _rows_not_exchanged(clause.table) if isinstance(clause, ExchangePartition) else clause
                 for clause in change.clauses
                 if not isinstance(clause, RenameTo)
             )
             altered = AlterTable(self._routed(change.name) if mirror is None else change.name, clauses)
             if clauses:
-                found.append(altered if mirror is None else OfShard(mirror, change.name, altered))
+                changes.append(altered if mirror is None else OfShard(mirror, change.name, altered))
         for other in exchanged:
             if self._is_in(other):
                 mirror = self._merged_into(other)
-                altered = AlterTable(self._routed(other) if mirror is None else other, (_unmoved_rows(change.name),))
-                found.append(altered if mirror is None else OfShard(mirror, other, altered))
+                altered = AlterTable(
+                    self._routed(other) if mirror is None else other, (_rows_not_exchanged(change.name),)
+                )
+                changes.append(altered if mirror is None else OfShard(mirror, other, altered))
         if target != change.name:
-            renamed, said = self._renamed(change, change.name, target)
-            found += renamed
-        return found, said
+            renamed, notes = self._renamed(change, change.name, target)
+            changes += renamed
+        return changes, notes
 
     def _clause(self, clause: Clause) -> Clause:
         if isinstance(clause, RenameTo):
@@ -298,19 +306,19 @@ class _Statement:
         return clause
 
 
-_MISSING = "rows from before are not here; a rebuild with both included takes them in"
+_MISSING = "earlier rows are missing; include both tables and rebuild to add them"
 
 
-def _unmoved_rows(other: TableName) -> NotSupportedClause:
-    return NotSupportedClause(f"EXCHANGE PARTITION with {other}: rows of tables that are merged do not change places")
+def _rows_not_exchanged(other: TableName) -> NotSupportedClause:
+    return NotSupportedClause(f"EXCHANGE PARTITION with {other}: rows of merged tables cannot be exchanged")
 
 
 def _unknown_rows(other: TableName) -> NotSupportedClause:
-    return NotSupportedClause(f"EXCHANGE PARTITION with {other}, which is not included: its rows are not known")
+    return NotSupportedClause(f"EXCHANGE PARTITION with {other}, which is not included: its rows are unknown")
 
 
 def left_out_words(event: DdlEvent) -> str:
-    """Why an event does nothing to any mirror; `event` is as upstream has it."""
+    """Why the event changes no mirror. `event`: with upstream's table names."""
     names = dict.fromkeys(name for change in event.changes for name in change.names().touched)
     tables = ", ".join(map(str, names))
-    return f"not included: {tables}" if tables else "speaks of no table that is included"
+    return f"not included: {tables}" if tables else "names no included table"

@@ -1,4 +1,4 @@
-"""Columns that only messages tell of: the schema of a table whose CREATE TABLE was never seen, and what it grows by."""
+"""Infers columns from messages: for tables without a CREATE TABLE in the stream, and for columns that no DDL declared."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 def inferred_schema(groups: Sequence[RowGroup]) -> TableSchema:
-    """Columns in the order of the rows' images, types as the messages name them, the key as they name it."""
-    # an image of the key alone says nothing of its place among the others
-    whole_first = sorted(groups, key=lambda group: group.only_key)
-    names = tuple(dict.fromkeys(column for group in whole_first for column in group.columns))
+    """The schema that the messages describe: columns in the order of the row images, their types, and the key."""
+    # an image with the handle key only does not show the order of columns
+    full_first = sorted(groups, key=lambda group: group.only_key)
+    names = tuple(dict.fromkeys(column for group in full_first for column in group.columns))
     keys = {group.key_names for group in groups}
     key = keys.pop() if len(keys) == 1 else ()
     return TableSchema(
@@ -33,63 +33,66 @@ def inferred_schema(groups: Sequence[RowGroup]) -> TableSchema:
 
 
 def first_commit_ts(groups: Sequence[RowGroup]) -> int | None:
-    """The `commit_ts` of the first of these rows; None where none is known."""
+    """The smallest `commit_ts` of the rows; None if unknown."""
     return min((group.first_ts for group in groups if group.first_ts is not None), default=None)
 
 
 def unseen_start(groups: Sequence[RowGroup]) -> Gap:
-    """The gap of a table that these rows are the first of. DataWorks sends the rows that are there before the changes, as
-    INSERTs like any others: nothing tells where they begin or end, or that they were sent at all."""
+    """The gap of a table whose first rows these are.
+
+    DataWorks loads existing rows as plain INSERTs before the changes: nothing marks the start or end of the load.
+    """
     return UNSEEN_LOAD if all(trait_of(group.dialect, Trait.LOADS_FIRST) for group in groups) else UNSEEN_START
 
 
 def widened_schema(
     schema: TableSchema, groups: Sequence[RowGroup], *, inferred: bool
 ) -> tuple[TableSchema, tuple[Column, ...]]:
-    """The schema with the columns that these rows have more, and those alone. `inferred`: rows have made it, and tell of
-    its other columns, too."""
+    """The schema with the columns that only the rows have, and these columns alone.
+
+    inferred: the schema comes from rows, so that the rows also correct its other columns.
+    """
     added = _new_columns(schema, groups)
     kept = tuple(_repaired_column(column, groups) for column in schema.columns) if inferred else schema.columns
     return schema.with_columns((*kept, *added)), added
 
 
-def untold_columns_gaps(added: Sequence[Column], example: str = "") -> list[Gap]:
-    """The gaps of columns that rows have and that no statement has made; `example` is the table of a merged mirror."""
-    words = "rows have columns that no DDL has told of"
-    return [Gap(GapKind.UNTOLD_COLUMN, words, column.name, example=example) for column in added]
+def undeclared_column_gaps(added: Sequence[Column], example: str = "") -> list[Gap]:
+    """The gaps of columns that rows have and no DDL declared. `example`: the source table of a merged mirror."""
+    detail = "rows have columns that no DDL declared"
+    return [Gap(GapKind.UNTOLD_COLUMN, detail, column.name, example=example) for column in added]
 
 
 def _new_columns(schema: TableSchema, groups: Sequence[RowGroup]) -> tuple[Column, ...]:
-    """The columns that rows have and the schema has not."""
     names = dict.fromkeys(column for group in groups for column in group.columns if schema.find(column) is None)
     return tuple(Column(name, _type(name, groups)) for name in names)
 
 
 def _repaired_column(column: Column, groups: Sequence[RowGroup]) -> Column:
-    """The column as the newest messages have it: what no statement, or one that could not be read, has made of it.
+    """The column with the type of the newest message.
 
-    Messages may name less than a definition (`decimal` without digits, `enum` without labels): what they leave out stays.
-    A DECIMAL holds all that was seen: never rounded (DESIGN §5).
+    Messages may omit parts of a type (the digits of `decimal`, the labels of `enum`): these parts stay. A DECIMAL is as
+    wide as the widest value so far, and never rounded (DESIGN §5).
     """
-    named = [words for group in groups if (words := group.types.mysql_types.get(column.name))]
-    if not named:
+    texts = [text for group in groups if (text := group.types.mysql_types.get(column.name))]
+    if not texts:
         return column
-    kind, now = column.type, type_in_words(named[-1])
-    if kind.base == now.base == "decimal":
+    kind, newest = column.type, type_in_words(texts[-1])
+    if kind.base == newest.base == "decimal":
         widest = _type(column.name, groups)
         return replace(column, type=_wider(kind, widest)) if kind.params and widest.params else column
-    if now.base not in KNOWN_TYPES or column.generated is not None:
+    if newest.base not in KNOWN_TYPES or column.generated is not None:
         return column
-    if kind.base != now.base or (kind.unsigned != now.unsigned and kind.base in INTEGERS):
-        return replace(column, type=now)
-    if now.members and now.members != kind.members:
-        return replace(column, type=replace(kind, members=now.members))
+    if kind.base != newest.base or (kind.unsigned != newest.unsigned and kind.base in INTEGERS):
+        return replace(column, type=newest)
+    if newest.members and newest.members != kind.members:
+        return replace(column, type=replace(kind, members=newest.members))
     return column
 
 
 def _type(name: str, groups: Sequence[RowGroup]) -> MySqlType:
-    """What the messages say of the column; DECIMALs as wide as the widest."""
-    found = [type_in_words(words) for group in groups if (words := group.types.mysql_types.get(name))]
+    """The column's type in the first message that has it; for a DECIMAL, the widest of all."""
+    found = [type_in_words(text) for group in groups if (text := group.types.mysql_types.get(name))]
     if not found:
         return type_in_words("")
     kind = found[0]

@@ -1,4 +1,4 @@
-"""How a plan records the outcome of a DDL event: applied, or refused with the reason and a gap."""
+"""Records the outcome of a DDL event: applied, or not applied with the reason and a gap."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from cdc_pipeline.mysql.model.table import TableName
 
 
-def done(outcome: DdlOutcome, effect: str, *states: MirrorState) -> None:
+def record_effect(outcome: DdlOutcome, effect: str, *states: MirrorState) -> None:
+    """Records an effect of the statement, with the states of the mirrors after it."""
     outcome.effects.append(effect)
     outcome.tables.extend(states)
     if outcome.status == NO_EFFECT:
@@ -23,7 +24,7 @@ def done(outcome: DdlOutcome, effect: str, *states: MirrorState) -> None:
 
 
 def refuse(draft: PlanDraft, name: TableName | None, reason: str, event: DdlEvent, outcome: DdlOutcome) -> None:
-    """Records what is not applied, and marks the table so that nothing is silently wrong."""
+    """Records that the statement is not applied, and adds a gap to the table's mirror. `name` None: no single table."""
     outcome.status = NOT_APPLIED
     outcome.effects.append(f"{NOT_APPLIED}: {reason}")
     if name is None:

@@ -1,4 +1,4 @@
-"""What a plan is made on: the mirrors as they are at one point of the stream, the rows that wait, and the steps so far."""
+"""The draft of a plan at one point of the stream: the states of the mirrors, the rows without a step, the steps so far."""
 
 from __future__ import annotations
 
@@ -23,13 +23,17 @@ from cdc_pipeline.mirrors.model.steps import (
 from cdc_pipeline.mirrors.planning.inferred_schema import (
     first_commit_ts,
     inferred_schema,
+    undeclared_column_gaps,
     unseen_start,
-    untold_columns_gaps,
     widened_schema,
 )
 from cdc_pipeline.mirrors.planning.lacking_columns import computed_columns, partial_columns, unknown_columns
-from cdc_pipeline.mirrors.planning.shard_definitions import with_lacking_columns, with_rows
-from cdc_pipeline.mirrors.planning.soft_delete_plans import brought_by_none, carried_key, untold_columns
+from cdc_pipeline.mirrors.planning.merged_definitions import with_lacking_columns, with_rows
+from cdc_pipeline.mirrors.planning.soft_delete_plans import (
+    columns_in_no_row,
+    columns_missing_in_deletes,
+    key_after_alter,
+)
 from cdc_pipeline.mirrors.settings.column_rules import OWN_DELETED, ColumnRules
 from cdc_pipeline.mysql.ddl.evolution import shape
 from cdc_pipeline.mysql.expressions.conversions import unsent_columns, with_unclear_types
@@ -45,9 +49,14 @@ if TYPE_CHECKING:
 
 
 class PlanDraft:
-    """`lookup` gives a mirror as the last cut left it; `known` are the names that cut had; `time_zone` is the encoder's;
-    `rules` are what mirrors that are made here carry beside upstream's columns; `keys` the columns that identify a row, by
-    `database.table`, of tables whose definition has no key."""
+    """The planners apply each DDL event to it, in stream order, and append steps.
+
+    lookup: returns the mirror as the last cut left it.
+    known: the names of the mirrors of that cut.
+    time_zone: the zone in which the encoder prints TIMESTAMP values.
+    rules: the column rules for mirrors that the plan creates.
+    keys: `database.table` → the columns that identify a row, for tables without a key in their definition.
+    """
 
     def __init__(
         self,
@@ -68,62 +77,62 @@ class PlanDraft:
         self.time_zone = time_zone
         self._rules = rules or ColumnRules()
         self._keys = keys or {}
-        self._live: dict[TableName, MirrorState | None] = {}
-        self._events_passed: dict[TableName, int] = defaultdict(int)
+        self._states: dict[TableName, MirrorState | None] = {}
+        self._passed_events: dict[TableName, int] = defaultdict(int)
         self._empty: set[str] = set()
         self.steps: list[Step] = []
 
     def snapshot(self) -> PlanDraft:
-        """The draft as it is now, apart from what becomes of this one."""
+        """A copy that later changes of this draft do not reach."""
         found = copy(self)
         found._copy_from(self)
         return found
 
-    def restore(self, saved: PlanDraft) -> None:
-        """The draft is again as it was `saved`, which may be used once more."""
-        self._copy_from(saved)
+    def restore(self, snapshot: PlanDraft) -> None:
+        """Undoes all changes since the snapshot, which can be used again."""
+        self._copy_from(snapshot)
 
     def _copy_from(self, other: PlanDraft) -> None:
         self._groups = defaultdict(lambda: defaultdict(list))
         for name, segments in other._groups.items():
             self._groups[name] = defaultdict(list, segments)
-        self._live, self._empty, self.steps = dict(other._live), set(other._empty), list(other.steps)
-        self._events_passed = defaultdict(int, other._events_passed)
+        self._states, self._empty, self.steps = dict(other._states), set(other._empty), list(other.steps)
+        self._passed_events = defaultdict(int, other._passed_events)
 
     # ---- mirrors
 
     def state(self, name: TableName) -> MirrorState | None:
-        """The mirror of that name at this point; None where there is none."""
-        if name not in self._live:
-            found = self._live[name] = self._lookup(name)
+        """The mirror of that name at this point; None if there is none. Raises MaskSaltError if its salt differs."""
+        if name not in self._states:
+            found = self._states[name] = self._lookup(name)
             if found is not None:
                 self._rules.check_salt(found)
-        return self._live[name]
+        return self._states[name]
 
     def set_state(self, state: MirrorState) -> None:
-        self._live[state.name] = state
+        self._states[state.name] = state
 
     def remove(self, name: TableName) -> None:
-        self._live[name] = None
+        self._states[name] = None
 
     def exists(self, name: TableName) -> bool:
-        """Whether there is a mirror of that name, or rows before this point that will make one."""
-        return self.state(name) is not None or bool(self._segments_now(name))
+        """Whether the mirror exists, or rows before this point create it."""
+        return self.state(name) is not None or bool(self._pending_segments(name))
 
     def names(self) -> list[TableName]:
-        """The tables that exist at this point, in order."""
-        return sorted(name for name in {*self._known, *self._groups, *self._live} if self.exists(name))
+        """The names of the mirrors that exist at this point, sorted."""
+        return sorted(name for name in {*self._known, *self._groups, *self._states} if self.exists(name))
 
     def create(self, state: MirrorState) -> MirrorState:
-        """Makes the mirror, with the columns that the rules give it. Returns it as it is made."""
-        state = replace(state, gaps=self._shown(state.name, state.gaps))
+        """Creates the mirror with the columns and masks of the rules. Returns its state."""
+        state = replace(state, gaps=self._visible(state.name, state.gaps))
         declared = replace(state, trace=self._rules.trace, derived=self._rules.derived_of(state))
-        made = self._rules.masked(declared, {})
-        made = self._rules.with_deleted(made, self.key(made))
-        self.steps.append(CreateMirror(made))
-        self.set_state(made)
-        self._empty.add(made.mirror_id)
-        return made
+        created = self._rules.masked(declared, {})
+        created = self._rules.with_deleted(created, self.key(created))
+        self.steps.append(CreateMirror(created))
+        self.set_state(created)
+        self._empty.add(created.mirror_id)
+        return created
 
     def change_columns(
         self,
@@ -133,165 +142,174 @@ class PlanDraft:
         commit_ms: int = 0,
         kept: tuple[tuple[str, str], ...] = (),
         *,
-        carried: Mapping[str, Mask] | None = None,
-        anew: bool = False,
+        inherited_masks: Mapping[str, Mask] | None = None,
+        is_refilled: bool = False,
     ) -> MirrorState:
-        """The mirror has other columns from now on: what was masked stays so under its new name, and what the rules name is
-        masked too. `carried` are masks that other columns take over besides. `anew`: nothing is in it, and all of its rows
-        come again. Returns it as it is then."""
+        """Changes the columns of the mirror. Returns its state: `after` with the masks of its columns.
+
+        A masked column stays masked under its new name. The rules may mask further columns.
+
+        inherited_masks: masks that columns take over from other columns.
+        is_refilled: the mirror is empty, and all of its rows are merged again.
+        """
         masks = dict(before.masks)
         own = {
             origin.after.name: masks[origin.before.name]
             for origin in origins
             if origin.before is not None and origin.before.name in masks
         }
-        ruled = self._rules.masked(after, {**(carried or {}), **own}).with_gaps(*unsure_hashes(origins, masks))
-        if anew or not before.schema.columns:
-            ruled = self._rules.with_deleted(ruled, self.key(ruled))
+        masked = self._rules.masked(after, {**(inherited_masks or {}), **own}).with_gaps(*unsure_hashes(origins, masks))
+        if is_refilled or not before.schema.columns:
+            masked = self._rules.with_deleted(masked, self.key(masked))
         elif before.soft_key is not None:
-            ruled = self._deleted_carried(before, ruled, origins)
-        self.steps.append(ChangeColumns(before, ruled, origins, commit_ms, kept))
-        self.set_state(ruled)
-        return ruled
+            masked = self._keep_soft_delete(before, masked, origins)
+        self.steps.append(ChangeColumns(before, masked, origins, commit_ms, kept))
+        self.set_state(masked)
+        return masked
 
-    def _deleted_carried(
+    def _keep_soft_delete(
         self, before: MirrorState, after: MirrorState, origins: tuple[ColumnOrigin, ...]
     ) -> MirrorState:
-        """`after`, which keeps what upstream deletes as `before` did, unless upstream has given it a column of that name."""
+        """`after` with the soft-delete key of `before`. Purges deleted rows if upstream now has a column `_deleted`."""
         assert before.soft_key is not None
         if after.schema.find(DELETED) is None:
-            return replace(after, soft_key=carried_key(before.soft_key, origins))
+            return replace(after, soft_key=key_after_alter(before.soft_key, origins))
         self.steps.append(ForgetDeleted(before))
         return replace(after, soft_key=None).with_gaps(OWN_DELETED)
 
     def key(self, state: MirrorState) -> tuple[str, ...]:
-        """The columns that identify a row of the mirror; empty where rows have no identity."""
+        """The columns that identify a row of the mirror; empty for a keyless table."""
         return key_columns(state, self._keys)
 
     def keeps_deleted(self, name: TableName) -> bool:
-        """Whether the table's mirror keeps what upstream deletes; where there is none, whether it is to."""
+        """Whether the mirror keeps rows that upstream deletes, or, if it does not exist, whether the rules say so."""
         state = self.state(name)
         return self._rules.keeps_deleted(name) if state is None else state.keeps_deleted
 
     def with_masks(self, state: MirrorState) -> MirrorState:
-        """The state as it is with all masks that the rules want of it."""
+        """The state with its own masks and those of the rules."""
         return self._rules.masked(state, dict(state.masks))
 
     def apply_masks(self, state: MirrorState) -> MirrorState:
-        """The mirror, of which the rules may name columns that it shows still: then these are masked where they are."""
+        """Masks the columns that the rules name and the mirror still shows. Returns the mirror's state."""
         self._rules.check_salt(state)
         if dict(self.with_masks(state).masks) == dict(state.masks):
             return state
         return self.change_columns(state, state, origins_by_name(state.schema, state.schema.columns))
 
     def apply_name_rules(self, state: MirrorState) -> MirrorState:
-        """The mirror, which has just got its name: it is masked by it, and has the derived columns of it beside its own."""
+        """Adds the masks and computed columns that the rules declare for the mirror's new name. Returns its state."""
         state = self.apply_masks(state)
-        derived = merged(self._rules.derived_of(state), state.derived)
-        if derived == state.derived:
+        computed = merged(self._rules.derived_of(state), state.derived)
+        if computed == state.derived:
             return state
         origins = origins_by_name(state.schema, state.schema.columns)
-        return self.change_columns(state, replace(state, derived=derived), origins)
+        return self.change_columns(state, replace(state, derived=computed), origins)
 
     def has_salt(self, state: MirrorState) -> bool:
-        """Whether the mirror's values were hashed with the declared salt, if any were."""
+        """Whether the declared salt is the one of the mirror's hashed values. True if it has none."""
         return self._rules.has_salt(state)
 
     def has_masks(self, name: TableName) -> bool:
-        """Whether values of the table's columns are masked, or would be."""
+        """Whether the mirror has masked columns, or the rules name some for it."""
         state = self.state(name)
         return self._rules.names(name) or (state is not None and bool(state.masks))
 
     def mask_all(self) -> None:
-        """Masks what mirrors of earlier cuts show and the rules name."""
+        """Masks the columns that the rules name in mirrors of earlier cuts."""
         for name in sorted(name for name in self._known if self._rules.names(name)):
             state = self.state(name)
             if state is not None:
                 self.apply_masks(state)
 
     def mark_empty(self, state: MirrorState) -> None:
-        """Says that nothing is in the mirror now: rows that follow are appended."""
+        """Records that the mirror has no rows, so that the next rows are appended instead of merged."""
         self._empty.add(state.mirror_id)
 
+    def mark_filled(self, state: MirrorState) -> None:
+        """Records that a step other than ApplyRows writes rows to the mirror."""
+        self._empty.discard(state.mirror_id)
+
     def is_empty(self, state: MirrorState) -> bool:
-        """Whether nothing is in the mirror for sure."""
+        """Whether the mirror is known to have no rows."""
         return state.mirror_id in self._empty
 
     def truncate(self, state: MirrorState) -> None:
-        """Says that upstream has emptied the table, of which the mirror may keep the rows."""
+        """Records a TRUNCATE: the mirror is empty unless it keeps deleted rows."""
         if not state.keeps_deleted:
             self.mark_empty(state)
 
     def reset_soft_delete_key(self, state: MirrorState) -> None:
-        """Says that rows have come from elsewhere, which may have the keys of deleted ones."""
+        """Records that rows moved in whose keys may equal those of deleted rows: the next rows first make keys unique."""
         if state.keeps_deleted:
             self.record_state(replace(state, soft_key=()))
 
-    def mark_filled(self, state: MirrorState) -> None:
-        """Says that rows are in the mirror which no step of rows has put there."""
-        self._empty.discard(state.mirror_id)
-
     def add_gaps(self, name: TableName, *gaps: Gap) -> None:
-        """Notes the gaps with the table's mirror, if there is one."""
+        """Adds the gaps to the mirror, if it exists."""
         state = self.state(name)
         if state is None:
             return
-        marked = state.with_gaps(*self._shown(name, gaps))
+        marked = state.with_gaps(*self._visible(name, gaps))
         if marked != state:
             self.record_state(marked)
 
-    def _shown(self, name: TableName, gaps: Iterable[Gap]) -> tuple[Gap, ...]:
-        """The gaps as the table's mirror may show them."""
+    def _visible(self, name: TableName, gaps: Iterable[Gap]) -> tuple[Gap, ...]:
+        """The gaps, redacted if the table has masks."""
         return tuple(gap.hidden for gap in gaps) if self.has_masks(name) else tuple(gaps)
 
     def record_state(self, state: MirrorState) -> None:
-        """The mirror says this of itself from now on; its rows and columns are as they were."""
+        """Changes the mirror's properties. Its rows and columns stay as they are."""
         self.steps.append(NoteState(state))
         self.set_state(state)
 
     # ---- rows
 
     def pass_event(self, name: TableName) -> None:
-        self._events_passed[name] += 1
+        """Moves on to the point after the next DDL event of the name."""
+        self._passed_events[name] += 1
 
     def passed_events(self, name: TableName) -> int:
-        """How many events of the name lie before this point."""
-        return self._events_passed[name]
+        """The number of DDL events of the name before this point."""
+        return self._passed_events[name]
 
-    def _segments_now(self, name: TableName, *, everything: bool = False) -> list[int]:
-        """The segments of the name that lie before this point and are not in yet."""
-        waiting = self._groups.get(name, {})
-        return sorted(segment for segment in waiting if everything or segment <= self._events_passed[name])
+    def _pending_segments(self, name: TableName, *, everything: bool = False) -> list[int]:
+        """The segments without a step that lie before this point, or (`everything`) all."""
+        segments = self._groups.get(name, {})
+        return sorted(segment for segment in segments if everything or segment <= self._passed_events[name])
 
     def discard_rows(self, name: TableName, *, everything: bool = False) -> None:
-        """Leaves out the rows of the name that lie before this point, or all that wait."""
-        for segment in self._segments_now(name, everything=everything):
+        """Discards the pending rows of the name that lie before this point, or (`everything`) all."""
+        for segment in self._pending_segments(name, everything=everything):
             del self._groups[name][segment]
 
     def first_pending_segments(self) -> dict[TableName, int]:
-        """The names of which rows are not in yet, each with the first segment that waits."""
+        """The names with rows that have no step, each with the first such segment."""
         return {name: min(segments) for name, segments in self._groups.items() if segments}
 
     def flush_all_rows(self) -> None:
+        """Adds steps for all pending rows."""
         for name in list(self._groups):
             self.flush_rows(name, everything=True)
 
     def flush_rows(self, name: TableName, *, everything: bool = False) -> None:
-        """Rows of the name that lie before this point go into its mirror, which they make where there is none."""
-        segments = self._segments_now(name, everything=everything)
+        """Adds a step for the pending rows of the name that lie before this point, or (`everything`) for all.
+
+        Creates the mirror if it does not exist.
+        """
+        segments = self._pending_segments(name, everything=everything)
         if not segments:
             return
         groups = [group for segment in segments for group in self._groups[name].pop(segment)]
-        state = self._with_one_per_key(self._fitting_state(name, groups))
+        state = self._make_keys_unique(self._fit_state(name, groups))
         if state.shards is not None:
             groups = [with_lacking_columns(group, state) for group in groups]
         key = self.key(state)
         lacking = tuple(column.name for column in partial_columns(state.schema, key, groups))
         unknown = unknown_columns(state, key, groups)
-        # where some rows came with their handle key only, what is computed of the others' columns is told apart by row
+        # the merge treats rows with their handle key only one by one: they do not keep a column from being computed
         partial = partial_columns(state.schema, key, [group for group in groups if not group.only_key])
-        untold = untold_columns(state, key, groups)
-        missing = list(dict.fromkeys((*unknown, *brought_by_none(untold, groups))))
+        missing_in_deletes = columns_missing_in_deletes(state, key, groups)
+        missing = list(dict.fromkeys((*unknown, *columns_in_no_row(missing_in_deletes, groups))))
         computed = () if partial else computed_columns(state.schema, missing, self.time_zone)
         self.steps.append(
             ApplyRows(
@@ -303,27 +321,30 @@ class PlanDraft:
                 wires=tuple(sorted({group.dialect: group.types.wires for group in groups}.items())),
                 lacking=lacking,
                 computed=tuple(column.name for column in computed),
-                untold=tuple(column.name for column in untold if column not in computed),
+                untold=tuple(column.name for column in missing_in_deletes if column not in computed),
             )
         )
         self._empty.discard(state.mirror_id)
         self.add_gaps(name, *unsent_columns([column for column in unknown if column not in computed]))
 
-    def _with_one_per_key(self, state: MirrorState) -> MirrorState:
-        """The mirror, in which rows may come by their key: of those that it keeps none has the key of another."""
+    def _make_keys_unique(self, state: MirrorState) -> MirrorState:
+        """Ensures, before rows are merged by key, that no two rows of a soft-delete mirror share a key.
+
+        Returns the mirror's state.
+        """
         key = self.key(state)
         if state.soft_key is None or state.soft_key == key:
             return state
-        settled = replace(state, soft_key=key)
-        self.steps.append(KeepOnePerKey(settled) if key else NoteState(settled))
-        self.set_state(settled)
-        return settled
+        unique = replace(state, soft_key=key)
+        self.steps.append(KeepOnePerKey(unique) if key else NoteState(unique))
+        self.set_state(unique)
+        return unique
 
-    def _fitting_state(self, name: TableName, groups: list[RowGroup]) -> MirrorState:
-        """The mirror's state, made or widened where the rows have columns that no DDL has told of."""
+    def _fit_state(self, name: TableName, groups: list[RowGroup]) -> MirrorState:
+        """Creates the mirror, or adds the columns that the rows have and no DDL declared. Returns its state."""
         state = self.state(name)
         if groups[0].source is not None:
-            return self._fitting_merged(name, state, groups)
+            return self._fit_merged(name, state, groups)
         if state is None:
             schema = inferred_schema(groups)
             since = first_commit_ts(groups)
@@ -339,14 +360,14 @@ class PlanDraft:
             return state
         return self.change_columns(state, wider, origins_by_name(state.schema, wider.schema.columns))
 
-    def _fitting_merged(self, name: TableName, state: MirrorState | None, groups: list[RowGroup]) -> MirrorState:
-        """As `_fitting_state`, of a mirror of several tables, which has what each of them has."""
+    def _fit_merged(self, name: TableName, state: MirrorState | None, groups: list[RowGroup]) -> MirrorState:
+        """As `_fit_state`, for a merged mirror."""
         before = state or MirrorState(name, f"{name}@cut{self._cut_id}.{len(self.steps)}", TableSchema(()), shards=())
         fitting = with_rows(before, groups)
         return self.create(fitting) if state is None else self.change_merged(before, fitting)
 
     def change_merged(self, before: MirrorState, after: MirrorState, commit_ms: int = 0) -> MirrorState:
-        """The merged mirror is so from now on: columns keep their names. Returns it as it is then."""
+        """Changes a merged mirror, whose columns keep their names. Returns its state."""
         if after == before:
             return before
         if shape(after.schema) == shape(before.schema):
@@ -357,4 +378,4 @@ class PlanDraft:
     def _widened(self, state: MirrorState, groups: list[RowGroup]) -> MirrorState:
         schema, added = widened_schema(state.schema, groups, inferred=state.inferred)
         wider = replace(state, schema=schema, gaps=with_unclear_types(state.gaps, schema.columns))
-        return wider if state.inferred else wider.with_gaps(*untold_columns_gaps(added))
+        return wider if state.inferred else wider.with_gaps(*undeclared_column_gaps(added))

@@ -1,7 +1,7 @@
-"""From DDL events and groups of rows to the steps of a cut: pure, no Spark.
+"""Plans the steps of a cut from its DDL events and groups of rows.
 
-Each table's rows are cut into segments by the DDL events that touch it (`ddl_events.DdlEvent.names`): segment n lies after
-the n-th of them. The planner walks the events in order, first letting the rows before an event in, then the event.
+The DDL events that name a table (`DdlEvent.names`) split its rows into segments: segment n follows the n-th event. The
+planner processes the events in order, and before an event the rows that precede it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing_extensions import assert_never
 from cdc_pipeline.lake.tables.ddl_history import HELD, NO_EFFECT
 from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
 from cdc_pipeline.mirrors.planning.alter_planner import AlterPlanner
+from cdc_pipeline.mirrors.planning.merged_steps import coalesced
+from cdc_pipeline.mirrors.planning.merged_table_planner import MergedTablePlanner
 from cdc_pipeline.mirrors.planning.recovery_planner import RecoveryPlanner
-from cdc_pipeline.mirrors.planning.shard_planner import ShardPlanner
-from cdc_pipeline.mirrors.planning.shard_steps import shortened
 from cdc_pipeline.mirrors.planning.table_planner import TablePlanner
 from cdc_pipeline.mirrors.settings.ddl_policy import HOLD, DdlPolicy, HeldTable
 from cdc_pipeline.mysql.expressions.conversions import unsure_conversion
@@ -54,34 +54,39 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CutPlan:
-    """The steps of a cut in order, what becomes of each DDL event, by the event's position, and the tables that wait.
-
-    `during` tells for each step the place of the event that it was planned at: -1 before the first, and as many as there
-    are events after the last. `held_from` tells from which segment on the rows of a waiting table stay out.
-    """
+    """What one cut does."""
 
     steps: tuple[Step, ...]
     during: tuple[int, ...]
+    """The index of the event that each step belongs to: -1 before the first, the number of events after the last."""
     outcomes: dict[StatementPosition, DdlOutcome]
+    """By the position of the DDL event."""
     held: tuple[HeldTable, ...] = ()
+    """The tables that are held or quarantined after the cut."""
     held_from: dict[TableName, int] = field(default_factory=dict)
+    """The first segment of a held table whose rows are not applied."""
 
 
 @dataclass(frozen=True)
 class Permissions:
-    """`policy` as declared; `approved` are the statements that may go on; `held` are the tables that wait from earlier
-    cuts; `released` those that waited for what is approved now, of which rows and DDL come again."""
+    """Which statements may be applied, and which tables are held."""
 
     policy: DdlPolicy = field(default_factory=DdlPolicy)
     approved: frozenset[StatementPosition] = frozenset()
+    """The approved statements."""
     held: tuple[HeldTable, ...] = ()
+    """The tables that earlier cuts hold."""
     released: frozenset[TableName] = frozenset()
+    """The tables that resume in this cut because their statement is approved: their rows and DDL are replayed."""
 
 
 class Planner:
-    """Makes a `CutPlan` on a draft. `lost` are gaps of tables that are known before any statement or row is looked at, such
-    as records that became dead letters. `ended` gives the tables of a database that earlier cuts have dropped or emptied.
-    `doubts` are rows of which nothing tells on which side of a statement they lie."""
+    """Plans a cut on a draft.
+
+    lost: gaps that are known before planning, such as those of dead letters.
+    ended: returns the tables of a database that earlier cuts dropped or truncated.
+    doubts: rows for which it is unknown whether they precede or follow a statement.
+    """
 
     def __init__(
         self,
@@ -101,19 +106,19 @@ class Planner:
         self._alterations = AlterPlanner(draft, self._permissions.policy)
         self._recovery = RecoveryPlanner(draft, ended)
         self._tables = TablePlanner(draft, self._permissions.policy, self._recovery)
-        self._shards = ShardPlanner(draft, self._permissions.policy, self._tables)
+        self._shards = MergedTablePlanner(draft, self._permissions.policy, self._tables)
 
     def plan(self, events: Iterable[DdlEvent]) -> CutPlan:
-        """`events` in stream order (`ddl_events.in_order`): those of this cut, and those that come again."""
+        """Plans the events, which are in stream order (`ddl_events.in_order`): new ones and those of resumed tables."""
         outcomes: dict[StatementPosition, DdlOutcome] = {}
         self._draft.mask_all()
-        begun: list[int] = []
+        first_steps: list[int] = []
         for event in events:
-            begun.append(len(self._draft.steps))
+            first_steps.append(len(self._draft.steps))
             outcome = DdlOutcome(NO_EFFECT, list(event.notes))
             for change in event.changes:
                 for old, new in change.names().renamed:
-                    # what is known to be missing goes with the table
+                    # the gaps move with the table
                     self._lost[new] = (*self._lost.get(new, ()), *self._lost.get(old, ()))
                 self._permit(change, event, outcome)
             for name in event.names():
@@ -123,39 +128,39 @@ class Planner:
                     for name in event.names():
                         self._draft.add_gaps(name, doubt.gap)
             outcomes[event.position] = outcome
-        begun.append(len(self._draft.steps))
+        first_steps.append(len(self._draft.steps))
         for name in self._held:
             self._draft.discard_rows(name, everything=True)
         self._flush_all_rows()
         for name, gaps in sorted(self._lost.items()):
             self._draft.add_gaps(name, *gaps)
-        steps = shortened(self._draft.steps)
-        during = tuple(bisect_right(begun, place) - 1 for place in steps)
+        steps = coalesced(self._draft.steps)
+        during = tuple(bisect_right(first_steps, index) - 1 for index in steps)
         return CutPlan(tuple(steps.values()), during, outcomes, tuple(self._held.values()), self._held_from)
 
     def _flush_all_rows(self) -> None:
         self._draft.flush_all_rows()
 
-    # ---- what may go on
+    # ---- ddl_policy
 
     def _permit(self, change: SchemaChange, event: DdlEvent, outcome: DdlOutcome) -> None:
-        """Carries the change out unless a table of it waits, or has to wait before it."""
+        """Applies the change, unless a table that it names is held or must be held before it."""
         names = change.names().touched
         if event.returning and not isinstance(change, DropDatabase) and not self._permissions.released & set(names):
-            # carried out when it came, but for tables that wait for something else still
+            # an earlier cut applied it, except to tables that are still held for another statement
             for name in [name for name in names if name in self._held]:
                 self._hold(name, self._held[name], event, outcome)
             return
-        waiting = next((self._held[name] for name in names if name in self._held), None)
-        if waiting is None and event.position not in self._permissions.approved:
+        held = next((self._held[name] for name in names if name in self._held), None)
+        if held is None and event.position not in self._permissions.approved:
             destroyed = change.tables_losing_data(self._schema, unsure_conversion)
             if any(self._holds(name) and self._draft.exists(name) for name in destroyed):
-                waiting = self._waiting(names[0], event)
-        if waiting is None:
-            self._carry_out(change, event, outcome)
+                held = self._held_before(names[0], event)
+        if held is None:
+            self._apply(change, event, outcome)
             return
         for name in names:
-            self._hold(name, waiting, event, outcome)
+            self._hold(name, held, event, outcome)
 
     def _schema(self, name: TableName) -> TableSchema:
         state = self._draft.state(name)
@@ -164,10 +169,10 @@ class Planner:
     def _holds(self, name: TableName) -> bool:
         return self._permissions.policy.of(name) == HOLD
 
-    def _waiting(self, name: TableName, event: DdlEvent) -> HeldTable:
-        """The table, which waits before the event; its statement may have values of masked columns in it."""
-        hidden = self._draft.has_masks(name) or any(map(self._draft.has_masks, event.names()))
-        return HeldTable(name, event.position, event.commit_ts, "" if hidden else event.sql)
+    def _held_before(self, name: TableName, event: DdlEvent) -> HeldTable:
+        """The table, held before the event. Without the statement if that may contain values of masked columns."""
+        redacted = self._draft.has_masks(name) or any(map(self._draft.has_masks, event.names()))
+        return HeldTable(name, event.position, event.commit_ts, "" if redacted else event.sql)
 
     def _hold(self, name: TableName, cause: HeldTable, event: DdlEvent, outcome: DdlOutcome) -> None:
         if name not in self._held:
@@ -175,14 +180,14 @@ class Planner:
             self._held[name] = replace(cause, name=name, commit_ts=event.commit_ts, rows=0)
             self._held_from[name] = self._draft.passed_events(name) + 1
         outcome.status = HELD
-        outcome.effects.append(f"{name} waits: {self._held[name].gap}")
+        outcome.effects.append(f"{name}: {self._held[name].gap}")
 
-    def _carry_out(self, change: SchemaChange, event: DdlEvent, outcome: DdlOutcome) -> None:
+    def _apply(self, change: SchemaChange, event: DdlEvent, outcome: DdlOutcome) -> None:
         match change:
             case NoTableEffect():
                 outcome.effects.append(f"{change.what}: changes no table")
             case NotSupported():
-                self._tables.cannot_read(change, event, outcome)
+                self._tables.refuse_table(change, event, outcome)
             case CreateTable():
                 self._tables.create(change, event, outcome)
             case CreateTableLike():
@@ -209,7 +214,7 @@ class Planner:
                 assert_never(change)
 
     def _drop_database(self, change: DropDatabase, event: DdlEvent, outcome: DdlOutcome) -> None:
-        """Each table by itself: those of a policy to hold wait, the others are dropped."""
+        """Drops the tables of the database one by one, or holds those with `ddl_policy: hold`."""
         for name in [name for name in self._draft.names() if change.has(name)]:
             state = self._draft.state(name)
             if (state is not None and state.retired) or (event.returning and name not in self._permissions.released):
@@ -217,9 +222,9 @@ class Planner:
             if name in self._held:
                 self._hold(name, self._held[name], event, outcome)
             elif self._holds(name) and event.position not in self._permissions.approved:
-                self._hold(name, self._waiting(name, event), event, outcome)
+                self._hold(name, self._held_before(name, event), event, outcome)
             else:
-                # rows of a name that is not touched by name lie in one segment; those after the drop come by a CREATE
+                # no statement names the table, so that all its rows lie in one segment; rows after the DROP follow a CREATE
                 self._tables.drop(name, event, outcome)
         if not outcome.effects:
             outcome.effects.append(f"database {change.database}: no mirrors to drop")

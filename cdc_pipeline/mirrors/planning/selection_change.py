@@ -1,7 +1,7 @@
-"""What becomes of the mirrors when a pipeline's selection is another one than that of the cut before.
+"""Plans a change of the pipeline's selection since the last cut.
 
-A mirror whose table is no longer in is set aside: it would stay as it was and look alive. One whose table has another name
-now is renamed. A table that is in now and was not starts with what comes, and says what it lacks.
+The mirror of a newly excluded table is dropped, because it would no longer change and look live. The mirror of a table with
+another route is renamed. A newly included table starts with the next rows and has a gap for the earlier ones.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.mirrors.model.shards import Shard
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import DropMirror, RenameMirror
-from cdc_pipeline.mirrors.planning.shard_definitions import with_shards
+from cdc_pipeline.mirrors.planning.merged_definitions import with_sources
 from cdc_pipeline.mysql.model.table import TableSchema
 
 if TYPE_CHECKING:
@@ -27,12 +27,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SelectionChange:
-    """`leaving` are mirrors that are set aside, with the reason; `moving` those that are renamed, in an order in which each
-    name is free; `starting` are tables, by upstream's names, of which there is no mirror yet."""
+    """The mirrors that the new selection drops, renames and creates."""
 
-    leaving: Mapping[TableName, str]
-    moving: Mapping[TableName, TableName]
+    dropped: Mapping[TableName, str]
+    """Mirror → the reason."""
+    renamed: Mapping[TableName, TableName]
+    """Old → new name, in an order in which each new name is free."""
     starting: tuple[TableName, ...] = ()
+    """Tables, by upstream's names, without a mirror."""
 
     @staticmethod
     def between(
@@ -41,48 +43,55 @@ class SelectionChange:
         before: TableSelection,
         now: TableSelection,
     ) -> SelectionChange:
-        """`tables` are the mirrors of the cut before with upstream's tables, `existing` upstream's tables then."""
+        """The change from the selection `before` to `now`.
+
+        tables: the mirrors of the last cut, each with its source tables.
+        existing: upstream's tables at that cut.
+        """
         merged = {
             mirror: [source for source in found if source in existing] or list(found)
             for mirror, found in tables.items()
             if any(before.merges(source) or now.merges(source) for source in found)
         }
         sources = {mirror: found[0] for mirror, found in tables.items() if mirror not in merged}
-        leaving = {
-            mirror: f"{source} is not included any more" for mirror, source in sources.items() if not now.is_in(source)
+        dropped = {
+            mirror: f"{source} is no longer included" for mirror, source in sources.items() if not now.is_in(source)
         }
-        targets = {mirror: now.routed(source) for mirror, source in sources.items() if mirror not in leaving}
-        # of rows that are merged already, or are not yet, none go from mirror to mirror
-        anew = {mirror: found for mirror, found in merged.items() if not _stays(mirror, found, before, now)}
-        leaving.update(dict.fromkeys(anew, "its tables are merged otherwise now"))
-        taken = set(targets) | (set(merged) - set(anew))
+        targets = {mirror: now.routed(source) for mirror, source in sources.items() if mirror not in dropped}
+        # rows of merged tables do not move between mirrors
+        rebuilt = {mirror: found for mirror, found in merged.items() if not _stays(mirror, found, before, now)}
+        dropped.update(dict.fromkeys(rebuilt, "its tables are merged differently"))
+        taken = set(targets) | (set(merged) - set(rebuilt))
         targets = {mirror: target for mirror, target in sorted(targets.items()) if target != mirror}
-        moving: dict[TableName, TableName] = {}
+        renamed: dict[TableName, TableName] = {}
         while free := next((mirror for mirror, target in targets.items() if target not in taken), None):
-            moving[free] = targets.pop(free)
-            taken = (taken - {free}) | {moving[free]}
-        # those that are left change their names in a ring
-        leaving.update({mirror: f"{sources[mirror]} is mirrored as {target} now" for mirror, target in targets.items()})
+            renamed[free] = targets.pop(free)
+            taken = (taken - {free}) | {renamed[free]}
+        # the remaining mirrors exchange their names in a ring
+        dropped.update({mirror: f"{sources[mirror]} is now mirrored as {target}" for mirror, target in targets.items()})
         starting = {name for name in existing if now.is_in(name) and not before.is_in(name)}
-        starting |= {source for found in anew.values() for source in found if now.is_in(source)}
-        return SelectionChange(leaving, moving, (*sorted(starting), *(sources[mirror] for mirror in targets)))
+        starting |= {source for found in rebuilt.values() for source in found if now.is_in(source)}
+        return SelectionChange(dropped, renamed, (*sorted(starting), *(sources[mirror] for mirror in targets)))
 
     def words(self, now: TableSelection) -> tuple[str, ...]:
-        """Line by line what the change does."""
+        """One line per mirror that changes."""
         return (
-            *(f"mirror {mirror} is set aside: {reason}" for mirror, reason in self.leaving.items()),
-            *(f"mirror {mirror} is called {target} now" for mirror, target in self.moving.items()),
-            *(f"{name} is included now: mirror {now.routed(name)} starts without its rows" for name in self.starting),
+            *(f"mirror {mirror} is dropped: {reason}" for mirror, reason in self.dropped.items()),
+            *(f"mirror {mirror} is renamed to {target}" for mirror, target in self.renamed.items()),
+            *(
+                f"{name} is newly included: mirror {now.routed(name)} starts without earlier rows"
+                for name in self.starting
+            ),
         )
 
     def held(self, tables: Iterable[HeldTable]) -> tuple[HeldTable, ...]:
-        """Those of the tables that wait still, by their names now."""
-        stay = (table for table in tables if table.name not in self.leaving)
-        return tuple(replace(table, name=self.moving.get(table.name, table.name)) for table in stay)
+        """The held tables that stay included, under their new names."""
+        stay = (table for table in tables if table.name not in self.dropped)
+        return tuple(replace(table, name=self.renamed.get(table.name, table.name)) for table in stay)
 
     def held_rows_left_out(self, tables: Iterable[HeldTable]) -> int:
-        """The row changes that waited with tables that are not included any more."""
-        return sum(table.rows for table in tables if table.name in self.leaving)
+        """The number of held row changes of tables that are no longer included."""
+        return sum(table.rows for table in tables if table.name in self.dropped)
 
     def plan(
         self,
@@ -92,47 +101,47 @@ class SelectionChange:
         definition: Callable[[TableName], MirrorState | None],
     ) -> None:
         """Adds the steps to an empty draft."""
-        for mirror in self.leaving:
+        for mirror in self.dropped:
             if (state := draft.state(mirror)) is not None:
                 draft.steps.append(DropMirror(state, f"not-included-{cut_id}"))
                 draft.remove(mirror)
-        for mirror, target in self.moving.items():
+        for mirror, target in self.renamed.items():
             if (state := draft.state(mirror)) is not None:
-                renamed = replace(state, name=target)
-                draft.steps.append(RenameMirror(state, renamed))
+                after = replace(state, name=target)
+                draft.steps.append(RenameMirror(state, after))
                 draft.remove(mirror)
-                draft.set_state(renamed)
+                draft.set_state(after)
         for source in self.starting:
             name, known = now.routed(source), definition(source)
             if now.merges(source):
-                _start_merged(draft, name, source, known, cut_id)
+                _add_source_table(draft, name, source, known, cut_id)
                 continue
             schema = TableSchema(()) if known is None else known.schema
             state = MirrorState(name, f"{name}@cut{cut_id}.{len(draft.steps)}", schema, inferred=known is None)
-            gap = _not_included("it", cut_id)
+            gap = _not_included("the table", cut_id)
             draft.create(state.with_gaps(*(() if known is None else known.gaps), gap))
 
 
 def _stays(mirror: TableName, found: Iterable[TableName], before: TableSelection, now: TableSelection) -> bool:
-    """Whether a mirror is of these tables before and after, merged."""
+    """Whether the mirror merges these tables before and after."""
     return all(before.merges(source) and now.merges(source) and now.routed(source) == mirror for source in found)
 
 
 def _not_included(which: str, cut_id: int) -> Gap:
-    words = f"{which} was not included before cut {cut_id}: rows from before are not here; a rebuild takes them in"
-    return Gap(GapKind.NOT_INCLUDED_BEFORE, words)
+    detail = f"{which} was not included before cut {cut_id}: earlier rows are missing; rebuild to add them"
+    return Gap(GapKind.NOT_INCLUDED_BEFORE, detail)
 
 
-def _start_merged(
+def _add_source_table(
     draft: PlanDraft, mirror: TableName, source: TableName, known: MirrorState | None, cut_id: int
 ) -> None:
-    """One more of the tables of a merged mirror, which is perhaps not there yet."""
+    """Adds a source table to a merged mirror, and creates the mirror if it does not exist."""
     gap = _not_included(str(source), cut_id)
     state = draft.state(mirror)
     before = state or MirrorState(mirror, f"{mirror}@cut{cut_id}.{len(draft.steps)}", TableSchema(()), shards=())
     after = before.with_gaps(gap)
     if known is not None:
-        after = with_shards(after, (*(after.shards or ()), Shard(source, known.schema))).with_gaps(*known.gaps)
+        after = with_sources(after, (*(after.shards or ()), Shard(source, known.schema))).with_gaps(*known.gaps)
     if state is None:
         draft.create(replace(after, inferred=after.inferred or known is None))
     else:

@@ -1,6 +1,4 @@
-"""What a plan says of mirrors that keep what upstream deletes (`soft_delete`): the columns that deletes came without, and
-the key by which rows are told apart after columns have changed. `soft_deletes` carries it out.
-"""
+"""Plans for mirrors that keep deleted rows (`soft_delete`): columns that deletes lack, and the key after an ALTER TABLE."""
 
 from __future__ import annotations
 
@@ -14,25 +12,27 @@ if TYPE_CHECKING:
     from cdc_pipeline.mysql.model.table import Column, ColumnOrigin
 
 
-def untold_columns(state: MirrorState, key: tuple[str, ...], groups: Sequence[RowGroup]) -> list[Column]:
-    """The columns that deletes came without, where the mirror keeps the rows."""
+def columns_missing_in_deletes(state: MirrorState, key: tuple[str, ...], groups: Sequence[RowGroup]) -> list[Column]:
+    """The columns that some deletes lack, for a soft-delete mirror; empty for others."""
     if not state.keeps_deleted or not key:
         return []
-    told = [{name.casefold() for name in group.columns} for group in groups if not group.images]
-    return [column for column in state.schema.columns if any(column.name.casefold() not in names for names in told)]
+    deletes = [{name.casefold() for name in group.columns} for group in groups if not group.images]
+    return [column for column in state.schema.columns if any(column.name.casefold() not in names for names in deletes)]
 
 
-def brought_by_none(columns: Iterable[Column], groups: Sequence[RowGroup]) -> list[Column]:
-    """Those of the columns that no row at all came with, such as TiCDC's virtual ones."""
-    brought = {name.casefold() for group in groups for name in group.columns}
-    return [column for column in columns if column.name.casefold() not in brought]
+def columns_in_no_row(columns: Iterable[Column], groups: Sequence[RowGroup]) -> list[Column]:
+    """Those of the columns that no row has, such as virtual columns from TiCDC."""
+    present = {name.casefold() for group in groups for name in group.columns}
+    return [column for column in columns if column.name.casefold() not in present]
 
 
-def carried_key(key: tuple[str, ...], origins: Iterable[ColumnOrigin]) -> tuple[str, ...]:
-    """The names that the columns of a `soft_key` have now; empty where one is gone, or has another type, as which values
-    that differed may be equal."""
-    now = {origin.before.name: origin for origin in origins if origin.before is not None}
-    found = [now.get(name) for name in key]
+def key_after_alter(key: tuple[str, ...], origins: Iterable[ColumnOrigin]) -> tuple[str, ...]:
+    """The soft-delete key under the new column names.
+
+    Empty if a column of it was dropped or changed its type: values that differed may be equal in the new type.
+    """
+    by_old_name = {origin.before.name: origin for origin in origins if origin.before is not None}
+    found = [by_old_name.get(name) for name in key]
     if any(origin is None or origin.before is None or origin.before.type != origin.after.type for origin in found):
         return ()
     return tuple(origin.after.name for origin in found if origin is not None)

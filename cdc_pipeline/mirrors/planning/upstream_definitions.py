@@ -1,7 +1,7 @@
-"""What DDL alone says of upstream's tables, whether they are mirrored or not.
+"""The definitions of upstream's tables by DDL alone, mirrored or not.
 
-Of a table that is left out there is no mirror to ask, yet others are made like it, or it comes in by a RENAME. The planner
-that makes mirrors tells its definition, from all statements so far and no rows.
+A table that the selection excludes has no mirror, but CREATE TABLE LIKE or RENAME may need its definition. A planner
+without rows computes it from all statements so far.
 """
 
 from __future__ import annotations
@@ -24,29 +24,31 @@ if TYPE_CHECKING:
 
 
 class UpstreamDefinitions:
-    """`past` gives the events of earlier cuts, each once. They are read when a definition is first asked
-    for, which is seldom."""
+    """The definitions at one point of the stream.
+
+    past: returns the events of earlier cuts, each once. Called only when a definition is needed, which is rare.
+    """
 
     def __init__(self, past: Callable[[], Iterable[DdlEvent]], time_zone: str) -> None:
         self._past = past
         self._time_zone = time_zone
-        self._waiting: list[DdlEvent] = []
+        self._pending: list[DdlEvent] = []
         self._draft: PlanDraft | None = None
 
     def follow(self, event: DdlEvent, change: SchemaChange) -> None:
-        """Goes on to the point after this change. One that waited in an earlier cut is among the past ones."""
+        """Moves on to the point after this change. Ignores a resumed event, which is among those of earlier cuts."""
         if not event.returning:
-            self._waiting.append(replace(event, changes=(change,)))
+            self._pending.append(replace(event, changes=(change,)))
 
     def of(self, name: TableName) -> MirrorState | None:
-        """The table as a mirror of it would be defined at this point; None where it is not known."""
-        state = self._followed().state(name)
+        """The table as its mirror would be defined at this point; None if unknown."""
+        state = self._advanced().state(name)
         return None if state is None or state.inferred or not state.schema.columns else state
 
-    def _followed(self) -> PlanDraft:
+    def _advanced(self) -> PlanDraft:
         if self._draft is None:
             self._draft = PlanDraft((), lambda name: None, frozenset(), 0, self._time_zone)
-            self._waiting = [*with_databases(in_order(self._past()), ()), *self._waiting]
-        Planner(self._draft).plan(self._waiting)
-        self._waiting = []
+            self._pending = [*with_databases(in_order(self._past()), ()), *self._pending]
+        Planner(self._draft).plan(self._pending)
+        self._pending = []
         return self._draft

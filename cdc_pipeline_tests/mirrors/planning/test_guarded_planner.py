@@ -64,7 +64,7 @@ def test_a_statement_that_cannot_be_planned_is_not_applied() -> None:
         *("applied", "not applied yet", "applied", "applied", "applied")
     ]
     (gap,) = draft.state(TableName("db", "a")).gaps  # type: ignore[union-attr]
-    assert str(gap).startswith("it could not be planned (RuntimeError: nobody has thought of this) (commit_ts ")
+    assert str(gap).startswith("planning failed (RuntimeError: nobody has thought of this) (commit_ts ")
     # all rows are let in, once
     assert [(step.source.table, step.segments) for step in plan.steps if isinstance(step, ApplyRows)] == [
         *(("a", (0,)), ("b", (0,)), ("a", (1,)), ("b", (1,)))
@@ -79,7 +79,7 @@ def test_rows_that_cannot_be_planned_put_their_table_aside() -> None:
     ((held),) = plan.held
     assert (str(held.name), held.error) == (
         "db.b",
-        "it could not be planned (RuntimeError: nobody has thought of this)",
+        "planning failed (RuntimeError: nobody has thought of this)",
     )
     assert plan.held_from == {TableName("db", "b"): 0}
     assert {step.state.name.table for step in plan.steps} == {"a"}
@@ -96,7 +96,7 @@ def test_what_is_wrong_with_the_pipeline_is_raised() -> None:
         _planned(GuardedPlanner, *_STATEMENTS)
 
 
-def test_a_book_that_is_taken_back_is_as_it_was() -> None:
+def test_a_restored_draft_equals_its_snapshot() -> None:
     draft, _ = _planned(Planner)
     saved = draft.snapshot()
     before = (list(draft.steps), draft.names(), draft.first_pending_segments())

@@ -47,7 +47,7 @@ def _words(change: object) -> str:
     return change.description()  # type: ignore[arg-type]
 
 
-_BEFORE = "which is not included: rows from before are not here; a rebuild with both included takes them in"
+_BEFORE = "which is not included: earlier rows are missing; include both tables and rebuild to add them"
 _GHOST = "CREATE TABLE _gho (id INT PRIMARY KEY, v TEXT)"
 
 # statement → what it does to mirrors
@@ -66,13 +66,13 @@ _NAMES: dict[str, list[str]] = {
     "RENAME TABLE tmp1 TO tmp2": [],
     "RENAME TABLE orders TO tmp_o": [
         "DropTable shop.orders",
-        "shop.orders is shop.tmp_o from now on, which is not included: its mirror goes as with a DROP",
+        "shop.orders was renamed to shop.tmp_o, which is not included: its mirror is dropped",
     ],
     "ALTER TABLE orders RENAME TO crm.orders": [
         "DropTable shop.orders",
-        "shop.orders is crm.orders from now on, which is not included: its mirror goes as with a DROP",
+        "shop.orders was renamed to crm.orders, which is not included: its mirror is dropped",
     ],
-    "RENAME TABLE tmp1 TO eu_n": [f"shop_eu.x_eu_n starts: it was shop.tmp1 before, {_BEFORE}"],
+    "RENAME TABLE tmp1 TO eu_n": [f"shop_eu.x_eu_n starts: it was renamed from shop.tmp1, {_BEFORE}"],
     "RENAME TABLE orders TO tmp_x, eu_a TO orders, tmp_x TO eu_a": [
         "RenameTable shop.orders to shop.tmp_x__between_renames",
         "RenameTable shop_eu.x_eu_a to shop.orders",
@@ -80,31 +80,30 @@ _NAMES: dict[str, list[str]] = {
     ],
     "CREATE TABLE o2 LIKE eu_a": ["CreateTableLike shop.o2 like shop_eu.x_eu_a"],
     "CREATE TABLE o2 LIKE tmp1": [
-        "shop.o2 starts: CREATE TABLE LIKE shop.tmp1, which is not included and whose definition is not known"
+        "shop.o2 starts: CREATE TABLE LIKE shop.tmp1, which is not included and whose definition is unknown"
     ],
     "CREATE TABLE tmp3 LIKE orders": [],
     "CREATE TABLE eu_c AS SELECT * FROM tmp1": [
-        "shop_eu.x_eu_c starts: its rows are those of a query on tables whose definitions are not known: "
-        "SELECT * FROM tmp1"
+        "shop_eu.x_eu_c starts: its rows come from a query on tables with unknown definitions: SELECT * FROM tmp1"
     ],
     "ALTER TABLE orders EXCHANGE PARTITION p0 WITH TABLE eu_a": [
         "AlterTable shop.orders: ExchangePartition p0 with shop_eu.x_eu_a"
     ],
     "ALTER TABLE orders EXCHANGE PARTITION p0 WITH TABLE tmp1": [
         "AlterTable shop.orders: NotSupportedClause EXCHANGE PARTITION with shop.tmp1, which is not included: its rows are "
-        "not known"
+        "unknown"
     ],
     "ALTER TABLE tmp1 EXCHANGE PARTITION p0 WITH TABLE eu_a": [
         "AlterTable shop_eu.x_eu_a: NotSupportedClause EXCHANGE PARTITION with shop.tmp1, which is not included: its rows "
-        "are not known"
+        "are unknown"
     ],
     "FLASHBACK TABLE eu_a TO eu_b": ["RecoverTable shop_eu.x_eu_a as shop_eu.x_eu_b"],
     "RECOVER TABLE tmp1": [],
-    "FLASHBACK TABLE orders TO tmp1": ["shop.orders comes back as shop.tmp1, which is not included"],
-    "FLASHBACK TABLE tmp1 TO orders": [f"shop.orders starts: shop.tmp1 comes back as it, {_BEFORE}"],
+    "FLASHBACK TABLE orders TO tmp1": ["shop.orders was recovered as shop.tmp1, which is not included"],
+    "FLASHBACK TABLE tmp1 TO orders": [f"shop.orders starts: it was recovered from shop.tmp1, {_BEFORE}"],
     "CREATE DATABASE other": ["NoTableEffect CREATE DATABASE"],
     "FLASHBACK DATABASE shop": [
-        "None goes on: RecoverDatabase shop: its tables are not all included under their own names"
+        "None goes on: RecoverDatabase shop: not all of its tables are included under their own names"
     ],
 }
 
@@ -124,13 +123,13 @@ _DEFINED: dict[str, tuple[tuple[str, ...], list[str]]] = {
         (_GHOST, _GHOST, "ALTER TABLE _gho ADD COLUMN n INT"),
         [
             "DropTable shop.orders",
-            f"CreateTable shop.orders (id int, v text, n int) lacking: it was shop._gho before, {_BEFORE}",
-            "shop.orders is shop._del from now on, which is not included: its mirror goes as with a DROP",
+            f"CreateTable shop.orders (id int, v text, n int) lacking: it was renamed from shop._gho, {_BEFORE}",
+            "shop.orders was renamed to shop._del, which is not included: its mirror is dropped",
         ],
     ),
     "ALTER TABLE _gho DROP COLUMN v, RENAME TO n": (
         (_GHOST,),
-        [f"CreateTable shop.n (id int) lacking: it was shop._gho before, {_BEFORE}"],
+        [f"CreateTable shop.n (id int) lacking: it was renamed from shop._gho, {_BEFORE}"],
     ),
     "CREATE TABLE n LIKE _gho": ((_GHOST,), ["CreateTable shop.n (id int, v text)"]),
     "CREATE TABLE n LIKE _other": (
@@ -139,14 +138,11 @@ _DEFINED: dict[str, tuple[tuple[str, ...], list[str]]] = {
     ),
     "CREATE TABLE m LIKE _gho": (
         (_GHOST, "DROP TABLE _gho"),
-        ["shop.m starts: CREATE TABLE LIKE shop._gho, which is not included and whose definition is not known"],
+        ["shop.m starts: CREATE TABLE LIKE shop._gho, which is not included and whose definition is unknown"],
     ),
     "CREATE TABLE n AS SELECT v FROM _gho": (
         (_GHOST,),
-        [
-            "CreateTable shop.n (v text) lacking: its first rows are those of a query, which were not sent: "
-            "SELECT v FROM _gho"
-        ],
+        ["CreateTable shop.n (v text) lacking: its first rows came from a query and were not sent: SELECT v FROM _gho"],
     ),
 }
 
@@ -221,11 +217,11 @@ def test_another_selection() -> None:
     now = TableSelection(("*",), ("d.gone",), (Route("d.x", "d.x2"), Route("d.y", "d.x")))
     change = _change(before, now, "d.a d.b d.x d.gone d.new d.same", "d.b d.c d.y d.gone d.same")
     assert change.words(now) == (
-        "mirror d.gone is set aside: d.gone is not included any more",
-        "mirror d.b is called d.a now",
-        "mirror d.c is called d.b now",
-        "mirror d.y is called d.x2 now",
-        "d.new is included now: mirror d.new starts without its rows",
+        "mirror d.gone is dropped: d.gone is no longer included",
+        "mirror d.b is renamed to d.a",
+        "mirror d.c is renamed to d.b",
+        "mirror d.y is renamed to d.x2",
+        "d.new is newly included: mirror d.new starts without earlier rows",
     )
 
 
@@ -241,10 +237,10 @@ def test_names_that_go_round() -> None:
     ring = TableSelection(routes=(Route("d.a", "d.b"), Route("d.b", "d.a")))
     change = _change(ALL_TABLES, ring, "d.a d.b", "d.a d.b")
     assert change.words(ring) == (
-        "mirror d.a is set aside: d.a is mirrored as d.b now",
-        "mirror d.b is set aside: d.b is mirrored as d.a now",
-        "d.a is included now: mirror d.b starts without its rows",
-        "d.b is included now: mirror d.a starts without its rows",
+        "mirror d.a is dropped: d.a is now mirrored as d.b",
+        "mirror d.b is dropped: d.b is now mirrored as d.a",
+        "d.a is newly included: mirror d.b starts without earlier rows",
+        "d.b is newly included: mirror d.a starts without earlier rows",
     )
 
 

@@ -25,9 +25,9 @@ from cdc_pipeline.mirrors.model.steps import (
     Step,
 )
 from cdc_pipeline.mirrors.operations.tied_tables import tied_and_merged
+from cdc_pipeline.mirrors.planning.merged_steps import coalesced
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.selection_change import SelectionChange
-from cdc_pipeline.mirrors.planning.shard_steps import shortened
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
 from cdc_pipeline.mirrors.settings.selection import Route, TableSelection
@@ -216,11 +216,11 @@ def test_merging_begins_and_ends_anew() -> None:
     ):
         sources = {name: tuple(found) for name, found in mirrors.items()}
         change = SelectionChange.between(sources, tables, before, now)
-        assert set(change.leaving) == set(mirrors)
+        assert set(change.dropped) == set(mirrors)
         assert change.starting == tuple(table for table in tables if now.is_in(table))
     more = replace(MERGED, include=("s?.*", "t3.*"), routes=(Route("??.o*", "m.o", merge=True),))
     change = SelectionChange.between({MIRROR: tuple(tables)}, [*tables, TableName("t3", "o1")], MERGED, more)
-    assert (change.leaving, change.moving, change.starting) == ({}, {}, (TableName("t3", "o1"),))
+    assert (change.dropped, change.renamed, change.starting) == ({}, {}, (TableName("t3", "o1"),))
     there, _ = planned(ONE, TWO)
     assert there is not None
     draft = PlanDraft((), {MIRROR: there}.get, frozenset({MIRROR}), 2, "UTC")
@@ -228,7 +228,7 @@ def test_merging_begins_and_ends_anew() -> None:
     (step,) = draft.steps
     assert isinstance(step, NoteState)
     assert [str(shard.name) for shard in step.state.shards or ()] == ["s1.o1", "s2.o1", "t3.o1"]
-    assert in_words(step.state.gaps)[0].startswith("t3.o1 was not included before cut 2: rows from before are not here")
+    assert in_words(step.state.gaps)[0].startswith("t3.o1 was not included before cut 2: earlier rows are missing")
 
 
 # ---- types
@@ -270,13 +270,13 @@ def test_the_type_that_holds_both(one: str, other: str, wider: str | None) -> No
 
 def test_what_is_said_over_and_over_is_said_once() -> None:
     _, plan = planned(ONE, TWO, "CREATE TABLE s3.o1 (id INT PRIMARY KEY, v VARCHAR(20), n INT)", groups=())
-    (made,) = shortened(plan.steps).values()
+    (made,) = coalesced(plan.steps).values()
     assert isinstance(made, CreateMirror)
     assert _words(made) == "create id:int v:varchar(20) n:int"
     assert len(made.state.shards or ()) == 3
     rows = (_rows("s1.o1", 1, "id:int v:varchar(20)"), _rows("s1.o1", 9, "id:int v:varchar(20)"))
     _, plan = planned(ONE, TWO, T.format("s3.o1"), "DROP TABLE s2.o1", groups=rows)
-    steps = tuple(shortened(plan.steps).values())
+    steps = tuple(coalesced(plan.steps).values())
     assert [_words(step) for step in steps] == [
         *("create id:int v:varchar(20)", "ApplyRows", "DROP of s2.o1", "NoteState", "ApplyRows")
     ]

@@ -154,7 +154,7 @@ def test_what_is_dropped_is_kept_and_a_table_waits_until_its_statement_is_approv
 
     settings = CutSettings("UTC", {}, told.policy)
     shown = {found.sql: found.effect for found in pending_statements(spark, told.paths, settings)}
-    assert shown["TRUNCATE TABLE hbag"] == "emptied db.hbag"
+    assert shown["TRUNCATE TABLE hbag"] == "truncated db.hbag"
     assert "renamed db.partner to db.held" in shown["RENAME TABLE held TO tmp, partner TO held, tmp TO partner"]
     assert told.rows("held", "hbag") == {"held": before["held"], "hbag": before["hbag"]}
 

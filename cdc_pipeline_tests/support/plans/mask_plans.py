@@ -157,6 +157,6 @@ CASES: dict[str, tuple[list[str], str, dict[str, Mask], list[str]]] = {
         [T.format("a1"), "CREATE TABLE a2 AS SELECT id, email FROM a1 WHERE email <> 'clear'"],
         "a2",
         {"email": HASH},
-        ["its first rows are those of a query, which were not sent: see ddl_history"],
+        ["its first rows came from a query and were not sent: see ddl_history"],
     ),
 }

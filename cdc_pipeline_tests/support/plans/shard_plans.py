@@ -143,7 +143,7 @@ CASES: dict[str, tuple[list[str], list[str], list[str]]] = {
     "a type that narrows in one of them": (
         [ONE, TWO, ALTER.format("s1.o1", "MODIFY v VARCHAR(10)")],
         ["NoteState", "NoteState", "NoteState"],
-        ["column v: varchar(20) became varchar(10) while it is varchar(20) here"],
+        ["column v: varchar(20) became varchar(10), but the mirror has varchar(20)"],
     ),
     "types that do not go together": (
         [ONE, TWO, ALTER.format("s1.o1", "MODIFY v INT")],
@@ -194,13 +194,13 @@ CASES: dict[str, tuple[list[str], list[str], list[str]]] = {
     "a name that leads in": (
         [ONE, T.format("s2.x"), "ALTER TABLE s2.x RENAME TO s2.o3"],
         ["create id:int v:varchar(20)", "DropMirror", "NoteState", "NoteState"],
-        ["s2.o3 was s2.x before: rows from before are not here"],
+        ["s2.o3 was renamed from s2.x: earlier rows are missing"],
     ),
     "a table like another": ([ONE, "CREATE TABLE s2.o2 LIKE s1.o1"], ["NoteState"], []),
     "a table like one that is unknown": (
         [ONE, "CREATE TABLE s2.o2 LIKE s1.o7"],
         ["NoteState"],
-        ["s2.o2: CREATE TABLE LIKE s1.o7, whose definition is not known"],
+        ["s2.o2: CREATE TABLE LIKE s1.o7, whose definition is unknown"],
     ),
     "one made though it is there": ([ONE, ONE], ["CREATE of s1.o1"], []),
     "one made if it is not there": ([ONE, ONE.replace("TABLE", "TABLE IF NOT EXISTS")], [], []),
@@ -216,7 +216,7 @@ CASES: dict[str, tuple[list[str], list[str], list[str]]] = {
     "rows that change places with another table's": (
         [ONE, T.format("s2.x"), ALTER.format("s1.o1", "EXCHANGE PARTITION a WITH TABLE s2.x")],
         ["create id:int v:varchar(20)", "NoteState", "NoteState"],
-        ["s1.o1: EXCHANGE PARTITION with s2.x: rows of tables that are merged do not change places"],
+        ["s1.o1: EXCHANGE PARTITION with s2.x: rows of merged tables cannot be exchanged"],
     ),
     "what cannot be read": (
         [ONE, TWO, ALTER.format("s1.o1", "FROBNICATE v")],
@@ -231,6 +231,6 @@ CASES: dict[str, tuple[list[str], list[str], list[str]]] = {
     "one that comes back": (
         [ONE, TWO, "DROP TABLE s1.o1", "FLASHBACK TABLE s1.o1"],
         ["NoteState", "DROP of s1.o1", "NoteState", "NoteState", "NoteState"],
-        ["s1.o1 comes back: rows of tables that are merged are not kept apart"],
+        ["s1.o1 was recovered without rows: a merged mirror keeps no rows of dropped tables"],
     ),
 }

@@ -1,4 +1,4 @@
-"""What ALTER TABLE of one table does to the columns of a merged mirror, and to the values of that table's rows in them."""
+"""The effect of ALTER TABLE of one source table on the columns of its merged mirror, and on the values of its rows."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def empty_column(column: Column) -> Column:
-    """The column as it is while no row has a value in it."""
+    """The column while it is NULL in all rows."""
     return replace(column, nullable=True, default=None, generated=None, expression=None)
 
 
 def moved_columns(origins: Sequence[ColumnOrigin]) -> list[ColumnOrigin]:
-    """The columns that get a value in rows that are there: another's, or a default."""
+    """The columns that get values in existing rows: those of a renamed column, or a default."""
     return [
         origin
         for origin in origins
@@ -33,13 +33,13 @@ def moved_columns(origins: Sequence[ColumnOrigin]) -> list[ColumnOrigin]:
 
 
 def _starts_null(column: Column) -> bool:
-    """Whether rows that are there have NULL in the column when it is added."""
+    """Whether an added column is NULL in existing rows."""
     default = column.default
     return column.nullable if default is None else default.kind == "literal" and default.value is None
 
 
 def added_again(before: TableSchema, origins: Sequence[ColumnOrigin]) -> list[str]:
-    """Columns that a statement drops and adds anew, without a value."""
+    """The columns that a statement drops and adds again without a default."""
     return [
         origin.after.name
         for origin in origins
@@ -48,21 +48,23 @@ def added_again(before: TableSchema, origins: Sequence[ColumnOrigin]) -> list[st
 
 
 def unsure_values(name: TableName, origins: Sequence[ColumnOrigin], target: TableSchema, *, alone: bool) -> list[Gap]:
-    """The gaps of columns of which the older rows of one table may have other values, because the others have it otherwise
-    still. `target` is the mirror's definition after the statement."""
+    """The gaps of columns in which older rows of the source table may differ from upstream, because the mirror's column
+    follows the definitions of other source tables.
+
+    target: the mirror's definition after the statement.
+    alone: the mirror has no other source table.
+    """
     gaps = []
     for origin in origins:
         after, before, merged = origin.after, origin.before, target.find(origin.after.name)
         computed = after.generated is not None and (before is None or before.expression != after.expression)
         if computed and merged is not None and merged.generated is None:
-            words = "what upstream computes is not here for rows that were there"
-            gaps.append(Gap(GapKind.UNSURE_FORMULA, words, after.name, example=str(name)))
+            detail = "older rows lack the values that upstream computes"
+            gaps.append(Gap(GapKind.UNSURE_FORMULA, detail, after.name, example=str(name)))
         elif before is None or merged is None or alone or before.name != after.name:
             continue
         elif not holds_values(after.type, before.type) and merged.type != after.type:
-            words = (
-                f"{before.type} became {after.type} while it is {merged.type} here, values that were there may not be "
-                "upstream's"
-            )
-            gaps.append(Gap(GapKind.UNSURE_CONVERSION, words, after.name, example=str(name)))
+            change = f"{before.type} became {after.type}, but the mirror has {merged.type}"
+            detail = f"{change}: older values may differ from upstream"
+            gaps.append(Gap(GapKind.UNSURE_CONVERSION, detail, after.name, example=str(name)))
     return gaps

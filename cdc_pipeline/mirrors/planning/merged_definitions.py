@@ -1,0 +1,107 @@
+"""The state of a merged mirror from the definitions and rows of its source tables."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cdc_pipeline.errors import DeclarationError
+from cdc_pipeline.gaps import Gap, GapKind
+from cdc_pipeline.mirrors.model.merged_schema import merged_schema
+from cdc_pipeline.mirrors.model.shards import SOURCE_NAMES, Shard, own_source_columns
+from cdc_pipeline.mirrors.model.state import UNSEEN_START, MirrorState
+from cdc_pipeline.mirrors.planning.inferred_schema import (
+    first_commit_ts,
+    inferred_schema,
+    undeclared_column_gaps,
+    widened_schema,
+)
+from cdc_pipeline.mysql.expressions.conversions import with_unclear_types
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from cdc_pipeline.mirrors.changes.row_groups import RowGroup
+    from cdc_pipeline.mysql.model.table import TableName, TableSchema
+
+UNSEEN_TABLES = Gap(GapKind.UNSEEN_TABLES, f"of some of its tables {UNSEEN_START.detail}")
+"""The gap of a merged mirror with rows of tables without a CREATE TABLE in the stream. `Shard.since` is set for these."""
+
+
+def with_sources(state: MirrorState, sources: Iterable[Shard]) -> MirrorState:
+    """The merged mirror of these source tables, with their merged definition.
+
+    Raises DeclarationError if a source table has a column with the name of a column that merging adds.
+    """
+    found = _with_shared_definitions(sources)
+    for source in found:
+        if own_source_columns(source.schema.column_names):
+            raise taken_names(source.name)
+    schema, gaps = merged_schema(found, state.schema)
+    merged = replace(state, schema=schema, shards=found, inferred=any(source.inferred for source in found))
+    return replace(merged, gaps=with_unclear_types(state.gaps, schema.columns)).with_gaps(*gaps)
+
+
+def _with_shared_definitions(sources: Iterable[Shard]) -> tuple[Shard, ...]:
+    """The source tables; those with equal definitions share one object, which makes a thousand of them fast to compare."""
+    found: list[Shard] = []
+    definitions: list[TableSchema] = []
+    for source in sources:
+        same = next((one for one in definitions if one is source.schema or one == source.schema), None)
+        if same is None:
+            definitions.append(source.schema)
+        found.append(source if same is None or same is source.schema else replace(source, schema=same))
+    return tuple(found)
+
+
+def taken_names(table: TableName) -> DeclarationError:
+    """The error for a source table with a column whose name merging needs."""
+    return DeclarationError(
+        f"routes: {table} has a column {' or '.join(SOURCE_NAMES)} itself and cannot be merged: a merged mirror stores the "
+        "source table of each row in columns of these names. Nothing was changed. Route it without merge, or exclude it"
+    )
+
+
+def with_rows(state: MirrorState, groups: Sequence[RowGroup]) -> MirrorState:
+    """The merged mirror with the columns that its rows have and no DDL declared."""
+    by_source: dict[TableName, list[RowGroup]] = {}
+    for group in groups:
+        assert group.source is not None
+        by_source.setdefault(group.source, []).append(_as_upstream(group))
+    sources = list(state.shards or ())
+    gaps: list[Gap] = []
+    for name, own in by_source.items():
+        index = next((index for index, source in enumerate(sources) if source.name == name), None)
+        if index is None:
+            sources.append(Shard(name, inferred_schema(own), inferred=True, since=first_commit_ts(own)))
+            gaps.append(UNSEEN_TABLES)
+        else:
+            sources[index], column_gaps = _widened(sources[index], own)
+            gaps += column_gaps
+    if tuple(sources) == state.shards:
+        return state
+    return with_sources(state, sources).with_gaps(*gaps)
+
+
+def with_lacking_columns(group: RowGroup, state: MirrorState) -> RowGroup:
+    """The group with the mirror's columns that its source table does not have: they are known to be NULL, without a gap."""
+    source = None if group.source is None else state.shard(group.source)
+    if source is None:
+        return group
+    lacking = (name for name in state.schema.column_names if name not in SOURCE_NAMES and not source.schema.find(name))
+    return replace(group, columns=(*group.columns, *lacking))
+
+
+def _as_upstream(group: RowGroup) -> RowGroup:
+    """The group without the columns that merging adds."""
+    columns, key = (
+        tuple(name for name in names if name not in SOURCE_NAMES) for names in (group.columns, group.key_names)
+    )
+    return replace(group, columns=columns, key_names=key)
+
+
+def _widened(source: Shard, groups: Sequence[RowGroup]) -> tuple[Shard, list[Gap]]:
+    """The source table with the columns of its rows, and the gaps of undeclared columns."""
+    schema, added = widened_schema(source.schema, groups, inferred=source.inferred)
+    widened = replace(source, schema=schema)
+    return widened, [] if source.inferred else undeclared_column_gaps(added, str(source.name))

@@ -1,0 +1,317 @@
+"""Plans statements about one source table of a merged mirror: its rows, and the columns that it shares with others.
+
+A mirror has each column that one of its source tables has; rows of a table without the column have NULL in it. So an ALTER
+TABLE that is rolled out table by table changes the rows of each table as upstream does, and the mirror's columns with the
+first or the last table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from typing_extensions import assert_never
+
+from cdc_pipeline.gaps import Gap, GapKind, of_other_kinds
+from cdc_pipeline.mirrors.changes.late_ddl import comes_before
+from cdc_pipeline.mirrors.model.shards import Shard, as_upstream, source_rows, those_of, with_shard
+from cdc_pipeline.mirrors.model.state import MirrorState
+from cdc_pipeline.mirrors.model.steps import ChangeShardRows, DeleteRows
+from cdc_pipeline.mirrors.planning.alter_planner import (
+    altered_origins,
+    names_after,
+    rows_to_delete,
+    with_conversion_gaps,
+    with_kept,
+    with_renamed_gaps,
+)
+from cdc_pipeline.mirrors.planning.merged_columns import added_again, empty_column, moved_columns, unsure_values
+from cdc_pipeline.mirrors.planning.merged_definitions import with_sources
+from cdc_pipeline.mirrors.planning.outcomes import record_effect, refuse
+from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
+from cdc_pipeline.mysql.ddl.evolution import SchemaConflictError, altered, shape
+from cdc_pipeline.mysql.expressions.partition_rows import PartitionError
+from cdc_pipeline.mysql.model.schema_changes import (
+    AlterTable,
+    CreateTable,
+    DropPartition,
+    DropTable,
+    FirstPartition,
+    NotSupported,
+    NotSupportedClause,
+    RenameTable,
+    TruncatePartition,
+    TruncateTable,
+)
+from cdc_pipeline.mysql.model.table import TableSchema, origins_by_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
+    from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
+    from cdc_pipeline.mirrors.model.masks import Mask
+    from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
+    from cdc_pipeline.mirrors.planning.table_planner import TablePlanner
+    from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
+    from cdc_pipeline.mysql.model.schema_changes import Clause, OfShard
+    from cdc_pipeline.mysql.model.table import ColumnOrigin, TableName
+
+
+class MergedTablePlanner:
+    """Plans one statement about a source table of a merged mirror."""
+
+    def __init__(self, draft: PlanDraft, policy: DdlPolicy, tables: TablePlanner) -> None:
+        self._draft = draft
+        self._policy = policy
+        self._tables = tables
+
+    def plan(self, change: OfShard, event: DdlEvent, outcome: DdlOutcome) -> None:
+        mirror, name, inner = change.name, change.shard, change.change
+        self._draft.flush_rows(mirror)
+        state = self._draft.state(mirror)
+        source = None if state is None else state.shard(name)
+        match inner:
+            case CreateTable():
+                self._create(mirror, name, inner, event, outcome)
+            case NotSupported():
+                self._refuse_table(mirror, name, inner, event, outcome)
+            case AlterTable() | TruncateTable() | DropTable() | RenameTable():
+                if state is None or source is None:
+                    outcome.effects.append(f"{name} has no rows in {mirror} yet")
+                else:
+                    self._change(state, source, inner, event, outcome)
+            case _:
+                assert_never(inner)
+
+    def _change(
+        self,
+        state: MirrorState,
+        source: Shard,
+        change: AlterTable | TruncateTable | DropTable | RenameTable,
+        event: DdlEvent,
+        outcome: DdlOutcome,
+    ) -> None:
+        match change:
+            case AlterTable():
+                self._alter(state, source, change.clauses, event, outcome)
+            case TruncateTable():
+                self._change_rows(DeleteRows(state, source_rows(source.name), f"TRUNCATE of {source.name}"))
+                record_effect(outcome, f"deleted the rows of {source.name} in {state.name}", state)
+            case DropTable():
+                self._drop(state, source, event, outcome)
+            case RenameTable():
+                self._rename(state, source, change.new_name, event, outcome)
+            case _:
+                assert_never(change)
+
+    # ---- CREATE
+
+    def _create(
+        self, mirror: TableName, name: TableName, change: CreateTable, event: DdlEvent, outcome: DdlOutcome
+    ) -> None:
+        state, source = self._draft.state(mirror), Shard(name, change.schema)
+        if state is None:
+            empty = MirrorState(mirror, f"{mirror}@{event.mark}", TableSchema(()), shards=())
+            made = self._draft.create(with_sources(empty, (source,)).with_gaps(*change.gaps))
+            record_effect(outcome, f"created {mirror} for the rows of {name}", made)
+            return
+        before, known = state, state.shard(name)
+        effect = f"{name} is merged into {mirror}"
+        if known is not None and comes_before(event, known):
+            # its rows arrived before its CREATE TABLE: they are replayed (`changes.late_ddl`)
+            self._change_rows(DeleteRows(state, source_rows(name), f"CREATE of {name}"))
+            if all(other.since is None for other in state.shards or () if other != known):
+                before = replace(state, gaps=of_other_kinds(state.gaps, GapKind.UNSEEN_TABLES))
+            effect = f"defined {name} and replayed the rows that had arrived before"
+        elif known is not None and change.if_not_exists:
+            if not known.inferred or _folded_names(known.schema) != _folded_names(source.schema):
+                outcome.effects.append(f"{name} exists already")
+                return
+            source = replace(source, since=known.since)
+            effect = f"{name} exists already; its definition is now known"
+        elif known is not None:
+            self._change_rows(DeleteRows(state, source_rows(name), f"CREATE of {name}"))
+            outcome.effects.append(f"deleted the former rows of {name}: the stream has no DROP or RENAME of it")
+        others = tuple(other for other in state.shards or () if other.name != name)
+        after = self._change_definitions(state, before, (*others, source), (), (), event)
+        if change.gaps:
+            self._draft.add_gaps(mirror, *change.gaps)
+        record_effect(outcome, effect, self._draft.state(mirror) or after)
+
+    def _refuse_table(
+        self, mirror: TableName, name: TableName, change: NotSupported, event: DdlEvent, outcome: DdlOutcome
+    ) -> None:
+        """Refuses a statement. Infers the table's columns from its rows until another statement defines them."""
+        if change.creates and self._draft.state(mirror) is None:
+            self._draft.create(MirrorState(mirror, f"{mirror}@{event.mark}", TableSchema(()), inferred=True, shards=()))
+        refuse(self._draft, mirror, f"{name}: {change.reason}", event, outcome)
+        state = self._draft.state(mirror)
+        source = None if state is None else state.shard(name)
+        if state is not None and source is not None and not source.inferred:
+            sources = tuple(replace(one, inferred=one.inferred or one == source) for one in state.shards or ())
+            self._draft.record_state(replace(state, inferred=True, shards=sources))
+
+    # ---- DROP, RENAME
+
+    def _drop(self, state: MirrorState, source: Shard, event: DdlEvent, outcome: DdlOutcome) -> None:
+        others = tuple(other for other in state.shards or () if other != source)
+        if not others:
+            outcome.effects.append(f"{source.name} was the last table of {state.name}")
+            self._tables.drop(state.name, event, outcome)
+            return
+        if self._policy.of(state.name) == KEEP:
+            kept_name = replace(source.name, table=f"{source.name.table}__dropped_{event.mark}")
+            self._change_rows(ChangeShardRows(state, source.name, renamed=kept_name))
+            effect = f"kept the rows of {source.name} in {state.name} under the name {kept_name}"
+        else:
+            self._change_rows(DeleteRows(state, source_rows(source.name), f"DROP of {source.name}"))
+            effect = f"deleted the rows of {source.name} in {state.name}"
+        record_effect(outcome, effect, self._change_definitions(state, state, others, (), (), event))
+
+    def _rename(
+        self, state: MirrorState, source: Shard, new_name: TableName, event: DdlEvent, outcome: DdlOutcome
+    ) -> None:
+        if state.shard(new_name) is not None:
+            refuse(self._draft, state.name, f"RENAME of {source.name} to {new_name}: {new_name} exists", event, outcome)
+            return
+        self._change_rows(ChangeShardRows(state, source.name, renamed=new_name))
+        # the mirror may keep deleted rows of a former table of that name, with the same keys
+        soft_key = () if state.keeps_deleted else None
+        renamed = replace(state, shards=as_upstream(state.shards or (), source.name, new_name), soft_key=soft_key)
+        self._draft.record_state(renamed)
+        record_effect(outcome, f"renamed the rows of {source.name} in {state.name} to {new_name}", renamed)
+
+    # ---- ALTER
+
+    def _alter(
+        self, state: MirrorState, source: Shard, clauses: tuple[Clause, ...], event: DdlEvent, outcome: DdlOutcome
+    ) -> None:
+        for clause in clauses:
+            self._delete_partitions(state, source, clause, event, outcome)
+        refused = [clause for clause in clauses if isinstance(clause, NotSupportedClause)]
+        self._alter_definition(source, state.name, tuple(one for one in clauses if one not in refused), event, outcome)
+        for clause in refused:
+            refuse(self._draft, state.name, f"{source.name}: {clause.what}", event, outcome)
+
+    def _alter_definition(
+        self, source: Shard, mirror: TableName, clauses: tuple[Clause, ...], event: DdlEvent, outcome: DdlOutcome
+    ) -> None:
+        state = self._draft.state(mirror)
+        assert state is not None
+        try:
+            schema = altered(source.schema, clauses)
+        except SchemaConflictError as error:
+            reason = f"ALTER TABLE does not fit the known columns of {source.name}: {error}"
+            refuse(self._draft, mirror, reason, event, outcome)
+            return
+        if schema == source.schema:
+            if clauses and not outcome.effects:
+                outcome.effects.append(f"{source.name}: changes neither columns nor rows")
+            return
+        origins = altered_origins(source.schema, schema, clauses)
+        others = [other for other in state.shards or () if other.name != source.name]
+        sources = with_shard(state.shards or (), replace(source, schema=schema))
+        dropped = [column.name for column in source.schema.columns if schema.find(column.name) is None]
+        shared = [name for name in dropped if any(other.schema.find(name) for other in others)]
+        gaps = unsure_values(source.name, origins, with_sources(state, sources).schema, alone=not others)
+        if self._policy.of(mirror) == KEEP:
+            detail = "rows whose table dropped it keep their values (ddl_policy)"
+            gaps += [Gap(GapKind.TABLES_DIFFER, detail, name, example=str(source.name)) for name in shared]
+            shared = []
+        cleared = [*shared, *added_again(source.schema, origins)]
+        changed = self._change_definitions(state, state, sources, moved_columns(origins), cleared, event)
+        marked = changed.with_gaps(*gaps)
+        if marked != changed:
+            self._draft.record_state(marked)
+        record_effect(outcome, f"altered {source.name} in {mirror}", marked)
+
+    def _delete_partitions(
+        self, state: MirrorState, source: Shard, clause: Clause, event: DdlEvent, outcome: DdlOutcome
+    ) -> None:
+        if not isinstance(clause, (TruncatePartition, DropPartition, FirstPartition)):
+            return
+        # with the column types of the mirror
+        columns = tuple(state.schema.find(column.name) or column for column in source.schema.columns)
+        try:
+            rows = rows_to_delete(source.schema.with_columns(columns), clause, event, self._draft.time_zone)
+        except PartitionError as error:
+            refuse(self._draft, state.name, f"{source.name}: {clause.description()}: {error}", event, outcome)
+            return
+        what = f"{clause.description()} of {source.name}"
+        self._change_rows(DeleteRows(state, those_of(source.name, rows), what))
+        record_effect(outcome, f"deleted the rows of these partitions of {source.name} in {state.name}", state)
+
+    # ---- rows and definitions
+
+    def _change_rows(self, step: DeleteRows | ChangeShardRows) -> None:
+        if not self._draft.is_empty(step.state):
+            self._draft.steps.append(step)
+
+    def _change_definitions(
+        self,
+        mirror: MirrorState,
+        before: MirrorState,
+        sources: Sequence[Shard],
+        moved: Sequence[ColumnOrigin],
+        cleared: Sequence[str],
+        event: DdlEvent,
+    ) -> MirrorState:
+        """Changes the mirror to the merged definition of `sources`. Returns its state.
+
+        Adds new columns, changes the rows of the first source table, then changes the columns of the mirror.
+
+        before: `mirror`, perhaps with other gaps.
+        moved: columns that get values in the rows of the first source table.
+        cleared: columns that become NULL in them.
+        """
+        target = with_sources(before, sources)
+        current = mirror
+        if any(current.schema.find(column.name) is None for column in target.schema.columns):
+            current = self._add_columns(current, target.schema, moved)
+        if moved or cleared:
+            rows = ChangeShardRows(current, sources[0].name, tuple(moved), tuple(cleared), commit_ms=event.commit_ms)
+            self._change_rows(rows)
+        target = with_sources(replace(current, gaps=before.gaps), sources)
+        if target == current:
+            return current
+        if shape(target.schema) == shape(current.schema):
+            self._draft.record_state(target)
+            return target
+        return self._change_columns(current, target, event)
+
+    def _add_columns(self, current: MirrorState, target: TableSchema, moved: Sequence[ColumnOrigin]) -> MirrorState:
+        """Adds the columns of `target` that the mirror lacks, empty. A masked column stays masked under its new name."""
+        kept = [current.schema.find(column.name) or empty_column(column) for column in target.columns]
+        names = {column.name for column in kept}
+        columns = (*kept, *(column for column in current.schema.columns if column.name not in names))
+        masks = dict(current.masks)
+        inherited: Mapping[str, Mask] = {
+            origin.after.name: masks[origin.before.name]
+            for origin in moved
+            if origin.before is not None and origin.before.name in masks
+        }
+        wider = replace(current, schema=current.schema.with_columns(columns))
+        return self._draft.change_columns(
+            current, wider, origins_by_name(current.schema, columns), inherited_masks=inherited
+        )
+
+    def _change_columns(self, current: MirrorState, target: MirrorState, event: DdlEvent) -> MirrorState:
+        origins = origins_by_name(current.schema, target.schema.columns)
+        dropped = [column.name for column in current.schema.columns if target.schema.find(column.name) is None]
+        kept: tuple[tuple[str, str], ...] = ()
+        if self._policy.of(current.name) == KEEP:
+            target, kept = with_kept(target, dropped, event)
+        # a column that all source tables generate by the same expression is recomputed
+        recomputed = [
+            origin.after.name
+            for origin in origins
+            if origin.before is not None and origin.after.generated is not None and origin.before.generated is None
+        ]
+        target = with_renamed_gaps(target, names_after([*dropped, *recomputed], ()))
+        changed = with_conversion_gaps(target, current, origins, self._draft.time_zone)
+        return self._draft.change_columns(current, changed, origins, event.commit_ms, kept)
+
+
+def _folded_names(schema: TableSchema) -> set[str]:
+    return {name.casefold() for name in schema.column_names}
