@@ -5,7 +5,7 @@ import pytest
 from cdc_pipeline.mysql.ddl.column_definitions import parse_mysql_type, read_column
 from cdc_pipeline.mysql.ddl.tokens import Cursor, DdlSyntaxError
 from cdc_pipeline.mysql.model.table import MySqlType
-from cdc_pipeline_tests.support.notation import cases, clause_as_text, column_as_text, type_as_text
+from cdc_pipeline_tests.support.notation import cases, change_as_text, column_as_text, type_as_text
 
 
 @pytest.mark.parametrize(("words", "expected"), cases("types.yaml"))
@@ -36,4 +36,4 @@ def test_column(case: dict[str, str]) -> None:
     parsed = read_column(cursor)
     assert cursor.done
     assert column_as_text(parsed.column) == case["expect"]
-    assert [clause_as_text(key) for key in parsed.keys] == case.get("keys", [])
+    assert [change_as_text(key) for key in parsed.keys] == case.get("keys", [])
