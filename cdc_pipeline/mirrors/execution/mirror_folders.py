@@ -44,7 +44,7 @@ class MirrorFolders:
 
     spark: SparkSession
     paths: LakePaths
-    later_places: Mapping[str, Sequence[str]]
+    later_folders: Mapping[str, Sequence[str]]
     """Mirror id → the folders to which steps of the cut move the mirror."""
 
     def is_at(self, path: str, state: MirrorState) -> bool:
@@ -107,4 +107,4 @@ class MirrorFolders:
 
     def _is_moved(self, state: MirrorState) -> bool:
         """Whether the mirror is in a folder to which a step of this cut moves it."""
-        return any(self.is_at(path, state) for path in self.later_places.get(state.mirror_id, ()))
+        return any(self.is_at(path, state) for path in self.later_folders.get(state.mirror_id, ()))

@@ -1,4 +1,4 @@
-"""Which steps of a cut depend on one another, and where they take mirrors."""
+"""The dependencies between the steps of a cut, and the folders to which they move mirrors."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from cdc_pipeline.mysql.model.table import TableName
 
 
-def later_places(paths: LakePaths, steps: Sequence[Step]) -> dict[str, list[str]]:
-    """The folders to which the steps move mirrors, by mirror id."""
-    places: dict[str, list[str]] = defaultdict(list)
+def later_folders(paths: LakePaths, steps: Sequence[Step]) -> dict[str, list[str]]:
+    """Mirror id → the folders to which the steps move the mirror, in order."""
+    folders: dict[str, list[str]] = defaultdict(list)
     for step in steps:
-        if (place := step.folder_after(paths)) is not None:
-            places[step.state.mirror_id].append(place)
-    return places
+        if (folder := step.folder_after(paths)) is not None:
+            folders[step.state.mirror_id].append(folder)
+    return folders
 
 
 def independent_chains(steps: Sequence[Step]) -> list[list[int]]:
-    """The steps' indexes as chains: steps in different chains touch no name in common."""
+    """Groups the indexes of the steps: steps in different chains have no name in common and can run in parallel."""
     leader: dict[TableName, TableName] = {}
 
     def find(name: TableName) -> TableName:

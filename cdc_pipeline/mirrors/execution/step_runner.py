@@ -21,7 +21,7 @@ from cdc_pipeline.mirrors.execution.mirror_folders import MirrorFolders
 from cdc_pipeline.mirrors.execution.row_moves import delete_rows, exchange_rows, restore_rows
 from cdc_pipeline.mirrors.execution.shard_rows import change_source_rows
 from cdc_pipeline.mirrors.execution.step_context import StepContext
-from cdc_pipeline.mirrors.execution.step_order import independent_chains, later_places
+from cdc_pipeline.mirrors.execution.step_order import independent_chains, later_folders
 from cdc_pipeline.mirrors.merge.apply_rows import RowCounts, RowSteps
 from cdc_pipeline.mirrors.merge.computed_values import update_derived
 from cdc_pipeline.mirrors.merge.soft_deletes import end_rows, forget_deleted_rows, keep_one_per_key
@@ -125,7 +125,7 @@ class Mirrors:
         Raises an error that concerns more than one table at once, and starts no further step. `report` receives one line
         per step.
         """
-        done, folders = StepsDone(), MirrorFolders(self.spark, self.paths, later_places(self.paths, self.steps))
+        done, folders = StepsDone(), MirrorFolders(self.spark, self.paths, later_folders(self.paths, self.steps))
         stopped = threading.Event()
 
         def run(chain: list[int]) -> None:

@@ -169,8 +169,8 @@ class _Statement:
             if source.database == change.database
         }
         tables = frozenset(mirror for source, mirror in own.items() if self._merged_into(source) is None)
-        shards = [self._named(DropTable(source)) for source in sorted(own) if self._merged_into(source) is not None]
-        return [*([replace(change, tables=tables)] if tables or not shards else []), *shards]
+        merged = [self._named(DropTable(source)) for source in sorted(own) if self._merged_into(source) is not None]
+        return [*([replace(change, tables=tables)] if tables or not merged else []), *merged]
 
     def _not_supported(self, change: NotSupported) -> list[SchemaChange]:
         if change.name is None:

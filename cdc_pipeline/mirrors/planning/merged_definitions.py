@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.changes.row_groups import RowGroup
     from cdc_pipeline.mysql.model.table import TableName, TableSchema
 
-UNSEEN_TABLES = Gap(GapKind.UNSEEN_TABLES, f"of some of its tables {UNSEEN_START.detail}")
+UNSEEN_TABLES = Gap(GapKind.UNSEEN_TABLES, f"for some source tables, {UNSEEN_START.detail}")
 """The gap of a merged mirror with rows of tables without a CREATE TABLE in the stream. `Shard.since` is set for these."""
 
 

@@ -113,8 +113,8 @@ class MergedTablePlanner:
         state, source = self._draft.state(mirror), Shard(name, change.schema)
         if state is None:
             empty = MirrorState(mirror, f"{mirror}@{event.mark}", TableSchema(()), shards=())
-            made = self._draft.create(with_sources(empty, (source,)).with_gaps(*change.gaps))
-            record_effect(outcome, f"created {mirror} for the rows of {name}", made)
+            created = self._draft.create(with_sources(empty, (source,)).with_gaps(*change.gaps))
+            record_effect(outcome, f"created {mirror} for the rows of {name}", created)
             return
         before, known = state, state.shard(name)
         effect = f"{name} is merged into {mirror}"

@@ -106,7 +106,7 @@ class Planner:
         self._alterations = AlterPlanner(draft, self._permissions.policy)
         self._recovery = RecoveryPlanner(draft, ended)
         self._tables = TablePlanner(draft, self._permissions.policy, self._recovery)
-        self._shards = MergedTablePlanner(draft, self._permissions.policy, self._tables)
+        self._merged_tables = MergedTablePlanner(draft, self._permissions.policy, self._tables)
 
     def plan(self, events: Iterable[DdlEvent]) -> CutPlan:
         """Plans the events, which are in stream order (`ddl_events.in_order`): new ones and those of resumed tables."""
@@ -207,7 +207,7 @@ class Planner:
             case RecoverDatabase():
                 self._recovery.recover_database(change.database, change.new_database, event, outcome)
             case OfShard():
-                self._shards.plan(change, event, outcome)
+                self._merged_tables.plan(change, event, outcome)
             case AlterTable():
                 self._alter(change, event, outcome)
             case _:

@@ -71,8 +71,10 @@ class TablePlanner:
         record_effect(outcome, f"created {name}", self._draft.create(state))
 
     def _define_and_refill(self, state: MirrorState, change: CreateTable, event: DdlEvent, outcome: DdlOutcome) -> None:
-        """Empties a mirror whose rows arrived before its CREATE TABLE. They are replayed under the definition
-        (`changes.late_ddl`)."""
+        """Empties a mirror whose rows arrived before its CREATE TABLE.
+
+        These rows are replayed under the definition (`changes.late_ddl`).
+        """
         self._draft.steps.append(TruncateMirror(state))
         defined = replace(state, schema=change.schema, inferred=False, gaps=change.gaps, since=None)
         defined = self._change_definition(state, defined, event, is_refilled=True)

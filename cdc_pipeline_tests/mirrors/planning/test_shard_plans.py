@@ -129,7 +129,7 @@ def test_tables_that_only_rows_have_told_of() -> None:
         "rows of s2.o1: c<-default",
     ]
     unseen = "no CREATE TABLE was seen: rows from before the stream began are missing"
-    assert [gap.split(", and")[0] for gap in in_words(state.gaps)] == [f"of some of its tables {unseen}"]
+    assert [gap.split(", and")[0] for gap in in_words(state.gaps)] == [f"for some source tables, {unseen}"]
     assert state.inferred
     assert [shard.inferred for shard in state.shards or ()] == [True, False]
 
