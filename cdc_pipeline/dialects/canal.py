@@ -1,9 +1,15 @@
 """Alibaba Canal's flat messages (canal-facts).
 
-A message has one or more rows, in the order of the binlog. `old[i]` has the columns of `data[i]` that changed, and may
-have others that changed in an earlier row only: a key that is there is not proof of a change. What is not DDL and has
-no rows is either the text of a statement whose rows follow (QUERY), the end of an XA transaction, or a change that was
-logged as its statement (`data` null): that one is never executed here, its table gets a gap.
+A row change has one or more rows in binlog order (canal-facts 8). `old[i]` has the before values of the changed columns of
+`data[i]`. It may also have columns that changed in an earlier row only, so a column in `old` need not have changed
+(canal-facts 10).
+
+A message without rows that is no DDL event is one of:
+
+- QUERY: the SQL text of a statement whose rows follow (canal-facts 18)
+- XACOMMIT, XAROLLBACK: the end of an XA transaction (canal-facts 36)
+- INSERT, UPDATE or DELETE with `data` null: a change in statement format (canal-facts 17). It is never executed; its table
+  gets a gap.
 """
 
 from __future__ import annotations
@@ -15,7 +21,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.contracts.canal import CanalDdl, CanalNote, CanalRow, CanalStatement
 from cdc_pipeline.contracts.canal_json import ROW_TYPES, XA_TYPES
 from cdc_pipeline.contracts.sent_canal_json import CanalDdlSent, CanalNoteSent, CanalRowSent, CanalStatementSent
-from cdc_pipeline.dialects.dialect import Dialect, Form, MessageTypes, Trait, image, no_row
+from cdc_pipeline.dialects.dialect import Dialect, Form, MessageTypes, Trait, no_row, row_images
 from cdc_pipeline.dialects.envelope import BATCH
 from cdc_pipeline.dialects.unified import DDL, QUERY_TEXT, ROW, STATEMENT, TSO_SHIFT, XA
 from cdc_pipeline.mysql.types.wire_values import JSON_BYTES
@@ -24,11 +30,12 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, Row
 
 _ROW, _DDL, _STATEMENT, _QUERY, _XA = "canal_row", "canal_ddl", "canal_statement", "canal_query", "canal_xa"
-_BLOB = 2004
+_BLOB_CODE = 2004
+"""`sqlType` of bytes."""
 
 
-def _recognised() -> Column:
-    """What no other dialect has claimed: Canal's messages have nothing that the others lack in every version."""
+def _matches() -> Column:
+    """True: no field marks a message of Canal in every version, so it matches what the other dialects do not."""
     return F.lit(True)
 
 
@@ -48,12 +55,12 @@ def _columns() -> dict[str, Column]:
     op, data, old = F.col("type"), F.col("data"), F.col("old")
     deleted = F.when(F.coalesce(F.size(data), F.lit(0)) > 0, data).otherwise(old)
     rows = (
-        F.when(op == "INSERT", F.transform(data, lambda row: image(no_row(), row)))
-        .when(op == "DELETE", F.transform(deleted, lambda row: image(row, no_row())))
-        .when(op == "UPDATE", F.transform(data, lambda row, place: image(F.get(old, place), row)))
+        F.when(op == "INSERT", F.transform(data, lambda row: row_images(no_row(), row)))
+        .when(op == "DELETE", F.transform(deleted, lambda row: row_images(row, no_row())))
+        .when(op == "UPDATE", F.transform(data, lambda row, index: row_images(F.get(old, index), row)))
     )
     return {
-        "database": _unquoted("database"),
+        "database": _without_back_ticks("database"),
         "table": F.col("table"),
         "type": op,
         "op": op,
@@ -70,27 +77,28 @@ def _columns() -> dict[str, Column]:
     }
 
 
-def _unquoted(column: str) -> Column:
-    """CREATE and DROP DATABASE keep the statement's back-ticks around the name (canal-facts 37)."""
+def _without_back_ticks(column: str) -> Column:
+    """The name without the back-ticks that CREATE and DROP DATABASE keep around it (canal-facts 37)."""
     name = F.col(column)
     inner = F.replace(F.substring(name, F.lit(2), F.length(name) - 2), F.lit("``"), F.lit("`"))
     return F.when(name.startswith("`") & name.endswith("`") & (F.length(name) > 2), inner).otherwise(name)
 
 
 def _types(message: Row) -> MessageTypes:
+    """The types of `mysqlType`. A JSON column with the `sqlType` of bytes is MariaDB's (canal-facts 29)."""
     types = {name: text or "" for name, text in (message["mysqlType"] or {}).items()}
     sql_types = message["sqlType"] or {}
-    wires = {
+    encodings = {
         name: JSON_BYTES
         for name, text in types.items()
-        if text.strip().lower() == "json" and sql_types.get(name) == _BLOB
+        if text.strip().lower() == "json" and sql_types.get(name) == _BLOB_CODE
     }
-    return MessageTypes(types, wires)
+    return MessageTypes(types, encodings)
 
 
 CANAL = Dialect(
     "canal",
-    _recognised,
+    _matches,
     lambda: F.lit(False),
     _form,
     (

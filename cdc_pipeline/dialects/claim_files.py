@@ -1,7 +1,7 @@
-"""The files of a claim store: TiCDC puts a message there that is too large for the topic, and sends a reference to it.
+"""Files of a claim store: messages of TiCDC that are too large for the topic (ticdc-facts §7).
 
-A reference is a URI that some record brings, so that it may be anything: only its last segment counts, only where it is
-a plain file name, and it is looked for in the pipeline's own store and nowhere else (ticdc-facts §7).
+The URI in a reference comes from a record, so it is not trusted. Only its last segment is used, only if it is a plain file
+name, and only in the store that the pipeline configures.
 """
 
 from __future__ import annotations
@@ -24,41 +24,42 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FILE_NAME = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,200}\.json"
-"""What a file of the store may be called: TiCDC names them `<uuid>.json`."""
+"""Accepted file names. TiCDC writes `<uuid>.json`."""
 LONGEST_LOCATION = 4096
-"""Characters of a reference; TiCDC's are a URI and a UUID."""
+"""Most characters of a reference. TiCDC writes a URI and a UUID."""
 _MOST_FILE_BYTES = 2 * MOST_BYTES
-"""Base64 makes four bytes of three, and Spark holds the file in one array."""
+"""Twice the limit of a message, because of Base64. Spark reads a file into one array."""
 _THREADS = 8
-_PATTERN = re.compile(r"[\\\[\]{}*?^]")
-_TELLING = re.compile(r"[@?#]|%40")
+_GLOB_CHARACTERS = re.compile(r"[\\\[\]{}*?^]")
+_MAY_HAVE_CREDENTIALS = re.compile(r"[@?#]|%40")
 
 
 def file_name(location: str) -> str | None:
-    """The name of the file that a reference means; None where it is no name that is looked up."""
+    """The file name in a reference; None if it is not an accepted one."""
     name = location.rsplit("/", 1)[-1]
     return name if len(location) <= LONGEST_LOCATION and re.fullmatch(FILE_NAME, name) else None
 
 
 @dataclass(frozen=True)
 class ClaimStore:
-    """The folder, or Hadoop URI, where the pipeline's claims are."""
+    """A claim store."""
 
     spark: SparkSession
     uri: str
+    """A folder or Hadoop URI."""
 
     @property
     def shown(self) -> str:
-        """The store in words. A URI may hold credentials before an `@` or in its query: of such a one only the scheme."""
-        if LakePaths(self.uri, "").is_local or not _TELLING.search(self.uri):
+        """The store's URI for messages. Only the scheme if the URI may contain credentials (before an `@` or in a query)."""
+        if LakePaths(self.uri, "").is_local or not _MAY_HAVE_CREDENTIALS.search(self.uri):
             return self.uri
         return f"{self.uri.split(':', 1)[0]}://…"
 
     def problems(self, names: Collection[str]) -> dict[str, str]:
-        """Why files of these names cannot be had, by name; the others can."""
+        """File name → why the file cannot be read. Readable files are not in the result."""
         try:
             files, root = hadoop_path(self.spark, self._root)
-        except Exception as error:  # no such file system, wrong credentials, a name that no host has
+        except Exception as error:  # such as an unknown file system, host or wrong credentials
             return dict.fromkeys(names, f"the store cannot be opened ({_error_name(error)})")
 
         def problem(name: str) -> str | None:
@@ -72,29 +73,29 @@ class ClaimStore:
                 if status.getLen() > _MOST_FILE_BYTES:
                     return f"it has {status.getLen()} bytes, more than {_MOST_FILE_BYTES}"
                 files.open(path).close()
-            except Exception as error:  # its words may hold the URI
+            except Exception as error:  # its message may contain the URI
                 name_of_error = _error_name(error)
-                missing = name_of_error == "FileNotFoundException"
-                return "there is no such file" if missing else f"it cannot be read ({name_of_error})"
+                is_missing = name_of_error == "FileNotFoundException"
+                return "it does not exist" if is_missing else f"it cannot be read ({name_of_error})"
             return None
 
-        asked = sorted(names)
-        found = zip(asked, side_by_side(self.spark, problem, asked, _THREADS), strict=True)
+        ordered = sorted(names)
+        found = zip(ordered, side_by_side(self.spark, problem, ordered, _THREADS), strict=True)
         return {name: reason for name, reason in found if reason is not None}
 
     def contents(self, names: Collection[str]) -> DataFrame:
-        """`path` and `content` of these files. Those that vanish or break while they are read are left out."""
+        """`path` and `content` of these files. Skips files that vanish or fail while they are read."""
         root = jvm(self.spark).org.apache.hadoop.fs.Path(self._root)
         paths = [jvm(self.spark).org.apache.hadoop.fs.Path(root, name).toString() for name in sorted(names)]
-        # the store's own name may have characters of a pattern
-        paths = [_PATTERN.sub(r"\\\g<0>", path) for path in paths]
+        # the store's path may contain glob characters
+        paths = [_GLOB_CHARACTERS.sub(r"\\\g<0>", path) for path in paths]
         return (
             self.spark.read.format("binaryFile")
             .option("ignoreMissingFiles", "true")
             .option("ignoreCorruptFiles", "true")
             .load(paths)
             .select("path", "content")
-            .coalesce(2 * self.spark.sparkContext.defaultParallelism)  # Spark would make a task of each file
+            .coalesce(2 * self.spark.sparkContext.defaultParallelism)  # without it Spark runs one task per file
         )
 
     @property

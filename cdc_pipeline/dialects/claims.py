@@ -1,9 +1,14 @@
-"""Large messages that TiCDC put into a claim store: what their files hold is kept in the lake, and parsed in place of the
-reference.
+"""Claim checks of TiCDC (ticdc-facts §7): copies the files of large messages into the lake and decodes them.
 
-`<lake>/<pipeline>/claims` has one row per reference whose file was found: the record (batch_id, topic, partition, offset),
-`location` as the record has it, and `content`, the file's bytes. Only what stands there counts, so that a rebuild gives
-the same when the store was cleaned meanwhile. A batch takes its files in one commit, before its rows go anywhere.
+A record with `claimCheckLocation` is a reference: its complete message is a file in the claim store. The table
+`<lake>/<pipeline>/claims` has one row per reference whose file was found:
+
+- `batch_id`, `topic`, `partition`, `offset`: the record
+- `location`: its `claimCheckLocation`
+- `content`: the bytes of the file
+
+Decoding reads only this table, so a rebuild gives the same result after the store was cleaned. A batch copies its files in
+one commit, before any of its rows is written.
 """
 
 from __future__ import annotations
@@ -28,7 +33,7 @@ if TYPE_CHECKING:
 
 CLAIMS = "claims"
 CONTENT, PROBLEM = "content", "claim_problem"
-"""Columns beside those of a raw record: the bytes to parse, and why a reference could not be resolved (null: none)."""
+"""Columns added to raw records: the bytes to parse, and why a reference could not be resolved (null if it was)."""
 _POSITION = ("topic", "partition", "offset")
 _REFERENCE = "_tidb STRUCT<claimCheckLocation: STRING>"
 _EVENT = (
@@ -36,22 +41,24 @@ _EVENT = (
     "_tidb STRUCT<commitTs: BIGINT, claimCheckLocation: STRING>"
 )
 CLAIMS_SCHEMA = "batch_id BIGINT, topic STRING, `partition` INT, `offset` BIGINT, location STRING, content BINARY"
-_SHOWN = 100
+_SHOWN_CHARACTERS = 100
 Position = tuple[str, int, int]
-"""A record of a batch: topic, partition, offset."""
+"""Topic, partition and offset of a record."""
 NOT_KEPT = (
-    "expected: the whole message in the lake's table claims; it was not kept there when the batch was decoded first"
+    "expected: the complete message in the lake's table claims; it was missing when the batch was first decoded: run a "
+    "rebuild to look it up again"
 )
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A record whose row is elsewhere; of a location that is longer than any only the beginning."""
+    """A record whose complete message is in the claim store."""
 
     topic: str
     partition: int
     offset: int
     location: str
+    """`claimCheckLocation`, cut after 4,097 characters."""
 
     @property
     def position(self) -> Position:
@@ -59,112 +66,118 @@ class Reference:
 
 
 def kept_claims(spark: SparkSession, paths: LakePaths) -> DataFrame | None:
-    """The table `claims`; None where the lake has none."""
+    """The table `claims`; None if the lake has none."""
     path = paths.table(CLAIMS)
     return None if table_state(spark, path) is None else spark.read.format("delta").load(path)
 
 
 def may_refer(content: Column) -> Column:
-    """Whether an opened value may be a reference: a plain search, which next to no other message passes."""
+    """Whether a decompressed value may be a reference. A cheap search that almost no other message passes."""
     return F.coalesce(F.contains(content, F.lit(b'"claimCheckLocation"')), F.lit(False))
 
 
-def location(content: Column) -> Column:
-    """The location that an opened value names; null where it is no reference."""
+def claim_location(content: Column) -> Column:
+    """`claimCheckLocation` of a decompressed value; null if it has none."""
     return F.from_json(content.cast("string"), _REFERENCE, OPTIONS)["_tidb"]["claimCheckLocation"]
 
 
-def references(frame: DataFrame) -> list[Reference]:
-    """The references among the records of `frame`, which has `CONTENT`."""
-    found = F.left(location(F.col(CONTENT)), F.lit(LONGEST_LOCATION + 1)).alias("location")
-    rows = frame.where(may_refer(F.col(CONTENT))).select(*_POSITION, found).where("location IS NOT NULL").collect()
+def find_references(frame: DataFrame) -> list[Reference]:
+    """The references among the records of `frame`, in order of position. `frame` has `CONTENT`."""
+    location = F.left(claim_location(F.col(CONTENT)), F.lit(LONGEST_LOCATION + 1)).alias("location")
+    rows = frame.where(may_refer(F.col(CONTENT))).select(*_POSITION, location).where("location IS NOT NULL").collect()
     return sorted((Reference(*row) for row in rows), key=lambda reference: reference.position)
 
 
-def take_in(
-    spark: SparkSession, paths: LakePaths, store: ClaimStore, wanted: Sequence[Reference], commit: Commit
+def copy_claim_files(
+    spark: SparkSession, paths: LakePaths, store: ClaimStore, references: Sequence[Reference], commit: Commit
 ) -> dict[Position, str]:
-    """Copies the files of these references into the lake. Returns why some cannot be had, by the record's position."""
-    names = {reference: file_name(reference.location) for reference in wanted}
+    """Copies the files of these references into the table `claims`.
+
+    Returns position of the record → problem to report if its file is not in the table afterwards. That includes files that
+    looked readable, because a file can vanish before it is read.
+    """
+    names = {reference: file_name(reference.location) for reference in references}
     problems = store.problems({name for name in names.values() if name is not None})
-    found = [
+    readable = [
         (*reference.position, reference.location, name)
         for reference, name in names.items()
         if name is not None and name not in problems
     ]
-    if found:
-        rows = small_frame(spark, found, "topic STRING, `partition` INT, `offset` BIGINT, location STRING, name STRING")
-        files = store.contents({name for *_, name in found})
-        kept = (
+    if readable:
+        rows = small_frame(
+            spark, readable, "topic STRING, `partition` INT, `offset` BIGINT, location STRING, name STRING"
+        )
+        files = store.contents({name for *_, name in readable})
+        claims = (
             files.withColumn("name", F.element_at(F.split("path", "/"), -1))
             .join(F.broadcast(rows), "name")
             .select(F.lit(commit.note["batch"]).cast("bigint").alias("batch_id"), *_POSITION, "location", "content")
         )
-        append_once(kept, paths.table(CLAIMS), commit)
+        append_once(claims, paths.table(CLAIMS), commit)
     return {
-        reference.position: _NO_NAME
+        reference.position: _NO_FILE_NAME
         if name is None
-        else f"expected: the whole message in {_place(store, name)}; {problems.get(name, 'it could not be read')}"
+        else f"expected: the complete message in the file {name} of the claim store {store.shown}; "
+        + problems.get(name, "it could not be read")
         for reference, name in names.items()
     }
 
 
-_NO_NAME = (
-    "expected: claimCheckLocation ends in the name of a file, such as <uuid>.json (letters, digits, '-', '_' and '.'); "
-    "what it ends in is no such name, and was not looked up"
+_NO_FILE_NAME = (
+    f"expected: claimCheckLocation has at most {LONGEST_LOCATION:,} characters and ends in a file name such as <uuid>.json "
+    "(letters, digits, '-', '_' and '.'); it does not, so nothing was looked up"
 )
 
 
-def _place(store: ClaimStore, name: str) -> str:
-    return f"the file {name} of the claim store {store.shown}"
+def no_store_problem(location: Column) -> Column:
+    """The problem of a reference if no store is configured. Shows the location's last segment only, if it is a file name."""
+    name = F.regexp_extract(location, rf"(?:^|/)({FILE_NAME})\z", 1)
+    file = F.when(name != "", F.concat(F.lit("the file "), name)).otherwise(
+        F.lit("a location without a plain file name")
+    )
+    return F.concat(F.lit("no claim_store is configured to look up "), file)
 
 
-def unlooked_problem(place: Column) -> Column:
-    """What is said of a location where no store is configured. Of the location only a plain name is shown."""
-    name = F.regexp_extract(place, rf"(?:^|/)({FILE_NAME})\z", 1)
-    which = F.when(name != "", F.concat(F.lit("the file "), name)).otherwise(F.lit("a file of no plain name"))
-    return F.concat(F.lit("no claim_store is configured, where "), which, F.lit(" would be looked up"))
-
-
-def resolved(
-    frame: DataFrame, claims: DataFrame, wanted: Iterable[Reference], problems: Mapping[Position, str | None]
+def resolve_references(
+    frame: DataFrame, claims: DataFrame, references: Iterable[Reference], problems: Mapping[Position, str | None]
 ) -> DataFrame:
-    """`frame` (raw records of one batch with `CONTENT`) with `PROBLEM`, and with whole messages in `CONTENT` where
-    `claims`, the rows of this batch, have them.
+    """Adds `PROBLEM` to `frame` (raw records of one batch with `CONTENT`), and puts the messages of `claims` (rows of this
+    batch) in the `CONTENT` of their references.
 
-    A message counts only where it is the change that the reference speaks of. The contents of files stay in Spark.
+    A message must be the change that its reference describes, else the record keeps its `CONTENT` and gets a `PROBLEM`. The
+    contents of files stay in Spark.
     """
     spark = frame.sparkSession
-    there = {tuple(row) for row in claims.select(*_POSITION).collect()}
+    found = {tuple(row) for row in claims.select(*_POSITION).collect()}
     missing = [
         (*position, problems.get(position))
-        for position in (reference.position for reference in wanted)
-        if position not in there
+        for position in (reference.position for reference in references)
+        if position not in found
     ]
     positions = "topic STRING, `partition` INT, `offset` BIGINT"
-    marks = small_frame(spark, missing, f"{positions}, {PROBLEM} STRING")
-    unresolved = frame.join(F.broadcast(marks), list(_POSITION), "left").select(*frame.columns, PROBLEM)
-    if not there:
-        return unresolved
-    found = F.broadcast(small_frame(spark, sorted(there), positions))
-    unresolved = unresolved.join(found, list(_POSITION), "left_anti")
-    short = frame.join(found, list(_POSITION), "left_semi")
-    return unresolved.unionByName(_whole(short, claims))
+    missing_rows = small_frame(spark, missing, f"{positions}, {PROBLEM} STRING")
+    others = frame.join(F.broadcast(missing_rows), list(_POSITION), "left").select(*frame.columns, PROBLEM)
+    if not found:
+        return others
+    found_rows = F.broadcast(small_frame(spark, sorted(found), positions))
+    others = others.join(found_rows, list(_POSITION), "left_anti")
+    referring = frame.join(found_rows, list(_POSITION), "left_semi")
+    return others.unionByName(_with_messages(referring, claims))
 
 
-def _whole(short: DataFrame, claims: DataFrame) -> DataFrame:
-    """The records `short`, each with the message of its file where that is the same change."""
-    files = messages(claims).select(
+def _with_messages(referring: DataFrame, claims: DataFrame) -> DataFrame:
+    """`referring` with the message of its file as `CONTENT`, or with `PROBLEM` if that is another change."""
+    files = claim_messages(claims).select(
         *_POSITION, F.col("location").alias("_location"), F.col("message").alias("_message")
     )
-    told = files.join(F.broadcast(short), list(_POSITION)).withColumns(
+    both = files.join(F.broadcast(referring), list(_POSITION)).withColumns(
         {
             "_wanted": F.from_json(F.col(CONTENT).cast("string"), _EVENT, OPTIONS),
             "_found": F.from_json(F.col("_message").cast("string"), _EVENT, OPTIONS),
         }
     )
     wanted, found = F.col("_wanted"), F.col("_found")
-    same = (
+    is_same_event = (
         found["_tidb"]["claimCheckLocation"].isNull()
         & ~found["isDdl"]
         & (found["type"] == wanted["type"])
@@ -172,52 +185,59 @@ def _whole(short: DataFrame, claims: DataFrame) -> DataFrame:
         & (found["table"] == wanted["table"])
         & (found["_tidb"]["commitTs"] == wanted["_tidb"]["commitTs"])
     )
-    short_row, row = F.get(wanted["data"], F.lit(0)), F.get(found["data"], F.lit(0))
-    same_row = F.forall(F.map_keys(short_row), lambda column: short_row[column].eqNullSafe(row[column]))
-    right = F.coalesce(same & same_row, F.lit(False))
+    key, row = F.get(wanted["data"], F.lit(0)), F.get(found["data"], F.lit(0))
+    is_same_row = F.forall(F.map_keys(key), lambda column: key[column].eqNullSafe(row[column]))
+    is_resolved = F.coalesce(is_same_event & is_same_row, F.lit(False))
     name = F.element_at(F.split("_location", "/"), -1)
-    reference = found["_tidb"]["claimCheckLocation"].isNotNull()
-    there = F.when(reference, F.lit("a reference again")).otherwise(
+    is_reference = found["_tidb"]["claimCheckLocation"].isNotNull()
+    found_text = F.when(is_reference, F.lit("another reference")).otherwise(
         F.concat(
-            F.coalesce(_in_words(found), F.lit("no message of Canal-JSON")),
-            F.when(F.coalesce(same, F.lit(False)), F.lit(", another row")).otherwise(F.lit("")),
+            F.coalesce(_event_text(found), F.lit("no Canal-JSON message")),
+            F.when(F.coalesce(is_same_event, F.lit(False)), F.lit(", another row")).otherwise(F.lit("")),
         )
     )
     problem = F.concat(
         F.lit("expected: "),
-        F.coalesce(_in_words(wanted), F.lit("a row change")),
-        *(F.lit(" in the file "), name, F.lit(" of the claim store; found there: "), there),
+        F.coalesce(_event_text(wanted), F.lit("a row change")),
+        *(F.lit(" in the file "), name, F.lit(" of the claim store; found there: "), found_text),
     )
-    return told.withColumns(
-        {CONTENT: F.when(right, F.col("_message")).otherwise(F.col(CONTENT)), PROBLEM: F.when(~right, problem)}
-    ).select(*short.columns, PROBLEM)
+    return both.withColumns(
+        {
+            CONTENT: F.when(is_resolved, F.col("_message")).otherwise(F.col(CONTENT)),
+            PROBLEM: F.when(~is_resolved, problem),
+        }
+    ).select(*referring.columns, PROBLEM)
 
 
-def _in_words(event: Column) -> Column:
-    """The event as people read it; null where a part of it is missing."""
+def _event_text(event: Column) -> Column:
+    """`<type> of <database>.<table> at commitTs <TSO>`; null if a part is missing."""
     return F.concat(
-        *(F.left(event["type"], F.lit(_SHOWN)), F.lit(" of "), F.left(event["database"], F.lit(_SHOWN))),
-        *(F.lit("."), F.left(event["table"], F.lit(_SHOWN)), F.lit(" at commitTs ")),
+        *(
+            F.left(event["type"], F.lit(_SHOWN_CHARACTERS)),
+            F.lit(" of "),
+            F.left(event["database"], F.lit(_SHOWN_CHARACTERS)),
+        ),
+        *(F.lit("."), F.left(event["table"], F.lit(_SHOWN_CHARACTERS)), F.lit(" at commitTs ")),
         event["_tidb"]["commitTs"].cast("string"),
     )
 
 
-def messages(claims: DataFrame) -> DataFrame:
-    """`claims` with `message`: the value that the file holds, opened.
+def claim_messages(claims: DataFrame) -> DataFrame:
+    """Adds `message`: the decompressed message in `content`.
 
-    A file is `{"key":null,"value":"<base64>"}`, or the value itself (claim-check-raw-value), which has more fields than
-    these two or is compressed. The value in either is compressed as the topic's values are.
+    A file is `{"key":null,"value":"<base64>"}`, or with claim-check-raw-value the message itself. Either may be compressed
+    like the values of the topic (ticdc-facts §7).
     """
     parsed = F.from_json(F.col("content").cast("string"), "MAP<STRING, STRING>", OPTIONS)
     fields = F.col("_fields")
-    wrapped = (
+    is_wrapped = (
         (F.size(fields) == 2) & F.map_contains_key(fields, F.lit("key")) & F.map_contains_key(fields, F.lit("value"))
     )
     value = F.try_to_binary(fields["value"], F.lit("base64"))
-    plain = (
+    messages = (
         claims.withColumn("_fields", parsed)
-        .withColumn("message", F.when(F.coalesce(wrapped, F.lit(False)), value).otherwise(F.col("content")))
+        .withColumn("message", F.when(F.coalesce(is_wrapped, F.lit(False)), value).otherwise(F.col("content")))
         .drop("_fields")
     )
-    packed = plain.where(may_be_packed(F.col("message"))).limit(1)
-    return plain if packed.isEmpty() else plain.withColumn("message", opened(F.col("message")))
+    compressed = messages.where(may_be_packed(F.col("message"))).limit(1)
+    return messages if compressed.isEmpty() else messages.withColumn("message", opened(F.col("message")))

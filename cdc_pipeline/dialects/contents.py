@@ -1,6 +1,6 @@
-"""The bytes that are parsed of each record: its value, opened where it is compressed, or the message that it refers to.
+"""The bytes that decoding parses for each record: its value, decompressed, or the message that it refers to.
 
-Most batches need none of it, and are told from the others by one look at their values.
+Most batches need neither. One query over the values of a batch detects the others.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from cdc_pipeline.dialects.claims import (
     CLAIMS_SCHEMA,
     CONTENT,
     NOT_KEPT,
+    copy_claim_files,
+    find_references,
     kept_claims,
     may_refer,
-    references,
-    resolved,
-    take_in,
+    resolve_references,
 )
 from cdc_pipeline.sources.compressed_values import may_be_packed, opened
 from cdc_pipeline.sources.intake import OffsetRange, counted_ranges
@@ -35,85 +35,92 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Look:
-    """What one look at the values of a batch tells: the offsets that it has, whether any value may be compressed, whether
-    any may refer to a claim store, and whether the pipeline has one, or had."""
+class BatchValues:
+    """What is known of the values of a batch before they are parsed."""
 
     ranges: tuple[OffsetRange, ...]
-    packed: bool
-    referring: bool
+    """The offsets of the batch."""
+    may_be_compressed: bool
+    may_refer: bool
+    """Whether any value may refer to a claim store."""
     has_claims: bool
+    """Whether the pipeline has a claim store, or the lake a table `claims`."""
 
 
-def looked_at(
+def inspect_values(
     spark: SparkSession, paths: LakePaths, raw: DataFrame, note: dict[str, Any], claim_store: str | None
-) -> Look:
-    """`raw` is one batch, `note` that of its commit: with `plain` true it says that no value is compressed, and it may have
-    the offsets. What it does not say is asked by one query over the values."""
+) -> BatchValues:
+    """Inspects the values of one batch `raw`, with at most one query.
+
+    `note`: the note of the batch's commit. It may list the offsets, and `plain` true means that no value is compressed.
+    """
     has_claims = claim_store is not None or kept_claims(spark, paths) is not None
-    told = tuple(OffsetRange(*span) for span in note["offsets"])
-    asked = {} if note.get("plain") is True else {"packed": may_be_packed(F.col("value"))}
+    noted = tuple(OffsetRange(*span) for span in note["offsets"])
+    conditions = {} if note.get("plain") is True else {"may_be_compressed": may_be_packed(F.col("value"))}
     if has_claims:
-        asked["referring"] = may_refer(F.col("value"))
-    ranges, found = (told, {}) if told and not asked else counted_ranges(raw, asked)
-    return Look(told or ranges, found.get("packed", False), found.get("referring", False), has_claims)
+        conditions["may_refer"] = may_refer(F.col("value"))
+    ranges, found = (noted, {}) if noted and not conditions else counted_ranges(raw, conditions)
+    return BatchValues(
+        noted or ranges, found.get("may_be_compressed", False), found.get("may_refer", False), has_claims
+    )
 
 
 def with_contents(
     spark: SparkSession,
     paths: LakePaths,
     raw: DataFrame,
-    look: Look,
+    values: BatchValues,
     commit: Commit,
     claim_store: str | None,
     *,
     begun: bool,
 ) -> DataFrame:
-    """`raw` (one batch), with `claims.CONTENT` where a value has to be opened, and `claims.PROBLEM` where some refer to a
-    claim store.
+    """Adds `claims.CONTENT` to `raw` (one batch) if values must be decompressed or resolved, and `claims.PROBLEM` if any
+    value refers to a claim store.
 
-    `commit` takes in the files. `begun`: the batch's rows are in the change log already, so that no other files may count
-    than those that did then.
+    `commit`: the commit of the table `claims`. `begun`: the batch is in the change log already, so no files are copied that
+    it was decoded without.
     """
-    if not look.packed and not look.referring:
+    if not values.may_be_compressed and not values.may_refer:
         return raw
-    frame = raw.withColumn(CONTENT, opened(F.col("value")) if look.packed else F.col("value"))
-    # a reference may be compressed as well: only the opened values tell
-    found = references(frame) if look.has_claims else []
-    if not found:
+    content = opened(F.col("value")) if values.may_be_compressed else F.col("value")
+    frame = raw.withColumn(CONTENT, content)
+    # a reference may be compressed too, so references are searched in the decompressed values
+    references = find_references(frame) if values.has_claims else []
+    if not references:
         return frame
-    return _with_claims(spark, paths, frame, found, commit, claim_store, begun=begun)
+    return _with_claims(spark, paths, frame, references, commit, claim_store, begun=begun)
 
 
 def _with_claims(
     spark: SparkSession,
     paths: LakePaths,
     frame: DataFrame,
-    found: list[Reference],
+    references: list[Reference],
     commit: Commit,
     claim_store: str | None,
     *,
     begun: bool,
 ) -> DataFrame:
-    batch = F.col("batch_id") == commit.note["batch"]
+    of_batch = F.col("batch_id") == commit.note["batch"]
     claims = kept_claims(spark, paths)
     kept = set()
     if claims is not None:
-        kept = {tuple(row) for row in claims.where(batch).select("topic", "partition", "offset").collect()}
-    wanted = [reference for reference in found if reference.position not in kept]
+        kept = {tuple(row) for row in claims.where(of_batch).select("topic", "partition", "offset").collect()}
+    missing = [reference for reference in references if reference.position not in kept]
     problems: dict[Position, str | None] = {}
     if begun:
-        problems = dict.fromkeys((reference.position for reference in wanted), NOT_KEPT)
-    elif wanted and claim_store is not None:
-        problems.update(take_in(spark, paths, ClaimStore(spark, claim_store), wanted, commit))
+        problems = dict.fromkeys((reference.position for reference in missing), NOT_KEPT)
+    elif missing and claim_store is not None:
+        problems.update(copy_claim_files(spark, paths, ClaimStore(spark, claim_store), missing, commit))
         claims = kept_claims(spark, paths)
     if claims is None:
         claims = small_frame(spark, [], CLAIMS_SCHEMA)
-    return resolved(frame, claims.where(batch), found, problems)
+    return resolve_references(frame, claims.where(of_batch), references, problems)
 
 
 def claims_writer(paths: LakePaths) -> str:
-    """The writer of the table `claims`: of a rebuild, which writes to the lake's own table, another one each time."""
+    """The transaction app id for commits to `claims`. A rebuild writes to the lake's own table, so it has its own id."""
     if CLAIMS in paths.borrowed:
         return f"cdc:{paths.pipeline}:claims:{paths.root.rsplit('/', 1)[-1]}"
     return f"cdc:{paths.pipeline}:claims"

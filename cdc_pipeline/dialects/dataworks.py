@@ -1,12 +1,12 @@
-"""DataWorks' message format (dataworks-kafka-message): `schema`, `payload`, `version`.
+"""DataWorks' message format (dataworks-kafka-message "Parameters").
 
-Records are ordered by `sequenceId`, which the full load and the changes after it share. An UPDATE is one UPDATE_AFTER
-with both images, or an UPDATE_BEFOR and an UPDATE_AFTER of one `sequenceId` with one image each. A table without a key
-has the column `#alibaba_rds_row_id#`, which upstream's table does not have: it is left in the raw snapshot.
+`sequenceId` orders the records of the full load and the changes after it. An UPDATE is one UPDATE_AFTER record with both
+images, or an UPDATE_BEFOR and an UPDATE_AFTER record with the same `sequenceId` and one image each. The images of a table
+without a key have the column `#alibaba_rds_row_id#`, which the upstream table does not have; decoding drops it.
 
-`dbType` says which database it is, and `schemaName` the schema inside it where the database has schemas (PostgreSQL, SQL
-Server, Oracle): such a table's mirror is in the database `<dbName>.<schemaName>`, and its DDL, which is not MySQL's, is
-recorded as not supported on the table that the message names.
+`dbType` names the kind of the source database. Where that kind has schemas inside databases (PostgreSQL, SQL Server,
+Oracle), the mirror's database is `<dbName>.<schemaName>`. Its DDL is not MySQL's: it is recorded as not supported for the
+table that the message names.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from cdc_pipeline.contracts.dataworks import (
     DataWorksRow,
 )
 from cdc_pipeline.contracts.sent_dataworks import DataWorksDdlSent, DataWorksNoteSent, DataWorksRowSent
-from cdc_pipeline.dialects.dialect import Dialect, Form, MessageTypes, Trait, image
+from cdc_pipeline.dialects.dialect import Dialect, Form, MessageTypes, Trait, row_images
 from cdc_pipeline.dialects.envelope import HAS_PAYLOAD
 from cdc_pipeline.dialects.unified import DDL, HEARTBEAT, OTHER_DDL, ROW, TRANSACTION, TSO_SHIFT, XA
 
@@ -36,12 +36,13 @@ if TYPE_CHECKING:
 _ROW, _DDL, _OTHER_DDL, _XA = "dataworks_row", "dataworks_ddl", "dataworks_other_ddl", "dataworks_xa"
 _HEARTBEAT, _TRANSACTION = "dataworks_heartbeat", "dataworks_transaction"
 _SIGNS = "[^a-zA-Z]*"
-_OF_MYSQL = rf"(?i)^{_SIGNS}(?:mysql|mariadb|tidb|(?:polardb|adb){_SIGNS}mysql|polardb{_SIGNS}x|drds){_SIGNS}\z"
-"""`dbType` of the databases that speak MySQL's DDL and have no schemas inside databases, with versions and signs. One
-pattern: each message is asked, and what is compiled for it has a limit (`dialects/test_speed.py`)."""
-_OF_EITHER = rf"(?i)^{_SIGNS}(?:polardb|oceanbase)?{_SIGNS}\z"
-"""Those that may, or may speak that of PostgreSQL or Oracle, with schemas; and where it is not said."""
-# its six types → the MySQL type that holds all their values
+_MYSQL = rf"(?i)^{_SIGNS}(?:mysql|mariadb|tidb|(?:polardb|adb){_SIGNS}mysql|polardb{_SIGNS}x|drds){_SIGNS}\z"
+"""`dbType` of the databases that use MySQL's DDL and have no schemas inside databases, with versions and punctuation.
+
+One pattern, because it runs for each message and Spark's generated code is limited in size (`dialects/test_speed.py`).
+"""
+_MAYBE_MYSQL = rf"(?i)^{_SIGNS}(?:polardb|oceanbase)?{_SIGNS}\z"
+"""`dbType` of databases that use the DDL of MySQL, or that of PostgreSQL or Oracle; also a missing `dbType`."""
 _TYPES = {
     "BOOLEAN": "tinyint(1)",
     "LONG": "bigint",
@@ -50,9 +51,10 @@ _TYPES = {
     "BYTES": "longblob",
     "STRING": "longtext",
 }
+"""Type of `schema.dataColumn` ("Field types") → the MySQL type that holds all its values."""
 
 
-def _recognised() -> Column:
+def _matches() -> Column:
     return F.col(HAS_PAYLOAD)
 
 
@@ -62,7 +64,7 @@ def _form() -> Column:
         F.when(op.isin(*HEARTBEAT_OPS), F.lit(_HEARTBEAT))
         .when(op.isin(*TRANSACTION_OPS), F.lit(_TRANSACTION))
         .when(op.isin(*XA_TYPES), F.lit(_XA))
-        .when(op.isin(*DDL_OPS), F.when(_speaks_mysql(), F.lit(_DDL)).otherwise(F.lit(_OTHER_DDL)))
+        .when(op.isin(*DDL_OPS), F.when(_is_mysql_ddl(), F.lit(_DDL)).otherwise(F.lit(_OTHER_DDL)))
         .otherwise(F.lit(_ROW))
     )
 
@@ -83,17 +85,16 @@ def _columns() -> dict[str, Column]:
         "sql": _statement(),
         "key_names": F.filter("primaryKey", lambda name: name != ROW_ID),
         "only_key": F.lit(False),
-        "rows": F.array(image(_without_row_id("before"), _without_row_id("after"))),
+        "rows": F.array(row_images(_without_row_id("before"), _without_row_id("after"))),
     }
 
 
-def _speaks_mysql() -> Column:
-    """Whether the source is MySQL or one that speaks its DDL: by its type; where that does not tell, by its having no
-    schemas."""
-    return _is(_OF_MYSQL) | (_is(_OF_EITHER) & _has_no_schema())
+def _is_mysql_ddl() -> Column:
+    """Whether the source uses MySQL's DDL: by `dbType`; where that is ambiguous, if the message names no schema."""
+    return _has_db_type(_MYSQL) | (_has_db_type(_MAYBE_MYSQL) & _has_no_schema())
 
 
-def _is(pattern: str) -> Column:
+def _has_db_type(pattern: str) -> Column:
     return F.coalesce(F.col("dbType"), F.lit("")).rlike(pattern)
 
 
@@ -103,25 +104,25 @@ def _has_no_schema() -> Column:
 
 
 def _database() -> Column:
-    """The database; with the schema's name where the source has schemas inside databases."""
+    """`<dbName>`, or `<dbName>.<schemaName>` where the source has schemas inside databases."""
     database, schema = F.col("dbName"), F.col("schemaName")
-    plain = _has_no_schema() | _is(_OF_MYSQL)
-    return F.when(plain, database).otherwise(F.concat_ws(".", database, schema))
+    is_alone = _has_no_schema() | _has_db_type(_MYSQL)
+    return F.when(is_alone, database).otherwise(F.concat_ws(".", database, schema))
 
 
 def _statement() -> Column:
-    """The statement; the document also shows the bare clauses of an ALTER TABLE, "ADD COLUMN ..."."""
+    """The statement. For clauses without `ALTER TABLE`, which "Overall message format" shows, prepends it."""
     text = F.col("ddlText")
     table = F.replace(F.col("tableName"), F.lit("`"), F.lit("``"))
-    of_mysql = (F.col("form") == _DDL) & (F.col("op") == "ALTER")
-    clauses = of_mysql & ~text.rlike(r"(?i)^\s*(?:alter\b|/\*|--|#)") & table.isNotNull()
-    return F.when(clauses, F.concat(F.lit("ALTER TABLE `"), table, F.lit("` "), text)).otherwise(text)
+    is_alter = (F.col("form") == _DDL) & (F.col("op") == "ALTER")
+    has_clauses_only = is_alter & ~text.rlike(r"(?i)^\s*(?:alter\b|/\*|--|#)") & table.isNotNull()
+    return F.when(has_clauses_only, F.concat(F.lit("ALTER TABLE `"), table, F.lit("` "), text)).otherwise(text)
 
 
 def _without_row_id(column: str) -> Column:
     row = F.col(column)
-    stripped = F.map_filter(row, lambda name, _: name != ROW_ID)
-    return F.when(F.coalesce(F.map_contains_key(row, F.lit(ROW_ID)), F.lit(False)), stripped).otherwise(row)
+    has_row_id = F.coalesce(F.map_contains_key(row, F.lit(ROW_ID)), F.lit(False))
+    return F.when(has_row_id, F.map_filter(row, lambda name, _: name != ROW_ID)).otherwise(row)
 
 
 def _types(message: Row) -> MessageTypes:
@@ -132,14 +133,14 @@ def _types(message: Row) -> MessageTypes:
         for column in columns
         if column is not None and column["name"] is not None and column["name"] != ROW_ID
     }
-    wires = {name: wire for name, wire in named.items() if wire is not None}
-    return MessageTypes({name: _TYPES.get(wires.get(name, ""), "") for name in named}, wires)
+    encodings = {name: type_ for name, type_ in named.items() if type_ is not None}
+    return MessageTypes({name: _TYPES.get(encodings.get(name, ""), "") for name in named}, encodings)
 
 
 DATAWORKS = Dialect(
     "dataworks",
-    _recognised,
-    _recognised,
+    _matches,
+    _matches,
     _form,
     (
         Form(_ROW, ROW, DataWorksRow, DataWorksRowSent),

@@ -1,4 +1,4 @@
-"""The rows of `ddl_history` as decoding writes them: the message, and what its statement says in words."""
+"""Rows of `ddl_history` as decoding writes them: the event, and the parsed changes of its statement as text."""
 
 from __future__ import annotations
 
@@ -15,26 +15,27 @@ from cdc_pipeline.spark.small_frames import small_frame
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
 
-_BEFORE = 1000
-"""How many records before an XA ROLLBACK are searched for the rows of its transaction."""
+_SEARCHED_OFFSETS = 1000
+"""Offsets before an XA ROLLBACK in which the rows of its transaction are searched."""
 
 
 def ddl_rows(frame: DataFrame, change_log: DataFrame) -> DataFrame:
-    """`ddl_history` rows of a decoded frame: the message, and in `changes` what its statement says, in words. A table's
-    definition that came without a statement (TiCDC's storage sink) has the statement that makes such a table.
+    """Rows of `ddl_history`: `unified.ddl_events` of a decoded frame, and `changes`, the parsed statement as text.
 
-    DDL statements are few; they are the one thing that is collected to be parsed (DESIGN §4). `change_log` must have
-    the frame's row changes: an XA ROLLBACK names no table, the rows before it do.
+    The `sql` of a schema file without a statement (TiCDC's storage sink) is the equivalent CREATE TABLE. An XA ROLLBACK
+    names no table: it gets one row per table whose rows precede it in `change_log`, which must have the frame's row changes.
+
+    Collects the statements to parse them; they are few.
     """
     events = unified.ddl_events(frame)
     names = events.columns
-    ends = _ends(frame)
+    bounds = _transaction_bounds(frame)
     rows = []
     for row in events.collect():
-        places = [(row["database"], row["table"])]
+        tables = [(row["database"], row["table"])]
         if row["kind"] == unified.XA:
-            places = _rolled_back(row, ends, change_log)
-        for database, table in places:
+            tables = _rolled_back_tables(row, bounds, change_log)
+        for database, table in tables:
             sql = BY_NAME[row["dialect"]].statement(row)
             values = {**row.asDict(), "database": database, "table": table, "sql": sql}
             changes = changes_of(row["kind"], database or "", table or "", sql or "")
@@ -43,23 +44,24 @@ def ddl_rows(frame: DataFrame, change_log: DataFrame) -> DataFrame:
     return small_frame(frame.sparkSession, rows, schema)
 
 
-def _ends(frame: DataFrame) -> list[Row]:
-    """The positions of the batch's XA and DDL messages."""
-    ends = F.col("kind").isin(unified.XA, *unified.DDL_STATEMENTS)
-    return frame.where(ends).select("topic", "partition", "offset").collect()
+def _transaction_bounds(frame: DataFrame) -> list[Row]:
+    """The positions of the batch's XA and DDL events."""
+    is_bound = F.col("kind").isin(unified.XA, *unified.DDL_STATEMENTS)
+    return frame.where(is_bound).select("topic", "partition", "offset").collect()
 
 
-def _rolled_back(event: Row, ends: list[Row], change_log: DataFrame) -> list[tuple[str, str]]:
-    """The tables whose rows were sent last before an XA ROLLBACK, which names none (canal-facts 36).
+def _rolled_back_tables(event: Row, bounds: list[Row], change_log: DataFrame) -> list[tuple[str, str]]:
+    """The tables of the last rows before an XA ROLLBACK, which names no table (canal-facts 36); an unnamed one if none.
 
-    That they are its own is likely, not certain: nothing in the stream ties the two together.
+    They are probably the tables of its transaction. The stream has nothing that links the two.
     """
     earlier = [
-        end["offset"]
-        for end in ends
-        if (end["topic"], end["partition"]) == (event["topic"], event["partition"]) and end["offset"] < event["offset"]
+        bound["offset"]
+        for bound in bounds
+        if (bound["topic"], bound["partition"]) == (event["topic"], event["partition"])
+        and bound["offset"] < event["offset"]
     ]
-    first = max([event["offset"] - _BEFORE, *(offset + 1 for offset in earlier)])
+    first = max([event["offset"] - _SEARCHED_OFFSETS, *(offset + 1 for offset in earlier)])
     before = change_log.where(
         (F.col("topic") == event["topic"])
         & (F.col("partition") == event["partition"])

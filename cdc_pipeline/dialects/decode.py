@@ -1,4 +1,4 @@
-"""Raw records to unified changes: one parse, the record's dialect, its form, the rule it breaks, its columns."""
+"""Decodes raw records: parses each once, then adds its dialect, form, kind, broken rule and decoded columns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.canal_json import CLAIM_RULE
 from cdc_pipeline.contracts.rules import broken_rule, expectations, rejecting, rules_of
-from cdc_pipeline.dialects.claims import CONTENT, PROBLEM, unlooked_problem
+from cdc_pipeline.dialects.claims import CONTENT, PROBLEM, no_store_problem
 from cdc_pipeline.dialects.dialect import COLUMNS
 from cdc_pipeline.dialects.envelope import JSON_RULES, base_kind, is_empty, parsed
 from cdc_pipeline.dialects.registry import BY_NAME, DIALECTS
@@ -23,54 +23,56 @@ if TYPE_CHECKING:
     from cdc_pipeline.dialects.dialect import Dialect
 
 DialectName = Literal["auto", "ticdc", "canal", "dataworks"]
-"""`auto` recognises each record by itself; else all records are of the dialect named, or dead letters."""
+"""`auto` recognizes the dialect of each record. With a name, records of another dialect become dead letters."""
 
 assert set(BY_NAME) == set(get_args(DialectName)) - {"auto"}
 _RULES = {form.name: rejecting(rules_of(form.contract)) for dialect in DIALECTS for form in dialect.forms}
-_DECLARED = "dialect_is_declared"
+_DECLARED_RULE = "dialect_is_declared"
 SENT_CONTRACTS = {form.name: form.sent for dialect in DIALECTS for form in dialect.forms if form.sent is not None}
-"""Form → the contract of its messages as they are sent."""
+"""Form → the contract of all its fields."""
 EXPECTATIONS = {
     **{name: (text, None) for name, text in JSON_RULES.items()},
-    _DECLARED: ("the message is of the dialect that the pipeline declares", None),
+    _DECLARED_RULE: ("the message has the dialect that the pipeline declares", None),
     **expectations(_RULES),
 }
-"""Rule → what was expected of a record, and the field that the rule speaks of."""
-_SHOWN = 100
+"""Rule name → its text, and its field (None for a rule over several)."""
+_SHOWN_CHARACTERS = 100
 
 
 def decoded(raw: DataFrame, dialect: DialectName = "auto") -> DataFrame:
-    """Each raw record as exactly one kind, with the columns of every kind (`dialects.unified`); null where not its own.
+    """One row per raw record, with its kind and the columns of all kinds.
 
-    `raw` has the columns of `raw_topic_snapshot`, and may have those of `contents.with_contents`. Nothing is dropped: as
-    many rows come out as go in. Besides those of a raw record and `dialect.COLUMNS` the columns are `kind`, `dialect`, and
-    for dead letters `rule`.
+    `raw`: the columns of `raw_topic_snapshot`, optionally those of `contents.with_contents`. Returns the columns of a raw
+    record, `kind` (`unified.KINDS`), `rule` (dead letters only), `dialect`, and `dialect.COLUMNS`.
     """
-    return _ruled(raw, dialect).select(*_kept(raw), "kind", "rule", "dialect", *_unified(dialect))
+    return _classified(raw, dialect).select(
+        *_record_columns(raw), "kind", "rule", "dialect", *_decoded_columns(dialect)
+    )
 
 
 def explained(raw: DataFrame, dialect: DialectName = "auto") -> DataFrame:
-    """`decoded`, and for dead letters `column` and `reason`: which field, what was expected and what is there.
+    """`decoded`, plus `column` and `reason` for dead letters: the field, what was expected and what was found.
 
-    For few records: the words cost more than decoding does.
+    For few records: the reasons cost more than decoding.
     """
-    words = _words(problems=PROBLEM in raw.columns)
-    return _ruled(raw, dialect).select(*_kept(raw), "kind", "rule", "dialect", *_unified(dialect), *words)
+    reasons = _reason_columns(problems=PROBLEM in raw.columns)
+    frame = _classified(raw, dialect)
+    return frame.select(*_record_columns(raw), "kind", "rule", "dialect", *_decoded_columns(dialect), *reasons)
 
 
-def _kept(raw: DataFrame) -> list[str]:
-    """The columns of a raw record: what was made of its value, to be parsed, goes no further."""
+def _record_columns(raw: DataFrame) -> list[str]:
+    """The columns of a raw record, without those of `contents.with_contents`."""
     return [name for name in raw.columns if name not in (CONTENT, PROBLEM)]
 
 
 def dialect_and_form(dialect: DialectName) -> tuple[Column, Column]:
-    """The name of a parsed record's dialect, and of its form."""
-    return _classified(dialect)[:2]
+    """The name of a parsed record's dialect, and that of its form."""
+    return _class_columns(dialect)[:2]
 
 
-def _ruled(raw: DataFrame, dialect: DialectName) -> DataFrame:
+def _classified(raw: DataFrame, dialect: DialectName) -> DataFrame:
     """The parsed records with `dialect`, `form`, the first `rule` that each breaks, and `kind`."""
-    name, form, rule, kind = _classified(dialect)
+    name, form, rule, kind = _class_columns(dialect)
     return (
         parsed(raw)
         .withColumn("dialect", name)
@@ -81,56 +83,59 @@ def _ruled(raw: DataFrame, dialect: DialectName) -> DataFrame:
 
 
 @built_once
-def _classified(dialect: DialectName) -> tuple[Column, Column, Column, Column]:
-    dialects = _asked(dialect)
-    forms = {form.name: form.kind for found in dialects for form in found.forms}
+def _class_columns(dialect: DialectName) -> tuple[Column, Column, Column, Column]:
+    """The columns `dialect`, `form`, `rule` and `kind`."""
+    dialects = _candidates(dialect)
+    forms = {form.name: form.kind for candidate in dialects for form in candidate.forms}
     broken = broken_rule({form: _RULES[form] for form in forms}, F.col("form"))
     return (
-        _recognised(dialects),
-        _of_dialect({found.name: found.form() for found in dialects}),
+        _dialect_name(dialects),
+        _by_dialect({candidate.name: candidate.form() for candidate in dialects}),
         F.when(~is_empty(), F.coalesce(F.col("unreadable"), _undeclared(dialects), broken)),
         base_kind(_kind(forms)),
     )
 
 
 def _undeclared(dialects: Sequence[Dialect]) -> Column:
-    """The rule that a message breaks which surely is of a dialect that the pipeline does not declare."""
-    others = [found.certain() for found in DIALECTS if found not in dialects]
-    return F.coalesce(F.lit(None).cast("string"), *(F.when(certain, F.lit(_DECLARED)) for certain in others))
+    """`dialect_is_declared` if the message surely has a dialect that the pipeline does not declare, else null."""
+    others = [dialect.surely_matches() for dialect in DIALECTS if dialect not in dialects]
+    return F.coalesce(F.lit(None).cast("string"), *(F.when(matches, F.lit(_DECLARED_RULE)) for matches in others))
 
 
 @built_once
-def _unified(dialect: DialectName) -> tuple[Column, ...]:
-    columns = {found.name: found.columns() for found in _asked(dialect)}
+def _decoded_columns(dialect: DialectName) -> tuple[Column, ...]:
+    columns = {candidate.name: candidate.columns() for candidate in _candidates(dialect)}
     return tuple(
-        _of_dialect({found: of_dialect[name] for found, of_dialect in columns.items()}).cast(kind).alias(name)
-        for name, kind in COLUMNS.items()
+        _by_dialect({candidate: own[name] for candidate, own in columns.items()}).cast(type_).alias(name)
+        for name, type_ in COLUMNS.items()
     )
 
 
 @built_once
-def _words(*, problems: bool) -> tuple[Column, Column]:
-    dead, reason = F.col("kind") == DEAD, _reason()
-    unlooked = F.concat(reason, F.lit("; "), unlooked_problem(F.col("claimCheckLocation")))
+def _reason_columns(*, problems: bool) -> tuple[Column, Column]:
+    """The columns `column` and `reason`. `problems`: the records have `claims.PROBLEM`."""
+    is_dead, reason = F.col("kind") == DEAD, _reason()
+    without_store = F.concat(reason, F.lit("; "), no_store_problem(F.col("claimCheckLocation")))
     problem = F.col(PROBLEM) if problems else F.lit(None)
-    reason = F.when(F.col("rule") == CLAIM_RULE, F.coalesce(problem, unlooked)).otherwise(reason)
-    return F.when(dead, _field()).alias("column"), F.when(dead, reason).alias("reason")
+    reason = F.when(F.col("rule") == CLAIM_RULE, F.coalesce(problem, without_store)).otherwise(reason)
+    return F.when(is_dead, _field()).alias("column"), F.when(is_dead, reason).alias("reason")
 
 
-def _asked(dialect: DialectName) -> list[Dialect]:
-    return [found for found in DIALECTS if dialect in ("auto", found.name)]
+def _candidates(dialect: DialectName) -> list[Dialect]:
+    return [candidate for candidate in DIALECTS if dialect in ("auto", candidate.name)]
 
 
-def _recognised(dialects: Sequence[Dialect]) -> Column:
-    *asked, last = dialects
+def _dialect_name(dialects: Sequence[Dialect]) -> Column:
+    """The first dialect that matches; the last one matches every message."""
+    *others, last = dialects
     name = F.lit(last.name)
-    for dialect in reversed(asked):
-        name = F.when(dialect.recognised(), F.lit(dialect.name)).otherwise(name)
+    for dialect in reversed(others):
+        name = F.when(dialect.matches(), F.lit(dialect.name)).otherwise(name)
     return name
 
 
-def _of_dialect(columns: dict[str, Column]) -> Column:
-    """The column of the record's own dialect."""
+def _by_dialect(columns: dict[str, Column]) -> Column:
+    """The column of the record's dialect. `columns`: dialect → its column."""
     *others, (_, column) = columns.items()
     for name, other in reversed(others):
         column = F.when(F.col("dialect") == name, other).otherwise(column)
@@ -145,22 +150,23 @@ def _kind(forms: dict[str, str]) -> Column:
 
 
 def _field() -> Column:
-    """The field that the broken rule speaks of."""
-    return _looked_up({rule: field for rule, (_, field) in EXPECTATIONS.items() if field is not None})
+    """The field of the broken rule; null for a rule over several fields."""
+    return _rule_lookup({rule: field for rule, (_, field) in EXPECTATIONS.items() if field is not None})
 
 
 def _reason() -> Column:
-    """What was expected of a record that broke a rule, and what it has there."""
-    sizes = {rule.name: rule.found for rules in _RULES.values() for rule in rules if rule.found is not None}
-    expected = _looked_up({rule: text for rule, (text, _) in EXPECTATIONS.items()})
-    fields = sorted({field for rule, (_, field) in EXPECTATIONS.items() if field is not None and rule not in sizes})
+    """`expected: <the rule>, found <the field's value, or the rule's own description>`."""
+    described = {rule.name: rule.found for rules in _RULES.values() for rule in rules if rule.found is not None}
+    expected = _rule_lookup({rule: text for rule, (text, _) in EXPECTATIONS.items()})
+    fields = sorted({field for rule, (_, field) in EXPECTATIONS.items() if field is not None and rule not in described})
     values = F.create_map(*(part for field in fields for part in (F.lit(field), F.col(field).cast("string"))))
-    size = F.coalesce(*(F.when(F.col("rule") == name, F.expr(found)) for name, found in sizes.items()))
-    shown = F.coalesce(size, F.substring(values[_field()], 1, _SHOWN), F.lit("null"))
+    description = F.coalesce(*(F.when(F.col("rule") == name, F.expr(found)) for name, found in described.items()))
+    shown = F.coalesce(description, F.substring(values[_field()], 1, _SHOWN_CHARACTERS), F.lit("null"))
     found = F.when(_field().isNotNull(), F.concat(F.lit(", found "), shown))
     return F.concat(F.lit("expected: "), expected, F.coalesce(found, F.lit("")))
 
 
-def _looked_up(texts: dict[str, str]) -> Column:
+def _rule_lookup(texts: dict[str, str]) -> Column:
+    """The text of the record's broken rule."""
     pairs = [F.lit(part) for pair in sorted(texts.items()) for part in pair]
     return F.create_map(*pairs)[F.col("rule")]

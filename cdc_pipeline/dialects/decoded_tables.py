@@ -1,7 +1,7 @@
-"""Decoding batches of the raw snapshot into `change_log`, `ddl_history`, `watermarks` and `dead_letters`.
+"""Decodes batches of `raw_topic_snapshot` into `change_log`, `ddl_history`, `watermarks` and `dead_letters`.
 
-Each table takes a batch in one commit that carries the batch's number; the row in `batches` comes last. A batch that
-was cut short is decoded again, and the commits that are in are skipped.
+Each table gets one commit per batch, with the batch's number as its Delta transaction version. The row in `batches` is
+written last. An interrupted batch is decoded again, and tables that have its commit are skipped.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects import unified
-from cdc_pipeline.dialects.contents import claims_writer, looked_at, with_contents
+from cdc_pipeline.dialects.contents import claims_writer, inspect_values, with_contents
 from cdc_pipeline.dialects.counts import BatchCounts, Observed
 from cdc_pipeline.dialects.ddl_rows import ddl_rows
 from cdc_pipeline.dialects.decode import DialectName, decoded, explained
@@ -34,21 +34,21 @@ if TYPE_CHECKING:
     from cdc_pipeline.sources.intake import OffsetRange
 
 SMALL_BATCH = 20_000
-"""Records up to which a decoded batch is kept in memory while its tables are written."""
+"""Most records of a batch that is cached in memory while its tables are written."""
 OTHERS = ("watermarks", "dead_letters", "ddl_history")
-"""The tables that a batch goes into beside the change log."""
+"""The decoded tables other than `change_log`."""
 KINDS_OF = {
     "watermarks": (unified.WATERMARK,),
     "dead_letters": (unified.DEAD,),
-    # an XA that is not rolled back gives no row
+    # of XA only a rollback has a row
     "ddl_history": (*unified.DDL_STATEMENTS, unified.STATEMENT, unified.XA),
 }
-"""The kinds of records that give rows of these tables."""
+"""Table → the kinds of records that it has rows of."""
 
 
 @dataclass(frozen=True)
 class DecodedBatch:
-    """One batch: its number, the offsets it has, and what its records became."""
+    """A decoded batch: its number, its offsets, and its counts by kind."""
 
     batch_id: int
     ranges: tuple[OffsetRange, ...]
@@ -62,30 +62,30 @@ def decode_batches(
     up_to: int | None = None,
     claim_store: str | None = None,
 ) -> list[DecodedBatch]:
-    """Decodes every batch of the raw snapshot that is not decoded yet, oldest first; `up_to` names the last one.
+    """Decodes every batch that is not decoded yet, oldest first.
 
-    `claim_store` is the folder or URI where TiCDC puts messages that are too large for the topic. Raises LakeError where
-    the log of a table of the lake is damaged.
+    `up_to`: the last batch to decode; None for the newest. `claim_store`: folder or URI of TiCDC's claim store. Raises
+    LakeError if the Delta log of a table of the lake is damaged.
     """
     require_whole_logs(paths.own_tables)
     last = last_decoded(spark, paths)
     newest = newest_batch(spark, paths) if up_to is None else up_to
-    return [_decoded_batch(spark, paths, batch_id, dialect, claim_store) for batch_id in range(last + 1, newest + 1)]
+    return [_decode_batch(spark, paths, batch_id, dialect, claim_store) for batch_id in range(last + 1, newest + 1)]
 
 
-def _decoded_batch(
+def _decode_batch(
     spark: SparkSession, paths: LakePaths, batch_id: int, dialect: DialectName, claim_store: str | None
 ) -> DecodedBatch:
     raw = spark.read.format("delta").load(paths.table("raw_topic_snapshot")).where(F.col("batch_id") == batch_id)
     raw = with_replacements(spark, paths, raw)
     note = _raw_note(spark, paths, batch_id)
-    look = looked_at(spark, paths, raw, note, claim_store)
-    records = sum(span.records for span in look.ranges)
+    values = inspect_values(spark, paths, raw, note, claim_store)
+    records = sum(span.records for span in values.ranges)
     begun = is_in(spark, paths.table("change_log"), _commit(paths, "change_log", batch_id, note))
-    files = Commit(claims_writer(paths), batch_id, {"batch": batch_id, "run_id": note["run_id"]})
-    raw = with_contents(spark, paths, raw, look, files, claim_store, begun=begun)
-    # A large batch is decoded in one pass without a cache, and its few other records once more; a small one is kept,
-    # because planning a second query costs more than decoding it does.
+    claims_commit = Commit(claims_writer(paths), batch_id, {"batch": batch_id, "run_id": note["run_id"]})
+    raw = with_contents(spark, paths, raw, values, claims_commit, claim_store, begun=begun)
+    # A large batch is decoded once without a cache, and its few other records a second time. A small batch is cached,
+    # because planning a second query costs more than decoding it.
     small = records <= SMALL_BATCH
     with for_rows(spark, records):
         frame = explained(raw, dialect).persist() if small else decoded(raw, dialect)
@@ -94,31 +94,30 @@ def _decoded_batch(
             observed = Observed(frame)
             _write_changes(spark, paths, observed, batch_id, note)
             counts = observed.counts(records)
-            wanted = _tables_with_rows(spark, paths, counts)
+            wanted = _tables_to_write(spark, paths, counts)
             if not small and any(table != "watermarks" for table in wanted):
                 others = explained(observed.other_records(raw), dialect).persist()
             _write_others(spark, paths, others, observed, batch_id, note, wanted)
         finally:
             others.unpersist()
-        _write_batch(spark, paths, batch_id, note, look.ranges, counts)
-    return DecodedBatch(batch_id, look.ranges, counts)
+        _write_batch(spark, paths, batch_id, note, values.ranges, counts)
+    return DecodedBatch(batch_id, values.ranges, counts)
 
 
 def _write_changes(
     spark: SparkSession, paths: LakePaths, observed: Observed, batch_id: int, note: dict[str, Any]
 ) -> None:
-    """The one pass over all messages: row changes into the change log, counts of all that there is."""
+    """Writes row changes into `change_log` and counts all records, in one pass over the messages."""
     path, commit = paths.table("change_log"), _commit(paths, "change_log", batch_id, note)
     if is_in(spark, path, commit):
-        observed.frame.write.format("noop").mode("overwrite").save()  # written before a run was stopped: count only
+        observed.frame.write.format("noop").mode("overwrite").save()  # an interrupted run has written it: only count
     else:
         append_once(unified.row_changes(observed.frame), path, commit)
-    observed.settle()
+    observed.wait()
 
 
-def _tables_with_rows(spark: SparkSession, paths: LakePaths, counts: BatchCounts) -> list[str]:
-    """The tables beside the change log that the batch has rows for, or that are not there yet. A table that is there takes
-    no commit for nothing."""
+def _tables_to_write(spark: SparkSession, paths: LakePaths, counts: BatchCounts) -> list[str]:
+    """The tables other than `change_log` that the batch has rows for, or that do not exist yet."""
     return [
         table
         for table in OTHERS
@@ -135,18 +134,18 @@ def _write_others(
     note: dict[str, Any],
     wanted: list[str],
 ) -> None:
-    """What is left, each kind into its table."""
+    """Writes the tables in `wanted`."""
     if not wanted:
         return
     change_log = spark.read.format("delta").load(paths.table("change_log"))
-    rows_of = {
+    rows = {
         "watermarks": lambda: observed.watermarks(spark, batch_id),
         "dead_letters": lambda: unified.dead_letters(frame),
         "ddl_history": lambda: undecided(ddl_rows(frame, change_log)),
     }
 
     def write(table: str) -> None:
-        append_once(rows_of[table](), paths.table(table), _commit(paths, table, batch_id, note))
+        append_once(rows[table](), paths.table(table), _commit(paths, table, batch_id, note))
 
     side_by_side(spark, write, wanted, threads=2)
 
@@ -156,7 +155,7 @@ def _commit(paths: LakePaths, table: str, batch_id: int, note: dict[str, Any]) -
 
 
 def _raw_note(spark: SparkSession, paths: LakePaths, batch_id: int) -> dict[str, Any]:
-    """The note of the commit that took the batch in."""
+    """The note of the batch's commit to `raw_topic_snapshot`, with a default for each missing field."""
     empty: dict[str, Any] = {"run_id": None, "files": [], "offsets": [], "ended": [], "lost": []}
     return {**empty, **(batch_note(spark, paths, batch_id) or {})}
 

@@ -1,5 +1,4 @@
-"""What a dialect is: how its messages are told apart, which contract each form has, and what it becomes,
-and what is to be known of it further on."""
+"""`Dialect`: how the messages of one dialect are recognized, validated and decoded, and the traits that mirrors need."""
 
 from __future__ import annotations
 
@@ -18,71 +17,78 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Form:
-    """A kind of message as one dialect writes it, with its contract, and that of all its fields as they are sent, which is
-    looked at once per shape of messages."""
+    """A kind of message as one dialect writes it."""
 
     name: str
     kind: str
+    """One of `unified.KINDS`."""
     contract: type[pa.DataFrameModel[Any]]
+    """The fields that decoding reads."""
     sent: type[pa.DataFrameModel[Any]] | None = None
+    """All fields, validated once per shape of messages; None for files of TiCDC's storage sink."""
 
 
 class Trait(Enum):
-    """What mirrors have to know of a dialect: they ask for these (`dialects.traits`), and for no dialect by its name. Each
-    has the words that docs/dialects.md has for it."""
+    """What mirrors need to know about a dialect. They test traits (`dialects.traits`), never a dialect's name.
+
+    The values are the texts of docs/dialects.md.
+    """
 
     IN_LOG_ORDER = (
-        "In a partition messages are in the order of upstream's log, whatever `es` says. "
-        "Between partitions the clock `ts` orders them, then the number of the batch."
+        "A partition is in binlog order, even where `es` steps back. "
+        "Across partitions `ts` orders the changes, then `message_id`."
     )
-    NUMBERS_BATCHES = "`message_id` counts batches. It begins again with a new delivery, and a batch may come twice."
-    NUMBERS_CHANGES = "`commit_ts` is the number of the change. It orders all partitions, and is no time: `es` is."
-    SPLITS_UPDATES = "An UPDATE may come as two records of one `commit_ts`, one for each image."
-    RESTARTS_FROM_CHECKPOINT = "After a restart all above a checkpoint comes again, also the first half of a commit."
-    LOADS_FIRST = "The rows that are there come before the changes, as INSERTs like any others."
-    ABSENT_IS_DEFAULT = "A column that an INSERT lacks has its default."
-    NEEDS_TYPES = "A value is read by the type that its message names, whatever DDL has told."
-    JSON_NEEDS_TYPES = "A JSON value is read by the type that its message names."
-    READS_TEXT_AS_UTF8 = "Text of another character set may come damaged."
-    FROM_TIDB = "Upstream is TiDB, which places some rows in other partitions of a table than MySQL."
+    NUMBERS_BATCHES = (
+        "`message_id` numbers the encoder's batches. It restarts with the encoder, and a batch may be sent twice."
+    )
+    NUMBERS_CHANGES = "`commit_ts` is a sequence number that orders all partitions. It is not a time; `es` is."
+    SPLITS_UPDATES = "An UPDATE may arrive as two records with the same `commit_ts`, one per image."
+    RESTARTS_FROM_CHECKPOINT = (
+        "A restart sends everything above the checkpoint again, including changes of a commit that was sent in part."
+    )
+    LOADS_FIRST = "A full load precedes the changes. Its rows arrive as INSERTs."
+    ABSENT_IS_DEFAULT = "A column that is missing in an INSERT has its default."
+    NEEDS_TYPES = "Values are parsed by the types that their message names, even where DDL defines the column."
+    JSON_NEEDS_TYPES = "JSON values are parsed by the types that their message names."
+    READS_TEXT_AS_UTF8 = "Text in other character sets may arrive damaged."
+    FROM_TIDB = "The upstream is TiDB, which assigns some rows to other table partitions than MySQL."
 
 
 @dataclass(frozen=True)
 class MessageTypes:
-    """Of one message: column → MySQL type in words, and column → `Wire`, for those that have one."""
+    """The column types that one message names."""
 
     mysql_types: dict[str, str] = field(default_factory=dict)
+    """Column → MySQL type as text; empty if the message does not name it."""
     wires: dict[str, str] = field(default_factory=dict)
+    """Column → encoding of its values (`mysql.types.wire_values`), where the MySQL type does not determine it."""
 
 
-def as_sent(event: Row) -> str | None:
-    """The text of an event, where that is a statement."""
+def sent_statement(event: Row) -> str | None:
+    """The SQL text of a row of `unified.ddl_events`."""
     sql: str | None = event["sql"]
     return sql
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """One message dialect. The columns are over `envelope.parsed`.
-
-    `recognised` is true for a message of the dialect that no dialect before it has claimed, `certain` where no other
-    dialect could have written it, whatever the pipeline declares; `form` names one of `forms`; `columns` gives the
-    unified columns (`COLUMNS`), each for the forms that have it.
-
-    `types` gives the column types that a message names (of `dialects.message_types`), `statement` the statement that an
-    event of
-    `unified.ddl_events` says; `traits` is what mirrors have to know.
-    """
+    """One message dialect. The functions return columns over `envelope.parsed`."""
 
     name: str
-    recognised: Callable[[], Column]
-    certain: Callable[[], Column]
+    matches: Callable[[], Column]
+    """Whether a message has this dialect, if no dialect before it in `registry.DIALECTS` matches."""
+    surely_matches: Callable[[], Column]
+    """Whether no other dialect can have written the message."""
     form: Callable[[], Column]
+    """The name of one of `forms`."""
     forms: tuple[Form, ...]
     columns: Callable[[], dict[str, Column]]
+    """The columns of `COLUMNS`. Each is valid only for the forms that have it."""
     types: Callable[[Row], MessageTypes]
+    """The column types of a message collected by `message_types`."""
     traits: frozenset[Trait]
-    statement: Callable[[Row], str | None] = as_sent
+    statement: Callable[[Row], str | None] = sent_statement
+    """The SQL statement of a row of `unified.ddl_events`."""
 
 
 COLUMNS = {
@@ -101,10 +107,11 @@ COLUMNS = {
     "only_key": "BOOLEAN",
     "rows": "ARRAY<STRUCT<before: MAP<STRING, STRING>, after: MAP<STRING, STRING>>>",
 }
+"""Decoded column → its type. `dialects.unified` documents the columns."""
 
 
-def image(before: Column, after: Column) -> Column:
-    """One row change: the row before and after, either of them null."""
+def row_images(before: Column, after: Column) -> Column:
+    """One row change: a struct of `before` and `after`, either of them null."""
     return F.struct(before.alias("before"), after.alias("after"))
 
 

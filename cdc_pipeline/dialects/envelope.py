@@ -1,8 +1,8 @@
-"""The one parse of a record's JSON, and what can be said of it before any dialect looks at it.
+"""Parses the JSON of each record once, for all dialects, and checks the rules of JSON itself.
 
-The schema names every field that a dialect needs and no other, because each costs time on every message. Types come
-from the contracts' models. `mysqlType` and `sqlType` are not among them: they are the same for all messages of a table
-and are read from one message where they are needed (`dialects.message_types`).
+The schema has only the fields that some dialect needs, because each field costs time on every message. Types come from the
+contracts. `mysqlType` and `sqlType` are missing: all messages of a table have the same, so `dialects.message_types` reads
+them from one message when they are needed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from cdc_pipeline.dialects.unified import DEAD, EMPTY
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-# field of a contract → where the message has it; a field that is not here has its own name at the top
 PATHS = {
     "commitTs": "_tidb.commitTs",
     "watermarkTs": "_tidb.watermarkTs",
@@ -43,36 +42,37 @@ PATHS = {
     "ddlText": "payload.ddl.text",
     **STORAGE_PATHS,
 }
-# what tells the dialects apart (`decode`), beside the fields of the contracts
+"""Field of a contract → its path in the message. All other fields are at the top level under their own name."""
 HAS_PAYLOAD, BATCH = "has_payload", "id"
-_MADE = (PARTIAL_JSON, EXTENSION, SENT)
+"""Columns that distinguish the dialects: whether the message has `payload`, and its `id` (Canal's batch number)."""
+_DERIVED = (PARTIAL_JSON, EXTENSION, SENT)
 _UNREADABLE = "_unreadable"
 _OPTIONS = {**OPTIONS, "columnNameOfCorruptRecord": _UNREADABLE}
 
 
 def _fields() -> dict[str, DataType]:
-    """Field of a contract → its type, which a nested field has in the parse too."""
-    found: dict[str, DataType] = {}
+    """Field of a contract → its type."""
+    fields: dict[str, DataType] = {}
     for model in (CanalMessage, DataWorksMessage):
-        found.update({name: column.dtype.type for name, column in model.to_schema().columns.items()})
-    return {name: kind for name, kind in found.items() if name not in _MADE}
+        fields.update({name: column.dtype.type for name, column in model.to_schema().columns.items()})
+    return {name: type_ for name, type_ in fields.items() if name not in _DERIVED}
 
 
 def _parse_schema(fields: dict[str, DataType]) -> StructType:
     tree: dict[str, Any] = {}
-    for name, kind in fields.items():
-        *folders, leaf = PATHS.get(name, name).split(".")
-        place = tree
-        for folder in folders:
-            place = place.setdefault(folder, {})
-        place[leaf] = kind
+    for name, type_ in fields.items():
+        *parents, leaf = PATHS.get(name, name).split(".")
+        node = tree
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        node[leaf] = type_
     tree.update({BATCH: LongType(), END_MARK: BooleanType(), _UNREADABLE: StringType()})
     return _struct(tree)
 
 
 def _struct(tree: dict[str, Any]) -> StructType:
     return StructType(
-        [StructField(name, _struct(kind) if isinstance(kind, dict) else kind) for name, kind in tree.items()]
+        [StructField(name, _struct(node) if isinstance(node, dict) else node) for name, node in tree.items()]
     )
 
 
@@ -81,16 +81,16 @@ _SCHEMA = _parse_schema(_FIELDS)
 
 
 def parsed(raw: DataFrame) -> DataFrame:
-    """`raw` with the fields of all contracts, null where a message has none, and `unreadable`. Where `raw` has a column
-    `claims.CONTENT`, that is parsed in place of `value`.
+    """`raw` with the fields of all contracts (null if the message lacks them), and `unreadable`.
 
-    `unreadable` is the rule that a record breaks as JSON; null where it is one object whose fields have their types.
+    Parses the column `claims.CONTENT` if `raw` has it, else `value`. `unreadable`: the rule of `JSON_RULES` that the record
+    breaks; null if it is one JSON object whose fields have the types of the contracts.
     """
     message = F.col("message")
     fields = [F.col(f"message.{PATHS.get(name, name)}").alias(name) for name in _FIELDS]
     content = CONTENT if CONTENT in raw.columns else "value"
     no_message = F.col("isDdl").isNull() & F.col("es").isNull() & ~F.col(HAS_PAYLOAD)
-    found = raw.withColumn("message", F.from_json(with_end_mark(F.col(content)), _SCHEMA, _OPTIONS)).select(
+    frame = raw.withColumn("message", F.from_json(with_end_mark(F.col(content)), _SCHEMA, _OPTIONS)).select(
         *raw.columns,
         *fields,
         message[BATCH].alias(BATCH),
@@ -99,30 +99,31 @@ def parsed(raw: DataFrame) -> DataFrame:
         message["payload"].isNotNull().alias(HAS_PAYLOAD),
         _unreadable_rule(content).alias("unreadable"),
     )
-    return with_storage_fields(found, no_message)
+    return with_storage_fields(frame, no_message)
 
 
 def _is_partial_json(content: str) -> Column:
-    """Whether a value of a JSON column is what MySQL logs under PARTIAL_JSON, such as `JSON_SET(…)`. No JSON begins so.
+    """Whether a JSON column has an expression such as `JSON_SET(…)` instead of a value (canal-facts 30).
 
-    Types are looked at only where a value begins so: next to no message has one.
+    No JSON value begins like that. A cheap search comes first: almost no message needs its types parsed.
     """
-    suspect = F.contains(content, F.lit(b'"JSON_'))
+    may_be_partial = F.contains(content, F.lit(b'"JSON_'))
     types = F.from_json(F.col(content).cast("string"), "mysqlType MAP<STRING, STRING>", OPTIONS)["mysqlType"]
 
     def is_expression(name: Column, text: Column) -> Column:
         return text.rlike(r"^JSON_[A-Z_]+\(") & (F.lower(F.trim(types[name])) == "json")
 
-    found = F.exists(F.col("message.data"), lambda row: F.size(F.map_filter(row, is_expression)) > 0)
-    return F.when(suspect, F.coalesce(found, F.lit(False))).otherwise(F.lit(False))
+    is_partial = F.exists(F.col("message.data"), lambda row: F.size(F.map_filter(row, is_expression)) > 0)
+    return F.when(may_be_partial, F.coalesce(is_partial, F.lit(False))).otherwise(F.lit(False))
 
 
 JSON_RULES = {
     "value_is_utf8": "the value is UTF-8",
     "value_is_json_object": "the value is one JSON object whose fields have the types of Canal-JSON or DataWorks, nested at "
     f"most {NESTING:,} levels deep",
-    "escapes_are_characters": "no \\u escape is half of a surrogate pair",
+    "escapes_are_characters": "no \\u escape is an unpaired surrogate",
 }
+"""Rule of JSON itself → its text."""
 
 
 def _unreadable_rule(content: str) -> Column:
@@ -138,10 +139,10 @@ def _unreadable_rule(content: str) -> Column:
 
 
 def is_empty() -> Column:
-    """A tombstone (no value) or an empty value: counted, never an error."""
+    """Whether the record is a tombstone (null value) or has an empty value."""
     return F.coalesce(F.length("value"), F.lit(0)) == 0
 
 
 def base_kind(otherwise: Column) -> Column:
-    """`EMPTY` for a record without a value, `DEAD` where `rule` names a broken rule, else `otherwise`."""
+    """`EMPTY` for a record without value, `DEAD` if `rule` is not null, else `otherwise`."""
     return F.when(is_empty(), F.lit(EMPTY)).when(F.col("rule").isNotNull(), F.lit(DEAD)).otherwise(otherwise)

@@ -1,7 +1,6 @@
-"""The column types that messages name, read from one message of each group of rows that needs them.
+"""Reads the column types that messages name, from one message per group of rows that needs them.
 
-They are the same for all messages of a table until its definition changes, so that parsing them with every message
-would be waste (DESIGN §6). `Wire` is how a value travels where the column's MySQL type alone does not say it.
+All messages of a table name the same types until its definition changes, so decoding does not parse them.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.json_text import OPTIONS
-from cdc_pipeline.dialects.claims import messages as whole_messages
+from cdc_pipeline.dialects.claims import claim_messages
 from cdc_pipeline.dialects.dialect import MessageTypes
 from cdc_pipeline.dialects.registry import BY_NAME
 from cdc_pipeline.sources.compressed_values import may_be_packed, opened
@@ -26,48 +25,48 @@ if TYPE_CHECKING:
 
 __all__ = ["MessageTypes", "message_types"]
 
-# all that the types of any dialect are read from
 _MESSAGE = (
     "ts BIGINT, mysqlType MAP<STRING, STRING>, sqlType MAP<STRING, INT>, _tidb STRUCT<claimCheckLocation: STRING>, "
     "`schema` STRUCT<dataColumn: ARRAY<STRUCT<name: STRING, type: STRING>>>"
 )
+"""SQL schema of the fields from which `Dialect.types` reads."""
 
 
 def message_types(
     raw: DataFrame, places: Mapping[Place, str], claims: Callable[[], DataFrame | None] = lambda: None
 ) -> dict[Place, MessageTypes]:
-    """The types that the records at `places` name, each of its dialect; none for a record whose types cannot be read.
+    """Position → the types that its record names. A record that cannot be parsed is not in the result.
 
-    `raw` is `raw_topic_snapshot`; `claims` gives the table of that name, for records that refer to it. Only names and types
-    of columns are collected, no values.
+    `raw`: `raw_topic_snapshot`. `places`: position → dialect. `claims`: returns the table `claims`, or None if the lake has
+    none; called only for references. Collects names and types of columns, no values.
     """
     messages = _parsed(raw, places, F.col("value"))
-    if packed := [place for place, (_, packed) in messages.items() if packed]:
-        messages |= _parsed(raw, packed, opened(F.col("value")))
+    if compressed := [place for place, (_, is_compressed) in messages.items() if is_compressed]:
+        messages |= _parsed(raw, compressed, opened(F.col("value")))
     referring = [
         place
         for place, (message, _) in messages.items()
         if message is not None and message["_tidb"] is not None and message["_tidb"]["claimCheckLocation"] is not None
     ]
     if referring and (kept := claims()) is not None:
-        messages |= _parsed(whole_messages(kept), referring, F.col("message"))
+        messages |= _parsed(claim_messages(kept), referring, F.col("message"))
     return {
         place: BY_NAME[places[place]].types(message) for place, (message, _) in messages.items() if message is not None
     }
 
 
 def _parsed(records: DataFrame, places: Iterable[Place], value: Column) -> dict[Place, tuple[Row | None, bool]]:
-    """What the records at these places say in `value`, each with whether that may be compressed."""
-    if not (asked := list(places)):
+    """Position → the parsed `value` of its record, and whether that may be compressed."""
+    if not (positions := list(places)):
         return {}
     rows = (
-        records_at(records, asked)
+        records_at(records, positions)
         .withColumn("_value", value)
         .select(
             F.struct(*PLACE).alias("place"),
             F.from_json(F.col("_value").cast("string"), _MESSAGE, OPTIONS).alias("message"),
-            may_be_packed(F.col("_value")).alias("packed"),
+            may_be_packed(F.col("_value")).alias("may_be_compressed"),
         )
         .collect()
     )
-    return {tuple(row["place"]): (row["message"], row["packed"]) for row in rows}
+    return {tuple(row["place"]): (row["message"], row["may_be_compressed"]) for row in rows}

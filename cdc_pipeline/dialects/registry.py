@@ -1,4 +1,4 @@
-"""The dialects that there are."""
+"""The known dialects."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from cdc_pipeline.dialects.canal import CANAL
 from cdc_pipeline.dialects.dataworks import DATAWORKS
 from cdc_pipeline.dialects.ticdc import TICDC
 
-# the order in which they are asked: the last one takes what is left
 DIALECTS = (DATAWORKS, TICDC, CANAL)
+"""In the order in which a message is matched. The last dialect matches every message."""
 BY_NAME = {dialect.name: dialect for dialect in DIALECTS}

@@ -1,9 +1,8 @@
-"""Dead letters that somebody has released, and the bytes that are decoded in place of a record's own.
+"""Released dead letters, and the messages that replace them.
 
-`<lake>/<pipeline>/dead_letter_releases` has one row per dead letter that was released: the letter as it stood in
-`dead_letters`, the run that released it, when, why (`note`), and `replacement`, the message that is decoded at this position
-from then on; null where the record's own bytes are. It is only appended to. Whoever decodes goes by it, so that a
-rebuild from raw gives the same.
+The append-only table `<lake>/<pipeline>/dead_letter_releases` has one row per release: the columns of the dead letter, the
+run that released it, when (`released_at`), why (`note`), and `replacement`, the message to decode at this position from then
+on; null to decode the record's own bytes. Decoding always reads it, so a rebuild from raw gives the same result.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ POSITION = ("topic", "partition", "offset")
 
 
 def kept_releases(spark: SparkSession, paths: LakePaths) -> DataFrame | None:
-    """The table; None where the lake has none."""
+    """The table `dead_letter_releases`; None if the lake has none."""
     path = paths.table(RELEASES)
     return None if table_state(spark, path) is None else spark.read.format("delta").load(path)
 
 
 def with_replacements(spark: SparkSession, paths: LakePaths, raw: DataFrame) -> DataFrame:
-    """`raw` with the newest replacement of each record in the place of its `value`."""
+    """`raw` with each `value` replaced by the newest replacement of its record, if any."""
     releases = kept_releases(spark, paths)
     if releases is None:
         return raw

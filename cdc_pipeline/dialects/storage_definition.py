@@ -1,8 +1,8 @@
-"""A table's definition as TiCDC's storage sink writes it into a schema file without a statement, as a statement.
+"""CREATE TABLE statements from schema files of TiCDC's storage sink that have no statement (ticdc-facts §6).
 
-Such a file tells of a table that was there before the changefeed, or of the second table of EXCHANGE PARTITION. It has
-names, types, NOT NULL and the columns of the primary key (in table order); no defaults are taken from it, and it has no
-other keys, no expressions of generated columns, and from the classic architecture no labels of ENUM and SET.
+TiCDC writes such a file for a table that existed before the changefeed, and for the second table of EXCHANGE PARTITION.
+Taken from it: names, types, NOT NULL and the columns of the primary key (in table order). Not taken: defaults. Not in the
+file: other keys, expressions of generated columns, and in the classic architecture labels of ENUM and SET.
 """
 
 from __future__ import annotations
@@ -13,18 +13,16 @@ from typing import Any
 from cdc_pipeline.mysql.model.quoted_names import quoted
 
 _UNSIGNED = " UNSIGNED"
-# of other types the number is a display width, or follows from the type
+# for all other types ColumnPrecision is a display width, or follows from the type
 _SIZED = frozenset({"BIT", "CHAR", "VARCHAR", "BINARY", "VARBINARY", "DECIMAL", "TINYINT"})
 _SCALED = frozenset({"FLOAT", "DOUBLE"})
-_FRACTIONS = frozenset({"TIMESTAMP", "DATETIME", "TIME"})
+_FRACTIONAL = frozenset({"TIMESTAMP", "DATETIME", "TIME"})
 
 
-def statement_of(sql: str) -> str:
-    """The statement of a record of the storage sink: `sql`, or where that is a schema file the CREATE TABLE IF NOT EXISTS
-    that it amounts to.
+def to_statement(sql: str) -> str:
+    """`sql`, or if it is a schema file in JSON, the equivalent CREATE TABLE IF NOT EXISTS.
 
-    No statement begins as JSON does. The file keeps the rules of `contracts.canal_json.TicdcSchemaFile`; one that does not
-    raises an error of any kind.
+    The file must keep the rules of `contracts.storage_files.TicdcSchemaFile`; else raises an arbitrary exception.
     """
     if not sql.startswith("{"):
         return sql
@@ -44,19 +42,19 @@ def _column(column: dict[str, Any]) -> str:
 
 
 def _type(column: dict[str, Any]) -> str:
-    word: str = column["ColumnType"]
-    base = word.removesuffix(_UNSIGNED)
-    unsigned = word[len(base) :]
+    name: str = column["ColumnType"]
+    base = name.removesuffix(_UNSIGNED)
+    unsigned = name[len(base) :]
     base = "VARCHAR" if base == "VAR_STRING" else base
     precision, scale = column.get("ColumnPrecision"), column.get("ColumnScale")
-    numbers: list[str] = []
-    if base in _FRACTIONS:
-        numbers = [scale] if scale else []
+    arguments: list[str] = []
+    if base in _FRACTIONAL:
+        arguments = [scale] if scale else []
     elif base in _SIZED or (base in _SCALED and scale):
-        numbers = [number for number in (precision, scale) if number]
+        arguments = [number for number in (precision, scale) if number]
     elif base in ("ENUM", "SET"):
-        numbers = [_literal(label) for label in column.get("ColumnElems") or ()]
-    return base + (f"({','.join(numbers)})" if numbers else "") + unsigned
+        arguments = [_literal(label) for label in column.get("ColumnElems") or ()]
+    return base + (f"({','.join(arguments)})" if arguments else "") + unsigned
 
 
 def _literal(text: str) -> str:

@@ -23,17 +23,17 @@ from cdc_pipeline.contracts.json_text import OPTIONS
 from cdc_pipeline.contracts.rules import rules_of
 from cdc_pipeline.contracts.sent_canal_json import TicdcDdlSent, TicdcRowSent, TicdcWatermarkSent
 from cdc_pipeline.contracts.ticdc import KEY_RULE, TicdcDdl, TicdcRow, TicdcWatermark
-from cdc_pipeline.dialects.dialect import Dialect, Form, MessageTypes, Trait, image, no_row
+from cdc_pipeline.dialects.dialect import Dialect, Form, MessageTypes, Trait, no_row, row_images
 from cdc_pipeline.dialects.envelope import BATCH
 from cdc_pipeline.dialects.ticdc_storage import (
     STORAGE_FORM,
     STORAGE_FORMS,
-    action_word,
+    action_type,
     closed_ts,
+    commit_ts_without_tso,
     event_statement,
     is_storage_file,
     statement,
-    ts_of_ms,
 )
 from cdc_pipeline.dialects.unified import DDL, ROW, TSO_SHIFT, WATERMARK
 
@@ -88,10 +88,10 @@ def _columns() -> dict[str, Column]:
     return {
         "database": F.coalesce("database", "definedDatabase"),
         "table": F.coalesce("table", "definedTable"),
-        "type": F.coalesce(op, action_word()),
+        "type": F.coalesce(op, action_type()),
         "op": op,
         # without a TSO: the commit's ms with a counter of 0
-        "commit_ts": F.coalesce(commit_ts, ts_of_ms()),
+        "commit_ts": F.coalesce(commit_ts, commit_ts_without_tso()),
         "exact_ts": commit_ts.isNotNull(),
         "watermark_ts": watermark_ts,
         "es": F.coalesce(F.col("es"), F.shiftright(F.coalesce(commit_ts, watermark_ts), TSO_SHIFT)),
@@ -102,7 +102,7 @@ def _columns() -> dict[str, Column]:
         "key_names": F.when(F.expr(_KEY_IS_IN_DATA), F.col("pkNames")),
         # the handle key is all that a DELETE needs (ticdc-facts §3, §7)
         "only_key": F.coalesce("onlyHandleKey", F.lit(False)) & (op != "DELETE"),
-        "rows": F.array(image(before, after)),
+        "rows": F.array(row_images(before, after)),
     }
 
 

@@ -1,13 +1,14 @@
-"""TiCDC's storage sink (ticdc-facts §6): the two kinds of records that are no Canal-JSON message, and what a file's place
-says of the rows in it.
+"""TiCDC's storage sink (ticdc-facts §6): schema files, the checkpoint, and the `commit_ts` of rows without `_tidb`.
 
-A schema file is a DDL statement, its TSO the table version; one without a statement is a table's definition as it was
-then. The file `metadata` is the checkpoint: all changes up to it are in files that were written before.
+- A schema file has a DDL statement, or the definition of a table. Its TSO is the table version.
+- The file `metadata` is the checkpoint: all changes up to it are in files written before it.
 
-Rows have no `_tidb` unless the changefeed sets enable-tidb-extension. Then only the ms of their commit is known, and two
-things follow. A row that stands below a version of its own ms was committed after the statement of that version, so that
-its `commit_ts` is put right behind it. And a checkpoint in the middle of a ms does not say which rows of that ms are in:
-it closes the ms before (the source marks such a checkpoint by the header `CLOSES_MS`).
+Rows have `_tidb` only if the changefeed sets enable-tidb-extension. Without it only the ms of their commit is known:
+
+- A row in the folder of a table version with the same ms was committed after that version's statement. Its `commit_ts` is
+  the version + 1.
+- A checkpoint inside a ms does not tell which rows of that ms are included. It closes the ms before. The source marks such
+  a checkpoint with the header `CLOSES_MS`.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from pyspark.sql import functions as F
 from cdc_pipeline.contracts.canal_json import SENT
 from cdc_pipeline.contracts.json_text import OPTIONS
 from cdc_pipeline.contracts.storage_files import TicdcSchemaFile, TicdcStorageCheckpoint, TicdcStorageFile
-from cdc_pipeline.dialects.dialect import Form, as_sent
-from cdc_pipeline.dialects.storage_definition import statement_of
+from cdc_pipeline.dialects.dialect import Form, sent_statement
+from cdc_pipeline.dialects.storage_definition import to_statement
 from cdc_pipeline.dialects.unified import DDL, TSO_SHIFT, WATERMARK
 from cdc_pipeline.sources.storage.layout import CLOSES_MS, FILE
 
@@ -36,18 +37,17 @@ STORAGE_PATHS = {
     "definedColumns": "TableColumns",
     "checkpointTs": "checkpoint-ts",
 }
-"""Field of a contract → where the file has it."""
+"""Field of a contract → its key in the file."""
 STORAGE_FORM = "storage_form"
-"""The column that names the form of a record that is one of these files; null for all others."""
+"""Column with the form of a record that is one of these files; null for all other records."""
 _DEFINITION, _CHECKPOINT = "ticdc_storage_definition", "ticdc_storage_checkpoint"
 STORAGE_FORMS = (
     Form(_DEFINITION, DDL, TicdcSchemaFile),
     Form(_CHECKPOINT, WATERMARK, TicdcStorageCheckpoint),
 )
-# the folder of a version, with at most a physical table id and a date below it
+# the folder of a table version, with at most a physical table id and a date below it
 _VERSION = r"(?:^|/)(\d{18,19})/(?:[^/]*/){0,2}CDC[^/]*$"
-# TiDB's ActionType → the word that TiCDC's Canal-JSON has for it (ticdc-facts §4)
-_TYPES = {
+_ACTIONS = {
     "CREATE": (3,),
     "ERASE": (4,),
     "CINDEX": (7, 9, 32),
@@ -56,13 +56,14 @@ _TYPES = {
     "RENAME": (14, 47),
     "ALTER": (5, 6, 12, 13, 15, 17, 18, 19, 20, 22, 23, 37, 38, 41, 61, 64, 71, 72),
 }
-_ANY_OTHER = "QUERY"
+"""`type` in Canal-JSON → TiDB's ActionType numbers (ticdc-facts §4)."""
+_OTHER_ACTION = "QUERY"
 
 
 def with_storage_fields(parsed: DataFrame, no_message: Column) -> DataFrame:
-    """`parsed` with the fields of `TicdcStorageFile`, null where a record is another kind of message, and `STORAGE_FORM`.
+    """Adds the fields of `TicdcStorageFile`, null for all other records, and `STORAGE_FORM`.
 
-    A second parse, of those records only that are `no_message`: they are few, and the first is paid by all.
+    Parses only the records that are `no_message` a second time; they are few.
     """
     form = F.when(
         no_message,
@@ -71,14 +72,14 @@ def with_storage_fields(parsed: DataFrame, no_message: Column) -> DataFrame:
         ),
     )
     fields = TicdcStorageFile.to_schema().columns
-    kinds = {name: column.dtype.type.simpleString() for name, column in fields.items() if name != SENT}
-    schema = ", ".join(f"`{STORAGE_PATHS[name]}` {kind}" for name, kind in kinds.items())
+    types = {name: column.dtype.type.simpleString() for name, column in fields.items() if name != SENT}
+    schema = ", ".join(f"`{STORAGE_PATHS[name]}` {type_}" for name, type_ in types.items())
     text = F.when(F.col(STORAGE_FORM).isNotNull(), F.col("value").cast("string"))
     return (
         parsed.withColumn(STORAGE_FORM, form)
         .withColumn("storage_file", F.from_json(text, schema, OPTIONS))
         .select(
-            *parsed.columns, STORAGE_FORM, *(F.col("storage_file")[STORAGE_PATHS[name]].alias(name) for name in kinds)
+            *parsed.columns, STORAGE_FORM, *(F.col("storage_file")[STORAGE_PATHS[name]].alias(name) for name in types)
         )
     )
 
@@ -88,44 +89,44 @@ def is_storage_file() -> Column:
 
 
 def statement() -> Column:
-    """The statement of a schema file, or the whole file where it has none (`storage_definition`)."""
-    has_one = F.length("statement") > 0
+    """The statement of a schema file, or the whole file if it has none (see `storage_definition`)."""
+    has_statement = F.length("statement") > 0
     return F.when(
-        F.col(STORAGE_FORM) == _DEFINITION, F.when(has_one, F.col("statement")).otherwise(F.col("value").cast("string"))
+        F.col(STORAGE_FORM) == _DEFINITION,
+        F.when(has_statement, F.col("statement")).otherwise(F.col("value").cast("string")),
     )
 
 
 def event_statement(event: Row) -> str | None:
-    """The event's statement. A schema file of the storage sink has no `ts`; any message has one."""
-    sql = as_sent(event)
+    """The statement of a row of `unified.ddl_events`. Only events from schema files have no `ts`."""
+    sql = sent_statement(event)
     if sql is None or event["ts"] is not None:
         return sql
     try:
-        return statement_of(sql)
-    except Exception:  # whatever one file holds, it stops nothing but itself: its text is no statement that is known
+        return to_statement(sql)
+    except Exception:  # a broken file must not fail the batch: its text becomes an unsupported statement
         return sql
 
 
-def action_word() -> Column:
-    """The `type` that the same statement has in a message."""
-    word = F.when(F.col("actionType").isNotNull(), F.lit(_ANY_OTHER))
-    for name, numbers in _TYPES.items():
-        word = F.when(F.col("actionType").isin(*numbers), F.lit(name)).otherwise(word)
-    return F.when(F.length("statement") == 0, F.lit("CREATE")).otherwise(word)
+def action_type() -> Column:
+    """The `type` of a message with the same statement."""
+    type_ = F.when(F.col("actionType").isNotNull(), F.lit(_OTHER_ACTION))
+    for name, numbers in _ACTIONS.items():
+        type_ = F.when(F.col("actionType").isin(*numbers), F.lit(name)).otherwise(type_)
+    return F.when(F.length("statement") == 0, F.lit("CREATE")).otherwise(type_)
 
 
 def closed_ts() -> Column:
-    """The TSO up to which a checkpoint says that all changes are there."""
+    """The TSO up to which a checkpoint guarantees all changes."""
     before = F.shiftleft(F.shiftright("checkpointTs", TSO_SHIFT), TSO_SHIFT) - 1
     return F.when(_header(CLOSES_MS).isNotNull(), before).otherwise(F.col("checkpointTs"))
 
 
-def ts_of_ms() -> Column:
-    """The `commit_ts` of a message that says only the ms of its commit: `es << 18`, and where it stands in a file below a
-    version of that ms right behind the version."""
+def commit_ts_without_tso() -> Column:
+    """The `commit_ts` of a row without TSO: `es << 18`, or the table version of its file + 1 if that has the same ms."""
     version = F.regexp_extract(_header(FILE).cast("string"), _VERSION, 1).try_cast("bigint")
-    same = F.shiftright(version, TSO_SHIFT) == F.col("es")
-    return F.when(same, version + 1).otherwise(F.shiftleft("es", TSO_SHIFT))
+    is_same_ms = F.shiftright(version, TSO_SHIFT) == F.col("es")
+    return F.when(is_same_ms, version + 1).otherwise(F.shiftleft("es", TSO_SHIFT))
 
 
 def _header(name: str) -> Column:

@@ -1,4 +1,4 @@
-"""What mirrors ask of the dialect that a message is of: never which one it is, but what holds for it (`Trait`)."""
+"""Queries for the traits of a dialect by the name in a row. Mirrors use these, never a dialect's name."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ def names_with(trait: Trait) -> tuple[str, ...]:
 
 
 def trait_of(name: str, trait: Trait) -> bool:
-    """Whether the dialect of this name has the trait."""
+    """Whether the dialect `name` has the trait."""
     return name in names_with(trait)
 
 
 def has_trait(trait: Trait) -> Column:
-    """Whether the dialect of a row, of which the column `dialect` has the name, has the trait."""
+    """Whether the dialect in the column `dialect` has the trait."""
     names = names_with(trait)
     return F.col("dialect") == names[0] if len(names) == 1 else F.col("dialect").isin(*names)
 
 
 def trait_sql(trait: Trait, column: str = "dialect") -> str:
-    """`has_trait` as SQL; `column` has the name."""
+    """SQL of whether the dialect in `column` has the trait."""
     names = ", ".join(f"'{name}'" for name in names_with(trait))
     return f"{column} = {names}" if len(names_with(trait)) == 1 else f"{column} IN ({names})"

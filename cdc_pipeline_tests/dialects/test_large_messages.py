@@ -16,7 +16,7 @@ import pytest
 
 from cdc_pipeline.dialects.claim_files import ClaimStore, file_name
 from cdc_pipeline.dialects.claims import CONTENT, PROBLEM
-from cdc_pipeline.dialects.contents import looked_at, with_contents
+from cdc_pipeline.dialects.contents import inspect_values, with_contents
 from cdc_pipeline.dialects.decode import decoded
 from cdc_pipeline.dialects.decoded_tables import decode_batches
 from cdc_pipeline.lake.delta import Commit, table_state
@@ -93,7 +93,7 @@ def _contents(spark: SparkSession, frame: DataFrame, folder: Path, *, store: boo
     commit = Commit("cdc:shop:claims", 1, {"batch": 1})
     claim_store = str(folder / "store") if store else None
     paths = LakePaths(str(folder), "shop")
-    look = looked_at(spark, paths, frame, note, claim_store)
+    look = inspect_values(spark, paths, frame, note, claim_store)
     return with_contents(spark, paths, frame, look, commit, claim_store, begun=False)
 
 
@@ -202,36 +202,36 @@ def _reference(number: int, location: str) -> str:
 _GOOD_NAME = "0a1b-good.json"
 # location → what its reason says, where the store has the files of `_hostile_store`
 _HOSTILE = {
-    "file:///etc/passwd": "no such name",
-    "../../outside.json": "there is no such file",
-    "file:///tmp/store/../outside.json": "there is no such file",
-    "": "no such name",
-    "s3://bucket/": "no such name",
-    "%2e%2e%2foutside.json": "no such name",
-    "s3://b/..%2foutside.json": "no such name",
-    "s3://b/*.json": "no such name",
-    "s3://b/?a1b-good.json": "no such name",
-    "s3://b/[0]a1b-good.json": "no such name",
-    "s3://b/{0a1b-good,x}.json": "no such name",
-    "s3://b/0a1b-good.json\n": "no such name",
-    "s3://b/\n0a1b-good.json": "no such name",
-    "s3://b/.hidden.json": "no such name",
-    "s3://b/..": "no such name",
-    "s3://b/0a1b-good.json?x=1": "no such name",
-    "s3://b/..\\outside.json": "no such name",
-    "s3://b/é.json": "no such name",
-    "s3://b/" + "x" * 10_000 + "/" + _GOOD_NAME: "no such name",
-    "s3://b/" + "x" * 10_000 + ".json": "no such name",
-    "s3://key:hush@b/missing.json": "there is no such file",
+    "file:///etc/passwd": "it does not, so nothing was looked up",
+    "../../outside.json": "it does not exist",
+    "file:///tmp/store/../outside.json": "it does not exist",
+    "": "it does not, so nothing was looked up",
+    "s3://bucket/": "it does not, so nothing was looked up",
+    "%2e%2e%2foutside.json": "it does not, so nothing was looked up",
+    "s3://b/..%2foutside.json": "it does not, so nothing was looked up",
+    "s3://b/*.json": "it does not, so nothing was looked up",
+    "s3://b/?a1b-good.json": "it does not, so nothing was looked up",
+    "s3://b/[0]a1b-good.json": "it does not, so nothing was looked up",
+    "s3://b/{0a1b-good,x}.json": "it does not, so nothing was looked up",
+    "s3://b/0a1b-good.json\n": "it does not, so nothing was looked up",
+    "s3://b/\n0a1b-good.json": "it does not, so nothing was looked up",
+    "s3://b/.hidden.json": "it does not, so nothing was looked up",
+    "s3://b/..": "it does not, so nothing was looked up",
+    "s3://b/0a1b-good.json?x=1": "it does not, so nothing was looked up",
+    "s3://b/..\\outside.json": "it does not, so nothing was looked up",
+    "s3://b/é.json": "it does not, so nothing was looked up",
+    "s3://b/" + "x" * 10_000 + "/" + _GOOD_NAME: "it does not, so nothing was looked up",
+    "s3://b/" + "x" * 10_000 + ".json": "it does not, so nothing was looked up",
+    "s3://key:hush@b/missing.json": "it does not exist",
     "s3://b/folder.json": "it is a folder",
     "s3://b/other-row.json": "found there: INSERT of db.t at commitTs ",
     "s3://b/other-table.json": "found there: INSERT of db.u at commitTs ",
     "s3://b/same-commit.json": ", another row",
-    "s3://b/reference.json": "found there: a reference again",
-    "s3://b/garbage.json": "found there: no message of Canal-JSON",
-    "s3://b/cut.json": "found there: no message of Canal-JSON",
-    "s3://b/no-base64.json": "found there: no message of Canal-JSON",
-    "s3://b/bomb.json": "found there: no message of Canal-JSON",
+    "s3://b/reference.json": "found there: another reference",
+    "s3://b/garbage.json": "found there: no Canal-JSON message",
+    "s3://b/cut.json": "found there: no Canal-JSON message",
+    "s3://b/no-base64.json": "found there: no Canal-JSON message",
+    "s3://b/bomb.json": "found there: no Canal-JSON message",
     "s3://b/empty.json": "it is empty",
     "s3://b/ddl.json": "found there: ALTER of db.t at commitTs ",
 }
@@ -319,12 +319,12 @@ def test_without_a_store_and_with_one_that_is_not_there(spark: SparkSession, tmp
         found[name] = [(letter["rule"], letter["reason"]) for letter in _letters(spark, paths)]
         assert table_state(spark, paths.table("claims")) is None
     start = "expected: the complete row, in the message or in the claim-check file that it refers to; "
-    file = "expected: the whole message in the file 1.json of the claim store"
+    file = "expected: the complete message in the file 1.json of the claim store"
     assert [reason for _, reason in found["none"]] == [
-        f"{start}no claim_store is configured, where the file 1.json would be looked up",
-        f"{start}no claim_store is configured, where a file of no plain name would be looked up",
+        f"{start}no claim_store is configured to look up the file 1.json",
+        f"{start}no claim_store is configured to look up a location without a plain file name",
     ]
-    assert found["gone"][0][1] == f"{file} {tmp_path}/gone; there is no such file"
+    assert found["gone"][0][1] == f"{file} {tmp_path}/gone; it does not exist"
     assert found["unknown"][0][1] == (f"{file} nosuch://…; the store cannot be opened (UnsupportedFileSystemException)")
     assert {rule for letters in found.values() for rule, _ in letters} == {_RULE}
 

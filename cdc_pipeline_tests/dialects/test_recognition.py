@@ -101,7 +101,7 @@ def test_the_rule_of_a_message_of_another_dialect(rows: dict[DialectName, Column
     found = rows["canal"]["ticdc watermark"]
     assert (found["rule"], found["reason"]) == (
         "dialect_is_declared",
-        "expected: the message is of the dialect that the pipeline declares",
+        "expected: the message has the dialect that the pipeline declares",
     )
 
 

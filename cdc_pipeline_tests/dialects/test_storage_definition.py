@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cdc_pipeline.dialects.storage_definition import statement_of
+from cdc_pipeline.dialects.storage_definition import to_statement
 from cdc_pipeline.mysql.ddl.parser import parse_ddl
 from cdc_pipeline.mysql.model.schema_changes import CreateTable
 from cdc_pipeline.mysql.model.table import TableName
@@ -37,7 +37,7 @@ _COLUMNS: list[tuple[dict[str, Any], str, bool]] = [
 
 def _created(columns: list[dict[str, Any]], database: str = "d", table: str = "t") -> CreateTable:
     definition = {"Schema": database, "Table": table, "TableColumns": columns}
-    (change,) = parse_ddl(statement_of(json.dumps(definition, indent=4)), "other")
+    (change,) = parse_ddl(to_statement(json.dumps(definition, indent=4)), "other")
     assert isinstance(change, CreateTable)
     assert change.if_not_exists
     return change
@@ -62,5 +62,5 @@ def test_names_and_key() -> None:
 
 
 def test_statements_stay_as_they_are() -> None:
-    assert statement_of("DROP TABLE `{`") == "DROP TABLE `{`"
-    assert statement_of("") == ""
+    assert to_statement("DROP TABLE `{`") == "DROP TABLE `{`"
+    assert to_statement("") == ""

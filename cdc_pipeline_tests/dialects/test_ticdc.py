@@ -478,12 +478,12 @@ _BAD: Bad = {
     },
 }
 _VALUES = named(_GOOD, _BAD)
-_NO_STORE = "; no claim_store is configured, where {} would be looked up"
+_NO_STORE = "; no claim_store is configured to look up {}"
 _CLAIM_ENDS = {
     "a file": _NO_STORE.format("the file 1a-2.json"),
     "the handle key only as well": _NO_STORE.format("the file 1.json"),
-    "no file": _NO_STORE.format("a file of no plain name"),
-    "credentials": _NO_STORE.format("a file of no plain name"),
+    "no file": _NO_STORE.format("a location without a plain file name"),
+    "credentials": _NO_STORE.format("a location without a plain file name"),
 }
 
 
