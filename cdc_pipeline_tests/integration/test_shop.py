@@ -136,7 +136,7 @@ def test_the_documented_audit_query(shop: Shop, spark: SparkSession) -> None:
     assert (cut["cut_id"], cut["resolved_tso"], cut["run_id"]) == (1, LAST_WATERMARK, shop.result.run_id)
     assert (definitions[-1]["type"], definitions[-1]["status"]) == ("CREATE", "applied")
     assert all(statement["commit_ts"] < row["_commit_ts"] for statement in definitions)
-    assert (balance["batch_id"], balance["not_told"], balance["not_logged"]) == (1, 0, 0)
+    assert (balance["batch_id"], balance["unclassified_records"], balance["missing_changes"]) == (1, 0, 0)
 
 
 def test_every_ddl_is_applied_or_says_why_not(shop: Shop, spark: SparkSession) -> None:
