@@ -60,7 +60,9 @@ def _section(title: str, model: Any) -> str:
         for name, field in _fields(model)
     ]
     about = " ".join((model.__doc__ or "").split("\n\n")[0].split())
-    return f"\n## {title}\n\n{about}\n\n| field | type | default | meaning |\n|---|---|---|---|\n" + "\n".join(rows) + "\n"
+    return (
+        f"\n## {title}\n\n{about}\n\n| field | type | default | meaning |\n|---|---|---|---|\n" + "\n".join(rows) + "\n"
+    )
 
 
 def _fields(model: Any) -> list[tuple[str, Any]]:
