@@ -157,7 +157,7 @@ def _complete(tso: int | None) -> str:
 
 def _at_cut(spark: SparkSession, paths: LakePaths, cut: PublishedCut) -> CutTables:
     entries = published_entries(cut, paths)
-    places = mirror_places(spark, paths, entries)
+    places = mirror_paths(spark, paths, entries)
     tables = {
         entry.name: _upstream_rows(
             spark.read.format("delta").option("versionAsOf", entry.version).load(places[entry.mirror_id]), entry
@@ -173,7 +173,7 @@ def _between(
     # the view's own tables under the names that the code for cuts knows them by
     view = LakePaths(place.path, paths.pipeline, {name: paths.table(name) for name in _READ_ONLY})
     entries = published_entries(base, paths)
-    places = mirror_places(spark, paths, entries)
+    places = mirror_paths(spark, paths, entries)
     for entry in entries:
         _clone(spark, places[entry.mirror_id], view.mirror(entry.name), entry.version)
     for table in _CLONED:
@@ -202,7 +202,7 @@ def _between(
     return CutTables(base.cut_id, tso, tables, place)
 
 
-def mirror_places(spark: SparkSession, paths: LakePaths, entries: Iterable[MirrorEntry]) -> dict[str, str]:
+def mirror_paths(spark: SparkSession, paths: LakePaths, entries: Iterable[MirrorEntry]) -> dict[str, str]:
     """Where the mirrors of a cut are now, by mirror id: under the name that they had, or where a rename or a drop took
     them since."""
     found: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Whether two tables have the same rows, whatever their order and their files."""
+"""A hash of a table's rows, whatever their order and their files."""
 
 from __future__ import annotations
 
@@ -13,26 +13,28 @@ from cdc_pipeline.mysql.model.quoted_names import quoted
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_MOST = "DECIMAL(38,0)"
+_SUM = "DECIMAL(38,0)"
 
 
 def content_hash(frame: DataFrame, without: frozenset[str] = frozenset()) -> str:
-    """A text that is equal for frames of the same columns, types and multiset of rows: the number of rows, and the sum
-    of a 64-bit hash of each. `without` names columns that are not looked at. Order of columns matters, of rows it does
-    not; a map is its sorted entries."""
+    """`rows:schema:sum`: the row count, a hash of column names and types, and the sum of a 64-bit hash of each row.
+
+    Equal for two frames with the same columns in the same order, apart from those of `without`, and the same multiset of
+    rows. The order of rows and of map entries does not matter.
+    """
     fields = [field for field in frame.schema.fields if field.name not in without]
     cells = [cell for field in fields for cell in _cells(F.col(quoted(field.name)), field.dataType)]
     row = F.xxhash64(*cells) if cells else F.lit(0)
-    found = frame.agg(F.count("*").alias("rows"), F.sum(row.cast(_MOST)).alias("sum")).first()
-    assert found is not None
-    shape = "|".join(f"{field.name}:{field.dataType.simpleString()}" for field in fields)
-    return f"{found['rows']}:{hashlib.sha256(shape.encode()).hexdigest()[:16]}:{found['sum'] or 0}"
+    totals = frame.agg(F.count("*").alias("rows"), F.sum(row.cast(_SUM)).alias("sum")).first()
+    assert totals is not None
+    schema = "|".join(f"{field.name}:{field.dataType.simpleString()}" for field in fields)
+    return f"{totals['rows']}:{hashlib.sha256(schema.encode()).hexdigest()[:16]}:{totals['sum'] or 0}"
 
 
 def _cells(cell: Column, kind: DataType) -> list[Column]:
-    """What to hash of a cell: a hash passes over NULLs, so that each has a mark."""
+    """The values to hash for a cell. A flag marks NULL, which xxhash64 skips."""
     if _has_map(kind):
-        # JSON keeps NULLs of arrays and maps apart from what is absent
+        # with this option JSON distinguishes a NULL in an array or map from an absent value
         return [cell.isNull(), F.to_json(_without_maps(cell, kind), {"ignoreNullFields": "false"})]
     return [cell.isNull(), cell]
 
@@ -46,6 +48,6 @@ def _has_map(kind: DataType) -> bool:
 
 
 def _without_maps(cell: Column, kind: DataType) -> Column:
-    """The cell as JSON can order it. Maps deeper than the cell itself are left to JSON, in their own order."""
-    wrapped = F.array_sort(F.map_entries(cell)) if isinstance(kind, MapType) else cell
-    return F.struct(wrapped.alias("v"))
+    """The cell in a struct for `to_json`, a map as its sorted entries. Nested maps keep their own order."""
+    value = F.array_sort(F.map_entries(cell)) if isinstance(kind, MapType) else cell
+    return F.struct(value.alias("v"))

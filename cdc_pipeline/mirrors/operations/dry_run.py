@@ -1,4 +1,4 @@
-"""What DDL that waits would do: the planner's own words for it, without a mirror being touched."""
+"""Dry run: what each pending or held statement would do, as the planner describes it. Changes no mirror."""
 
 from __future__ import annotations
 
@@ -27,39 +27,40 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PendingStatement:
-    """A statement that no cut has carried out yet. `status` is `held` or `pending`; `effect` is what it would do now, if it
-    were approved."""
+    """A statement that no cut has applied yet."""
 
     topic: str
     partition: int
     offset: int
     commit_ts: int
     status: str
+    """`held`, or `pending` above the resolved TSO."""
     sql: str
     effect: str
+    """What it would do now, if it were approved."""
 
 
 def pending_statements(spark: SparkSession, paths: LakePaths, settings: CutSettings) -> tuple[PendingStatement, ...]:
-    """The statements that wait for an approval or for the resolved TSO, in order; those that concern only tables
-    that are not included do not. Rows between them are not looked at."""
+    """The statements that wait for an approval or for the resolved TSO, in stream order, apart from those that concern
+    excluded tables only. Row changes between them are ignored."""
     history = spark.read.format("delta").load(paths.table("ddl_history"))
     published = published_cut(spark, paths)
     rows = history.where(F.col("status").isin(PENDING, HELD)).collect()
     held = {(row["topic"], row["partition"], row["offset"]) for row in rows if row["status"] == HELD}
-    found: list[DdlEvent] = [
+    unapplied: list[DdlEvent] = [
         replace(ddl_event(row), returning=row["status"] == HELD) for row in rows if row["kind"] is not None
     ]
     upstream = {source for name in published.names for source in published.upstream(name)}
     included = IncludedDdl(settings.selection, published.sources)
-    mirrored = [(event, included.event(event)) for event in with_databases(in_order(found), upstream)]
-    events = [seen for event, seen in mirrored if seen.changes or not event.changes]
+    pairs = [(event, included.event(event)) for event in with_databases(in_order(unapplied), upstream)]
+    events = [routed for event, routed in pairs if routed.changes or not event.changes]
     inputs = CutInputs(StoredMirrors(spark, paths, history, settings.selection), frozenset(held))
     window = Window(published.cut_id + 1, None, None, published.last_batch, published.last_batch)
-    book = PlanDraft(
+    draft = PlanDraft(
         (), inputs.mirror, published.names, window.cut_id, settings.time_zone, settings.columns, settings.keys
     )
     permissions = Permissions(settings.policy, inputs.approved, (), frozenset(table.name for table in published.held))
-    plan = Planner(book, permissions=permissions, ended=lambda name: inputs.ended(name, window)).plan(events)
+    plan = Planner(draft, permissions=permissions, ended=lambda name: inputs.ended(name, window)).plan(events)
     return tuple(
         PendingStatement(
             *event.position,

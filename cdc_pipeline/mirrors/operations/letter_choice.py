@@ -1,4 +1,4 @@
-"""Which dead letters are to be released, and what is to be decoded in their place."""
+"""Which dead letters to release, and which messages to decode in their place."""
 
 from __future__ import annotations
 
@@ -24,29 +24,30 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-_PLACE = re.compile(r"(?P<topic>.+)/(?P<partition>\d+)@(?P<first>\d+)(?:[-–](?P<last>\d+))?", re.DOTALL)
-_PLACES = "topic STRING, `partition` INT, `first` BIGINT, `last` BIGINT"
+_RANGE = re.compile(r"(?P<topic>.+)/(?P<partition>\d+)@(?P<first>\d+)(?:[-–](?P<last>\d+))?", re.DOTALL)
+_RANGES = "topic STRING, `partition` INT, `first` BIGINT, `last` BIGINT"
 _REPLACEMENTS = "topic STRING, `partition` INT, `offset` BIGINT, replacement BINARY"
 _SHOWN, _MOST_COUNTS = 5, 20
 _RULES = ["rule", "database", "table"]
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """Offsets of one partition, both ends included."""
+class PositionRange:
+    """A range of offsets of one partition."""
 
     topic: str
     partition: int
     first: int
     last: int
+    """Included."""
 
     @staticmethod
-    def of(text: str) -> Stretch:
-        """`topic/partition@offset` or `topic/partition@first-last`. Raises ValueError."""
-        found = _PLACE.fullmatch(text)
+    def parse(text: str) -> PositionRange:
+        """Reads `topic/partition@offset` or `topic/partition@first-last`. Raises ValueError if the text is neither."""
+        found = _RANGE.fullmatch(text)
         if found is None:
             raise ValueError(
-                f"{text!r} is no position: topic/partition@offset or topic/partition@first-last is expected, such as "
+                f"{text!r} is no position: topic/partition@offset or topic/partition@first-last is expected, for example "
                 "shop/0@17 or shop/0@17-20"
             )
         first, partition = int(found["first"]), int(found["partition"])
@@ -54,113 +55,114 @@ class Stretch:
         if last < first:
             raise ValueError(f"{text!r} is no position: {last} lies before {first}")
         if partition >= 1 << 31 or last >= 1 << 63:
-            raise ValueError(f"{text!r} is no position: Kafka's partitions have 31 bits and its offsets 63")
-        return Stretch(found["topic"], partition, first, last)
+            raise ValueError(f"{text!r} is no position: a partition has at most 31 bits, an offset 63")
+        return PositionRange(found["topic"], partition, first, last)
 
 
 @dataclass(frozen=True)
 class LetterChoice:
-    """Dead letters by position, rule and table; each that is given narrows the choice. `rules` and `tables` are patterns,
-    the latter on `database.table`. `replacements` are messages by position (`Stretch.of`, one offset), and choose theirs
-    too; so does each record of `replacement_file`, a file as `capture_files` reads it.
+    """The dead letters that match positions, rules and tables, as far as these are given, and those with a replacement.
 
-    Raises ValueError where nothing is chosen or a position is none.
+    Raises ValueError if nothing is chosen or a position is malformed.
     """
 
     positions: tuple[str, ...] = ()
+    """As `PositionRange.parse` reads them."""
     rules: tuple[str, ...] = ()
+    """Patterns on the rule's name."""
     tables: tuple[str, ...] = ()
+    """Patterns on `database.table`."""
     replacements: Mapping[str, str] | None = None
+    """The message to decode in place of the record's own, by position (one offset)."""
     replacement_file: str = ""
+    """More replacements, as a file that `capture_files` can read."""
 
     def __post_init__(self) -> None:
         if not (self.positions or self.rules or self.tables or self.replacements or self.replacement_file):
             raise ValueError(
                 "nothing is chosen: positions, rules, tables, replacements or replacement_file is expected (rules: ['*'] "
-                "for all dead letters)"
+                "chooses all dead letters)"
             )
         for text in self.positions:
-            Stretch.of(text)
+            PositionRange.parse(text)
         for text in self.replacements or ():
-            stretch = Stretch.of(text)
-            if stretch.first != stretch.last:
+            position = PositionRange.parse(text)
+            if position.first != position.last:
                 raise ValueError(f"replacements: {text!r} names more than one record")
 
-    def replaced(self, spark: SparkSession) -> DataFrame:
-        """The replacements: topic, partition, offset, replacement. Raises SourceError where the file is no such file."""
-        given = [
-            (stretch.topic, stretch.partition, stretch.first, text.encode())
-            for stretch, text in ((Stretch.of(place), text) for place, text in (self.replacements or {}).items())
-        ]
+    def replacement_rows(self, spark: SparkSession) -> DataFrame:
+        """The replacements: topic, partition, offset, replacement. Raises SourceError if the file cannot be used."""
+        replacements = ((PositionRange.parse(text), message) for text, message in (self.replacements or {}).items())
+        given = [(place.topic, place.partition, place.first, message.encode()) for place, message in replacements]
         frame = small_frame(spark, given, _REPLACEMENTS)
         if self.replacement_file:
-            frame = frame.unionByName(_of_file(spark, self.replacement_file))
-        many = frame.groupBy(*POSITION).count().where("count > 1").drop("count").limit(_SHOWN).collect()
-        if many:
-            raise SourceError(f"replacements: {_shown(map(tuple, many))} is there twice, in the file and beside it")
+            frame = frame.unionByName(_rows_of_file(spark, self.replacement_file))
+        repeated = frame.groupBy(*POSITION).count().where("count > 1").drop("count").limit(_SHOWN).collect()
+        if repeated:
+            raise SourceError(f"replacements: {_shown(map(tuple, repeated))} has more than one replacement")
         return frame
 
-    def of(self, letters: DataFrame, replaced: DataFrame) -> DataFrame:
-        """The rows of `letters` that are chosen, with `replacement`. Raises LakeError where a position that is named has
-        no dead letter, or none is chosen at all."""
+    def choose(self, letters: DataFrame, replacements: DataFrame) -> DataFrame:
+        """The chosen rows of `letters`, with a column `replacement` (null: decode the record's own message).
+
+        Raises LakeError if a given position has no dead letter, or no dead letter is chosen.
+        """
         named = small_frame(
             letters.sparkSession,
-            [(one.topic, one.partition, one.first, one.last) for one in map(Stretch.of, self.positions)],
-            _PLACES,
+            [(one.topic, one.partition, one.first, one.last) for one in map(PositionRange.parse, self.positions)],
+            _RANGES,
         )
         within = (
             (F.col("named.topic") == F.col("letters.topic"))
             & (F.col("named.partition") == F.col("letters.partition"))
             & F.col("letters.offset").between(F.col("named.first"), F.col("named.last"))
         )
-        places = letters.select(*POSITION).distinct()
-        empty = named.alias("named").join(places.alias("letters"), within, "left_anti").limit(_SHOWN).collect()
-        unknown = replaced.join(places, list(POSITION), "left_anti").select(*POSITION).limit(_SHOWN).collect()
+        existing = letters.select(*POSITION).distinct()
+        empty = named.alias("named").join(existing.alias("letters"), within, "left_anti").limit(_SHOWN).collect()
+        unknown = replacements.join(existing, list(POSITION), "left_anti").select(*POSITION).limit(_SHOWN).collect()
         if empty or unknown:
             shown = _shown([*(tuple(row)[:3] for row in empty), *map(tuple, unknown)])
-            raise LakeError(f"there is no dead letter at {shown}: nothing was released")
+            raise LakeError(f"no dead letter at {shown}: nothing was released")
         wanted = letters.alias("letters")
         if self.positions:
             wanted = wanted.join(F.broadcast(named.alias("named")), within, "left_semi")
         kinds = F.broadcast(self._rules_and_tables(letters).alias("kinds"))
-        # most letters name a table, some do not
+        # null-safe: some dead letters have no table
         same = functools.reduce(
             operator.and_, (F.col(f"letters.{name}").eqNullSafe(F.col(f"kinds.{name}")) for name in _RULES)
         )
         chosen = wanted.join(kinds, same, "left_semi").select(*letters.columns)
         if not (self.positions or self.rules or self.tables):
             chosen = chosen.where(F.lit(False))
-        others = letters.join(F.broadcast(replaced.select(*POSITION)), list(POSITION), "left_semi")
-        found = chosen.unionByName(others.select(*letters.columns)).distinct()
-        found = found.join(F.broadcast(replaced), list(POSITION), "left")
-        if found.isEmpty():
+        others = letters.join(F.broadcast(replacements.select(*POSITION)), list(POSITION), "left_semi")
+        chosen = chosen.unionByName(others.select(*letters.columns)).distinct()
+        chosen = chosen.join(F.broadcast(replacements), list(POSITION), "left")
+        if chosen.isEmpty():
             raise LakeError(f"no dead letter is chosen; there are: {_counts(letters)}. Nothing was released")
-        return found
+        return chosen
 
     def _rules_and_tables(self, letters: DataFrame) -> DataFrame:
-        """The rules with their tables that are chosen. There are few of them, whatever the number of letters."""
-        found = [tuple(row) for row in letters.select(*_RULES).distinct().collect()]
-        kept = [
+        """The chosen combinations of rule, database and table. There are few, whatever the number of dead letters."""
+        rows = [tuple(row) for row in letters.select(*_RULES).distinct().collect()]
+        matching = [
             row
-            for row in found
+            for row in rows
             if (not self.rules or matches_any(row[0], self.rules))
             and (not self.tables or matches_any(f"{row[1]}.{row[2]}", self.tables))
         ]
-        return small_frame(letters.sparkSession, kept, "rule STRING, `database` STRING, `table` STRING")
+        return small_frame(letters.sparkSession, matching, "rule STRING, `database` STRING, `table` STRING")
 
 
-def _of_file(spark: SparkSession, path: str) -> DataFrame:
-    place = Path(path)
-    if not place.is_file():
+def _rows_of_file(spark: SparkSession, path: str) -> DataFrame:
+    file = Path(path)
+    if not file.is_file():
         raise SourceError(f"replacement_file: there is no file {path!r}")
-    if place.name.startswith(("_", ".")) or ":" in place.name:
-        raise SourceError(
-            f"replacement_file: {place.name!r} is a name that Spark does not read: give the file another one"
-        )
-    stat = place.stat()
-    frame = records(spark, (CaptureFile(str(place.resolve()), stat.st_size, stat.st_mtime_ns // 1_000_000),))
+    if file.name.startswith(("_", ".")) or ":" in file.name:
+        raise SourceError(f"replacement_file: Spark does not read a file named {file.name!r}: rename it")
+    stat = file.stat()
+    frame = records(spark, (CaptureFile(str(file.resolve()), stat.st_size, stat.st_mtime_ns // 1_000_000),))
     require_readable(frame, f"the file {path!r}")
-    offset_ranges(frame)  # refuses two records at one position
+    offset_ranges(frame)  # raises on two records at one position
     empty = frame.where("value IS NULL").select(*POSITION).limit(_SHOWN).collect()
     if empty:
         raise SourceError(f"replacement_file: {path!r} has no payload at {_shown(map(tuple, empty))}")

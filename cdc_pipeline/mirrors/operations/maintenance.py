@@ -1,7 +1,7 @@
-"""Upkeep of a lake: small files put together, and files that no kept version needs any more removed.
+"""Maintenance of a lake: compacts small files (OPTIMIZE) and removes files that no kept version needs (VACUUM).
 
-Nothing that can be read changes. Versions stay readable for `keep_hours` after they were replaced, and with them each cut
-that was the newest within that time: a version's files are removed by the time at which they were replaced.
+No row changes. A replaced version stays readable for `keep_hours`, and so does each cut that was the newest one within
+that time.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ if TYPE_CHECKING:
     from cdc_pipeline.lake.paths import LakePaths
 
 LEAST_KEEP_HOURS = 168
-"""Delta's own limit: a reader, or a writer that is slow, may need what was replaced while it was at work."""
+"""Delta's own limit: a slow reader or writer may still use files that were replaced after it started."""
 
 
 @dataclass(frozen=True)
 class Upkeep:
-    """One table: how many small files went into how many, and whether what is old was removed."""
+    """What maintenance did to one table."""
 
     table: str
     files_removed: int
+    """Small files that compaction replaced by `files_added` larger ones."""
     files_added: int
     vacuumed: bool
     seconds: float
@@ -43,10 +44,10 @@ class Upkeep:
 
 @dataclass(frozen=True)
 class Maintenance:
-    """What to do: `tables` are patterns on a table's name as it is below the pipeline's folder, `change_log` or
-    `mirror/shop.orders`. Raises LakeError where `keep_hours` is below what readers need."""
+    """What to do. Raises LakeError if `keep_hours` is below LEAST_KEEP_HOURS."""
 
     tables: Sequence[str] = ("*",)
+    """Patterns on a table's name below the pipeline's folder: `change_log`, `mirror/shop.orders`."""
     compact: bool = True
     vacuum: bool = True
     keep_hours: int = LEAST_KEEP_HOURS
@@ -54,36 +55,37 @@ class Maintenance:
     def __post_init__(self) -> None:
         if self.keep_hours < LEAST_KEEP_HOURS:
             raise LakeError(
-                f"keep_hours: {self.keep_hours} is too little: {LEAST_KEEP_HOURS} or more are expected, so that cuts stay "
-                "readable for those who read them"
+                f"keep_hours: {self.keep_hours} is too little: {LEAST_KEEP_HOURS} or more are expected, so that running "
+                "readers keep their files"
             )
 
     def done(self, spark: SparkSession, paths: LakePaths, report: Callable[[str], None]) -> list[Upkeep]:
-        """Keeps each chosen table up, one after another. Call it as the only writer (`lake.lock`).
+        """Maintains each chosen table, one after another. Call it as the only writer (`lake.lock`).
 
-        Raises LakeError where no table has such a name, and where a cut was begun and not published: its mirrors have
-        gone on already, and only the next ingest may say that what they were is not needed.
+        Raises LakeError if no table matches, or if a cut is begun and not published: its mirrors have newer versions
+        already, and the published cut still needs the older ones.
         """
         published = published_cut(spark, paths)
         if is_begun(spark, paths, published):
-            raise LakeError("a cut was begun and is not published: run the ingest first", pipeline=paths.pipeline)
+            raise LakeError(
+                f"cut {published.cut_id + 1} is begun and not published: run the ingest first", pipeline=paths.pipeline
+            )
         names = {table: paths.table(table) for table in OWN_TABLES}
         names |= {f"mirror/{name}": paths.mirror(name) for name in sorted(published.names)}
         chosen = {name: path for name, path in names.items() if matches_any(name, self.tables)}
         if not chosen:
             raise LakeError(
-                f"{list(self.tables)} names no table of the lake: {', '.join(names)}", pipeline=paths.pipeline
+                f"tables: {list(self.tables)} matches no table of the lake: {', '.join(names)}", pipeline=paths.pipeline
             )
-        found = []
+        done = []
         for name, path in chosen.items():
             if table_state(spark, path) is not None:
-                found.append(self._kept_up(spark, name, path))
-                report(
-                    f"{name}: {found[-1].files_removed} files into {found[-1].files_added}, {found[-1].seconds:.1f} s"
-                )
-        return found
+                upkeep = self._maintain(spark, name, path)
+                done.append(upkeep)
+                report(f"{name}: {upkeep.files_removed} files into {upkeep.files_added}, {upkeep.seconds:.1f} s")
+        return done
 
-    def _kept_up(self, spark: SparkSession, name: str, path: str) -> Upkeep:
+    def _maintain(self, spark: SparkSession, name: str, path: str) -> Upkeep:
         started = time.monotonic()
         table = DeltaTable.forPath(spark, path)
         removed = added = 0

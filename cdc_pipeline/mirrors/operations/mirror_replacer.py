@@ -1,6 +1,6 @@
-"""Mirrors that were made again, held against those of the lake by content; what differs is replaced.
+"""Compares rebuilt mirrors with those of the lake by content hash, and replaces those that differ.
 
-Each is replaced in one commit on the mirror that is there, so that its history, and with it earlier cuts, stay readable.
+A replacement is a commit on the existing table, so its history, and with it earlier cuts, stay readable.
 """
 
 from __future__ import annotations
@@ -38,35 +38,35 @@ if TYPE_CHECKING:
 
 _FOLDER = "rebuild"
 UNREADABLE = "unreadable"
-"""In the place of the content hash of a mirror whose rows cannot be read."""
+"""The content hash of a mirror whose rows cannot be read."""
 
 
-def rebuild_place(paths: LakePaths, borrowed: Iterable[str]) -> LakePaths:
-    """Where tables are made again, beside the lake's, of which those of `borrowed` are read where they are."""
-    # a name of its own each time: Delta remembers the tables that it has seen at a path
-    place = f"{paths.home}/{_FOLDER}/{uuid.uuid4().hex}"
-    return LakePaths(place, paths.pipeline, {name: paths.table(name) for name in borrowed})
+def rebuild_paths(paths: LakePaths, borrowed: Iterable[str]) -> LakePaths:
+    """The paths of a new scratch lake beside the lake's tables, whose `borrowed` tables it reads in place."""
+    # a new folder each time: Delta caches the logs of the paths it has read
+    folder = f"{paths.home}/{_FOLDER}/{uuid.uuid4().hex}"
+    return LakePaths(folder, paths.pipeline, {name: paths.table(name) for name in borrowed})
 
 
 def clear_rebuilds(spark: SparkSession, paths: LakePaths) -> None:
-    """Removes what a rebuild, or one that died, has made beside the lake's tables."""
+    """Removes the scratch lakes of all rebuilds, of those that died too."""
     remove_folder(spark, f"{paths.home}/{_FOLDER}")
 
 
 def rebuild_commit(paths: LakePaths, cut_id: int, run_id: str) -> Commit:
-    """As whom a rebuild writes. Each is a writer of its own: it compares first, so that nothing is done twice, and no
-    commit may be passed over."""
+    """The commit of one rebuild. Its writer is new, so Delta never skips it: a rebuild compares before it writes."""
     return Commit(f"cdc:{paths.pipeline}:rebuild:{uuid.uuid4().hex}", 1, {"rebuild": cut_id, "run_id": run_id})
 
 
 @dataclass(frozen=True)
 class TableRebuild:
-    """One table: its content hash as it was (None where it was missing) and as the rebuild has it (None where upstream
-    has no such table), and whether it was replaced."""
+    """The content of one table before and after a rebuild."""
 
     table: str
     before: str | None
+    """The content hash in the lake, UNREADABLE, or None if the lake did not have the table."""
     after: str | None
+    """The content hash of the rebuilt table, or None if upstream has no such table."""
 
     @property
     def equal(self) -> bool:
@@ -75,48 +75,52 @@ class TableRebuild:
 
 @dataclass(frozen=True)
 class MirrorReplacer:
-    """Writes into the lake at `paths`, as `commit`, whose note has the `rebuild`. `report` is told of each table."""
+    """Writes rebuilt mirrors into the lake at `paths`."""
 
     spark: SparkSession
     paths: LakePaths
     commit: Commit
+    """That of `rebuild_commit`."""
     report: Callable[[str], None]
+    """Receives one line per mirror."""
 
-    def put_right(
+    def replace_differing(
         self, before: Mapping[TableName, MirrorEntry], after: Mapping[TableName, MirrorEntry]
     ) -> tuple[list[TableRebuild], bool]:
-        """What was found of each mirror of the lake (`before`) and each made again (`after`), and whether anything had to
-        be put right."""
-        found, changed = [], False
+        """Compares the lake's mirrors (`before`) with the rebuilt ones (`after`) and replaces those that differ.
+
+        Returns one entry per name, and whether any mirror changed.
+        """
+        tables, changed = [], False
         for name in sorted({*before, *after}):
-            table = self._mirror_compared(name, before.get(name), after.get(name))
-            found.append(table)
+            table = self._compare(name, before.get(name), after.get(name))
+            tables.append(table)
             if not table.equal:
                 self._replace_mirror(name, after.get(name), self.commit)
                 changed = True
-            elif self._renewed_state(name, after[name], self.commit):
+            elif self._update_state(name, after[name], self.commit):
                 changed = True
-            self.report(f"{table.table}: {'equal' if table.equal else 'put right'}")
-        return found, changed
+            self.report(f"{table.table}: {'equal' if table.equal else 'replaced'}")
+        return tables, changed
 
     def _read(self, path: str) -> DataFrame:
         return self.spark.read.format("delta").load(path)
 
-    def _mirror_compared(self, name: TableName, before: MirrorEntry | None, after: MirrorEntry | None) -> TableRebuild:
+    def _compare(self, name: TableName, before: MirrorEntry | None, after: MirrorEntry | None) -> TableRebuild:
         return TableRebuild(
             f"mirror/{name}",
-            None if before is None else self._hash_that_was(self.paths.mirror(name)),
+            None if before is None else self._lake_hash(self.paths.mirror(name)),
             None if after is None else self._mirror_hash(after.path),
         )
 
-    def _hash_that_was(self, path: str) -> str | None:
-        """The content hash of a mirror of the lake, which may have lost files of its rows: then it is replaced."""
+    def _lake_hash(self, path: str) -> str | None:
+        """The content hash of a mirror in the lake; UNREADABLE if data files are lost, so that it is replaced."""
         try:
             return self._mirror_hash(path)
         except Exception as error:
             if is_everywhere(error) or table_state(self.spark, path) is None:
                 raise
-            self.report(f"{path} cannot be read: {first_line(error)}")
+            self.report(f"{path} cannot be read, it is replaced: {first_line(error)}")
             return UNREADABLE
 
     def _mirror_hash(self, path: str) -> str | None:
@@ -124,10 +128,10 @@ class MirrorReplacer:
         if state is None:
             return None
         mirror = MirrorState.from_properties(state.properties)
-        # of equal rows without a key any one may have gone: which message each came from is not the table's content
-        trace = () if mirror.schema.row_key else mirror.trace
-        # what upstream has dropped is no part of it either
-        content = content_hash(self._read(path), frozenset((*trace, *mirror.kept)))
+        # a DELETE in a keyless table removes any one of several equal rows, so the origins of the others may differ
+        ignored = () if mirror.schema.row_key else mirror.trace
+        # upstream has dropped the columns of `kept`
+        content = content_hash(self._read(path), frozenset((*ignored, *mirror.kept)))
         return content if mirror.trace == TRACE_NAMES else f"{content}:{','.join(mirror.trace)}"
 
     def _replace_mirror(self, name: TableName, after: MirrorEntry | None, commit: Commit) -> None:
@@ -135,17 +139,16 @@ class MirrorReplacer:
         now = table_state(self.spark, path)
         if after is None:
             if now is not None:
-                aside = self.paths.dropped(name, f"rebuild-{commit.note['rebuild']}")
-                move_mirror(self.spark, self.paths, path, aside)
+                move_mirror(self.spark, self.paths, path, self.paths.dropped(name, f"rebuild-{commit.note['rebuild']}"))
             return
         new = table_state(self.spark, after.path)
         assert new is not None
         rows = self._read(after.path)
         if now is None:
-            kept = {
+            properties = {
                 key: value for key, value in new.properties.items() if not key.startswith("delta.columnMapping.max")
             }
-            create_table(self.spark, path, replace(commit, version=1), schema=_plain(new), properties=kept)
+            create_table(self.spark, path, replace(commit, version=1), schema=_plain_schema(new), properties=properties)
             append_once(rows, path, replace(commit, version=2))
             return
         features = {}
@@ -156,33 +159,33 @@ class MirrorReplacer:
         if features:
             commit_metadata(self.spark, path, replace(commit, version=1), properties=features)
         overwrite_once(rows, path, replace(commit, version=2))
-        self._renew(path, now, new, replace(commit, version=3))
+        self._set_state(path, now, new, replace(commit, version=3))
 
-    def _renewed_state(self, name: TableName, after: MirrorEntry, commit: Commit) -> bool:
-        """Whether what the mirror says of itself had to be put right, its rows being equal."""
+    def _update_state(self, name: TableName, after: MirrorEntry, commit: Commit) -> bool:
+        """Gives a mirror with equal rows the state of the rebuilt one. Returns whether it differed."""
         path = self.paths.mirror(name)
         now, new = table_state(self.spark, path), table_state(self.spark, after.path)
         assert now is not None and new is not None  # noqa: PT018
-        if _said(now) == _said(new):
+        if _compared_state(now) == _compared_state(new):
             return False
-        self._renew(path, now, new, replace(commit, version=3))
+        self._set_state(path, now, new, replace(commit, version=3))
         return True
 
-    def _renew(self, path: str, now: TableState, new: TableState, commit: Commit) -> None:
-        """The mirror keeps its id, and says of itself what the new one says."""
-        said = {key: value for key, value in new.properties.items() if key.startswith("cdc.")}
-        said["cdc.mirror_id"] = now.properties["cdc.mirror_id"]
-        said.setdefault("cdc.row_gaps", "[]")
-        commit_metadata(self.spark, path, commit, properties=said)
+    def _set_state(self, path: str, now: TableState, new: TableState, commit: Commit) -> None:
+        """Gives the mirror the properties of the rebuilt one, apart from its id."""
+        properties = {key: value for key, value in new.properties.items() if key.startswith("cdc.")}
+        properties["cdc.mirror_id"] = now.properties["cdc.mirror_id"]
+        properties.setdefault("cdc.row_gaps", "[]")
+        commit_metadata(self.spark, path, commit, properties=properties)
 
 
-def _said(table: TableState) -> tuple[object, ...]:
+def _compared_state(table: TableState) -> tuple[object, ...]:
     state = MirrorState.from_properties(table.properties)
     shards = {(shard.name, shard.schema, shard.inferred) for shard in state.shards or ()}
-    # a cut that is given up may have renamed it
+    # the name too: an abandoned cut may have renamed the mirror
     return (state.name, state.schema, state.inferred, state.gaps, state.masks, state.mask_key, shards, state.derived)
 
 
-def _plain(table: TableState) -> StructType:
-    """The columns without the ids by which the files of another table know them."""
+def _plain_schema(table: TableState) -> StructType:
+    """The columns without the column mapping ids of their table."""
     return StructType([StructField(field.name, field.dataType) for field in table.schema.fields])

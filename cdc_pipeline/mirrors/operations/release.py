@@ -1,10 +1,8 @@
-"""Releasing dead letters: the records are decoded again, as they are or as somebody repaired them, and all that follows
-from them is made again.
+"""Releases dead letters: decodes the records again, as they are or with a replacement, and rebuilds what depends on them.
 
-A record that is released late lies below a TSO that the mirrors have applied: newer rows, deletes and DDL came after it. So
-nothing is merged into the mirrors as they are. All is made again beside the lake, with the record at its own place in the
-stream (`mirrors.operations.rebuild`), and only then looked at: a record that breaks a rule still is not released, and when
-none is left the lake stays as it was.
+A released record lies below a TSO that the mirrors have applied: newer rows, deletes and DDL followed. So it is never
+merged into the current mirrors. `Rebuilder` rebuilds all tables in a scratch lake, with the record at its own position in
+the stream. A record that still breaks a rule is not released. If no record remains, the lake stays the same.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from cdc_pipeline.dialects.releases import POSITION, RELEASES, kept_releases, wi
 from cdc_pipeline.dialects.unified import DEAD, DEAD_LETTER_COLUMNS
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import Commit, append_once, table_state
-from cdc_pipeline.mirrors.operations.begun_cut import settled
+from cdc_pipeline.mirrors.operations.begun_cut import finish_begun_cut
 from cdc_pipeline.sources.compressed_values import may_be_packed, opened
 
 if TYPE_CHECKING:
@@ -32,14 +30,14 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.operations.letter_choice import LetterChoice
     from cdc_pipeline.mirrors.operations.rebuild import Rebuilder, RebuildReport
 
-_SAID = ("rule", "database", "table", "reason")
+_DETAILS = ("rule", "database", "table", "reason")
 _MOST_SHOWN = 500
 _RELEASE = ("run_id", "released_at", "note", "replacement", *DEAD_LETTER_COLUMNS)
 
 
 @dataclass(frozen=True)
 class Letter:
-    """A dead letter: where it is, the rule that it breaks, and why."""
+    """A dead letter."""
 
     topic: str
     partition: int
@@ -55,28 +53,31 @@ class Letter:
 
 @dataclass(frozen=True)
 class Letters:
-    """How many there are, and the first of them."""
+    """Dead letters of a report."""
 
     count: int
     shown: tuple[Letter, ...]
+    """The first _MOST_SHOWN of them."""
 
 
 @dataclass(frozen=True)
 class ReleaseReport:
-    """`released` are the letters that were taken in, each with the rule that it broke; `dead` are those that were chosen
-    too and break a rule still; `rebuild` is what was put right, None where nothing could be released."""
+    """The result of a release."""
 
     released: Letters
     dead: Letters
+    """Chosen dead letters that still break a rule, so that they are not released."""
     rebuild: RebuildReport | None
+    """None if nothing was released."""
 
 
 @dataclass(frozen=True)
 class Releaser:
-    """Releases dead letters of one pipeline. `note` is the operator's word on why."""
+    """Releases dead letters of one pipeline."""
 
     rebuilder: Rebuilder
     note: str = ""
+    """The operator's reason, kept in `dead_letter_releases`."""
 
     @property
     def _spark(self) -> SparkSession:
@@ -91,58 +92,65 @@ class Releaser:
         return self.rebuilder.maker.run_id
 
     def released(self, choice: LetterChoice) -> ReleaseReport:
-        """Raises LakeError where no dead letter is chosen, or a position that is named has none, and as
-        `Rebuilder.rebuilt`. Call it as the only writer (`lake.lock`)."""
+        """Releases the chosen dead letters. Call it as the only writer (`lake.lock`).
+
+        Raises LakeError if no dead letter is chosen or a chosen position has none, and as `Rebuilder.rebuilt`.
+        """
         kept = kept_releases(self._spark, self._paths)
         if kept is not None and not kept.where(F.col("run_id") == self._run_id).isEmpty():
-            # this run has released already, and was stopped before all was put right
+            # this run died after it had stored the releases
             rebuilt = self.rebuilder.rebuilt()
-            mine = kept.where(F.col("run_id") == self._run_id)
-            return ReleaseReport(_letters(mine), Letters(0, ()), rebuilt)
-        settled(self.rebuilder.maker, abandon=True)  # a cut that was begun may set rows aside
+            own = kept.where(F.col("run_id") == self._run_id)
+            return ReleaseReport(_letters(own), Letters(0, ()), rebuilt)
+        finish_begun_cut(self.rebuilder.maker, abandon=True)  # it may write dead letters
         if table_state(self._spark, self._paths.table("dead_letters")) is None:
             raise LakeError("there are no dead letters yet", pipeline=self._paths.pipeline)
         letters = self._spark.read.format("delta").load(self._paths.table("dead_letters"))
-        chosen = self._new_releases(choice.of(letters, choice.replaced(self._spark))).persist()
+        chosen = self._new_releases(choice.choose(letters, choice.replacement_rows(self._spark))).persist()
         try:
-            return self._released(chosen, kept)
+            return self._release(chosen, kept)
         finally:
             chosen.unpersist()
 
     def _new_releases(self, chosen: DataFrame) -> DataFrame:
-        told = {
+        columns = {
             "run_id": F.lit(self._run_id),
             "released_at": F.lit(datetime.now(timezone.utc)),
             "note": F.lit(self.note),
         }
-        return chosen.withColumns(told).select(*_RELEASE)
+        return chosen.withColumns(columns).select(*_RELEASE)
 
-    def _released(self, chosen: DataFrame, kept: DataFrame | None) -> ReleaseReport:
-        dead = _told(self._dead_at_once(chosen))
+    def _release(self, chosen: DataFrame, kept: DataFrame | None) -> ReleaseReport:
+        """Releases the records of `chosen` that no longer break a rule; `kept` are earlier releases."""
+        dead = _details(self._still_dead(chosen))
         while not (
-            left := chosen.join(dead.select(*POSITION), list(POSITION), "left_anti").select(*_RELEASE)
+            remaining := chosen.join(dead.select(*POSITION), list(POSITION), "left_anti").select(*_RELEASE)
         ).isEmpty():
-            with self.rebuilder.remade(left if kept is None else kept.unionByName(left)) as remade:
-                letters = self._spark.read.format("delta").load(remade.paths.table("dead_letters"))
-                still = _told(letters.join(left.select(*POSITION).distinct(), list(POSITION), "left_semi"))
+            releases = remaining if kept is None else kept.unionByName(remaining)
+            with self.rebuilder.rebuild_aside(releases) as rebuilt:
+                letters = self._spark.read.format("delta").load(rebuilt.paths.table("dead_letters"))
+                still = _details(letters.join(remaining.select(*POSITION).distinct(), list(POSITION), "left_semi"))
                 if not still.isEmpty():
                     self.rebuilder.maker.report(
-                        f"{still.count()} of the records break a rule still: again without them"
+                        f"{still.count()} of the records still break a rule: rebuilding without them"
                     )
-                    dead = _told(dead.unionByName(still))
+                    dead = _details(dead.unionByName(still))
                     continue
                 commit = Commit(f"cdc:{self._paths.pipeline}:releases:{self._run_id}", 1, {"run_id": self._run_id})
-                append_once(left, self._paths.table(RELEASES), commit)
-                return ReleaseReport(_letters(left), _letters(dead), self.rebuilder.put_right(remade))
+                append_once(remaining, self._paths.table(RELEASES), commit)
+                return ReleaseReport(_letters(remaining), _letters(dead), self.rebuilder.replace_differing(rebuilt))
         return ReleaseReport(Letters(0, ()), _letters(dead), None)
 
-    def _dead_at_once(self, chosen: DataFrame) -> DataFrame:
-        """The records that break a rule by themselves, told in seconds. Those that refer to a claim store may find there
-        what was missing, and of values only the table's definition can tell: that is left to the rebuild."""
+    def _still_dead(self, chosen: DataFrame) -> DataFrame:
+        """The records that still break a rule on their own, without the cost of a rebuild.
+
+        Only the rebuild can check claims, which may exist in the claim store by now, and values, which need the table's
+        definition.
+        """
         raw = self._spark.read.format("delta").load(self._paths.table("raw_topic_snapshot"))
-        places = F.broadcast(chosen.select("batch_id", *POSITION).distinct())
+        positions = F.broadcast(chosen.select("batch_id", *POSITION).distinct())
         batches = [row[0] for row in chosen.select("batch_id").distinct().collect()]
-        records = raw.where(F.col("batch_id").isin(batches)).join(places, ["batch_id", *POSITION], "left_semi")
+        records = raw.where(F.col("batch_id").isin(batches)).join(positions, ["batch_id", *POSITION], "left_semi")
         records = with_replacements(self._spark, self._paths, records)
         repaired = chosen.where("replacement IS NOT NULL").select(*POSITION, "replacement").distinct()
         records = records.join(F.broadcast(repaired), list(POSITION), "left").withColumn(
@@ -151,19 +159,19 @@ class Releaser:
         records = records.drop("replacement")
         if not records.where(may_be_packed(F.col("value"))).isEmpty():
             records = records.withColumn(CONTENT, opened(F.col("value")))
-        # decoded first, filtered then: Spark would take the filter through the whole decoding, and plan without end
-        found = explained(records, self.rebuilder.dialect).localCheckpoint()
-        return found.where((F.col("kind") == DEAD) & (F.col("rule") != CLAIM_RULE))
+        # the checkpoint keeps Spark from pushing the filter through the decoding, which takes its planner minutes
+        decoded = explained(records, self.rebuilder.dialect).localCheckpoint()
+        return decoded.where((F.col("kind") == DEAD) & (F.col("rule") != CLAIM_RULE))
 
 
-def _told(letters: DataFrame) -> DataFrame:
-    """What is said of these letters, kept in memory: the tables that it was read from are gone soon."""
-    return letters.select(*POSITION, *_SAID).distinct().localCheckpoint()
+def _details(letters: DataFrame) -> DataFrame:
+    """Position, rule, table and reason of each dead letter, cached because the scratch lake is removed soon."""
+    return letters.select(*POSITION, *_DETAILS).distinct().localCheckpoint()
 
 
 def _letters(frame: DataFrame) -> Letters:
-    told = frame.select(*POSITION, *_SAID).distinct()
-    rows = told.orderBy(*POSITION, "rule").limit(_MOST_SHOWN).collect()
+    letters = frame.select(*POSITION, *_DETAILS).distinct()
+    rows = letters.orderBy(*POSITION, "rule").limit(_MOST_SHOWN).collect()
     shown = tuple(
         Letter(
             row["topic"],
@@ -175,4 +183,4 @@ def _letters(frame: DataFrame) -> Letters:
         )
         for row in rows
     )
-    return Letters(told.count() if len(rows) == _MOST_SHOWN else len(rows), shown)
+    return Letters(letters.count() if len(rows) == _MOST_SHOWN else len(rows), shown)

@@ -1,4 +1,4 @@
-"""Tables that belong together, because statements name them together: one alone cannot be made again."""
+"""Tables that statements tie together (RENAME, LIKE, EXCHANGE …): one of them cannot be rebuilt without the others."""
 
 from __future__ import annotations
 
@@ -19,43 +19,46 @@ if TYPE_CHECKING:
 def tied_tables(
     events: Iterable[DdlEvent], known: Iterable[TableName], chosen: Iterable[TableName]
 ) -> frozenset[TableName]:
-    """The chosen tables and all that statements tie to them, one after another: RENAME, LIKE, EXCHANGE, a DROP of several.
-    `known` are all names that there ever were; a statement on a database ties all of its tables."""
-    there = frozenset(known)
+    """The chosen tables and all that statements tie to them, directly or through others.
+
+    `known`: all names that tables ever had. A statement on a database ties all of its tables.
+    """
+    known = frozenset(known)
     neighbours: dict[TableName, set[TableName]] = defaultdict(set)
     for event in events:
-        names = event_tables(event, there)
+        names = event_tables(event, known)
         for name in names:
             neighbours[name] |= names
-    found: set[TableName] = set()
-    waiting = list(chosen)
-    while waiting:
-        name = waiting.pop()
-        if name not in found:
-            found.add(name)
-            waiting += neighbours[name] - found
-    return frozenset(found)
+    tied: set[TableName] = set()
+    to_visit = list(chosen)
+    while to_visit:
+        name = to_visit.pop()
+        if name not in tied:
+            tied.add(name)
+            to_visit += neighbours[name] - tied
+    return frozenset(tied)
 
 
 def tied_and_merged(
     events: Iterable[DdlEvent],
     known: Iterable[TableName],
     chosen: Iterable[TableName],
-    mirrored: Mapping[TableName, str],
+    mirror_names: Mapping[TableName, str],
 ) -> frozenset[TableName]:
-    """As `tied_tables`, with those that are merged with any of them: `mirrored` are the mirrors of tables."""
+    """`tied_tables`, with the tables that share a merged mirror with any of them."""
     events, known = tuple(events), frozenset(known)
-    found = tied_tables(events, known, chosen)
+    tied = tied_tables(events, known, chosen)
     while True:
-        mirrors = {mirrored[name] for name in found if name in mirrored}
-        more = {name for name, mirror in mirrored.items() if mirror in mirrors}
-        if more <= found:
-            return found
-        found = tied_tables(events, known, {*found, *more})
+        mirrors = {mirror_names[name] for name in tied if name in mirror_names}
+        merged = {name for name, mirror in mirror_names.items() if mirror in mirrors}
+        if merged <= tied:
+            return tied
+        tied = tied_tables(events, known, {*tied, *merged})
 
 
 def event_tables(event: DdlEvent, known: frozenset[TableName]) -> set[TableName]:
-    """All tables that the event names, also those it only looks at. Where no database is named, each that may be meant."""
+    """All tables that the event names, those it only reads included. A name without a database means every known table of
+    that name."""
     named: set[TableName] = set()
     for name in _names(event.changes):
         named |= {name} if name.database else {other for other in known if other.table == name.table}

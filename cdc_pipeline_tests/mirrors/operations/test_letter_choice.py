@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from cdc_pipeline.mirrors.operations.letter_choice import LetterChoice, Stretch
+from cdc_pipeline.mirrors.operations.letter_choice import LetterChoice, PositionRange
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("shop/0@17", Stretch("shop", 0, 17, 17)),
-        ("shop/0@17-20", Stretch("shop", 0, 17, 20)),
-        ("shop/0@17–20", Stretch("shop", 0, 17, 20)),  # as the checks print it
-        ("a/b@c/3@0", Stretch("a/b@c", 3, 0, 0)),
+        ("shop/0@17", PositionRange("shop", 0, 17, 17)),
+        ("shop/0@17-20", PositionRange("shop", 0, 17, 20)),
+        ("shop/0@17–20", PositionRange("shop", 0, 17, 20)),  # as the checks print it
+        ("a/b@c/3@0", PositionRange("a/b@c", 3, 0, 0)),
     ],
 )
-def test_positions(text: str, expected: Stretch) -> None:
-    assert Stretch.of(text) == expected
+def test_positions(text: str, expected: PositionRange) -> None:
+    assert PositionRange.parse(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_positions(text: str, expected: Stretch) -> None:
 )
 def test_what_is_no_position(text: str, said: str) -> None:
     with pytest.raises(ValueError, match="is no position") as caught:
-        Stretch.of(text)
+        PositionRange.parse(text)
     assert said in str(caught.value)
     for choice in ({"positions": (text,)}, {"replacements": {text: "{}"}}):
         with pytest.raises(ValueError, match="is no position"):

@@ -134,10 +134,14 @@ def test_what_chooses_nothing_or_nonsense_is_said(lake: Lake, spark: SparkSessio
         (LetterChoice(replacement_file=str(tmp_path / "none")), SourceError, "there is no file"),
         (LetterChoice(replacement_file=str(torn)), SourceError, "no whole Kafka record"),
         (LetterChoice(replacement_file=str(empty)), SourceError, "has no payload at t/1@2"),
-        (LetterChoice(replacements={"t/1@2": "{}"}, replacement_file=str(twice)), SourceError, "t/1@2 is there twice"),
+        (
+            LetterChoice(replacements={"t/1@2": "{}"}, replacement_file=str(twice)),
+            SourceError,
+            "t/1@2 has more than one replacement",
+        ),
     ):
         with pytest.raises(kind, match=said):
-            choice.of(letters, choice.replaced(spark))
+            choice.choose(letters, choice.replacement_rows(spark))
 
 
 def test_released_records_take_their_place(lake: Lake, spark: SparkSession) -> None:
