@@ -657,6 +657,10 @@ CORE = {name: EXACT[name] for name in _IN_CORE}
 OTHERS = {name: case for name, case in EXACT.items() if name not in CORE}
 
 
+# The lake takes minutes to build: its tests are a scope of their own (`support/shards.py`).
+_IN_BY_TIME = pytest.mark.xdist_group("by_time")
+
+
 @pytest.fixture(scope="module")
 def core(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
     return _told(spark, tmp_path_factory.mktemp("core"), CORE, exact=True)
@@ -683,19 +687,29 @@ def test_with_watermarks(exact: Told, name: str) -> None:
     assert exact.rows[name] == OTHERS[name].rows
 
 
+@_IN_BY_TIME
 @pytest.mark.parametrize("name", BY_TIME)
 def test_without_watermarks(by_time: Told, name: str) -> None:
     assert by_time.rows[name] == BY_TIME[name].rows
 
 
-def test_where_nothing_but_a_pause_tells_the_doubt_is_named(core: Told, exact: Told, by_time: Told) -> None:
-    assert core.doubtful | exact.doubtful == {name for name, case in EXACT.items() if case.doubt}
-    assert by_time.doubtful == {name for name, case in BY_TIME.items() if case.doubt}
+@pytest.mark.parametrize(
+    ("group", "cases"), [("core", CORE), ("exact", OTHERS), pytest.param("by_time", BY_TIME, marks=_IN_BY_TIME)]
+)
+def test_where_nothing_but_a_pause_tells_the_doubt_is_named(
+    request: pytest.FixtureRequest, group: str, cases: dict[str, Case]
+) -> None:
+    told: Told = request.getfixturevalue(group)
+    assert told.doubtful == {name for name, case in cases.items() if case.doubt}
 
 
 @pytest.mark.parametrize(
     ("group", "cases"),
-    [pytest.param("core", CORE, marks=pytest.mark.core(1, 4)), ("exact", OTHERS), ("by_time", BY_TIME)],
+    [
+        pytest.param("core", CORE, marks=pytest.mark.core(1, 4)),
+        ("exact", OTHERS),
+        pytest.param("by_time", BY_TIME, marks=_IN_BY_TIME),
+    ],
 )
 def test_each_change_is_counted_once(
     request: pytest.FixtureRequest, spark: SparkSession, group: str, cases: dict[str, Case]
@@ -739,6 +753,7 @@ def test_a_cut_that_leaves_out_copies_is_finished_by_another_run(
     assert sorted((row["id"], row["v"]) for row in rows) == [(1, "a"), (2, "a")]
 
 
+@_IN_BY_TIME
 def test_a_table_s_history_is_printed_in_the_order_of_the_stream(by_time: Told) -> None:
     place = list(BY_TIME).index("canal_drops_a_table_twice_within_one_second_and_begins_again")
     script = runpy.run_path(str(Path(cdc_pipeline_tests.__file__).parents[1] / "scripts" / "table_history.py"))
