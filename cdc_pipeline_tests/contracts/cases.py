@@ -1,4 +1,4 @@
-"""Rows that keep a contract, and rows that break each of its rules: of every model that records or tables are held to."""
+"""For each contract of messages and tables: rows that keep it, and rows that break each of its rules."""
 
 from __future__ import annotations
 
@@ -41,20 +41,24 @@ def _at(ms: int | None) -> datetime | None:
 
 @dataclass(frozen=True)
 class Cases:
-    """Rows of one model, each as what it has other than `base`, which keeps all rules, as those of `good` do.
+    """Rows of one model, given as differences from `base`.
 
-    `wrong`: field → values that break its check. `broken`: rule over several fields → rows that break it. A row breaks
-    one rule, and those that `also` has for it. That a field must be there needs no case: its null is one.
+    Each bad row breaks one rule and the rules that `also` lists for it. Cases for `not_null` are generated.
     """
 
     base: Fields
+    """A row that keeps all rules."""
     good: tuple[Fields, ...] = ()
+    """More rows that keep all rules."""
     wrong: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    """Field → values that break its check."""
     broken: Mapping[str, tuple[Fields, ...]] = field(default_factory=dict)
+    """Rule over several fields → rows that break it."""
     also: Mapping[str, set[str]] = field(default_factory=dict)
+    """Rule → other rules that its rows break."""
 
     def bad_rows(self, rules: Sequence[Rule]) -> list[tuple[Fields, frozenset[str]]]:
-        """Each bad row with those of these rules that it breaks."""
+        """Each bad row with the rules that it breaks."""
         of_fields = [rule for rule in rules if rule.name.startswith(f"{rule.field}.")]
         checks = {rule.field: rule.name for rule in of_fields if not rule.name.endswith(NOT_NULL)}
         needed = [rule for rule in rules if rule.name.endswith(NOT_NULL)]
@@ -67,14 +71,14 @@ class Cases:
         return [self.base, *({**self.base, **change} for change in self.good)]
 
     def values(self, name: str) -> list[Any]:
-        """Right and wrong values of a field, and null; not those that are large."""
+        """Valid and invalid values of a field, and null, without large ones."""
         changes = [self.base, *self.good, *(change for changes in self.broken.values() for change in changes)]
         found = [*(change[name] for change in changes if name in change), *self.wrong.get(name, ()), None]
         return [value for value in found if len(str(value)) < _LARGE]
 
 
 def frame_of(spark: SparkSession, model: Model, rows: Sequence[Fields]) -> DataFrame:
-    """The rows in one partition of the JVM: each check of Pandera is a job over it."""
+    """The rows in one partition, because each check of Pandera is a Spark job."""
     columns = model.to_schema().columns
     schema = StructType([StructField(name, column.dtype.type) for name, column in columns.items()])
     values = [(place, *(row[name] for name in columns)) for place, row in enumerate(rows)]
@@ -324,7 +328,7 @@ CASES: dict[Model, Cases] = {
             {"es": FIRST_MS, "watermarkTs": FIRST_MS << 18, "ts": LAST_MS},
             {"timestamp": _at(ES - SKEW_MS), "ts": 0},
             {"timestamp": _at(ES), "ts": ES - 10 * SKEW_MS},
-            # Kafka says no time: that of the message counts
+            # no Kafka timestamp: `ts` of the message counts
             {"timestamp": _at(-1), "ts": ES - SKEW_MS},
             {"timestamp": _at(ES // 1000)},
         ),

@@ -1,4 +1,4 @@
-"""Rows for the rules of messages as they were sent, beside those of `cases`: of each model those that it has of its own."""
+"""Rows for the contracts of complete messages, as in `cases`. Each model has cases for its own rules only."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SENT_OF: dict[Model, Model] = {
     DataWorksDdlSent: DataWorksDdl,
     DataWorksNoteSent: DataWorksNote,
 }
-"""The model of a message as it was sent → that of the message as it is decoded."""
+"""Contract of the complete message → contract of the fields that decoding reads."""
 
 # ---- Canal-JSON
 
@@ -60,7 +60,7 @@ def _column(mysql_type: str, value: str | None, code: int, **more: Any) -> Field
     return {**row, "valueKinds": kinds, **more}
 
 
-# the document's table of integers: type, the smallest and the largest value of a range, its code
+# ticdc-canal-json "Integer types": type, smallest and largest value of a range, code
 INTEGERS = (
     ("tinyint", "-128", "127", -6),
     ("tinyint unsigned", "0", "127", -6),
@@ -78,7 +78,7 @@ INTEGERS = (
     ("bigint unsigned", "0", "9223372036854775807", -5),
     ("bigint unsigned", "9223372036854775808", "18446744073709551615", 3),
 )
-# its table of the other types
+# ticdc-canal-json "SQL Type field"
 OTHERS = {
     "boolean": -6,
     "float": 7,

@@ -1,11 +1,11 @@
-"""Pandera and the SQL derived from the same model say the same of every row.
+"""Pandera's checks and the SQL derived from them agree on every row.
 
-What each row breaks is proved row by row with the derived SQL. A validation by Pandera takes about a second, so it is
-done as group testing: the rules of a model are numbered, and the frame of each binary digit holds the bad rows of the
-rules whose number has that digit. No two rules are in the same frames, so that Pandera cannot find the right rules in
-all of them by taking one rule for another. Random rows come on top.
+The derived SQL is tested row by row. A validation by Pandera takes about a second, so Pandera is tested by group testing:
+the rules of a model are numbered, and there is one frame per binary digit, with the bad rows of the rules whose number has
+that digit. No two rules are in the same set of frames, so a rule that is reported instead of another fails the test. Random
+rows are tested in one more frame.
 
-Of a message as it was sent only the rules are looked at that it has beside those of the message as it is decoded.
+Contracts of complete messages are tested only for the rules that they add.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MOST_CHANGES = 4
 
 
 class _Rows(NamedTuple):
-    """A model's rows in one frame, numbered by `_case`: the good ones, the bad ones, the random ones."""
+    """The good, bad and random rows of a model in one frame, numbered by `_case`."""
 
     frame: DataFrame
     good: range
@@ -42,7 +42,7 @@ class _Rows(NamedTuple):
 
 
 def _random_rows(model: Model, cases: Cases) -> list[Fields]:
-    """Rows that keep all rules but for some fields; a third of the fields is right in every row."""
+    """Good rows with up to 4 changed fields; a third of the fields is never changed."""
     source = random.Random(model.__name__)
     fields = [name for name in cases.base if source.random() < 2 / 3]
     starts = cases.good_rows()
@@ -74,7 +74,7 @@ def _flagged(frame: DataFrame, model: Model) -> dict[int, frozenset[str]]:
 
 
 def _own_rules(model: Model) -> tuple[Rule, ...]:
-    """The model's rules, without those of the message as it is decoded."""
+    """The model's rules without those that it inherits from the contract of decoded fields."""
     others = set(rules_of(SENT_OF[model])) if model in SENT_OF else set()
     return tuple(rule for rule in rules_of(model) if rule not in others)
 
@@ -92,7 +92,7 @@ def test_every_contract_has_cases() -> None:
 @_MODELS
 def test_every_rule_has_a_row_that_breaks_it(model: Model) -> None:
     cases, rules = _ALL[model], _own_rules(model)
-    # each row has its own rule, and may break others too
+    # each row belongs to one rule, and may break others too
     assert {name for _, broken in cases.bad_rows(rules) for name in broken} == {rule.name for rule in rules}
     alone = {next(iter(broken)) for _, broken in cases.bad_rows(rules) if len(broken) == 1}
     assert {rule.name for rule in rules} - alone == set(cases.also)
@@ -109,7 +109,7 @@ def test_the_derived_sql_flags_what_a_row_breaks_and_nothing_else(model: Model, 
 
 
 def _leaving_a_rule(places: range, flagged: dict[int, frozenset[str]], own: list[str]) -> list[int]:
-    """Random rows that leave one of several rules unbroken, as many as there are: it must not be found in them."""
+    """Random rows, as many as possible, that together keep at least one rule (of several): it must not be reported."""
     found, left = [], set(own)
     for place in places:
         if len(own) == 1 or left - flagged[place]:
@@ -138,15 +138,14 @@ def test_pandera_finds_the_rules_that_the_derived_sql_flags(model: Model, frames
         found[name] = set(failed_rules(rows.frame.where(F.col("_case").isin(places)), model, own))
         wanted[name] = {rule for place in places for rule in flagged[place]} & set(own)
     assert found == wanted
-    # the random rows say something of the rules only where some are broken and some are not; those of one field are so
-    # together
+    # a test needs broken and kept rules among the random rows; rules of a single field are broken together
     if len(own) > 1 and len({rule.field for rule in rules_of(model)}) > 1:
         assert 0 < len(wanted["random"]) < len(numbers)
 
 
 @_MODELS
 def test_what_is_found_at_run_time_is_that(model: Model, frames: dict[Model, _Rows]) -> None:
-    """There one query answers for all rules of the model at once."""
+    """At run time one query evaluates all rules of the model."""
     rows = frames[model]
     flagged = _flagged(rows.frame, model)
     place = {"topic": F.lit("t"), "partition": F.lit(0), "offset": F.col("_case").cast("bigint")}

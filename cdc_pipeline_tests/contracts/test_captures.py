@@ -1,4 +1,4 @@
-"""No record of a real encoder breaks a rule that would set it aside, but for those listed; nor one that only warns."""
+"""Records of real encoders break no rule, neither rejecting nor warning, except the listed ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _CAPTURES = Path(__file__).parents[2] / "data" / "captures"
 _NAMES = sorted(folder.name for folder in _CAPTURES.iterdir())
-# what Canal does not send (its README says why): the captures of MySQL with statements that surprise
+# what Canal does not send, by the captures' README: MINIMAL images and PARTIAL_JSON
 _NOT_SENT = {"image_has_key": 2, "values_are_whole": 2}
 _REJECTED = {"types-canal": _NOT_SENT, "types-canal-hash3": _NOT_SENT}
 _WARNED: dict[str, dict[str, int]] = {}

@@ -1,4 +1,4 @@
-"""What a model may hold: checks that have SQL. Here no `from __future__ import annotations`: Pandera evaluates them."""
+"""Models accept only checks with SQL. No `from __future__ import annotations`: Pandera evaluates them."""
 
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
@@ -93,7 +93,7 @@ def test_each_known_check_is_what_pandera_takes_it_for(spark: "SparkSession") ->
     flagged = [{name for name, keeps in row.asDict().items() if not keeps} for row in kept]
     assert flagged[0] == set()
     fields = {name: [place for place, row in enumerate(rows) if row[name] is not None] for name in _VALUES}
-    # a frame has one bad row of each field at most: Pandera's names then tell which
+    # at most one bad row per field in a frame: Pandera reports fields, not rows
     bad = zip_longest(*([place for place in places if flagged[place]] for places in fields.values()))
     groups = [[place for place, broken in enumerate(flagged) if not broken]]
     groups += [[place for place in places if place is not None] for places in bad]

@@ -1,4 +1,4 @@
-"""The order in which broken rules are named. No `from __future__ import annotations`: Pandera evaluates them."""
+"""The order in which broken rules are reported. No `from __future__ import annotations`: Pandera evaluates them."""
 
 from typing import TYPE_CHECKING
 
@@ -28,21 +28,21 @@ class _Form(_Base):
 
 _RULES = {"base": rules_of(_Base), "form": rules_of(_Form)}
 
-# (form, first, second, third) → the rule that is named
+# (form, first, second, third) → the reported rule
 _CASES: dict[tuple[str | None, str | None, int | None, str | None], str | None] = {
     ("form", "xy", 2, "x"): None,
     ("form", "xy", 2, None): None,
-    # missing before wrong, wrong before what does not fit
+    # missing fields first, then invalid ones, then rules over several fields
     ("form", "", None, "y"): "second.not_null",
     ("form", None, -1, "y"): "first.not_null",
     ("form", None, None, "y"): "first.not_null",
     ("form", "", -1, "y"): "first.str_length",
     ("form", "a", -1, "y"): "second.greater_than_or_equal_to",
     ("form", "a", 2, "y"): "third.isin",
-    # what the base class demands before what the form adds
+    # rules of the base class before those of the form
     ("form", "a", 2, "x"): "first_fits_second",
     ("form", "a", 1, "x"): "third_is_first",
-    # another form's rules are not looked at
+    # rules of other forms do not apply
     ("base", "a", 1, "y"): None,
     ("base", "a", 2, "x"): "first_fits_second",
     ("neither", None, None, "y"): None,

@@ -29,7 +29,7 @@ _HEARTBEAT, _BEGIN = dataworks("MHEARTBEAT", None, 1), dataworks("TRANSACTION_BE
 
 @dataclass(frozen=True)
 class _Case:
-    """Records, and what is to be counted. `others` are the places of those that are looked at again for other tables."""
+    """Records and their counts. `others`: offsets of the records that `other_records` returns."""
 
     values: list[str | bytes | None]
     kinds: dict[str, int]

@@ -60,7 +60,7 @@ _DDL_OPS = ("CREATE", "ALTER", "ERASE", "QUERY", "TRUNCATE", "RENAME", "CINDEX",
 
 
 def _at(message: str, path: str, value: Any = _ABSENT) -> bytes:
-    """The message with another value in this place, or with none."""
+    """The message with another value at this path, or without the key."""
     document = json.loads(message)
     *folders, leaf = path.split(".")
     place = document
@@ -74,12 +74,12 @@ def _at(message: str, path: str, value: Any = _ABSENT) -> bytes:
 
 
 def _raw_number(text: str) -> bytes:
-    """An INSERT whose value is this JSON as it is written here."""
+    """An INSERT with this JSON text as a value."""
     return dataworks("INSERT", "t", 1, after={"a": "HERE"}).replace('"HERE"', text).encode()
 
 
 def _document(op: str, before: str | None, after: str | None) -> bytes:
-    """The messages that the document shows: a table without a key."""
+    """The messages that the document shows for a table without a key."""
 
     def row(sex: str | None) -> dict[str, Any] | None:
         return None if sex is None else {"name": "name11", "job": "job11", "sex": sex, ROW_ID: 15}

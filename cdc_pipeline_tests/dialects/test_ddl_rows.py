@@ -1,4 +1,4 @@
-"""Events as rows of `ddl_history`: what each says in words, and which tables an XA ROLLBACK speaks of."""
+"""Events as rows of `ddl_history`: the text of their changes, and the tables of an XA ROLLBACK."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ _JSON_AS_STATEMENT = _in_order(
 
 @pytest.fixture(scope="module")
 def rows(spark: SparkSession) -> Iterator[dict[str, list[Row]]]:
-    """The events of each case, which is a topic of its own: all in one batch."""
+    """Case → its events. Each case is a topic; all are in one batch."""
     topics = {
         "each event": _EACH_EVENT,
         "json": _JSON_AS_STATEMENT,
@@ -133,7 +133,7 @@ def test_each_event_says_what_it_is(rows: dict[str, list[Row]]) -> None:
 
 
 def test_only_files_of_the_storage_sink_are_read_as_such(rows: dict[str, list[Row]]) -> None:
-    """A message whose statement is JSON is one that cannot be read, of the table that it names."""
+    """A message whose statement is JSON is not supported for the table that it names."""
     found = [(row["database"], row["table"], row["changes"][0][:12]) for row in rows["json"]]
     assert (
         found == [("db", "t", "NotSupported")] * 3 + [("db", "t", "CreateTable ")] + [("db", "t", "NotSupported")] * 2

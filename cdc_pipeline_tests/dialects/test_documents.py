@@ -1,8 +1,7 @@
-"""Every example of the four format documents, as it is printed there: what it decodes to, or why it is none.
+"""Every example of the four format documents decodes as `expected.json` says, or is listed there as no message.
 
-`documents/<document>/` has the examples, byte for byte but for the page around them, and in `expected.json` what they must
-become. An example that leaves things out by three dots is no message; `completed` says with what it is one. A document that
-came as one line has its comments in the middle of it: they are taken away by their words, which the others tell.
+`documents/<document>/` has the examples byte for byte. `completed` fills in the parts that an example omits with `...`. Some
+documents are stored as one line with comments inside: these are removed by their text, which the other documents have.
 """
 
 from __future__ import annotations
@@ -114,7 +113,7 @@ def _is_as_wanted(found: dict[str, Any], wanted: dict[str, Any]) -> None:
 
 
 def test_the_rules_that_they_break_and_go_on(spark: SparkSession) -> None:
-    """Of the fields as they were sent: the types, what is null for which kind, and all that only warns."""
+    """Rules of complete messages: types, fields that must be null, and all other warnings."""
     values = _values()
     names = list(values)
     frame = sent(raw(spark, values)).persist()
@@ -148,7 +147,7 @@ def test_the_bytes_of_the_example_of_binary_types(name: tuple[str, str], rows: C
 
 @pytest.mark.parametrize("name", _STATEMENTS, ids=lambda name: " ".join(name))
 def test_statements(name: tuple[str, str]) -> None:
-    """What TiCDC sends as DDL of the SQL of the documents: the CREATE TABLE; the rest are its rows."""
+    """The CREATE TABLE statements among the SQL of the documents."""
     told = _EXPECTED[name[0]]["statements"][name[1]]
     (created,) = parse_ddl(_STATEMENTS[name].split(";")[0], "test", told["table"])
     assert isinstance(created, CreateTable)

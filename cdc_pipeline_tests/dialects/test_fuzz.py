@@ -1,8 +1,8 @@
-"""10,000 records of every kind of junk: each becomes exactly one thing, and no stage raises whatever they hold.
+"""10,000 damaged records: each has exactly one kind, and no stage raises an exception.
 
-Hypothesis draws the first 2,500, always the same ones, before Spark sees any: valid messages of the three dialects, most
-of them damaged once or twice. The others are those with some bytes changed. The first ones go through the whole
-pipeline too: their names come from small pools, so that a cut has few steps.
+Hypothesis draws the first 2,500, always the same: valid messages of the three dialects, most of them damaged once or twice.
+The others are these with some bytes changed. The first ones also go through the complete pipeline: their names come from
+small pools, so that a cut has few steps.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _RECORDS = 10_000
 _DRAWN = 2500
 _PARTITIONS = 2
-_END = 10_000  # seconds: later than all commits but the broken ones
+_END = 10_000  # seconds: later than all valid commits
 
 # ---- valid messages
 
@@ -121,7 +121,7 @@ _SMALL = st.integers(0, 50)
 
 @st.composite
 def _rows(draw: st.DrawFn) -> tuple[dict[str, str | None], dict[str, str | None]]:
-    """A row, and the row that it was before."""
+    """A row and its before image."""
     names = draw(st.sampled_from(_COLUMNS))
     texts = st.sampled_from(_TEXTS)
     data = {name: draw(texts) if name != "c0" else str(draw(_SMALL)) for name in names}
@@ -211,7 +211,7 @@ _JUNK: list[Any] = [
 ]
 
 
-# each other name makes a mirror
+# each new name creates a mirror
 _NAMES = ("database", "table", "dbName", "tableName", "schemaName")
 _NO_NAMES: list[Any] = [None, "", 5, "t1"]
 
@@ -227,7 +227,7 @@ def _places(message: object) -> list[tuple[Any, Any]]:
 
 @st.composite
 def _changed(draw: st.DrawFn) -> bytes:
-    """A message, with up to two of its fields gone, replaced, or in greater number."""
+    """A message with up to two of its fields removed, replaced or repeated."""
     message = json.loads(json.dumps(draw(st.one_of(_canal_json(), _canal_json(), _dataworks()))))
     for _ in range(draw(st.sampled_from((0, 0, 1, 1, 2)))):
         places = _places(message)
@@ -285,7 +285,7 @@ _PIECES = [
 
 @st.composite
 def _torn(draw: st.DrawFn) -> bytes:
-    """A message whose bytes are cut, or have others in them."""
+    """A message whose bytes are truncated, or have others inserted."""
     value = draw(_changed())
     place = draw(st.one_of(st.just(1), st.integers(0, len(value))))
     how = draw(st.integers(0, 5))
@@ -353,7 +353,7 @@ def _drawn() -> list[bytes | None]:
 
 
 def _bytes_changed(value: bytes, other: bytes, source: random.Random) -> bytes:
-    """The value with a byte changed or a piece put in, or its beginning with another's end."""
+    """The value with a byte changed, a piece inserted, or the end of another value."""
     place = source.randrange(len(value) + 1)
     how = source.randrange(4)
     if how == 0:
@@ -367,7 +367,7 @@ def _bytes_changed(value: bytes, other: bytes, source: random.Random) -> bytes:
 
 @pytest.fixture(scope="module")
 def values() -> list[bytes | None]:
-    """The records. The last two that Hypothesis drew give way to watermarks, so that a cut can be made."""
+    """The records. Watermarks replace the last two drawn ones, so that a cut is possible."""
     drawn = [*_drawn()[: _DRAWN - _PARTITIONS], *[watermark(_END).encode()] * _PARTITIONS]
     small = [value for value in drawn if value and len(value) < _BIG]
     source = random.Random("fuzz")
@@ -391,18 +391,18 @@ def raw(spark: SparkSession, values: list[bytes | None]) -> DataFrame:
 
 
 def _sent(number: int, value: bytes | None) -> datetime:
-    """As the record's line has it."""
+    """The timestamp of the record in its capture line."""
     ms = json.loads(_line(number, value))["ts"]
     return datetime.fromtimestamp(ms / 1000, timezone.utc)
 
 
 def _first(raw: DataFrame) -> DataFrame:
-    """The records that go through the whole pipeline."""
+    """The records that go through the complete pipeline."""
     return raw.where(F.col("offset") < _DRAWN // _PARTITIONS)
 
 
 def _is_object(value: bytes) -> bool:
-    """Whether Python takes the value for one JSON object in UTF-8 without halves of characters."""
+    """Whether Python reads the value as one JSON object in UTF-8 without unpaired surrogates."""
     try:
         found = json.loads(value.decode())
         json.dumps(found, ensure_ascii=False).encode()
@@ -456,7 +456,7 @@ def test_counts_balance(raw: DataFrame, values: list[bytes | None], dialect: Any
     assert counts.by_kind[EMPTY] == sum(not value for value in values)
 
 
-# ---- the whole pipeline
+# ---- the complete pipeline
 
 
 def _line(number: int, value: bytes | None) -> str:
@@ -472,7 +472,7 @@ def _line(number: int, value: bytes | None) -> str:
 def lake(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, values: list[bytes | None]
 ) -> tuple[LakePaths, BatchCounts]:
-    """All records taken in and decoded."""
+    """All records ingested and decoded."""
     folder: Path = tmp_path_factory.mktemp("fuzz")
     captures = folder / "captures"
     captures.mkdir()

@@ -1,6 +1,6 @@
-"""Large messages through the whole pipeline: the mirrors are those of the plain messages, also when all is made again.
+"""Large messages in the complete pipeline: mirrors equal those of plain messages, also after a rebuild.
 
-The records are those of `data/captures/shop` up to a watermark of which the true tables are known.
+The records are those of `data/captures/shop` up to a watermark at which the true tables are known.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 _WATERMARK = 470613720195661824
 _LAST = 327
-"""The line by which all partitions have the watermark."""
+"""The line at which all partitions have the watermark."""
 _RULE = "claim_is_resolved"
 
 
@@ -119,12 +119,12 @@ def test_a_plain_batch_has_no_python_in_its_plan(spark: SparkSession, tmp_path: 
 
 
 def _key_of(message: dict[str, Any]) -> list[str]:
-    """The handle key: `payments` has a UNIQUE key of columns that are all NOT NULL, `page_views` has none."""
+    """The handle key: of `payments` a UNIQUE NOT NULL key, of `page_views` none."""
     return ["payment_ref"] if message["table"] == "payments" else list(message["pkNames"])
 
 
 def _checked(message: str, store: Path, form: Callable[[bytes], bytes], codec: Callable[[bytes], bytes]) -> str:
-    """The reference to a message, which is put into the store."""
+    """Writes a message into the store and returns its reference."""
     name = f"{uuid.uuid4()}.json"
     (store / name).write_bytes(form(codec(message.encode())))
     return handle_key_message(message, _key_of(json.loads(message)), claimCheckLocation=f"s3://bucket/claims/{name}")
@@ -138,9 +138,9 @@ def _may_be_large(record: dict[str, Any]) -> bool:
 def test_compressed_values_and_claims_give_the_same_mirrors(
     spark: SparkSession, tmp_path: Path, paths: LakePaths, records: list[dict[str, Any]], truth: dict[str, Any]
 ) -> None:
-    """Every value, of DDL and watermarks too, is LZ4 in partition 0, Snappy in 1, and changes from record to record in the
-    others; some are references. Files are of both forms, each plain and compressed, in a folder whose name a file system
-    could take for a pattern. A rebuild needs none of them.
+    """All values, including DDL and watermarks, are LZ4 in partition 0, Snappy in 1, and mixed in the others. Some are
+    references. Files have both forms, plain and compressed, in a folder whose name has glob characters. A rebuild needs no
+    files.
     """
     source = random.Random(1)
     store = tmp_path / "st[o]re {a,b} *"
@@ -176,7 +176,7 @@ def test_compressed_values_and_claims_give_the_same_mirrors(
 
 
 def _story(*sent: str | bytes) -> list[dict[str, Any]]:
-    """Two tables, one change of each, what is sent, and a watermark."""
+    """DDL of two tables, one change of each, the given messages, and a watermark."""
     columns = "(id INT PRIMARY KEY, v TEXT)"
     messages = [
         *(ddl(f"CREATE TABLE {table} {columns}", 1, table=table, kind="CREATE") for table in ("t", "u")),
@@ -200,7 +200,7 @@ def _reference(number: int, location: str) -> str:
 
 
 _GOOD_NAME = "0a1b-good.json"
-# location → what its reason says, where the store has the files of `_hostile_store`
+# location → part of its reason, with the files of `_hostile_store`
 _HOSTILE = {
     "file:///etc/passwd": "it does not, so nothing was looked up",
     "../../outside.json": "it does not exist",
@@ -241,7 +241,7 @@ def _hostile_store(folder: Path) -> Path:
     store = folder / "store"
     store.mkdir()
     message = _change(1).encode()
-    # what each reference would be glad of, were it looked for outside
+    # files outside the store, or hidden in it, that would resolve their references
     places = {location: number for number, location in enumerate(_HOSTILE, start=1)}
     (folder / "outside.json").write_bytes(_change(places["../../outside.json"]).encode())
     (store / ".hidden.json").write_bytes(_change(places["s3://b/.hidden.json"]).encode())
@@ -298,7 +298,7 @@ def test_hostile_and_broken_references_stop_nothing_but_themselves(
     }
     assert mirrors == {"t": {(0, "whole"), (77, "v")}, "u": {(0, "whole")}}
     assert lake_balance(spark, paths).balanced
-    # what was missing is there now: a rebuild takes it in; what was kept stays, what is broken stays a dead letter
+    # the missing file exists now: a rebuild copies it. Kept claims stay, broken references stay dead letters
     missing = list(_HOSTILE).index("s3://key:hush@b/missing.json") + 1
     (store / "missing.json").write_bytes(_change(missing).encode())
     rebuilt = _rebuilt(spark, paths, str(store))

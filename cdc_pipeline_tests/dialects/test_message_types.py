@@ -39,7 +39,7 @@ _SIX_TYPES = {
     "s": "longtext",
 }
 _DATAWORKS = dataworks("INSERT", "t", 1, after={}, types={**_SIX, ROW_ID: "LONG"})
-# dialect, value, its types; None where there are none to be had
+# dialect, value, its types; None if the record cannot be parsed
 _CASES: dict[str, tuple[str, bytes | None, MessageTypes | None]] = {
     "TiCDC": ("ticdc", _TICDC.encode(), MessageTypes(_TYPES)),
     "TiCDC, mysqlType null": ("ticdc", changed(_TICDC, mysqlType=None, sqlType=None), MessageTypes()),
@@ -89,7 +89,7 @@ _CASES: dict[str, tuple[str, bytes | None, MessageTypes | None]] = {
 
 @pytest.fixture(scope="module")
 def types(spark: SparkSession) -> dict[str, MessageTypes]:
-    """All cases, read in one query, among records that are not asked for."""
+    """All cases, read in one query, among other records."""
     values = {name: value for name, (_, value, _) in _CASES.items()}
     records = raw(spark, {**values, "not asked for": _TICDC.encode()})
     places = {(1, "topic", 0, offset): dialect for offset, (dialect, _, _) in enumerate(_CASES.values())}

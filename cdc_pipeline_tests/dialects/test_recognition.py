@@ -1,4 +1,4 @@
-"""Which dialect a record is of: all of them in one topic, and a topic that is said to have only one."""
+"""The dialect of each record: all dialects in one topic, and a pipeline that declares one."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_fixed_dialect_reads_its_own_messages_as_auto_does(
     assert {name: rows[dialect][name] for name in own} == {name: rows["auto"][name] for name in own}
 
 
-# Without the extension only `id` tells TiCDC from Canal: here the pipeline's declaration counts for more.
+# Without the TiDB extension only `id` separates TiCDC from Canal: then the declared dialect wins.
 _TAKEN = {
     "ticdc": {"canal row", "canal row without a batch number", "canal ddl"},
     "canal": {"ticdc row without the extension", "ticdc ddl without the extension"},
@@ -112,7 +112,7 @@ def test_what_is_of_no_dialect(dialect: DialectName, rows: dict[DialectName, Col
 
 
 def test_expectations_are_those_of_all_contracts() -> None:
-    """The tests of each dialect have a case for each rule of its contracts: together, for all."""
+    """The tests of the dialects together have a case for each rule."""
     forms = [form for dialect in DIALECTS for form in dialect.forms]
     rules = {rule.name for form in forms for rule in rejecting(rules_of(form.contract))}
     assert set(EXPECTATIONS) == {*rules, *JSON_RULES, "dialect_is_declared"}

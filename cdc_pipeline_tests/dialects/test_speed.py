@@ -1,4 +1,4 @@
-"""What keeps decoding fast, read from Spark's plans, and what one long value must not break."""
+"""Properties of Spark's plans that keep decoding fast, and very long values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PARSE = f"StructField({END_MARK},BooleanType,true)"
 
 @pytest.fixture(scope="module")
 def changes(spark: SparkSession, as_in_production: None) -> DataFrame:  # noqa: ARG001 - compiled
-    """Decoding as it runs, over records that the optimizer does not know."""
+    """Decoding as in production, over records that the optimizer cannot evaluate."""
     kept = [field for field in RAW if field.name != "headers"]
     columns = [F.col("id").cast("string").cast(field.dataType).alias(field.name) for field in kept]
     records = spark.range(1).select(*columns, F.lit(None).cast(HEADERS).alias("headers"))
@@ -34,7 +34,7 @@ def changes(spark: SparkSession, as_in_production: None) -> DataFrame:  # noqa: 
 
 
 def test_decoding_is_compiled(changes: DataFrame) -> None:
-    """The JVM leaves methods of more than 8000 bytes uncompiled, which makes decoding half as fast."""
+    """The JVM does not compile methods of more than 8,000 bytes, which halves the speed of decoding."""
     plan = changes._jdf.queryExecution().debug().codegenToSeq()
     sizes = [int(size) for size in re.findall(r"ByteCodeStats\((\d+),", plan.toString())]
     assert sizes
@@ -42,9 +42,9 @@ def test_decoding_is_compiled(changes: DataFrame) -> None:
 
 
 def test_each_message_is_parsed_once(changes: DataFrame) -> None:
-    """A filter that Spark moves below the parse repeats the parse for every field that the filter speaks of."""
+    """A filter that Spark moves below the parse repeats the parse for every field in the filter."""
     plan = changes._jdf.queryExecution().optimizedPlan()
-    # the schema of the parse is to be seen whole
+    # print the schema of the parse without truncation
     changes.sparkSession.conf.set(_SHOWN_FIELDS, 10_000)
     lines = plan.treeString(True, False, 10_000, False).splitlines()
     changes.sparkSession.conf.unset(_SHOWN_FIELDS)
@@ -54,7 +54,7 @@ def test_each_message_is_parsed_once(changes: DataFrame) -> None:
 
 
 def test_a_long_value_is_whole(spark: SparkSession) -> None:
-    """Longer than the 20 million characters at which the JSON parser gives up by itself."""
+    """Longer than 20 million characters, the default limit of the JSON parser."""
     size = 20_000_100
     head, tail = row("INSERT", "t", 1, {"a": "HERE"}).split("HERE")
     value = F.concat(F.lit(head), F.repeat(F.lit("x"), size), F.lit("END" + tail)).cast("binary")

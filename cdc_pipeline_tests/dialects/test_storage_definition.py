@@ -10,7 +10,7 @@ from cdc_pipeline.mysql.ddl.parser import parse_ddl
 from cdc_pipeline.mysql.model.schema_changes import CreateTable
 from cdc_pipeline.mysql.model.table import TableName
 
-# a column's fields, as FromTiColumnInfo of TiCDC writes them → its type and whether it may be NULL
+# fields of a column as TiCDC's FromTiColumnInfo writes them, its type, whether it is nullable
 _COLUMNS: list[tuple[dict[str, Any], str, bool]] = [
     ({"ColumnType": "INT", "ColumnPrecision": "11"}, "int", True),
     ({"ColumnType": "BIGINT UNSIGNED", "ColumnPrecision": "20", "ColumnNullable": "false"}, "bigint unsigned", False),

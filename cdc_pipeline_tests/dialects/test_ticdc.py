@@ -58,12 +58,12 @@ def _referring(location: str) -> bytes:
 
 
 def _escaped(text: bytes) -> bytes:
-    """An INSERT whose only value is these bytes between quotes, as they stand in the JSON."""
+    """An INSERT whose only value is these bytes, quoted in the JSON."""
     message = row("INSERT", "t", 1, {"a": "HERE"}).encode()
     return message.replace(b'"HERE"', b'"' + text + b'"')
 
 
-# ---- what a good message becomes: name → (value, the fields that it must have)
+# ---- valid messages: name → (value, expected columns)
 
 _V6_ORDER = json.dumps(
     {
@@ -519,7 +519,7 @@ def test_broken_rule(rule: str, name: str, rows: Columns) -> None:
 
 def test_each_rule_has_a_case(spark: SparkSession) -> None:
     told_by = {"ticdc_ddl": ["isDdl"], "ticdc_watermark": ["type"]}
-    # those of the storage sink's own files: test_ticdc_storage
+    # rules of the storage sink's files: test_ticdc_storage
     wanted = {found for found in breakable(TICDC, told_by) if not found[0].startswith("ticdc_storage")}
     assert broken_by_form(spark, _BAD, TICDC) >= wanted
     assert set(_BAD) >= set(JSON_RULES)

@@ -1,4 +1,4 @@
-"""Records of TiCDC's storage sink that are no messages, and what a file's path says of the rows in it."""
+"""Schema files and checkpoints of TiCDC's storage sink, and the `commit_ts` of rows by the path of their file."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_the_declared_dialect(spark: SparkSession) -> None:
     assert {columns["rule"] for columns in found.values()} == {"dialect_is_declared"}
 
 
-# ---- what the place says: name → (value, headers, the column, what it must be)
+# ---- by path and headers: name → (value, headers, column, expected value)
 
 _V = tso(1) + 7
 _MS_ONLY = row("INSERT", "t", 1, {"id": "1"}, extension=False).encode()

@@ -1,4 +1,4 @@
-"""What mirrors know of a dialect: its traits, and nothing by its name."""
+"""Mirrors test traits of a dialect, never its name."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TRAITS: dict[str, set[Trait]] = {
     "ticdc": {Trait.FROM_TIDB, Trait.RESTARTS_FROM_CHECKPOINT},
 }
 _IN_QUOTES = re.compile(r"['\"`]({})['\"`]".format("|".join(_TRAITS)))
-# the modules that know dialects one by one
+# the modules of single dialects, and the one that imports them
 _OF_DIALECTS = {f"cdc_pipeline.dialects.{name}" for name in (*_TRAITS, "registry")}
 
 
@@ -97,7 +97,7 @@ def test_a_dialect_that_is_named_is_found(source: str, named: list[str]) -> None
 
 
 def _named(source: str) -> list[str]:
-    """What names a dialect: modules and values that are imported, and texts in code, though not in words about it."""
+    """References to a dialect: imported modules and values, and string literals, without docstrings."""
     tree = ast.parse(source)
     words = {
         id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

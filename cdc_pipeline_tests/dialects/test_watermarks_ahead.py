@@ -1,4 +1,4 @@
-"""Watermarks and checkpoints that are later than their own records: one of them would stop all cuts that come after."""
+"""Watermarks and checkpoints later than their own records: applied, they would make all later changes late."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases as data: named values as the records of one topic, decoded in one query."""
+"""Cases of decoding: named values, decoded as the records of one topic in one query."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 RAW = StructType([StructField("batch_id", LongType(), nullable=False), *RECORD.fields])
 Good = dict[str, tuple["bytes | None", dict[str, Any]]]
-"""Name → value, and the fields that decoding must make of it."""
+"""Name → value and expected columns."""
 Columns = dict[str, dict[str, Any]]
-"""Name → the columns of what it became."""
+"""Name → decoded columns."""
 Bad = dict[str, dict[str, bytes]]
 """Rule → name → a value that breaks it."""
 _ALWAYS_KEPT = {"isDdl.equal_to"}
-"""By these a form is told: no message can break them."""
+"""Rules that define a form: no message of the form can break them."""
 
 _SIZED = {
     rule.name
@@ -52,14 +52,14 @@ def without(message: str, *names: str) -> bytes:
 
 
 def named(good: Good, bad: Bad) -> dict[str, bytes | None]:
-    """All values under one name each: `good: name` or `rule: name`."""
+    """All values, named `good: name` or `rule: name`."""
     return {f"good: {name}": value for name, (value, _) in good.items()} | {
         f"{rule}: {name}": value for rule, cases in bad.items() for name, value in cases.items()
     }
 
 
 def raw_records(spark: SparkSession, topics: Mapping[str, Sequence[tuple[int, int, bytes | str | None]]]) -> DataFrame:
-    """Records of batch 1, of each topic as partition, offset and value."""
+    """Records of batch 1. `topics`: topic → partition, offset and value of each record."""
     rows = []
     for topic, records in topics.items():
         for partition, offset, value in records:
@@ -77,7 +77,7 @@ def raw(spark: SparkSession, values: Mapping[str, bytes | None]) -> DataFrame:
 def by_name(frame: DataFrame, values: Mapping[str, bytes | None]) -> Columns:
     """Name → columns of its one row, `rows` as pairs of before and after.
 
-    Names of columns are asked for apart: a Python dict of a Spark map has lost their order.
+    Collects column names separately, because a Spark map loses its order in Python.
     """
     names = list(values)
     orders = {
@@ -100,8 +100,7 @@ def explained_by_name(
 
 
 def says(reason: str, rule: str, value: bytes) -> bool:
-    """Whether a reason is that for this value: what was expected, and for a field what is there; of a limit how much, which
-    is told from the number that it must have."""
+    """Whether `reason` is correct for the value. For a rule with its own description only a number in it is checked."""
     expected, field = EXPECTATIONS[rule]
     if rule in _SIZED:
         return reason.startswith(f"expected: {expected}, found ") and re.search(r"found .*\d", reason) is not None
@@ -118,7 +117,7 @@ def _reason_of(expected: str, field: str | None, value: bytes) -> str:
 
 
 def broken_by_form(spark: SparkSession, bad: Bad, dialect: Dialect) -> set[tuple[str, str]]:
-    """The rules that the cases break, each with the form of message that breaks it."""
+    """(form, rule) of each case."""
     values = named({}, {rule: cases for rule, cases in bad.items() if rule not in JSON_RULES})
     names = list(values)
     forms = parsed(raw(spark, values)).select("offset", dialect.form().alias("form")).collect()
@@ -126,9 +125,9 @@ def broken_by_form(spark: SparkSession, bad: Bad, dialect: Dialect) -> set[tuple
 
 
 def breakable(dialect: Dialect, told_by: Mapping[str, Sequence[str]]) -> set[tuple[str, str]]:
-    """All rules of the dialect's contracts, each with its form; without those that a form has by being that form.
+    """(form, rule) of all rules that a message of the dialect can break.
 
-    `told_by` names these for each form, as fields.
+    `told_by`: form → fields that define the form, whose rules it cannot break.
     """
     return {
         (form.name, rule.name)
