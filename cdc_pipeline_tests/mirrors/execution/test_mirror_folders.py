@@ -1,7 +1,7 @@
-"""Tables that change their names there and back within one cut, killed at each commit and move: no Spark, a lake of dicts.
+"""Tables that are renamed back and forth within one cut, killed at each commit and move. Without Spark, on a lake of dicts.
 
-Each plan is made by the planner from statements, with rows between them. A run that is killed is followed by one that walks
-the same steps again; at the end each mirror stands where it would stand without, and has each commit once.
+The planner plans statements with rows between them. After a kill, the next run walks the same steps again. In the end each
+mirror is in the same folder as without kills, and has each commit once.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ class Killed(BaseException):
 
 @dataclass
 class Folder:
-    """A Delta table: what it says of itself, and its commits."""
+    """A Delta table: its properties and its commits."""
 
     properties: dict[str, str]
     commits: list[int] = field(default_factory=list)
 
 
 class FakeLake:
-    """`kill_at` are the numbers of deeds before which a run is killed."""
+    """`kill_at`: the numbers of the commits and moves before which a run is killed."""
 
     def __init__(self, states: list[MirrorState], kill_at: tuple[int, ...] = ()) -> None:
         self.folders = {PATHS.mirror(state.name): Folder(state.properties()) for state in states}
-        self.kill_at, self.deeds = set(kill_at), 0
+        self.kill_at, self.actions = set(kill_at), 0
 
-    def deed(self) -> None:
-        self.deeds += 1
-        if self.deeds - 1 in self.kill_at:
+    def act(self) -> None:
+        self.actions += 1
+        if self.actions - 1 in self.kill_at:
             raise Killed
 
     def table_state(self, _: object, path: str) -> TableState | None:
@@ -68,18 +68,18 @@ class FakeLake:
 
     def commit(self, _: object, path: str, commit: Commit, **said: Any) -> None:
         if not self.is_in(None, path, commit):
-            self.deed()
+            self.act()
             self.folders[path].commits.append(commit.version)
             self.folders[path].properties |= said.get("properties", {})
 
     def create(self, _: object, path: str, commit: Commit, **said: Any) -> None:
         assert path not in self.folders
-        self.deed()
+        self.act()
         self.folders[path] = Folder(dict(said["properties"]), [commit.version])
 
     def move(self, _: object, source: str, target: str, notes: str) -> None:
         assert notes == PATHS.moves
-        self.deed()
+        self.act()
         if target in self.folders:
             raise LakeError(f"cannot move {source} to {target}: the target exists")
         self.folders[target] = self.folders.pop(source)
@@ -89,14 +89,14 @@ class FakeLake:
         return RowCounts()
 
     @property
-    def seen(self) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """Each place with the mirror that stands there, and its commits."""
+    def contents(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Folder → (the id of its mirror, its commits)."""
         return {
             path: (folder.properties["cdc.mirror_id"], tuple(folder.commits)) for path, folder in self.folders.items()
         }
 
     def run(self, plan: CutPlan) -> None:
-        """Until a run gets through."""
+        """Runs the plan until a run completes."""
         again = staticmethod(lambda *_: RowCounts())
         settings = {"time_zone": "UTC", "salt": ""}
         rows: Any = type("Rows", (), {"let_in": staticmethod(self.let_in), "found_again": again, **settings})
@@ -120,15 +120,15 @@ class FakeLake:
                 for failure in done.failures:
                     raise failure.error
                 return
-        raise AssertionError("no run got through")
+        raise AssertionError("no run completed")
 
 
 def planned(statements: str, names: str = "a b") -> tuple[list[MirrorState], CutPlan]:
-    """The plan of the statements, parted by semicolons, with rows of each table between any two that name it."""
+    """The plan of the statements, separated by semicolons, with rows of each table between two statements that name it."""
     states = [mirror_state(name) for name in names.split()]
-    there = {state.name: state for state in states}
+    before = {state.name: state for state in states}
     events = [ddl_event(place, sql.strip()) for place, sql in enumerate(statements.split(";"), 1)]
-    existing, passed = set(there), Counter[TableName]()
+    existing, passed = set(before), Counter[TableName]()
     groups = [row_group(name, 0) for name in existing]
     for event in events:
         passed.update(event.names())
@@ -136,7 +136,7 @@ def planned(statements: str, names: str = "a b") -> tuple[list[MirrorState], Cut
             names = change.names()
             existing = (existing - set(names.removed)) | {*names.added, *names.recovered}
         groups += [row_group(name, passed[name]) for name in event.names() if name in existing]
-    draft = PlanDraft(groups, there.get, frozenset(there), 7, "UTC")
+    draft = PlanDraft(groups, before.get, frozenset(before), 7, "UTC")
     return states, Planner(draft).plan(events)
 
 
@@ -160,26 +160,26 @@ PLANS = {
 NAMES = {"a ring of three": "a b c"}
 
 
-def _kill_points(deeds: int) -> Iterator[tuple[int, ...]]:
-    yield from ((place,) for place in range(deeds))
-    # a run is killed, and the one that finishes it, too
-    yield from combinations(range(deeds + 4), 2)
+def _kill_points(actions: int) -> Iterator[tuple[int, ...]]:
+    yield from ((place,) for place in range(actions))
+    # two kills: also the resuming run is killed
+    yield from combinations(range(actions + 4), 2)
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_killed_at_any_deed(name: str) -> None:
+def test_killed_at_any_commit_or_move(name: str) -> None:
     states, plan = planned(PLANS[name], NAMES.get(name, "a b"))
     assert sum(isinstance(step, RenameMirror) for step in plan.steps) or "dropped" in name
     straight = FakeLake(states)
     straight.run(plan)
-    for kill_at in _kill_points(straight.deeds):
+    for kill_at in _kill_points(straight.actions):
         lake = FakeLake(states, kill_at)
         lake.run(plan)
-        assert lake.seen == straight.seen, kill_at
+        assert lake.contents == straight.contents, kill_at
 
 
-def test_a_mirror_that_is_nowhere_is_no_step_that_is_done() -> None:
-    """A folder that somebody has removed: what would have been done to it is not passed over in silence."""
+def test_a_missing_mirror_fails_its_step() -> None:
+    """A step on a mirror whose folder was removed is not skipped silently."""
     states, plan = planned("ALTER TABLE a ADD KEY k (id)", "a")
     lake = FakeLake(states)
     lake.folders.clear()

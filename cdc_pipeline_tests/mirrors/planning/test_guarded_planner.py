@@ -1,4 +1,4 @@
-"""A fault of ours at one statement, or at the rows of one table, is that table's alone: no Spark."""
+"""An unexpected error while planning affects only the table of its statement or rows. Without Spark."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _STATEMENTS = (
 
 
 def _planned(kind: type[Planner], *statements: str) -> tuple[PlanDraft, CutPlan]:
-    there = {state.name: state for state in map(mirror_state, "ab")}
+    before = {state.name: state for state in map(mirror_state, "ab")}
     names = [TableName("db", name) for name in "ab"]
     groups = [row_group(name, segment) for name in names for segment in (0, 1)]
-    draft = PlanDraft(groups, there.get, frozenset(there), 2, "UTC")
+    draft = PlanDraft(groups, before.get, frozenset(before), 2, "UTC")
     return draft, kind(draft).plan([ddl_event(place, sql) for place, sql in enumerate(statements, 1)])
 
 
@@ -44,14 +44,14 @@ def _broken(module: Any, function: str, word: str, error: type[Exception] = Runt
 
     def fails(*arguments: Any, **named: Any) -> Any:
         if word in repr(arguments):
-            raise error("nobody has thought of this")
+            raise error("unexpected")
         return real(*arguments, **named)
 
     with patch.object(module, function, fails):
         yield
 
 
-def test_without_a_fault_it_plans_as_the_other_does() -> None:
+def test_without_an_error_both_planners_agree() -> None:
     assert _planned(GuardedPlanner, *_STATEMENTS)[1] == _planned(Planner, *_STATEMENTS)[1]
 
 
@@ -64,14 +64,14 @@ def test_a_statement_that_cannot_be_planned_is_not_applied() -> None:
         *("applied", "not applied yet", "applied", "applied", "applied")
     ]
     (gap,) = draft.state(TableName("db", "a")).gaps  # type: ignore[union-attr]
-    assert str(gap).startswith("planning failed (RuntimeError: nobody has thought of this) (commit_ts ")
-    # all rows are let in, once
+    assert str(gap).startswith("planning failed (RuntimeError: unexpected) (commit_ts ")
+    # each row is applied once
     assert [(step.source.table, step.segments) for step in plan.steps if isinstance(step, ApplyRows)] == [
         *(("a", (0,)), ("b", (0,)), ("a", (1,)), ("b", (1,)))
     ]
 
 
-def test_rows_that_cannot_be_planned_put_their_table_aside() -> None:
+def test_a_table_whose_rows_cannot_be_planned_is_quarantined() -> None:
     with _broken(plan_draft, "partial_columns", "table='b'"):
         with pytest.raises(RuntimeError):
             _planned(Planner, "ALTER TABLE a ADD n INT")
@@ -79,11 +79,11 @@ def test_rows_that_cannot_be_planned_put_their_table_aside() -> None:
     ((held),) = plan.held
     assert (str(held.name), held.error) == (
         "db.b",
-        "planning failed (RuntimeError: nobody has thought of this)",
+        "planning failed (RuntimeError: unexpected)",
     )
     assert plan.held_from == {TableName("db", "b"): 0}
     assert {step.state.name.table for step in plan.steps} == {"a"}
-    # and where a statement of it comes first: what follows waits, too
+    # also if a statement of the table comes first: its later statements are held
     with _broken(plan_draft, "partial_columns", "table='b'"):
         _, plan = _planned(GuardedPlanner, "ALTER TABLE b ADD n INT", "DROP TABLE b", "ALTER TABLE a ADD n INT")
     assert [outcome.status for outcome in plan.outcomes.values()] == ["not applied yet", "held", "applied"]
@@ -91,7 +91,7 @@ def test_rows_that_cannot_be_planned_put_their_table_aside() -> None:
     assert {step.state.name.table for step in plan.steps} == {"a"}
 
 
-def test_what_is_wrong_with_the_pipeline_is_raised() -> None:
+def test_errors_of_the_pipeline_are_raised() -> None:
     with _broken(alter_planner, "altered", "'broken'", LakeError), pytest.raises(LakeError):
         _planned(GuardedPlanner, *_STATEMENTS)
 

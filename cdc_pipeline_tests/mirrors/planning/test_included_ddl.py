@@ -1,4 +1,4 @@
-"""DDL as the mirrors of a selection see it, without Spark: names, what is left out, and what leads in and out."""
+"""DDL translated into changes of the selected mirrors: names, exclusion, RENAME in and out. Without Spark."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _event(sql: str, step: int = 1, database: str = "shop") -> DdlEvent:
 
 
 def _mirrored(sql: str, selection: TableSelection = _IN, past: tuple[str, ...] = ()) -> list[str]:
-    """What the statement does to mirrors, then what is said of it."""
+    """The changes of mirrors, then the notes."""
     events = [_event(text, step) for step, text in enumerate(past, 1)]
     sources = sources_with(
         {}, [TableName("shop", "orders"), TableName("shop", "eu_a"), TableName("eu", "b")], selection
@@ -50,7 +50,7 @@ def _words(change: object) -> str:
 _BEFORE = "which is not included: earlier rows are missing; include both tables and rebuild to add them"
 _GHOST = "CREATE TABLE _gho (id INT PRIMARY KEY, v TEXT)"
 
-# statement → what it does to mirrors
+# statement → changes of mirrors
 _NAMES: dict[str, list[str]] = {
     "CREATE TABLE orders (id INT)": ["CreateTable shop.orders (id int)"],
     "CREATE TABLE eu_a (id INT)": ["CreateTable shop_eu.x_eu_a (id int)"],
@@ -108,16 +108,16 @@ _NAMES: dict[str, list[str]] = {
 }
 
 
-def test_statements_speak_of_mirrors() -> None:
+def test_statements_become_changes_of_mirrors() -> None:
     assert {sql: _mirrored(sql) for sql in _NAMES} == _NAMES
 
 
-def test_where_all_is_in_a_statement_stays_as_it_is() -> None:
+def test_without_a_selection_events_stay_as_they_are() -> None:
     event = _event("RENAME TABLE a TO b")
     assert IncludedDdl(ALL_TABLES).event(event) is event
 
 
-# statement → past statements, what it does to mirrors
+# statement → (earlier statements, changes of mirrors)
 _DEFINED: dict[str, tuple[tuple[str, ...], list[str]]] = {
     "RENAME TABLE orders TO _del, _gho TO orders": (
         (_GHOST, _GHOST, "ALTER TABLE _gho ADD COLUMN n INT"),
@@ -147,18 +147,18 @@ _DEFINED: dict[str, tuple[tuple[str, ...], list[str]]] = {
 }
 
 
-def test_what_is_left_out_is_known_by_its_statements() -> None:
+def test_definitions_of_excluded_tables_come_from_their_ddl() -> None:
     found = {sql: (past, _mirrored(sql, _PLAIN, past)) for sql, (past, _) in _DEFINED.items()}
     assert found == _DEFINED
 
 
-def test_a_query_on_tables_that_only_rows_have_told_of_is_asked_of_their_mirrors() -> None:
+def test_a_query_on_tables_without_ddl_is_left_to_the_planner() -> None:
     assert _mirrored("CREATE TABLE n AS SELECT * FROM orders", _PLAIN) == [
         "CreateTableAsSelect shop.n as SELECT * FROM orders"
     ]
 
 
-def test_a_database_has_the_mirrors_of_its_tables() -> None:
+def test_drop_database_names_the_mirrors_of_its_tables() -> None:
     selection = TableSelection(routes=(Route("eu.*", "shop.eu_{table}"), Route("shop.eu_a", "eu.{table}")))
     sources = sources_with(
         {}, [TableName("shop", "orders"), TableName("shop", "eu_a"), TableName("eu", "b")], selection
@@ -170,7 +170,7 @@ def test_a_database_has_the_mirrors_of_its_tables() -> None:
     assert [plain.has(mirror) for mirror in mirrors] == [True, False, True]  # type: ignore[union-attr]
 
 
-# ---- which table a mirror is of
+# ---- the source tables of mirrors
 
 
 def test_two_tables_never_share_a_mirror() -> None:
@@ -182,7 +182,7 @@ def test_two_tables_never_share_a_mirror() -> None:
         sources_with(known, [TableName("b", "orders")], selection)
 
 
-def test_tables_that_exist() -> None:
+def test_existing_tables() -> None:
     past = [
         _event(sql, step)
         for step, sql in enumerate(
@@ -203,7 +203,7 @@ def test_tables_that_exist() -> None:
     assert sorted(map(str, found)) == ["crm.back", "crm.new", "shop.c", "shop.d", "shop.rows"]
 
 
-# ---- another selection than before
+# ---- a change of the selection
 
 
 def _change(before: TableSelection, now: TableSelection, upstream: str, mirrors: str) -> SelectionChange:
@@ -225,7 +225,7 @@ def test_another_selection() -> None:
     )
 
 
-def test_tables_that_wait_go_along() -> None:
+def test_held_tables_follow_a_selection_change() -> None:
     now = TableSelection(exclude=("d.gone",), routes=(Route("d.x", "d.y"),))
     change = _change(ALL_TABLES, now, "d.gone d.x d.same", "d.gone d.x d.same")
     held = [HeldTable(TableName("d", name), ("t", 0, 7), 4, "TRUNCATE", 3) for name in ("gone", "x", "same")]
@@ -233,7 +233,7 @@ def test_tables_that_wait_go_along() -> None:
     assert change.held_rows_left_out(held) == 3
 
 
-def test_names_that_go_round() -> None:
+def test_names_in_a_ring() -> None:
     ring = TableSelection(routes=(Route("d.a", "d.b"), Route("d.b", "d.a")))
     change = _change(ALL_TABLES, ring, "d.a d.b", "d.a d.b")
     assert change.words(ring) == (
@@ -244,8 +244,8 @@ def test_names_that_go_round() -> None:
     )
 
 
-def test_a_definition_follows_equal_statements_of_one_second() -> None:
-    """Copies of a statement are not among those of earlier cuts: what is equal there happened twice."""
+def test_equal_statements_of_one_second_all_count() -> None:
+    """The history of earlier cuts has no duplicates: equal statements in it are different events."""
     statements = (
         "CREATE TABLE o (id INT)",
         "ALTER TABLE o ADD COLUMN v INT",

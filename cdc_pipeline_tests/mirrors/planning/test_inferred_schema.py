@@ -1,4 +1,4 @@
-"""Tables whose CREATE TABLE was never seen: what their messages tell of them."""
+"""Tables without a CREATE TABLE in the stream: their columns come from messages."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_new_columns() -> None:
     assert added(*groups) == ["c decimal(5,1)", "e int"]
 
 
-# column's type, types of messages → type that holds all, or the newest where the table was changed unseen
+# (column's type, types of messages) → the type that holds all values, or the newest if the type changed without DDL
 _REPAIRED: dict[tuple[str, tuple[str, ...]], str] = {
     ("decimal(5,2)", ("decimal(4,2)",)): "decimal(5,2)",
     ("decimal(5,2)", ("decimal(7,2)",)): "decimal(7,2)",
@@ -146,11 +146,11 @@ def test_repaired_column(case: tuple[str, tuple[str, ...]], wanted: str) -> None
     assert (str(found.type), found.name, found.nullable) == (wanted, "d", False)
 
 
-# ---- a story: rows of TiCDC without extension and without DDL, in two batches
+# ---- in a lake: rows of TiCDC without the TiDB extension and without DDL, in two batches
 
 
-class _Told(NamedTuple):
-    """The texts of a column in each of two batches, as upstream has them; the mirror's type after each."""
+class _Column(NamedTuple):
+    """The values of a column in two batches, as upstream sends them, and the mirror's type after each."""
 
     words: str | None
     batches: tuple[list[str | None], list[str | None]]
@@ -159,24 +159,24 @@ class _Told(NamedTuple):
 
 
 _COLUMNS = {
-    "wider": _Told(
+    "wider": _Column(
         "decimal",
         (["-12.25", "0.001", "-0"], ["123456.7891", "-0.0001", "999999"]),
         ("decimal(5,3)", "decimal(10,4)"),
     ),
-    "more_digits_only": _Told("decimal", (["7"], ["-12345678901234567890"]), ("decimal(1,0)", "decimal(20,0)")),
-    "more_scale_only": _Told("decimal", (["0.5"], ["0." + "0" * 29 + "1"]), ("decimal(1,1)", "decimal(30,30)")),
-    "never_narrower": _Told("decimal", (["1234.567"], ["1", "2.0"]), ("decimal(7,3)", "decimal(7,3)")),
-    "nulls_first": _Told("decimal", ([None, None], ["12.5"]), ("decimal(1,0)", "decimal(3,1)")),
-    "at_the_most_digits": _Told("decimal", (["1"], ["9" * 28 + "." + "9" * 10]), ("decimal(1,0)", "decimal(38,10)")),
-    "beyond_the_most": _Told("decimal", (["1" * 20 + ".5", "7"], ["9" * 38]), ("decimal(21,1)", "string")),
-    "beyond_at_once": _Told("decimal", (["9" * 35 + "." + "9" * 30], ["1.25"]), ("string", "string")),
-    "unsigned": _Told("decimal unsigned", (["1.5"], ["22.25"]), ("decimal(2,1)", "decimal(4,2)")),
-    "enumerated": _Told("enum", (["2", "0"], ["1", None]), ("string", "string"), "labels of the enum are not known"),
-    "several": _Told("set", (["3"], ["0"]), ("string", "string"), "labels of the set are not known"),
-    "typeless": _Told(None, (["x", ""], ["5", None]), ("string", "string"), "its type is not known"),
-    "strange": _Told("hyperint", (["x"], ["5"]), ("string", "string"), "no type of MySQL that is known"),
-    "plain": _Told("int", (["5"], ["-6"]), ("int", "int")),
+    "more_digits_only": _Column("decimal", (["7"], ["-12345678901234567890"]), ("decimal(1,0)", "decimal(20,0)")),
+    "more_scale_only": _Column("decimal", (["0.5"], ["0." + "0" * 29 + "1"]), ("decimal(1,1)", "decimal(30,30)")),
+    "never_narrower": _Column("decimal", (["1234.567"], ["1", "2.0"]), ("decimal(7,3)", "decimal(7,3)")),
+    "nulls_first": _Column("decimal", ([None, None], ["12.5"]), ("decimal(1,0)", "decimal(3,1)")),
+    "at_the_most_digits": _Column("decimal", (["1"], ["9" * 28 + "." + "9" * 10]), ("decimal(1,0)", "decimal(38,10)")),
+    "beyond_the_most": _Column("decimal", (["1" * 20 + ".5", "7"], ["9" * 38]), ("decimal(21,1)", "string")),
+    "beyond_at_once": _Column("decimal", (["9" * 35 + "." + "9" * 30], ["1.25"]), ("string", "string")),
+    "unsigned": _Column("decimal unsigned", (["1.5"], ["22.25"]), ("decimal(2,1)", "decimal(4,2)")),
+    "enumerated": _Column("enum", (["2", "0"], ["1", None]), ("string", "string"), "labels of the enum are not known"),
+    "several": _Column("set", (["3"], ["0"]), ("string", "string"), "labels of the set are not known"),
+    "typeless": _Column(None, (["x", ""], ["5", None]), ("string", "string"), "its type is not known"),
+    "strange": _Column("hyperint", (["x"], ["5"]), ("string", "string"), "no type of MySQL that is known"),
+    "plain": _Column("int", (["5"], ["-6"]), ("int", "int")),
 }
 
 
@@ -185,17 +185,17 @@ _NAME = TableName("db", "t")
 
 
 def _texts(place: int, number: int) -> dict[str, str | None]:
-    """A row of a batch; NULL where a column's case has fewer rows."""
-    batches = {name: told.batches[place] for name, told in _COLUMNS.items()}
+    """One row of a batch; NULL for a column with fewer values."""
+    batches = {name: column.batches[place] for name, column in _COLUMNS.items()}
     return {name: (batch + [None] * _ROWS)[number] for name, batch in batches.items()}
 
 
 @pytest.fixture(scope="module")
-def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[LakePaths, list[dict[str, str]]]:
-    """The lake after both batches, and the types of the mirror after each."""
+def ingested(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[LakePaths, list[dict[str, str]]]:
+    """The lake after both batches, and the types of the mirror after each batch."""
     folder = tmp_path_factory.mktemp("inferred")
     paths, topic, types = LakePaths(str(folder / "lake"), "shop"), Topic(), []
-    words = {"id": "int"} | {name: told.words for name, told in _COLUMNS.items() if told.words is not None}
+    words = {"id": "int"} | {name: column.words for name, column in _COLUMNS.items() if column.words is not None}
     for place in range(2):
         for number in range(_ROWS):
             data = {"id": str(_ROWS * place + number), **_texts(place, number)}
@@ -208,8 +208,8 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple
 
 
 @pytest.fixture(scope="module")
-def values(told: tuple[LakePaths, list[dict[str, str]]], spark: SparkSession) -> dict[int, dict[str, str | None]]:
-    mirror = spark.read.format("delta").load(told[0].mirror(_NAME))
+def values(ingested: tuple[LakePaths, list[dict[str, str]]], spark: SparkSession) -> dict[int, dict[str, str | None]]:
+    mirror = spark.read.format("delta").load(ingested[0].mirror(_NAME))
     rows = mirror.select("id", *(F.col(name).cast("string").alias(name) for name in _COLUMNS)).collect()
     assert len(rows) == 2 * _ROWS
     return {row["id"]: row.asDict() for row in rows}
@@ -220,11 +220,11 @@ def _number(text: str | None) -> Any:
 
 
 @pytest.mark.parametrize("name", _COLUMNS)
-def test_the_mirror_is_as_wide_as_what_was_seen(
-    told: tuple[LakePaths, list[dict[str, str]]], values: dict[int, dict[str, str | None]], name: str
+def test_the_mirror_is_as_wide_as_its_values(
+    ingested: tuple[LakePaths, list[dict[str, str]]], values: dict[int, dict[str, str | None]], name: str
 ) -> None:
     case = _COLUMNS[name]
-    assert tuple(found[name] for found in told[1]) == case.types
+    assert tuple(found[name] for found in ingested[1]) == case.types
     wanted = {_ROWS * place + number: _texts(place, number)[name] for place in range(2) for number in range(_ROWS)}
     found = {key: row[name] for key, row in values.items()}
     if (case.words or "").startswith("decimal"):
@@ -235,8 +235,8 @@ def test_the_mirror_is_as_wide_as_what_was_seen(
         assert found == wanted
 
 
-def test_what_is_not_known_is_a_gap(told: tuple[LakePaths, list[dict[str, str]]], spark: SparkSession) -> None:
-    table = table_state(spark, told[0].mirror(_NAME))
+def test_unknown_types_are_gaps(ingested: tuple[LakePaths, list[dict[str, str]]], spark: SparkSession) -> None:
+    table = table_state(spark, ingested[0].mirror(_NAME))
     assert table is not None
     state = MirrorState.from_properties(table.properties)
     assert state.inferred
@@ -250,12 +250,12 @@ def test_what_is_not_known_is_a_gap(told: tuple[LakePaths, list[dict[str, str]]]
     } == (dict.fromkeys(wanted, True))
 
 
-def test_no_row_was_kept_out(told: tuple[LakePaths, list[dict[str, str]]], spark: SparkSession) -> None:
-    assert spark.read.format("delta").load(told[0].table("dead_letters")).count() == 0
+def test_no_row_is_a_dead_letter(ingested: tuple[LakePaths, list[dict[str, str]]], spark: SparkSession) -> None:
+    assert spark.read.format("delta").load(ingested[0].table("dead_letters")).count() == 0
 
 
 def test_a_new_column_whose_name_parquet_cannot_hold(spark: SparkSession, paths: LakePaths, tmp_path: Path) -> None:
-    """The mirror was made without column mapping: it has to be switched on for the later column."""
+    """The mirror was created without column mapping, which the new column enables."""
     topic = Topic()
     for place, data in enumerate(({"id": "1"}, {"id": "2", "a b": "x"})):
         topic.send(row("INSERT", "t", place + 1, dict(data), key=["id"], extension=False))

@@ -1,4 +1,4 @@
-"""What DDL does to masked columns, as the planner tells it: no Spark."""
+"""Plans of DDL on tables with masked columns. Without Spark."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ def test_masks_and_gaps(name: str) -> None:
     state = _state(draft, table)
     assert dict(state.masks) == masks
     assert [gap[: len(start)] for gap, start in zip(in_words(state.gaps), gaps, strict=True)] == gaps
-    told = json.dumps(state.properties())
-    assert [value for value in ("'clear'", '"clear"', '"5"', '"6"', "77001", SALT) if value in told] == []
+    stored = json.dumps(state.properties())
+    assert [value for value in ("'clear'", '"clear"', '"5"', '"6"', "77001", SALT) if value in stored] == []
     assert MirrorState.from_properties(state.properties()) == state
 
 
 @pytest.mark.parametrize(
     "statement", ["ADD COLUMN secret INT DEFAULT 42", "DROP COLUMN phone, ADD COLUMN phone INT DEFAULT 42"]
 )
-def test_the_default_of_an_added_column_is_there_for_its_older_rows_only(statement: str) -> None:
+def test_default_of_an_added_masked_column_is_in_the_step_only(statement: str) -> None:
     draft, plan = planned(T.format("a1"), f"ALTER TABLE a1 {statement}")
     step = plan.steps[-1]
     assert isinstance(step, ChangeColumns)
@@ -67,7 +67,7 @@ def test_mirrors_of_earlier_cuts_are_masked_by_new_rules() -> None:
     draft, plan = planned(known=(before,))
     assert [type(step) for step in plan.steps] == [ChangeColumns]
     assert dict(_state(draft, "a1").masks) == {"email": HASH, "phone": NULL}
-    # nothing to do the next time, and nothing is shown again when the rules are gone
+    # the next cut has nothing to do, and masks stay without the rules
     after = _state(draft, "a1")
     assert planned(known=(after,))[1].steps == ()
     assert dict(_state(planned("ALTER TABLE a1 ADD w INT", rules=(), known=(after,))[0], "a1").masks) == dict(
@@ -75,7 +75,7 @@ def test_mirrors_of_earlier_cuts_are_masked_by_new_rules() -> None:
     )
 
 
-def test_another_salt_is_an_error_before_anything_is_planned() -> None:
+def test_another_salt_fails_before_planning() -> None:
     hashed = _state(planned(T.format("a1"))[0], "a1")
     for salt in ("", "another salt, as long"):
         with pytest.raises(MaskSaltError, match=r"mask_salt: values of db\.a1 were hashed with another") as error:
@@ -89,9 +89,9 @@ def test_another_salt_is_an_error_before_anything_is_planned() -> None:
     assert SALT not in f"{rules!r}{json.dumps(rules.as_plain())}"
 
 
-def test_a_dropped_mirror_of_another_salt_does_not_come_back() -> None:
-    (made,) = planned(T.format("a1"))[1].steps
-    ended = EndedTable(made.state, f"{tso(1)}", "dropped")
+def test_a_dropped_mirror_with_another_salt_is_not_recovered() -> None:
+    (created,) = planned(T.format("a1"))[1].steps
+    ended = EndedTable(created.state, f"{tso(1)}", "dropped")
     for salt, gaps in ((SALT, 0), ("another salt, as long", 1)):
         draft = PlanDraft((), {}.get, frozenset(), 1, "UTC", ColumnRules(masks=RULES, salt=salt))
         Planner(draft, ended=lambda _: [ended]).plan([masked_event(2, "RECOVER TABLE a1")])
@@ -124,7 +124,7 @@ def test_types_in_which_values_have_the_same_text(old: str, new: str, same: bool
     assert (_state(draft, "b1").gaps == ()) == same
 
 
-def test_names_that_no_column_has_are_told() -> None:
+def test_masked_columns_that_do_not_exist_are_reported() -> None:
     rules: Rules = (("db.a1", (("emial", HASH), ("Email", NULL))), ("db.*", (("other", HASH),)))
     _, plan = planned(T.format("a1"), T.format("a2"), rules=rules)
     assert nowhere(ColumnRules(masks=rules), plan.steps) == {TableName("db", "a1"): ["emial"]}
@@ -146,15 +146,15 @@ def test_types_in_the_mirror() -> None:
 _LATE = "ALTER TABLE a1 ADD phone2 VARCHAR(20) DEFAULT 'clear', MODIFY v INT DEFAULT 77001"
 
 
-def _told(gaps: Iterable[Gap]) -> str:
+def _text(gaps: Iterable[Gap]) -> str:
     return "".join([*in_words(gaps), *(str(gap.as_plain()) for gap in gaps)])
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["masked already", "masked by its name only"])
-def test_a_statement_that_comes_too_late_tells_no_value(known: bool) -> None:
-    """Its text is in the gap of a mirror that shows all of its values, and of no other."""
+def test_the_gap_of_a_late_statement_shows_no_masked_value(known: bool) -> None:
+    """Only the gap of a mirror without masks quotes the statement."""
     table = "a1" if known else "a9"
-    made = planned(T.format("a1") if known else "CREATE TABLE a9 (id INT PRIMARY KEY)")[0]
+    created = planned(T.format("a1") if known else "CREATE TABLE a9 (id INT PRIMARY KEY)")[0]
     event = replace(
         masked_event(9, _LATE.replace("a1", table)), changes=changes_of("ddl", "db", "", _LATE.replace("a1", table))
     )
@@ -162,19 +162,21 @@ def test_a_statement_that_comes_too_late_tells_no_value(known: bool) -> None:
     ((name, gap),) = ddl.missed()
     assert "clear" in str(gap)
     for rules, shown in ((RULES, False), ((), not known)):
-        state = _state(made, table) if rules else _state(planned(f"CREATE TABLE {table} (id INT)", rules=())[0], table)
+        state = (
+            _state(created, table) if rules else _state(planned(f"CREATE TABLE {table} (id INT)", rules=())[0], table)
+        )
         draft = PlanDraft((), {name: state}.get, frozenset({name}), 2, "UTC", ColumnRules(masks=rules, salt=SALT))
         Planner(draft, lost={name: (gap,)}).plan([])
         (marked,) = _state(draft, table).gaps
         assert "DDL came after the mirrors had passed its time" in str(marked)
-        assert ("clear" in _told([marked])) == (shown or not rules)
+        assert ("clear" in _text([marked])) == (shown or not rules)
 
 
-def test_a_statement_that_is_held_tells_no_value() -> None:
+def test_a_held_statement_shows_no_masked_value() -> None:
     states = tuple(_state(planned(T.format(name))[0], name) for name in ("a1", "x1"))
     for state in states:
-        there = {state.name: state}
-        draft = PlanDraft((), there.get, frozenset(there), 2, "UTC", ColumnRules(masks=RULES, salt=SALT))
+        before = {state.name: state}
+        draft = PlanDraft((), before.get, frozenset(before), 2, "UTC", ColumnRules(masks=RULES, salt=SALT))
         sql = f"ALTER TABLE {state.name.table} DROP v, ADD phone2 VARCHAR(20) DEFAULT 'clear'"
         plan = Planner(draft, permissions=Permissions(DdlPolicy("hold"))).plan([masked_event(9, sql)])
         (held,) = plan.held

@@ -1,4 +1,4 @@
-"""Statements about tables that are merged into one mirror, as the planner tells what they do: no Spark."""
+"""Plans of statements about source tables of a merged mirror. Without Spark."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from cdc_pipeline_tests.support.plans.shard_plans import (
 
 
 def _words(step: Step) -> str:
-    """What a step does, in short."""
+    """A short description of the step."""
     if isinstance(step, ChangeShardRows):
         moved = [
             f"{origin.after.name}<-{origin.before.name if origin.before else 'default'}" for origin in step.origins
@@ -85,7 +85,7 @@ def test_source_columns_come_first_in_columns_and_key() -> None:
     assert keyless.schema.row_key == ()
 
 
-def test_what_is_dropped_is_kept() -> None:
+def test_policy_keep() -> None:
     keep = DdlPolicy("keep")
     state, plan = planned(ONE, TWO, "ALTER TABLE s1.o1 DROP COLUMN v", "DROP TABLE s2.o1", policy=keep)
     mark = tso(4)
@@ -98,7 +98,7 @@ def test_what_is_dropped_is_kept() -> None:
     assert [type(step).__name__ for step in plan.steps] == ["CreateMirror", "ApplyRows", "RenameMirror"]
 
 
-def test_a_policy_to_hold_stops_all_of_them() -> None:
+def test_policy_hold_holds_all_source_tables() -> None:
     _, plan = planned(ONE, TWO, "TRUNCATE TABLE s1.o1", "ALTER TABLE s2.o1 ADD COLUMN n INT", policy=DdlPolicy("hold"))
     assert [str(held.name) for held in plan.held] == ["m.o"]
     assert [outcome.status for outcome in plan.outcomes.values()] == ["applied", "applied", "held", "held"]
@@ -112,13 +112,13 @@ def test_rows_of_tables_that_lack_a_column_leave_no_gap() -> None:
     assert state.gaps == ()
     (rows,) = (step for step in plan.steps if isinstance(step, ApplyRows))
     assert (rows.lacking, rows.into_empty) == ((), True)
-    # its own column that a row comes without is another thing
+    # a column that the source table has and a row lacks is a gap
     state, _ = planned(ONE, TWO, added, groups=(_rows("s1.o1", 3, narrow),))
     assert state is not None
     assert in_words(state.gaps)[0].startswith("rows came without some columns")
 
 
-def test_tables_that_only_rows_have_told_of() -> None:
+def test_source_tables_without_ddl() -> None:
     rows = (_rows("s1.o1", 0, "id:int a:int"), _rows("s2.o1", 0, "id:bigint b:varchar(5)"))
     state, plan = planned("ALTER TABLE s2.o1 ADD COLUMN c INT DEFAULT 3", TWO.replace("v ", "w "), groups=rows)
     assert state is not None
@@ -134,7 +134,7 @@ def test_tables_that_only_rows_have_told_of() -> None:
     assert [shard.inferred for shard in state.shards or ()] == [True, False]
 
 
-def test_rows_that_came_before_their_statement_are_let_in_anew() -> None:
+def test_rows_that_arrive_before_their_ddl_are_replayed() -> None:
     state, _ = planned(groups=(_rows("s1.o1", 9, "id:int v:int"), _rows("s2.o1", 2, "id:int v:int")))
     assert state is not None
     events = _mirrored(ONE, TWO, "TRUNCATE TABLE s3.o1", exact=False)
@@ -152,18 +152,18 @@ def test_a_masked_column_stays_masked_under_its_new_name() -> None:
     assert dict(state.masks) == {"v": HASH, "w": HASH}
 
 
-def test_a_table_that_has_such_columns_itself_is_refused() -> None:
+def test_a_table_with_source_columns_of_its_own_is_refused() -> None:
     for sql in ("CREATE TABLE s1.o1 (_SOURCE_TABLE INT)", "ALTER TABLE s2.o1 ADD COLUMN _source_database INT"):
         with pytest.raises(DeclarationError, match=r"s[12]\.o1 has a column _source_database or _source_table itself"):
             planned(TWO, sql)
 
 
-def test_words_of_a_statement() -> None:
+def test_description_of_a_change() -> None:
     (event,) = _mirrored("TRUNCATE TABLE s1.o1")
     assert [change.description() for change in event.changes] == ["m.o: TruncateTable s1.o1"]
 
 
-def test_text_that_may_be_damaged_in_one_of_them_may_be_so_in_all() -> None:
+def test_the_merged_charset_is_the_doubtful_one() -> None:
     for first, second in (("latin1", "utf8mb4"), ("utf8mb4", "latin1")):
         state, _ = planned(f"{ONE} CHARSET {first}", f"{TWO} CHARSET {second}", groups=())
         assert state is not None
@@ -172,7 +172,7 @@ def test_text_that_may_be_damaged_in_one_of_them_may_be_so_in_all() -> None:
         assert column.type.charset == "latin1"
 
 
-def test_a_declared_key_comes_after_the_names_of_the_tables() -> None:
+def test_a_declared_key_follows_the_source_columns() -> None:
     state, _ = planned("CREATE TABLE s1.o1 (id INT)", groups=())
     assert state is not None
     assert key_columns(state, {"m.o": ("ID",)}) == (*SOURCE, "id")
@@ -180,7 +180,7 @@ def test_a_declared_key_comes_after_the_names_of_the_tables() -> None:
     assert key_columns(replace(state, shards=None), {"m.o": ("id",)}) == ("id",)
 
 
-def test_the_names_of_the_tables_are_not_masked() -> None:
+def test_source_columns_are_not_masked() -> None:
     rules = ColumnRules(masks=(("m.o", (("_source_table", HASH),)),), salt="a salt of the tests, long")
     state, _ = planned(ONE, rules=rules)
     assert state is not None
@@ -190,24 +190,24 @@ def test_the_names_of_the_tables_are_not_masked() -> None:
     )
 
 
-def test_a_node_names_its_tables() -> None:
+def test_lineage_of_source_columns() -> None:
     columns = tuple(CatalogColumn(name, "string", "varchar(64)") for name in (*SOURCE, "v"))
     lineage = mirror_lineage("p", CatalogEntry("m", "o", "/m/o", columns, merged=("s1.o1", "s2.o1"))).deps_by_column
     found = {name: [dep.column_name for dep in deps] for name, deps in lineage.items()}
     assert found == {SOURCE[0]: ["database"], SOURCE[1]: ["table"], "v": ["after", "before"]}
 
 
-def test_one_is_made_again_with_all_of_them() -> None:
+def test_source_tables_of_one_mirror_are_rebuilt_together() -> None:
     names = [TableName(*text.split(".")) for text in ("s1.o1", "s2.o1", "s1.x", "s1.y")]
     mirrored = {name: str(MERGED.routed(name)) for name in names}
     events = [_event(1, "CREATE TABLE s1.x LIKE s2.o1")]
     assert tied_and_merged(events, names, names[:1], mirrored) == {*names[:3]}
 
 
-# ---- another selection than before
+# ---- a change of the selection
 
 
-def test_merging_begins_and_ends_anew() -> None:
+def test_merging_differently_restarts_mirrors() -> None:
     tables = [TableName("s1", "o1"), TableName("s2", "o1")]
     apart = TableSelection(routes=(Route("s1.o1", "m.o"),))
     for before, now, mirrors in (
@@ -221,10 +221,12 @@ def test_merging_begins_and_ends_anew() -> None:
     more = replace(MERGED, include=("s?.*", "t3.*"), routes=(Route("??.o*", "m.o", merge=True),))
     change = SelectionChange.between({MIRROR: tuple(tables)}, [*tables, TableName("t3", "o1")], MERGED, more)
     assert (change.dropped, change.renamed, change.starting) == ({}, {}, (TableName("t3", "o1"),))
-    there, _ = planned(ONE, TWO)
-    assert there is not None
-    draft = PlanDraft((), {MIRROR: there}.get, frozenset({MIRROR}), 2, "UTC")
-    change.plan(draft, 2, more, {TableName("t3", "o1"): replace(there, schema=(there.shards or ())[0].schema)}.get)
+    existing, _ = planned(ONE, TWO)
+    assert existing is not None
+    draft = PlanDraft((), {MIRROR: existing}.get, frozenset({MIRROR}), 2, "UTC")
+    change.plan(
+        draft, 2, more, {TableName("t3", "o1"): replace(existing, schema=(existing.shards or ())[0].schema)}.get
+    )
     (step,) = draft.steps
     assert isinstance(step, NoteState)
     assert [str(shard.name) for shard in step.state.shards or ()] == ["s1.o1", "s2.o1", "t3.o1"]
@@ -255,7 +257,7 @@ def test_merging_begins_and_ends_anew() -> None:
         ("binary(2)", "binary(3)", None),
     ],
 )
-def test_the_type_that_holds_both(one: str, other: str, wider: str | None) -> None:
+def test_wider_type(one: str, other: str, wider: str | None) -> None:
     kinds = (type_in_words(one), type_in_words(other))
     for found in (wider_type(*kinds), wider_type(*reversed(kinds))):
         if wider is None:
@@ -268,12 +270,12 @@ def test_the_type_that_holds_both(one: str, other: str, wider: str | None) -> No
 # ---- steps
 
 
-def test_what_is_said_over_and_over_is_said_once() -> None:
+def test_overwritten_states_are_coalesced() -> None:
     _, plan = planned(ONE, TWO, "CREATE TABLE s3.o1 (id INT PRIMARY KEY, v VARCHAR(20), n INT)", groups=())
-    (made,) = coalesced(plan.steps).values()
-    assert isinstance(made, CreateMirror)
-    assert _words(made) == "create id:int v:varchar(20) n:int"
-    assert len(made.state.shards or ()) == 3
+    (created,) = coalesced(plan.steps).values()
+    assert isinstance(created, CreateMirror)
+    assert _words(created) == "create id:int v:varchar(20) n:int"
+    assert len(created.state.shards or ()) == 3
     rows = (_rows("s1.o1", 1, "id:int v:varchar(20)"), _rows("s1.o1", 9, "id:int v:varchar(20)"))
     _, plan = planned(ONE, TWO, T.format("s3.o1"), "DROP TABLE s2.o1", groups=rows)
     steps = tuple(coalesced(plan.steps).values())

@@ -1,4 +1,4 @@
-"""Which mirrors keep what upstream deletes, and by which key, as the planner tells it: no Spark."""
+"""Plans of mirrors with `soft_delete`: which mirrors have it, and with which key. Without Spark."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ S1 = "CREATE TABLE s1 (id INT PRIMARY KEY, v INT NOT NULL)"
 def planned(
     *statements: str, known: Sequence[MirrorState] = (), rules: ColumnRules = SOFT, groups: Sequence[RowGroup] = ()
 ) -> tuple[PlanDraft, CutPlan]:
-    there = {state.name: state for state in known}
-    draft = PlanDraft(groups, there.get, frozenset(there), 1, "UTC", rules, KEYS)
+    before = {state.name: state for state in known}
+    draft = PlanDraft(groups, before.get, frozenset(before), 1, "UTC", rules, KEYS)
     return draft, Planner(draft).plan([_event(place, sql) for place, sql in enumerate(statements, 1)])
 
 
@@ -45,7 +45,7 @@ def _group(table: str, segment: int, *columns: str, images: bool = True, inserts
     return RowGroup(TableName("db", table), segment, columns, ("id",), 1, "ticdc", images, place, inserts)
 
 
-# name → (statements, table, the key by which it keeps rows, its gaps)
+# name → (statements, table, its soft-delete key, its gaps)
 CASES: dict[str, tuple[list[str], str, tuple[str, ...] | None, tuple[str, ...]]] = {
     "a pattern matches": ([S1], "s1", ("id",), ()),
     "none does": (["CREATE TABLE t (id INT PRIMARY KEY)"], "t", None, ()),
@@ -76,7 +76,7 @@ CASES: dict[str, tuple[list[str], str, tuple[str, ...] | None, tuple[str, ...]]]
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_mirrors_that_keep_rows(name: str) -> None:
+def test_soft_delete_key_and_gaps(name: str) -> None:
     statements, table, key, gaps = CASES[name]
     draft, plan = planned(*statements)
     state = draft.state(TableName("db", table))
@@ -85,7 +85,7 @@ def test_mirrors_that_keep_rows(name: str) -> None:
     assert MirrorState.from_properties(state.properties()) == state
     assert (state.spark_schema().names[-1] == DELETED) == (key is not None)
     assert sum(isinstance(step, ForgetDeleted) for step in plan.steps) == name.count("gets")
-    # in cuts of their own statements do the same
+    # one cut per statement gives the same
     known: list[MirrorState] = []
     for sql in statements:
         draft, plan = planned(sql, known=known)
@@ -102,7 +102,7 @@ def _steps(plan: CutPlan) -> list[tuple[str, object]]:
     return found
 
 
-def test_rows_after_a_truncate_are_merged_and_those_before_it_are_let_in() -> None:
+def test_soft_delete_applies_rows_before_a_truncate_and_merges_later_ones() -> None:
     groups = [_group("s1", segment, "id", "v") for segment in (1, 2)]
     _, plan = planned(S1, "TRUNCATE TABLE s1", groups=groups)
     into_empty, merged = (True, ()), (False, ())
@@ -116,19 +116,19 @@ def test_rows_after_a_truncate_are_merged_and_those_before_it_are_let_in() -> No
     assert _steps(plan) == [("CreateMirror", None), ("TruncateMirror", None), ("ApplyRows", into_empty)]
 
 
-def test_no_two_rows_have_one_key_before_rows_come_by_it() -> None:
+def test_keys_are_made_unique_before_rows_are_merged() -> None:
     new_key = "ALTER TABLE s1 DROP PRIMARY KEY, ADD PRIMARY KEY (v)"
     groups = [_group("s1", 1, "id", "v"), _group("s1", 2, "id", "v"), _group("s1", 2, "v", images=False)]
     _, plan = planned(S1, new_key, groups=groups)
     assert _steps(plan)[-2:] == [("KeepOnePerKey", ("v",)), ("ApplyRows", (False, ("id",)))]
     assert sum(isinstance(step, KeepOnePerKey) for step in plan.steps) == 1
-    # without a key rows come as they are; what is kept is looked through when there is one again
+    # without a key, rows are appended; keys are made unique once the table has a key again
     steps = planned(S1, "ALTER TABLE s1 DROP PRIMARY KEY", new_key.replace("DROP PRIMARY KEY, ", ""), groups=groups)[1]
     assert ("NoteState", ()) in _steps(steps)
     assert not any(isinstance(step, KeepOnePerKey) for step in steps.steps)
 
 
-def test_rules_are_read_back_and_what_they_cannot_do_is_said() -> None:
+def test_rules_round_trip_and_soft_delete_problems() -> None:
     rules = replace(SOFT, masks=(("*.*", (("v", HASH),)),), salt="a salt of the tests, long")
     assert ColumnRules.from_plain(rules.as_plain(), rules.salt) == rules
     assert ColumnRules.from_plain(ColumnRules(()).as_plain()) == ColumnRules(())

@@ -1,4 +1,4 @@
-"""What a planner is given, made by hand."""
+"""Builds the inputs of a planner by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statements over masked columns, and what is planned for them."""
+"""Cases of statements on tables with masked columns, with the masks and gaps that they lead to."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ T = "CREATE TABLE {} (id INT PRIMARY KEY, email VARCHAR(20) DEFAULT 'clear', pho
 def planned(
     *statements: str, rules: Rules = RULES, salt: str = SALT, known: tuple[MirrorState, ...] = ()
 ) -> tuple[PlanDraft, CutPlan]:
-    there = {state.name: state for state in known}
+    before = {state.name: state for state in known}
     columns = ColumnRules(masks=rules, salt=salt)
-    draft = PlanDraft((), there.get, frozenset(there), 1, "UTC", columns)
+    draft = PlanDraft((), before.get, frozenset(before), 1, "UTC", columns)
     return draft, Planner(draft).plan([masked_event(place, sql) for place, sql in enumerate(statements, 1)])
 
 

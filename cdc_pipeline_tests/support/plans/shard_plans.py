@@ -1,4 +1,4 @@
-"""Statements over tables that share a mirror, and what is planned for them."""
+"""Cases of statements on source tables of one mirror, with the steps and gaps that they lead to."""
 
 from __future__ import annotations
 
@@ -78,8 +78,10 @@ def planned(
     policy: DdlPolicy | None = None,
     rules: ColumnRules | None = None,
 ) -> tuple[MirrorState | None, CutPlan]:
-    """The merged mirror after these statements, of which nothing was before, and the plan with all of its steps. Without
-    `groups` s1.o1 has a row after the first statement."""
+    """The merged mirror after the statements, starting from an empty lake, and the plan with all of its steps.
+
+    `groups` None: s1.o1 has one row after the first statement.
+    """
     found = (_rows("s1.o1", 1, "id:int v:varchar(20)"),) if groups is None else groups
     draft = PlanDraft(found, lambda name: None, frozenset(), 1, "UTC", rules)
     plan = Planner(draft, permissions=Permissions(policy or DdlPolicy())).plan(_mirrored(*statements))
