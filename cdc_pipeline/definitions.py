@@ -1,4 +1,4 @@
-"""What Dagster loads: the pipelines declared under `defs/`, and the resources that they share."""
+"""The definitions that Dagster loads: the pipelines under `defs/` and their shared resources."""
 
 from pathlib import Path
 
@@ -7,5 +7,5 @@ import dagster as dg
 
 @dg.definitions
 def defs() -> dg.Definitions:
-    shared = dg.Definitions(executor=dg.in_process_executor)  # also for "Materialize" in the UI: one JVM per run
+    shared = dg.Definitions(executor=dg.in_process_executor)  # one JVM per run, also for "Materialize" in the UI
     return dg.Definitions.merge(dg.load_from_defs_folder(path_within_project=Path(__file__).parent), shared)

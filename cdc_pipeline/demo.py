@@ -1,4 +1,4 @@
-"""`make demo`: runs the job `shop_ingest` once and shows the mirrors. Dagster does the work; this only prints."""
+"""`make demo`: runs the job `shop_ingest` once and prints the mirrors."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ NAME = "shop"
 
 
 def main() -> int:
-    """Exit code 0 when the run succeeded; 1, after one clear line, when it did not."""
+    """Returns the exit code: 0 if the run succeeded, 1 after one error line."""
     started = time.monotonic()
     try:
         pipeline = declared_pipeline(NAME)
-    except Exception as error:  # Dagster wraps what is wrong with the YAML in its own
+    except Exception as error:  # Dagster wraps errors of the YAML file
         print(f"error: the pipeline {NAME!r} cannot be loaded: {_innermost(error)}", file=sys.stderr, flush=True)
         return 1
     try:
@@ -49,14 +49,14 @@ def _innermost(error: BaseException) -> BaseException:
 
 def _demo(pipeline: Pipeline, started: float) -> int:
     seconds = {"load Dagster": time.monotonic() - started}
-    pause = time.monotonic()
+    spark_started = time.monotonic()
     _say("starting Spark")
-    spark = SparkLakehouse().session  # the run's own resource takes up this session
-    seconds["start Spark"] = time.monotonic() - pause
+    spark = SparkLakehouse().session  # the run uses this session
+    seconds["start Spark"] = time.monotonic() - spark_started
     before = published_cut(spark, pipeline.paths)
     _say(f"running the Dagster job {NAME}_ingest: {pipeline.source.place} into {pipeline.lake}")
-    result, of_steps = _run(f"{NAME}_ingest")
-    seconds.update(of_steps)
+    result, step_seconds = _run(f"{NAME}_ingest")
+    seconds.update(step_seconds)
     if not result.success:
         for line in _failures(result):
             print(f"error: {line}", file=sys.stderr, flush=True)
@@ -67,8 +67,8 @@ def _demo(pipeline: Pipeline, started: float) -> int:
     for line in _warnings(result):
         print(f"warning: {line}")
     _print_mirrors(spark, pipeline)
-    seconds["in all"] = time.monotonic() - started
-    print("where the time went: " + ", ".join(f"{what} {spent:.0f} s" for what, spent in seconds.items()))
+    seconds["total"] = time.monotonic() - started
+    print("time: " + ", ".join(f"{stage} {spent:.0f} s" for stage, spent in seconds.items()))
     return 0
 
 
@@ -79,13 +79,13 @@ def _new_records(result: dg.ExecuteInProcessResult) -> int:
 
 def _why_no_cut(spark: SparkSession, pipeline: Pipeline, new_records: int) -> str:
     if not new_records:
-        return "nothing new: the mirrors are as they were"
+        return "no new records: the mirrors did not change"
     published = published_cut(spark, pipeline.paths)
-    return f"{new_records} new records wait: {stream_progress(spark, pipeline.paths, published).what_holds()}"
+    return f"{new_records} new records are pending: {stream_progress(spark, pipeline.paths, published).what_holds()}"
 
 
 def declared_pipeline(name: str) -> Pipeline:
-    """The pipeline of that name as its YAML declares it."""
+    """The pipeline that `defs/<name>/defs.yaml` declares."""
     tree = dg.ComponentTree.for_project(Path(__file__).parent)
     component = tree.load_component(name)
     assert isinstance(component, CdcPipeline)
@@ -97,12 +97,12 @@ def _say(text: str) -> None:
 
 
 class _ProgressLines(logging.Handler):
-    """Dagster's log without its own events: what the assets have to say, a line each."""
+    """Prints the log messages of the assets, without Dagster's events."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if getattr(record, "dagster_event", None) is None and record.levelno == logging.INFO:
-            said = getattr(record, "dagster_meta", {}).get("orig_message") or record.getMessage()
-            print(f"  {said}", flush=True)
+            message = getattr(record, "dagster_meta", {}).get("orig_message") or record.getMessage()
+            print(f"  {message}", flush=True)
 
 
 @dg.logger
@@ -113,9 +113,9 @@ def progress_lines(_: dg.InitLoggerContext) -> logging.Logger:
 
 
 def _run(job: str) -> tuple[dg.ExecuteInProcessResult, dict[str, float]]:
-    """The result, and the seconds of each step."""
+    """The result, and the seconds per step."""
     with_lines = dg.Definitions.merge(defs(), dg.Definitions(loggers={"console": progress_lines}))
-    # Without a word on loggers in the run's configuration Dagster takes its own, which prints each event.
+    # without loggers in the run config, Dagster's own logger prints every event
     run_config: dict[str, Any] = {"loggers": {"console": {"config": {}}}}
     with dg.DagsterInstance.get() as instance:
         result = with_lines.resolve_job_def(job).execute_in_process(
@@ -130,7 +130,7 @@ def _run(job: str) -> tuple[dg.ExecuteInProcessResult, dict[str, float]]:
 
 
 def _failures(result: dg.ExecuteInProcessResult) -> list[str]:
-    """The lines that say why a run failed: our own errors' texts, else the innermost exception."""
+    """One line per failed step: the description of its failure, or the innermost exception."""
     lines = []
     for event in result.all_events:
         if not event.is_step_failure:
@@ -143,11 +143,11 @@ def _failures(result: dg.ExecuteInProcessResult) -> list[str]:
         while error is not None and error.cause is not None:
             error = error.cause
         lines.append(error.message.strip() if error is not None else f"step {event.step_key} failed")
-    return lines or ["the run failed; see it in the UI (make ui)"]
+    return lines or ["the run failed; see its log in the UI (make ui)"]
 
 
 def _warnings(result: dg.ExecuteInProcessResult) -> list[str]:
-    """The checks that did not pass, with what they say."""
+    """One line per failed check."""
     lines = []
     for check in result.get_asset_check_evaluations():
         if not check.passed:
@@ -160,7 +160,7 @@ def _print_mirrors(spark: SparkSession, pipeline: Pipeline) -> None:
     cut = published_cut(spark, pipeline.paths)
     entries = published_entries(cut, pipeline.paths)
     if not entries:
-        print("no mirrors yet: no partition's rows are complete, or no table has rows or a CREATE TABLE")
+        print("no mirrors yet: no table has rows or a CREATE TABLE, or a partition has no watermark")
         return
     moment = tso_datetime(cut.resolved_tso)
     resolved = (
@@ -170,19 +170,19 @@ def _print_mirrors(spark: SparkSession, pipeline: Pipeline) -> None:
     )
     head = ("mirror", "rows", "columns", "resolved TSO", "path")
     rows = [(str(entry.name), str(entry.rows), str(entry.columns), resolved, _short(entry.path)) for entry in entries]
-    widths = [max(len(row[place]) for row in (head, *rows)) for place in range(len(head))]
+    widths = [max(len(row[index]) for row in (head, *rows)) for index in range(len(head))]
     print()
     for row in (head, tuple("-" * width for width in widths), *rows):
         cells = (
-            cell.rjust(width) if place in (1, 2) else cell.ljust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+            cell.rjust(width) if index in (1, 2) else cell.ljust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
         print("  ".join(cells).rstrip())
     print()
 
 
 def _short(path: str) -> str:
-    """Relative to here where it lies below."""
+    """The path relative to the working directory, if it is inside."""
     try:
         return str(Path(path).relative_to(Path.cwd()))
     except ValueError:

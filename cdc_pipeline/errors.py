@@ -1,6 +1,6 @@
-"""What can go wrong, in two kinds: terminal (the same run will fail again until someone acts) and transient (try again).
+"""Exceptions of the package: terminal (fail until someone acts) or transient (a retry may succeed).
 
-Retries follow from the kind: see `cdc_pipeline.assets.failures`.
+`cdc_pipeline.assets.failures` converts them to Dagster failures and retries.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class CdcError(Exception):
-    """An error with its place: pipeline, topic, partition and offset, as far as they are known."""
+    """An error with its position, as far as known: pipeline, topic, partition and offset. The message includes it."""
 
     def __init__(
         self,
@@ -30,27 +30,27 @@ class CdcError(Exception):
 
 
 class TerminalError(CdcError):
-    """Will fail again in the same way until configuration, input or the lake is put right."""
+    """Fails again until someone repairs configuration, input or lake."""
 
 
 class TransientError(CdcError):
-    """May pass when tried again: a broker or a disk that did not answer."""
+    """A retry may succeed: for example, a broker or a disk did not answer."""
 
 
 class SourceError(TerminalError):
-    """The source cannot be read as what it is declared to be."""
+    """The source cannot be read as declared."""
 
 
 class DeclarationError(TerminalError):
-    """What a pipeline declares does not do for what has come."""
+    """The declaration of the pipeline does not match the data."""
 
 
 class LakeError(TerminalError):
-    """The lake cannot be written, or holds what this version did not write."""
+    """The lake cannot be read or written, or has contents that this version did not write."""
 
 
 def without(text: str, secrets: Iterable[str]) -> str:
-    """The text with each secret replaced by stars. Longer secrets come first in `secrets`, where one is part of another."""
+    """The text with each secret replaced by `***`. A secret that contains another must precede it in `secrets`."""
     for secret in secrets:
         text = text.replace(secret, "***")
     return text

@@ -1,4 +1,4 @@
-"""A pipeline as declared: where records come from, where the lake is, how values are read. Plain values, no Dagster."""
+"""`Pipeline`: the declaration of a pipeline as plain values, without Dagster."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """One pipeline. `source` is where its records come from; `time_zone` is where the encoder prints TIMESTAMP; `keys` are
-    the columns that identify a row, by `database.table`, for tables whose definition has no key; `ddl_policy` is what DDL
-    may do to mirrors; `claim_store` is where TiCDC puts messages that are too large for a topic;
-    `owners` and `tags` are shown on every node; `key_check_rows` is how large a mirror may be for its keys to be looked at
-    whole; `max_runtime_seconds` is after how long a run is ended, None where Dagster's own limit holds; `selection` is
-    which tables are mirrored, and under which names; `columns` are what mirrors carry beside upstream's."""
-
     name: str
     source: Source
     lake: str
+    """Folder or Hadoop URI. The tables of the pipeline are in its subfolder `name`."""
     time_zone: str = "UTC"
-    side_by_side: int = 2
+    """IANA time zone in which the encoder prints TIMESTAMP values."""
+    merge_threads: int = 2
+    """Number of mirrors that are merged in parallel."""
     dialect: DialectName = "auto"
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """`database.table` of a mirror → key columns, for tables without a key in their definition."""
     ddl_policy: DdlPolicy = field(default_factory=DdlPolicy)
     claim_store: str | None = None
+    """Folder or Hadoop URI of TiCDC's claim-check messages."""
     owners: tuple[str, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
     key_check_rows: int = 1_000_000
+    """The check `keys_hold` reads all rows of a mirror up to this size, and the rows of the newest cut of a larger one."""
     max_runtime_seconds: int | None = None
+    """Time limit of a run; None: the limit of `dagster.yaml`."""
     selection: TableSelection = ALL_TABLES
     columns: ColumnRules = field(default_factory=ColumnRules)
 
     @property
     def run_tags(self) -> dict[str, str]:
-        """Tags of each run: whose it is, of which one at a time may run (`dagster.yaml`), and when it is ended."""
+        """Tags of each run: the pipeline, which `dagster.yaml` limits to one run at a time, and the time limit."""
         limit = {} if self.max_runtime_seconds is None else {"dagster/max_runtime": str(self.max_runtime_seconds)}
         return {"cdc/pipeline": self.name, **limit}
 

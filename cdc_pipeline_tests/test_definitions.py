@@ -85,7 +85,7 @@ def test_a_mirror_shows_where_its_columns_come_from(lake_with_a_mirror: Path) ->
     found = defs()
     key = dg.AssetKey(["shop", "mirror", "db", "orders"])
     spec = found.resolve_assets_def(key).specs_by_key[key]
-    assert "deleted are beside them, with _deleted true" in (spec.description or "")
+    assert "Rows deleted upstream stay, with _deleted true" in (spec.description or "")
     lineage = spec.metadata["dagster/column_lineage"].deps_by_column
     log = dg.AssetKey(["shop", "change_log"])
     assert {name: [(dep.asset_key, dep.column_name) for dep in deps] for name, deps in lineage.items()} == {

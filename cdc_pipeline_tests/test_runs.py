@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from cdc_pipeline.assets import failures
-from cdc_pipeline.assets.failures import clear_failures
+from cdc_pipeline.assets.failures import translate_errors
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.source_field import CaptureFilesSource
 from cdc_pipeline.errors import TerminalError, TransientError
@@ -42,7 +42,7 @@ def test_what_is_tried_again(
     @dg.op
     def step() -> None:
         made.append(len(made))
-        with clear_failures():
+        with translate_errors():
             if len(made) <= len(errors):
                 raise errors[len(made) - 1]
 

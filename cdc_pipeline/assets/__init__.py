@@ -1,4 +1,4 @@
-"""The Dagster assets and jobs of a pipeline. Each calls one stage and reports its metadata.
+"""Dagster assets and jobs of a pipeline: each calls one stage and reports its metadata.
 
 Imports every room below. Only `component` and `sensors` import it.
 """

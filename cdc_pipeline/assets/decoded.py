@@ -1,17 +1,18 @@
-"""The assets that one parse of the raw snapshot gives: change_log, ddl_history, watermarks, dead_letters."""
+"""The assets `change_log`, `ddl_history`, `watermarks` and `dead_letters`, decoded in one pass over the raw snapshot."""
 
 # No `from __future__ import annotations` here: Dagster reads the annotations of the functions it decorates.
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import dagster as dg
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.assets.keys import CHANGE_LOG, DDL_HISTORY, DEAD_LETTERS, RAW, WATERMARKS, table_key
 from cdc_pipeline.assets.metadata import delta_columns
-from cdc_pipeline.assets.nodes import decoded_lineage, face
-from cdc_pipeline.assets.opened_lake import opened_lake
+from cdc_pipeline.assets.nodes import decoded_lineage, node_attributes
+from cdc_pipeline.assets.opened_lake import open_lake
 from cdc_pipeline.checks.balance import BALANCE, balance_result
-from cdc_pipeline.checks.contract import CONTRACT, contract_result, look_at
+from cdc_pipeline.checks.contract import CONTRACT, contract_result, validate_table
 from cdc_pipeline.checks.dead_letters import NO_DEAD_LETTERS, dead_letters_result
 from cdc_pipeline.checks.field_rules import FIELD_RULES, field_rules_result
 from cdc_pipeline.checks.lost_offsets import NO_LOST_OFFSETS, lost_offsets_result
@@ -24,12 +25,12 @@ from cdc_pipeline.sources.raw_batches import newest_batch
 from cdc_pipeline.spark.session import SparkLakehouse
 
 _DESCRIPTIONS = {
-    CHANGE_LOG: """One row is one row change, the same for all dialects: what (database, table, op, before, after),
-when (commit_ts, a TSO; es and ts in ms), and which message said so (topic, partition, offset, batch).""",
-    DDL_HISTORY: """One row is one DDL message: the statement, what it says, the schema that results, and what was done to
-the mirror. `pending` until the mirrors reach its commit TSO; `not applied yet` where this version does not know how.""",
-    WATERMARKS: """One row is one TiDB watermark record: all changes with commit_ts < watermark_ts were sent before it.""",
-    DEAD_LETTERS: """One row is one record, or one row change, that broke a rule: the rule, the reason and the bytes.""",
+    CHANGE_LOG: """One row per row change, equal for all dialects: the change (database, table, op, before, after), its time
+(commit_ts, a TSO; es and ts in ms), and its record (topic, partition, offset, batch).""",
+    DDL_HISTORY: """One row per DDL message: the statement, its parsed effect, the resulting schema, and its status in the
+mirrors. `pending`: the mirrors have not reached its commit TSO. `not applied yet`: this version cannot apply it.""",
+    WATERMARKS: """One row per TiDB watermark: TiCDC sent all changes with commit_ts < watermark_ts before it.""",
+    DEAD_LETTERS: """One row per record or row change that broke a rule: the rule, the reason and the original bytes.""",
 }
 _KINDS = {
     DDL_HISTORY: unified.DDL_STATEMENTS,
@@ -41,78 +42,85 @@ _KINDS = {
 def decoded_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
     keys = {table: table_key(pipeline.name, table) for table in _DESCRIPTIONS}
 
-    @dg.multi_asset(
-        name=f"{pipeline.name}_decoded",
-        specs=[
-            dg.AssetSpec(
-                key,
-                deps=[table_key(pipeline.name, RAW)],
-                group_name=pipeline.name,
-                description=_DESCRIPTIONS[table],
-                **face(pipeline),
-                metadata={"dagster/uri": pipeline.paths.table(table)},
-            )
-            for table, key in keys.items()
-        ],
-        check_specs=[
-            dg.AssetCheckSpec(BALANCE, asset=keys[CHANGE_LOG], blocking=True),
-            dg.AssetCheckSpec(NO_LOST_OFFSETS, asset=keys[CHANGE_LOG]),
-            dg.AssetCheckSpec(FIELD_RULES, asset=keys[CHANGE_LOG]),
-            dg.AssetCheckSpec(WATERMARKS_ADVANCE, asset=keys[WATERMARKS]),
-            dg.AssetCheckSpec(NO_DEAD_LETTERS, asset=keys[DEAD_LETTERS]),
-            *(dg.AssetCheckSpec(CONTRACT, asset=key, blocking=True) for key in keys.values()),
-        ],
-    )
+    @dg.multi_asset(name=f"{pipeline.name}_decoded", specs=_specs(pipeline, keys), check_specs=_check_specs(keys))
     def decoded(
         context: dg.AssetExecutionContext, spark: SparkLakehouse
     ) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
         started = time.monotonic()
-        with opened_lake(context, pipeline, spark):
+        with open_lake(context, pipeline, spark):
             batches = decode_batches(spark.session, pipeline.paths, pipeline.dialect, claim_store=pipeline.claim_store)
             version = dg.DataVersion(str(newest_batch(spark.session, pipeline.paths)))
-            dead = dead_letters_result(spark.session, pipeline.paths, keys[DEAD_LETTERS])
-            lost = lost_offsets_result(spark.session, pipeline.paths, keys[CHANGE_LOG])
-            balance = balance_result(spark.session, pipeline.paths, batches, keys[CHANGE_LOG])
-            new = [batch.batch_id for batch in batches]
-            watermarks = watermarks_result(spark.session, pipeline.paths, new, keys[WATERMARKS])
+            checks = _check_results(spark.session, pipeline, batches, keys)
             states = {table: table_state(spark.session, pipeline.paths.table(table)) for table in keys}
-            counts = {table: sum(_rows(batch, table) for batch in batches) for table in keys}
-            looks = [look_at(spark.session, pipeline.paths, table, new, _most_rows(batches, table)) for table in keys]
-            fields = field_rules_result(spark.session, pipeline.paths, looks, new, pipeline.dialect, keys[CHANGE_LOG])
         seconds = round(time.monotonic() - started, 1)
         for table, key in keys.items():
-            context.log.info(f"{table}: {counts[table]} new")
+            new_rows = sum(_rows(batch, table) for batch in batches)
+            context.log.info(f"{table}: {new_rows} new")
             yield dg.MaterializeResult(
                 asset_key=key,
                 metadata={
-                    "batches": new,
-                    "new": counts[table],
+                    "batches": [batch.batch_id for batch in batches],
+                    "new_rows": new_rows,
                     "seconds": seconds,
                     **delta_columns(states[table]),
                     **decoded_lineage(pipeline.name, states[table]),
                 },
                 data_version=version,
             )
-        yield balance
-        yield lost
-        yield dead
-        yield watermarks
-        yield fields
-        for look in looks:
-            yield contract_result(look, keys[look.table])
+        yield from checks
 
     return decoded
 
 
+def _specs(pipeline: Pipeline, keys: Mapping[str, dg.AssetKey]) -> list[dg.AssetSpec]:
+    return [
+        dg.AssetSpec(
+            key,
+            deps=[table_key(pipeline.name, RAW)],
+            group_name=pipeline.name,
+            description=_DESCRIPTIONS[table],
+            **node_attributes(pipeline),
+            metadata={"dagster/uri": pipeline.paths.table(table)},
+        )
+        for table, key in keys.items()
+    ]
+
+
+def _check_specs(keys: Mapping[str, dg.AssetKey]) -> list[dg.AssetCheckSpec]:
+    return [
+        dg.AssetCheckSpec(BALANCE, asset=keys[CHANGE_LOG], blocking=True),
+        dg.AssetCheckSpec(NO_LOST_OFFSETS, asset=keys[CHANGE_LOG]),
+        dg.AssetCheckSpec(FIELD_RULES, asset=keys[CHANGE_LOG]),
+        dg.AssetCheckSpec(WATERMARKS_ADVANCE, asset=keys[WATERMARKS]),
+        dg.AssetCheckSpec(NO_DEAD_LETTERS, asset=keys[DEAD_LETTERS]),
+        *(dg.AssetCheckSpec(CONTRACT, asset=key, blocking=True) for key in keys.values()),
+    ]
+
+
+def _check_results(
+    spark: SparkSession, pipeline: Pipeline, batches: Sequence[DecodedBatch], keys: Mapping[str, dg.AssetKey]
+) -> list[dg.AssetCheckResult]:
+    """The results of all checks, in the order in which the step yields them."""
+    paths, new = pipeline.paths, [batch.batch_id for batch in batches]
+    dead = dead_letters_result(spark, paths, keys[DEAD_LETTERS])
+    lost = lost_offsets_result(spark, paths, keys[CHANGE_LOG])
+    balance = balance_result(spark, paths, batches, keys[CHANGE_LOG])
+    watermarks = watermarks_result(spark, paths, new, keys[WATERMARKS])
+    validations = [validate_table(spark, paths, table, new, _most_rows(batches, table)) for table in keys]
+    fields = field_rules_result(spark, paths, validations, new, pipeline.dialect, keys[CHANGE_LOG])
+    contracts = [contract_result(validation, keys[validation.table]) for validation in validations]
+    return [balance, lost, dead, watermarks, fields, *contracts]
+
+
 def _rows(batch: DecodedBatch, table: str) -> int:
-    """The rows that the batch gave the table: a message of Canal may have several row changes."""
+    """Rows of the batch in the table. A Canal message may contain several row changes."""
     return (
         batch.counts.row_changes if table == CHANGE_LOG else sum(batch.counts.by_kind[kind] for kind in _KINDS[table])
     )
 
 
-def _most_rows(batches: list[DecodedBatch], table: str) -> int:
-    """How many rows the batches gave the table, with statements beside DDL, of which some leave none."""
+def _most_rows(batches: Sequence[DecodedBatch], table: str) -> int:
+    """Upper bound of the rows of the batches in the table: some XA statements do not become a row."""
     if table == CHANGE_LOG:
         return sum(_rows(batch, table) for batch in batches)
     return sum(batch.counts.by_kind[kind] for batch in batches for kind in KINDS_OF[table])

@@ -1,4 +1,4 @@
-"""Errors as Dagster should treat them: a terminal one fails at once with its one line, a transient one is tried again."""
+"""Errors as Dagster events: a terminal error fails the step without retries, a transient error requests a retry."""
 
 from __future__ import annotations
 
@@ -24,67 +24,71 @@ _RETRIES, _PAUSE_SECONDS = 2, 10.0
 
 
 @contextlib.contextmanager
-def clear_failures(secrets: tuple[str, ...] = ()) -> Iterator[None]:
-    """Terminal errors become Dagster failures with their message, and so does a lake that cannot be written or read;
-    transient ones, a full disk, and commits that lost against those of another writer ask for another try of the step.
+def translate_errors(secrets: tuple[str, ...] = ()) -> Iterator[None]:
+    """Converts errors of the block to `dg.Failure` or `dg.RetryRequested`.
 
-    Any other exception goes through as it is: a fault of ours is not cured by a repetition. Except that none of the
-    `secrets` goes with it: Dagster keeps an exception with its text, its causes and its stack in its event log.
+    Failure: terminal errors, and a lake that cannot be read or written. Retry: transient errors, a full disk, and
+    commits that lost against another writer. Other exceptions are bugs and pass through unchanged.
+    No exception contains one of the `secrets`: Dagster stores its text, causes and stack in the event log.
     """
-    _keep_commands_to_java_out_of_logs()
+    _disable_py4j_debug_log()
     try:
         yield
     except (CdcError, JavaError) as error:
-        raise _as_dagster_takes_it(error, secrets) from (_cleaned(error, secrets) or error)
+        raise _dagster_event(error, secrets) from (_redacted(error, secrets) or error)
     except (PySparkException, Py4JJavaError, OSError) as error:
-        meant = lake_fault(error) or (TransientError(first_line(error)) if is_conflict(error) else None)
-        if meant is None:
-            _require_clean(error, secrets)
+        translated = lake_fault(error) or (TransientError(first_line(error)) if is_conflict(error) else None)
+        if translated is None:
+            _raise_redacted(error, secrets)
             raise
-        meant.__cause__ = error
-        raise _as_dagster_takes_it(meant, secrets) from (_cleaned(meant, secrets) or meant)
+        translated.__cause__ = error
+        raise _dagster_event(translated, secrets) from (_redacted(translated, secrets) or translated)
     except Exception as error:
-        _require_clean(error, secrets)
+        _raise_redacted(error, secrets)
         raise
     except BaseException as error:
-        # an interrupt, which must stay one; it may have come while an error that tells a secret was handled
-        if _cleaned(error, secrets) is not None:
+        # An interrupt keeps its type. It may have interrupted the handling of an error that contains a secret.
+        if _redacted(error, secrets) is not None:
             error.__cause__ = error.__context__ = None
         raise
 
 
-def _as_dagster_takes_it(meant: CdcError | JavaError, secrets: tuple[str, ...]) -> dg.RetryRequested | dg.Failure:
-    if isinstance(meant, TransientError):
+def _dagster_event(translated: CdcError | JavaError, secrets: tuple[str, ...]) -> dg.RetryRequested | dg.Failure:
+    if isinstance(translated, TransientError):
         return dg.RetryRequested(max_retries=_RETRIES, seconds_to_wait=_PAUSE_SECONDS)
-    return dg.Failure(without(str(meant), secrets), metadata=dict(getattr(meant, "place", {})), allow_retries=False)
+    return dg.Failure(
+        without(str(translated), secrets), metadata=dict(getattr(translated, "place", {})), allow_retries=False
+    )
 
 
 @contextlib.contextmanager
-def without_secrets(secrets: tuple[str, ...]) -> Iterator[None]:
-    """An error that tells a secret becomes another one, which does not."""
+def redact_secrets(secrets: tuple[str, ...]) -> Iterator[None]:
+    """Replaces an exception that contains one of the `secrets` by a redacted one."""
     try:
         yield
     except Exception as error:
-        _require_clean(error, secrets)
+        _raise_redacted(error, secrets)
         raise
 
 
-def _keep_commands_to_java_out_of_logs() -> None:
-    """At level DEBUG py4j logs every call to Java with its arguments, a broker's passwords among them."""
+def _disable_py4j_debug_log() -> None:
+    """At level DEBUG, py4j logs the arguments of every call to Java, including passwords of brokers."""
     logger = logging.getLogger("py4j")
     if logger.getEffectiveLevel() < logging.INFO:
         logger.setLevel(logging.INFO)
 
 
-def _require_clean(error: Exception, secrets: tuple[str, ...]) -> None:
-    if (cleaned := _cleaned(error, secrets)) is not None:
-        raise cleaned from None
+def _raise_redacted(error: Exception, secrets: tuple[str, ...]) -> None:
+    if (redacted := _redacted(error, secrets)) is not None:
+        raise redacted from None
 
 
-def _cleaned(error: BaseException, secrets: tuple[str, ...]) -> Exception | None:
-    """Another error in the place of one that tells a secret, by itself or by a cause; None where it tells none. Its text has
-    the whole stack without the secrets, because its own would begin here."""
-    told = "".join(traceback.format_exception(error))
-    if not any(secret in told for secret in secrets):
+def _redacted(error: BaseException, secrets: tuple[str, ...]) -> Exception | None:
+    """A replacement for an error that contains a secret in its text, stack or causes; None if it contains none.
+
+    Its text includes the redacted stack, because its own stack starts here.
+    """
+    trace = "".join(traceback.format_exception(error))
+    if not any(secret in trace for secret in secrets):
         return None
-    return RuntimeError(f"{type(error).__name__}: {without(str(error), secrets)}\n{without(told, secrets)}")
+    return RuntimeError(f"{type(error).__name__}: {without(str(error), secrets)}\n{without(trace, secrets)}")

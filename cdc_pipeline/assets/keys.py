@@ -1,4 +1,4 @@
-"""Asset keys of a pipeline (DESIGN §3)."""
+"""Asset keys of a pipeline."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from cdc_pipeline.mysql.model.table import TableName
 
 CODE_VERSION = version("cdc_pipeline")
-RAW, CHANGE_LOG, DDL_HISTORY = "raw_topic_snapshot", "change_log", "ddl_history"
 _PLAIN = re.compile(r"[A-Za-z0-9]+(_[A-Za-z0-9]+)*")
+RAW, CHANGE_LOG, DDL_HISTORY = "raw_topic_snapshot", "change_log", "ddl_history"
 WATERMARKS, DEAD_LETTERS, CUTS = "watermarks", "dead_letters", "consistent_cuts"
 
 
@@ -27,8 +27,10 @@ def mirror_key(pipeline: str, name: TableName) -> dg.AssetKey:
 
 
 def name_safe_key(key: dg.AssetKey) -> dg.AssetKey:
-    """The key itself, where Dagster can make a name of it that no other key has; else one that stands for it. Dagster names
-    the outputs of a step after keys, and takes letters, digits and underscores only."""
+    """The key, or a substitute with a digest if Dagster cannot derive a unique output name from the key.
+
+    Dagster names the outputs of a step after asset keys and accepts letters, digits and underscores only.
+    """
     if all(_PLAIN.fullmatch(part) for part in key.path):
         return key
     digest = hashlib.sha256("\0".join(key.path).encode()).hexdigest()[:16]

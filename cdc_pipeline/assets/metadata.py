@@ -1,4 +1,4 @@
-"""Values as Dagster's UI shows them."""
+"""Metadata values for Dagster's UI."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from cdc_pipeline.sources.intake import OffsetRange
 
 
-def shown_table(columns: Sequence[str], rows: Iterable[Sequence[str | int | float]]) -> dg.TableMetadataValue:
-    """A table of these rows, their values in the order of the columns."""
+def table_value(columns: Sequence[str], rows: Iterable[Sequence[str | int | float]]) -> dg.TableMetadataValue:
+    """A metadata table; the values of a row are in the order of `columns`."""
     return dg.MetadataValue.table(
         records=[dg.TableRecord(dict(zip(columns, row, strict=True))) for row in rows],
         schema=dg.TableSchema(columns=[dg.TableColumn(name) for name in columns]),
@@ -23,14 +23,14 @@ def shown_table(columns: Sequence[str], rows: Iterable[Sequence[str | int | floa
 
 
 def ranges_table(ranges: Iterable[OffsetRange]) -> dg.TableMetadataValue:
-    """Offsets from–to per partition."""
+    """The first and last offset of each partition."""
     columns = ["topic", "partition", "first", "last", "records"]
-    # as texts: offsets may be beyond JSON's exact numbers
-    return shown_table(columns, ([str(getattr(span, name)) for name in columns] for span in ranges))
+    # as text: JSON numbers are exact up to 2^53 only
+    return table_value(columns, ([str(getattr(span, name)) for name in columns] for span in ranges))
 
 
 def delta_columns(table: TableState | None) -> dict[str, dg.TableSchema]:
-    """The columns of a table as it is, under the name by which Dagster finds them; nothing where there is none yet."""
+    """Metadata entry with the column schema of a Delta table; empty if the table does not exist yet."""
     if table is None:
         return {}
     columns = [dg.TableColumn(field.name, type=field.dataType.simpleString()) for field in table.schema]
@@ -38,7 +38,7 @@ def delta_columns(table: TableState | None) -> dict[str, dg.TableSchema]:
 
 
 def column_schema(entry: CatalogEntry) -> dg.TableSchema:
-    """The mirror's columns with their Delta types, and upstream's types as the description."""
+    """The mirror's columns: type is the Delta type, description is the MySQL type."""
     return dg.TableSchema(
         columns=[
             dg.TableColumn(column.name, type=column.delta_type, description=column.mysql_type)

@@ -1,10 +1,11 @@
-"""The assets `mirror/<database>/<table>` and `consistent_cuts`: one step, which takes all mirrors to one resolved TSO."""
+"""The assets `mirror/<database>/<table>` and `consistent_cuts`: one step advances all mirrors to one resolved TSO."""
 
 # No `from __future__ import annotations` here: Dagster reads the annotations of the functions it decorates.
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timezone
 
 import dagster as dg
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.assets.keys import (
     CHANGE_LOG,
@@ -16,15 +17,15 @@ from cdc_pipeline.assets.keys import (
     name_safe_key,
     table_key,
 )
-from cdc_pipeline.assets.metadata import column_schema, shown_table
-from cdc_pipeline.assets.nodes import face, mirror_group, mirror_lineage
-from cdc_pipeline.assets.opened_lake import opened_lake
+from cdc_pipeline.assets.metadata import column_schema, table_value
+from cdc_pipeline.assets.nodes import mirror_group, mirror_lineage, node_attributes
+from cdc_pipeline.assets.opened_lake import open_lake
 from cdc_pipeline.checks.balance import BALANCE, cut_balance_result
 from cdc_pipeline.checks.ddl_applied import DDL_APPLIED, NO_GAPS, ddl_applied_result, no_gaps_result
 from cdc_pipeline.checks.freshness import FRESH, NO_LIMITS, FreshnessLimits, fresh_result, lag
 from cdc_pipeline.checks.keys_hold import KEYS_HOLD, KeysToCheck, keys_hold_result
 from cdc_pipeline.checks.no_breach import NO_BREACH, no_breach_result
-from cdc_pipeline.checks.rotation import wrong_before
+from cdc_pipeline.checks.rotation import previously_failed_tables
 from cdc_pipeline.checks.schema_matches_ddl import SCHEMA_MATCHES_DDL, schema_result
 from cdc_pipeline.lake.catalog import CatalogEntry, known_mirrors, remember_mirrors
 from cdc_pipeline.mirrors.cuts.catalog_entries import catalog_entries
@@ -35,15 +36,15 @@ from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.raw_batches import newest_batch
 from cdc_pipeline.spark.session import SparkLakehouse
 
-_CUTS = """One row is one consistent cut: the resolved TSO and the Delta version of every mirror at it. It is written
-after all mirrors are in, so whoever reads through it sees all tables as of one moment of upstream."""
-_MIRROR = "{name} as upstream has it at the resolved TSO{trace}."
+_CUTS = """One row per consistent cut: its resolved TSO and the Delta version of each mirror at this TSO. The row is written
+after all mirrors are committed, so a reader of a cut sees all tables as of one moment of upstream."""
+_MIRROR = "{name} as upstream has it at the resolved TSO{metadata}."
 _MERGED = (
-    "{count} table(s) of upstream merged, told apart by `_source_database` and `_source_table`, as upstream has them at the "
-    "resolved TSO{trace}."
+    "{count} upstream table(s) merged, as upstream has them at the resolved TSO{metadata}. `_source_database` and "
+    "`_source_table` name the table of a row."
 )
-_TRACE = ", with the {names} of the message\nthat wrote each row"
-_DELETED = f" Rows that upstream has deleted are beside them, with {DELETED} true."
+_METADATA = ", with the {names} of the message\nthat wrote each row"
+_SOFT_DELETE = f" Rows deleted upstream stay, with {DELETED} true."
 
 
 def _sources(pipeline: Pipeline) -> list[dg.AssetKey]:
@@ -51,13 +52,13 @@ def _sources(pipeline: Pipeline) -> list[dg.AssetKey]:
 
 
 def cut_maker(spark: SparkLakehouse, pipeline: Pipeline, run_id: str, report: Callable[[str], None]) -> CutMaker:
-    """How the pipeline's cuts are made. `report` is told of progress, a line at a time."""
+    """The `CutMaker` of the pipeline. `report`: callback that receives one progress line per call."""
     return CutMaker(
         spark.session,
         pipeline.paths,
         run_id,
         pipeline.time_zone,
-        pipeline.side_by_side,
+        pipeline.merge_threads,
         report,
         pipeline.keys,
         pipeline.ddl_policy,
@@ -67,18 +68,18 @@ def cut_maker(spark: SparkLakehouse, pipeline: Pipeline, run_id: str, report: Ca
 
 
 def mirror_spec(pipeline: Pipeline, entry: CatalogEntry) -> dg.AssetSpec:
-    gone = " Dropped upstream, or not included any more; its history stays here." if entry.dropped else ""
+    lifecycle = " Dropped upstream, or no longer included. Its history stays in this asset." if entry.dropped else ""
     if entry.moved_to:
-        gone = f" Renamed: it goes on as {entry.moved_to}, with its rows and their history."
-    shown = face(pipeline)
-    shown["tags"]["cdc/lifecycle"] = "renamed" if entry.moved_to else "dropped" if entry.dropped else "live"
+        lifecycle = f" Renamed to {entry.moved_to}, which has its rows and their history."
+    attributes = node_attributes(pipeline)
+    attributes["tags"]["cdc/lifecycle"] = "renamed" if entry.moved_to else "dropped" if entry.dropped else "live"
     return dg.AssetSpec(
         mirror_key(pipeline.name, entry.name),
         deps=_sources(pipeline),
         group_name=mirror_group(pipeline.name, entry.database),
-        description=_description(entry) + gone,
+        description=_description(entry) + lifecycle,
         skippable=True,
-        **shown,
+        **attributes,
         metadata={
             "dagster/uri": entry.path,
             "dagster/table_name": str(entry.name),
@@ -93,70 +94,43 @@ def mirror_spec(pipeline: Pipeline, entry: CatalogEntry) -> dg.AssetSpec:
 
 def _description(entry: CatalogEntry) -> str:
     names = [column.name.removeprefix("_") for column in entry.columns if column.name in TRACE_NAMES]
-    shown = " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
-    trace = _TRACE.format(names=shown) if shown else ""
+    listed = " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+    metadata = _METADATA.format(names=listed) if listed else ""
     if entry.merged:
-        described = _MERGED.format(count=len(entry.merged), trace=trace)
+        described = _MERGED.format(count=len(entry.merged), metadata=metadata)
     else:
-        described = _MIRROR.format(name=entry.name, trace=trace)
-    keeps_deleted = any(column.name == DELETED and not column.mysql_type for column in entry.columns)
-    return described + (_DELETED if keeps_deleted else "")
+        described = _MIRROR.format(name=entry.name, metadata=metadata)
+    has_soft_delete = any(column.name == DELETED and not column.mysql_type for column in entry.columns)
+    return described + (_SOFT_DELETE if has_soft_delete else "")
 
 
 def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg.AssetsDefinition:
-    """The step with a node for each mirror that the lake has; one that appears in a run is in the catalog at once."""
-    entries = known_mirrors(pipeline.paths)
-    specs = [mirror_spec(pipeline, entry) for entry in entries]
+    """One step with a node per mirror in the catalog. A run adds new mirrors to the catalog."""
+    specs = [mirror_spec(pipeline, entry) for entry in known_mirrors(pipeline.paths)]
     cuts = table_key(pipeline.name, CUTS)
     declared = frozenset(spec.key for spec in specs)
     names = {name_safe_key(spec.key): spec.key for spec in specs}
     specs = [spec.replace_attributes(key=key) for key, spec in zip(names, specs, strict=True)]
-    cut_spec = dg.AssetSpec(
-        cuts,
-        # before the first mirror is known the cuts hang on what mirrors will be made of
-        deps=list(names) or _sources(pipeline),
-        group_name=pipeline.name,
-        description=_CUTS,
-        **face(pipeline),
-        freshness_policy=limits.policy(),
-        metadata={"dagster/uri": pipeline.paths.table(CUTS)},
-    )
 
     @dg.multi_asset(
         name=f"{pipeline.name}_mirrors",
-        specs=[*specs, cut_spec],
-        check_specs=[
-            dg.AssetCheckSpec(NO_GAPS, asset=cuts),
-            dg.AssetCheckSpec(DDL_APPLIED, asset=cuts),
-            dg.AssetCheckSpec(BALANCE, asset=cuts, blocking=True),
-            dg.AssetCheckSpec(NO_BREACH, asset=cuts),
-            dg.AssetCheckSpec(KEYS_HOLD, asset=cuts),
-            dg.AssetCheckSpec(SCHEMA_MATCHES_DDL, asset=cuts),
-            *([dg.AssetCheckSpec(FRESH, asset=cuts)] if limits.declared else []),
-        ],
+        specs=[*specs, _cuts_spec(pipeline, cuts, list(names), limits)],
+        check_specs=_check_specs(cuts, limits),
     )
     def mirrors(
         context: dg.AssetExecutionContext, spark: SparkLakehouse
     ) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
-        with opened_lake(context, pipeline, spark):
+        with open_lake(context, pipeline, spark):
             maker = cut_maker(spark, pipeline, context.run.run_id, context.log.info)
             report = maker.bring_up_to_date()
             if report.published or len(declared) < len(report.mirrors):
                 remember_mirrors(pipeline.paths, catalog_entries(spark.session, report.mirrors, report.sources))
-            balance = cut_balance_result(spark.session, pipeline.paths, cuts)
-            ddl = ddl_applied_result(spark.session, pipeline.paths, cuts)
-            breach = no_breach_result(spark.session, pipeline.paths, cuts)
-            again = {name: wrong_before(context.instance, cuts, name) for name in (KEYS_HOLD, SCHEMA_MATCHES_DDL)}
-            wanted = KeysToCheck(pipeline.keys, pipeline.key_check_rows, again[KEYS_HOLD], pipeline.side_by_side)
-            # those that are put aside are told of by themselves, and perhaps cannot be read
-            whole = report.without_put_aside
-            keys = keys_hold_result(spark.session, pipeline.paths, whole, wanted, cuts)
-            schemas = schema_result(spark.session, pipeline.paths, whole, again[SCHEMA_MATCHES_DDL], cuts)
+            checks = _lake_check_results(context.instance, spark.session, pipeline, report, cuts)
             newest = newest_batch(spark.session, pipeline.paths)
         by_name = {entry.name: entry for entry in report.mirrors}
         for name, counts in report.changed.items():
             if name not in by_name:
-                continue  # dropped in this very cut
+                continue  # dropped in this cut
             key = mirror_key(pipeline.name, name)
             metadata = _mirror_metadata(by_name[name], counts, report)
             if key in declared:
@@ -169,20 +143,62 @@ def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg
             asset_key=cuts, metadata=_cut_metadata(report), data_version=dg.DataVersion(str(report.cut_id))
         )
         yield no_gaps_result(report, cuts)
-        yield ddl
-        yield balance
-        yield breach
-        yield keys
-        yield schemas
+        yield from checks
         if limits.declared:
             yield fresh_result(report, limits, cuts)
 
     return mirrors.with_attributes(asset_key_replacements={name: key for name, key in names.items() if name != key})
 
 
+def _cuts_spec(
+    pipeline: Pipeline, key: dg.AssetKey, mirrors: Sequence[dg.AssetKey], limits: FreshnessLimits
+) -> dg.AssetSpec:
+    return dg.AssetSpec(
+        key,
+        # without mirrors, the cuts depend on the tables that the mirrors will depend on
+        deps=mirrors or _sources(pipeline),
+        group_name=pipeline.name,
+        description=_CUTS,
+        **node_attributes(pipeline),
+        freshness_policy=limits.policy(),
+        metadata={"dagster/uri": pipeline.paths.table(CUTS)},
+    )
+
+
+def _check_specs(cuts: dg.AssetKey, limits: FreshnessLimits) -> list[dg.AssetCheckSpec]:
+    return [
+        dg.AssetCheckSpec(NO_GAPS, asset=cuts),
+        dg.AssetCheckSpec(DDL_APPLIED, asset=cuts),
+        dg.AssetCheckSpec(BALANCE, asset=cuts, blocking=True),
+        dg.AssetCheckSpec(NO_BREACH, asset=cuts),
+        dg.AssetCheckSpec(KEYS_HOLD, asset=cuts),
+        dg.AssetCheckSpec(SCHEMA_MATCHES_DDL, asset=cuts),
+        *([dg.AssetCheckSpec(FRESH, asset=cuts)] if limits.declared else []),
+    ]
+
+
+def _lake_check_results(
+    instance: dg.DagsterInstance, spark: SparkSession, pipeline: Pipeline, report: CutReport, cuts: dg.AssetKey
+) -> list[dg.AssetCheckResult]:
+    """The results of the checks that read tables of the lake."""
+    paths = pipeline.paths
+    balance = cut_balance_result(spark, paths, cuts)
+    ddl = ddl_applied_result(spark, paths, cuts)
+    breach = no_breach_result(spark, paths, cuts)
+    failed = {check: previously_failed_tables(instance, cuts, check) for check in (KEYS_HOLD, SCHEMA_MATCHES_DDL)}
+    scope = KeysToCheck(pipeline.keys, pipeline.key_check_rows, failed[KEYS_HOLD], pipeline.merge_threads)
+    # the check no_gaps reports quarantined tables, and their mirrors may be unreadable
+    readable = report.without_put_aside
+    keys = keys_hold_result(spark, paths, readable, scope, cuts)
+    schemas = schema_result(spark, paths, readable, failed[SCHEMA_MATCHES_DDL], cuts)
+    return [ddl, balance, breach, keys, schemas]
+
+
 def _provenance(pipeline: Pipeline, entry: MirrorEntry, batch: int) -> dict[str, str]:
-    """What Dagster notes by itself for a declared asset: the versions that this one was made from. Without it a mirror
-    that has just appeared would show as out of sync until its next change."""
+    """The version tags that Dagster sets by itself for a declared asset.
+
+    Without them, the UI shows a new mirror as out of sync until its next change.
+    """
     tags = {
         "dagster/data_version": str(entry.version),
         "dagster/data_version_is_user_provided": "true",
@@ -214,13 +230,13 @@ def _mirror_metadata(entry: MirrorEntry, counts: TableCounts, report: CutReport)
 
 
 def _version_before(entry: MirrorEntry, report: CutReport) -> dict[str, dg.MetadataValue]:
-    """The version that the cut before had of the mirror, also under another name; nothing of one that is new."""
+    """The mirror's Delta version in the previous cut, across renames; empty for a new mirror."""
     before = report.versions_before.get(entry.mirror_id)
     return {} if before is None else {"delta_version_before": dg.MetadataValue.int(before)}
 
 
 def _produce_to_mirror(report: CutReport) -> dict[str, dg.MetadataValue]:
-    """How long ago the newest record that the cut took in was produced; nothing where it took in none."""
+    """Age of the newest record in the cut, by its Kafka timestamp; empty if the cut has no new records."""
     if report.newest_record is None:
         return {}
     age = datetime.now(timezone.utc) - report.newest_record
@@ -228,7 +244,7 @@ def _produce_to_mirror(report: CutReport) -> dict[str, dg.MetadataValue]:
 
 
 def _lag(report: CutReport) -> dict[str, dg.MetadataValue]:
-    """How far the mirrors are behind the clock, as a number, which the UI plots over the runs."""
+    """Lag of the mirrors behind the clock as a number, so that the UI plots it over the runs."""
     behind = lag(report)
     return {} if behind is None else {"lag_seconds": dg.MetadataValue.float(round(behind.total_seconds(), 1))}
 
@@ -240,9 +256,9 @@ def _cut_metadata(report: CutReport) -> dict[str, dg.MetadataValue]:
         "resolved_tso": dg.MetadataValue.text(str(report.resolved_tso)),
         "resolved_time": dg.MetadataValue.text(str(report.resolved_time)),
         **_lag(report),
-        "held_by": dg.MetadataValue.text(str(report.streams.held_by)),
-        "held_back_seconds": dg.MetadataValue.float(round(report.streams.held_back_ms / 1000, 1)),
-        "waiting_for_a_watermark": dg.MetadataValue.json(list(report.streams.waiting_for)),
+        "slowest_partition": dg.MetadataValue.text(str(report.streams.held_by)),
+        "watermark_lag_seconds": dg.MetadataValue.float(round(report.streams.held_back_ms / 1000, 1)),
+        "partitions_without_watermark": dg.MetadataValue.json(list(report.streams.waiting_for)),
         "mirrors": dg.MetadataValue.int(len(report.mirrors)),
         "changes": dg.MetadataValue.int(report.totals.changes),
         "applied": dg.MetadataValue.int(report.totals.applied),
@@ -254,10 +270,10 @@ def _cut_metadata(report: CutReport) -> dict[str, dg.MetadataValue]:
         "filtered": dg.MetadataValue.int(report.totals.filtered),
         "pending": dg.MetadataValue.int(report.totals.pending),
         **_produce_to_mirror(report),
-        "stages": shown_table(
+        "stages": table_value(
             ["stage", "seconds"], ((stage, round(seconds, 1)) for stage, seconds in report.stages.items())
         ),
         "selection_changes": dg.MetadataValue.json(list(report.selection_changes)),
-        "held": dg.MetadataValue.json({str(table.name): table.sql or str(table.gap) for table in report.held}),
+        "held_tables": dg.MetadataValue.json({str(table.name): table.sql or str(table.gap) for table in report.held}),
         "seconds": dg.MetadataValue.float(round(report.seconds, 1)),
     }

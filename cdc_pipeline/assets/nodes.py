@@ -1,4 +1,4 @@
-"""What every node of a pipeline shows in Dagster's UI: group, kinds, owners, tags, and where its columns come from."""
+"""Attributes of asset nodes in Dagster's UI: group, kinds, owners, tags, column lineage."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 _NOT_IN_GROUPS = re.compile(r"[^A-Za-z0-9_]")
 _FROM_RECORD = {"topic": "topic", "partition": "partition", "offset": "offset", "batch_id": "batch_id"}
-"""Columns of decoded tables that a record has itself; all others are in its value."""
-_OF_CHANGE = {
+"""Columns of decoded tables that are Kafka metadata; all others come from the value of the record."""
+_FROM_CHANGE_LOG = {
     "_commit_ts": "commit_ts",
     "_topic": "topic",
     "_partition": "partition",
@@ -29,8 +29,8 @@ _OF_CHANGE = {
 }
 
 
-class Face(TypedDict):
-    """Fields of `AssetSpec`."""
+class NodeAttributes(TypedDict):
+    """Keyword arguments of `AssetSpec`."""
 
     kinds: set[str]
     owners: list[str]
@@ -38,9 +38,9 @@ class Face(TypedDict):
     code_version: str
 
 
-def face(pipeline: Pipeline) -> Face:
-    """What all nodes of the pipeline have alike."""
-    return Face(
+def node_attributes(pipeline: Pipeline) -> NodeAttributes:
+    """Attributes that all nodes of the pipeline share."""
+    return NodeAttributes(
         kinds={"delta", "pyspark", *pipeline.source.kinds},
         owners=list(pipeline.owners),
         tags=dict(pipeline.tags),
@@ -49,28 +49,30 @@ def face(pipeline: Pipeline) -> Face:
 
 
 def mirror_group(pipeline: str, database: str) -> str:
-    """`<pipeline>_<database>`. A name that Dagster's groups cannot hold is told apart from others by a digest."""
+    """`<pipeline>_<database>`; a digest keeps names unique whose characters Dagster does not allow in groups."""
     plain = _NOT_IN_GROUPS.sub("_", database)
-    mark = "" if plain == database and database else f"_{hashlib.sha256(database.encode()).hexdigest()[:6]}"
-    return f"{pipeline}_{plain}{mark}"
+    suffix = "" if plain == database and database else f"_{hashlib.sha256(database.encode()).hexdigest()[:6]}"
+    return f"{pipeline}_{plain}{suffix}"
 
 
 def mirror_lineage(pipeline: str, entry: CatalogEntry) -> dg.TableColumnLineage:
-    """Each column of a mirror ← where the change log has its values: the images by name, the place by column."""
+    """Lineage of a mirror's columns to `change_log`: to the images, or to the column of the same metadata."""
     log = table_key(pipeline, CHANGE_LOG)
-    trace = {name: [dg.TableColumnDep(asset_key=log, column_name=column)] for name, column in _OF_CHANGE.items()}
+    metadata = {
+        name: [dg.TableColumnDep(asset_key=log, column_name=column)] for name, column in _FROM_CHANGE_LOG.items()
+    }
     images = [dg.TableColumnDep(asset_key=log, column_name=name) for name in ("after", "before")]
-    # a column that has a type upstream is upstream's, whatever its name
-    places = {column.name: {} if column.mysql_type else trace for column in entry.columns}
+    # a column with a MySQL type is an upstream column, whatever its name
+    known = {column.name: {} if column.mysql_type else metadata for column in entry.columns}
     if entry.merged:
-        of = zip(SOURCE_NAMES, ("database", "table"), strict=True)
-        names = {name: [dg.TableColumnDep(asset_key=log, column_name=column)] for name, column in of}
-        places |= dict.fromkeys(SOURCE_NAMES, names)
-    return dg.TableColumnLineage({name: found.get(name, images) for name, found in places.items()})
+        sources = zip(SOURCE_NAMES, ("database", "table"), strict=True)
+        names = {name: [dg.TableColumnDep(asset_key=log, column_name=column)] for name, column in sources}
+        known |= dict.fromkeys(SOURCE_NAMES, names)
+    return dg.TableColumnLineage({name: found.get(name, images) for name, found in known.items()})
 
 
 def decoded_lineage(pipeline: str, table: TableState | None) -> dict[str, dg.TableColumnLineage]:
-    """Each column of a decoded table ← the record's own column, or the value that was decoded."""
+    """Lineage of a decoded table's columns to `raw_topic_snapshot`; empty if the table does not exist yet."""
     if table is None:
         return {}
     raw = table_key(pipeline, RAW)

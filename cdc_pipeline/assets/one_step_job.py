@@ -1,4 +1,4 @@
-"""What the jobs beside the ingest have alike: one step, in one process, as the pipeline's only run."""
+"""Jobs with one op, in one process, exclusive for the pipeline."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""The lake of a pipeline, as each step of a run opens it."""
+"""Opens the lake of a pipeline for a step of a run."""
 
 from __future__ import annotations
 
 import contextlib
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.assets.failures import clear_failures
+from cdc_pipeline.assets.failures import translate_errors
 from cdc_pipeline.lake.format import note_format, require_known_format
 from cdc_pipeline.lake.lock import only_writer
 from cdc_pipeline.mirrors.cuts.restored_lake import lake_taken_back
@@ -20,14 +20,15 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def opened_lake(
+def open_lake(
     context: dg.AssetExecutionContext | dg.OpExecutionContext, pipeline: Pipeline, spark: SparkLakehouse
 ) -> Iterator[None]:
-    """Within it this step is the only one that writes the lake, of a format that this version knows, and errors are as
-    Dagster should treat them. A lake that was taken back by RESTORE is made one to go on from first, and one of an
-    earlier format one of this."""
+    """Holds the writer lock of the lake and translates errors for Dagster.
+
+    Fails if this version does not know the lake's format. Repairs a lake after RESTORE, and upgrades an older format.
+    """
     with (
-        clear_failures(pipeline.source.secrets),
+        translate_errors(pipeline.source.secrets),
         only_writer(pipeline.paths, context.run.run_id, context.log.info),
     ):
         require_known_format(spark.session, pipeline.paths)

@@ -9,8 +9,8 @@ from pydantic import Field
 
 from cdc_pipeline.assets.keys import RAW, table_key
 from cdc_pipeline.assets.metadata import delta_columns, ranges_table
-from cdc_pipeline.assets.nodes import face
-from cdc_pipeline.assets.opened_lake import opened_lake
+from cdc_pipeline.assets.nodes import node_attributes
+from cdc_pipeline.assets.opened_lake import open_lake
 from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.format import note_format
 from cdc_pipeline.pipeline import Pipeline
@@ -18,21 +18,21 @@ from cdc_pipeline.sources.raw_batches import newest_batch
 from cdc_pipeline.sources.source import Intake, RunContext
 from cdc_pipeline.spark.session import SparkLakehouse
 
-_DESCRIPTION = """One row is one record of the topics, byte for byte: topic, partition, offset, timestamp, key, value,
-headers, and the batch that took it in. Only appended to; everything else in the lake can be made again from it."""
+_DESCRIPTION = """One row per Kafka record, byte for byte: topic, partition, offset, timestamp, key, value, headers, and the
+batch that ingested it. Append-only. All other tables of the lake can be rebuilt from it."""
 
 
 _MOST_SHOWN = 200
 POSITIONS = "positions"
-"""The metadata that says how far the source was read."""
+"""Metadata entry with the next offsets of the source. The sensor reads it for lakes that are not local."""
 
 
 class Range(dg.Config):
-    """How far to read. Empty: to where the source is now."""
+    """End of the range to read. Empty: up to the current end of the source."""
 
     until: dict[str, dict[str, int]] = Field(
         default_factory=dict,
-        description="For each topic and partition the offset to stop before; those not named are not read. For Kafka only.",
+        description="Kafka only. End offset (exclusive) per topic and partition. Partitions not listed are not read.",
     )
 
 
@@ -41,7 +41,7 @@ def raw_asset(pipeline: Pipeline) -> dg.AssetsDefinition:
         key=table_key(pipeline.name, RAW),
         group_name=pipeline.name,
         description=_DESCRIPTION,
-        **face(pipeline),
+        **node_attributes(pipeline),
         metadata={"dagster/uri": pipeline.paths.table(RAW)},
     )
     def raw_topic_snapshot(
@@ -49,45 +49,46 @@ def raw_asset(pipeline: Pipeline) -> dg.AssetsDefinition:
     ) -> dg.MaterializeResult[None]:
         run = RunContext(context.run.run_id, context.log.info)
         started = time.monotonic()
-        with opened_lake(context, pipeline, spark):
+        with open_lake(context, pipeline, spark):
             intake = pipeline.source.take_in(spark.session, pipeline.paths, run, config.until or None)
             note_format(spark.session, pipeline.paths)
             newest = newest_batch(spark.session, pipeline.paths)
             state = table_state(spark.session, pipeline.paths.table(RAW))
         context.log.info(_summary(intake))
         return dg.MaterializeResult(
-            # A run without news leaves what comes after in sync.
+            # unchanged by a run without new records, so that downstream assets stay in sync
             data_version=dg.DataVersion(str(newest)),
             metadata={
                 "source": pipeline.source.place,
-                "batch": intake.batch_id or "nothing new",
+                "batch": intake.batch_id or "no new records",
                 "batches": len(intake.batches),
                 "records": intake.records,
                 "seconds": round(time.monotonic() - started, 1),
-                "files": _some(file.name for file in intake.files),
-                "passed_over": list(intake.passed_over),
+                "files": _first(file.name for file in intake.files),
+                "skipped_files": list(intake.passed_over),
                 "offsets": ranges_table(intake.ranges[:_MOST_SHOWN]),
-                # the sensor's only word of it where the lake is no local folder
                 **({} if pipeline.paths.is_local else {POSITIONS: dg.MetadataValue.json(dict(intake.positions))}),
                 **delta_columns(state),
-                "given_up": [f"{topic}/{partition} {first}–{end - 1}" for topic, partition, first, end in intake.lost],
+                "lost_offsets": [
+                    f"{topic}/{partition} {first}–{end - 1}" for topic, partition, first, end in intake.lost
+                ],
             },
         )
 
     return raw_topic_snapshot
 
 
-def _some(names: Iterable[str]) -> list[str]:
-    """The first of many: a storage folder may have brought thousands of files."""
-    found = list(names)
-    more = [f"… and {len(found) - _MOST_SHOWN} more"] if len(found) > _MOST_SHOWN else []
-    return found[:_MOST_SHOWN] + more
+def _first(names: Iterable[str]) -> list[str]:
+    """The first names and the number of the others: a storage folder may have thousands of new files."""
+    listed = list(names)
+    more = [f"… and {len(listed) - _MOST_SHOWN} more"] if len(listed) > _MOST_SHOWN else []
+    return listed[:_MOST_SHOWN] + more
 
 
 def _summary(intake: Intake) -> str:
-    others = f"; passed over, since they hold no records: {', '.join(intake.passed_over)}" if intake.passed_over else ""
+    skipped = f"; skipped files without records: {', '.join(intake.passed_over)}" if intake.passed_over else ""
     if intake.batch_id is None:
-        return f"nothing new{others}"
+        return f"no new records{skipped}"
     batches = f"batch {intake.batch_id}" if len(intake.batches) == 1 else f"{len(intake.batches)} batches"
-    places = f"{len(intake.files)} files" if intake.files else f"{len(intake.ranges)} partitions"
-    return f"{batches}: {intake.records} new records of {places}{others}"
+    origin = f"{len(intake.files)} files" if intake.files else f"{len(intake.ranges)} partitions"
+    return f"{batches}: {intake.records} new records from {origin}{skipped}"

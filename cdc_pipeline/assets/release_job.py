@@ -4,27 +4,26 @@
 import dagster as dg
 from pydantic import Field
 
-from cdc_pipeline.assets.failures import clear_failures
-from cdc_pipeline.assets.metadata import shown_table
+from cdc_pipeline.assets.failures import translate_errors
+from cdc_pipeline.assets.metadata import table_value
 from cdc_pipeline.assets.mirrors import cut_maker
 from cdc_pipeline.assets.one_step_job import one_step_job
-from cdc_pipeline.assets.opened_lake import opened_lake
-from cdc_pipeline.assets.rebuild_job import content_table, remember_published
+from cdc_pipeline.assets.opened_lake import open_lake
+from cdc_pipeline.assets.rebuild_job import content_hashes, update_catalog
 from cdc_pipeline.mirrors.operations.letter_choice import LetterChoice
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
 from cdc_pipeline.mirrors.operations.release import Letters, Releaser, ReleaseReport
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.spark.session import SparkLakehouse
 
-_DESCRIPTION = """Takes dead letters in, as they are (the rule or the claim store was put right since) or with a message in
-their place. All is made again with them at their own place in the stream, so that none can overwrite what is newer. One
-that breaks a rule still stays a dead letter, and where none is left the lake stays as it is."""
+_DESCRIPTION = """Decodes dead letters again: unchanged (after a fix of the rule or of the claim store), or with a
+replacement message. Rebuilds change log and mirrors with the released records at their own offsets, so that none overwrites
+a newer change. A record that still breaks a rule stays a dead letter. If none is released, the lake does not change."""
 _MOST_LOGGED = 50
 
 
 class ReleaseConfig(dg.Config):
-    """Which dead letters are to be released: those that positions, rules and tables all choose, as far as these are given,
-    and those that have a replacement."""
+    """Selects dead letters: those that match all given filters (positions, rules, tables), and those with a replacement."""
 
     positions: list[str] = Field(
         default_factory=list,
@@ -32,20 +31,20 @@ class ReleaseConfig(dg.Config):
     )
     rules: list[str] = Field(
         default_factory=list,
-        description="Patterns on the rule's name (column rule of dead_letters), such as value_has_type (a star alone: all).",
+        description="Patterns on the rule (column rule of dead_letters), such as value_has_type; * selects all.",
     )
     tables: list[str] = Field(default_factory=list, description="Patterns on database.table, such as shop.*.")
     replacements: dict[str, str] = Field(
         default_factory=dict,
-        description="By topic/partition@offset the message (its whole value, as text) that is decoded in place of the "
-        "record's own, from now on and in every rebuild.",
+        description="Replacement messages by topic/partition@offset. This run and every later rebuild decode the "
+        "replacement (the whole value, as text) in place of the record's value.",
     )
     replacement_file: str = Field(
         default="",
-        description="A file of such messages: a line each, JSON with topic, partition, offset and payload (or "
-        "payload_base64) as `kcat -C -J` prints it; may be .gz. A path on the machine that runs the job.",
+        description="File with replacement messages, on the machine that runs the job; may be .gz. One JSON object per "
+        "line with topic, partition, offset and payload (or payload_base64), as `kcat -C -J` prints it.",
     )
-    note: str = Field(default="", description="Why, for whoever asks later; kept in dead_letter_releases.")
+    note: str = Field(default="", description="Reason of the release, stored in dead_letter_releases.")
 
 
 def release_job(pipeline: Pipeline) -> dg.JobDefinition:
@@ -53,20 +52,20 @@ def release_job(pipeline: Pipeline) -> dg.JobDefinition:
     def release_letters(
         context: dg.OpExecutionContext, config: ReleaseConfig, spark: SparkLakehouse
     ) -> dg.Output[None]:
-        with clear_failures():
+        with translate_errors():
             choice = _choice(config)
-            with opened_lake(context, pipeline, spark):
+            with open_lake(context, pipeline, spark):
                 maker = cut_maker(spark, pipeline, context.run.run_id, context.log.info)
                 rebuilder = Rebuilder(maker, pipeline.dialect, pipeline.claim_store)
                 report = Releaser(rebuilder, config.note).released(choice)
                 if report.rebuild is not None and report.rebuild.cut_id is not None:
-                    remember_published(spark, pipeline)
+                    update_catalog(spark, pipeline)
         for letter in report.dead.shown[:_MOST_LOGGED]:
-            context.log.warning(f"{letter.place} stays a dead letter: {letter.rule}: {letter.reason}")
+            context.log.warning(f"{letter.place} was not released: it breaks {letter.rule}: {letter.reason}")
         if not report.released.count:
             raise dg.Failure(
-                "none of the chosen dead letters could be released, and nothing was changed: each breaks a rule still",
-                metadata={"dead": _letters(report.dead)},
+                "none of the selected dead letters was released: each still breaks a rule; nothing was changed",
+                metadata={"not_released_dead_letters": _dead_letters_table(report.dead)},
                 allow_retries=False,
             )
         return dg.Output(None, metadata=_metadata(report))
@@ -88,16 +87,19 @@ def _choice(config: ReleaseConfig) -> LetterChoice:
 
 
 def _metadata(report: ReleaseReport) -> dict[str, dg.MetadataValue]:
-    found = report.rebuild
+    rebuild = report.rebuild
+    rebuilt: dict[str, dg.MetadataValue] = {}
+    if rebuild is not None:
+        rebuilt = {"cut": dg.MetadataValue.text(str(rebuild.cut_id)), "content_hashes": content_hashes(rebuild)}
     return {
         "released": dg.MetadataValue.int(report.released.count),
-        "released_letters": _letters(report.released),
-        "still_dead": dg.MetadataValue.int(report.dead.count),
-        "dead": _letters(report.dead),
-        **({} if found is None else {"cut": dg.MetadataValue.text(str(found.cut_id)), "content": content_table(found)}),
+        "released_dead_letters": _dead_letters_table(report.released),
+        "not_released": dg.MetadataValue.int(report.dead.count),
+        "not_released_dead_letters": _dead_letters_table(report.dead),
+        **rebuilt,
     }
 
 
-def _letters(letters: Letters) -> dg.TableMetadataValue:
+def _dead_letters_table(letters: Letters) -> dg.TableMetadataValue:
     rows = ((letter.place, letter.table, letter.rule, letter.reason) for letter in letters.shown)
-    return shown_table(["place", "table", "rule", "reason"], rows)
+    return table_value(["position", "table", "rule", "reason"], rows)

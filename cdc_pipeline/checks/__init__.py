@@ -1,4 +1,4 @@
-"""Dagster asset checks, one module each: a check reads what a stage wrote and says whether a promise holds.
+"""Dagster asset checks, one per module. A check reads the tables of a stage and reports whether a guarantee holds.
 
-Writes no table. Only `assets` and `component` import it.
+Checks write no tables. Only `assets` and `component` import it.
 """

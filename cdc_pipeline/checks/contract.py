@@ -1,4 +1,4 @@
-"""The contracts, looked at by Pandera after the tables were written."""
+"""The check `contract`: validates new rows of the decoded tables with Pandera."""
 
 from __future__ import annotations
 
@@ -24,79 +24,84 @@ if TYPE_CHECKING:
 
 CONTRACT = "contract"
 MOST_ROWS = 100_000
-"""Of more rows than these it looks at a part, chosen by position."""
-_PARTS = 1_000_000
+"""Up to this number all new rows are validated, of more a sample by position."""
+_SAMPLE_BUCKETS = 1_000_000
 
 
 @dataclass(frozen=True)
-class TableLook:
-    """What one look at the rows that some batches gave a table has found. `rows` is how many there are, or more, `looked_at`
-    how many of them it was; `faults` are rules that decoding should have seen, `warnings` those that good rows may break;
-    `shapes` are those of the rows' messages."""
+class TableValidation:
+    """The result of validating the rows of some batches in a table."""
 
     table: str
     rows: int = 0
-    looked_at: int = 0
-    faults: tuple[Breach, ...] = ()
+    """Number of rows, an upper bound if only a sample was validated."""
+    validated: int = 0
+    """Number of validated rows."""
+    errors: tuple[Breach, ...] = ()
+    """Rules that the decoder should have enforced."""
     warnings: tuple[Breach, ...] = ()
+    """Rules that accepted rows may break."""
     shapes: tuple[Shape, ...] = ()
 
 
-def look_at(spark: SparkSession, paths: LakePaths, table: str, batches: Sequence[int], count: int) -> TableLook:
-    """`count` is how many rows the batches gave the table, or more; the check `balance` holds that against the table
-    itself."""
+def validate_table(
+    spark: SparkSession, paths: LakePaths, table: str, batches: Sequence[int], count: int
+) -> TableValidation:
+    """Validates the rows of the batches. `count` is an upper bound of their number."""
     if not count:
-        return TableLook(table)
+        return TableValidation(table)
     rows = spark.read.format("delta").load(paths.table(table))
     written = rows.where(F.col("batch_id").between(min(batches), max(batches)))
-    part = _part(written, count).select(*_columns(table, rows.columns)).coalesce(2).persist()
-    # the rules are cheap for a row and dear to prepare: interpreted, those over 44,000 rows took two thirds of the time
+    sample = _sample(written, count).select(*_columns(table, rows.columns)).coalesce(2).persist()
+    # Rules are cheap per row and expensive to compile: interpreted, 44,000 rows took two thirds of the time.
     with for_rows(spark, count // 5):
         try:
-            checked = part.count()
-            found = breaches(part, TABLES[table]) if checked else ()
-            shapes = shapes_of(table, part) if checked else []
+            validated = sample.count()
+            found = breaches(sample, TABLES[table]) if validated else ()
+            shapes = shapes_of(table, sample) if validated else []
         finally:
-            part.unpersist()
-    faults, warnings = (tuple(breach for breach in found if breach.warn == warn) for warn in (False, True))
-    return TableLook(table, checked if count <= MOST_ROWS else count, checked, faults, warnings, tuple(shapes))
+            sample.unpersist()
+    errors, warnings = (tuple(breach for breach in found if breach.warn == warn) for warn in (False, True))
+    total = validated if count <= MOST_ROWS else count
+    return TableValidation(table, total, validated, errors, warnings, tuple(shapes))
 
 
-def contract_result(look: TableLook, key: dg.AssetKey) -> dg.AssetCheckResult:
-    """Fails, and stops what comes after, where rows break a rule that decoding should have seen."""
+def contract_result(validation: TableValidation, key: dg.AssetKey) -> dg.AssetCheckResult:
+    """Fails if rows break a rule that the decoder should have enforced. Blocks downstream assets."""
     return dg.AssetCheckResult(
         check_name=CONTRACT,
         asset_key=key,
-        passed=not look.faults,
+        passed=not validation.errors,
         description=None
-        if not look.faults
+        if not validation.errors
         else "; ".join(
-            f"{look.table} has {breach.count} rows that break {breach.rule}{_where(breach)}" for breach in look.faults
+            f"{validation.table} has {breach.count} rows that break {breach.rule}{_example(breach)}"
+            for breach in validation.errors
         )
-        + ". Decoding should have set these records aside: it is a fault of this code, to be reported with the records' "
-        "bytes (raw_topic_snapshot). Nothing that follows was done",
+        + ". The decoder should have rejected these records: this is a bug in cdc_pipeline, report it with the records' "
+        "bytes from raw_topic_snapshot. Downstream assets were not updated",
         metadata={
-            "rows": look.rows,
-            "looked_at": look.looked_at,
+            "rows": validation.rows,
+            "validated": validation.validated,
             **{
-                breach.rule: f"{breach.count} rows, expected: {breach.expected}; such as {', '.join(breach.examples)}"
-                for breach in look.faults
+                breach.rule: f"{breach.count} rows, expected: {breach.expected}; for example {', '.join(breach.examples)}"
+                for breach in validation.errors
             },
         },
     )
 
 
-def _where(breach: Breach) -> str:
-    return f", such as {breach.examples[0]}" if breach.examples else ""
+def _example(breach: Breach) -> str:
+    return f", for example {breach.examples[0]}" if breach.examples else ""
 
 
-def _columns(table: str, there: Sequence[str]) -> list[str]:
-    """The columns of the contract, and `type`, by which the shapes of DDL are told."""
-    return [*TABLES[table].to_schema().columns, *(["type"] if "type" in there else [])]
+def _columns(table: str, existing: Sequence[str]) -> list[str]:
+    """The columns of the contract, and `type`, which is part of the shape of a DDL message."""
+    return [*TABLES[table].to_schema().columns, *(["type"] if "type" in existing else [])]
 
 
-def _part(rows: DataFrame, count: int) -> DataFrame:
+def _sample(rows: DataFrame, count: int) -> DataFrame:
     if count <= MOST_ROWS:
         return rows
-    place = F.xxhash64("topic", "partition", "offset")
-    return rows.where(F.pmod(place, F.lit(_PARTS)) < int(_PARTS * MOST_ROWS / count))
+    position_hash = F.xxhash64("topic", "partition", "offset")
+    return rows.where(F.pmod(position_hash, F.lit(_SAMPLE_BUCKETS)) < int(_SAMPLE_BUCKETS * MOST_ROWS / count))

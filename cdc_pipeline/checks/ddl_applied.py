@@ -1,4 +1,4 @@
-"""Shows DDL that was recorded and not applied, and mirrors that have gaps: nothing is silently wrong."""
+"""The checks `ddl_applied` (statements that are recorded, but not applied) and `no_gaps` (known differences of mirrors)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,11 @@ _LONGEST = 200
 
 
 def ddl_applied_result(spark: SparkSession, paths: LakePaths, key: dg.AssetKey) -> dg.AssetCheckResult:
-    """Warns where statements wait for an approval, or for a version that can apply them; the metadata has each with its
-    place."""
+    """Warns if statements are held for approval or cannot be applied. The metadata lists them by position."""
     history = spark.read.format("delta").load(paths.table("ddl_history"))
-    refused = history.where(F.col("status").isin(NOT_APPLIED, HELD)).orderBy("commit_ts", "offset")
-    rows = refused.limit(_SHOWN).collect()
-    count = refused.count() if len(rows) == _SHOWN else len(rows)
+    unapplied = history.where(F.col("status").isin(NOT_APPLIED, HELD)).orderBy("commit_ts", "offset")
+    rows = unapplied.limit(_SHOWN).collect()
+    count = unapplied.count() if len(rows) == _SHOWN else len(rows)
     return dg.AssetCheckResult(
         check_name=DDL_APPLIED,
         asset_key=key,
@@ -36,46 +35,45 @@ def ddl_applied_result(spark: SparkSession, paths: LakePaths, key: dg.AssetKey) 
         severity=dg.AssetCheckSeverity.WARN,
         description=None
         if not rows
-        else f"{count} DDL statement(s) {NOT_APPLIED}, or held, the first at {_place(rows[0])}. Held ones go on after "
-        f"{paths.pipeline}_approve_ddl, or after {paths.pipeline}_rebuild of a table that is put aside; for the others see "
-        f"what {paths.pipeline}_ddl_dry_run and docs/ddl.md say, and compare their tables with upstream",
-        metadata={_place(row): f"{row['sql']} ({row['effect']})" for row in rows},
+        else f"{count} DDL statement(s) {NOT_APPLIED} or held, the first at {_position(rows[0])}. To apply held "
+        f"statements, run {paths.pipeline}_approve_ddl, or {paths.pipeline}_rebuild if the table is quarantined. For the "
+        f"others, run {paths.pipeline}_ddl_dry_run, see docs/ddl.md and compare their tables with upstream",
+        metadata={_position(row): f"{row['sql']} ({row['effect']})" for row in rows},
     )
 
 
-def _place(row: Row) -> str:
+def _position(row: Row) -> str:
     return f"{row['topic']}/{row['partition']}@{row['offset']}"
 
 
 def no_gaps_result(report: CutReport, key: dg.AssetKey) -> dg.AssetCheckResult:
-    """Warns where a mirror may differ from upstream, and fails where a table is put aside; the metadata has each with its
-    reasons and their places."""
+    """Warns if a mirror may differ from upstream, fails if a table is quarantined. The metadata lists reasons per table."""
     pipeline = key.path[0]
     gaps = {str(entry.name): "; ".join(entry.gaps) for entry in report.mirrors if entry.gaps}
-    # one that could not be made has no mirror
-    aside = {str(table.name): str(table.gap) for table in report.held if table.error}
-    gaps |= {name: gap for name, gap in aside.items() if name not in gaps}
+    # a quarantined table may have no mirror
+    quarantined = {str(table.name): str(table.gap) for table in report.held if table.error}
+    gaps |= {name: gap for name, gap in quarantined.items() if name not in gaps}
     return dg.AssetCheckResult(
         check_name=NO_GAPS,
         asset_key=key,
         passed=not gaps,
-        severity=dg.AssetCheckSeverity.ERROR if aside else dg.AssetCheckSeverity.WARN,
-        description=_advice(pipeline, {**aside, **gaps}, aside) if gaps else None,
+        severity=dg.AssetCheckSeverity.ERROR if quarantined else dg.AssetCheckSeverity.WARN,
+        description=_advice(pipeline, {**quarantined, **gaps}, quarantined) if gaps else None,
         metadata=dict(gaps),
     )
 
 
-def _advice(pipeline: str, gaps: Mapping[str, str], aside: Mapping[str, str]) -> str:
+def _advice(pipeline: str, gaps: Mapping[str, str], quarantined: Mapping[str, str]) -> str:
     name, gap = next(iter(gaps.items()))
-    words = f"{len(gaps)} mirror(s) with gaps, such as {name}: {_short(gap)}. "
-    if aside:
-        return words + (
-            f"{len(aside)} table(s) are put aside: when the error is understood, {pipeline}_rebuild with their names as "
-            "tables brings them back; docs/operations.md (Quarantined tables)"
+    summary = f"{len(gaps)} mirror(s) have gaps, for example {name}: {_short(gap)}. "
+    if quarantined:
+        return summary + (
+            f"{len(quarantined)} table(s) are quarantined: resolve the error, then run {pipeline}_rebuild with their names "
+            "in tables (docs/operations.md, Quarantined tables)"
         )
-    return words + (
-        f"{pipeline}_release_dead_letters takes dead letters in, {pipeline}_rebuild late changes, {pipeline}_approve_ddl "
-        "lets statements that wait go on; docs/operations.md has what to do about other reasons"
+    return summary + (
+        f"Run {pipeline}_release_dead_letters for dead letters, {pipeline}_rebuild for late changes, "
+        f"{pipeline}_approve_ddl for held statements. For other reasons see docs/operations.md"
     )
 
 

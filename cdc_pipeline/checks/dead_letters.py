@@ -1,4 +1,4 @@
-"""Shows dead letters as a warning: they stop nothing but themselves, and must not be overlooked."""
+"""The check `no_dead_letters`."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _EXAMPLES = 5
 
 
 def dead_letters_result(spark: SparkSession, paths: LakePaths, key: dg.AssetKey) -> dg.AssetCheckResult:
-    """Warns where there are dead letters; the metadata has the count of each rule and where examples are."""
+    """Warns if the lake has dead letters. The metadata has the count and example positions per rule."""
     path = paths.table("dead_letters")
     rules = []
     if table_state(spark, path) is not None:
-        letters = spark.read.format("delta").load(path)
-        place = F.format_string("%s/%d@%d", "topic", "partition", "offset")
+        dead_letters = spark.read.format("delta").load(path)
+        position = F.format_string("%s/%d@%d", "topic", "partition", "offset")
         rules = (
-            letters.groupBy("rule")
+            dead_letters.groupBy("rule")
             .agg(
                 F.count("*").alias("count"),
-                F.slice(F.sort_array(F.collect_list(place)), 1, _EXAMPLES).alias("examples"),
+                F.slice(F.sort_array(F.collect_list(position)), 1, _EXAMPLES).alias("examples"),
             )
             .orderBy("rule")
             .collect()
@@ -41,8 +41,8 @@ def dead_letters_result(spark: SparkSession, paths: LakePaths, key: dg.AssetKey)
         severity=dg.AssetCheckSeverity.WARN,
         description=None
         if not rules
-        else "; ".join(f"{row['rule']}: {row['count']}, such as {row['examples'][0]}" for row in rules)
-        + f". The table dead_letters has their reasons and bytes; {paths.pipeline}_release_dead_letters takes them in, as "
-        "they are or repaired",
-        metadata={row["rule"]: f"{row['count']}, such as {', '.join(row['examples'])}" for row in rules},
+        else "; ".join(f"{row['rule']}: {row['count']}, for example {row['examples'][0]}" for row in rules)
+        + f". The table dead_letters has reasons and bytes. To decode them again, unchanged or with replacement messages, "
+        f"run {paths.pipeline}_release_dead_letters",
+        metadata={row["rule"]: f"{row['count']}, for example {', '.join(row['examples'])}" for row in rules},
     )

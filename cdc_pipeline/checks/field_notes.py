@@ -1,7 +1,6 @@
-"""What the check `field_rules` knows from run to run: `<lake>/<pipeline>/field_rules.json`.
+"""State of the check `field_rules` between runs: `<lake>/<pipeline>/field_rules.json`.
 
-It is no truth but a memory: where it is missing or damaged each shape of messages is looked at once more. A lake that is no
-local folder has none.
+It is a cache: if the file is missing or damaged, each shape of messages is validated again. Only local lakes have it.
 """
 
 from __future__ import annotations
@@ -24,30 +23,36 @@ _MOST_SHAPES, _MOST_PLACES = 20_000, 5
 
 
 @dataclass(frozen=True)
-class Warned:
-    """A rule that messages broke and went on: how many, over all batches so far, some places, and in which batch last."""
+class RuleWarning:
+    """A rule that accepted messages break. The fields are stored by name."""
 
     rule: str
     expected: str
     count: int
+    """Messages over all batches."""
     places: tuple[str, ...]
+    """Example positions."""
     last_batch: int
+    """Newest batch with such a message."""
     found: str | None = None
+    """Content of one example, if the rule shows it."""
 
 
 @dataclass(frozen=True)
 class FieldNotes:
-    """`batch` is the last that was looked at; `shapes` the numbers of those that were, the newest last."""
+    """The fields are stored by name."""
 
     batch: int = 0
+    """Newest validated batch."""
     shapes: tuple[int, ...] = ()
-    warned: tuple[Warned, ...] = ()
+    """Numbers of the validated shapes, newest last."""
+    warned: tuple[RuleWarning, ...] = ()
 
-    def with_look(self, batch: int, shapes: Iterable[int], found: Iterable[Breach]) -> FieldNotes:
-        """The notes after another look. What was found is added up by rule."""
+    def extended(self, batch: int, shapes: Iterable[int], found: Iterable[Breach]) -> FieldNotes:
+        """The notes with the result of another run. Counts are summed by rule."""
         rules = {warned.rule: warned for warned in self.warned}
         for breach in found:
-            before = rules.get(breach.rule, Warned(breach.rule, breach.expected, 0, (), batch))
+            before = rules.get(breach.rule, RuleWarning(breach.rule, breach.expected, 0, (), batch))
             rules[breach.rule] = replace(
                 before,
                 count=before.count + breach.count,
@@ -59,22 +64,22 @@ class FieldNotes:
         return FieldNotes(batch, known, tuple(rules[name] for name in sorted(rules)))
 
 
-NOTHING = FieldNotes()
+NO_NOTES = FieldNotes()
 
 
 def read_notes(paths: LakePaths) -> FieldNotes:
     if not paths.is_local:
-        return NOTHING
+        return NO_NOTES
     try:
-        kept = json.loads((Path(paths.home) / _FILE).read_text(encoding="utf-8"))
-        warned = tuple(Warned(**{**item, "places": tuple(item["places"])}) for item in kept["warned"])
-        return FieldNotes(int(kept["batch"]), tuple(map(int, kept["shapes"])), warned)
+        stored = json.loads((Path(paths.home) / _FILE).read_text(encoding="utf-8"))
+        warned = tuple(RuleWarning(**{**item, "places": tuple(item["places"])}) for item in stored["warned"])
+        return FieldNotes(int(stored["batch"]), tuple(map(int, stored["shapes"])), warned)
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return NOTHING
+        return NO_NOTES
 
 
 def write_notes(paths: LakePaths, notes: FieldNotes) -> None:
-    """In one rename."""
+    """Replaces the file atomically."""
     if not paths.is_local:
         return
     write_at_once(Path(paths.home) / _FILE, json.dumps(asdict(notes), ensure_ascii=False))

@@ -1,4 +1,4 @@
-"""The field rules of the documents that good messages may break: counted, and shown with places."""
+"""The check `field_rules`: rules of the format documents that accepted messages may break, with counts and positions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from cdc_pipeline.checks.field_notes import NOTHING, read_notes, write_notes
+from cdc_pipeline.checks.field_notes import NO_NOTES, read_notes, write_notes
 from cdc_pipeline.contracts.validation import breaches
 from cdc_pipeline.dialects.decode import SENT_CONTRACTS
 from cdc_pipeline.dialects.shapes import messages_at, sent
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from cdc_pipeline.checks.contract import TableLook
+    from cdc_pipeline.checks.contract import TableValidation
     from cdc_pipeline.contracts.validation import Breach
     from cdc_pipeline.dialects.decode import DialectName
     from cdc_pipeline.lake.paths import LakePaths
@@ -25,31 +25,38 @@ if TYPE_CHECKING:
 
 FIELD_RULES = "field_rules"
 MOST_SHAPES = 500
-"""New shapes that one run looks at; the others wait for the next message of theirs."""
-_OF_EACH_ROW = {"tso_is_es"}
-"""Rules that the tables have for each of their rows: looked at in the messages too, they would count twice."""
+"""Maximum number of new shapes per run. The others are validated with a later message of the same shape."""
+_VALIDATED_PER_ROW = {"tso_is_es"}
+"""Rules that `validate_table` checks for each row. Checking them in messages too would count them twice."""
 
 
 def field_rules_result(
     spark: SparkSession,
     paths: LakePaths,
-    looks: Sequence[TableLook],
+    validations: Sequence[TableValidation],
     batches: Sequence[int],
     dialect: DialectName,
     key: dg.AssetKey,
 ) -> dg.AssetCheckResult:
-    """Warns where messages of this or an earlier run broke a rule and went on. Once a shape of messages is known, none of
-    its messages is looked at again but for the rules that each row is held to."""
+    """Warns if accepted messages of this or an earlier run break a rule.
+
+    One message per shape is validated. Rules in `_VALIDATED_PER_ROW` are checked for every row.
+    """
     notes = read_notes(paths)
     if batches:
         if notes.batch > max(batches):
-            notes = NOTHING  # the lake was taken back
+            notes = NO_NOTES  # the lake was restored to an earlier version
         known = set(notes.shapes)
-        new = {shape.number: shape.place for look in looks for shape in look.shapes if shape.number not in known}
-        chosen = dict(list(new.items())[:MOST_SHAPES])
-        found = [breach for look in looks for breach in look.warnings]
-        found += warnings_at(spark, paths, chosen.values(), dialect) if chosen else []
-        before, notes = notes, notes.with_look(max(batches), chosen, found)
+        new = {
+            shape.number: shape.place
+            for validation in validations
+            for shape in validation.shapes
+            if shape.number not in known
+        }
+        selected = dict(list(new.items())[:MOST_SHAPES])
+        found = [breach for validation in validations for breach in validation.warnings]
+        found += warnings_at(spark, paths, selected.values(), dialect) if selected else []
+        before, notes = notes, notes.extended(max(batches), selected, found)
         if notes.shapes != before.shapes or found:
             write_notes(paths, notes)
     return dg.AssetCheckResult(
@@ -59,12 +66,12 @@ def field_rules_result(
         severity=dg.AssetCheckSeverity.WARN,
         description=None
         if not notes.warned
-        else "; ".join(f"{warned.rule}: {warned.count}, such as {warned.places[0]}" for warned in notes.warned)
-        + ". These messages were read all the same: docs/dialects.md has the rules, with what each document says",
+        else "; ".join(f"{warned.rule}: {warned.count}, for example {warned.places[0]}" for warned in notes.warned)
+        + ". These messages were accepted. docs/dialects.md lists the rules with the clause of each document",
         metadata={
             "shapes": len(notes.shapes),
             **{
-                warned.rule: f"{warned.count}, expected: {warned.expected}; such as {', '.join(warned.places)}"
+                warned.rule: f"{warned.count}, expected: {warned.expected}; for example {', '.join(warned.places)}"
                 + (f" ({warned.found})" if warned.found else "")
                 + f"; last in batch {warned.last_batch}"
                 for warned in notes.warned
@@ -74,7 +81,7 @@ def field_rules_result(
 
 
 def warnings_at(spark: SparkSession, paths: LakePaths, places: Iterable[Place], dialect: DialectName) -> list[Breach]:
-    """What Pandera finds in the messages at these places, as they were sent, of the rules that are warnings."""
+    """Validates the original messages at these positions and returns the broken rules that are warnings."""
     raw = spark.read.format("delta").load(paths.table("raw_topic_snapshot"))
     with for_rows(spark, 0), messages_at(raw, places) as messages:
         frame = sent(messages, dialect).persist()
@@ -86,7 +93,9 @@ def warnings_at(spark: SparkSession, paths: LakePaths, places: Iterable[Place], 
                 columns = ["topic", "partition", "offset", *contract.to_schema().columns]
                 of_form = frame.where(frame["form"] == form).select(*columns)
                 found += [
-                    breach for breach in breaches(of_form, contract) if breach.warn and breach.rule not in _OF_EACH_ROW
+                    breach
+                    for breach in breaches(of_form, contract)
+                    if breach.warn and breach.rule not in _VALIDATED_PER_ROW
                 ]
         finally:
             frame.unpersist()

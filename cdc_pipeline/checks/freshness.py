@@ -1,4 +1,4 @@
-"""How old the newest published cut is, held against what the pipeline's file allows (`freshness`)."""
+"""The check `fresh`: compares the lag of the newest cut with the limits of the field `freshness`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FRESH = "fresh"
 
 @dataclass(frozen=True)
 class FreshnessLimits:
-    """Ages of the resolved TSO: from `warn` on a check warns, from `fail` on it fails. None: no such limit."""
+    """Lag at which the check warns and fails. None: no limit."""
 
     warn: timedelta | None = None
     fail: timedelta | None = None
@@ -26,8 +26,10 @@ class FreshnessLimits:
         return self.warn is not None or self.fail is not None
 
     def policy(self) -> dg.FreshnessPolicy | None:
-        """The same for runs that do not come at all, which the daemon looks at. None where there is no `fail`: Dagster's
-        policies need one."""
+        """Dagster's policy with the same limits, which the daemon evaluates even without runs.
+
+        None without `fail`, which Dagster requires.
+        """
         return None if self.fail is None else dg.FreshnessPolicy.time_window(self.fail, self.warn)
 
 
@@ -35,8 +37,10 @@ NO_LIMITS = FreshnessLimits()
 
 
 def lag(report: CutReport, now: datetime | None = None) -> timedelta | None:
-    """How far the mirrors are behind the clock: by their TSO; in streams without any by the newest heartbeat of each topic,
-    of which the oldest counts. None where there is neither: nobody can tell."""
+    """How far the mirrors are behind the clock; None without TSOs and heartbeats.
+
+    With TSOs, counts from the resolved TSO. Without, from the topic whose newest heartbeat is the oldest.
+    """
     time = report.resolved_time
     if time is None and (heartbeat := report.streams.oldest_heartbeat) is not None:
         time = datetime.fromtimestamp(heartbeat[0] / 1000, timezone.utc)
@@ -46,7 +50,7 @@ def lag(report: CutReport, now: datetime | None = None) -> timedelta | None:
 def fresh_result(
     report: CutReport, limits: FreshnessLimits, key: dg.AssetKey, now: datetime | None = None
 ) -> dg.AssetCheckResult:
-    """Says how old the mirrors are, what they wait for, and what to do."""
+    """Fails or warns if the lag reaches a limit."""
     age = lag(report, now)
     failed = age is not None and limits.fail is not None and age >= limits.fail
     warned = age is not None and limits.warn is not None and age >= limits.warn
@@ -57,8 +61,8 @@ def fresh_result(
         severity=dg.AssetCheckSeverity.ERROR if failed else dg.AssetCheckSeverity.WARN,
         description=None
         if not failed and not warned
-        else f"the mirrors are {age} behind: {report.streams.what_holds()}. Look at the changefeed's checkpoint, or at "
-        "the synchronization task, and at the sensor and the runs of this pipeline",
+        else f"the mirrors lag by {age}: {report.streams.what_holds()}. Check the checkpoint of the changefeed (or the "
+        "DataWorks synchronization task), and the sensor and runs of this pipeline",
         metadata={
             "lag_seconds": -1.0 if age is None else round(age.total_seconds(), 1),
             "warn_after": str(limits.warn),

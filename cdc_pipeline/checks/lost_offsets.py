@@ -1,4 +1,4 @@
-"""Keeps saying which offsets were given up: what they held is in no table, and no gap of a mirror can name it."""
+"""The check `no_lost_offsets`. Lost records are in no table, so no mirror has a gap for them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ NO_LOST_OFFSETS = "no_lost_offsets"
 
 
 def lost_offsets_result(spark: SparkSession, paths: LakePaths, key: dg.AssetKey) -> dg.AssetCheckResult:
-    """Warns where records expired before they were read and the pipeline's file gave them up (`source.resume_at`)."""
+    """Warns if records expired before they were read and `source.resume_at` skipped them."""
     batches = spark.read.format("delta").load(paths.table("batches"))
     rows = (
-        batches.select("batch_id", F.explode("lost").alias("found"))
-        .select("batch_id", "found.*")
+        batches.select("batch_id", F.explode("lost").alias("range"))
+        .select("batch_id", "range.*")
         .orderBy("batch_id", "topic", "partition")
         .collect()
     )
-    places = {
-        f"{row['topic']}/{row['partition']}": f"{row['first']}–{row['next'] - 1}, given up in batch {row['batch_id']}"
+    skipped = {
+        f"{row['topic']}/{row['partition']}": f"{row['first']}–{row['next'] - 1}, skipped in batch {row['batch_id']}"
         for row in rows
     }
     return dg.AssetCheckResult(
@@ -36,7 +36,7 @@ def lost_offsets_result(spark: SparkSession, paths: LakePaths, key: dg.AssetKey)
         description=None
         if not rows
         else f"{sum(row['next'] - row['first'] for row in rows)} records expired before they were read, the first in "
-        f"{next(iter(places))}: {next(iter(places.values()))}. Only a new snapshot of the tables from upstream brings back "
-        "what they held; let the topic keep records for longer than the pipeline may stand still (retention.ms)",
-        metadata=dict(places),
+        f"{next(iter(skipped))}: {next(iter(skipped.values()))}. Only a new snapshot of the upstream tables has their "
+        "changes. Set retention.ms of the topic above the longest downtime of the pipeline",
+        metadata=dict(skipped),
     )

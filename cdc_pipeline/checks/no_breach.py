@@ -1,4 +1,4 @@
-"""A stream that breaks the word of its own watermarks (DESIGN §2, promise 4): loud, until a rebuild has taken it in."""
+"""The check `no_breach`: changes below an applied resolved TSO that were never seen before. A rebuild applies them."""
 
 from __future__ import annotations
 
@@ -19,19 +19,18 @@ NO_BREACH = "no_breach"
 
 
 def no_breach_result(spark: SparkSession, paths: LakePaths, key: dg.AssetKey) -> dg.AssetCheckResult:
-    """Fails where changes came at or below an applied resolved TSO that the change log had never seen; the metadata has
-    each table with the first one's place and what to do."""
+    """Fails if new changes arrived at or below an applied resolved TSO. The metadata has the first position per table."""
     path = paths.table("consistent_cuts")
     rows = []
     if table_state(spark, path) is not None:
         cuts = cuts_since_rebuild(spark.read.format("delta").load(path))
-        found = cuts.select("cut_id", F.explode("breached").alias("found"))
-        since = F.broadcast(rebuilt_tables(cuts).alias("anew"))
-        same = [F.col(f"found.{name}") == F.col(f"anew.{name}") for name in ("database", "table")]
-        found = found.join(since, [*same, F.col("cut_id") < F.col("rebuilt_id")], "left_anti")
+        breaches = cuts.select("cut_id", F.explode("breached").alias("breach"))
+        rebuilt = F.broadcast(rebuilt_tables(cuts).alias("rebuilt"))
+        same_table = [F.col(f"breach.{name}") == F.col(f"rebuilt.{name}") for name in ("database", "table")]
+        breaches = breaches.join(rebuilt, [*same_table, F.col("cut_id") < F.col("rebuilt_id")], "left_anti")
         rows = (
-            found.groupBy("found.database", "found.table")
-            .agg(F.sum("found.changes").alias("changes"), F.min_by("found", "cut_id").alias("first"))
+            breaches.groupBy("breach.database", "breach.table")
+            .agg(F.sum("breach.changes").alias("changes"), F.min_by("breach", "cut_id").alias("first"))
             .orderBy("database", "table")
             .collect()
         )
@@ -42,8 +41,8 @@ def no_breach_result(spark: SparkSession, paths: LakePaths, key: dg.AssetKey) ->
         passed=not rows,
         description=None
         if not rows
-        else f"{total} change(s) came after a watermark that had closed their time; they are in change_log and in no "
-        f"mirror. Run {paths.pipeline}_rebuild to take them in, and look for what broke the stream's order",
+        else f"{total} change(s) arrived after a watermark with a higher TSO. They are in change_log, but in no mirror. "
+        f"Run {paths.pipeline}_rebuild to apply them, and find out what broke the order of the stream",
         metadata={
             f"{row['database']}.{row['table']}": f"{row['changes']} change(s), the first at "
             f"{row['first']['topic']}/{row['first']['partition']}@{row['first']['offset']}"

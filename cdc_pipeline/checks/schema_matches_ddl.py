@@ -1,5 +1,5 @@
-"""The columns of each mirror, as Delta has them, as the mirror says of itself, and as the newest statement left them: all
-three are the same. Only metadata and `ddl_history` are read, no rows."""
+"""The check `schema_matches_ddl`: columns in the Delta schema, in the mirror's definition (`cdc.schema`) and after the
+newest DDL statement are equal. Reads metadata and `ddl_history`, no rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from pyspark.sql import functions as F
 
-from cdc_pipeline.checks.rotation import in_turn, tables_result
+from cdc_pipeline.checks.rotation import next_in_rotation, tables_result
 from cdc_pipeline.gaps import GapKind
 from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.mirrors.model.state import MirrorState
@@ -30,71 +30,76 @@ _NONE = "no such column"
 
 
 def schema_result(
-    spark: SparkSession, paths: LakePaths, report: CutReport, again: Collection[str], key: dg.AssetKey
+    spark: SparkSession, paths: LakePaths, report: CutReport, failed_before: Collection[str], key: dg.AssetKey
 ) -> dg.AssetCheckResult:
-    """Fails where they differ; the metadata has each table with the column, both types and the statement. Mirrors that the
-    cut has changed are looked at, those of `again`, and others in turn."""
+    """Fails if columns differ. The metadata lists column, types and statement per table.
+
+    Checks the mirrors that the cut changed and those of `failed_before`, then others in rotation.
+    """
     entries = {entry.name: entry for entry in report.mirrors}
-    first = [name for name in entries if name in report.changed or str(name) in again]
-    # a run that found nothing new has nothing to look at but what was wrong before
+    first = [name for name in entries if name in report.changed or str(name) in failed_before]
+    # a run without a new cut checks only previous failures
     others = list(entries) if report.published else []
-    chosen = in_turn(first, others, report.cut_id, _MOST_TABLES)
-    defined = _defined(spark, paths, chosen)
-    wrong: dict[str, str] = {}
-    for name in chosen:
+    selected = next_in_rotation(first, others, report.cut_id, _MOST_TABLES)
+    statements = _newest_statements(spark, paths, selected)
+    errors: dict[str, str] = {}
+    for name in selected:
         table = table_state(spark, entries[name].path)
         if table is None:
-            wrong[str(name)] = f"there is no Delta table at {entries[name].path}"
+            errors[str(name)] = f"no Delta table at {entries[name].path}"
             continue
         state = MirrorState.from_properties(table.properties)
-        found = [*delta_differences(table.schema, state), *ddl_differences(state, defined.get(name))]
-        if found:
-            wrong[str(name)] = "; ".join(found)
-    advice = f"Did somebody alter a mirror by hand? Run {paths.pipeline}_rebuild, which puts right what differs"
-    looked_at = dg.MetadataValue.text(f"{len(chosen)} of {len(entries)} mirrors")
-    return tables_result(SCHEMA_MATCHES_DDL, key, wrong, advice, looked_at)
+        differences = [*delta_differences(table.schema, state), *ddl_differences(state, statements.get(name))]
+        if differences:
+            errors[str(name)] = "; ".join(differences)
+    advice = f"A mirror may have been altered by hand. Run {paths.pipeline}_rebuild, which replaces tables that differ"
+    checked = dg.MetadataValue.text(f"{len(selected)} of {len(entries)} mirrors")
+    return tables_result(SCHEMA_MATCHES_DDL, key, errors, advice, checked)
 
 
 def delta_differences(schema: StructType, state: MirrorState) -> list[str]:
-    """Where Delta has other columns than the mirror says of itself. What upstream has dropped and the pipeline keeps is
-    beside these."""
+    """Differences between the Delta schema and the mirror's definition. Ignores dropped columns that the policy keeps."""
     found = {field.name: field.dataType.simpleString() for field in schema if field.name not in state.kept}
     expected = {field.name: field.dataType.simpleString() for field in state.spark_schema()}
-    return _differences(expected, found, "the mirror's definition says", "Delta has")
+    return _differences(expected, found, "the mirror's definition has", "Delta has")
 
 
 def ddl_differences(state: MirrorState, statement: Row | None) -> list[str]:
-    """Where the mirror's definition is another than the one that its newest statement left. `statement` is None where none
-    was seen; then the definition comes from the rows, and so do the columns of `gaps` that no DDL has told of."""
+    """Differences between the mirror's definition and the table after its newest statement (None: none was seen).
+
+    Ignores definitions inferred from rows, and columns with the gap `untold_column`.
+    """
     if statement is None or state.inferred:
         return []
-    left = {column["name"]: column["mysql_type"] for column in statement["columns"]}
+    declared = {column["name"]: column["mysql_type"] for column in statement["columns"]}
     now = {column.name: str(column.type) for column in state.schema.columns}
-    untold = {gap.column for gap in state.gaps if gap.kind is GapKind.UNTOLD_COLUMN}
-    now = {name: kind for name, kind in now.items() if name in left or untold.isdisjoint((name, None))}
-    place = f"the DDL at {statement['topic']}/{statement['partition']}@{statement['offset']} left"
-    return _differences(left, now, place, "the mirror's definition says")
+    undeclared = {gap.column for gap in state.gaps if gap.kind is GapKind.UNTOLD_COLUMN}
+    now = {name: kind for name, kind in now.items() if name in declared or undeclared.isdisjoint((name, None))}
+    ddl = f"the DDL at {statement['topic']}/{statement['partition']}@{statement['offset']} has"
+    return _differences(declared, now, ddl, "the mirror's definition has")
 
 
-def _differences(wanted: Mapping[str, str], found: Mapping[str, str], wants: str, has: str) -> list[str]:
-    names = [name for name in dict.fromkeys((*wanted, *found)) if wanted.get(name) != found.get(name)]
-    return [f"column {name}: {wants} {wanted.get(name, _NONE)}, {has} {found.get(name, _NONE)}" for name in names]
+def _differences(left: Mapping[str, str], right: Mapping[str, str], left_has: str, right_has: str) -> list[str]:
+    names = [name for name in dict.fromkeys((*left, *right)) if left.get(name) != right.get(name)]
+    return [
+        f"column {name}: {left_has} {left.get(name, _NONE)}, {right_has} {right.get(name, _NONE)}" for name in names
+    ]
 
 
-def _defined(spark: SparkSession, paths: LakePaths, names: Collection[TableName]) -> dict[TableName, Row]:
-    """What the newest statement of each of these tables left: its columns, and where the statement is."""
+def _newest_statements(spark: SparkSession, paths: LakePaths, names: Collection[TableName]) -> dict[TableName, Row]:
+    """The newest statement of each table: its position, and the columns of the table after it."""
     if not names:
         return {}
     history = spark.read.format("delta").load(paths.table("ddl_history"))
-    wanted = small_frame(spark, [(name.database, name.table) for name in names], "`database` STRING, `table` STRING")
-    place = ["topic", "partition", "offset"]
+    tables = small_frame(spark, [(name.database, name.table) for name in names], "`database` STRING, `table` STRING")
+    position = ["topic", "partition", "offset"]
     rows = (
         history.where("size(tables) > 0")
-        .select("cut_id", "commit_ts", *place, F.explode("tables").alias("left"))
-        .select("cut_id", "commit_ts", *place, "left.database", "left.table", "left.columns")
-        .join(F.broadcast(wanted), ["database", "table"], "left_semi")
+        .select("cut_id", "commit_ts", *position, F.explode("tables").alias("result"))
+        .select("cut_id", "commit_ts", *position, "result.database", "result.table", "result.columns")
+        .join(F.broadcast(tables), ["database", "table"], "left_semi")
         .groupBy("database", "table")
-        .agg(F.max_by(F.struct(*place, "columns"), F.struct("cut_id", "commit_ts", *place)).alias("newest"))
+        .agg(F.max_by(F.struct(*position, "columns"), F.struct("cut_id", "commit_ts", *position)).alias("newest"))
         .collect()
     )
     return {TableName(row["database"], row["table"]): row["newest"] for row in rows}

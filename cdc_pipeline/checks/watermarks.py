@@ -1,4 +1,4 @@
-"""Watermarks that step back, or that one partition does not send any more: both hold up, or warn of, a cut."""
+"""The check `watermarks_advance`: watermarks that regress, are missing, or lag in one partition."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 WATERMARKS_ADVANCE = "watermarks_advance"
 STALLED_MS = 600_000
-"""TiCDC sends watermarks to all partitions within seconds of each other."""
-_NONE_YET = (
-    "no watermark has come yet, and no cut can be made without it: is it a topic of the changefeed, and is "
-    "enable-tidb-extension on?"
+"""Lag at which a partition is reported. TiCDC sends watermarks to all partitions within seconds of each other."""
+_NO_WATERMARK = (
+    "no watermark received, so no cut can be published. Check that the changefeed writes this topic and that "
+    "enable-tidb-extension is on"
 )
 _SHOWN = 20
 
@@ -33,49 +33,51 @@ _SHOWN = 20
 def watermarks_result(
     spark: SparkSession, paths: LakePaths, batches: Sequence[int], key: dg.AssetKey
 ) -> dg.AssetCheckResult:
-    """Warns where a watermark of these batches is below one before it in its partition, where a partition is ten minutes
-    behind the newest watermark, and where one has none while others have. The metadata says where, and what to do."""
+    """Warns if a watermark of these batches regresses in its partition, is missing, or lags others by ten minutes.
+
+    The metadata lists positions with advice.
+    """
     with for_rows(spark, 0):
         streams = stream_progress(spark, paths, published_cut(spark, paths))
-    back = _steps_back(spark, paths, batches) if batches else []
-    said = {
-        **{f"{row['topic']}/{row['partition']}@{row['offset']}": _went_back(row) for row in back[:_SHOWN]},
-        **_stalled(streams),
+    regressions = _regressions(spark, paths, batches) if batches else []
+    problems = {
+        **{f"{row['topic']}/{row['partition']}@{row['offset']}": _regression_text(row) for row in regressions[:_SHOWN]},
+        **_lagging_partitions(streams),
     }
-    if len(back) > _SHOWN:
-        said["and more"] = f"{len(back)} steps back in all"
+    if len(regressions) > _SHOWN:
+        problems["more"] = f"{len(regressions)} regressions in total"
     return dg.AssetCheckResult(
         check_name=WATERMARKS_ADVANCE,
         asset_key=key,
-        passed=not said,
+        passed=not problems,
         severity=dg.AssetCheckSeverity.WARN,
-        description="; ".join(f"{place}: {words}" for place, words in list(said.items())[:3]) or None,
-        metadata={**said, "held_back_seconds": round(streams.held_back_ms / 1000, 1)},
+        description="; ".join(f"{place}: {problem}" for place, problem in list(problems.items())[:3]) or None,
+        metadata={**problems, "watermark_lag_seconds": round(streams.held_back_ms / 1000, 1)},
     )
 
 
-def _steps_back(spark: SparkSession, paths: LakePaths, batches: Sequence[int]) -> list[Row]:
+def _regressions(spark: SparkSession, paths: LakePaths, batches: Sequence[int]) -> list[Row]:
     watermarks = spark.read.format("delta").load(paths.table("watermarks"))
-    # with those of the batch before, so that the first of a partition has one to be held against
-    near = watermarks.where(F.col("batch_id").between(min(batches) - 1, max(batches)))
-    before = F.lag("watermark_ts").over(Window.partitionBy("topic", "partition").orderBy("offset"))
-    stepped = near.withColumn("before", before).where(F.col("watermark_ts") < F.col("before"))
-    return stepped.where(F.col("batch_id") >= min(batches)).orderBy("topic", "partition", "offset").collect()
+    # includes the previous batch, to compare the first watermark of each partition
+    recent = watermarks.where(F.col("batch_id").between(min(batches) - 1, max(batches)))
+    previous = F.lag("watermark_ts").over(Window.partitionBy("topic", "partition").orderBy("offset"))
+    regressed = recent.withColumn("previous", previous).where(F.col("watermark_ts") < F.col("previous"))
+    return regressed.where(F.col("batch_id") >= min(batches)).orderBy("topic", "partition", "offset").collect()
 
 
-def _went_back(row: Row) -> str:
-    seconds = ((row["before"] >> TSO_SHIFT) - (row["watermark_ts"] >> TSO_SHIFT)) / 1000
+def _regression_text(row: Row) -> str:
+    seconds = ((row["previous"] >> TSO_SHIFT) - (row["watermark_ts"] >> TSO_SHIFT)) / 1000
     return (
-        f"the watermark went back by {seconds:.1f} s, to {row['watermark_ts']}: as after a restart of the changefeed, "
-        "which sends changes again (they count as duplicates or late; no_breach tells whether any was new)"
+        f"the watermark regressed by {seconds:.1f} s to {row['watermark_ts']}. A restart of the changefeed does this and "
+        "sends changes again; they are counted as duplicates or late, and the check no_breach fails if any is new"
     )
 
 
-def _stalled(streams: StreamProgress) -> dict[str, str]:
-    found = dict.fromkeys(streams.waiting_for, _NONE_YET)
+def _lagging_partitions(streams: StreamProgress) -> dict[str, str]:
+    problems = dict.fromkeys(streams.waiting_for, _NO_WATERMARK)
     if streams.held_by is not None and streams.held_back_ms >= STALLED_MS:
-        found[streams.held_by] = (
-            f"its newest watermark is {streams.held_back_ms / 1000:.0f} s behind the newest of all, and holds every mirror "
-            "back: look whether the changefeed still writes this partition, or end its topic (`source.ended`)"
+        problems[streams.held_by] = (
+            f"its newest watermark lags by {streams.held_back_ms / 1000:.0f} s and delays all mirrors. Check that the "
+            "changefeed still writes this partition, or list its topic in source.ended"
         )
-    return found
+    return problems

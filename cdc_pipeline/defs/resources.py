@@ -1,4 +1,4 @@
-"""The Spark session that all pipelines share. Its settings are these environment variables."""
+"""The Spark session of all pipelines, configured by environment variables."""
 
 import os
 

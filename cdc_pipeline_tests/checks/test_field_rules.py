@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import pytest
 
-from cdc_pipeline.checks.contract import look_at
-from cdc_pipeline.checks.field_notes import NOTHING, FieldNotes, read_notes, write_notes
+from cdc_pipeline.checks.contract import validate_table
+from cdc_pipeline.checks.field_notes import NO_NOTES, FieldNotes, read_notes, write_notes
 from cdc_pipeline.checks.field_rules import field_rules_result
 from cdc_pipeline.contracts.validation import Breach
 from cdc_pipeline.dialects.decoded_tables import decode_batches
@@ -33,7 +33,7 @@ def _other(message: str, **fields: Any) -> str:
 
 
 class _Lake:
-    """A pipeline that takes in messages and looks at them."""
+    """A pipeline that ingests and validates messages."""
 
     def __init__(self, spark: SparkSession, paths: LakePaths, folder: Path) -> None:
         self.spark, self.paths, self.folder = spark, paths, folder
@@ -47,9 +47,10 @@ class _Lake:
             self.topic.write(self.folder / "captures", f"{number}.jsonl")
             take_in_new_files(self.spark, self.paths, str(self.folder / "captures"), "run")
         batches = [batch.batch_id for batch in decode_batches(self.spark, self.paths)]
-        looks = [look_at(self.spark, self.paths, table, batches, 1000 if batches else 0) for table in _TABLES]
-        assert all(not look.faults for look in looks)
-        return field_rules_result(self.spark, self.paths, looks, batches, "auto", _KEY)
+        rows = 1000 if batches else 0
+        validations = [validate_table(self.spark, self.paths, table, batches, rows) for table in _TABLES]
+        assert all(not validation.errors for validation in validations)
+        return field_rules_result(self.spark, self.paths, validations, batches, "auto", _KEY)
 
 
 @pytest.fixture
@@ -76,7 +77,7 @@ def test_what_a_shape_breaks_is_told_until_it_is_forgotten(lake: _Lake) -> None:
     bad = _other(_GOOD, sqlType={"id": 4}, mysqlType={"id": "varchar", "w": "int"})
     found = lake.run(bad)
     assert (found.passed, found.severity) == (False, dg.AssetCheckSeverity.WARN)
-    wanted = "mysql_type_fits_data: 1, such as t/0@0; sql_type_is_of_mysql_type: 1, such as t/0@0"
+    wanted = "mysql_type_fits_data: 1, for example t/0@0; sql_type_is_of_mysql_type: 1, for example t/0@0"
     assert (found.description or "").startswith(wanted)
     assert "(column id)" in str(found.metadata["sql_type_is_of_mysql_type"].value)
 
@@ -90,9 +91,9 @@ def test_what_a_shape_breaks_is_told_until_it_is_forgotten(lake: _Lake) -> None:
 def test_rules_of_every_row_are_counted_by_row(lake: _Lake) -> None:
     late = _other(_GOOD, _tidb={"commitTs": tso(9)})
     found = lake.run(_GOOD, late, _other(late, data=[{"id": "2"}]))
-    assert (found.description or "").startswith("tso_is_es: 2, such as t/0@1")
+    assert (found.description or "").startswith("tso_is_es: 2, for example t/0@1")
     again = lake.run(_other(watermark(9), es=tso(8) >> 18))
-    assert (again.description or "").startswith("tso_is_es: 3, such as t/0@1")
+    assert (again.description or "").startswith("tso_is_es: 3, for example t/0@1")
 
 
 def test_what_the_messages_say_as_they_were_sent(lake: _Lake) -> None:
@@ -136,7 +137,7 @@ _BREACH = Breach("r", "what is expected", 2, ("t/0@1", "t/0@2"), warn=True, foun
 
 
 def test_notes_add_up() -> None:
-    notes = NOTHING.with_look(1, [1, 2], [_BREACH]).with_look(3, [2, 3], [_BREACH, _BREACH])
+    notes = NO_NOTES.extended(1, [1, 2], [_BREACH]).extended(3, [2, 3], [_BREACH, _BREACH])
     assert (notes.batch, notes.shapes) == (3, (1, 2, 3))
     (warned,) = notes.warned
     assert (warned.count, warned.last_batch, len(warned.places), warned.found) == (6, 3, 5, "this")
@@ -144,7 +145,7 @@ def test_notes_add_up() -> None:
 
 def test_notes_are_read_as_they_were_written(paths: LakePaths) -> None:
     Path(paths.home).mkdir(parents=True)
-    notes = NOTHING.with_look(1, [-(2**63), 2], [_BREACH])
+    notes = NO_NOTES.extended(1, [-(2**63), 2], [_BREACH])
     write_notes(paths, notes)
     assert read_notes(paths) == notes
 
@@ -153,4 +154,4 @@ def test_notes_are_read_as_they_were_written(paths: LakePaths) -> None:
 def test_damaged_notes_are_none(paths: LakePaths, text: str) -> None:
     Path(paths.home).mkdir(parents=True)
     (Path(paths.home) / "field_rules.json").write_text(text, encoding="utf-8")
-    assert read_notes(paths) == NOTHING
+    assert read_notes(paths) == NO_NOTES

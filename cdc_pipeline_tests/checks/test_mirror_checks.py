@@ -13,11 +13,11 @@ from pyspark.sql import Row
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
-from cdc_pipeline.checks.contract import contract_result, look_at
+from cdc_pipeline.checks.contract import contract_result, validate_table
 from cdc_pipeline.checks.ddl_applied import ddl_applied_result, no_gaps_result
 from cdc_pipeline.checks.dead_letters import dead_letters_result
 from cdc_pipeline.checks.keys_hold import KeysToCheck, keys_hold_result
-from cdc_pipeline.checks.rotation import WRONG_TABLES, in_turn, wrong_before
+from cdc_pipeline.checks.rotation import WRONG_TABLES, next_in_rotation, previously_failed_tables
 from cdc_pipeline.checks.schema_matches_ddl import ddl_differences, delta_differences
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.paths import LakePaths
@@ -47,7 +47,7 @@ _NAMES = [TableName("db", name) for name in "abcde"]
     ],
 )
 def test_others_take_turns(first: str, turn: int, most: int, expected: str) -> None:
-    found = in_turn([TableName("db", name) for name in first], _NAMES, turn, most)
+    found = next_in_rotation([TableName("db", name) for name in first], _NAMES, turn, most)
     assert "".join(name.table for name in found) == expected
 
 
@@ -62,10 +62,10 @@ def test_what_was_wrong_is_looked_at_again() -> None:
         yield dg.AssetCheckResult(check_name="any", asset_key=key, passed=not found, metadata=metadata)
 
     with dg.DagsterInstance.ephemeral() as instance:
-        assert wrong_before(instance, key, "any") == frozenset()
+        assert previously_failed_tables(instance, key, "any") == frozenset()
         for expected in ({"db.t"}, set()):
             dg.materialize([cuts], instance=instance)
-            assert wrong_before(instance, key, "any") == expected
+            assert previously_failed_tables(instance, key, "any") == expected
 
 
 _STATE = MirrorState(
@@ -78,8 +78,8 @@ def test_columns_of_delta_and_of_the_definition() -> None:
     assert delta_differences(schema, _STATE) == []
     other = StructType([StructField("id", TRACE["_offset"].dataType), *schema.fields[2:]])
     assert delta_differences(other, _STATE) == [
-        "column id: the mirror's definition says int, Delta has bigint",
-        "column v: the mirror's definition says string, Delta has no such column",
+        "column id: the mirror's definition has int, Delta has bigint",
+        "column v: the mirror's definition has string, Delta has no such column",
     ]
     # what upstream has dropped and the pipeline keeps is no difference
     assert delta_differences(schema, replace(_STATE, schema=_STATE.schema.with_columns(()), kept=("id", "v"))) == []
@@ -93,8 +93,8 @@ def test_columns_of_the_newest_statement() -> None:
     assert ddl_differences(_STATE, None) == []
     assert ddl_differences(_STATE, statement(id="int", v="varchar(20)")) == []
     assert ddl_differences(_STATE, statement(id="bigint", v="varchar(20)", w="int")) == [
-        "column id: the DDL at t/0@7 left bigint, the mirror's definition says int",
-        "column w: the DDL at t/0@7 left int, the mirror's definition says no such column",
+        "column id: the DDL at t/0@7 has bigint, the mirror's definition has int",
+        "column w: the DDL at t/0@7 has int, the mirror's definition has no such column",
     ]
     # where rows have told of more columns than DDL, or of all of them
     assert ddl_differences(_STATE, statement(id="int")) != []
@@ -122,9 +122,9 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> LakeP
 def test_each_check_says_what_and_where_and_what_to_do(lake: LakePaths, spark: SparkSession) -> None:
     report = report_of(spark, lake)
     said = {
-        "value_has_type: 1, such as t/1@1": dead_letters_result(spark, lake, CUTS),
+        "value_has_type: 1, for example t/1@1": dead_letters_result(spark, lake, CUTS),
         "the first at t/0@2": ddl_applied_result(spark, lake, CUTS),
-        "1 mirror(s) with gaps, such as db.t": no_gaps_result(report, CUTS),
+        "1 mirror(s) have gaps, for example db.t": no_gaps_result(report, CUTS),
     }
     jobs = ["shop_release_dead_letters", "shop_ddl_dry_run", "shop_rebuild"]
     for (place, found), job in zip(said.items(), jobs, strict=True):
@@ -136,9 +136,9 @@ def test_each_check_says_what_and_where_and_what_to_do(lake: LakePaths, spark: S
         spark.read.format("delta").load(path).withColumns({"rule": F.lit(None).cast("string"), "reason": F.lit("")})
     )
     letters.write.format("delta").mode("append").save(path)
-    contract = contract_result(look_at(spark, lake, "dead_letters", [1], 2), CUTS)
+    contract = contract_result(validate_table(spark, lake, "dead_letters", [1], 2), CUTS)
     assert (contract.description or "").startswith(
-        "dead_letters has 1 rows that break reason.str_length, such as t/1@1; dead_letters has 1 rows that break rule."
+        "dead_letters has 1 rows that break reason.str_length, for example t/1@1; dead_letters has 1 rows that break rule."
     )
     assert "raw_topic_snapshot" in (contract.description or "")
 
@@ -147,10 +147,10 @@ def test_keys_and_columns_of_mirrors(lake: LakePaths, spark: SparkSession) -> No
     """The last test of the module: it spoils the mirror as a hand would."""
     keys, schemas = mirror_checks(spark, lake)
     assert (keys.passed, keys.description, schemas.passed, schemas.description) == (True, None, True, None)
-    assert keys.metadata["looked_at"].value == {"all rows": 1, "tables without a key": 1}
+    assert keys.metadata["checked"].value == {"all rows": 1, "tables without a key": 1}
     # a run that changes nothing looks at nothing
     untouched = keys_hold_result(spark, lake, report_of(spark, lake), KeysToCheck({}), CUTS)
-    assert (untouched.passed, untouched.metadata["looked_at"].value) == (True, {})
+    assert (untouched.passed, untouched.metadata["checked"].value) == (True, {})
 
     path = lake.mirror(TableName("db", "t"))
     again = spark.read.format("delta").load(path).withColumn("_offset", F.lit(77).cast("bigint"))
@@ -161,7 +161,7 @@ def test_keys_and_columns_of_mirrors(lake: LakePaths, spark: SparkSession) -> No
     assert keys.passed
     assert schemas.description is not None
     assert schemas.description.startswith(
-        "db.t: column mine: the mirror's definition says no such column, Delta has int. "
+        "db.t: column mine: the mirror's definition has no such column, Delta has int. "
     )
     assert "shop_rebuild" in schemas.description
     assert schemas.metadata[WRONG_TABLES].value == ["db.t"]
@@ -170,12 +170,12 @@ def test_keys_and_columns_of_mirrors(lake: LakePaths, spark: SparkSession) -> No
     entries = tuple(
         replace(entry, version=entry.version + 2, rows=2) for entry in report.mirrors if entry.name.table == "t"
     )
-    for most_rows, looked_at in ((2, "all rows"), (1, "rows of this cut")):
+    for most_rows, checked in ((2, "all rows"), (1, "rows of this cut")):
         wanted = KeysToCheck({}, most_rows, ["db.t"])
         found = keys_hold_result(spark, lake, replace(report, mirrors=entries), wanted, CUTS)
         assert found.severity == dg.AssetCheckSeverity.ERROR
         assert found.description is not None
         assert found.description.startswith("db.t: 1 key(s) in more than one row, or NULL: t/1@0 and t/1@77. ")
         assert "shop_rebuild" in found.description
-        assert found.metadata["looked_at"].value == {looked_at: 1}
+        assert found.metadata["checked"].value == {checked: 1}
         assert found.metadata[WRONG_TABLES].value == ["db.t"]

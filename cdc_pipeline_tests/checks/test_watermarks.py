@@ -35,17 +35,17 @@ def _checked(
 def test_steps_back_and_partitions_that_are_silent(spark: SparkSession, paths: LakePaths) -> None:
     found = _checked(spark, paths, 1, (0, 0, 3), (0, 1, 5))
     assert (found.passed, found.severity) == (False, dg.AssetCheckSeverity.WARN)
-    assert set(found.metadata) == {"t/1", "held_back_seconds"}
-    assert "no watermark has come yet" in str(found.metadata["t/1"].value)
+    assert set(found.metadata) == {"t/1", "watermark_lag_seconds"}
+    assert "no watermark received" in str(found.metadata["t/1"].value)
 
     # back below the last one of the batch before, then ten minutes ahead of the other partition
     found = _checked(spark, paths, 2, (0, 2, 4), (0, 3, 700), (1, 0, 99))
-    assert set(found.metadata) == {"t/0@2", "t/1", "held_back_seconds"}
-    assert f"went back by 1.0 s, to {tso(4)}" in str(found.metadata["t/0@2"].value)
-    assert "is 601 s behind the newest of all" in str(found.metadata["t/1"].value)
-    assert found.metadata["held_back_seconds"].value == 601.0
+    assert set(found.metadata) == {"t/0@2", "t/1", "watermark_lag_seconds"}
+    assert f"regressed by 1.0 s to {tso(4)}" in str(found.metadata["t/0@2"].value)
+    assert "lags by 601 s" in str(found.metadata["t/1"].value)
+    assert found.metadata["watermark_lag_seconds"].value == 601.0
     assert found.description is not None
-    assert found.description.startswith("t/0@2: the watermark went back")
+    assert found.description.startswith("t/0@2: the watermark regressed")
 
     found = _checked(spark, paths, 3, (1, 1, 700))
     assert (found.passed, found.description) == (True, None)

@@ -46,7 +46,7 @@ def test_a_statement_is_shown_and_approved(spark: SparkSession, tmp_path: Path) 
     ingest = run("p_ingest")
     assert ingest.success
     cuts = ingest.asset_materializations_for_node("p_mirrors")[-1].metadata
-    assert cuts["held"].value == {"db.t": "TRUNCATE TABLE t"}
+    assert cuts["held_tables"].value == {"db.t": "TRUNCATE TABLE t"}
     failed = {found.check_name for found in ingest.get_asset_check_evaluations() if not found.passed}
     assert failed == {"ddl_applied", "no_gaps", "field_rules"}
     assert rows() == [(1, "a")]
@@ -57,7 +57,7 @@ def test_a_statement_is_shown_and_approved(spark: SparkSession, tmp_path: Path) 
     (record,) = output.step_output_data.metadata["statements"].value.records  # type: ignore[union-attr]
     assert record.data["statement"] == "TRUNCATE TABLE t"
     assert record.data["status"] == "held"
-    assert record.data["would"] == "truncated db.t"
+    assert record.data["effect"] == "truncated db.t"
 
     wrong = run("p_approve_ddl", {"p_approve_statements": {"config": {"tables": ["db.other"]}}})
     assert not wrong.success

@@ -272,7 +272,7 @@ def test_offsets_that_expired(broker: LocalBroker, spark: SparkSession, paths: L
     assert check.description is not None
     assert check.description.startswith("2 records expired before they were read, the first in ")
     assert "retention.ms" in check.description
-    assert check.metadata["expires/0"].value == "2–3, given up in batch 2"
+    assert check.metadata["expires/0"].value == "2–3, skipped in batch 2"
 
 
 def test_a_topic_that_was_made_anew(broker: LocalBroker, spark: SparkSession, paths: LakePaths) -> None:

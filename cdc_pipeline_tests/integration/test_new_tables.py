@@ -60,7 +60,7 @@ def test_a_new_table_becomes_a_node(tmp_path: Path) -> None:
         assert set(_mirrors(server)) == {"orders", "old", "gone"}, "there is no need of the sensor"
 
         reason, cursor = _ticked(server, None)
-        assert (reason, cursor) == (f"5 mirrors, and {LOCATION} is loaded again", catalog_digest(known_mirrors(paths)))
+        assert (reason, cursor) == (f"reloaded {LOCATION} with 5 mirrors", catalog_digest(known_mirrors(paths)))
 
         nodes = _mirrors(server)
         assert set(nodes) == {"orders", "old", "gone", "new", "added"}
@@ -82,10 +82,10 @@ def test_a_new_table_becomes_a_node(tmp_path: Path) -> None:
             name: tag["value"] for name, node in nodes.items() for tag in node["tags"] if tag["key"] == "cdc/lifecycle"
         }
         assert lifecycles == {"orders": "live", "added": "live", "new": "live", "old": "renamed", "gone": "dropped"}
-        assert "goes on as db.new" in nodes["old"]["description"]
+        assert "Renamed to db.new" in nodes["old"]["description"]
         assert "Dropped upstream" in nodes["gone"]["description"]
 
-        assert _ticked(server, cursor) == ("the mirrors are as they were", cursor)
+        assert _ticked(server, cursor) == ("no mirror has changed", cursor)
 
 
 def _sensor(lake: Path) -> dg.SensorDefinition:
@@ -102,12 +102,12 @@ def test_where_there_is_nothing_to_do_it_says_why(tmp_path: Path, monkeypatch: p
     monkeypatch.delenv(WEBSERVER, raising=False)
     sensor = _sensor(tmp_path)
     assert (sensor.name, sensor.default_status) == ("shop_new_tables", dg.DefaultSensorStatus.STOPPED)
-    assert _reason(sensor) == "no mirror is known yet"
+    assert _reason(sensor) == "there are no mirrors yet"
     paths = LakePaths(str(tmp_path), "shop")
     Path(paths.home).mkdir()
     remember_mirrors(paths, [_entry("a")])
-    assert _reason(sensor, catalog_digest(known_mirrors(paths))) == "the mirrors are as they were"
-    assert "CDC_WEBSERVER does not say where the webserver is" in (_reason(sensor) or "")
+    assert _reason(sensor, catalog_digest(known_mirrors(paths))) == "no mirror has changed"
+    assert "CDC_WEBSERVER is not set" in (_reason(sensor) or "")
     monkeypatch.setenv(WEBSERVER, "127.0.0.1:3000")
     assert _sensor(tmp_path).default_status == dg.DefaultSensorStatus.RUNNING
 
@@ -125,10 +125,10 @@ def test_places_of_a_webserver() -> None:
         "[::1]:80": Webserver("[::1]", 80),
         "https://d.example/dagster/": Webserver("d.example", None, https=True, prefix="/dagster"),
     }
-    assert {text: Webserver.of(text) for text in good} == good
+    assert {text: Webserver.parse(text) for text in good} == good
     for text in (":3000", "h:port", "ftp://h", "a b:1", "http://"):
         with pytest.raises(ValueError, match="host:port or a URL is expected"):
-            Webserver.of(text)
+            Webserver.parse(text)
 
 
 def test_a_webserver_that_is_not_there_is_named() -> None:
@@ -136,4 +136,4 @@ def test_a_webserver_that_is_not_there_is_named() -> None:
         probe.bind(("127.0.0.1", 0))  # and nobody listens
         port = probe.getsockname()[1]
         with pytest.raises(TransientError, match=rf"webserver at 127.0.0.1:{port} \(CDC_WEBSERVER\) does not answer"):
-            Webserver("127.0.0.1", port).load_again("cdc_pipeline")
+            Webserver("127.0.0.1", port).reload("cdc_pipeline")

@@ -118,7 +118,7 @@ def test_a_table_is_put_aside_and_comes_back(stream: Stream, counted: Any) -> No
     result = no_gaps_result(report, dg.AssetKey(["shop", "consistent_cuts"]))
     assert (result.passed, result.severity) == (False, dg.AssetCheckSeverity.ERROR)
     assert "quarantined: ApplyRows of db.bag failed 3 times" in str(result.metadata["db.bag"])
-    assert "shop_rebuild with their names as tables brings them back" in str(result.description)
+    assert "then run shop_rebuild with their names in tables" in str(result.description)
 
     assert TableRebuilder(_maker(stream)).rebuilt(["db.bag"]).cut_id == 4
     assert _aside(stream) == {}

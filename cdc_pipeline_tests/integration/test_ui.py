@@ -106,7 +106,7 @@ def test_numbers_are_plotted_over_the_runs(ui: Ui) -> None:
 def test_a_failed_check_says_where(ui: Ui) -> None:
     ui.open("/assets/shop/consistent_cuts?view=checks&checkDetail=no_gaps", "Latest execution", "Metadata")
     ui.page.wait_for(
-        "1 mirror(s) with gaps", "Failed", "shop.products", "1 row(s) with values that their types cannot hold"
+        "1 mirror(s) have gaps", "Failed", "shop.products", "1 row(s) with values that their types cannot hold"
     )
     ui.picture("failed-check")
 

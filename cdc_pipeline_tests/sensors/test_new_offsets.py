@@ -120,7 +120,7 @@ def test_the_same_range_is_asked_for_again_after_a_failure(
     run_id = _run(instance, DagsterRunStatus.FAILURE, first.tags)
     reason = _reason(_tick(_Source(), instance))
     assert run_id in reason
-    assert "ended as failure" in reason
+    assert "ended with status failure" in reason
     later = time.time() + 31
     monkeypatch.setattr(time, "time", lambda: later)
     again = _request(_tick(_Source(), instance))
@@ -133,7 +133,7 @@ def test_failures_in_a_row_make_the_pause_longer(instance: DagsterInstance, monk
         _run(instance, DagsterRunStatus.FAILURE)
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + 200)
-    assert "again in" in _reason(_tick(_Source(), instance))
+    assert "retry in" in _reason(_tick(_Source(), instance))
     monkeypatch.setattr(time, "time", lambda: now + 241)
     _request(_tick(_Source(), instance))
     _run(instance, DagsterRunStatus.SUCCESS)
@@ -167,12 +167,12 @@ def test_what_a_run_left_is_gone_on_with_though_nothing_new_comes(
     _run(instance, DagsterRunStatus.SUCCESS)
     assert _reason(_tick(_Source(_NOTHING), instance, lake)) == "all is read"
     run_id = _run(instance, status)
-    assert "it is tried again in" in _reason(_tick(_Source(_NOTHING), instance, lake))
+    assert "retry in" in _reason(_tick(_Source(_NOTHING), instance, lake))
     later = time.time() + 31
     monkeypatch.setattr(time, "time", lambda: later)
     request = _request(_tick(_Source(_NOTHING), instance, lake))
     assert (request.run_key, request.run_config) == (f"after-{run_id}", {})
-    assert request.tags == {"cdc/range": f"what run {run_id} left ({status.value.lower()})"}
+    assert request.tags == {"cdc/range": f"retry of run {run_id} ({status.value.lower()})"}
     _run(instance, DagsterRunStatus.SUCCESS, request.tags)
     assert _reason(_tick(_Source(_NOTHING), instance, lake)) == "all is read"
 
@@ -302,7 +302,7 @@ def test_files_that_are_gone_are_no_news(instance: DagsterInstance, tmp_path: Pa
     request = _request(_tick(source, instance, lake))
     assert [found and found["listing"] for found in source.notes] == ["of two files"]
     run_id = _run(instance, DagsterRunStatus.SUCCESS, request.tags)
-    assert _reason(_tick(source, instance, lake)) == f"nothing new: run {run_id} has taken in what there is"
+    assert _reason(_tick(source, instance, lake)) == f"no new records: run {run_id} ingested this range"
 
 
 def test_a_folder_that_is_missing_fails_the_tick(instance: DagsterInstance, tmp_path: Path) -> None:

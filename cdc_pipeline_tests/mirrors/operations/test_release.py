@@ -209,7 +209,7 @@ def test_the_job(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:
     for config, said in (
         ({}, "nothing is chosen"),
         ({"positions": ["shop"]}, "'shop' is no position"),
-        ({"positions": [lake.places["its row"]]}, "none of the chosen dead letters could be released"),
+        ({"positions": [lake.places["its row"]]}, "none of the selected dead letters was released"),
     ):
         (text,) = failure_texts(run("shop_release_dead_letters", config))
         assert said in text
@@ -223,10 +223,10 @@ def test_the_job(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:
     assert result.success
     (output,) = [event for event in result.all_events if event.is_successful_output]
     metadata = output.step_output_data.metadata  # type: ignore[union-attr]
-    assert (metadata["released"].value, metadata["still_dead"].value) == (1, 0)
-    (letter,) = metadata["released_letters"].value.records  # type: ignore[union-attr]
-    assert letter.data["place"] == place
-    differ = [row.data["table"] for row in metadata["content"].value.records if row.data["equal"] == "False"]  # type: ignore[union-attr]
+    assert (metadata["released"].value, metadata["not_released"].value) == (1, 0)
+    (letter,) = metadata["released_dead_letters"].value.records  # type: ignore[union-attr]
+    assert letter.data["position"] == place
+    differ = [row.data["table"] for row in metadata["content_hashes"].value.records if row.data["equal"] == "False"]  # type: ignore[union-attr]
     assert differ == ["change_log", "dead_letters", "batches", "mirror/db.t"]
     with cdc_pipeline.read_cut(spark, lake.paths.root, "shop") as tables:
         assert seen(tables)["t"] == [*TRUTH["t"], (9, "wide", 1), (10, "ten", None)]
