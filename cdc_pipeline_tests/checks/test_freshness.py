@@ -38,7 +38,7 @@ def test_age_of_the_cut(minutes: int, limits: FreshnessLimits, outcome: tuple[bo
     assert found.metadata["lag_seconds"].value == minutes * 60.0
     assert found.passed == (found.description is None)
     if found.description is not None:
-        assert f"0:{minutes:02}:00 behind" in found.description
+        assert f"lag by 0:{minutes:02}:00" in found.description
         assert "held by t/2" in found.description
 
 
