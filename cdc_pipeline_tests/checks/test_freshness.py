@@ -58,7 +58,7 @@ def test_without_tsos_the_topic_counts_whose_newest_heartbeat_is_oldest() -> Non
     now = _START + timedelta(minutes=15, seconds=7)
     found = fresh_result(_heartbeats(quiet=7, busy=300), _LIMITS, dg.AssetKey("cuts"), now)
     assert (found.passed, found.severity, found.metadata["lag_seconds"].value) == (False, _ERROR, 900.0)
-    assert "0:15:00 behind: no heartbeat has come in quiet since" in (found.description or "")
+    assert "lag by 0:15:00: no heartbeat has come in quiet since" in (found.description or "")
     assert fresh_result(_heartbeats(quiet=840, busy=300), _LIMITS, dg.AssetKey("cuts"), now).severity == _WARN
     assert fresh_result(_heartbeats(quiet=840, busy=900), _LIMITS, dg.AssetKey("cuts"), now).passed
 
