@@ -73,7 +73,7 @@ CANAL_CODES: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("point", "linestring", "polygon"), (2004,)),
     **dict.fromkeys(("multipoint", "multilinestring", "multipolygon", "geometrycollection", "geomcollection"), (2004,)),
 }
-"""Type words that Canal copies from DDL, and codes of Canal beyond those of TiCDC (canal-facts 23, 29)."""
+"""Type words that Canal copies from DDL, and codes of Canal beyond those of TiCDC (canal-facts 21, 23, 27, 29, 31)."""
 
 
 def ticdc_codes(mysql_type: str, value: str, early: str) -> str:
