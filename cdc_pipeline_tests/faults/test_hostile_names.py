@@ -45,8 +45,20 @@ COLUMNS = (
         "_commit_version",
         "_commit_timestamp",
     ),
-    *("key", "after", "deleted", "delta", "counts", "step", "whole", "bare", "told", "bad", "c0", "h0", "col", "row"),
-    *("__index__", "_rescued_data", "_file", "_row_id", "zero_dates", "lossy"),
+    *("key", "after", "deleted", "delta", "counts", "step", "replaces_row", "key_only_since", "has_full_image", "bad"),
+    *(
+        "value_0",
+        "has_0",
+        "kept_0",
+        "col",
+        "row",
+        "__index__",
+        "_rescued_data",
+        "_file",
+        "_row_id",
+        "zero_dates",
+        "damaged",
+    ),
 )
 # MySQL tells columns apart without case and accents of a kind; these are one column to it
 _SAME_COLUMN = {"Orders", "ORDERS", "É"}

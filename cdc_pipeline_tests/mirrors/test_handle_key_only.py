@@ -141,8 +141,8 @@ EXPECTED: dict[str, list[list[tuple[Any, ...]]]] = {
 
 def _gap(rows: int, first: int) -> str:
     return (
-        f"{rows} row(s) came with their handle key only, too large for a message, the first at t/0@{first}: their other "
-        "columns are as they were before, NULL where they were not known"
+        f"{rows} row(s) were too large for a message and were sent with their handle key only, the first at t/0@{first}: "
+        "their other columns keep the earlier values, or are NULL if there were none"
     )
 
 

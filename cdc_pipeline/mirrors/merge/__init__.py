@@ -1,4 +1,4 @@
-"""Turns the net changes of a step into typed, masked rows of their mirror, and merges them in one commit.
+"""Reduces row changes to net changes, converts them to typed and masked rows, and merges these into their mirror.
 
 Never imports `planning`. Execution, cuts and checks import it.
 """

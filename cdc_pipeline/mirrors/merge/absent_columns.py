@@ -1,12 +1,11 @@
-"""Rows whose image lacks columns: absent is not NULL.
+"""Rows whose image lacks columns: an absent column is not NULL.
 
-An UPDATE without a column leaves it as it is (binlog_row_image NOBLOB, MINIMAL). A Canal INSERT without a column means
-the column's default, because MINIMAL logs what the statement gave (canal-facts 16). In all other cases the value is not
-known: the mirror has NULL there, and is marked.
+An UPDATE without a column leaves it unchanged (binlog_row_image NOBLOB, MINIMAL). A Canal INSERT without a column means
+the column's default, because MINIMAL logs only what the statement set (canal-facts 16). In other cases the value is
+unknown: the mirror stores NULL and gets a gap.
 
-A row of TiCDC that was too large for a message comes with its handle key only (ticdc-facts §7): absent is unknown. What was
-known of the row stays as it was, and the mirror is marked, unless the same change came whole as well, or a later one of
-the same cut says what the row is.
+A TiCDC row that is too large for a message is sent with its handle key only (ticdc-facts §7). The mirror keeps the earlier
+values of its absent columns and gets a gap, unless a copy of the change or a later change of the cut has all columns.
 """
 
 from __future__ import annotations
@@ -31,27 +30,27 @@ if TYPE_CHECKING:
 def absent_defaults(
     schema: TableSchema, lacking: Sequence[str], time_zone: str, wires: Wires
 ) -> tuple[dict[str, SparkColumn | None], tuple[Gap, ...]]:
-    """What each of these columns is in a row that a Canal INSERT brought without it, and gaps for those not known.
+    """The default of each absent column (None: unknown or NULL), and gaps for unknown ones.
 
-    `wires` tells of which dialects the rows are.
+    `wires` are the dialects of the rows. Without one whose INSERTs omit defaults, all are None.
     """
-    found: dict[str, SparkColumn | None] = dict.fromkeys(lacking)
+    defaults: dict[str, SparkColumn | None] = dict.fromkeys(lacking)
     gaps: list[Gap] = []
     if not any(trait_of(dialect, Trait.ABSENT_IS_DEFAULT) for dialect, _ in wires):
-        return found, ()
+        return defaults, ()
     for name in lacking:
         column = schema.find(name)
         assert column is not None
         try:
-            found[name] = default_value(column, 0, time_zone, schema) if column.has_constant_default else None
+            defaults[name] = default_value(column, 0, time_zone, schema) if column.has_constant_default else None
         except ValueError as error:
             gaps.append(Gap(GapKind.ABSENT_DEFAULT, f"of rows that came without it is NULL: {error}", name))
-    return found, tuple(gaps)
+    return defaults, tuple(gaps)
 
 
 def with_default(cell: SparkColumn, name: str, default: SparkColumn | None) -> SparkColumn:
-    """The column's cell, with its default where a Canal INSERT came without it. Over `whole`, `dialect` and `after`."""
+    """The column's cell, or its default in a Canal INSERT without the column. Uses columns of `net_changes`."""
     if default is None:
         return cell
-    absent = F.col("whole") & has_trait(Trait.ABSENT_IS_DEFAULT) & ~F.map_contains_key("after", F.lit(name))
+    absent = F.col("replaces_row") & has_trait(Trait.ABSENT_IS_DEFAULT) & ~F.map_contains_key("after", F.lit(name))
     return F.when(F.coalesce(absent, F.lit(False)), default).otherwise(cell)

@@ -1,7 +1,7 @@
-"""The values of derived columns (`mirrors.model.computed_columns`), always of the mirror's own cells, masked as they are.
+"""Evaluates `computed` columns (`mirrors.model.computed_columns`) over the values of the mirror, which may be masked.
 
-An expression that fails for a row is NULL there, and one that cannot be evaluated at all is NULL in all rows: neither stops
-a cut.
+An expression that fails for a row is NULL in that row. One that Spark cannot analyze is NULL in all rows. Neither stops a
+cut.
 """
 
 from __future__ import annotations
@@ -36,18 +36,19 @@ if TYPE_CHECKING:
     from cdc_pipeline.mysql.model.table import ColumnOrigin
 
 
-_ONE_AT_A_TIME = threading.Lock()
+_LOG_LOCK = threading.Lock()
 
 
 @dataclass(frozen=True)
 class DerivedValues:
-    """Those of a mirror, for frames of `session`, which `fitting_session` gave or which is `fit`."""
+    """The computed columns of a mirror as expressions."""
 
     session: SparkSession
+    """The session of the frames; it went through `fit` (see `fitting_session`)."""
     state: MirrorState
 
     def over(self, cells: Mapping[str, str]) -> dict[str, Column]:
-        """Column → its value, where `cells` are the SQL of the values of upstream's columns."""
+        """The value of each computed column. `cells`: SQL of the value of each upstream column."""
         unusable = self._unusable
         return {
             column.name: self._null(column) if column.name in unusable else self._value(column, cells)
@@ -65,38 +66,38 @@ class DerivedValues:
 
     @functools.cached_property
     def _unusable(self) -> dict[str, str]:
-        """The columns that Spark cannot evaluate over columns of these types, each with the first line of its reason."""
+        """Columns that Spark cannot evaluate over the mirror's types, each with the first line of Spark's error."""
         shown = self.state.derived_shown
         if not shown:
             return {}
-        cells = {column.name: f"c{place}" for place, column in enumerate(self.state.schema.columns)}
+        cells = {name: f"value_{index}" for index, name in enumerate(self.state.schema.column_names)}
         fields = [
             StructField(cells[column.name], self.state.column_type(column)) for column in self.state.schema.columns
         ]
-        # no local relation, of which the optimizer would find out that it is empty, and look no further
+        # from an RDD: the optimizer skips expressions over a local relation, which it knows to be empty
         empty = self.session.createDataFrame(self.session.sparkContext.emptyRDD(), StructType(fields))
-        found = {}
+        reasons = {}
         for column in shown:
-            with _quiet():
+            with _query_log_disabled():
                 try:
-                    tried = empty.select(self._value(column, cells))
-                    # what is constant is evaluated here
-                    tried._jdf.queryExecution().optimizedPlan()
+                    query = empty.select(self._value(column, cells))
+                    # the optimizer evaluates constant expressions
+                    query._jdf.queryExecution().optimizedPlan()
                 except (PySparkException, Py4JError) as error:
-                    found[column.name] = str(error).split("\n")[0].split(" SQLSTATE")[0]
-        return found
+                    reasons[column.name] = str(error).split("\n")[0].split(" SQLSTATE")[0]
+        return reasons
 
     def problems(self) -> dict[str, str]:
-        """The columns that have no values, or are not there, each with the reason in words."""
+        """Computed columns without values or missing from the mirror, each with the reason."""
         unusable = {name: f"is NULL: {reason}" for name, reason in self._unusable.items()}
-        return {**unusable, **without_values(self.state)}
+        return {**unusable, **unavailable_columns(self.state)}
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """PySpark writes errors of analysis to a log of its own as well, a page for each."""
+def _query_log_disabled() -> Iterator[None]:
+    """Disables the log in which PySpark prints a page for each analysis error."""
     log = logging.getLogger("SQLQueryContextLogger")
-    with _ONE_AT_A_TIME:  # mirrors are merged side by side
+    with _LOG_LOCK:  # mirrors are merged in parallel
         before, log.disabled = log.disabled, True
         try:
             yield
@@ -105,12 +106,12 @@ def _quiet() -> Iterator[None]:
 
 
 def fitting_session(spark: SparkSession, *states: MirrorState) -> SparkSession:
-    """The session, or one of the same application where one of the mirrors has derived columns."""
+    """The session itself, or a new one that went through `fit` if one of the mirrors has computed columns."""
     return fit(spark.newSession()) if any(state.derived_shown for state in states) else spark
 
 
 def with_derived(frame: DataFrame, state: MirrorState) -> DataFrame:
-    """The frame, of upstream's columns under their names, with the mirror's derived columns. Its session is fitting."""
+    """Adds the computed columns to a frame that has upstream's columns. Its session comes from `fitting_session`."""
     cells = {column.name: quoted(column.name) for column in state.schema.columns}
     values = DerivedValues(frame.sparkSession, state).over(cells)
     return frame.select("*", *(value.alias(name) for name, value in values.items()))
@@ -119,7 +120,7 @@ def with_derived(frame: DataFrame, state: MirrorState) -> DataFrame:
 def update_derived(
     spark: SparkSession, path: str, state: MirrorState, columns: Collection[DerivedColumn], commit: Commit
 ) -> None:
-    """Computes these columns anew in all rows of the mirror, in one commit that is skipped where it is in."""
+    """Recomputes these columns in all rows of the mirror, in one commit that is skipped if it exists."""
     names = {column.name for column in columns}
     cells = {column.name: quoted(column.name) for column in state.schema.columns}
     session = fit(session_for(spark, commit))
@@ -131,24 +132,26 @@ def update_derived(
 
 
 def derived_problems(spark: SparkSession, steps: Iterable[Step]) -> list[str]:
-    """Line by line what is wrong with derived columns of the mirrors that the steps leave."""
+    """One line per computed column without values or missing, of the mirrors that exist after the steps."""
     session = spark
-    found = []
+    problems = []
     for state in sorted(states_left(steps), key=lambda state: state.name):
         session = fitting_session(session, state) if session is spark else session
         for name, reason in DerivedValues(session, state).problems().items() if state.derived else ():
-            found.append(f"computed: {state.name}.{name} {reason}")
-    return found
+            problems.append(f"computed: {state.name}.{name} {reason}")
+    return problems
 
 
 def computed_anew(step: ChangeColumns, is_changed: Callable[[ColumnOrigin], bool]) -> list[DerivedColumn]:
-    """The columns whose values may be others after the step in rows that are there: new ones, and those of columns that
-    came, went or changed. `is_changed` tells whether the step gives a kept column other values."""
+    """Computed columns that existing rows need recomputed after the step: new ones, and those over changed columns.
+
+    `is_changed`: whether the step changes the values of a column that stays.
+    """
     before = {column.name: column for column in step.before.derived_shown}
     origins = {origin.after.name: origin for origin in step.origins}
     old_masks, new_masks = dict(step.before.masks), dict(step.state.masks)
 
-    def is_another(name: str) -> bool:
+    def is_other_input(name: str) -> bool:
         old, new = step.before.schema.find(name), step.state.schema.find(name)
         if old is None or new is None:
             return old is not new
@@ -165,17 +168,17 @@ def computed_anew(step: ChangeColumns, is_changed: Callable[[ColumnOrigin], bool
     return [
         column
         for column in step.state.derived_shown
-        if before.get(column.name) != column or any(map(is_another, column.expression.names))
+        if before.get(column.name) != column or any(map(is_other_input, column.expression.names))
     ]
 
 
 def loses_derived(step: ChangeColumns) -> bool:
-    """Whether files have a column which is there no more under its name and type."""
+    """Whether the step removes a computed column, or changes its name or type, so that files have an unused column."""
     return bool({_field(column) for column in step.before.derived_shown} - {*map(_field, step.state.derived_shown)})
 
 
 def keeps_field(step: ChangeColumns, column: DerivedColumn) -> bool:
-    """Whether files may have the column from before the step."""
+    """Whether the mirror had the column, with this type, before the step."""
     return _field(column) in {_field(other) for other in step.before.derived_shown}
 
 
@@ -183,14 +186,14 @@ def _field(column: DerivedColumn) -> tuple[str, str]:
     return column.name, column.type
 
 
-def without_values(state: MirrorState) -> dict[str, str]:
-    """Of the mirror's derived columns those that have no values, or are not there, each with the reason in words."""
+def unavailable_columns(state: MirrorState) -> dict[str, str]:
+    """Computed columns that lack an input column, or that another column displaces, each with the reason."""
     shown = set(state.derived_shown)
-    found = {}
+    reasons = {}
     for column in state.derived:
         missing = column.expression.missing(state.schema.column_names)
         if column not in shown:
-            found[column.name] = "is not there: the mirror has a column of that name which is not computed"
+            reasons[column.name] = "is missing: the mirror has another column with that name"
         elif missing:
-            found[column.name] = f"is NULL: there is no column {', '.join(missing)}"
-    return found
+            reasons[column.name] = f"is NULL: there is no column {', '.join(missing)}"
+    return reasons

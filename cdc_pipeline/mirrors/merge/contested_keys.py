@@ -1,13 +1,13 @@
-"""Keys whose changes came over several partitions of a stream without TSOs: which of them is the last.
+"""Finds the last change of a key whose changes came in several partitions of a stream without TSOs.
 
-Where rows are spread over partitions by their key, all changes that give a row its key lie in one partition, in order. Only
-an UPDATE that takes a row to another key lies elsewhere: in the partition of the new one (canal-facts 48). Between
-partitions time orders: Canal's clock, then the number of its batch, never `es`: a statement of a transaction that took long
-is logged after others that began later (canal-facts 4). What came in one moment is told by how many gifts and takings of
-the key there are: one gift more than takings, and the row is there; one taking more, and it is not; as many of both, and it
-is as it was. The row is what the last gift made it, and gifts lie in one partition, in order.
+Where rows are distributed over partitions by their key, all writes of a key are in one partition, in order. Only an UPDATE
+of the key deletes it from another partition: that of the new key (canal-facts 48). Partitions are ordered by time: Canal's
+clock `ts`, then the number of its batch. `es` does not order them, because a statement of a long transaction is logged after
+others that began later (canal-facts 4).
 
-What that does not tell either is `unsettled`: the mirror is marked.
+For changes of one moment the inserts minus deletes of the key decide. With one more insert the row exists; with one more
+delete it does not; with equally many it exists if it did before. Its values are those of the last write. If this does not
+decide either, the row is `order_unknown` and the mirror gets a gap.
 """
 
 from __future__ import annotations
@@ -29,63 +29,89 @@ if TYPE_CHECKING:
 
 
 def contested_settled(entries: RowEntries, net: DataFrame) -> DataFrame:
-    """`net`, of `net_changes.net_changes` of these entries, with what is left of keys that are `contested` in it.
+    """`net`, the net changes of these entries, with its `contested` rows resolved.
 
-    `only_if_there` is true where the row is as `after` has it if the mirror has one of the key, and else is not there.
-    `unsettled` is true where nothing tells which change was the last.
+    `update_only`: the row is as `after` if the mirror has the key; else it does not exist.
+    `order_unknown`: which change was the last is unknown.
     """
     keys = F.broadcast(net.where("contested").select("step", "identity"))
-    moment = F.struct(*_time())
-    one_key = Over.partitionBy("step", "entry.identity")
-    contested = (
-        entries.frame.withColumn("identity", F.col("entry.identity"))
-        .join(keys, ["step", "identity"], "left_semi")
-        .drop("identity")
-        .withColumn("newest", moment == F.max(moment).over(one_key))
-    )
-    return net.where("NOT contested").unionByName(_settled(replace(entries, frame=contested)))
+    contested = entries.frame.withColumn("identity", F.col("entry.identity"))
+    contested = contested.join(keys, ["step", "identity"], "left_semi").drop("identity")
+    resolved = _resolved_rows(_summaries(replace(entries, frame=_with_newest(contested))))
+    return net.where("NOT contested").unionByName(resolved)
 
 
 def _time() -> tuple[Column, ...]:
-    """When a change happened, as far as that can be held against other partitions."""
+    """The time of a change, comparable between partitions."""
     clock = F.coalesce(F.shiftleft("ts", TSO_SHIFT), F.col("commit_ts"))
     time = F.when(has_trait(Trait.IN_LOG_ORDER), clock).otherwise(F.col("commit_ts"))
     return time, F.coalesce("message_id", F.lit(0))
 
 
-def _settled(entries: RowEntries) -> DataFrame:
-    order = F.struct(*_time(), F.col("bare").isNull(), "topic", "partition", "offset", "row", "entry.rank")
-    gift = F.col("entry.sign") > 0
-    gives = (F.col("op") == "INSERT") | F.col("entry.moved")
-    effect = F.when(gift & gives, 1).when(gift, 0).otherwise(-1)
-    found = grouped(
+def _with_newest(entries: DataFrame) -> DataFrame:
+    """Adds `newest`: the entry is of the last moment at which its key changed."""
+    moment = F.struct(*_time())
+    one_key = Over.partitionBy("step", "entry.identity")
+    return entries.withColumn("newest", moment == F.max(moment).over(one_key))
+
+
+def _summaries(entries: RowEntries) -> DataFrame:
+    """`grouped` with the columns that decide.
+
+    - `last_write`: the last write, with the fields of `last`; NULL if there is none
+    - `last_new`: the last entry that is new in this cut
+    - `tied`: the newest entries are in several partitions
+    - `tied_writes`: the newest writes are in several partitions
+    - `partly_applied`: an earlier cut applied some of the newest entries
+    - `balance`: inserts minus deletes of the key
+    """
+    order = F.struct(*_time(), F.col("key_only_since").isNull(), "topic", "partition", "offset", "row", "entry.rank")
+    is_write = F.col("entry.sign") > 0
+    is_insert = (F.col("op") == "INSERT") | F.col("entry.moved")
+    effect = F.when(is_write & is_insert, 1).when(is_write, 0).otherwise(-1)
+    summaries = grouped(
         entries,
         order,
-        F.max_by(F.when(gift, F.struct(*LAST, "after")), F.when(gift, order)).alias("given"),
+        F.max_by(F.when(is_write, F.struct(*LAST, "after")), F.when(is_write, order)).alias("last_write"),
         F.sum(F.when(F.col("fresh"), effect).otherwise(0)).alias("balance_of_cut"),
         F.sum(F.when(F.col("newest"), effect).otherwise(0)).alias("balance_of_moment"),
-        _apart(F.col("newest")).alias("tied"),
-        _apart(F.col("newest") & gift).alias("gifts_apart"),
-        F.max(F.col("newest") & ~F.col("fresh")).alias("seen_before"),
-        F.max_by(F.struct(*LAST, "after"), F.when(F.col("fresh"), order)).alias("last_fresh"),
+        _in_several_partitions(F.col("newest")).alias("tied"),
+        _in_several_partitions(F.col("newest") & is_write).alias("tied_writes"),
+        F.max(F.col("newest") & ~F.col("fresh")).alias("partly_applied"),
+        F.max_by(F.struct(*LAST, "after"), F.when(F.col("fresh"), order)).alias("last_new"),
     )
-    # where earlier cuts took in a part of the moment, the mirror does not show how the key was before it
-    balance = F.when(F.col("seen_before"), F.col("balance_of_moment")).otherwise(F.col("balance_of_cut"))
-    found = found.withColumn("balance", balance)
-    told = F.col("tied") & ~F.col("gifts_apart") & F.col("balance").between(-1, 1)
-    told &= ~F.col("seen_before") | (F.col("balance") != 0)
-    there = told & (F.col("balance") >= 0) & F.col("given").isNotNull()
-    image = F.coalesce("last.after", "given.after")
-    given = F.col("given").withField("after", F.when(F.col("last.sign") > 0, image).otherwise(F.col("given.after")))
-    gone = F.col("last").withField("sign", F.lit(-1).cast("bigint"))
-    # the mirror was marked for nothing where what this cut brings were left out: it is let in, and the doubt with it
-    unsettled = F.col("tied") & ~told
-    last = F.when(unsettled & ~F.col("last.fresh"), F.coalesce("last_fresh", "last")).otherwise(F.col("last"))
-    found = found.withColumn("last", F.when(there, given).when(told & (F.col("balance") < 0), gone).otherwise(last))
-    return net_rows(found, only_if_there=there & (F.col("balance") == 0), unsettled=unsettled)
+    # after an earlier cut applied a part of the moment, the mirror no longer shows the key as it was before the moment
+    balance = F.when(F.col("partly_applied"), F.col("balance_of_moment")).otherwise(F.col("balance_of_cut"))
+    return summaries.withColumn("balance", balance)
 
 
-def _apart(condition: Column) -> Column:
-    """Whether changes of which this is true lie in several partitions."""
-    place = F.when(condition, partition_number())
-    return F.coalesce(F.min(place) != F.max(place), F.lit(False))
+def _resolved_rows(summaries: DataFrame) -> DataFrame:
+    """The net change of each key:
+
+    | `tied`, one writing partition | `balance` | row |
+    |---|---|---|
+    | yes | 1 | `last_write` |
+    | yes | 0, not `partly_applied` | `last_write`, `update_only` |
+    | yes | -1 | deleted |
+    | yes | other | `last`, `order_unknown` |
+    | tied writes | any | `last`, `order_unknown` |
+    | not tied | any | `last` |
+    """
+    balance, last, last_write = F.col("balance"), F.col("last"), F.col("last_write")
+    decided = F.col("tied") & ~F.col("tied_writes") & balance.between(-1, 1)
+    decided &= ~F.col("partly_applied") | (balance != 0)
+    exists = decided & (balance >= 0) & last_write.isNotNull()
+    order_unknown = F.col("tied") & ~decided
+    # `last` has the image after all writes of the cut, also where a partial image was completed by earlier ones
+    image = F.when(last["sign"] > 0, F.coalesce(last["after"], last_write["after"])).otherwise(last_write["after"])
+    deleted = last.withField("sign", F.lit(-1).cast("bigint"))
+    # a row that is not new would be filtered, and its gap with it
+    unknown = F.when(order_unknown & ~last["fresh"], F.coalesce("last_new", "last")).otherwise(last)
+    row = F.when(exists, last_write.withField("after", image)).when(decided & (balance < 0), deleted).otherwise(unknown)
+    return net_rows(summaries.withColumn("last", row), update_only=exists & (balance == 0), order_unknown=order_unknown)
+
+
+def _in_several_partitions(condition: Column) -> Column:
+    """Whether the entries that match the condition are in several partitions."""
+    partition = F.when(condition, partition_number())
+    return F.coalesce(F.min(partition) != F.max(partition), F.lit(False))

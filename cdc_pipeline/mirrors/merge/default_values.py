@@ -1,7 +1,7 @@
-"""The value that ADD COLUMN gives to rows that are there already.
+"""The value that ADD COLUMN gives to existing rows.
 
-A default is written in the DDL as its author wrote it, and MySQL makes a value of the column's type of it: rounds,
-pads, completes. The same is done here, in Python, once per added column.
+MySQL converts the default, as written in the DDL, to the column's type: it rounds, pads and completes it. This module does
+the same in Python, once per added column.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _DATES = frozenset({"date", "datetime", "timestamp"})
 _NUMBERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double", "bit", "year"})
 _BYTES_OF_INTEGERS: dict[type[DataType], int] = {ByteType: 1, ShortType: 2, IntegerType: 4, LongType: 8}
 _EXACT = Context(prec=400)
-# Python's names of the character sets whose literals can be given as bytes
+# Python's codecs of the character sets whose literals may be written as bytes
 _CODECS = {None: "utf-8", "utf8": "utf-8", "utf8mb3": "utf-8", "utf8mb4": "utf-8", "ascii": "ascii", "latin1": "cp1252"}
 _LABELLED = frozenset({"enum", "set"})
 _DIGITS_OF_MASK = 20
 _BYTES_OF_NUMBER = 8
 _MOST_EXPONENT = 400
-"""Beyond the numbers that any type holds."""
+"""Larger than the exponent of any number that a type can hold."""
 _DIGITS_OF_DATE = 14
 _DIGITS_PRINTED = 4
-"""Floating-point numbers nearer to 1 than this many digits are printed alike everywhere."""
-# up to which number a date has so many digits, what its century adds, and what its time is to be multiplied with
+"""Floating-point numbers between 1e-4 and 1e4 have the same text in all servers."""
+# dates written as numbers: (greatest number, century to add, factor that appends the time)
 _SHORT_DATES = (
     (0, 0, 1),
     (691_231, 20_000_000, 10**6),
@@ -64,15 +64,14 @@ _TIME = re.compile(r"(?:(\d+) )?(\d+):(\d\d?)(?::(\d\d?)(?:\.(\d*))?)?|(?:(\d+) 
 def default_value(
     column: Column, commit_ms: int, time_zone: str, schema: TableSchema | None = None
 ) -> SparkColumn | None:
-    """The typed value, None where it is NULL. `commit_ms` is the DDL's own time, `time_zone` the encoder's, `schema` the
-    table's, of which a column may have its collation.
+    """The default as a typed value; None for NULL. Raises ValueError if the value is unknown.
 
-    A column that is NOT NULL without a default gets its type's zero (ticdc-facts §10). Raises ValueError where the
-    default has no value known here.
+    A NOT NULL column without a default gets its type's zero (ticdc-facts §10). `commit_ms`: time of the DDL. `time_zone`:
+    zone of the encoder. `schema`: the table, from which the column may inherit its collation.
     """
     default, kind = column.default, column.type
     if column.auto_increment:
-        raise ValueError("upstream numbers the rows that are there in an order that no message tells")
+        raise ValueError("upstream numbers existing rows in an order that no message contains")
     if schema is not None and (kind.base in _LABELLED or kind.base in TEXT_TYPES):
         charset, collation = charset_of_column(kind, schema.charset), collation_of_column(kind, schema)
         kind = replace(kind, charset=charset, collation=collation)
@@ -82,9 +81,9 @@ def default_value(
         return None
     if default.kind == "bits":
         size = (len(default.value) + 7) // 8
-        return _of_bytes(kind, int(default.value or "0", 2).to_bytes(size, "big"))
+        return _bytes_value(kind, int(default.value or "0", 2).to_bytes(size, "big"))
     if default.kind == "hex":
-        return _of_bytes(kind, bytes.fromhex(default.value))
+        return _bytes_value(kind, bytes.fromhex(default.value))
     if default.kind == "expression":
         return _current_time(column, default.value, commit_ms, time_zone)
     return _literal(kind, default.value, time_zone, is_number=default.kind == "number")
@@ -97,37 +96,37 @@ def _literal(kind: MySqlType, text: str, time_zone: str, *, is_number: bool) -> 
         return _padded(kind, (_number_text(kind, text) if is_number else text).encode())
     if kind.base in TEXT_TYPES:
         shown = _number_text(kind, text) if is_number else text
-        # CHAR is shown without the spaces at its end
+        # MySQL returns CHAR without trailing spaces
         return F.lit(shown.rstrip(" ") if kind.base == "char" else shown)
     if kind.base == "json" and not is_number:
         return F.lit(text)  # MariaDB's JSON is a LONGTEXT; MySQL and TiDB take no literal
     if kind.base in _LABELLED:
         return F.lit(_labelled(kind, text, is_number=is_number))
     if kind.base == "time":
-        return F.lit(_time(text, kind.params[0] if kind.params else 0))
+        return F.lit(_time_text(text, kind.params[0] if kind.params else 0))
     if kind.base in _DATES:
-        date = _date(_fourteen_digits(kind, text) if is_number else text, kind)
+        date = _date_text(_fourteen_digits(kind, text) if is_number else text, kind)
         return None if date is None else _moment(date, kind, time_zone)
     if kind.base not in _NUMBERS:
-        raise _unknown(kind, text)
+        raise _invalid(kind, text)
     if kind.base == "bit" and not is_number:
-        return _of_bytes(kind, text.encode())
+        return _bytes_value(kind, text.encode())
     if kind.base == "year" and not is_number and text.strip() in ("0", "00", "000"):
         text = "2000"  # a number 0 is the year 0000
     try:
         return _number(kind, Decimal(text), text, is_float=is_number and "e" in text.lower())
     except (InvalidOperation, Overflow):
-        raise _unknown(kind, text) from None
+        raise _invalid(kind, text) from None
 
 
 def _number_text(kind: MySqlType, text: str) -> str:
-    """The text of a number that a column of characters has as its default."""
+    """The text of a numeric default of a character column."""
     number = Decimal(text)
     if "e" not in text.lower():
         return f"{number:f}" if number else f"{abs(number):f}"
-    # a floating-point number: servers print others in ways of their own
+    # outside this range servers print floating-point numbers differently
     if not number.is_zero() and not -_DIGITS_PRINTED < number.adjusted() < _DIGITS_PRINTED:
-        raise _unknown(kind, text)
+        raise _invalid(kind, text)
     return f"{float(number):.0f}" if number == number.to_integral_value() else repr(float(number))
 
 
@@ -138,12 +137,14 @@ def _moment(text: str, kind: MySqlType, time_zone: str) -> SparkColumn:
 
 
 def _labelled(kind: MySqlType, text: str, *, is_number: bool) -> str:
-    """The label of an ENUM, or the labels of a SET. Only TiDB takes the number of a label in its place; where a number in
-    the statement is a label as well, MySQL takes the label and TiDB the number."""
-    found = label_of if kind.base == "enum" else labels_of
-    by_number = _by_number(kind, text)
+    """The label of an ENUM, or the labels of a SET.
+
+    Only TiDB accepts a label's number instead. If a number is also a label, MySQL uses the label and TiDB the number.
+    """
+    find = label_of if kind.base == "enum" else labels_of
+    by_number = _label_by_number(kind, text)
     try:
-        by_text = found(text, kind.members, kind.collation)
+        by_text = find(text, kind.members, kind.collation)
     except LabelError as error:
         if by_number is None:
             raise ValueError(f"its default {error}") from None
@@ -153,7 +154,7 @@ def _labelled(kind: MySqlType, text: str, *, is_number: bool) -> str:
     return by_text
 
 
-def _by_number(kind: MySqlType, text: str) -> str | None:
+def _label_by_number(kind: MySqlType, text: str) -> str | None:
     if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_OF_MASK):
         return None
     number = int(text)
@@ -161,11 +162,11 @@ def _by_number(kind: MySqlType, text: str) -> str | None:
         return kind.members[number - 1] if 0 < number <= len(kind.members) else None
     if number >= 1 << len(kind.members):
         return None
-    return ",".join(member for place, member in enumerate(kind.members) if number >> place & 1)
+    return ",".join(member for index, member in enumerate(kind.members) if number >> index & 1)
 
 
-def _of_bytes(kind: MySqlType, data: bytes) -> SparkColumn:
-    """The value of a literal such as x'0aff': bytes where the column has text or bytes, else a number."""
+def _bytes_value(kind: MySqlType, data: bytes) -> SparkColumn:
+    """The value of a literal such as x'0aff': bytes for a binary or text column, else a number."""
     if isinstance(spark_type(kind), BinaryType):
         return _padded(kind, data)
     shown = f"x'{short(data.hex())}'"
@@ -173,10 +174,10 @@ def _of_bytes(kind: MySqlType, data: bytes) -> SparkColumn:
         try:
             text = data.decode(_CODECS[kind.charset])
         except (KeyError, UnicodeDecodeError):
-            raise _unknown(kind, shown) from None
+            raise _invalid(kind, shown) from None
         return F.lit(_labelled(kind, text, is_number=False) if kind.base in _LABELLED else text)
     if kind.base not in _NUMBERS or len(data.lstrip(b"\0")) > _BYTES_OF_NUMBER:
-        raise _unknown(kind, shown)
+        raise _invalid(kind, shown)
     return _number(kind, Decimal(int.from_bytes(data, "big")), shown)
 
 
@@ -186,48 +187,46 @@ def _padded(kind: MySqlType, data: bytes) -> SparkColumn:
 
 
 def _number(kind: MySqlType, number: Decimal, text: str, *, is_float: bool = False) -> SparkColumn:
-    """The number rounded to the column's digits, half away from zero as MySQL does; a floating-point number (1e-1) to the
-    even neighbour."""
+    """The number rounded to the column's scale as in MySQL: half away from zero, but half to even for a float (1e-1)."""
     target = spark_type(kind)
     if not number.is_finite() or (number and not -_MOST_EXPONENT < number.adjusted() < _MOST_EXPONENT):
-        raise _unknown(kind, text)
+        raise _invalid(kind, text)
     if kind.base in ("float", "double"):
         return _floating(kind, float(number), text).cast(target)
     if kind.base == "year" and number and number < 100:
         number += 2000 if number < 70 else 1900
     rounding = ROUND_HALF_EVEN if is_float and kind.base != "decimal" else ROUND_HALF_UP
-    number = number.quantize(Decimal(1).scaleb(-_places(kind)), rounding, _EXACT)
+    number = number.quantize(Decimal(1).scaleb(-_scale(kind)), rounding, _EXACT)
     size = _BYTES_OF_INTEGERS.get(type(target))
     digits = target.precision - target.scale if isinstance(target, DecimalType) else None
     if size is not None and not -(2 ** (8 * size - 1)) <= number < 2 ** (8 * size - 1):
-        raise _unknown(kind, text)
+        raise _invalid(kind, text)
     if digits is not None and abs(number) >= 10**digits:
-        raise _unknown(kind, text)
+        raise _invalid(kind, text)
     return F.lit(f"{number:f}").cast(target)
 
 
-def _places(kind: MySqlType) -> int:
-    """The digits after the point that the column keeps."""
+def _scale(kind: MySqlType) -> int:
     return kind.params[1] if kind.base == "decimal" and len(kind.params) > 1 else 0
 
 
 def _floating(kind: MySqlType, number: float, text: str) -> SparkColumn:
-    """A number of FLOAT or DOUBLE; those with a scale round as the servers do, in binary."""
+    """A FLOAT or DOUBLE value. With a scale it is rounded in binary; MySQL and TiDB must agree on the result."""
     if len(kind.params) > 1:
         power = 10.0 ** kind.params[1]
         whole = math.floor(number)
         mysql, tidb = whole + round((number - whole) * power) / power, round(number * power) / power
         if mysql != tidb:
-            raise _unknown(kind, text)
+            raise _invalid(kind, text)
         number = mysql
     return F.lit(repr(number))
 
 
 def _fourteen_digits(kind: MySqlType, text: str) -> str:
-    """A date written as a number, with all its digits: 240102 is 20240102000000."""
+    """A date written as a number, completed to 14 digits: 240102 becomes 20240102000000."""
     whole, _, fraction = text.partition(".")
     if not (whole.isascii() and whole.isdigit()) or len(whole) > _DIGITS_OF_DATE:
-        raise _unknown(kind, text)
+        raise _invalid(kind, text)
     number = int(whole)
     for most, century, factor in _SHORT_DATES:
         if number <= most:
@@ -236,11 +235,11 @@ def _fourteen_digits(kind: MySqlType, text: str) -> str:
     return f"{number:014d}" + (f".{fraction}" if fraction else "")
 
 
-def _date(text: str, kind: MySqlType) -> str | None:
-    """The text that a message would have for this default; None for a zero date, which a mirror has as NULL."""
+def _date_text(text: str, kind: MySqlType) -> str | None:
+    """The date as text of a message; None for a zero date, which a mirror stores as NULL."""
     found = _DATE.fullmatch(text.strip())
     if found is None:
-        raise _unknown(kind, text)
+        raise _invalid(kind, text)
     year, month, day, *clock = found.groups()[:7] if found.group(1) else found.groups()[7:]
     if year == "0000" or int(month) == 0 or int(day) == 0:
         return None
@@ -249,65 +248,65 @@ def _date(text: str, kind: MySqlType) -> str | None:
     try:
         moment = datetime(century + int(year), int(month), int(day), hour, minute, second)
     except ValueError:
-        raise _unknown(kind, text) from None
+        raise _invalid(kind, text) from None
     if kind.base == "date":
         return f"{moment:%Y-%m-%d}".rjust(10, "0")
     moment += timedelta(microseconds=_microseconds(clock[3], kind.params[0] if kind.params else 0))
     return f"{moment:%Y-%m-%d %H:%M:%S.%f}".rjust(26, "0")
 
 
-def _time(text: str, places: int) -> str:
-    """The text that a message would have for this default of a TIME column."""
+def _time_text(text: str, scale: int) -> str:
+    """The TIME value as text of a message."""
     found = _TIME.fullmatch(text.strip().removeprefix("-"))
     if found is None:
-        raise ValueError(f"its default {text!r} is no time")
+        raise ValueError(f"its default {text!r} is not a valid time")
     days, hours, minutes, seconds, fraction, days_alone, hours_alone, digits, digits_fraction = found.groups()
     if digits is not None:
         hours, minutes, seconds, fraction = digits[:-4], digits[-4:-2], digits[-2:], digits_fraction
     of_days = int(days or days_alone or 0) * 24
     total = ((of_days + int(hours or hours_alone or 0)) * 60 + int(minutes or 0)) * 60 + int(seconds or 0)
     if int(minutes or 0) > 59 or int(seconds or 0) > 59 or total > _MOST_SECONDS:
-        raise ValueError(f"its default {text!r} is no time")
-    total, micros = divmod(total * 1_000_000 + _microseconds(fraction, places), 1_000_000)
+        raise ValueError(f"its default {text!r} is not a valid time")
+    total, micros = divmod(total * 1_000_000 + _microseconds(fraction, scale), 1_000_000)
     sign = "-" if text.strip().startswith("-") and (total or micros) else ""
-    tail = f".{micros:06d}"[: places + 1] if places else ""
+    tail = f".{micros:06d}"[: scale + 1] if scale else ""
     return f"{sign}{total // 3600:02d}:{total // 60 % 60:02d}:{total % 60:02d}{tail}"
 
 
-def _microseconds(fraction: str | None, places: int) -> int:
-    """The fraction's digits rounded to `places`, in microseconds; a million where it rounds up to a second."""
-    rounded = Decimal(f"0.{fraction or 0}").quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP, _EXACT)
+def _microseconds(fraction: str | None, scale: int) -> int:
+    """The fraction rounded to `scale` digits, in microseconds; 1,000,000 if it rounds up to a full second."""
+    rounded = Decimal(f"0.{fraction or 0}").quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, _EXACT)
     return int(rounded * 1_000_000)
 
 
 def _implicit_zero(kind: MySqlType) -> SparkColumn | None:
     if kind.base in _DATES:
-        return None  # the zero date, which a mirror has as NULL
+        return None  # the zero date, which a mirror stores as NULL
     if kind.base == "enum" and kind.members:
         return F.lit(kind.members[0])
     if kind.base == "set" or kind.base in TEXT_TYPES:
         return F.lit("")
     if kind.base == "json":
-        return F.lit("null")  # JSON's null, as a text: not NULL
+        return F.lit("null")  # the JSON value null, not SQL NULL
     if kind.base == "time":
-        return F.lit(_time("0", kind.params[0] if kind.params else 0))
+        return F.lit(_time_text("0", kind.params[0] if kind.params else 0))
     if isinstance(spark_type(kind), BinaryType) and kind.base not in GEOMETRIES:
         return _padded(kind, b"")
     if kind.base in _NUMBERS:
         return _number(kind, Decimal(0), "0")
-    raise ValueError(f"{kind} has no zero that is known here")
+    raise ValueError(f"{kind} has no known zero value")
 
 
 def is_current_time(column: Column) -> bool:
-    """Whether the column's default is the moment of the statement."""
+    """Whether the column's default is the time of the statement."""
     expression = column.default.value if column.default is not None else None
     return (
         column.type.base in ("datetime", "timestamp")
-        and _NOW.fullmatch(_without_brackets(expression or "")) is not None
+        and _NOW.fullmatch(_without_parentheses(expression or "")) is not None
     )
 
 
-def _without_brackets(expression: str) -> str:
+def _without_parentheses(expression: str) -> str:
     plain = expression.strip()
     while plain.startswith("(") and plain.endswith(")"):
         plain = plain[1:-1].strip()
@@ -315,7 +314,7 @@ def _without_brackets(expression: str) -> str:
 
 
 def _current_time(column: Column, expression: str, commit_ms: int, time_zone: str) -> SparkColumn:
-    found = _NOW.fullmatch(_without_brackets(expression))
+    found = _NOW.fullmatch(_without_parentheses(expression))
     if found is None or column.type.base not in ("datetime", "timestamp"):
         raise ValueError(f"its default {expression} cannot be computed")
     moment = datetime.fromtimestamp(commit_ms / 1000, timezone.utc)
@@ -327,5 +326,5 @@ def _current_time(column: Column, expression: str, commit_ms: int, time_zone: st
     return instant.cast("timestamp")
 
 
-def _unknown(kind: MySqlType, text: str) -> ValueError:
-    return ValueError(f"its default {short(text)!r} is no {short(str(kind))}")
+def _invalid(kind: MySqlType, text: str) -> ValueError:
+    return ValueError(f"its default {short(text)!r} is not a valid {short(str(kind))}")

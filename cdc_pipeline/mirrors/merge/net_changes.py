@@ -1,11 +1,10 @@
-"""What is left of each row's changes in a cut.
+"""Reduces the changes of a cut to one net change per row.
 
-Order inside a key is by commit TSO; at one TSO deletes come before updates and updates before inserts, because the
-encoder splits a key change into DELETE and INSERT that may travel in different partitions (ticdc-facts §3). Without
-a TSO the order is `es`, then (partition, offset); Canal's messages of one partition are in the order of the binlog, which
-their offsets have. Of a change that was delivered more than once the first copy counts, so that a row's trace is the same
-whether its copies came in one cut or in several. Where the changes of one key came over several partitions without TSOs,
-`contested_keys` settles what is left.
+Changes of a key are ordered by commit TSO. At the same TSO deletes precede updates, and updates precede inserts: the
+encoder splits a key change into DELETE and INSERT, which may be in different partitions (ticdc-facts §3). Without TSOs the
+order is `es`, then (partition, offset); Canal's messages of one partition are in binlog order, which is the order of
+offsets. Of a redelivered change the first copy counts, so that a row's metadata does not depend on how the copies are
+spread over cuts. `contested_keys` orders the changes of a key that came in several partitions without TSOs.
 """
 
 from __future__ import annotations
@@ -26,24 +25,23 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.merge.row_identity import Identity
     from cdc_pipeline.mysql.model.table import TableName
 
-_ROW_SETS = "key_columns ARRAY<STRING>, identity INT, keyless BOOLEAN, partial BOOLEAN, soft BOOLEAN"
+_ROW_SETS = "key_columns ARRAY<STRING>, identity INT, keyless BOOLEAN, partial BOOLEAN, soft_delete BOOLEAN"
 
 
 @dataclass(frozen=True)
 class RowSet:
-    """The rows of one ApplyRows step: where they come from and what identifies one.
-
-    The columns of `identity` are the key's; for a table without a key all of its columns, so that equal rows are one image.
-    `partial` where some rows lack columns: an UPDATE leaves those as they are. `soft` where rows that go stay in the mirror,
-    as they were last.
-    """
+    """The row changes of one `ApplyRows` step."""
 
     step: int
+    """Index of the step in the plan."""
     source: TableName
     segments: tuple[int, ...]
     identity: Identity
+    """By the key columns; by all columns for a keyless table."""
     partial: bool = False
+    """Some changes lack columns; an UPDATE leaves these unchanged."""
     soft: bool = False
+    """`soft_delete`: deleted rows stay in the mirror, with their last values."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -56,42 +54,51 @@ class RowSet:
 
 @dataclass(frozen=True)
 class RowEntries:
-    """What changes do to row identities, one row for each taking and each gift (`_ENTRIES`). `partial`: some rows lack
-    columns. `exact`: all changes have TSOs."""
+    """The effects of changes on row identities."""
 
     frame: DataFrame
+    """One row per write or delete of an identity (`_ENTRIES`)."""
     partial: bool
+    """Some changes lack columns."""
     exact: bool
+    """All changes have TSOs."""
 
 
 def net_changes(entries: RowEntries) -> DataFrame:
-    """One row per step and row identity: what is left of all its changes. Identities whose newest change is one that an
-    earlier cut has taken in (`fresh` false) have no row: the mirror shows it already.
+    """One row per step and row identity: its last change. None if an earlier cut applied that change (`fresh` false).
 
-    Columns: `step` int; `identity` array of canonical texts, equal for rows that are the same; `key` array of the texts
-    that the last change has, in the order of `RowSet.columns`; `deleted` boolean, the last change was a DELETE; `delta`
-    bigint, inserts minus deletes of that image (for tables without a key); `counts` boolean, false where the last change is
-    an UPDATE that took the row away: it counts where it gave one; `dialect` and `after` (map of the last image, for a row
-    that went only where it is `soft`), `_commit_ts`, `_topic`, `_partition`, `_offset` of the change that is left; `whole`
-    boolean, false where `after` says only what differs from the row that the mirror has; `bare` struct (its commit_ts,
-    topic, partition, offset), the first change since which no change says more of the row than its handle key
-    (`row_groups.only_key`), null where one does; `contested` boolean, the changes came over several partitions without
-    TSOs, so that `contested_keys` has to settle what is left; `only_if_there` and `unsettled` booleans are false.
+    - `step` int
+    - `identity` array: canonical texts, equal for equal rows
+    - `key` array: the texts of the last change, in the order of `RowSet.columns`
+    - `deleted` boolean: the last change deletes the identity
+    - `delta` bigint: inserts minus deletes of the identity, for keyless tables
+    - `counts` boolean: whether the row counts as a change; false for the delete half of an UPDATE, whose other half counts
+    - `dialect`, `_commit_ts`, `_topic`, `_partition`, `_offset` of the last change
+    - `after` map: the last image; of a deleted row only with `soft_delete`
+    - `replaces_row` boolean: false if absent columns of `after` keep the mirror's values
+    - `key_only_since` struct(commit_ts, topic, partition, offset): the first of the last changes that have nothing but the
+      handle key (`only_key`); NULL if the last change has more
+    - `contested` boolean: the changes came in several partitions without TSOs; `contested_keys` decides which is the last
+    - `update_only`, `order_unknown` boolean: set by `contested_keys`, here false
     """
     if entries.exact:
         return net_rows(grouped(entries, last_order()), contested=F.lit(False))
     unordered = ~F.col("exact_ts") & ~F.col("keyless") & ~has_trait(Trait.NUMBERS_CHANGES)
-    place = F.when(unordered, partition_number())
-    apart = [F.min(place).alias("place"), F.max(place).alias("other_place"), F.max("fresh").alias("some_fresh")]
-    found = grouped(entries, last_order(), *apart)
-    return net_rows(found, contested=F.coalesce(F.col("place") != F.col("other_place"), F.lit(False)))
+    partition = F.when(unordered, partition_number())
+    more = [
+        F.min(partition).alias("min_partition"),
+        F.max(partition).alias("max_partition"),
+        F.max("fresh").alias("has_new"),
+    ]
+    is_contested = F.coalesce(F.col("min_partition") != F.col("max_partition"), F.lit(False))
+    return net_rows(grouped(entries, last_order(), *more), contested=is_contested)
 
 
 def row_entries(changes: DataFrame, row_sets: Iterable[RowSet], *, exact: bool) -> RowEntries:
-    """What the changes do to row identities. `exact`: all of them have TSOs."""
+    """The effects of the changes on row identities. `exact`: all changes have TSOs."""
     sets = list(row_sets)
-    awkward = list(dict.fromkeys(item.identity for item in sets if not item.identity.is_plain))
-    numbers = {identity: number for number, identity in enumerate(awkward)}
+    canonical = list(dict.fromkeys(item.identity for item in sets if not item.identity.is_plain))
+    numbers = {identity: number for number, identity in enumerate(canonical)}
     rows = [
         (
             *(item.source.database, item.source.table, segment, item.step, list(item.columns)),
@@ -107,12 +114,12 @@ def row_entries(changes: DataFrame, row_sets: Iterable[RowSet], *, exact: bool) 
         {"after_key": F.expr(_AFTER_KEY), "before_key": F.expr(_BEFORE_KEY)}
     )
     entries = keyed.withColumns(
-        {"after_identity": _identified("after_key", awkward), "before_identity": _identified("before_key", awkward)}
+        {"after_identity": _identity("after_key", canonical), "before_identity": _identity("before_key", canonical)}
     ).select(
         "step",
         "partial",
         "keyless",
-        "soft",
+        "soft_delete",
         "before",
         F.explode(F.expr(_ENTRIES)).alias("entry"),
         "commit_ts",
@@ -128,24 +135,24 @@ def row_entries(changes: DataFrame, row_sets: Iterable[RowSet], *, exact: bool) 
         "dialect",
         "op",
         "after",
-        F.when(F.col("only_key"), F.struct(*_ORIGIN)).alias("bare"),
+        F.when(F.col("only_key"), F.struct(*_ORIGIN)).alias("key_only_since"),
     )
     if any(item.soft for item in sets):
-        entries = entries.withColumn("after", F.expr(_LAST_SHOWN))
+        entries = entries.withColumn("after", F.expr(_LAST_IMAGE))
     return RowEntries(entries, any(item.partial for item in sets), exact)
 
 
-def _identified(texts: str, identities: Sequence[Identity]) -> Column:
-    """The texts as one array for all rows that are the same. Those of a plain identity are so as they are."""
-    found = F.col(texts)
+def _identity(texts: str, identities: Sequence[Identity]) -> Column:
+    """The canonical texts of the key; texts of a plain identity are canonical already."""
+    canonical = F.col(texts)
     for number, identity in enumerate(identities):
-        found = F.when(F.col("identity") == number, identity.of(F.col(texts))).otherwise(found)
-    return found
+        canonical = F.when(F.col("identity") == number, identity.of(F.col(texts))).otherwise(canonical)
+    return canonical
 
 
-# what a row that goes was: an UPDATE that takes it to another key may have in `before` only what it changes
-_LAST_SHOWN = (
-    "CASE WHEN NOT soft OR entry.sign > 0 THEN after WHEN after IS NULL THEN before "
+# the last image of a deleted row: the `before` of an UPDATE of the key may have only the columns that change
+_LAST_IMAGE = (
+    "CASE WHEN NOT soft_delete OR entry.sign > 0 THEN after WHEN after IS NULL THEN before "
     "WHEN before IS NULL THEN after ELSE map_concat(after, before) END"
 )
 _ORIGIN = ("commit_ts", "topic", "partition", "offset")
@@ -153,111 +160,114 @@ _ORIGIN_TYPE = "STRUCT<commit_ts: BIGINT, topic: STRING, `partition`: INT, `offs
 LAST = ("entry.key", "entry.sign", "op", "commit_ts", "topic", "partition", "offset", "dialect", "fresh")
 
 _AFTER_KEY = "transform(key_columns, name -> after[name])"
-# what `before` lacks did not change
+# a column that `before` lacks did not change
 _BEFORE_KEY = (
     "transform(key_columns, name -> if(after IS NULL OR map_contains_key(before, name), before[name], after[name]))"
 )
-# A change as what it does to row identities: DELETE takes one, INSERT gives one, an UPDATE that keeps its key is one gift to
-# it, and an UPDATE of the key (or of any column of a table without one) is a taking and a gift. An UPDATE of DataWorks may
-# come as two changes, one for each image.
+# The entries of a change. DELETE deletes an identity, INSERT writes one, and an UPDATE that keeps the key writes it. An
+# UPDATE of the key (or of any column of a keyless table) deletes one identity and writes another. DataWorks may send an
+# UPDATE as two changes, one for each image.
 #
-# `rank` orders entries at one TSO: all takings, then gifts of updates, then those of inserts. The taking half of an
-# UPDATE ranks with deletes, so that two rows may swap their keys in one transaction. `moved` marks a gift to another
-# key than the row had.
-_TAKE = "named_struct('key', before_key, 'identity', before_identity, 'sign', -1L, 'rank', 0, 'moved', false)"
-_GIVE = (
+# `sign` is 1 for a write and -1 for a delete. `rank` orders entries of one TSO: deletes, then writes of updates, then writes
+# of inserts. The delete of an UPDATE has the rank of other deletes, so that two rows can swap keys in one transaction.
+# `moved` marks a write by an UPDATE of the key.
+_DELETE = "named_struct('key', before_key, 'identity', before_identity, 'sign', -1L, 'rank', 0, 'moved', false)"
+_WRITE = (
     "named_struct('key', after_key, 'identity', after_identity, 'sign', 1L, 'rank', if(op = 'UPDATE', 1, 2), "
     "'moved', false)"
 )
-_MOVE = _GIVE.replace("'moved', false", "'moved', true")
+_MOVE = _WRITE.replace("'moved', false", "'moved', true")
 _ENTRIES = (
-    f"CASE WHEN after IS NULL THEN array({_TAKE}) WHEN before IS NULL THEN array({_GIVE}) "
-    f"WHEN NOT keyless AND before_identity <=> after_identity THEN array({_GIVE}) ELSE array({_TAKE}, {_MOVE}) END"
+    f"CASE WHEN after IS NULL THEN array({_DELETE}) WHEN before IS NULL THEN array({_WRITE}) "
+    f"WHEN NOT keyless AND before_identity <=> after_identity THEN array({_WRITE}) ELSE array({_DELETE}, {_MOVE}) END"
 )
 
 
 def partition_number() -> Column:
-    """A topic's partition as one number."""
+    """A number that identifies (topic, partition)."""
     return F.xxhash64("topic", "partition")
 
 
 def last_order() -> Column:
-    """By this the last change of an identity is the greatest."""
-    # the two halves of an UPDATE of DataWorks share their place in the order, and may be in any of two partitions
+    """The order of changes of an identity; the greatest is the last."""
+    # the two halves of a DataWorks UPDATE have the same commit_ts and may be in different partitions
     exact = F.col("exact_ts")
     ranked = exact | has_trait(Trait.SPLITS_UPDATES)
     rank = F.when(ranked, F.col("entry.rank")).otherwise(F.lit(0))
-    # with an exact TSO position says nothing but which copy came first
+    # with an exact TSO the position only orders copies of a change, of which the first counts
     batch = F.when(exact, -F.col("batch_id"))
     offset = F.when(exact, -F.col("offset")).otherwise(F.col("offset"))
-    # of the copies of one change the whole one counts, whichever came first
-    whole = F.col("bare").isNull()
+    # a copy with all columns counts before one with the handle key only, whichever came first
+    has_columns = F.col("key_only_since").isNull()
     time = F.when(~has_trait(Trait.IN_LOG_ORDER), F.col("commit_ts"))
-    return F.struct(time, rank, whole, batch, "topic", "partition", offset, "row", "entry.rank")
+    return F.struct(time, rank, has_columns, batch, "topic", "partition", offset, "row", "entry.rank")
 
 
 def grouped(entries: RowEntries, order: Column, *more: Column) -> DataFrame:
-    """One row per identity: `last`, the last change in this order with its image, `whole`, `bare`, `delta`, and `more`."""
+    """One row per identity: `last` (`LAST` and `after` by this order), `replaces_row`, `key_only_since`, `delta`, `more`."""
     if not entries.partial:
         return _last_images(entries.frame, order, more)
-    whole, partial = (entries.frame.where(condition) for condition in ("NOT partial", "partial"))
-    return _last_images(whole, order, more).unionByName(_folded_images(partial, order, more))
+    full, partial = (entries.frame.where(condition) for condition in ("NOT partial", "partial"))
+    return _last_images(full, order, more).unionByName(_folded_images(partial, order, more))
 
 
 def _last_images(entries: DataFrame, order: Column, more: Sequence[Column]) -> DataFrame:
-    """The last change of each identity: enough where every image is whole."""
+    """`grouped` for changes that have all columns: the last image is the row."""
     return (
         _by_identity(entries)
         .agg(F.max_by(F.struct(*LAST, "after"), order).alias("last"), _delta(), *more)
-        .withColumns({"whole": F.lit(True), "bare": F.lit(None).cast(_ORIGIN_TYPE)})
+        .withColumns({"replaces_row": F.lit(True), "key_only_since": F.lit(None).cast(_ORIGIN_TYPE)})
     )
 
 
 def _folded_images(entries: DataFrame, order: Column, more: Sequence[Column]) -> DataFrame:
-    """All changes of each identity put upon one another: an UPDATE that lacks columns leaves them as they were."""
-    steps = F.array_sort(
+    """`grouped` for changes that may lack columns: applies all changes of an identity in order."""
+    changes = F.array_sort(
         F.collect_list(
             F.struct(
-                order.alias("place"),
+                order.alias("order"),
                 "entry.sign",
                 "entry.moved",
-                "soft",
+                "soft_delete",
                 "op",
-                "bare",
+                "key_only_since",
                 F.map_entries("after").alias("image"),
             )
         )
     )
-    folded = F.aggregate(steps.alias("steps"), _no_row(), _put_upon)
+    folded = F.aggregate(changes.alias("changes"), _no_row(), _apply_change)
     return (
         _by_identity(entries)
         .agg(F.max_by(F.struct(*LAST), order).alias("last"), folded.alias("fold"), _delta(), *more)
         .withColumns(
             {
                 "last": F.col("last").withField("after", F.col("fold.after")),
-                "whole": F.col("fold.whole"),
-                "bare": F.col("fold.bare"),
+                "replaces_row": F.col("fold.replaces_row"),
+                "key_only_since": F.col("fold.key_only_since"),
             }
         )
         .drop("fold")
     )
 
 
-def _put_upon(row: Column, step: Column) -> Column:
-    """The row after one more change. A row that an UPDATE brings from another key is as whole as it will get: what it
-    lacks was in a row that is gone. Of one that goes nothing is left but where it is `soft`."""
-    image = F.map_from_entries(step["image"])
-    anew = (step["op"] == "INSERT") | step["moved"]
-    after = F.when(anew | row["after"].isNull(), image).otherwise(F.map_concat(row["after"], image))
-    whole = anew | row["whole"]
-    bare = F.when(anew | step["bare"].isNull(), step["bare"]).otherwise(F.coalesce(row["bare"], step["bare"]))
-    there = F.struct(after.alias("after"), whole.alias("whole"), bare.alias("bare"))
-    return F.when((step["sign"] < 0) & ~step["soft"], _no_row()).otherwise(there)
+def _apply_change(row: Column, change: Column) -> Column:
+    """The row after one more change. A deleted row is empty, except with `soft_delete`."""
+    image = F.map_from_entries(change["image"])
+    # a column that is absent after an UPDATE of the key had its value in the deleted row and stays unknown
+    starts_row = (change["op"] == "INSERT") | change["moved"]
+    after = F.when(starts_row | row["after"].isNull(), image).otherwise(F.map_concat(row["after"], image))
+    replaces_row = starts_row | row["replaces_row"]
+    since = change["key_only_since"]
+    since = F.when(starts_row | since.isNull(), since).otherwise(F.coalesce(row["key_only_since"], since))
+    new_row = F.struct(after.alias("after"), replaces_row.alias("replaces_row"), since.alias("key_only_since"))
+    return F.when((change["sign"] < 0) & ~change["soft_delete"], _no_row()).otherwise(new_row)
 
 
 def _no_row() -> Column:
-    none = f"'after', CAST(NULL AS MAP<STRING, STRING>), 'whole', false, 'bare', CAST(NULL AS {_ORIGIN_TYPE})"
-    return F.expr(f"named_struct({none})")
+    return F.expr(
+        "named_struct('after', CAST(NULL AS MAP<STRING, STRING>), 'replaces_row', false, "
+        f"'key_only_since', CAST(NULL AS {_ORIGIN_TYPE}))"
+    )
 
 
 def _by_identity(entries: DataFrame) -> GroupedData:
@@ -269,21 +279,19 @@ def _delta() -> Column:
 
 
 def net_rows(
-    found: DataFrame,
+    last_changes: DataFrame,
     *,
     contested: Column | None = None,
-    only_if_there: Column | None = None,
-    unsettled: Column | None = None,
+    update_only: Column | None = None,
+    order_unknown: Column | None = None,
 ) -> DataFrame:
-    """The columns of `net_changes` of what `grouped` has found."""
+    """The columns of `net_changes` for the rows of `grouped`, without identities whose last change is not new."""
     no = F.lit(False)
     contested = no if contested is None else contested
-    fresh = (
-        F.when(contested, F.col("some_fresh")).otherwise(F.col("last.fresh"))
-        if "place" in found.columns
-        else F.col("last.fresh")
-    )
-    return found.where(fresh | (F.col("keyless") & (F.col("delta") != 0))).select(
+    is_new = F.col("last.fresh")
+    if "has_new" in last_changes.columns:
+        is_new = F.when(contested, F.col("has_new")).otherwise(is_new)
+    return last_changes.where(is_new | (F.col("keyless") & (F.col("delta") != 0))).select(
         "step",
         "identity",
         F.col("last.key").alias("key"),
@@ -296,9 +304,9 @@ def net_rows(
         F.col("last.topic").alias("_topic"),
         F.col("last.partition").alias("_partition"),
         F.col("last.offset").alias("_offset"),
-        "whole",
-        "bare",
+        "replaces_row",
+        "key_only_since",
         contested.alias("contested"),
-        (no if only_if_there is None else only_if_there).alias("only_if_there"),
-        (no if unsettled is None else unsettled).alias("unsettled"),
+        (no if update_only is None else update_only).alias("update_only"),
+        (no if order_unknown is None else order_unknown).alias("order_unknown"),
     )

@@ -1,4 +1,4 @@
-"""What is found when the rows of a step are looked at before they go into their mirror."""
+"""Counts and gaps of the rows of a step, found before they are written to their mirror."""
 
 from __future__ import annotations
 
@@ -11,71 +11,80 @@ from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.mysql.types.local_times import odd_gaps
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from collections.abc import Iterator
+
+    from pyspark.sql import Column, DataFrame, Row
 
 
 @dataclass(frozen=True)
 class RowFindings:
-    """Of rows of `merge_rows.with_computed`: how many there are, how many have a value that its type cannot hold (`bad`;
-    `rejected` of them count as changes), how many the others are where the mirror has none before, how many dates are NULL
-    because no calendar has them, and what the mirror has to say of all these rows."""
-
     identities: int
+    """Number of rows of `typed_rows`."""
     bad: int
+    """Rows with a value that its type cannot hold."""
     rejected: int
-    there: int
+    """Changes among the bad rows (`counts`)."""
+    existing: int
+    """Rows that an empty mirror has after the other rows are written."""
     zero_dates: int
+    """Dates that are NULL because no calendar has them."""
     gaps: tuple[Gap, ...]
 
 
 def row_findings(rows: DataFrame, *, keyless: bool) -> RowFindings:
-    """One query over the rows."""
-    there = (
-        F.greatest("delta", F.lit(0)) if keyless else F.when(F.col("deleted") | F.col("only_if_there"), 0).otherwise(1)
+    """Examines rows of `with_generated` in one query."""
+    existing = (
+        F.greatest("delta", F.lit(0)) if keyless else F.when(F.col("deleted") | F.col("update_only"), 0).otherwise(1)
     )
     good = F.size("bad") == 0
-    bare = F.when(good & ~F.col("deleted"), F.col("bare"))
+    key_only = F.when(good & ~F.col("deleted"), F.col("key_only_since"))
+    unordered = F.when(F.col("order_unknown"), F.struct("_topic", "_partition", "_offset"))
     counts = rows.agg(
         F.count("*").alias("identities"),
         F.count(F.when(~good, 1)).alias("bad"),
         F.count(F.when(~good & F.col("counts"), 1)).alias("rejected"),
-        F.sum(F.when(good, there)).alias("there"),
+        F.sum(F.when(good, existing)).alias("existing"),
         F.sum("zero_dates").alias("zero"),
-        F.array_distinct(F.flatten(F.collect_set(F.when(F.size("lossy") > 0, F.col("lossy"))))).alias("lossy"),
-        F.array_distinct(F.flatten(F.collect_set(F.when(F.size("unsure") > 0, F.col("unsure"))))).alias("unsure"),
-        F.count_if("unsettled").alias("unsettled"),
-        F.min(F.when(F.col("unsettled"), F.struct("_topic", "_partition", "_offset"))).alias("first_unsettled"),
-        F.array_distinct(F.flatten(F.collect_set(F.when(F.size("odd_times") > 0, F.col("odd_times"))))).alias(
-            "odd_times"
-        ),
-        F.count(bare).alias("bare"),
-        F.min(bare).alias("first_bare"),
+        *(_distinct(name).alias(name) for name in ("damaged", "doubtful", "ambiguous_times")),
+        F.count_if("order_unknown").alias("unordered"),
+        F.min(unordered).alias("first_unordered"),
+        F.count(key_only).alias("key_only"),
+        F.min(key_only).alias("first_key_only"),
     ).first()
     assert counts is not None
-    gaps = [Gap(GapKind.DAMAGED_TEXT, "the encoder has damaged its text", name) for name in sorted(counts["lossy"])]
-    words = "what upstream computes is not sure for some rows"
-    gaps += [Gap(GapKind.UNSURE_FORMULA, words, name) for name in sorted(counts["unsure"])]
-    if counts["unsettled"]:
-        topic, partition, offset = counts["first_unsettled"]
-        words = (
-            f"{counts['unsettled']} row(s) were changed over several partitions in one moment, such as at "
-            f"{topic}/{partition}@{offset}: nothing tells which change came last"
-        )
-        gaps.append(Gap(GapKind.UNSURE_ORDER, words))
-    gaps += odd_gaps(counts["odd_times"])
-    if counts["bare"]:
-        first = counts["first_bare"]
-        words = (
-            f"{counts['bare']} row(s) came with their handle key only, too large for a message, the first at "
-            f"{first['topic']}/{first['partition']}@{first['offset']}: their other columns are as they were before, NULL "
-            "where they were not known"
-        )
-        gaps.append(Gap(GapKind.HANDLE_KEY_ONLY, words))
     return RowFindings(
         counts["identities"],
         counts["bad"],
         counts["rejected"],
-        counts["there"] or 0,
+        counts["existing"] or 0,
         counts["zero"] or 0,
-        tuple(gaps),
+        tuple(_gaps(counts)),
     )
+
+
+def _distinct(name: str) -> Column:
+    """The distinct items of an array column over all rows."""
+    return F.array_distinct(F.flatten(F.collect_set(F.when(F.size(name) > 0, F.col(name)))))
+
+
+def _gaps(counts: Row) -> Iterator[Gap]:
+    for name in sorted(counts["damaged"]):
+        yield Gap(GapKind.DAMAGED_TEXT, "the encoder has damaged its text", name)
+    for name in sorted(counts["doubtful"]):
+        yield Gap(GapKind.UNSURE_FORMULA, "values of some rows may differ from what upstream computes", name)
+    if counts["unordered"]:
+        topic, partition, offset = counts["first_unordered"]
+        yield Gap(
+            GapKind.UNSURE_ORDER,
+            f"{counts['unordered']} row(s) were changed in several partitions at the same time, the first at "
+            f"{topic}/{partition}@{offset}: which change was the last is unknown",
+        )
+    yield from odd_gaps(counts["ambiguous_times"])
+    if counts["key_only"]:
+        first = counts["first_key_only"]
+        yield Gap(
+            GapKind.HANDLE_KEY_ONLY,
+            f"{counts['key_only']} row(s) were too large for a message and were sent with their handle key only, the first "
+            f"at {first['topic']}/{first['partition']}@{first['offset']}: their other columns keep the earlier values, or "
+            "are NULL if there were none",
+        )

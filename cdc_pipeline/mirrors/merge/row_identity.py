@@ -1,7 +1,7 @@
-"""What makes two texts of a key, or of a whole row, the same: the values that they have in the mirror.
+"""Canonical texts of keys, equal for texts of one value.
 
-Encoders spell one value in several ways: `7` and `07`, `1.0` and `1.00`, a label and its number, bytes with and without the
-zeros at their end. The merge compares typed values, so that changes are folded by them, too.
+Encoders write one value in several ways: `7` and `07`, `1.0` and `1.00`, a label and its number, bytes with and without
+trailing zeros. The merge compares typed values, so net changes must group by them too.
 """
 
 from __future__ import annotations
@@ -23,40 +23,44 @@ if TYPE_CHECKING:
     from cdc_pipeline.mysql.types.typed_cells import Wires
 
 _BAD = "\0"
-"""Before a text that its type cannot hold: no value has one."""
+"""Prefix of a text that its type cannot hold. No canonical text starts with it."""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """By which columns rows are the same. `wires` are the dialects that they come in, each with how it sends these columns;
-    `keyless`: the columns are all that the table has, and rows are the same where the mirror shows the same."""
+    """The columns that identify a row, and how messages encode them."""
 
     columns: tuple[Column, ...]
     wires: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
+    """The dialects of the rows, each with its encoding of these columns (`mysql.types.wire_values`)."""
     time_zone: str
+    """The zone in which the encoder prints TIMESTAMP."""
     keyless: bool
+    """The columns are all columns of the table, and rows are equal if their values in the mirror are."""
 
     @staticmethod
     def by(columns: tuple[Column, ...], wires: Wires, time_zone: str, *, keyless: bool) -> Identity:
         names = {column.name for column in columns}
-        sent = tuple(
-            (dialect, tuple(sorted((name, wire) for name, wire in found.items() if name in names)))
-            for dialect, found in wires
+        encodings = tuple(
+            (dialect, tuple(sorted((name, encoding) for name, encoding in sent.items() if name in names)))
+            for dialect, sent in wires
         )
-        return Identity(columns, sent, time_zone, keyless)
+        return Identity(columns, encodings, time_zone, keyless)
 
     @property
     def is_plain(self) -> bool:
-        """Whether texts are the same only where they are equal to the letter."""
+        """Whether all texts are canonical: each value has one text."""
         return not any(sent for _, sent in self.wires) and all(
             column.type.base in TEXT_TYPES for column in self.columns
         )
 
     def of(self, texts: SparkColumn) -> SparkColumn:
-        """The array of texts as one that is equal for rows that are the same. Over `dialect`."""
-        return F.array(*(self._one(F.get(texts, F.lit(place)), column) for place, column in enumerate(self.columns)))
+        """The canonical texts of an array of texts. Uses the column `dialect`."""
+        return F.array(
+            *(self._canonical(F.get(texts, F.lit(index)), column) for index, column in enumerate(self.columns))
+        )
 
-    def _one(self, text: SparkColumn, column: Column) -> SparkColumn:
+    def _canonical(self, text: SparkColumn, column: Column) -> SparkColumn:
         cell = typed_cell(text, column, self.time_zone, tuple((dialect, dict(sent)) for dialect, sent in self.wires))
         target = spark_type(column.type)
         if isinstance(target, BinaryType):
@@ -69,11 +73,11 @@ class Identity:
             shown = cell
         else:
             shown = cell.cast("string")
-        # of a row without a key the mirror shows NULL in its place; a key is told by what upstream has
+        # a date that no calendar has is NULL in the mirror, but keys with such dates must stay distinct
         no_date = F.lit(None).cast("string") if self.keyless else _without_zeros(text)
         return F.when(zero_date(text, column.type), no_date).otherwise(F.coalesce(shown, F.concat(F.lit(_BAD), text)))
 
 
 def _without_zeros(text: SparkColumn) -> SparkColumn:
-    """The text without the zeros at the end of its fraction."""
+    """The text without trailing zeros of its fraction."""
     return F.regexp_replace(text, r"(?:\.0*|(\.\d*[1-9])0+)\z", "$1")

@@ -1,6 +1,7 @@
-"""Mirrors that keep what upstream deletes (`soft_delete`): such a row stays, with `_deleted` true, the last values that it
-had, and the trace of the DELETE. There is one row per key, deleted or not. What upstream has are the rows with `_deleted`
-false.
+"""Mirrors with `soft_delete`, which keep the rows that upstream deletes.
+
+A deleted row has `_deleted` true, its last values, and the metadata of the DELETE. A mirror has one row per key, deleted or
+not. The rows with `_deleted` false are those of the upstream table.
 """
 
 from __future__ import annotations
@@ -25,17 +26,19 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.model.state import MirrorState
 
 LIVE = f"NOT {DELETED}"
-"""Whether a row is there upstream. `_deleted` is never NULL."""
+"""SQL condition: the row exists upstream. `_deleted` is never NULL."""
 
 
 def live_rows(mirror: DataFrame, *, keeps_deleted: bool) -> DataFrame:
-    """The rows of a mirror that are there upstream, with all of its columns."""
+    """The rows of a mirror that exist upstream, with all columns of the mirror."""
     return mirror.where(LIVE) if keeps_deleted else mirror
 
 
 def end_rows(spark: SparkSession, path: str, rows: str | None, commit: Commit, *, keeps_deleted: bool) -> None:
-    """In one commit: the rows for which the SQL `rows` is true (all, without) go. `keeps_deleted`: such as are there are
-    deleted ones from then on. Their trace stays: no message has deleted them."""
+    """Deletes the rows that match the SQL condition `rows` (None: all) in one commit; with `keeps_deleted` marks them.
+
+    Marked rows keep their metadata, because no message deleted them.
+    """
     table = DeltaTable.forPath(session_for(spark, commit), path)
     if keeps_deleted:
         condition = LIVE if rows is None else f"({rows}) AND {LIVE}"
@@ -45,39 +48,43 @@ def end_rows(spark: SparkSession, path: str, rows: str | None, commit: Commit, *
 
 
 def forget_deleted_rows(spark: SparkSession, path: str, commit: Commit) -> None:
-    """In one commit: the rows that upstream has deleted go."""
+    """Removes the rows that upstream deleted, in one commit that is skipped if it exists."""
     if not is_in(spark, path, commit):
         DeltaTable.forPath(session_for(spark, commit), path).delete(F.col(DELETED))
 
 
 def keep_one_per_key(spark: SparkSession, path: str, state: MirrorState, commit: Commit) -> None:
-    """In one commit, if any has to go: of rows with equal `soft_key` the one that is there, else the newest. Rows that are
-    there all stay, and so do those of which the key is NULL in part: no row can come that has it."""
+    """Removes surplus deleted rows of each `soft_key`, in one commit that is skipped if it exists or nothing is surplus.
+
+    Keeps all live rows, or else the newest deleted one. Rows with a NULL in the key stay: no later row can have that key.
+    """
     if is_in(spark, path, commit):
         return
     mirror = spark.read.format("delta").load(path)
     key = [F.col(quoted(name)) for name in state.soft_key or ()]
-    whole = functools.reduce(operator.and_, (cell.isNotNull() for cell in key))
+    has_key = functools.reduce(operator.and_, (cell.isNotNull() for cell in key))
     newest = [F.col(name).desc() for name in state.trace]
-    # for those that nothing else tells apart
+    # makes the order of otherwise equal rows deterministic
     content = F.xxhash64(*(F.col(quoted(name)) for name in mirror.columns))
-    place = F.row_number().over(Window.partitionBy(*key).orderBy(F.expr(LIVE).desc(), *newest, content))
-    own = unused("place", mirror.columns)
-    placed = mirror.withColumn(own, place)
-    surplus = (F.col(own) > 1) & whole & F.col(DELETED)
-    if not placed.where(surplus).isEmpty():
-        replace_once(placed.where(~surplus).select(*(quoted(name) for name in mirror.columns)), path, commit, None)
+    number = F.row_number().over(Window.partitionBy(*key).orderBy(F.expr(LIVE).desc(), *newest, content))
+    own = unused("number", mirror.columns)
+    numbered = mirror.withColumn(own, number)
+    is_surplus = (F.col(own) > 1) & has_key & F.col(DELETED)
+    if not numbered.where(is_surplus).isEmpty():
+        replace_once(numbered.where(~is_surplus).select(*(quoted(name) for name in mirror.columns)), path, commit, None)
 
 
-def soft_counts(mirror: DataFrame, rows: DataFrame, same_key: str, not_older: str) -> tuple[int, int, int]:
-    """How many rows are there after a merge of `rows` that were not (inserted), how many were and stay (updated), and how
-    many were and are no more (deleted). `same_key` and `not_older` are as the merge has them, over `s` and `t`."""
-    was = f"coalesce(NOT t.{DELETED}, false)"
+def merge_counts(mirror: DataFrame, rows: DataFrame, same_key: str, not_older: str) -> tuple[int, int, int]:
+    """The number of inserted, updated and deleted rows of a merge, where marking a live row counts as a delete.
+
+    `same_key` and `not_older` are the conditions of the merge, over the aliases `s` and `t`.
+    """
+    was_live = f"coalesce(NOT t.{DELETED}, false)"
     joined = rows.alias("s").join(mirror.alias("t"), F.expr(same_key), "left")
     counted = joined.where(f"t.{DELETED} IS NULL OR ({not_older})").agg(
-        F.count_if(F.expr(f"NOT s.deleted AND NOT {was}")),
-        F.count_if(F.expr(f"NOT s.deleted AND {was}")),
-        F.count_if(F.expr(f"s.deleted AND {was}")),
+        F.count_if(F.expr(f"NOT s.deleted AND NOT {was_live}")),
+        F.count_if(F.expr(f"NOT s.deleted AND {was_live}")),
+        F.count_if(F.expr(f"s.deleted AND {was_live}")),
     )
     row = counted.first()
     assert row is not None
@@ -85,5 +92,5 @@ def soft_counts(mirror: DataFrame, rows: DataFrame, same_key: str, not_older: st
 
 
 def deleted_cell(*, keeps_deleted: bool) -> SparkColumn:
-    """`_deleted` for a mirror that has it, of rows from one that has it or has not."""
+    """`_deleted` for rows that are copied into a `soft_delete` mirror. `keeps_deleted`: the rows have the column."""
     return (F.col(DELETED) if keeps_deleted else F.lit(False)).alias(DELETED)

@@ -88,7 +88,9 @@ EXPECTED = {
 }
 GAPS = {
     "kept": (),
-    "lost": ("1 row(s) came without some columns, and were not known: b",),
+    "lost": (
+        "1 row(s) were updated without some columns and did not exist in the mirror, so these columns are NULL: b",
+    ),
     "chosen": ("rows came without some columns",),
     "declared": (),
     "uk": ("no CREATE TABLE was seen",),

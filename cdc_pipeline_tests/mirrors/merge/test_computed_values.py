@@ -176,7 +176,7 @@ def test_what_is_said_of_mirrors(told: LakePaths, spark: SparkSession) -> None:
     assert mirror_lineage("shop", entry).deps_by_column["upper"] == mirror_lineage("shop", entry).deps_by_column["v"]
     problems = derived_problems(spark, [NoteState(state) for state in states])
     assert [line for line in problems if "db.canal" not in line] == [
-        "computed: db.s_final.total is not there: the mirror has a column of that name which is not computed",
+        "computed: db.s_final.total is missing: the mirror has another column with that name",
     ]
     assert [line[:50] for line in problems if "db.canal" in line] == [
         "computed: db.canal.wrong is NULL: [DIVIDE_BY_ZERO]"

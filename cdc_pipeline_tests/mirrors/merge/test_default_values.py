@@ -235,15 +235,15 @@ _UNKNOWN = {
     "DATETIME DEFAULT (NOW() + INTERVAL 1 DAY)": "its default (NOW() + INTERVAL 1 DAY) cannot be computed",
     "BIGINT DEFAULT NEXT VALUE FOR s": "its default NEXT VALUE FOR s cannot be computed",
     "JSON DEFAULT (JSON_ARRAY())": "its default (JSON_ARRAY()) cannot be computed",
-    "INT DEFAULT 'x'": "its default 'x' is no int",
-    "TINYINT DEFAULT 300": "its default '300' is no tinyint",
-    "DECIMAL(3,1) DEFAULT 100": "its default '100' is no decimal(3,1)",
-    "VARCHAR(9) DEFAULT _latin1 x'e9'": "its default \"x'e9'\" is no varchar(9)",
-    "VARCHAR(9) CHARACTER SET gbk DEFAULT x'c4e3'": "its default \"x'c4e3'\" is no varchar(9)",
-    "DATE DEFAULT '2024-02-30'": "its default '2024-02-30' is no date",
-    "DATETIME DEFAULT 'soon'": "its default 'soon' is no datetime",
-    "TIME DEFAULT '10:60:00'": "its default '10:60:00' is no time",
-    "TIME DEFAULT '839:00:00'": "its default '839:00:00' is no time",
+    "INT DEFAULT 'x'": "its default 'x' is not a valid int",
+    "TINYINT DEFAULT 300": "its default '300' is not a valid tinyint",
+    "DECIMAL(3,1) DEFAULT 100": "its default '100' is not a valid decimal(3,1)",
+    "VARCHAR(9) DEFAULT _latin1 x'e9'": "its default \"x'e9'\" is not a valid varchar(9)",
+    "VARCHAR(9) CHARACTER SET gbk DEFAULT x'c4e3'": "its default \"x'c4e3'\" is not a valid varchar(9)",
+    "DATE DEFAULT '2024-02-30'": "its default '2024-02-30' is not a valid date",
+    "DATETIME DEFAULT 'soon'": "its default 'soon' is not a valid datetime",
+    "TIME DEFAULT '10:60:00'": "its default '10:60:00' is not a valid time",
+    "TIME DEFAULT '839:00:00'": "its default '839:00:00' is not a valid time",
     "ENUM('a','b') DEFAULT 'c'": "its default 'c' is no label",
     "ENUM('a','b') DEFAULT '3'": "its default '3' is no label",
     "ENUM('a','b') COLLATE utf8mb4_bin DEFAULT 'A'": "its default 'A' is no label",
@@ -251,18 +251,18 @@ _UNKNOWN = {
     "ENUM('3','2','1') DEFAULT 1": "its default 1 is the label '1' in MySQL and '3' in TiDB",
     "SET('a','b') DEFAULT 'a,c'": "its default 'c' is no label",
     "SET('a','b') DEFAULT 4": "its default '4' is no label",
-    "DOUBLE DEFAULT 1e9999999999": "its default '1e9999999999' is no double",
-    "INT DEFAULT 1e9999999999": "its default '1e9999999999' is no int",
-    "VARCHAR(9) DEFAULT 1e9999999999": "its default '1e9999999999' is no varchar(9)",
+    "DOUBLE DEFAULT 1e9999999999": "its default '1e9999999999' is not a valid double",
+    "INT DEFAULT 1e9999999999": "its default '1e9999999999' is not a valid int",
+    "VARCHAR(9) DEFAULT 1e9999999999": "its default '1e9999999999' is not a valid varchar(9)",
     "VARCHAR(9) DEFAULT _latin1'é'": "its default _latin1'é' cannot be computed",
     "BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY": (
-        "upstream numbers the rows that are there in an order that no message tells"
+        "upstream numbers existing rows in an order that no message contains"
     ),
     "TIMESTAMP DEFAULT '1991-09-15 01:30:00'": (
         "its default '1991-09-15 01:30:00.000000' is a local time that Asia/Shanghai shows twice"
     ),
-    "POINT NOT NULL": "point has no zero that is known here",
-    "VECTOR(3) NOT NULL": "vector(3) has no zero that is known here",
+    "POINT NOT NULL": "point has no known zero value",
+    "VECTOR(3) NOT NULL": "vector(3) has no known zero value",
 }
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from cdc_pipeline.mirrors.changes.dropped_tables import EndedTable
-from cdc_pipeline.mirrors.merge.computed_values import computed_anew, loses_derived, without_values
+from cdc_pipeline.mirrors.merge.computed_values import computed_anew, loses_derived, unavailable_columns
 from cdc_pipeline.mirrors.model.computed_columns import DerivedColumn, DerivedRules
 from cdc_pipeline.mirrors.model.masks import HASH
 from cdc_pipeline.mirrors.model.state import MirrorState
@@ -138,7 +138,7 @@ def test_columns(name: str) -> None:
     assert [column.name for column in state.derived_shown] == shown
     last = plan.steps[-1]
     assert (_anew(last) if isinstance(last, ChangeColumns) else None) == anew
-    assert list(without_values(state)) == silent
+    assert list(unavailable_columns(state)) == silent
     assert state.gaps == ()
     assert MirrorState.from_properties(state.properties()) == state
     names = [field.name for field in state.spark_schema()]

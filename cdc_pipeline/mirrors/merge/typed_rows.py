@@ -1,0 +1,225 @@
+"""Net changes of one step, with their texts converted to the types of the mirror."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from cdc_pipeline.dialects.traits import Trait, has_trait, trait_of
+from cdc_pipeline.mirrors.merge.absent_columns import with_default
+from cdc_pipeline.mirrors.model.state import TRACE
+from cdc_pipeline.mysql.expressions.translation import assigned
+from cdc_pipeline.mysql.model.quoted_names import quoted, unused
+from cdc_pipeline.mysql.types.damaged_text import damaged_text
+from cdc_pipeline.mysql.types.local_times import odd_columns
+from cdc_pipeline.mysql.types.spark_types import unparsed, zero_date
+from cdc_pipeline.mysql.types.typed_cells import typed_cell
+from cdc_pipeline.spark.folded import folded
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from pyspark.sql import Column, DataFrame
+
+    from cdc_pipeline.mirrors.merge.computed_values import DerivedValues
+    from cdc_pipeline.mirrors.model.state import MirrorState
+    from cdc_pipeline.mysql.model.table import Column as UpstreamColumn
+    from cdc_pipeline.mysql.model.table import MySqlType, TableSchema
+    from cdc_pipeline.mysql.types.typed_cells import Wires
+
+_ZERO_DATE = r"^0000-00-00(?: 00:00:00(?:\.0+)?)?\z"
+
+
+@dataclass(frozen=True)
+class Target:
+    """The mirror that rows are written to."""
+
+    state: MirrorState
+    key: tuple[str, ...]
+    """Columns that identify a row; all columns if `keyless`."""
+    keyless: bool
+    computed: DerivedValues | None = None
+    """Values of the mirror's `computed` columns; None if it has none."""
+
+    @property
+    def schema(self) -> TableSchema:
+        return self.state.schema
+
+
+@dataclass(frozen=True)
+class RowEncoding:
+    """How the messages of a step encode rows, and which columns they lack."""
+
+    time_zone: str
+    """The zone in which the encoder prints TIMESTAMP."""
+    encodings: Wires = ()
+    """The dialects of the rows, each with its encoding of columns (`mysql.types.wire_values`)."""
+    absent: Mapping[str, Column | None] = field(default_factory=dict)
+    """Columns that some rows lack, each with its default; None: no known default."""
+    generated: Collection[str] = ()
+    """Generated columns that some rows lack and that other columns determine."""
+
+    @property
+    def in_log_order(self) -> bool:
+        """Whether positions order the changes of all rows, so that redelivery never brings an old change after a new one."""
+        return all(trait_of(dialect, Trait.IN_LOG_ORDER) for dialect, _ in self.encodings)
+
+    @property
+    def may_damage_text(self) -> bool:
+        return any(trait_of(dialect, Trait.READS_TEXT_AS_UTF8) for dialect, _ in self.encodings)
+
+
+def value_column(index: int) -> str:
+    """The column of `typed_rows` for column `index` of the schema."""
+    return f"value_{index}"
+
+
+def has_column(index: int) -> str:
+    """The flag of `typed_rows` for column `index` of the schema."""
+    return f"has_{index}"
+
+
+def typed_rows(net: DataFrame, target: Target, encoding: RowEncoding) -> DataFrame:
+    """The rows of `net` (`net_changes`, one step) with typed values.
+
+    `key`, `after`, `deleted`, `delta`, `counts`, `update_only`, `order_unknown`, `key_only_since` and the metadata columns
+    stay as they are. Other columns:
+
+    - `value_<i>`: the value of column i of the schema, not masked.
+    - `has_<i>` boolean, for absent columns only: false if the mirror's value stays.
+    - `replaces_row` boolean: true if all `has_<i>` are true.
+    - `has_full_image` boolean: false if the row came with its handle key only and `after` lacks an absent column. For a
+      deleted row it equals `replaces_row`.
+    - `bad`: array of (column, text, type), one for each text that its type cannot hold. Text of masked columns is redacted.
+    - `zero_dates` int: number of dates that are NULL because no calendar has them.
+    - `damaged`: array of the columns whose text the encoder damaged.
+    - `ambiguous_times`: array as returned by `local_times.odd_columns`.
+    """
+    key = {name: index for index, name in enumerate(target.key)}
+    masked = {name for name, _ in target.state.masks}
+    cells = [
+        _cell(column, target, encoding, key_index=key.get(column.name), is_masked=column.name in masked)
+        for column in target.schema.columns
+    ]
+    replaces_row = folded(operator.and_, (cell.has for cell in cells if cell.has is not None), F.lit(True))
+    is_complete = folded(operator.and_, (cell.is_sent for cell in cells if cell.is_sent is not None), F.lit(True))
+    has_full_image = F.when(F.col("deleted"), replaces_row).otherwise(F.col("key_only_since").isNull() | is_complete)
+    damaged = [cell.damaged for cell in cells if cell.damaged is not None]
+    return net.select(
+        *(cell.value.alias(value_column(index)) for index, cell in enumerate(cells)),
+        *(cell.has.alias(has_column(index)) for index, cell in enumerate(cells) if cell.has is not None),
+        replaces_row.alias("replaces_row"),
+        "key_only_since",
+        has_full_image.alias("has_full_image"),
+        *TRACE.names,
+        "deleted",
+        "delta",
+        "counts",
+        "update_only",
+        "order_unknown",
+        F.array_compact(F.array(*(cell.bad for cell in cells))).alias("bad"),
+        folded(operator.add, (cell.zero_dates for cell in cells), F.lit(0)).alias("zero_dates"),
+        _texts(damaged).alias("damaged"),
+        _texts_or_none(odd_columns((cell.sent for cell in cells), encoding.time_zone)).alias("ambiguous_times"),
+        "key",
+        "after",
+    )
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """Expressions of one column over `net`."""
+
+    value: Column
+    bad: Column
+    """(column, text, type) if the type cannot hold the text, else NULL."""
+    zero_dates: Column
+    """1 if the value is NULL because no calendar has the date, else 0."""
+    sent: tuple[str, Column, MySqlType]
+    """For `odd_columns`: name, text and type. Of a deleted row only the key has a text."""
+    damaged: Column | None
+    """The column's name if the encoder damaged its text, else NULL. None: it damages no text of this type."""
+    is_sent: Column | None
+    """Whether `after` has the column. None: all rows have it."""
+    has: Column | None
+    """False if the mirror's value stays. None: all rows have the column."""
+
+
+def _cell(
+    column: UpstreamColumn, target: Target, encoding: RowEncoding, *, key_index: int | None, is_masked: bool
+) -> _Cell:
+    name, kind, deleted = column.name, column.type, F.col("deleted")
+    text = F.col("after")[name] if key_index is None else F.get("key", F.lit(key_index))
+    value = with_default(
+        typed_cell(text, column, encoding.time_zone, encoding.encodings), name, encoding.absent.get(name)
+    )
+    is_sent = F.coalesce(F.map_contains_key("after", F.lit(name)), F.lit(False)) if name in encoding.absent else None
+    damaged = damaged_text(text, kind, target.schema.charset) if encoding.may_damage_text else None
+    if damaged is not None:
+        damaged = F.when(damaged & (has_trait(Trait.READS_TEXT_AS_UTF8) & ~deleted), F.lit(name))
+    return _Cell(
+        value,
+        _bad(column, text, value, in_key=key_index is not None, keyless=target.keyless, is_masked=is_masked),
+        F.when(zero_date(text, kind) & ~deleted, 1).otherwise(0),
+        (name, F.when(~deleted, text) if key_index is None else text, kind),
+        damaged,
+        is_sent,
+        None if is_sent is None else F.col("replaces_row") | is_sent,
+    )
+
+
+def _bad(
+    column: UpstreamColumn, text: Column, value: Column, *, in_key: bool, keyless: bool, is_masked: bool
+) -> Column:
+    failed, expected = unparsed(text, value, column.type), F.lit(str(column.type))
+    if in_key and not keyless:
+        # a key may have one date that no calendar has: the zero date, which the mirror stores as NULL
+        not_a_key = text.isNull() | (zero_date(text, column.type) & ~text.rlike(_ZERO_DATE))
+        failed, expected = failed | not_a_key, F.when(not_a_key, F.lit("a key")).otherwise(expected)
+    shown = F.when(text.isNotNull(), F.lit("a masked value")) if is_masked else text
+    detail = F.struct(F.lit(column.name).alias("column"), shown.alias("text"), expected.alias("type"))
+    # a deleted row needs its key only: if the mirror keeps the row, other unreadable values are NULL
+    return F.when(failed if in_key else failed & ~F.col("deleted"), detail)
+
+
+def _texts(items: Collection[Column]) -> Column:
+    """The items that are not NULL, as an array of strings."""
+    return F.array_compact(F.array(*items).cast("array<string>"))
+
+
+def _texts_or_none(texts: Column | None) -> Column:
+    return F.expr("CAST(array() AS ARRAY<STRING>)") if texts is None else texts
+
+
+def with_generated(rows: DataFrame, target: Target, encoding: RowEncoding) -> DataFrame:
+    """`typed_rows` with `encoding.generated` columns computed where a row lacks them, NULL without `has_full_image`.
+
+    Adds `doubtful`: array of the generated columns whose value may differ from upstream's.
+    """
+    if not encoding.generated:
+        return rows.withColumn("doubtful", _texts_or_none(None))
+    schema = target.schema
+    own = unused("row", schema.column_names)
+    cells = {name: value_column(index) for index, name in enumerate(schema.column_names)}
+    named = rows.select(F.struct("*").alias(own)).select(
+        own, *(F.col(f"{own}.{cell}").alias(name) for name, cell in cells.items())
+    )
+    doubtful = []
+    for column in schema.columns:  # in order: a generated column may use another one that is defined before it
+        if column.name not in encoding.generated:
+            continue
+        assert column.expression is not None
+        computed = assigned(column.expression, column, schema, encoding.time_zone)
+        if computed.doubtful is not None:
+            # of a deleted row only the key may be known
+            is_known = F.col(f"{own}.has_full_image") & ~F.col(f"{own}.deleted")
+            doubtful.append(F.when(F.expr(computed.doubtful) & is_known, F.lit(column.name)))
+        named = named.withColumn(column.name, F.coalesce(F.col(quoted(column.name)), F.expr(computed.sql)))
+    new = {cells[name]: F.when(F.col(f"{own}.has_full_image"), F.col(quoted(name))) for name in encoding.generated}
+    return named.select(
+        *(new.get(name, F.col(f"{own}.{name}")).alias(name) for name in rows.columns),
+        _texts(doubtful).alias("doubtful"),
+    )
