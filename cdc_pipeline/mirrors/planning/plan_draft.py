@@ -366,14 +366,14 @@ class PlanDraft:
         fitting = with_rows(before, groups)
         return self.create(fitting) if state is None else self.change_merged(before, fitting)
 
-    def change_merged(self, before: MirrorState, after: MirrorState, commit_ms: int = 0) -> MirrorState:
+    def change_merged(self, before: MirrorState, after: MirrorState) -> MirrorState:
         """Changes a merged mirror, whose columns keep their names. Returns its state."""
         if after == before:
             return before
         if shape(after.schema) == shape(before.schema):
             self.record_state(after)
             return after
-        return self.change_columns(before, after, origins_by_name(before.schema, after.schema.columns), commit_ms)
+        return self.change_columns(before, after, origins_by_name(before.schema, after.schema.columns))
 
     def _widened(self, state: MirrorState, groups: list[RowGroup]) -> MirrorState:
         schema, added = widened_schema(state.schema, groups, inferred=state.inferred)
