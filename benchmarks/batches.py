@@ -1,7 +1,7 @@
-"""What benchmarks of mirrors share: a session, and batches that go into raw, change log and mirrors without a broker.
+"""A Spark session, and batches for raw, change log and mirrors without a broker.
 
-A batch is a frame with one column `value`, a message each: `row_message` for rows that Spark makes from numbers, whose
-tables have the columns `id`, `v` and `n`. All messages of a batch have one commit TSO, and a watermark at it comes last.
+A batch is a frame with one column `value`, one message per row. `row_message` generates messages from numbers, for tables
+with the columns `id`, `v` and `n`. All messages of a batch have one commit TSO, and a watermark at that TSO comes last.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 _START_MS = 1_795_248_690_000
 _TYPES = '{"id":"bigint","v":"varchar(64)","n":"int"}'
 _TSO = "COMMIT"
-_OFFSETS_OF_A_BATCH = 1 << 40  # above what monotonically_increasing_id gives with a hundred partitions
+_OFFSETS_OF_A_BATCH = 1 << 40  # above monotonically_increasing_id of a hundred partitions
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a batch took, in seconds; `cpu` is of this process, of its JVM, and of what they started and saw end."""
+    """Seconds per stage of a batch. `cpu`: CPU-seconds of this process, its JVM and their ended children."""
 
     raw: float
     decode: float
@@ -49,7 +49,7 @@ class Cost:
 
 
 def local_spark() -> SparkSession:
-    """The session as the pipelines of `defs/` have it: their variables hold here too."""
+    """The session of the pipelines in `defs/`, with the same environment variables."""
     return SparkLakehouse(
         master=os.environ.get("CDC_SPARK_MASTER", "local[*]"), driver_memory=os.environ.get("CDC_DRIVER_MEMORY", "4g")
     ).session
@@ -57,7 +57,7 @@ def local_spark() -> SparkSession:
 
 @dataclass
 class Lake:
-    """A lake that takes batches, one after another."""
+    """A lake that ingests one batch after another."""
 
     spark: SparkSession
     folder: Path
@@ -67,12 +67,12 @@ class Lake:
     def paths(self) -> LakePaths:
         return LakePaths(str(self.folder), "benchmark")
 
-    def take_in(self, changes: DataFrame) -> float:
-        """The seconds that the raw snapshot takes for them, as the next batch."""
+    def append_raw(self, changes: DataFrame) -> float:
+        """Appends the changes to the raw snapshot as the next batch. Returns the seconds."""
         self.batch += 1
         ms = _START_MS + self.batch * 1000
         watermark = self.spark.range(1).select(F.lit(_watermark(ms)).alias("value"))
-        # the union comes in this order: the watermark has the highest offset
+        # the union keeps this order: the watermark has the highest offset
         records = changes.select("value").union(watermark)
         note = {"batch": self.batch, "run_id": "benchmark", "files": [], "offsets": []}
         started = time.monotonic()
@@ -92,35 +92,36 @@ class Lake:
         )
         return time.monotonic() - started
 
-    def decoded(self) -> float:
+    def decode(self) -> float:
+        """Returns the seconds."""
         started = time.monotonic()
         decode_batches(self.spark, self.paths)
         return time.monotonic() - started
 
-    def cut(self, changes: int, side_by_side: int = 2) -> float:
-        """The seconds of a cut, from its plan to its publication; it has to have so many changes."""
+    def make_cut(self, changes: int, threads: int = 2) -> float:
+        """Makes a cut, which must have this number of changes. Returns its seconds, from plan to publication."""
         started = time.monotonic()
-        report = CutMaker(self.spark, self.paths, "benchmark", "UTC", side_by_side, lambda _: None).bring_up_to_date()
+        report = CutMaker(self.spark, self.paths, "benchmark", "UTC", threads, lambda _: None).bring_up_to_date()
         seconds = time.monotonic() - started
         assert report.published
-        assert report.totals.changes == changes, f"{report.totals.changes} changes came, not {changes}"
+        assert report.totals.changes == changes, f"the cut has {report.totals.changes} changes, expected {changes}"
         return seconds
 
-    def run(self, changes: DataFrame, count: int, side_by_side: int = 2) -> Cost:
-        """One batch through all stages."""
+    def run(self, changes: DataFrame, count: int, threads: int = 2) -> Cost:
+        """Runs one batch of `count` changes through all stages."""
         before = self._cpu_seconds()
-        raw, decode, cut = self.take_in(changes), self.decoded(), self.cut(count, side_by_side)
+        raw, decode, cut = self.append_raw(changes), self.decode(), self.make_cut(count, threads)
         return Cost(raw, decode, cut, self._cpu_seconds() - before)
 
     def _cpu_seconds(self) -> float:
-        # not of all processes below this one: beside other tests some end whose time then counts nowhere
+        # not of all descendants: the time of those that end would be lost
         jvm = self.spark.sparkContext._jvm
         assert jvm is not None
         return cpu_seconds([os.getpid(), jvm.java.lang.ProcessHandle.current().pid()])
 
 
 def create_message(table: str) -> str:
-    """The CREATE TABLE of a table whose rows `row_message` makes."""
+    """The CREATE TABLE message for the rows of `row_message`."""
     sql = f"CREATE TABLE `{table}` (`id` BIGINT PRIMARY KEY, `v` VARCHAR(64), `n` INT)"
     return (
         f'{{"id":0,"database":"db","table":"{table}","pkNames":null,"isDdl":true,"type":"CREATE","es":{_START_MS},'
@@ -130,7 +131,7 @@ def create_message(table: str) -> str:
 
 
 def row_message(kind: str, key: Column, batch: int, table: str | Column = "t") -> Column:
-    """INSERT, UPDATE or DELETE of a row of the batch, whose other values are made of its key and of the batch."""
+    """An INSERT, UPDATE or DELETE message of the batch; the values follow from key and batch."""
     row = F.format_string('{"id":"%d","v":"value of %d in batch %d","n":"%d"}', key, key, F.lit(batch), F.lit(batch))
     old = F.concat(F.lit("["), row, F.lit("]")) if kind == "UPDATE" else F.lit("null")
     ms = _START_MS + batch * 1000
@@ -149,7 +150,7 @@ def row_message(kind: str, key: Column, batch: int, table: str | Column = "t") -
 
 
 def mixed_changes(number: Column, key: Column, new_key: Column, batch: int, table: str | Column = "t") -> Column:
-    """Of ten numbers seven are updates and one is a delete, of `key`; two are inserts of `new_key`."""
+    """Of ten numbers, seven are updates of `key`, two inserts of `new_key`, one a delete of `key`."""
     kind = number % 10
     return (
         F.when(kind < 7, row_message("UPDATE", key, batch, table))
@@ -159,7 +160,7 @@ def mixed_changes(number: Column, key: Column, new_key: Column, batch: int, tabl
 
 
 def spread_changes(batch: int, rows: int) -> Column:
-    """A change of each number of the column `id`, whose keys lie all over a mirror that began with so many rows."""
+    """One change per number in the column `id`, with keys spread over a mirror that began with `rows` rows."""
     number = F.col("id")
     return mixed_changes(number, (number * 7919 + batch * 104_729) % rows, number + rows * batch, batch)
 

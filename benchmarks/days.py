@@ -1,8 +1,8 @@
-"""`make bench-days`: what the thousandth small batch into a lake costs, over the tenth.
+"""`make bench-days`: cost of the thousandth small batch into a lake, over the tenth.
 
-Ten days of a hundred batches: logs grow, checkpoints and small files come. After each day the lake is kept up as
-`NAME_maintain` does it, with its defaults; the last batches have a whole day of small files before them. JVM and Python have
-done as much in another lake before the first batch counts.
+Ten days of a hundred batches, in which logs, checkpoints and small files accumulate. After each day the lake is maintained
+with the defaults of `NAME_maintain`, so the last batches follow a whole day of small files. JVM and Python are warmed up
+in another lake.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from benchmarks.batches import Cost, Lake, local_spark, row_message, spread_changes
-from benchmarks.told import say
+from benchmarks.output import log
 from cdc_pipeline.mirrors.operations.maintenance import Maintenance
 
 if TYPE_CHECKING:
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 TARGET = 1.3
 _AROUND = 5
 _EARLY = 10
-_TOLD_EVERY = 50
+_LOG_EVERY = 50
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--batches", type=int, default=1000)
-    parser.add_argument("--changes", type=int, default=50, help="of a batch")
+    parser.add_argument("--changes", type=int, default=50, help="changes per batch")
     parser.add_argument("--rows", type=int, default=10_000, help="rows of the mirror before the first batch")
-    parser.add_argument("--a-day", type=int, default=100, help="batches between two upkeeps; 0: there is none")
-    parser.add_argument("--warm-up", type=int, default=30, help="batches into another lake before")
+    parser.add_argument("--a-day", type=int, default=100, help="batches between two maintenances; 0: none")
+    parser.add_argument("--warm-up", type=int, default=30, help="batches into another lake, to warm up")
     options = parser.parse_args()
     if options.batches < _EARLY + _AROUND:
-        parser.error(f"--batches: {_EARLY + _AROUND} are the least")
+        parser.error(f"--batches: expected at least {_EARLY + _AROUND}")
     spark = local_spark()
     try:
         with tempfile.TemporaryDirectory(prefix="cdc_pipeline-days-") as folder:
@@ -49,33 +49,33 @@ def main() -> int:
     finally:
         spark.stop()
     early, late = costs[_EARLY - 1 - _AROUND // 2 :][:_AROUND], costs[-_AROUND:]
-    print(f"{'batch':>6} {'raw s':>8} {'decode s':>9} {'cut s':>8} {'in all s':>9} {'CPU s':>8}")
+    print(f"{'batch':>6} {'raw s':>8} {'decode s':>9} {'cut s':>8} {'total s':>9} {'CPU s':>8}")
     for number, found in ((_EARLY, early), (options.batches, late)):
         raw, decode, cut, total, cpu = (median_of(found, name) for name in ("raw", "decode", "cut", "total", "cpu"))
         print(f"{number:>6,} {raw:>8.2f} {decode:>9.2f} {cut:>8.2f} {total:>9.2f} {cpu:>8.2f}")
     seconds, cpu = (median_of(late, name) / median_of(early, name) for name in ("total", "cpu"))
     print(
         f"batch {options.batches:,} over batch {_EARLY}: {seconds:.2f} in seconds, {cpu:.2f} in CPU seconds, target at "
-        f"most {TARGET} (median of the {_AROUND} around the one, and of the last {_AROUND})"
+        f"most {TARGET} (medians of {_AROUND} batches around batch {_EARLY} and of the last {_AROUND})"
     )
     return 0
 
 
 def costs_of(spark: SparkSession, folder: Path, batches: int, changes: int, rows: int, a_day: int) -> list[Cost]:
-    """What each batch took."""
+    """The cost of each batch."""
     lake = Lake(spark, folder)
     lake.run(spark.range(rows).select(row_message("INSERT", F.col("id"), 1).alias("value")), rows)
     costs: list[Cost] = []
     for number in range(1, batches + 1):
         values = spark.range(0, changes, 1, 1).select(spread_changes(lake.batch + 1, rows).alias("value"))
         costs.append(lake.run(values, changes))
-        if number % _TOLD_EVERY == 0 or number == batches:
+        if number % _LOG_EVERY == 0 or number == batches:
             recent, files = costs[-_AROUND:], sum(path.is_file() for path in folder.rglob("*"))
             seconds, cpu = median_of(recent, "total"), median_of(recent, "cpu")
-            say(f"• batch {number:,}: {seconds:.2f} s, {cpu:.1f} CPU s; {files:,} files")
+            log(f"• batch {number:,}: {seconds:.2f} s, {cpu:.1f} CPU s; {files:,} files")
         if a_day and number % a_day == 0 and number < batches:
             upkeep = Maintenance().done(spark, lake.paths, lambda _: None)
-            say(f"• upkeep after batch {number:,}: {sum(table.seconds for table in upkeep):.1f} s")
+            log(f"• maintenance after batch {number:,}: {sum(table.seconds for table in upkeep):.1f} s")
     return costs
 
 

@@ -1,9 +1,9 @@
-"""`make bench`: how long a topic takes into raw and change log, over the least that Spark can do with it.
+"""`make bench`: time of a topic into raw and change log, over a minimal Spark job (the floor).
 
-The floor job reads records from a broker and appends them to a Delta table, the bytes as they are. Beside it the pipeline
-takes in the same offsets, in one batch, and decodes it: it ends with raw snapshot, change log, watermarks, dead letters and
-DDL history written. `decode ratio` is the median of the one over that of the other, for messages of two sizes; DESIGN §6
-wants it at 2.0 or less. `decode/floor` is that of decoding alone. All records are in the broker before a clock starts.
+The floor job reads records from a broker and appends the bytes to a Delta table. The pipeline ingests the same offsets in
+one batch and decodes it into change log, watermarks, dead letters and DDL history. `decode ratio` is
+(raw + decode) / floor, `decode/floor` decoding alone: medians, for messages of two sizes. All records are in the broker
+before the clock starts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 
 from benchmarks.batches import local_spark
 from benchmarks.messages import LARGE, PARTITIONS, SMALL, MessageShape
-from benchmarks.told import say
+from benchmarks.output import log
 from benchmarks.topics import send
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.source_field import KafkaSource
@@ -49,12 +49,12 @@ TARGET = 2.0
 
 
 class BenchmarkError(RuntimeError):
-    """What was timed is not what was to be measured."""
+    """The timed job did not do the expected work."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Medians over the repetitions for one shape of message, in seconds."""
+    """Medians over the repetitions for one message shape, in seconds."""
 
     message_bytes: float
     records: int
@@ -73,7 +73,7 @@ class Measured:
 
 def main() -> int:
     arguments = _arguments()
-    say("starting Spark")
+    log("starting Spark")
     spark = local_spark()
     try:
         with (
@@ -81,7 +81,7 @@ def main() -> int:
             LocalBroker(Path(folder, "kafka"), heap="1g") as broker,
         ):
             measured = [
-                measured_shape(spark, broker, shape, Path(folder, shape.table), arguments.records, arguments.repeat)
+                measure_shape(spark, broker, shape, Path(folder, shape.table), arguments.records, arguments.repeat)
                 for shape in (SMALL, LARGE)
             ]
     finally:
@@ -90,10 +90,10 @@ def main() -> int:
     return 0
 
 
-def measured_shape(
+def measure_shape(
     spark: SparkSession, broker: LocalBroker, shape: MessageShape, folder: Path, records: int, repeat: int
 ) -> Measured:
-    """Runs both jobs `repeat` times, after a smaller batch that warms up the JVM. Every batch goes on in one topic."""
+    """Runs both jobs `repeat` times in one topic, after a smaller batch that warms up the JVM."""
     topic = f"{shape.database}-{shape.table}"
     create_topics(broker.bootstrap, {topic: PARTITIONS})
     source = KafkaSource(
@@ -105,17 +105,17 @@ def measured_shape(
     warm_up = min(records, WARM_UP_RECORDS)
     for round_number, count in enumerate([warm_up, *[records] * repeat]):
         title = f"{topic} {f'{round_number}/{repeat}' if round_number else 'warm-up'}"
-        say(f"{title}: sending {count:,} records")
+        log(f"{title}: sending {count:,} records")
         send(spark, broker.bootstrap, topic, shape, end, count)
         first, end = end, end + count // PARTITIONS
         floor = _seconds(spark, lambda: _append_floor(spark, broker.bootstrap, topic, first, end, folder))  # noqa: B023
-        raw = _seconds(spark, lambda: _take_in(spark, pipeline, topic, end, count))  # noqa: B023
+        raw = _seconds(spark, lambda: _append_raw(spark, pipeline, topic, end, count))  # noqa: B023
         decode = _seconds(spark, lambda: _decode_batch(spark, pipeline, count))  # noqa: B023
-        say(f"{title}: floor {floor:.2f} s, raw {raw:.2f} s, decode {decode:.2f} s")
+        log(f"{title}: floor {floor:.2f} s, raw {raw:.2f} s, decode {decode:.2f} s")
         if round_number:
             rounds.append((floor, raw, decode))
     size = _average_bytes(spark, str(folder / "floor"))
-    # what the next shape's files need less of the disk and of its cache
+    # frees disk and page cache for the next shape
     shutil.rmtree(folder)
     floors, raws, decodes = zip(*rounds, strict=True)
     return Measured(size, records, median(floors), median(raws), median(decodes))
@@ -149,27 +149,27 @@ def _offsets(topic: str, offset: int) -> str:
     return json.dumps({topic: dict.fromkeys(map(str, range(PARTITIONS)), offset)})
 
 
-def _take_in(spark: SparkSession, pipeline: Pipeline, topic: str, end: int, count: int) -> None:
+def _append_raw(spark: SparkSession, pipeline: Pipeline, topic: str, end: int, count: int) -> None:
     until = {topic: dict.fromkeys(map(str, range(PARTITIONS)), end)}
     taken = pipeline.source.take_in(spark, pipeline.paths, RunContext(f"run-{end}", lambda _: None), until)
     if taken.records != count:
-        raise BenchmarkError(f"{count} records were to be taken in, not {taken.records}")
+        raise BenchmarkError(f"expected {count} records in raw, found {taken.records}")
 
 
 def _decode_batch(spark: SparkSession, pipeline: Pipeline, count: int) -> None:
-    """Raises BenchmarkError where decoding did not do its whole work on the whole batch."""
+    """Raises BenchmarkError if decoding did not classify every record of the batch."""
     batches = decode_batches(spark, pipeline.paths)
     if len(batches) != 1:
-        raise BenchmarkError(f"one batch was to be decoded, not {len(batches)}")
+        raise BenchmarkError(f"expected one decoded batch, found {len(batches)}")
     counts = batches[0].counts
     if counts.records != count or sum(counts.by_kind.values()) != count:
-        raise BenchmarkError(f"{count} records went in, {counts.records} were counted and became {counts.by_kind}")
+        raise BenchmarkError(f"expected {count} records, counted {counts.records}: {counts.by_kind}")
     if counts.by_kind[DEAD]:
-        raise BenchmarkError(f"there are dead letters: {counts.by_kind}")
+        raise BenchmarkError(f"expected no dead letters, found {counts.by_kind}")
 
 
 def _seconds(spark: SparkSession, job: Callable[[], None]) -> float:
-    # neither job pays for the garbage of what ran before it
+    # neither job collects the garbage of the previous one
     jvm(spark).java.lang.System.gc()
     started = time.monotonic()
     job()
@@ -179,14 +179,14 @@ def _seconds(spark: SparkSession, job: Callable[[], None]) -> float:
 def _average_bytes(spark: SparkSession, table: str) -> float:
     row = spark.read.format("delta").load(table).agg(F.avg(F.octet_length("value"))).first()
     if row is None:
-        raise BenchmarkError("an aggregate without a row")
+        raise BenchmarkError(f"{table} has no records")
     return float(row[0])
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks.decode", description="Times decoding over the floor job.")
     parser.add_argument(
-        "--records", type=_records, default=DEFAULT_RECORDS, help="records of a repetition (%(default)s)"
+        "--records", type=_records, default=DEFAULT_RECORDS, help="records per repetition (%(default)s)"
     )
     parser.add_argument("--repeat", type=_at_least_one, default=DEFAULT_REPEAT, help="repetitions (%(default)s)")
     return parser.parse_args()

@@ -1,9 +1,9 @@
-"""`make bench-end-to-end`: events per CPU-second and per second from a broker to the mirror, once warm.
+"""`make bench-end-to-end`: events per CPU-second and per second from a broker to the mirror, when warm.
 
-A real broker, a topic of one table, generated TiCDC messages of some 490 bytes (63 % UPDATE, 30 % INSERT, 7 % DELETE over
-75,000 keys), taken in as a user's run does: batches of `--batch` records into raw, change log and mirror, a cut after each.
-The records are in the broker before the clock starts. CPU is that of this process and of Spark's, without the broker. What
-the mirror has at the end is compared with the newest event of each key.
+A real broker and a topic of one table with generated TiCDC messages of about 490 bytes (63 % UPDATE, 30 % INSERT, 7 % DELETE
+over 75,000 keys). Each batch of `--batch` records goes into raw, change log and mirror, with a cut. The records are in
+the broker before the clock starts. CPU is that of Python and Spark, without the broker. At the end the mirror is compared
+with the newest event of each key.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from benchmarks.batches import local_spark
+from benchmarks.output import log
 from benchmarks.processes import cpu_seconds, peak_memory, tree
-from benchmarks.told import say
-from benchmarks.topics import filled_topic
+from benchmarks.topics import fill_topic
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.source_field import KafkaSource
 from cdc_pipeline.dialects.decoded_tables import decode_batches
@@ -44,7 +44,7 @@ TOPIC = "accounts"
 
 @dataclass(frozen=True)
 class Stage:
-    """What a part of a batch took."""
+    """Cost of one stage of a batch."""
 
     name: str
     seconds: float
@@ -67,9 +67,9 @@ class Batch:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--events", type=int, default=1_200_000, help="events that are measured")
-    parser.add_argument("--batch", type=int, default=300_000, help="records of a batch")
-    parser.add_argument("--warm-up", type=int, default=2, help="batches before")
+    parser.add_argument("--events", type=int, default=1_200_000, help="measured events")
+    parser.add_argument("--batch", type=int, default=300_000, help="records per batch")
+    parser.add_argument("--warm-up", type=int, default=2, help="batches before the measurement")
     parser.add_argument("--partitions", type=int, nargs="+", default=[1, 4])
     options = parser.parse_args()
     spark = local_spark()
@@ -77,8 +77,8 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="cdc_pipeline-end-to-end-") as folder:
             with LocalBroker(Path(folder, "kafka"), heap="1g") as broker:
                 count = options.warm_up + options.events // options.batch
-                say(f"{partitions} partitions: making {count} × {options.batch:,} records")
-                filled_topic(spark, broker.bootstrap, TOPIC, partitions, count * options.batch)
+                log(f"{partitions} partitions: producing {count} × {options.batch:,} records")
+                fill_topic(spark, broker.bootstrap, TOPIC, partitions, count * options.batch)
                 source = KafkaSource(
                     type="kafka",
                     bootstrap_servers=broker.bootstrap,
@@ -98,7 +98,7 @@ def main() -> int:
 
 
 def _batch(spark: SparkSession, pipeline: Pipeline, broker: LocalBroker, partitions: int, end: int) -> Batch:
-    """One run of the pipeline up to those offsets."""
+    """Runs the pipeline up to `end` records."""
     until = {TOPIC: {str(number): end // partitions + (number == 0) for number in range(partitions)}}
     stages: list[Stage] = []
 
@@ -117,18 +117,20 @@ def _batch(spark: SparkSession, pipeline: Pipeline, broker: LocalBroker, partiti
         report = CutMaker(spark, pipeline.paths, run.run_id, "UTC", 2, lambda _: None).bring_up_to_date()
     assert report.published
     batch = Batch(events, tuple(stages))
-    told = ", ".join(f"{stage.name} {stage.seconds:.1f} s ({stage.cpu_seconds:.1f} CPU)" for stage in batch.stages)
-    say(f"• {events:,} records in {batch.seconds:.1f} s, {batch.cpu_seconds:.1f} CPU s: {told}")
+    stage_costs = ", ".join(
+        f"{stage.name} {stage.seconds:.1f} s ({stage.cpu_seconds:.1f} CPU)" for stage in batch.stages
+    )
+    log(f"• {events:,} records in {batch.seconds:.1f} s, {batch.cpu_seconds:.1f} CPU s: {stage_costs}")
     return batch
 
 
 def _cpu(broker: LocalBroker) -> float:
-    """Of this process and of all below it, without the broker."""
+    """CPU-seconds of this process and its descendants, without the broker."""
     return cpu_seconds(tree(os.getpid(), {broker.pid or 0}))
 
 
 def _check(spark: SparkSession, pipeline: Pipeline) -> None:
-    """The mirror has the newest image of each key that was not deleted, of the changes up to the resolved TSO."""
+    """Asserts that the mirror has the newest image of each live key at the resolved TSO."""
     paths = pipeline.paths
     cut = spark.read.format("delta").load(paths.table("consistent_cuts")).orderBy(F.desc("cut_id")).first()
     assert cut is not None
@@ -144,7 +146,7 @@ def _check(spark: SparkSession, pipeline: Pipeline) -> None:
     wanted = newest.where("last.type <> 'DELETE'").select("id", "last.balance")
     found = spark.read.format("delta").load(paths.mirror(TableName("shop", "accounts"))).select("id", "balance")
     differing = wanted.exceptAll(found).count() + found.exceptAll(wanted).count()
-    assert differing == 0, f"{differing} rows of the mirror are not those of the topic"
+    assert differing == 0, f"{differing} rows of the mirror differ from the topic"
     assert found.count() > 0
 
 
@@ -153,8 +155,8 @@ def _report(partitions: int, batches: list[Batch], peak: int) -> None:
     seconds, cpu = sum(batch.seconds for batch in batches), sum(batch.cpu_seconds for batch in batches)
     print(f"{partitions} partition{'s'[: partitions > 1]}: {events:,} events in {seconds:.1f} s, {cpu:.1f} CPU s")
     print(f"  {events / cpu:,.0f} events per CPU-second, {events / seconds:,.0f} per second; peak {peak / 1e9:.1f} GB")
-    for place, name in enumerate(stage.name for stage in batches[0].stages):
-        took = [batch.stages[place] for batch in batches]
+    for index, name in enumerate(stage.name for stage in batches[0].stages):
+        took = [batch.stages[index] for batch in batches]
         wall, spent = sum(stage.seconds for stage in took), sum(stage.cpu_seconds for stage in took)
         print(f"  {name:<8} {wall:6.1f} s {spent:6.1f} CPU s {spent / cpu:6.0%}")
     sys.stdout.flush()

@@ -1,8 +1,8 @@
-"""`make bench-growth`: how long a batch takes into a mirror of a million rows, and into one of ten million.
+"""`make bench-growth`: time of a cut into a mirror of ten million rows, over one into a million rows.
 
-Each mirror is made by one cut of as many inserts, then batches of updates, inserts and deletes come, each a cut of its own;
-what is timed is the cut, from its plan to its publication. Their keys lie all over the mirror. No file of the mirror is
-rewritten: deletes and updates mark rows in deletion vectors.
+One cut of inserts creates each mirror. Then each batch of updates, inserts and deletes, with keys spread over the mirror, is
+one cut. Only the cut is timed, from plan to publication. No file of the mirror is rewritten: deletes and updates mark
+rows in deletion vectors.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from benchmarks.batches import Lake, local_spark, row_message, spread_changes
-from benchmarks.told import say
+from benchmarks.output import log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,16 +29,16 @@ _ROWS_OF_A_BATCH = 1_000_000
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, nargs=2, default=[1_000_000, 10_000_000], help="rows of the two mirrors")
-    parser.add_argument("--batch", type=int, default=10_000, help="changes of a batch")
-    parser.add_argument("--rounds", type=int, default=5, help="batches that are measured, after one that is not")
+    parser.add_argument("--batch", type=int, default=10_000, help="changes per batch")
+    parser.add_argument("--rounds", type=int, default=5, help="measured batches, after one that is not")
     options = parser.parse_args()
     small_rows, large_rows = options.rows
     spark = local_spark()
     try:
         with tempfile.TemporaryDirectory(prefix="cdc_pipeline-growth-") as folder:
-            measured(spark, Path(folder, "warm-up"), small_rows // 10, options.batch, 3)
+            measure(spark, Path(folder, "warm-up"), small_rows // 10, options.batch, 3)
             small, large = (
-                measured(spark, Path(folder, name), rows, options.batch, options.rounds)
+                measure(spark, Path(folder, name), rows, options.batch, options.rounds)
                 for name, rows in (("small", small_rows), ("large", large_rows))
             )
     finally:
@@ -53,21 +53,21 @@ def main() -> int:
     return 0
 
 
-def measured(spark: SparkSession, folder: Path, rows: int, batch: int, rounds: int) -> float:
-    """The median seconds of a cut of `batch` changes into a mirror of `rows` rows."""
+def measure(spark: SparkSession, folder: Path, rows: int, batch: int, rounds: int) -> float:
+    """Median seconds of a cut of `batch` changes into a mirror of `rows` rows."""
     lake = Lake(spark, folder)
     for first in range(0, rows, _ROWS_OF_A_BATCH):
         inserts = spark.range(first, min(first + _ROWS_OF_A_BATCH, rows))
-        lake.take_in(inserts.select(row_message("INSERT", F.col("id"), lake.batch + 1).alias("value")))
-    lake.decoded()
-    loaded = lake.cut(rows)
-    say(f"• {rows:,} rows are in: {loaded:.1f} s")
+        lake.append_raw(inserts.select(row_message("INSERT", F.col("id"), lake.batch + 1).alias("value")))
+    lake.decode()
+    loaded = lake.make_cut(rows)
+    log(f"• {rows:,} rows loaded: {loaded:.1f} s")
     costs = [
         lake.run(spark.range(batch).select(spread_changes(lake.batch + 1, rows).alias("value")), batch)
         for _ in range(rounds + 1)
     ]
-    told = ", ".join(f"{cost.cut:.2f} s ({cost.cpu:.1f} CPU s with raw and decode)" for cost in costs)
-    say(f"• {rows:,} rows: {told}")
+    cuts = ", ".join(f"{cost.cut:.2f} s ({cost.cpu:.1f} CPU s with raw and decode)" for cost in costs)
+    log(f"• {rows:,} rows: {cuts}")
     return median(cost.cut for cost in costs[1:])
 
 

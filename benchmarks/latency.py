@@ -1,9 +1,9 @@
-"""`make bench-latency`: how long from a record's production to its mirror, at a steady rate, under Dagster's daemon.
+"""`make bench-latency`: time from produce to mirror at a steady rate, under Dagster's daemon.
 
-A broker of the released jars, a producer at `--rate` events a second into four partitions with a watermark a second, and
-`dagster-daemon` with the sensor of the demo's pipeline. An event's latency is the time from its commit (when it is
-produced) to the publication of the first cut whose resolved TSO has it. Prints median, 95th percentile and worst over the
-events of the measured time, which begins with the second cut: the first one pays for an empty lake.
+A broker from the released jars, a producer of `--rate` events a second into four partitions with a watermark each second,
+and `dagster-daemon` with the sensor of the demo's pipeline. An event's latency is the time from its commit (when it is
+produced) to the publication of the first cut whose resolved TSO includes it. Prints median, 95th percentile and worst. The
+measurement begins with the second cut, because the first one creates the lake.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def main() -> int:
 
 
 class _daemon:  # noqa: N801 - used as a context manager, like a function
-    """`dagster-daemon`, and what it started, until the block ends."""
+    """Runs `dagster-daemon` until the block ends, then kills its process group."""
 
     def __init__(self, environment: dict[str, str], log: Path) -> None:
         self._environment, self._log = environment, log
@@ -110,7 +110,7 @@ def _wait(seconds: float) -> None:
 
 
 def _produce(bootstrap: str, rate: int, done: threading.Event) -> None:
-    """Events at that rate until `done`, each partition in the order of its TSOs."""
+    """Produces events at that rate until `done`, in TSO order within each partition."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "acks": "all"}, logger=SILENT)
     events, started, sent, watermark = _events(), time.time(), 0, 0.0
     producer.produce(_TOPIC, _ddl(_tso()), partition=0)
@@ -133,12 +133,12 @@ _COUNTER = iter(range(1 << 62))
 
 
 def _tso() -> int:
-    """Now, as TiDB would say it: ascending, also within a millisecond."""
+    """A TSO of now, ascending also within a millisecond."""
     return (int(time.time() * 1000) << _TSO_SHIFT) + next(_COUNTER) % (1 << _TSO_SHIFT)
 
 
 def _events() -> Iterator[tuple[int, bytes]]:
-    """63 % UPDATE, 30 % INSERT, 7 % DELETE; a row that is not there is inserted, one that is there is updated."""
+    """(partition, message) of inserts of missing rows, updates of existing ones, and 7 % deletes."""
     chance, rows = random.Random(7), dict[int, dict[str, str]]()
     while True:
         key, kind = chance.randrange(_KEYS), chance.random()
@@ -204,13 +204,13 @@ def _watermark(tso: int) -> bytes:
 
 
 def _report(lake: Path, rate: int) -> int:
-    """Latencies, from the cuts alone: at a steady rate each millisecond stands for as many events as any other."""
+    """Derives the latencies from the cuts alone: at a steady rate every millisecond has the same number of events."""
     spark = SparkLakehouse(driver_memory="1g").session
     rows = spark.read.format("delta").load(str(lake / "live" / "consistent_cuts")).orderBy("cut_id").collect()
     cuts = [(row["resolved_tso"] >> _TSO_SHIFT, row["published_at"].timestamp() * 1000, row["changes"]) for row in rows]
     spark.stop()
     if len(cuts) < 3:
-        print(f"only {len(cuts)} cuts were made: measure for longer", file=sys.stderr)
+        print(f"found {len(cuts)} cuts, expected at least 3: increase --minutes", file=sys.stderr)
         return 1
     resolved = [found for found, _, _ in cuts]
     latencies = sorted(

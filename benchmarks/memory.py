@@ -1,8 +1,8 @@
-"""`make bench-memory`: the most memory that a run takes for a backlog of five million events, over that for half a million.
+"""`make bench-memory`: peak memory of a run for a backlog of five million events, over that for half a million.
 
-Each backlog is a topic of four partitions in a real broker, each run a fresh process: the job `NAME_ingest` under Dagster,
-with the default size of batches. What counts is the memory that its processes, Python and JVM, have at once; the broker's is
-not in it. A JVM takes its whole heap before it collects what it could: both runs have the same.
+Each backlog is a topic of four partitions in a real broker. Each run is a fresh process: the job `NAME_ingest` under
+Dagster, with the default batch size. Counts the memory of Python and JVM together, without the broker. A JVM uses its
+whole heap before it collects, so both runs have the same heap.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ import dagster as dg
 
 from benchmarks.batches import local_spark
 from benchmarks.messages import OFFSETS_PER_WATERMARK, PARTITIONS
+from benchmarks.output import log
 from benchmarks.processes import cpu_seconds, peak_memory, tree
-from benchmarks.told import say
-from benchmarks.topics import filled_topic
+from benchmarks.topics import fill_topic
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.source_field import KafkaSource
 from cdc_pipeline.spark.session import SparkLakehouse
@@ -35,7 +35,7 @@ NAME = "bench"
 
 @dataclass(frozen=True)
 class Run:
-    """A run of the whole pipeline in a process of its own."""
+    """A run of the whole pipeline in a separate process."""
 
     records: int
     peak_bytes: int
@@ -45,25 +45,25 @@ class Run:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--events", type=int, nargs=2, default=[500_000, 5_000_000], help="of the two backlogs")
-    parser.add_argument("--driver-memory", default="2g", help="heap of the runs")
+    parser.add_argument("--events", type=int, nargs=2, default=[500_000, 5_000_000], help="events of the two backlogs")
+    parser.add_argument("--driver-memory", default="2g", help="driver heap of the runs")
     options = parser.parse_args()
     least = PARTITIONS * OFFSETS_PER_WATERMARK
     if any(events % PARTITIONS or events < least for events in options.events):
         parser.error(
-            f"--events: multiples of {PARTITIONS}, the number of partitions, from {least:,} on, a watermark each"
+            f"--events: expected multiples of {PARTITIONS} (partitions) of at least {least:,} (one watermark per partition)"
         )
     with (
         tempfile.TemporaryDirectory(prefix="cdc_pipeline-memory-") as folder,
         LocalBroker(Path(folder, "kafka"), heap="1g") as broker,
     ):
-        say(f"making {' and '.join(f'{events:,}' for events in options.events)} records")
+        log(f"producing {' and '.join(f'{events:,}' for events in options.events)} records")
         spark = local_spark()
         for events in options.events:
-            filled_topic(spark, broker.bootstrap, _topic(events), PARTITIONS, events)
+            fill_topic(spark, broker.bootstrap, _topic(events), PARTITIONS, events)
         spark.stop()
         runs = [
-            _run_apart(broker.bootstrap, events, str(Path(folder, str(events))), options.driver_memory)
+            _run_in_process(broker.bootstrap, events, str(Path(folder, str(events))), options.driver_memory)
             for events in options.events
         ]
     print(f"{'events':>12} {'peak MB':>9} {'s':>8} {'CPU s':>8}")
@@ -72,12 +72,12 @@ def main() -> int:
     small, large = runs
     print(
         f"peak memory: {large.peak_bytes / small.peak_bytes:.2f}, target at most {TARGET} "
-        f"(driver memory {options.driver_memory}, seconds with the start of Spark)"
+        f"(driver memory {options.driver_memory}, seconds include the start of Spark)"
     )
     return 0
 
 
-def _run_apart(bootstrap: str, events: int, lake: str, memory: str) -> Run:
+def _run_in_process(bootstrap: str, events: int, lake: str, memory: str) -> Run:
     command = [
         sys.executable,
         "-c",
@@ -89,14 +89,14 @@ def _run_apart(bootstrap: str, events: int, lake: str, memory: str) -> Run:
     ]
     found = subprocess.run(command, stdout=subprocess.PIPE, check=True, cwd=Path(__file__).parents[1])
     run = Run(**json.loads(found.stdout.splitlines()[-1]))
-    # with the CREATE TABLE
-    assert run.records == events + 1, f"{run.records} records were taken in"
-    say(f"• {events:,} events: {run.peak_bytes / 1e6:,.0f} MB, {run.seconds:.0f} s")
+    # plus the CREATE TABLE
+    assert run.records == events + 1, f"expected {events + 1} records, found {run.records}"
+    log(f"• {events:,} events: {run.peak_bytes / 1e6:,.0f} MB, {run.seconds:.0f} s")
     return run
 
 
 def child() -> None:
-    """One run, in the process that is measured."""
+    """One run, in the measured process."""
     bootstrap, topic, lake, memory = sys.argv[1:]
     started = time.monotonic()
     source = KafkaSource(type="kafka", bootstrap_servers=bootstrap, topics=[topic])

@@ -1,10 +1,10 @@
-"""Generated records of TiCDC Canal-JSON with the TiDB extension, as a broker with four partitions has them.
+"""Generated records of TiCDC Canal-JSON with the TiDB extension, for a topic of four partitions.
 
 63 % are UPDATE, with every column in `old` as TiCDC sends it by default, 30 % INSERT and 7 % DELETE, over 75,000 keys;
-one of 10,000 is a TIDB_WATERMARK. A key stays in its partition, and commitTs ascends in each. The messages are made to
-be decoded, not applied: an INSERT may have a key that is there already.
+one of 10,000 is a TIDB_WATERMARK. A key stays in its partition, and commitTs ascends in each. An INSERT may have an existing
+key: the messages are for decoding, not for merging.
 
-Spark makes them from numbers, so that no record passes through Python.
+Spark generates them from numbers, so no record passes through Python.
 """
 
 from __future__ import annotations
@@ -32,19 +32,16 @@ TSO_SHIFT = 18
 
 @dataclass(frozen=True)
 class MessageColumn:
-    """A column of the upstream table.
-
-    `text` is the SQL of its value as MySQL's text, of `key` and, where updates change it, of `$change`, which is
-    another number for each image of a row.
-    """
+    """A column of the upstream table."""
 
     name: str
     mysql_type: str
     sql_type: int
     text: str
+    """SQL of its value as MySQL text, over `key` and `$change` (a different number for each image of a row)."""
 
     def value(self, change: str) -> Column:
-        """The value as JSON: a string, or null."""
+        """The value as JSON string or null."""
         text = F.expr(self.text.replace("$change", f"({change})"))
         escaped = F.replace(F.replace(text, F.lit("\\"), F.lit("\\\\")), F.lit('"'), F.lit('\\"'))
         return F.coalesce(F.concat(F.lit('"'), escaped, F.lit('"')), F.lit("null"))
@@ -52,7 +49,7 @@ class MessageColumn:
 
 @dataclass(frozen=True)
 class MessageShape:
-    """An upstream table, whose key is its first column, and so the size of its messages."""
+    """An upstream table, whose first column is the key. Its columns determine the message size."""
 
     database: str
     table: str
@@ -101,9 +98,9 @@ LARGE = MessageShape(
 
 
 def topic_records(spark: SparkSession, shape: MessageShape, first_offset: int, count: int) -> DataFrame:
-    """`count` records, columns as `RECORD`, whose offsets in each partition begin with `first_offset`.
+    """`count` records with the columns of `RECORD`, from offset `first_offset` in each partition.
 
-    `count` is a multiple of PARTITIONS. Records of higher offsets have higher commitTs.
+    `count` is a multiple of PARTITIONS. Higher offsets have a higher commitTs.
     """
     per_partition = count // PARTITIONS
     numbered = (
@@ -132,7 +129,7 @@ def topic_records(spark: SparkSession, shape: MessageShape, first_offset: int, c
 def _row_change(shape: MessageShape) -> Column:
     columns = shape.columns
     image = _image(columns, f"change + {KEYS}")
-    former = _image(columns, "change")
+    before = _image(columns, "change")
     is_update = F.expr(f"chance < {UPDATE_PERCENT}")
     is_insert = F.expr(f"chance < {UPDATE_PERCENT + INSERT_PERCENT}")
     return F.concat(
@@ -148,7 +145,7 @@ def _row_change(shape: MessageShape) -> Column:
         F.lit(f',"sql":"","sqlType":{_sql_types(columns)},"mysqlType":'),
         _mysql_types(columns),
         F.lit(',"old":'),
-        F.when(is_update, F.concat(F.lit("["), former, F.lit("]"))).otherwise(F.lit("null")),
+        F.when(is_update, F.concat(F.lit("["), before, F.lit("]"))).otherwise(F.lit("null")),
         F.lit(',"data":['),
         image,
         F.lit('],"_tidb":{"commitTs":'),
@@ -158,7 +155,7 @@ def _row_change(shape: MessageShape) -> Column:
 
 
 def _watermark() -> Column:
-    """The end of the millisecond before: all that is older has been sent, to every partition."""
+    """A watermark at the end of the previous millisecond, up to which every partition is complete."""
     return F.concat(
         F.lit('{"id":0,"database":"","table":"","pkNames":null,"isDdl":false,"type":"TIDB_WATERMARK","es":'),
         F.expr("ms - 1"),
@@ -182,11 +179,11 @@ def _sql_types(columns: Iterable[MessageColumn]) -> str:
 
 
 def _mysql_types(columns: tuple[MessageColumn, ...]) -> Column:
-    """One of three key orders, as TiCDC writes them from a Go map."""
+    """One of three key orders, because TiCDC writes it from a Go map."""
     half = len(columns) // 2
-    in_order, turned, backwards = (
+    in_order, rotated, reversed_order = (
         F.lit("{" + ",".join(f'"{column.name}":"{column.mysql_type}"' for column in order) + "}")
         for order in (columns, columns[half:] + columns[:half], columns[::-1])
     )
     choice = F.col("order")
-    return F.when(choice == 0, in_order).when(choice == 1, turned).otherwise(backwards)
+    return F.when(choice == 0, in_order).when(choice == 1, rotated).otherwise(reversed_order)

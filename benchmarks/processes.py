@@ -1,4 +1,4 @@
-"""What a tree of processes costs, by /proc: CPU seconds and memory."""
+"""CPU seconds and memory of a process tree, from /proc."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def tree(root: int, without: Collection[int] = ()) -> list[int]:
-    """The process and all below it, but for those of `without` and what is below them."""
+    """The process and its descendants, without the subtrees of `without`."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and (fields := _stat(int(entry.name))) is not None:
@@ -31,9 +31,9 @@ def tree(root: int, without: Collection[int] = ()) -> list[int]:
 
 
 def cpu_seconds(pids: Collection[int]) -> float:
-    """The CPU time of these processes, and of children of theirs that have ended."""
+    """CPU time of these processes and of their children that have ended."""
     stats = [fields for pid in pids if (fields := _stat(pid)) is not None]
-    return sum(int(fields[place]) for fields in stats for place in (11, 12, 13, 14)) / _TICKS
+    return sum(int(fields[index]) for fields in stats for index in (11, 12, 13, 14)) / _TICKS
 
 
 def resident_bytes(pids: Collection[int]) -> int:
@@ -47,14 +47,14 @@ def resident_bytes(pids: Collection[int]) -> int:
 
 
 class Peak:
-    """The most memory that the tree had at once."""
+    """Peak memory of the tree, in bytes."""
 
     bytes = 0
 
 
 @contextmanager
 def peak_memory(without: Collection[int] = (), every_seconds: float = 0.5) -> Iterator[Peak]:
-    """Of this process and all below it, looked at while the block runs."""
+    """Samples the memory of this process and its descendants while the block runs."""
     peak, done = Peak(), threading.Event()
 
     def watch() -> None:
@@ -71,7 +71,7 @@ def peak_memory(without: Collection[int] = (), every_seconds: float = 0.5) -> It
 
 
 def _stat(pid: int) -> list[str] | None:
-    """The fields of /proc/PID/stat behind the name, which may hold spaces; None for a process that has ended."""
+    """The fields of /proc/PID/stat after the name, which may contain spaces; None for an ended process."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

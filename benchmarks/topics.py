@@ -1,4 +1,4 @@
-"""A topic of generated records in a real broker, and the pipeline that reads it."""
+"""Topics of generated records in a real broker."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ CREATE = (
 )
 
 
-def filled_topic(spark: SparkSession, bootstrap: str, topic: str, partitions: int, count: int) -> None:
-    """Makes the topic with `count` records of `messages.SMALL`; their table's CREATE is the first record of partition 0.
+def fill_topic(spark: SparkSession, bootstrap: str, topic: str, partitions: int, count: int) -> None:
+    """Creates the topic with `count` records of `messages.SMALL`, after a CREATE TABLE as first record of partition 0.
 
-    `partitions` is 1 or as many as `topic_records` has. In one partition the records of one time are one after the other.
+    `partitions` is 1 or `messages.PARTITIONS`.
     """
     create_topics(bootstrap, {topic: partitions})
     head = (
@@ -41,7 +41,7 @@ def filled_topic(spark: SparkSession, bootstrap: str, topic: str, partitions: in
 
 
 def send(spark: SparkSession, bootstrap: str, topic: str, shape: MessageShape, first_offset: int, count: int) -> None:
-    """`count` more records of the shape into the topic's four partitions. Those before had offsets up to `first_offset`."""
+    """Sends `count` records of the shape to the topic's four partitions, from offset `first_offset` of each."""
     _write(topic_records(spark, shape, first_offset, count), bootstrap, topic)
 
 

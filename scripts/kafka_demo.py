@@ -1,7 +1,7 @@
-"""`make kafka-demo`: a real Kafka broker, a shop that writes to it, and Dagster, whose sensor takes in what comes.
+"""`make kafka-demo`: a real Kafka broker, a producer of shop records, and Dagster with the sensor that ingests them.
 
-The records are those of a real TiCDC capture, produced at some speed; the broker is made of the released jars. All of it
-is gone after Ctrl-C but the lake, `data/lake/live`: the demo begins with a new one.
+The records are those of a real TiCDC capture. The broker runs from the released jars. Ctrl-C removes everything except
+the lake `data/lake/live`, which the next demo replaces.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ def main() -> int:
     parser.add_argument("--port", type=int, default=3000)
     parser.add_argument("--speed", type=float, default=20.0, help="records a second")
     options = parser.parse_args()
-    if ui.taken(options.port):
+    if ui.is_port_in_use(options.port):
         print(f"[kafka-demo] port {options.port} is in use: make kafka-demo PORT=3001", file=sys.stderr)
         return 1
     lake = Path(os.environ.setdefault(LAKE, "data/lake"))
-    # the broker is a new one each time, so its offsets are not those of the lake that the last demo left
+    # each demo has a new broker, whose offsets do not fit the lake of the last demo
     shutil.rmtree(lake / "live", ignore_errors=True)
     records = [replace(record, topic=TOPIC) for record in capture_records(_CAPTURE)]
     with tempfile.TemporaryDirectory(prefix="cdc_pipeline-kafka-") as folder:
         os.environ[FOLDER] = str(Path(folder, "jvms"))
-        print("[kafka-demo] starting the broker (its jars are fetched the first time) ...", flush=True)
+        print("[kafka-demo] starting the broker (downloads its jars the first time) ...", flush=True)
         try:
             with LocalBroker(Path(folder)) as broker:
                 os.environ[BOOTSTRAP] = broker.bootstrap
                 create_topics(broker.bootstrap, topics_of(records))
                 print(
-                    f"[kafka-demo] broker {broker.bootstrap}; {len(records)} records come, {options.speed:g} a second"
+                    f"[kafka-demo] broker {broker.bootstrap}; producing {len(records)} records, {options.speed:g} a second"
                 )
                 feeder = threading.Thread(target=_feed, args=(broker.bootstrap, records, options.speed), daemon=True)
                 feeder.start()
                 print("[kafka-demo] watch Jobs > live_ingest and the assets below live/mirror appear", flush=True)
-                return ui.served(options.port, _MODULE)
+                return ui.serve(options.port, _MODULE)
         except (CdcError, JavaError) as error:
             print(f"[kafka-demo] {error}", file=sys.stderr)
             return 1
@@ -70,9 +70,9 @@ def _feed(bootstrap: str, records: list[Record], speed: float) -> None:
             if sent % 500 < _SLICE:
                 print(f"[kafka-demo] {sent} of {len(records)} records produced", flush=True)
     except CdcError as error:
-        print(f"[kafka-demo] producing has ended: {error}", file=sys.stderr, flush=True)
+        print(f"[kafka-demo] the producer failed: {error}", file=sys.stderr, flush=True)
     else:
-        print(f"[kafka-demo] all {sent} records are produced; Ctrl-C ends the demo", flush=True)
+        print(f"[kafka-demo] all {sent} records produced; Ctrl-C ends the demo", flush=True)
 
 
 if __name__ == "__main__":

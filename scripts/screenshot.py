@@ -1,8 +1,8 @@
-"""Takes a picture of a page of the running UI: starts the webserver, loads the page in headless Chromium, stops both.
+"""Saves a screenshot of a page of the UI: starts the webserver, loads the page in headless Chromium, stops both.
 
     DAGSTER_HOME=$PWD .venv/bin/python scripts/screenshot.py docs/images/asset-graph.png
 
-Chromium is Debian's package `chromium`. The default page is the asset graph of the pipeline `shop`.
+On Debian install the package `chromium`. The default page is the asset graph of the pipeline `shop`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import urllib.request
 from pathlib import Path
 
 GRAPH = "/locations/__repository__@cdc_pipeline/asset-groups/shop"
-# As root Chromium needs --no-sandbox; the others keep it from asking hosts that a closed network does not reach.
+# Chromium as root needs --no-sandbox. The others prevent requests to hosts outside a closed network.
 FLAGS = [
     "--headless",
     "--no-sandbox",
@@ -36,7 +36,7 @@ FLAGS = [
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="a picture of a page of the UI")
+    parser = argparse.ArgumentParser(description="Saves a screenshot of a page of the UI.")
     parser.add_argument("picture", type=Path)
     parser.add_argument("--page", default=GRAPH)
     parser.add_argument("--size", default="2000,1700")

@@ -1,8 +1,8 @@
-"""Prints what the lake holds of one table, in the order of the stream: its statements and its row changes.
+"""Prints the statements and row changes of one table in stream order.
 
     python scripts/table_history.py data/lake/shop shop.orders --where id=7 --last 40
 
-Reads the decoded tables with the package `deltalake`: no Spark is started, nothing is written.
+Reads the decoded tables with the package `deltalake`, without Spark. Writes nothing.
 """
 
 from __future__ import annotations
@@ -19,18 +19,20 @@ if TYPE_CHECKING:
 
     Row = Mapping[str, Any]
 
-_PLACE = ("batch_id", "topic", "partition", "offset", "dialect", "commit_ts", "es", "ts", "message_id")
-_OF_ROWS = (*_PLACE, "row", "op", "key_names", "before", "after")
-_OF_STATEMENTS = (*_PLACE, "sql", "status", "effect", "cut_id")
+_POSITION = ("batch_id", "topic", "partition", "offset", "dialect", "commit_ts", "es", "ts", "message_id")
+_ROW_COLUMNS = (*_POSITION, "row", "op", "key_names", "before", "after")
+_STATEMENT_COLUMNS = (*_POSITION, "sql", "status", "effect", "cut_id")
 
 
 def history(pipeline: Path, database: str, table: str, where: Mapping[str, str]) -> list[Row]:
-    """The rows of `ddl_history` (they have a `sql`) and of `change_log` of the table. `where`: changes with
-    an image that has these texts."""
+    """The table's rows of `ddl_history` (those with `sql`) and of `change_log`, in stream order.
+
+    `where`: column → text; keeps only changes with an image that has these texts.
+    """
     named = [("database", "=", database), ("table", "=", table)]
-    changes = _read(pipeline / "change_log", _OF_ROWS, named)
-    statements = _read(pipeline / "ddl_history", _OF_STATEMENTS, named)
-    found = [*statements, *(change for change in changes if not where or _has(change, where))]
+    changes = _read(pipeline / "change_log", _ROW_COLUMNS, named)
+    statements = _read(pipeline / "ddl_history", _STATEMENT_COLUMNS, named)
+    found = [*statements, *(change for change in changes if not where or _has_values(change, where))]
     return sorted(found, key=_order)
 
 
@@ -45,20 +47,20 @@ def _order(row: Row) -> tuple[Any, ...]:
     return (row["commit_ts"] or 0, row["ts"] or 0, row["topic"], row["partition"], row["offset"], row.get("row") or 0)
 
 
-def _has(change: Row, where: Mapping[str, str]) -> bool:
+def _has_values(change: Row, where: Mapping[str, str]) -> bool:
     images = [dict(change[side] or ()) for side in ("before", "after")]
     return any(all(image.get(name) == text for name, text in where.items()) for image in images)
 
 
 def lines(rows: Iterable[Row]) -> list[str]:
-    """One line for each: where it lies in the stream, and what it says."""
-    return [f"{_place(row)}  {_statement(row) if 'sql' in row else _change(row)}" for row in rows]
+    """One line per row: its position and content."""
+    return [f"{_position(row)}  {_statement(row) if 'sql' in row else _change(row)}" for row in rows]
 
 
-def _place(row: Row) -> str:
+def _position(row: Row) -> str:
     batch = "" if row["message_id"] is None else f" id {row['message_id']}"
-    place = f"{row['topic']}/{row['partition']}@{row['offset']}"
-    return f"batch {row['batch_id']} {place} {row['dialect']} commit_ts {row['commit_ts']} ts {row['ts']}{batch}"
+    position = f"{row['topic']}/{row['partition']}@{row['offset']}"
+    return f"batch {row['batch_id']} {position} {row['dialect']} commit_ts {row['commit_ts']} ts {row['ts']}{batch}"
 
 
 def _statement(row: Row) -> str:
@@ -77,8 +79,8 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pipeline", type=Path, help="a pipeline's folder in the lake: <lake>/<name>")
     parser.add_argument("table", help="database.table, as upstream names it")
-    parser.add_argument("--where", action="append", default=[], metavar="COLUMN=TEXT", help="only changes of such rows")
-    parser.add_argument("--last", type=int, help="only so many, the last ones")
+    parser.add_argument("--where", action="append", default=[], metavar="COLUMN=TEXT", help="only rows with this text")
+    parser.add_argument("--last", type=int, metavar="N", help="only the last N lines")
     given = parser.parse_args(arguments)
     database, dot, table = given.table.partition(".")
     if not dot:

@@ -1,6 +1,6 @@
-"""Runs Dagster's webserver and daemon side by side until Ctrl-C, and leaves no process behind.
+"""Runs Dagster's webserver and daemon until Ctrl-C, then ends all their processes.
 
-`dagster dev` does the first half, but after a SIGTERM its children live on and keep the port.
+`dagster dev` is not used, because its children survive a SIGTERM and keep the port.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 HOST = "127.0.0.1"
-# Long enough for the webserver to close its connections and its code server; a second Ctrl-C cuts it short.
+# Enough for the webserver to close its connections and code server. A second Ctrl-C ends the wait.
 GRACE_SECONDS = 15.0
 
 
@@ -29,17 +29,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=3000)
     port = parser.parse_args().port
-    if taken(port):
+    if is_port_in_use(port):
         print(f"[ui] port {port} of {HOST} is in use; choose another one with: make ui PORT=3001", file=sys.stderr)
         return 1
-    return served(port, ["-w", "workspace.yaml"])
+    return serve(port, ["-w", "workspace.yaml"])
 
 
-def served(port: int, workspace: list[str]) -> int:
-    """Serves the definitions that `workspace` names, in the options of Dagster's own commands, until a signal asks for the
-    end; then 0. 1 where one of the two ended by itself."""
+def serve(port: int, workspace: list[str]) -> int:
+    """Runs both until a signal: returns 0 then, and 1 if one of them ended by itself.
+
+    `workspace`: options of Dagster's commands that name the definitions.
+    """
     handle_signals(stop)
-    # the sensor of new tables asks this one to load the definitions again
+    # the webserver that the sensor <pipeline>_new_tables asks to reload the definitions
     os.environ.setdefault("CDC_WEBSERVER", f"{HOST}:{port}")
     bin_directory = Path(sys.executable).parent
     commands = {
@@ -49,10 +51,10 @@ def served(port: int, workspace: list[str]) -> int:
     running: dict[str, subprocess.Popen[bytes]] = {}
     try:
         for name, command in commands.items():
-            # A session each: the terminal's Ctrl-C then reaches this process only, which stops both in order, and
-            # whatever a child starts can be found by its process group.
+            # Separate sessions: Ctrl-C reaches this process only, which stops both in order, and the process group
+            # of each finds everything that it started.
             running[name] = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
-        print(f"[ui] http://{HOST}:{port} in some seconds; Ctrl-C stops it", flush=True)
+        print(f"[ui] http://{HOST}:{port} is ready in a few seconds; Ctrl-C stops it", flush=True)
         return wait_for_any(running)
     except Stopped:
         print("\n[ui] stopping ...", flush=True)
@@ -62,7 +64,7 @@ def served(port: int, workspace: list[str]) -> int:
 
 
 class Stopped(BaseException):
-    """A signal asked for the end."""
+    """Raised by a signal."""
 
 
 def stop(_signal: int, _frame: FrameType | None) -> None:
@@ -74,9 +76,9 @@ def handle_signals(handler: Callable[[int, FrameType | None], None] | signal.Han
         signal.signal(number, handler)
 
 
-def taken(port: int) -> bool:
+def is_port_in_use(port: int) -> bool:
     with socket.socket() as probe:
-        # As the webserver does; without it a port that was closed a moment ago counts as taken.
+        # As the webserver does; otherwise a port that was just closed counts as in use.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
@@ -86,7 +88,7 @@ def taken(port: int) -> bool:
 
 
 def wait_for_any(running: dict[str, subprocess.Popen[bytes]]) -> int:
-    """One without the other is of no use, so the first that ends, ends both."""
+    """Returns 1 when the first process ends: neither is useful alone."""
     while True:
         for name, process in running.items():
             status = process.poll()
@@ -97,7 +99,7 @@ def wait_for_any(running: dict[str, subprocess.Popen[bytes]]) -> int:
 
 
 def end(processes: list[subprocess.Popen[bytes]]) -> None:
-    """Asks the two first, and then ends everything that is left of their process groups."""
+    """Interrupts both, waits for them, then kills what remains of their process groups."""
     try:
         for process in processes:
             if process.poll() is None:
@@ -109,10 +111,10 @@ def end(processes: list[subprocess.Popen[bytes]]) -> None:
             except subprocess.TimeoutExpired:
                 print(f"[ui] {process.args!r} did not stop in {GRACE_SECONDS:g} s, killing it", file=sys.stderr)
     except Stopped:
-        pass  # a second Ctrl-C: no more patience
+        pass  # a second Ctrl-C: stop waiting
     handle_signals(signal.SIG_IGN)
     for process in processes:
-        with contextlib.suppress(ProcessLookupError):  # nothing left, as it should be
+        with contextlib.suppress(ProcessLookupError):  # the normal case: nothing remains
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
