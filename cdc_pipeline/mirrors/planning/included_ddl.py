@@ -53,7 +53,7 @@ class IncludedDdl:
         """The event with its changes of mirrors; without changes if it concerns excluded tables only."""
         if self.selection.everything:
             return event
-        statement = _Statement(self, event, _transient_names(event, self.selection))
+        statement = _Statement(self, _transient_names(event, self.selection))
         changes: list[SchemaChange] = []
         notes: list[str] = []
         for change in event.changes:
@@ -98,7 +98,6 @@ class _Statement:
     """Translates the changes of one event."""
 
     ddl: IncludedDdl
-    event: DdlEvent
     transient: frozenset[TableName]
     """The names of `_transient_names`."""
     merged: dict[TableName, TableName] = field(default_factory=dict)
