@@ -1,4 +1,4 @@
-"""The rooms are as docs/architecture.md has them. Who may import whom is held by `lint-imports`."""
+"""docs/architecture.md describes the rooms that exist. `lint-imports` checks their imports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_MODULES = 22
 
 
 def _named(text: str) -> list[str]:
-    """What stands in backticks and is the path of a file or, with a slash at its end, of a folder."""
+    """The paths in backticks: files, and folders with a slash at the end."""
     return re.findall(r"`((?:[\w.-]+/)+|(?:[\w.-]+/)*[\w-]+\.(?:py|md|json|yaml))`", text)
 
 
@@ -52,27 +52,27 @@ def _tasks() -> tuple[list[str], list[str]]:
     return tasks[::2], tasks[1::2]
 
 
-def test_each_room_is_in_the_tables_and_each_row_is_a_room() -> None:
+def test_the_tables_of_rooms_match_the_packages() -> None:
     rooms = _section("Rooms")
     rows = [cell for row in re.findall(r"^\|([^|]*`[^|]*)\|", rooms, re.MULTILINE) for cell in _named(row)]
     for path in rows:
         assert (PACKAGE / path).exists(), path
     named = {path.rstrip("/") for path in _named(rooms)}
-    inside = {"tables", "capture_files", "kafka", "storage"}  # said within the row of the room that they are in
+    inside = {"tables", "capture_files", "kafka", "storage"}  # named in the row of their parent
     for folder in ROOMS:
         room = folder.relative_to(PACKAGE).as_posix()
         assert room in named or (folder.name in inside and folder.name in named), room
 
 
 @pytest.mark.parametrize("folder", ROOMS, ids=lambda folder: folder.relative_to(PACKAGE).as_posix())
-def test_each_room_says_what_it_is_and_is_small_enough_to_look_through(folder: Path) -> None:
+def test_each_room_has_a_docstring_and_few_modules(folder: Path) -> None:
     text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8")))
     assert text, "no docstring"
     assert len(list(folder.glob("*.py"))) - 1 <= _MOST_MODULES
 
 
-def test_each_module_that_a_document_names_is_there() -> None:
-    """With its folder: `mirrors/model/state.py`. What has none is told by the text around it."""
+def test_modules_named_in_the_docs_exist() -> None:
+    """Paths with a folder, such as `mirrors/model/state.py`; the text around a bare name says where it is."""
     tops = {folder.relative_to(top).parts[0] for top in (PACKAGE, TESTS) for folder in top.iterdir() if folder.is_dir()}
     for document in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
         for path in re.findall(r"`((?:[\w-]+/)+[\w-]+\.py)(?:::\w+)?`", document.read_text(encoding="utf-8")):

@@ -1,4 +1,4 @@
-"""What the documents name is there."""
+"""The docs name tests, fields, rules and links that exist."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DOCS = TESTS.parent / "docs"
 _ROW = re.compile(r"^\|[^|]*\|[^|]*\|(?P<tests>[^|]*)\|$", re.MULTILINE)
 
 
-def test_every_statement_of_the_table_of_ddl_names_tests_that_are_there() -> None:
+def test_each_row_of_the_ddl_table_names_existing_tests() -> None:
     text = (DOCS / "ddl.md").read_text(encoding="utf-8")
     rows = _ROW.findall(text.split("## Statement, effect, test")[1].split("## Expressions")[0])[2:]
     assert len(rows) > 30
@@ -28,19 +28,19 @@ def test_every_statement_of_the_table_of_ddl_names_tests_that_are_there() -> Non
             assert name in known or (TESTS / name).exists(), name
 
 
-def test_every_story_of_ddl_is_in_the_table() -> None:
+def test_the_ddl_table_lists_every_story() -> None:
     text = (DOCS / "ddl.md").read_text(encoding="utf-8")
     assert [name for name in ddl_stories.STORIES if f"`{name}`" not in text] == []
 
 
-def test_every_field_of_a_pipeline_is_documented_as_it_is() -> None:
-    """`make docs` writes the page anew."""
+def test_the_pipeline_page_is_up_to_date() -> None:
+    """`make docs` generates the page."""
     script = runpy.run_path(str(TESTS.parent / "scripts" / "pipeline_fields.py"))
     assert (DOCS / "pipeline.md").read_text(encoding="utf-8") == script["document"]()
 
 
-def test_every_field_rule_is_documented_as_it_is() -> None:
-    """`make docs` writes the table anew."""
+def test_the_table_of_field_rules_is_up_to_date() -> None:
+    """`make docs` generates the table."""
     script = runpy.run_path(str(TESTS.parent / "scripts" / "field_rules.py"))
     text = (DOCS / "dialects.md").read_text(encoding="utf-8")
     assert text == script["page"](text)
@@ -48,7 +48,7 @@ def test_every_field_rule_is_documented_as_it_is() -> None:
     assert text.count("| reject |") > 80
 
 
-def test_every_field_rule_says_where_it_comes_from_and_has_the_case_that_is_named() -> None:
+def test_each_field_rule_has_a_clause_and_the_named_test_case() -> None:
     script = runpy.run_path(str(TESTS.parent / "scripts" / "field_rules.py"))
     modules = {
         "dialects/test_ticdc.py": set(test_ticdc._BAD),
@@ -67,7 +67,16 @@ def test_every_field_rule_says_where_it_comes_from_and_has_the_case_that_is_name
             assert rule.name in modules[test], (test, rule)
 
 
-def test_links_of_the_documents_lead_somewhere() -> None:
+def test_links_resolve() -> None:
     for document in [*DOCS.rglob("*.md"), *TESTS.parent.glob("*.md")]:
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", document.read_text(encoding="utf-8")):
-            assert (document.parent / target).exists(), f"{document.name}: {target}"
+        for path, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", document.read_text(encoding="utf-8")):
+            target = document.parent / path if path else document
+            assert target.exists(), f"{document.name}: {path}"
+            assert not anchor or anchor in _anchors(target), f"{document.name}: {path}#{anchor}"
+
+
+def _anchors(document: Path) -> set[str]:
+    """The anchors that GitHub derives from the headings."""
+    text = re.sub(r"^```.*?^```", "", document.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}

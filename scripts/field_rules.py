@@ -21,7 +21,7 @@ _HEAD = (
     "|---|---|---|---|---|---|---|\n"
 )
 _NAMES = {"ticdc": "TiCDC", "canal": "Canal", "dataworks": "DataWorks"}
-_OF_FORMS = {"isDdl.equal_to"}
+_FORM_RULES = {"isDdl.equal_to"}
 """Rules that decide the form of a message, so no message breaks them."""
 VALUE = (
     "`value_has_type`",
@@ -36,13 +36,13 @@ VALUE = (
 
 def table() -> str:
     """The table, with one row per rule and dialect."""
-    rows = [_row(words) for words in (*_of_json(), *_of_forms(), VALUE)]
+    rows = [_row(words) for words in (*_record_rows(), *_form_rows(), VALUE)]
     return _HEAD + "".join(rows)
 
 
 def test_of(dialect: str, form: str, rule: Rule) -> str:
     """The test file with messages that break the rule, below `cdc_pipeline_tests`."""
-    if rule.name in _OF_FORMS:
+    if rule.name in _FORM_RULES:
         return "contracts/cases.py"
     if rule.warn:
         return "contracts/sent_cases.py" if not _is_decoded(dialect, form, rule) else "contracts/cases.py"
@@ -65,7 +65,7 @@ def _is_decoded(dialect: str, form: str, rule: Rule) -> bool:
     return rule in rules_of(forms[form])
 
 
-def _of_json() -> list[tuple[str, ...]]:
+def _record_rows() -> list[tuple[str, ...]]:
     named = {rule.name for _, _, rule in rules_by_form()}
     tests = {"dialect_is_declared": "`dialects/test_recognition.py`"}
     return [
@@ -75,7 +75,7 @@ def _of_json() -> list[tuple[str, ...]]:
     ]
 
 
-def _of_forms() -> list[tuple[str, ...]]:
+def _form_rows() -> list[tuple[str, ...]]:
     """One row per rule of a dialect, with all its forms."""
     found: dict[tuple[str, Rule], list[str]] = {}
     tests: dict[tuple[str, Rule], str] = {}
