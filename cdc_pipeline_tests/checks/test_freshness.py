@@ -58,7 +58,7 @@ def test_without_tsos_the_topic_counts_whose_newest_heartbeat_is_oldest() -> Non
     now = _START + timedelta(minutes=15, seconds=7)
     found = fresh_result(_heartbeats(quiet=7, busy=300), _LIMITS, dg.AssetKey("cuts"), now)
     assert (found.passed, found.severity, found.metadata["lag_seconds"].value) == (False, _ERROR, 900.0)
-    assert "lag by 0:15:00: no heartbeat has come in quiet since" in (found.description or "")
+    assert "lag by 0:15:00: no heartbeat has arrived in quiet since" in (found.description or "")
     assert fresh_result(_heartbeats(quiet=840, busy=300), _LIMITS, dg.AssetKey("cuts"), now).severity == _WARN
     assert fresh_result(_heartbeats(quiet=840, busy=900), _LIMITS, dg.AssetKey("cuts"), now).passed
 
@@ -67,7 +67,7 @@ def test_heartbeats_do_not_speak_for_mirrors_that_wait_for_a_watermark() -> None
     """A topic of TiCDC beside one of DataWorks, of which no watermark has come: no cut is made."""
     report = _heartbeats(exact=True, waiting=("t/0",), dataworks=7)
     assert lag(report, _START) is None
-    assert report.streams.what_holds() == "no watermark has come yet in t/0"
+    assert report.streams.what_holds() == "no watermark has arrived yet in t/0"
 
 
 def test_the_daemon_has_the_same_limits() -> None:

@@ -1,4 +1,4 @@
-"""The row changes of a cut: which it takes in, and in which segment of its table each lies."""
+"""The row changes of a cut: which ones it applies, and the segment of each."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from cdc_pipeline.mirrors.changes.copies import POSITION
-from cdc_pipeline.mirrors.changes.held_rows import with_returned
+from cdc_pipeline.mirrors.changes.held_rows import with_resumed_rows
 from cdc_pipeline.mirrors.changes.late_changes import rows_at_watermark
-from cdc_pipeline.mirrors.changes.late_ddl import let_in_again
-from cdc_pipeline.mirrors.changes.rebased_rows import carried_changes, carried_gaps
+from cdc_pipeline.mirrors.changes.late_ddl import with_replayed_rows
+from cdc_pipeline.mirrors.changes.rebased_rows import rebase_gaps, rebased_changes
 from cdc_pipeline.mirrors.changes.redeliveries import Redeliveries
-from cdc_pipeline.mirrors.changes.segments import NO_EVIDENCE, found_evidence, not_emptied, with_segments
+from cdc_pipeline.mirrors.changes.segments import NO_EVIDENCE, find_evidence, with_segments, without_emptied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -32,48 +32,56 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RowsTold:
-    """By what the rows of a cut are told, beside its window, its selection and the decoded tables. It is stored with the
-    plan, so that a run which finishes the cut takes the very same rows, and none in another step.
+    """Which row changes a cut applies, and the segment of each, beside its window and its selection.
 
-    `events` are the statements that part each table's rows, in stream order, `evidence` what rows say of those of
-    which their place says nothing. `again` are tables of which rows of earlier cuts come along (`late_statements`);
-    `released` those that waited and go on; `past` the statements of earlier cuts that rows may precede
-    (`carried_rows`), with the evidence for them. `at_watermark`: rows at the very watermark are taken in, but those of
-    tables that statements `altered` there. `keyless` are tables without a key whose messages name one.
+    Stored with the plan, so that a resumed run applies the same rows in the same steps.
     """
 
     events: tuple[DdlEvent, ...] = ()
+    """The statements that divide each table's rows into segments, in stream order."""
     again: tuple[tuple[TableName | ShardName, ComesAgain], ...] = ()
+    """The tables whose rows of earlier cuts are replayed (`late_ddl`)."""
     released: tuple[HeldTable, ...] = ()
+    """The held tables that resume."""
     past: tuple[DdlEvent, ...] = ()
+    """The statements of earlier cuts that some rows may precede (`rebased_rows`)."""
     evidence: Evidence = NO_EVIDENCE
+    """The segments of rows whose position leaves them open, for `events`."""
     past_evidence: Evidence = NO_EVIDENCE
+    """The same for `past`."""
     at_watermark: bool = False
+    """Whether late rows with exactly the applied TSO are applied."""
     altered: tuple[TableName, ...] = ()
+    """The tables of which those rows are not applied, because a statement with that TSO altered them."""
     keyless: tuple[TableName, ...] = ()
+    """Tables whose mirrors have no key though their messages name one."""
 
 
 class RowFinder(Protocol):
-    """What the rows of a cut that is being planned are told by."""
+    """What planning looks up to place rows. A resumed run needs none of it: `RowsTold` has the results."""
 
     def past(self, delivered: DataFrame) -> Sequence[DdlEvent]:
-        """The statements of earlier cuts that some of the rows may precede."""
+        """Returns the statements of earlier cuts that some of the rows may precede."""
 
     def is_known(self, name: TableName) -> bool:
-        """Whether a table was there before the cut."""
+        """Whether the table existed before the cut."""
 
     def types_of(self, places: Mapping[Place, str]) -> Mapping[Place, MessageTypes]:
-        """The types that the messages at these places name, each of its dialect."""
+        """Returns the column types that the messages at these positions name. `places` maps each to its dialect."""
 
 
 class CutRows:
-    """`delivered` are the row changes that the cut looks at, with `fresh` and `taken` (`Window.changes`); `repeated` the
-    positions of those that were delivered before, None where there are none; `changes` the others, with their `segment`.
+    """The row changes of a cut. Caches DataFrames until `close`.
 
-    What is read more than once is kept in memory until `close`. `log` is `change_log` by the names of mirrors, `table` gives
-    another table of the pipeline. `waited`: the cut before left changes waiting. Where there is a `finder`, the evidence is
-    found: `told` has it then, `doubts` are what is open still, and `gaps` those of tables of which rows came too late, or
-    perhaps twice.
+    - `delivered`: the row changes that the cut reads, with `fresh` and `taken` (`Window.changes`)
+    - `repeated`: the positions (`POSITION`) of the redelivered ones; None if there are none
+    - `changes`: the others, with `segment`
+    - `told`: the given selection, with the evidence that planning found
+    - `doubts`: the rows whose order against a statement is unknown; set by planning only
+    - `gaps`: of tables with rows that are too late or may be redelivered; set by planning only
+
+    `log` is `change_log` with the names of mirrors. `table` loads another table of the pipeline. `waited`: the cut before
+    left changes pending. `finder`: given while planning.
     """
 
     def __init__(
@@ -95,53 +103,54 @@ class CutRows:
         cuts = table("consistent_cuts") if released else None
         also = rows_at_watermark(window, log, told.altered) if told.at_watermark else None
         delivered = window.changes(log, waited=waited, again=dict(told.again), also=also)
-        self.delivered = with_returned(delivered, log, cuts, released, told.events, window).persist()
-        self._kept: list[DataFrame] = []
+        self.delivered = with_resumed_rows(delivered, log, cuts, released, told.events, window).persist()
+        self._cached: list[DataFrame] = []
         self.repeated: DataFrame | None = None
         try:
-            self.changes = self._placed(self._once(self.delivered), finder)
+            self.changes = self._with_segments(self._without_redelivered(self.delivered), finder)
             if told.keyless:
                 self.leave_out_repeated(told.keyless)
         except BaseException:
             self.close()
             raise
 
-    def _once(self, changes: DataFrame, tables: Collection[TableName] = ()) -> DataFrame:
+    def _without_redelivered(self, changes: DataFrame, tables: Collection[TableName] = ()) -> DataFrame:
         watermarks, history = self._table("watermarks"), self._table("ddl_history")
-        found = Redeliveries(changes, self._log, watermarks, history, self._window, self.told.events, tables)
-        repeated = found.positions
+        redeliveries = Redeliveries(changes, self._log, watermarks, history, self._window, self.told.events, tables)
+        repeated = redeliveries.positions
         if repeated is None:
             return changes
         if self._planning:
-            for name, gap in found.gaps.items():
+            for name, gap in redeliveries.gaps.items():
                 self.gaps[name] = (*self.gaps.get(name, ()), gap)
-        self._kept.append(repeated.persist())
+        self._cached.append(repeated.persist())
         self.repeated = repeated if self.repeated is None else self.repeated.unionByName(repeated)
         return changes.join(repeated, list(POSITION), "left_anti")
 
-    def _placed(self, once: DataFrame, finder: RowFinder | None) -> DataFrame:
+    def _with_segments(self, changes: DataFrame, finder: RowFinder | None) -> DataFrame:
         told = self.told
         if finder is not None:
             told = replace(told, past=tuple(finder.past(self.delivered)))
-        left = not_emptied(once, told.past)
+        remaining = without_emptied(changes, told.past)
         if finder is not None:
-            # whether a table was there before statements of earlier cuts only they can tell
-            evidence, doubts = found_evidence(left, told.past, lambda name: False, finder.types_of)
+            # only the statements themselves show whether a table existed before them
+            evidence, doubts = find_evidence(remaining, told.past, lambda name: False, finder.types_of)
             told = replace(told, past_evidence=evidence)
-            for name, gaps in carried_gaps(left, told.past, evidence, doubts, finder.types_of).items():
+            for name, gaps in rebase_gaps(remaining, told.past, evidence, doubts, finder.types_of).items():
                 self.gaps[name] = (*self.gaps.get(name, ()), *gaps)
-        moved = carried_changes(left, told.past, told.past_evidence)
+        rebased = rebased_changes(remaining, told.past, told.past_evidence)
         if finder is not None:
-            evidence, self.doubts = found_evidence(moved, told.events, finder.is_known, finder.types_of)
+            evidence, self.doubts = find_evidence(rebased, told.events, finder.is_known, finder.types_of)
             told = replace(told, evidence=evidence)
         self.told = told
-        return let_in_again(with_segments(moved, told.events, told.evidence), dict(told.again))
+        return with_replayed_rows(with_segments(rebased, told.events, told.evidence), dict(told.again))
 
     def leave_out_repeated(self, tables: Collection[TableName]) -> None:
-        """Leaves out what came twice of these tables too, whose mirrors have no key though their messages name one."""
+        """Removes the redelivered rows of these tables too. Their mirrors have no key, though their messages name one."""
         self.told = replace(self.told, keyless=tuple(sorted(tables)))
-        self.changes = self._once(self.changes, tables)
+        self.changes = self._without_redelivered(self.changes, tables)
 
     def close(self) -> None:
-        for frame in (self.delivered, *self._kept):
+        """Frees the cached DataFrames."""
+        for frame in (self.delivered, *self._cached):
             frame.unpersist()

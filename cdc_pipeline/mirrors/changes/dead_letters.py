@@ -1,4 +1,4 @@
-"""Dead letters and mirrors: tables that lost records, and rows whose values their types cannot hold."""
+"""Dead letters of a cut: tables whose records were rejected while decoding, and rows rejected by the merge."""
 
 from __future__ import annotations
 
@@ -20,23 +20,24 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.settings.selection import TableSelection
 
 VALUE_HAS_TYPE = "value_has_type"
-"""The one rule that is looked at when rows are merged: only then is a column's type known."""
+"""The only rule that the merge checks, because only it knows the type of a column."""
 _SHOWN = 100
+"""Characters of a rejected value in `reason`."""
 
 
 def lost_rows(
     spark: SparkSession, paths: LakePaths, window: Window, selection: TableSelection
 ) -> dict[TableName, tuple[Gap, ...]]:
-    """The tables of which records of this cut's batches were set aside when they were decoded, with the gaps from it."""
+    """The gaps of tables whose records became dead letters while this cut's batches were decoded."""
     path = paths.table("dead_letters")
     newest = progress(spark, path, paths.writer("dead_letters"))
     if newest is not None and newest <= window.after_batch:
         return {}
     dead_letters = selection.selected(spark.read.format("delta").load(path))
     new = dead_letters.where(F.col("batch_id").between(window.after_batch + 1, window.last_batch))
-    named = new.where((F.col("rule") != VALUE_HAS_TYPE) & (F.coalesce("table", F.lit("")) != ""))
+    with_table = new.where((F.col("rule") != VALUE_HAS_TYPE) & (F.coalesce("table", F.lit("")) != ""))
     rows = (
-        named.groupBy("database", "table", "rule")
+        with_table.groupBy("database", "table", "rule")
         .agg(
             F.count("*").alias("count"),
             F.min(F.struct("batch_id", "topic", "partition", "offset")).alias("first"),
@@ -44,21 +45,21 @@ def lost_rows(
         .orderBy("database", "table", "rule")
         .collect()
     )
-    found = defaultdict(list)
+    gaps = defaultdict(list)
     for row in rows:
         first = row["first"]
-        found[TableName(row["database"] or "", row["table"])].append(
+        gaps[TableName(row["database"] or "", row["table"])].append(
             Gap(
                 GapKind.DEAD_LETTERS,
                 f"{row['count']} record(s) are dead letters of rule {row['rule']}, "
                 f"the first at {first['topic']}/{first['partition']}@{first['offset']}",
             )
         )
-    return {name: tuple(reasons) for name, reasons in found.items()}
+    return {name: tuple(found) for name, found in gaps.items()}
 
 
 def value_letters(rows: DataFrame, state: MirrorState, raw: DataFrame) -> DataFrame:
-    """`dead_letters` rows for the rows of `merge_rows.typed_rows` that have bad values, with the bytes of their records."""
+    """Rows for `dead_letters`: the rows of `merge_rows.typed_rows` with bad values, and the bytes of their records in `raw`."""
     return (
         rows.where("size(bad) > 0")
         .select(
@@ -79,6 +80,6 @@ def value_letters(rows: DataFrame, state: MirrorState, raw: DataFrame) -> DataFr
     )
 
 
-def _reason(found: Column) -> Column:
-    text = F.coalesce(F.substring(found["text"], 1, _SHOWN), F.lit("no value"))
-    return F.concat(F.lit("column "), found["column"], F.lit(": expected "), found["type"], F.lit(", found "), text)
+def _reason(bad: Column) -> Column:
+    text = F.coalesce(F.substring(bad["text"], 1, _SHOWN), F.lit("no value"))
+    return F.concat(F.lit("column "), bad["column"], F.lit(": expected "), bad["type"], F.lit(", found "), text)

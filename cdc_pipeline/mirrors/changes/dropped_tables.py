@@ -1,4 +1,4 @@
-"""Tables that a DROP or a TRUNCATE has ended, of which RECOVER and FLASHBACK bring the rows back."""
+"""Dropped and truncated mirrors, whose rows RECOVER TABLE and FLASHBACK TABLE restore."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EndedTable:
-    """`state` is the mirror as it was, under the name that it had; `mark` is that of the statement.
-
-    `dropped`: its folder was moved aside. `retired`: it stands among the mirrors under a name of its own (`ddl_policy`
-    keep). `truncated`: its rows are in an earlier version of the mirror, which goes on.
-    """
+    """A mirror that a statement dropped or truncated."""
 
     state: MirrorState
+    """The mirror's state, with its name, before the statement."""
     mark: str
+    """The id of the statement (`DdlEvent.mark`)."""
     how: Literal["dropped", "retired", "truncated"]
+    """`dropped`: its folder was moved to `dropped/`. `retired`: it is kept among the mirrors under another name (`ddl_policy`
+    `keep`). `truncated`: its rows are in an earlier version of the mirror."""
 
     @property
     def name(self) -> TableName:
@@ -55,7 +55,7 @@ def ended_tables(
     before_cut: int,
     mirrored: Callable[[DdlEvent], DdlEvent],
 ) -> tuple[EndedTable, ...]:
-    """The mirrors of a database that earlier cuts have dropped or emptied; `mirrored` tells what an event does to them."""
+    """The mirrors of a database that earlier cuts dropped or truncated. `mirrored` maps an event to its effect on mirrors."""
     dropped, retired = _dropped(spark, paths, database), _retired(spark, paths, database)
     return (*dropped, *retired, *_truncated(spark, paths, history, database, before_cut, mirrored))
 
@@ -85,7 +85,7 @@ def _truncated(
     before_cut: int,
     mirrored: Callable[[DdlEvent], DdlEvent],
 ) -> list[EndedTable]:
-    # the mirror's own log has the rows; which statements emptied it is in the history
+    # `ddl_history` lists the TRUNCATE statements; the rows are in the mirror's own Delta log
     past = history.where((F.col("cut_id") < before_cut) & F.col("sql").rlike("(?i)truncate"))
     found = []
     for event in in_order(map(mirrored, map(ddl_event, past.collect()))):
@@ -100,17 +100,20 @@ def _truncated(
 
 @dataclass(frozen=True)
 class TruncatedVersion:
-    """The version of a mirror before a TRUNCATE, how its columns were masked then, with the key of the salt, and whether it
-    kept what upstream deletes."""
+    """A mirror before a TRUNCATE."""
 
     version: int
+    """Its Delta version."""
     masks: dict[str, str]
+    """Column → mask."""
     mask_key: str
+    """The key of the mask salt."""
     keeps_deleted: bool
+    """Whether it used `soft_delete`."""
 
 
 def truncated_version(spark: SparkSession, path: str, mark: str) -> TruncatedVersion | None:
-    """That of the TRUNCATE of this mark; None where the mirror's log has it no more."""
+    """The mirror at `path` before the TRUNCATE `mark`; None if its Delta history no longer has that commit."""
     history = spark.sql(f"DESCRIBE HISTORY delta.{quoted(path)}")
     for row in history.where(F.col("userMetadata").contains("truncated")).select("version", "userMetadata").collect():
         note = json.loads(row["userMetadata"])

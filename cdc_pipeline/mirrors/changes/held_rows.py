@@ -1,6 +1,6 @@
-"""Tables that wait before a statement (`ddl_policy: hold`): what was approved, and what comes again when a table goes on.
+"""Held tables (`ddl_policy: hold`): approved statements, and what a cut applies when a table resumes.
 
-Which tables wait is written with each cut (`consistent_cuts.held`); what may go on stands in `ddl_approvals`.
+Each cut stores which tables are held (`consistent_cuts.held`). `ddl_approvals` stores the approved statements.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _APPROVALS_SCHEMA = "topic STRING, `partition` INT, `offset` BIGINT, sql STRING,
 
 
 def approved_statements(spark: SparkSession, paths: LakePaths) -> frozenset[StatementPosition]:
-    """The positions of all statements that were approved."""
+    """The positions of all approved statements."""
     path = paths.table(APPROVALS)
     if table_state(spark, path) is None:
         return frozenset()
@@ -44,7 +44,7 @@ def approved_statements(spark: SparkSession, paths: LakePaths) -> frozenset[Stat
 
 
 def approve(spark: SparkSession, paths: LakePaths, held: Iterable[HeldTable], run_id: str) -> None:
-    """Writes down that the statements which these tables wait for may go on. The next cut lets them."""
+    """Approves the statements that hold these tables. The next cut applies them."""
     causes = {table.cause: table.sql for table in held}
     now = datetime.now(timezone.utc)
     rows = [(*cause, sql, run_id, now) for cause, sql in sorted(causes.items())]
@@ -58,29 +58,29 @@ def returning_events(
     window: Window,
     mirrored: Callable[[DdlEvent], DdlEvent],
 ) -> list[DdlEvent]:
-    """The statements of earlier cuts that waited with these tables, in stream order and as upstream has them.
+    """The statements of earlier cuts that were held with these tables, in stream order, with upstream's names.
 
-    A cut that was begun may have closed them already: then they have its number. `mirrored` tells what an event does to
-    mirrors, whose names the tables have.
+    An interrupted run of this cut may have closed some already: those have its `cut_id`. `mirrored` maps an event to its
+    effect on mirrors; `released` has the names of mirrors.
     """
     if not released:
         return []
     oldest = min(held.commit_ts for held in released.values())
-    waiting = (F.col("status") == HELD) | (F.col("cut_id") == window.cut_id)
-    past = history.where((F.col("commit_ts") >= oldest) & waiting).where(F.col("batch_id") <= window.last_batch)
+    is_held = (F.col("status") == HELD) | (F.col("cut_id") == window.cut_id)
+    past = history.where((F.col("commit_ts") >= oldest) & is_held).where(F.col("batch_id") <= window.last_batch)
     inside = {(row["topic"], row["partition"], row["offset"]) for row in window.of(history).collect()}
     events = [replace(ddl_event(row), returning=True) for row in past.collect()]
     return in_order(event for event in events if event.position not in inside and _concerns(mirrored(event), released))
 
 
 def _concerns(event: DdlEvent, released: Collection[TableName]) -> bool:
-    whole = [change for change in event.changes if isinstance(change, DropDatabase)]
-    if any(change.has(name) for change in whole for name in released):
+    drops = [change for change in event.changes if isinstance(change, DropDatabase)]
+    if any(change.has(name) for change in drops for name in released):
         return True
     return any(name in released for name in event.names())
 
 
-def with_returned(
+def with_resumed_rows(
     delivered: DataFrame,
     log: DataFrame,
     cuts: DataFrame | None,
@@ -88,35 +88,35 @@ def with_returned(
     events: Iterable[DdlEvent],
     window: Window,
 ) -> DataFrame:
-    """`delivered` with the row changes of these tables that earlier cuts have left out.
+    """Adds the row changes of the `released` tables that earlier cuts held back.
 
-    Those lie after the statement that the table stopped at. What came late was told as such when it came.
+    They lie after the statement that held the table. Late changes are excluded: an earlier cut has reported them.
     """
     if not released or cuts is None:
         return delivered
     bounds = small_frame(
         delivered.sparkSession,
         [(name.database, name.table, held.commit_ts) for name, held in released.items()],
-        "`database` STRING, `table` STRING, stopped_at BIGINT",
+        "`database` STRING, `table` STRING, held_from BIGINT",
     )
     names = ["database", "table"]
-    after_stop = F.col("commit_ts") >= F.col("stopped_at")
-    past = log.join(F.broadcast(bounds), names).where(after_stop).where(F.col("batch_id") <= window.after_batch)
+    is_held = F.col("commit_ts") >= F.col("held_from")
+    past = log.join(F.broadcast(bounds), names).where(is_held).where(F.col("batch_id") <= window.after_batch)
     if window.after_tso is not None:
         past = past.where(F.col("commit_ts") <= window.after_tso)
-        passed = cuts.select(F.col("resolved_tso").alias("passed_tso"), F.col("last_batch").alias("passed_batch"))
-        late = (F.col("passed_tso") >= F.col("commit_ts")) & (F.col("passed_batch") < F.col("batch_id"))
-        past = past.join(F.broadcast(passed), late, "left_anti")
-    returned = with_segments(past.select(*log.columns), events).where("segment > 0").drop("segment")
-    returned = returned.withColumns({"fresh": F.lit(True), "taken": F.lit(False)})
-    # without watermarks changes of earlier cuts come along: of these tables each comes once
-    again = delivered.join(F.broadcast(bounds), names).where(F.col("taken") & after_stop)
-    others = delivered.join(again.select(*POSITION), list(POSITION), "left_anti")
-    return others.unionByName(returned)
+        cut_ends = cuts.select(F.col("resolved_tso").alias("cut_tso"), F.col("last_batch").alias("cut_batch"))
+        is_late = (F.col("cut_tso") >= F.col("commit_ts")) & (F.col("cut_batch") < F.col("batch_id"))
+        past = past.join(F.broadcast(cut_ends), is_late, "left_anti")
+    resumed = with_segments(past.select(*log.columns), events).where("segment > 0").drop("segment")
+    resumed = resumed.withColumns({"fresh": F.lit(True), "taken": F.lit(False)})
+    # without watermarks `delivered` has some of these changes already, as `taken`
+    repeated = delivered.join(F.broadcast(bounds), names).where(F.col("taken") & is_held)
+    others = delivered.join(repeated.select(*POSITION), list(POSITION), "left_anti")
+    return others.unionByName(resumed)
 
 
 def held_rows(changes: DataFrame, held_from: Mapping[TableName, int]) -> dict[TableName, int]:
-    """How many of the changes not counted before stay out, by table: those from the given segment on. `changes` have their
+    """The number of new changes that each table holds back: those from the segment in `held_from` on. `changes` has
     `segment`."""
     if not held_from:
         return {}
@@ -125,7 +125,7 @@ def held_rows(changes: DataFrame, held_from: Mapping[TableName, int]) -> dict[Ta
         [(name.database, name.table, first) for name, first in held_from.items()],
         "`database` STRING, `table` STRING, first INT",
     )
-    found = (
+    rows = (
         changes.where("NOT taken")
         .join(F.broadcast(bounds), ["database", "table"])
         .where(F.col("segment") >= F.col("first"))
@@ -133,10 +133,10 @@ def held_rows(changes: DataFrame, held_from: Mapping[TableName, int]) -> dict[Ta
         .count()
         .collect()
     )
-    by_name = {(row["database"], row["table"]): row["count"] for row in found}
-    return {name: by_name.get((name.database, name.table), 0) for name in held_from}
+    counts = {(row["database"], row["table"]): row["count"] for row in rows}
+    return {name: counts.get((name.database, name.table), 0) for name in held_from}
 
 
 def released_tables(held: Iterable[HeldTable], approved: Collection[StatementPosition]) -> dict[TableName, HeldTable]:
-    """The tables that wait for what was approved."""
+    """The held tables whose statement is approved."""
     return {table.name: table for table in held if table.cause in approved}

@@ -1,14 +1,13 @@
-"""Changes that come at or below a resolved TSO that the mirrors have applied.
+"""Late changes: row changes at or below a resolved TSO that the mirrors have applied.
 
-A watermark says that all changes up to it were sent before. One that comes after it is a re-delivery, which changes
-nothing, where the change log has it already. Else it depends:
+A watermark states that all changes up to it were sent. A later one of these is a redelivery, with no effect, if
+`change_log` has it already. Otherwise:
 
-- Below the watermark the stream has broken its word (DESIGN §2, promise 4): the change is kept in the change log, the mirror
-  is marked, and a check fails. The mirror is not touched: what the change did may have been overwritten since; a rebuild
-  takes it in where it belongs.
-- At the very TSO of the watermark the document promises nothing: "all Events with commitTs less than watermarkTs have been
-  sent" (ticdc-canal-json, "WATERMARK Event"). The change is taken in, unless a statement of that TSO has changed its table
-  since.
+- Below the applied TSO the stream broke its guarantee (DESIGN §2, promise 4). The change stays in `change_log`, the mirror
+  gets a gap, and a check fails. The mirror does not change, because later changes may have overwritten the row. A rebuild
+  applies the change in order.
+- At exactly the applied TSO the format guarantees nothing: "all Events with commitTs less than watermarkTs have been sent"
+  (ticdc-canal-json, "WATERMARK Event"). The change is applied, unless a statement with that TSO has altered its table.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.gaps import Gap, GapKind
-from cdc_pipeline.mirrors.changes.row_filters import of_tables
+from cdc_pipeline.mirrors.changes.row_filters import is_in_tables
 from cdc_pipeline.mysql.model.table import TableName
 
 if TYPE_CHECKING:
@@ -34,43 +33,45 @@ _CHANGE = ("database", "table", "commit_ts", "op", "row_identity")
 
 @dataclass(frozen=True)
 class Breach:
-    """Changes of one table that came too late and were never seen before: how many, and where the first one is."""
+    """Late changes of one table that are no redeliveries. The position is that of the first one."""
 
     name: TableName
     changes: int
+    """How many there are."""
     topic: str
     partition: int
     offset: int
 
     @property
     def gap(self) -> Gap:
-        """The gap that the mirror has from it."""
-        words = (
-            f"{self.changes} change(s) came after the mirrors had passed their time, the first at "
-            f"{self.topic}/{self.partition}@{self.offset}: a rebuild takes them in"
+        """The gap that the mirror gets."""
+        message = (
+            f"{self.changes} change(s) arrived after the mirror had passed their commit TSO, the first at "
+            f"{self.topic}/{self.partition}@{self.offset}; a rebuild applies them"
         )
-        return Gap(GapKind.LATE_CHANGES, words)
+        return Gap(GapKind.LATE_CHANGES, message)
 
 
 @dataclass(frozen=True)
 class LateChanges:
-    """The late changes of a cut: how many there are, and the breaches among them by table; the others are re-deliveries.
-    `at_watermark`: beside them there are changes at the very watermark that were never seen before (`rows_at_watermark`).
-    """
+    """The late changes of a cut, without those of `rows_at_watermark`."""
 
     changes: int
+    """How many there are: breaches and redeliveries."""
     breaches: tuple[Breach, ...]
+    """One per table."""
     at_watermark: bool = False
+    """Whether there are `rows_at_watermark`."""
 
     @property
     def unseen(self) -> int:
+        """The number of late changes that are no redeliveries."""
         return sum(breach.changes for breach in self.breaches)
 
 
 def late_changes(window: Window, log: DataFrame, altered: Callable[[], Collection[TableName]] = tuple) -> LateChanges:
-    """What of the new batches is late, told apart by what the batches before them have. `altered` gives the tables that
-    statements of earlier cuts have changed at the very watermark.
-    """
+    """Counts the late changes of the new batches. `altered` returns the tables that statements with exactly the applied TSO
+    altered in earlier cuts."""
     if window.after_tso is None:
         return LateChanges(0, ())
     late = window.late(log)
@@ -80,25 +81,27 @@ def late_changes(window: Window, log: DataFrame, altered: Callable[[], Collectio
     assert counts is not None
     if not counts["changes"]:
         return LateChanges(0, ())
-    taken, unseen = 0, _unseen(window, log, late, counts["first"], counts["last"])
+    applied, unseen = 0, _unseen(window, log, late, counts["first"], counts["last"])
     if counts["at_watermark"]:
-        among = window.at_watermark() & ~of_tables(altered())
-        taken, unseen = unseen.where(among).count(), unseen.where(~among)
-    return LateChanges(counts["changes"] - taken, _breaches(unseen), bool(taken))
+        is_applied = window.at_watermark() & ~is_in_tables(altered())
+        applied, unseen = unseen.where(is_applied).count(), unseen.where(~is_applied)
+    return LateChanges(counts["changes"] - applied, _breaches(unseen), bool(applied))
 
 
 def rows_at_watermark(window: Window, log: DataFrame, altered: Collection[TableName]) -> DataFrame:
-    """The rows of the change log at the very watermark that came after it and were never seen before, but those of
-    tables that statements of earlier cuts have altered there."""
+    """The late rows of `log` with exactly the applied TSO that are no redeliveries, without those of the tables `altered` by
+    statements with that TSO in earlier cuts."""
     assert window.after_tso is not None
-    late = window.late(log).where(window.at_watermark() & ~of_tables(altered))
+    late = window.late(log).where(window.at_watermark() & ~is_in_tables(altered))
     return _unseen(window, log, late, window.after_tso, window.after_tso).select(*log.columns)
 
 
 def _unseen(window: Window, log: DataFrame, late: DataFrame, first: int, last: int) -> DataFrame:
-    """Those of the late changes, which lie from `first` to `last`, that the batches before do not have. A change is known
-    where one of the same table, commit TSO, op and row (by the key that its message names, else by all of it) is in the
-    log: its other columns may be sent in another form after an upgrade of the encoder."""
+    """The late changes that the batches before do not have. `first` and `last` are their lowest and highest `commit_ts`.
+
+    Changes are equal by table, commit TSO, op and row. A row is compared by the key that its message names, else as a
+    whole: an upgraded encoder may send other columns in another form.
+    """
     late = late.withColumn("row_identity", _row_identity())
     known = log.where((F.col("batch_id") <= window.after_batch) & F.col("commit_ts").between(first, last))
     known = known.select(*_CHANGE[:-1], _row_identity().alias("row_identity")).distinct()
@@ -118,7 +121,7 @@ def _breaches(unseen: DataFrame) -> tuple[Breach, ...]:
 
 
 def _row_identity() -> Column:
-    """The texts of the key's columns where the message names a key, else the whole image."""
+    """The values of the key if the message names one, else the whole image, as JSON."""
     image = F.coalesce("after", "before")
     named = F.coalesce(F.size("key_names"), F.lit(0)) > 0
     key = F.map_filter(image, lambda name, _: F.array_contains("key_names", name))

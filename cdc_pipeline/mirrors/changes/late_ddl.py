@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.gaps import Gap, GapKind
-from cdc_pipeline.mirrors.changes.row_filters import not_older, of_table, of_tables
+from cdc_pipeline.mirrors.changes.row_filters import is_in_table, is_in_tables, not_older
 from cdc_pipeline.mirrors.model.shards import ShardName
 from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
@@ -52,7 +52,7 @@ class ComesAgain:
 
     def of_rows(self, name: TableName | ShardName) -> Column:
         """Whether a row change of the table is meant."""
-        return of_table(name) & not_older(self.commit_ts, self.ts)
+        return is_in_table(name) & not_older(self.commit_ts, self.ts)
 
 
 def comes_before(event: DdlEvent, state: MirrorState | Shard) -> bool:
@@ -115,7 +115,7 @@ def let_in_again(changes: DataFrame, tables: Mapping[TableName | ShardName, Come
     names = [name for name, since in tables.items() if isinstance(name, TableName) and since.again]
     if not names:
         return changes
-    again = F.col("taken") & (F.col("segment") > 0) & of_tables(names)
+    again = F.col("taken") & (F.col("segment") > 0) & is_in_tables(names)
     return changes.withColumn("fresh", F.col("fresh") | again)
 
 
@@ -126,7 +126,7 @@ def came_before_statements(
     names = [name for name, since in tables.items() if isinstance(name, TableName) and not since.again]
     if not names:
         return {}
-    of_them = F.col("taken") & (F.col("segment") > 0) & of_tables(names)
+    of_them = F.col("taken") & (F.col("segment") > 0) & is_in_tables(names)
     rows = changes.where(of_them).groupBy("database", "table").count().collect()
     words = (
         "row change(s) came before a statement that they follow, of a table without a key: a rebuild puts them in order"

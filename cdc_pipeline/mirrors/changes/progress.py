@@ -1,4 +1,4 @@
-"""How far a pipeline is: which batches are in, up to which TSO its streams are complete, which cut was published."""
+"""Progress of a pipeline: decoded batches, the resolved TSO of its streams, and the published cut."""
 
 from __future__ import annotations
 
@@ -24,51 +24,50 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StreamProgress:
-    """What the streams of the decoded batches say together.
-
-    `exact` is true once a record with a TSO was seen: then mirrors wait for watermarks. `resolved_tso` is the minimum
-    over every (topic, partition) of its newest watermark; None while a partition has none, named in `waiting_for`.
-    `held_by` is the partition of that minimum, and `newest_tso` the newest watermark of any.
-    """
+    """How far the streams of the decoded batches are."""
 
     last_batch: int
     exact: bool
+    """Whether a record with a TSO was decoded. If so, mirrors advance by watermarks only."""
     resolved_tso: int | None
+    """The minimum, over all (topic, partition), of the newest watermark. None while a partition has no watermark."""
     held_by: str | None
+    """The partition (`topic/partition`) of that minimum."""
     waiting_for: tuple[str, ...]
+    """The partitions without a watermark."""
     newest_tso: int | None = None
+    """The newest watermark of any partition."""
     new_row_changes: int = 0
-    """Of the batches after those of the cut that it was asked for."""
+    """Row changes of the batches after the published cut."""
     heartbeats: Mapping[str, int] = field(default_factory=dict)
-    """Topic → the time of its newest heartbeat, in ms (DataWorks): up to then all its changes have come."""
+    """Topic → time (ms) of its newest heartbeat (DataWorks): all changes up to it have arrived."""
 
     @property
     def oldest_heartbeat(self) -> tuple[int, str] | None:
-        """How far the topic is that is farthest behind, of those that have heartbeats, and its name. None where there are
-        TSOs: mirrors then go by watermarks, whatever a heartbeat says."""
+        """The lowest heartbeat (ms) and its topic. None with TSOs: mirrors then advance by watermarks."""
         return None if self.exact else min(((ms, topic) for topic, ms in self.heartbeats.items()), default=None)
 
     @property
     def held_back_ms(self) -> int:
-        """How far the partition that holds the mirrors back is behind the newest watermark."""
+        """How far `held_by` is behind the newest watermark."""
         if self.resolved_tso is None or self.newest_tso is None:
             return 0
         return (self.newest_tso >> TSO_SHIFT) - (self.resolved_tso >> TSO_SHIFT)
 
     def what_holds(self) -> str:
-        """Why mirrors cannot go further, in words."""
+        """The reason why mirrors cannot advance."""
         if self.waiting_for:
-            return f"no watermark has come yet in {', '.join(self.waiting_for)}"
+            return f"no watermark has arrived yet in {', '.join(self.waiting_for)}"
         if (heartbeat := self.oldest_heartbeat) is not None:
-            return f"no heartbeat has come in {heartbeat[1]} since"
+            return f"no heartbeat has arrived in {heartbeat[1]} since"
         if self.held_by is None:
-            return "nothing new has come"
+            return "nothing new has arrived"
         seconds = self.held_back_ms / 1000
-        behind = f", {seconds:.1f} s behind the newest watermark" if seconds else ", as old as all others"
-        return f"the newest common watermark is as before, held by {self.held_by}{behind}"
+        lag = f", which is {seconds:.1f} s behind the newest watermark" if seconds else ", like all other partitions"
+        return f"the resolved TSO did not advance: it is the newest watermark of {self.held_by}{lag}"
 
     def limited(self, tso: int | None) -> StreamProgress:
-        """The same streams, read to that TSO and no further."""
+        """The same progress with `resolved_tso` at most `tso`."""
         if tso is None or self.resolved_tso is None or self.resolved_tso <= tso:
             return self
         return replace(self, resolved_tso=tso)
@@ -76,29 +75,28 @@ class StreamProgress:
 
 @dataclass(frozen=True)
 class PublishedCut:
-    """The newest row of `consistent_cuts`, or cut 0 before there is one.
-
-    `selection` is what it was made with. Where that has routes, `sources` are the upstream tables of all mirrors that
-    there have ever been, by mirror: one, or those that are merged.
-    """
+    """The newest row of `consistent_cuts`; cut 0 if the table has none."""
 
     cut_id: int
     resolved_tso: int | None
     last_batch: int
     mirrors: tuple[Row, ...]
     pending: int = 0
+    """The number of row changes that a later cut will apply."""
     held: tuple[HeldTable, ...] = ()
     selection: TableSelection = ALL_TABLES
+    """The selection that the cut used."""
     sources: Sources = field(default_factory=dict)
+    """Mirror → its upstream tables, of all mirrors there have been. Empty without routes."""
     heartbeats: Mapping[str, int] = field(default_factory=dict)
 
     def upstream(self, mirror: TableName) -> tuple[TableName, ...]:
-        """Upstream's tables of a mirror."""
+        """The upstream tables of a mirror."""
         return self.sources.get(mirror, (mirror,))
 
     @property
     def held_rows(self) -> int:
-        """The row changes of `pending` that wait for an approval."""
+        """The number of `pending` row changes of held tables."""
         return sum(table.rows for table in self.held)
 
     @property
@@ -110,23 +108,23 @@ NO_CUT = PublishedCut(0, None, 0, ())
 
 
 def stream_progress(spark: SparkSession, paths: LakePaths, published: PublishedCut = NO_CUT) -> StreamProgress:
-    """Read from `batches` and `watermarks`. A topic that the newest batch calls ended holds nothing back.
+    """Reads the progress from `batches` and `watermarks`. Topics in `ended` of the newest batch are ignored.
 
-    `published` is a cut that the streams have reached: of what came before it only its resolved TSO counts, which every
-    partition has reached, so that little of both tables is read, however long they have become.
+    `published` bounds what is read: every partition has reached its resolved TSO, so only newer batches and watermarks
+    count.
     """
     batches = spark.read.format("delta").load(paths.table("batches"))
-    news = F.col("batch_id") > published.last_batch
+    is_new = F.col("batch_id") > published.last_batch
     totals = (
-        # the newest batch of the cut says what has ended, where no other has come
+        # without a newer batch, the newest one of the cut lists the topics that ended
         batches.where(F.col("batch_id") >= published.last_batch)
         .agg(
             F.max("batch_id").alias("last"),
-            F.max(F.col("exact_ts") & news).alias("exact"),
+            F.max(F.col("exact_ts") & is_new).alias("exact"),
             F.max_by("ended", "batch_id").alias("ended"),
-            F.collect_set(F.when(news, F.transform("offsets", _place))).alias("places"),
-            F.coalesce(F.sum(F.when(news, F.col("row_changes"))), F.lit(0)).alias("row_changes"),
-            F.collect_list(F.when(news & (F.size("heartbeats") > 0), F.col("heartbeats"))).alias("heartbeats"),
+            F.collect_set(F.when(is_new, F.transform("offsets", _topic_partition))).alias("partitions"),
+            F.coalesce(F.sum(F.when(is_new, F.col("row_changes"))), F.lit(0)).alias("row_changes"),
+            F.collect_list(F.when(is_new & (F.size("heartbeats") > 0), F.col("heartbeats"))).alias("heartbeats"),
         )
         .first()
     )
@@ -134,16 +132,16 @@ def stream_progress(spark: SparkSession, paths: LakePaths, published: PublishedC
     if totals["last"] is None:
         return StreamProgress(published.last_batch, False, None, None, (), heartbeats=published.heartbeats)
     if totals["exact"] and published.cut_id and published.resolved_tso is None:
-        return stream_progress(spark, paths)  # the first records with a TSO: each partition has to show how far it is
+        return stream_progress(spark, paths)  # first records with a TSO: every partition needs a watermark
     newest_of = _newest_watermarks(spark, paths, published.resolved_tso)
-    places = {(place["topic"], place["partition"]) for found in totals["places"] for place in found} | newest_of.keys()
-    # the last watermark of an ended topic is its last word; where nothing else is left it still counts
-    places = {place for place in places if place[0] not in (totals["ended"] or ())} or places
+    partitions = {(row["topic"], row["partition"]) for rows in totals["partitions"] for row in rows} | newest_of.keys()
+    # if all topics ended, their last watermarks still count
+    partitions = {partition for partition in partitions if partition[0] not in (totals["ended"] or ())} or partitions
     exact = bool(totals["exact"]) or published.resolved_tso is not None
-    told = {place: newest_of.get(place) for place in sorted(places)}
-    waiting = tuple(f"{topic}/{number}" for (topic, number), tso in told.items() if tso is None) if exact else ()
+    newest = {partition: newest_of.get(partition) for partition in sorted(partitions)}
+    waiting = tuple(f"{topic}/{number}" for (topic, number), tso in newest.items() if tso is None) if exact else ()
     if waiting and published.cut_id:
-        return stream_progress(spark, paths)  # a partition that is new, or has not come so far
+        return stream_progress(spark, paths)  # a new partition, or one below the published TSO
     heartbeats = _newest_heartbeats([published.heartbeats, *totals["heartbeats"]], totals["ended"] or ())
     if not exact or waiting:
         return StreamProgress(
@@ -155,8 +153,8 @@ def stream_progress(spark: SparkSession, paths: LakePaths, published: PublishedC
             new_row_changes=totals["row_changes"],
             heartbeats=heartbeats,
         )
-    tsos = {place: tso for place, tso in told.items() if tso is not None}
-    topic, number = slowest = min(tsos, key=lambda place: tsos[place])
+    tsos = {partition: tso for partition, tso in newest.items() if tso is not None}
+    topic, number = slowest = min(tsos, key=lambda partition: tsos[partition])
     return StreamProgress(
         totals["last"],
         exact,
@@ -169,21 +167,21 @@ def stream_progress(spark: SparkSession, paths: LakePaths, published: PublishedC
     )
 
 
-def _newest_heartbeats(told: Iterable[Mapping[str, int]], ended: Collection[str]) -> dict[str, int]:
+def _newest_heartbeats(maps: Iterable[Mapping[str, int]], ended: Collection[str]) -> dict[str, int]:
     found: dict[str, int] = {}
-    for heartbeats in told:
+    for heartbeats in maps:
         for topic, ms in heartbeats.items():
             if topic not in ended:
                 found[topic] = max(ms, found.get(topic, ms))
     return found
 
 
-def _place(span: Column) -> Column:
-    return F.struct(span["topic"], span["partition"])
+def _topic_partition(offsets: Column) -> Column:
+    return F.struct(offsets["topic"], offsets["partition"])
 
 
 def _newest_watermarks(spark: SparkSession, paths: LakePaths, least: int | None) -> dict[tuple[str, int], int]:
-    """By topic and partition, of those that have one that is not below `least`."""
+    """(topic, partition) → its newest watermark, if that is at or above `least`."""
     watermarks = spark.read.format("delta").load(paths.table("watermarks"))
     if least is not None:
         watermarks = watermarks.where(F.col("watermark_ts") >= least)
@@ -192,39 +190,39 @@ def _newest_watermarks(spark: SparkSession, paths: LakePaths, least: int | None)
 
 
 def published_cut(spark: SparkSession, paths: LakePaths) -> PublishedCut:
-    """The newest cut. Of the table, which has a row for each cut that names all mirrors, the last file is read."""
+    """The newest cut. Reads only the last file of `consistent_cuts`, since each row lists all mirrors."""
     path = paths.table("consistent_cuts")
     if table_state(spark, path) is None:
         return NO_CUT
     cuts = spark.read.format("delta").load(path)
     committed = progress(spark, path, paths.writer("consistent_cuts"))
     newest = NO_CUT if committed is None else _newest(cuts.where(F.col("cut_id") >= committed))
-    # a copy has no writers; a table that was taken back has not the cut that its writer has committed
+    # a copied table has no writer versions; a restored one lacks the cut that its writer committed
     return _newest(cuts) if newest is NO_CUT else newest
 
 
 def cut_at(spark: SparkSession, paths: LakePaths, tso: int) -> PublishedCut:
-    """The newest cut that is not beyond the TSO. Those before a rebuild are passed over: it may have put them right."""
+    """The newest cut at or below the TSO. Skips cuts before a rebuild, which may have repaired them."""
     path = paths.table("consistent_cuts")
     if table_state(spark, path) is None:
         return NO_CUT
     cuts = cuts_since_rebuild(spark.read.format("delta").load(path))
-    partly = cuts.where("size(rebuilt_tables) > 0").agg(F.max("cut_id")).first()
-    newest = cuts if partly is None or partly[0] is None else cuts.where(F.col("cut_id") >= partly[0])
-    return _newest(newest.where(F.col("resolved_tso") <= tso))
+    rebuilt = cuts.where("size(rebuilt_tables) > 0").agg(F.max("cut_id")).first()
+    since = cuts if rebuilt is None or rebuilt[0] is None else cuts.where(F.col("cut_id") >= rebuilt[0])
+    return _newest(since.where(F.col("resolved_tso") <= tso))
 
 
 def cuts_since_rebuild(cuts: DataFrame) -> DataFrame:
-    """The rows of `consistent_cuts` from the newest rebuild on, which takes in everything anew; all where there was none."""
+    """The rows of `consistent_cuts` from the newest full rebuild on; all rows if there was none."""
     rebuilt = cuts.where("rebuilt").agg(F.coalesce(F.max("cut_id"), F.lit(0)).alias("rebuilt_id"))
     return cuts.join(F.broadcast(rebuilt), F.col("cut_id") >= F.col("rebuilt_id")).drop("rebuilt_id")
 
 
 def rebuilt_tables(cuts: DataFrame) -> DataFrame:
-    """The tables of which single ones were rebuilt, by the newest cut that has them anew: database, table, rebuilt_id."""
+    """The tables that were rebuilt one by one: `database`, `table`, and `rebuilt_id`, the newest cut that rebuilt them."""
     return (
-        cuts.select("cut_id", F.explode("rebuilt_tables").alias("found"))
-        .groupBy("found.database", "found.table")
+        cuts.select("cut_id", F.explode("rebuilt_tables").alias("rebuilt"))
+        .groupBy("rebuilt.database", "rebuilt.table")
         .agg(F.max("cut_id").alias("rebuilt_id"))
     )
 

@@ -40,7 +40,7 @@ from cdc_pipeline.mirrors.changes.restarts import (
     with_lateness,
     with_resume_signs,
 )
-from cdc_pipeline.mirrors.changes.row_filters import of_tables
+from cdc_pipeline.mirrors.changes.row_filters import is_in_tables
 from cdc_pipeline.mirrors.model.shards import source_columns
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.spark.small_frames import small_frame
@@ -77,7 +77,7 @@ class Redeliveries:
     @cached_property
     def _copies(self) -> DataFrame | None:
         """The changes that occur more than once, with `delivery_starts`, `pauses`, `restarts`, `is_late` and `is_unsure`."""
-        keyless = of_tables(self.tables) if self.tables else F.coalesce(F.size("key_names"), F.lit(0)) <= 0
+        keyless = is_in_tables(self.tables) if self.tables else F.coalesce(F.size("key_names"), F.lit(0)) <= 0
         suspects = self.changes
         if self.window.resolved_tso is not None:
             suspects = suspects.where(keyless)

@@ -19,25 +19,30 @@ if TYPE_CHECKING:
     from cdc_pipeline.mysql.model.table import TableName
 
 
-def of_table(name: TableName | ShardName) -> Column:
+def is_in_table(name: TableName | ShardName) -> Column:
     """Whether a row change is of the table."""
     if isinstance(name, ShardName):
         database, table = SOURCE_OF_CHANGE
-        return of_table(name.mirror) & (F.col(database) == name.source.database) & (F.col(table) == name.source.table)
+        return (
+            is_in_table(name.mirror) & (F.col(database) == name.source.database) & (F.col(table) == name.source.table)
+        )
     return (F.col("database") == name.database) & (F.col("table") == name.table)
 
 
-def of_tables(names: Iterable[TableName | ShardName]) -> Column:
+def is_in_tables(names: Iterable[TableName | ShardName]) -> Column:
     """Whether a row change is of one of the tables."""
-    return folded(operator.or_, [of_table(name) for name in names], F.lit(False))
+    return folded(operator.or_, [is_in_table(name) for name in names], F.lit(False))
 
 
 def clock_ts() -> Column:
-    """When the message of a row change or statement was built; null of a dialect whose clock orders nothing."""
+    """When the message was built (ms). NULL for dialects whose `ts` orders nothing."""
     return F.when(has_trait(Trait.IN_LOG_ORDER), F.col("ts"))
 
 
 def not_older(commit_ts: int | None, ts: int | None) -> Column:
-    """Whether a row change or statement is of these times or later, by either of them; None tells nothing."""
+    """Whether a row change or statement is at or after one of the times: `commit_ts`, or the clock `ts` (ms).
+
+    Between partitions Canal's clock orders, and `es` may contradict it. None ignores a time.
+    """
     later = F.lit(False) if commit_ts is None else F.col("commit_ts") >= commit_ts
     return later if ts is None else later | F.coalesce(clock_ts() >= ts, F.lit(False))

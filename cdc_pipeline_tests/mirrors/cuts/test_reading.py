@@ -192,7 +192,7 @@ def test_a_reader_sees_no_half_a_cut_and_late_changes_are_told_apart(stream: Str
     cuts = spark.read.format("delta").load(stream.paths.table("consistent_cuts")).orderBy("cut_id")
     assert [(row["late"], row["breaches"]) for row in cuts.collect()] == [(0, 0), (0, 0), (2, 1), (0, 0)]
     (gap,) = stream.gaps("t")
-    assert "1 change(s) came after the mirrors had passed their time" in gap
+    assert "1 change(s) arrived after the mirror had passed their commit TSO" in gap
     check = no_breach_result(spark, stream.paths, _CHECKED)
     assert not check.passed
     assert list(check.metadata) == ["db.t"]
