@@ -34,8 +34,9 @@ class EndedTable:
     mark: str
     """The id of the statement (`DdlEvent.mark`)."""
     how: Literal["dropped", "retired", "truncated"]
-    """`dropped`: its folder was moved to `dropped/`. `retired`: it is kept among the mirrors under another name (`ddl_policy`
-    `keep`). `truncated`: its rows are in an earlier version of the mirror."""
+    """`dropped`: its folder was moved to `dropped/`.
+    `retired`: it was renamed (`ddl_policy: keep`).
+    `truncated`: its rows are in an earlier version of the mirror."""
 
     @property
     def name(self) -> TableName:
@@ -55,7 +56,7 @@ def ended_tables(
     before_cut: int,
     mirrored: Callable[[DdlEvent], DdlEvent],
 ) -> tuple[EndedTable, ...]:
-    """The mirrors of a database that earlier cuts dropped or truncated. `mirrored` maps an event to its effect on mirrors."""
+    """The mirrors of a database that earlier cuts dropped or truncated. `mirrored`: event → its effect on mirrors."""
     dropped, retired = _dropped(spark, paths, database), _retired(spark, paths, database)
     return (*dropped, *retired, *_truncated(spark, paths, history, database, before_cut, mirrored))
 

@@ -1,7 +1,8 @@
-"""Statements that come after rows which follow them: without TSOs a partition may be ahead of the one that DDL travels in.
+"""Late statements: statements that arrive after row changes which follow them.
 
-Their tables' rows from then on come again, so that they lie after the statement once more. Rows of a table without a key
-cannot: they would be counted twice, unless the statement empties the table. Such a table is marked.
+Without TSOs one partition may be ahead of the partition that carries DDL. A cut with a late statement replays the later
+rows of its tables, so that they are applied after the statement. Rows of keyless tables would count twice, so they are
+replayed only after a statement that empties the table; otherwise the table gets a gap.
 """
 
 from __future__ import annotations
@@ -35,28 +36,29 @@ if TYPE_CHECKING:
     from cdc_pipeline.mysql.model.schema_changes import SchemaChange
 
 _ALWAYS = -1
-"""A time before all others."""
+"""Before all times."""
 
 
 @dataclass(frozen=True)
 class ComesAgain:
-    """From when on the rows of a table come along again: by `commit_ts`, and of Canal also by its clock (ms). `again`: those
-    that lie after a statement of the cut are let in once more."""
+    """The time from which a cut reads a table's earlier rows again."""
 
     commit_ts: int
     ts: int
+    """For Canal: the same by its clock (ms)."""
     again: bool
+    """Whether those after a statement of the cut are applied again."""
 
     def earlier_of(self, other: ComesAgain) -> ComesAgain:
         return ComesAgain(min(self.commit_ts, other.commit_ts), min(self.ts, other.ts), self.again or other.again)
 
     def of_rows(self, name: TableName | ShardName) -> Column:
-        """Whether a row change of the table is meant."""
+        """Whether a row change is of the table and at or after this time."""
         return is_in_table(name) & not_older(self.commit_ts, self.ts)
 
 
 def comes_before(event: DdlEvent, state: MirrorState | Shard) -> bool:
-    """Whether the statement is older than the rows that have made this mirror."""
+    """Whether the statement precedes the rows from which this mirror was inferred."""
     return not event.exact_ts and state.inferred and state.since is not None and event.commit_ts <= state.since
 
 
@@ -65,11 +67,10 @@ def tables_that_come_again(
     lookup: Callable[[TableName], MirrorState | None],
     keyless: Callable[[MirrorState], bool],
 ) -> dict[TableName | ShardName, ComesAgain]:
-    """The tables of which rows of earlier cuts come along, because they may lie after statements of this cut. `lookup` gives
-    a mirror as the last cut left it.
+    """The tables whose rows of earlier cuts are read again, because they may follow statements of this cut.
 
-    A mirror that rows have made, before the statement that made the table or gave it its name, gets all of its rows again.
-    Of a table without a key rows are let in again only after a statement that empties it.
+    If a mirror was inferred from rows and this cut has the statement that created or renamed the table, all its rows are
+    replayed. `lookup` returns a mirror as the last cut left it.
     """
     found: dict[TableName | ShardName, ComesAgain] = {}
     for event in events:
@@ -80,55 +81,56 @@ def tables_that_come_again(
                     continue
                 inner = change.change if isinstance(change, OfShard) else change
                 known = state if isinstance(name, TableName) else state.shard(name.source)
-                made = isinstance(inner, CreateTable) or name in change.names().added
-                anew = made and known is not None and comes_before(event, known)
-                if isinstance(change, OfShard) and made and not anew:
+                is_created = isinstance(inner, CreateTable) or name in change.names().added
+                replays_all = is_created and known is not None and comes_before(event, known)
+                if isinstance(change, OfShard) and is_created and not replays_all:
                     continue
-                emptied = anew or isinstance(inner, (TruncateTable, DropTable)) or _replaces(inner)
-                since = ComesAgain(event.commit_ts, event.ts or 0, emptied or not keyless(state))
-                since = ComesAgain(_ALWAYS, _ALWAYS, True) if anew else since
+                is_emptied = replays_all or isinstance(inner, (TruncateTable, DropTable)) or _replaces(inner)
+                since = ComesAgain(event.commit_ts, event.ts or 0, is_emptied or not keyless(state))
+                since = ComesAgain(_ALWAYS, _ALWAYS, True) if replays_all else since
                 found[name] = found[name].earlier_of(since) if name in found else since
     return found
 
 
 def _names(change: SchemaChange) -> tuple[TableName | ShardName, ...]:
-    """The tables whose rows may have come before a statement that they follow."""
+    """The tables whose rows may have arrived before this change though they follow it."""
     if isinstance(change, OfShard):
-        ends = isinstance(change.change, (CreateTable, TruncateTable, DropTable))
-        return (ShardName(change.name, change.shard),) if ends else ()
+        is_emptied = isinstance(change.change, (CreateTable, TruncateTable, DropTable))
+        return (ShardName(change.name, change.shard),) if is_emptied else ()
     return change.names().touched
 
 
 def _replaces(change: SchemaChange) -> bool:
-    """Whether a table that is there is set aside for another one."""
+    """Whether the change replaces an existing table."""
     return isinstance(change, CreateTable) and not change.if_not_exists
 
 
 def _only_drops_columns(change: SchemaChange) -> bool:
-    """Rows without the columns are as they are in the mirror that has them no more."""
+    """Whether only columns are dropped: rows without them need no replay."""
     return isinstance(change, AlterTable) and all(isinstance(clause, DropColumn) for clause in change.clauses)
 
 
-def let_in_again(changes: DataFrame, tables: Mapping[TableName | ShardName, ComesAgain]) -> DataFrame:
-    """`changes` with their `segment`, of which those are `fresh` too that earlier cuts have taken in and that lie after a
-    statement of this cut, of tables that are let in again."""
+def with_replayed_rows(changes: DataFrame, tables: Mapping[TableName | ShardName, ComesAgain]) -> DataFrame:
+    """Sets `fresh` of the rows to replay: `taken` rows after a statement of this cut. `changes` has `segment`."""
     names = [name for name, since in tables.items() if isinstance(name, TableName) and since.again]
     if not names:
         return changes
-    again = F.col("taken") & (F.col("segment") > 0) & is_in_tables(names)
-    return changes.withColumn("fresh", F.col("fresh") | again)
+    is_replayed = F.col("taken") & (F.col("segment") > 0) & is_in_tables(names)
+    return changes.withColumn("fresh", F.col("fresh") | is_replayed)
 
 
 def came_before_statements(
     changes: DataFrame, tables: Mapping[TableName | ShardName, ComesAgain]
 ) -> dict[TableName, Gap]:
-    """The gaps of tables without a key of which rows have come before statements that they follow, and cannot come again."""
+    """The gaps of keyless tables whose rows arrived before a statement that they follow, and cannot be replayed."""
     names = [name for name, since in tables.items() if isinstance(name, TableName) and not since.again]
     if not names:
         return {}
-    of_them = F.col("taken") & (F.col("segment") > 0) & is_in_tables(names)
-    rows = changes.where(of_them).groupBy("database", "table").count().collect()
-    words = (
-        "row change(s) came before a statement that they follow, of a table without a key: a rebuild puts them in order"
+    is_early = F.col("taken") & (F.col("segment") > 0) & is_in_tables(names)
+    rows = changes.where(is_early).groupBy("database", "table").count().collect()
+    message = (
+        "row change(s) of a keyless table arrived before a statement that they follow; a rebuild applies them in order"
     )
-    return {TableName(row["database"], row["table"]): Gap(GapKind.LATE_DDL, f"{row['count']} {words}") for row in rows}
+    return {
+        TableName(row["database"], row["table"]): Gap(GapKind.LATE_DDL, f"{row['count']} {message}") for row in rows
+    }

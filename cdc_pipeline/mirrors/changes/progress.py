@@ -190,7 +190,7 @@ def _newest_watermarks(spark: SparkSession, paths: LakePaths, least: int | None)
 
 
 def published_cut(spark: SparkSession, paths: LakePaths) -> PublishedCut:
-    """The newest cut. Reads only the last file of `consistent_cuts`, since each row lists all mirrors."""
+    """The newest cut. Reads only the last file of `consistent_cuts`, because each row lists all mirrors and is large."""
     path = paths.table("consistent_cuts")
     if table_state(spark, path) is None:
         return NO_CUT

@@ -1,7 +1,7 @@
-"""Values of rows that come after a MODIFY which they precede.
+"""Values of rows that arrive after a MODIFY which they precede.
 
-A text with more digits than its column has now is rounded, half away from zero: that is what MySQL made of it, as of any
-value that it assigns. Where the column has become one of another kind, the text may mean something else (`text_stays`).
+MySQL rounds half away from zero when a column gets fewer fractional digits; `rounded_sql` does the same to a text. If the
+type changes to another kind, the text may no longer be the text of the converted value (`text_stays`).
 """
 
 from __future__ import annotations
@@ -17,12 +17,10 @@ if TYPE_CHECKING:
 
 _MOMENTS = frozenset({"datetime", "timestamp"})
 ROUNDED = _MOMENTS | {"time", "decimal"}
-"""The types of which a narrower one rounds."""
-
-
+"""The types that round values when they get fewer fractional digits."""
 _INTEGERS = INTEGERS | {"bit"}
 _KEPT = {
-    # the text of each of these is the text of the value that MySQL makes of it for those
+    # old type → new types for which the text of a value stays the text of the converted value
     **dict.fromkeys(_INTEGERS, _INTEGERS | {"decimal", "float", "double"}),
     **dict.fromkeys(INTEGERS, _INTEGERS | {"decimal", "float", "double"} | TEXT_TYPES),
     **dict.fromkeys(TEXT_TYPES, TEXT_TYPES),
@@ -33,13 +31,12 @@ _KEPT = {
 
 
 def text_stays(old: MySqlType, new: MySqlType) -> bool:
-    """Whether a value's text in messages, rounded if it is too long, is a text of what MySQL makes of it in the new type."""
+    """Whether the text of a value, rounded if it is too long, is also a text of the value converted to the new type."""
     return old.base == new.base or new.base in _KEPT.get(old.base, ())
 
 
 def rounded_sql(text: str, kind: MySqlType) -> str:
-    """`text`, an expression, as a text that a column of the type (one of `ROUNDED`) can have; as it is where it has no more
-    digits than that, or is no such value."""
+    """SQL that rounds the expression `text` to the type, one of `ROUNDED`. Texts that fit, or are no such value, stay."""
     if kind.base == "decimal":
         digits, scale = (*kind.params, *(10, 0)[len(kind.params) :])
         return _where_longer(text, scale, decimal_text_sql(text, digits, scale))
@@ -48,8 +45,8 @@ def rounded_sql(text: str, kind: MySqlType) -> str:
         return _where_longer(text, digits, time_text_sql(time_micros_sql(text), digits))
     half = 5 * 10 ** (5 - digits) if digits < 6 else 0
     raised = f"try_cast({text} AS TIMESTAMP_NTZ) + make_dt_interval(0, 0, 0, {half} / 1000000BD)"
-    shown = f"substring(date_format({raised}, 'yyyy-MM-dd HH:mm:ss.SSSSSS'), 1, {20 + digits if digits else 19})"
-    return _where_longer(text, digits, shown)
+    shortened = f"substring(date_format({raised}, 'yyyy-MM-dd HH:mm:ss.SSSSSS'), 1, {20 + digits if digits else 19})"
+    return _where_longer(text, digits, shortened)
 
 
 def _where_longer(text: str, digits: int, rounded: str) -> str:

@@ -1,4 +1,4 @@
-"""Groups of rows that have the same columns: what a cut must know of its rows before it can be planned."""
+"""Row groups: rows with the same columns, counted before a cut is planned."""
 
 from __future__ import annotations
 
@@ -25,34 +25,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RowGroup:
-    """Rows of one name and segment whose images have the same columns.
-
-    `place` is one of their messages; `types` are what that one names, where they were asked for. `images` is False
-    for rows that are only taken away, `inserts` True for those that INSERT, `only_key` for those whose images have no more
-    than the handle key because the row was too large. `first_ts` is the smallest `commit_ts`. `source` is upstream's name
-    of their table where that is merged with others.
-    """
+    """Row changes of one table and segment whose images have the same columns."""
 
     name: TableName
     segment: int
     columns: tuple[str, ...]
     key_names: tuple[str, ...]
     changes: int
+    """How many there are."""
     dialect: str
     images: bool
+    """Whether they have an after image: False for deletes."""
     place: Place
+    """The position of the first one."""
     inserts: bool = False
+    """Whether they are INSERTs."""
     only_key: bool = False
+    """Whether the images have the handle key only, because the row was too large for a message."""
     first_ts: int | None = None
+    """The lowest `commit_ts`."""
     types: MessageTypes = field(default_factory=MessageTypes)
+    """The column types that the message at `place` names; empty unless `with_types` needed them."""
     source: TableName | None = None
+    """The source table; None unless the mirror is merged."""
 
 
 def row_groups(changes: DataFrame) -> list[RowGroup]:
-    """What the planner needs of the rows: for each table, segment and set of columns, how many and of which kind.
-
-    Those that an earlier cut has taken in (`fresh` false) are no part of it.
-    """
+    """Groups the rows that this cut applies (`fresh`), in the order of their first row."""
     image = F.coalesce("after", "before")
     source = source_columns(changes)
     rows = (
@@ -70,7 +69,7 @@ def row_groups(changes: DataFrame) -> list[RowGroup]:
         )
         .agg(
             F.count("*").alias("changes"),
-            # all of them, of which one is taken: a set lets Spark aggregate in memory, where it would sort all rows else
+            # any one of them: `collect_set` lets Spark aggregate by hash, where `min` of an array would sort all rows
             F.get(F.array_sort(F.collect_set("key_names")), F.lit(0)).alias("key_names"),
             F.min(F.struct("commit_ts", "batch_id", "topic", "partition", "offset")).alias("first"),
         )
@@ -103,37 +102,38 @@ def with_types(
     lookup: Callable[[TableName], MirrorState | None],
     claims: Callable[[], DataFrame | None] = lambda: None,
 ) -> list[RowGroup]:
-    """The groups, with the types that their messages name where the mirror's own definition does not do.
+    """Adds the column types that messages name to the groups whose mirror does not define all of them.
 
-    That is where there is no definition from DDL, where a column is new, and where a dialect's values cannot be read
-    without (DataWorks; JSON of MariaDB). A DECIMAL without digits and scale gets those that its values need. `claims` gives
-    the large messages that the lake keeps (`dialects.claims`).
+    Those are groups without a definition from DDL, with a new column, or with values that cannot be read without the type
+    (DataWorks; JSON of MariaDB). A DECIMAL without precision and scale gets those that its values need.
+
+    `lookup` returns a mirror as the last cut left it. `claims` returns the stored claim-check messages (`dialects.claims`).
     """
     asked = [group for group in groups if _needs_types(group, lookup(group.name))]
     found = message_types(raw, {group.place: group.dialect for group in asked}, claims)
     typed = [replace(group, types=found.get(group.place, group.types)) for group in groups]
-    return _with_seen_decimals(typed, changes)
+    return _with_decimal_digits(typed, changes)
 
 
 def _needs_types(group: RowGroup, state: MirrorState | None) -> bool:
     if state is None or state.inferred or trait_of(group.dialect, Trait.NEEDS_TYPES):
         return True
     known = [state.schema.find(name) for name in group.columns]
-    json_too = trait_of(group.dialect, Trait.JSON_NEEDS_TYPES)
-    return any(column is None or (json_too and column.type.base == "json") for column in known)
+    needs_json = trait_of(group.dialect, Trait.JSON_NEEDS_TYPES)
+    return any(column is None or (needs_json and column.type.base == "json") for column in known)
 
 
-def _with_seen_decimals(groups: list[RowGroup], changes: DataFrame) -> list[RowGroup]:
-    bare = [
+def _with_decimal_digits(groups: list[RowGroup], changes: DataFrame) -> list[RowGroup]:
+    unsized = [
         (group.name.database, group.name.table, group.segment, name)
         for group in groups
-        for name, words in group.types.mysql_types.items()
-        if type_in_words(words) == MySqlType("decimal", unsigned="unsigned" in words.lower())
+        for name, text in group.types.mysql_types.items()
+        if type_in_words(text) == MySqlType("decimal", unsigned="unsigned" in text.lower())
     ]
-    if not bare:
+    if not unsized:
         return groups
     wanted = small_frame(
-        changes.sparkSession, sorted(set(bare)), "`database` STRING, `table` STRING, segment INT, `column` STRING"
+        changes.sparkSession, sorted(set(unsized)), "`database` STRING, `table` STRING, segment INT, `column` STRING"
     )
     text = F.regexp_replace(F.col("after")[F.col("column")], r"^[-+]?0*", "")
     parts = F.split(text, r"\.")
@@ -148,14 +148,14 @@ def _with_seen_decimals(groups: list[RowGroup], changes: DataFrame) -> list[RowG
         )
         .collect()
     }
-    return [replace(group, types=_with_digits(group, seen)) for group in groups]
+    return [replace(group, types=_with_seen_digits(group, seen)) for group in groups]
 
 
-def _with_digits(group: RowGroup, seen: dict[tuple[str, str, int, str], tuple[int, int]]) -> MessageTypes:
+def _with_seen_digits(group: RowGroup, seen: dict[tuple[str, str, int, str], tuple[int, int]]) -> MessageTypes:
     types = dict(group.types.mysql_types)
     for name in types:
-        place = (group.name.database, group.name.table, group.segment, name)
-        if place in seen:
-            digits, scale = seen[place]
+        key = (group.name.database, group.name.table, group.segment, name)
+        if key in seen:
+            digits, scale = seen[key]
             types[name] = f"decimal({max(digits + scale, 1)},{scale})"
     return replace(group.types, mysql_types=types)

@@ -1,7 +1,7 @@
-"""What the statements of a cut say of a table between them, and where a row that carries certain columns can lie.
+"""The segment of a row by its columns and types, where its position does not decide (`segments`).
 
-Used where nothing in the stream tells whether a row came before or after a statement (`segments`). Pure values: only the
-names and types of columns are looked at, no row data.
+Derives what a cut's statements reveal about a table before and after each of them. Pure values: only the names and types
+of columns, no row data.
 """
 
 from __future__ import annotations
@@ -37,28 +37,29 @@ if TYPE_CHECKING:
     from cdc_pipeline.mysql.model.table import MySqlType, TableName
 
 _WITHOUT_WIDTH = INTEGERS | {"year", "float", "double"}
-"""Types whose numbers in brackets say nothing of values: `int(11)` is `int`."""
+"""Types whose parameters do not change values: `int(11)` is `int`."""
 
 
 @dataclass
 class TableFacts:
-    """What is known of a table between two statements, all names in lower case.
-
-    `has` are columns that it has for sure, `lacks` those that it has not; `columns` are all of them where they are known;
-    `types` are the types that are known. `exists` is None where nothing tells whether a table of the name is there.
-    """
+    """What is known about a table between two statements. Column names are in lower case."""
 
     exists: bool | None = None
+    """None: unknown."""
     columns: frozenset[str] | None = None
+    """All its columns; None if not all are known."""
     has: set[str] = field(default_factory=set)
+    """Columns that it certainly has."""
     lacks: set[str] = field(default_factory=set)
+    """Columns that it certainly lacks."""
     types: dict[str, MySqlType] = field(default_factory=dict)
+    """The known types."""
 
     def copy(self) -> TableFacts:
         return TableFacts(self.exists, self.columns, set(self.has), set(self.lacks), dict(self.types))
 
     def allows(self, columns: frozenset[str], types: Mapping[str, MySqlType], *, whole: bool) -> bool:
-        """Whether a row with these columns and types can be of the table. `whole`: it has all of its columns."""
+        """Whether the table can hold a row with these columns and types. `whole`: the row has all columns of the table."""
         if self.exists is False or self.lacks & columns:
             return False
         if self.columns is not None and columns - self.columns:
@@ -69,52 +70,54 @@ class TableFacts:
 
 
 class SegmentFinder:
-    """Finds the segment of rows of one table. `events` are the statements that touch it, in order; `known`: the table was
-    there before them."""
+    """Locates rows of one table among the statements about it (`events`, in order). `known`: it existed before them."""
 
     def __init__(self, name: TableName, events: Sequence[DdlEvent], *, known: bool) -> None:
         self._name = name
         self._events = events
         self._facts = _facts(name, events, known=known)
 
-    def found(self, low: int, high: int, columns: Iterable[str], words: Mapping[str, str]) -> tuple[int, int | None]:
-        """The segment of a row that lies in one from `low` to `high`, and the index of the statement of which nothing tells
-        on which side the row lies; None where there is no doubt. `words` are the types that its message names, by column."""
+    def locate(self, low: int, high: int, columns: Iterable[str], types: Mapping[str, str]) -> tuple[int, int | None]:
+        """Returns the segment of a row that lies between the segments `low` and `high`, and the index of the first statement
+        whose order against the row is unknown (None: the segment is certain).
+
+        `types`: column → type, as the row's message names it.
+        """
         names = frozenset(name.lower() for name in columns)
-        types = {name.lower(): type_in_words(text) for name, text in words.items() if text}
+        parsed = {name.lower(): type_in_words(text) for name, text in types.items() if text}
         between = range(low, high + 1)
-        fitting = [at for at in between if self._facts[at].allows(names, types, whole=True)]
+        fitting = [at for at in between if self._facts[at].allows(names, parsed, whole=True)]
         # a partial image lacks columns that the table has (binlog_row_image MINIMAL, NOBLOB)
-        fitting = fitting or [at for at in between if self._facts[at].allows(names, types, whole=False)]
+        fitting = fitting or [at for at in between if self._facts[at].allows(names, parsed, whole=False)]
         if not fitting:
             return low, low
         first, last = fitting[0], fitting[-1]
-        doubtful = next((at for at in range(first, last) if self._matters(at, types)), None)
+        doubtful = next((at for at in range(first, last) if self._matters(at, parsed)), None)
         return (last, None) if doubtful is None else (first, doubtful)
 
     def _matters(self, at: int, types: Mapping[str, MySqlType]) -> bool:
-        """Whether the table has other rows by the side of the statement on which a row lies that fits both sides."""
-        gone = self._facts[at].exists is False
-        return any(_change_matters(change, self._name, types, gone) for change in self._events[at].changes)
+        """Whether it matters on which side of a statement a row lies, if it fits both sides."""
+        missing = self._facts[at].exists is False
+        return any(_change_matters(change, self._name, types, missing) for change in self._events[at].changes)
 
 
 def _facts(name: TableName, events: Sequence[DdlEvent], *, known: bool) -> list[TableFacts]:
-    """What is known before the first of the events, and after each of them."""
+    """The facts before the first event, and after each event."""
     found = [TableFacts(exists=True if known else None)]
     for event in events:
         facts = found[-1].copy()
         for change in event.changes:
-            facts = _after(facts, change, name, found)
+            facts = _facts_after(facts, change, name, found)
         found.append(facts)
     return found
 
 
-def _after(facts: TableFacts, change: SchemaChange, name: TableName, earlier: list[TableFacts]) -> TableFacts:
-    """The facts after one change. What it says of the table before it is put into `earlier`."""
+def _facts_after(facts: TableFacts, change: SchemaChange, name: TableName, earlier: list[TableFacts]) -> TableFacts:
+    """The facts after one change. Adds to `earlier` what the change reveals about the table before it."""
     if name in change.names().added:
         if isinstance(change, CreateTable) and change.if_not_exists and facts.exists:
             return facts
-        _learn_whether(earlier, there=False)
+        _learn_existence(earlier, exists=False)
         if not isinstance(change, CreateTable):
             return TableFacts(True)
         types = {column.name.lower(): column.type for column in change.schema.columns}
@@ -123,22 +126,22 @@ def _after(facts: TableFacts, change: SchemaChange, name: TableName, earlier: li
         return TableFacts(True)
     if isinstance(change, (DropTable, RenameTable)) and change.name == name:
         if not (isinstance(change, DropTable) and change.if_exists):
-            _learn_whether(earlier, there=True)
+            _learn_existence(earlier, exists=True)
         return TableFacts(False)
     if isinstance(change, AlterTable) and change.name == name:
-        _learn_whether(earlier, there=True)
-        return _altered(facts, change, earlier)
+        _learn_existence(earlier, exists=True)
+        return _facts_after_alter(facts, change, earlier)
     return facts
 
 
-def _learn_whether(earlier: list[TableFacts], *, there: bool) -> None:
-    """Whether there was a table of the name before the first statement that tells."""
+def _learn_existence(earlier: list[TableFacts], *, exists: bool) -> None:
+    """Sets whether the table existed, back to the start, if no statement before revealed it."""
     if all(facts.exists is None for facts in earlier):
         for facts in earlier:
-            facts.exists = there
+            facts.exists = exists
 
 
-def _altered(facts: TableFacts, change: AlterTable, earlier: list[TableFacts]) -> TableFacts:
+def _facts_after_alter(facts: TableFacts, change: AlterTable, earlier: list[TableFacts]) -> TableFacts:
     added: dict[str, MySqlType | None] = {}
     dropped: set[str] = set()
     unsure: set[str] = set()
@@ -158,27 +161,27 @@ def _altered(facts: TableFacts, change: AlterTable, earlier: list[TableFacts]) -
             added[clause.new_name.lower()] = facts.types.get(clause.name.lower())
             dropped.add(clause.name.lower())
     for name in (added.keys() ^ dropped) - unsure:
-        _learn_column(earlier, name, there=name in dropped)
-    gone = dropped - added.keys()
-    facts.has = (facts.has - gone) | added.keys()
-    facts.lacks = (facts.lacks | gone) - added.keys()
-    facts.types = {name: kind for name, kind in facts.types.items() if name not in gone | added.keys()}
+        _learn_column(earlier, name, exists=name in dropped)
+    removed = dropped - added.keys()
+    facts.has = (facts.has - removed) | added.keys()
+    facts.lacks = (facts.lacks | removed) - added.keys()
+    facts.types = {name: kind for name, kind in facts.types.items() if name not in removed | added.keys()}
     facts.types.update({name: kind for name, kind in added.items() if kind is not None})
     if facts.columns is not None:
-        facts.columns = (facts.columns - gone) | added.keys()
+        facts.columns = (facts.columns - removed) | added.keys()
     return facts
 
 
-def _learn_column(earlier: list[TableFacts], name: str, *, there: bool) -> None:
-    """Whether the table had a column before the first statement that speaks of it, back to where the table began."""
+def _learn_column(earlier: list[TableFacts], name: str, *, exists: bool) -> None:
+    """Sets whether the table had a column, back to where that is known already or the table was created."""
     for facts in reversed(earlier):
         if facts.exists is False or facts.columns is not None or name in facts.has | facts.lacks:
             return
-        (facts.has if there else facts.lacks).add(name)
+        (facts.has if exists else facts.lacks).add(name)
 
 
 def _same_values(one: MySqlType, other: MySqlType) -> bool:
-    """Whether values of both types are the same as far as messages name them: they may leave out numbers and labels."""
+    """Whether both types have the same values. Messages may omit parameters and labels of a type: those match any."""
     if one.base != other.base or one.unsigned != other.unsigned:
         return False
     if one.members and other.members and one.members != other.members:
@@ -186,9 +189,9 @@ def _same_values(one: MySqlType, other: MySqlType) -> bool:
     return one.base in _WITHOUT_WIDTH or not one.params or not other.params or one.params == other.params
 
 
-def _change_matters(change: SchemaChange, name: TableName, types: Mapping[str, MySqlType], gone: bool) -> bool:
-    """`gone`: there is no table of the name before the change. CREATE TABLE IF NOT EXISTS does nothing where one is."""
-    if isinstance(change, (CreateTable, CreateTableLike, CreateTableAsSelect)) and change.if_not_exists and not gone:
+def _change_matters(change: SchemaChange, name: TableName, types: Mapping[str, MySqlType], missing: bool) -> bool:
+    """As `SegmentFinder._matters`. `missing`: no table exists, so CREATE TABLE IF NOT EXISTS creates one."""
+    if isinstance(change, (CreateTable, CreateTableLike, CreateTableAsSelect)) and change.if_not_exists and not missing:
         return False
     if isinstance(change, (RenameTable, RecoverTable)):
         return name in (change.name, change.new_name)
@@ -206,11 +209,13 @@ def _change_matters(change: SchemaChange, name: TableName, types: Mapping[str, M
 
 
 def _clause_matters(clause: Clause, types: Mapping[str, MySqlType]) -> bool:
-    """Of a clause of ALTER TABLE. A row that has a column, or has it not, on both sides of ADD and DROP lies before or after
-    both of them."""
+    """As `SegmentFinder._matters`, for a clause of ALTER TABLE.
+
+    ADD and DROP of a column do not matter: a row that fits both sides is the same on both.
+    """
     if isinstance(clause, ChangeColumn):
         old, new = clause.name.lower(), clause.column.name.lower()
         kind = types.get(new)
-        # the number of a label says nothing without the labels
+        # an ENUM or SET number has no meaning without the labels
         return old != new or (clause.column.type.base in ("enum", "set") and (kind is None or not kind.members))
     return isinstance(clause, (RenameTo, RenameColumn, PartitionRowsClause))

@@ -1,16 +1,15 @@
-"""Which segment of its table a row change lies in: how many of the cut's statements lie before it.
+"""Segments: how many of the cut's statements about its table lie before a row change.
 
-A row with a TSO lies after a statement where its TSO is greater; at the statement's own TSO it lies before it. Without
-TSOs the stream tells by what it has:
+A row with a TSO lies after a statement with a lower TSO. At the statement's own TSO it lies before it. Without TSOs:
 
-- In one partition Canal's messages are in the order of the binlog, whatever their `es` says: that is when a statement
-  began, and rows that are written while a long ALTER runs are logged before it.
-- Between partitions Canal's clock orders (`ts`: messages are built one after the other), then the number of its batch, of
-  which all messages are sent before those of the next one (canal-facts 3, 4, 47, 49).
-- In other dialects `commit_ts` orders, and at one `commit_ts` the offset in one partition.
+- Within one partition Canal's messages are in binlog order, so offsets decide. `es` does not: it is when a statement began,
+  and rows written during a long ALTER are logged before it.
+- Between partitions Canal's clock decides (`ts`: messages are built one after the other), then the batch number: a batch is
+  sent completely before the next one (canal-facts 3, 4, 47, 49).
+- For other dialects `commit_ts` decides, then the offset within one partition.
 
-What is open after that is told by the columns and types that a row carries (`statement_evidence`). What is still open is a
-doubt, which the table is marked with.
+If the position does not decide, the columns and types of the row may (`segment_evidence`). Otherwise the table gets a gap
+(`Doubt`).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.dialects.traits import Trait, trait_sql
 from cdc_pipeline.gaps import GapKind, of_statement
 from cdc_pipeline.mirrors.changes.segment_evidence import SegmentFinder
-from cdc_pipeline.mirrors.model.shards import ShardName, source_columns
+from cdc_pipeline.mirrors.model.shards import source_columns
 from cdc_pipeline.mysql.model.schema_changes import DropTable, OfShard, TruncateTable
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.spark.small_frames import small_frame
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.sources.places import Place
 
     TypesOf = Callable[[Mapping[Place, str]], Mapping[Place, MessageTypes]]
-    """The types that the messages at these places name, each of its dialect."""
+    """Position of a message → its dialect, to the column types that the message names."""
 
 _TABLE = ("database", "table")
 MESSAGE = ("batch_id", "topic", "partition", "offset")
@@ -50,7 +49,7 @@ _BOUND = (
 )
 _BOUNDS = f"ARRAY<STRUCT<{_BOUND}>>"
 _SAME_PARTITION = "topic = bound.topic AND `partition` = bound.`partition`"
-# whether a row lies after a statement; null where its place in the stream does not tell
+# whether a row lies after a statement; NULL if its position does not decide
 _LIES_AFTER = (
     "CASE WHEN exact_ts OR bound.exact THEN commit_ts > bound.commit_ts "
     f"WHEN {trait_sql(Trait.IN_LOG_ORDER)} AND {trait_sql(Trait.IN_LOG_ORDER, 'bound.dialect')} THEN "
@@ -59,47 +58,49 @@ _LIES_AFTER = (
     "WHEN commit_ts <> bound.commit_ts THEN commit_ts > bound.commit_ts "
     f"WHEN {_SAME_PARTITION} THEN `offset` > bound.`offset` END"
 )
-# the number of the last statement that a row surely lies after, and how many it may lie after
-_LOW = "coalesce(array_max(transform(told, (after, at) -> if(after, at + 1, 0))), 0)"
-_HIGH = "coalesce(array_min(transform(told, (after, at) -> if(NOT after AND at >= low, at, NULL))), size(told))"
+# `lies_after` has _LIES_AFTER for each statement. The first and the last segment in which a row can lie:
+_LOW = "coalesce(array_max(transform(lies_after, (after, at) -> if(after, at + 1, 0))), 0)"
+_HIGH = (
+    "coalesce(array_min(transform(lies_after, (after, at) -> if(NOT after AND at >= low, at, NULL))), size(lies_after))"
+)
 
 
 @dataclass(frozen=True)
 class Doubt:
-    """Row changes of a table of which nothing tells on which side of a statement they lie: how many, and where the first
-    one is."""
+    """Row changes of a table whose order against a statement is unknown."""
 
     name: TableName
     statement: DdlEvent
     changes: int
+    """How many there are."""
     first: Place
+    """The position of the first one."""
 
     @property
     def gap(self) -> Gap:
-        """What the table is marked with."""
+        """The gap that the table gets."""
         _, topic, partition, offset = self.first
-        words = (
-            f"{self.changes} row change(s), the first at {topic}/{partition}@{offset}, came in one moment with a statement "
-            f"of another partition, and nothing tells which was first (commit_ts {self.statement.commit_ts})"
+        message = (
+            f"{self.changes} row change(s), the first at {topic}/{partition}@{offset}, have the same time as a statement in "
+            f"another partition; the messages do not show which came first (commit_ts {self.statement.commit_ts})"
         )
-        return of_statement(GapKind.UNSURE_ORDER, words, words, self.statement.sql)
+        return of_statement(GapKind.UNSURE_ORDER, message, message, self.statement.sql)
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Where rows lie that their place in the stream leaves open: by message, and by the first segment in which they can lie,
-    the segment in which they do."""
+    """The segments of rows whose position leaves them open."""
 
     segments: tuple[tuple[Place, int, int], ...] = ()
+    """(position of the message, first segment in which the row can lie, segment in which it lies)"""
 
 
 NO_EVIDENCE = Evidence()
 
 
 def with_segments(changes: DataFrame, events: Iterable[DdlEvent], evidence: Evidence = NO_EVIDENCE) -> DataFrame:
-    """`changes` with `segment`: how many of its table's statements of this cut lie before a row, surely or by the
-    evidence."""
-    placed = _with_places(changes, _events_by_table(events))
+    """Adds `segment`: how many statements about its table lie before a row, by its position or by the evidence."""
+    placed = _with_segment_range(changes, _events_by_table(events))
     if not evidence.segments:
         return placed.withColumn("segment", F.col("low")).drop("low", "high")
     small = small_frame(
@@ -107,30 +108,32 @@ def with_segments(changes: DataFrame, events: Iterable[DdlEvent], evidence: Evid
         [(*message, low, segment) for message, low, segment in evidence.segments],
         "batch_id BIGINT, topic STRING, `partition` INT, `offset` BIGINT, low INT, evident INT",
     )
-    told = placed.join(F.broadcast(small), [*MESSAGE, "low"], "left")
-    return told.withColumn("segment", F.coalesce("evident", "low")).drop("low", "high", "evident")
+    found = placed.join(F.broadcast(small), [*MESSAGE, "low"], "left")
+    return found.withColumn("segment", F.coalesce("evident", "low")).drop("low", "high", "evident")
 
 
-def found_evidence(
+def find_evidence(
     changes: DataFrame, events: Sequence[DdlEvent], known: Callable[[TableName], bool], types_of: TypesOf
 ) -> tuple[Evidence, tuple[Doubt, ...]]:
-    """What rows carry that their place leaves open, and what is in doubt still. `known`: whether a table was there before
-    these statements. `changes` should be kept in memory: where there are statements without TSOs they are looked at."""
+    """Collects the rows whose position leaves their segment open, and decides by their columns and types.
+
+    `known`: whether a table existed before these statements. Without TSOs it reads `changes`, which should be cached.
+    """
     if all(event.exact_ts for event in events):
         return NO_EVIDENCE, ()
     tables = _events_by_table(events)
     image = F.map_keys(F.coalesce("after", "before"))
     rows = (
-        _with_places(changes, tables)
+        _with_segment_range(changes, tables)
         .where("high > low")
         .groupBy(*_TABLE, "low", "high", *MESSAGE, "dialect", image.alias("columns"))
         .count()
         .collect()
     )
-    return _evident(rows, tables, known, types_of) if rows else (NO_EVIDENCE, ())
+    return _decide(rows, tables, known, types_of) if rows else (NO_EVIDENCE, ())
 
 
-def _evident(
+def _decide(
     rows: list[Row],
     tables: Mapping[tuple[str, ...], list[DdlEvent]],
     known: Callable[[TableName], bool],
@@ -141,48 +144,54 @@ def _evident(
         name: SegmentFinder(TableName(*name), tables[name], known=known(TableName(*name)))
         for name in {(row["database"], row["table"]) for row in rows}
     }
-    found: dict[tuple[Place, int], int] = {}
+    segments: dict[tuple[Place, int], int] = {}
     doubtful: dict[tuple[tuple[str, str], int], list[tuple[Place, int]]] = defaultdict(list)
     for row in rows:
         name, message = (row["database"], row["table"]), _message(row)
-        words = types[message].mysql_types if message in types else {}
-        segment, doubt = finders[name].found(row["low"], row["high"], row["columns"], words)
-        found[message, row["low"]] = segment
+        named = types[message].mysql_types if message in types else {}
+        segment, doubt = finders[name].locate(row["low"], row["high"], row["columns"], named)
+        segments[message, row["low"]] = segment
         if doubt is not None:
             doubtful[name, doubt].append((message, row["count"]))
     doubts = tuple(
         Doubt(
-            TableName(*name), tables[name][at], sum(count for _, count in messages), min(place for place, _ in messages)
+            TableName(*name),
+            tables[name][at],
+            sum(count for _, count in messages),
+            min(message for message, _ in messages),
         )
         for (name, at), messages in sorted(doubtful.items())
     )
-    return Evidence(tuple((*place, segment) for place, segment in sorted(found.items()))), doubts
+    return Evidence(tuple((*place, segment) for place, segment in sorted(segments.items()))), doubts
 
 
 def _message(row: Row) -> Place:
     return (row["batch_id"], row["topic"], row["partition"], row["offset"])
 
 
-def not_emptied(changes: DataFrame, events: Sequence[DdlEvent]) -> DataFrame:
-    """The changes that lie after all of these statements of their table in a merged mirror: those before a TRUNCATE or DROP
-    TABLE that an earlier cut has carried out are superseded by it."""
+def without_emptied(changes: DataFrame, events: Sequence[DdlEvent]) -> DataFrame:
+    """Removes row changes of merged mirrors whose source table one of these statements of earlier cuts truncated or dropped
+    after the change."""
     source = source_columns(changes)
-    bounds = _bounds((event, name) for event in events for name in _emptied_shards(event))
+    bounds = _emptied_bounds(events)
     if not source or not bounds:
         return changes
     after_all = F.expr(f"bounds IS NULL OR forall(bounds, bound -> coalesce({_LIES_AFTER}, false))")
-    return _with_bounds(changes, bounds, (*_TABLE, *source)).where(after_all).drop("bounds")
+    return _join_bounds(changes, bounds, (*_TABLE, *source)).where(after_all).drop("bounds")
 
 
-def _emptied_shards(event: DdlEvent) -> list[ShardName]:
-    return [
-        ShardName(change.name, change.shard)
-        for change in event.changes
-        if isinstance(change, OfShard) and isinstance(change.change, (TruncateTable, DropTable))
-    ]
+def _emptied_bounds(events: Sequence[DdlEvent]) -> dict[tuple[str, ...], list[tuple[object, ...]]]:
+    """Names of mirror and source table → the bounds of the statements that emptied the source table."""
+    found: dict[tuple[str, ...], list[tuple[object, ...]]] = defaultdict(list)
+    for event in events:
+        for change in event.changes:
+            if isinstance(change, OfShard) and isinstance(change.change, (TruncateTable, DropTable)):
+                names = (change.name.database, change.name.table, change.shard.database, change.shard.table)
+                found[names].append(_bound(event))
+    return found
 
 
-# ---- places
+# ---- positions
 
 
 def _events_by_table(events: Iterable[DdlEvent]) -> dict[tuple[str, ...], list[DdlEvent]]:
@@ -193,37 +202,27 @@ def _events_by_table(events: Iterable[DdlEvent]) -> dict[tuple[str, ...], list[D
     return found
 
 
-def _with_places(changes: DataFrame, tables: Mapping[tuple[str, ...], list[DdlEvent]]) -> DataFrame:
-    """`changes` with `low` and `high`: the first and the last segment in which a row can lie by its place in the stream."""
+def _with_segment_range(changes: DataFrame, tables: Mapping[tuple[str, ...], list[DdlEvent]]) -> DataFrame:
+    """Adds `low` and `high`: the first and the last segment in which a row can lie by its position."""
     bounds = {name: [_bound(event) for event in events] for name, events in tables.items()}
-    placed = _with_bounds(changes, bounds, _TABLE)
+    placed = _join_bounds(changes, bounds, _TABLE)
     if all(event.exact_ts for events in tables.values() for event in events):
         low = F.expr("IF(bounds IS NULL, 0, size(filter(bounds, bound -> commit_ts > bound.commit_ts)))")
         return placed.withColumns({"low": low, "high": low}).drop("bounds")
-    told = F.expr(f"transform(bounds, bound -> {_LIES_AFTER})")
-    placed = placed.withColumn("told", told).withColumn("low", F.expr(_LOW))
+    lies_after = F.expr(f"transform(bounds, bound -> {_LIES_AFTER})")
+    placed = placed.withColumn("lies_after", lies_after).withColumn("low", F.expr(_LOW))
     high = F.when(F.col("bounds").isNull(), F.lit(0)).otherwise(F.expr(_HIGH))
-    return placed.withColumn("high", high).drop("bounds", "told")
-
-
-def _bounds(
-    events: Iterable[tuple[DdlEvent, TableName | ShardName]],
-) -> dict[tuple[str, ...], list[tuple[object, ...]]]:
-    found: dict[tuple[str, ...], list[tuple[object, ...]]] = defaultdict(list)
-    for event, name in events:
-        parts = (name.mirror, name.source) if isinstance(name, ShardName) else (name,)
-        found[tuple(text for part in parts for text in (part.database, part.table))].append(_bound(event))
-    return found
+    return placed.withColumn("high", high).drop("bounds", "lies_after")
 
 
 def _bound(event: DdlEvent) -> tuple[object, ...]:
     return (event.commit_ts, event.exact_ts, event.dialect, *event.position, event.ts, event.message_id)
 
 
-def _with_bounds(
+def _join_bounds(
     changes: DataFrame, bounds: Mapping[tuple[str, ...], list[tuple[object, ...]]], columns: tuple[str, ...]
 ) -> DataFrame:
-    """`changes` with `bounds`: where each of its table's events lies; null where it has none."""
+    """Adds `bounds`: the position of each statement about the row's table; NULL if there is none."""
     if not bounds:
         return changes.withColumn("bounds", F.lit(None).cast(_BOUNDS))
     names = "".join(f"`{column}` STRING, " for column in columns)

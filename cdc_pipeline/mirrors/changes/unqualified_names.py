@@ -1,7 +1,7 @@
-"""Statements that name a table without its database, in a message that names none either.
+"""Statements whose table has no database, neither in the statement nor in the message.
 
-Canal sends DDL that its parser does not know as QUERY with empty names (canal-facts 42). The one table of that name is
-meant; where several have it, each is marked, so that none is silently wrong.
+Canal sends DDL that its parser does not know as QUERY with empty names (canal-facts 42). If one database has a table of
+that name, the statement is about it. If several have one, each gets a gap.
 """
 
 from __future__ import annotations
@@ -24,47 +24,47 @@ if TYPE_CHECKING:
 
 
 def with_databases(events: Iterable[DdlEvent], known: Iterable[TableName]) -> list[DdlEvent]:
-    """The events with every table's database found. `known` are the tables that exist before the first of them."""
-    there = set(known)
+    """Adds the missing databases to the changes of `events`, in order. `known`: the tables that exist before them."""
+    tables = set(known)
     found = []
     for event in events:
         if event.database == "":
-            changes = tuple(complete for change in event.changes for complete in _completed(change, there))
+            changes = tuple(qualified for change in event.changes for qualified in _qualified(change, tables))
             event = replace(event, changes=changes)
         for change in event.changes:
-            _follow(change, there)
+            _update(tables, change)
         found.append(event)
     return found
 
 
-def _completed(change: SchemaChange, there: set[TableName]) -> list[SchemaChange]:
-    """The change with the database of its table; for each table it might mean one that cannot be applied."""
+def _qualified(change: SchemaChange, tables: set[TableName]) -> list[SchemaChange]:
+    """The change with the database of its table. If several tables match, a `NotSupported` for each."""
     name = getattr(change, "name", None)
     if not isinstance(name, TableName) or name.database:
         return [change]
-    candidates = sorted(other for other in there if other.table == name.table)
+    candidates = sorted(other for other in tables if other.table == name.table)
     if len(candidates) == 1:
         return [_in_database(change, candidates[0].database)]
-    reason = f"neither message nor statement names the database of {name.table}: {change.description()}"
+    reason = f"neither the message nor the statement names the database of {name.table}: {change.description()}"
     return [NotSupported(reason, candidate) for candidate in candidates] or [NotSupported(reason)]
 
 
 def _in_database(change: SchemaChange, database: str) -> SchemaChange:
-    """The change with every name that lacks a database in this one."""
-    complete: SchemaChange = _with_names(change, database)
-    if isinstance(complete, AlterTable):
-        return replace(complete, clauses=tuple(_with_names(clause, database) for clause in complete.clauses))
-    return complete
+    """The change with `database` in every name that lacks one."""
+    qualified: SchemaChange = _with_database(change, database)
+    if isinstance(qualified, AlterTable):
+        return replace(qualified, clauses=tuple(_with_database(clause, database) for clause in qualified.clauses))
+    return qualified
 
 
-def _with_names(value: Any, database: str) -> Any:
+def _with_database(value: Any, database: str) -> Any:
     names = {item.name: found for item in fields(value) if isinstance(found := getattr(value, item.name), TableName)}
     return replace(value, **{key: replace(name, database=name.database or database) for key, name in names.items()})
 
 
-def _follow(change: SchemaChange, there: set[TableName]) -> None:
-    """Keeps up with which tables there are."""
+def _update(tables: set[TableName], change: SchemaChange) -> None:
+    """Applies the change to the set of existing tables."""
     if isinstance(change, DropDatabase):
-        there.difference_update([name for name in there if name.database == change.database])
-    there.difference_update(change.names().removed)
-    there.update(change.names().added)
+        tables.difference_update([name for name in tables if name.database == change.database])
+    tables.difference_update(change.names().removed)
+    tables.update(change.names().added)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cdc_pipeline.mirrors.changes.rebased_rows import carriage
+from cdc_pipeline.mirrors.changes.rebased_rows import rebase_for
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mysql.ddl.column_types import type_in_words
 from cdc_pipeline.mysql.ddl.statements import DDL_EVENT, changes_of
@@ -64,20 +64,20 @@ def _events(statements: tuple[str, ...]) -> list[DdlEvent]:
 @pytest.mark.parametrize("name", CARRIED)
 def test_a_row_goes_through_what_its_table_went_through(name: str) -> None:
     statements, table, columns = CARRIED[name]
-    found = carriage(_T, _events(statements))
-    assert (found.name, found.superseded, found.unable) == (TableName("db", table), False, [])
+    found = rebase_for(_T, _events(statements))
+    assert (found.name, found.superseded, found.inapplicable) == (TableName("db", table), False, [])
     assert {old: new for old, new in found.columns.items() if old != new} == columns
 
 
 @pytest.mark.parametrize("statements", NOTHING_LEFT, ids=lambda statements: statements[-1])
 def test_nothing_is_left_of_rows_of_what_was_emptied(statements: tuple[str, ...]) -> None:
-    assert carriage(_T, _events(statements)).superseded
+    assert rebase_for(_T, _events(statements)).superseded
 
 
 @pytest.mark.parametrize("statement", UNABLE)
 def test_what_cannot_be_done_to_one_row_is_named(statement: str) -> None:
     (event,) = _events((statement,))
-    assert carriage(_T, [event]).unable == [event]
+    assert rebase_for(_T, [event]).inapplicable == [event]
 
 
 @pytest.mark.parametrize(
@@ -105,5 +105,5 @@ def test_a_value_that_becomes_one_of_another_kind_is_named(
     before: str, statements: tuple[str, ...], unable: bool
 ) -> None:
     events = _events(statements)
-    found = carriage(_T, events).unable_with({"a": type_in_words(before), "other": type_in_words("json")})
+    found = rebase_for(_T, events).inapplicable_to({"a": type_in_words(before), "other": type_in_words("json")})
     assert found == ([events[-1]] if unable else [])

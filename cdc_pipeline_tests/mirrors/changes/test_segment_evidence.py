@@ -108,11 +108,11 @@ def test_the_segment_of_a_row(name: str) -> None:
     case = CASES[name]
     finder = SegmentFinder(_T, _events(case.statements), known=case.known)
     for row in case.rows:
-        found = finder.found(0, len(case.statements), row.columns.split(), row.types)
+        found = finder.locate(0, len(case.statements), row.columns.split(), row.types)
         assert found == (row.segment, row.doubt), row
 
 
 def test_what_the_stream_tells_is_not_asked() -> None:
     finder = SegmentFinder(_T, _events(("ALTER TABLE t ADD COLUMN x INT", "TRUNCATE TABLE t")), known=True)
-    assert finder.found(1, 2, ["id", "a", "x"], {}) == (1, 1)
-    assert finder.found(0, 1, ["id", "a", "x"], {}) == (1, None)
+    assert finder.locate(1, 2, ["id", "a", "x"], {}) == (1, 1)
+    assert finder.locate(0, 1, ["id", "a", "x"], {}) == (1, None)
