@@ -63,8 +63,8 @@ class StreamProgress:
         if self.held_by is None:
             return "nothing new has arrived"
         seconds = self.held_back_ms / 1000
-        lag = f", which is {seconds:.1f} s behind the newest watermark" if seconds else ", like all other partitions"
-        return f"the resolved TSO did not advance: it is the newest watermark of {self.held_by}{lag}"
+        lag = f"{seconds:.1f} s behind the newest watermark" if seconds else "as old as those of all other partitions"
+        return f"the resolved TSO is held by {self.held_by}, whose newest watermark is {lag}"
 
     def limited(self, tso: int | None) -> StreamProgress:
         """The same progress with `resolved_tso` at most `tso`."""
