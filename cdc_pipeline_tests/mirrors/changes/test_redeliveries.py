@@ -693,6 +693,7 @@ def test_without_watermarks(by_time: Told, name: str) -> None:
     assert by_time.rows[name] == BY_TIME[name].rows
 
 
+@pytest.mark.usefixtures("spark")  # marks the test `jvm`: pytest does not see the fixture of getfixturevalue
 @pytest.mark.parametrize(
     ("group", "cases"), [("core", CORE), ("exact", OTHERS), pytest.param("by_time", BY_TIME, marks=_IN_BY_TIME)]
 )
