@@ -1,4 +1,4 @@
-"""DDL events in the order of the stream, and the boundaries that they draw through the rows of each table."""
+"""DDL events: the statements of `ddl_history` in upstream's order."""
 
 from __future__ import annotations
 
@@ -20,12 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DdlEvent:
-    """One DDL message with its parsed changes. `exact_ts` is false where `commit_ts` is only `es << 18`. `message_id` is the
-    number of Canal's batch.
-
-    `returning`: an earlier cut has seen it, and left out what concerned tables that waited (`policy`).
-    `notes` are said of it beside what its changes do.
-    """
+    """One DDL message with its parsed changes."""
 
     topic: str
     partition: int
@@ -34,18 +29,24 @@ class DdlEvent:
     table: str
     commit_ts: int
     exact_ts: bool
+    """Whether `commit_ts` is a TSO; false if it is only `es << 18`."""
     es: int
+    """Execution time in ms."""
     ts: int | None
+    """Time in ms at which the encoder built the message."""
     sql: str
     changes: tuple[SchemaChange, ...]
     dialect: str = ""
     message_id: int | None = None
+    """Number of Canal's batch."""
     returning: bool = False
+    """An earlier cut applied the event except for held tables (`ddl_policy: hold`)."""
     notes: tuple[str, ...] = ()
+    """Added to the effect in `ddl_history`."""
 
     @property
     def identity(self) -> tuple[int, str, str, str]:
-        """A DDL sent twice is one DDL (PEERS §4.2): same time, statement and table."""
+        """Equal for copies of one DDL (PEERS §4.2): same time, statement and table."""
         return (self.commit_ts, self.sql, self.database, self.table)
 
     @property
@@ -54,22 +55,22 @@ class DdlEvent:
 
     @property
     def mark(self) -> str:
-        """Tells what the event made or ended from what any other did: times of Canal are whole seconds."""
-        place = "" if self.exact_ts else f".{self.partition}.{self.offset}"
-        return f"{self.commit_ts}{place}"
+        """The event's id. It has the position if `commit_ts` is no TSO, because Canal's times are whole seconds."""
+        position = "" if self.exact_ts else f".{self.partition}.{self.offset}"
+        return f"{self.commit_ts}{position}"
 
     @property
     def commit_ms(self) -> int:
-        """When it happened; `commit_ts` of DataWorks is an order, not a time."""
+        """Time of the event. It is `es`, because `commit_ts` of DataWorks is a sequence number."""
         return self.es
 
     def names(self) -> tuple[TableName, ...]:
-        """The tables whose rows lie before or after this event, in the order of the statement."""
+        """The tables whose rows this event separates into segments, in the order of the statement."""
         return tuple(dict.fromkeys(name for change in self.changes for name in change.names().touched))
 
 
 def ddl_event(row: Row) -> DdlEvent:
-    """A row of `ddl_history` as an event, its statement parsed again: the statement is the truth, not what was noted."""
+    """The event of a row of `ddl_history`. Parses the statement again instead of reading the stored changes."""
     return DdlEvent(
         topic=row["topic"],
         partition=row["partition"],
@@ -88,23 +89,23 @@ def ddl_event(row: Row) -> DdlEvent:
 
 
 def in_order(events: Iterable[DdlEvent]) -> list[DdlEvent]:
-    """By commit TSO, then by position: two DDLs of one statement share a TSO and keep the order they were sent in.
+    """The events by commit TSO, then by position: the DDL messages of one statement share a TSO.
 
-    Those of Canal are in the order in which they were sent, by its clock: their `es` is when a statement began, and one that
-    has waited for its table is logged after others that began later.
+    Canal's events are ordered by its clock `ts`, because `es` is when a statement began: one that waited for a lock is
+    logged after others that began later.
     """
     times: dict[tuple[str, int, int], tuple[int, int]] = {}
     newest: dict[tuple[str, int], int] = {}
-    found = sorted(events, key=lambda event: event.position)
-    for event in found:
+    by_position = sorted(events, key=lambda event: event.position)
+    for event in by_position:
         time = event.commit_ts
         if trait_of(event.dialect, Trait.IN_LOG_ORDER) and event.ts is not None:
             time = max(event.ts << TSO_SHIFT, newest.get(event.position[:2], 0))
             newest[event.position[:2]] = time
         times[event.position] = (time, event.message_id or 0)
-    return sorted(found, key=lambda event: times[event.position])
+    return sorted(by_position, key=lambda event: times[event.position])
 
 
 def creates(event: DdlEvent, name: TableName) -> bool:
-    """Whether the event brings the name into being, so that no row of the same millisecond can lie before it."""
+    """Whether the event creates the name, so that all rows of the same millisecond are after it."""
     return any(name in change.names().added for change in event.changes)

@@ -1,4 +1,4 @@
-"""What a cut does to mirrors, as values: the planner makes steps, `apply` carries them out one Delta commit at a time."""
+"""The steps of a cut as values. `planning` creates them and `execution` runs each as Delta commits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class BaseStep(ABC):
-    """What each step reports about itself."""
+    """What every step reports about itself."""
 
     state: MirrorState
 
@@ -49,76 +49,81 @@ class _Moved(BaseStep):
 
 @dataclass(frozen=True)
 class CreateMirror(_InPlace):
-    """An empty table of the state's columns."""
+    """Creates an empty mirror."""
 
     state: MirrorState
 
 
 @dataclass(frozen=True)
 class ApplyRows(_InPlace):
-    """The net row changes of `segments` of the name, under the state's schema. `source` is the name in the messages.
-
-    `into_empty` is true where this cut has made or emptied the mirror before and nothing is in it: then rows are appended.
-    `wires` are the dialects of the rows, each with how it sends columns (`mysql.types.wire_values`). `lacking` are
-    columns that some of the rows came without: an UPDATE leaves them as they are. `computed` are generated columns that
-    rows came without and whose values follow from the others; of a row that came with its handle key only they stay as
-    they are, too. `untold` are columns that deletes came without, where the mirror keeps the row: they stay as they are.
-    """
+    """Merges the net row changes of some segments."""
 
     state: MirrorState
     source: TableName
+    """The table's name in the messages."""
     segments: tuple[int, ...]
+    """Segments of the table's rows, which DDL separates (`changes.segments`)."""
     changes: int
+    """Number of row changes."""
     into_empty: bool
+    """The mirror is empty because this cut created or truncated it: rows are appended."""
     wires: tuple[tuple[str, dict[str, str]], ...] = ()
+    """The dialects of the rows, each with its encoding of columns (`mysql.types.wire_values`)."""
     lacking: tuple[str, ...] = ()
+    """Columns that some rows lack. An UPDATE leaves them unchanged."""
     computed: tuple[str, ...] = ()
+    """Generated columns that some rows lack and that other columns determine. Rows with their handle key only leave them
+    unchanged."""
     untold: tuple[str, ...] = ()
+    """Columns that deletes lack, in a mirror with `soft_delete`. They stay unchanged."""
 
 
 @dataclass(frozen=True)
 class KeepOnePerKey(_InPlace):
-    """Of rows that are equal by the state's `soft_key`, which was another one before, the deleted ones go but for the
-    newest, and that too where one of them is there."""
+    """Removes surplus deleted rows of each `soft_key` after the key has changed.
+
+    All live rows stay; without a live row the newest deleted one stays.
+    """
 
     state: MirrorState
 
 
 @dataclass(frozen=True)
 class ForgetDeleted(_InPlace):
-    """The rows go that the mirror has kept when upstream deleted them."""
+    """Removes all rows that upstream deleted (`soft_delete`)."""
 
     state: MirrorState
 
 
 @dataclass(frozen=True)
 class ChangeColumns(_InPlace):
-    """Columns or keys changed; `commit_ms` is the DDL's time, for defaults that are the current time.
-
-    `kept` are columns that upstream drops and the mirror keeps: the name that each had and the one it is kept by.
-    """
+    """Changes columns or keys."""
 
     before: MirrorState
     state: MirrorState
     origins: tuple[ColumnOrigin, ...]
+    """Each column of the new schema with the column that its values come from."""
     commit_ms: int
+    """Time of the DDL in ms, for defaults such as CURRENT_TIMESTAMP."""
     kept: tuple[tuple[str, str], ...] = ()
+    """Columns that upstream drops and the mirror keeps (`ddl_policy: keep`), as (former name, name in the mirror)."""
 
 
 @dataclass(frozen=True)
 class NoteState(_InPlace):
-    """Only the state's properties change, such as a gap that was found."""
+    """Changes the state only, for example its gaps."""
 
     state: MirrorState
 
 
 @dataclass(frozen=True)
 class TruncateMirror(_InPlace):
-    """`mark` is that of the statement: by it the rows that were there are found again. Without one all rows come anew, and
-    none is kept."""
+    """Deletes all rows, or marks them as deleted (`soft_delete`)."""
 
     state: MirrorState
     mark: str = ""
+    """The id of the statement (`DdlEvent.mark`), with which `RestoreRows` finds the rows. Empty: all rows are loaded again,
+    and also a mirror with `soft_delete` keeps none."""
 
 
 @dataclass(frozen=True)
@@ -129,10 +134,11 @@ class RenameMirror(_Moved):
 
 @dataclass(frozen=True)
 class DropMirror(BaseStep):
-    """The folder is moved aside, not deleted: a drop must be recoverable."""
+    """Moves the mirror's folder aside, so that RECOVER or FLASHBACK can restore it."""
 
     state: MirrorState
     mark: str
+    """The id of the statement (`DdlEvent.mark`)."""
 
     def names(self) -> tuple[TableName, ...]:
         return (self.state.name,)
@@ -143,39 +149,45 @@ class DropMirror(BaseStep):
 
 @dataclass(frozen=True)
 class DeleteRows(_InPlace):
-    """The rows for which `rows` is true are taken away: those of partitions that were emptied or dropped. A mirror that
-    keeps what upstream deletes keeps them so."""
+    """Deletes rows, or marks them as deleted (`soft_delete`): those of truncated or dropped partitions or source tables."""
 
     state: MirrorState
     rows: SparkCondition
     what: str
+    """The statement in words, for gaps."""
 
 
 @dataclass(frozen=True)
 class ChangeShardRows(_InPlace):
-    """The rows of one of a merged mirror's tables get other values. `shard` is the table's name in the rows that are there;
-    `origins` are columns that get the value of another, or without one the default that upstream gave to rows; `cleared`
-    become NULL; `renamed` is the table's name from now on. `commit_ms` is as in ChangeColumns."""
+    """Changes values in the rows of one source table of a merged mirror."""
 
     state: MirrorState
     shard: TableName
+    """The source table's name in the existing rows."""
     origins: tuple[ColumnOrigin, ...] = ()
+    """Columns that get the values of another column, or their default if they have no source."""
     cleared: tuple[str, ...] = ()
+    """Columns that become NULL."""
     renamed: TableName | None = None
+    """The source table's new name, if it changes."""
     commit_ms: int = 0
+    """Time of the DDL in ms, for defaults such as CURRENT_TIMESTAMP."""
 
 
 @dataclass(frozen=True)
 class ExchangeRows(_InPlace):
-    """The rows for which `rows` is true and all rows of `other` change places. `columns` are the names of each column in
-    both. Where `validated` is false, upstream did not look whether those of `other` belong there."""
+    """Exchanges some rows with all rows of another mirror (EXCHANGE PARTITION)."""
 
     state: MirrorState
     other: MirrorState
     columns: tuple[tuple[str, str], ...]
+    """(name in this mirror, name in the other) of each column."""
     rows: SparkCondition
+    """The rows of this mirror that are exchanged."""
     validated: bool
+    """Upstream checked that the rows of `other` belong to the partition."""
     what: str
+    """The statement in words, for gaps."""
 
     def names(self) -> tuple[TableName, ...]:
         return (self.state.name, self.other.name)
@@ -183,20 +195,22 @@ class ExchangeRows(_InPlace):
 
 @dataclass(frozen=True)
 class RestoreMirror(_Moved):
-    """A mirror that a DROP has moved aside comes back, perhaps under another name. `mark` is the DROP's."""
+    """Restores a mirror that a DROP moved aside, perhaps under another name."""
 
     before: MirrorState
     state: MirrorState
     mark: str
+    """The id of the DROP."""
 
 
 @dataclass(frozen=True)
 class RestoreRows(_InPlace):
-    """A new mirror with the rows that `source` had before the TRUNCATE of this mark."""
+    """Creates a mirror with the rows that `source` had before a TRUNCATE."""
 
     source: MirrorState
     state: MirrorState
     mark: str
+    """The id of the TRUNCATE."""
 
     def names(self) -> tuple[TableName, ...]:
         return (self.source.name, self.state.name)
@@ -221,10 +235,10 @@ Step: TypeAlias = (
 
 
 def states_left(steps: Iterable[Step]) -> list[MirrorState]:
-    """Each mirror that the steps are of, once, as the last of them leaves it."""
+    """The state of each mirror after the last of its steps."""
     return list({step.state.mirror_id: step.state for step in steps}.values())
 
 
 def touched(step: Step) -> set[TableName]:
-    """The names that a step speaks of: those of mirrors, and that of its rows."""
+    """The mirrors of a step, and the source table of its rows."""
     return {*step.names(), *((step.source,) if isinstance(step, ApplyRows) else ())}

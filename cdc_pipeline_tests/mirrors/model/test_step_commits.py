@@ -31,9 +31,13 @@ def test_numbers_grow() -> None:
 def test_what_has_no_number_is_named() -> None:
     commits = CutCommits("p", 7, {"cut": 7})
     commits.step(1_000_000)  # the first after the last
-    with pytest.raises(LakeError, match=r"step 1000001 of cut 7 has no number: a cut has up to 1000000 steps"):
+    with pytest.raises(
+        LakeError, match=r"step 1000001 of cut 7 has no commit version: a cut has at most 1000000 steps"
+    ):
         commits.step(1_000_001)
-    with pytest.raises(LakeError, match=r"step 2 of cut 7 needs more than 100000 commits: commit 100000 has no number"):
+    with pytest.raises(
+        LakeError, match=r"step 2 of cut 7 needs more than 100000 commits: commit 100000 has no version"
+    ):
         commits.step(2)(100_000)
-    with pytest.raises(LakeError, match="up to 92233719 cuts"):
+    with pytest.raises(LakeError, match="at most 92233719 cuts"):
         CutCommits("p", 92_233_720, {}).step(0)
