@@ -1,4 +1,4 @@
-"""Delta commits and their logs; the paths, format, lock and catalog of a lake; the errors of a disk that fails.
+"""Delta commits and logs; the paths, format, writer lock and catalog of a lake; classification of storage errors.
 
 Imports `spark` and names of `mysql`. Every room that reads or writes a table imports it.
 """

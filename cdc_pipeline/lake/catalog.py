@@ -1,7 +1,7 @@
-"""The mirrors that a lake has, as Dagster's load of the definitions needs them: fast, and without Spark.
+"""The mirrors of a lake, readable without Spark while Dagster loads the definitions.
 
-After each cut the names and columns of all mirrors are written to `<lake>/<pipeline>/catalog.json`. It is a copy for
-the UI only: Delta has the truth, and a missing or damaged copy loads as "no mirrors yet".
+Each cut writes the names and columns of all mirrors to `<lake>/<pipeline>/catalog.json`. The file is a copy for the UI
+only, the Delta tables decide: a missing or damaged file reads as "no mirrors yet".
 """
 
 from __future__ import annotations
@@ -31,19 +31,21 @@ class CatalogColumn:
 
 @dataclass(frozen=True)
 class CatalogEntry:
-    """One mirror: its name, its folder and its columns. `dropped` once upstream has dropped or renamed it; `moved_to` is
-    the `database.table` that it is now, where that is known by its `mirror_id`. `upstream` is the
-    `database.table` that it mirrors, where a route gives it another name, `merged` are those that it mirrors together."""
+    """One mirror."""
 
     database: str
     table: str
     path: str
     columns: tuple[CatalogColumn, ...]
     dropped: bool = False
+    """Whether upstream has dropped or renamed the table."""
     mirror_id: str = ""
     moved_to: str = ""
+    """After a rename: the present `database.table`, if the mirror is found by its `mirror_id`."""
     upstream: str = ""
+    """The `database.table` that it mirrors, if a route gives the mirror another name."""
     merged: tuple[str, ...] = ()
+    """The source tables of a merged mirror, as `database.table`."""
 
     @property
     def name(self) -> TableName:
@@ -51,12 +53,12 @@ class CatalogEntry:
 
 
 def known_mirrors(paths: LakePaths) -> tuple[CatalogEntry, ...]:
-    """The mirrors of the last cut, dropped ones included, in name order."""
+    """The mirrors of the last cut and the dropped ones, sorted by name. Empty for a remote lake."""
     if not paths.is_local:
         return ()
     try:
-        entries = json.loads((Path(paths.home) / _FILE).read_text(encoding="utf-8"))
-        found = [
+        stored = json.loads((Path(paths.home) / _FILE).read_text(encoding="utf-8"))
+        entries = [
             CatalogEntry(
                 **{
                     **entry,
@@ -64,23 +66,27 @@ def known_mirrors(paths: LakePaths) -> tuple[CatalogEntry, ...]:
                     "merged": tuple(entry.get("merged", ())),
                 }
             )
-            for entry in entries
+            for entry in stored
         ]
-        return tuple(sorted(found, key=lambda entry: entry.name))
+        return tuple(sorted(entries, key=lambda entry: entry.name))
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return ()
 
 
 def remember_mirrors(paths: LakePaths, entries: Iterable[CatalogEntry]) -> None:
-    """Writes the copy in one rename. Mirrors that are there no more stay, marked: their history must not vanish."""
+    """Replaces the catalog by `entries` and by the earlier mirrors that are not among them, marked as `dropped`.
+
+    Dropped mirrors stay, so that the history of their assets remains visible. Does nothing for a remote lake.
+    """
     if not paths.is_local:
         return
-    now = {entry.name: entry for entry in entries}
-    places = {entry.mirror_id: str(entry.name) for entry in now.values() if entry.mirror_id}
-    gone = {
-        entry.name: replace(entry, dropped=True, moved_to=places.get(entry.mirror_id, ""))
+    present = {entry.name: entry for entry in entries}
+    name_by_id = {entry.mirror_id: str(entry.name) for entry in present.values() if entry.mirror_id}
+    dropped = {
+        entry.name: replace(entry, dropped=True, moved_to=name_by_id.get(entry.mirror_id, ""))
         for entry in known_mirrors(paths)
-        if entry.name not in now
+        if entry.name not in present
     }
-    text = json.dumps([asdict(entry) for _, entry in sorted({**gone, **now}.items())], ensure_ascii=False, indent=1)
+    merged = sorted({**dropped, **present}.items())
+    text = json.dumps([asdict(entry) for _, entry in merged], ensure_ascii=False, indent=1)
     write_at_once(Path(paths.home) / _FILE, text)

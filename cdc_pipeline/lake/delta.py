@@ -1,12 +1,12 @@
-"""Delta commits that carry their own progress, so that repeating one changes nothing (DESIGN §2, promise 2).
+"""Idempotent Delta commits: each stores its progress in the same commit as its data, so repeating it changes nothing.
 
-Each writer of a table has an application id and a version that only grows; Delta stores the pair (`txn`) in the same
-commit as the data, and a commit whose version is not above the stored one is skipped. Appends take the pair as writer
-options; MERGE, UPDATE and DELETE take it from the session's settings only, so each gets a session of its own.
+Each writer of a table has an application id and an increasing version. Delta stores the pair (`txn`) with the data and
+skips a commit whose version is not above the stored one. Appends take the pair as writer options; MERGE, UPDATE and
+DELETE take it from the session's settings only, so each runs in its own session.
 
-Metadata commits (columns added, renamed, dropped, widened, reordered, and table properties) have no public call that
-takes the pair. `commit_metadata` therefore opens Delta's own transaction through py4j, exactly as Delta's ALTER TABLE
-does, and adds the pair to it: one atomic commit, whatever the number of changes. See docs/adr/0002.
+No public API takes the pair for metadata commits (added, renamed, dropped, widened or reordered columns, table
+properties). `commit_metadata` therefore opens Delta's transaction through py4j, as Delta's ALTER TABLE does, and adds the
+pair to it: one atomic commit for any number of changes. See docs/adr/0002.
 """
 
 from __future__ import annotations
@@ -40,11 +40,14 @@ _RECORDS = "CAST(get_json_object(add.stats, '$.numRecords') AS BIGINT)"
 
 @dataclass(frozen=True)
 class Commit:
-    """The identity of one commit: who writes (`app_id`), how far (`version`, only grows), and a note for auditors."""
+    """The identity of one commit."""
 
     app_id: str
+    """Delta's application id of the writer."""
     version: int
+    """The writer's progress; increases with each of its commits."""
     note: dict[str, Any]
+    """Stored as JSON in the commit's `userMetadata`, for auditors."""
 
     @property
     def note_json(self) -> str:
@@ -53,7 +56,7 @@ class Commit:
 
 @dataclass(frozen=True)
 class TableState:
-    """What a Delta table's newest snapshot says of itself. Read from the log's metadata alone, without a Spark job."""
+    """Metadata of a Delta table's newest snapshot. Reading it needs no Spark job."""
 
     version: int
     schema: StructType
@@ -61,17 +64,17 @@ class TableState:
 
 
 def progress(spark: SparkSession, path: str, app_id: str) -> int | None:
-    """The newest version that the writer `app_id` has committed to the table; None where it or the table is not there."""
+    """The newest version that the writer `app_id` has committed to the table; None if it has none or there is no table."""
     return writers(spark, snapshot_of(spark, path)).get(app_id)
 
 
 def is_in(spark: SparkSession, path: str, commit: Commit) -> bool:
-    """Whether the commit, or a later one of the same writer, is in the table."""
+    """Whether the table contains the commit or a later one of the same writer."""
     return (progress(spark, path, commit.app_id) or 0) >= commit.version
 
 
 def table_state(spark: SparkSession, path: str) -> TableState | None:
-    """The newest snapshot of the table at `path`, or None where no table is."""
+    """The state of the table at `path`; None if there is no table."""
     snapshot = snapshot_of(spark, path)
     version: int = snapshot.version()
     if version < 0:
@@ -81,46 +84,45 @@ def table_state(spark: SparkSession, path: str) -> TableState | None:
 
 
 def row_count(spark: SparkSession, path: str) -> int:
-    """How many rows the newest snapshot of the table has, by what its log says of its files, without reading them; by
-    counting where it does not say so of all."""
+    """The number of rows of the table, from the statistics in its log. Counts rows only if a file has no statistics."""
     snapshot = snapshot_of(spark, path)
     known = known_rows(spark, snapshot)
     if known is not None:
         return known
     state = DataFrame(snapshot.stateDF(), spark).where("add IS NOT NULL")
     row = state.selectExpr(
-        f"coalesce(sum({_RECORDS} - coalesce(add.deletionVector.cardinality, 0)), 0) AS told",
-        f"count_if({_RECORDS} IS NULL) AS silent",
+        f"coalesce(sum({_RECORDS} - coalesce(add.deletionVector.cardinality, 0)), 0) AS rows",
+        f"count_if({_RECORDS} IS NULL) AS files_without_stats",
     ).first()
     assert row is not None
-    return spark.read.format("delta").load(path).count() if row["silent"] else int(row["told"])
+    return spark.read.format("delta").load(path).count() if row["files_without_stats"] else int(row["row_count"])
 
 
 def stored_bytes(spark: SparkSession, path: str) -> int:
-    """How large the files of the table's newest snapshot are together. Delta keeps it with the snapshot."""
+    """The total size of the files of the table's newest snapshot."""
     return size_in_bytes(snapshot_of(spark, path))
 
 
 def forget_cached_log(spark: SparkSession, path: str) -> None:
-    """Drops the driver's cached log of a folder that was moved by us, not by Delta."""
+    """Drops the driver's cached log of a path. Needed after moving a table's folder, which Delta does not notice."""
     names = log_names(spark)
     names.delta_log.invalidateCache(jvm_session(spark), names.path(path))
 
 
 def append_once(frame: DataFrame, path: str, commit: Commit, **options: str) -> None:
-    """Appends `frame`, unless this commit or a later one of the same writer is already in the table."""
+    """Appends `frame`, unless the table already contains the commit or a later one of the same writer."""
     _writer(frame, commit, options).mode("append").save(path)
 
 
 def overwrite_once(frame: DataFrame, path: str, commit: Commit) -> None:
-    """Replaces rows and columns by those of `frame` in one commit, unless it is already in."""
+    """Replaces rows and schema by those of `frame` in one commit, unless the table already contains it."""
     _writer(frame, commit, {"overwriteSchema": "true"}).mode("overwrite").save(path)
 
 
-def replace_once(frame: DataFrame, path: str, commit: Commit, gone: str | None) -> None:
-    """Takes the rows of the table away for which the SQL `gone` is true (all, for None) and appends `frame`, in one commit,
-    unless it is already in. Columns stay as they are."""
-    options = {} if gone is None else {"replaceWhere": gone}
+def replace_once(frame: DataFrame, path: str, commit: Commit, predicate: str | None) -> None:
+    """Replaces the rows that match the SQL `predicate` (None: all rows) by `frame` in one commit, unless the table already
+    contains it. The schema stays."""
+    options = {} if predicate is None else {"replaceWhere": predicate}
     _writer(frame, commit, options).mode("overwrite").save(path)
 
 
@@ -135,7 +137,7 @@ def _writer(frame: DataFrame, commit: Commit, options: dict[str, str]) -> Any:
 
 
 def is_conflict(error: BaseException) -> bool:
-    """Whether another writer's commit came first: Delta's exceptions of concurrent writers, as PySpark or py4j give them."""
+    """Whether a commit failed because of a concurrent writer's. Recognizes both PySpark's and py4j's exceptions."""
     if isinstance(error, DeltaConcurrentModificationException):
         return True
     java = getattr(error, "java_exception", None)
@@ -143,10 +145,10 @@ def is_conflict(error: BaseException) -> bool:
 
 
 def session_for(spark: SparkSession, commit: Commit, *, whole_files: bool = False, few: bool = False) -> SparkSession:
-    """A session of the same application whose MERGE, UPDATE and DELETE are this commit. Use it for one statement.
+    """A new session whose next MERGE, UPDATE or DELETE is this commit. Use it for one statement.
 
-    `whole_files`: a MERGE writes the files anew in which rows change, where otherwise it marks these rows as deleted. `few`:
-    the table and what comes into it have few rows.
+    `whole_files`: MERGE rewrites the files with changed rows, instead of marking these rows in deletion vectors.
+    `few`: the table and the source of the statement are small (`few_rows`).
     """
     session = spark.newSession()
     if few:
@@ -161,10 +163,10 @@ def session_for(spark: SparkSession, commit: Commit, *, whole_files: bool = Fals
 def commit_metadata(
     spark: SparkSession, path: str, commit: Commit, *, schema: StructType | None = None, properties: dict[str, str]
 ) -> bool:
-    """Sets columns and properties in one commit that carries `commit`; False where that was already in.
+    """Sets schema and properties in one commit. Returns False, without writing, if the table already contains it.
 
-    `schema` is the whole new schema in its new order. Columns that stay keep the field metadata they have in the
-    table (column mapping finds them by it, also under a new name); new columns have none and are NULL in old rows.
+    `schema`: all columns in their new order; None leaves the schema. Kept and renamed columns must have the field metadata
+    of the table's present schema, by which column mapping finds them. New columns have none and are NULL in old rows.
     """
     none = log_names(spark).option.empty()
     transaction = delta_log(spark, path).startTransaction(none, none)
@@ -194,22 +196,26 @@ def commit_metadata(
 def create_table(
     spark: SparkSession, path: str, commit: Commit, *, schema: StructType, properties: dict[str, str]
 ) -> None:
-    """Makes an empty table at `path`, where none must be, in one commit that carries `commit`.
+    """Creates an empty table at `path` in one commit. There must be no table yet.
 
-    The public builder would do, but it puts the path into SQL text, which a name with a back-tick breaks.
+    Delta's public builder puts the path into SQL text, which fails for a path with a backtick.
     """
     delta_log(spark, path).createLogDirectoriesIfNotExists()
     commit_metadata(spark, path, commit, schema=schema, properties=properties)
 
 
-def set_writers(spark: SparkSession, path: str, versions: dict[str, int], note: str, told: dict[str, str]) -> None:
-    """Makes these the versions that the table's writers have committed, in one commit that has the note. Rows stay. What is
-    told stands among the commit's parameters."""
+def set_writers(
+    spark: SparkSession, path: str, versions: dict[str, int], note: str, parameters: dict[str, str]
+) -> None:
+    """Sets the committed version of each writer in `versions`, lower ones included, in one commit without data.
+
+    `note`: JSON text, as in `Commit.note`. `parameters`: added to the operation parameters of the commit.
+    """
     none = log_names(spark).option.empty()
     transaction = delta_log(spark, path).startTransaction(none, none)
     spark.conf.set(_NOTE, note)
     try:
-        _commit_writers(spark, transaction, versions, {"cdc.last_note": note, **told})
+        _commit_writers(spark, transaction, versions, {"cdc.last_note": note, **parameters})
     finally:
         spark.conf.unset(_NOTE)
 
@@ -218,15 +224,17 @@ def _commit(spark: SparkSession, transaction: Any, commit: Commit) -> None:
     _commit_writers(spark, transaction, {commit.app_id: commit.version}, {"cdc.last_note": commit.note_json})
 
 
-def _commit_writers(spark: SparkSession, transaction: Any, versions: dict[str, int], told: dict[str, str]) -> None:
+def _commit_writers(
+    spark: SparkSession, transaction: Any, versions: dict[str, int], parameters: dict[str, str]
+) -> None:
     names = log_names(spark)
-    actions, parameters = names.array_list(), names.hash_map()
+    actions, java_parameters = names.array_list(), names.hash_map()
     now_ms = time.time_ns() // 1_000_000
     for app_id, version in versions.items():
         actions.add(names.set_transaction(app_id, version, names.option.apply(now_ms)))
-    for name, value in told.items():
-        parameters.put(name, value)
-    # Of this operation Delta follows sizes, writers and files from commit to commit in the table's checksum; after a
-    # "manual update" it asks the whole log for them, twice.
-    operation = names.set_properties(names.immutable_map(names.converters.asScala(parameters)))
+    for name, value in parameters.items():
+        java_parameters.put(name, value)
+    # For SetTableProperties Delta updates the table's checksum incrementally. For ManualUpdate it would recompute it from
+    # the whole log, twice.
+    operation = names.set_properties(names.immutable_map(names.converters.asScala(java_parameters)))
     transaction.commit(names.converters.asScala(actions).toSeq(), operation)

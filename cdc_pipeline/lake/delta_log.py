@@ -1,8 +1,8 @@
-"""Delta's own log of a table, as its snapshot knows it.
+"""Reads a table's Delta log and snapshots through py4j, without Spark jobs where possible.
 
-Delta writes a checksum file beside each commit: size, writers and (up to some dozen) files of the table. What it says costs
-nothing; the snapshot's own methods of the same meaning are a query over the whole log. Each call of a JVM object costs about
-a millisecond, so that what has many parts comes as one JSON text.
+Delta writes a checksum file beside each commit, with the table's size, its transaction versions and, for small tables, its
+files. Reading it is cheap, whereas the snapshot's own methods for these values query the whole log. Each py4j call costs
+about a millisecond, so composite values are fetched as one JSON text.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-_LOOKED_AT: set[str] = set()
-"""Tables of which this process knows that their logs are whole: what is written from now on goes through it."""
+_CHECKED: set[str] = set()
+"""Paths of the tables whose logs this process has found complete."""
 
 
 @dataclass(frozen=True)
 class LogNames:
-    """Classes of the JVM. py4j asks the JVM for each part of a name anew, which takes a millisecond."""
+    """JVM classes and objects, looked up once: py4j resolves each part of a dotted name in about a millisecond."""
 
     session: Any
     delta_log: Any
@@ -65,37 +65,40 @@ def log_names(spark: SparkSession) -> LogNames:
 
 
 def require_whole_logs(paths: Iterable[str]) -> None:
-    """Raises LakeError where files of one of these tables' logs are damaged. Each is looked at once in a process, before
-    its first use: Delta keeps what it has read, and may not notice what is missing in what it has not."""
+    """Raises LakeError if the log of one of the tables is damaged (`log_files`).
+
+    Checks each table once per process, before its first use: Delta caches what it has read, and may not notice that a
+    later file is missing.
+    """
     for path in paths:
-        if path not in _LOOKED_AT:
+        if path not in _CHECKED:
             require_whole_log(path)
-            _LOOKED_AT.add(path)
+            _CHECKED.add(path)
 
 
 def delta_log(spark: SparkSession, path: str) -> Any:
-    """Delta's log of the table. Raises LakeError where its files are damaged."""
+    """Delta's `DeltaLog` of the table. Raises LakeError if its files are damaged."""
     require_whole_logs([path])
     names = log_names(spark)
-    # where a table has no checksum of its state, as a clone has none, Delta computes it with the session of the thread
+    # without a checksum, as after a clone, Delta computes the state with the thread's active session
     names.session.setActiveSession(jvm_session(spark))
     return names.delta_log.forTable(jvm_session(spark), path)
 
 
 def snapshot_of(spark: SparkSession, path: str) -> Any:
-    """The newest snapshot of the table at `path`; its version is -1 where none is."""
+    """The newest snapshot of the table at `path`; its version is -1 if there is no table."""
     none = log_names(spark).option.empty()
     return delta_log(spark, path).update(False, none, none)
 
 
 def snapshot_at(spark: SparkSession, path: str, version: int) -> Any:
-    """The table's snapshot as of that version."""
+    """The table's snapshot at that version."""
     none = log_names(spark).option.empty()
     return delta_log(spark, path).getSnapshotAt(version, none, none, False)
 
 
 def same_files(one: Any, other: Any) -> bool:
-    """Whether two snapshots of a table have as many files, of the same size, and the same columns."""
+    """Whether two snapshots of a table have the same number of files, total size and schema."""
     return bool(
         one.numOfFiles() == other.numOfFiles()
         and one.sizeInBytes() == other.sizeInBytes()
@@ -104,13 +107,13 @@ def same_files(one: Any, other: Any) -> bool:
 
 
 def newest_operation(spark: SparkSession, path: str) -> str | None:
-    """What the newest commit of the table did, by Delta's own name for it; None where the commit does not say it."""
+    """Delta's name of the newest commit's operation, such as `WRITE`; None if the commit has no `commitInfo`."""
     operation: str | None = _newest_commit(spark, path).get("operation")
     return operation
 
 
 def newest_note(spark: SparkSession, path: str) -> dict[str, Any]:
-    """The note of the table's newest commit (`delta.Commit`); empty where it has none."""
+    """The note of the table's newest commit (`delta.Commit`); empty if it has none."""
     note: dict[str, Any] = json.loads(_newest_commit(spark, path).get("userMetadata") or "{}")
     return note
 
@@ -119,24 +122,24 @@ def _newest_commit(spark: SparkSession, path: str) -> dict[str, Any]:
     log = delta_log(spark, path)
     file = log_names(spark).path(f"{path}/_delta_log/{snapshot_of(spark, path).version():020}.json")
     for line in log_names(spark).converters.asJava(log.store().read(file, log.newDeltaHadoopConf())):
-        if (told := json.loads(line).get("commitInfo")) is not None:
-            found: dict[str, Any] = told
-            return found
+        commit_info: dict[str, Any] | None = json.loads(line).get("commitInfo")
+        if commit_info is not None:
+            return commit_info
     return {}
 
 
 def writers(spark: SparkSession, snapshot: Any) -> dict[str, int]:
-    """The newest version of each writer (`txn`)."""
-    known = _told(spark, snapshot, "setTransactions")
-    if known is not None:
-        return {entry["appId"]: entry["version"] for entry in known}
-    found: dict[str, int] = _plain(spark, snapshot.transactions())
-    return found
+    """Application id → its newest committed version (Delta's `txn` actions)."""
+    transactions = _from_checksum(spark, snapshot, "setTransactions")
+    if transactions is not None:
+        return {entry["appId"]: entry["version"] for entry in transactions}
+    versions: dict[str, int] = _to_python(spark, snapshot.transactions())
+    return versions
 
 
 def known_rows(spark: SparkSession, snapshot: Any) -> int | None:
-    """How many rows the files have together that are not marked as deleted; None where the checksum does not say so."""
-    files = _told(spark, snapshot, "allFiles")
+    """The number of rows, without those in deletion vectors; None if the checksum does not list all files with counts."""
+    files = _from_checksum(spark, snapshot, "allFiles")
     if files is None:
         return None
     rows = 0
@@ -149,16 +152,16 @@ def known_rows(spark: SparkSession, snapshot: Any) -> int | None:
 
 
 def size_in_bytes(snapshot: Any) -> int:
-    """How large the files are together."""
+    """The total size of the table's files."""
     checksum = snapshot.checksumOpt()
     return int(snapshot.sizeInBytes() if checksum.isEmpty() else checksum.get().tableSizeBytes())
 
 
-def _told(spark: SparkSession, snapshot: Any, part: str) -> Any:
-    """What the checksum of the snapshot says of this; None where there is no checksum, or it does not say so."""
+def _from_checksum(spark: SparkSession, snapshot: Any, part: str) -> Any:
+    """This part of the snapshot's checksum; None if there is no checksum or it lacks the part."""
     checksum = snapshot.checksumOpt()
-    return None if checksum.isEmpty() else _plain(spark, getattr(checksum.get(), part)())
+    return None if checksum.isEmpty() else _to_python(spark, getattr(checksum.get(), part)())
 
 
-def _plain(spark: SparkSession, value: Any) -> Any:
+def _to_python(spark: SparkSession, value: Any) -> Any:
     return json.loads(log_names(spark).mapper.writeValueAsString(value))

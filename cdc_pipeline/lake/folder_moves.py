@@ -1,5 +1,7 @@
-"""Folders that are moved. Where the file system copies and deletes, as object stores do, a process may die in between: what
-is on its way is written down, and is taken the rest of the way before anything else is done.
+"""Folder moves that survive a crash.
+
+Object stores rename a folder by copying and deleting its files, so a killed process can leave it half moved. Each move is
+therefore recorded in a note first. Each run finishes the recorded moves before it does anything else.
 """
 
 from __future__ import annotations
@@ -18,15 +20,17 @@ if TYPE_CHECKING:
 
 
 def move_folder(spark: SparkSession, source: str, target: str, moves: str) -> None:
-    """Renames a folder, making the target's parents; `moves` is the folder of `finish_moves`. Raises LakeError where the
-    target exists, or the file system refuses."""
+    """Renames a folder and creates the target's parents. `moves`: the folder of the notes (`LakePaths.moves`).
+
+    Raises LakeError if the target exists or the file system fails, TransientError if the disk is full.
+    """
     filesystem, old = hadoop_path(spark, source)
     _, new = hadoop_path(spark, target)
     try:
         filesystem.mkdirs(new.getParent())
         moved = not filesystem.exists(new) and filesystem.exists(old)
         if moved:
-            note = _noted(spark, source, target, moves)
+            note = _record_move(spark, source, target, moves)
             moved = filesystem.rename(old, new)
             filesystem.delete(note, False)
     except Exception as error:
@@ -36,27 +40,29 @@ def move_folder(spark: SparkSession, source: str, target: str, moves: str) -> No
 
 
 def finish_moves(spark: SparkSession, moves: str) -> list[str]:
-    """Takes what a process that died has left on its way the rest of it. Returns where to. Raises LakeError where the file
-    system refuses."""
+    """Finishes the moves that a killed process left unfinished, and returns their target paths.
+
+    Raises LakeError if the file system fails, TransientError if the disk is full.
+    """
     filesystem, folder = hadoop_path(spark, moves)
-    found = []
+    targets = []
     try:
         if filesystem.exists(folder):
             for note in [status.getPath() for status in filesystem.listStatus(folder)]:
-                # one that was not written to its end tells of a move that had not begun
-                if (told := _told(spark, note, moves)) is not None:
-                    _finish(spark, *told)
-                    found.append(told[1])
+                # an incomplete note belongs to a move that had not started
+                if (move := _read_move(spark, note, moves)) is not None:
+                    _finish_move(spark, *move)
+                    targets.append(move[1])
                 filesystem.delete(note, False)
     except Exception as error:
         raise lake_fault(error) or LakeError(
-            f"cannot finish a move that {moves} tells of: {first_line(error)}"
+            f"cannot finish a folder move recorded in {moves}: {first_line(error)}"
         ) from error
-    return found
+    return targets
 
 
-def _finish(spark: SparkSession, source: str, target: str) -> None:
-    """All files that are still at the source go to the target. One that is there in the same size has been copied whole."""
+def _finish_move(spark: SparkSession, source: str, target: str) -> None:
+    """Moves the files that are still in `source`. A file that `target` has in the same size is already copied."""
     filesystem, old = hadoop_path(spark, source)
     _, new = hadoop_path(spark, target)
     if not filesystem.exists(old):
@@ -64,25 +70,25 @@ def _finish(spark: SparkSession, source: str, target: str) -> None:
     if not filesystem.exists(new):
         filesystem.mkdirs(new.getParent())
         if not filesystem.rename(old, new):
-            raise LakeError(f"cannot move {source} to {target}")
+            raise LakeError(f"cannot move {source} to {target}: the file system refused the rename")
         return
     base = old.toUri().getPath()
     files = filesystem.listFiles(old, True)
     while files.hasNext():
         status = files.next()
-        place = status.getPath().toUri().getPath().removeprefix(base).lstrip("/")
-        _, there = hadoop_path(spark, f"{target}/{place}")
-        if filesystem.exists(there) and filesystem.getFileStatus(there).getLen() == status.getLen():
+        name = status.getPath().toUri().getPath().removeprefix(base).lstrip("/")
+        _, copy = hadoop_path(spark, f"{target}/{name}")
+        if filesystem.exists(copy) and filesystem.getFileStatus(copy).getLen() == status.getLen():
             continue
-        filesystem.delete(there, False)
-        filesystem.mkdirs(there.getParent())
-        if not filesystem.rename(status.getPath(), there):
-            raise LakeError(f"cannot move {place} of {source} to {target}")
+        filesystem.delete(copy, False)
+        filesystem.mkdirs(copy.getParent())
+        if not filesystem.rename(status.getPath(), copy):
+            raise LakeError(f"cannot move {name} of {source} to {target}: the file system refused the rename")
     filesystem.delete(old, True)
 
 
-def _noted(spark: SparkSession, source: str, target: str, moves: str) -> Any:
-    """The file that tells of the move. A lake may be moved as a whole: folders are told as they lie in it."""
+def _record_move(spark: SparkSession, source: str, target: str, moves: str) -> Any:
+    """Writes the note of a move and returns its Hadoop path. Paths in it are relative, as the lake itself may be moved."""
     home = moves.rsplit("/", 1)[0]
     text = json.dumps([path.removeprefix(f"{home}/") for path in (source, target)])
     filesystem, note = hadoop_path(spark, f"{moves}/{hashlib.sha256(text.encode()).hexdigest()[:32]}")
@@ -94,7 +100,8 @@ def _noted(spark: SparkSession, source: str, target: str, moves: str) -> Any:
     return note
 
 
-def _told(spark: SparkSession, note: Any, moves: str) -> tuple[str, str] | None:
+def _read_move(spark: SparkSession, note: Any, moves: str) -> tuple[str, str] | None:
+    """(source, target) of a note; None if the note is incomplete."""
     filesystem, _ = hadoop_path(spark, moves)
     stream = filesystem.open(note)
     try:
@@ -106,8 +113,8 @@ def _told(spark: SparkSession, note: Any, moves: str) -> tuple[str, str] | None:
     except ValueError:
         return None
     home = moves.rsplit("/", 1)[0]
-    return _in(home, source), _in(home, target)
+    return _resolve(home, source), _resolve(home, target)
 
 
-def _in(home: str, path: str) -> str:
+def _resolve(home: str, path: str) -> str:
     return path if "://" in path or path.startswith("/") else f"{home}/{path}"

@@ -1,4 +1,4 @@
-"""The format version of a lake: the number that grows when a release stores something differently.
+"""The format version of a lake, which increases when a release changes what is stored.
 
 It is a property of `raw_topic_snapshot`. Raw records are stored the same way in every format, and all other tables can be
 rebuilt from them.
@@ -22,14 +22,17 @@ _RAW = "raw_topic_snapshot"
 
 
 def require_known_format(spark: SparkSession, paths: LakePaths) -> None:
-    """Raises LakeError if the lake has another format, or has tables but no format. A lake that has raw records only passes:
-    a run that dies before `note_format` leaves one, and so does the user who follows the error's instructions."""
+    """Raises LakeError if the lake has another format, or has tables but no format.
+
+    A lake with only raw records passes, whatever its format: a run killed before `note_format` leaves one, and so does a
+    user who follows the error's instructions.
+    """
     raw = table_state(spark, paths.table(_RAW))
-    found = None if raw is None else raw.properties.get(_PROPERTY)
-    if raw is None or found == str(LAKE_FORMAT) or _has_raw_only(spark, paths):
+    stored = None if raw is None else raw.properties.get(_PROPERTY)
+    if raw is None or stored == str(LAKE_FORMAT) or _has_raw_only(spark, paths):
         return
     raise LakeError(
-        f"{paths.home}: the lake has format {found or 'unknown'}, this version of cdc_pipeline reads and writes format "
+        f"{paths.home}: the lake has format {stored or 'unknown'}, this version of cdc_pipeline reads and writes format "
         f"{LAKE_FORMAT}. Nothing was changed. Install the version that wrote the lake, or rebuild it from its raw records: "
         f"move all folders but {_RAW} out of {paths.home}, then start a run (docs/operations.md, Upgrade)",
         pipeline=paths.pipeline,
@@ -42,11 +45,13 @@ def _has_raw_only(spark: SparkSession, paths: LakePaths) -> bool:
 
 
 def note_format(spark: SparkSession, paths: LakePaths) -> None:
-    """Stores the format in `raw_topic_snapshot`, if that exists without it. Call it after `require_known_format`, before
-    any other table is written."""
+    """Stores the format in `raw_topic_snapshot`, if the table exists and lacks it.
+
+    Call it after `require_known_format`, before any other table is written.
+    """
     state = table_state(spark, paths.table(_RAW))
     if state is None or state.properties.get(_PROPERTY) == str(LAKE_FORMAT):
         return
-    # not the format as the writer's version: a lake may go back to a lower one
+    # The writer's version must increase, but a lake may return to a lower format.
     commit = Commit(paths.writer("lake_format"), state.version + 1, {"format": LAKE_FORMAT})
     commit_metadata(spark, paths.table(_RAW), commit, properties={_PROPERTY: str(LAKE_FORMAT)})

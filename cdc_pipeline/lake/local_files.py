@@ -1,4 +1,4 @@
-"""Files beside the tables of a lake that is a local folder."""
+"""Files beside the tables of a local lake."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def write_at_once(file: Path, text: str) -> None:
-    """Writes the file in one rename: who reads it finds all of the text, or all of what was there."""
+    """Replaces the file by a rename, so that readers see either the old or the new text, never a part."""
     descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.stem}-")
     with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
         stream.write(text)

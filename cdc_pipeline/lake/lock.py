@@ -1,7 +1,7 @@
-"""One writer per pipeline: a lock on the pipeline's folder, which the operating system lets go of when its holder dies.
+"""The writer lock: a file lock on the pipeline's folder, so that one run at a time writes a pipeline's tables.
 
-Delta's own transactions keep two writers from doubling anything (docs/adr/0001), but two of them would do the same work
-and one would fail at some commit with a conflict. So the second one waits, and says for whom.
+Delta's transactions already keep concurrent runs correct (docs/adr/0001), but both runs would do the same work and one
+would fail with a commit conflict. The operating system releases the lock when its holder ends, also after a kill.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _FILE = ".lock"
 WAIT_SECONDS = 600.0
-"""How long a run waits for another one of its pipeline before it asks to be tried again later."""
+"""How long a run waits for another run of its pipeline before it fails with TransientError."""
 _POLL_SECONDS = 0.5
 
 
@@ -32,20 +32,20 @@ _POLL_SECONDS = 0.5
 def only_writer(
     paths: LakePaths, run_id: str, report: Callable[[str], None], wait_seconds: float = WAIT_SECONDS
 ) -> Iterator[None]:
-    """Holds the pipeline's lock. Raises TransientError where another holds it for longer than `wait_seconds`, LakeError
-    where the folder cannot be written.
+    """Holds the writer lock of the pipeline. `report` receives one line if the lock has to be waited for.
 
-    A lake that is not a local folder has no such lock: there Dagster's limit of one run per pipeline and Delta's
-    transactions are what keeps two runs apart.
+    Does nothing for a remote lake: there, Dagster's limit of one run per pipeline and Delta's transactions separate runs.
+    Raises TransientError if another run holds the lock for longer than `wait_seconds`, LakeError if the folder cannot be
+    written.
     """
     if not paths.is_local:
         yield
         return
     file = Path(paths.home) / _FILE
-    with paths.without_trace():
-        descriptor = _taken(paths, file, report, time.monotonic() + wait_seconds)
+    with paths.remove_empty_folders():
+        descriptor = _acquire(paths, file, report, wait_seconds)
         try:
-            _say_who(descriptor, run_id)
+            _write_holder(descriptor, run_id)
             yield
         finally:
             with contextlib.suppress(OSError):
@@ -53,33 +53,36 @@ def only_writer(
             os.close(descriptor)
 
 
-def _taken(paths: LakePaths, file: Path, report: Callable[[str], None], until: float) -> int:
-    """The descriptor of the locked file. It must still be the one of that name: its last holder has removed it."""
-    told = False
+def _acquire(paths: LakePaths, file: Path, report: Callable[[str], None], wait_seconds: float) -> int:
+    """The descriptor of the locked file. Retries if the file was removed by its previous holder meanwhile."""
+    until = time.monotonic() + wait_seconds
+    is_reported = False
     while True:
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
-            # who can read it can lock it, and keep every run waiting
+            # private: any user who can open the file could lock it and block every run
             descriptor = private_file(file.parent, file.name)
         except OSError as error:
-            raise paths.cannot_be_written(error) from error
-        if _locked(descriptor):
+            raise paths.write_error(error) from error
+        if _try_lock(descriptor):
             with contextlib.suppress(FileNotFoundError):
                 if os.fstat(descriptor).st_ino == file.stat().st_ino:
                     return descriptor
             os.close(descriptor)
             continue
-        holder = _holder(descriptor)
+        holder = _read_holder(descriptor)
         os.close(descriptor)
         if time.monotonic() >= until:
-            raise TransientError(f"{holder} is writing this lake and did not end", pipeline=paths.pipeline)
-        if not told:
+            raise TransientError(
+                f"{holder} is writing this lake and did not end within {wait_seconds:g} s", pipeline=paths.pipeline
+            )
+        if not is_reported:
             report(f"waiting: {holder} is writing this lake")
-            told = True
+            is_reported = True
         time.sleep(_POLL_SECONDS)
 
 
-def _locked(descriptor: int) -> bool:
+def _try_lock(descriptor: int) -> bool:
     try:
         import fcntl
     except ImportError:  # not on Windows
@@ -91,15 +94,15 @@ def _locked(descriptor: int) -> bool:
     return True
 
 
-def _say_who(descriptor: int, run_id: str) -> None:
+def _write_holder(descriptor: int, run_id: str) -> None:
     since = datetime.now(timezone.utc).isoformat(timespec="seconds")
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, json.dumps({"run_id": run_id, "pid": os.getpid(), "since": since}).encode(), 0)
 
 
-def _holder(descriptor: int) -> str:
+def _read_holder(descriptor: int) -> str:
     try:
-        found = json.loads(os.pread(descriptor, 4096, 0))
-        return f"run {found['run_id']} (process {found['pid']}, since {found['since']})"
+        holder = json.loads(os.pread(descriptor, 4096, 0))
+        return f"run {holder['run_id']} (process {holder['pid']}, since {holder['since']})"
     except (ValueError, KeyError, TypeError):
         return "another run"

@@ -1,8 +1,8 @@
-"""Whether the files of a Delta log are all there and whole, before anything is built on them.
+"""Checks that the commit files of a Delta log are complete before anything is written to the table.
 
-A disk that fails, or a machine that loses power, can leave a commit's file short, empty or gone. Delta notices most of that
-in the middle of a query; an empty file it takes for a commit that did nothing, and one that is gone at the end for one that
-never was: rows would be missing and nobody told. For local lakes: object stores and HDFS have a file whole or not at all.
+A failing disk or a power loss can leave a commit file truncated, empty or missing. Delta treats an empty file as a commit
+without actions, and a missing newest file as a commit that never was: rows would be lost without an error. Only local
+lakes need this check, because object stores and HDFS store a file completely or not at all.
 """
 
 from __future__ import annotations
@@ -14,58 +14,55 @@ from pathlib import Path
 
 from cdc_pipeline.errors import LakeError
 
-_KINDS = re.compile(r"(\d{20})\.(json|crc|checkpoint\..*)")
-_MOST_PARSED = 4 * 2**20
-"""Bytes up to which each line of a commit is parsed; of a larger one the first and the last."""
+_LOG_FILE = re.compile(r"(\d{20})\.(json|crc|checkpoint\..*)")
+_MAX_PARSED_BYTES = 4 * 2**20
+"""Commits up to this size are parsed completely, larger ones only in their first and last line."""
 
 
 def require_whole_log(table: str) -> None:
-    """Raises LakeError, which names the file and what is wrong with it, where the newest commits of the table at this local
-    path, those that no checkpoint has, cannot all be read. Nothing is mended."""
+    """Raises LakeError if a commit after the newest checkpoint is missing, empty or not JSON. Changes nothing.
+
+    `table`: local path of the table.
+    """
     log = Path(table) / "_delta_log"
     for file in _newest_commits(log):
-        wrong = _wrong(file)
-        # seen while another process commits, a folder may show the later of two files and not the earlier one
-        if wrong and (wrong := _wrong(file)):
-            raise _damaged(file, wrong)
+        # Checked twice: while another process commits, a folder listing may contain a later file but not an earlier one.
+        if _damage(file) and (damage := _damage(file)):
+            raise LakeError(
+                f"the Delta log of {log.parent} is damaged: {file.name} {damage}. Nothing was changed. Restore the file "
+                "from a backup of the lake; without a backup, follow docs/operations.md (A damaged log)"
+            )
 
 
 def _newest_commits(log: Path) -> list[Path]:
-    """The files that must be there after the newest checkpoint, by what is there of any kind."""
+    """The commit files that must exist: all versions after the newest checkpoint up to the newest log file of any kind."""
     try:
         names = os.listdir(log)  # noqa: PTH208 - names are all that is needed
     except (FileNotFoundError, NotADirectoryError):
         return []
-    told, checkpoint = -1, -1
+    newest, checkpoint = -1, -1
     for name in names:
-        if found := _KINDS.fullmatch(name):
-            told = max(told, int(found[1]))
-            checkpoint = max(checkpoint, int(found[1]) if found[2].startswith("checkpoint.") else -1)
-    return [log / f"{version:020}.json" for version in range(checkpoint + 1, told + 1)]
+        if match := _LOG_FILE.fullmatch(name):
+            newest = max(newest, int(match[1]))
+            checkpoint = max(checkpoint, int(match[1]) if match[2].startswith("checkpoint.") else -1)
+    return [log / f"{version:020}.json" for version in range(checkpoint + 1, newest + 1)]
 
 
-def _wrong(file: Path) -> str | None:
+def _damage(file: Path) -> str | None:
     try:
         content = file.read_bytes()
     except FileNotFoundError:
-        return "is missing, while later files of the log are there"
+        return "is missing, but the log has later files"
     if not content.strip():
         return "is empty"
     lines = content.splitlines()
-    if len(content) > _MOST_PARSED:
+    if len(content) > _MAX_PARSED_BYTES:
         lines = [lines[0], lines[-1]]
     for line in lines:
         try:
-            whole = isinstance(json.loads(line), dict)
+            is_action = isinstance(json.loads(line), dict)
         except ValueError:
-            whole = False
-        if not whole:
-            return f"has a line that is no action of Delta's: {line[:60].decode(errors='replace')!r}"
+            is_action = False
+        if not is_action:
+            return f"has a line that is not a Delta action: {line[:60].decode(errors='replace')!r}"
     return None
-
-
-def _damaged(file: Path, wrong: str) -> LakeError:
-    return LakeError(
-        f"the Delta log of {file.parent.parent} is damaged: {file.name} {wrong}. Nothing was changed. Put the file back "
-        "from a copy of the lake; where there is none, docs/operations.md (A damaged log) says what to do"
-    )

@@ -1,6 +1,6 @@
-"""Where a pipeline's tables are: names to paths, and the check that the place can be written.
+"""The paths of a pipeline's tables, and file system operations on them.
 
-The layout is the public contract of DESIGN §3: `<lake>/<pipeline>/raw_topic_snapshot`, …, `mirror/<database>/<table>`.
+The layout is a public contract: `<lake>/<pipeline>/raw_topic_snapshot`, …, `mirror/<database>/<table>`.
 """
 
 from __future__ import annotations
@@ -24,34 +24,33 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.mysql.model.table import TableName
 
-# What a file name on Linux, macOS, Windows or an object store, or a Hadoop path or glob, cannot hold as it is.
+# Characters that are invalid or special in a file name (Linux, macOS, Windows, object stores) or a Hadoop path or glob.
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f%/\\:*?\"<>|{}\[\]^#]")
-# Bytes: 255 are the most for a file's name on common systems, of which a dropped mirror's folder uses some more. The 64
-# characters of a MySQL identifier are 192 at most, encoded or not.
-_LONGEST_SEGMENT = 200
-_KEPT_OF_LONG = 160
+# Bytes. Common file systems allow 255, and the folder of a dropped mirror appends a suffix. The 64 characters of a MySQL
+# identifier take 192 at most, encoded or not.
+_MAX_SEGMENT_BYTES = 200
+_KEPT_PREFIX_BYTES = 160
 _REMOTE = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+:/")
 
 
 def path_segment(identifier: str) -> str:
-    """The identifier as one path segment: unsafe characters percent-encoded as UTF-8, all others kept.
+    """The identifier as one path segment, unsafe characters percent-encoded as UTF-8. Injective.
 
-    Different identifiers give different segments; `.`, `..`, the empty name and names that begin with a dot or an
-    underscore (which Hadoop takes for hidden files) are encoded too. What is longer than any name of MySQL's, and than
-    file systems take, ends in a hash of the whole.
+    The empty name becomes `%`. A leading dot or underscore is encoded, because Hadoop hides such files. A segment of more
+    than 200 bytes, longer than any MySQL name, is cut and ends in a hash of the identifier.
     """
     if not identifier:
         return "%"
-    encoded = _UNSAFE.sub(lambda found: "".join(f"%{byte:02X}" for byte in found.group().encode()), identifier)
+    encoded = _UNSAFE.sub(lambda match: "".join(f"%{byte:02X}" for byte in match.group().encode()), identifier)
     if encoded[0] in "._":
         encoded = f"%{ord(encoded[0]):02X}{encoded[1:]}"
-    whole = encoded.encode(errors="surrogatepass")
-    if len(whole) <= _LONGEST_SEGMENT:
+    content = encoded.encode(errors="surrogatepass")
+    if len(content) <= _MAX_SEGMENT_BYTES:
         return encoded
-    # a tilde follows no other per cent sign; one that is cut off from its digits would be followed by it too
-    begin = whole[:_KEPT_OF_LONG].decode(errors="ignore").rsplit("%", 1)
-    kept = "%".join(begin) if len(begin[-1]) >= 2 or len(begin) == 1 else begin[0]
-    return f"{kept}%~{hashlib.sha256(identifier.encode(errors='surrogatepass')).hexdigest()[:32]}"
+    # `%~` occurs in no other segment; an escape that the cut leaves without its digits is removed
+    parts = content[:_KEPT_PREFIX_BYTES].decode(errors="ignore").rsplit("%", 1)
+    prefix = "%".join(parts) if len(parts[-1]) >= 2 or len(parts) == 1 else parts[0]
+    return f"{prefix}%~{hashlib.sha256(identifier.encode(errors='surrogatepass')).hexdigest()[:32]}"
 
 
 OWN_TABLES = (
@@ -66,17 +65,19 @@ OWN_TABLES = (
     ),
     *("batches", "consistent_cuts", "cut_plans", "cut_failures"),
 )
-"""The tables of a pipeline beside its mirrors."""
+"""All tables of a pipeline except its mirrors."""
 
 
 @dataclass(frozen=True)
 class LakePaths:
-    """The paths of one pipeline. `root` is a folder or any Hadoop URI. `borrowed` are tables that stand elsewhere, by name:
-    a rebuild and a read between two cuts work on the real raw snapshot, and write to a place of their own."""
+    """The paths of one pipeline in a lake."""
 
     root: str
+    """The lake: a folder or any Hadoop URI."""
     pipeline: str
     borrowed: Mapping[str, str] = field(default_factory=dict)
+    """Table name → path of a table outside this lake. A rebuild and a read between two cuts write to a temporary lake but
+    read the pipeline's own raw records."""
 
     @property
     def home(self) -> str:
@@ -88,11 +89,11 @@ class LakePaths:
 
     @property
     def _absolute_root(self) -> str:
-        # not resolve(): a symbolic link is the user's word for the place
+        # not resolve(): paths in messages keep the user's symbolic links
         return os.path.abspath(self.root) if self.is_local else self.root.rstrip("/")  # noqa: PTH100
 
     def table(self, name: str) -> str:
-        """A table of the pipeline itself: raw_topic_snapshot, change_log, batches, …"""
+        """The path of one of `OWN_TABLES`."""
         return self.borrowed.get(name, f"{self.home}/{name}")
 
     @property
@@ -101,7 +102,7 @@ class LakePaths:
         return tuple(map(self.table, OWN_TABLES))
 
     def writer(self, table: str) -> str:
-        """The application id of those commits to the table that carry its progress: the batch or the cut, as version."""
+        """The application id of the commits that carry the table's progress: their version is the batch or cut id."""
         return f"cdc:{self.pipeline}:{table}"
 
     def mirror(self, name: TableName) -> str:
@@ -109,15 +110,15 @@ class LakePaths:
 
     @property
     def moves(self) -> str:
-        """Where it is written which folders are on their way (`folder_moves`)."""
+        """The folder of the notes about unfinished folder moves (`folder_moves`)."""
         return f"{self.home}/.moves"
 
-    def dropped(self, name: TableName, mark: str) -> str:
-        """Where a dropped mirror is kept, out of the way of a table made anew under the same name."""
-        return f"{self.home}/dropped/{path_segment(name.database)}/{path_segment(name.table)}@{path_segment(mark)}"
+    def dropped(self, name: TableName, suffix: str) -> str:
+        """The path of a dropped mirror; `suffix` distinguishes several of the same name."""
+        return f"{self.home}/dropped/{path_segment(name.database)}/{path_segment(name.table)}@{path_segment(suffix)}"
 
     def require_writable(self, spark: SparkSession) -> None:
-        """Raises LakeError, before anything is written, where the pipeline's folder cannot be made or written."""
+        """Raises LakeError if the pipeline's folder cannot be created or written."""
         if self.is_local:
             self._require_writable_folder()
             return
@@ -129,46 +130,48 @@ class LakePaths:
 
     def _require_writable_folder(self) -> None:
         probe = Path(self.home) / f".writable-{uuid.uuid4().hex}"
-        with self.without_trace():
+        with self.remove_empty_folders():
             try:
                 probe.parent.mkdir(parents=True, exist_ok=True)
                 probe.touch()
                 probe.unlink()
             except OSError as error:
-                raise self.cannot_be_written(error) from error
+                raise self.write_error(error) from error
 
     @contextlib.contextmanager
-    def without_trace(self) -> Iterator[None]:
-        """Folders that are made for the pipeline meanwhile, and in which nothing is left, are gone at the end: a run that
-        fails before it has written anything leaves the lake as it was. For local lakes."""
+    def remove_empty_folders(self) -> Iterator[None]:
+        """On exit removes those folders on the pipeline's path that did not exist before and are empty. Local lakes only.
+
+        A run that fails before its first write thus leaves nothing behind.
+        """
         home = Path(self.home)
-        # os.path: to pathlib a name that is too long is an error, not a folder that is missing
+        # os.path, because pathlib raises for a name that is too long
         missing = [folder for folder in (home, *home.parents) if not os.path.exists(folder)]  # noqa: PTH110
         try:
             yield
         finally:
             for folder in missing:
-                with contextlib.suppress(OSError):  # not made at all, or others have written there by now
+                with contextlib.suppress(OSError):  # never created, or no longer empty
                     folder.rmdir()
 
-    def cannot_be_written(self, error: OSError) -> LakeError:
+    def write_error(self, error: OSError) -> LakeError:
         reason = error.strerror or str(error)
         return LakeError(f"the lake {self.root!r} cannot be written: {reason} ({error.filename})")
 
 
 def no_pattern(path: str) -> str:
-    """The path as Spark's readers take it for this one file: a bracket or a star in a name would make it a pattern."""
+    """The path with glob characters escaped, so that Spark's readers read exactly this file."""
     return re.sub(r"([\\{}\[\]*?])", r"\\\1", path)
 
 
 def hadoop_path(spark: SparkSession, path: str) -> tuple[Any, Any]:
-    """(file system, path) as Hadoop has them, for renames and existence checks on any kind of lake."""
+    """Hadoop's (FileSystem, Path) of a path, for local and remote lakes."""
     target = jvm(spark).org.apache.hadoop.fs.Path(path)
     return target.getFileSystem(spark._jsc.hadoopConfiguration()), target
 
 
 def remove_folder(spark: SparkSession, path: str) -> None:
-    """Deletes a folder with all that is in it, where there is one. Raises LakeError where the file system refuses."""
+    """Deletes a folder recursively, if it exists. Raises LakeError if the file system fails."""
     filesystem, target = hadoop_path(spark, path)
     try:
         if filesystem.exists(target):
@@ -178,16 +181,16 @@ def remove_folder(spark: SparkSession, path: str) -> None:
 
 
 def subfolders(spark: SparkSession, path: str) -> list[str]:
-    """The paths of the folders in a folder, in order; none where there is no such folder."""
+    """The paths of the folders in a folder, sorted; empty if the folder does not exist."""
     filesystem, target = hadoop_path(spark, path)
     if not filesystem.exists(target):
         return []
-    found = [status.getPath() for status in filesystem.listStatus(target) if status.isDirectory()]
-    return sorted(f"{path}/{folder.getName()}" for folder in found)
+    folders = [status.getPath() for status in filesystem.listStatus(target) if status.isDirectory()]
+    return sorted(f"{path}/{folder.getName()}" for folder in folders)
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an exception's text, without the JVM's stack."""
-    java = getattr(error, "java_exception", None)  # py4j's own text says only which call failed
+    """The first line of an exception's text, or its class name if it has none. For py4j errors: of the Java exception."""
+    java = getattr(error, "java_exception", None)  # py4j's own text contains only the failed call
     text = str(error) if java is None else str(java.toString())
     return (text.strip().splitlines() or [type(error).__name__])[0]

@@ -222,7 +222,7 @@ def test_a_move_that_died_in_the_middle(stream: Stream) -> None:
     stream.tell(20, change("RENAME TABLE a TO b", 10), put("b", 11, "2", "y"))
 
     def half(spark: SparkSession, source: str, target: str, notes: str) -> None:
-        folder_moves._noted(spark, source, target, notes)
+        folder_moves._record_move(spark, source, target, notes)
         shutil.copytree(Path(source) / "_delta_log", Path(target) / "_delta_log")
         raise Killed
 

@@ -33,14 +33,14 @@ _SAID: dict[str, tuple[Exception, type[Exception] | None, str]] = {
     "a log with a hole": (
         RuntimeError("[DELTA_VERSIONS_NOT_CONTIGUOUS] Versions (0, 2) are not contiguous. file:/lake/shop/t"),
         LakeError,
-        "file:/lake/shop/t is damaged or gone: [DELTA_VERSIONS_NOT_CONTIGUOUS]",
+        "file:/lake/shop/t is damaged or missing: [DELTA_VERSIONS_NOT_CONTIGUOUS]",
     ),
     "a file that a task could not read": (
         RuntimeError(
             "Job aborted\n\tat java.base/java.lang.Thread.run(Thread.java)\nFAILED_READ_FILE while reading /lake/x.parquet"
         ),
         LakeError,
-        "/lake/x.parquet is damaged or gone: FAILED_READ_FILE",
+        "/lake/x.parquet is damaged or missing: FAILED_READ_FILE",
     ),
     "a broker that does not let us in": (RuntimeError("Permission denied: topic orders"), None, ""),
     "a fault of ours": (KeyError("x"), None, ""),

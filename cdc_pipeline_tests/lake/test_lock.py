@@ -55,7 +55,7 @@ def test_a_second_writer_waits_and_says_for_whom(paths: LakePaths) -> None:
 def test_one_that_waits_too_long_may_be_tried_again(paths: LakePaths) -> None:
     with (
         only_writer(paths, "run-1", _quiet),
-        pytest.raises(TransientError, match=r"run run-1 .*did not end \[pipeline shop\]"),
+        pytest.raises(TransientError, match=r"run run-1 .*did not end within 0 s \[pipeline shop\]"),
         only_writer(paths, "run-2", _quiet, wait_seconds=0),
     ):
         pass
@@ -69,7 +69,7 @@ def test_pipelines_of_one_lake_do_not_wait_for_each_other(paths: LakePaths) -> N
         # each of them has its own
         for pipeline in ("shop", "other"):
             with (
-                pytest.raises(TransientError, match=rf"did not end \[pipeline {pipeline}\]"),
+                pytest.raises(TransientError, match=rf"did not end within 0 s \[pipeline {pipeline}\]"),
                 only_writer(LakePaths(paths.root, pipeline), "run-3", _quiet, wait_seconds=0),
             ):
                 pass

@@ -45,11 +45,19 @@ def _half(file: Path) -> None:
 
 DAMAGE: dict[str, tuple[Callable[[Path], object], int, str]] = {
     "the newest one empty": (lambda file: file.write_bytes(b""), 12, "is empty"),
-    "the newest one half": (_half, 12, "has a line that is no action"),
-    "the newest one of zeros": (lambda file: file.write_bytes(b"\0" * 600), 12, "has a line that is no action"),
+    "the newest one half": (_half, 12, "has a line that is not a Delta action"),
+    "the newest one of zeros": (
+        lambda file: file.write_bytes(b"\0" * 600),
+        12,
+        "has a line that is not a Delta action",
+    ),
     "the newest one gone": (lambda file: file.unlink(), 12, "is missing"),
     "one before it gone": (lambda file: file.unlink(), 11, "is missing"),
-    "one before it cut at a line": (lambda file: file.write_bytes(b"{}\n{\n"), 11, "has a line that is no action"),
+    "one before it cut at a line": (
+        lambda file: file.write_bytes(b"{}\n{\n"),
+        11,
+        "has a line that is not a Delta action",
+    ),
 }
 
 

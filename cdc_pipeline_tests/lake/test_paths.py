@@ -199,7 +199,7 @@ def test_a_move_that_died_is_finished(name: str, spark: SparkSession, tmp_path: 
         for file, content in files.items():
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
             (folder / file).write_bytes(content)
-    folder_moves._noted(spark, *map(str, places), str(home / ".moves"))
+    folder_moves._record_move(spark, *map(str, places), str(home / ".moves"))
     moved = tmp_path / "elsewhere"
     (tmp_path / "lake").rename(moved)
     source, target = (moved / place.relative_to(tmp_path / "lake") for place in places)

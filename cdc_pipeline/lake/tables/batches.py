@@ -1,4 +1,4 @@
-"""`batches`: one row for each batch that is decoded, the last commit of its decoding."""
+"""`batches`: one row per decoded batch, written in the last commit of its decoding."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ BATCHES_SCHEMA = (
     "files ARRAY<STRUCT<path: STRING, size: BIGINT, modified_ms: BIGINT>>, "
     "offsets ARRAY<STRUCT<topic: STRING, `partition`: INT, first: BIGINT, last: BIGINT, records: BIGINT>>, "
     "records BIGINT, kinds MAP<STRING, BIGINT>, row_changes BIGINT, exact_ts BOOLEAN, "
-    # topics from which nothing comes any more, and offsets that were given up (`next` is where it goes on)
+    # topics that no longer deliver records
     "ended ARRAY<STRING>, "
+    # offset ranges that were skipped because the broker no longer has them; `next`: the offset at which reading continued
     "lost ARRAY<STRUCT<topic: STRING, `partition`: INT, first: BIGINT, next: BIGINT>>, "
-    # topic → the time of its newest heartbeat, in ms
+    # topic → time of its newest heartbeat (ms)
     "heartbeats MAP<STRING, BIGINT>"
 )
 
 
 def last_decoded(spark: SparkSession, paths: LakePaths) -> int:
-    """The newest batch that is decoded; 0 before there is one."""
+    """The id of the newest decoded batch; 0 if none is."""
     return progress(spark, paths.table("batches"), paths.writer("batches")) or 0

@@ -1,5 +1,4 @@
-"""`ddl_history`: the columns that decoding leaves open, and a cut fills in, of what became of each statement, and the words
-for that."""
+"""`ddl_history`: the values of `status`, and the columns that decoding leaves NULL and a cut fills in."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from cdc_pipeline.spark.small_frames import struct_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# what `status` says of a statement; PENDING is what decoding writes, the others come from cuts
+# Decoding writes PENDING, a cut writes the others.
 PENDING = "pending"
 APPLIED, NO_EFFECT, DUPLICATE, NOT_APPLIED, HELD = "applied", "no effect", "duplicate", "not applied yet", "held"
 NOT_INCLUDED = "not included"
@@ -24,6 +23,6 @@ RESULT_COLUMNS = (
 
 
 def undecided(ddl: DataFrame) -> DataFrame:
-    """DDL rows of which no cut has said yet what it did: with the columns that `close_events` fills in."""
-    nothing = {field.name: F.lit(None).cast(field.dataType) for field in struct_of(RESULT_COLUMNS)}
-    return ddl.withColumns({**nothing, "status": F.lit(PENDING)})
+    """DDL rows with `RESULT_COLUMNS` added: `status` is PENDING, the others are NULL."""
+    nulls = {field.name: F.lit(None).cast(field.dataType) for field in struct_of(RESULT_COLUMNS)}
+    return ddl.withColumns({**nulls, "status": F.lit(PENDING)})

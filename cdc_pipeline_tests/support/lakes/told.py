@@ -78,5 +78,5 @@ def begun(spark: SparkSession, folder: Path) -> Told:
 
 def as_a_new_process(spark: SparkSession) -> None:
     """What a process has in memory of Delta's logs is forgotten."""
-    delta_log._LOOKED_AT.clear()
+    delta_log._CHECKED.clear()
     jvm(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
