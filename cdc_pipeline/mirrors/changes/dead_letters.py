@@ -59,7 +59,7 @@ def lost_rows(
 
 
 def value_letters(rows: DataFrame, state: MirrorState, raw: DataFrame) -> DataFrame:
-    """Rows for `dead_letters`: those of `merge_rows.typed_rows` with bad values, with their records from `raw`."""
+    """Rows for `dead_letters`: those of `typed_rows.typed_rows` with bad values, with their records from `raw`."""
     return (
         rows.where("size(bad) > 0")
         .select(

@@ -64,10 +64,10 @@ def _names(shards: Sequence[Shard]) -> list[str]:
 
 
 def _merged_column(name: str, shards: Sequence[Shard], current: TableSchema, gaps: list[Gap]) -> Column:
-    found = [(shard, column) for shard in shards if (column := shard.schema.find(name)) is not None]
-    columns = [column for _, column in found]
+    definitions = [(shard, column) for shard in shards if (column := shard.schema.find(name)) is not None]
+    columns = [column for _, column in definitions]
     kind: MySqlType | None = columns[0].type
-    for shard, column in found[1:]:
+    for shard, column in definitions[1:]:
         kind = None if kind is None else wider_type(kind, column.type)
         if kind is None:
             kinds = " and ".join(sorted({str(columns[0].type), str(column.type)}))
@@ -77,12 +77,12 @@ def _merged_column(name: str, shards: Sequence[Shard], current: TableSchema, gap
     if kind is None:
         former = current.find(name)
         kind = columns[0].type if former is None else former.type
-    charsets = [charset_of_column(column.type, shard.schema.charset) for shard, column in found]
+    charsets = [charset_of_column(column.type, shard.schema.charset) for shard, column in definitions]
     if len(set(charsets)) > 1 and kind.base in TEXT_TYPES:
         # a charset whose text the encoder may damage wins, so that damage is detected in all source tables
         damaged = next((charset for charset in charsets if not is_read_right(charset)), None)
         kind = kind if damaged is None else replace(kind, charset=damaged, collation=None)
-    everywhere = len(found) == len(shards)
+    everywhere = len(definitions) == len(shards)
     nullable = not everywhere or any(column.nullable for column in columns)
     formulas = {(column.generated, column.expression) for column in columns}
     if everywhere and len(formulas) == 1 and columns[0].generated is not None:

@@ -20,7 +20,7 @@ def key_columns(state: MirrorState, declared: Mapping[str, tuple[str, ...]]) -> 
     schema = state.schema
     if schema.row_key:
         return schema.row_key
-    found = [schema.find(column) for column in declared.get(str(state.name), ())]
+    columns = [schema.find(column) for column in declared.get(str(state.name), ())]
     # a declared key with columns that the table lacks is ignored
-    own = tuple(column.name for column in found if column is not None) if all(found) else ()
+    own = tuple(column.name for column in columns if column is not None) if all(columns) else ()
     return (*SOURCE_NAMES, *own) if own and state.shards is not None else own

@@ -1,4 +1,4 @@
-"""Rows that lack columns, and keys that the pipeline declares: one stream of Canal, in two runs."""
+"""Rows that lack columns, and keys declared in the pipeline: one stream in two runs."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ FIRST = (
     ),
     _canal("INSERT", "kept", 2, {"id": "1", "v": "a", "b": "long", "n": "1"}),
     _canal("INSERT", "kept", 2, {"id": "2", "v": "b", "b": "text", "n": "2"}),
-    # NOBLOB within the run that brought the row
+    # NOBLOB, in the run that inserted the row
     _canal("UPDATE", "kept", 3, {"id": "1", "v": None, "n": "1"}, {"v": "a"}),
-    # MINIMAL: the others have their defaults
+    # MINIMAL: absent columns have their defaults
     _canal("INSERT", "kept", 3, {"id": "3"}),
     _canal("INSERT", "kept", 3, {"id": "4", "b": "x", "n": "4"}),
     _canal("INSERT", "lost", 2, {"id": "1", "v": "a", "b": "long", "n": "1"}),
-    # a column that TiCDC's column selectors leave out: no INSERT says what it is
+    # a column that TiCDC's column selectors exclude: its value is unknown after every INSERT
     row("INSERT", "chosen", 2, {"id": "1", "b": "y", "n": "1"}, types=_TYPES, key=["id"], extension=False),
     canal_ddl(f"CREATE TABLE declared {_COLUMNS.replace(' PRIMARY KEY', '')}", 1, table="declared", kind="CREATE"),
     _canal("INSERT", "declared", 2, {"id": "1", "v": "a", "b": "long", "n": "1"}, key=None),
@@ -65,10 +65,10 @@ SECOND = (
     _canal("UPDATE", "kept", 5, {"id": "2", "v": "c", "n": "2"}, {"v": "b"}),
     _canal("UPDATE", "kept", 6, {"id": "2", "n": "22"}, {"n": "2"}),
     _canal("UPDATE", "declared", 5, {"id": "2", "n": "22"}, {"n": "2"}, key=None),
-    # gone and come again: what it had does not come back
+    # deleted and inserted again: its former values are not restored
     _canal("DELETE", "kept", 6, {"id": "4"}),
     _canal("INSERT", "kept", 7, {"id": "4", "n": "44"}),
-    # to another key without its text, and a row that was never seen
+    # an UPDATE of the key without its text column, and an UPDATE of an unknown row
     _canal("UPDATE", "lost", 5, {"id": "5", "v": "a", "n": "1"}, {"id": "1"}),
     _canal("UPDATE", "lost", 6, {"id": "9", "v": "z", "n": "9"}, {"v": "y"}),
     _uk("UPDATE", 5, "A", "uno", {"v": "one"}),
@@ -82,7 +82,7 @@ EXPECTED = {
     ],
     "lost": [[(1, "a", "long", 1)], [(5, "a", None, 1), (9, "z", None, 9)]],
     "chosen": [[(1, None, "y", 1)]] * 2,
-    # identified by `keys` of the pipeline alone
+    # the key is declared by `keys` of the pipeline only
     "declared": [[(1, "c", "long", 1), (2, "b", "text", 2)], [(1, "c", "long", 1), (2, "b", "text", 22)]],
     "uk": [[("A", "one"), ("a", "two"), ("b ", "three")], [("A", "uno"), ("b", "three")]],
 }

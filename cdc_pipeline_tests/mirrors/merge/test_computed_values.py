@@ -1,4 +1,4 @@
-"""Computed columns: one story in two cuts, of all ways in which rows come into a mirror; and a rebuild."""
+"""Computed columns: one stream in two cuts with every way in which rows are written to a mirror, and a rebuild."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _DERIVED = (
         "db.s_*",
         (
             DerivedColumn("total", "decimal(12,2)", "price * quantity"),
-            # what both have in common fails where quantity is 0
+            # the common subexpression fails if quantity is 0
             DerivedColumn("ratio", "int", "price div quantity"),
             DerivedColumn("more", "int", "price div quantity + 1"),
         ),
@@ -88,7 +88,7 @@ SECOND = (
     _sale("UPDATE", "s_keyed", 11, "2", "7.00", "2", old={"quantity": "0"}),
     _sale("DELETE", "s_keyed", 11, "3", "99999999.99", "2000000000"),
     _sale("INSERT", "s_keyed", 12, "4", "1.00", "0"),
-    # a type; a name that is gone, and rows without it; another column of that name
+    # a changed type; a dropped column and rows without it; another column of that name
     ddl("ALTER TABLE s_keyed MODIFY quantity BIGINT, RENAME COLUMN price TO cost", 13),
     _sale("INSERT", "s_keyed", 14, "5", "9.00", "4", names="id cost quantity"),
     ddl("ALTER TABLE s_keyed ADD COLUMN price DECIMAL(10,2) DEFAULT 5", 15),
@@ -98,7 +98,7 @@ SECOND = (
     _text("DELETE", "bag", 11, "clear-w", "shown-a"),
     _text("INSERT", "bag", 12, "clear-w", "shown-c"),
     ddl("ALTER TABLE p EXCHANGE PARTITION p0 WITH TABLE q", 12),
-    # an image that lacks what is computed of, and an INSERT of which the rest are defaults
+    # an image without an input column, and an INSERT whose absent columns have defaults
     _canal("UPDATE", 11, {"id": "1", "a": "5"}, {"a": "1"}),
     _canal("INSERT", 12, {"id": "2", "a": "1"}),
 )
@@ -150,7 +150,7 @@ def _files(paths: LakePaths) -> list[Path]:
 
 
 def _mirror(spark: SparkSession, paths: LakePaths, name: str) -> list[tuple[object, ...]]:
-    """The rows without their trace."""
+    """The rows without metadata columns."""
     mirror = spark.read.format("delta").load(paths.mirror(TableName("db", name)))
     return sorted((tuple(found)[:-4] for found in mirror.collect()), key=str)
 
@@ -186,7 +186,7 @@ def test_what_is_said_of_mirrors(told: LakePaths, spark: SparkSession) -> None:
 def test_no_file_has_what_is_masked_in_clear(told: LakePaths) -> None:
     files = _files(told)
     assert [str(path) for path in files if "clear-w" in texts(path).lower()] == []
-    # `v` was not masked when the first were written
+    # `v` was not masked when the first files were written
     first = (Path(told.root).parent / "first").read_text().split("\n")
     later = [path for path in files if str(path) not in first]
     assert len(later) > 3
@@ -194,7 +194,7 @@ def test_no_file_has_what_is_masked_in_clear(told: LakePaths) -> None:
 
 
 def test_a_rebuild_is_equal_and_takes_up_what_is_declared_now(told: LakePaths, spark: SparkSession) -> None:
-    # of what is declared otherwise only `canal` is made anew, to the value
+    # only the changed declaration of `canal` is recomputed
     at = (DerivedColumn("at", "timestamp_ntz", "timestamp_ntz '2026-01-01 00:00:00'"),)
     rules = ColumnRules(masks=LATER.masks, salt=SALT, derived=(("db.canal", at), *RULES.derived))
     maker = CutMaker(spark, told, "again", "UTC", 2, lambda _: None, columns=rules)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _COMMIT_MS = 1_709_164_799_987  # 2024-02-28 23:59:59.987 UTC
 
-# definition → the value as Spark prints it, binary as hex; None for NULL
+# definition → the value as printed by Spark, binary as hex; None for NULL
 _DEFAULTS: dict[str, str | None] = {
     # no default
     "INT": None,
@@ -86,7 +86,7 @@ _DEFAULTS: dict[str, str | None] = {
     "DECIMAL(65,30) DEFAULT 1.5": "1.5" + "0" * 29,
     "DECIMAL(65,0) DEFAULT " + "9" * 65: "9" * 65,
     "FLOAT DEFAULT 0.1": "0.1",
-    # in binary 1.005 is less than that, in MySQL and TiDB alike
+    # the binary value of 1.005 is smaller, in MySQL and in TiDB
     "FLOAT(7,2) DEFAULT 1.005": "1.0",
     "FLOAT(7,2) DEFAULT 1.5": "1.5",
     "DOUBLE(7,2) DEFAULT -2.345": "-2.35",
@@ -101,7 +101,7 @@ _DEFAULTS: dict[str, str | None] = {
     "BIT(8) DEFAULT x'ff'": "255",
     "BIT(8) DEFAULT 5": "5",
     "BIT DEFAULT TRUE": "1",
-    # a string is its bytes
+    # a string means its bytes
     "BIT(8) DEFAULT '5'": "53",
     "BIT(16) DEFAULT 'ab'": "24930",
     "BIT(64) DEFAULT b'" + "1" * 64 + "'": "18446744073709551615",
@@ -213,7 +213,7 @@ _DEFAULTS: dict[str, str | None] = {
     "SET('a','B','c') DEFAULT 'a,a'": "a",
     "SET('a','B','c') DEFAULT 5": "a,c",
     "SET('1','2') DEFAULT '2'": "2",
-    # the current time: that of the DDL, in the column's digits
+    # the current time: that of the DDL, with the column's fractional digits
     "TIMESTAMP DEFAULT CURRENT_TIMESTAMP": "2024-02-28 23:59:59",
     "TIMESTAMP(3) DEFAULT CURRENT_TIMESTAMP(3) ON UPDATE CURRENT_TIMESTAMP(3)": "2024-02-28 23:59:59.987",
     "TIMESTAMP(6) DEFAULT NOW(6)": "2024-02-28 23:59:59.987",
@@ -226,7 +226,7 @@ _DEFAULTS: dict[str, str | None] = {
     "DATETIME DEFAULT ((NOW()))": "2024-02-29 07:59:59",
 }
 
-# definition → what the error says
+# definition → error message
 _UNKNOWN = {
     "VARCHAR(36) DEFAULT (UUID())": "its default (UUID()) cannot be computed",
     "INT DEFAULT (1 + 1)": "its default (1 + 1) cannot be computed",

@@ -1,4 +1,4 @@
-"""Two texts of one value are one key and one image: within a cut and over cuts, with a key and without."""
+"""Two texts of one value are the same key and the same image: in one cut and in several, with a key and without."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-# a column's type → texts (each with the dialect it came in and how that sends the column), in groups of the same value
+# column type → texts, each with its dialect and that dialect's encoding of the column, in groups of equal values
 SAME: dict[str, list[list[tuple[str, ...]]]] = {
     "int": [[("7",), ("07",), ("+7",)], [("-7",)], [("0",), ("-0",), ("00",)]],
     "bigint unsigned": [[("18446744073709551615",), ("018446744073709551615",)], [("18446744073709551614",)]],
@@ -61,7 +61,7 @@ def test_texts_of_one_value_are_the_same(spark: SparkSession, words: str, keyles
     if not keyless:
         assert len(set(groups.values())) == len(groups), rows
     else:
-        # the mirror shows NULL for every date that no calendar has
+        # every date that no calendar has is NULL in the mirror
         shown = [value for value in groups.values() if value is not None]
         assert len(set(shown)) == len(shown), rows
 
@@ -75,7 +75,7 @@ def test_texts_of_plain_columns_are_taken_as_they_are() -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """The type of the column `k`; (op, text, value) of its changes, a cut after each list; the rows at the end."""
+    """Type of the column `k`; (op, text, value) of its changes, with a cut after each list; the rows at the end."""
 
     type: str
     first: list[tuple[str, str, str]]

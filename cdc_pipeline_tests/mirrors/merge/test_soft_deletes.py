@@ -1,4 +1,4 @@
-"""`soft_delete`: one stream in two cuts, in which rows go in every way that there is; then all made again in one cut."""
+"""`soft_delete`: one stream in two cuts with every way of deleting rows, and a rebuild in one cut."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Rows = list[tuple[Any, ...]]
 
 
 def _bare(table: str, step: int, key: str) -> tuple[str, int]:
-    """A DELETE that names its key only."""
+    """A DELETE with its key only."""
     return row("DELETE", table, step, {"id": key}, types=TYPES, key=["id"]), 1
 
 
@@ -92,7 +92,7 @@ SECOND = [
     change("ALTER TABLE p TRUNCATE PARTITION p0", 11),
     change("ALTER TABLE p EXCHANGE PARTITION p1 WITH TABLE x", 12),
     put("p", 13, "12", "n"),
-    # without a key rows come and go as upstream's do, beside those that were kept
+    # without a key rows are inserted and deleted as upstream, next to the kept ones
     change("ALTER TABLE k MODIFY v VARCHAR(20) NOT NULL, DROP PRIMARY KEY", 11),
     *[put("k", 12, "7", "q")] * 2,
     delete("k", 13, "3", "c"),
@@ -131,7 +131,7 @@ ROWS: dict[str, Rows] = {
         (2, hashed("clear-b"), None, 7, 8, True),
         (3, hashed("clear-c"), None, None, None, True),
     ],
-    # without ours
+    # without `_deleted`
     "o": [(3, "c", 5), (4, "d", 7)],
     "bag": [(1, "x")],
 }
@@ -171,7 +171,7 @@ def test_rows(told: Told, spark: SparkSession, table: str) -> None:
 def test_traces_and_what_is_said(told: Told, spark: SparkSession) -> None:
     s = spark.read.format("delta").load(told.paths.mirror(TableName("db", "s")))
     assert s.columns == ["id", "v", *TRACE_NAMES, "_deleted"]
-    # that of the DELETE; where no message has deleted a row, its own
+    # metadata of the DELETE; of a row that no message deleted, its own
     assert {found.id: found["_commit_ts"] for found in s.where("_deleted").collect()} == {
         key: tso(step) for key, step in ((1, 12), (3, 11), (4, 3), (5, 13), (9, 11), (30, 14))
     }
@@ -184,7 +184,7 @@ def test_traces_and_what_is_said(told: Told, spark: SparkSession) -> None:
         states[table] = MirrorState.from_properties(state.properties)
     assert {table: state.soft_key for table, state in states.items()} == {
         **dict.fromkeys(("s", "t", "p", "m"), ("id",)),
-        # looked through before rows come
+        # keys are made unique before rows are merged
         **dict.fromkeys(("t2", "x"), ()),
         "k": ("v",),
         **dict.fromkeys(("o", "bag"), None),
@@ -249,7 +249,7 @@ def test_without_watermarks_and_made_so_by_a_rebuild(spark: SparkSession, tmp_pa
         ingest(spark, paths, tmp_path / "captures", columns=columns, report=said.append)
         return [line for line in said if line.startswith("soft_delete")]
 
-    # what it was made without, a mirror has after a rebuild
+    # a mirror created without soft_delete has it after a rebuild
     ingested("0.jsonl", [table, *old, *first], ColumnRules())
     assert _rows(spark, paths, "c") == [(2, "bb"), (3, "c")]
     Rebuilder(CutMaker(spark, paths, "r", "UTC", 2, lambda _: None, columns=RULES), "auto").rebuilt()

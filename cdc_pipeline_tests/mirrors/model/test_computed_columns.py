@@ -1,4 +1,4 @@
-"""Which computed columns a mirror has, and when they are computed anew, as the planner tells it: no Spark."""
+"""Which computed columns a mirror has, and which a step recomputes. No Spark."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _anew(step: ChangeColumns) -> list[str]:
     return [column.name for column in computed_anew(step, lambda _: False)]
 
 
-# name → (statements, table, the columns that it shows, those that the last step computes anew, those without values)
+# name → (statements, table, its computed columns, those that the last step recomputes, those without values)
 CASES: dict[str, tuple[list[str], str, list[str], list[str] | None, list[str]]] = {
     "the first pattern that names a column counts": ([T.format("a1")], "a1", ["total", "note"], None, []),
     "another table": ([T.format("b1")], "b1", ["note", "Total"], None, []),
@@ -151,7 +151,7 @@ def test_a_mirror_keeps_what_it_was_made_with() -> None:
     draft, plan = planned("ALTER TABLE a1 ADD w INT", rules=(), known=(before,))
     assert _state(draft, "a1").derived == before.derived == (TOTAL, NOTE)
     assert planned(rules=(("db.*", (OTHER,)),), known=(before,))[1].steps == ()
-    # but not the files of a column that gave way to upstream's own
+    # but not those of a column that upstream's own column displaced
     (step,) = planned("ALTER TABLE a1 ADD note INT", known=(before,))[1].steps
     assert isinstance(step, ChangeColumns)
     assert loses_derived(step)

@@ -1,4 +1,4 @@
-"""Masked columns: one story in two cuts, after which no file of a mirror has a masked value in clear; and a rebuild."""
+"""Masked columns: one stream in two cuts, after which no file of a mirror has a masked value in clear, and a rebuild."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ FIRST = (
     *(_two("INSERT", "bag", 2, "1", f"clear-{name}") for name in "ab"),
     _two("INSERT", "bag", 2, "2", "clear-a"),
     _two("INSERT", "later", 2, "1", "shown-at-first"),
-    # its default is kept nowhere, so that an INSERT without it leaves NULL, and says so
+    # its default is not stored, so an INSERT without the column writes NULL and adds a gap
     canal_ddl(
         "CREATE TABLE canal (id INT PRIMARY KEY, v VARCHAR(9) DEFAULT 'clear-v')", 1, table="canal", kind="CREATE"
     ),
@@ -73,7 +73,7 @@ SECOND = (
     _two("DELETE", "keyed", 11, "clear-x", "x"),
     _two("UPDATE", "keyed", 11, "clear-w", "w", old={"id": "clear-y", "v": "y"}),
     _two("UPDATE", "keyed", 12, "clear-z", "zz", old={"v": "z"}),
-    # of rows that are equal once they are masked: one goes, another gets a value that is not shown either
+    # of rows that are equal after masking: one is deleted, another gets a new masked value
     _two("DELETE", "bag", 11, "1", "clear-a"),
     _two("UPDATE", "bag", 12, "1", "clear-c", old={"v": "clear-b"}),
     _two("INSERT", "bag", 12, "2", "clear-z"),
@@ -147,7 +147,7 @@ def test_no_file_has_a_masked_value_in_clear(told: LakePaths) -> None:
     ]
     assert len(searched) > 30
     assert [str(path) for path in searched if "clear-" in texts(path) or SALT in texts(path)] == []
-    # what is said of the letter does not tell the value
+    # the reason of the dead letter does not reveal the value
     letters = "".join(texts(path) for path in (home / "dead_letters").glob("*.parquet"))
     assert "column age: expected int, found a masked value" in letters
 

@@ -1,4 +1,4 @@
-"""Commits of a cut have numbers that grow, whatever the number of its steps and of their parts."""
+"""Commit versions of a cut grow, whatever the number of its steps and of their parts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_numbers_grow() -> None:
     assert numbers == sorted(set(numbers))
     assert one.step(0).last == 99_999
     assert one.step(3)(2, more=1).note == {"cut": 41, "step": 3, "more": 1}
-    # what is found is noted by a writer of its own, before the part
+    # gaps are committed before the part, by a separate writer
     assert one.step(3).finding(2).app_id != one.step(3)(2).app_id
     writer = one.step(0)(0).app_id
     assert cut_of_writers("p", {writer: numbers[3], "cdc:other:steps": 10**17}) == 41
@@ -30,7 +30,7 @@ def test_numbers_grow() -> None:
 
 def test_what_has_no_number_is_named() -> None:
     commits = CutCommits("p", 7, {"cut": 7})
-    commits.step(1_000_000)  # the first after the last
+    commits.step(1_000_000)  # one more than the last
     with pytest.raises(
         LakeError, match=r"step 1000001 of cut 7 has no commit version: a cut has at most 1000000 steps"
     ):

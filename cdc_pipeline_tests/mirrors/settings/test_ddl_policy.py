@@ -1,4 +1,4 @@
-"""`ddl_policy`: what DDL drops is kept, or a table waits before it until it is approved."""
+"""`ddl_policy`: `keep` keeps what DDL drops, `hold` holds the table until the statement is approved."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Found = dict[str, list[tuple[str | None, ...]]]
 
 
 class Told:
-    """One lake of a policy, told message by message."""
+    """A lake with one policy, built from batches of messages."""
 
     def __init__(self, spark: SparkSession, folder: Path, policy: DdlPolicy) -> None:
         self.spark, self.folder, self.policy = spark, folder, policy
@@ -44,7 +44,7 @@ class Told:
         self.parts = 0
 
     def send(self, messages: list[tuple[str, int]], end: int) -> CutReport:
-        """A slice that ends with a watermark in each partition, and the cut after it."""
+        """Sends messages and a watermark to each partition, and makes a cut."""
         for payload, partition in messages:
             self.topic.send(payload, partition)
         for partition in PARTITIONS:
@@ -57,7 +57,7 @@ class Told:
         return CutMaker(self.spark, self.paths, "again", "UTC", 2, lambda line: None, {}, self.policy)
 
     def rows(self, *tables: str) -> Found:
-        """The rows of mirrors as texts, each with its columns first."""
+        """The rows of mirrors as texts, after a row of column names."""
         found: Found = {}
         for table in tables:
             path = self.paths.mirror(TableName("db", table))
@@ -77,7 +77,7 @@ class Told:
 _TRACE = {"_commit_ts", "_topic", "_partition", "_offset"}
 
 
-# What `keep` does, in the same slices as what `hold` does: one lake for both.
+# `keep` and `hold` in the same batches: one lake for both.
 _KEPT_COLUMN = f"v__dropped_{tso(3)}"
 _KEPT_TABLE = f"kgone__dropped_{tso(4)}"
 _KEPT: list[list[tuple[str, int]]] = [
@@ -134,7 +134,7 @@ def test_what_is_dropped_is_kept_and_a_table_waits_until_its_statement_is_approv
     gaps = {str(entry.name): entry.gaps for entry in report.mirrors}
     assert "TRUNCATE TABLE hbag" in gaps["db.hbag"][0]
     assert gaps["db.free"] == ()
-    # the others go on, and so does what waits; a swap with a table that waits makes the other wait too
+    # other tables continue; a swap with a held table holds the other table too
     report = told.send(
         [wide("INSERT", "held", 11, {"id": "3", "n": "8", "m": "9"}), put("free", 11, "3", "h"), create("partner", 11)]
         + [put("partner", 12, "1", "p"), change("RENAME TABLE held TO tmp, partner TO held, tmp TO partner", 13)]

@@ -1,4 +1,4 @@
-"""`include`, `exclude` and `routes`: which tables are in, and under which names, in Python and in Spark alike."""
+"""`include`, `exclude` and `routes`: included tables and their mirror names, in Python and in Spark SQL."""
 
 from __future__ import annotations
 
