@@ -1,5 +1,5 @@
-"""The language of the upstream: tables, types, DDL and expressions of MySQL, MariaDB and TiDB.
+"""The SQL of the upstream (MySQL, MariaDB, TiDB): tables, types, DDL and expressions.
 
-Rooms from the top: expressions, ddl, types, model. Each imports only the rooms after it. Every room above imports mysql; it
-imports only `gaps`.
+Packages from the top: expressions, ddl, types, model. Each imports only packages below it. mysql imports only
+`gaps`; every package above imports mysql.
 """

@@ -1,4 +1,4 @@
-"""The definition of a table, and the changes that a statement makes to it, as frozen values.
+"""Table definitions and the statements that change them, as frozen values.
 
 Imports no other room of mysql. Every room imports it.
 """

@@ -1,4 +1,4 @@
-"""Clauses of ALTER TABLE about partitions. `changes` has them among all clauses."""
+"""Clauses of ALTER TABLE about table partitions. `schema_changes` exports them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ if TYPE_CHECKING:
     from cdc_pipeline.mysql.model.partitions import Partition, Partitioning
     from cdc_pipeline.mysql.model.table import TableName
 
-# ---- clauses that remove or exchange rows, which no row message tells
+# ---- clauses that remove or exchange rows. No row event reports these rows.
 
 
 @dataclass(frozen=True, slots=True)
 class TruncatePartition(RemovingClause):
-    """Removes the rows of these partitions; of all where there are no names."""
-
     names: tuple[str, ...]
+    """Empty means ALL."""
 
     def details(self) -> str:
         return ", ".join(self.names) or "ALL"
@@ -27,8 +26,6 @@ class TruncatePartition(RemovingClause):
 
 @dataclass(frozen=True, slots=True)
 class DropPartition(RemovingClause):
-    """Removes these partitions with their rows."""
-
     names: tuple[str, ...]
     if_exists: bool = False
 
@@ -38,14 +35,12 @@ class DropPartition(RemovingClause):
 
 @dataclass(frozen=True, slots=True)
 class ExchangePartition(RemovingClause):
-    """Gives the partition's rows to `table` and those of `table` to the partition.
-
-    Not `validated` (WITHOUT VALIDATION): the partition may then have rows that its definition does not allow.
-    """
+    """Swaps the rows of the partition and of `table`."""
 
     name: str
     table: TableName
     validated: bool = True
+    """False means WITHOUT VALIDATION: the partition may receive rows outside its definition."""
 
     def details(self) -> str:
         return f"{self.name} with {self.table}{'' if self.validated else ' without validation'}"
@@ -53,7 +48,7 @@ class ExchangePartition(RemovingClause):
 
 @dataclass(frozen=True, slots=True)
 class FirstPartition(RemovingClause):
-    """TiDB's FIRST PARTITION LESS THAN: drops all partitions before the one with that bound, which stays."""
+    """TiDB's FIRST PARTITION LESS THAN: drops all partitions before the one with this bound."""
 
     bound: str
 
@@ -61,15 +56,16 @@ class FirstPartition(RemovingClause):
         return f"less than {self.bound}"
 
 
-# ---- clauses after which every row is still there
+# ---- clauses that keep all rows
 
 
 @dataclass(frozen=True, slots=True)
 class AddPartitions(KeepingClause):
-    """ADD PARTITION with definitions, or with a number of partitions more (HASH and KEY)."""
+    """ADD PARTITION."""
 
     partitions: tuple[Partition, ...]
     count: int | None = None
+    """The number of added partitions (HASH and KEY) if the clause has no definitions."""
     if_not_exists: bool = False
 
     def details(self) -> str:
@@ -79,7 +75,7 @@ class AddPartitions(KeepingClause):
 
 @dataclass(frozen=True, slots=True)
 class ReorganizePartition(KeepingClause):
-    """Puts partitions in the place of others; without names it changes no definition."""
+    """Replaces the named partitions with `partitions`. Without names it changes no definition."""
 
     names: tuple[str, ...]
     partitions: tuple[Partition, ...]
@@ -90,9 +86,8 @@ class ReorganizePartition(KeepingClause):
 
 @dataclass(frozen=True, slots=True)
 class CoalescePartition(KeepingClause):
-    """That many partitions less (HASH and KEY)."""
-
     count: int
+    """The number of removed partitions (HASH and KEY)."""
 
     def details(self) -> str:
         return f"{self.count} less"
@@ -100,7 +95,7 @@ class CoalescePartition(KeepingClause):
 
 @dataclass(frozen=True, slots=True)
 class PartitionBy(KeepingClause):
-    """A new partitioning; an unknown one also stands for a clause on partitions that could not be read."""
+    """PARTITION BY. A clause about partitions that cannot be parsed is a PartitionBy with an unknown partitioning."""
 
     partitioning: Partitioning
 
@@ -116,7 +111,7 @@ class RemovePartitioning(KeepingClause):
 
 @dataclass(frozen=True, slots=True)
 class MergeFirstPartition(KeepingClause):
-    """TiDB's MERGE FIRST PARTITION LESS THAN: all partitions up to that bound become one."""
+    """TiDB's MERGE FIRST PARTITION LESS THAN: merges all partitions up to the one with this bound."""
 
     bound: str
 
@@ -126,7 +121,7 @@ class MergeFirstPartition(KeepingClause):
 
 @dataclass(frozen=True, slots=True)
 class LastPartition(KeepingClause):
-    """TiDB's LAST PARTITION LESS THAN and SPLIT MAXVALUE PARTITION LESS THAN: more partitions up to that bound."""
+    """TiDB's LAST PARTITION LESS THAN and SPLIT MAXVALUE PARTITION LESS THAN: adds partitions up to this bound."""
 
     bound: str
 

@@ -1,6 +1,7 @@
-"""How MySQL or TiDB divides a table's rows among its partitions. Plain values only.
+"""The partitioning of a MySQL or TiDB table.
 
-`ddl_partitions` reads them, `partition_evolution` changes them, and `partition_rows` says which rows lie in which.
+`mysql.ddl.partitioning` parses it, `mysql.ddl.partition_evolution` changes it, `mysql.expressions.partition_rows` selects
+the rows of a partition. Stored in plans and mirror properties by field name.
 """
 
 from __future__ import annotations
@@ -12,19 +13,17 @@ from cdc_pipeline.mysql.model.limits import short
 from cdc_pipeline.mysql.model.quoted_names import quoted
 
 MAXVALUE = "MAXVALUE"
-"""The bound above all values; a string of these letters has its quotes."""
+"""The bound above all values. The string literal 'MAXVALUE' keeps its quotes."""
 NULL = "NULL"
-"""In a list: rows whose value is NULL."""
+"""The NULL of an IN list."""
 DEFAULT = "DEFAULT"
-"""In a list: rows that no other partition lists (TiDB, MariaDB)."""
-
-
+"""The IN list of the partition for all other values (TiDB, MariaDB)."""
 _MOST_KEPT = 65_536
-"""Characters of a partitioning that could not be read, which the definition keeps."""
+"""Maximum characters that `Partitioning.unknown` keeps of the text."""
 
 
 class UnknownPartitionsError(ValueError):
-    """Partitions that cannot be told, because what is said of them does not fit what is known."""
+    """The partitions of a table cannot be determined."""
 
 
 HashMethod = Literal["hash", "linear hash", "key", "linear key"]
@@ -33,16 +32,15 @@ Method = Literal["range", "range columns", "list", "list columns", "unknown"] | 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One partition. All values are expressions as the statement has them.
-
-    `less_than` is its upper bound, one value for each column, MAXVALUE among them; `values` are the tuples of its IN
-    list, NULL and DEFAULT among them; both are empty for HASH and KEY. `subpartitions` are the names that are given.
-    """
+    """One partition. Its values are expressions as written. HASH and KEY partitions have neither bound nor list."""
 
     name: str
     less_than: tuple[str, ...] = ()
+    """RANGE: the upper bound, one value or MAXVALUE per column."""
     values: tuple[tuple[str, ...], ...] = ()
+    """LIST: the tuples of the IN list, including NULL and DEFAULT."""
     subpartitions: tuple[str, ...] = ()
+    """The names of its subpartitions if the definition gives them."""
 
     def __str__(self) -> str:
         text = f"PARTITION {quoted(self.name)}"
@@ -58,20 +56,24 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Subpartitioning:
-    """How each partition is divided once more: by an expression (HASH) or columns (KEY), into `count` parts."""
+    """SUBPARTITION BY."""
 
     method: HashMethod
     expression: str
+    """HASH: the expression, else ""."""
     columns: tuple[str, ...]
+    """KEY: the columns, else empty."""
     count: int
+    """Subpartitions per partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """TiDB's INTERVAL: bounds from `first` to `last` in steps of `amount`, `unit` is "" where they are numbers."""
+    """TiDB's RANGE … INTERVAL: one partition per step from `first` to `last`."""
 
     amount: int
     unit: str
+    """The unit of `amount` for dates, such as MONTH; "" for numbers."""
     first: str
     last: str
     null_partition: bool = False
@@ -80,23 +82,24 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Partitioning:
-    """A table's partitioning: by `expression` (RANGE, LIST, HASH) or by `columns` (… COLUMNS, KEY).
-
-    `unknown` is one that could not be read or followed; then `reason` says why and `text` is what was read last.
-    """
+    """The partitioning of a table. The method `unknown` means that it cannot be parsed or derived."""
 
     method: Method
     expression: str = ""
+    """RANGE, LIST and HASH: the partitioning expression."""
     columns: tuple[str, ...] = ()
+    """RANGE COLUMNS, LIST COLUMNS and KEY: the partitioning columns."""
     partitions: tuple[Partition, ...] = ()
     subpartitioning: Subpartitioning | None = None
     interval: Interval | None = None
     reason: str = ""
+    """Why the method is `unknown`."""
     text: str = ""
+    """The last text of an `unknown` partitioning."""
 
     @staticmethod
     def unknown(reason: str, text: str) -> Partitioning:
-        """A partitioning of which only its text is known."""
+        """An unknown partitioning. Long texts are cut."""
         return Partitioning("unknown", reason=short(reason), text=text if len(text) <= _MOST_KEPT else short(text))
 
     @property
@@ -104,12 +107,12 @@ class Partitioning:
         return self.method != "unknown"
 
     def position(self, name: str) -> int | None:
-        """Where the partition of that name stands; MySQL compares their names without case."""
+        """The index of the partition of this name, ignoring case as MySQL does; None if there is none."""
         folded = name.casefold()
-        return next((place for place, part in enumerate(self.partitions) if part.name.casefold() == folded), None)
+        return next((index for index, part in enumerate(self.partitions) if part.name.casefold() == folded), None)
 
     def subpartition_names(self) -> tuple[str, ...]:
-        """The names of all subpartitions, MySQL's own where none are given."""
+        """The names of all subpartitions. Where the definition gives none, MySQL's generated names."""
         if self.subpartitioning is None:
             return ()
         numbers = range(self.subpartitioning.count)
@@ -127,7 +130,7 @@ class Partitioning:
 
 
 def partitions_as_text(partitions: tuple[Partition, ...]) -> str:
-    """Partitions in brackets, as a statement defines them."""
+    """The definitions in brackets, as in a statement."""
     return f"({', '.join(str(partition) for partition in partitions)})"
 
 
@@ -136,7 +139,7 @@ def _head(method: str, expression: str, columns: tuple[str, ...]) -> str:
 
 
 def partitioning_from_plain(plain: dict[str, Any]) -> Partitioning:
-    """The partitioning of which `plain` has the fields, as JSON gives them."""
+    """The partitioning from its fields as parsed JSON."""
     sub, interval = plain["subpartitioning"], plain["interval"]
     return Partitioning(
         method=plain["method"],

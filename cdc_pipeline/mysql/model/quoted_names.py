@@ -1,4 +1,4 @@
-"""Names in quotes. The one place where upstream's names become part of SQL, MySQL's and Spark's alike."""
+"""Quotes identifiers for SQL, the same way for MySQL and Spark. All SQL with upstream names goes through here."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ if TYPE_CHECKING:
 
 
 def quoted(name: str) -> str:
-    """The name as an identifier."""
+    """The name as an identifier in backquotes."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def unused(name: str, taken: Iterable[str]) -> str:
-    """The name, made longer until it is none of those that are taken. Case does not count."""
+    """The name with underscores appended until it is not in `taken`, ignoring case."""
     folded = {other.casefold() for other in taken}
     while name in folded:
         name += "_"

@@ -1,6 +1,7 @@
-"""What a DDL statement says, as values: one statement becomes one or more `SchemaChange`.
+"""DDL statements and the clauses of ALTER TABLE as frozen values.
 
-The parser (`ddl_parser`) makes them, `evolution` folds them over a `TableSchema`, and `mirrors` carries them out.
+`mysql.ddl.parser` creates them: one statement becomes one or more of them. `mysql.ddl.evolution` applies clauses to a
+`TableSchema`. Class names and field names are stored in plans, class names also in `ddl_history.changes`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from cdc_pipeline.mysql.model.base_changes import BaseChange, BaseClause, KeepingClause, RemovingClause, TableNames
 
-# `as` with the same name: they are exported from here, where all clauses are.
+# `as` with the same name exports them from here.
 from cdc_pipeline.mysql.model.partition_clauses import AddPartitions as AddPartitions
 from cdc_pipeline.mysql.model.partition_clauses import CoalescePartition as CoalescePartition
 from cdc_pipeline.mysql.model.partition_clauses import DropPartition as DropPartition
@@ -35,16 +36,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a column goes: first, or after a named column. No Position means at the end, or unmoved."""
+    """Where ADD or MODIFY puts a column. None in its place: an added column goes to the end, a changed one stays."""
 
     after: str | None = None
+    """The column before it; None means FIRST."""
 
     @property
     def first(self) -> bool:
         return self.after is None
 
 
-# ---- clauses of ALTER TABLE, in the order in which the statement has them
+# ---- clauses of ALTER TABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class DropColumn(RemovingClause):
 
 @dataclass(frozen=True, slots=True)
 class ChangeColumn(BaseClause):
-    """CHANGE COLUMN, and MODIFY COLUMN where `name` is the column's own name."""
+    """CHANGE COLUMN, or MODIFY COLUMN if `name` equals the name of `column`."""
 
     name: str
     column: Column
@@ -95,7 +97,7 @@ class RenameColumn(KeepingClause):
 
 @dataclass(frozen=True, slots=True)
 class SetDefault(KeepingClause):
-    """ALTER COLUMN … SET DEFAULT, or DROP DEFAULT where `default` is None."""
+    """ALTER COLUMN … SET DEFAULT, or DROP DEFAULT if `default` is None."""
 
     name: str
     default: Default | None
@@ -129,7 +131,7 @@ class AddUniqueKey(KeepingClause):
 
 @dataclass(frozen=True, slots=True)
 class AddIndex(KeepingClause):
-    """An index that is no key; it has the name "" where the statement gives none."""
+    """ADD INDEX of an index that is not UNIQUE. Its name is "" if the statement gives none."""
 
     index: PlainIndex
 
@@ -139,7 +141,7 @@ class AddIndex(KeepingClause):
 
 @dataclass(frozen=True, slots=True)
 class DropIndex(KeepingClause):
-    """Drops an index by name; the parser does not know whether it is a UNIQUE one."""
+    """DROP INDEX. The parser does not know whether the index is UNIQUE."""
 
     name: str
 
@@ -166,7 +168,7 @@ class RenameTo(KeepingClause):
 
 @dataclass(frozen=True, slots=True)
 class DefaultCharset(KeepingClause):
-    """[DEFAULT] CHARACTER SET or COLLATE of a table: what columns that come later have. Those that are there keep theirs."""
+    """[DEFAULT] CHARACTER SET or COLLATE of a table: applies to columns added later, existing columns keep theirs."""
 
     charset: str
     collation: str | None = None
@@ -177,7 +179,7 @@ class DefaultCharset(KeepingClause):
 
 @dataclass(frozen=True, slots=True)
 class ConvertCharset(KeepingClause):
-    """CONVERT TO CHARACTER SET: the columns that are there, and the default."""
+    """CONVERT TO CHARACTER SET: changes the existing columns and the default of the table."""
 
     charset: str
     collation: str | None = None
@@ -188,7 +190,7 @@ class ConvertCharset(KeepingClause):
 
 @dataclass(frozen=True, slots=True)
 class NoRowEffect(KeepingClause):
-    """A clause that changes neither rows nor columns: a foreign key, a comment, AUTO_INCREMENT, ANALYZE PARTITION …"""
+    """A clause that changes neither rows nor columns, such as a foreign key, a comment or AUTO_INCREMENT."""
 
     what: str
 
@@ -198,7 +200,7 @@ class NoRowEffect(KeepingClause):
 
 @dataclass(frozen=True, slots=True)
 class NotSupportedClause(KeepingClause):
-    """A clause that may change rows or columns, and that this version does not apply."""
+    """A clause that may change rows or columns and that this version does not apply."""
 
     what: str
 
@@ -227,7 +229,7 @@ Clause: TypeAlias = (
     | NotSupportedClause
 )
 RowKeepingClause: TypeAlias = NoRowEffect | AddIndex | DefaultCharset | PartitionDefinitionClause
-"""The clauses that change neither rows nor columns; `isinstance(clause, RowKeepingClause)` asks for them."""
+"""The clauses that change neither rows nor columns."""
 
 
 # ---- statements
@@ -235,12 +237,11 @@ RowKeepingClause: TypeAlias = NoRowEffect | AddIndex | DefaultCharset | Partitio
 
 @dataclass(frozen=True, slots=True)
 class CreateTable(BaseChange):
-    """`gaps` are reasons why the table made may lack rows."""
-
     name: TableName
     schema: TableSchema
     if_not_exists: bool = False
     gaps: tuple[Gap, ...] = ()
+    """Why the created table may lack rows."""
 
     def details(self) -> str:
         return f"{self.name} ({', '.join(f'{column.name} {column.type}' for column in self.schema.columns)})"
@@ -290,7 +291,7 @@ class AlterTable(BaseChange):
 
 @dataclass(frozen=True, slots=True)
 class RenameTable(BaseChange):
-    """One pair of RENAME TABLE; several pairs are several changes, to be done from left to right."""
+    """One pair of RENAME TABLE. Several pairs become several changes, applied from left to right."""
 
     name: TableName
     new_name: TableName
@@ -328,10 +329,9 @@ class DropTable(BaseChange):
 
 @dataclass(frozen=True, slots=True)
 class DropDatabase(BaseChange):
-    """`tables` are the mirrors of its tables where those have names of their own; None where they have upstream's."""
-
     database: str
     tables: frozenset[TableName] | None = None
+    """The mirrors of the database's tables if `routes` renames some of them, else None."""
 
     def has(self, mirror: TableName) -> bool:
         return mirror.database == self.database if self.tables is None else mirror in self.tables
@@ -345,15 +345,15 @@ class DropDatabase(BaseChange):
 
 @dataclass(frozen=True, slots=True)
 class CreateTableAsSelect(BaseChange):
-    """A table made by a query. `columns` and `keys` are what the statement itself defines; `database` is where the query's
-    own names are looked for."""
-
     name: TableName
     columns: tuple[Clause, ...]
+    """AddColumn of each column that the statement itself defines."""
     keys: tuple[Clause, ...]
+    """The other clauses of the definition: keys, indexes, partitioning."""
     charset: str | None
     query: str
     database: str
+    """The database of unqualified names in the query."""
     if_not_exists: bool = False
     collation: str | None = None
 
@@ -366,7 +366,7 @@ class CreateTableAsSelect(BaseChange):
 
 @dataclass(frozen=True, slots=True)
 class RecoverTable(BaseChange):
-    """RECOVER TABLE, or FLASHBACK TABLE with a `new_name` or without."""
+    """RECOVER TABLE, or FLASHBACK TABLE with an optional `new_name`."""
 
     name: TableName
     new_name: TableName | None = None
@@ -381,7 +381,7 @@ class RecoverTable(BaseChange):
 
 @dataclass(frozen=True, slots=True)
 class RecoverDatabase(BaseChange):
-    """FLASHBACK DATABASE, with a `new_database` or without."""
+    """FLASHBACK DATABASE with an optional `new_database`."""
 
     database: str
     new_database: str | None = None
@@ -395,7 +395,7 @@ class RecoverDatabase(BaseChange):
 
 @dataclass(frozen=True, slots=True)
 class NoTableEffect(BaseChange):
-    """A statement that changes no table's rows or columns: CREATE or ALTER DATABASE, views, …"""
+    """A statement that changes neither rows nor columns of a table, such as CREATE DATABASE or CREATE VIEW."""
 
     what: str
 
@@ -408,15 +408,15 @@ class NoTableEffect(BaseChange):
 
 @dataclass(frozen=True, slots=True)
 class NotSupported(BaseChange):
-    """A statement that may change tables, and that this version cannot read or apply; `reason` says which and why.
-
-    `creates`: it brings the table `name` into being. `everywhere`: it may change any table.
-    """
+    """A statement that may change tables and that this version cannot parse or apply."""
 
     reason: str
     name: TableName | None = None
+    """The table of the statement, if known."""
     creates: bool = False
+    """Whether the statement creates the table `name`."""
     everywhere: bool = False
+    """Whether the statement may change any table."""
 
     def details(self) -> str:
         return self.reason
@@ -427,12 +427,14 @@ class NotSupported(BaseChange):
 
 @dataclass(frozen=True, slots=True)
 class OfShard(BaseChange):
-    """What a statement does to one of the tables of the merged mirror `name`: `shard` is upstream's name for it, and
-    `change` is by upstream's names. A RenameTable of it stays in the mirror."""
+    """A statement about one source table of a merged mirror (`routes` with `merge`)."""
 
     name: TableName
+    """The merged mirror."""
     shard: TableName
+    """The source table, by its upstream name."""
     change: ShardChange
+    """The statement, with upstream names. The new name of a RenameTable belongs to the same mirror."""
 
     def details(self) -> str:
         return self.change.description()
@@ -451,7 +453,7 @@ class OfShard(BaseChange):
 
 
 ShardChange: TypeAlias = "CreateTable | AlterTable | RenameTable | TruncateTable | DropTable | NotSupported"
-"""What is done to one of the tables of a merged mirror."""
+"""The statements that `OfShard` may hold."""
 SchemaChange: TypeAlias = (
     CreateTable
     | CreateTableLike
@@ -470,5 +472,5 @@ SchemaChange: TypeAlias = (
 
 
 def of_table(change: SchemaChange) -> SchemaChange:
-    """What is done to upstream's table, of whichever mirror that is."""
+    """The statement itself, without the OfShard around it."""
     return change.change if isinstance(change, OfShard) else change

@@ -1,7 +1,7 @@
-"""The schema of an upstream table, as MySQL or TiDB has it.
+"""The definition of an upstream table in MySQL or TiDB.
 
-Plain values only: no Spark, no Dagster. `ddl_parser` makes them from statements, `evolution` changes them, and
-`spark_types` says what they become in a mirror.
+`mysql.ddl.parser` creates these values, `mysql.ddl.evolution` changes them, `mysql.types.spark_types` maps them to Delta
+types. They are stored in plans and mirror properties by field name.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from cdc_pipeline.mysql.model.partitions import Partitioning
 
 TEXT_TYPES = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
-"""The base words of the types that hold characters."""
+"""The `base` of each character type."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class TableName:
-    """A table's full name, each part exactly as upstream spells it (no quotes, case kept)."""
+    """A full table name as upstream spells it: without quotes, case preserved."""
 
     database: str
     table: str
@@ -31,24 +31,20 @@ class TableName:
 
 
 _PLAIN = (("time", (0,)), ("char", (1,)), ("binary", (1,)), ("bit", (1,)))
-"""Types that a definition may write without their number."""
+"""Types whose number in brackets is the default, so that `str` leaves it out."""
 
 
 @dataclass(frozen=True, slots=True)
 class MySqlType:
-    """A column's MySQL type.
-
-    `base` is the lower-case word after synonyms are resolved (`integer` is `int`, `bool` is `tinyint(1)`,
-    `numeric` is `decimal`); `params` are the numbers in brackets; `members` are the labels of enum and set. What messages
-    call `time`, `char` or `decimal` may have any digits or length; a definition's TIME is (0,), its CHAR (1,), its DECIMAL
-    (10, 0).
-    """
-
     base: str
+    """The type in lower case with synonyms resolved: `integer` is `int`, `numeric` is `decimal`."""
     params: tuple[int, ...] = ()
+    """The numbers in brackets. A definition always has them: TIME is (0,), CHAR is (1,), DECIMAL is (10, 0). Empty in a
+    type of a message (`mysqlType`) means unknown."""
     unsigned: bool = False
     zerofill: bool = False
     members: tuple[str, ...] = ()
+    """The labels of ENUM and SET."""
     charset: str | None = None
     collation: str | None = None
 
@@ -68,47 +64,45 @@ class MySqlType:
 
 @dataclass(frozen=True, slots=True)
 class Default:
-    """A column's DEFAULT clause.
-
-    `literal`: `value` is the text of a string, `None` for DEFAULT NULL.
-    `number`: a number as the statement writes it. `bits`: a string of 0 and 1 (`b'101'`). `hex`: hex digits (`x'0aff'`).
-    `expression`: the SQL text, such as `CURRENT_TIMESTAMP(6)` or `(UUID())`.
-    """
+    """The DEFAULT of a column."""
 
     kind: Literal["literal", "number", "bits", "hex", "expression"]
     value: str | None
+    """By kind: the text of a string (None for DEFAULT NULL), a number as written, binary digits (`b'101'`), hex digits
+    (`x'0aff'`), SQL text such as `CURRENT_TIMESTAMP(6)`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. `generated` is None for a plain column; then `expression` is None too."""
-
     name: str
     type: MySqlType
     nullable: bool = True
     default: Default | None = None
     generated: Literal["virtual", "stored"] | None = None
     expression: str | None = None
+    """The formula of a generated column."""
     auto_increment: bool = False
 
     @property
     def has_constant_default(self) -> bool:
-        """Whether a row that does not name the column gets a value that depends on neither the row nor the time."""
+        """Whether the default value depends on neither the row nor the time."""
         return self.generated is None and (self.default is None or self.default.kind != "expression")
 
 
 @dataclass(frozen=True, slots=True)
 class UniqueKey:
-    """A UNIQUE index, columns in index order. A key over an expression or prefix only has `exact` False."""
+    """A UNIQUE index."""
 
     name: str
     columns: tuple[str, ...]
+    """In index order."""
     exact: bool = True
+    """False if the index covers an expression or only a prefix of a column."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlainIndex:
-    """An index that is no key. It says nothing of rows; its name is taken, which UNIQUE keys without one step aside for."""
+    """An index that is not UNIQUE. It matters only because MySQL's generated names of UNIQUE keys avoid its name."""
 
     name: str
     columns: tuple[str, ...]
@@ -116,32 +110,34 @@ class PlainIndex:
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """A table's columns in table order, its primary key in index order, its UNIQUE keys in order of creation."""
+    """The definition of a table."""
 
     columns: tuple[Column, ...]
     primary_key: tuple[str, ...] = ()
+    """In index order."""
     unique_keys: tuple[UniqueKey, ...] = ()
+    """In order of creation."""
     charset: str | None = None
     partitioning: Partitioning | None = None
     indexes: tuple[PlainIndex, ...] = ()
     collation: str | None = None
-    """The table's default for columns that name none; None where no statement has said it."""
+    """The default collation of the table; None if no statement named one."""
 
     @property
     def column_names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
 
     def find(self, name: str) -> Column | None:
-        """The column of that name; MySQL compares column names without case."""
+        """The column of this name, ignoring case as MySQL does."""
         folded = name.casefold()
         return next((column for column in self.columns if column.name.casefold() == folded), None)
 
     @property
     def row_key(self) -> tuple[str, ...]:
-        """The columns that identify a row, empty where rows have no identity.
+        """The columns that identify a row; empty for a keyless table.
 
-        The primary key, else the UNIQUE key whose columns are all NOT NULL with the fewest columns, the earliest of
-        those (TiDB's handle key: ticdc-facts §3).
+        The primary key, else the shortest UNIQUE key of NOT NULL columns, of those the oldest (TiCDC's handle key:
+        ticdc-facts §3).
         """
         if self.primary_key:
             return self.primary_key
@@ -153,7 +149,7 @@ class TableSchema:
         return all(column is not None and not column.nullable for column in found)
 
     def to_json(self) -> str:
-        """One line of JSON that `stored_schema.schema_of_json` reads back to an equal schema."""
+        """One line of JSON. `mysql.ddl.stored_schema.schema_of_json` reads it."""
         return json.dumps(_as_plain(self), ensure_ascii=False, separators=(",", ":"))
 
     def with_columns(self, columns: tuple[Column, ...]) -> TableSchema:
@@ -162,14 +158,14 @@ class TableSchema:
 
 @dataclass(frozen=True)
 class ColumnOrigin:
-    """A column after ALTER TABLE and the column it was before; `before` is None for an added one."""
+    """A column after ALTER TABLE and the same column before it; `before` is None for an added column."""
 
     after: Column
     before: Column | None
 
 
 def origins_by_name(before: TableSchema, columns: Iterable[Column]) -> tuple[ColumnOrigin, ...]:
-    """Each of the columns, which was the one that had its name before."""
+    """The origin of each column: the column of the same name in `before`."""
     return tuple(ColumnOrigin(column, before.find(column.name)) for column in columns)
 
 
