@@ -36,7 +36,7 @@ _COMMIT = canal("XACOMMIT", "", 5, None, database="", sql="XA COMMIT X'7831',X''
 _DDL = canal_ddl("ALTER TABLE t ADD COLUMN c INT", 5, table="t")
 _STATEMENT = canal("DELETE", "st", 5, None, sql="DELETE FROM st")
 _DEAD = "{"
-_TAKEN_BACK = "NotSupported XA ROLLBACK does not take back the rows that were sent at XA PREPARE"
+_TAKEN_BACK = "NotSupported XA ROLLBACK does not undo the rows that were sent at XA PREPARE"
 
 
 def _in_order(*values: str) -> _Records:
@@ -120,7 +120,7 @@ def test_each_event_says_what_it_is(rows: dict[str, list[Row]]) -> None:
         (row["offset"], row["kind"], row["database"], row["table"], row["sql"], row["changes"])
         for row in rows["each event"]
     ]
-    not_sent = "NotSupported a change was logged as its statement (binlog_format), its rows were not sent"
+    not_sent = "NotSupported a change was logged as a statement (binlog_format), its rows were not sent"
     added = "ALTER TABLE `t` ADD COLUMN d INT"
     assert found[:3] == [
         (0, "ddl", "db", "t", "ALTER TABLE t ADD COLUMN c INT", ["AlterTable db.t: AddColumn c int"]),

@@ -160,7 +160,7 @@ def test_what_is_not_certain_is_marked(mixed: tuple[LakePaths, CutReport]) -> No
     assert [gaps[table] for table in ("tidb", "chain")] == [(), ()]
     # no message of DataWorks says that the rows from before its changes are all here
     assert gaps["dw"] == (UNSEEN_LOAD.detail,)
-    assert [gap.split(",")[0] for gap in gaps["twice"]] == ["a change was logged as its statement (binlog_format)"]
+    assert [gap.split(",")[0] for gap in gaps["twice"]] == ["a change was logged as a statement (binlog_format)"]
     starts = ("column l: the encoder has damaged its text", "1 row(s) with values", "rows came without some columns")
     # the definition says what an INSERT without `t` means; of `half` there is none
     assert [any(gap.startswith(start) for gap in gaps["odd"]) for start in starts] == [True, True, False]

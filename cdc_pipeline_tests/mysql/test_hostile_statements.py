@@ -82,7 +82,7 @@ def test_many_clauses_over_many_columns_take_no_longer_than_each_of_them() -> No
     assert isinstance(created, CreateTable)
     assert isinstance(changed, AlterTable)
     began = time.process_time()
-    with pytest.raises(SchemaConflictError, match="to follow"):
+    with pytest.raises(SchemaConflictError, match="for AFTER"):
         altered(created.schema, changed.clauses)
     renamed = tuple(clause for clause in changed.clauses if getattr(clause, "position", None) is None)
     assert altered(created.schema, renamed) == created.schema

@@ -1,4 +1,4 @@
-"""Parses DDL statements, and derives the table definition that results. Text in, values out.
+"""Parses DDL statements and derives the resulting table definitions: text in, values out.
 
 Imports `types` and `model`. Expressions, `dialects` and `mirrors` import it.
 """

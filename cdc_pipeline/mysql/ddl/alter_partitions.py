@@ -1,4 +1,4 @@
-"""Reads the clauses of ALTER TABLE about partitions."""
+"""Parses the clauses of ALTER TABLE about table partitions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.mysql.ddl.keys import read_table_name
 from cdc_pipeline.mysql.ddl.partition_definitions import read_bound, read_partition_name, read_partitions
-from cdc_pipeline.mysql.ddl.partitioning import at_end, read_partitioning, skipped
+from cdc_pipeline.mysql.ddl.partitioning import at_statement_end, read_partitioning, read_to_clause
 from cdc_pipeline.mysql.ddl.tokens import DdlSyntaxError
 from cdc_pipeline.mysql.model.partitions import Partitioning
 from cdc_pipeline.mysql.model.schema_changes import (
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mysql.ddl.tokens import Cursor
     from cdc_pipeline.mysql.model.schema_changes import Clause
 
-# Clauses on partitions stand alone in a statement of MySQL, and their lists of names have commas.
+# The first words of other clauses. In MySQL a clause about partitions is the only one of its statement.
 _VERBS = ("ADD", "DROP", "CHANGE", "MODIFY", "RENAME", "ALTER", "CONVERT", "TRUNCATE", "EXCHANGE", "REMOVE")
 _WITHOUT_EFFECT = (
     ("REBUILD", "PARTITION"),
@@ -45,7 +45,7 @@ _NOT_SUPPORTED = (
     ("CONVERT", "PARTITION"),
     ("CONVERT", "TABLE"),
 )
-# Rows stay as they are in these, so that one that cannot be read costs only the knowledge of the partitions.
+# Clauses that keep all rows: if one cannot be parsed, only the partitioning becomes unknown.
 _DEFINITIONS = (
     ("ADD", "PARTITION"),
     ("REORGANIZE", "PARTITION"),
@@ -58,9 +58,9 @@ _DEFINITIONS = (
 
 
 def read_partition_clause(cursor: Cursor, database: str) -> Clause | None:
-    """The clause on partitions at the cursor, None where none is.
+    """Reads a clause about partitions; returns None if none is next.
 
-    Raises DdlSyntaxError for words that it does not know in a clause that removes or exchanges rows.
+    Raises DdlSyntaxError for unknown words in a clause that removes or exchanges rows.
     """
     if cursor.at("PARTITION", "BY"):
         return PartitionBy(read_partitioning(cursor, _at_clause))
@@ -68,25 +68,25 @@ def read_partition_clause(cursor: Cursor, database: str) -> Clause | None:
         return RemovePartitioning()
     if cursor.accept("TRUNCATE", "PARTITION"):
         is_all = cursor.at("ALL") and not cursor.at(",", offset=1)
-        return TruncatePartition(() if is_all and cursor.accept("ALL") else _names(cursor))
+        return TruncatePartition(() if is_all and cursor.accept("ALL") else _read_names(cursor))
     if cursor.accept("DROP", "PARTITION"):
         if_exists = cursor.accept("IF", "EXISTS")
-        return DropPartition(_names(cursor), if_exists)
+        return DropPartition(_read_names(cursor), if_exists)
     if cursor.accept("EXCHANGE", "PARTITION"):
-        return _exchanged(cursor, database)
+        return _read_exchange(cursor, database)
     if cursor.accept("FIRST", "PARTITION"):
         return FirstPartition(read_bound(cursor))
     start = cursor.position
     if any(cursor.at(*words) for words in _DEFINITIONS):
-        return _definition(cursor)
+        return _read_definition_or_unknown(cursor)
     if any(cursor.at(*words) for words in _NOT_SUPPORTED):
-        return NotSupportedClause(skipped(cursor, start, _at_clause))
+        return NotSupportedClause(read_to_clause(cursor, start, _at_clause))
     if any(cursor.at(*words) for words in _WITHOUT_EFFECT):
-        return NoRowEffect(skipped(cursor, start, _at_clause))
+        return NoRowEffect(read_to_clause(cursor, start, _at_clause))
     return None
 
 
-def _exchanged(cursor: Cursor, database: str) -> ExchangePartition:
+def _read_exchange(cursor: Cursor, database: str) -> ExchangePartition:
     name = read_partition_name(cursor)
     cursor.expect("WITH", "TABLE")
     table = read_table_name(cursor, database)
@@ -96,18 +96,18 @@ def _exchanged(cursor: Cursor, database: str) -> ExchangePartition:
     return ExchangePartition(name, table)
 
 
-def _definition(cursor: Cursor) -> Clause:
-    """A clause that only defines partitions; one that cannot be read leaves a partitioning that is not known."""
+def _read_definition_or_unknown(cursor: Cursor) -> Clause:
+    """Reads a clause that only defines partitions. If it cannot be parsed, the partitioning becomes unknown."""
     before, start = cursor.index, cursor.position
     try:
         clause = _read_definition(cursor)
-        if at_end(cursor) or cursor.at(","):
+        if at_statement_end(cursor) or cursor.at(","):
             return clause
-        reason = str(cursor.error("cannot read on"))
+        reason = str(cursor.error("unexpected words"))
     except DdlSyntaxError as error:
         reason = str(error)
     cursor.index = before
-    return PartitionBy(Partitioning.unknown(reason, skipped(cursor, start, _at_clause)))
+    return PartitionBy(Partitioning.unknown(reason, read_to_clause(cursor, start, _at_clause)))
 
 
 def _read_definition(cursor: Cursor) -> Clause:
@@ -115,32 +115,32 @@ def _read_definition(cursor: Cursor) -> Clause:
         if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
         cursor.accept_any("NO_WRITE_TO_BINLOG", "LOCAL")
         if cursor.accept("PARTITIONS"):
-            return AddPartitions((), cursor.integer(), if_not_exists)
+            return AddPartitions((), cursor.read_integer(), if_not_exists)
         return AddPartitions(read_partitions(cursor), None, if_not_exists)
     if cursor.accept("REORGANIZE", "PARTITION"):
         if not cursor.at("LOCAL", "INTO"):
             cursor.accept_any("NO_WRITE_TO_BINLOG", "LOCAL")
-        if at_end(cursor) or cursor.at(","):
+        if at_statement_end(cursor) or cursor.at(","):
             return ReorganizePartition((), ())
-        names = _names(cursor)
+        names = _read_names(cursor)
         cursor.expect("INTO")
         return ReorganizePartition(names, read_partitions(cursor))
     if cursor.accept("COALESCE", "PARTITION"):
         cursor.accept_any("NO_WRITE_TO_BINLOG", "LOCAL")
-        return CoalescePartition(cursor.integer())
+        return CoalescePartition(cursor.read_integer())
     if cursor.accept("MERGE", "FIRST", "PARTITION"):
         return MergeFirstPartition(read_bound(cursor))
     if cursor.accept("LAST", "PARTITION") or cursor.accept("SPLIT", "MAXVALUE", "PARTITION"):
         return LastPartition(read_bound(cursor))
-    raise cursor.error("a clause that is known expected")
+    raise cursor.error("a known clause expected")
 
 
-def _names(cursor: Cursor) -> tuple[str, ...]:
-    """Names of partitions; the comma after them is followed by a clause, which has more words than a name."""
+def _read_names(cursor: Cursor) -> tuple[str, ...]:
+    """Reads names of partitions. After a comma, more than one word begins the next clause."""
     names = [read_partition_name(cursor)]
     while cursor.at(","):
-        follows = cursor.peek(2) is None or any(cursor.at(word, offset=2) for word in (",", ";", "INTO"))
-        if not follows:
+        one_word = cursor.peek(2) is None or any(cursor.at(word, offset=2) for word in (",", ";", "INTO"))
+        if not one_word:
             break
         cursor.expect(",")
         names.append(read_partition_name(cursor))
@@ -148,5 +148,5 @@ def _names(cursor: Cursor) -> tuple[str, ...]:
 
 
 def _at_clause(cursor: Cursor) -> bool:
-    """Whether a comma and another clause are next."""
+    """Whether a comma and the next clause follow."""
     return any(cursor.at(",", verb) for verb in _VERBS)

@@ -1,4 +1,4 @@
-"""Reads the clauses of ALTER TABLE."""
+"""Parses the clauses of ALTER TABLE."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.mysql.ddl.alter_partitions import read_partition_clause
 from cdc_pipeline.mysql.ddl.column_definitions import read_column, read_default
-from cdc_pipeline.mysql.ddl.column_types import accept_character_set, name_or_string
-from cdc_pipeline.mysql.ddl.keys import charset_of, collation_of, read_key, read_table_name, read_table_option
+from cdc_pipeline.mysql.ddl.column_types import accept_character_set, read_name_or_string
+from cdc_pipeline.mysql.ddl.keys import named_charset, named_collation, read_key, read_table_name, read_table_option
 from cdc_pipeline.mysql.model.schema_changes import (
     AddColumn,
     ChangeColumn,
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from cdc_pipeline.mysql.ddl.tokens import Cursor
     from cdc_pipeline.mysql.model.schema_changes import Clause
 
-# Clauses of fixed words.
 _WITHOUT_EFFECT: tuple[tuple[str, ...], ...] = (
     ("FORCE",),
     ("ENABLE", "KEYS"),
@@ -47,10 +46,10 @@ _WITHOUT_EFFECT: tuple[tuple[str, ...], ...] = (
 
 
 def read_alter_clauses(cursor: Cursor, database: str) -> tuple[Clause, ...]:
-    """The clauses after ALTER TABLE name, in their order, up to the end of the statement or a semicolon.
+    """Reads the clauses after ALTER TABLE name up to the end of the statement or a semicolon.
 
-    A clause that begins with words it does not know is a NotSupportedClause up to the next comma; DdlSyntaxError is
-    raised where a clause that it does know goes on with words that it does not.
+    An unknown clause becomes a NotSupportedClause up to the next comma. Raises DdlSyntaxError for unknown words inside a
+    known clause.
     """
     clauses: list[Clause] = []
     if cursor.done or cursor.at(";"):
@@ -65,7 +64,7 @@ def read_alter_clauses(cursor: Cursor, database: str) -> tuple[Clause, ...]:
 
 
 def _needs_no_comma(cursor: Cursor) -> bool:
-    """MySQL wants no comma before partitioning, nor between table options; TiDB writes none either."""
+    """Whether the next clause may follow without a comma: partitioning and table options."""
     if cursor.at("PARTITION", "BY") or cursor.at("REMOVE", "PARTITIONING"):
         return True
     before = cursor.index
@@ -76,53 +75,53 @@ def _needs_no_comma(cursor: Cursor) -> bool:
 
 def _read_clause(cursor: Cursor, database: str) -> tuple[Clause, ...]:
     start = cursor.position
-    on_partitions = read_partition_clause(cursor, database)
-    if on_partitions is not None:
-        return (on_partitions,)
+    partition_clause = read_partition_clause(cursor, database)
+    if partition_clause is not None:
+        return (partition_clause,)
     if cursor.accept("ADD"):
-        return _add(cursor, start)
+        return _read_add(cursor, start)
     if cursor.accept("DROP"):
-        return (_drop(cursor),)
+        return (_read_drop(cursor),)
     if cursor.accept("CHANGE"):
-        if_exists = _column_if_exists(cursor)
-        return _changed(cursor, cursor.identifier("a column name"), if_exists=if_exists)
+        if_exists = _accept_column_if_exists(cursor)
+        return _read_change(cursor, cursor.read_name("a column name"), if_exists=if_exists)
     if cursor.accept("MODIFY"):
-        return _changed(cursor, None, if_exists=_column_if_exists(cursor))
+        return _read_change(cursor, None, if_exists=_accept_column_if_exists(cursor))
     if cursor.accept("RENAME"):
-        return (_rename(cursor, database),)
+        return (_read_rename(cursor, database),)
     if cursor.accept("ALTER"):
-        return (_alter_part(cursor, start),)
+        return (_read_alter(cursor, start),)
     if cursor.accept("CONVERT", "TO"):
-        return (_convert(cursor, start),)
+        return (_read_convert(cursor, start),)
     if _accept_effectless(cursor):
-        return (NoRowEffect(cursor.since(start)),)
+        return (NoRowEffect(cursor.text_since(start)),)
     option = read_table_option(cursor)
     if option is not None:
-        charset, collation = charset_of(dict([option])), collation_of(dict([option]))
-        return (NoRowEffect(cursor.since(start)) if charset is None else DefaultCharset(charset, collation),)
-    return (NotSupportedClause(_up_to_comma(cursor)),)
+        charset, collation = named_charset(dict([option])), named_collation(dict([option]))
+        return (NoRowEffect(cursor.text_since(start)) if charset is None else DefaultCharset(charset, collation),)
+    return (NotSupportedClause(_read_up_to_comma(cursor)),)
 
 
-def _add(cursor: Cursor, start: int) -> tuple[Clause, ...]:
+def _read_add(cursor: Cursor, start: int) -> tuple[Clause, ...]:
     key = read_key(cursor)
     if key is not None:
-        return (NoRowEffect(cursor.since(start)) if isinstance(key, NoRowEffect) else key,)
+        return (NoRowEffect(cursor.text_since(start)) if isinstance(key, NoRowEffect) else key,)
     cursor.accept("COLUMN")
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     if cursor.accept("("):
         clauses: list[Clause] = []
         while True:
-            clauses.extend(_added(cursor, if_not_exists))
+            clauses.extend(_read_added(cursor, if_not_exists))
             if not cursor.accept(","):
                 break
         cursor.expect(")")
         return tuple(clauses)
     parsed = read_column(cursor)
-    return (AddColumn(parsed.column, _position(cursor), if_not_exists), *parsed.keys)
+    return (AddColumn(parsed.column, _read_position(cursor), if_not_exists), *parsed.keys)
 
 
-def _added(cursor: Cursor, if_not_exists: bool) -> tuple[Clause, ...]:
-    """One element of ADD COLUMN (…)."""
+def _read_added(cursor: Cursor, if_not_exists: bool) -> tuple[Clause, ...]:
+    """Reads one element of ADD COLUMN (…)."""
     key = read_key(cursor)
     if key is not None:
         return (key,)
@@ -130,104 +129,106 @@ def _added(cursor: Cursor, if_not_exists: bool) -> tuple[Clause, ...]:
     return (AddColumn(parsed.column, None, if_not_exists), *parsed.keys)
 
 
-def _drop(cursor: Cursor) -> Clause:
+def _read_drop(cursor: Cursor) -> Clause:
     if cursor.accept("PRIMARY", "KEY"):
         return DropPrimaryKey()
     if cursor.accept("FOREIGN", "KEY") or cursor.accept("CHECK"):
         cursor.accept("IF", "EXISTS")
-        return NoRowEffect(f"DROP CONSTRAINT {cursor.identifier('a constraint name')}")
+        return NoRowEffect(f"DROP CONSTRAINT {cursor.read_name('a constraint name')}")
     if cursor.accept_any("INDEX", "KEY", "CONSTRAINT"):
-        # A constraint may be a UNIQUE key; a name that is none changes nothing.
+        # a constraint may be a UNIQUE key; `altered` ignores unknown names
         cursor.accept("IF", "EXISTS")
-        return dropped_index(cursor.identifier("an index name"))
+        return drop_index_clause(cursor.read_name("an index name"))
     cursor.accept("COLUMN")
     if_exists = cursor.accept("IF", "EXISTS")
-    clause = DropColumn(cursor.identifier("a column name"), if_exists)
+    clause = DropColumn(cursor.read_name("a column name"), if_exists)
     cursor.accept_any("RESTRICT", "CASCADE")
     return clause
 
 
-def dropped_index(name: str) -> DropIndex | DropPrimaryKey:
-    """What dropping the index of that name is: the primary key's index is always called PRIMARY."""
+def drop_index_clause(name: str) -> DropIndex | DropPrimaryKey:
+    """The clause that drops the index of this name. The index of the primary key is always named PRIMARY."""
     return DropPrimaryKey() if name.upper() == "PRIMARY" else DropIndex(name)
 
 
-def _column_if_exists(cursor: Cursor) -> bool:
-    """Moves past COLUMN and MariaDB's IF EXISTS; whether the latter was there."""
+def _accept_column_if_exists(cursor: Cursor) -> bool:
+    """Moves past COLUMN and MariaDB's IF EXISTS. Returns whether IF EXISTS was next."""
     cursor.accept("COLUMN")
     return cursor.accept("IF", "EXISTS")
 
 
-def _changed(cursor: Cursor, name: str | None, *, if_exists: bool) -> tuple[Clause, ...]:
+def _read_change(cursor: Cursor, name: str | None, *, if_exists: bool) -> tuple[Clause, ...]:
     parsed = read_column(cursor)
-    change = ChangeColumn(parsed.column.name if name is None else name, parsed.column, _position(cursor), if_exists)
+    change = ChangeColumn(
+        parsed.column.name if name is None else name, parsed.column, _read_position(cursor), if_exists
+    )
     return (change, *parsed.keys)
 
 
-def _position(cursor: Cursor) -> Position | None:
+def _read_position(cursor: Cursor) -> Position | None:
     if cursor.accept("FIRST"):
         return Position()
-    return Position(cursor.identifier("a column name")) if cursor.accept("AFTER") else None
+    return Position(cursor.read_name("a column name")) if cursor.accept("AFTER") else None
 
 
-def _rename(cursor: Cursor, database: str) -> Clause:
+def _read_rename(cursor: Cursor, database: str) -> Clause:
     if cursor.accept("COLUMN"):
         if_exists = cursor.at("IF", "EXISTS")
-        name, new_name = _pair(cursor, "a column name")
+        name, new_name = _read_names(cursor, "a column name")
         return RenameColumn(name, new_name, if_exists)
     if cursor.accept_any("INDEX", "KEY"):
-        name, new_name = _pair(cursor, "an index name")
+        name, new_name = _read_names(cursor, "an index name")
         return RenameIndex(name, new_name)
     cursor.accept_any("TO", "AS", "=")
     return RenameTo(read_table_name(cursor, database))
 
 
-def _pair(cursor: Cursor, what: str) -> tuple[str, str]:
+def _read_names(cursor: Cursor, what: str) -> tuple[str, str]:
     cursor.accept("IF", "EXISTS")
-    name = cursor.identifier(what)
+    name = cursor.read_name(what)
     cursor.expect("TO")
-    return name, cursor.identifier(what)
+    return name, cursor.read_name(what)
 
 
-def _alter_part(cursor: Cursor, start: int) -> Clause:
-    """ALTER INDEX, CHECK, CONSTRAINT or COLUMN inside ALTER TABLE."""
+def _read_alter(cursor: Cursor, start: int) -> Clause:
+    """Reads ALTER INDEX, CHECK, CONSTRAINT or COLUMN inside ALTER TABLE."""
     if cursor.accept_any("INDEX", "KEY"):
-        cursor.identifier("an index name")
+        cursor.read_name("an index name")
         if not (cursor.accept_any("VISIBLE", "INVISIBLE", "IGNORED") or cursor.accept("NOT", "IGNORED")):
             raise cursor.error("VISIBLE or INVISIBLE expected")
-        return NoRowEffect(cursor.since(start))
+        return NoRowEffect(cursor.text_since(start))
     if cursor.accept_any("CHECK", "CONSTRAINT"):
-        cursor.identifier("a constraint name")
+        cursor.read_name("a constraint name")
         if not cursor.accept("NOT", "ENFORCED"):
             cursor.expect("ENFORCED")
-        return NoRowEffect(cursor.since(start))
-    if_exists = _column_if_exists(cursor)
-    name = cursor.identifier("a column name")
+        return NoRowEffect(cursor.text_since(start))
+    if_exists = _accept_column_if_exists(cursor)
+    name = cursor.read_name("a column name")
     if cursor.accept("DROP", "DEFAULT"):
         return SetDefault(name, None, if_exists)
     cursor.expect("SET")
     if cursor.accept_any("VISIBLE", "INVISIBLE"):
-        return NoRowEffect(cursor.since(start))
+        return NoRowEffect(cursor.text_since(start))
     cursor.expect("DEFAULT")
     return SetDefault(name, read_default(cursor), if_exists)
 
 
-def _convert(cursor: Cursor, start: int) -> Clause:
-    """CONVERT TO CHARACTER SET: no text changes, but `binary` makes text columns binary. DEFAULT is the database's."""
+def _read_convert(cursor: Cursor, start: int) -> Clause:
+    """Reads CONVERT TO CHARACTER SET. `binary`, which turns text columns into binary ones, is not supported."""
     if not accept_character_set(cursor):
         raise cursor.error("CHARACTER SET expected")
     cursor.accept("=")
-    charset, collation = name_or_string(cursor).lower(), None
+    charset, collation = read_name_or_string(cursor).lower(), None
     if cursor.accept("COLLATE"):
         cursor.accept("=")
-        collation = name_or_string(cursor).lower()
+        collation = read_name_or_string(cursor).lower()
     if charset == "binary":
-        return NotSupportedClause(cursor.since(start))
+        return NotSupportedClause(cursor.text_since(start))
     return ConvertCharset(UNKNOWN if charset == "default" else charset, collation)
 
 
 def _accept_effectless(cursor: Cursor) -> bool:
-    """Moves past a clause that changes neither rows nor columns; False where none that is known is next."""
+    """Moves past a known clause that changes neither rows nor columns. Returns whether one was next."""
     if any(cursor.accept(*words) for words in _WITHOUT_EFFECT):
         return True
     if cursor.accept_any("ALGORITHM", "LOCK", "ATTRIBUTES"):
@@ -235,36 +236,36 @@ def _accept_effectless(cursor: Cursor) -> bool:
         cursor.skip()
         return True
     if cursor.accept("WAIT"):
-        cursor.integer()
+        cursor.read_integer()
         return True
     if cursor.accept("SET", "TIFLASH", "REPLICA"):
-        cursor.integer()
+        cursor.read_integer()
         return True
     if cursor.accept("ORDER", "BY"):
-        _order_by(cursor)
+        _accept_order_by(cursor)
         return True
     return False
 
 
-def _order_by(cursor: Cursor) -> None:
-    """A list of columns; the comma after it is followed by a clause, which has more words than a column."""
+def _accept_order_by(cursor: Cursor) -> None:
+    """Moves past a list of columns. After a comma, more than one word begins the next clause."""
     while True:
-        cursor.identifier("a column name")
+        cursor.read_name("a column name")
         cursor.accept_any("ASC", "DESC")
-        follows = any(cursor.at(word, offset=2) for word in (",", ";", "ASC", "DESC")) or cursor.peek(2) is None
-        if not (cursor.at(",") and cursor.peek(1) is not None and follows):
+        one_word = any(cursor.at(word, offset=2) for word in (",", ";", "ASC", "DESC")) or cursor.peek(2) is None
+        if not (cursor.at(",") and cursor.peek(1) is not None and one_word):
             return
         cursor.expect(",")
 
 
-def _up_to_comma(cursor: Cursor) -> str:
-    """The source text up to the next comma outside brackets."""
+def _read_up_to_comma(cursor: Cursor) -> str:
+    """Returns the text up to the next comma outside brackets."""
     start = cursor.position
     if cursor.done or cursor.at_any(",", ";"):
         raise cursor.error("a clause expected")
     while not cursor.done and not cursor.at_any(",", ";"):
         if cursor.at("("):
-            cursor.group()
+            cursor.read_group()
         else:
             cursor.skip()
-    return cursor.since(start)
+    return cursor.text_since(start)

@@ -1,4 +1,4 @@
-"""Reads column definitions: name, type and attributes."""
+"""Parses column definitions: name, type and attributes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from cdc_pipeline.mysql.ddl.column_types import (
     KNOWN_TYPES,
     accept_introducer,
     accept_type_attribute,
-    parse_mysql_type,
     read_type,
-    with_bytes_for_binary,
+    to_binary_type,
 )
 from cdc_pipeline.mysql.ddl.tokens import Cursor, DdlSyntaxError, Kind
 from cdc_pipeline.mysql.model.schema_changes import AddPrimaryKey, AddUniqueKey
@@ -20,36 +19,26 @@ from cdc_pipeline.mysql.model.table import Column, Default, UniqueKey
 if TYPE_CHECKING:
     from cdc_pipeline.mysql.model.table import MySqlType
 
-__all__ = [
-    "ParsedColumn",
-    "parse_mysql_type",
-    "read_check",
-    "read_column",
-    "read_default",
-    "read_dotted_name",
-    "read_references",
-]
-
 _FUNCTIONS_WITHOUT_BRACKETS = frozenset(
     {"CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP", "CURRENT_DATE", "CURRENT_TIME", "CURRENT_USER"}
 )
-_LENGTHS = {"time": 0, "char": 1, "binary": 1, "bit": 1}
-_AS_WRITTEN = frozenset({"utf8mb4", "utf8mb3", "utf8", "binary"})
-# Words that may follow a column definition in ALTER TABLE.
+_DEFAULT_LENGTHS = {"time": 0, "char": 1, "binary": 1, "bit": 1}
+_UTF8_CHARSETS = frozenset({"utf8mb4", "utf8mb3", "utf8", "binary"})
+# Words after a column definition in ALTER TABLE.
 _AFTER_COLUMN = ("FIRST", "AFTER", "PARTITION", "REMOVE")
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedColumn:
-    """A column definition, with the keys that its own attributes ask for."""
-
     column: Column
     primary_key: bool = False
+    """Whether the definition itself says PRIMARY KEY."""
     unique: bool = False
+    """Whether the definition itself says UNIQUE."""
 
     @property
     def keys(self) -> tuple[AddPrimaryKey | AddUniqueKey, ...]:
-        """The inline keys as clauses; an inline UNIQUE key has no name yet (`evolution` gives it one)."""
+        """The inline keys as clauses. An inline UNIQUE key has the name "" (`key_evolution` replaces it)."""
         keys: list[AddPrimaryKey | AddUniqueKey] = []
         if self.primary_key:
             keys.append(AddPrimaryKey((self.column.name,)))
@@ -59,11 +48,12 @@ class ParsedColumn:
 
 
 class _Attributes:
-    """What the attributes read so far say. None of `nullable` is: not said."""
+    """The attributes read so far."""
 
     def __init__(self, kind: MySqlType, serial: bool) -> None:
         self.kind = kind
         self.nullable: bool | None = False if serial else None
+        """None: neither NULL nor NOT NULL was read."""
         self.default: Default | None = None
         self.generated: Literal["virtual", "stored"] | None = None
         self.expression: str | None = None
@@ -72,82 +62,82 @@ class _Attributes:
 
 
 def read_column(cursor: Cursor) -> ParsedColumn:
-    """The column definition at the cursor.
-
-    Raises DdlSyntaxError, naming the words and their position, for a type or an attribute that it does not know:
-    what is not understood might matter.
-    """
-    name = cursor.identifier("a column name")
+    """Reads a column definition. Raises DdlSyntaxError for an unknown type or attribute, as it might change values."""
+    name = cursor.read_name("a column name")
     start = cursor.position
     kind, serial = read_type(cursor)
     if kind.base not in KNOWN_TYPES:
-        raise DdlSyntaxError(f"{kind.base!r} is no known column type", start)
+        raise DdlSyntaxError(f"unknown column type {kind.base!r}", start)
     if kind.base == "decimal" and len(kind.params) < 2:
-        # In a definition the missing numbers are known; in a message's mysqlType they are not.
+        # MySQL's default numbers: valid in a definition, but not in the mysqlType of a message
         kind = replace(kind, params=(kind.params[0] if kind.params else 10, 0))
-    if kind.base in _LENGTHS and not kind.params:
-        # in a definition; of the words of a message nothing follows
-        kind = replace(kind, params=(_LENGTHS[kind.base],))
-    found = _Attributes(kind, serial)
-    while _read_attribute(cursor, found):
+    if kind.base in _DEFAULT_LENGTHS and not kind.params:
+        kind = replace(kind, params=(_DEFAULT_LENGTHS[kind.base],))
+    attributes = _Attributes(kind, serial)
+    while _read_attribute(cursor, attributes):
         pass
     if not (cursor.done or cursor.at_any(",", ")", ";", *_AFTER_COLUMN)):
         raise cursor.error(f"unknown attribute of column {name!r}")
-    nullable = found.nullable if found.nullable is not None else True
+    nullable = attributes.nullable if attributes.nullable is not None else True
     column = Column(
         name=name,
-        type=with_bytes_for_binary(found.kind),
-        nullable=nullable and not found.primary_key,
-        default=found.default,
-        generated=found.generated,
-        expression=found.expression,
-        auto_increment=found.auto_increment,
+        type=to_binary_type(attributes.kind),
+        nullable=nullable and not attributes.primary_key,
+        default=attributes.default,
+        generated=attributes.generated,
+        expression=attributes.expression,
+        auto_increment=attributes.auto_increment,
     )
-    return ParsedColumn(column, found.primary_key, found.unique)
+    return ParsedColumn(column, attributes.primary_key, attributes.unique)
 
 
-def _read_attribute(cursor: Cursor, found: _Attributes) -> bool:
-    """Reads one attribute into `found`; False if none that is known is next."""
-    changed = accept_type_attribute(cursor, found.kind)
+def _read_attribute(cursor: Cursor, attributes: _Attributes) -> bool:
+    """Reads one attribute into `attributes`. Returns whether a known one was next."""
+    changed = accept_type_attribute(cursor, attributes.kind)
     if changed is not None:
-        found.kind = changed
+        attributes.kind = changed
         return True
-    return _read_value_attribute(cursor, found) or _read_key_attribute(cursor, found) or _skip_attribute(cursor)
+    return (
+        _read_value_attribute(cursor, attributes) or _read_key_attribute(cursor, attributes) or _skip_attribute(cursor)
+    )
 
 
-def _read_value_attribute(cursor: Cursor, found: _Attributes) -> bool:
-    """NULL, DEFAULT, ON UPDATE, AUTO_INCREMENT, GENERATED: what decides which values the column has."""
+def _read_value_attribute(cursor: Cursor, attributes: _Attributes) -> bool:
+    """Reads an attribute that affects values: NULL, DEFAULT, ON UPDATE, AUTO_INCREMENT, GENERATED."""
     if cursor.accept("NOT", "NULL"):
-        found.nullable = False
+        attributes.nullable = False
     elif cursor.accept("NULL"):
-        found.nullable = True
+        attributes.nullable = True
     elif cursor.accept("DEFAULT"):
-        found.default = read_default(cursor)
+        attributes.default = read_default(cursor)
     elif cursor.accept("ON", "UPDATE"):
-        _read_function(cursor)
+        _accept_function(cursor)
     elif cursor.accept("AUTO_INCREMENT"):
-        found.nullable, found.auto_increment = False if found.nullable is None else found.nullable, True
+        attributes.nullable, attributes.auto_increment = (
+            False if attributes.nullable is None else attributes.nullable,
+            True,
+        )
     elif cursor.accept("AUTO_RANDOM"):
         if cursor.at("("):
-            cursor.group()
+            cursor.read_group()
     elif cursor.accept("SERIAL", "DEFAULT", "VALUE"):
-        found.nullable, found.unique, found.auto_increment = False, True, True
+        attributes.nullable, attributes.unique, attributes.auto_increment = False, True, True
     elif cursor.accept("GENERATED", "ALWAYS", "AS") or cursor.accept("AS"):
-        found.expression = cursor.group()
-        found.generated = "stored" if cursor.accept_any("STORED", "PERSISTENT") else "virtual"
+        attributes.expression = cursor.read_group()
+        attributes.generated = "stored" if cursor.accept_any("STORED", "PERSISTENT") else "virtual"
         cursor.accept("VIRTUAL")
     else:
         return False
     return True
 
 
-def _read_key_attribute(cursor: Cursor, found: _Attributes) -> bool:
+def _read_key_attribute(cursor: Cursor, attributes: _Attributes) -> bool:
     if cursor.accept("PRIMARY", "KEY") or cursor.accept("KEY"):
-        found.primary_key = True
+        attributes.primary_key = True
         cursor.accept_any("CLUSTERED", "NONCLUSTERED")
     elif cursor.accept("UNIQUE"):
         cursor.accept("KEY")
-        found.unique = True
+        attributes.unique = True
     else:
         return False
     cursor.accept_any("GLOBAL", "LOCAL")
@@ -155,7 +145,7 @@ def _read_key_attribute(cursor: Cursor, found: _Attributes) -> bool:
 
 
 def _skip_attribute(cursor: Cursor) -> bool:
-    """Attributes that change no value: comments, storage, checks, references."""
+    """Moves past an attribute that affects no values: comments, storage, checks, references."""
     if cursor.accept("COMMENT"):
         cursor.string()
     elif cursor.accept("COLUMN_FORMAT"):
@@ -166,12 +156,12 @@ def _skip_attribute(cursor: Cursor) -> bool:
         cursor.accept("=")
         cursor.string()
     elif cursor.accept("SRID"):
-        cursor.integer()
+        cursor.read_integer()
     elif cursor.accept_any("VISIBLE", "INVISIBLE") or cursor.accept("NOT", "SECONDARY"):
         pass
     elif cursor.at("CONSTRAINT") or cursor.at("CHECK"):
         if cursor.accept("CONSTRAINT") and not cursor.at("CHECK"):
-            cursor.identifier("a constraint name")
+            cursor.read_name("a constraint name")
         read_check(cursor)
     elif cursor.at("REFERENCES"):
         read_references(cursor)
@@ -183,7 +173,7 @@ def _skip_attribute(cursor: Cursor) -> bool:
 def read_check(cursor: Cursor) -> None:
     """Moves past CHECK (expression) [[NOT] ENFORCED]."""
     cursor.expect("CHECK")
-    cursor.group()
+    cursor.read_group()
     if not cursor.accept("NOT", "ENFORCED"):
         cursor.accept("ENFORCED")
 
@@ -193,7 +183,7 @@ def read_references(cursor: Cursor) -> None:
     cursor.expect("REFERENCES")
     read_dotted_name(cursor)
     if cursor.at("("):
-        cursor.group()
+        cursor.read_group()
     while True:
         if cursor.accept("MATCH"):
             _expect_any(cursor, "FULL", "PARTIAL", "SIMPLE")
@@ -205,15 +195,15 @@ def read_references(cursor: Cursor) -> None:
 
 
 def read_dotted_name(cursor: Cursor) -> tuple[str, ...]:
-    """The parts of `table` or `database.table`."""
-    parts = [cursor.identifier("a table name")]
+    """Reads `table` or `database.table`. Returns its parts."""
+    parts = [cursor.read_name("a table name")]
     if cursor.accept("."):
-        parts.append(cursor.identifier("a table name"))
+        parts.append(cursor.read_name("a table name"))
     return tuple(parts)
 
 
 def read_default(cursor: Cursor) -> Default:
-    """The value after DEFAULT. Raises DdlSyntaxError where it is neither literal nor function nor in brackets."""
+    """Reads the value after DEFAULT. Raises DdlSyntaxError unless it is a literal, a function or in brackets."""
     if cursor.accept("NULL"):
         return Default("literal", None)
     if cursor.accept("TRUE"):
@@ -222,15 +212,15 @@ def read_default(cursor: Cursor) -> Default:
         return Default("number", "0")
     if cursor.at("("):
         start = cursor.position
-        cursor.group()
-        return Default("expression", cursor.since(start))
+        cursor.read_group()
+        return Default("expression", cursor.text_since(start))
     start = cursor.position
     introducer = accept_introducer(cursor)
     if cursor.at_kind(Kind.STRING):
         text = cursor.string()
-        # the bytes of the statement are UTF-8: another character set reads only ASCII alike
-        plain = introducer is None or introducer in _AS_WRITTEN or text.isascii()
-        return Default("literal", text) if plain else Default("expression", cursor.since(start))
+        # the statement is UTF-8: with the introducer of another character set only ASCII keeps its meaning
+        plain = introducer is None or introducer in _UTF8_CHARSETS or text.isascii()
+        return Default("literal", text) if plain else Default("expression", cursor.text_since(start))
     if cursor.at_kind(Kind.BITS):
         return Default("bits", cursor.skip().text)
     if cursor.at_kind(Kind.HEX):
@@ -240,18 +230,18 @@ def read_default(cursor: Cursor) -> Default:
         sign = "-" if cursor.accept_any("+", "-") == "-" else ""
         return Default("number", sign + cursor.take(Kind.NUMBER, what="a number").text)
     start = cursor.position
-    _read_function(cursor)
-    return Default("expression", cursor.since(start))
+    _accept_function(cursor)
+    return Default("expression", cursor.text_since(start))
 
 
-def _read_function(cursor: Cursor) -> None:
-    """Moves past CURRENT_TIMESTAMP, NOW(3) or another call of a function, and NEXT VALUE FOR a sequence."""
+def _accept_function(cursor: Cursor) -> None:
+    """Moves past a function call such as CURRENT_TIMESTAMP or NOW(3), or past NEXT VALUE FOR a sequence."""
     if cursor.accept("NEXT", "VALUE", "FOR"):
         read_dotted_name(cursor)
         return
     word = cursor.take(Kind.WORD, what="a value")
     if cursor.at("("):
-        cursor.group()
+        cursor.read_group()
     elif word.text.upper() not in _FUNCTIONS_WITHOUT_BRACKETS:
         cursor.index -= 1
         raise cursor.error("a value expected")

@@ -1,4 +1,4 @@
-"""Reads MySQL column types, as DDL has them and as the `mysqlType` of messages has them."""
+"""Parses MySQL column types of DDL and of `mysqlType` in messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cdc_pipeline.mysql.model.table import MySqlType
 from cdc_pipeline.mysql.types.charsets import BINARY_ATTRIBUTE
 from cdc_pipeline.mysql.types.type_limits import beyond_type, longer_type
 
-# The synonyms of one word. Those of several words are in `_read_base`.
+# Synonyms of one word. `_read_base` handles those of several words.
 _SYNONYMS = {
     "integer": "int",
     "int1": "tinyint",
@@ -33,7 +33,7 @@ _SYNONYMS = {
     "geomcollection": "geometrycollection",
 }
 _NATIONAL = frozenset({"nchar", "nvarchar"})
-_OF_BYTES = {
+_BINARY_TYPES = {
     "char": "binary",
     "varchar": "varbinary",
     "tinytext": "tinyblob",
@@ -41,7 +41,7 @@ _OF_BYTES = {
     "mediumtext": "mediumblob",
     "longtext": "longblob",
 }
-# What a column definition may have: a word outside this list is rather a clause that the parser does not know.
+# The types of a column definition. Another word is more likely an unknown clause.
 KNOWN_TYPES = frozenset(
     {
         *("bit", "tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double"),
@@ -57,10 +57,10 @@ KNOWN_TYPES = frozenset(
 
 @lru_cache(maxsize=1024)
 def parse_mysql_type(text: str) -> MySqlType:
-    """The type that the words of a message's `mysqlType` name.
+    """Parses `mysqlType` of a message.
 
-    A word that is no MySQL type is the base as it is, lower-case; words after the type's own are left alone. Raises
-    DdlSyntaxError for text that has no tokens, that starts with no word, or whose brackets cannot be read.
+    An unknown type becomes the base, in lower case; words after the type are ignored. Raises DdlSyntaxError for text without
+    tokens, without a word at its start, or with brackets that cannot be parsed.
     """
     cursor = Cursor(text)
     kind, _ = read_type(cursor)
@@ -68,19 +68,18 @@ def parse_mysql_type(text: str) -> MySqlType:
 
 
 def type_in_words(text: str) -> MySqlType:
-    """`parse_mysql_type`, for words that come from messages: what cannot be read, or is beyond a limit of MySQL's, is the
-    base as it is, cut to what can be quoted."""
+    """`parse_mysql_type` without errors: a text that cannot be parsed becomes the base, cut by `short`."""
     try:
         kind = parse_mysql_type(text)
-    except Exception:  # no words of a message stop anything
+    except Exception:  # no message may fail the batch
         return MySqlType(short(text.strip().lower()))
     return kind if len(kind.base) <= MOST_QUOTED else MySqlType(short(kind.base))
 
 
 def read_type(cursor: Cursor) -> tuple[MySqlType, bool]:
-    """The type at the cursor with its own attributes (unsigned, character set …), and whether it is SERIAL.
+    """Reads a type with its attributes (UNSIGNED, CHARACTER SET …). Returns it and whether it is SERIAL.
 
-    SERIAL stands for NOT NULL AUTO_INCREMENT UNIQUE beside its type.
+    SERIAL means BIGINT UNSIGNED NOT NULL AUTO_INCREMENT UNIQUE.
     """
     word = cursor.peek()
     if word is None or word.kind is not Kind.WORD:
@@ -92,28 +91,31 @@ def read_type(cursor: Cursor) -> tuple[MySqlType, bool]:
     base, charset = _read_base(cursor)
     params, members = _read_brackets(cursor)
     if base == "float" and len(params) == 1 and params[0] > 24:
-        base, params = "double", ()  # FLOAT(p): p counts bits, and chooses the type
+        base, params = "double", ()  # FLOAT(p): p is a number of bits and selects the type
     base, params = longer_type(base, params)
     kind = MySqlType(base, params, members=members, charset=charset)
     if (problem := beyond_type(kind)) is not None:
         raise DdlSyntaxError(problem, word.start)
     while (changed := accept_type_attribute(cursor, kind)) is not None:
         kind = changed
-    return with_bytes_for_binary(kind), False
+    return to_binary_type(kind), False
 
 
 def accept_type_attribute(cursor: Cursor, kind: MySqlType) -> MySqlType | None:
-    """`kind` with the attribute at the cursor, None where none is: a sign, ZEROFILL, a character set, a collation."""
+    """Reads an attribute of a type: UNSIGNED, ZEROFILL, a character set, a collation.
+
+    Returns `kind` with the attribute; None if none is next.
+    """
     if cursor.accept("UNSIGNED"):
         return replace(kind, unsigned=True)
     if cursor.accept("SIGNED"):
         return kind
     if cursor.accept("ZEROFILL"):
-        return replace(kind, unsigned=True, zerofill=True)  # as MySQL does
+        return replace(kind, unsigned=True, zerofill=True)  # MySQL implies UNSIGNED
     if accept_character_set(cursor):
-        return replace(kind, charset=name_or_string(cursor).lower())
+        return replace(kind, charset=read_name_or_string(cursor).lower())
     if cursor.accept("COLLATE"):
-        return replace(kind, collation=name_or_string(cursor).lower())
+        return replace(kind, collation=read_name_or_string(cursor).lower())
     if cursor.accept("BYTE"):
         return replace(kind, charset="binary")
     if cursor.accept("ASCII"):
@@ -126,33 +128,33 @@ def accept_type_attribute(cursor: Cursor, kind: MySqlType) -> MySqlType | None:
 
 
 def accept_character_set(cursor: Cursor) -> bool:
-    """Moves past CHARACTER SET, CHAR SET or CHARSET; whether one was next."""
+    """Moves past CHARACTER SET, CHAR SET or CHARSET. Returns whether one was next."""
     return cursor.accept("CHARACTER", "SET") or cursor.accept("CHAR", "SET") or cursor.accept("CHARSET")
 
 
-def name_or_string(cursor: Cursor) -> str:
-    """The next word, quoted name or string: character sets may be any of them."""
+def read_name_or_string(cursor: Cursor) -> str:
+    """Reads a word, quoted name or string, such as the name of a character set."""
     return cursor.take(Kind.WORD, Kind.QUOTED, Kind.STRING, what="a name").text
 
 
-def with_bytes_for_binary(kind: MySqlType, default_charset: str | None = None) -> MySqlType:
-    """The type that holds bytes if `kind` is text in the character set `binary`, else `kind` itself.
+def to_binary_type(kind: MySqlType, default_charset: str | None = None) -> MySqlType:
+    """The binary type for text in the character set `binary`, as MySQL converts it; else `kind` itself.
 
-    `default_charset` is the table's, for a type that names neither character set nor collation.
+    `default_charset`: the default of the table, for a type without character set and collation.
     """
     collation = None if kind.collation == BINARY_ATTRIBUTE else kind.collation
     charset = kind.charset or collation or default_charset
-    if charset != "binary" or kind.base not in _OF_BYTES:
+    if charset != "binary" or kind.base not in _BINARY_TYPES:
         return kind
-    return replace(kind, base=_OF_BYTES[kind.base], charset=None, collation=None)
+    return replace(kind, base=_BINARY_TYPES[kind.base], charset=None, collation=None)
 
 
 def _read_base(cursor: Cursor) -> tuple[str, str | None]:
-    """The type's word after synonyms, and the character set that the word brings with it."""
+    """Reads the words of a type. Returns the base with synonyms resolved, and the character set that the words imply."""
     national = cursor.accept("NATIONAL")
     word = cursor.take(Kind.WORD, what="a column type").text.lower()
     if word == "long":
-        return _long(cursor), None
+        return _read_long(cursor), None
     if word == "double":
         cursor.accept("PRECISION")
     base = _SYNONYMS.get(word, word)
@@ -161,8 +163,8 @@ def _read_base(cursor: Cursor) -> tuple[str, str | None]:
     return base, "utf8mb3" if national or word in _NATIONAL else None
 
 
-def _long(cursor: Cursor) -> str:
-    """LONG, LONG VARCHAR and LONG VARBINARY."""
+def _read_long(cursor: Cursor) -> str:
+    """Reads the words after LONG: LONG, LONG VARCHAR and LONG VARBINARY."""
     if cursor.accept("VARBINARY"):
         return "mediumblob"
     if cursor.accept_any("CHAR", "CHARACTER"):
@@ -173,16 +175,16 @@ def _long(cursor: Cursor) -> str:
 
 
 def _read_brackets(cursor: Cursor) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """The numbers, and the labels, in the brackets at the cursor; neither where there are no brackets."""
+    """Reads optional brackets. Returns their numbers and their labels."""
     numbers: list[int] = []
     labels: list[str] = []
     if not cursor.accept("("):
         return (), ()
     while True:
         if cursor.at_kind(Kind.NUMBER):
-            numbers.append(cursor.integer())
+            numbers.append(cursor.read_integer())
         else:
-            labels.append(_label(cursor))
+            labels.append(_read_label(cursor))
         if not cursor.accept(","):
             break
     if numbers and labels:
@@ -191,7 +193,7 @@ def _read_brackets(cursor: Cursor) -> tuple[tuple[int, ...], tuple[str, ...]]:
     return tuple(numbers), tuple(labels)
 
 
-def _label(cursor: Cursor) -> str:
+def _read_label(cursor: Cursor) -> str:
     accept_introducer(cursor)
     if cursor.at_kind(Kind.HEX):
         token = cursor.skip()
@@ -201,11 +203,11 @@ def _label(cursor: Cursor) -> str:
             raise DdlSyntaxError("a label that is not UTF-8", token.start) from error
     else:
         label = cursor.string()
-    return label.rstrip(" ")  # as MySQL does
+    return label.rstrip(" ")  # as MySQL stores labels
 
 
 def accept_introducer(cursor: Cursor) -> str | None:
-    """Moves past a character set before a literal (`_utf8mb4'x'`); its name, lower-case, None where none is next."""
+    """Moves past the character set before a literal (`_utf8mb4'x'`). Returns its lower-case name, or None."""
     token, literal = cursor.peek(), cursor.peek(1)
     if token is None or literal is None or token.kind is not Kind.WORD or not token.text.startswith("_"):
         return None

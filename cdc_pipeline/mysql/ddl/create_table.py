@@ -1,4 +1,4 @@
-"""Reads CREATE TABLE, behind its name."""
+"""Parses CREATE TABLE after the table name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.mysql.ddl.column_definitions import read_column
 from cdc_pipeline.mysql.ddl.evolution import altered
-from cdc_pipeline.mysql.ddl.keys import charset_of, collation_of, read_key, read_table_name, read_table_option
+from cdc_pipeline.mysql.ddl.keys import named_charset, named_collation, read_key, read_table_name, read_table_option
 from cdc_pipeline.mysql.ddl.partitioning import read_partitioning
 from cdc_pipeline.mysql.model.schema_changes import (
     AddColumn,
@@ -28,10 +28,9 @@ _QUERY_WORDS = ("SELECT", "WITH", "TABLE", "VALUES", "AS", "IGNORE", "REPLACE")
 def read_create_table(
     cursor: Cursor, name: TableName, database: str, *, if_not_exists: bool
 ) -> CreateTable | CreateTableLike | CreateTableAsSelect:
-    """The table that the words after CREATE TABLE `name` define.
+    """Reads the definition after CREATE TABLE `name`. The caller checks that the statement ends there.
 
-    Raises DdlSyntaxError for what it cannot read, and SchemaConflictError for a definition that contradicts itself. The
-    caller checks that nothing is left.
+    Raises DdlSyntaxError for unknown words and SchemaConflictError for a contradictory definition.
     """
     if cursor.accept("LIKE"):
         return CreateTableLike(name, read_table_name(cursor, database), if_not_exists)
@@ -45,33 +44,33 @@ def read_create_table(
     options = _read_options(cursor)
     if cursor.at("PARTITION", "BY"):
         clauses = (*clauses, PartitionBy(read_partitioning(cursor, _after_partitioning)))
-    cursor.accept("START", "TRANSACTION")  # so MySQL logs CREATE TABLE … AS SELECT, the rows follow
+    cursor.accept("START", "TRANSACTION")  # MySQL logs CREATE TABLE … AS SELECT with it; the rows follow as row events
     if _at_query(cursor):
         columns = tuple(clause for clause in clauses if isinstance(clause, AddColumn))
         others = tuple(clause for clause in clauses if not isinstance(clause, AddColumn))
-        charset, collation = charset_of(options), collation_of(options)
+        charset, collation = named_charset(options), named_collation(options)
         query = _read_query(cursor)
         return CreateTableAsSelect(name, columns, others, charset, query, database, if_not_exists, collation)
     if not clauses:
         raise cursor.error("columns or a query expected")
-    empty = TableSchema((), charset=charset_of(options), collation=collation_of(options))
+    empty = TableSchema((), charset=named_charset(options), collation=named_collation(options))
     return CreateTable(name, altered(empty, clauses), if_not_exists)
 
 
 def _read_query(cursor: Cursor) -> str:
-    """The query up to the end of the statement, without the brackets around it."""
+    """Reads the query up to the end of the statement, without brackets around it."""
     cursor.accept_any("IGNORE", "REPLACE")
     cursor.accept("AS")
     if cursor.at("("):
-        return cursor.group()
+        return cursor.read_group()
     start = cursor.position
     while not cursor.done and not cursor.at(";"):
         cursor.skip()
-    return cursor.since(start)
+    return cursor.text_since(start)
 
 
 def _read_elements(cursor: Cursor) -> tuple[Clause, ...]:
-    """The columns and keys in the brackets, columns first: a key may name a column that comes after it."""
+    """Reads columns and keys in brackets. Returns the columns first, as a key may be before its column."""
     columns: list[Clause] = []
     keys: list[Clause] = []
     cursor.expect("(")
@@ -99,7 +98,7 @@ def _read_options(cursor: Cursor) -> dict[str, str]:
 
 def _at_query(cursor: Cursor) -> bool:
     if cursor.at("WITH", "SYSTEM"):
-        return False  # MariaDB's versions of rows
+        return False  # MariaDB's WITH SYSTEM VERSIONING
     return cursor.at_any(*_QUERY_WORDS) or any(cursor.at("(", word) for word in _WORDS_IN_BRACKETS)
 
 

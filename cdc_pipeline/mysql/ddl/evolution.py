@@ -1,16 +1,16 @@
-"""What a table's schema becomes by ALTER TABLE. Pure: schemas in, schemas out.
+"""Applies ALTER TABLE to a table definition.
 
-As in MySQL, all clauses of one statement are applied at once: those that change or drop something name it as it was
-before the statement, those that add something (and AFTER) name it as it is after it. So `RENAME COLUMN a TO b, RENAME
-COLUMN b TO a` swaps two names.
+All clauses of a statement apply at once, as in MySQL. A clause that changes or drops something uses the names before the
+statement. A clause that adds something, and AFTER, use the names after it. So `RENAME COLUMN a TO b, RENAME COLUMN b TO a`
+swaps two names.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from cdc_pipeline.mysql.ddl.column_types import with_bytes_for_binary
+from cdc_pipeline.mysql.ddl.column_types import to_binary_type
 from cdc_pipeline.mysql.ddl.key_evolution import KeyConflictError, altered_keys, altered_primary_key
 from cdc_pipeline.mysql.ddl.partition_evolution import altered_partitioning
 from cdc_pipeline.mysql.model.limits import MOST_COLUMNS, beyond, short
@@ -30,14 +30,12 @@ if TYPE_CHECKING:
     from cdc_pipeline.mysql.model.schema_changes import Clause, Position
     from cdc_pipeline.mysql.model.table import Column, MySqlType, TableSchema
 
-_ClauseT = TypeVar("_ClauseT")
-
 
 class SchemaConflictError(ValueError):
-    """A clause that cannot be applied to the schema at hand, which is then not the one that upstream had."""
+    """A clause does not fit the schema, so the schema is not the one that upstream had."""
 
     def __init__(self, clause: Clause, reason: str) -> None:
-        super().__init__(f"{reason}: {short(str(clause))}")
+        super().__init__(f"{reason}: {short(clause.description())}")
         self.clause = clause
         self.reason = reason
 
@@ -45,10 +43,9 @@ class SchemaConflictError(ValueError):
 def altered(schema: TableSchema, clauses: tuple[Clause, ...]) -> TableSchema:
     """The schema after one ALTER TABLE with these clauses.
 
-    RenameTo and NoRowEffect change nothing here. Clauses on partitions never fail: where they do not fit, the
-    partitioning is unknown afterwards. Raises SchemaConflictError for a clause that does not fit the
-    schema (a column to drop is missing, one to add exists, …) and for every NotSupportedClause: leave those out to
-    fold the rest.
+    RenameTo and NoRowEffect change nothing. A clause about partitions that does not fit makes the partitioning unknown.
+    Raises SchemaConflictError for another clause that does not fit, such as DROP of a missing column, and for each
+    NotSupportedClause.
     """
     for clause in clauses:
         if isinstance(clause, NotSupportedClause):
@@ -57,13 +54,13 @@ def altered(schema: TableSchema, clauses: tuple[Clause, ...]) -> TableSchema:
     columns, new_names = kept_columns(schema, clauses)
     columns = _with_positions(columns, schema, clauses, new_names)
     if not columns and clauses:
-        raise SchemaConflictError(clauses[-1], "no column is left")
+        raise SchemaConflictError(clauses[-1], "no columns remain")
     try:
         primary_key = altered_primary_key(schema, columns, clauses, new_names)
         unique_keys, indexes = altered_keys(schema, columns, clauses, new_names)
     except KeyConflictError as error:
         raise SchemaConflictError(error.clause, error.reason) from None
-    # MySQL makes the columns of a primary key NOT NULL whatever their definition says.
+    # MySQL makes the columns of a primary key NOT NULL, even if their definition says NULL
     in_key = {_folded(name) for name in primary_key}
     columns = [replace(item, nullable=False) if _folded(item.name) in in_key else item for item in columns]
     after = tuple(columns)
@@ -79,25 +76,27 @@ def altered(schema: TableSchema, clauses: tuple[Clause, ...]) -> TableSchema:
 
 
 def _with_charset(schema: TableSchema, clauses: tuple[Clause, ...]) -> TableSchema:
-    """The table before the other clauses with the default that the statement gives it. Its columns keep what they have, as
-    their own, but for CONVERT TO."""
-    found = schema
+    """The schema with the charset clauses applied, before the other clauses.
+
+    CONVERT TO changes the existing columns. Otherwise they keep their charset, as their own.
+    """
+    result = schema
     for clause in clauses:
         if not isinstance(clause, (DefaultCharset, ConvertCharset)):
             continue
         convert = isinstance(clause, ConvertCharset)
         kinds = [
             converted_charset(column.type, clause.charset, clause.collation) if convert else pinned(column.type, schema)
-            for column in found.columns
+            for column in result.columns
         ]
-        columns = tuple(replace(item, type=kind) for item, kind in zip(found.columns, kinds, strict=True))
+        columns = tuple(replace(item, type=kind) for item, kind in zip(result.columns, kinds, strict=True))
         charset = None if clause.charset == UNKNOWN else clause.charset
-        found = replace(found, columns=columns, charset=charset, collation=clause.collation)
-    return found
+        result = replace(result, columns=columns, charset=charset, collation=clause.collation)
+    return result
 
 
 def shape(schema: TableSchema) -> tuple[object, ...]:
-    """What rows depend on: the columns' names, types and formulas, and what identifies a row."""
+    """The parts of a schema that rows depend on: names, types and formulas of the columns, and the row key."""
     columns = tuple(
         (column.name, _kind(column.type, schema.charset), column.generated and column.expression)
         for column in schema.columns
@@ -113,12 +112,8 @@ def _folded(name: str) -> str:
     return name.casefold()
 
 
-def _of(kind: type[_ClauseT], clauses: tuple[Clause, ...]) -> list[_ClauseT]:
-    return [clause for clause in clauses if isinstance(clause, kind)]
-
-
 def kept_columns(schema: TableSchema, clauses: tuple[Clause, ...]) -> tuple[list[Column], dict[str, str]]:
-    """The old columns that stay, changed and renamed in their places, and the new name of each by its folded old."""
+    """The kept columns with their changes, in place, and the new name of each by its old name in casefold."""
     present = {_folded(column.name) for column in schema.columns}
     actions: dict[str, DropColumn | ChangeColumn | RenameColumn] = {}
     defaults: dict[str, SetDefault] = {}
@@ -155,8 +150,8 @@ def kept_columns(schema: TableSchema, clauses: tuple[Clause, ...]) -> tuple[list
 
 
 def _in_table(schema: TableSchema, column: Column) -> Column:
-    """A column's definition as the table takes it: text in a table of character set `binary` is bytes."""
-    return replace(column, type=with_bytes_for_binary(column.type, schema.charset))
+    """The column as MySQL adds it to the table: text in a table of character set `binary` becomes binary."""
+    return replace(column, type=to_binary_type(column.type, schema.charset))
 
 
 def _check_distinct(columns: list[Column], clauses: tuple[Clause, ...]) -> None:
@@ -165,15 +160,15 @@ def _check_distinct(columns: list[Column], clauses: tuple[Clause, ...]) -> None:
         name = _folded(column.name)
         if name in seen:
             culprits = [item for item in clauses if isinstance(item, ChangeColumn | RenameColumn)]
-            raise SchemaConflictError(culprits[-1], f"two columns {column.name!r}")
+            raise SchemaConflictError(culprits[-1], f"duplicate column {column.name!r}")
         seen.add(name)
 
 
 def _with_positions(
     kept: list[Column], schema: TableSchema, clauses: tuple[Clause, ...], new_names: dict[str, str]
 ) -> list[Column]:
-    """The columns with the added ones and after the moves, in the order of the statement, as MySQL does it."""
-    columns = _Ordered(kept)
+    """The columns after all additions and moves, in the order of the clauses as in MySQL."""
+    columns = _OrderedColumns(kept)
     for clause in clauses:
         if isinstance(clause, AddColumn):
             if columns.has(clause.column.name):
@@ -183,14 +178,14 @@ def _with_positions(
             columns.insert(_in_table(schema, clause.column), clause.position, clause)
         elif isinstance(clause, ChangeColumn) and clause.position is not None and _folded(clause.name) in new_names:
             columns.move(new_names[_folded(clause.name)], clause.position, clause)
-    return columns.found
+    return columns.columns
 
 
-class _Ordered:
-    """Columns in their order, found by name: a statement may have thousands of clauses."""
+class _OrderedColumns:
+    """Columns in order with an index of names, as a statement may have thousands of clauses."""
 
     def __init__(self, columns: list[Column]) -> None:
-        self.found = list(columns)
+        self.columns = list(columns)
         self._names = [_folded(column.name) for column in columns]
         self._present = set(self._names)
 
@@ -199,21 +194,21 @@ class _Ordered:
 
     def move(self, name: str, position: Position, clause: Clause) -> None:
         if self.has(name):
-            place = self._names.index(_folded(name))
-            del self._names[place]
+            index = self._names.index(_folded(name))
+            del self._names[index]
             self._present.discard(_folded(name))
-            self.insert(self.found.pop(place), position, clause)
+            self.insert(self.columns.pop(index), position, clause)
 
     def insert(self, column: Column, position: Position | None, clause: Clause) -> None:
-        place = len(self.found)
+        index = len(self.columns)
         if position is not None and position.after is None:
-            place = 0
+            index = 0
         elif position is not None and position.after is not None:
             if not self.has(position.after):
-                raise SchemaConflictError(clause, f"no column {position.after!r} to follow")
-            place = self._names.index(_folded(position.after)) + 1
-        self.found.insert(place, column)
-        self._names.insert(place, _folded(column.name))
+                raise SchemaConflictError(clause, f"no column {position.after!r} for AFTER")
+            index = self._names.index(_folded(position.after)) + 1
+        self.columns.insert(index, column)
+        self._names.insert(index, _folded(column.name))
         self._present.add(_folded(column.name))
-        if len(self.found) > MOST_COLUMNS:
-            raise SchemaConflictError(clause, beyond("columns", len(self.found), MOST_COLUMNS))
+        if len(self.columns) > MOST_COLUMNS:
+            raise SchemaConflictError(clause, beyond("columns", len(self.columns), MOST_COLUMNS))

@@ -1,7 +1,6 @@
-"""The partitions that TiDB's RANGE … INTERVAL stands for.
+"""The partitions of TiDB's RANGE … INTERVAL.
 
-TiDB rewrites such statements with the partitions spelled out before anybody reads its log; these forms come from
-other places, such as SHOW CREATE TABLE of a person's script.
+TiDB logs such statements with all partitions spelled out. The short form comes from elsewhere, such as scripts.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.mysql.ddl.tokens import Cursor, Kind
+from cdc_pipeline.mysql.model.limits import MOST_PARTITIONS
 from cdc_pipeline.mysql.model.partitions import MAXVALUE, Interval, Partition, Partitioning, UnknownPartitionsError
 
 if TYPE_CHECKING:
@@ -27,24 +27,23 @@ _DAYS = {"DAY": 1, "WEEK": 7}
 UNITS = (*_TIMES, *_DAYS, *_MONTHS)
 """The units of an INTERVAL over dates."""
 NULL_PARTITION = "P_NULL"
-_LEAST_NUMBER = "-9223372036854775808"
-_LEAST_DATE = "'0000-01-01'"
-_MOST_PARTITIONS = 8192
+_MIN_NUMBER = "-9223372036854775808"
+_MIN_DATE = "'0000-01-01'"
 
 
 def with_interval_partitions(partitioning: Partitioning, columns: tuple[Column, ...]) -> Partitioning:
-    """The partitioning with the partitions of its INTERVAL, unchanged where it has none or names its partitions.
+    """The partitioning with the partitions of its INTERVAL. Unchanged without INTERVAL or with defined partitions.
 
-    Raises UnknownPartitionsError where they cannot be told.
+    Raises UnknownPartitionsError if the bounds do not fit the INTERVAL.
     """
     interval = partitioning.interval
     if interval is None or partitioning.partitions:
         return partitioning
-    first = Partition(*_named(_value(interval.first), partitioning, columns))
+    first = Partition(*_name_and_bound(_bound_value(interval.first), partitioning, columns))
     partitions = (first, *_partitions_between(interval.first, interval.last, partitioning, interval, columns))
     if interval.null_partition:
-        # All values lie above it, so that only NULL is left for it.
-        least = _LEAST_DATE if interval.unit else _LEAST_NUMBER
+        # its bound is the least value, so that only NULL is below it
+        least = _MIN_DATE if interval.unit else _MIN_NUMBER
         partitions = (Partition(NULL_PARTITION, (least,)), *partitions)
     if interval.maxvalue_partition:
         partitions = (*partitions, Partition("P_MAXVALUE", (MAXVALUE,)))
@@ -52,22 +51,22 @@ def with_interval_partitions(partitioning: Partitioning, columns: tuple[Column, 
 
 
 def partitions_up_to(bound: str, partitioning: Partitioning, columns: tuple[Column, ...]) -> tuple[Partition, ...]:
-    """The partitions between the last one that has a bound and `bound`, this one with them.
+    """The partitions above the last bound up to `bound`, which is included.
 
-    Raises UnknownPartitionsError where the partitioning has no INTERVAL that is known.
+    Raises UnknownPartitionsError without a known INTERVAL.
     """
     bounded = [part for part in partitioning.partitions if part.less_than not in ((), (MAXVALUE,))]
     if partitioning.interval is None or not bounded:
-        raise UnknownPartitionsError("the interval between partitions is not known")
+        raise UnknownPartitionsError("unknown INTERVAL of the partitions")
     return _partitions_between(bounded[-1].less_than[0], bound, partitioning, partitioning.interval, columns)
 
 
 def position_of_bound(bound: str, partitioning: Partitioning) -> int:
-    """Where the partition with that upper bound stands. Raises UnknownPartitionsError where there is none."""
-    wanted = _value(bound)
-    for place, part in enumerate(partitioning.partitions):
-        if len(part.less_than) == 1 and part.less_than != (MAXVALUE,) and _value(part.less_than[0]) == wanted:
-            return place
+    """The index of the partition with this upper bound. Raises UnknownPartitionsError if there is none."""
+    wanted = _bound_value(bound)
+    for index, part in enumerate(partitioning.partitions):
+        if len(part.less_than) == 1 and part.less_than != (MAXVALUE,) and _bound_value(part.less_than[0]) == wanted:
+            return index
     raise UnknownPartitionsError(f"no partition has the bound {bound}")
 
 
@@ -75,24 +74,24 @@ def _partitions_between(
     start: str, end: str, partitioning: Partitioning, interval: Interval, columns: tuple[Column, ...]
 ) -> tuple[Partition, ...]:
     """The partitions above the bound `start` up to the bound `end`."""
-    last = _value(end)
-    found: list[Partition] = []
-    if _value(start) == last:
+    last = _bound_value(end)
+    partitions: list[Partition] = []
+    if _bound_value(start) == last:
         return ()
-    for value in _steps(_value(start), interval):
-        found.append(Partition(*_named(value, partitioning, columns)))
+    for value in _steps(_bound_value(start), interval):
+        partitions.append(Partition(*_name_and_bound(value, partitioning, columns)))
         if value == last:
-            return tuple(found)
+            return tuple(partitions)
         if isinstance(value, int) != isinstance(last, int) or value > last:  # type: ignore[operator]
             break
-    raise UnknownPartitionsError(f"{end} is not {start} and intervals of {interval.amount} {interval.unit}".strip())
+    raise UnknownPartitionsError(f"{end} is not {start} plus intervals of {interval.amount} {interval.unit}".strip())
 
 
 def _steps(start: _Value, interval: Interval) -> Iterator[_Value]:
-    """The bounds after `start`: each is counted from there, as 31 January and 2 months is 31 March."""
+    """The bounds after `start`, each counted from `start`: 31 January plus 2 months is 31 March."""
     if interval.amount < 1 or isinstance(start, int) != (interval.unit == ""):
-        raise UnknownPartitionsError(f"an interval of {interval.amount} {interval.unit} from {start}")
-    for number in range(1, _MOST_PARTITIONS):
+        raise UnknownPartitionsError(f"an INTERVAL of {interval.amount} {interval.unit} from {start}")
+    for number in range(1, MOST_PARTITIONS):
         amount = interval.amount * number
         if isinstance(start, int):
             yield start + amount
@@ -103,7 +102,7 @@ def _steps(start: _Value, interval: Interval) -> Iterator[_Value]:
             try:
                 yield start + datetime.timedelta(seconds=amount * seconds)
             except OverflowError as error:
-                raise UnknownPartitionsError("a bound above all dates") from error
+                raise UnknownPartitionsError("a bound after the year 9999") from error
 
 
 def _months_later(start: datetime.datetime, months: int) -> datetime.datetime:
@@ -114,8 +113,8 @@ def _months_later(start: datetime.datetime, months: int) -> datetime.datetime:
     return start.replace(year=year, month=month + 1, day=day)
 
 
-def _value(text: str) -> _Value:
-    """The number or the date that a bound is."""
+def _bound_value(text: str) -> _Value:
+    """The bound as a number or a date."""
     try:
         cursor = Cursor(text)
         if cursor.at_kind(Kind.STRING):
@@ -124,7 +123,7 @@ def _value(text: str) -> _Value:
                 return moment
         else:
             sign = -1 if cursor.accept_any("+", "-") == "-" else 1
-            number = cursor.integer()
+            number = cursor.read_integer()
             if cursor.done:
                 return sign * number
     except ValueError:
@@ -132,17 +131,19 @@ def _value(text: str) -> _Value:
     raise UnknownPartitionsError(f"the bound {text} is neither a number nor a date")
 
 
-def _named(value: _Value, partitioning: Partitioning, columns: tuple[Column, ...]) -> tuple[str, tuple[str, ...]]:
-    """TiDB's name of the partition with that upper bound, and the bound as a statement has it."""
+def _name_and_bound(
+    value: _Value, partitioning: Partitioning, columns: tuple[Column, ...]
+) -> tuple[str, tuple[str, ...]]:
+    """TiDB's name of the partition with this upper bound, and the bound as SQL."""
     if isinstance(value, int):
         return f"P_LT_{value}", (str(value),)
     by = [name.casefold() for name in partitioning.columns]
     kind = next((column.type for column in columns if [column.name.casefold()] == by), None)
     if kind is None or kind.base not in ("date", "datetime"):
-        raise UnknownPartitionsError("an interval over dates of a column that has none")
+        raise UnknownPartitionsError("an INTERVAL of dates on a column that is neither DATE nor DATETIME")
     if kind.base == "date":
         if value.time() != datetime.time():
-            raise UnknownPartitionsError(f"the bound {value} of a DATE")
+            raise UnknownPartitionsError(f"the bound {value} of a DATE has a time")
         text = f"{value:%Y-%m-%d}"
     else:
         digits = kind.params[0] if kind.params else 0

@@ -1,4 +1,4 @@
-"""What ALTER TABLE makes of a table's keys and indexes. Pure: schemas in, keys out."""
+"""Applies ALTER TABLE to the keys and indexes of a table."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class KeyConflictError(ValueError):
-    """A clause that does not fit the table's columns or keys."""
+    """A clause does not fit the columns or keys of the table."""
 
     def __init__(self, clause: Clause, reason: str) -> None:
         super().__init__(reason)
@@ -32,16 +32,8 @@ class KeyConflictError(ValueError):
         self.reason = reason
 
 
-def automatic_key_name(column: str, taken: tuple[str, ...]) -> str:
-    """MySQL's name for a UNIQUE key without one: that of its first column, then with _2, _3 …
-
-    An expression in place of the first column counts as a column called `functional_index`.
-    """
-    return _Names(taken).automatic(column)
-
-
 class _Names:
-    """The names that a table's keys and indexes have; many of one column take no longer than few."""
+    """The names of the keys and indexes of a table. Generates a name in constant time, however many share a column."""
 
     def __init__(self, taken: Iterable[str]) -> None:
         self._taken = {_folded(name) for name in taken} | {"primary"}
@@ -50,7 +42,8 @@ class _Names:
     def add(self, name: str) -> None:
         self._taken.add(_folded(name))
 
-    def automatic(self, column: str) -> str:
+    def generate(self, column: str) -> str:
+        """MySQL's name for a key without one: its first column, then with _2, _3 …"""
         name, number = column, self._numbers.get(_folded(column), 1)
         while _folded(name) in self._taken:
             number += 1
@@ -62,9 +55,11 @@ class _Names:
 def altered_primary_key(
     schema: TableSchema, columns: Sequence[Column], clauses: tuple[Clause, ...], new_names: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """The columns of the primary key. `columns` are the table's after the statement; `new_names` are the new name of each
-    old column that stays, by its folded old one."""
-    key = _followed(schema.primary_key, new_names)
+    """The columns of the primary key after the statement.
+
+    `columns`: the columns after the statement. `new_names`: the new name of each kept column by its old name in casefold.
+    """
+    key = _renamed(schema.primary_key, new_names)
     spelt = {_folded(column.name): column.name for column in columns}
     for clause in clauses:
         if isinstance(clause, DropPrimaryKey):
@@ -83,35 +78,35 @@ def altered_primary_key(
 def altered_keys(
     schema: TableSchema, columns: Sequence[Column], clauses: tuple[Clause, ...], new_names: Mapping[str, str]
 ) -> tuple[tuple[UniqueKey, ...], tuple[PlainIndex, ...]]:
-    """The UNIQUE keys and the plain indexes, arguments as above."""
+    """The UNIQUE keys and the other indexes after the statement. Parameters as in `altered_primary_key`."""
     dropped = {_folded(clause.name) for clause in clauses if isinstance(clause, DropIndex)}
     renamed = {_folded(clause.name): clause.new_name for clause in clauses if isinstance(clause, RenameIndex)}
 
-    def kept(name: str, old_columns: tuple[str, ...]) -> bool:
-        # without a column of its own an index goes
-        return _folded(name) not in dropped and not (old_columns and not _followed(old_columns, new_names))
+    def is_kept(name: str, old_columns: tuple[str, ...]) -> bool:
+        # MySQL drops an index with its last column
+        return _folded(name) not in dropped and not (old_columns and not _renamed(old_columns, new_names))
 
     keys = [
-        UniqueKey(renamed.get(_folded(key.name), key.name), _followed(key.columns, new_names), key.exact)
+        UniqueKey(renamed.get(_folded(key.name), key.name), _renamed(key.columns, new_names), key.exact)
         for key in schema.unique_keys
-        if kept(key.name, key.columns)
+        if is_kept(key.name, key.columns)
     ]
     indexes = [
-        PlainIndex(renamed.get(_folded(index.name), index.name), _followed(index.columns, new_names))
+        PlainIndex(renamed.get(_folded(index.name), index.name), _renamed(index.columns, new_names))
         for index in schema.indexes
-        if kept(index.name, index.columns)
+        if is_kept(index.name, index.columns)
     ]
-    added = _Added(columns, keys, indexes)
+    additions = _Additions(columns, keys, indexes)
     for clause in clauses:
         if isinstance(clause, AddIndex):
-            added.index(clause)
+            additions.add_index(clause)
         elif isinstance(clause, AddUniqueKey):
-            added.unique(clause)
+            additions.add_unique_key(clause)
     return tuple(keys), tuple(indexes)
 
 
-class _Added:
-    """Adds keys and indexes to those of a table with these columns."""
+class _Additions:
+    """Appends keys and indexes to `keys` and `indexes`."""
 
     def __init__(self, columns: Sequence[Column], keys: list[UniqueKey], indexes: list[PlainIndex]) -> None:
         self._spelt = {_folded(column.name): column.name for column in columns}
@@ -121,15 +116,15 @@ class _Added:
         self._index_names = {_folded(index.name) for index in indexes}
         self._names = _Names([*(key.name for key in keys), *(index.name for index in indexes)])
 
-    def index(self, clause: AddIndex) -> None:
+    def add_index(self, clause: AddIndex) -> None:
         wanted = _key_columns(clause.index.columns, self._spelt, clause)
         name = clause.index.name or self._free_name(wanted)
         if _folded(name) not in self._index_names:
             self._indexes.append(PlainIndex(name, wanted))
             self._index_names.add(_folded(name))
-            self._take(name, clause)
+            self._register(name, clause)
 
-    def unique(self, clause: AddUniqueKey) -> None:
+    def add_unique_key(self, clause: AddUniqueKey) -> None:
         wanted = replace(clause.key, columns=_key_columns(clause.key.columns, self._spelt, clause))
         if not wanted.name:
             wanted = replace(wanted, name=self._free_name(wanted.columns))
@@ -137,30 +132,30 @@ class _Added:
         if same is None:
             self._keys.append(wanted)
             self._key_of[_folded(wanted.name)] = wanted
-            self._take(wanted.name, clause)
+            self._register(wanted.name, clause)
         elif replace(same, name=wanted.name) != wanted:
-            # Only ADD UNIQUE … IF NOT EXISTS leaves a key that is there, and then an equal one most often.
+            # only ADD UNIQUE … IF NOT EXISTS keeps an existing key, which is most often equal
             raise KeyConflictError(clause, f"a key {wanted.name!r} exists")
 
-    def _take(self, name: str, clause: Clause) -> None:
+    def _register(self, name: str, clause: Clause) -> None:
         self._names.add(name)
         if (count := len(self._keys) + len(self._indexes)) > MOST_INDEXES:
             raise KeyConflictError(clause, beyond("indexes", count, MOST_INDEXES))
 
     def _free_name(self, columns: tuple[str, ...]) -> str:
-        return self._names.automatic(columns[0] if columns else "functional_index")
+        return self._names.generate(columns[0] if columns else "functional_index")
 
 
 def _key_columns(names: tuple[str, ...], spelt: Mapping[str, str], clause: Clause) -> tuple[str, ...]:
-    """The names as the columns' definitions spell them, which are `spelt` by their folded names."""
+    """The names as the column definitions spell them. `spelt`: that spelling by the name in casefold."""
     for name in names:
         if _folded(name) not in spelt:
             raise KeyConflictError(clause, f"no column {name!r} for the key")
     return tuple(spelt[_folded(name)] for name in names)
 
 
-def _followed(names: tuple[str, ...], new_names: Mapping[str, str]) -> tuple[str, ...]:
-    """A key's columns after renames and without the dropped ones."""
+def _renamed(names: tuple[str, ...], new_names: Mapping[str, str]) -> tuple[str, ...]:
+    """The columns of a key with new names and without dropped columns."""
     return tuple(new_names[_folded(name)] for name in names if _folded(name) in new_names)
 
 

@@ -1,11 +1,11 @@
-"""Reads keys, constraints and table options: what CREATE TABLE, ALTER TABLE and CREATE INDEX share."""
+"""Parses keys, constraints and table options of CREATE TABLE, ALTER TABLE and CREATE INDEX."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.mysql.ddl.column_definitions import read_check, read_dotted_name, read_references
-from cdc_pipeline.mysql.ddl.column_types import accept_character_set, name_or_string
+from cdc_pipeline.mysql.ddl.column_types import accept_character_set, read_name_or_string
 from cdc_pipeline.mysql.ddl.tokens import Cursor, Kind
 from cdc_pipeline.mysql.model.limits import MOST_KEY_COLUMNS, beyond
 from cdc_pipeline.mysql.model.schema_changes import AddIndex, AddPrimaryKey, AddUniqueKey, NoRowEffect
@@ -30,54 +30,54 @@ _OPTIONS = frozenset(
 
 
 def read_table_name(cursor: Cursor, database: str) -> TableName:
-    """The table name at the cursor; in `database` where it names none."""
+    """Reads a table name. An unqualified one gets `database`."""
     parts = read_dotted_name(cursor)
     return TableName(parts[0], parts[1]) if len(parts) == 2 else TableName(database, parts[0])
 
 
 def read_key(cursor: Cursor) -> Clause | None:
-    """The key, index or constraint at the cursor, None where none is. Foreign keys and checks are a NoRowEffect.
+    """Reads a key, index or constraint; returns None if none is next. Foreign keys and checks become NoRowEffect.
 
-    A UNIQUE key or index without a name has the name "" (`key_evolution` gives it MySQL's).
+    A UNIQUE key or index without a name gets "". `key_evolution` replaces it with MySQL's name.
     """
     start, before = cursor.position, cursor.index
     symbol = ""
     if cursor.accept("CONSTRAINT"):
         cursor.accept("IF", "NOT", "EXISTS")
         if not cursor.at_any("PRIMARY", "UNIQUE", "FOREIGN", "CHECK"):
-            symbol = cursor.identifier("a constraint name")
+            symbol = cursor.read_name("a constraint name")
     if cursor.accept("PRIMARY", "KEY"):
-        return _primary_key(cursor)
+        return _read_primary_key(cursor)
     if cursor.accept("UNIQUE"):
         cursor.accept_any("INDEX", "KEY")
         cursor.accept("IF", "NOT", "EXISTS")
-        name = _index_name(cursor) or symbol
+        name = _read_index_name(cursor) or symbol
         columns, exact = read_key_parts(cursor)
         return AddUniqueKey(UniqueKey(name, columns, exact))
     if cursor.accept("FOREIGN", "KEY"):
         cursor.accept("IF", "NOT", "EXISTS")
-        _index_name(cursor)
-        cursor.group()
+        _read_index_name(cursor)
+        cursor.read_group()
         read_references(cursor)
     elif cursor.at("CHECK"):
         read_check(cursor)
     elif cursor.index > before:
         raise cursor.error("PRIMARY, UNIQUE, FOREIGN or CHECK expected")
     else:
-        return _plain_index(cursor)
-    return NoRowEffect(cursor.since(start))
+        return _read_plain_index(cursor)
+    return NoRowEffect(cursor.text_since(start))
 
 
-def _primary_key(cursor: Cursor) -> AddPrimaryKey:
+def _read_primary_key(cursor: Cursor) -> AddPrimaryKey:
     cursor.accept("IF", "NOT", "EXISTS")
-    _index_name(cursor)
+    _read_index_name(cursor)
     columns, _ = read_key_parts(cursor)
-    # A key over a prefix identifies rows by the whole column as well.
+    # a key over prefixes is unique over the whole columns too
     return AddPrimaryKey(columns)
 
 
-def _plain_index(cursor: Cursor) -> AddIndex | None:
-    """INDEX, FULLTEXT … with its name and columns; None where no index is next."""
+def _read_plain_index(cursor: Cursor) -> AddIndex | None:
+    """Reads INDEX, FULLTEXT … with name and columns; returns None if no index is next."""
     if cursor.accept_any("FULLTEXT", "SPATIAL"):
         cursor.accept_any("INDEX", "KEY")
     elif not (
@@ -88,16 +88,16 @@ def _plain_index(cursor: Cursor) -> AddIndex | None:
     ):
         return None
     cursor.accept("IF", "NOT", "EXISTS")
-    name = _index_name(cursor)
+    name = _read_index_name(cursor)
     columns, _ = read_key_parts(cursor)
     return AddIndex(PlainIndex(name, columns))
 
 
-def _index_name(cursor: Cursor) -> str:
-    """The name before the columns of an index, "" if it has none; moves past USING too."""
+def _read_index_name(cursor: Cursor) -> str:
+    """Reads the optional name of an index and USING after it; returns "" without a name."""
     name = ""
     if cursor.at_kind(Kind.WORD, Kind.QUOTED) and not _at_index_type(cursor):
-        name = cursor.identifier("an index name")
+        name = cursor.read_name("an index name")
     accept_index_type(cursor)
     return name
 
@@ -107,7 +107,7 @@ def _at_index_type(cursor: Cursor) -> bool:
 
 
 def accept_index_type(cursor: Cursor) -> bool:
-    """Moves past USING BTREE and the like; whether it was next."""
+    """Moves past USING BTREE and similar. Returns whether it was next."""
     if not _at_index_type(cursor):
         return False
     cursor.index += 2
@@ -115,21 +115,21 @@ def accept_index_type(cursor: Cursor) -> bool:
 
 
 def read_key_parts(cursor: Cursor) -> tuple[tuple[str, ...], bool]:
-    """The columns in the brackets at the cursor and whether the key is over exactly their values; its options too.
+    """Reads the columns of a key in brackets, and its options.
 
-    Expressions have no column here; they and prefixes make the key inexact. ASC and DESC do not matter.
+    Returns the columns and whether the key is exact: without expressions, which the columns leave out, and prefixes.
     """
     columns: list[str] = []
     exact = True
     cursor.expect("(")
     while True:
         if cursor.at("("):
-            cursor.group()
+            cursor.read_group()
             exact = False
         else:
-            columns.append(cursor.identifier("a column name"))
+            columns.append(cursor.read_name("a column name"))
             if cursor.accept("("):
-                cursor.integer()
+                cursor.read_integer()
                 cursor.expect(")")
                 exact = False
         cursor.accept_any("ASC", "DESC")
@@ -138,13 +138,13 @@ def read_key_parts(cursor: Cursor) -> tuple[tuple[str, ...], bool]:
     cursor.expect(")")
     if len(columns) > MOST_KEY_COLUMNS:
         raise cursor.error(beyond("columns of a key", len(columns), MOST_KEY_COLUMNS))
-    while _index_option(cursor):
+    while _accept_index_option(cursor):
         pass
     return tuple(columns), exact
 
 
-def _index_option(cursor: Cursor) -> bool:
-    """Moves past one option of an index; False where none is next."""
+def _accept_index_option(cursor: Cursor) -> bool:
+    """Moves past one option of an index. Returns whether one was next."""
     if accept_index_type(cursor):
         return True
     if cursor.accept_any("VISIBLE", "INVISIBLE", "IGNORED", "CLUSTERED", "NONCLUSTERED", "GLOBAL", "LOCAL"):
@@ -152,7 +152,7 @@ def _index_option(cursor: Cursor) -> bool:
     if cursor.accept("NOT", "IGNORED") or cursor.accept("ADD_COLUMNAR_REPLICA_ON_DEMAND"):
         return True
     if cursor.accept("WITH", "PARSER"):
-        cursor.identifier("a parser name")
+        cursor.read_name("a parser name")
         return True
     if cursor.accept_any("COMMENT", "ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE"):
         cursor.accept("=")
@@ -161,46 +161,46 @@ def _index_option(cursor: Cursor) -> bool:
     if cursor.accept_any("KEY_BLOCK_SIZE", "PRE_SPLIT_REGIONS"):
         cursor.accept("=")
         if cursor.at("("):
-            cursor.group()
+            cursor.read_group()
         else:
-            cursor.integer()
+            cursor.read_integer()
         return True
     return False
 
 
 def read_table_option(cursor: Cursor) -> tuple[str, str] | None:
-    """One table option as its name, upper-case, and its value; None where none is next.
+    """Reads one table option as its name in upper case and its value; returns None if none is next.
 
-    CHARACTER SET and COLLATE have their value lower-case.
+    The values of CHARACTER SET and COLLATE are in lower case.
     """
     before = cursor.index
     default = cursor.accept("DEFAULT")
     if accept_character_set(cursor):
         cursor.accept("=")
-        return "CHARACTER SET", name_or_string(cursor).lower()
+        return "CHARACTER SET", read_name_or_string(cursor).lower()
     if cursor.accept("COLLATE"):
         cursor.accept("=")
-        return "COLLATE", name_or_string(cursor).lower()
+        return "COLLATE", read_name_or_string(cursor).lower()
     if default:
         cursor.index = before
         return None
     if cursor.accept("TTL"):
         cursor.accept("=")
-        cursor.identifier("a column name")
+        cursor.read_name("a column name")
         cursor.expect("+")
         cursor.expect("INTERVAL")
-        return "TTL", cursor.skip().text + " " + cursor.identifier("a unit")
+        return "TTL", cursor.skip().text + " " + cursor.read_name("a unit")
     if cursor.accept("UNION"):
         cursor.accept("=")
-        return "UNION", cursor.group()
+        return "UNION", cursor.read_group()
     if cursor.accept("DATA", "DIRECTORY") or cursor.accept("INDEX", "DIRECTORY"):
         cursor.accept("=")
         return "DIRECTORY", cursor.string()
     if cursor.accept("PLACEMENT", "POLICY"):
         cursor.accept("=")
-        return "PLACEMENT POLICY", name_or_string(cursor)
+        return "PLACEMENT POLICY", read_name_or_string(cursor)
     if cursor.accept("STORAGE"):
-        return "STORAGE", cursor.identifier("a storage")
+        return "STORAGE", cursor.read_name("a storage")
     cursor.accept("FORCE")
     token = cursor.peek()
     if token is None or token.kind is not Kind.WORD or token.text.upper() not in _OPTIONS:
@@ -212,13 +212,12 @@ def read_table_option(cursor: Cursor) -> tuple[str, str] | None:
     return token.text.upper(), value.text
 
 
-def charset_of(options: dict[str, str]) -> str | None:
-    """The character set that table options name, by itself or through a collation; None if they name none."""
+def named_charset(options: dict[str, str]) -> str | None:
+    """The character set of table options, directly or through a collation; None without either."""
     charset, collation = options.get("CHARACTER SET"), options.get("COLLATE")
     return charset or (collation.split("_")[0] if collation else None)
 
 
-def collation_of(options: dict[str, str]) -> str | None:
-    """The collation that table options name; None if they name none, or only a character set: its own depends on the
-    server."""
+def named_collation(options: dict[str, str]) -> str | None:
+    """The collation of table options. None without COLLATE, as the default of a character set depends on the server."""
     return options.get("COLLATE")

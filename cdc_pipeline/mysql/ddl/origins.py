@@ -1,4 +1,4 @@
-"""Where the columns of a table come from when ALTER TABLE has changed it."""
+"""The old columns that the columns after ALTER TABLE come from."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def column_origins(schema: TableSchema, clauses: tuple[Clause, ...]) -> tuple[str | None, ...]:
-    """For each column of `altered(schema, clauses)` the name that it had before; None for an added one.
+    """The old name of each column of `altered(schema, clauses)`; None for an added one.
 
-    A column that is dropped and added again under its name is a new one: its old values are gone.
+    A column that is dropped and added again under the same name is new: its old values are lost.
     """
     _, new_names = kept_columns(schema, clauses)
     old_names = {new.casefold(): old for old, new in new_names.items()}
     names = {column.name.casefold(): column.name for column in schema.columns}
-    found = (old_names.get(column.name.casefold()) for column in altered(schema, clauses).columns)
-    return tuple(None if old is None else names[old] for old in found)
+    old = (old_names.get(column.name.casefold()) for column in altered(schema, clauses).columns)
+    return tuple(None if name is None else names[name] for name in old)

@@ -1,10 +1,10 @@
-"""Reads DDL statements of MySQL, MariaDB and TiDB as values (`changes`)."""
+"""Parses DDL statements of MySQL, MariaDB and TiDB to `SchemaChange` values."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.mysql.ddl.alter_table import dropped_index, read_alter_clauses
+from cdc_pipeline.mysql.ddl.alter_table import drop_index_clause, read_alter_clauses
 from cdc_pipeline.mysql.ddl.create_table import read_create_table
 from cdc_pipeline.mysql.ddl.keys import accept_index_type, read_key_parts, read_table_name
 from cdc_pipeline.mysql.ddl.tokens import Cursor, Kind
@@ -27,13 +27,13 @@ from cdc_pipeline.mysql.model.table import PlainIndex, TableName, UniqueKey
 if TYPE_CHECKING:
     from cdc_pipeline.mysql.model.schema_changes import Clause, SchemaChange
 
-# What CREATE, ALTER and DROP may name beside tables, databases and indexes: none of it changes a table's rows. Words
-# before it are skipped (CREATE DEFINER=… SQL SECURITY … VIEW).
+# Objects of CREATE, ALTER and DROP that do not change the rows of a table. Words before them are skipped (CREATE
+# DEFINER=… SQL SECURITY … VIEW).
 _OTHER_OBJECTS = (
     *("VIEW", "TRIGGER", "PROCEDURE", "FUNCTION", "EVENT", "USER", "ROLE", "SEQUENCE", "SERVER", "BINDING"),
     *("PACKAGE", "LIBRARY", "STATISTICS", "STATS", "TABLESPACE", "LOGFILE", "INSTANCE", "PREPARE"),
 )
-# Objects whose words would be misread if only the first of them counted.
+# Objects whose first word alone would be ambiguous.
 _OTHER_OBJECTS_OF_WORDS = (
     ("RESOURCE", "GROUP"),
     ("PLACEMENT", "POLICY"),
@@ -41,37 +41,36 @@ _OTHER_OBJECTS_OF_WORDS = (
     ("SPATIAL", "REFERENCE"),
     ("RANGE",),
 )
-# May stand between the verb and the object.
+# Words between verb and object.
 _MODIFIERS = ("OR", "REPLACE", "AGGREGATE", "GLOBAL", "SESSION", "UNDO", "ALGORITHM", "DEFINER", "SQL", "SECURITY")
-# Statements of another verb that change no table's rows.
+# Verbs of other statements that do not change the rows of a table.
 _OTHER_VERBS = (
     *("GRANT", "REVOKE", "SET", "ANALYZE", "CHECK", "CHECKSUM", "OPTIMIZE", "REPAIR", "FLUSH", "LOCK", "UNLOCK"),
     *("USE", "SHOW", "EXPLAIN", "DESCRIBE", "DESC", "HELP", "KILL", "RESET", "INSTALL", "UNINSTALL", "ADMIN", "SPLIT"),
     *("BEGIN", "START", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "XA", "PURGE", "CHANGE", "STOP", "CACHE"),
 )
-# Bodies of these may have semicolons.
+# Their bodies may contain semicolons.
 _ROUTINES = frozenset({"TRIGGER", "PROCEDURE", "FUNCTION", "EVENT", "PACKAGE", "LIBRARY"})
 
 
 def parse_ddl(sql: str, database: str, table: str = "") -> tuple[SchemaChange, ...]:
-    """What the statement changes, in the order in which it changes it.
+    """The changes of a statement in their order. Never raises.
 
-    Names without a database are in `database`, which may stand in backquotes as Canal leaves them; `table` is the
-    message's, for statements that name their table by a number, or not before reading stops. Never raises: what cannot
-    be read whole is one NotSupported, whose reason names the words at which reading stopped.
+    `database`: for unqualified names; may be in backquotes, as Canal sends it. `table`: the table of the message, for
+    statements that name their table by a job number or cannot be parsed up to its name. A statement that cannot be parsed
+    to its end becomes one NotSupported. Its reason names the words at which the parser stopped.
     """
     statement = _Statement(_unquoted(database), table)
     try:
         return statement.read(Cursor(sql))
     except ValueError as error:  # DdlSyntaxError, SchemaConflictError
         reason = str(error)
-    except Exception as error:  # no statement stops anything but its own tables
+    except Exception as error:  # a statement must not fail other tables
         reason = f"cannot be read: {type(error).__name__}: {short(str(error))}"
-    return (NotSupported(reason, statement.table or _of_message(database, table), creates=statement.creates),)
+    return (NotSupported(reason, statement.table or _message_table(database, table), creates=statement.creates),)
 
 
-def _of_message(database: str, table: str) -> TableName | None:
-    """The table that the message names, where the statement does not get as far."""
+def _message_table(database: str, table: str) -> TableName | None:
     return TableName(_unquoted(database), table) if table else None
 
 
@@ -82,12 +81,14 @@ def _unquoted(database: str) -> str:
 
 
 class _Statement:
-    """Reads one statement. `table` is the table it is about, as soon as that is known; `creates` whether it makes it."""
+    """Parses one statement."""
 
     def __init__(self, database: str, message_table: str) -> None:
         self.database = database
         self.table: TableName | None = None
+        """The first table of the statement, once it is parsed."""
         self.creates = False
+        """Whether the statement creates `table`."""
         self._message_table = message_table
 
     def read(self, cursor: Cursor) -> tuple[SchemaChange, ...]:
@@ -101,7 +102,7 @@ class _Statement:
         while cursor.accept(";"):
             pass
         if not cursor.done:
-            raise cursor.error("cannot read on")
+            raise cursor.error("unexpected words")
         return changes
 
     def _read_verb(self, cursor: Cursor) -> tuple[SchemaChange, ...]:
@@ -124,7 +125,7 @@ class _Statement:
             return (self._flashback(cursor),)
         verb = cursor.accept_any(*_OTHER_VERBS)
         if verb is None:
-            raise cursor.error("no statement that is known")
+            raise cursor.error("unknown statement")
         return (NoTableEffect(verb),)
 
     def _name(self, cursor: Cursor) -> TableName:
@@ -137,7 +138,7 @@ class _Statement:
 
     def _create(self, cursor: Cursor) -> tuple[SchemaChange, ...]:
         start = cursor.index
-        replacing = cursor.accept("OR", "REPLACE")
+        replaces = cursor.accept("OR", "REPLACE")
         if cursor.at("TEMPORARY", "TABLE") or cursor.at("GLOBAL", "TEMPORARY", "TABLE"):
             return (NoTableEffect("CREATE TEMPORARY TABLE"),)
         if cursor.accept("TABLE"):
@@ -145,69 +146,70 @@ class _Statement:
             name = self._name(cursor)
             self.creates = True
             created = read_create_table(cursor, name, self.database, if_not_exists=if_not_exists)
-            return (DropTable(name, if_exists=True), created) if replacing else (created,)
+            return (DropTable(name, if_exists=True), created) if replaces else (created,)
         if cursor.accept_any("DATABASE", "SCHEMA"):
-            # MariaDB's OR REPLACE drops the database with its tables first
-            return (DropDatabase(self._rest_of_database(cursor)),) if replacing else (NoTableEffect("CREATE DATABASE"),)
+            # MariaDB's OR REPLACE first drops the database with its tables
+            return (DropDatabase(self._read_database(cursor)),) if replaces else (NoTableEffect("CREATE DATABASE"),)
         cursor.accept_any("ONLINE", "OFFLINE")
         if not cursor.at("SPATIAL", "REFERENCE") and (
             cursor.at_any("UNIQUE", "FULLTEXT", "SPATIAL", "INDEX")
             or cursor.at("VECTOR", "INDEX")
             or cursor.at("COLUMNAR", "INDEX")
         ):
-            return (self._create_index(cursor, replacing),)
+            return (self._create_index(cursor, replaces),)
         cursor.index = start
-        return (_other_object(cursor, "CREATE"),)
+        return (_read_other_object(cursor, "CREATE"),)
 
-    def _rest_of_database(self, cursor: Cursor) -> str:
-        name = cursor.identifier("a database name")
+    def _read_database(self, cursor: Cursor) -> str:
+        name = cursor.read_name("a database name")
         _skip_statement(cursor, "DATABASE")
         return name
 
-    def _create_index(self, cursor: Cursor, replacing: bool) -> SchemaChange:
-        """CREATE INDEX name ON table (columns) is ALTER TABLE ADD INDEX with the words in another order."""
+    def _create_index(self, cursor: Cursor, replaces: bool) -> SchemaChange:
+        """CREATE INDEX as the equal ALTER TABLE … ADD INDEX."""
         unique = cursor.accept("UNIQUE")
         cursor.accept_any("FULLTEXT", "SPATIAL", "VECTOR", "COLUMNAR")
         cursor.expect("INDEX")
         cursor.accept("IF", "NOT", "EXISTS")
-        index = cursor.identifier("an index name")
+        index = cursor.read_name("an index name")
         accept_index_type(cursor)
         cursor.expect("ON")
         name = self._name(cursor)
         columns, exact = read_key_parts(cursor)
-        _read_algorithm(cursor)
+        _accept_algorithm(cursor)
         clause: Clause = AddIndex(PlainIndex(index, columns))
         if unique:
             clause = AddUniqueKey(UniqueKey(index, columns, exact))
-        return AlterTable(name, (dropped_index(index), clause) if replacing else (clause,))
+        return AlterTable(name, (drop_index_clause(index), clause) if replaces else (clause,))
 
-    # ---- bringing back what was dropped, in TiDB
+    # ---- restoring dropped tables, in TiDB
 
     def _recover(self, cursor: Cursor) -> SchemaChange:
         cursor.expect("TABLE")
         if cursor.accept("BY", "JOB"):
-            cursor.integer()
+            cursor.read_integer()
             if not self._message_table:
-                raise cursor.error("the table of a job is not known")
+                raise cursor.error("BY JOB without the table in the message")
             return RecoverTable(TableName(self.database, self._message_table))
         name = self._name(cursor)
         if cursor.at_kind(Kind.NUMBER):
-            cursor.skip()  # how many jobs to look back
+            cursor.skip()  # the number of jobs to search
         return RecoverTable(name)
 
     def _flashback(self, cursor: Cursor) -> SchemaChange:
         if cursor.accept("TABLE"):
             name = self._name(cursor)
             if cursor.at("TO", "TIMESTAMP") or cursor.at("TO", "TSO"):
-                raise cursor.error("the rows that this brings back are in no message")
+                raise cursor.error("FLASHBACK TABLE to a point in time: no message contains the restored rows")
             return RecoverTable(name, read_table_name(cursor, name.database) if cursor.accept("TO") else None)
         if cursor.accept_any("DATABASE", "SCHEMA"):
-            database = cursor.identifier("a database name")
+            database = cursor.read_name("a database name")
             if not (cursor.at("TO", "TIMESTAMP") or cursor.at("TO", "TSO")):
-                return RecoverDatabase(database, cursor.identifier("a database name") if cursor.accept("TO") else None)
+                return RecoverDatabase(database, cursor.read_name("a database name") if cursor.accept("TO") else None)
         while not cursor.done and not cursor.at(";"):
             cursor.skip()
-        return NotSupported("FLASHBACK of a whole cluster or database to a moment sends no rows", everywhere=True)
+        reason = "FLASHBACK CLUSTER or DATABASE to a point in time: no message contains the restored rows"
+        return NotSupported(reason, everywhere=True)
 
     # ---- ALTER, DROP, RENAME
 
@@ -220,7 +222,7 @@ class _Statement:
         cursor.accept_any("ONLINE", "OFFLINE")
         if not cursor.accept("TABLE"):
             cursor.index = start
-            return (_other_object(cursor, "ALTER"),)
+            return (_read_other_object(cursor, "ALTER"),)
         cursor.accept("IF", "EXISTS")
         name = self._name(cursor)
         _accept_wait(cursor)
@@ -239,18 +241,18 @@ class _Statement:
             return tuple(DropTable(name, if_exists) for name in names)
         if cursor.accept_any("DATABASE", "SCHEMA"):
             cursor.accept("IF", "EXISTS")
-            return (DropDatabase(cursor.identifier("a database name")),)
+            return (DropDatabase(cursor.read_name("a database name")),)
         start = cursor.index
         cursor.accept_any("ONLINE", "OFFLINE")
         if cursor.accept("INDEX"):
             cursor.accept("IF", "EXISTS")
-            index = cursor.identifier("an index name")
+            index = cursor.read_name("an index name")
             cursor.expect("ON")
             name = self._name(cursor)
-            _read_algorithm(cursor)
-            return (AlterTable(name, (dropped_index(index),)),)
+            _accept_algorithm(cursor)
+            return (AlterTable(name, (drop_index_clause(index),)),)
         cursor.index = start
-        return (_other_object(cursor, "DROP"),)
+        return (_read_other_object(cursor, "DROP"),)
 
     def _rename(self, cursor: Cursor) -> tuple[SchemaChange, ...]:
         if cursor.accept("USER"):
@@ -268,13 +270,13 @@ class _Statement:
                 return tuple(pairs)
 
 
-def _other_object(cursor: Cursor, verb: str) -> NoTableEffect:
-    """What CREATE, ALTER or DROP is about when it is neither table nor database nor index."""
+def _read_other_object(cursor: Cursor, verb: str) -> NoTableEffect:
+    """Reads an object of CREATE, ALTER or DROP that is neither a table nor a database nor an index."""
     for words in _OTHER_OBJECTS_OF_WORDS:
         if cursor.at(*words):
             return NoTableEffect(f"{verb} {' '.join(words)}")
     start = cursor.index
-    # DEFINER=`root`@`localhost` and the like stand between modifiers; the object comes before the first bracket.
+    # Between modifiers there are values such as DEFINER=`root`@`localhost`. The object is before the first bracket.
     allowed = cursor.at_any(*_MODIFIERS, *_OTHER_OBJECTS)
     while allowed and not cursor.done and not cursor.at_any("(", ";", "TABLE", "DATABASE", "SCHEMA", "INDEX"):
         word = cursor.accept_any(*_OTHER_OBJECTS)
@@ -282,24 +284,24 @@ def _other_object(cursor: Cursor, verb: str) -> NoTableEffect:
             return NoTableEffect(f"{verb} {word}")
         cursor.skip()
     cursor.index = start
-    raise cursor.error(f"{verb} of what is not known")
+    raise cursor.error(f"{verb} of an unknown object")
 
 
 def _skip_statement(cursor: Cursor, what: str) -> None:
-    """Moves to the end of a statement without table effect: up to a semicolon, past it too for routines' bodies."""
+    """Moves to the end of a statement without table effect: to the next semicolon, for routines to the end of the text."""
     has_body = what.split()[-1] in _ROUTINES
     while not cursor.done and (has_body or not cursor.at(";")):
         cursor.skip()
 
 
 def _accept_wait(cursor: Cursor) -> None:
-    """MariaDB's WAIT n and NOWAIT."""
+    """Moves past MariaDB's WAIT n or NOWAIT."""
     if not cursor.accept("NOWAIT") and cursor.accept("WAIT"):
-        cursor.integer()
+        cursor.read_integer()
 
 
-def _read_algorithm(cursor: Cursor) -> None:
-    """ALGORITHM and LOCK after CREATE INDEX and DROP INDEX."""
+def _accept_algorithm(cursor: Cursor) -> None:
+    """Moves past ALGORITHM and LOCK after CREATE INDEX or DROP INDEX."""
     while cursor.accept_any("ALGORITHM", "LOCK"):
         cursor.accept("=")
         cursor.take(Kind.WORD, what="a word")

@@ -1,4 +1,4 @@
-"""Reads the definitions of partitions: their names and the values that they take."""
+"""Parses the definitions of partitions: names and values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cdc_pipeline.mysql.model.partitions import DEFAULT, MAXVALUE, NULL, Partiti
 if TYPE_CHECKING:
     from cdc_pipeline.mysql.ddl.tokens import Cursor
 
-# Options of a partition, none of which moves a row; each has one word or string behind it.
+# Options of a partition, each followed by one word or string. None of them moves rows.
 _OPTIONS: tuple[tuple[str, ...], ...] = (
     ("STORAGE", "ENGINE"),
     ("ENGINE",),
@@ -30,28 +30,28 @@ _KEYWORDS = frozenset({MAXVALUE, NULL, DEFAULT})
 
 
 def read_partitions(cursor: Cursor) -> tuple[Partition, ...]:
-    """The definitions of partitions in the brackets at the cursor. Raises DdlSyntaxError for unknown words."""
-    found: list[Partition] = []
+    """Reads definitions of partitions in brackets. Raises DdlSyntaxError for unknown words."""
+    partitions: list[Partition] = []
     cursor.expect("(")
     while True:
         cursor.expect("PARTITION")
-        found.append(_partition(cursor))
-        if len(found) > MOST_PARTITIONS:
-            raise cursor.error(beyond("partitions", len(found), MOST_PARTITIONS))
+        partitions.append(_read_partition(cursor))
+        if len(partitions) > MOST_PARTITIONS:
+            raise cursor.error(beyond("partitions", len(partitions), MOST_PARTITIONS))
         if not cursor.accept(","):
             break
     cursor.expect(")")
-    return tuple(found)
+    return tuple(partitions)
 
 
 def read_partition_name(cursor: Cursor) -> str:
-    """The name of a partition.
+    """Reads the name of a partition.
 
-    TiCDC's old architecture sends EXCHANGE PARTITION ``p0``, which quotes a name twice: two empty names in quotes with
-    the name itself between them.
+    TiCDC's old architecture quotes the name in EXCHANGE PARTITION twice (``p0``): two empty quoted names with the name
+    between them.
     """
     opening = cursor.peek()
-    name = cursor.identifier("a partition name")
+    name = cursor.read_name("a partition name")
     if name or opening is None or opening.kind is not Kind.QUOTED:
         return name
     while not cursor.at_kind(Kind.QUOTED):
@@ -59,20 +59,20 @@ def read_partition_name(cursor: Cursor) -> str:
     closing = cursor.skip()
     if closing.text:
         cursor.index -= 1
-        raise cursor.error("the second pair of back quotes expected")
+        raise cursor.error("the second pair of backquotes expected")
     return cursor.text[opening.end : closing.start]
 
 
 def read_bound(cursor: Cursor) -> str:
-    """The value of LESS THAN (value), as TiDB's clauses have it."""
+    """Reads LESS THAN (value) of TiDB's clauses. Returns the value."""
     cursor.expect("LESS", "THAN", "(")
-    values = _values(cursor)
+    values = _read_values(cursor)
     if len(values) != 1:
         raise cursor.error("one value expected")
     return values[0]
 
 
-def _partition(cursor: Cursor) -> Partition:
+def _read_partition(cursor: Cursor) -> Partition:
     name = read_partition_name(cursor)
     less_than: tuple[str, ...] = ()
     values: tuple[tuple[str, ...], ...] = ()
@@ -80,9 +80,9 @@ def _partition(cursor: Cursor) -> Partition:
         less_than = (MAXVALUE,)
         if not cursor.accept(MAXVALUE):
             cursor.expect("(")
-            less_than = _values(cursor)
+            less_than = _read_values(cursor)
     elif cursor.accept("VALUES", "IN"):
-        values = _tuples(cursor)
+        values = _read_tuples(cursor)
     elif cursor.accept(DEFAULT):
         values = ((DEFAULT,),)
     _accept_options(cursor)
@@ -90,7 +90,7 @@ def _partition(cursor: Cursor) -> Partition:
     if cursor.accept("("):
         while True:
             cursor.expect("SUBPARTITION")
-            subpartitions.append(cursor.identifier("a subpartition name"))
+            subpartitions.append(cursor.read_name("a subpartition name"))
             _accept_options(cursor)
             if not cursor.accept(","):
                 break
@@ -104,17 +104,17 @@ def _accept_options(cursor: Cursor) -> None:
         cursor.take(Kind.WORD, Kind.QUOTED, Kind.STRING, Kind.NUMBER, what="the value of an option")
 
 
-def _tuples(cursor: Cursor) -> tuple[tuple[str, ...], ...]:
-    """An IN list: values, or tuples of values in brackets."""
+def _read_tuples(cursor: Cursor) -> tuple[tuple[str, ...], ...]:
+    """Reads an IN list: values, or tuples of values in brackets."""
     items: list[tuple[str, ...]] = []
     cursor.expect("(")
     while True:
         before = cursor.index
-        item = _values(cursor) if cursor.accept("(") else ()
+        item = _read_values(cursor) if cursor.accept("(") else ()
         if len(item) < 2 or not cursor.at_any(",", ")"):
-            # brackets of an expression
+            # the brackets belong to an expression
             cursor.index = before
-            item = (_value(cursor),)
+            item = (_read_value(cursor),)
         items.append(item)
         if not cursor.accept(","):
             break
@@ -122,26 +122,26 @@ def _tuples(cursor: Cursor) -> tuple[tuple[str, ...], ...]:
     return tuple(items)
 
 
-def _values(cursor: Cursor) -> tuple[str, ...]:
-    """The values up to the closing bracket, past it too."""
-    values = [_value(cursor)]
+def _read_values(cursor: Cursor) -> tuple[str, ...]:
+    """Reads values and the closing bracket."""
+    values = [_read_value(cursor)]
     while cursor.accept(","):
-        values.append(_value(cursor))
+        values.append(_read_value(cursor))
     cursor.expect(")")
     return tuple(values)
 
 
-def _value(cursor: Cursor) -> str:
+def _read_value(cursor: Cursor) -> str:
     start = cursor.position
-    # so TiDB prints all strings, that of dates too
+    # TiDB prints all strings with an introducer, dates too
     if accept_introducer(cursor) in ("utf8mb4", "utf8mb3", "utf8"):
         start = cursor.position
     while not cursor.at_any(",", ")"):
         if cursor.at("("):
-            cursor.group()
+            cursor.read_group()
         else:
             cursor.skip()
-    text = cursor.since(start)
+    text = cursor.text_since(start)
     if not text:
         raise cursor.error("a value expected")
     return text.upper() if text.upper() in _KEYWORDS else text

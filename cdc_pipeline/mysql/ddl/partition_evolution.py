@@ -1,6 +1,6 @@
-"""What a table's partitioning becomes by ALTER TABLE. Pure.
+"""Applies ALTER TABLE to the partitioning of a table.
 
-Columns must fold whatever becomes of partitions: a clause that does not fit leaves a partitioning that is not known.
+A clause that does not fit makes the partitioning unknown instead of failing, so that the columns stay usable.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ _OtherPartitions: TypeAlias = (
     | MergeFirstPartition
     | LastPartition
 )
-"""Clauses after which a table has other partitions by the same rule."""
-# Words that an expression may have for what is no column: EXTRACT(YEAR FROM d).
+"""Clauses that change the partitions but not the method of partitioning."""
+# Words of an expression that are not columns, as in EXTRACT(YEAR FROM d).
 _UNITS = frozenset({"YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MICROSECOND"})
 
 
@@ -60,13 +60,12 @@ def altered_partitioning(
     new_names: dict[str, str],
     columns: tuple[Column, ...],
 ) -> Partitioning | None:
-    """The partitioning after these clauses of one ALTER TABLE.
+    """The partitioning after one ALTER TABLE with these clauses.
 
-    `new_names` has the new name of each old column that stays, by its old one in casefold; `columns` are those after
-    the statement.
+    `new_names`: the new name of each kept column by its old name in casefold. `columns`: the columns after the statement.
     """
     if partitioning is not None:
-        partitioning = _followed(partitioning, new_names)
+        partitioning = _with_new_names(partitioning, new_names)
     for clause in clauses:
         try:
             partitioning = _after(partitioning, clause, columns)
@@ -78,9 +77,9 @@ def altered_partitioning(
 
 
 def partitions_before(bound: str, partitioning: Partitioning) -> tuple[Partition, ...]:
-    """The partitions that TiDB's FIRST PARTITION LESS THAN (bound) drops: those before the one with that bound.
+    """The partitions that TiDB's FIRST PARTITION LESS THAN (bound) drops: all before the one with this bound, except P_NULL.
 
-    The partition of NULL stays. Raises UnknownPartitionsError where no partition has the bound.
+    Raises UnknownPartitionsError if no partition has the bound.
     """
     before = partitioning.partitions[: position_of_bound(bound, partitioning)]
     return tuple(part for part in before if part.name.upper() != NULL_PARTITION)
@@ -91,25 +90,25 @@ def _after(partitioning: Partitioning | None, clause: Clause, columns: tuple[Col
         return None
     if isinstance(clause, PartitionBy):
         return with_interval_partitions(clause.partitioning, columns)
-    if not isinstance(clause, PartitionRowsClause | PartitionDefinitionClause):
-        return partitioning
     if isinstance(clause, TruncatePartition | ExchangePartition):
         return partitioning
-    return _with_partitions(partitioning, clause, columns)
+    if isinstance(clause, PartitionRowsClause | PartitionDefinitionClause):
+        return _with_partitions(partitioning, clause, columns)
+    return partitioning
 
 
 def _with_partitions(
     partitioning: Partitioning | None, clause: _OtherPartitions, columns: tuple[Column, ...]
 ) -> Partitioning:
     if partitioning is None:
-        raise UnknownPartitionsError(f"{type(clause).__name__} of a table that has no partitions")
+        raise UnknownPartitionsError(f"{type(clause).__name__} on a table without partitions")
     if not partitioning.known:
         return partitioning
     partitions = _partitions_after(partitioning, clause, columns)
     names = {part.name.casefold() for part in partitions}
     if len(names) < len(partitions) or not partitions:
         raise UnknownPartitionsError(
-            f"{type(clause).__name__} leaves {len(names)} names of {len(partitions)} partitions"
+            f"{type(clause).__name__} results in {len(partitions)} partitions with {len(names)} names"
         )
     return replace(partitioning, partitions=partitions)
 
@@ -124,23 +123,25 @@ def _partitions_after(
             return old + _added(partitioning, clause, by_hash)
         case CoalescePartition():
             if not by_hash or clause.count >= len(old):
-                raise UnknownPartitionsError(f"{clause.count} partitions less of {len(old)} by {partitioning.method}")
+                raise UnknownPartitionsError(
+                    f"cannot remove {clause.count} of {len(old)} partitions by {partitioning.method}"
+                )
             return old[: len(old) - clause.count]
         case ReorganizePartition(names=()):
             return old
         case ReorganizePartition():
             _check_values(partitioning, clause.partitions)
-            places = _places(partitioning, clause.names, missing_ok=False)
-            before, after = old[: min(places)], places | set(range(min(places)))
-            return (*_without(before, places), *clause.partitions, *_without(old, after))
+            replaced = _indexes(partitioning, clause.names, missing_ok=False)
+            before, upto = old[: min(replaced)], replaced | set(range(min(replaced)))
+            return (*_without(before, replaced), *clause.partitions, *_without(old, upto))
         case DropPartition():
-            return _without(old, _places(partitioning, clause.names, missing_ok=clause.if_exists))
+            return _without(old, _indexes(partitioning, clause.names, missing_ok=clause.if_exists))
         case LastPartition():
             added = partitions_up_to(clause.bound, partitioning, columns)
-            # SPLIT MAXVALUE PARTITION takes them from the last one
+            # SPLIT MAXVALUE PARTITION inserts them before the last one
             return (*old[:-1], *added, old[-1]) if old[-1].less_than == (MAXVALUE,) else (*old, *added)
         case FirstPartition() | MergeFirstPartition():
-            # the partitions before the new first one are gone, or merged with it
+            # the partitions before the new first one are dropped, or merged into it
             gone = partitions_before(clause.bound, partitioning)
             return tuple(part for part in old if part not in gone)
         case _:
@@ -150,7 +151,7 @@ def _partitions_after(
 def _added(partitioning: Partitioning, clause: AddPartitions, by_hash: bool) -> tuple[Partition, ...]:
     if clause.count is not None:
         if not by_hash:
-            raise UnknownPartitionsError(f"a number of partitions more by {partitioning.method}")
+            raise UnknownPartitionsError(f"ADD PARTITION with a number of partitions by {partitioning.method}")
         return numbered_partitions(len(partitioning.partitions), clause.count)
     _check_values(partitioning, clause.partitions)
     if clause.if_not_exists:
@@ -159,53 +160,53 @@ def _added(partitioning: Partitioning, clause: AddPartitions, by_hash: bool) -> 
 
 
 def _check_values(partitioning: Partitioning, partitions: tuple[Partition, ...]) -> None:
-    """Raises UnknownPartitionsError for definitions that are not of the partitioning's method."""
+    """Raises UnknownPartitionsError for definitions of another partitioning method."""
     is_range, is_list = partitioning.method.startswith("range"), partitioning.method.startswith("list")
     if any(bool(part.less_than) != is_range or bool(part.values) != is_list for part in partitions):
-        raise UnknownPartitionsError(f"partitions that are not by {partitioning.method}")
+        raise UnknownPartitionsError(f"definitions that are not by {partitioning.method}")
 
 
-def _places(partitioning: Partitioning, names: tuple[str, ...], *, missing_ok: bool) -> set[int]:
-    places = {name: partitioning.position(name) for name in names}
-    missing = [name for name, place in places.items() if place is None]
+def _indexes(partitioning: Partitioning, names: tuple[str, ...], *, missing_ok: bool) -> set[int]:
+    indexes = {name: partitioning.position(name) for name in names}
+    missing = [name for name, index in indexes.items() if index is None]
     if missing and not missing_ok:
         raise UnknownPartitionsError(f"no partition {', '.join(missing)}")
-    return {place for place in places.values() if place is not None}
+    return {index for index in indexes.values() if index is not None}
 
 
-def _without(partitions: tuple[Partition, ...], places: set[int]) -> tuple[Partition, ...]:
-    return tuple(part for place, part in enumerate(partitions) if place not in places)
+def _without(partitions: tuple[Partition, ...], indexes: set[int]) -> tuple[Partition, ...]:
+    return tuple(part for index, part in enumerate(partitions) if index not in indexes)
 
 
-def _followed(partitioning: Partitioning, new_names: dict[str, str]) -> Partitioning:
-    """The partitioning after columns are renamed; unknown where one that it needs is dropped."""
+def _with_new_names(partitioning: Partitioning, new_names: dict[str, str]) -> Partitioning:
+    """The partitioning with its columns renamed; unknown if one of them is dropped."""
     try:
         sub = partitioning.subpartitioning
         if sub is not None:
             sub = replace(
                 sub,
-                expression=_followed_expression(sub.expression, new_names),
-                columns=_followed_columns(sub.columns, new_names),
+                expression=_renamed_expression(sub.expression, new_names),
+                columns=_renamed_columns(sub.columns, new_names),
             )
         return replace(
             partitioning,
-            expression=_followed_expression(partitioning.expression, new_names),
-            columns=_followed_columns(partitioning.columns, new_names),
+            expression=_renamed_expression(partitioning.expression, new_names),
+            columns=_renamed_columns(partitioning.columns, new_names),
             subpartitioning=sub,
         )
     except UnknownPartitionsError as error:
         return Partitioning.unknown(str(error), str(partitioning))
 
 
-def _followed_columns(columns: tuple[str, ...], new_names: dict[str, str]) -> tuple[str, ...]:
-    gone = [name for name in columns if name.casefold() not in new_names]
-    if gone:
-        raise UnknownPartitionsError(f"column {', '.join(gone)} of the partitioning is gone")
+def _renamed_columns(columns: tuple[str, ...], new_names: dict[str, str]) -> tuple[str, ...]:
+    dropped = [name for name in columns if name.casefold() not in new_names]
+    if dropped:
+        raise UnknownPartitionsError(f"the partitioning uses the dropped column {', '.join(dropped)}")
     return tuple(new_names[name.casefold()] for name in columns)
 
 
-def _followed_expression(expression: str, new_names: dict[str, str]) -> str:
-    """The expression with columns by their new names; other words in it are functions and units."""
+def _renamed_expression(expression: str, new_names: dict[str, str]) -> str:
+    """The expression with its columns renamed. Its other words are functions and units."""
     if not expression:
         return expression
     cursor = Cursor(expression)
@@ -215,7 +216,7 @@ def _followed_expression(expression: str, new_names: dict[str, str]) -> str:
         name = token.text.casefold()
         is_function = token.kind is Kind.WORD and cursor.at("(")
         if token.kind is Kind.QUOTED and name not in new_names:
-            raise UnknownPartitionsError(f"column {token.text} of the partitioning is gone")
+            raise UnknownPartitionsError(f"the partitioning uses the dropped column {token.text}")
         if token.kind in (Kind.WORD, Kind.QUOTED) and not is_function and new_names.get(name, name).casefold() != name:
             if token.kind is Kind.WORD and token.text.upper() in _UNITS:
                 raise UnknownPartitionsError(f"{token.text} is a renamed column or a unit")

@@ -1,4 +1,4 @@
-"""Reads a table's schema back from its JSON text (`TableSchema.to_json`)."""
+"""Reads the JSON of a table definition (`TableSchema.to_json`)."""
 
 from __future__ import annotations
 

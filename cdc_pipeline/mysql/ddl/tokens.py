@@ -1,7 +1,7 @@
 """A cursor over the tokens of a MySQL statement.
 
-The tokens are sqlglot's, made uniform: what a keyword is, is decided by its text alone, and never for a quoted name.
-Comments and executable comments are dealt with here, before sqlglot sees the text, and so are literals.
+sqlglot splits the text into tokens. This module removes comments and opens executable comments before, and unescapes
+literals after. A token is a keyword by its text alone; a quoted name never is.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from cdc_pipeline.mysql.model.limits import MOST_CHARACTERS, MOST_NAME_CHARACTER
 
 
 class DdlSyntaxError(ValueError):
-    """Text that cannot be read. `position` counts characters from 0 in the text as it was given."""
+    """Text that cannot be parsed."""
 
     def __init__(self, message: str, position: int) -> None:
         super().__init__(f"{message} (position {position})")
         self.position = position
+        """In characters of the text, from 0."""
 
 
 class Kind(Enum):
-    """What a token is. A WORD is a keyword or an unquoted name; NATIONAL strings are STRING too."""
-
     WORD = "word"
+    """A keyword or an unquoted name."""
     QUOTED = "quoted name"
     STRING = "string"
     BITS = "bits"
@@ -41,16 +41,16 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """`text` is the value: a name without its quotes, a string unescaped, the digits of bits and hex; `start` and
-    `end` (exclusive) are its place in the statement."""
-
     kind: Kind
     text: str
+    """The value: a name without quotes, an unescaped string, the digits of a bit or hex literal."""
     start: int
+    """Its first character in the statement."""
     end: int
+    """Exclusive."""
 
 
-# Literals and quoted names are found first, so that nothing inside them is taken for a comment.
+# Literals and quoted names come first, so that a comment inside them does not count.
 _LEXEME = re.compile(
     r"""
     (?P<quoted> '(?:[^'\\]|\\.|'')*' | "(?:[^"\\]|\\.|"")*" | `(?:[^`]|``)*` )
@@ -68,13 +68,12 @@ _NUMBER = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _GAP = re.compile(r"[ \t\n\r\v\f]*")
 _ESCAPE = re.compile(r"\\(.)|''|\"\"", re.DOTALL)
 _ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
-# The highest version that a MySQL server may have reached; above it lie MariaDB's numbers and comments that no
-# server runs.
+# The highest possible version of a MySQL server. Above it are the versions of MariaDB.
 _NEWEST_MYSQL = 99998
 
 
 class _Tokenizer(MySQL.Tokenizer):
-    # sqlglot would give everything after a leading RENAME or CALL as one string.
+    # sqlglot returns everything after a leading RENAME or CALL as one string.
     COMMANDS: ClassVar[set[TokenType]] = set()
 
 
@@ -85,20 +84,20 @@ class Cursor:
         self.text, self._tokens = _tokens(sql)
         self.index = 0
 
-    # ---- looking
+    # ---- look ahead
 
     def peek(self, offset: int = 0) -> Token | None:
-        """The token `offset` places ahead, None past the end."""
-        place = self.index + offset
-        return self._tokens[place] if place < len(self._tokens) else None
+        """The token `offset` tokens ahead; None past the end."""
+        index = self.index + offset
+        return self._tokens[index] if index < len(self._tokens) else None
 
     def at(self, *words: str, offset: int = 0) -> bool:
-        """Whether the next tokens are these keywords (given upper-case) or symbols; the statement's case is ignored."""
-        for place, word in enumerate(words, offset):
-            token = self.peek(place)
+        """Whether the next tokens are these symbols or keywords (in upper case), ignoring the statement's case."""
+        for ahead, word in enumerate(words, offset):
+            token = self.peek(ahead)
             if token is None or token.kind not in (Kind.WORD, Kind.SYMBOL):
                 return False
-            # The upper case of some letters beyond ASCII is an ASCII one; MySQL's keywords know no such.
+            # `upper` turns some other letters into ASCII letters. MySQL's keywords do not.
             if not token.text.isascii() or token.text.upper() != word:
                 return False
         return True
@@ -118,33 +117,33 @@ class Cursor:
 
     @property
     def position(self) -> int:
-        """Where the next token starts, or the end of the text."""
+        """The first character of the next token, or the end of the text."""
         token = self.peek()
         return len(self.text) if token is None else token.start
 
-    # ---- reading
+    # ---- read
 
     def accept(self, *words: str) -> bool:
-        """Moves past these keywords or symbols if they are next; whether they were."""
+        """Moves past these keywords or symbols if they are next. Returns whether they were."""
         if not self.at(*words):
             return False
         self.index += len(words)
         return True
 
     def accept_any(self, *words: str) -> str | None:
-        """Moves past the next token if it is one of these; which one."""
+        """Moves past the next token if it is one of these. Returns which one."""
         for word in words:
             if self.accept(word):
                 return word
         return None
 
     def expect(self, *words: str) -> None:
-        """Moves past these keywords or symbols; raises DdlSyntaxError where they are not next."""
+        """Moves past these keywords or symbols. Raises DdlSyntaxError if they are not next."""
         if not self.accept(*words):
             raise self.error(f"{' '.join(words)} expected")
 
     def take(self, *kinds: Kind, what: str) -> Token:
-        """The next token, which must be of one of these kinds; raises DdlSyntaxError otherwise."""
+        """Returns the next token. Raises DdlSyntaxError if it is of none of these kinds."""
         token = self.peek()
         if token is None or token.kind not in kinds:
             raise self.error(f"{what} expected")
@@ -152,33 +151,33 @@ class Cursor:
         return token
 
     def skip(self) -> Token:
-        """The next token, whatever it is; raises DdlSyntaxError at the end."""
+        """Returns the next token. Raises DdlSyntaxError at the end."""
         return self.take(*Kind, what="more words")
 
-    def identifier(self, what: str = "a name") -> str:
-        """The next name, quoted or not."""
+    def read_name(self, what: str = "a name") -> str:
+        """Reads a quoted or unquoted name."""
         token = self.take(Kind.WORD, Kind.QUOTED, what=what)
         if len(token.text) > MOST_NAME_CHARACTERS:
             raise DdlSyntaxError(beyond(f"characters of {what}", len(token.text), MOST_NAME_CHARACTERS), token.start)
         return token.text
 
     def string(self) -> str:
-        """The value of the next string literal; adjacent literals are one, as in MySQL."""
+        """Reads a string literal. Adjacent literals are concatenated, as in MySQL."""
         parts = [self.take(Kind.STRING, what="a string").text]
         while self.at_kind(Kind.STRING):
             parts.append(self.skip().text)
         return "".join(parts)
 
-    def integer(self) -> int:
-        """The next number, which must be a whole one."""
+    def read_integer(self) -> int:
+        """Reads a non-negative whole number."""
         token = self.take(Kind.NUMBER, what="a whole number")
         if not (token.text.isascii() and token.text.isdigit() and len(token.text) < 30):
             self.index -= 1
             raise self.error("a whole number expected")
         return int(token.text)
 
-    def group(self) -> str:
-        """The source text of the next balanced pair of brackets with its content, the outer brackets left out."""
+    def read_group(self) -> str:
+        """Moves past a balanced pair of brackets. Returns the text between them."""
         start = self.position
         self.expect("(")
         depth = 1
@@ -186,20 +185,20 @@ class Cursor:
             token = self.skip()
             if token.kind is Kind.SYMBOL and token.text in "()":
                 depth += 1 if token.text == "(" else -1
-        return self.text[start + 1 : self.end_of_last() - 1].strip()
+        return self.text[start + 1 : self._last_end() - 1].strip()
 
     # ---- text
 
-    def end_of_last(self) -> int:
+    def _last_end(self) -> int:
         """Where the token before the cursor ends."""
         return self._tokens[self.index - 1].end if self.index else 0
 
-    def since(self, start: int) -> str:
+    def text_since(self, start: int) -> str:
         """The source text from the character `start` to the end of the token before the cursor."""
-        return self.text[start : self.end_of_last()].strip()
+        return self.text[start : self._last_end()].strip()
 
     def error(self, message: str) -> DdlSyntaxError:
-        """An error that names the words at the cursor and their position."""
+        """An error with the words at the cursor and their position."""
         token = self.peek()
         if token is None:
             return DdlSyntaxError(f"{message} at the end of the statement", len(self.text))
@@ -208,18 +207,18 @@ class Cursor:
 
 
 def _tokens(sql: str) -> tuple[str, list[Token]]:
-    """The text with comments blanked, every character at its place, and its tokens."""
+    """The text with comments replaced by spaces, and its tokens. Positions do not change."""
     if len(sql) > MOST_CHARACTERS:
         raise DdlSyntaxError(beyond("characters of the statement", len(sql), MOST_CHARACTERS), MOST_CHARACTERS)
     text, masked = _without_comments(sql)
     try:
         raw = _Tokenizer().tokenize(masked)
     except TokenError as error:
-        raise DdlSyntaxError(f"no tokens: {' '.join(str(error).split())[:80]}", 0) from error
+        raise DdlSyntaxError(f"cannot split into tokens: {' '.join(str(error).split())[:80]}", 0) from error
     tokens: list[Token] = []
     end = 0
     for item in raw:
-        # Whatever the tokenizer left out would be lost without a word.
+        # the tokenizer must not lose text silently
         if not _GAP.fullmatch(text, end, item.start):
             raise DdlSyntaxError(f"cannot read {text[end : item.start][:60]!r}", end)
         end = item.end + 1
@@ -230,9 +229,9 @@ def _tokens(sql: str) -> tuple[str, list[Token]]:
 
 
 def _without_comments(sql: str) -> tuple[str, str]:
-    """The text with comments blanked and executable ones opened; the same with the content of quotes as zeros.
+    """The text with comments replaced by spaces and executable comments opened; the same with zeros inside quotes.
 
-    sqlglot reads escapes and quotes not quite as MySQL does; zeros leave it no choice.
+    sqlglot differs from MySQL in escapes and quotes. Zeros leave nothing to interpret.
     """
     text, masked = list(sql), list(sql)
 
@@ -240,36 +239,36 @@ def _without_comments(sql: str) -> tuple[str, str]:
         text[start:end] = masked[start:end] = " " * (end - start)
 
     opened: list[int] = []
-    place = 0
-    while found := _LEXEME.search(sql, place):
-        start, place = found.span()
-        if found["quoted"]:
-            masked[start + 1 : place - 1] = "0" * (place - start - 2)
-        elif found["unclosed"]:
-            raise DdlSyntaxError(f"no closing {found['unclosed']}", start)
-        elif found["endless"]:
-            raise DdlSyntaxError("a comment without end", start)
-        elif found["executable"]:
-            _check_version(found["executable"], found["version"], start)
+    end = 0
+    while lexeme := _LEXEME.search(sql, end):
+        start, end = lexeme.span()
+        if lexeme["quoted"]:
+            masked[start + 1 : end - 1] = "0" * (end - start - 2)
+        elif lexeme["unclosed"]:
+            raise DdlSyntaxError(f"no closing {lexeme['unclosed']}", start)
+        elif lexeme["endless"]:
+            raise DdlSyntaxError("unterminated comment", start)
+        elif lexeme["executable"]:
+            _check_version(lexeme["executable"], lexeme["version"], start)
             opened.append(start)
-            blank(start, place)
-        elif found["close"]:
+            blank(start, end)
+        elif lexeme["close"]:
             if opened:
                 opened.pop()
-                blank(start, place)
+                blank(start, end)
             else:
-                place = start + 1  # a `*` and perhaps the start of a comment
+                end = start + 1  # a `*` and perhaps the start of a comment
         else:
-            blank(start, place)
+            blank(start, end)
     if opened:
-        raise DdlSyntaxError("a comment without end", opened[0])
+        raise DdlSyntaxError("unterminated comment", opened[0])
     return "".join(text), "".join(masked)
 
 
 def _check_version(opening: str, version: str | None, position: int) -> None:
-    """Raises DdlSyntaxError for executable comments of which the text does not tell whether the server ran them."""
+    """Raises DdlSyntaxError for an executable comment that only some servers run: MariaDB's, or of a later version."""
     if opening.startswith("/*M") or (version is not None and int(version) > _NEWEST_MYSQL):
-        raise DdlSyntaxError(f"{opening!r}: not every server runs what this comment has", position)
+        raise DdlSyntaxError(f"{opening!r}: only some servers run this comment", position)
 
 
 def _append(tokens: list[Token], item: SqlglotToken, text: str) -> None:
@@ -285,10 +284,10 @@ def _append(tokens: list[Token], item: SqlglotToken, text: str) -> None:
         is_bits = item.token_type is TokenType.BIT_STRING
         digits = raw[2:-1] if raw[-1] == "'" else raw[2:]
         if not re.fullmatch(r"[01]*" if is_bits else r"[0-9a-fA-F]*", digits):
-            raise DdlSyntaxError(f"{raw[:40]!r} is no literal", start)
+            raise DdlSyntaxError(f"invalid literal {raw[:40]!r}", start)
         tokens.append(Token(Kind.BITS if is_bits else Kind.HEX, digits, start, end))
     else:
-        # 'PRIMARY KEY' is one token to sqlglot, and `1abc` two.
+        # sqlglot has one token for 'PRIMARY KEY' and two for `1abc`
         for word in re.finditer(r"[^ \t\n\r\v\f]+", raw):
             _append_plain(tokens, word.group(), start + word.start())
 
@@ -314,20 +313,20 @@ def _append_plain(tokens: list[Token], word: str, start: int) -> None:
 
 
 def _after_dot(tokens: list[Token], start: int) -> Kind:
-    """What the digits after a dot are: a name in `db.2024`, else a fraction as in `.5`."""
+    """The kind of digits after a dot: WORD in `db.2024`, NUMBER in `.5`."""
     before = tokens[-2] if len(tokens) > 1 else None
     follows_name = before is not None and before.kind in (Kind.WORD, Kind.QUOTED) and before.end == start - 1
     return Kind.WORD if follows_name else Kind.NUMBER
 
 
 def _unescaped(literal: str) -> str:
-    """The value of a string literal that has its quotes, by MySQL's rules with backslash escapes on."""
+    """The value of a string literal in quotes, by MySQL's rules with backslash escapes enabled."""
     quote = literal[0]
 
-    def value(found: re.Match[str]) -> str:
-        letter = found[1]
+    def unescape(escape: re.Match[str]) -> str:
+        letter = escape[1]
         if letter is not None:
             return _ESCAPED.get(letter, letter)
-        return quote if found[0][0] == quote else found[0]
+        return quote if escape[0][0] == quote else escape[0]
 
-    return _ESCAPE.sub(value, literal[1:-1])
+    return _ESCAPE.sub(unescape, literal[1:-1])

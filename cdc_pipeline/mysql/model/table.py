@@ -39,8 +39,8 @@ class MySqlType:
     base: str
     """The type in lower case with synonyms resolved: `integer` is `int`, `numeric` is `decimal`."""
     params: tuple[int, ...] = ()
-    """The numbers in brackets. A definition always has them: TIME is (0,), CHAR is (1,), DECIMAL is (10, 0). Empty in a
-    type of a message (`mysqlType`) means unknown."""
+    """The numbers in brackets. A definition without them gets MySQL's: TIME is (0,), CHAR is (1,), DECIMAL is (10, 0). A
+    message (`mysqlType`) without them says nothing about them."""
     unsigned: bool = False
     zerofill: bool = False
     members: tuple[str, ...] = ()

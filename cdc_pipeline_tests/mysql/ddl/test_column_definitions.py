@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from cdc_pipeline.mysql.ddl.column_definitions import parse_mysql_type, read_column
+from cdc_pipeline.mysql.ddl.column_definitions import read_column
+from cdc_pipeline.mysql.ddl.column_types import parse_mysql_type
 from cdc_pipeline.mysql.ddl.tokens import Cursor, DdlSyntaxError
 from cdc_pipeline.mysql.model.table import MySqlType
 from cdc_pipeline_tests.support.notation import cases, change_as_text, column_as_text, type_as_text

@@ -94,7 +94,7 @@ def test_not_supported_names_the_table_where_it_is_known() -> None:
     (change,) = parse_ddl("ALTER TABLE shop.orders ADD a FOO", "")
     assert isinstance(change, NotSupported)
     assert str(change.name) == "shop.orders"
-    assert "'foo' is no known column type (position 30)" in change.reason
+    assert "unknown column type 'foo' (position 30)" in change.reason
 
 
 # ---- never an exception, whatever the text is

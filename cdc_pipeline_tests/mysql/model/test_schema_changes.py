@@ -52,7 +52,7 @@ STATEMENTS = [
     ("FLASHBACK DATABASE db", "RecoverDatabase db", TableNames()),
     ("FLASHBACK DATABASE db TO dc", "RecoverDatabase db as dc", TableNames()),
     ("CREATE DATABASE db", "NoTableEffect CREATE DATABASE", TableNames()),
-    ("ALTER TABLE t ADD a FOO", "NotSupported 'foo' is no known column type (position 20)", TableNames((T,))),
+    ("ALTER TABLE t ADD a FOO", "NotSupported unknown column type 'foo' (position 20)", TableNames((T,))),
 ]
 
 CLAUSES = [
