@@ -1,15 +1,18 @@
-"""Message values that the encoder compressed (`large-message-handle-compression`, ticdc-facts §7).
+"""Decompresses message values (`large-message-handle-compression`, ticdc-facts §7).
 
-Spark SQL opens neither LZ4 frames nor Snappy blocks: such values, and only they, go through one Arrow UDF.
+Spark SQL reads neither LZ4 frames nor Snappy blocks, so one Arrow UDF decompresses these values, and only these.
 
-No mark says that a value is compressed. Plain JSON is told by its first characters, `{` and then `"` or `}`, white space
-aside. An LZ4 frame begins otherwise. A Snappy block begins with the size that it opens to, and `{` would be that of 123
-bytes; its first element must be a literal, of which the two lowest bits of the tag are 0, and those of `"` and `}` are
-not. Of JSON's white space only the blank could be such a tag, the literal being what follows: where that is again what
-plain JSON goes on with, the block opens to text that begins with a blank, `"` or `}`, which no encoder writes.
+Nothing marks a value as compressed. A value counts as plain JSON if it begins with `{` followed by `"` or `}`, with
+optional white space. No compressed message begins so:
+
+- An LZ4 frame begins with other bytes.
+- A Snappy block begins with its decompressed size; `{` means 123 bytes. Its first element must be a literal, whose tag has
+  0 in its two lowest bits. `"` and `}` are not such tags. Of JSON's white space only the space is one.
+- With a space as tag, the literal is the text that follows. If the value then still counts as plain JSON, the decompressed
+  text begins with white space, `"` or `}`, which no encoder writes.
 """
 
-# No `from __future__ import annotations` here: Spark reads the annotations of the UDF, which are values.
+# No `from __future__ import annotations`: Spark reads the UDF's annotations, which must be types and not strings.
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -21,54 +24,54 @@ from cdc_pipeline.sources import codecs
 from cdc_pipeline.spark.built_once import built_once
 
 _SPACE = " \t\r\n"
-_BEGINNING = 64
-"""Bytes that are looked at where a value does not begin as all encoders' do."""
-_PIECE = 32 * 1024 * 1024
-"""Opened bytes that a worker sends back at a time: an Arrow array ends at 2 GiB, and a batch of records may open to more."""
+_PREFIX = 64
+"""Bytes that are searched for the JSON's beginning if a value begins with white space."""
+_MAX_SERIES = 32 * 1024 * 1024
+"""Decompressed bytes per series that a worker returns. An Arrow array holds 2 GiB, which one batch may exceed."""
 
 
 def may_be_packed(value: Column) -> Column:
-    """Whether a binary value may be compressed: it is there, and does not begin as a JSON object does. Never null."""
-    first = F.substring(value, F.lit(1), F.lit(2))
-    as_written = first.isin(F.lit(b'{"'), F.lit(b"{}"))
-    start = F.ltrim(F.substring(value, F.lit(1), F.lit(_BEGINNING)).cast("string"), F.lit(_SPACE)).cast("binary")
-    inside = F.ltrim(F.substring(start, F.lit(2), F.lit(_BEGINNING)).cast("string"), F.lit(_SPACE)).cast("binary")
+    """Whether a binary value is not empty and does not begin as a JSON object does. Never null."""
+    first_two = F.substring(value, F.lit(1), F.lit(2))
+    is_compact_json = first_two.isin(F.lit(b'{"'), F.lit(b"{}"))
+    start = F.ltrim(F.substring(value, F.lit(1), F.lit(_PREFIX)).cast("string"), F.lit(_SPACE)).cast("binary")
+    inside = F.ltrim(F.substring(start, F.lit(2), F.lit(_PREFIX)).cast("string"), F.lit(_SPACE)).cast("binary")
     second = F.substring(inside, F.lit(1), F.lit(1))
-    loosely = (F.substring(start, F.lit(1), F.lit(1)) == F.lit(b"{")) & second.isin(F.lit(b'"'), F.lit(b"}"))
-    return F.coalesce(F.length(value) > 0, F.lit(False)) & ~F.coalesce(as_written | loosely, F.lit(False))
+    is_spaced_json = (F.substring(start, F.lit(1), F.lit(1)) == F.lit(b"{")) & second.isin(F.lit(b'"'), F.lit(b"}"))
+    return F.coalesce(F.length(value) > 0, F.lit(False)) & ~F.coalesce(is_compact_json | is_spaced_json, F.lit(False))
 
 
 def opened(value: Column) -> Column:
-    """The value as its encoder had it before it was compressed; as it is where it is not compressed, or does not open."""
-    return F.coalesce(_opening()(F.when(may_be_packed(value), value)), value)
+    """The decompressed value; the value itself if it is not compressed or cannot be decompressed."""
+    return F.coalesce(_decompression_udf()(F.when(may_be_packed(value), value)), value)
 
 
 @built_once
-def _opening() -> Callable[[Column], Column]:
-    """The UDF. Values that need no opening reach the worker as null."""
+def _decompression_udf() -> Callable[[Column], Column]:
+    """The UDF. Plain values reach the worker as null."""
     import pandas as pd  # type: ignore[import-untyped]
     from pyspark import cloudpickle
     from pyspark.sql.pandas.functions import pandas_udf
 
-    # by value: a worker that imported this package would import Dagster with it, or not find it at all
+    # by value: an executor may not have this package, and importing it would import Dagster
     pickle: Any = cloudpickle
     pickle.register_pickle_by_value(sys.modules[codecs.__name__])
-    open_one, most = codecs.opened_value, _PIECE
+    decompress_value, max_series = codecs.decompress_value, _MAX_SERIES
 
-    def open_all(batches: Iterator[pd.Series]) -> Iterator[pd.Series]:
+    def decompress_all(batches: Iterator[pd.Series]) -> Iterator[pd.Series]:
         for batch in batches:
-            piece: list[bytes | None] = []
+            values: list[bytes | None] = []
             size = 0
-            for packed in batch:
-                found = None if packed is None else open_one(packed)
-                piece.append(found)
-                size += len(found or b"")
-                if size > most:
-                    yield pd.Series(piece, dtype=object)
-                    piece, size = [], 0
-            if piece:
-                yield pd.Series(piece, dtype=object)
+            for compressed in batch:
+                value = None if compressed is None else decompress_value(compressed)
+                values.append(value)
+                size += len(value or b"")
+                if size > max_series:
+                    yield pd.Series(values, dtype=object)
+                    values, size = [], 0
+            if values:
+                yield pd.Series(values, dtype=object)
 
     as_udf: Any = pandas_udf
-    udf: Callable[[Column], Column] = as_udf(open_all, "binary")
+    udf: Callable[[Column], Column] = as_udf(decompress_all, "binary")
     return udf

@@ -1,7 +1,7 @@
-"""What of a source's records is new to the lake.
+"""Selects the records of a source that the lake does not have, and computes their offset ranges.
 
-A record is identified by (topic, partition, offset). Records that the raw snapshot already has are dropped here; a
-position that comes again with other bytes is an error that names it, because one of the two would vanish.
+A record is identified by (topic, partition, offset). A second record at the same position is dropped if its key and value
+are equal. Otherwise it is an error, because one of the two would be lost.
 """
 
 from __future__ import annotations
@@ -26,45 +26,53 @@ _FINGERPRINT = "xxhash64(key, value, key IS NULL, value IS NULL)"
 
 @dataclass(frozen=True)
 class OffsetRange:
-    """The offsets of one partition in a batch, both ends included; `records` may be less than the span."""
+    """Offsets of one partition in a batch."""
 
     topic: str
     partition: int
     first: int
     last: int
+    """Inclusive."""
     records: int
+    """May be less than `last - first + 1`: offsets can have gaps."""
 
 
 def require_readable(frame: DataFrame, place: str) -> None:
-    """Raises SourceError with the file and the text of the first lines that are no records.
+    """Raises SourceError with file and text of the first lines that are not records.
 
-    `frame` has `_file` and `_unreadable` as `reading.records` gives them.
+    `frame` has the columns `_file` and `_unreadable` (`capture_files.reading.records`). `place` names the source.
     """
     bad = frame.where("_unreadable IS NOT NULL").select("_file", "_unreadable").limit(3).collect()
     if bad:
         lines = "; ".join(f"{unquote(row['_file'])}: {row['_unreadable'][:120]!r}" for row in bad)
         raise SourceError(
-            f"{place} has lines that are no whole Kafka record (one JSON object with topic, partition, offset, ts, key "
-            f"and payload is expected; a last line may be torn): {lines}. Nothing was taken in"
+            f"{place} has lines that are not a complete Kafka record: {lines}. Each line must be one JSON object with "
+            "topic, partition, offset, ts, key and payload; the last line may be incomplete. Nothing was ingested"
         )
 
 
 def distinct_records(frame: DataFrame) -> DataFrame:
-    """One row per position, columns as `RECORD`, of records of which some may be there twice."""
+    """The records with one row per position. Columns: `RECORD`."""
     return frame.select(*RECORD.names).dropDuplicates(list(POSITION))
 
 
 def offset_ranges(frame: DataFrame) -> tuple[OffsetRange, ...]:
-    """The ranges of `frame` in (topic, partition) order. Raises SourceError where two records claim one position."""
+    """The offset ranges of `frame`, ordered by topic and partition.
+
+    Raises SourceError if two records at one position differ.
+    """
     return ranges_and_plain(frame)[0]
 
 
 def ranges_and_plain(frame: DataFrame) -> tuple[tuple[OffsetRange, ...], bool]:
-    """`offset_ranges`, and whether no value can be a compressed one: told here, decoding need not look for itself."""
+    """`offset_ranges`, and whether no value can be compressed.
+
+    The note stores the latter, so that decoding need not check again.
+    """
     by_position = frame.groupBy(*POSITION).agg(
         F.min(F.expr(_FINGERPRINT)).alias("low"),
         F.max(F.expr(_FINGERPRINT)).alias("high"),
-        F.max(may_be_packed(F.col("value"))).alias("packed"),
+        F.max(may_be_packed(F.col("value"))).alias("may_be_compressed"),
     )
     rows = (
         by_position.groupBy("topic", "partition")
@@ -73,22 +81,26 @@ def ranges_and_plain(frame: DataFrame) -> tuple[tuple[OffsetRange, ...], bool]:
             F.max("offset").alias("last"),
             F.count("*").alias("records"),
             F.min(F.when(F.col("low") != F.col("high"), F.col("offset"))).alias("conflict"),
-            F.max("packed").alias("packed"),
+            F.max("may_be_compressed").alias("may_be_compressed"),
         )
         .orderBy("topic", "partition")
         .collect()
     )
     for row in rows:
         if row["conflict"] is not None:
-            _refuse(row["topic"], row["partition"], row["conflict"], "the source has two records with different bytes")
-    return _ranges(rows), not any(row["packed"] for row in rows)
+            raise _conflict(
+                row["topic"], row["partition"], row["conflict"], "the source has two records with different bytes"
+            )
+    return _ranges(rows), not any(row["may_be_compressed"] for row in rows)
 
 
 def counted_ranges(
     frame: DataFrame, conditions: Mapping[str, Column]
 ) -> tuple[tuple[OffsetRange, ...], dict[str, bool]]:
-    """The ranges of records that have a position each, in (topic, partition) order; and of each condition, which is never
-    null, whether any record meets it, by the same query."""
+    """The offset ranges of `frame`, ordered by topic and partition, and for each condition whether any record meets it.
+
+    Positions in `frame` must be unique, and conditions must not be null. One query computes both.
+    """
     rows = (
         frame.groupBy("topic", "partition")
         .agg(
@@ -107,16 +119,16 @@ def _ranges(rows: Iterable[Row]) -> tuple[OffsetRange, ...]:
     return tuple(OffsetRange(row["topic"], row["partition"], row["first"], row["last"], row["records"]) for row in rows)
 
 
-def not_yet_in(frame: DataFrame, raw: DataFrame, ranges: tuple[OffsetRange, ...]) -> DataFrame:
-    """The rows of `frame` whose position `raw` does not have. `ranges` are those of `frame`, to read little of `raw`.
+def new_records(frame: DataFrame, raw: DataFrame, ranges: tuple[OffsetRange, ...]) -> DataFrame:
+    """The records of `frame` whose position is not in `raw`. `ranges`: those of `frame`, which limit the read of `raw`.
 
-    Raises SourceError where `raw` has other bytes at a position.
+    Raises SourceError if a record differs from the one in `raw` at its position.
     """
     known = raw.where(_within(ranges)).select(*POSITION, F.expr(_FINGERPRINT).alias("_known"))
     both = frame.join(known, list(POSITION), "left")
-    other = both.where(f"_known IS NOT NULL AND _known <> {_FINGERPRINT}").select(*POSITION).limit(1).collect()
-    for row in other:
-        _refuse(row["topic"], row["partition"], row["offset"], "the lake already has another record")
+    conflicts = both.where(f"_known IS NOT NULL AND _known <> {_FINGERPRINT}").select(*POSITION).limit(1).collect()
+    for row in conflicts:
+        raise _conflict(row["topic"], row["partition"], row["offset"], "the lake already has another record")
     return both.where("_known IS NULL").drop("_known")
 
 
@@ -131,9 +143,9 @@ def _within(ranges: tuple[OffsetRange, ...]) -> Column:
     return condition
 
 
-def _refuse(topic: str, partition: int, offset: int, what: str) -> None:
-    raise SourceError(
-        f"{what} at this position; if the topic was deleted and made again, read it as a topic of another name or into "
+def _conflict(topic: str, partition: int, offset: int, problem: str) -> SourceError:
+    return SourceError(
+        f"{problem} at this position. If the topic was deleted and recreated, read it under another topic name or into "
         "another lake",
         topic=topic,
         partition=partition,

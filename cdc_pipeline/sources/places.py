@@ -1,4 +1,4 @@
-"""Where records are in the raw snapshot."""
+"""Positions of records in `raw_topic_snapshot`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
 PLACE = ("batch_id", "topic", "partition", "offset")
 Place = tuple[int, str, int, int]
-"""A record: batch, topic, partition, offset."""
+"""Batch id, topic, partition, offset."""
 
 
 def records_at(records: DataFrame, places: Iterable[Place]) -> DataFrame:
-    """Those of the records, which have the columns of `PLACE`, that are at one of the places."""
-    asked = sorted(set(places))
-    wanted = small_frame(records.sparkSession, asked, "batch_id BIGINT, topic STRING, `partition` INT, `offset` BIGINT")
-    of_batches = records.where(F.col("batch_id").isin(sorted({place[0] for place in asked})))
-    return of_batches.join(F.broadcast(wanted), list(PLACE), "left_semi")
+    """The records at these positions. `records` has the columns of `PLACE`."""
+    positions = sorted(set(places))
+    schema = "batch_id BIGINT, topic STRING, `partition` INT, `offset` BIGINT"
+    wanted = small_frame(records.sparkSession, positions, schema)
+    in_batches = records.where(F.col("batch_id").isin(sorted({batch_id for batch_id, *_ in positions})))
+    return in_batches.join(F.broadcast(wanted), list(PLACE), "left_semi")

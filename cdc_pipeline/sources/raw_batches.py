@@ -1,7 +1,7 @@
-"""The notes that the commits of `raw_topic_snapshot` carry: which batch, by which run, from where to where.
+"""Reads the notes of `raw_topic_snapshot`: the `userMetadata` of its commits, with batch id, run id and offsets.
 
-A note is the one record of how far a source was read, because it is committed with the records themselves. The newest
-one is read here from Delta's log as files, without Spark, so that a sensor's tick costs milliseconds.
+A note is committed together with its records, so it is the only place that stores a source's progress. `newest_note` reads
+Delta's log files without Spark: it takes milliseconds and suits a sensor.
 """
 
 from __future__ import annotations
@@ -27,27 +27,26 @@ _COMMIT = re.compile(r"\d{20}\.json")
 
 
 def newest_note(paths: LakePaths) -> dict[str, Any] | None:
-    """The note of the newest commit of `raw_topic_snapshot` that has one; None where none is found, and for lakes that are
-    no local folder.
+    """The newest note of `raw_topic_snapshot`; None if no commit has one or the lake is not a local folder.
 
-    Commits that have no note of ours (OPTIMIZE) are passed over. Delta removes old commits after a month, so that a table
-    to which nothing came for so long may have none: whoever asks must then do without.
+    Skips commits without a note, for example of OPTIMIZE. Delta removes commits after 30 days, so a table without newer
+    records may have no note.
     """
     return next(_newest_first(paths), None)
 
 
 def batch_note(spark: SparkSession, paths: LakePaths, batch_id: int) -> dict[str, Any] | None:
-    """The note of the commit that took the batch in; None where Delta has removed it."""
+    """The note of the batch; None if Delta has removed its commit."""
     for note in _newest_first(paths):
         if note.get("batch") == batch_id:
             return note
     history = DeltaTable.forPath(spark, paths.table("raw_topic_snapshot")).history()
     noted = history.where(F.get_json_object("userMetadata", "$.batch") == str(batch_id)).select("userMetadata").first()
-    return None if noted is None else _read(noted[0])
+    return None if noted is None else _parse(noted[0])
 
 
 def _newest_first(paths: LakePaths) -> Iterator[dict[str, Any]]:
-    """The notes that a local lake's commits have, read from their files."""
+    """The notes in the log files of a local lake; none for another lake."""
     if not paths.is_local:
         return
     log = Path(paths.table("raw_topic_snapshot")) / "_delta_log"
@@ -59,11 +58,11 @@ def _newest_first(paths: LakePaths) -> Iterator[dict[str, Any]]:
 
 
 def _note(commit: Path) -> dict[str, Any] | None:
-    """The note in one commit's file. It stands in `commitInfo`, one of the first lines."""
+    """The note of a commit file; None if it has none or cannot be read. `commitInfo` is among the first lines."""
     try:
         for action in _actions(commit):
             if "commitInfo" in action:
-                return _read(action["commitInfo"].get("userMetadata"))
+                return _parse(action["commitInfo"].get("userMetadata"))
     except (OSError, ValueError, AttributeError):
         return None
     return None
@@ -76,25 +75,25 @@ def _actions(commit: Path) -> Iterator[dict[str, Any]]:
 
 
 def newest_note_by_spark(spark: SparkSession, paths: LakePaths) -> dict[str, Any] | None:
-    """`newest_note` for any kind of lake."""
+    """`newest_note` for any lake, among the newest 20 commits with `userMetadata`."""
     path = paths.table("raw_topic_snapshot")
     if table_state(spark, path) is None:
         return None
     noted = DeltaTable.forPath(spark, path).history().where("userMetadata IS NOT NULL").select("userMetadata").limit(20)
-    return next((note for row in noted.collect() if (note := _read(row["userMetadata"])) is not None), None)
+    return next((note for row in noted.collect() if (note := _parse(row["userMetadata"])) is not None), None)
 
 
-def _read(text: str | None) -> dict[str, Any] | None:
-    """A note of ours; None for anything else that a commit may say."""
+def _parse(text: str | None) -> dict[str, Any] | None:
+    """The note in a commit's `userMetadata`; None if another writer wrote it."""
     note = json.loads(text or "null")
     return note if isinstance(note, dict) and "run_id" in note else None
 
 
 def raw_app_id(paths: LakePaths) -> str:
-    """The writer whose progress in `raw_topic_snapshot` is the newest batch."""
+    """Delta's `txnAppId` of the writer of batches; its `txnVersion` is the newest batch id."""
     return f"cdc:{paths.pipeline}:raw"
 
 
 def newest_batch(spark: SparkSession, paths: LakePaths) -> int:
-    """The newest batch in the raw snapshot, 0 before the first."""
+    """Id of the newest batch in `raw_topic_snapshot`; 0 before the first."""
     return progress(spark, paths.table("raw_topic_snapshot"), raw_app_id(paths)) or 0

@@ -1,7 +1,6 @@
-"""A Kafka record as every source hands it on, and as `raw_topic_snapshot` keeps it.
+"""The schema of a Kafka record, which every source returns and `raw_topic_snapshot` stores.
 
-One row is one record, byte for byte, with the column names and types of Spark's own Kafka source, so that a reader
-who knows the one knows the other.
+One row is one record, byte for byte. Column names and types are those of Spark's Kafka source.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ RECORD = StructType(
         StructField("topic", StringType(), nullable=False),
         StructField("partition", IntegerType(), nullable=False),
         StructField("offset", LongType(), nullable=False),
-        # when the producer or the broker says that the record came; ms precision
+        # create time (of the producer) or append time (of the broker), in ms
         StructField("timestamp", TimestampType()),
         StructField("key", BinaryType()),
         StructField("value", BinaryType()),

@@ -1,7 +1,7 @@
-"""What a pipeline can ask of its source, whatever it is: take in what is new, and, without Spark, whether there is any.
+"""The interface of a source: ingest new records, and detect new records without Spark.
 
-A source is a frozen value: what the pipeline's file says of it. How far it was read is in the lake alone, in the notes of
-`raw_topic_snapshot`'s commits (`sources.raw_batches`).
+A source is an immutable value that holds only its settings. Its progress is stored in the lake, in the commit notes of
+`raw_topic_snapshot` (`sources.raw_batches`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, order=True)
 class CaptureFile:
-    """A file of a capture folder, identified by what tells whether it changed since it was last read."""
+    """A file of a source. A file with another size or modification time counts as changed."""
 
     path: str
     size: int
@@ -35,20 +35,23 @@ class CaptureFile:
 
 @dataclass(frozen=True)
 class Intake:
-    """What a run took in. `batches` are the numbers of its batches, none where nothing was new; `passed_over` are files that
-    hold no records; `lost` are stretches of offsets that the pipeline's file gave up, as (topic, partition, from, to);
-    `positions` is what the newest note says of how far the source was read."""
+    """The result of one run of a source."""
 
     batches: tuple[int, ...]
+    """Ids of the batches that the run committed; empty if nothing was new."""
     files: tuple[CaptureFile, ...]
+    """Files that were read; empty for Kafka."""
     ranges: tuple[OffsetRange, ...]
     passed_over: tuple[str, ...] = ()
+    """Names of files that were skipped because they contain no records."""
     lost: tuple[tuple[str, int, int, int], ...] = ()
+    """Offsets that `resume_at` skipped, as (topic, partition, first, end); `end` is exclusive."""
     positions: Mapping[str, Any] = field(default_factory=dict)
+    """Next offsets and topic ids as the newest note stores them (`Positions.to_note`); empty for file sources."""
 
     @property
     def batch_id(self) -> int | None:
-        """The newest batch of the run."""
+        """Id of the run's newest batch; None if nothing was new."""
         return self.batches[-1] if self.batches else None
 
     @property
@@ -58,30 +61,35 @@ class Intake:
 
 @dataclass(frozen=True)
 class News:
-    """What a source has that the lake does not. `range_id` is equal for equal news, `start_id` for news that begin at the
-    same place; `until` is what the run's configuration says of it, so that the run takes in just this. A source that cannot
-    tell how many records there are says how many files."""
+    """Records of a source that the lake does not have yet."""
 
     summary: str
+    """One line for tags and logs."""
     start_id: str
+    """Equal if the records begin at the same offsets."""
     range_id: str
+    """Equal if the records are the same."""
     records: int
+    """Number of records; for a source of files, the number of files in the folder."""
     until: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Exclusive end offsets by topic and partition, for the run's configuration. Empty: the run reads to the current end."""
 
 
 @dataclass(frozen=True)
 class NoNews:
-    """Why there is nothing to do, in words for the one who looks at the sensor's ticks."""
+    """The source has no new records."""
 
     reason: str
+    """The reason, as the sensor's tick shows it."""
 
 
 @dataclass(frozen=True)
 class RunContext:
-    """The run that takes records in. `report` is told of progress, a line at a time."""
+    """The run that ingests records."""
 
     run_id: str
     report: Callable[[str], None]
+    """Callback that receives one progress line per call."""
 
 
 class Source(Protocol):
@@ -89,15 +97,15 @@ class Source(Protocol):
 
     @property
     def place(self) -> str:
-        """Where the records come from, for logs and metadata; without secrets."""
+        """The location of the records, for messages and metadata; without secrets."""
 
     @property
     def kinds(self) -> frozenset[str]:
-        """What Dagster shows of it on every node of the pipeline: at most one name, as its kinds have it."""
+        """Dagster's `kinds` of the pipeline's assets; at most one."""
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Texts that must appear nowhere: not in logs, metadata, the lake or an exception."""
+        """Texts that must not appear in logs, metadata, the lake or an exception, in every encoding that may occur."""
 
     def take_in(
         self,
@@ -106,17 +114,20 @@ class Source(Protocol):
         run: RunContext,
         until: Mapping[str, Mapping[str, int]] | None = None,
     ) -> Intake:
-        """Takes in the records that the lake does not have, in one batch or more. `until`: no further than `News.until`.
+        """Appends the records that the lake does not have to `raw_topic_snapshot`, in one or more batches.
 
-        Raises SourceError where the source is not what it is declared to be, LakeError where the lake cannot be written,
-        TransientError where the source does not answer; in each case the lake has whole batches only.
+        `until`: end offsets as in `News.until`; sources of files ignore it. Raises SourceError if the source does not match
+        its declaration, LakeError if the lake cannot be written, TransientError if the source does not respond. The lake
+        then contains complete batches only.
         """
 
     def news(self, note: Mapping[str, Any] | None) -> News | NoNews:
-        """Whether there is anything new beside what the newest note (`raw_batches.newest_note`) says was read; without
-        Spark, in seconds. Raises as `take_in`."""
+        """Compares the source with the newest note (`raw_batches.newest_note`), without Spark and in seconds.
+
+        Raises as `take_in`.
+        """
 
 
 def digest(*parts: str) -> str:
-    """A short name for a sequence of texts: equal for equal ones."""
+    """A hash of 16 hexadecimal digits that identifies a sequence of texts."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]

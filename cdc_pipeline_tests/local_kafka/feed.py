@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # the package is typed, but has no __all__
 
 from cdc_pipeline.errors import SourceError, TransientError
-from cdc_pipeline.sources.capture_files.reading import listed
+from cdc_pipeline.sources.capture_files.reading import list_folder
 from cdc_pipeline_tests.local_kafka.clients import SILENT, quiet_admin
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def capture_records(folder: Path | str) -> Iterator[Record]:
     offset) twice is one record. Raises SourceError for a folder that the source `capture_files` would not read.
     """
     partitions: dict[tuple[str, int], dict[int, Record]] = defaultdict(dict)
-    for file in listed(str(folder)).files:
+    for file in list_folder(str(folder)).files:
         for record in _records_of(Path(file.path)):
             partitions[record.topic, record.partition].setdefault(record.offset, record)
     queues = (_timed([by_offset[offset] for offset in sorted(by_offset)]) for by_offset in partitions.values())

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
-from cdc_pipeline.sources.codecs import MOST_BYTES, opened_value
+from cdc_pipeline.sources.codecs import MOST_BYTES, decompress_value
 from cdc_pipeline.sources.compressed_values import may_be_packed, opened
 from cdc_pipeline_tests.support.large_messages import CODECS, lz4, plain, snappy
 from cdc_pipeline_tests.support.messages import row, watermark
@@ -57,12 +57,12 @@ _GARBAGE = [
 @pytest.mark.parametrize("codec", [lz4, snappy])
 @pytest.mark.parametrize("message", [*_MESSAGES, _OF_123], ids=len)
 def test_what_was_compressed_opens(message: bytes, codec: Callable[[bytes], bytes]) -> None:
-    assert opened_value(codec(message)) == message
+    assert decompress_value(codec(message)) == message
 
 
 @pytest.mark.parametrize("value", _GARBAGE)
 def test_garbage_opens_to_nothing(value: bytes) -> None:
-    assert opened_value(value) is None
+    assert decompress_value(value) is None
 
 
 def test_any_bytes_open_to_nothing_without_an_error() -> None:
@@ -73,19 +73,19 @@ def test_any_bytes_open_to_nothing_without_an_error() -> None:
         cut = bytearray(base[: source.randint(1, len(base))])
         for _ in range(source.randint(0, 3)):
             cut[source.randrange(len(cut))] = source.randrange(256)
-        found = opened_value(bytes(cut))
+        found = decompress_value(bytes(cut))
         assert found is None or found.startswith(b"{")
 
 
 def test_a_bomb_stays_closed() -> None:
     bomb = lz4(b'{"' + b"x" * (3 << 20) + b'":1}')
     assert len(bomb) < 1 << 20
-    assert opened_value(bomb, most=1 << 20) is None
-    assert opened_value(bomb) is not None
+    assert decompress_value(bomb, max_bytes=1 << 20) is None
+    assert decompress_value(bomb) is not None
     # the limit is what the size at the beginning of a block is held against, before anything is opened
     said = (MOST_BYTES + 1).to_bytes(4, "little")
     assert said == b"\x01\x00\x00\x10"
-    assert opened_value(b"\x81\x80\x80\x80\x01" + b"\x00" * 100) is None
+    assert decompress_value(b"\x81\x80\x80\x80\x01" + b"\x00" * 100) is None
 
 
 def test_no_snappy_block_begins_as_plain_json_does() -> None:
@@ -101,7 +101,7 @@ def test_no_snappy_block_begins_as_plain_json_does() -> None:
         for third in (b'"', b"}", b" ", b"\t", b"\n", b"\r"):
             for tail in tails:
                 block = b"{" + second + third + tail
-                assert opened_value(block) is None, block
+                assert decompress_value(block) is None, block
                 try:
                     text = bytes(pa.Codec("snappy").decompress(block, 123, asbytes=True))
                 except OSError:

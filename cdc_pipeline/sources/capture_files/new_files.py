@@ -1,8 +1,7 @@
-"""Taking new records into `raw_topic_snapshot`: one Delta append per batch, which carries the batch's own progress.
+"""Ingests new capture files into `raw_topic_snapshot`: one Delta append per batch.
 
-A row is one record, byte for byte (`sources.records`), with the number of the batch that took it in. The commit's
-note has the run, the files and the offsets; nothing else says what is in, so that a killed run cannot leave the two
-apart.
+The commit's note lists run, files and offsets. Records and progress are therefore one commit, which a killed run cannot
+split.
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ from cdc_pipeline.lake.delta import Commit, append_once, table_state
 from cdc_pipeline.lake.faults import lake_fault
 from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.sources.capture_files.reading import (
-    MOST_LINE_BYTES,
+    MAX_LINE_BYTES,
     FolderListing,
-    listed,
+    damaged_gzip,
+    list_folder,
     overlong_line,
     records,
-    unfinished_gzip,
 )
 from cdc_pipeline.sources.intake import (
     OffsetRange,
     distinct_records,
-    not_yet_in,
+    new_records,
     offset_ranges,
     ranges_and_plain,
     require_readable,
@@ -43,36 +42,38 @@ if TYPE_CHECKING:
     from cdc_pipeline.lake.paths import LakePaths
 
 _SHORT_LINE = 200
-"""Bytes of a record's line that few are shorter than."""
+"""Bytes per line that most records exceed; gives an upper estimate of a file's records."""
 _GZIP_RATIO = 20
+"""Upper estimate of a text's compression ratio."""
 
 
 def take_in_new_files(spark: SparkSession, paths: LakePaths, folder: str, run_id: str) -> Intake:
-    """Takes in the records of `folder` that the lake does not have, as one batch.
+    """Appends the records of `folder` that the lake does not have, as one batch.
 
-    Raises SourceError where the folder or a file is not what it is declared to be, LakeError where the lake cannot be
-    written; in both cases the lake is as it was.
+    Raises SourceError if the folder or a file is invalid, LakeError if the lake cannot be written. The lake is then
+    unchanged.
     """
     paths.require_writable(spark)
-    listing = listed(folder)
+    listing = list_folder(folder)
     before = newest_batch(spark, paths)
     new = _new_files(spark, paths, listing)
     if not new:
         if before == 0:
             raise SourceError(
-                f"the capture folder {folder!r} has no records: files named *.jsonl or *.jsonl.gz, each line one "
-                f"record as kcat -C -J prints it, are expected{_beside(listing)}"
+                f"the capture folder {folder!r} has no records. Expected are files *.jsonl or *.jsonl.gz, in which each "
+                f"line is one record as kcat -C -J prints it{_skipped(listing)}"
             )
-        return Intake((), (), (), listing.passed_over)
+        return Intake((), (), (), listing.skipped)
     if (found := overlong_line(new)) is not None:
+        name, number = found
         raise SourceError(
-            f"line {found[1]} of {found[0]} in {folder!r} is longer than {MOST_LINE_BYTES} bytes; a line is one record as "
-            "kcat -C -J prints it. Nothing was taken in"
+            f"line {number} of {name} in {folder!r} is longer than {MAX_LINE_BYTES} bytes. Each line must be one record as "
+            "kcat -C -J prints it. Nothing was ingested"
         )
     frame = records(spark, new).persist()
     try:
-        with for_rows(spark, _most_records(new)):
-            fresh, ranges, plain = _read(spark, paths, frame, folder, new, exists=before > 0)
+        with for_rows(spark, _max_records(new)):
+            records_to_append, ranges, plain = _read(spark, paths, frame, folder, new, exists=before > 0)
             note = {
                 "batch": before + 1,
                 "run_id": run_id,
@@ -81,25 +82,25 @@ def take_in_new_files(spark: SparkSession, paths: LakePaths, folder: str, run_id
                 "plain": plain,
                 "offsets": [[span.topic, span.partition, span.first, span.last, span.records] for span in ranges],
             }
-            batch = fresh.select(F.lit(before + 1).cast("bigint").alias("batch_id"), "*")
+            batch = records_to_append.select(F.lit(before + 1).cast("bigint").alias("batch_id"), "*")
             append_once(batch, paths.table("raw_topic_snapshot"), Commit(raw_app_id(paths), before + 1, note))
     finally:
         frame.unpersist()
-    return Intake((before + 1,), new, ranges, listing.passed_over)
+    return Intake((before + 1,), new, ranges, listing.skipped)
 
 
-def _most_records(files: tuple[CaptureFile, ...]) -> int:
-    """More than these files are likely to have."""
+def _max_records(files: tuple[CaptureFile, ...]) -> int:
+    """An upper estimate of the number of records in the files."""
     return sum(file.size * (_GZIP_RATIO if file.path.endswith(".gz") else 1) for file in files) // _SHORT_LINE
 
 
 def listing_digest(listing: FolderListing) -> str:
-    """Equal for a folder whose files are as they were."""
+    """A hash of the files' paths, sizes and times: equal while the folder is unchanged."""
     return digest(*(f"{file.path} {file.size} {file.modified_ms}" for file in listing.files))
 
 
 def _new_files(spark: SparkSession, paths: LakePaths, listing: FolderListing) -> tuple[CaptureFile, ...]:
-    """The files that no batch has read as they are now. A file that grew is read again; its old records are known."""
+    """Files that no decoded batch has read with this size and time. A file that has grown is read again as a whole."""
     if table_state(spark, paths.table("batches")) is None:
         return listing.files
     read = spark.read.format("delta").load(paths.table("batches")).select(F.explode("files").alias("file"))
@@ -116,34 +117,37 @@ def _read(
     *,
     exists: bool,
 ) -> tuple[DataFrame, tuple[OffsetRange, ...], bool]:
-    """`_fresh`, with Spark's errors as what they say of the source. It reads every file to its end, into the cache."""
+    """`_new_records`, with Spark's errors converted to SourceError or TransientError. Reads all files into the cache."""
     try:
-        return _fresh(spark, paths, frame, folder, exists=exists)
+        return _new_records(spark, paths, frame, folder, exists=exists)
     except (PySparkException, Py4JJavaError) as error:
         if isinstance(fault := lake_fault(error), TransientError):
             raise fault from error
-        if torn := unfinished_gzip(files):
+        if name := damaged_gzip(files):
             raise SourceError(
-                f"{torn} in {folder!r} is cut short or damaged: its gzip data ends early. Nothing was taken in"
+                f"{name} in {folder!r} is truncated or damaged: it is not complete gzip data. Nothing was ingested"
             ) from error
         raise SourceError(f"the files of {folder!r} cannot be read: {first_line(error)}") from error
 
 
-def _fresh(
+def _new_records(
     spark: SparkSession, paths: LakePaths, frame: DataFrame, folder: str, *, exists: bool
 ) -> tuple[DataFrame, tuple[OffsetRange, ...], bool]:
-    """The records that the lake does not have, their ranges, and whether all values are plain (`ranges_and_plain`)."""
+    """The records that the lake does not have, their ranges, and whether no value can be compressed.
+
+    `exists`: whether `raw_topic_snapshot` exists.
+    """
     require_readable(frame, f"the capture folder {folder!r}")
     ranges, plain = ranges_and_plain(frame)
-    fresh = distinct_records(frame)
+    distinct = distinct_records(frame)
     if not exists or not ranges:
-        return fresh, ranges, plain
+        return distinct, ranges, plain
     raw = spark.read.format("delta").load(paths.table("raw_topic_snapshot"))
-    fresh = not_yet_in(fresh, raw, ranges)
-    return fresh, offset_ranges(fresh), plain
+    new = new_records(distinct, raw, ranges)
+    return new, offset_ranges(new), plain
 
 
-def _beside(listing: FolderListing) -> str:
-    if not listing.passed_over:
+def _skipped(listing: FolderListing) -> str:
+    if not listing.skipped:
         return ""
-    return f" (passed over, since their lines are no records: {', '.join(listing.passed_over)})"
+    return f". Skipped files, whose first line is not a record: {', '.join(listing.skipped)}"

@@ -1,9 +1,9 @@
-"""The source `capture_files`: a folder of `*.jsonl` (also `.gz`), each line one record as `kcat -C -J` prints it.
+"""Reads capture files: `*.jsonl` or `*.jsonl.gz`, each line one record as `kcat -C -J` prints it.
 
-A line has `topic`, `partition`, `offset`, `ts` (ms), `key`, `payload`, `headers` (a flat list: name, value, name, …),
-and for bytes that are not UTF-8 `payload_base64` / `key_base64` in their place. The same (topic, partition, offset)
-twice is one record. Files that hold no records at all, such as expected tables beside a capture, are passed over by
-name; a file that mixes records with other lines is refused as a whole, before anything is written.
+A line has `topic`, `partition`, `offset`, `ts` (ms), `key`, `payload` and `headers` (a flat list: name, value, name, …).
+Bytes that are not UTF-8 are in `payload_base64` or `key_base64` instead. Files whose first line is not a record, such as
+expected tables beside a capture, are skipped and reported by name. A file that mixes records with other lines fails the
+whole run before anything is written.
 """
 
 from __future__ import annotations
@@ -35,63 +35,65 @@ _LINE_SCHEMA = (
     "topic STRING, partition INT, offset BIGINT, ts BIGINT, key STRING, key_base64 STRING, payload STRING, "
     f"payload_base64 STRING, headers ARRAY<STRING>, {END_MARK} BOOLEAN, _unreadable STRING"
 )
-# A payload or key that is neither text nor null has no bytes of its own: the parser would write it anew, 1.50 as 1.5.
-_NO_TEXT = r'"(?:payload|key)"\s*:\s*[^"n\s]'
-_LONGEST_LINE = 1 << 26  # of a file that may be passed over: one with a longer first line is read as a capture
+# A payload or key that is neither a string nor null: the parser would serialize it again, 1.50 as 1.5.
+_NOT_A_STRING = r'"(?:payload|key)"\s*:\s*[^"n\s]'
+_MAX_FIRST_LINE = 1 << 26  # a file with a longer first line is read as a capture
 _CHUNK = 1 << 20
-_MOST_GZIP_RATIO = 1032  # of deflate: 258 bytes are two bits at least
-MOST_LINE_BYTES = 2 * MOST_BYTES
-"""Of a record's line. Spark holds a line in one piece: a value of `codecs.MOST_BYTES`, and what escapes or base64 add."""
+_MAX_GZIP_RATIO = 1032  # deflate encodes 258 bytes in at least two bits
+MAX_LINE_BYTES = 2 * MOST_BYTES
+"""Maximum length of a line. Spark holds a line in one array: a value of `codecs.MOST_BYTES`, and its escapes or base64."""
 
 
 @dataclass(frozen=True)
 class FolderListing:
-    """The capture files of a folder in name order, and the files beside them that hold no records."""
+    """The files of a capture folder."""
 
     files: tuple[CaptureFile, ...]
-    passed_over: tuple[str, ...]
+    """Capture files, ordered by name."""
+    skipped: tuple[str, ...]
+    """Names of files whose first line is not a record."""
 
 
-def listed(folder: str) -> FolderListing:
-    """What is in `folder` now. Raises SourceError where it is missing, not a folder, or a file cannot be opened."""
-    place = Path(folder)
-    if not place.exists():
+def list_folder(folder: str) -> FolderListing:
+    """Lists the files in `folder`. Raises SourceError if it is missing, is a file, or contains a name that Spark ignores."""
+    root = Path(folder)
+    if not root.exists():
         raise SourceError(f"the capture folder {folder!r} does not exist")
-    if not place.is_dir():
+    if not root.is_dir():
         raise SourceError(f"{folder!r} is a file; a folder of *.jsonl or *.jsonl.gz files is expected")
-    # a name that begins with a dot is hidden, as for the shell's *.jsonl
+    # names that begin with a dot are hidden, as in the shell's *.jsonl
     found = sorted(
         path
-        for path in place.iterdir()
+        for path in root.iterdir()
         if path.is_file() and path.name.endswith((".jsonl", ".jsonl.gz")) and not path.name.startswith(".")
     )
-    captures, others = [], []
+    captures, skipped = [], []
     for path in found:
-        if _holds_no_records(path):
-            others.append(path.name)
+        if _has_no_records(path):
+            skipped.append(path.name)
             continue
         if path.name.startswith("_") or ":" in path.name:
             raise SourceError(
-                f"{path.name!r} in {folder!r} has a name that Spark does not read: it begins with an underscore or has "
-                "a colon. Give the file another name"
+                f"{path.name!r} in {folder!r} has a name that Spark does not read: it begins with an underscore or "
+                "contains a colon. Rename the file"
             )
         stat = path.stat()
         captures.append(CaptureFile(str(path.resolve()), stat.st_size, stat.st_mtime_ns // 1_000_000))
-    return FolderListing(tuple(captures), tuple(others))
+    return FolderListing(tuple(captures), tuple(skipped))
 
 
-def _opened(path: Path) -> gzip.GzipFile | io.BufferedReader:
-    """The bytes of the file, those that it opens to where it is compressed."""
+def _open(path: Path) -> gzip.GzipFile | io.BufferedReader:
+    """Opens the file and decompresses `.gz`."""
     return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
 
 
-def _holds_no_records(path: Path) -> bool:
-    """Whether the first line is a whole JSON object that has nothing of a record: then this is another kind of file."""
+def _has_no_records(path: Path) -> bool:
+    """Whether the first line is a JSON object without `topic`, `partition` and `offset`."""
     try:
-        with _opened(path) as stream:
-            line = stream.readline(_LONGEST_LINE)
+        with _open(path) as stream:
+            line = stream.readline(_MAX_FIRST_LINE)
     except (OSError, EOFError, zlib.error):
-        return False  # the reader below says what is wrong with it
+        return False  # reading the file reports the error
     try:
         first = json.loads(line)
     except (ValueError, RecursionError):
@@ -100,12 +102,13 @@ def _holds_no_records(path: Path) -> bool:
 
 
 def records(spark: SparkSession, files: tuple[CaptureFile, ...]) -> DataFrame:
-    """The lines of `files` as records (`RECORD`), plus `_file`, and `_unreadable`: the text of a line that is none.
+    """One row per line that is not blank: `RECORD`, `_file` (name), and `_unreadable`.
 
-    A line is read as it stands: `payload` is unescaped to the very bytes that the producer sent.
+    `_unreadable`: the first 200 characters of a line that is not a record, else null. `payload` is unescaped to the bytes
+    that the producer sent.
     """
     lines = spark.read.option("lineSep", "\n").text([no_pattern(file.path) for file in files])
-    # Neither `ts` nor headers identify a record, so a line without them is still one.
+    # `ts` and headers do not identify a record, so they may be missing
     options = {**OPTIONS, "columnNameOfCorruptRecord": "_unreadable"}
     parsed = lines.where(F.col("value").rlike(r"\S")).select(
         F.from_json(with_end_mark(F.col("value").cast("binary")), _LINE_SCHEMA, options).alias("line"),
@@ -118,7 +121,7 @@ def records(spark: SparkSession, files: tuple[CaptureFile, ...]) -> DataFrame:
         & line[END_MARK].isNotNull()
         & F.is_valid_utf8(text)
         & ~has_half_a_character(text)
-        & ~text.rlike(_NO_TEXT)
+        & ~text.rlike(_NOT_A_STRING)
         & line["topic"].isNotNull()
         & (line["partition"] >= 0)
         & (line["offset"] >= 0)
@@ -144,7 +147,7 @@ def records(spark: SparkSession, files: tuple[CaptureFile, ...]) -> DataFrame:
 
 
 def _bytes(name: str) -> Column:
-    """`payload` as UTF-8, or `payload_base64` decoded; null for a tombstone or a null key."""
+    """`payload` as UTF-8, or `payload_base64` decoded; null for a tombstone. The same for `key`."""
     return F.coalesce(F.col(f"line.{name}").cast("binary"), _from_base64(name))
 
 
@@ -153,40 +156,40 @@ def _from_base64(name: str) -> Column:
 
 
 def _headers() -> Column:
-    """kcat's flat list [name, value, name, value, …] as pairs."""
+    """kcat's flat list [name, value, name, value, …] as an array of (key, value)."""
     return F.expr(
         "transform(filter(sequence(0, size(line.headers) - 1), i -> i % 2 = 0 AND size(line.headers) > 0), "
         "i -> named_struct('key', line.headers[i], 'value', cast(get(line.headers, i + 1) AS BINARY)))"
     )
 
 
-def overlong_line(files: tuple[CaptureFile, ...], most: int = MOST_LINE_BYTES) -> tuple[str, int] | None:
-    """The name of the first file with a line of more than `most` bytes, and that line's number; None where none has any.
-    Memory does not grow with the line: a small file may open to one without end.
+def overlong_line(files: tuple[CaptureFile, ...], max_bytes: int = MAX_LINE_BYTES) -> tuple[str, int] | None:
+    """Name of the first file with a line longer than `max_bytes`, and the line's number from 1; None if there is none.
 
-    Files that cannot be read to their end are left to the reader, which says what is wrong with them.
+    Memory does not grow with the line, because a small compressed file may contain a very long one. Skips files that cannot
+    be read to their end; reading them reports the error.
     """
     for file in files:
         path = Path(file.path)
-        if file.size * (_MOST_GZIP_RATIO if path.suffix == ".gz" else 1) <= most:
-            continue  # as a whole it is no longer
+        if file.size * (_MAX_GZIP_RATIO if path.suffix == ".gz" else 1) <= max_bytes:
+            continue  # the whole file is shorter
         with contextlib.suppress(OSError, EOFError, zlib.error):
             number, length = 1, 0
-            with _opened(path) as stream:
+            with _open(path) as stream:
                 while chunk := stream.read(_CHUNK):
                     first = chunk.find(b"\n")
-                    if length + (len(chunk) if first < 0 else first) > most:
+                    if length + (len(chunk) if first < 0 else first) > max_bytes:
                         return file.name, number
-                    # lines that begin and end within a chunk are shorter than it
+                    # lines within a chunk are shorter than the chunk
                     number += chunk.count(b"\n")
                     length = length + len(chunk) if first < 0 else len(chunk) - chunk.rfind(b"\n") - 1
     return None
 
 
-def unfinished_gzip(files: tuple[CaptureFile, ...]) -> str | None:
-    """The name of the first `.gz` file that ends before its end mark, or is damaged; None where all are whole.
+def damaged_gzip(files: tuple[CaptureFile, ...]) -> str | None:
+    """Name of the first `.gz` file that is truncated or damaged; None if all are intact.
 
-    Called only after a read has failed, to name the file.
+    Reads every file, so it is called only after Spark failed to read one of them.
     """
     for file in files:
         if not file.path.endswith(".gz"):

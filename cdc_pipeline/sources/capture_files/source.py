@@ -1,4 +1,4 @@
-"""The source `capture_files` as a pipeline has it: a folder, read by `sources.capture_files.new_files`."""
+"""The source `capture_files`: a folder of files with one record per line."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cdc_pipeline.sources.capture_files.new_files import listing_digest, take_in_new_files
-from cdc_pipeline.sources.capture_files.reading import listed
+from cdc_pipeline.sources.capture_files.reading import list_folder
 from cdc_pipeline.sources.source import Intake, News, NoNews
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CaptureFiles:
-    """A folder of capture files (`sources.capture_files.reading`)."""
+    """The folder `path` of capture files; the format is described in `sources.capture_files.reading`."""
 
     path: str
 
@@ -43,16 +43,16 @@ class CaptureFiles:
         run: RunContext,
         until: Mapping[str, Mapping[str, int]] | None = None,
     ) -> Intake:
-        """All files that are new, as one batch: a run that was asked for by an earlier listing takes in the present one."""
+        """Ingests all new files as one batch. Ignores `until`: the run uses the current listing, not the sensor's."""
         return take_in_new_files(spark, paths, self.path, run.run_id)
 
     def news(self, note: Mapping[str, Any] | None) -> News | NoNews:
-        listing = listed(self.path)
+        listing = list_folder(self.path)
         if not listing.files:
             return NoNews(f"there are no capture files in {self.path!r} yet")
         range_id = listing_digest(listing)
         if note is not None and note.get("listing") == range_id:
-            return NoNews(f"nothing new: all {len(listing.files)} files of {self.path!r} are taken in")
-        # how many records they have is known to none but a reader
+            return NoNews(f"nothing new: all {len(listing.files)} files of {self.path!r} are ingested")
+        # the number of records is unknown until the files are read
         summary = f"new files among the {len(listing.files)} of {self.path!r}"
         return News(summary, range_id, range_id, len(listing.files))

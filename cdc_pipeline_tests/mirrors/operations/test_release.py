@@ -132,7 +132,7 @@ def test_what_chooses_nothing_or_nonsense_is_said(lake: Lake, spark: SparkSessio
         (LetterChoice(replacements={"u/1@2": "{}"}), LakeError, "no dead letter at u/1@2"),
         (LetterChoice(rules=("json*",), tables=("elsewhere.*",)), LakeError, "no dead letter is chosen; there are: "),
         (LetterChoice(replacement_file=str(tmp_path / "none")), SourceError, "there is no file"),
-        (LetterChoice(replacement_file=str(torn)), SourceError, "no whole Kafka record"),
+        (LetterChoice(replacement_file=str(torn)), SourceError, "not a complete Kafka record"),
         (LetterChoice(replacement_file=str(empty)), SourceError, "has no payload at t/1@2"),
         (
             LetterChoice(replacements={"t/1@2": "{}"}, replacement_file=str(twice)),

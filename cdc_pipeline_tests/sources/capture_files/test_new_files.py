@@ -13,7 +13,7 @@ from delta.tables import DeltaTable
 from cdc_pipeline.errors import LakeError, SourceError
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.sources.capture_files.new_files import listing_digest, take_in_new_files
-from cdc_pipeline.sources.capture_files.reading import listed
+from cdc_pipeline.sources.capture_files.reading import list_folder
 from cdc_pipeline.sources.intake import OffsetRange
 from cdc_pipeline.sources.raw_batches import newest_batch, newest_note
 from cdc_pipeline.sources.records import RECORD
@@ -79,7 +79,7 @@ def test_the_commit_names_run_files_and_offsets(spark: SparkSession, paths: Lake
             "batch": 1,
             "run_id": "run-1",
             "files": [[file.path, file.size, file.modified_ms]],
-            "listing": listing_digest(listed(place)),
+            "listing": listing_digest(list_folder(place)),
             "plain": False,  # "p" begins as no JSON object does
             "offsets": [["t", 0, 4, 7, 2]],
         }
@@ -146,11 +146,16 @@ _BAD_FOLDERS: dict[str, tuple[dict[str, bytes] | None, list[str]]] = {
     "empty": ({}, ["the capture folder '{folder}' has no records", "kcat -C -J"]),
     "without captures": (
         {"a.json": line(), "expected.jsonl": b'{"table": "t"}\n'},
-        ["the capture folder '{folder}' has no records", "passed over", "expected.jsonl"],
+        ["the capture folder '{folder}' has no records", "Skipped files", "expected.jsonl"],
     ),
     "torn last line": (
         {"a.jsonl": line(), "b.jsonl": line(offset=1) + line(offset=2)[:-9]},
-        ["'{folder}'", 'b.jsonl: \'{"topic": "t", "partition": 0, "offset": 2', "may be torn", "Nothing was taken"],
+        [
+            "'{folder}'",
+            'b.jsonl: \'{"topic": "t", "partition": 0, "offset": 2',
+            "may be incomplete",
+            "Nothing was ingested",
+        ],
     ),
     "bad line in the middle": (
         {"a b.jsonl": line() + b"oops\n" + line(offset=1)},
@@ -158,10 +163,10 @@ _BAD_FOLDERS: dict[str, tuple[dict[str, bytes] | None, list[str]]] = {
     ),
     "gzip cut short": (
         {"a.jsonl": line(), "b.jsonl.gz": gzip.compress(line(offset=1) * 99)[:-9]},
-        ["b.jsonl.gz in '{folder}' is cut short or damaged", "Nothing was taken in"],
+        ["b.jsonl.gz in '{folder}' is truncated or damaged", "Nothing was ingested"],
     ),
-    "gzip cut in its head": ({"b.jsonl.gz": gzip.compress(line())[:5]}, ["b.jsonl.gz in '{folder}' is cut short"]),
-    "not compressed": ({"b.jsonl.gz": line()}, ["b.jsonl.gz in '{folder}' is cut short or damaged"]),
+    "gzip cut in its head": ({"b.jsonl.gz": gzip.compress(line())[:5]}, ["b.jsonl.gz in '{folder}' is truncated"]),
+    "not compressed": ({"b.jsonl.gz": line()}, ["b.jsonl.gz in '{folder}' is truncated or damaged"]),
     "other bytes at a position": (
         {"a.jsonl": line("1", partition=3, offset=5) + line("2", partition=3, offset=5)},
         ["the source has two records with different bytes", "topic t, partition 3, offset 5"],

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import SourceError
 from cdc_pipeline.sources.capture_files.new_files import take_in_new_files
-from cdc_pipeline.sources.capture_files.reading import listed, overlong_line, records, unfinished_gzip
+from cdc_pipeline.sources.capture_files.reading import damaged_gzip, list_folder, overlong_line, records
 from cdc_pipeline.sources.records import RECORD
 from cdc_pipeline.sources.source import CaptureFile
 from cdc_pipeline_tests.support.folders import folder, line
@@ -135,7 +135,7 @@ def rows(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[
         f"{index:03}.jsonl" + (".gz" if content[:2] == b"\x1f\x8b" else ""): content
         for index, content in enumerate(contents)
     }
-    listing = listed(folder(place, files))
+    listing = list_folder(folder(place, files))
     assert [file.name for file in listing.files] == list(files)
     found: dict[str, list[Row]] = {name: [] for name in names}
     frame = records(spark, listing.files)
@@ -168,7 +168,7 @@ def test_line_that_is_no_record(name: str, rows: dict[str, list[Row]]) -> None:
 
 def test_files_in_name_order_with_size_and_time(tmp_path: Path) -> None:
     place = folder(tmp_path, {"b.jsonl": line(), "a.jsonl.gz": gzip.compress(line()), "B.jsonl": line() * 2})
-    found = listed(place).files
+    found = list_folder(place).files
     times = [(tmp_path / name).stat().st_mtime_ns // 1_000_000 for name in ("B.jsonl", "a.jsonl.gz", "b.jsonl")]
     assert found == (
         CaptureFile(str(tmp_path / "B.jsonl"), 2 * len(line()), times[0]),
@@ -177,12 +177,12 @@ def test_files_in_name_order_with_size_and_time(tmp_path: Path) -> None:
     )
 
 
-def test_other_files_and_folders_are_not_listed(tmp_path: Path) -> None:
+def test_other_files_and_folders_are_not_list_folder(tmp_path: Path) -> None:
     names = ["README.md", "expected.json", "a.json", "a.jsonl.bak", "a.jsonl.zst", ".hidden.jsonl", ".a.jsonl.gz"]
     place = folder(tmp_path, dict.fromkeys(names, line()))
     (tmp_path / "folder.jsonl").mkdir()
-    listing = listed(place)
-    assert (listing.files, listing.passed_over) == ((), ())
+    listing = list_folder(place)
+    assert (listing.files, listing.skipped) == ((), ())
 
 
 @pytest.mark.parametrize(
@@ -197,9 +197,9 @@ def test_other_files_and_folders_are_not_listed(tmp_path: Path) -> None:
 )
 def test_files_without_records_are_passed_over(content: bytes, tmp_path: Path) -> None:
     place = folder(tmp_path, {"expected.jsonl": content, "z.jsonl.gz": gzip.compress(content), "a.jsonl": line()})
-    listing = listed(place)
+    listing = list_folder(place)
     assert [file.name for file in listing.files] == ["a.jsonl"]
-    assert listing.passed_over == ("expected.jsonl", "z.jsonl.gz")
+    assert listing.skipped == ("expected.jsonl", "z.jsonl.gz")
 
 
 @pytest.mark.parametrize(
@@ -218,22 +218,22 @@ def test_files_without_records_are_passed_over(content: bytes, tmp_path: Path) -
 )
 def test_files_that_might_hold_records_are_not_passed_over(content: bytes, tmp_path: Path) -> None:
     place = folder(tmp_path, {"a.jsonl": content})
-    listing = listed(place)
-    assert ([file.name for file in listing.files], listing.passed_over) == (["a.jsonl"], ())
+    listing = list_folder(place)
+    assert ([file.name for file in listing.files], listing.skipped) == (["a.jsonl"], ())
 
 
 @pytest.mark.parametrize("name", ["_a.jsonl", "2026-11-21T10:00:00.jsonl"])
 def test_names_that_spark_passes_over_are_refused(name: str, tmp_path: Path) -> None:
     place = folder(tmp_path, {name: line()})
     with pytest.raises(SourceError) as error:
-        listed(place)
+        list_folder(place)
     assert str(error.value).startswith(f"{name!r} in {place!r} has a name that Spark does not read")
 
 
 def test_a_missing_folder(tmp_path: Path) -> None:
     place = str(tmp_path / "none")
     with pytest.raises(SourceError, match="does not exist") as error:
-        listed(place)
+        list_folder(place)
     assert repr(place) in str(error.value)
 
 
@@ -241,7 +241,7 @@ def test_a_folder_that_is_a_file(tmp_path: Path) -> None:
     place = tmp_path / "a.jsonl"
     place.write_bytes(line())
     with pytest.raises(SourceError, match="is a file") as error:
-        listed(str(place))
+        list_folder(str(place))
     assert repr(str(place)) in str(error.value)
 
 
@@ -249,7 +249,7 @@ def test_names_are_no_patterns(spark: SparkSession, tmp_path: Path) -> None:
     names = ["a*.jsonl", "ab.jsonl", "a[b].jsonl", "{a,b}.jsonl", "a?.jsonl", "a\\b.jsonl", "a b%20c#é😀.jsonl"]
     contents = {name: line(name, offset=offset) for offset, name in enumerate(names)}
     place = folder(tmp_path / "x[1]{y}*", contents)
-    found = records(spark, listed(place).files).select(F.col("value").cast("string")).collect()
+    found = records(spark, list_folder(place).files).select(F.col("value").cast("string")).collect()
     assert sorted(row[0] for row in found) == sorted(names)
 
 
@@ -272,7 +272,7 @@ def test_names_are_no_patterns(spark: SparkSession, tmp_path: Path) -> None:
 def test_a_line_that_is_too_long(content: bytes, found: int | None, compressed: bool, tmp_path: Path) -> None:
     name = "a.jsonl.gz" if compressed else "a.jsonl"
     place = folder(tmp_path, {name: gzip.compress(content, 1) if compressed else content})
-    assert overlong_line(listed(place).files, most=2_000_000) == (None if found is None else (name, found))
+    assert overlong_line(list_folder(place).files, max_bytes=2_000_000) == (None if found is None else (name, found))
 
 
 def test_a_file_that_opens_to_a_thousand_times_its_size(spark: SparkSession, paths: LakePaths, tmp_path: Path) -> None:
@@ -306,9 +306,9 @@ _DAMAGED = _WHOLE[:-6] + bytes([_WHOLE[-6] ^ 1]) + _WHOLE[-5:]
 )
 def test_unfinished_gzip(contents: list[bytes], found: str | None, tmp_path: Path) -> None:
     place = folder(tmp_path, {f"{index}.jsonl.gz": content for index, content in enumerate(contents)})
-    assert unfinished_gzip(listed(place).files) == found
+    assert damaged_gzip(list_folder(place).files) == found
 
 
 def test_only_gzip_files_are_looked_at(tmp_path: Path) -> None:
     place = Path(folder(tmp_path, {"a.jsonl": _WHOLE[:5]}))
-    assert unfinished_gzip((CaptureFile(str(place / "a.jsonl"), 5, 0),)) is None
+    assert damaged_gzip((CaptureFile(str(place / "a.jsonl"), 5, 0),)) is None
