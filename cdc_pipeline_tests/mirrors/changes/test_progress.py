@@ -1,4 +1,4 @@
-"""How far the streams are, and what holds them back."""
+"""Progress of the streams, and the published cut."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _WATERMARKS = [("old", 0, 5), ("new", 0, 30), ("new", 0, 20), ("new", 1, 25)]
         ([], 5, "old/0"),
         (["old"], 25, "new/1"),
         (["another"], 5, "old/0"),
-        # where nothing else is left, the last word of what has ended still counts
+        # if all topics ended, their last watermarks count
         (["old", "new"], 5, "old/0"),
     ],
 )
-def test_a_topic_that_has_ended_holds_nothing_back(
+def test_ended_topics_are_ignored(
     ended: list[str], resolved: int, held_by: str, spark: SparkSession, paths: LakePaths
 ) -> None:
-    """The newest batch says which have."""
+    """The newest batch lists them."""
     batches = [(1, True, ["new"], 7, _RANGES, {}), (2, True, ended, 8, [], {})]
     spark.createDataFrame(batches, _BATCHES).write.format("delta").save(paths.table("batches"))
     rows = spark.createDataFrame(_WATERMARKS, _TOPIC)
@@ -54,19 +54,19 @@ _NEW = [("new", 0, 0, 9, 10)]
 @pytest.mark.parametrize(
     ("batch", "watermarks", "resolved", "held_by", "waiting"),
     [
-        # nothing has come since
+        # nothing new
         (None, [], 25, "new/1", ()),
-        # a partition that is silent holds back what it did
+        # a silent partition keeps the resolved TSO
         ((False, _NEW), [("new", 0, 90)], 25, "new/1", ()),
         ((True, _NEW), [("new", 0, 90), ("new", 1, 80)], 80, "new/1", ()),
-        # one that is new
+        # a new partition
         ((False, [("new", 2, 0, 0, 1)]), [("new", 0, 90), ("new", 1, 80)], None, None, ("new/2",)),
         ((False, [("new", 2, 0, 0, 1)]), [("new", 0, 90), ("new", 1, 80), ("new", 2, 70)], 70, "new/2", ()),
-        # whose first watermark is older than what is published
+        # a new partition whose first watermark is below the published TSO
         ((False, [("new", 2, 0, 0, 1)]), [("new", 0, 90), ("new", 1, 80), ("new", 2, 9)], 9, "new/2", ()),
     ],
 )
-def test_from_a_cut_on_it_is_what_all_of_both_tables_say(
+def test_progress_from_a_cut_on_equals_the_full_progress(
     batch: tuple[bool, list[tuple[object, ...]]] | None,
     watermarks: list[tuple[object, ...]],
     resolved: int | None,
@@ -91,7 +91,7 @@ def test_from_a_cut_on_it_is_what_all_of_both_tables_say(
 def test_after_a_cut_without_watermarks(
     exact: bool, resolved: int | None, spark: SparkSession, paths: LakePaths
 ) -> None:
-    """Where records with a TSO come, each partition that there was has to show how far it is."""
+    """With the first TSO, every partition needs a watermark, also earlier ones."""
     batches = [(1, False, [], 7, _RANGES[1:], {}), (2, exact, [], 8, _NEW, {})]
     spark.createDataFrame(batches, _BATCHES).write.format("delta").save(paths.table("batches"))
     spark.createDataFrame(_WATERMARKS[1:], _TOPIC).write.format("delta").save(paths.table("watermarks"))
@@ -99,8 +99,8 @@ def test_after_a_cut_without_watermarks(
     assert (streams.last_batch, streams.exact, streams.resolved_tso) == (2, exact, resolved)
 
 
-def test_the_newest_cut_is_found_by_its_writer_and_without_it(spark: SparkSession, paths: LakePaths) -> None:
-    """Its last file is read; a copy, which has no writers, and a table that was taken back are read whole."""
+def test_the_newest_cut_is_found_with_and_without_its_writer_version(spark: SparkSession, paths: LakePaths) -> None:
+    """Its last file is read. A copied table, without writer versions, and a restored one are read completely."""
     path = paths.table("consistent_cuts")
     for cut_id in (1, 2):
         append_once(_cut(spark, cut_id), path, Commit(paths.writer("consistent_cuts"), cut_id, {}))

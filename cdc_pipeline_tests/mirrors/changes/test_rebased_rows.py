@@ -1,4 +1,4 @@
-"""What a row goes through that comes after statements which it precedes."""
+"""Rows that arrive after statements which they precede are rebased on them."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from cdc_pipeline.mysql.model.table import TableName
 
 _T = TableName("db", "t")
 
-# statements → the name that the table has after them, and the columns that have another name, or none
-CARRIED: dict[str, tuple[tuple[str, ...], str, dict[str, str | None]]] = {
-    "nothing": (("ALTER TABLE t ADD COLUMN x INT", "ALTER TABLE u DROP COLUMN a"), "t", {}),
+# statements → the name of the table after them, and the columns that were renamed or dropped (None)
+REBASED: dict[str, tuple[tuple[str, ...], str, dict[str, str | None]]] = {
+    "statements_without_effect": (("ALTER TABLE t ADD COLUMN x INT", "ALTER TABLE u DROP COLUMN a"), "t", {}),
     "a_dropped_column": (("ALTER TABLE t DROP COLUMN a",), "t", {"a": None}),
     "a_renamed_column": (("ALTER TABLE t RENAME COLUMN a TO b", "ALTER TABLE t CHANGE b c INT"), "t", {"a": "c"}),
-    "a_column_that_goes_under_its_new_name": (
+    "a_column_dropped_by_its_new_name": (
         ("ALTER TABLE t RENAME COLUMN a TO b", "ALTER TABLE t DROP COLUMN B"),
         "t",
         {"a": None},
     ),
-    "columns_that_change_names": (
+    "columns_that_swap_names": (
         ("ALTER TABLE t RENAME COLUMN a TO b, RENAME COLUMN b TO a",),
         "t",
         {"a": "b", "b": "a"},
     ),
-    "a_name_that_another_column_gets": (
+    "a_name_reused_by_another_column": (
         ("ALTER TABLE t RENAME COLUMN a TO b", "ALTER TABLE t ADD COLUMN a INT", "ALTER TABLE t RENAME COLUMN a TO c"),
         "t",
-        # the second rename is of a column that the row does not have
+        # the second rename is about the new column, which the row lacks
         {"a": "b"},
     ),
     "a_renamed_table": (
@@ -38,16 +38,16 @@ CARRIED: dict[str, tuple[tuple[str, ...], str, dict[str, str | None]]] = {
         "u",
         {"a": None},
     ),
-    "a_table_that_changes_names_with_another": (("RENAME TABLE t TO tmp, u TO t, tmp TO u",), "u", {}),
-    "a_table_that_is_there": (("CREATE TABLE IF NOT EXISTS t (id INT)",), "t", {}),
+    "tables_that_swap_names": (("RENAME TABLE t TO tmp, u TO t, tmp TO u",), "u", {}),
+    "an_existing_table": (("CREATE TABLE IF NOT EXISTS t (id INT)",), "t", {}),
 }
-NOTHING_LEFT = (
+SUPERSEDED = (
     ("TRUNCATE TABLE t",),
     ("RENAME TABLE t TO u", "DROP TABLE u"),
     ("DROP DATABASE db",),
     ("CREATE TABLE t (id INT)",),
 )
-UNABLE = (
+INAPPLICABLE = (
     "ALTER TABLE t TRUNCATE PARTITION p1",
     "ALTER TABLE u EXCHANGE PARTITION p1 WITH TABLE t",
     "ALTER TABLE t MODIFY a ENUM('x')",
@@ -61,27 +61,27 @@ def _events(statements: tuple[str, ...]) -> list[DdlEvent]:
     ]
 
 
-@pytest.mark.parametrize("name", CARRIED)
-def test_a_row_goes_through_what_its_table_went_through(name: str) -> None:
-    statements, table, columns = CARRIED[name]
+@pytest.mark.parametrize("name", REBASED)
+def test_rows_follow_renames_of_their_table_and_columns(name: str) -> None:
+    statements, table, columns = REBASED[name]
     found = rebase_for(_T, _events(statements))
     assert (found.name, found.superseded, found.inapplicable) == (TableName("db", table), False, [])
     assert {old: new for old, new in found.columns.items() if old != new} == columns
 
 
-@pytest.mark.parametrize("statements", NOTHING_LEFT, ids=lambda statements: statements[-1])
-def test_nothing_is_left_of_rows_of_what_was_emptied(statements: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("statements", SUPERSEDED, ids=lambda statements: statements[-1])
+def test_rows_of_emptied_tables_are_superseded(statements: tuple[str, ...]) -> None:
     assert rebase_for(_T, _events(statements)).superseded
 
 
-@pytest.mark.parametrize("statement", UNABLE)
-def test_what_cannot_be_done_to_one_row_is_named(statement: str) -> None:
+@pytest.mark.parametrize("statement", INAPPLICABLE)
+def test_statements_that_cannot_be_applied_to_one_row(statement: str) -> None:
     (event,) = _events((statement,))
     assert rebase_for(_T, [event]).inapplicable == [event]
 
 
 @pytest.mark.parametrize(
-    ("before", "statements", "unable"),
+    ("before", "statements", "inapplicable"),
     [
         ("int(11)", ("ALTER TABLE t MODIFY a BIGINT",), False),
         ("INT", ("ALTER TABLE t MODIFY a VARCHAR(20)",), False),
@@ -96,14 +96,14 @@ def test_what_cannot_be_done_to_one_row_is_named(statement: str) -> None:
         ("datetime(6)", ("ALTER TABLE t MODIFY a DATE",), True),
         ("varbinary(8)", ("ALTER TABLE t MODIFY a VARCHAR(8)",), True),
         ("bit(8)", ("ALTER TABLE t MODIFY a VARCHAR(8)",), True),
-        # through a type that keeps it, and a name that it has since
+        # by way of another type, and under a new name
         ("int", ("ALTER TABLE t CHANGE a b VARCHAR(20)", "ALTER TABLE t MODIFY b DATE"), True),
         ("int", ("ALTER TABLE t CHANGE a b VARCHAR(20)", "ALTER TABLE t MODIFY b TEXT"), False),
     ],
 )
-def test_a_value_that_becomes_one_of_another_kind_is_named(
-    before: str, statements: tuple[str, ...], unable: bool
+def test_conversions_to_another_kind_cannot_be_applied(
+    before: str, statements: tuple[str, ...], inapplicable: bool
 ) -> None:
     events = _events(statements)
     found = rebase_for(_T, events).inapplicable_to({"a": type_in_words(before), "other": type_in_words("json")})
-    assert found == ([events[-1]] if unable else [])
+    assert found == ([events[-1]] if inapplicable else [])

@@ -1,4 +1,4 @@
-"""Texts that a MODIFY has rounded."""
+"""`rounded_sql` rounds texts as a MODIFY does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cdc_pipeline.spark.small_frames import small_frame
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# type → what a text becomes in it: MySQL rounds half away from zero
+# type → text → rounded text; MySQL rounds half away from zero
 CASES: dict[MySqlType, dict[str | None, str | None]] = {
     MySqlType("time"): {
         "23:59:59.5": "24:00:00",
@@ -40,7 +40,7 @@ CASES: dict[MySqlType, dict[str | None, str | None]] = {
 }
 
 
-def test_a_text_is_rounded_as_mysql_does(spark: SparkSession) -> None:
+def test_texts_are_rounded_as_by_mysql(spark: SparkSession) -> None:
     texts = list(dict.fromkeys(text for found in CASES.values() for text in found))
     frame = small_frame(spark, [(text,) for text in texts], "text STRING")
     columns = [F.expr(rounded_sql("text", kind)).alias(str(place)) for place, kind in enumerate(CASES)]

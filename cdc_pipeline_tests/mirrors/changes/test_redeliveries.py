@@ -1,4 +1,4 @@
-"""At least once in, exactly once out, where a key and a TSO do not say it all: each case is one table's stream."""
+"""Redelivered changes are applied once, also without a key or a TSO. Each case is the stream of one table."""
 
 from __future__ import annotations
 
@@ -33,33 +33,36 @@ _KEYED = "CREATE TABLE {} (id INT PRIMARY KEY, v VARCHAR(20))"
 
 @dataclass
 class Case:
-    """`slices` are messages by partition, each slice a run; `rows` the table's rows after each; `duplicates` how many
-    changes in all were told to be re-deliveries, and how many were known and came after their time. `doubt`: the table
-    says that nothing tells whether equal rows are one."""
+    """The stream of one table, and its mirror after each run."""
 
     slices: list[list[tuple[str, int]]]
+    """For each run, its messages, each with its partition."""
     rows: list[list[tuple[int, str | None]]]
+    """The rows of the mirror after each run."""
     duplicates: int = 0
+    """How many changes are redeliveries, over all runs."""
     create: str = _KEYLESS
     late: int = 0
+    """How many changes are late and known already, over all runs."""
     doubt: bool = False
+    """Whether the mirror has a gap, because equal rows may be redeliveries."""
 
 
-def _put(table: str, step: int, key: str, *, exact: bool = True, ts: int = 5, partition: int = 0) -> tuple[str, int]:
+def _add(table: str, step: int, key: str, *, exact: bool = True, ts: int = 5, partition: int = 0) -> tuple[str, int]:
     message = json.loads(row("INSERT", table, step, {"id": key, "v": "a"}, types=_TYPES, key=[], extension=exact))
     return json.dumps({**message, "ts": message["es"] + ts}), partition
 
 
-def _named(table: str, step: int, key: str) -> tuple[str, int]:
+def _add_keyed(table: str, step: int, key: str) -> tuple[str, int]:
     return row("INSERT", table, step, {"id": key, "v": "a"}, types=_TYPES, key=["id"]), 0
 
 
-def _later(sent: tuple[str, int], ms: int) -> tuple[str, int]:
+def _delayed(sent: tuple[str, int], ms: int) -> tuple[str, int]:
     message = json.loads(sent[0])
     return json.dumps({**message, "ts": message["ts"] + ms}), sent[1]
 
 
-def _take(table: str, step: int, key: str, *, exact: bool = True) -> tuple[str, int]:
+def _delete(table: str, step: int, key: str, *, exact: bool = True) -> tuple[str, int]:
     return row("DELETE", table, step, {"id": key, "v": "a"}, types=_TYPES, key=[], extension=exact), 0
 
 
@@ -77,7 +80,7 @@ def _canal(
 
 
 def _canal_keyed(kind: str, step: int, key: str, batch: int, *, ms: int = 0) -> tuple[str, int]:
-    """A row of another table, which has a key."""
+    """A row of another table, with a key."""
     message = json.loads(_canal(kind, "x", step, key, batch, ms=ms)[0])
     return json.dumps({**message, "table": "keyed", "database": "other", "pkNames": ["id"]}), 0
 
@@ -98,75 +101,75 @@ def _watermark(step: int) -> tuple[str, int]:
     return watermark(step), 0
 
 
-# With TSOs and watermarks. Tables of one lake share its slices and watermarks: 10, 20 and 40 close them.
+# With TSOs and watermarks. All tables of a lake share its slices; the watermarks 10, 20 and 40 end them.
 EXACT = {
     "equal_rows_of_one_transaction": Case(
-        [[_put("x", 5, "1"), _put("x", 5, "1", ts=6), _watermark(10)], [_watermark(20)], [_watermark(40)]],
+        [[_add("x", 5, "1"), _add("x", 5, "1", ts=6), _watermark(10)], [_watermark(20)], [_watermark(40)]],
         [[(1, "a"), (1, "a")]] * 3,
     ),
-    "a_stretch_again_from_an_earlier_checkpoint": Case(
+    "a_range_is_resent_from_an_earlier_checkpoint": Case(
         [
-            # begins again at 5, after the change at 7
-            [_put("x", 5, "1"), _put("x", 5, "1"), _put("x", 7, "2"), _put("x", 5, "1", ts=900)]
-            + [_put("x", 5, "1", ts=901), _put("x", 7, "2", ts=902), _put("x", 8, "2", ts=903), _watermark(10)],
+            # resent from 5 on, after the change at 7
+            [_add("x", 5, "1"), _add("x", 5, "1"), _add("x", 7, "2"), _add("x", 5, "1", ts=900)]
+            + [_add("x", 5, "1", ts=901), _add("x", 7, "2", ts=902), _add("x", 8, "2", ts=903), _watermark(10)],
             [_watermark(20)],
             [_watermark(40)],
         ],
         [[(1, "a"), (1, "a"), (2, "a"), (2, "a")]] * 3,
         duplicates=3,
     ),
-    "what_comes_again_of_a_closed_time_says_nothing_of_others": Case(
+    "a_late_copy_does_not_start_a_delivery_of_other_rows": Case(
         [
-            [_put("x", 5, "1"), _watermark(6), _put("x", 8, "1"), _put("x", 8, "1", ts=6), _put("x", 5, "1", ts=3010)]
-            + [_put("x", 8, "1", ts=11), _put("x", 8, "1", ts=12), _watermark(10)],
+            [_add("x", 5, "1"), _watermark(6), _add("x", 8, "1"), _add("x", 8, "1", ts=6), _add("x", 5, "1", ts=3010)]
+            + [_add("x", 8, "1", ts=11), _add("x", 8, "1", ts=12), _watermark(10)],
             [_watermark(20)],
             [_watermark(40)],
         ],
         [[(1, "a")] * 5] * 3,
         duplicates=1,
     ),
-    "a_watermark_has_closed_the_time_of_what_comes_again": Case(
+    "a_row_is_resent_after_the_watermark_of_its_commit": Case(
         [
-            [_put("x", 5, "1"), _watermark(6), _put("x", 5, "1", ts=900), _watermark(10)],
+            [_add("x", 5, "1"), _watermark(6), _add("x", 5, "1", ts=900), _watermark(10)],
             [_watermark(20)],
             [_watermark(40)],
         ],
         [[(1, "a")]] * 3,
         duplicates=1,
     ),
-    "twice_again_below_a_watermark": Case(
+    "a_row_is_resent_twice_below_a_watermark": Case(
         [
-            [_put("x", 5, "1"), _watermark(6), _put("x", 5, "1", ts=900), _put("x", 5, "1", ts=901), _watermark(10)],
+            [_add("x", 5, "1"), _watermark(6), _add("x", 5, "1", ts=900), _add("x", 5, "1", ts=901), _watermark(10)],
             [_watermark(20)],
             [_watermark(40)],
         ],
         [[(1, "a")]] * 3,
         duplicates=2,
     ),
-    "a_whole_commit_again_after_the_checkpoint_was_sent_again": Case(
+    "a_whole_commit_is_resent_after_the_checkpoint_is_resent": Case(
         [
-            [_watermark(3), _put("x", 5, "1"), _put("x", 5, "1"), _watermark(3), _put("x", 5, "1", ts=300)]
-            + [_put("x", 5, "1", ts=301), _watermark(10)],
+            [_watermark(3), _add("x", 5, "1"), _add("x", 5, "1"), _watermark(3), _add("x", 5, "1", ts=300)]
+            + [_add("x", 5, "1", ts=301), _watermark(10)],
             [_watermark(20)],
             [_watermark(40)],
         ],
         [[(1, "a"), (1, "a")]] * 3,
         duplicates=2,
     ),
-    "a_whole_commit_again_seconds_later": Case(
+    "a_whole_commit_is_resent_seconds_later": Case(
         [
-            [_put("x", 5, "1"), _put("x", 5, "2"), _put("x", 5, "1"), _put("x", 5, "1", ts=4200)]
-            + [_put("x", 5, "2", ts=4201), _put("x", 5, "1", ts=4202), _put("x", 7, "1", ts=4203), _watermark(10)],
+            [_add("x", 5, "1"), _add("x", 5, "2"), _add("x", 5, "1"), _add("x", 5, "1", ts=4200)]
+            + [_add("x", 5, "2", ts=4201), _add("x", 5, "1", ts=4202), _add("x", 7, "1", ts=4203), _watermark(10)],
             [_watermark(20)],
             [_watermark(40)],
         ],
         [[(1, "a"), (1, "a"), (1, "a"), (2, "a")]] * 3,
         duplicates=3,
     ),
-    "a_commit_that_was_cut_short_comes_again_twice": Case(
+    "an_incomplete_commit_is_resent_twice": Case(
         [
-            [_put("x", 5, "1"), _put("x", 5, "1", ts=4200), _put("x", 5, "2", ts=4201), _put("x", 5, "1", ts=9000)]
-            + [_put("x", 5, "2", ts=9001), _put("x", 5, "3", ts=9002), _watermark(10)],
+            [_add("x", 5, "1"), _add("x", 5, "1", ts=4200), _add("x", 5, "2", ts=4201), _add("x", 5, "1", ts=9000)]
+            + [_add("x", 5, "2", ts=9001), _add("x", 5, "3", ts=9002), _watermark(10)],
             [_watermark(20)],
             [_watermark(40)],
         ],
@@ -176,34 +179,24 @@ EXACT = {
     ),
     "equal_rows_on_both_sides_of_a_watermark_that_does_not_advance": Case(
         [
-            [_watermark(3), _put("x", 5, "1"), _watermark(3), _put("x", 5, "1", ts=6), _watermark(10)],
+            [_watermark(3), _add("x", 5, "1"), _watermark(3), _add("x", 5, "1", ts=6), _watermark(10)],
             [_watermark(20)],
             [_watermark(40)],
         ],
         [[(1, "a"), (1, "a")]] * 3,
     ),
-    "a_single_row_again_after_the_checkpoint_was_sent_again": Case(
+    "a_single_row_is_resent_after_the_checkpoint_is_resent": Case(
         [
-            [_watermark(3), _put("x", 5, "1"), _watermark(3), _put("x", 5, "1", ts=2300), _watermark(10)],
+            [_watermark(3), _add("x", 5, "1"), _watermark(3), _add("x", 5, "1", ts=2300), _watermark(10)],
             [_watermark(20)],
             [_watermark(40)],
         ],
         [[(1, "a")]] * 3,
         duplicates=1,
     ),
-    "a_single_row_seconds_apart_and_nothing_else": Case(
+    "a_single_equal_row_seconds_later": Case(
         [
-            [_put("x", 5, "1"), _put("x", 5, "1", ts=4200), _watermark(10)],
-            [_watermark(20)],
-            [_watermark(40)],
-        ],
-        [[(1, "a")]] * 3,
-        duplicates=1,
-        doubt=True,
-    ),
-    "messages_that_name_a_key_of_a_table_without_one_seconds_apart": Case(
-        [
-            [_named("x", 5, "1"), _later(_named("x", 5, "1"), 4200), _watermark(10)],
+            [_add("x", 5, "1"), _add("x", 5, "1", ts=4200), _watermark(10)],
             [_watermark(20)],
             [_watermark(40)],
         ],
@@ -211,18 +204,28 @@ EXACT = {
         duplicates=1,
         doubt=True,
     ),
-    "equal_rows_seconds_apart_and_rows_sent_ahead_that_do_not_come_again": Case(
+    "messages_with_a_key_of_a_keyless_table_seconds_apart": Case(
         [
-            [_put("x", 5, "1"), _put("ahead1", 7, "9"), _put("x", 5, "1", ts=4200), _watermark(10)],
+            [_add_keyed("x", 5, "1"), _delayed(_add_keyed("x", 5, "1"), 4200), _watermark(10)],
+            [_watermark(20)],
+            [_watermark(40)],
+        ],
+        [[(1, "a")]] * 3,
+        duplicates=1,
+        doubt=True,
+    ),
+    "equal_rows_seconds_apart_and_rows_ahead_are_not_resent": Case(
+        [
+            [_add("x", 5, "1"), _add("ahead1", 7, "9"), _add("x", 5, "1", ts=4200), _watermark(10)],
             [_watermark(20)],
             [_watermark(40)],
         ],
         [[(1, "a"), (1, "a")]] * 3,
         doubt=True,
     ),
-    "equal_rows_seconds_apart_and_rows_sent_ahead_that_come_again": Case(
+    "equal_rows_seconds_apart_and_rows_ahead_are_resent": Case(
         [
-            [_put("x", 5, "1"), _put("ahead2", 7, "9"), _put("x", 5, "1", ts=4200), _put("ahead2", 7, "9", ts=4201)]
+            [_add("x", 5, "1"), _add("ahead2", 7, "9"), _add("x", 5, "1", ts=4200), _add("ahead2", 7, "9", ts=4201)]
             + [_watermark(10)],
             [_watermark(20)],
             [_watermark(40)],
@@ -230,21 +233,21 @@ EXACT = {
         [[(1, "a")]] * 3,
         duplicates=2,
     ),
-    "a_changefeed_that_restarts_while_it_sends_again": Case(
+    "a_changefeed_restarts_while_it_resends": Case(
         [
-            [_put("ahead3", 5, "9"), *(_put("x", 5, key) for key in "123")]
-            + [_put("ahead3", 5, "9", ts=4000), _put("x", 5, "1", ts=4000)]
-            + [_put("ahead3", 5, "9", ts=9000), *(_put("x", 5, key, ts=9000) for key in "123"), _watermark(10)],
+            [_add("ahead3", 5, "9"), *(_add("x", 5, key) for key in "123")]
+            + [_add("ahead3", 5, "9", ts=4000), _add("x", 5, "1", ts=4000)]
+            + [_add("ahead3", 5, "9", ts=9000), *(_add("x", 5, key, ts=9000) for key in "123"), _watermark(10)],
             [_watermark(20)],
             [_watermark(40)],
         ],
         [[(1, "a"), (2, "a"), (3, "a")]] * 3,
         duplicates=6,
     ),
-    "equal_rows_seconds_apart_and_rows_sent_ahead_that_come_again_by_a_later_restart": Case(
+    "equal_rows_seconds_apart_and_rows_ahead_are_resent_by_a_later_restart": Case(
         [
-            [_put("x", 5, "1"), _put("ahead4", 7, "9"), _put("x", 5, "1", ts=4200)]
-            + [_put("ahead4", 7, "9", ts=4900), _put("x", 5, "1", ts=7000), _put("x", 5, "1", ts=7001), _watermark(10)],
+            [_add("x", 5, "1"), _add("ahead4", 7, "9"), _add("x", 5, "1", ts=4200)]
+            + [_add("ahead4", 7, "9", ts=4900), _add("x", 5, "1", ts=7000), _add("x", 5, "1", ts=7001), _watermark(10)],
             [_watermark(20)],
             [_watermark(40)],
         ],
@@ -252,10 +255,10 @@ EXACT = {
         duplicates=3,
         doubt=True,
     ),
-    "equal_rows_seconds_apart_and_rows_sent_ahead_that_come_again_after_the_watermark": Case(
+    "equal_rows_seconds_apart_and_rows_ahead_are_resent_after_the_watermark": Case(
         [
-            [_put("x", 5, "1"), _put("ahead5", 7, "9"), _put("x", 5, "1", ts=4200), _watermark(6)]
-            + [_put("ahead5", 7, "9", ts=9000), _watermark(10)],
+            [_add("x", 5, "1"), _add("ahead5", 7, "9"), _add("x", 5, "1", ts=4200), _watermark(6)]
+            + [_add("ahead5", 7, "9", ts=9000), _watermark(10)],
             [_watermark(20)],
             [_watermark(40)],
         ],
@@ -263,13 +266,13 @@ EXACT = {
         duplicates=2,
         doubt=True,
     ),
-    "a_sink_that_pauses_within_a_commit_goes_on_with_other_rows": Case(
+    "a_sink_pauses_within_a_commit_and_sends_other_rows": Case(
         [
             [
-                _put("x", 5, "1"),
-                _put("x", 5, "2"),
-                _put("x", 5, "1", ts=8000),
-                _put("x", 5, "3", ts=8001),
+                _add("x", 5, "1"),
+                _add("x", 5, "2"),
+                _add("x", 5, "1", ts=8000),
+                _add("x", 5, "3", ts=8001),
                 _watermark(10),
             ],
             [_watermark(20)],
@@ -277,13 +280,13 @@ EXACT = {
         ],
         [[(1, "a"), (1, "a"), (2, "a"), (3, "a")]] * 3,
     ),
-    "a_sink_that_pauses_within_a_commit_goes_on_with_an_equal_row_alone": Case(
+    "a_sink_pauses_within_a_commit_and_sends_one_equal_row": Case(
         [
             [
-                _put("x", 5, "1"),
-                _put("x", 5, "2"),
-                _put("x", 5, "1", ts=8000),
-                _put("x", 7, "3", ts=8001),
+                _add("x", 5, "1"),
+                _add("x", 5, "2"),
+                _add("x", 5, "1", ts=8000),
+                _add("x", 7, "3", ts=8001),
                 _watermark(10),
             ],
             [_watermark(20)],
@@ -291,51 +294,57 @@ EXACT = {
         ],
         [[(1, "a"), (1, "a"), (2, "a"), (3, "a")]] * 3,
     ),
-    "a_delete_of_one_of_several_comes_again": Case(
+    "a_delete_of_one_of_several_equal_rows_is_resent": Case(
         [
-            [_put("x", 5, "1"), _put("x", 5, "1"), _put("x", 5, "1"), _take("x", 6, "1"), _put("x", 9, "3")]
-            + [_take("x", 6, "1"), _watermark(10)],
+            [_add("x", 5, "1"), _add("x", 5, "1"), _add("x", 5, "1"), _delete("x", 6, "1"), _add("x", 9, "3")]
+            + [_delete("x", 6, "1"), _watermark(10)],
             [_watermark(20)],
             [_watermark(40)],
         ],
         [[(1, "a"), (1, "a"), (3, "a")]] * 3,
         duplicates=1,
     ),
-    "messages_that_name_a_key_of_a_table_without_one": Case(
+    "messages_with_a_key_of_a_keyless_table": Case(
         [
-            [_named("x", 5, "1"), _named("x", 7, "2"), _named("x", 5, "1"), _named("x", 7, "2"), _watermark(10)],
+            [
+                _add_keyed("x", 5, "1"),
+                _add_keyed("x", 7, "2"),
+                _add_keyed("x", 5, "1"),
+                _add_keyed("x", 7, "2"),
+                _watermark(10),
+            ],
             [_watermark(20)],
             [_watermark(40)],
         ],
         [[(1, "a"), (2, "a")]] * 3,
         duplicates=2,
     ),
-    "rows_at_the_very_watermark_that_were_not_sent_before_it": Case(
+    "new_rows_with_the_tso_of_the_watermark_after_it": Case(
         [
-            [_put("x", 5, "1"), _put("x", 10, "2"), _watermark(10)],
-            # the second copy of the row that was in, and one that was not, twice
-            [_put("x", 10, "2", ts=900), _put("x", 10, "3", ts=901), _put("x", 10, "3", ts=902), _watermark(20)],
-            [_put("x", 10, "3", ts=2900), _put("x", 20, "4"), _watermark(40)],
+            [_add("x", 5, "1"), _add("x", 10, "2"), _watermark(10)],
+            # a copy of the row that was applied, and a new row twice
+            [_add("x", 10, "2", ts=900), _add("x", 10, "3", ts=901), _add("x", 10, "3", ts=902), _watermark(20)],
+            [_add("x", 10, "3", ts=2900), _add("x", 20, "4"), _watermark(40)],
         ],
         [[(1, "a"), (2, "a")], [(1, "a"), (2, "a"), (3, "a")], [(1, "a"), (2, "a"), (3, "a"), (4, "a")]],
         duplicates=1,
         late=2,
     ),
-    "a_deletion_at_the_very_watermark_that_comes_again_takes_nothing_away": Case(
+    "a_resent_delete_with_the_tso_of_the_watermark_has_no_effect": Case(
         [
-            [_put("x", 5, "1"), _take("x", 10, "1"), _put("x", 10, "1"), _watermark(10)],
-            [_take("x", 10, "1"), _watermark(20)],
+            [_add("x", 5, "1"), _delete("x", 10, "1"), _add("x", 10, "1"), _watermark(10)],
+            [_delete("x", 10, "1"), _watermark(20)],
             [_watermark(40)],
         ],
         [[(1, "a")]] * 3,
         create=_KEYED,
         late=1,
     ),
-    "statements_at_the_very_watermark_on_both_sides_of_it": Case(
+    "statements_with_the_tso_of_the_watermark_before_and_after_it": Case(
         [
-            [_put("x", 5, "1"), (ddl("ALTER TABLE x RENAME COLUMN v TO w", 10, table="x"), 0), _watermark(10)],
-            [(ddl("ALTER TABLE x RENAME COLUMN w TO v", 10, table="x"), 0), _put("x", 15, "2"), _watermark(20)],
-            # both again, which are in
+            [_add("x", 5, "1"), (ddl("ALTER TABLE x RENAME COLUMN v TO w", 10, table="x"), 0), _watermark(10)],
+            [(ddl("ALTER TABLE x RENAME COLUMN w TO v", 10, table="x"), 0), _add("x", 15, "2"), _watermark(20)],
+            # both again: they are applied already
             [
                 (ddl("ALTER TABLE x RENAME COLUMN v TO w", 10, table="x"), 0),
                 (ddl("ALTER TABLE x RENAME COLUMN w TO v", 10, table="x"), 0),
@@ -344,22 +353,22 @@ EXACT = {
         ],
         [[(1, None)], [(1, "a"), (2, "a")], [(1, "a"), (2, "a")]],
     ),
-    "what_waits_comes_again_before_its_time": Case(
+    "a_pending_row_is_resent": Case(
         [
-            [_watermark(10), _put("x", 15, "1")],
-            [_put("x", 15, "1", ts=70), _put("x", 17, "2"), _put("x", 15, "1", ts=900), _watermark(20)],
-            [_put("x", 15, "1", ts=990), _watermark(40)],
+            [_watermark(10), _add("x", 15, "1")],
+            [_add("x", 15, "1", ts=70), _add("x", 17, "2"), _add("x", 15, "1", ts=900), _watermark(20)],
+            [_add("x", 15, "1", ts=990), _watermark(40)],
         ],
-        # the first two are one after the other: nothing tells them from two equal rows
+        # the first two are adjacent: they cannot be distinguished from two equal rows
         [[], [(1, "a"), (1, "a"), (2, "a")], [(1, "a"), (1, "a"), (2, "a")]],
         duplicates=1,
         late=1,
     ),
 }
 
-# Without watermarks: each slice is a cut.
+# Without watermarks each slice is a cut.
 BY_TIME = {
-    "ticdc_keyed_what_was_deleted_stays_away_while_the_stretch_comes_again": Case(
+    "ticdc_keyed_a_deleted_row_stays_deleted_while_its_range_is_resent": Case(
         [
             [_keyed("INSERT", "x", 2, "1", "a"), _keyed("DELETE", "x", 9, "1", "a")],
             [_keyed("INSERT", "x", 2, "1", "a")],
@@ -369,7 +378,7 @@ BY_TIME = {
         duplicates=2,
         create=_KEYED,
     ),
-    "ticdc_keyed_what_comes_late_for_the_first_time_undoes_nothing": Case(
+    "ticdc_keyed_a_late_new_change_undoes_nothing": Case(
         [
             [_keyed("INSERT", "x", 2, "1", "a"), _keyed("UPDATE", "x", 8, "1", "c", old="b")],
             [_keyed("UPDATE", "x", 5, "1", "b", old="a")],
@@ -378,40 +387,40 @@ BY_TIME = {
         [[(1, "c")], [(1, "c")], []],
         create=_KEYED,
     ),
-    "ticdc_the_statement_that_made_the_table_comes_after_its_rows": Case(
+    "ticdc_a_create_arrives_after_the_rows_of_its_table": Case(
         [
-            [_put("x", 2, "1", exact=False), _put("x", 4, "1", exact=False), _put("x", 2, "1", exact=False)],
+            [_add("x", 2, "1", exact=False), _add("x", 4, "1", exact=False), _add("x", 2, "1", exact=False)],
             [
                 (ddl(_KEYED.format("x"), 1, table="x", kind="CREATE", extension=False), 1),
-                _put("x", 6, "2", exact=False),
+                _add("x", 6, "2", exact=False),
             ],
-            [_take("x", 8, "1", exact=False)],
+            [_delete("x", 8, "1", exact=False)],
         ],
-        # without a definition and without a key in the messages, two rows; with it one
+        # two rows without a definition or a key in the messages; one row with it
         [[(1, "a"), (1, "a")], [(1, "a"), (2, "a")], [(2, "a")]],
         duplicates=1,
         create="",
     ),
-    "ticdc_what_was_before_a_truncate_comes_after_it": Case(
+    "ticdc_a_row_from_before_a_truncate_arrives_after_it": Case(
         [
-            [_put("x", 2, "1", exact=False), (ddl("TRUNCATE TABLE x", 7, table="x", extension=False), 0)],
-            [_put("x", 5, "2", exact=False, partition=1)],
-            [_put("x", 9, "3", exact=False)],
+            [_add("x", 2, "1", exact=False), (ddl("TRUNCATE TABLE x", 7, table="x", extension=False), 0)],
+            [_add("x", 5, "2", exact=False, partition=1)],
+            [_add("x", 9, "3", exact=False)],
         ],
         [[], [], [(3, "a")]],
     ),
-    "ticdc_a_truncate_comes_after_what_follows_it": Case(
+    "ticdc_a_truncate_arrives_after_later_rows": Case(
         [
-            [_put("x", 2, "1", exact=False, partition=1)],
-            [_put("x", 9, "2", exact=False, partition=1), _put("x", 9, "2", exact=False, partition=1)],
+            [_add("x", 2, "1", exact=False, partition=1)],
+            [_add("x", 9, "2", exact=False, partition=1), _add("x", 9, "2", exact=False, partition=1)],
             [(ddl("TRUNCATE TABLE x", 5, table="x", extension=False), 0)],
         ],
         [[(1, "a")], [(1, "a"), (2, "a"), (2, "a")], [(2, "a"), (2, "a")]],
     ),
-    "ticdc_a_table_is_made_again_after_rows_of_its_new_self": Case(
+    "ticdc_a_table_is_recreated_after_its_new_rows_arrived": Case(
         [
-            [_put("x", 2, "1", exact=False, partition=1)],
-            [_put("x", 19, "4", exact=False, partition=1)],
+            [_add("x", 2, "1", exact=False, partition=1)],
+            [_add("x", 19, "4", exact=False, partition=1)],
             [
                 (ddl("DROP TABLE x", 15, table="x", extension=False), 0),
                 (ddl(_KEYLESS.format("x"), 16, table="x", kind="CREATE", extension=False), 0),
@@ -420,17 +429,17 @@ BY_TIME = {
         ],
         [[(1, "a")], [(1, "a"), (4, "a")], [(4, "a")]],
     ),
-    "ticdc_keyless_a_stretch_in_the_next_run": Case(
+    "ticdc_keyless_a_range_is_resent_in_the_next_run": Case(
         [
-            [_put("x", 2, "1", exact=False), _put("x", 2, "1", exact=False), _put("x", 4, "2", exact=False)],
-            [_put("x", 2, "1", exact=False), _put("x", 2, "1", exact=False), _put("x", 4, "2", exact=False)]
-            + [_put("x", 6, "1", exact=False)],
-            [_take("x", 8, "1", exact=False)],
+            [_add("x", 2, "1", exact=False), _add("x", 2, "1", exact=False), _add("x", 4, "2", exact=False)],
+            [_add("x", 2, "1", exact=False), _add("x", 2, "1", exact=False), _add("x", 4, "2", exact=False)]
+            + [_add("x", 6, "1", exact=False)],
+            [_delete("x", 8, "1", exact=False)],
         ],
         [[(1, "a"), (1, "a"), (2, "a")], [(1, "a"), (1, "a"), (1, "a"), (2, "a")], [(1, "a"), (1, "a"), (2, "a")]],
         duplicates=3,
     ),
-    "canal_begins_to_count_again_within_one_second": Case(
+    "canal_restarts_within_one_second": Case(
         [
             [_canal("INSERT", "x", 2, "1", 7), _canal("INSERT", "x", 2, "1", 8)],
             [_canal("INSERT", "x", 2, "1", 1, ms=300), _canal("INSERT", "x", 2, "1", 2, ms=301)],
@@ -438,9 +447,9 @@ BY_TIME = {
         ],
         [[(1, "a"), (1, "a")], [(1, "a"), (1, "a")], [(1, "a")] * 3],
         duplicates=2,
-        doubt=True,  # the last one may be batch 2 sent again: it is like that, and 99 ms later
+        doubt=True,  # the last one may be a retry of batch 2: equal content, 99 ms later
     ),
-    "canal_a_long_transaction_puts_the_row_of_an_earlier_one": Case(
+    "canal_a_long_transaction_inserts_the_row_of_an_earlier_one": Case(
         [
             [_canal("INSERT", "x", 2, "1", 7), _canal("INSERT", "x", 4, "2", 8)],
             [_canal("INSERT", "x", 2, "1", 9, ms=2500), _canal("INSERT", "x", 5, "3", 10)],
@@ -448,7 +457,7 @@ BY_TIME = {
         ],
         [[(1, "a"), (2, "a")], [(1, "a"), (1, "a"), (2, "a"), (3, "a")], [(1, "a"), (2, "a"), (3, "a")]],
     ),
-    "canal_sends_batches_again_with_new_numbers": Case(
+    "canal_retries_batches_with_new_numbers": Case(
         [
             [_canal("INSERT", "x", 2, "1", 7), _canal("INSERT", "x", 4, "2", 8), _canal("INSERT", "x", 4, "2", 8)],
             [_canal("INSERT", "x", 2, "1", 9, ms=2500), _canal("INSERT", "x", 4, "2", 10, ms=600)]
@@ -458,9 +467,9 @@ BY_TIME = {
         [[(1, "a"), (2, "a"), (2, "a")], [(1, "a"), (2, "a"), (2, "a"), (3, "a")], [(2, "a"), (2, "a"), (3, "a")]],
         duplicates=3,
     ),
-    "canal_begins_to_count_again_and_the_numbers_of_one_partition_go_on": Case(
+    "canal_restarts_and_the_numbers_of_one_partition_increase": Case(
         [
-            # this partition had the small numbers only, the other one the large
+            # this partition had only small numbers, the other one large ones
             [_canal("INSERT", "x", 2, "1", 1), _canal("INSERT", "x", 3, "2", 8, partition=1)],
             [
                 _canal("INSERT", "x", 2, "1", 2, ms=9000),
@@ -472,11 +481,11 @@ BY_TIME = {
         [[(1, "a"), (2, "a")], [(1, "a"), (2, "a"), (3, "a")], [(2, "a"), (3, "a")]],
         duplicates=2,
     ),
-    "canal_begins_again_and_each_partition_shows_it_at_another_time": Case(
+    "canal_restarts_and_each_partition_shows_it_at_another_time": Case(
         [
             [_canal("INSERT", "x", 2, "1", 7), _canal("INSERT", "x", 2, "1", 7), _canal("DELETE", "x", 2, "1", 8, ms=1)]
             + [_canal("INSERT", "x", 2, "9", 9, ms=2, partition=1)],
-            # the other partition's first message comes while this one has got on
+            # the first message of the other partition arrives later
             [_canal("INSERT", "x", 2, "1", 1, ms=900), _canal("INSERT", "x", 2, "1", 1, ms=900)]
             + [_canal("DELETE", "x", 2, "1", 2, ms=901), _canal("INSERT", "x", 2, "9", 3, ms=902, partition=1)]
             + [_canal("INSERT", "x", 2, "1", 4, ms=903), _canal("DELETE", "x", 2, "1", 5, ms=904)]
@@ -486,7 +495,7 @@ BY_TIME = {
         [[(1, "a"), (9, "a")], [(1, "a"), (1, "a"), (9, "a")], [(1, "a"), (1, "a"), (9, "a")]],
         duplicates=4,
     ),
-    "canal_begins_again_with_a_statement_before_any_row": Case(
+    "canal_restarts_with_a_statement_before_any_row": Case(
         [
             [_canal_ddl("TRUNCATE TABLE x", 2, 1), _canal("INSERT", "x", 2, "1", 2, ms=1)],
             [_canal_ddl("TRUNCATE TABLE x", 2, 1, ms=2000), _canal("INSERT", "x", 2, "1", 3, ms=2001)]
@@ -496,7 +505,7 @@ BY_TIME = {
         [[(1, "a")], [(1, "a"), (2, "a")], [(1, "a"), (2, "a"), (2, "a")]],
         duplicates=1,
     ),
-    "canal_begins_again_in_its_first_batch": Case(
+    "canal_restarts_in_its_first_batch": Case(
         [
             [_canal_ddl("TRUNCATE TABLE x", 2, 1), _canal("INSERT", "x", 2, "1", 1), _canal("INSERT", "x", 2, "2", 1)],
             [_canal_ddl("TRUNCATE TABLE x", 2, 1, ms=2000), _canal("INSERT", "x", 2, "1", 1, ms=2001)]
@@ -514,9 +523,9 @@ BY_TIME = {
         ],
         [[(1, "a"), (2, "a")], [(1, "a"), (1, "a"), (2, "a"), (2, "a")], [(1, "a"), (2, "a"), (2, "a")]],
     ),
-    "canal_sends_a_batch_again_and_a_key_in_it_tells": Case(
+    "canal_retries_a_batch_and_a_key_in_it_proves_it": Case(
         [
-            # the batch is put before, and a row of a table with a key is in it twice: that cannot be
+            # the retry inserts an existing key of another table: this cannot happen twice
             [_canal("INSERT", "x", 2, "1", 7), _canal("INSERT", "x", 2, "1", 7), _canal_keyed("INSERT", 2, "1", 7)],
             [_canal("INSERT", "x", 2, "1", 8, ms=100), _canal("INSERT", "x", 2, "1", 8, ms=101)]
             + [_canal_keyed("INSERT", 2, "1", 8, ms=102), _canal("INSERT", "x", 2, "1", 8, ms=103)],
@@ -525,19 +534,19 @@ BY_TIME = {
         [[(1, "a"), (1, "a")], [(1, "a"), (1, "a"), (1, "a")], [(1, "a"), (1, "a")]],
         duplicates=3,
     ),
-    "canal_sends_a_batch_again_that_failed_in_turn": Case(
+    "canal_retries_a_batch_that_failed_in_turn": Case(
         [
             [_canal("INSERT", "x", 2, "1", 7), _canal("INSERT", "x", 2, "2", 7), _canal_keyed("INSERT", 2, "2", 7)],
             [_canal("INSERT", "x", 2, "1", 8, ms=100)],
             [_canal("INSERT", "x", 2, "1", 9, ms=200), _canal("INSERT", "x", 2, "2", 9, ms=201)]
             + [_canal_keyed("INSERT", 2, "2", 9, ms=202), _canal("INSERT", "x", 2, "3", 9, ms=203)],
         ],
-        # of the cut batch nothing tells until it comes as a whole
+        # the partial batch is undecided until the whole batch arrives
         [[(1, "a"), (2, "a")], [(1, "a"), (1, "a"), (2, "a")], [(1, "a"), (1, "a"), (2, "a"), (3, "a")]],
         duplicates=3,
         doubt=True,
     ),
-    "canal_sends_a_batch_again_or_the_same_happened_again": Case(
+    "canal_retries_a_batch_or_the_same_happened_twice": Case(
         [
             [_canal("INSERT", "x", 2, "1", 7), _canal("INSERT", "x", 2, "2", 7)],
             [_canal("INSERT", "x", 2, "1", 8, ms=100), _canal("INSERT", "x", 2, "2", 8, ms=100)],
@@ -546,17 +555,17 @@ BY_TIME = {
         [[(1, "a"), (2, "a")], [(1, "a"), (1, "a"), (2, "a"), (2, "a")], [(1, "a"), (1, "a"), (2, "a"), (2, "a")]],
         doubt=True,
     ),
-    "canal_puts_a_key_again_that_it_took_in_the_batch": Case(
+    "canal_inserts_a_key_again_that_the_batch_deleted": Case(
         [
             [_canal("INSERT", "x", 2, "1", 7), _canal_keyed("INSERT", 2, "3", 7), _canal_keyed("DELETE", 2, "3", 7)],
             [_canal("INSERT", "x", 2, "1", 8, ms=10), _canal_keyed("INSERT", 2, "3", 8, ms=11)]
             + [_canal_keyed("DELETE", 2, "3", 8, ms=12)],
             [],
         ],
-        # ten milliseconds later: no retry, for which Canal waits
+        # no retry: Canal waits 100 ms, these are 10 ms apart
         [[(1, "a")], [(1, "a"), (1, "a")], [(1, "a"), (1, "a")]],
     ),
-    "canal_empties_the_table_in_the_batch_that_is_like_the_one_before": Case(
+    "canal_truncates_the_table_in_a_batch_equal_to_the_one_before": Case(
         [
             [_canal_ddl("TRUNCATE TABLE x", 2, 7), _canal("INSERT", "x", 2, "1", 7), _canal_keyed("INSERT", 2, "5", 7)],
             [_canal_ddl("TRUNCATE TABLE x", 2, 8, ms=100), _canal("INSERT", "x", 2, "1", 8, ms=101)]
@@ -566,7 +575,7 @@ BY_TIME = {
         [[(1, "a")], [(1, "a")], [(1, "a"), (1, "a")]],
         doubt=True,
     ),
-    "canal_drops_a_table_twice_within_one_second_and_begins_again": Case(
+    "canal_drops_a_table_twice_within_one_second_and_restarts": Case(
         [
             [_canal_ddl("DROP TABLE x", 2, 3), _canal_ddl(f"{_KEYLESS.format('x')}", 2, 4)]
             + [_canal("INSERT", "x", 2, "1", 5), _canal_ddl("DROP TABLE x", 2, 6)]
@@ -579,7 +588,7 @@ BY_TIME = {
         [[(2, "a")], [(2, "a")], [(2, "a"), (2, "a")]],
         duplicates=2,
     ),
-    "canal_puts_and_takes_the_same_row_within_one_second": Case(
+    "canal_inserts_and_deletes_the_same_row_within_one_second": Case(
         [
             [_canal("INSERT", "x", 2, "1", 7), _canal("DELETE", "x", 2, "1", 7, ms=1)],
             [_canal("INSERT", "x", 2, "1", 8, ms=2)],
@@ -588,7 +597,7 @@ BY_TIME = {
         [[], [(1, "a")], [(1, "a")]],
         create=_KEYED,
     ),
-    "dataworks_tells_a_copy_by_its_number": Case(
+    "dataworks_identifies_a_copy_by_its_number": Case(
         [
             [_dataworks("INSERT", "x", "11", 1), _dataworks("INSERT", "x", "12", 1)],
             [_dataworks("INSERT", "x", "12", 1), _dataworks("INSERT", "x", "13", 2)],
@@ -602,20 +611,22 @@ BY_TIME = {
 
 
 @dataclass
-class Told:
-    """The reports of a group's runs, and each case's rows after each run."""
+class Runs:
+    """The runs of a group of cases."""
 
     paths: LakePaths
     reports: list[CutReport]
     rows: dict[str, list[list[tuple[int, str | None]]]]
+    """Case → the rows of its mirror after each run."""
     doubtful: set[str] = field(default_factory=set)
+    """The cases whose mirror has a gap for possible copies."""
 
 
-def _told(spark: SparkSession, folder: Path, cases: dict[str, Case], *, exact: bool) -> Told:
-    """All cases in one lake, each with a topic and a table of its name (`x` in the messages)."""
-    told = Told(LakePaths(str(folder / "lake"), "shop"), [], {name: [] for name in cases})
+def _ingest_cases(spark: SparkSession, folder: Path, cases: dict[str, Case], *, exact: bool) -> Runs:
+    """Ingests all cases into one lake, each with its own topic and table (`x` in the messages)."""
+    runs = Runs(LakePaths(str(folder / "lake"), "shop"), [], {name: [] for name in cases})
     topics = {name: Topic(name) for name in cases}
-    # names of cases are longer than a table's may be
+    # names of cases are too long for tables
     tables = {name: f"t{place}" for place, name in enumerate(cases)}
     for name, case in cases.items():
         if case.create:
@@ -631,27 +642,27 @@ def _told(spark: SparkSession, folder: Path, cases: dict[str, Case], *, exact: b
                     re.sub(r'(TABLE |"table(?:Name)?": ")x\b', rf"\g<1>{tables[name]}", payload), partition
                 )
             topics[name].write(folder / "captures", f"{number}-{name}.jsonl")
-        told.reports.append(ingest(spark, told.paths, folder / "captures"))
+        runs.reports.append(ingest(spark, runs.paths, folder / "captures"))
         for name in cases:
-            mirror = spark.read.format("delta").load(told.paths.mirror(TableName("db", tables[name])))
+            mirror = spark.read.format("delta").load(runs.paths.mirror(TableName("db", tables[name])))
             rows = [found.asDict() for found in mirror.collect()]
-            told.rows[name].append(sorted((found["id"], found.get("v")) for found in rows))
-    entries = {entry.name.table: entry for entry in published_entries(published_cut(spark, told.paths), told.paths)}
-    told.doubtful = {
+            runs.rows[name].append(sorted((found["id"], found.get("v")) for found in rows))
+    entries = {entry.name.table: entry for entry in published_entries(published_cut(spark, runs.paths), runs.paths)}
+    runs.doubtful = {
         name
         for name, table in tables.items()
         if any(words in gap for gap in entries[table].gaps for words in ("do not show which", "nothing tells which"))
     }
-    return told
+    return runs
 
 
-# A lake of their own for those of `make test`.
+# These are in `make test`, with their own lake.
 _IN_CORE = (
     "equal_rows_of_one_transaction",
-    "a_stretch_again_from_an_earlier_checkpoint",
-    "a_whole_commit_again_after_the_checkpoint_was_sent_again",
-    "a_deletion_at_the_very_watermark_that_comes_again_takes_nothing_away",
-    "statements_at_the_very_watermark_on_both_sides_of_it",
+    "a_range_is_resent_from_an_earlier_checkpoint",
+    "a_whole_commit_is_resent_after_the_checkpoint_is_resent",
+    "a_resent_delete_with_the_tso_of_the_watermark_has_no_effect",
+    "statements_with_the_tso_of_the_watermark_before_and_after_it",
 )
 CORE = {name: EXACT[name] for name in _IN_CORE}
 OTHERS = {name: case for name, case in EXACT.items() if name not in CORE}
@@ -662,34 +673,34 @@ _IN_BY_TIME = pytest.mark.xdist_group("by_time")
 
 
 @pytest.fixture(scope="module")
-def core(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
-    return _told(spark, tmp_path_factory.mktemp("core"), CORE, exact=True)
+def core(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    return _ingest_cases(spark, tmp_path_factory.mktemp("core"), CORE, exact=True)
 
 
 @pytest.fixture(scope="module")
-def exact(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
-    return _told(spark, tmp_path_factory.mktemp("exact"), OTHERS, exact=True)
+def exact(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    return _ingest_cases(spark, tmp_path_factory.mktemp("exact"), OTHERS, exact=True)
 
 
 @pytest.fixture(scope="module")
-def by_time(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
-    return _told(spark, tmp_path_factory.mktemp("by_time"), BY_TIME, exact=False)
+def by_time(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    return _ingest_cases(spark, tmp_path_factory.mktemp("by_time"), BY_TIME, exact=False)
 
 
 @pytest.mark.core(4)
 @pytest.mark.parametrize("name", CORE)
-def test_first_with_watermarks(core: Told, name: str) -> None:
+def test_first_with_watermarks(core: Runs, name: str) -> None:
     assert core.rows[name] == CORE[name].rows
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_with_watermarks(exact: Told, name: str) -> None:
+def test_with_watermarks(exact: Runs, name: str) -> None:
     assert exact.rows[name] == OTHERS[name].rows
 
 
 @_IN_BY_TIME
 @pytest.mark.parametrize("name", BY_TIME)
-def test_without_watermarks(by_time: Told, name: str) -> None:
+def test_without_watermarks(by_time: Runs, name: str) -> None:
     assert by_time.rows[name] == BY_TIME[name].rows
 
 
@@ -697,11 +708,11 @@ def test_without_watermarks(by_time: Told, name: str) -> None:
 @pytest.mark.parametrize(
     ("group", "cases"), [("core", CORE), ("exact", OTHERS), pytest.param("by_time", BY_TIME, marks=_IN_BY_TIME)]
 )
-def test_where_nothing_but_a_pause_tells_the_doubt_is_named(
+def test_tables_with_possible_copies_have_a_gap(
     request: pytest.FixtureRequest, group: str, cases: dict[str, Case]
 ) -> None:
-    told: Told = request.getfixturevalue(group)
-    assert told.doubtful == {name for name, case in cases.items() if case.doubt}
+    runs: Runs = request.getfixturevalue(group)
+    assert runs.doubtful == {name for name, case in cases.items() if case.doubt}
 
 
 @pytest.mark.parametrize(
@@ -715,17 +726,17 @@ def test_where_nothing_but_a_pause_tells_the_doubt_is_named(
 def test_each_change_is_counted_once(
     request: pytest.FixtureRequest, spark: SparkSession, group: str, cases: dict[str, Case]
 ) -> None:
-    told: Told = request.getfixturevalue(group)
-    assert sum(report.totals.duplicates for report in told.reports) == sum(case.duplicates for case in cases.values())
-    assert sum(report.totals.late for report in told.reports) == sum(case.late for case in cases.values())
-    assert all(not report.breaches for report in told.reports)
-    statuses = spark.read.format("delta").load(told.paths.table("ddl_history")).select("status").distinct().collect()
+    runs: Runs = request.getfixturevalue(group)
+    assert sum(report.totals.duplicates for report in runs.reports) == sum(case.duplicates for case in cases.values())
+    assert sum(report.totals.late for report in runs.reports) == sum(case.late for case in cases.values())
+    assert all(not report.breaches for report in runs.reports)
+    statuses = spark.read.format("delta").load(runs.paths.table("ddl_history")).select("status").distinct().collect()
     assert {row["status"] for row in statuses} <= {"applied", "duplicate"}
-    assert lake_balance(spark, told.paths).balanced
+    assert lake_balance(spark, runs.paths).balanced
 
 
-class _AfterThePlan(Killer):
-    """Stops the first run at what comes once its cut is planned."""
+class _KillAfterPlan(Killer):
+    """Kills the first run right after it stored the plan of its cut."""
 
     def __init__(self, paths: LakePaths) -> None:
         super().__init__()
@@ -743,20 +754,20 @@ class _AfterThePlan(Killer):
 def test_a_cut_that_leaves_out_copies_is_finished_by_another_run(
     spark: SparkSession, tmp_path: Path, paths: LakePaths
 ) -> None:
-    """The steps count rows as they are found once what came twice is left out."""
+    """The resumed run finds as many rows per step as the plan, which excludes the redelivered ones."""
     topic = Topic("x")
     topic.send(ddl(_KEYLESS.format("x"), 1, table="x", kind="CREATE"))
-    for payload, partition in EXACT["messages_that_name_a_key_of_a_table_without_one"].slices[0]:
+    for payload, partition in EXACT["messages_with_a_key_of_a_keyless_table"].slices[0]:
         topic.send(payload, partition)
     topic.write(tmp_path / "captures", "0.jsonl")
-    assert ingested_with_kills(spark, paths, tmp_path / "captures", _AfterThePlan(paths)) == 1
+    assert ingested_with_kills(spark, paths, tmp_path / "captures", _KillAfterPlan(paths)) == 1
     rows = spark.read.format("delta").load(paths.mirror(TableName("db", "x"))).collect()
     assert sorted((row["id"], row["v"]) for row in rows) == [(1, "a"), (2, "a")]
 
 
 @_IN_BY_TIME
-def test_a_table_s_history_is_printed_in_the_order_of_the_stream(by_time: Told) -> None:
-    place = list(BY_TIME).index("canal_drops_a_table_twice_within_one_second_and_begins_again")
+def test_table_history_prints_a_table_in_stream_order(by_time: Runs) -> None:
+    place = list(BY_TIME).index("canal_drops_a_table_twice_within_one_second_and_restarts")
     script = runpy.run_path(str(Path(cdc_pipeline_tests.__file__).parents[1] / "scripts" / "table_history.py"))
     pipeline = Path(by_time.paths.home)
     rows = script["history"](pipeline, "db", f"t{place}", {})

@@ -1,4 +1,4 @@
-"""Copies of statements against equal statements, without Spark."""
+"""Copies of one statement are distinguished from equal statements. No Spark."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _event(sql: str, offset: int, *, dialect: str = "canal", partition: int = 0)
 
 
 def _copies(statements: Sequence[str], *, restarts: Sequence[int] = (), dialect: str = "canal") -> list[int]:
-    """By statement the first one that it is a copy of; itself where it is none."""
+    """For each statement the index of the first one with the same identity."""
     events = [_event(sql, offset, dialect=dialect) for offset, sql in enumerate(statements)]
     identities = statement_identities(events, lambda found: {("shop", 0): restarts} if found else {})
     ordered = [identities[event.position] for event in events]
@@ -49,20 +49,20 @@ def _copies(statements: Sequence[str], *, restarts: Sequence[int] = (), dialect:
     [
         ([_CREATE, _DROP, _CREATE, _DROP], (), [0, 1, 2, 3]),
         ([_CREATE, _DROP, _CREATE, _DROP] * 2, (4,), [0, 1, 2, 3, 0, 1, 2, 3]),
-        # begins again in the middle, and then goes further than it was
+        # resent from the middle, then continued
         ([_CREATE, _DROP, _CREATE, _DROP, _CREATE], (3,), [0, 1, 2, 1, 0]),
         ([_DROP, _CREATE, _DROP, _CREATE, _DROP], (2,), [0, 1, 0, 1, 4]),
         ([_EMPTY, _EMPTY], (), [0, 1]),
         ([_EMPTY, _EMPTY], (1,), [0, 0]),
-        # neither can have happened twice with nothing in between: a batch that was sent again
+        # neither can happen twice in a row: a batch was resent
         ([_DROP, _DROP], (), [0, 0]),
         (["ALTER TABLE t ADD COLUMN b INT"] * 2, (), [0, 0]),
         (["RENAME TABLE t TO u"] * 2, (), [0, 0]),
         (["ALTER TABLE t ADD COLUMN b INT", "ALTER TABLE t DROP COLUMN b"] * 2, (), [0, 1, 2, 3]),
-        # done twice these undo themselves
+        # these undo themselves when they happen twice
         ([_SWAP, _SWAP], (), [0, 1]),
         ([_EXCHANGE, _EXCHANGE], (), [0, 1]),
-        # a statement about another table says nothing
+        # a statement about another table has no influence
         ([_DROP, "DROP TABLE other", _DROP], (), [0, 1, 0]),
     ],
 )
@@ -70,11 +70,11 @@ def test_copies_of_canal(statements: Sequence[str], restarts: Sequence[int], cop
     assert _copies(statements, restarts=restarts) == copies
 
 
-def test_with_a_tso_a_statement_has_its_time_for_itself() -> None:
+def test_equal_statements_at_one_tso_are_copies() -> None:
     assert _copies([_CREATE, _DROP, _CREATE, _DROP], dialect="ticdc") == [0, 1, 0, 1]
 
 
-def test_restarts_are_asked_for_only_where_statements_are_equal() -> None:
+def test_restarts_are_read_only_for_equal_statements() -> None:
     asked: list[int] = []
 
     def restarts_of(events: Sequence[DdlEvent]) -> dict[tuple[str, int], Sequence[int]]:
@@ -87,6 +87,6 @@ def test_restarts_are_asked_for_only_where_statements_are_equal() -> None:
     assert asked == [1, 4]
 
 
-def test_a_statement_that_is_named_twice_is_no_copy_of_itself() -> None:
+def test_an_event_given_twice_counts_once() -> None:
     event = _event(_EMPTY, 3)
     assert statement_identities([event, event], lambda found: {}) == {event.position: (*event.identity, 1)}

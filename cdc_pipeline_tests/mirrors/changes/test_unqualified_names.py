@@ -1,4 +1,4 @@
-"""Statements that name no database, in messages that name none: planned without Spark."""
+"""Statements without a database in messages without one are planned. No Spark."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from cdc_pipeline.mysql.ddl.statements import changes_of
 from cdc_pipeline.mysql.model.table import TableName
 
 OLD = TableName("db", "old_t")
-MADE = "CREATE TABLE old_t (id INT PRIMARY KEY, w INT)"
+CREATED = "CREATE TABLE old_t (id INT PRIMARY KEY, w INT)"
 REPLACED = "CREATE OR REPLACE TABLE old_t (k INT PRIMARY KEY)"
-ADDED = "ALTER TABLE IF EXISTS old_t ADD COLUMN IF NOT EXISTS q INT"
+ALTERED = "ALTER TABLE IF EXISTS old_t ADD COLUMN IF NOT EXISTS q INT"
 
 
 def _event(place: int, sql: str, database: str) -> DdlEvent:
@@ -37,17 +37,17 @@ def _planned(statements: list[tuple[str, str]], *groups: RowGroup, known: tuple[
     return draft
 
 
-def test_a_table_that_is_replaced_begins_anew() -> None:
-    draft = _planned([(MADE, "db"), (REPLACED, ""), (ADDED, "")], _rows(1, "id", "w"), _rows(3, "k", "q"))
+def test_a_replaced_table_starts_with_its_new_columns() -> None:
+    draft = _planned([(CREATED, "db"), (REPLACED, ""), (ALTERED, "")], _rows(1, "id", "w"), _rows(3, "k", "q"))
     state = draft.state(OLD)
     assert state is not None
     assert state.schema.column_names == ("k", "q")
     assert state.gaps == ()
 
 
-def test_rows_that_have_the_names_of_the_table_before_are_a_named_doubt() -> None:
-    """Canal, which has not understood the statement, goes on with the names that it knows (canal-facts 42)."""
-    draft = _planned([(MADE, "db"), (REPLACED, ""), (ADDED, "")], _rows(3, "id", "w"))
+def test_rows_with_column_names_of_the_replaced_table_are_a_gap() -> None:
+    """Canal did not understand the statement and sends the old column names (canal-facts 42)."""
+    draft = _planned([(CREATED, "db"), (REPLACED, ""), (ALTERED, "")], _rows(3, "id", "w"))
     state = draft.state(OLD)
     assert state is not None
     assert [(gap.kind, gap.column) for gap in state.gaps] == [
@@ -56,8 +56,8 @@ def test_rows_that_have_the_names_of_the_table_before_are_a_named_doubt() -> Non
     ]
 
 
-def test_a_name_that_two_databases_have_is_a_gap_on_each() -> None:
-    two = [(MADE, "db"), (MADE, "other"), (REPLACED, "")]
+def test_a_table_name_in_two_databases_is_a_gap_on_each() -> None:
+    two = [(CREATED, "db"), (CREATED, "other"), (REPLACED, "")]
     draft = _planned(two)
     for name in (OLD, TableName("other", "old_t")):
         state = draft.state(name)
