@@ -148,9 +148,9 @@ def test_what_was_begun_by_another_run_first_is_carried_out(stream: Stream) -> N
     stream.tell(10, put("a", 5, "1", "x"), put("b", 5, "1", "x"))
     assert stream.killed(1)
     stream.tell(20, put("a", 15, "1", "y"), put("b", 15, "1", "x"))
-    with patch.object(cut_maker, "begun_cut", lambda *_: None):
+    with patch.object(cut_maker, "load_begun_cut", lambda *_: None):
         said = stream.run()
-    assert "another run was first to begin cut 2: it is carried out as that one has planned it" in said
+    assert "another run began cut 2 first: executing that run's plan" in said
     stream.run()
     assert [(found["cut_id"], found["last_batch"]) for found in stream.cuts()] == [(1, 1), (2, 2), (3, 3)]
     assert (stream.rows("a"), stream.rows("b")) == ([(1, "y")], [(1, "x"), (1, "x")])
@@ -229,6 +229,6 @@ def test_a_move_that_died_in_the_middle(stream: Stream) -> None:
     with patch.object(mirror_folders, "move_folder", half), pytest.raises(Killed):
         stream.run()
     said = stream.run()
-    assert f"{stream.paths.mirror(TableName('db', 'b'))} is where it was on its way to when a run died" in said
+    assert f"finished the move of a folder to {stream.paths.mirror(TableName('db', 'b'))}, at which a run died" in said
     assert stream.rows("b") == [(1, "x"), (2, "y")]
     assert published_cut(stream.spark, stream.paths).names == {TableName("db", "b")}

@@ -15,7 +15,7 @@ from cdc_pipeline.checks.ddl_applied import no_gaps_result
 from cdc_pipeline.errors import LakeError, TransientError
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
-from cdc_pipeline.mirrors.cuts.quarantine import failures_of
+from cdc_pipeline.mirrors.cuts.quarantine import recorded_errors
 from cdc_pipeline.mirrors.cuts.stored_plan import is_begun
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline.mirrors.merge import apply_rows
@@ -94,10 +94,10 @@ def test_a_table_is_put_aside_and_comes_back(stream: Stream, counted: Any) -> No
         assert not isinstance(caught.value, AssertionError)
         # what does not depend on it is in already
         assert (stream.rows("a"), stream.rows("b")) == ([(1, "one")], [(1, "one")])
-        assert len(failures_of(stream.spark, stream.paths, TableName("db", "bag"))) == number + 1
+        assert len(recorded_errors(stream.spark, stream.paths, TableName("db", "bag"))) == number + 1
         assert published_cut(stream.spark, stream.paths).cut_id == 1
     said = stream.run()
-    assert any(line.startswith("db.bag is put aside: ApplyRows of db.bag failed 3 times in cut 2: ") for line in said)
+    assert any(line.startswith("db.bag is quarantined: ApplyRows of db.bag failed 3 times in cut 2: ") for line in said)
     assert published_cut(stream.spark, stream.paths).cut_id == 2
     assert _aside(stream)["bag"][1] == 2
     assert lake_balance(stream.spark, stream.paths).balanced
@@ -106,7 +106,7 @@ def test_a_table_is_put_aside_and_comes_back(stream: Stream, counted: Any) -> No
     late = row("INSERT", "bag", 15, {"id": "8", "v": "late", "n": "4"}, types={**TYPES, "n": "int"})
     stream.tell(20, put("a", 15, "1", "two"), (late, 1), change("ALTER TABLE bag ADD m INT", 16))
     report_lines = stream.run()
-    assert not any("put aside" in line for line in report_lines)
+    assert not any("quarantined" in line for line in report_lines)
     assert stream.rows("a") == [(1, "two")]
     assert _aside(stream)["bag"][1] == 3
     assert lake_balance(stream.spark, stream.paths).balanced
@@ -147,7 +147,7 @@ def test_tables_that_a_rename_ties_to_it_wait_too(stream: Stream) -> None:
         said = stream.run()
     assert sorted(_aside(stream)) == ["a", "b", "y"]
     assert stream.rows("x") == [(1, "free")]
-    assert sum("is put aside" in line for line in said) == 3
+    assert sum("is quarantined" in line for line in said) == 3
     assert lake_balance(stream.spark, stream.paths).balanced
     assert TableRebuilder(_maker(stream)).rebuilt(["db.a"]).cut_id == 3
     assert (_aside(stream), stream.rows("a"), stream.rows("b")) == ({}, [(1, "one"), (2, "b's")], [(1, "one")])
@@ -180,7 +180,7 @@ def test_what_is_not_the_tables_own_puts_none_aside(stream: Stream, error: type[
         for _ in range(4):
             with pytest.raises(error):
                 stream.run()
-    assert failures_of(stream.spark, stream.paths, TableName("db", "a")) == []
+    assert recorded_errors(stream.spark, stream.paths, TableName("db", "a")) == []
     stream.run()
     assert (_aside(stream), stream.rows("a"), stream.rows("b")) == ({}, [(1, "one")], [(1, "one")])
 

@@ -133,9 +133,9 @@ def test_three_tables_in_one_mirror(spark: SparkSession, tmp_path: Path) -> None
     own = spark.sql(
         "SELECT 'b' AS database, 'o7' AS table, map('_Source_table', 'x') AS after, map('id', '1') AS before"
     )
-    CutStreams.check_names(own, [TableName("b", "o8")])
+    CutStreams.require_free_names(own, [TableName("b", "o8")])
     with pytest.raises(DeclarationError, match=r"b\.o7 has a column _source_database or _source_table itself"):
-        CutStreams.check_names(own, [TableName("b", "o7")])
+        CutStreams.require_free_names(own, [TableName("b", "o7")])
 
 
 def test_all_that_mirrors_carry_at_once(spark: SparkSession, tmp_path: Path) -> None:

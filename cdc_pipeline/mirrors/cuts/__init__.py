@@ -1,4 +1,4 @@
-"""One cut: its inputs, its stored plan, its execution, its row in `consistent_cuts`, and reading all tables at a cut.
+"""One cut: its inputs, stored plan, execution and row in `consistent_cuts`; reading all tables at a cut.
 
 Imports both planning and execution. Operations, `assets` and `checks` import it.
 """

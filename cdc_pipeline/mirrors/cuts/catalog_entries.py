@@ -1,4 +1,4 @@
-"""The mirrors of a cut as the catalog for Dagster shows them."""
+"""The mirrors of a cut as entries of the catalog file for Dagster."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
 
 def catalog_entries(spark: SparkSession, mirrors: Iterable[MirrorEntry], sources: Sources) -> list[CatalogEntry]:
-    """One entry per mirror, with the types that it has in Delta and those that upstream's definition has. `sources` are
-    upstream's tables, by mirror, where those have names of their own."""
+    """One entry per mirror, with its Delta types and upstream's MySQL types.
+
+    `sources`: the upstream tables of mirrors whose names differ from theirs.
+    """
     entries = []
     for mirror in mirrors:
         table = table_state(spark, mirror.path)
@@ -28,13 +30,13 @@ def catalog_entries(spark: SparkSession, mirrors: Iterable[MirrorEntry], sources
             continue
         state = MirrorState.from_properties(table.properties)
         masks = dict(state.masks)
-        mysql = {
+        mysql_types = {
             column.name: f"{column.type}, masked ({masks[column.name]})" if column.name in masks else str(column.type)
             for column in state.schema.columns
         }
-        mysql |= {column.name: f"computed as {column.sql}" for column in state.derived_shown}
+        mysql_types |= {column.name: f"computed as {column.sql}" for column in state.derived_shown}
         columns = tuple(
-            CatalogColumn(field.name, field.dataType.simpleString(), mysql.get(field.name, ""))
+            CatalogColumn(field.name, field.dataType.simpleString(), mysql_types.get(field.name, ""))
             for field in table.schema
         )
         entries.append(
@@ -52,6 +54,6 @@ def catalog_entries(spark: SparkSession, mirrors: Iterable[MirrorEntry], sources
 
 
 def _upstream(name: TableName, sources: Sources) -> str:
-    """The name of upstream's table, where it is another than the mirror's."""
-    found = sources.get(name, (name,))
-    return "" if found == (name,) else ", ".join(map(str, found))
+    """The upstream table's name if it differs from the mirror's, else empty."""
+    tables = sources.get(name, (name,))
+    return "" if tables == (name,) else ", ".join(map(str, tables))

@@ -1,4 +1,4 @@
-"""The DDL events of one cut: which are to be carried out, which are repetitions, and what is written back of each."""
+"""The DDL events of one cut: which ones it applies, which are duplicates or late, and storing their outcomes."""
 
 from __future__ import annotations
 
@@ -39,136 +39,131 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.changes.window import Window
     from cdc_pipeline.mirrors.model.state import MirrorState
     from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl
-    from cdc_pipeline.mirrors.planning.planner import CutPlan
     from cdc_pipeline.mysql.model.table import TableName
 
 _POSITION = ("topic", "partition", "offset")
-_CLOSING = f"topic STRING, `partition` INT, `offset` BIGINT, {RESULT_COLUMNS}"
+_RESULTS = f"topic STRING, `partition` INT, `offset` BIGINT, {RESULT_COLUMNS}"
 
 
 @dataclass(frozen=True)
-class DdlOfCut:
-    """`fresh` are to be carried out, in stream order; `settled` are decided without a look at any mirror.
+class CutStatements:
+    """The statements of one cut."""
 
-    `late` are those of the settled that came after their time.
-    """
-
-    fresh: tuple[DdlEvent, ...]
-    settled: dict[tuple[str, int, int], DdlOutcome]
+    to_apply: tuple[DdlEvent, ...]
+    """Statements for the planner, in stream order."""
+    decided: dict[tuple[str, int, int], DdlOutcome]
+    """Outcomes of statements that need no planner, by position."""
     late: tuple[DdlEvent, ...] = ()
+    """Statements of `decided` that arrived after the mirrors had passed their commit_ts."""
 
     @staticmethod
     def read(
-        window: Window, history: DataFrame, returning: list[DdlEvent], restarts_of: RestartsOf = lambda events: {}
-    ) -> DdlOfCut:
-        """The events of the window, and those that came late, from `ddl_history`; `returning` come again.
+        window: Window, history: DataFrame, resumed: list[DdlEvent], restarts_of: RestartsOf = lambda events: {}
+    ) -> CutStatements:
+        """Reads the statements of the window, and late ones, from `ddl_history`.
 
-        `restarts_of` tells where Canal began again between statements that are equal.
-
-        `status` is not looked at inside the window: a cut that was begun may have closed its events already.
+        `resumed`: held statements that the cut applies now. `restarts_of`: finds the restarts of Canal between equal
+        statements. `status` is ignored inside the window, because a begun cut may have stored its outcomes already.
         """
         rows, late_rows = window.taken_and_late(history)
-        taken, late = in_order(map(ddl_event, rows)), in_order(map(ddl_event, late_rows))
-        if not taken and not late:
-            return DdlOfCut(tuple(returning), {})
-        times = [event.commit_ts for event in (*taken, *late)]
+        inside, late = in_order(map(ddl_event, rows)), in_order(map(ddl_event, late_rows))
+        if not inside and not late:
+            return CutStatements(tuple(resumed), {})
+        times = [event.commit_ts for event in (*inside, *late)]
         before = history.where(F.col("batch_id") <= window.after_batch).where(F.col("cut_id") < window.cut_id)
-        past = [ddl_event(row) for row in before.where(F.col("commit_ts").isin(times)).collect()]
-        # one that returns is among those of earlier cuts already
-        identities = statement_identities([*past, *taken, *late, *returning], restarts_of)
-        known = {identities[event.position] for event in past}
-        # at the very watermark statements may come after it (ticdc-canal-json: "less than watermarkTs")
+        earlier = [ddl_event(row) for row in before.where(F.col("commit_ts").isin(times)).collect()]
+        # a resumed statement is in `earlier` too
+        identities = statement_identities([*earlier, *inside, *late, *resumed], restarts_of)
+        known = {identities[event.position] for event in earlier}
+        # statements with the watermark's own TSO may follow it (ticdc-canal-json: "less than watermarkTs")
         at_watermark = [event for event in late if event.exact_ts and event.commit_ts == window.after_tso]
-        taken += [event for event in at_watermark if identities[event.position] not in known]
-        late = [event for event in late if event not in taken]
-        settled: dict[tuple[str, int, int], DdlOutcome] = {}
-        for event in (*taken, *late):
+        inside += [event for event in at_watermark if identities[event.position] not in known]
+        late = [event for event in late if event not in inside]
+        decided: dict[tuple[str, int, int], DdlOutcome] = {}
+        for event in (*inside, *late):
             if identities[event.position] in known:
-                settled[event.position] = DdlOutcome(DUPLICATE, ["applied by an earlier cut"])
+                decided[event.position] = DdlOutcome(DUPLICATE, ["applied by an earlier cut"])
         for event in late:
-            if event.position not in settled:
-                reason = f"{NOT_APPLIED}: it came after the mirrors had passed its time"
-                settled[event.position] = DdlOutcome(NOT_APPLIED, [reason])
-        fresh: list[DdlEvent] = []
+            if event.position not in decided:
+                reason = f"{NOT_APPLIED}: it arrived after the mirrors had passed its commit_ts"
+                decided[event.position] = DdlOutcome(NOT_APPLIED, [reason])
+        to_apply: list[DdlEvent] = []
         seen = set()
-        for event in in_order([*returning, *(event for event in taken if event.position not in settled)]):
+        for event in in_order([*resumed, *(event for event in inside if event.position not in decided)]):
             if identities[event.position] in seen:
-                settled[event.position] = DdlOutcome(DUPLICATE, ["the same statement at the same time came before"])
+                decided[event.position] = DdlOutcome(DUPLICATE, ["the same statement with the same time precedes it"])
             else:
-                fresh.append(event)
+                to_apply.append(event)
             seen.add(identities[event.position])
-        return DdlOfCut(tuple(fresh), settled, tuple(late))
+        return CutStatements(tuple(to_apply), decided, tuple(late))
 
-    def with_databases(self, known: Iterable[TableName]) -> DdlOfCut:
-        """The same with the database of tables that neither message nor statement names. `known` are upstream's tables
-        before the cut, and those of its rows."""
-        return replace(self, fresh=tuple(with_databases(self.fresh, known)))
+    def with_databases(self, known: Iterable[TableName]) -> CutStatements:
+        """Adds the database to tables for which neither message nor statement names one. `known`: upstream's tables before
+        the cut, and those of its rows."""
+        return replace(self, to_apply=tuple(with_databases(self.to_apply, known)))
 
-    def mirrored(self, included: IncludedDdl) -> DdlOfCut:
-        """The same by what the events do to mirrors; those that do nothing to any are settled."""
-        settled, fresh, late = dict(self.settled), [], []
-        for event in self.fresh:
-            found = included.event(event)
-            if found.changes or not event.changes:
-                fresh.append(found)
+    def routed(self, included: IncludedDdl) -> CutStatements:
+        """Replaces statements on upstream's tables by what they do to mirrors. Those that concern no mirror are decided."""
+        decided, to_apply, late = dict(self.decided), [], []
+        for event in self.to_apply:
+            routed = included.event(event)
+            if routed.changes or not event.changes:
+                to_apply.append(routed)
             else:
-                settled[event.position] = DdlOutcome(NOT_INCLUDED, [*found.notes, left_out_words(event)])
+                decided[event.position] = DdlOutcome(NOT_INCLUDED, [*routed.notes, left_out_words(event)])
         names_only = replace(included, definitions=None)
         for event in self.late:
-            found = names_only.event(event)
-            late.append(found)
-            if event.database and not found.changes and settled[event.position].status == NOT_APPLIED:
-                settled[event.position] = DdlOutcome(NOT_INCLUDED, [left_out_words(event)])
-        return DdlOfCut(tuple(fresh), settled, tuple(late))
+            routed = names_only.event(event)
+            late.append(routed)
+            if event.database and not routed.changes and decided[event.position].status == NOT_APPLIED:
+                decided[event.position] = DdlOutcome(NOT_INCLUDED, [left_out_words(event)])
+        return CutStatements(tuple(to_apply), decided, tuple(late))
 
-    def missed(self) -> list[tuple[TableName, Gap]]:
-        """The tables of statements that came too late and were never seen before, each with the gap it has from that."""
-        words = "DDL came after the mirrors had passed its time (commit_ts {})"
+    def late_gaps(self) -> list[tuple[TableName, Gap]]:
+        """A gap for each table of a late statement that no earlier cut has applied."""
+        message = "DDL arrived after the mirrors had passed its commit_ts {}"
         return [
-            (name, of_statement(GapKind.LATE_DDL, f"{said}: see ddl_history", said, event.sql))
+            (name, of_statement(GapKind.LATE_DDL, f"{text}: see ddl_history", text, event.sql))
             for event in self.late
-            for said in [words.format(event.commit_ts)]
-            if self.settled[event.position].status == NOT_APPLIED
+            for text in [message.format(event.commit_ts)]
+            if self.decided[event.position].status == NOT_APPLIED
             for name in event.names()
         ]
 
-    def outcomes(self, plan: CutPlan) -> dict[tuple[str, int, int], DdlOutcome]:
-        return {**self.settled, **plan.outcomes}
 
-
-def carried_out_before(
-    window: Window, history: DataFrame, changes: DataFrame, mirrored: Callable[[DdlEvent], DdlEvent]
+def statements_applied_since(
+    window: Window, history: DataFrame, changes: DataFrame, route: Callable[[DdlEvent], DdlEvent]
 ) -> list[DdlEvent]:
-    """The statements that earlier cuts have carried out and that are not older than the oldest of the changes, in order:
-    without watermarks a change may come after them that lies before them."""
+    """The statements that earlier cuts have applied and that are not older than the oldest of the changes, in order.
+
+    Empty with watermarks. Without them, a change may arrive after a statement that follows it upstream.
+    """
     if window.resolved_tso is not None or window.after_batch == 0:
         return []
     times = F.min("commit_ts").alias("commit_ts"), F.min(clock_ts()).alias("ts")
     oldest = changes.where("NOT taken").agg(*times).first()
     if oldest is None or oldest["commit_ts"] is None:
         return []
-    later = not_older(oldest["commit_ts"], oldest["ts"])
-    past = history.where((F.col("cut_id") < window.cut_id) & F.col("status").isin(APPLIED, NO_EFFECT) & later)
-    return in_order(mirrored(ddl_event(row)) for row in past.collect())
+    not_before = not_older(oldest["commit_ts"], oldest["ts"])
+    applied = history.where((F.col("cut_id") < window.cut_id) & F.col("status").isin(APPLIED, NO_EFFECT) & not_before)
+    return in_order(route(ddl_event(row)) for row in applied.collect())
 
 
-def altered_at_watermark(
-    window: Window, history: DataFrame, mirrored: Callable[[DdlEvent], DdlEvent]
-) -> set[TableName]:
-    """The tables that statements of earlier cuts have changed at the very TSO that is applied: a row of that TSO lies before
-    them, so that it is too late for it."""
+def altered_at_watermark(window: Window, history: DataFrame, route: Callable[[DdlEvent], DdlEvent]) -> set[TableName]:
+    """The tables that earlier cuts have altered at exactly the applied TSO. A row change with that TSO precedes the
+    statement, so it is late."""
     if window.after_tso is None:
         return set()
-    past = history.where(
+    altering = history.where(
         (F.col("cut_id") < window.cut_id) & F.col("exact_ts") & (F.col("commit_ts") == window.after_tso)
     )
-    return {name for row in past.collect() for name in mirrored(ddl_event(row)).names()}
+    return {name for row in altering.collect() for name in route(ddl_event(row)).names()}
 
 
-def close_events(
+def store_outcomes(
     spark: SparkSession, paths: LakePaths, outcomes: dict[tuple[str, int, int], DdlOutcome], note: dict[str, Any]
 ) -> None:
-    """Writes into `ddl_history` what became of each event, in one commit."""
+    """Writes the outcome of each statement into `ddl_history`, in one commit."""
     if not outcomes:
         return
     commit = Commit(f"cdc:{paths.pipeline}:ddl_results", int(note["cut"]), note)
@@ -177,30 +172,28 @@ def close_events(
         (*position, outcome.status, outcome.effect, note["cut"], [_table_row(state) for state in outcome.tables])
         for position, outcome in outcomes.items()
     ]
-    results = small_frame(session, rows, _CLOSING)
-    _written(session, paths, results)
+    _merge_results(session, paths, small_frame(session, rows, _RESULTS))
 
 
-def close_statements(spark: SparkSession, paths: LakePaths, made: LakePaths, note: dict[str, Any]) -> None:
-    """Writes into `ddl_history` what has become of statements that waited and were carried out when tables were made again:
-    `made` is where that was done."""
-    history = spark.read.format("delta").load(paths.table("ddl_history")).where(F.col("status") == HELD)
+def close_held_statements(spark: SparkSession, paths: LakePaths, rebuilt: LakePaths, note: dict[str, Any]) -> None:
+    """Copies the outcomes of held statements that a rebuild has applied from the scratch lake `rebuilt` to `ddl_history`."""
+    held = spark.read.format("delta").load(paths.table("ddl_history")).where(F.col("status") == HELD)
     done = (
         spark.read.format("delta")
-        .load(made.table("ddl_history"))
+        .load(rebuilt.table("ddl_history"))
         .where(F.col("status") != HELD)
-        .join(history.select(*_POSITION), list(_POSITION), "left_semi")
+        .join(held.select(*_POSITION), list(_POSITION), "left_semi")
         .select(*_POSITION, "status", "effect", "tables")
         .localCheckpoint()
     )
     if done.isEmpty():
         return
     commit = Commit(f"cdc:{paths.pipeline}:ddl_results:{uuid.uuid4().hex}", 1, note)
-    _written(session_for(spark, commit), paths, done)
+    _merge_results(session_for(spark, commit), paths, done)
 
 
-def _written(session: SparkSession, paths: LakePaths, results: DataFrame) -> None:
-    """Puts the results, which have the statements' positions, into `ddl_history`."""
+def _merge_results(session: SparkSession, paths: LakePaths, results: DataFrame) -> None:
+    """Updates the rows of `ddl_history` at the positions of `results`."""
     (
         DeltaTable.forPath(session, paths.table("ddl_history"))
         .alias("t")

@@ -1,4 +1,4 @@
-"""Carrying a planned cut out, and publishing it: the same whether this run has planned it or another."""
+"""Executes a planned cut and publishes it, whichever run has planned it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from cdc_pipeline.lake.delta import row_count, table_state
 from cdc_pipeline.mirrors.changes.copies import POSITION
 from cdc_pipeline.mirrors.changes.held_rows import held_rows
 from cdc_pipeline.mirrors.changes.segments import with_segments
-from cdc_pipeline.mirrors.cuts.cut_ddl import close_events
+from cdc_pipeline.mirrors.cuts.cut_ddl import store_outcomes
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry, TableCounts, published_entries, with_held_gaps
 from cdc_pipeline.mirrors.cuts.cut_streams import CutStreams
 from cdc_pipeline.mirrors.cuts.publish import publish
-from cdc_pipeline.mirrors.cuts.quarantine import GivingUp, noted_failures, put_aside
+from cdc_pipeline.mirrors.cuts.quarantine import QuarantinePolicy, record_failures, without_failed_tables
 from cdc_pipeline.mirrors.cuts.totals import CutTotals
 from cdc_pipeline.mirrors.execution.step_runner import Mirrors, StepResult, StepsDone
 from cdc_pipeline.mirrors.merge.apply_rows import RowSteps
@@ -49,17 +49,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CutExecution:
-    """Carries out cuts of one pipeline. `report` is told of progress in one line at a time; `giving_up` is when a table that
-    fails is put aside."""
+    """Executes cuts of one pipeline."""
 
     spark: SparkSession
     paths: LakePaths
     run_id: str
     side_by_side: int
+    """How many tables are written at once."""
     report: Callable[[str], None]
-    giving_up: GivingUp
+    """Receives one progress line per call."""
+    quarantine_policy: QuarantinePolicy
 
-    def carried_out(
+    def run(
         self,
         planned: PlannedCut,
         rows: CutRows,
@@ -70,27 +71,30 @@ class CutExecution:
         count: int,
         resumed: bool,
     ) -> CutReport:
-        """Publishes the cut. `published` is the one before it; `count` is about how many row changes it reads; `resumed`:
-        some of the steps may be in already. Raises the error of a step, after all that do not depend on it, unless its table
-        is put aside."""
+        """Runs the steps, counts the row changes and publishes the cut.
+
+        `published`: the cut before this one. `count`: about how many row changes the cut reads. `resumed`: some steps may
+        be committed already. If a step fails, all steps that do not depend on it run; then its error is raised, unless its
+        table is quarantined.
+        """
         window = planned.window
-        done, counted = self._steps_carried_out(planned, rows.changes, count, stages, resumed=resumed)
+        done, net_rows = self._run_steps(planned, rows.changes, count, stages, resumed=resumed)
         if done.failures:
-            planned = self._without_failed(planned, done)
+            planned = self._quarantine_failed(planned, done)
         with for_rows(self.spark, count):
-            taken_in, duplicates, held, newest = _counted(planned, rows)
-        waits = tuple(replace(table, rows=table.rows + held.get(table.name, 0)) for table in planned.plan.held)
+            read = _count_changes(planned, rows)
+        held = tuple(replace(table, rows=table.rows + read.held.get(table.name, 0)) for table in planned.plan.held)
         rejected = sum(result.counts.rejected for result in done.results.values())
-        pending, filtered = self._not_taken(planned, published)
+        pending, filtered = self._count_other_changes(planned, published)
         totals = CutTotals(
-            changes=taken_in,
-            # of tables whose rows are let in anew some were counted before
-            applied=min(counted, taken_in - duplicates) - rejected,
+            changes=read.taken_in,
+            # replayed tables have rows that an earlier cut has counted
+            applied=min(net_rows, read.taken_in - read.duplicates) - rejected,
             rejected=rejected,
-            duplicates=duplicates,
+            duplicates=read.duplicates,
             late=planned.late.changes,
             breaches=planned.late.unseen,
-            pending=pending + sum(table.rows for table in waits),
+            pending=pending + sum(table.rows for table in held),
             filtered=filtered + planned.held_left_out,
         )
         report = CutReport(
@@ -98,25 +102,25 @@ class CutExecution:
             window.cut_id,
             window.resolved_tso,
             streams,
-            with_held_gaps(self._entries(planned.plan, published), waits),
-            _counts(done.results[index] for index in sorted(done.results)),
+            with_held_gaps(self._entries(planned.plan, published), held),
+            _counts_by_mirror(done.results[index] for index in sorted(done.results)),
             totals,
             planned.late.breaches,
-            waits,
+            held,
             sources=planned.sources,
             selection_changes=planned.selection_changes,
         )
         with for_rows(self.spark, len(planned.rows.events)):
-            close_events(self.spark, self.paths, planned.outcomes, self._note(window))
-            stages.ended("counts")
+            store_outcomes(self.spark, self.paths, planned.outcomes, self._note(window))
+            stages.end("counts")
             publish(self.spark, self.paths, window, report, self._note(window), planned.settings)
-        stages.ended("publish")
+        stages.end("publish")
         versions = {row["mirror_id"]: row["version"] for row in published.mirrors}
-        return replace(report, stages=stages.seconds, versions_before=versions, newest_record=_instant(newest))
+        return replace(report, stages=stages.seconds, versions_before=versions, newest_record=read.newest)
 
-    def _not_taken(self, planned: PlannedCut, published: PublishedCut) -> tuple[int, int]:
-        """How many row changes are for a later cut, and how many the selection leaves out."""
-        seen = CutStreams(
+    def _count_other_changes(self, planned: PlannedCut, published: PublishedCut) -> tuple[int, int]:
+        """The number of row changes that are pending, and of those of excluded tables."""
+        streams = CutStreams(
             planned.settings.selection,
             published,
             planned.window,
@@ -125,94 +129,94 @@ class CutExecution:
             lambda name: None,
             planned.settings.time_zone,
         )
-        return seen.pending(), seen.filtered()
+        return streams.pending(), streams.filtered()
 
     def _table(self, name: str) -> DataFrame:
         return self.spark.read.format("delta").load(self.paths.table(name))
 
     # ---- steps
 
-    def _steps_carried_out(
+    def _run_steps(
         self, planned: PlannedCut, changes: DataFrame, rows: int, stages: Stages, *, resumed: bool
     ) -> tuple[StepsDone, int]:
-        """What became of the steps, and how many of the changes are left once each row's are folded to its last."""
+        """The results of the steps, and the number of net changes that they applied."""
         row_sets = {item.step: item for item in planned.row_sets}
         view = f"net_{uuid.uuid4().hex}"
         entries = row_entries(changes, row_sets.values(), exact=planned.window.resolved_tso is not None)
         net = net_changes(entries).persist()
         with for_rows(self.spark, rows):
-            counted, contested = net.agg(F.count_if("counts"), F.count_if("contested")).first() or (0, 0)
+            net_rows, contested = net.agg(F.count_if("counts"), F.count_if("contested")).first() or (0, 0)
             if contested:
-                unsettled, net = net, contested_settled(entries, net).persist()
-                counted = net.where("counts").count()
-                unsettled.unpersist()
-            found = _fresh_rows(changes, planned) if resumed else None
-        stages.ended("net changes")
+                unresolved, net = net, contested_settled(entries, net).persist()
+                net_rows = net.where("counts").count()
+                unresolved.unpersist()
+            found = _rows_by_step(changes, planned) if resumed else None
+        stages.end("net changes")
         net.createOrReplaceGlobalTempView(view)
         steps = RowSteps(self.spark, self.paths, planned.settings.time_zone, view, found, planned.settings.columns.salt)
         note = self._note(planned.window)
         commits = CutCommits(self.paths.pipeline, planned.window.cut_id, note)
-        writer = Mirrors(self.spark, self.paths, planned.plan.steps, row_sets, commits, steps, self.side_by_side)
+        runner = Mirrors(self.spark, self.paths, planned.plan.steps, row_sets, commits, steps, self.side_by_side)
         try:
-            done = writer.carried_out(self.report)
+            done = runner.carried_out(self.report)
             if done.left_out:
                 with for_rows(self.spark, rows):
-                    counted = net.where("counts").where(~F.col("step").isin(sorted(done.left_out))).count()
-            return done, counted
+                    net_rows = net.where("counts").where(~F.col("step").isin(sorted(done.left_out))).count()
+            return done, net_rows
         finally:
-            stages.ended("steps")
+            stages.end("steps")
             self.spark.catalog.dropGlobalTempView(view)
             net.unpersist()
 
-    def _without_failed(self, planned: PlannedCut, done: StepsDone) -> PlannedCut:
-        """The plan without the tables that have failed so often that they are put aside. Raises the error of one that has
-        not, or where all have failed."""
+    def _quarantine_failed(self, planned: PlannedCut, done: StepsDone) -> PlannedCut:
+        """Records the failures. Returns the plan without the failed tables, if all of them have reached their limit, else
+        raises an error of one that has not. Raises, too, if all of several tables failed and none succeeded."""
         names = {failure.step.state.name for failure in done.failures}
-        if not done.results and len(names) > 1 and not names <= self.giving_up.at_once:
-            self.report(f"no step of cut {planned.window.cut_id} could be carried out: no table is put aside for that")
+        if not done.results and len(names) > 1 and not names <= self.quarantine_policy.at_once:
+            self.report(f"all steps of cut {planned.window.cut_id} failed: no table is quarantined for that")
             raise done.failures[0].error
-        times = noted_failures(self.spark, self.paths, planned, done.failures, self.run_id)
+        times = record_failures(self.spark, self.paths, planned, done.failures, self.run_id)
         for failure in done.failures:
             name = failure.step.state.name
             kind = type(failure.step).__name__
-            self.report(f"{kind} {name} failed ({times[name]} of {self.giving_up.tries} times): {failure.words}")
-        once_more = [
+            limit = self.quarantine_policy.most_failures
+            self.report(f"{kind} {name} failed ({times[name]} of {limit} times): {failure.words}")
+        below_limit = [
             failure
             for failure in done.failures
-            if times[failure.step.state.name] < self.giving_up.after(failure.step.state.name)
+            if times[failure.step.state.name] < self.quarantine_policy.limit(failure.step.state.name)
         ]
-        if once_more:
-            raise once_more[0].error
-        aside = put_aside(planned, done.failures, done.left_out, max(times.values()))
-        for table in aside.plan.held:
+        if below_limit:
+            raise below_limit[0].error
+        remaining = without_failed_tables(planned, done.failures, done.left_out, max(times.values()))
+        for table in remaining.plan.held:
             if table.error and table not in planned.plan.held:
-                self.report(f"{table.name} is put aside: {table.error}")
-        return aside
+                self.report(f"{table.name} is quarantined: {table.error}")
+        return remaining
 
     # ---- results
 
     def _entries(self, plan: CutPlan, published: PublishedCut) -> tuple[MirrorEntry, ...]:
-        """All mirrors after the cut: those that the plan left alone as they were, the others as they are now, and those that
-        are put aside as the cut before had them where they cannot be read."""
+        """All mirrors after the cut. Mirrors without a step keep their entries of the cut before, and so do quarantined ones
+        that cannot be read."""
         touched = sorted({name for step in plan.steps for name in step.names()})
         entries = {entry.name: entry for entry in published_entries(published, self.paths)}
-        aside = {table.name for table in plan.held if table.error}
+        quarantined = {table.name for table in plan.held if table.error}
 
-        def looked_at(name: TableName) -> MirrorEntry | None:
+        def current_entry(name: TableName) -> MirrorEntry | None:
             try:
                 return self.entry(name)
             except Exception:
-                if name not in aside:
+                if name not in quarantined:
                     raise
                 return entries.get(name)
 
-        counted = side_by_side(self.spark, looked_at, touched, self.side_by_side)
-        found = dict(zip(touched, counted, strict=True))
-        entries.update({name: entry for name, entry in found.items() if entry is not None})
-        return tuple(entries[name] for name in sorted(entries) if found.get(name, entries[name]) is not None)
+        current = dict(zip(touched, side_by_side(self.spark, current_entry, touched, self.side_by_side), strict=True))
+        entries.update({name: entry for name, entry in current.items() if entry is not None})
+        return tuple(entries[name] for name in sorted(entries) if current.get(name, entries[name]) is not None)
 
     def entry(self, name: TableName) -> MirrorEntry | None:
-        """The mirror of that name as it is now."""
+        """The mirror as it is now; None if there is none of that name."""
         path = self.paths.mirror(name)
         table = table_state(self.spark, path)
         if table is None:
@@ -223,14 +227,14 @@ class CutExecution:
             state.mirror_id,
             path,
             table.version,
-            self._rows(path, state),
+            self._upstream_rows(path, state),
             len(state.schema.columns),
             in_words(state.gaps),
             state.keeps_deleted,
         )
 
-    def _rows(self, path: str, state: MirrorState) -> int:
-        """How many rows upstream has."""
+    def _upstream_rows(self, path: str, state: MirrorState) -> int:
+        """The number of rows that upstream has, without deleted rows that the mirror keeps."""
         if not state.keeps_deleted:
             return row_count(self.spark, path)
         return live_rows(self.spark.read.format("delta").load(path), keeps_deleted=True).count()
@@ -244,23 +248,36 @@ class CutExecution:
         }
 
 
-def _counted(planned: PlannedCut, rows: CutRows) -> tuple[int, int, dict[TableName, int], datetime | None]:
-    """How many row changes the cut takes in, and how many of these were delivered before; how many more wait, by table;
-    and when the newest was produced."""
+@dataclass(frozen=True)
+class _ChangeCounts:
+    """What a cut read from the change log."""
+
+    taken_in: int
+    duplicates: int
+    """Changes among `taken_in` that were delivered before."""
+    held: dict[TableName, int]
+    """Further changes, of held tables."""
+    newest: datetime | None
+    """Kafka's timestamp of the newest record."""
+
+
+def _count_changes(planned: PlannedCut, rows: CutRows) -> _ChangeCounts:
     first, events = planned.plan.held_from, planned.rows.events
-    found = rows.delivered.where("NOT taken").agg(F.count("*"), F.max("timestamp")).first()
-    assert found is not None
+    read = rows.delivered.where("NOT taken").agg(F.count("*"), F.max("timestamp")).first()
+    assert read is not None
     held, duplicates = Counter(held_rows(rows.changes, first)), 0
     if rows.repeated is not None:
         repeated = with_segments(rows.delivered.join(rows.repeated, list(POSITION), "left_semi"), events)
-        staying = held_rows(repeated, first)
-        duplicates = repeated.where("NOT taken").count() - sum(staying.values())
-        held.update(staying)
-    return found[0] - sum(held.values()), duplicates, held, found[1]
+        held_repeated = held_rows(repeated, first)
+        duplicates = repeated.where("NOT taken").count() - sum(held_repeated.values())
+        held.update(held_repeated)
+    # PySpark converts timestamps to this process's time zone
+    newest = None if read[1] is None else read[1].astimezone(timezone.utc)
+    return _ChangeCounts(read[0] - sum(held.values()), duplicates, held, newest)
 
 
-def _fresh_rows(changes: DataFrame, planned: PlannedCut) -> dict[int, int]:
-    """How many row changes there are for each ApplyRows step."""
+def _rows_by_step(changes: DataFrame, planned: PlannedCut) -> dict[int, int]:
+    """The number of row changes of each ApplyRows step."""
     rows = changes.where("fresh").groupBy("database", "table", "segment").count().collect()
     counts = {(row["database"], row["table"], row["segment"]): row["count"] for row in rows}
     return {
@@ -269,23 +286,18 @@ def _fresh_rows(changes: DataFrame, planned: PlannedCut) -> dict[int, int]:
     }
 
 
-def _instant(local: datetime | None) -> datetime | None:
-    """A timestamp as PySpark gives it, in the time zone of this process."""
-    return None if local is None else local.astimezone(timezone.utc)
-
-
-def _counts(results: Iterable[StepResult]) -> dict[TableName, TableCounts]:
-    """What happened to each mirror, under the name that it has at the end of the cut."""
-    found = list(results)
-    final = {result.step.state.mirror_id: result.step.state.name for result in found}
+def _counts_by_mirror(results: Iterable[StepResult]) -> dict[TableName, TableCounts]:
+    """What the cut did to each mirror, under its name at the end of the cut."""
+    results = list(results)
+    final_names = {result.step.state.mirror_id: result.step.state.name for result in results}
     counts: dict[TableName, TableCounts] = defaultdict(TableCounts)
-    for result in found:
-        of_table = counts[final[result.step.state.mirror_id]]
-        of_table.inserted += result.counts.merged.inserted
-        of_table.updated += result.counts.merged.updated
-        of_table.deleted += result.counts.merged.deleted
-        of_table.changes += result.step.changes if isinstance(result.step, ApplyRows) else 0
-        of_table.bad_rows += result.counts.bad_rows
-        of_table.zero_dates += result.counts.zero_dates
-        of_table.seconds += result.seconds
+    for result in results:
+        table = counts[final_names[result.step.state.mirror_id]]
+        table.inserted += result.counts.merged.inserted
+        table.updated += result.counts.merged.updated
+        table.deleted += result.counts.merged.deleted
+        table.changes += result.step.changes if isinstance(result.step, ApplyRows) else 0
+        table.bad_rows += result.counts.bad_rows
+        table.zero_dates += result.counts.zero_dates
+        table.seconds += result.seconds
     return dict(counts)

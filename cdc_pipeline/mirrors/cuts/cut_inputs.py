@@ -1,4 +1,4 @@
-"""What a plan is made of beside the streams: the mirrors as they were when the cut was begun."""
+"""The mirrors, dropped tables and approvals that a plan is made from, each read once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StoredMirrors:
-    """The mirrors of the lake as they are now."""
+    """Reads the lake's mirrors as they are now."""
 
     spark: SparkSession
     paths: LakePaths
@@ -31,17 +31,18 @@ class StoredMirrors:
     selection: TableSelection
 
     def mirror(self, name: TableName) -> MirrorState | None:
+        """None if the table has no mirror."""
         table = table_state(self.spark, self.paths.mirror(name))
         return None if table is None else MirrorState.from_properties(table.properties)
 
     def ended(self, database: str, cut_id: int) -> tuple[EndedTable, ...]:
-        mirrored = IncludedDdl(self.selection).event
-        return ended_tables(self.spark, self.paths, self.history, database, cut_id, mirrored)
+        route_event = IncludedDdl(self.selection).event
+        return ended_tables(self.spark, self.paths, self.history, database, cut_id, route_event)
 
 
 @dataclass
 class CutInputs:
-    """Remembers what was asked for."""
+    """Caches what it reads, so that a plan sees each mirror in one state."""
 
     stored: StoredMirrors
     approved: frozenset[StatementPosition]
@@ -54,13 +55,13 @@ class CutInputs:
         return self.stored.selection
 
     def mirror(self, name: TableName) -> MirrorState | None:
-        """The mirror as the last cut left it; None where there was none."""
+        """The mirror after the last cut; None if there was none."""
         if name not in self.mirrors:
             self.mirrors[name] = self.stored.mirror(name)
         return self.mirrors[name]
 
     def ended(self, database: str, window: Window) -> tuple[EndedTable, ...]:
-        """The tables of the database that earlier cuts have dropped or emptied."""
+        """The tables of the database that earlier cuts have dropped or truncated."""
         if database not in self.ended_by_database:
             self.ended_by_database[database] = self.stored.ended(database, window.cut_id)
         return self.ended_by_database[database]

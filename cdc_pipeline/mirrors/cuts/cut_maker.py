@@ -1,4 +1,4 @@
-"""One consistent cut: all mirrors taken to the same resolved TSO, then published in one row of `consistent_cuts`."""
+"""Makes consistent cuts: advances all mirrors to one resolved TSO, then publishes them in a row of `consistent_cuts`."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from cdc_pipeline.mirrors.changes.progress import NO_CUT, PublishedCut, StreamPr
 from cdc_pipeline.mirrors.changes.window import Window, next_window, pending_after
 from cdc_pipeline.mirrors.cuts.cut_execution import CutExecution
 from cdc_pipeline.mirrors.cuts.cut_inputs import CutInputs, StoredMirrors
-from cdc_pipeline.mirrors.cuts.cut_planning import CutPlanning
+from cdc_pipeline.mirrors.cuts.cut_planning import CutPlanner
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry, published_entries, with_held_gaps
-from cdc_pipeline.mirrors.cuts.quarantine import GivingUp
-from cdc_pipeline.mirrors.cuts.restored_lake import cut_to_go_on_from
+from cdc_pipeline.mirrors.cuts.quarantine import QuarantinePolicy
+from cdc_pipeline.mirrors.cuts.restored_lake import current_cut
 from cdc_pipeline.mirrors.cuts.stages import Stages
-from cdc_pipeline.mirrors.cuts.stored_plan import begun_cut, write_down
+from cdc_pipeline.mirrors.cuts.stored_plan import load_begun_cut, store_plan
 from cdc_pipeline.mirrors.cuts.totals import NO_CHANGES
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
@@ -43,100 +43,104 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CutMaker:
-    """Makes cuts of one pipeline. `report` is told of progress in one line at a time; `keys` are the columns that identify
-    a row of a table, by `database.table`, for tables whose definition has no key; `policy` is what DDL may do;
-    `selection` is which tables are mirrored, under which names (those that `keys` and `policy` speak of); `columns` are
-    what mirrors carry beside upstream's columns; `giving_up` is when a table that fails is put aside."""
+    """Makes cuts of one pipeline."""
 
     spark: SparkSession
     paths: LakePaths
     run_id: str
     time_zone: str
     side_by_side: int
+    """How many tables are written at once."""
     report: Callable[[str], None]
+    """Receives one progress line per call."""
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Key columns of tables whose definition has no key, by the mirror's `database.table`."""
     policy: DdlPolicy = field(default_factory=DdlPolicy)
     selection: TableSelection = ALL_TABLES
+    """Which tables have mirrors, and under which names."""
     columns: ColumnRules = field(default_factory=ColumnRules)
-    giving_up: GivingUp = field(default_factory=GivingUp)
+    quarantine_policy: QuarantinePolicy = field(default_factory=QuarantinePolicy)
 
     @property
     def settings(self) -> CutSettings:
         return CutSettings(self.time_zone, self.keys, self.policy, self.selection, self.columns)
 
     def bring_up_to_date(self, up_to: int | None = None) -> CutReport:
-        """Finishes a cut that was begun, then takes the mirrors as far as the streams are complete, or to the TSO `up_to`
-        where that is less. Raises LakeError where the log of a table that it needs is damaged."""
+        """Finishes a begun cut, then advances all mirrors to the newest resolved TSO, or to `up_to` if that is lower.
+
+        Raises LakeError if the log of a table is damaged, or `consistent_cuts` was restored (RESTORE) and then changed.
+        """
         started = time.monotonic()
         require_whole_logs(self.paths.own_tables)
-        for place in finish_moves(self.spark, self.paths.moves):
-            self.report(f"{place} is where it was on its way to when a run died")
+        for path in finish_moves(self.spark, self.paths.moves):
+            self.report(f"finished the move of a folder to {path}, at which a run died")
         with for_rows(self.spark, 0):
-            published = cut_to_go_on_from(self.spark, self.paths)
+            published = current_cut(self.spark, self.paths)
             streams = stream_progress(self.spark, self.paths, published).limited(up_to)
         report: CutReport | None = None
-        if begun := begun_cut(self.spark, self.paths, published, self.columns.salt):
+        if begun := load_begun_cut(self.spark, self.paths, published, self.columns.salt):
             self.report(f"finishing cut {begun.window.cut_id}, which an earlier run began")
-            report = self._finished(begun, published, streams)
+            report = self._resume(begun, published, streams)
             published = published_cut(self.spark, self.paths)
         inputs = self._inputs()
-        returning = bool(released_tables(published.held, inputs.approved))
-        another = published.cut_id > 0 and published.selection != self.selection
-        if window := next_window(published, streams, returning=returning or another):
-            report = self._cut(window, published, streams, inputs)
+        resumes = bool(released_tables(published.held, inputs.approved))
+        selection_changed = published.cut_id > 0 and published.selection != self.selection
+        if window := next_window(published, streams, returning=resumes or selection_changed):
+            report = self._make_cut(window, published, streams, inputs)
         if report is None:
-            entries = with_held_gaps(published_entries(published, self.paths), published.held)
-            waiting = pending_after(published, streams, self._table("change_log")) if streams.last_batch else 0
-            totals = replace(NO_CHANGES, pending=waiting)
-            report = CutReport(
-                False,
-                published.cut_id,
-                published.resolved_tso,
-                streams,
-                entries,
-                totals=totals,
-                held=published.held,
-                sources=published.sources,
-            )
-            if waiting:
-                self.report(f"{waiting} row changes wait: {streams.what_holds()}")
+            report = self._unchanged(published, streams)
         return replace(report, seconds=time.monotonic() - started)
 
     def from_the_beginning(self, resolved_tso: int | None, last_batch: int) -> CutReport:
-        """The first cut of an empty lake: all changes up to there, in one."""
+        """Makes the first cut of an empty lake, with all changes up to that TSO and batch."""
         rows = stream_progress(self.spark, self.paths).new_row_changes
         streams = StreamProgress(last_batch, resolved_tso is not None, resolved_tso, None, (), new_row_changes=rows)
-        return self._cut(Window(1, None, resolved_tso, 0, last_batch), NO_CUT, streams, self._inputs())
+        return self._make_cut(Window(1, None, resolved_tso, 0, last_batch), NO_CUT, streams, self._inputs())
 
-    def _cut(self, window: Window, published: PublishedCut, streams: StreamProgress, inputs: CutInputs) -> CutReport:
-        """A cut that nobody has begun."""
-        stages, count = Stages(), self._rows_to_look_at(window, published, streams)
+    def _make_cut(
+        self, window: Window, published: PublishedCut, streams: StreamProgress, inputs: CutInputs
+    ) -> CutReport:
+        stages, count = Stages(), self._rows_to_read(window, published, streams)
         with for_rows(self.spark, count):
-            planning = CutPlanning(self.spark, self.paths, self.settings, window, published, inputs, self.report)
-            planned, rows = planning.planned()
+            planner = CutPlanner(self.spark, self.paths, self.settings, window, published, inputs, self.report)
+            planned, rows = planner.plan()
         try:
             with for_rows(self.spark, 1):
-                stands = write_down(self.spark, self.paths, planned, self.run_id)
-            if stands is planned:
-                stages.ended("plan")
-                return self._execution.carried_out(
-                    planned, rows, published, streams, stages, count=count, resumed=False
-                )
+                stored = store_plan(self.spark, self.paths, planned, self.run_id)
+            if stored is planned:
+                stages.end("plan")
+                return self._execution.run(planned, rows, published, streams, stages, count=count, resumed=False)
         finally:
             rows.close()
-        self.report(f"another run was first to begin cut {window.cut_id}: it is carried out as that one has planned it")
-        return self._finished(stands, published, streams)
+        self.report(f"another run began cut {window.cut_id} first: executing that run's plan")
+        return self._resume(stored, published, streams)
 
-    def _finished(self, begun: PlannedCut, published: PublishedCut, streams: StreamProgress) -> CutReport:
-        """A cut that another run has begun, as that one has planned it."""
-        stages, count = Stages(), self._rows_to_look_at(begun.window, published, streams)
+    def _resume(self, begun: PlannedCut, published: PublishedCut, streams: StreamProgress) -> CutReport:
+        """Executes the plan of a cut that another run has begun."""
+        stages, count = Stages(), self._rows_to_read(begun.window, published, streams)
         with for_rows(self.spark, count):
             rows = self._rows_of(begun, published)
-        stages.ended("plan")
+        stages.end("plan")
         try:
-            return self._execution.carried_out(begun, rows, published, streams, stages, count=count, resumed=True)
+            return self._execution.run(begun, rows, published, streams, stages, count=count, resumed=True)
         finally:
             rows.close()
+
+    def _unchanged(self, published: PublishedCut, streams: StreamProgress) -> CutReport:
+        """The report of a run that publishes nothing."""
+        pending = pending_after(published, streams, self._table("change_log")) if streams.last_batch else 0
+        if pending:
+            self.report(f"{pending} row changes are pending: {streams.what_holds()}")
+        return CutReport(
+            False,
+            published.cut_id,
+            published.resolved_tso,
+            streams,
+            with_held_gaps(published_entries(published, self.paths), published.held),
+            totals=replace(NO_CHANGES, pending=pending),
+            held=published.held,
+            sources=published.sources,
+        )
 
     def _rows_of(self, planned: PlannedCut, published: PublishedCut) -> CutRows:
         log = planned.settings.selection.selected(self._table("change_log"))
@@ -145,8 +149,8 @@ class CutMaker:
     # ---- inputs
 
     @staticmethod
-    def _rows_to_look_at(window: Window, published: PublishedCut, streams: StreamProgress) -> int:
-        """About how many row changes the cut reads. Without watermarks those of earlier cuts may come along: any number."""
+    def _rows_to_read(window: Window, published: PublishedCut, streams: StreamProgress) -> int:
+        """About how many row changes the cut reads. Unknown without watermarks: it may read changes of earlier cuts again."""
         return sys.maxsize if window.resolved_tso is None else published.pending + streams.new_row_changes
 
     def _table(self, name: str) -> DataFrame:
@@ -162,9 +166,9 @@ class CutMaker:
     # ---- results
 
     def entry(self, name: TableName) -> MirrorEntry | None:
-        """The mirror of that name as it is now."""
+        """The mirror as it is now; None if there is none of that name."""
         return self._execution.entry(name)
 
     @property
     def _execution(self) -> CutExecution:
-        return CutExecution(self.spark, self.paths, self.run_id, self.side_by_side, self.report, self.giving_up)
+        return CutExecution(self.spark, self.paths, self.run_id, self.side_by_side, self.report, self.quarantine_policy)

@@ -1,4 +1,4 @@
-"""What a cut is to do: the plan of its window, made of the streams and the mirrors as they are."""
+"""Plans a cut from its window, the streams and the mirrors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cdc_pipeline.mirrors.changes.late_changes import late_changes
 from cdc_pipeline.mirrors.changes.late_ddl import came_before_statements, tables_that_come_again
 from cdc_pipeline.mirrors.changes.row_groups import row_groups, with_types
 from cdc_pipeline.mirrors.changes.statement_copies import canal_restarts
-from cdc_pipeline.mirrors.cuts.cut_ddl import DdlOfCut, altered_at_watermark, carried_out_before
+from cdc_pipeline.mirrors.cuts.cut_ddl import CutStatements, altered_at_watermark, statements_applied_since
 from cdc_pipeline.mirrors.cuts.cut_streams import CutStreams
 from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
 from cdc_pipeline.mirrors.merge.computed_values import derived_problems
@@ -52,13 +52,13 @@ if TYPE_CHECKING:
     from cdc_pipeline.mysql.model.table import TableName
     from cdc_pipeline.sources.places import Place
 
-    _Made = tuple[CutPlan, PlanDraft, tuple[str, ...]]
-    """A plan, the draft that it was made in, and what a change of the selection does."""
+    _PlanResult = tuple[CutPlan, PlanDraft, tuple[str, ...]]
+    """A plan, its draft, and one sentence for each effect of a changed selection."""
 
 
 @dataclass(frozen=True)
-class CutPlanning:
-    """Plans one cut. `settings` are those that it is made with; `report` is told what users should know of the plan."""
+class CutPlanner:
+    """Plans one cut."""
 
     spark: SparkSession
     paths: LakePaths
@@ -67,12 +67,13 @@ class CutPlanning:
     published: PublishedCut
     inputs: CutInputs
     report: Callable[[str], None]
+    """Receives what users should know of the plan, one line per call."""
 
-    def planned(self) -> tuple[PlannedCut, CutRows]:
-        """The plan, and the rows that it was made on: close them. Nothing is written."""
+    def plan(self) -> tuple[PlannedCut, CutRows]:
+        """Returns the plan, and the rows that it is made from, which the caller closes. Writes nothing."""
         window, lookup = self.window, self.inputs.mirror
         history = self._table("ddl_history")
-        seen = CutStreams(
+        streams = CutStreams(
             self.settings.selection,
             self.published,
             window,
@@ -81,38 +82,39 @@ class CutPlanning:
             lookup,
             self.settings.time_zone,
         )
-        waiting = seen.held()
-        released = released_tables(waiting, self.inputs.approved)
-        returning = returning_events(history, released, window, seen.mirrored)
-        ddl = DdlOfCut.read(window, history, returning, partial(canal_restarts, self._table("change_log"), history))
-        ddl, sources = seen.statements(ddl)
-        late, told = self._told(ddl, released.values(), seen)
+        held = streams.held()
+        resumed_tables = released_tables(held, self.inputs.approved)
+        resumed = returning_events(history, resumed_tables, window, streams.route_event)
+        ddl = CutStatements.read(window, history, resumed, partial(canal_restarts, self._table("change_log"), history))
+        ddl, sources = streams.route_statements(ddl)
+        late, told = self._select_rows(ddl, resumed_tables.values(), streams)
         waited = self.published.pending > 0
-        rows = CutRows(window, told, seen.log, self._table, waited=waited, finder=_Finder(self, history, seen))
+        finder = _LakeRowFinder(self, history, streams)
+        rows = CutRows(window, told, streams.log, self._table, waited=waited, finder=finder)
         try:
             groups = self._groups(rows)
-            others = tuple(table for table in waiting if table.name not in released)
-            permissions = Permissions(self.settings.policy, self.inputs.approved, others, frozenset(released))
+            still_held = tuple(table for table in held if table.name not in resumed_tables)
+            permissions = Permissions(self.settings.policy, self.inputs.approved, still_held, frozenset(resumed_tables))
             ended = partial(self.inputs.ended, window=window)
-            lost = self._lost(ddl, late, rows)
+            gaps = self._known_gaps(ddl, late, rows)
 
-            def made(kind: type[Planner]) -> _Made:
-                book = self._book(groups)
-                changes = seen.plan_change(book)
-                planner = kind(book, lost=lost, permissions=permissions, ended=ended, doubts=rows.doubts)
-                return planner.plan(ddl.fresh), book, changes
+            def plan_with(kind: type[Planner]) -> _PlanResult:
+                draft = self._draft(groups)
+                changes = streams.plan_selection_change(draft)
+                planner = kind(draft, lost=gaps, permissions=permissions, ended=ended, doubts=rows.doubts)
+                return planner.plan(ddl.to_apply), draft, changes
 
-            plan, book, changes = self._made_by(made)
+            plan, draft, changes = self._guard(plan_with)
             check_order(plan.steps, window.resolved_tso, self.paths.pipeline)
             if keyless := self._keyless_despite_messages(plan, groups):
                 repeated = rows.repeated
                 rows.leave_out_repeated(keyless)
                 if rows.repeated is not repeated:
-                    # a run that finishes the cut finds as many rows as the steps say
+                    # the counts in the steps must match the rows that a resuming run finds
                     groups = self._groups(rows)
-                    lost = self._lost(ddl, late, rows)
-                    plan, book, changes = self._made_by(made)
-            self._tell(plan, book, changes)
+                    gaps = self._known_gaps(ddl, late, rows)
+                    plan, draft, changes = self._guard(plan_with)
+            self._report(plan, draft, changes)
         except BaseException:
             rows.close()
             raise
@@ -122,38 +124,39 @@ class CutPlanning:
             rows.told,
             plan,
             tuple(row_sets(plan, self.settings)),
-            ddl.settled,
+            ddl.decided,
             late,
             sources,
             changes,
-            seen.held_left_out,
-            hides=self._hides(plan, book, told.events),
+            streams.held_left_out,
+            hides=self._has_masks(plan, draft, told.events),
             plan_id=uuid.uuid4().hex,
         )
         return planned, rows
 
-    def _made_by(self, made: Callable[[type[Planner]], _Made]) -> _Made:
-        """The plan; where that fails by a fault of ours, table by table."""
+    def _guard(self, plan_with: Callable[[type[Planner]], _PlanResult]) -> _PlanResult:
+        """Plans with the Planner, or if that raises an unexpected error, table by table with the GuardedPlanner."""
         try:
-            return made(Planner)
+            return plan_with(Planner)
         except CdcError:
             raise
         except Exception as error:
-            said = f"the plan of cut {self.window.cut_id} failed ({first_line(error)})"
-            self.report(f"{said}: made again table by table")
-            return made(GuardedPlanner)
+            self.report(f"planning cut {self.window.cut_id} failed ({first_line(error)}): planning table by table")
+            return plan_with(GuardedPlanner)
 
     def _table(self, name: str) -> DataFrame:
         return self.spark.read.format("delta").load(self.paths.table(name))
 
-    def _told(self, ddl: DdlOfCut, released: Iterable[HeldTable], seen: CutStreams) -> tuple[LateChanges, RowsTold]:
-        """What is late, and by what the rows of the cut are told as far as that is known without a look at them."""
+    def _select_rows(
+        self, ddl: CutStatements, resumed: Iterable[HeldTable], streams: CutStreams
+    ) -> tuple[LateChanges, RowsTold]:
+        """The late changes, and which rows the cut takes in, as far as that is known without reading them."""
         window, history = self.window, self._table("ddl_history")
         keys = self.settings.keys
-        again = tables_that_come_again(ddl.fresh, self.inputs.mirror, lambda state: not key_columns(state, keys))
-        altered = cache(lambda: tuple(sorted(altered_at_watermark(window, history, seen.mirrored))))
-        late = late_changes(window, seen.log, altered)
-        told = RowsTold(ddl.fresh, tuple(again.items()), tuple(released), at_watermark=late.at_watermark)
+        again = tables_that_come_again(ddl.to_apply, self.inputs.mirror, lambda state: not key_columns(state, keys))
+        altered = cache(lambda: tuple(sorted(altered_at_watermark(window, history, streams.route_event))))
+        late = late_changes(window, streams.log, altered)
+        told = RowsTold(ddl.to_apply, tuple(again.items()), tuple(resumed), at_watermark=late.at_watermark)
         return late, replace(told, altered=altered()) if late.at_watermark else told
 
     @property
@@ -167,7 +170,7 @@ class CutPlanning:
     def _groups(self, rows: CutRows) -> list[RowGroup]:
         return with_types(row_groups(rows.changes), self.raw, rows.changes, self.inputs.mirror, self.claims)
 
-    def _book(self, groups: Iterable[RowGroup]) -> PlanDraft:
+    def _draft(self, groups: Iterable[RowGroup]) -> PlanDraft:
         return PlanDraft(
             groups,
             self.inputs.mirror,
@@ -178,21 +181,21 @@ class CutPlanning:
             self.settings.keys,
         )
 
-    def _lost(self, ddl: DdlOfCut, late: LateChanges, rows: CutRows) -> dict[TableName, tuple[Gap, ...]]:
-        """The gaps that tables have whatever the plan does."""
-        lost = lost_rows(self.spark, self.paths, self.window, self.settings.selection)
-        known = [*((breach.name, breach.gap) for breach in late.breaches), *ddl.missed()]
-        known += [(name, gap) for name, gaps in rows.gaps.items() for gap in gaps]
-        known += came_before_statements(rows.changes, dict(rows.told.again)).items()
-        for name, gap in known:
-            lost[name] = (*lost.get(name, ()), gap)
-        return lost
+    def _known_gaps(self, ddl: CutStatements, late: LateChanges, rows: CutRows) -> dict[TableName, tuple[Gap, ...]]:
+        """The gaps that tables get from their records, whatever the plan is."""
+        gaps = lost_rows(self.spark, self.paths, self.window, self.settings.selection)
+        more = [*((breach.name, breach.gap) for breach in late.breaches), *ddl.late_gaps()]
+        more += [(name, gap) for name, own in rows.gaps.items() for gap in own]
+        more += came_before_statements(rows.changes, dict(rows.told.again)).items()
+        for name, gap in more:
+            gaps[name] = (*gaps.get(name, ()), gap)
+        return gaps
 
     def _keyless_despite_messages(self, plan: CutPlan, groups: Iterable[RowGroup]) -> set[TableName]:
-        """The tables whose messages name a key that their mirrors do not have: what came twice of them has to be found by
-        where it stands, as of any table without a key."""
+        """The tables whose messages name a key that their mirrors do not have. As for keyless tables, only positions show
+        their duplicates."""
         if self.window.resolved_tso is None:
-            return set()  # then all changes are looked at
+            return set()  # without watermarks the duplicates of all tables are found by position
         named = {group.name for group in groups if group.key_names}
         return {
             step.source
@@ -200,41 +203,41 @@ class CutPlanning:
             if isinstance(step, ApplyRows) and step.source in named and not key_columns(step.state, self.settings.keys)
         }
 
-    def _hides(self, plan: CutPlan, book: PlanDraft, events: Iterable[DdlEvent]) -> bool:
-        """Whether a table of the cut has masked columns, or would have."""
+    def _has_masks(self, plan: CutPlan, draft: PlanDraft, events: Iterable[DdlEvent]) -> bool:
+        """Whether masks are declared, or a table of the cut has masked columns."""
         return (
             bool(self.settings.columns.masks)
             or any(step.state.masks for step in plan.steps)
-            or any(book.has_masks(name) for event in events for name in event.names())
+            or any(draft.has_masks(name) for event in events for name in event.names())
         )
 
-    def _tell(self, plan: CutPlan, book: PlanDraft, changes: Iterable[str]) -> None:
+    def _report(self, plan: CutPlan, draft: PlanDraft, changes: Iterable[str]) -> None:
         for line in changes:
             self.report(line)
         for name, columns in nowhere(self.settings.columns, plan.steps).items():
             self.report(f"mask: {name} has no column {', '.join(columns)}")
-        for name, reason in not_kept(self.settings.columns, plan.steps, book.key).items():
-            self.report(f"soft_delete: {name} does not keep what upstream deletes: {reason}")
+        for name, reason in not_kept(self.settings.columns, plan.steps, draft.key).items():
+            self.report(f"soft_delete: {name} does not keep deleted rows: {reason}")
         for line in derived_problems(self.spark, plan.steps):
             self.report(line)
 
 
 @dataclass(frozen=True)
-class _Finder:
-    """A `RowFinder`: by the lake as it is."""
+class _LakeRowFinder:
+    """The RowFinder that reads the lake."""
 
-    planning: CutPlanning
+    planner: CutPlanner
     history: DataFrame
-    seen: CutStreams
+    streams: CutStreams
 
     def past(self, delivered: DataFrame) -> Sequence[DdlEvent]:
-        return carried_out_before(self.planning.window, self.history, delivered, self.seen.mirrored)
+        return statements_applied_since(self.planner.window, self.history, delivered, self.streams.route_event)
 
     def is_known(self, name: TableName) -> bool:
-        return self.planning.inputs.mirror(name) is not None
+        return self.planner.inputs.mirror(name) is not None
 
     def types_of(self, places: Mapping[Place, str]) -> Mapping[Place, MessageTypes]:
-        return message_types(self.planning.raw, places, self.planning.claims)
+        return message_types(self.planner.raw, places, self.planner.claims)
 
 
 def row_sets(plan: CutPlan, settings: CutSettings) -> Iterable[RowSet]:

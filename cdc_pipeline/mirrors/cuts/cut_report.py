@@ -1,4 +1,4 @@
-"""What a cut is to those who look at it: its mirrors, what it did to each, and what became of the changes."""
+"""What a run reports of a cut: its mirrors, what it did to each, and the outcome of the row changes."""
 
 from __future__ import annotations
 
@@ -22,17 +22,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MirrorEntry:
-    """A mirror as a cut shows it, `gaps` in words. `rows` are those that upstream has; `keeps_deleted`: others are beside
-    them."""
+    """A mirror at a cut."""
 
     name: TableName
     mirror_id: str
     path: str
     version: int
+    """The Delta version."""
     rows: int
+    """The rows that upstream has."""
     columns: int
     gaps: tuple[str, ...]
+    """As text."""
     keeps_deleted: bool = False
+    """Whether the mirror keeps deleted rows beside those (`soft_delete`)."""
 
 
 @dataclass
@@ -50,15 +53,10 @@ class TableCounts:
 
 @dataclass(frozen=True)
 class CutReport:
-    """What a run shows of a cut. `published` is False where there was nothing complete to apply.
-
-    `stages` are the seconds of each part of it; `versions_before` the Delta versions of the cut before, by mirror id;
-    `newest_record` when the newest of the records whose changes it took in was produced, as Kafka says; `sources` the
-    upstream tables of mirrors that have names of their own, and `selection_changes` what became of mirrors because the
-    pipeline's selection is another one now.
-    """
+    """The result of a run."""
 
     published: bool
+    """False if there was nothing complete to apply; then the report is of the newest cut."""
     cut_id: int
     resolved_tso: int | None
     streams: StreamProgress
@@ -67,20 +65,26 @@ class CutReport:
     totals: CutTotals = NO_CHANGES
     breaches: tuple[Breach, ...] = ()
     held: tuple[HeldTable, ...] = ()
+    """Held and quarantined tables."""
     seconds: float = 0.0
     stages: Mapping[str, float] = field(default_factory=dict)
+    """Seconds by stage."""
     versions_before: Mapping[str, int] = field(default_factory=dict)
+    """The Delta versions at the cut before, by mirror id."""
     newest_record: datetime | None = None
+    """Kafka's timestamp of the newest record whose changes the cut took in."""
     sources: Sources = field(default_factory=dict)
+    """The upstream tables of mirrors whose names differ from theirs."""
     selection_changes: tuple[str, ...] = ()
+    """One sentence for each effect of a changed selection."""
 
     @property
     def without_put_aside(self) -> CutReport:
-        """The same without the mirrors of tables that are put aside."""
-        aside = {table.name for table in self.held if table.error}
-        return (
-            replace(self, mirrors=tuple(entry for entry in self.mirrors if entry.name not in aside)) if aside else self
-        )
+        """The report without the mirrors of quarantined tables."""
+        quarantined = {table.name for table in self.held if table.error}
+        if not quarantined:
+            return self
+        return replace(self, mirrors=tuple(entry for entry in self.mirrors if entry.name not in quarantined))
 
     @property
     def resolved_time(self) -> datetime | None:
@@ -93,9 +97,11 @@ def tso_datetime(tso: int | None) -> datetime | None:
 
 
 def published_entries(cut: PublishedCut, paths: LakePaths) -> tuple[MirrorEntry, ...]:
-    """The mirrors of a published cut, in name order, where they are now: a lake may have been moved as a whole. Without the
-    gaps of tables that wait."""
-    waiting = {table.name for table in cut.held}
+    """The mirrors of a published cut, in name order, without the gaps that say that a table is held.
+
+    Paths are those in this lake, which may have been moved as a whole since the cut.
+    """
+    held = {table.name for table in cut.held}
     return tuple(
         MirrorEntry(
             name := TableName(row["database"], row["table"]),
@@ -104,8 +110,8 @@ def published_entries(cut: PublishedCut, paths: LakePaths) -> tuple[MirrorEntry,
             row["version"],
             row["rows"],
             row["columns"],
-            # `with_held_gaps` puts that last
-            tuple(row["gaps"][:-1] if name in waiting else row["gaps"]),
+            # `with_held_gaps` appends that gap
+            tuple(row["gaps"][:-1] if name in held else row["gaps"]),
             row["keeps_deleted"],
         )
         for row in cut.mirrors
@@ -113,8 +119,8 @@ def published_entries(cut: PublishedCut, paths: LakePaths) -> tuple[MirrorEntry,
 
 
 def with_held_gaps(entries: Iterable[MirrorEntry], held: Iterable[HeldTable]) -> tuple[MirrorEntry, ...]:
-    """The entries, those of tables that wait marked with what they wait for, at the end."""
-    waiting = {table.name: str(table.gap) for table in held}
+    """The entries, with a gap appended to those of held tables that says why they are held."""
+    gaps = {table.name: str(table.gap) for table in held}
     return tuple(
-        replace(entry, gaps=(*entry.gaps, waiting[entry.name])) if entry.name in waiting else entry for entry in entries
+        replace(entry, gaps=(*entry.gaps, gaps[entry.name])) if entry.name in gaps else entry for entry in entries
     )

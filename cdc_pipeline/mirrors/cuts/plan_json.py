@@ -1,8 +1,8 @@
-"""Values of dataclasses as JSON text, and back to equal ones: what a plan is stored as.
+"""Dataclasses as JSON text and back to equal values: the format of stored plans.
 
-Each dataclass is an object with its name at "is" and all of its fields, tuples are arrays, other containers say what they
-are. Fields that a stored value lacks have their defaults: a later version may add some. Nothing is left out because it is a
-default: that may be another one later.
+A dataclass is an object with its class name at "is" and all its fields. A tuple is an array; other containers are objects
+that name their type. When a stored value lacks a field, the field gets its default, so a later version may add fields.
+Fields with default values are written too, because the default may change.
 """
 
 from __future__ import annotations
@@ -20,37 +20,39 @@ _SHARED = "shared"
 
 
 @dataclass(frozen=True)
-class OwnForm:
-    """How a class is stored that has a form of its own: as JSON that `back` reads to an equal value."""
+class CustomFormat:
+    """The format of a class that is not stored field by field."""
 
-    plain: Callable[[Any], Any]
-    back: Callable[[Any], Any]
+    to_plain: Callable[[Any], Any]
+    """Returns JSON-compatible data, from which `from_plain` makes an equal value."""
+    from_plain: Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
-class ValueText:
-    """`classes` are the dataclasses and enumerations that values are made of, `own` those of them with a form of their own.
-    Values of `shared` classes stand in the text once, however often they occur."""
+class JsonFormat:
+    """Writes and reads values that consist of the given classes."""
 
     classes: Iterable[type]
-    own: dict[type, OwnForm] = field(default_factory=dict)
+    """Dataclasses and enumerations."""
+    custom: dict[type, CustomFormat] = field(default_factory=dict)
     shared: frozenset[type] = frozenset()
+    """Classes whose values are written once each, however often they occur."""
 
-    def text(self, value: Any) -> str:
-        """Raises TypeError where a part of the value is of no class that is known here."""
+    def to_json(self, value: Any) -> str:
+        """Raises TypeError if a part of the value has none of the classes."""
         writer = _Writer(self)
         plain = writer.plain(value)
         return json.dumps({_SHARED: writer.shared, "value": plain}, ensure_ascii=False, separators=(",", ":"))
 
-    def value(self, text: str) -> Any:
-        """Raises ValueError where the text is none of `text`, or of a later version."""
-        found = json.loads(text)
+    def from_json(self, text: str) -> Any:
+        """Raises ValueError if the text is not from `to_json`, or has classes of a later version."""
+        stored = json.loads(text)
         reader = _Reader(self)
         try:
             reader.shared = []
-            for plain in found[_SHARED]:
+            for plain in stored[_SHARED]:
                 reader.shared.append(reader.value(plain))
-            return reader.value(found["value"])
+            return reader.value(stored["value"])
         except (KeyError, TypeError, IndexError) as error:
             raise ValueError(f"a stored plan cannot be read: {type(error).__name__} {error}") from error
 
@@ -59,10 +61,10 @@ class ValueText:
 
 
 class _Writer:
-    def __init__(self, form: ValueText) -> None:
-        self._form = form
-        self._known = set(form.classes)
-        self._places: dict[Any, int] = {}
+    def __init__(self, format: JsonFormat) -> None:
+        self._format = format
+        self._known = set(format.classes)
+        self._indexes: dict[Any, int] = {}
         self._by_identity: dict[int, tuple[Any, int]] = {}
         self.shared: list[Any] = []
 
@@ -79,26 +81,26 @@ class _Writer:
             return {_IS: "dict", _OF: [[self.plain(key), self.plain(item)] for key, item in value.items()]}
         kind = type(value)
         if kind not in self._known:
-            raise TypeError(f"{kind.__name__} is no part of a stored plan")
-        return self._once(value) if kind in self._form.shared else self._whole(value)
+            raise TypeError(f"{kind.__name__} cannot be part of a stored plan")
+        return self._once(value) if kind in self._format.shared else self._whole(value)
 
     def _once(self, value: Any) -> Any:
-        """Where the value stands among the shared ones."""
-        # the value itself is kept, too: its identity must not become another's
+        """A reference to the value among the shared ones, to which it is added the first time."""
+        # keeps the value alive, so that no other object gets its id
         if (found := self._by_identity.get(id(value))) is not None:
             return {_IS: _SHARED, _OF: found[1]}
-        place = self._places.get(value)
-        if place is None:
+        index = self._indexes.get(value)
+        if index is None:
             plain = self._whole(value)
-            place = self._places[value] = len(self.shared)
+            index = self._indexes[value] = len(self.shared)
             self.shared.append(plain)
-        self._by_identity[id(value)] = (value, place)
-        return {_IS: _SHARED, _OF: place}
+        self._by_identity[id(value)] = (value, index)
+        return {_IS: _SHARED, _OF: index}
 
     def _whole(self, value: Any) -> dict[str, Any]:
         kind = type(value)
-        if (own := self._form.own.get(kind)) is not None:
-            return {_IS: kind.__name__, _OF: own.plain(value)}
+        if (custom := self._format.custom.get(kind)) is not None:
+            return {_IS: kind.__name__, _OF: custom.to_plain(value)}
         if isinstance(value, Enum):
             return {_IS: kind.__name__, _OF: value.value}
         assert is_dataclass(value)
@@ -106,9 +108,9 @@ class _Writer:
 
 
 class _Reader:
-    def __init__(self, form: ValueText) -> None:
-        self._form = form
-        self._by_name = form.by_name()
+    def __init__(self, format: JsonFormat) -> None:
+        self._format = format
+        self._by_name = format.by_name()
         self.shared: list[Any] = []
 
     def value(self, plain: Any) -> Any:
@@ -126,8 +128,8 @@ class _Reader:
         if name == "dict":
             return {self.value(key): self.value(item) for key, item in plain[_OF]}
         kind = self._by_name[name]
-        if (own := self._form.own.get(kind)) is not None:
-            return own.back(plain[_OF])
+        if (custom := self._format.custom.get(kind)) is not None:
+            return custom.from_plain(plain[_OF])
         if issubclass(kind, Enum):
             return kind(plain[_OF])
         return kind(**{key: self.value(item) for key, item in plain.items() if key != _IS})

@@ -1,4 +1,4 @@
-"""A cut as it is planned: all that a run needs to carry it out, so that any run does the same."""
+"""The plan of a cut: all that a run needs to execute it, so that every run executes the same steps."""
 
 from __future__ import annotations
 
@@ -21,33 +21,36 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlannedCut:
-    """`settings` are those that the cut is made with, whatever is declared when it is finished; the salt is no part of what
-    is stored of them. `rows` tell which row changes it takes in, `row_sets` which of them each ApplyRows step lets in, by
-    which key. `settled` are the statements that are decided without a step. `sources` are upstream's tables of mirrors that
-    have names of their own. `held_left_out` are row changes that waited with tables that are not included any more.
-    """
+    """Stored as JSON in `cut_plans`: class and field names, and what they mean, belong to the lake's format."""
 
     window: Window
     settings: CutSettings
+    """As declared when the cut began. The mask salt is not stored."""
     rows: RowsTold
+    """Which row changes the cut takes in, and between which statements each lies."""
     plan: CutPlan
     row_sets: tuple[RowSet, ...]
+    """The rows of each ApplyRows step, and the key that identifies them."""
     settled: Mapping[StatementPosition, DdlOutcome]
+    """Outcomes of statements that need no step."""
     late: LateChanges
     sources: Sources = field(default_factory=dict)
+    """The upstream tables of mirrors whose names differ from theirs."""
     selection_changes: tuple[str, ...] = ()
+    """One sentence for each effect of a changed selection."""
     held_left_out: int = 0
+    """Held row changes of tables that are no longer included."""
     hides: bool = False
-    """Whether tables of the cut have masked columns: then what is stored has no value of a statement (`hidden_plan`)."""
+    """Whether tables of the cut have masks. The stored plan then has no values of statements (`redacted_plan`)."""
     plan_id: str = ""
-    """Tells this plan from any other, also from one of a cut of the same number in a lake that was taken back."""
+    """Unique: distinguishes plans for the same cut number, which a restored lake may have."""
 
     @property
     def outcomes(self) -> dict[StatementPosition, DdlOutcome]:
-        """What becomes of each statement of the cut."""
+        """The outcome of each statement of the cut."""
         return {**self.settled, **self.plan.outcomes}
 
     @property
     def positions(self) -> tuple[StatementPosition, ...]:
-        """Those of `rows.events`."""
+        """The positions of `rows.events`."""
         return tuple(event.position for event in self.rows.events)

@@ -1,4 +1,4 @@
-"""`consistent_cuts`: the one commit that makes a cut visible. It comes after every mirror's last commit."""
+"""Publishes a cut: appends its row to `consistent_cuts`, after the last commit of every mirror."""
 
 from __future__ import annotations
 
@@ -55,30 +55,29 @@ def publish(
     rebuilt: bool = False,
     rebuilt_tables: Sequence[TableName] = (),
 ) -> None:
-    """One row: the resolved TSO, the Delta version of every mirror at it, and what became of the row changes.
+    """Appends one row: the resolved TSO, the Delta version of every mirror at it, and the outcome of the row changes.
 
-    `settings` are how values and rows were told, for those who read between cuts. `rebuilt` says that the
-    cut takes in all changes anew, so that what earlier cuts counted counts no more; `rebuilt_tables` names the tables of
-    which it does where others stay as they were.
+    `settings` are stored for reads between cuts. `rebuilt`: the cut takes in all changes again, so the counts of earlier
+    cuts no longer apply. `rebuilt_tables`: the tables of which it does, if not of all.
     """
-    named = {
+    row = {
         "run_id": note["run_id"],
         "published_at": datetime.now(timezone.utc),
         "rebuilt": rebuilt,
         "rebuilt_tables": [(name.database, name.table) for name in rebuilt_tables],
-        **_of_window(window),
-        **_of_settings(settings),
-        **_of_changes(report),
-        **_of_mirrors(report, paths),
+        **_window_fields(window),
+        **_settings_fields(settings),
+        **_change_fields(report),
+        **_mirror_fields(report, paths),
     }
     columns = struct_of(CUTS_SCHEMA).names
-    assert named.keys() == set(columns), named.keys() ^ set(columns)
-    frame = small_frame(spark, [[named[column] for column in columns]], CUTS_SCHEMA)
+    assert row.keys() == set(columns), row.keys() ^ set(columns)
+    frame = small_frame(spark, [[row[column] for column in columns]], CUTS_SCHEMA)
     commit = Commit(paths.writer("consistent_cuts"), window.cut_id, note)
     append_once(frame, paths.table("consistent_cuts"), commit)
 
 
-def _of_window(window: Window) -> dict[str, object]:
+def _window_fields(window: Window) -> dict[str, object]:
     return {
         "cut_id": window.cut_id,
         "resolved_tso": window.resolved_tso,
@@ -87,7 +86,7 @@ def _of_window(window: Window) -> dict[str, object]:
     }
 
 
-def _of_settings(settings: CutSettings) -> dict[str, object]:
+def _settings_fields(settings: CutSettings) -> dict[str, object]:
     return {
         "time_zone": settings.time_zone,
         "keys": {table: list(columns) for table, columns in settings.keys.items()},
@@ -97,8 +96,8 @@ def _of_settings(settings: CutSettings) -> dict[str, object]:
     }
 
 
-def _of_changes(report: CutReport) -> dict[str, object]:
-    """What became of the row changes, and who waits for what."""
+def _change_fields(report: CutReport) -> dict[str, object]:
+    """The outcome of the row changes, and the held tables."""
     totals = report.totals
     return {
         "changes": totals.changes,
@@ -113,8 +112,8 @@ def _of_changes(report: CutReport) -> dict[str, object]:
         "held_by": report.streams.held_by,
         "heartbeats": dict(report.streams.heartbeats),
         "breached": [
-            (found.name.database, found.name.table, found.changes, found.topic, found.partition, found.offset)
-            for found in report.breaches
+            (breach.name.database, breach.name.table, breach.changes, breach.topic, breach.partition, breach.offset)
+            for breach in report.breaches
         ],
         "held": [
             (table.name.database, table.name.table, *table.cause, table.commit_ts, table.sql, table.rows, table.error)
@@ -123,8 +122,8 @@ def _of_changes(report: CutReport) -> dict[str, object]:
     }
 
 
-def _of_mirrors(report: CutReport, paths: LakePaths) -> dict[str, object]:
-    """The mirrors with their versions, which of them the cut has changed, and which of upstream's tables they are of."""
+def _mirror_fields(report: CutReport, paths: LakePaths) -> dict[str, object]:
+    """The mirrors with their versions, those that the cut changed, and their upstream tables."""
     return {
         "mirrors": [
             (

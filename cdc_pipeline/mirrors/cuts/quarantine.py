@@ -1,8 +1,7 @@
-"""Tables that are put aside because a step of theirs fails again and again, so that a cut goes on with the others.
+"""Quarantine: if a table's step fails in several runs, the cut is published without the table.
 
-Each failure is a row of `cut_failures`, whatever becomes of the run. A table that is put aside waits as one does that a
-policy holds (`holding`): what of its rows and statements the cut could not take in, and all that comes after, until a
-rebuild makes it anew.
+Each failure is a row of `cut_failures`, also when the run fails. A quarantined table is held like one that `ddl_policy`
+holds (`changes.held_rows`): its rows and statements from the failed step on wait until a rebuild.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ if TYPE_CHECKING:
     from cdc_pipeline.mysql.model.table import TableName
 
 FAILURES = "cut_failures"
-TRIES = 3
-"""So many runs fail at a table before it is put aside."""
+MOST_FAILURES = 3
+"""A table is quarantined after this many failed runs."""
 _SCHEMA = (
     "plan_id STRING, cut_id BIGINT, `database` STRING, `table` STRING, step INT, kind STRING, error STRING, run_id STRING, "
     "failed_at TIMESTAMP"
@@ -41,20 +40,23 @@ _SCHEMA = (
 
 
 @dataclass(frozen=True)
-class GivingUp:
-    """A table is put aside after so many `tries` (None: never), and those of `at_once` after one."""
+class QuarantinePolicy:
+    """After how many failed runs a table is quarantined."""
 
-    tries: int | None = TRIES
+    most_failures: int | None = MOST_FAILURES
+    """None: never."""
     at_once: frozenset[TableName] = frozenset()
+    """Tables that are quarantined after the first failure."""
 
-    def after(self, name: TableName) -> int:
-        return 1 if name in self.at_once else sys.maxsize if self.tries is None else self.tries
+    def limit(self, name: TableName) -> int:
+        """The failed runs after which the table is quarantined."""
+        return 1 if name in self.at_once else sys.maxsize if self.most_failures is None else self.most_failures
 
 
-def noted_failures(
+def record_failures(
     spark: SparkSession, paths: LakePaths, planned: PlannedCut, failures: Iterable[StepFailure], run_id: str
 ) -> dict[TableName, int]:
-    """Writes the failures down. Returns how often the cut has failed at each of their tables, this time included."""
+    """Appends the failures to `cut_failures`. Returns how often each of their tables has failed in this plan."""
     now = datetime.now(timezone.utc)
     rows = [
         (
@@ -71,69 +73,69 @@ def noted_failures(
         for failure in failures
     ]
     path = paths.table(FAILURES)
-    # by the clock: each failure counts, and those of one run are one commit
+    # a version from the clock, because each run's failures count
     number = int(now.timestamp() * 1_000_000)
     commit = Commit(f"cdc:{paths.pipeline}:{FAILURES}:{planned.plan_id}", number, {"run_id": run_id})
     append_once(small_frame(spark, rows, _SCHEMA), path, commit)
-    counted = spark.read.format("delta").load(path).where(F.col("plan_id") == planned.plan_id)
-    found = counted.groupBy("database", "table").agg(F.countDistinct("failed_at").alias("times")).collect()
+    recorded = spark.read.format("delta").load(path).where(F.col("plan_id") == planned.plan_id)
+    counts = recorded.groupBy("database", "table").agg(F.countDistinct("failed_at").alias("times")).collect()
+    times = {(row["database"], row["table"]): row["times"] for row in counts}
     names = {failure.step.state.name for failure in failures}
-    by_name = {(row["database"], row["table"]): row["times"] for row in found}
-    return {name: by_name[name.database, name.table] for name in names}
+    return {name: times[name.database, name.table] for name in names}
 
 
-def failures_of(spark: SparkSession, paths: LakePaths, name: TableName) -> list[str]:
-    """What is written down of the table's failures, the newest last."""
+def recorded_errors(spark: SparkSession, paths: LakePaths, name: TableName) -> list[str]:
+    """The error messages of the table's failures, oldest first."""
     if table_state(spark, paths.table(FAILURES)) is None:
         return []
     rows = spark.read.format("delta").load(paths.table(FAILURES))
-    of_table = rows.where((F.col("database") == name.database) & (F.col("table") == name.table))
-    return [row["error"] for row in of_table.orderBy("failed_at").collect()]
+    rows = rows.where((F.col("database") == name.database) & (F.col("table") == name.table))
+    return [row["error"] for row in rows.orderBy("failed_at").collect()]
 
 
-def put_aside(
-    planned: PlannedCut, failures: Iterable[StepFailure], left_out: Collection[int], times: int
+def without_failed_tables(
+    planned: PlannedCut, failures: Iterable[StepFailure], skipped: Collection[int], times: int
 ) -> PlannedCut:
-    """The plan as it was carried out: the tables of the steps that were left out wait, and so do their statements from
-    there on."""
+    """The plan without what did not run: the tables of skipped steps are quarantined, and their statements from there on
+    are held. `skipped`: indexes of steps; `times`: how often they failed."""
     plan, events = planned.plan, planned.rows.events
     held = {table.name: table for table in plan.held}
     held_from, outcomes = dict(plan.held_from), dict(plan.outcomes)
-    reasons = _reasons(planned, failures, left_out, times)
+    reasons = _reasons(planned, failures, skipped, times)
     stopped_at: dict[TableName, int] = {}
-    for index in sorted(left_out):
-        step, place = plan.steps[index], plan.during[index]
-        since = events[place].commit_ts if 0 <= place < len(events) else 0
+    for index in sorted(skipped):
+        step, event_index = plan.steps[index], plan.during[index]
+        since = events[event_index].commit_ts if 0 <= event_index < len(events) else 0
         for name in touched(step):
             held.setdefault(name, HeldTable(name, NO_STATEMENT, since, "", error=reasons[index]))
-            stopped_at.setdefault(name, place)
+            stopped_at.setdefault(name, event_index)
         if isinstance(step, ApplyRows):
             held_from[step.source] = min(*step.segments, held_from.get(step.source, sys.maxsize))
-    for place, event in enumerate(events):
-        waiting = [name for name in event.names() if place >= stopped_at.get(name, sys.maxsize)]
-        if waiting and event.position in outcomes:
-            was = outcomes[event.position]
-            words = (f"{name} waits: {held[name].gap}" for name in waiting)
-            outcomes[event.position] = DdlOutcome(HELD, [*was.effects, *words], was.tables)
+    for event_index, event in enumerate(events):
+        stopped = [name for name in event.names() if event_index >= stopped_at.get(name, sys.maxsize)]
+        if stopped and event.position in outcomes:
+            planned_outcome = outcomes[event.position]
+            messages = (f"{name} waits: {held[name].gap}" for name in stopped)
+            outcomes[event.position] = DdlOutcome(HELD, [*planned_outcome.effects, *messages], planned_outcome.tables)
     return replace(planned, plan=replace(plan, held=tuple(held.values()), held_from=held_from, outcomes=outcomes))
 
 
 def _reasons(
-    planned: PlannedCut, failures: Iterable[StepFailure], left_out: Collection[int], times: int
+    planned: PlannedCut, failures: Iterable[StepFailure], skipped: Collection[int], times: int
 ) -> dict[int, str]:
-    """For each step that was left out why: the failure that it depends on."""
-    found: dict[int, str] = {}
+    """The failure that each skipped step depends on."""
+    reasons: dict[int, str] = {}
     for failure in failures:
-        # an error may quote a value
-        words = type(failure.error).__name__ if planned.hides else failure.words
+        # an error may quote a value of a masked column
+        message = type(failure.error).__name__ if planned.hides else failure.words
         reason = (
             f"{type(failure.step).__name__} of {failure.step.state.name} failed {times} times in cut "
-            f"{planned.window.cut_id}: {words}"
+            f"{planned.window.cut_id}: {message}"
         )
         names: set[TableName] = set()
-        for index in sorted(left_out):
+        for index in sorted(skipped):
             own = touched(planned.plan.steps[index])
             if index == failure.index or (index > failure.index and own & names):
                 names |= own
-                found.setdefault(index, reason)
-    return found
+                reasons.setdefault(index, reason)
+    return reasons

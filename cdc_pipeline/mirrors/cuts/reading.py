@@ -1,7 +1,7 @@
-"""Reading all tables of a pipeline as of one moment of upstream: a published cut, or any TSO between two cuts.
+"""Reads all tables of a pipeline as of one moment of upstream: a published cut, or any TSO between two cuts.
 
-A reader who opens mirrors one by one while a cut is made sees some before it and some after. `read_cut` goes by
-`consistent_cuts`, which names the Delta version of every mirror, and is written when all of them are in.
+A reader who opens mirrors one by one during a cut sees some of them before it and some after it. `read_cut` uses
+`consistent_cuts`, which has the Delta version of every mirror at each cut.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from cdc_pipeline.mirrors.changes.progress import (
 )
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.cuts.cut_report import published_entries
-from cdc_pipeline.mirrors.cuts.quarantine import GivingUp
+from cdc_pipeline.mirrors.cuts.quarantine import QuarantinePolicy
 from cdc_pipeline.mirrors.merge.soft_deletes import live_rows
 from cdc_pipeline.mirrors.model.state import DELETED
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
@@ -57,29 +57,29 @@ _SIDE_BY_SIDE = 2
 
 
 class CutTables(Mapping[TableName, "DataFrame"]):
-    """The tables of a pipeline as of one moment: table → rows, columns as the mirror had them. Of one that keeps what
-    upstream deletes (`soft_delete`) these are the rows that were there, without `_deleted`.
+    """The tables of a pipeline as of one moment, by name: `cut["shop.orders"]`, `cut["shop", "orders"]` or a TableName.
 
-    A table is asked for as `cut["shop.orders"]`, `cut["shop", "orders"]` or by its `TableName`; iteration gives names in
-    order. `cut_id` is the published cut that it comes from (0: none was before that moment), `resolved_tso` the moment;
-    None where the pipeline has no TSOs. `close()`, also by `with`, removes what a read between two cuts has made; else
-    that is done when the process ends.
+    Columns are those of the mirror. With `soft_delete`, deleted rows and `_deleted` are left out. Iteration is in name
+    order. `close()`, also through `with`, removes the scratch tables of a read between two cuts; otherwise the end of the
+    process does.
     """
 
     def __init__(
         self, cut_id: int, resolved_tso: int | None, tables: dict[TableName, DataFrame], scratch: _Scratch | None = None
     ) -> None:
         self.cut_id = cut_id
+        """The published cut at or before the moment; 0 if there is none."""
         self.resolved_tso = resolved_tso
+        """The moment; None if the pipeline has no TSOs."""
         self._tables = dict(sorted(tables.items()))
         self._scratch = scratch
 
     def __getitem__(self, name: TableName | tuple[str, str] | str) -> DataFrame:
         if isinstance(name, str):
-            found = [table for table in self._tables if str(table) == name]
-            if len(found) != 1:
+            matching = [table for table in self._tables if str(table) == name]
+            if len(matching) != 1:
                 raise KeyError(name)
-            return self._tables[found[0]]
+            return self._tables[matching[0]]
         return self._tables[TableName(*name) if isinstance(name, tuple) else name]
 
     def __iter__(self) -> Iterator[TableName]:
@@ -108,25 +108,24 @@ def read_cut(
     scratch: str | Path | None = None,
     mask_salt: str = "",
 ) -> CutTables:
-    """All tables of the pipeline as of the newest cut, or as of `tso`, a TSO up to which the streams are complete.
+    """All tables of the pipeline as of the newest cut, or as of `tso`.
 
-    Between two cuts the tables are the cut before and the changes of the change log since, DDL included, made by the code
-    that makes mirrors on shallow clones under `scratch` (a folder that all of Spark's workers reach; by default a
-    temporary folder of this machine, for a remote lake a hidden folder in it). The lake itself is only read. What a rebuild
-    has put right is read as it was put right, also for moments before it.
+    Between two cuts, CutMaker applies the later changes, DDL included, to shallow clones of the cut before. The clones are
+    under `scratch`, a folder that all Spark workers can reach; by default a temporary folder of this machine, or a hidden
+    folder of a remote lake. The lake itself is only read. Repairs of a rebuild also apply to moments before the rebuild.
 
-    `mask_salt` is needed between two cuts where the pipeline hashes columns (`mask`).
+    `mask_salt` is required between two cuts if the pipeline hashes columns (`mask`).
 
-    Raises LakeError where there is no such pipeline, its lake is of a newer format, there is no cut yet, or the streams are
-    not complete up to `tso`.
+    Raises LakeError if the pipeline does not exist, its lake has another format, it has no cut yet, or the streams are not
+    complete up to `tso`.
     """
     paths = LakePaths(str(lake), pipeline)
     if table_state(spark, paths.table("batches")) is None:
-        raise LakeError(f"there is no pipeline {pipeline!r} in the lake {str(lake)!r}: {paths.home} has no batches")
+        raise LakeError(f"no pipeline {pipeline!r} in the lake {str(lake)!r}: {paths.home} has no table batches")
     require_known_format(spark, paths)
     newest = published_cut(spark, paths)
     if newest is NO_CUT:
-        raise LakeError("the pipeline has no published cut yet", pipeline=pipeline)
+        raise LakeError("no cut is published yet: run the ingest first", pipeline=pipeline)
     if tso is None or newest.resolved_tso == tso:
         return _at_cut(spark, paths, newest)
     base = cut_at(spark, paths, tso)
@@ -138,16 +137,16 @@ def read_cut(
             f"the streams are complete up to {_complete(complete.resolved_tso)}, not up to the TSO {tso}",
             pipeline=pipeline,
         )
-    place = _Scratch(spark, _scratch_folder(paths, scratch))
+    folder = _Scratch(spark, _scratch_folder(paths, scratch))
     try:
-        return _between(spark, paths, base, tso, place, mask_salt)
+        return _between(spark, paths, base, tso, folder, mask_salt)
     except BaseException:
-        place.remove()
+        folder.remove()
         raise
 
 
 def _upstream_rows(mirror: DataFrame, entry: MirrorEntry) -> DataFrame:
-    """The rows that upstream had, without those that the mirror keeps beside them."""
+    """The rows that upstream had, without deleted rows that the mirror keeps."""
     return live_rows(mirror, keeps_deleted=True).drop(DELETED) if entry.keeps_deleted else mirror
 
 
@@ -157,10 +156,10 @@ def _complete(tso: int | None) -> str:
 
 def _at_cut(spark: SparkSession, paths: LakePaths, cut: PublishedCut) -> CutTables:
     entries = published_entries(cut, paths)
-    places = mirror_paths(spark, paths, entries)
+    current = mirror_paths(spark, paths, entries)
     tables = {
         entry.name: _upstream_rows(
-            spark.read.format("delta").option("versionAsOf", entry.version).load(places[entry.mirror_id]), entry
+            spark.read.format("delta").option("versionAsOf", entry.version).load(current[entry.mirror_id]), entry
         )
         for entry in entries
     }
@@ -168,14 +167,13 @@ def _at_cut(spark: SparkSession, paths: LakePaths, cut: PublishedCut) -> CutTabl
 
 
 def _between(
-    spark: SparkSession, paths: LakePaths, base: PublishedCut, tso: int, place: _Scratch, salt: str
+    spark: SparkSession, paths: LakePaths, base: PublishedCut, tso: int, folder: _Scratch, salt: str
 ) -> CutTables:
-    # the view's own tables under the names that the code for cuts knows them by
-    view = LakePaths(place.path, paths.pipeline, {name: paths.table(name) for name in _READ_ONLY})
+    view = LakePaths(folder.path, paths.pipeline, {name: paths.table(name) for name in _READ_ONLY})
     entries = published_entries(base, paths)
-    places = mirror_paths(spark, paths, entries)
+    current = mirror_paths(spark, paths, entries)
     for entry in entries:
-        _clone(spark, places[entry.mirror_id], view.mirror(entry.name), entry.version)
+        _clone(spark, current[entry.mirror_id], view.mirror(entry.name), entry.version)
     for table in _CLONED:
         _clone(spark, paths.table(table), view.table(table), None)
     settings = _settings(spark, paths, base, salt)
@@ -193,18 +191,20 @@ def _between(
         settings.policy,
         settings.selection,
         settings.columns,
-        GivingUp(None),
+        QuarantinePolicy(None),
     )
     report = maker.bring_up_to_date(up_to=tso)
     tables = {
         entry.name: _upstream_rows(spark.read.format("delta").load(entry.path), entry) for entry in report.mirrors
     }
-    return CutTables(base.cut_id, tso, tables, place)
+    return CutTables(base.cut_id, tso, tables, folder)
 
 
 def mirror_paths(spark: SparkSession, paths: LakePaths, entries: Iterable[MirrorEntry]) -> dict[str, str]:
-    """Where the mirrors of a cut are now, by mirror id: under the name that they had, or where a rename or a drop took
-    them since."""
+    """The current paths of a cut's mirrors, by mirror id: a RENAME or DROP may have moved them since.
+
+    Raises LakeError if one is no longer in the lake.
+    """
     found: dict[str, str] = {}
     missing: dict[str, TableName] = {}
     for entry in entries:
@@ -232,7 +232,7 @@ def _mirror_id(spark: SparkSession, path: str) -> str | None:
 
 
 def _settings(spark: SparkSession, paths: LakePaths, base: PublishedCut, salt: str) -> CutSettings:
-    """How the newest cut read values and took DDL, with the tables that the cut after the base has selected."""
+    """The settings of the newest cut, with the selection of the cut after `base`."""
     cuts = spark.read.format("delta").load(paths.table("consistent_cuts"))
     row = cuts.orderBy(F.desc("cut_id")).first()
     after = cuts_since_rebuild(cuts).where(F.col("cut_id") > base.cut_id).orderBy("cut_id").select("selection").first()
@@ -257,18 +257,18 @@ def _scratch_folder(paths: LakePaths, scratch: str | Path | None) -> str:
 
 
 class _Scratch:
-    """A folder that is removed once: when asked, else when the process ends."""
+    """A folder that is removed by `remove`, or at the latest when the process ends."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self.path = path
-        self._remove = weakref.finalize(self, _removed, spark, path)
+        self._remove = weakref.finalize(self, _remove_folder, spark, path)
 
     def remove(self) -> None:
         self._remove()
 
 
-def _removed(spark: SparkSession, path: str) -> None:
+def _remove_folder(spark: SparkSession, path: str) -> None:
     if LakePaths(path, "").is_local:
-        shutil.rmtree(path, ignore_errors=True)  # also when the session is gone
+        shutil.rmtree(path, ignore_errors=True)  # works without a Spark session too
     else:
         remove_folder(spark, path)

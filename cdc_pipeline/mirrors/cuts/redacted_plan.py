@@ -1,7 +1,7 @@
-"""The plan of tables that have masked columns, as it is stored: without what statements say of values.
+"""Removes values from the plans of tables with masks before they are stored.
 
-Statements are parted from their values, of which steps need one kind: the default that an added column gives to older rows.
-A run that finishes the cut reads it in `ddl_history` again, where statements stand as they came.
+Statements may quote values. Steps need only one kind of them: the default of an added column, for existing rows. A run that
+resumes the cut reads those defaults from `ddl_history`, which has the full statements.
 """
 
 from __future__ import annotations
@@ -33,43 +33,43 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
     from cdc_pipeline.mirrors.settings.ddl_policy import StatementPosition
 
-_HIDDEN = Default("expression", "it is in ddl_history")
+_REDACTED = Default("expression", "it is in ddl_history")
 _TEXTS = frozenset({"sql", "query", "reason", "what", "bound"})
 """Fields that quote a statement."""
 
 
-def without_values(planned: PlannedCut) -> PlannedCut:
-    """The plan as it may be stored. `with_values` gives it back, but for words."""
+def redact(planned: PlannedCut) -> PlannedCut:
+    """The plan to store. `restore_values` restores it, apart from messages."""
     rows = replace(
         planned.rows,
-        events=tuple(_bare(event) for event in planned.rows.events),
-        past=tuple(_bare(event) for event in planned.rows.past),
+        events=tuple(_redacted(event) for event in planned.rows.events),
+        past=tuple(_redacted(event) for event in planned.rows.past),
         released=tuple(replace(table, sql="") for table in planned.rows.released),
     )
     plan = replace(
         planned.plan,
-        steps=tuple(_with_origins(step, _hidden_default) for step in planned.plan.steps),
-        outcomes={position: _without_words(outcome) for position, outcome in planned.plan.outcomes.items()},
+        steps=tuple(_with_origins(step, _without_default) for step in planned.plan.steps),
+        outcomes={position: _without_message(outcome) for position, outcome in planned.plan.outcomes.items()},
     )
-    settled = {position: _without_words(outcome) for position, outcome in planned.settled.items()}
+    settled = {position: _without_message(outcome) for position, outcome in planned.settled.items()}
     return replace(planned, rows=rows, plan=plan, settled=settled)
 
 
-def with_values(planned: PlannedCut, history: DataFrame) -> PlannedCut:
-    """The plan with the defaults that its steps give to older rows."""
-    wanted = {planned.positions[place] for place in _hiding_events(planned)}
+def restore_values(planned: PlannedCut, history: DataFrame) -> PlannedCut:
+    """The plan with the defaults that its steps write into existing rows, read from `ddl_history`."""
+    wanted = {planned.positions[index] for index in _redacted_events(planned)}
     if not wanted:
         return planned
     offsets = [offset for _, _, offset in wanted]
-    found = history.where(F.col("offset").isin(offsets)).select("topic", "partition", "offset", "kind", "sql").collect()
+    rows = history.where(F.col("offset").isin(offsets)).select("topic", "partition", "offset", "kind", "sql").collect()
     defaults = {
         position: _added_defaults(row["kind"], row["sql"] or "")
-        for row in found
+        for row in rows
         if (position := (row["topic"], row["partition"], row["offset"])) in wanted
     }
     steps = [
-        _with_origins(step, partial(_told_default, _of_event(planned, place, defaults)))
-        for place, step in enumerate(planned.plan.steps)
+        _with_origins(step, partial(_with_default, _defaults_of_step(planned, index, defaults)))
+        for index, step in enumerate(planned.plan.steps)
     ]
     return replace(planned, plan=replace(planned.plan, steps=tuple(steps)))
 
@@ -77,83 +77,84 @@ def with_values(planned: PlannedCut, history: DataFrame) -> PlannedCut:
 # ---- events and outcomes
 
 
-def _bare(value: Any) -> Any:
-    """The value without texts of statements, defaults, and bounds of partitions."""
+def _redacted(value: Any) -> Any:
+    """The value without texts of statements, defaults and partition bounds."""
     if isinstance(value, Default):
-        return _HIDDEN if value.value is not None else value
+        return _REDACTED if value.value is not None else value
     if isinstance(value, PartitionDefinitionClause):
-        return NoRowEffect("")  # it parts no rows either
+        return NoRowEffect("")  # no rows lie before or after either
     if isinstance(value, tuple):
-        return tuple(_bare(item) for item in value)
+        return tuple(_redacted(item) for item in value)
     if not is_dataclass(value) or isinstance(value, type):
         return value
     changed: dict[str, Any] = {}
     for item in fields(value):
-        now = getattr(value, item.name)
+        current = getattr(value, item.name)
         if item.name == "partitioning":
             changed[item.name] = None
-        elif isinstance(now, str):
-            changed[item.name] = "" if item.name in _TEXTS else now
+        elif isinstance(current, str):
+            changed[item.name] = "" if item.name in _TEXTS else current
         else:
-            changed[item.name] = _bare(now)
+            changed[item.name] = _redacted(current)
     return replace(value, **changed)
 
 
-def _without_words(outcome: DdlOutcome) -> DdlOutcome:
+def _without_message(outcome: DdlOutcome) -> DdlOutcome:
     if outcome.status != NOT_APPLIED:
         return outcome
-    words = f"{NOT_APPLIED}: why is not kept, as a table of it has masked columns"
-    return DdlOutcome(outcome.status, [words], outcome.tables)
+    message = f"{NOT_APPLIED}: the reason is not stored, because a table of the statement has masked columns"
+    return DdlOutcome(outcome.status, [message], outcome.tables)
 
 
 # ---- defaults
 
 
-def _with_origins(step: Step, told: Callable[[ColumnOrigin], ColumnOrigin]) -> Step:
+def _with_origins(step: Step, change: Callable[[ColumnOrigin], ColumnOrigin]) -> Step:
+    """The step with `change` applied to each added column that is masked."""
     if isinstance(step, (ChangeColumns, ChangeShardRows)):
         masks = dict(step.state.masks)
         return replace(
             step,
             origins=tuple(
-                told(origin) if origin.before is None and origin.after.name in masks else origin
+                change(origin) if origin.before is None and origin.after.name in masks else origin
                 for origin in step.origins
             ),
         )
     return step
 
 
-def _hidden_default(origin: ColumnOrigin) -> ColumnOrigin:
+def _without_default(origin: ColumnOrigin) -> ColumnOrigin:
     default = origin.after.default
-    return origin if default is None else replace(origin, after=replace(origin.after, default=_bare(default)))
+    return origin if default is None else replace(origin, after=replace(origin.after, default=_redacted(default)))
 
 
-def _told_default(told: Mapping[str, Default | None], origin: ColumnOrigin) -> ColumnOrigin:
+def _with_default(defaults: Mapping[str, Default | None], origin: ColumnOrigin) -> ColumnOrigin:
     name = origin.after.name.casefold()
-    if origin.after.default != _HIDDEN or name not in told:
+    if origin.after.default != _REDACTED or name not in defaults:
         return origin
-    return replace(origin, after=replace(origin.after, default=told[name]))
+    return replace(origin, after=replace(origin.after, default=defaults[name]))
 
 
-def _hiding_events(planned: PlannedCut) -> set[int]:
-    """The places of events whose steps have hidden defaults."""
+def _redacted_events(planned: PlannedCut) -> set[int]:
+    """The indexes of events whose steps have redacted defaults."""
     return {
-        planned.plan.during[place]
-        for place, step in enumerate(planned.plan.steps)
+        planned.plan.during[index]
+        for index, step in enumerate(planned.plan.steps)
         if isinstance(step, (ChangeColumns, ChangeShardRows))
-        and any(origin.after.default == _HIDDEN for origin in step.origins)
-        and 0 <= planned.plan.during[place] < len(planned.positions)
+        and any(origin.after.default == _REDACTED for origin in step.origins)
+        and 0 <= planned.plan.during[index] < len(planned.positions)
     }
 
 
-def _of_event(
-    planned: PlannedCut, place: int, defaults: Mapping[StatementPosition, dict[str, Default | None]]
+def _defaults_of_step(
+    planned: PlannedCut, index: int, defaults: Mapping[StatementPosition, dict[str, Default | None]]
 ) -> dict[str, Default | None]:
-    event = planned.plan.during[place]
+    event = planned.plan.during[index]
     return defaults.get(planned.positions[event], {}) if 0 <= event < len(planned.positions) else {}
 
 
 def _added_defaults(kind: str, sql: str) -> dict[str, Default | None]:
-    """The defaults of the columns that the statement adds, by their folded names."""
+    """The defaults of the columns that the statement adds, by casefolded name."""
     altered: Iterable[Any] = (change for change in map(of_table, changes_of(kind, "", "", sql)))
     return {
         clause.column.name.casefold(): clause.column.default

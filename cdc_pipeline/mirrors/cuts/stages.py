@@ -1,4 +1,4 @@
-"""Where the time of a cut goes."""
+"""How long each stage of a cut takes."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import time
 
 
 class Stages:
-    """Seconds by stage, in the order in which they ended. Each begins where the one before ended."""
+    """Seconds by stage, in the order in which the stages end. A stage begins when the one before it ends."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self._since = time.monotonic()
 
-    def ended(self, stage: str) -> None:
+    def end(self, stage: str) -> None:
         now = time.monotonic()
         self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self._since
         self._since = now

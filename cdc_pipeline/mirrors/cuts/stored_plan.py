@@ -1,5 +1,6 @@
-"""`cut_plans`: the plan of the newest cut, written before any mirror is touched. What a run that dies leaves is finished as
-it was planned, whatever has changed since: settings, policy, selection, the code that makes plans.
+"""`cut_plans`: the plan of the newest cut, stored before any mirror changes.
+
+If a run dies, the next one executes the stored plan, even if settings, selection or the planner's code have changed since.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from cdc_pipeline.lake.delta_log import newest_note
 from cdc_pipeline.mirrors.changes import late_changes, late_ddl, segments
 from cdc_pipeline.mirrors.changes.cut_rows import RowsTold
 from cdc_pipeline.mirrors.changes.window import Window
-from cdc_pipeline.mirrors.cuts.plan_json import OwnForm, ValueText
+from cdc_pipeline.mirrors.cuts.plan_json import CustomFormat, JsonFormat
 from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
-from cdc_pipeline.mirrors.cuts.redacted_plan import with_values, without_values
+from cdc_pipeline.mirrors.cuts.redacted_plan import redact, restore_values
 from cdc_pipeline.mirrors.merge import net_changes, row_identity
 from cdc_pipeline.mirrors.model import computed_columns, ddl_events, ddl_outcome, shards, steps
 from cdc_pipeline.mirrors.model.state import MirrorState
@@ -50,7 +51,7 @@ _PLAN = (
 
 
 def _dataclasses(*modules: ModuleType) -> tuple[type, ...]:
-    """All that the modules define."""
+    """All dataclasses that the modules define."""
     return tuple(
         kind
         for module in modules
@@ -59,7 +60,7 @@ def _dataclasses(*modules: ModuleType) -> tuple[type, ...]:
     )
 
 
-# What a plan is made of. A name that a lake has stays, and so does what its fields mean: a test has a plan as it is stored.
+# The classes that a plan consists of. Names of classes and fields belong to the lake's format: a test reads a stored plan.
 _CLASSES: tuple[type, ...] = (
     *(PlannedCut, CutPlan, Window, RowsTold, ColumnRules, DdlPolicy, TableSelection, MirrorState, gaps.GapKind),
     *(cut_settings.CutSettings, ddl_policy.HeldTable, ddl_outcome.DdlOutcome, ddl_events.DdlEvent, net_changes.RowSet),
@@ -78,59 +79,64 @@ _CLASSES: tuple[type, ...] = (
 )
 
 
-def plan_form(salt: str = "") -> ValueText:
-    """How a `PlannedCut` is stored. `salt` is that of masked values, which is no part of it: reading raises MaskSaltError
-    where values were hashed with another."""
-    return ValueText(
+def plan_format(salt: str = "") -> JsonFormat:
+    """The format of a stored PlannedCut, which has no salt. Reading raises MaskSaltError if `salt`, the mask salt, differs
+    from the one that the plan was made with."""
+    return JsonFormat(
         _CLASSES,
         {
-            MirrorState: OwnForm(lambda state: state.properties(), MirrorState.from_properties),
-            TableSchema: OwnForm(
+            MirrorState: CustomFormat(lambda state: state.properties(), MirrorState.from_properties),
+            TableSchema: CustomFormat(
                 lambda schema: json.loads(schema.to_json()), lambda plain: schema_of_json(json.dumps(plain))
             ),
-            ColumnRules: OwnForm(lambda rules: rules.as_plain(), lambda plain: ColumnRules.from_plain(plain, salt)),
-            TableSelection: OwnForm(lambda selection: selection.to_json(), TableSelection.from_json),
-            DdlPolicy: OwnForm(lambda found: found.to_json(), DdlPolicy.from_json),
+            ColumnRules: CustomFormat(
+                lambda rules: rules.as_plain(), lambda plain: ColumnRules.from_plain(plain, salt)
+            ),
+            TableSelection: CustomFormat(lambda selection: selection.to_json(), TableSelection.from_json),
+            DdlPolicy: CustomFormat(lambda policy: policy.to_json(), DdlPolicy.from_json),
         },
         frozenset({MirrorState, TableSchema}),
     )
 
 
 def is_begun(spark: SparkSession, paths: LakePaths, published: PublishedCut) -> bool:
-    """Whether an earlier run has begun a cut and not published it."""
+    """Whether a cut is begun (its plan stored) and not published."""
     return (progress(spark, paths.table(_TABLE), paths.writer(_TABLE)) or 0) > published.cut_id
 
 
-def begun_cut(spark: SparkSession, paths: LakePaths, published: PublishedCut, salt: str = "") -> PlannedCut | None:
-    """The cut that an earlier run has begun and not published. `salt` is that of masked values: raises MaskSaltError where
-    it was begun with another."""
-    return _stored(spark, paths, published.cut_id + 1, salt) if is_begun(spark, paths, published) else None
+def load_begun_cut(spark: SparkSession, paths: LakePaths, published: PublishedCut, salt: str = "") -> PlannedCut | None:
+    """The plan of the cut that is begun and not published. Raises MaskSaltError if it has another mask salt than `salt`."""
+    return _load(spark, paths, published.cut_id + 1, salt) if is_begun(spark, paths, published) else None
 
 
-def _stored(spark: SparkSession, paths: LakePaths, cut_id: int, salt: str) -> PlannedCut | None:
+def _load(spark: SparkSession, paths: LakePaths, cut_id: int, salt: str) -> PlannedCut | None:
     row = spark.read.format("delta").load(paths.table(_TABLE)).where(F.col("cut_id") == cut_id).first()
     if row is None:
         return None
-    planned: PlannedCut = plan_form(salt).value(row["plan"])
+    planned: PlannedCut = plan_format(salt).from_json(row["plan"])
     return (
-        with_values(planned, spark.read.format("delta").load(paths.table("ddl_history"))) if planned.hides else planned
+        restore_values(planned, spark.read.format("delta").load(paths.table("ddl_history")))
+        if planned.hides
+        else planned
     )
 
 
-def write_down(spark: SparkSession, paths: LakePaths, planned: PlannedCut, run_id: str) -> PlannedCut:
-    """Stores the plan of a cut that is begun, in the place of the plan before. Returns the plan that stands: where another
-    run was first it is that one's."""
+def store_plan(spark: SparkSession, paths: LakePaths, planned: PlannedCut, run_id: str) -> PlannedCut:
+    """Begins a cut: replaces the stored plan with this one.
+
+    Returns the plan that is stored in the end, which is another one if another run began the cut first.
+    """
     cut_id = planned.window.cut_id
     note = {"cut": cut_id, "run_id": run_id, "plan": uuid.uuid4().hex}
     overwrite_once(_frame(spark, planned, run_id), paths.table(_TABLE), Commit(paths.writer(_TABLE), cut_id, note))
     if newest_note(spark, paths.table(_TABLE)).get("plan") == note["plan"]:
         return planned
-    return _stored(spark, paths, cut_id, planned.settings.columns.salt) or planned
+    return _load(spark, paths, cut_id, planned.settings.columns.salt) or planned
 
 
 def _frame(spark: SparkSession, planned: PlannedCut, run_id: str) -> DataFrame:
     window = planned.window
-    stored = without_values(planned) if planned.hides else planned
-    text = plan_form().text(stored)
+    stored = redact(planned) if planned.hides else planned
+    text = plan_format().to_json(stored)
     bounds = (window.cut_id, window.after_tso, window.resolved_tso, window.after_batch, window.last_batch)
     return small_frame(spark, [(*bounds, run_id, text)], _PLAN)

@@ -1,4 +1,4 @@
-"""What became of the row changes of a cut: the second half of promise 1 (DESIGN §2), kept with each cut."""
+"""The balance of a cut: every row change that it reads is counted under one outcome."""
 
 from __future__ import annotations
 
@@ -17,25 +17,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CutTotals:
-    """Row changes. `changes` were taken in: `applied` are what mirrors show, `rejected` became dead letters, `duplicates`
-    were delivered before, the others are `superseded` by later changes of the same row or of its whole table.
-
-    `filtered` are those of tables that the pipeline does not include. `late` came after the mirrors had passed their
-    time: `breaches` of them were never seen before, the others are re-deliveries. `pending` wait for the resolved TSO, and
-    are counted anew with each cut.
-    """
+    """Row changes by outcome."""
 
     changes: int
+    """All that the cut took in: applied, superseded, rejected and duplicates."""
     applied: int
+    """Changes that the mirrors show."""
     rejected: int
+    """Changes that became dead letters."""
     duplicates: int
+    """Changes that were delivered before."""
     late: int
+    """Changes at or below the TSO that the mirrors had applied, `breaches` included; the others are redeliveries."""
     breaches: int
+    """Late changes that the change log did not have."""
     pending: int
+    """Changes above the resolved TSO or of held tables. Each cut counts them again."""
     filtered: int = 0
+    """Changes of excluded tables."""
 
     @property
     def superseded(self) -> int:
+        """Changes that a later change of the same row or table replaced."""
         return self.changes - self.applied - self.rejected - self.duplicates
 
 
@@ -44,7 +47,7 @@ NO_CHANGES = CutTotals(0, 0, 0, 0, 0, 0, 0)
 
 @dataclass(frozen=True)
 class LakeBalance:
-    """All row changes that were decoded up to the newest cut, and what the cuts say of them."""
+    """All row changes that were decoded up to the newest cut, and the sums of what the cuts counted."""
 
     decoded: int
     taken: int
@@ -58,8 +61,7 @@ class LakeBalance:
 
 
 def lake_balance(spark: SparkSession, paths: LakePaths) -> LakeBalance:
-    """Over all cuts since the newest rebuild, and all batches that they have looked at: a change that no cut has seen
-    shows here."""
+    """Compares all cuts since the newest full rebuild with all batches that they cover."""
     cuts = spark.read.format("delta").load(paths.table("consistent_cuts"))
     totals = (
         cuts_since_rebuild(cuts)

@@ -12,7 +12,7 @@ from cdc_pipeline.lake.faults import is_everywhere
 from cdc_pipeline.lake.paths import first_line, subfolders
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_report import published_entries
-from cdc_pipeline.mirrors.cuts.quarantine import GivingUp
+from cdc_pipeline.mirrors.cuts.quarantine import QuarantinePolicy
 from cdc_pipeline.mirrors.cuts.reading import mirror_paths
 from cdc_pipeline.mirrors.cuts.stored_plan import is_begun
 from cdc_pipeline.mirrors.execution.mirror_folders import move_mirror
@@ -34,7 +34,7 @@ def finish_begun_cut(maker: CutMaker, *, abandon: bool) -> bool:
     """
     spark, paths = maker.spark, maker.paths
     try:
-        replace(maker, giving_up=GivingUp(1)).bring_up_to_date()
+        replace(maker, quarantine_policy=QuarantinePolicy(1)).bring_up_to_date()
     except Exception as error:
         begun = is_begun(spark, paths, published_cut(spark, paths))
         if isinstance(error, MaskSaltError) and not begun:

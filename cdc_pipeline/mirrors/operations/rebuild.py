@@ -22,10 +22,10 @@ from cdc_pipeline.mirrors.changes.dead_letters import VALUE_HAS_TYPE
 from cdc_pipeline.mirrors.changes.held_rows import APPROVALS
 from cdc_pipeline.mirrors.changes.progress import NO_CUT, PublishedCut, published_cut, stream_progress
 from cdc_pipeline.mirrors.changes.window import Window
-from cdc_pipeline.mirrors.cuts.cut_ddl import close_statements
+from cdc_pipeline.mirrors.cuts.cut_ddl import close_held_statements
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, published_entries, with_held_gaps
 from cdc_pipeline.mirrors.cuts.publish import publish
-from cdc_pipeline.mirrors.cuts.quarantine import GivingUp
+from cdc_pipeline.mirrors.cuts.quarantine import QuarantinePolicy
 from cdc_pipeline.mirrors.operations.begun_cut import finish_begun_cut, move_mirrors_back
 from cdc_pipeline.mirrors.operations.content_hash import content_hash
 from cdc_pipeline.mirrors.operations.mirror_replacer import (
@@ -130,8 +130,8 @@ class Rebuilder:
             decode_batches(self.spark, aside, self.dialect, streams.last_batch, self.claim_store)
             self.maker.report("rebuilding the mirrors")
             # a quarantined table that fails again stays quarantined, any other failure stops the rebuild
-            giving_up = GivingUp(None, frozenset(table.name for table in published.held if table.error))
-            maker = replace(self.maker, paths=aside, giving_up=giving_up)
+            quarantine_policy = QuarantinePolicy(None, frozenset(table.name for table in published.held if table.error))
+            maker = replace(self.maker, paths=aside, quarantine_policy=quarantine_policy)
             report = maker.from_the_beginning(published.resolved_tso, published.last_batch)
             report = replace(report, cut_id=published.cut_id + 1, streams=streams)
             yield RebuiltTables(aside, report, published, releases is not None, abandoned)
@@ -161,7 +161,7 @@ class Rebuilder:
         changed = changed or replaced or {table.name for table in published.held if table.error} != quarantined
         if not changed:
             return RebuildReport((*decoded, *mirrors), None)
-        close_statements(self.spark, self._paths, aside, commit.note)
+        close_held_statements(self.spark, self._paths, aside, commit.note)
         entries = [*filter(None, map(self.maker.entry, sorted(after))), *untouched]
         report = replace(made, mirrors=with_held_gaps(sorted(entries, key=lambda entry: entry.name), made.held))
         window = Window(made.cut_id, None, made.resolved_tso, 0, published.last_batch)

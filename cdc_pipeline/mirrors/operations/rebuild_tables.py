@@ -21,10 +21,10 @@ from cdc_pipeline.mirrors.changes.dead_letters import VALUE_HAS_TYPE
 from cdc_pipeline.mirrors.changes.held_rows import APPROVALS
 from cdc_pipeline.mirrors.changes.progress import NO_CUT, published_cut, stream_progress
 from cdc_pipeline.mirrors.changes.window import Window
-from cdc_pipeline.mirrors.cuts.cut_ddl import close_statements
+from cdc_pipeline.mirrors.cuts.cut_ddl import close_held_statements
 from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry, published_entries, with_held_gaps
 from cdc_pipeline.mirrors.cuts.publish import publish
-from cdc_pipeline.mirrors.cuts.quarantine import GivingUp
+from cdc_pipeline.mirrors.cuts.quarantine import QuarantinePolicy
 from cdc_pipeline.mirrors.cuts.totals import NO_CHANGES
 from cdc_pipeline.mirrors.model.ddl_events import ddl_event
 from cdc_pipeline.mirrors.model.state import MirrorState
@@ -93,7 +93,7 @@ class TableRebuilder:
         clear_rebuilds(self._spark, self._paths)
         try:
             self._write_inputs(aside, chosen)
-            maker = replace(self.maker, paths=aside, giving_up=GivingUp(None))
+            maker = replace(self.maker, paths=aside, quarantine_policy=QuarantinePolicy(None))
             made = maker.from_the_beginning(published.resolved_tso, published.last_batch)
             return self._replace_differing(made, chosen, published, aside)
         finally:
@@ -181,7 +181,7 @@ class TableRebuilder:
         recovered = {table.name for table in published.held if table.error} - {table.name for table in held}
         if not changed and not released_rows and not recovered:
             return RebuildReport(tuple(tables), None)
-        close_statements(self._spark, self._paths, aside, commit.note)
+        close_held_statements(self._spark, self._paths, aside, commit.note)
         others = [entry for name, entry in entries.items() if name not in before]
         rebuilt = [entry for name in sorted(after) if (entry := self.maker.entry(name)) is not None]
         report = replace(

@@ -122,7 +122,7 @@ def test_a_lake_of_which_every_table_was_restored_goes_on(told: Told, monkeypatc
         for _ in range(2):
             with pytest.raises(InterruptedError):
                 told.taken_back()
-        assert told.taken_back()[-1] == "the lake was taken back to cut 1: the pipeline goes on from there"
+        assert told.taken_back()[-1] == "the lake is restored to cut 1: the pipeline continues from there"
     # raw snapshot, change log, watermarks, batches, plans, the mirror, cuts
     assert calls >= 7
     assert told.taken_back() == []
@@ -159,18 +159,19 @@ def test_tables_that_do_not_stand_together_are_named_and_nothing_is_changed(told
     for table in ("consistent_cuts", "cut_plans"):
         told.restore(table, "VERSION AS OF 0")
     words = refused()
-    assert "mirror/db/t has what cut 2 did: RESTORE it to version 1" in words
-    assert "mirror/db/u came after the cut: move its folder out of the lake" in words
+    assert "mirror/db/t has changes of cut 2: RESTORE it to version 1" in words
+    assert "mirror/db/u did not exist at the cut: move its folder out of the lake" in words
     # its DDL is decoded, which may stay; and what the cut made of it is told, which may not
-    assert "ddl_history has what cut 2 did: RESTORE it to version 2" in words
+    assert "ddl_history has changes of cut 2: RESTORE it to version 2" in words
     told.restore("ddl_history", "VERSION AS OF 2")
     shutil.move(told.paths.mirror(TableName("db", "u")), told.folder / "u")
     told.restore("mirror/db/t", "VERSION AS OF 0")
-    assert "mirror/db/t was taken back to version 0, too far for the others: RESTORE it to 1" in refused()
+    restored = "is restored to version 0, but other tables depend on later versions: RESTORE it to version"
+    assert f"mirror/db/t {restored} 1" in refused()
     told.restore("mirror/db/t", "VERSION AS OF 1")
     told.restore("raw_topic_snapshot", "VERSION AS OF 0")
     words = refused()
-    assert "raw_topic_snapshot was taken back to version 0, too far for the others: RESTORE it to 2" in words
+    assert f"raw_topic_snapshot {restored} 2" in words
     assert "mirror/" not in words
     told.restore("raw_topic_snapshot", "VERSION AS OF 2")  # the one between has the lake's format
     told.taken_back()
@@ -184,7 +185,7 @@ def test_a_mirror_that_a_later_statement_has_moved_is_named(told: Told) -> None:
     told.tell(*_FIRST)
     told.tell(change("RENAME TABLE `t` TO `t2`", 12))
     told.restore("consistent_cuts", "VERSION AS OF 0")
-    with pytest.raises(LakeError, match=r"the mirror db\.t is not where the cut had it"):
+    with pytest.raises(LakeError, match=r"the mirror db\.t is not at its path of the cut"):
         told.taken_back()
 
 
@@ -212,7 +213,5 @@ def test_a_copy_goes_on_and_a_restored_table_does_not(spark: SparkSession, tmp_p
         version = 1 if table == "mirror/db/t" else 0
         spark.sql(f"RESTORE TABLE delta.`{Path(paths.home) / table}` TO VERSION AS OF {version}")
     assert _rows(spark, paths) == [(1, "a")]
-    with pytest.raises(
-        LakeError, match="ends with cut 1, though cut 2 was committed: it was taken back, as by RESTORE"
-    ):
+    with pytest.raises(LakeError, match="ends with cut 1, but cut 2 was committed: the table was restored"):
         ingest(spark, paths, captures)

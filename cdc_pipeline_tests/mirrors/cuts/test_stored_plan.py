@@ -23,10 +23,10 @@ from cdc_pipeline.mirrors.changes.segments import Evidence
 from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mirrors.cuts import stored_plan
 from cdc_pipeline.mirrors.cuts.cut_planning import row_sets
-from cdc_pipeline.mirrors.cuts.plan_json import ValueText
+from cdc_pipeline.mirrors.cuts.plan_json import JsonFormat
 from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
-from cdc_pipeline.mirrors.cuts.redacted_plan import _HIDDEN, without_values
-from cdc_pipeline.mirrors.cuts.stored_plan import plan_form
+from cdc_pipeline.mirrors.cuts.redacted_plan import _REDACTED, redact
+from cdc_pipeline.mirrors.cuts.stored_plan import plan_format
 from cdc_pipeline.mirrors.model.computed_columns import DerivedColumn
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
@@ -251,12 +251,12 @@ def _whole() -> PlannedCut:
 def test_a_plan_is_as_it_was_stored() -> None:
     """The file is what a lake may have, of the version that first stored plans. A later one reads it still: fields that it
     adds have defaults."""
-    assert plan_form(SALT).value(_STORED.read_text(encoding="utf-8")) == _whole()
+    assert plan_format(SALT).from_json(_STORED.read_text(encoding="utf-8")) == _whole()
 
 
 def test_what_is_stored_keeps_its_names() -> None:
     """A later version may store more, and nothing under another name or in another form."""
-    text = plan_form().text(_whole())
+    text = plan_format().to_json(_whole())
     missing = _missing(json.loads(_STORED.read_text(encoding="utf-8")), json.loads(text))
     assert missing == []
     assert SALT not in text
@@ -277,14 +277,14 @@ def _missing(stored: Any, now: Any, place: str = "") -> list[str]:
 
 def test_a_plan_is_read_by_its_salt_only() -> None:
     with pytest.raises(MaskSaltError):
-        plan_form("another salt of the tests").value(plan_form().text(_whole()))
+        plan_format("another salt of the tests").from_json(plan_format().to_json(_whole()))
 
 
 @pytest.mark.parametrize("name", SHARD_CASES)
 def test_plans_of_merged_tables(name: str) -> None:
     _, plan = shard_planned(*SHARD_CASES[name][0])
     planned = _planned(plan)
-    assert plan_form().value(plan_form().text(planned)) == planned
+    assert plan_format().from_json(plan_format().to_json(planned)) == planned
 
 
 @pytest.mark.parametrize("name", MASK_CASES)
@@ -294,17 +294,17 @@ def test_plans_of_masked_tables_have_no_values(name: str) -> None:
     _, plan = mask_planned(*statements)
     events = tuple(_event(sql, place) for place, sql in enumerate(statements, 1))
     planned = _planned(plan, ColumnRules(masks=MASKS, salt=SALT), *events, hides=True)
-    stored = without_values(planned)
-    text = plan_form().text(stored)
-    told = plan_form().text(replace(stored, plan=replace(stored.plan, steps=(), during=(), outcomes={})))
+    stored = redact(planned)
+    text = plan_format().to_json(stored)
+    told = plan_format().to_json(replace(stored, plan=replace(stored.plan, steps=(), during=(), outcomes={})))
     told += "".join(outcome.effect for outcome in stored.outcomes.values())
     assert [value for value in ("clear", '"5"', '"6"', "77001", "frobnicate") if value in told.lower()] == []
     assert SALT not in text
     for step in stored.plan.steps:
         for origin in step.origins if isinstance(step, ChangeColumns) else ():
             masked = origin.before is None and origin.after.name in dict(step.state.masks)
-            assert not masked or origin.after.default in (None, _HIDDEN)
-    read = plan_form(SALT).value(text)
+            assert not masked or origin.after.default in (None, _REDACTED)
+    read = plan_format(SALT).from_json(text)
     assert [type(step) for step in read.plan.steps] == [type(step) for step in plan.steps]
     assert [event.names() for event in read.rows.events] == [event.names() for event in events]
     assert read.plan.during == plan.during
@@ -342,24 +342,24 @@ def _reachable(kind: type, known: set[type]) -> set[type]:
 
 
 def test_what_is_no_part_of_a_plan_is_not_stored() -> None:
-    form = ValueText((TableName,))
-    with pytest.raises(TypeError, match="Column is no part of a stored plan"):
-        form.text((T, _ID))
-    with pytest.raises(TypeError, match="float is no part"):
-        form.text((1.5,))
+    form = JsonFormat((TableName,))
+    with pytest.raises(TypeError, match="Column cannot be part of a stored plan"):
+        form.to_json((T, _ID))
+    with pytest.raises(TypeError, match="float cannot be part"):
+        form.to_json((1.5,))
     with pytest.raises(ValueError, match="a stored plan cannot be read: KeyError 'Another'"):
-        form.value('{"shared": [], "value": {"is": "Another"}}')
+        form.from_json('{"shared": [], "value": {"is": "Another"}}')
     with pytest.raises(ValueError, match="a stored plan cannot be read: TypeError"):
-        form.value('{"shared": [], "value": {"is": "TableName", "database": "d", "table": "t", "more": 1}}')
+        form.from_json('{"shared": [], "value": {"is": "TableName", "database": "d", "table": "t", "more": 1}}')
 
 
 def test_equal_definitions_are_stored_once() -> None:
     states = [
         MirrorState(TableName("db", f"t{number}"), f"{number}", TableSchema(_SCHEMA.columns)) for number in range(9)
     ]
-    text = plan_form().text(tuple(CreateMirror(states[number % 3]) for number in range(9)))
+    text = plan_format().to_json(tuple(CreateMirror(states[number % 3]) for number in range(9)))
     assert text.count("utf8mb4") == 3
-    assert plan_form().value(text)[8] == CreateMirror(states[2])
+    assert plan_format().from_json(text)[8] == CreateMirror(states[2])
 
 
 def test_each_step_knows_its_statement() -> None:

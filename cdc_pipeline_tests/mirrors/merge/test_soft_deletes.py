@@ -194,8 +194,8 @@ def test_traces_and_what_is_said(told: Told, spark: SparkSession) -> None:
     assert str(gaps["o"][0]).startswith("soft_delete: the table has a column _deleted of its own")
     lines = sorted({line for line in told.said if line.startswith("soft_delete")})
     assert lines == [
-        "soft_delete: db.bag does not keep what upstream deletes: its rows have no key",
-        "soft_delete: db.o does not keep what upstream deletes: the table has a column _deleted of its own",
+        "soft_delete: db.bag does not keep deleted rows: its rows have no key",
+        "soft_delete: db.o does not keep deleted rows: the table has a column _deleted of its own",
     ]
 
 
