@@ -185,7 +185,7 @@ def test_what_is_not_the_tables_own_puts_none_aside(stream: Stream, error: type[
     assert (_aside(stream), stream.rows("a"), stream.rows("b")) == ({}, [(1, "one")], [(1, "one")])
 
 
-def test_where_all_fail_none_is_put_aside(stream: Stream) -> None:
+def test_where_all_fail_none_is_quarantined(stream: Stream) -> None:
     stream.tell(10, *(put(name, 5, "1", "one") for name in ("a", "b", "x")))
     with broken("a", "b", "x"):
         for _ in range(4):

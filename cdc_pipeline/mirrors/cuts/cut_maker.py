@@ -150,7 +150,7 @@ class CutMaker:
 
     @staticmethod
     def _rows_to_read(window: Window, published: PublishedCut, streams: StreamProgress) -> int:
-        """About how many row changes the cut reads. Unknown without watermarks: it may read changes of earlier cuts again."""
+        """About how many row changes the cut reads. Unknown without watermarks: it may read earlier changes again."""
         return sys.maxsize if window.resolved_tso is None else published.pending + streams.new_row_changes
 
     def _table(self, name: str) -> DataFrame:

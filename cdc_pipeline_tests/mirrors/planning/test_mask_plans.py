@@ -168,13 +168,8 @@ def test_the_gap_of_a_late_statement_shows_no_masked_value(known: bool) -> None:
         draft = PlanDraft((), {name: state}.get, frozenset({name}), 2, "UTC", ColumnRules(masks=rules, salt=SALT))
         Planner(draft, lost={name: (gap,)}).plan([])
         (marked,) = _state(draft, table).gaps
-<<<<<<< HEAD
-        assert "DDL came after the mirrors had passed its time" in str(marked)
-        assert ("clear" in _text([marked])) == (shown or not rules)
-=======
         assert "DDL arrived after the mirrors had passed its commit_ts" in str(marked)
-        assert ("clear" in _told([marked])) == (shown or not rules)
->>>>>>> 72d7b1b (Cuts: contracts, messages and names in plain English; actions are verbs)
+        assert ("clear" in _text([marked])) == (shown or not rules)
 
 
 def test_a_held_statement_shows_no_masked_value() -> None:
