@@ -91,7 +91,7 @@ def row_count(spark: SparkSession, path: str) -> int:
         return known
     state = DataFrame(snapshot.stateDF(), spark).where("add IS NOT NULL")
     row = state.selectExpr(
-        f"coalesce(sum({_RECORDS} - coalesce(add.deletionVector.cardinality, 0)), 0) AS rows",
+        f"coalesce(sum({_RECORDS} - coalesce(add.deletionVector.cardinality, 0)), 0) AS row_count",
         f"count_if({_RECORDS} IS NULL) AS files_without_stats",
     ).first()
     assert row is not None
