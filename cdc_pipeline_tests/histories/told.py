@@ -43,8 +43,8 @@ TSO_MODES = tuple(mode for mode in MODES if has_watermarks(mode))
 TIME_MODES = tuple(mode for mode in MODES if not has_watermarks(mode))
 
 
-# Words of the gaps that say what nothing in the bytes tells: in which order changes came, and whether equal ones are one.
-DOUBTS = ("do not show which", "in one moment", "nothing tells which")
+DOUBT = "do not show which"
+"""Part of the gaps of changes whose order is unknown, and of equal changes that may be copies."""
 
 
 class RandomKiller(Killer):
@@ -131,9 +131,9 @@ class Told:
         }
 
     def doubtful(self) -> set[TableName]:
-        """The tables that say of themselves what the stream does not tell (`DOUBTS`)."""
+        """The tables that say of themselves what the stream does not tell (`DOUBT`)."""
         entries = published_entries(published_cut(self.spark, self.paths), self.paths)
-        found = {entry.name for entry in entries if any(doubt in gap for gap in entry.gaps for doubt in DOUBTS)}
+        found = {entry.name for entry in entries if any(DOUBT in gap for gap in entry.gaps)}
         self.doubts |= found
         return found
 

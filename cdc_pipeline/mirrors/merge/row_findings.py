@@ -77,7 +77,7 @@ def _gaps(counts: Row) -> Iterator[Gap]:
         yield Gap(
             GapKind.UNSURE_ORDER,
             f"{counts['unordered']} row(s) were changed in several partitions at the same time, the first at "
-            f"{topic}/{partition}@{offset}: which change was the last is unknown",
+            f"{topic}/{partition}@{offset}: the messages do not show which change was the last",
         )
     yield from odd_gaps(counts["ambiguous_times"])
     if counts["key_only"]:
