@@ -50,6 +50,7 @@ class ComesAgain:
     """Whether those after a statement of the cut are applied again."""
 
     def earlier_of(self, other: ComesAgain) -> ComesAgain:
+        """Covers the rows of both."""
         return ComesAgain(min(self.commit_ts, other.commit_ts), min(self.ts, other.ts), self.again or other.again)
 
     def of_rows(self, name: TableName | ShardName) -> Column:
@@ -106,7 +107,7 @@ def _replaces(change: SchemaChange) -> bool:
 
 
 def _only_drops_columns(change: SchemaChange) -> bool:
-    """Whether only columns are dropped: rows without them need no replay."""
+    """Whether the change only drops columns: the mirror needs no replay, because it drops their values in any order."""
     return isinstance(change, AlterTable) and all(isinstance(clause, DropColumn) for clause in change.clauses)
 
 

@@ -76,7 +76,7 @@ class Redeliveries:
 
     @cached_property
     def _copies(self) -> DataFrame | None:
-        """The changes that occur more than once, with `delivery_starts`, `pauses`, `restarts`, `is_late` and `is_unsure`."""
+        """The changes that occur more than once, with `delivery_starts`, `restarts`, `is_late` and `is_unsure`."""
         keyless = is_in_tables(self.tables) if self.tables else F.coalesce(F.size("key_names"), F.lit(0)) <= 0
         suspects = self.changes
         if self.window.resolved_tso is not None:
@@ -99,6 +99,7 @@ class Redeliveries:
         return self._with_deliveries(copies).localCheckpoint()
 
     def _with_deliveries(self, copies: DataFrame) -> DataFrame:
+        """Adds the columns of `_copies`."""
         has_batch_numbers = F.max(has_trait(Trait.NUMBERS_BATCHES)).alias("has_batch_numbers")
         span = copies.agg(
             F.min("batch_id").alias("oldest"), has_batch_numbers, F.max("exact_ts").alias("exact")
@@ -106,7 +107,7 @@ class Redeliveries:
         assert span is not None
         decoded = F.col("batch_id").between(span["oldest"], self.window.last_batch)
         log, watermarks = self.log.where(decoded), self.watermarks.where(decoded)
-        # tables that are merged into one mirror are sent each in an order of its own
+        # each source table of a merged mirror has a stream of its own
         table = ("database", "table", *source_columns(log))
         rows = log.join(F.broadcast(copies.select(*PARTITION, *table).distinct()), [*PARTITION, *table], "left_semi")
         if not span["exact"]:
@@ -129,7 +130,7 @@ class Redeliveries:
             .join(found, [*COMMIT, "delivery_starts", "pauses"], "left")
             .fillna({"restarts": 0, "is_unsure": False})
         )
-        # equal rows with a key become one row in any case; but if one came in an earlier delivery, the row may be outdated
+        # equal rows with a key are one row in any case, but a copy of an earlier delivery may undo a newer change
         one_change = Over.partitionBy(*CHANGE, *PARTITION)
         in_several = F.min("delivery_starts").over(one_change) < F.max("delivery_starts").over(one_change)
         may_be_copy = F.col("may_be_retry") & (F.col("keyless") | in_several)
@@ -181,7 +182,7 @@ def _with_delivery_number(copies: DataFrame) -> DataFrame:
 
 
 def _with_delivery_starts(rows: DataFrame, stream: Sequence[str]) -> DataFrame:
-    """The rows with their place among deliveries and pauses of their stream.
+    """Adds the place of each row among the deliveries and pauses of its stream.
 
     - `delivery_starts`: how many deliveries started, up to this row
     - `pauses`: how many pauses, up to this row, may be a restart of the changefeed

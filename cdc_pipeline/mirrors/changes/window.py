@@ -92,7 +92,7 @@ class Window:
             return new
         replayed = [since.of_rows(name) for name, since in again.items()]
         is_read = folded(operator.or_, [not_older(found["oldest"], found["ts"]), *replayed], F.lit(False))
-        # of other tables only the changes after a statement are applied again (`with_replayed_rows`)
+        # source tables of merged mirrors only: `with_replayed_rows` decides for other tables
         of_sources = [since.of_rows(name) for name, since in again.items() if isinstance(name, ShardName)]
         is_replayed = folded(operator.or_, of_sources, F.lit(False))
         return new.unionByName(before.where(is_read).withColumns({"fresh": is_replayed, "taken": F.lit(True)}))
