@@ -63,7 +63,7 @@ def known_mirrors(paths: LakePaths) -> tuple[CatalogEntry, ...]:
                 **{
                     **entry,
                     "columns": tuple(CatalogColumn(**column) for column in entry["columns"]),
-                    "merged": tuple(entry.get("merged", ())),
+                    "merged": tuple(entry["merged"]),
                 }
             )
             for entry in stored

@@ -119,6 +119,6 @@ def truncated_version(spark: SparkSession, path: str, mark: str) -> TruncatedVer
     for row in history.where(F.col("userMetadata").contains("truncated")).select("version", "userMetadata").collect():
         note = json.loads(row["userMetadata"])
         if note.get("truncated") == mark:
-            masks, mask_key = dict(note.get("masks", ())), note.get("mask_key", "")
-            return TruncatedVersion(int(row["version"]) - 1, masks, mask_key, note.get("keeps_deleted", False))
+            before = int(row["version"]) - 1
+            return TruncatedVersion(before, dict(note["masks"]), note["mask_key"], note["keeps_deleted"])
     return None

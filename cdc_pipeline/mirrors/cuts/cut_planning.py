@@ -71,15 +71,14 @@ class CutPlanner:
 
     def plan(self) -> tuple[PlannedCut, CutRows]:
         """Returns the plan, and the rows that it is made from, which the caller closes. Writes nothing."""
-        window, lookup = self.window, self.inputs.mirror
-        history = self._table("ddl_history")
+        window, history = self.window, self._table("ddl_history")
         streams = CutStreams(
             self.settings.selection,
             self.published,
             window,
             self._table("change_log"),
             history,
-            lookup,
+            self.inputs.mirror,
             self.settings.time_zone,
         )
         held = streams.held()
@@ -87,34 +86,14 @@ class CutPlanner:
         resumed = returning_events(history, resumed_tables, window, streams.route_event)
         ddl = CutStatements.read(window, history, resumed, partial(canal_restarts, self._table("change_log"), history))
         ddl, sources = streams.route_statements(ddl)
-        late, told = self._select_rows(ddl, resumed_tables.values(), streams)
+        late, selection = self._select_rows(ddl, resumed_tables.values(), streams)
+        still_held = tuple(table for table in held if table.name not in resumed_tables)
+        permissions = Permissions(self.settings.policy, self.inputs.approved, still_held, frozenset(resumed_tables))
         waited = self.published.pending > 0
         finder = _LakeRowFinder(self, history, streams)
-        rows = CutRows(window, told, streams.log, self._table, waited=waited, finder=finder)
+        rows = CutRows(window, selection, streams.log, self._table, waited=waited, finder=finder)
         try:
-            groups = self._groups(rows)
-            still_held = tuple(table for table in held if table.name not in resumed_tables)
-            permissions = Permissions(self.settings.policy, self.inputs.approved, still_held, frozenset(resumed_tables))
-            ended = partial(self.inputs.ended, window=window)
-            gaps = self._known_gaps(ddl, late, rows)
-
-            def plan_with(kind: type[Planner]) -> _PlanResult:
-                draft = self._draft(groups)
-                changes = streams.plan_selection_change(draft)
-                planner = kind(draft, lost=gaps, permissions=permissions, ended=ended, doubts=rows.doubts)
-                return planner.plan(ddl.to_apply), draft, changes
-
-            plan, draft, changes = self._guard(plan_with)
-            check_order(plan.steps, window.resolved_tso, self.paths.pipeline)
-            if keyless := self._keyless_despite_messages(plan, groups):
-                repeated = rows.repeated
-                rows.leave_out_repeated(keyless)
-                if rows.repeated is not repeated:
-                    # the counts in the steps must match the rows that a resuming run finds
-                    groups = self._groups(rows)
-                    gaps = self._known_gaps(ddl, late, rows)
-                    plan, draft, changes = self._guard(plan_with)
-            self._report(plan, draft, changes)
+            plan, draft, changes = self._plan_steps(streams, ddl, late, permissions, rows)
         except BaseException:
             rows.close()
             raise
@@ -129,10 +108,39 @@ class CutPlanner:
             sources,
             changes,
             streams.held_left_out,
-            hides=self._has_masks(plan, draft, told.events),
+            hides=self._has_masks(plan, draft, ddl.to_apply),
             plan_id=uuid.uuid4().hex,
         )
         return planned, rows
+
+    def _plan_steps(
+        self, streams: CutStreams, ddl: CutStatements, late: LateChanges, permissions: Permissions, rows: CutRows
+    ) -> _PlanResult:
+        """Plans the statements and the rows. Plans twice if the first plan shows that `rows` has more duplicates."""
+
+        def plan_for(groups: list[RowGroup]) -> _PlanResult:
+            gaps = self._known_gaps(ddl, late, rows)
+
+            def plan_with(kind: type[Planner]) -> _PlanResult:
+                draft = self._draft(groups)
+                changes = streams.plan_selection_change(draft)
+                ended = partial(self.inputs.ended, window=self.window)
+                planner = kind(draft, lost=gaps, permissions=permissions, ended=ended, doubts=rows.doubts)
+                return planner.plan(ddl.to_apply), draft, changes
+
+            return self._guard(plan_with)
+
+        groups = self._groups(rows)
+        result = plan_for(groups)
+        check_order(result[0].steps, self.window.resolved_tso, self.paths.pipeline)
+        if keyless := self._keyed_in_messages_only(result[0], groups):
+            repeated = rows.repeated
+            rows.leave_out_repeated(keyless)
+            if rows.repeated is not repeated:
+                # the counts in the steps must match the rows that a resuming run finds
+                result = plan_for(self._groups(rows))
+        self._report(*result)
+        return result
 
     def _guard(self, plan_with: Callable[[type[Planner]], _PlanResult]) -> _PlanResult:
         """Plans with the Planner, or if that raises an unexpected error, table by table with the GuardedPlanner."""
@@ -156,8 +164,8 @@ class CutPlanner:
         again = tables_that_come_again(ddl.to_apply, self.inputs.mirror, lambda state: not key_columns(state, keys))
         altered = cache(lambda: tuple(sorted(altered_at_watermark(window, history, streams.route_event))))
         late = late_changes(window, streams.log, altered)
-        told = RowsTold(ddl.to_apply, tuple(again.items()), tuple(resumed), at_watermark=late.at_watermark)
-        return late, replace(told, altered=altered()) if late.at_watermark else told
+        selection = RowsTold(ddl.to_apply, tuple(again.items()), tuple(resumed), at_watermark=late.at_watermark)
+        return late, replace(selection, altered=altered()) if late.at_watermark else selection
 
     @property
     def raw(self) -> DataFrame:
@@ -191,7 +199,7 @@ class CutPlanner:
             gaps[name] = (*gaps.get(name, ()), gap)
         return gaps
 
-    def _keyless_despite_messages(self, plan: CutPlan, groups: Iterable[RowGroup]) -> set[TableName]:
+    def _keyed_in_messages_only(self, plan: CutPlan, groups: Iterable[RowGroup]) -> set[TableName]:
         """The tables whose messages name a key that their mirrors do not have. As for keyless tables, only positions show
         their duplicates."""
         if self.window.resolved_tso is None:

@@ -44,19 +44,19 @@ class PositionRange:
     @staticmethod
     def parse(text: str) -> PositionRange:
         """Reads `topic/partition@offset` or `topic/partition@first-last`. Raises ValueError if the text is neither."""
-        found = _RANGE.fullmatch(text)
-        if found is None:
+        match = _RANGE.fullmatch(text)
+        if match is None:
             raise ValueError(
                 f"{text!r} is no position: topic/partition@offset or topic/partition@first-last is expected, for example "
                 "shop/0@17 or shop/0@17-20"
             )
-        first, partition = int(found["first"]), int(found["partition"])
-        last = first if found["last"] is None else int(found["last"])
+        first, partition = int(match["first"]), int(match["partition"])
+        last = first if match["last"] is None else int(match["last"])
         if last < first:
             raise ValueError(f"{text!r} is no position: {last} lies before {first}")
         if partition >= 1 << 31 or last >= 1 << 63:
             raise ValueError(f"{text!r} is no position: a partition has at most 31 bits, an offset 63")
-        return PositionRange(found["topic"], partition, first, last)
+        return PositionRange(match["topic"], partition, first, last)
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class LetterChoice:
     def replacement_rows(self, spark: SparkSession) -> DataFrame:
         """The replacements: topic, partition, offset, replacement. Raises SourceError if the file cannot be used."""
         replacements = ((PositionRange.parse(text), message) for text, message in (self.replacements or {}).items())
-        given = [(place.topic, place.partition, place.first, message.encode()) for place, message in replacements]
+        given = [(at.topic, at.partition, at.first, message.encode()) for at, message in replacements]
         frame = small_frame(spark, given, _REPLACEMENTS)
         if self.replacement_file:
             frame = frame.unionByName(_rows_of_file(spark, self.replacement_file))
@@ -169,8 +169,8 @@ def _rows_of_file(spark: SparkSession, path: str) -> DataFrame:
     return distinct_records(frame).select(*POSITION, F.col("value").alias("replacement"))
 
 
-def _shown(places: Iterable[tuple[Any, ...]]) -> str:
-    return ", ".join(f"{topic}/{partition}@{offset}" for topic, partition, offset in places)
+def _shown(positions: Iterable[tuple[Any, ...]]) -> str:
+    return ", ".join(f"{topic}/{partition}@{offset}" for topic, partition, offset in positions)
 
 
 def _counts(letters: DataFrame) -> str:

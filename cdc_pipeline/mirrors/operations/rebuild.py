@@ -105,11 +105,11 @@ class Rebuilder:
 
         Raises LakeError if no cut is published yet.
         """
-        with self.rebuild_aside() as rebuilt:
+        with self.rebuild_in_scratch() as rebuilt:
             return self.replace_differing(rebuilt)
 
     @contextmanager
-    def rebuild_aside(self, releases: DataFrame | None = None) -> Iterator[RebuiltTables]:
+    def rebuild_in_scratch(self, releases: DataFrame | None = None) -> Iterator[RebuiltTables]:
         """Rebuilds all tables in a scratch lake, which exists until the `with` block ends. The lake itself stays the same.
 
         `releases` are applied in place of the lake's own (`dialects.releases`). Raises as `rebuilt`.
@@ -119,22 +119,22 @@ class Rebuilder:
         if published is NO_CUT:
             raise LakeError("no cut is published yet: run the ingest first", pipeline=self._paths.pipeline)
         borrowed = ["raw_topic_snapshot", CLAIMS, APPROVALS, *([RELEASES] if releases is None else [])]
-        aside = rebuild_paths(self._paths, borrowed)
+        scratch = rebuild_paths(self._paths, borrowed)
         clear_rebuilds(self.spark, self._paths)
         try:
             if releases is not None:
-                releases.write.format("delta").save(aside.table(RELEASES))
+                releases.write.format("delta").save(scratch.table(RELEASES))
             # all decoded batches: those after the published cut have pending changes
             streams = stream_progress(self.spark, self._paths)
             self.maker.report(f"decoding {streams.last_batch} batches again")
-            decode_batches(self.spark, aside, self.dialect, streams.last_batch, self.claim_store)
+            decode_batches(self.spark, scratch, self.dialect, streams.last_batch, self.claim_store)
             self.maker.report("rebuilding the mirrors")
             # a quarantined table that fails again stays quarantined, any other failure stops the rebuild
             quarantine_policy = QuarantinePolicy(None, frozenset(table.name for table in published.held if table.error))
-            maker = replace(self.maker, paths=aside, quarantine_policy=quarantine_policy)
+            maker = replace(self.maker, paths=scratch, quarantine_policy=quarantine_policy)
             report = maker.from_the_beginning(published.resolved_tso, published.last_batch)
             report = replace(report, cut_id=published.cut_id + 1, streams=streams)
-            yield RebuiltTables(aside, report, published, releases is not None, abandoned)
+            yield RebuiltTables(scratch, report, published, releases is not None, abandoned)
         finally:
             clear_rebuilds(self.spark, self._paths)
 
@@ -142,39 +142,39 @@ class Rebuilder:
 
     def replace_differing(self, rebuilt: RebuiltTables) -> RebuildReport:
         """Replaces the lake's tables that differ, and publishes a cut if any does."""
-        aside, made, published = rebuilt.paths, rebuilt.report, rebuilt.published
-        commit = rebuild_commit(self._paths, made.cut_id, self.maker.run_id)
-        decoded = [self._compare(table, aside) for table in _DECODED]
+        scratch, report, published = rebuilt.paths, rebuilt.report, rebuilt.published
+        commit = rebuild_commit(self._paths, report.cut_id, self.maker.run_id)
+        decoded = [self._compare(table, scratch) for table in _DECODED]
         # the comparison ignores dead letters of cuts (VALUE_HAS_TYPE), of which a release removes some
         changed = rebuilt.releases or rebuilt.abandoned or not all(table.equal for table in decoded)
         if rebuilt.abandoned:
             move_mirrors_back(self.spark, self._paths, published)
         if changed:
             for table in _DECODED:
-                overwrite_once(self._read(aside.table(table)), self._paths.table(table), commit)
-        quarantined = {table.name for table in made.held if table.error}
+                overwrite_once(self._read(scratch.table(table)), self._paths.table(table), commit)
+        quarantined = {table.name for table in report.held if table.error}
         before = {entry.name: entry for entry in published_entries(published, self._paths)}
-        after = {entry.name: entry for entry in made.mirrors if entry.name not in quarantined}
+        after = {entry.name: entry for entry in report.mirrors if entry.name not in quarantined}
         untouched = [before.pop(name) for name in quarantined & before.keys()]
         replacer = MirrorReplacer(self.spark, self._paths, commit, self.maker.report)
         mirrors, replaced = replacer.replace_differing(before, after)
         changed = changed or replaced or {table.name for table in published.held if table.error} != quarantined
         if not changed:
             return RebuildReport((*decoded, *mirrors), None)
-        close_held_statements(self.spark, self._paths, aside, commit.note)
+        close_held_statements(self.spark, self._paths, scratch, commit.note)
         entries = [*filter(None, map(self.maker.entry, sorted(after))), *untouched]
-        report = replace(made, mirrors=with_held_gaps(sorted(entries, key=lambda entry: entry.name), made.held))
-        window = Window(made.cut_id, None, made.resolved_tso, 0, published.last_batch)
-        note = {**commit.note, "cut": made.cut_id, "pipeline": self._paths.pipeline}
+        report = replace(report, mirrors=with_held_gaps(sorted(entries, key=lambda entry: entry.name), report.held))
+        window = Window(report.cut_id, None, report.resolved_tso, 0, published.last_batch)
+        note = {**commit.note, "cut": report.cut_id, "pipeline": self._paths.pipeline}
         publish(self.spark, self._paths, window, report, note, self.maker.settings, rebuilt=True)
-        return RebuildReport((*decoded, *mirrors), made.cut_id)
+        return RebuildReport((*decoded, *mirrors), report.cut_id)
 
     def _read(self, path: str) -> DataFrame:
         return self.spark.read.format("delta").load(path)
 
-    def _compare(self, table: str, aside: LakePaths) -> TableRebuild:
+    def _compare(self, table: str, scratch: LakePaths) -> TableRebuild:
         without = _NOT_COMPARED.get(table, frozenset())
-        frames = [self._read(paths.table(table)) for paths in (self._paths, aside)]
+        frames = [self._read(paths.table(table)) for paths in (self._paths, scratch)]
         if table == "dead_letters":
             # cuts write those: of a row's bad values each cut rejects the last one, and the lake had more cuts
             frames = [frame.where(F.col("rule") != VALUE_HAS_TYPE) for frame in frames]

@@ -89,13 +89,13 @@ class TableRebuilder:
             raise LakeError("no cut is published yet: run the ingest first", pipeline=self._paths.pipeline)
         chosen = self._choose(patterns, published)
         self.maker.report(f"rebuilding from the change log: {', '.join(map(str, sorted(chosen.tables)))}")
-        aside = rebuild_paths(self._paths, _BORROWED)
+        scratch = rebuild_paths(self._paths, _BORROWED)
         clear_rebuilds(self._spark, self._paths)
         try:
-            self._write_inputs(aside, chosen)
-            maker = replace(self.maker, paths=aside, quarantine_policy=QuarantinePolicy(None))
-            made = maker.from_the_beginning(published.resolved_tso, published.last_batch)
-            return self._replace_differing(made, chosen, published, aside)
+            self._write_inputs(scratch, chosen)
+            maker = replace(self.maker, paths=scratch, quarantine_policy=QuarantinePolicy(None))
+            built = maker.from_the_beginning(published.resolved_tso, published.last_batch)
+            return self._replace_differing(built, chosen, published, scratch)
         finally:
             clear_rebuilds(self._spark, self._paths)
 
@@ -133,7 +133,7 @@ class TableRebuilder:
         former = name if table is None else MirrorState.from_properties(table.properties).name_upstream
         return published.sources.get(name) or published.upstream(former)
 
-    def _write_inputs(self, aside: LakePaths, chosen: _Chosen) -> None:
+    def _write_inputs(self, scratch: LakePaths, chosen: _Chosen) -> None:
         """Writes the rows of the lake's decoded tables that concern the chosen tables."""
         names = F.broadcast(
             small_frame(
@@ -155,12 +155,12 @@ class TableRebuilder:
             .join(names, ["database", "table"], "left_semi"),
         }
         for table, rows in inputs.items():
-            rows.select(*self._read(table).columns).write.format("delta").save(aside.table(table))
+            rows.select(*self._read(table).columns).write.format("delta").save(scratch.table(table))
 
     # ---- compare and replace
 
     def _replace_differing(
-        self, made: CutReport, chosen: _Chosen, published: PublishedCut, aside: LakePaths
+        self, built: CutReport, chosen: _Chosen, published: PublishedCut, scratch: LakePaths
     ) -> RebuildReport:
         cut_id = published.cut_id + 1
         entries = {entry.name: entry for entry in published_entries(published, self._paths)}
@@ -169,32 +169,32 @@ class TableRebuilder:
             for name, entry in entries.items()
             if chosen.tables.intersection(self._source_tables(name, published))
         }
-        after = {entry.name: entry for entry in made.mirrors}
+        after = {entry.name: entry for entry in built.mirrors}
         commit = rebuild_commit(self._paths, cut_id, self.maker.run_id)
         replacer = MirrorReplacer(self._spark, self._paths, commit, self.maker.report)
         tables, changed = replacer.replace_differing(before, after)
         sources = published.sources
         others_held = (table for table in published.held if not chosen.tables & {*published.upstream(table.name)})
-        held = (*others_held, *made.held)
+        held = (*others_held, *built.held)
         # negative if more rows are held than before
         released_rows = sum(table.rows for table in published.held) - sum(table.rows for table in held)
         recovered = {table.name for table in published.held if table.error} - {table.name for table in held}
         if not changed and not released_rows and not recovered:
             return RebuildReport(tuple(tables), None)
-        close_held_statements(self._spark, self._paths, aside, commit.note)
+        close_held_statements(self._spark, self._paths, scratch, commit.note)
         others = [entry for name, entry in entries.items() if name not in before]
         rebuilt = [entry for name in sorted(after) if (entry := self.maker.entry(name)) is not None]
         report = replace(
-            made,
+            built,
             cut_id=cut_id,
             streams=stream_progress(self._spark, self._paths),
             mirrors=_in_order(with_held_gaps([*others, *rebuilt], held)),
             # earlier cuts have counted all other changes
             totals=replace(NO_CHANGES, changes=released_rows, pending=published.pending - released_rows),
             held=held,
-            sources={**{name: source for name, source in sources.items() if name not in before}, **made.sources},
+            sources={**{name: source for name, source in sources.items() if name not in before}, **built.sources},
         )
-        window = Window(cut_id, None, made.resolved_tso, 0, published.last_batch)
+        window = Window(cut_id, None, built.resolved_tso, 0, published.last_batch)
         note = {**commit.note, "cut": cut_id, "pipeline": self._paths.pipeline}
         names = tuple(sorted(chosen.tables))
         publish(self._spark, self._paths, window, report, note, self.maker.settings, rebuilt_tables=names)

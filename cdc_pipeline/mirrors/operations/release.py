@@ -127,7 +127,7 @@ class Releaser:
             remaining := chosen.join(dead.select(*POSITION), list(POSITION), "left_anti").select(*_RELEASE)
         ).isEmpty():
             releases = remaining if kept is None else kept.unionByName(remaining)
-            with self.rebuilder.rebuild_aside(releases) as rebuilt:
+            with self.rebuilder.rebuild_in_scratch(releases) as rebuilt:
                 letters = self._spark.read.format("delta").load(rebuilt.paths.table("dead_letters"))
                 still = _details(letters.join(remaining.select(*POSITION).distinct(), list(POSITION), "left_semi"))
                 if not still.isEmpty():
