@@ -113,10 +113,9 @@ def _read_value_attribute(cursor: Cursor, attributes: _Attributes) -> bool:
     elif cursor.accept("ON", "UPDATE"):
         _accept_function(cursor)
     elif cursor.accept("AUTO_INCREMENT"):
-        attributes.nullable, attributes.auto_increment = (
-            False if attributes.nullable is None else attributes.nullable,
-            True,
-        )
+        attributes.auto_increment = True
+        if attributes.nullable is None:
+            attributes.nullable = False
     elif cursor.accept("AUTO_RANDOM"):
         if cursor.at("("):
             cursor.read_group()

@@ -107,28 +107,28 @@ class _Statement:
 
     def _read_verb(self, cursor: Cursor) -> tuple[SchemaChange, ...]:
         if cursor.accept("CREATE"):
-            return self._create(cursor)
+            return self._read_create(cursor)
         if cursor.accept("ALTER"):
-            return self._alter(cursor)
+            return self._read_alter(cursor)
         if cursor.accept("DROP"):
-            return self._drop(cursor)
+            return self._read_drop(cursor)
         if cursor.accept("TRUNCATE"):
             cursor.accept("TABLE")
-            name = self._name(cursor)
+            name = self._read_name(cursor)
             _accept_wait(cursor)
             return (TruncateTable(name),)
         if cursor.accept("RENAME"):
-            return self._rename(cursor)
+            return self._read_rename(cursor)
         if cursor.accept("RECOVER"):
-            return (self._recover(cursor),)
+            return (self._read_recover(cursor),)
         if cursor.accept("FLASHBACK"):
-            return (self._flashback(cursor),)
+            return (self._read_flashback(cursor),)
         verb = cursor.accept_any(*_OTHER_VERBS)
         if verb is None:
             raise cursor.error("unknown statement")
         return (NoTableEffect(verb),)
 
-    def _name(self, cursor: Cursor) -> TableName:
+    def _read_name(self, cursor: Cursor) -> TableName:
         name = read_table_name(cursor, self.database)
         if self.table is None:
             self.table = name
@@ -136,14 +136,14 @@ class _Statement:
 
     # ---- CREATE
 
-    def _create(self, cursor: Cursor) -> tuple[SchemaChange, ...]:
+    def _read_create(self, cursor: Cursor) -> tuple[SchemaChange, ...]:
         start = cursor.index
         replaces = cursor.accept("OR", "REPLACE")
         if cursor.at("TEMPORARY", "TABLE") or cursor.at("GLOBAL", "TEMPORARY", "TABLE"):
             return (NoTableEffect("CREATE TEMPORARY TABLE"),)
         if cursor.accept("TABLE"):
             if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
-            name = self._name(cursor)
+            name = self._read_name(cursor)
             self.creates = True
             created = read_create_table(cursor, name, self.database, if_not_exists=if_not_exists)
             return (DropTable(name, if_exists=True), created) if replaces else (created,)
@@ -156,7 +156,7 @@ class _Statement:
             or cursor.at("VECTOR", "INDEX")
             or cursor.at("COLUMNAR", "INDEX")
         ):
-            return (self._create_index(cursor, replaces),)
+            return (self._read_create_index(cursor, replaces),)
         cursor.index = start
         return (_read_other_object(cursor, "CREATE"),)
 
@@ -165,7 +165,7 @@ class _Statement:
         _skip_statement(cursor, "DATABASE")
         return name
 
-    def _create_index(self, cursor: Cursor, replaces: bool) -> SchemaChange:
+    def _read_create_index(self, cursor: Cursor, replaces: bool) -> SchemaChange:
         """CREATE INDEX as the equal ALTER TABLE … ADD INDEX."""
         unique = cursor.accept("UNIQUE")
         cursor.accept_any("FULLTEXT", "SPATIAL", "VECTOR", "COLUMNAR")
@@ -174,7 +174,7 @@ class _Statement:
         index = cursor.read_name("an index name")
         accept_index_type(cursor)
         cursor.expect("ON")
-        name = self._name(cursor)
+        name = self._read_name(cursor)
         columns, exact = read_key_parts(cursor)
         _accept_algorithm(cursor)
         clause: Clause = AddIndex(PlainIndex(index, columns))
@@ -184,21 +184,21 @@ class _Statement:
 
     # ---- restoring dropped tables, in TiDB
 
-    def _recover(self, cursor: Cursor) -> SchemaChange:
+    def _read_recover(self, cursor: Cursor) -> SchemaChange:
         cursor.expect("TABLE")
         if cursor.accept("BY", "JOB"):
             cursor.read_integer()
             if not self._message_table:
                 raise cursor.error("BY JOB without the table in the message")
             return RecoverTable(TableName(self.database, self._message_table))
-        name = self._name(cursor)
+        name = self._read_name(cursor)
         if cursor.at_kind(Kind.NUMBER):
             cursor.skip()  # the number of jobs to search
         return RecoverTable(name)
 
-    def _flashback(self, cursor: Cursor) -> SchemaChange:
+    def _read_flashback(self, cursor: Cursor) -> SchemaChange:
         if cursor.accept("TABLE"):
-            name = self._name(cursor)
+            name = self._read_name(cursor)
             if cursor.at("TO", "TIMESTAMP") or cursor.at("TO", "TSO"):
                 raise cursor.error("FLASHBACK TABLE to a point in time: no message contains the restored rows")
             return RecoverTable(name, read_table_name(cursor, name.database) if cursor.accept("TO") else None)
@@ -213,7 +213,7 @@ class _Statement:
 
     # ---- ALTER, DROP, RENAME
 
-    def _alter(self, cursor: Cursor) -> tuple[SchemaChange, ...]:
+    def _read_alter(self, cursor: Cursor) -> tuple[SchemaChange, ...]:
         if cursor.at_any("DATABASE", "SCHEMA"):
             return (NoTableEffect("ALTER DATABASE"),)
         if cursor.at("IGNORE", "TABLE"):
@@ -224,18 +224,18 @@ class _Statement:
             cursor.index = start
             return (_read_other_object(cursor, "ALTER"),)
         cursor.accept("IF", "EXISTS")
-        name = self._name(cursor)
+        name = self._read_name(cursor)
         _accept_wait(cursor)
         return (AlterTable(name, read_alter_clauses(cursor, self.database)),)
 
-    def _drop(self, cursor: Cursor) -> tuple[SchemaChange, ...]:
+    def _read_drop(self, cursor: Cursor) -> tuple[SchemaChange, ...]:
         if cursor.at("TEMPORARY") or cursor.at("GLOBAL", "TEMPORARY"):
             return (NoTableEffect("DROP TEMPORARY TABLE"),)
         if cursor.accept_any("TABLE", "TABLES"):
             if_exists = cursor.accept("IF", "EXISTS")
-            names = [self._name(cursor)]
+            names = [self._read_name(cursor)]
             while cursor.accept(","):
-                names.append(self._name(cursor))
+                names.append(self._read_name(cursor))
             _accept_wait(cursor)
             cursor.accept_any("RESTRICT", "CASCADE")
             return tuple(DropTable(name, if_exists) for name in names)
@@ -248,13 +248,13 @@ class _Statement:
             cursor.accept("IF", "EXISTS")
             index = cursor.read_name("an index name")
             cursor.expect("ON")
-            name = self._name(cursor)
+            name = self._read_name(cursor)
             _accept_algorithm(cursor)
             return (AlterTable(name, (drop_index_clause(index),)),)
         cursor.index = start
         return (_read_other_object(cursor, "DROP"),)
 
-    def _rename(self, cursor: Cursor) -> tuple[SchemaChange, ...]:
+    def _read_rename(self, cursor: Cursor) -> tuple[SchemaChange, ...]:
         if cursor.accept("USER"):
             return (NoTableEffect("RENAME USER"),)
         if cursor.accept_any("TABLE", "TABLES") is None:
@@ -262,7 +262,7 @@ class _Statement:
         cursor.accept("IF", "EXISTS")
         pairs: list[SchemaChange] = []
         while True:
-            name = self._name(cursor)
+            name = self._read_name(cursor)
             _accept_wait(cursor)
             cursor.expect("TO")
             pairs.append(RenameTable(name, read_table_name(cursor, self.database)))

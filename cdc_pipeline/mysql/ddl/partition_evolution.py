@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mysql.model.schema_changes import Clause
     from cdc_pipeline.mysql.model.table import Column
 
-_OtherPartitions: TypeAlias = (
+_PartitionsClause: TypeAlias = (
     DropPartition
     | AddPartitions
     | ReorganizePartition
@@ -98,7 +98,7 @@ def _after(partitioning: Partitioning | None, clause: Clause, columns: tuple[Col
 
 
 def _with_partitions(
-    partitioning: Partitioning | None, clause: _OtherPartitions, columns: tuple[Column, ...]
+    partitioning: Partitioning | None, clause: _PartitionsClause, columns: tuple[Column, ...]
 ) -> Partitioning:
     if partitioning is None:
         raise UnknownPartitionsError(f"{type(clause).__name__} on a table without partitions")
@@ -114,7 +114,7 @@ def _with_partitions(
 
 
 def _partitions_after(
-    partitioning: Partitioning, clause: _OtherPartitions, columns: tuple[Column, ...]
+    partitioning: Partitioning, clause: _PartitionsClause, columns: tuple[Column, ...]
 ) -> tuple[Partition, ...]:
     old = partitioning.partitions
     by_hash = partitioning.method.endswith(("hash", "key"))
