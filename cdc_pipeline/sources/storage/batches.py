@@ -1,4 +1,4 @@
-"""Which files of a listing are to be read, and in what portions."""
+"""Selects the files of a listing that must be read, and splits them into batches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import SourceError
 from cdc_pipeline.sources.storage.layout import FILE
-from cdc_pipeline.sources.storage.reading import blocks_by_path, lines_of
+from cdc_pipeline.sources.storage.reading import blocks_by_path, read_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.lake.paths import LakePaths
     from cdc_pipeline.sources.storage.layout import StorageFile
-    from cdc_pipeline.sources.storage.progress import ReadSoFar
+    from cdc_pipeline.sources.storage.progress import Progress
 
-MOST_FILES = 5000
-"""Files of a batch, however small: their names stand in the commit's note, and Spark lists each of them."""
+MAX_FILES = 5000
+"""Maximum number of files per batch: the commit's note contains their names, and Spark lists each of them."""
 
 
 def files_to_read(
-    spark: SparkSession, paths: LakePaths, root: str, files: Sequence[StorageFile], before: ReadSoFar
+    spark: SparkSession, paths: LakePaths, root: str, files: Sequence[StorageFile], before: Progress
 ) -> tuple[tuple[StorageFile, ...], tuple[StorageFile, ...]]:
-    """The files that have something new, and the schema files that were written again with the same content.
+    """New or grown files, and schema files that were rewritten with the same content.
 
-    Raises SourceError for a file that is shorter than when it was read, and for a schema file with another content. A data
-    file of the same size is the same, whatever its time: TiCDC never writes one anew.
+    A data file of the same size is unchanged, even with another modification time: TiCDC does not rewrite data files.
+    Raises SourceError if a data file has shrunk or the content of a schema file has changed.
     """
-    new, suspects = [], []
+    new, rewritten = [], []
     for file in files:
         known = before.files.get(file.path)
         if known is None:
@@ -39,24 +39,27 @@ def files_to_read(
         elif known.size < 0 or (file.size, file.modified_ms) == (known.size, known.modified_ms):
             continue
         elif file.is_schema:
-            suspects.append(file)
+            rewritten.append(file)
         elif file.size < known.size:
             raise SourceError(
-                f"{file.path} in {root!r} has {file.size} bytes, and had {known.size} when it was read. TiCDC only adds "
-                "files: put the file back, or, if the folder was made anew, read it into another lake"
+                f"{file.path} in {root!r} has {file.size} bytes, and had {known.size} when it was read. TiCDC never "
+                "shortens files: restore the file or, if the folder was recreated, read it into another lake"
             )
         elif file.size > known.size:
             new.append(file)
-    if suspects:
-        _require_same_content(spark, paths, root, suspects, before)
-    return tuple(new), tuple(suspects)
+    if rewritten:
+        _require_same_content(spark, paths, root, rewritten, before)
+    return tuple(new), tuple(rewritten)
 
 
 def _require_same_content(
-    spark: SparkSession, paths: LakePaths, root: str, files: Sequence[StorageFile], before: ReadSoFar
+    spark: SparkSession, paths: LakePaths, root: str, files: Sequence[StorageFile], before: Progress
 ) -> None:
-    """After a restart TiCDC writes schema files again, byte for byte. Statements are few: they are compared here."""
-    lines = lines_of(spark, root, files).persist()
+    """Raises SourceError if a schema file differs from its record. After a restart TiCDC writes identical files again.
+
+    Collects the files: statements are few.
+    """
+    lines = read_lines(spark, root, files).persist()
     try:
         uris = {uri: path for path, (uri, _) in blocks_by_path(lines, root).items()}
         present = {uris[row["uri"]]: row["value"] for row in lines.select("uri", "value").collect()}
@@ -65,36 +68,37 @@ def _require_same_content(
     batches = sorted({before.files[file.path].batch_id for file in files})
     path = F.get(F.filter("headers", lambda header: header["key"] == FILE), F.lit(0))["value"].cast("string")
     raw = spark.read.format("delta").load(paths.table("raw_topic_snapshot"))
-    # a file that was written a third time is noted with a later batch than the one that has its record
+    # after a second rewrite `batch_id` is later than the batch that contains the file's record
     known = raw.where(F.col("batch_id") <= batches[-1]).where(path.isin([file.path for file in files]))
     for row in known.select(path.alias("path"), "value").collect():
         if present.get(row["path"]) != row["value"]:
             raise SourceError(
-                f"{row['path']} in {root!r} has another content than when it was read. A schema file never changes: put it "
-                "back, or, if the folder was made anew, read it into another lake"
+                f"the content of {row['path']} in {root!r} has changed since it was read. TiCDC never changes a schema "
+                "file: restore it or, if the folder was recreated, read it into another lake"
             )
 
 
-def bounded(files: Sequence[StorageFile], max_bytes: int) -> list[tuple[StorageFile, ...]]:
-    """The files in portions, in their order: each of `max_bytes` or less, or one larger file."""
-    portions: list[list[StorageFile]] = []
+def split_files(files: Sequence[StorageFile], max_bytes: int) -> list[tuple[StorageFile, ...]]:
+    """The files in order, split into batches of at most `max_bytes` and `MAX_FILES`. A larger file is a batch of its own."""
+    batches: list[list[StorageFile]] = []
     size = 0
     for file in files:
-        if not portions or size + file.size > max_bytes or len(portions[-1]) == MOST_FILES:
-            portions.append([])
+        if not batches or size + file.size > max_bytes or len(batches[-1]) == MAX_FILES:
+            batches.append([])
             size = 0
-        portions[-1].append(file)
+        batches[-1].append(file)
         size += file.size
-    return [tuple(portion) for portion in portions]
+    return [tuple(batch) for batch in batches]
 
 
-def checkpoint_waits_for(waiting: Sequence[StorageFile], files: Sequence[StorageFile]) -> StorageFile | None:
-    """A file that is not written to its end, and whose rows the checkpoint may speak of; None where there is none.
+def file_blocking_checkpoint(incomplete: Sequence[StorageFile], files: Sequence[StorageFile]) -> StorageFile | None:
+    """The first incomplete file that may contain changes up to the checkpoint; None if there is none.
 
-    TiCDC moves the checkpoint on when a file is complete; but a folder that is copied may have the checkpoint first. One
-    that a later file of its folder follows is what a crash has left: its rows were sent again, into that file.
+    TiCDC advances the checkpoint only after the files are complete, but a folder that is being copied may get its checkpoint
+    first. An incomplete data file followed by a later file of its folder does not block: TiCDC abandoned it in a crash and
+    wrote its rows again to the later file.
     """
     newest: dict[tuple[str, str], int] = {}
     for file in files:
         newest[file.folder] = max(newest.get(file.folder, 0), file.index)
-    return next((file for file in waiting if file.is_schema or file.index == newest[file.folder]), None)
+    return next((file for file in incomplete if file.is_schema or file.index == newest[file.folder]), None)

@@ -1,7 +1,7 @@
-"""The sink's folder, wherever it is: its files with their sizes, and the checkpoint. No row is read here.
+"""Lists the sink's folder: the checkpoint, and files with their sizes. Reads no rows.
 
-A local folder is listed by Python; any other URI by Hadoop, whose file systems and credentials Spark reads with too; and
-where no Spark is running (a sensor's tick) by pyarrow.
+Python lists a local folder. In a run, Hadoop lists any other URI, with the file systems and credentials of Spark. In a
+sensor, where no Spark is running, pyarrow lists it.
 """
 
 from __future__ import annotations
@@ -32,42 +32,48 @@ _KEY = "checkpoint-ts"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What the file `metadata` says: all changes up to the TSO are in files that were written before it."""
+    """The file `metadata`."""
 
     tso: int
+    """All changes up to this TSO are in files that were written earlier."""
     text: bytes
+    """Content of the file."""
     modified_ms: int
 
 
 @dataclass(frozen=True)
 class Listing:
-    """The checkpoint, and the files that were there after it was read, in the order in which they are read."""
+    """The checkpoint, and the files listed after it was read."""
 
     checkpoint: Checkpoint | None
     files: tuple[StorageFile, ...]
+    """In the order in which they are read."""
 
     @property
     def digest(self) -> str:
-        """Equal for a folder in which nothing has come, grown, or moved on."""
+        """A hash of the checkpoint and of the files' paths and sizes: equal while the folder is unchanged."""
         tso = "" if self.checkpoint is None else str(self.checkpoint.tso)
         return digest(tso, *(f"{file.path} {file.size}" for file in self.files))
 
 
 class Folder(Protocol):
-    """A folder to be listed. Each raises SourceError where there is none."""
+    """A folder. Implementations raise SourceError if it does not exist."""
 
     root: str
 
     def files(self) -> Iterable[tuple[str, int, int]]:
-        """Path below the root, size and time (ms) of every file in it and in the folders below."""
+        """Path relative to the root, size in bytes and modification time in ms of each file, recursively."""
 
     def metadata(self) -> tuple[bytes, int] | None:
-        """The bytes of `metadata` and its time; None where it is not there."""
+        """Content and modification time (ms) of the file `metadata`; None if it does not exist."""
 
 
-def listed(folder: Folder) -> Listing:
-    """What is in the folder now. The checkpoint is read first: a file that comes meanwhile is then one too many, which waits
-    above the watermark, never one too few."""
+def list_folder(folder: Folder) -> Listing:
+    """Lists the folder. Raises SourceError if a file does not belong to a storage sink.
+
+    Reads the checkpoint before the files, so that no file with changes up to the checkpoint is missed. Changes of a file
+    that appears in between may be above the watermark, where they stay pending.
+    """
     checkpoint = _checkpoint(folder)
     found = (storage_file(*file) for file in folder.files())
     return Listing(checkpoint, tuple(sorted((file for file in found if file), key=lambda file: file.order)))
@@ -76,7 +82,7 @@ def listed(folder: Folder) -> Listing:
 def _checkpoint(folder: Folder) -> Checkpoint | None:
     found = folder.metadata()
     if found is None or not found[0].rstrip().endswith(b"}"):
-        return None  # not there yet, or just being written
+        return None  # does not exist, or is being written
     text, modified_ms = found
     try:
         content = json.loads(text)
@@ -85,8 +91,8 @@ def _checkpoint(folder: Folder) -> Checkpoint | None:
     tso = content.get(_KEY) if isinstance(content, dict) else None
     if not isinstance(tso, int) or not FIRST_TSO <= tso <= LAST_TSO:
         raise SourceError(
-            f"{METADATA} in {folder.root!r} is {text[:100]!r}: TiCDC's checkpoint is expected, such as "
-            f'{{"{_KEY}":{FIRST_TSO}}}. Is this the folder of another storage sink?'
+            f"{METADATA} in {folder.root!r} is {text[:100]!r}. A checkpoint of TiCDC is expected, for example "
+            f'{{"{_KEY}":{FIRST_TSO}}}. Check that this is the folder of a TiCDC storage sink'
         )
     return Checkpoint(tso, text, modified_ms)
 
@@ -100,35 +106,35 @@ def local_or_hadoop(spark: SparkSession, path: str) -> Folder:
 
 
 class LocalFolder:
-    """A folder of this machine, or one that is mounted."""
+    """A local or mounted folder."""
 
     def __init__(self, path: str) -> None:
-        self.root = os.path.abspath(path)  # noqa: PTH100  # a symbolic link is the user's word for the place
-        place = Path(self.root)
-        if not place.exists():
+        self.root = os.path.abspath(path)  # noqa: PTH100  # keeps symbolic links as the user wrote them
+        root = Path(self.root)
+        if not root.exists():
             raise SourceError(f"the storage folder {path!r} does not exist")
-        if not place.is_dir():
+        if not root.is_dir():
             raise SourceError(f"{path!r} is a file; the folder of a TiCDC storage sink is expected")
 
     def files(self) -> Iterator[tuple[str, int, int]]:
-        waiting = [""]
-        while waiting:
-            folder = waiting.pop()
+        folders = [""]
+        while folders:
+            folder = folders.pop()
             try:
                 entries = list(os.scandir(f"{self.root}/{folder}"))
             except FileNotFoundError:
-                continue  # TiCDC removes folders that have become empty
+                continue  # TiCDC removes empty folders
             except OSError as error:
                 raise SourceError(f"{error.filename!r} cannot be listed: {error.strerror}") from error
             for entry in entries:
                 path = f"{folder}{entry.name}"
                 if entry.is_dir():
-                    waiting.append(f"{path}/")
+                    folders.append(f"{path}/")
                     continue
                 try:
                     stat = entry.stat()
                 except FileNotFoundError:
-                    continue  # expired, or renamed by its writer
+                    continue  # expired, or renamed by TiCDC
                 yield path, stat.st_size, stat.st_mtime_ns // 1_000_000
 
     def metadata(self) -> tuple[bytes, int] | None:
@@ -140,23 +146,23 @@ class LocalFolder:
 
 
 class HadoopFolder:
-    """Any place that Spark can read."""
+    """A folder at any URI that Spark can read."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._spark = spark
         try:
-            self._files, place = hadoop_path(spark, path.rstrip("/"))
-            self._place = self._files.makeQualified(place)
-            there = self._files.exists(self._place) and self._files.getFileStatus(self._place).isDirectory()
+            self._files, unqualified = hadoop_path(spark, path.rstrip("/"))
+            self._root = self._files.makeQualified(unqualified)
+            exists = self._files.exists(self._root) and self._files.getFileStatus(self._root).isDirectory()
         except Exception as error:
             raise TransientError(f"the storage folder {path!r} cannot be read: {first_line(error)}") from error
-        self.root = str(self._place.toString())
-        if not there:
+        self.root = str(self._root.toString())
+        if not exists:
             raise SourceError(f"the storage folder {path!r} does not exist")
 
     def files(self) -> Iterator[tuple[str, int, int]]:
         try:
-            found = self._files.listFiles(self._place, True)
+            found = self._files.listFiles(self._root, True)
             while found.hasNext():
                 status = found.next()
                 path = str(status.getPath().toString())
@@ -165,7 +171,7 @@ class HadoopFolder:
             raise TransientError(f"the storage folder {self.root!r} cannot be listed: {first_line(error)}") from error
 
     def metadata(self) -> tuple[bytes, int] | None:
-        path = jvm(self._spark).org.apache.hadoop.fs.Path(self._place, METADATA)
+        path = jvm(self._spark).org.apache.hadoop.fs.Path(self._root, METADATA)
         if not self._files.exists(path):
             return None
         stream = self._files.open(path)
@@ -177,9 +183,9 @@ class HadoopFolder:
 
 
 class ArrowFolder:
-    """A place that pyarrow can list: file, s3, gs, hdfs and abfs URIs, with the credentials that the environment gives it.
+    """A folder at a file, s3, gs, hdfs or abfs URI, listed by pyarrow with credentials from the environment.
 
-    Raises TransientError where pyarrow cannot.
+    Raises TransientError if pyarrow cannot list it.
     """
 
     def __init__(self, path: str) -> None:
@@ -187,26 +193,25 @@ class ArrowFolder:
 
         self.root = path
         try:
-            self._files, place = fs.FileSystem.from_uri(re.sub(r"^s3[an]:", "s3:", path.rstrip("/")))
+            self._files, self._root = fs.FileSystem.from_uri(re.sub(r"^s3[an]:", "s3:", path.rstrip("/")))
         except Exception as error:
-            raise self._cannot(error) from error
-        self._place = place
+            raise self._error(error) from error
 
     def files(self) -> Iterator[tuple[str, int, int]]:
         from pyarrow import fs
 
         try:
-            found = self._files.get_file_info(fs.FileSelector(self._place, recursive=True))
+            found = self._files.get_file_info(fs.FileSelector(self._root, recursive=True))
         except FileNotFoundError as error:
             raise SourceError(f"the storage folder {self.root!r} does not exist") from error
         except Exception as error:
-            raise self._cannot(error) from error
+            raise self._error(error) from error
         for info in found:
             if info.is_file:
-                yield info.path[len(self._place) :].lstrip("/"), info.size, _ms(info)
+                yield info.path[len(self._root) :].lstrip("/"), info.size, _ms(info)
 
     def metadata(self) -> tuple[bytes, int] | None:
-        path = f"{self._place}/{METADATA}"
+        path = f"{self._root}/{METADATA}"
         try:
             info = self._files.get_file_info(path)
             if not info.is_file:
@@ -214,9 +219,9 @@ class ArrowFolder:
             with self._files.open_input_file(path) as stream:
                 return stream.readall(), _ms(info)
         except Exception as error:
-            raise self._cannot(error) from error
+            raise self._error(error) from error
 
-    def _cannot(self, error: Exception) -> TransientError:
+    def _error(self, error: Exception) -> TransientError:
         return TransientError(f"the storage folder {self.root!r} cannot be listed by pyarrow: {first_line(error)}")
 
 

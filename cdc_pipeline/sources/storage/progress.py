@@ -1,8 +1,7 @@
-"""How far a storage folder was read, from the lake alone: the notes of `raw_topic_snapshot`, and `batches` for those that
-are decoded.
+"""Reads a storage folder's progress from the lake.
 
-A batch's note is committed with its records, and decoding copies its files into `batches`. The two together are therefore
-all files that are in, whatever was killed when.
+The note of a batch is committed with its records, and decoding copies its files into the table `batches`. Together, the
+notes of batches that are not decoded and `batches` list all ingested files, even after a killed run.
 """
 
 from __future__ import annotations
@@ -26,53 +25,58 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.lake.paths import LakePaths
 
-_FEW_COMMITS = 100
+_RECENT_COMMITS = 100
 _UNKNOWN = -1
 
 
 @dataclass(frozen=True)
 class KnownFile:
-    """A file as it was when it was last read, and the batch that has its newest records. `size` is -1 where it is not
-    known any more."""
+    """A file when it was last read."""
 
     size: int
+    """-1 if it is unknown, because the batch's note is gone."""
     modified_ms: int
     batch_id: int
+    """The newest batch that lists the file."""
 
 
 @dataclass(frozen=True)
-class ReadSoFar:
-    """What a lake has of a folder. `without_tso`: rows have come that say only the ms of their commit."""
+class Progress:
+    """The part of a folder that the lake contains."""
 
     batch_id: int
+    """The newest batch; 0 before the first."""
     next_offset: int
     checkpoint: int | None
+    """TSO of the newest ingested checkpoint."""
     without_tso: bool
+    """Whether a row has been read that has only the millisecond of its commit and no TSO."""
     files: Mapping[str, KnownFile]
+    """By path relative to the root."""
 
 
-def read_so_far(spark: SparkSession, paths: LakePaths, topic: str) -> ReadSoFar:
-    """Costs one look into the newest commits of the raw snapshot and one at `batches`, whose rows are the batches."""
+def read_progress(spark: SparkSession, paths: LakePaths, topic: str) -> Progress:
+    """The lake's progress in the folder whose records have this topic."""
     newest = newest_batch(spark, paths)
     if newest == 0:
-        return ReadSoFar(0, 0, None, False, {})
+        return Progress(0, 0, None, False, {})
     decoded = last_decoded(spark, paths)
     notes = _notes(spark, paths, min(decoded, newest - 1))
-    files, last = _of_batches(spark, paths, topic) if decoded else ({}, _UNKNOWN)
+    files, last = _read_batches(spark, paths, topic) if decoded else ({}, _UNKNOWN)
     for note in sorted(notes.values(), key=lambda note: int(note["batch"])):
         files.update(_files(note["files"], note["batch"]))
         last = max([last, *(span[3] for span in note["offsets"] if span[0] == topic)])
     note = notes.get(newest, {})
     checkpoint = note["checkpoint"] if "checkpoint" in note else _newest_watermark(spark, paths)
-    return ReadSoFar(newest, last + 1, checkpoint, bool(note.get("without_tso", newest not in notes)), files)
+    return Progress(newest, last + 1, checkpoint, bool(note.get("without_tso", newest not in notes)), files)
 
 
 def _notes(spark: SparkSession, paths: LakePaths, after: int) -> dict[int, dict[str, Any]]:
-    """The notes of the batches after that number. Delta removes old commits, with their notes, after a month."""
+    """The notes of batches later than `after`, by batch id. Delta removes commits with their notes after 30 days."""
     newest = newest_batch(spark, paths)
     table = DeltaTable.forPath(spark, paths.table("raw_topic_snapshot"))
     found: dict[int, dict[str, Any]] = {}
-    for history in (table.history(_FEW_COMMITS), table.history()):
+    for history in (table.history(_RECENT_COMMITS), table.history()):
         rows = history.where(F.get_json_object("userMetadata", "$.batch").try_cast("bigint") > after)
         notes = [json.loads(row[0]) for row in rows.select("userMetadata").collect()]
         found = {int(note["batch"]): note for note in notes}
@@ -81,22 +85,25 @@ def _notes(spark: SparkSession, paths: LakePaths, after: int) -> dict[int, dict[
     return found
 
 
-def _of_batches(spark: SparkSession, paths: LakePaths, topic: str) -> tuple[dict[str, KnownFile], int]:
-    """The files of the decoded batches, and the last offset."""
+def _read_batches(spark: SparkSession, paths: LakePaths, topic: str) -> tuple[dict[str, KnownFile], int]:
+    """The files of the decoded batches by path, and the topic's last offset (-1 if none)."""
     batches = spark.read.format("delta").load(paths.table("batches"))
     span = batches.select(F.explode("offsets").alias("span")).where(F.col("span.topic") == topic)
     last = span.agg(F.coalesce(F.max("span.last"), F.lit(_UNKNOWN))).first()
     assert last is not None
     files = {path: KnownFile(_UNKNOWN, 0, batch_id) for path, batch_id in _files_of_records(spark, paths, batches)}
-    named = batches.select("batch_id", F.explode("files").alias("file")).select("batch_id", "file.*")
-    columns = named.orderBy("batch_id").toArrow().to_pydict()
+    by_batch = batches.select("batch_id", F.explode("files").alias("file")).select("batch_id", "file.*")
+    columns = by_batch.orderBy("batch_id").toArrow().to_pydict()
     for batch_id, *file in zip(*(columns[name] for name in ("batch_id", "path", "size", "modified_ms")), strict=True):
         files.update(_files([file], batch_id))
     return files, int(last[0])
 
 
 def _files_of_records(spark: SparkSession, paths: LakePaths, batches: Any) -> Iterator[tuple[str, int]]:
-    """The files of batches that a rebuild wrote anew when their notes were gone: their records still name them."""
+    """Path and batch id of the files of batches that a rebuild rewrote after their notes had been removed.
+
+    The headers of their records still contain the paths.
+    """
     without = batches.where("size(files) = 0 AND records > 1").select("batch_id")
     if without.isEmpty():
         return

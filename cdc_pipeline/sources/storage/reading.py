@@ -1,8 +1,8 @@
-"""Spark reads the files of a batch: each line of a data file is a record, and each schema file as a whole.
+"""Reads the files of a batch with Spark. Each line of a data file and each complete schema file is a record.
 
-Spark splits large files and packs small ones, in an order of its own. A line is therefore numbered by where it came from:
-the block of the file, and its place in the task that read the block; lines of one block are one stretch of places. Only
-the blocks' counts are collected, and give each block its first line and offset.
+Spark splits large files into blocks, combines small files into one task, and does not keep their order. The number of a line
+is therefore computed from its block and from `row_id`, a `monotonically_increasing_id`: the lines of a block have
+consecutive ids. Only counts per block are collected; they give each block its first line number and offset.
 """
 
 from __future__ import annotations
@@ -28,35 +28,41 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.sources.storage.layout import StorageFile
 
-_PLACES = (
-    "uri STRING, block BIGINT, first_place BIGINT, lines_before BIGINT, path STRING, known BIGINT, start BIGINT, "
+_BLOCKS = (
+    "uri STRING, block BIGINT, first_row_id BIGINT, lines_before BIGINT, path STRING, known BIGINT, start BIGINT, "
     "modified_ms BIGINT"
 )
 _EXTENSION = b'"_tidb":{'
-"""No value of a column can have it: those are strings, in which quotes are escaped."""
+"""Cannot occur in a column value: values are JSON strings, in which quotes are escaped."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """What a task read of one file in one stretch. `start` is where it begins in the file, `weight` its bytes with one
-    for the line end of each line, `whole` whether a schema file ends as JSON does."""
+    """A part of one file that one task read."""
 
     start: int
-    first_place: int
+    """Position in the file, in bytes."""
+    first_row_id: int
     lines: int
-    weight: int
+    byte_count: int
+    """Bytes of all lines, plus one per line for its line feed."""
     without_tso: bool
-    whole: bool
+    """Whether a row has no TiDB extension, and so no commit TSO."""
+    is_complete: bool
+    """False for a schema file that does not end as JSON does."""
 
 
 @dataclass(frozen=True)
 class ReadFile:
-    """A file that was read to its end: its blocks in order, and how many of its first lines the lake has already."""
+    """A complete file."""
 
     file: StorageFile
     uri: str
+    """Spark's name of the file."""
     blocks: tuple[Block, ...]
+    """In file order."""
     known_lines: int
+    """Number of its first lines that the lake already contains."""
 
     @property
     def lines(self) -> int:
@@ -71,58 +77,60 @@ class ReadFile:
         return any(block.without_tso for block in self.blocks)
 
 
-def lines_of(spark: SparkSession, root: str, files: Sequence[StorageFile]) -> DataFrame:
-    """The lines of data files and the contents of schema files: `value` as binary without its line end, `uri`, `block`,
-    `place`, and what the counts need."""
-    wholes = [file for file in files if file.is_schema]
-    datas = [file for file in files if not file.is_schema]
+def read_lines(spark: SparkSession, root: str, files: Sequence[StorageFile]) -> DataFrame:
+    """One row per line of a data file and per schema file.
+
+    Columns: `value` (binary, without the line end), `uri`, `block`, `row_id`, and `byte_count`, `without_tso` and
+    `is_complete` as in `Block`.
+    """
     frames = []
-    for found, whole in ((wholes, True), (datas, False)):
-        if found:
-            reader = spark.read.option("lineSep", "\n").option("recursiveFileLookup", "true")  # a=1 is no partition
-            text = reader.text([no_pattern(f"{root}/{file.path}") for file in found], wholetext=whole)
-            frames.append(_placed(text, whole=whole))
+    for is_schema in (True, False):
+        if found := [file for file in files if file.is_schema == is_schema]:
+            # recursiveFileLookup: a folder `a=1` is not a partition
+            reader = spark.read.option("lineSep", "\n").option("recursiveFileLookup", "true")
+            text = reader.text([no_pattern(f"{root}/{file.path}") for file in found], wholetext=is_schema)
+            frames.append(_lines(text, is_schema=is_schema))
     return frames[0] if len(frames) == 1 else frames[0].unionByName(frames[1])
 
 
-def _placed(text: DataFrame, *, whole: bool) -> DataFrame:
+def _lines(text: DataFrame, *, is_schema: bool) -> DataFrame:
     line = F.col("value").cast("binary")
-    # CRLF by default, LF where the changefeed says so
+    # the line end is CRLF by default, or LF if the changefeed is configured so
     trimmed = F.when(F.endswith(line, F.lit(b"\r")), F.substring(line, F.lit(1), F.octet_length(line) - 1))
-    value = line if whole else F.coalesce(trimmed, line)
-    ends = F.endswith(F.rtrim("value", F.lit(" \t\r\n")), F.lit("}"))
+    value = line if is_schema else F.coalesce(trimmed, line)
+    ends_as_json = F.endswith(F.rtrim("value", F.lit(" \t\r\n")), F.lit("}"))
     return text.select(
         value.alias("value"),
         F.col("_metadata.file_path").alias("uri"),
-        (F.lit(0).cast("bigint") if whole else F.col("_metadata.file_block_start")).alias("block"),
-        F.monotonically_increasing_id().alias("place"),
-        (F.octet_length(line).cast("bigint") + F.lit(0 if whole else 1)).alias("weight"),
-        (F.lit(False) if whole else (F.octet_length(value) > 0) & ~F.contains(value, F.lit(_EXTENSION))).alias(
+        (F.lit(0).cast("bigint") if is_schema else F.col("_metadata.file_block_start")).alias("block"),
+        F.monotonically_increasing_id().alias("row_id"),
+        (F.octet_length(line).cast("bigint") + F.lit(0 if is_schema else 1)).alias("byte_count"),
+        (F.lit(False) if is_schema else (F.octet_length(value) > 0) & ~F.contains(value, F.lit(_EXTENSION))).alias(
             "without_tso"
         ),
-        (ends if whole else F.lit(True)).alias("whole"),
+        (ends_as_json if is_schema else F.lit(True)).alias("is_complete"),
     )
 
 
 def blocks_by_path(lines: DataFrame, root: str) -> dict[str, tuple[str, tuple[Block, ...]]]:
-    """Path below the root → the name that Spark has for the file, and its blocks."""
+    """Path relative to the root → Spark's name of the file, and its blocks in file order."""
     rows = (
         lines.groupBy("uri", "block")
         .agg(
-            F.min("place").alias("first_place"),
+            F.min("row_id").alias("first_row_id"),
             F.count("*").alias("lines"),
-            F.sum("weight").alias("weight"),
+            F.sum("byte_count").alias("byte_count"),
             F.max("without_tso").alias("without_tso"),
-            F.min("whole").alias("whole"),
+            F.min("is_complete").alias("is_complete"),
         )
         .collect()
     )
     by_uri: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         by_uri[row["uri"]].append(row)
-    start = len(_plain(root)) + 1
+    start = len(_local_path(root)) + 1
     return {
-        _plain(unquote(uri))[start:]: (
+        _local_path(unquote(uri))[start:]: (
             uri,
             tuple(Block(*row[1:]) for row in sorted(found, key=lambda row: row["block"])),
         )
@@ -130,47 +138,50 @@ def blocks_by_path(lines: DataFrame, root: str) -> dict[str, tuple[str, tuple[Bl
     }
 
 
-def _plain(uri: str) -> str:
-    """`file:///a`, `file:/a` and `/a` are one place."""
+def _local_path(uri: str) -> str:
+    """`/a` for `file:///a`, `file:/a` and `/a`; any other URI unchanged."""
     return re.sub(r"^file:/+", "/", uri)
 
 
-def is_whole(file: StorageFile, blocks: Sequence[Block]) -> bool:
-    """Whether the file was read as it was listed, and up to a line end. A torn last line is as long as if it had one."""
-    return sum(block.weight for block in blocks) == file.size > 0 and all(block.whole for block in blocks)
+def is_complete(file: StorageFile, blocks: Sequence[Block]) -> bool:
+    """Whether the file has its listed size, is not empty, and ends with a line feed (a schema file: as JSON does).
+
+    A last line without line feed makes `byte_count` larger than the size.
+    """
+    return sum(block.byte_count for block in blocks) == file.size > 0 and all(block.is_complete for block in blocks)
 
 
 def known_lines(lines: DataFrame, sizes: Mapping[str, int]) -> dict[str, int]:
-    """URI → how many lines the file had when it was `sizes` bytes long. Raises SourceError where no line ended there."""
+    """URI → number of lines in the file's first `sizes[uri]` bytes. Raises SourceError if no line ends at that size."""
     if not sizes:
         return {}
     small = small_frame(lines.sparkSession, list(sizes.items()), "uri STRING, known BIGINT")
-    grown = lines.join(F.broadcast(small), "uri").select("uri", "known", "block", "place", "weight")
-    end = F.expr("sum(weight) OVER (PARTITION BY uri ORDER BY block, place)")
+    grown = lines.join(F.broadcast(small), "uri").select("uri", "known", "block", "row_id", "byte_count")
+    end = F.expr("sum(byte_count) OVER (PARTITION BY uri ORDER BY block, row_id)")
     old = grown.withColumn("line_end", end).where(F.col("line_end") <= F.col("known"))
     rows = old.groupBy("uri").agg(F.count("*"), F.max("line_end")).collect()
     counts = {row[0]: row[1] for row in rows if row[2] == sizes[row[0]]}
     for uri in sizes:
         if uri not in counts:
             raise SourceError(
-                f"{unquote(uri)} was written anew: it is longer than when it was read, and other lines stand in it. TiCDC "
-                "only adds files. If the folder was made anew, read it into another lake; else put the file back"
+                f"{unquote(uri)} was overwritten: it is longer than when it was read, and its lines have changed. TiCDC "
+                "only appends: restore the file or, if the folder was recreated, read it into another lake"
             )
     return counts
 
 
 def records(lines: DataFrame, files: Sequence[ReadFile], topic: str, first_offset: int) -> DataFrame:
-    """The new lines of `files` as records (`RECORD`): in their order, numbered from `first_offset`."""
+    """The new lines of `files` as `RECORD`, with consecutive offsets from `first_offset` in the order of files and lines."""
     rows, offset = [], first_offset
     for read in files:
         before = 0
         for block in read.blocks:
-            where = (read.uri, block.start, block.first_place, before)
-            rows.append((*where, read.file.path, read.known_lines, offset, read.file.modified_ms))
+            position = (read.uri, block.start, block.first_row_id, before)
+            rows.append((*position, read.file.path, read.known_lines, offset, read.file.modified_ms))
             before += block.lines
         offset += read.new_lines
-    small = small_frame(lines.sparkSession, rows, _PLACES)
-    line = F.col("lines_before") + F.col("place") - F.col("first_place") + 1
+    small = small_frame(lines.sparkSession, rows, _BLOCKS)
+    line = F.col("lines_before") + F.col("row_id") - F.col("first_row_id") + 1
     values = {
         "topic": F.lit(topic),
         "partition": F.lit(0),
@@ -187,7 +198,7 @@ def records(lines: DataFrame, files: Sequence[ReadFile], topic: str, first_offse
 def one_record(
     spark: SparkSession, topic: str, offset: int, value: bytes, modified_ms: int, headers: Mapping[str, str]
 ) -> DataFrame:
-    """A record that is no line of a data file."""
+    """A single record as `RECORD`, for the checkpoint."""
     frame = small_frame(spark, [(bytearray(value), modified_ms)], "value BINARY, modified_ms BIGINT")
     values = {
         "topic": F.lit(topic),

@@ -275,17 +275,17 @@ def test_schema_files_that_are_written_again(taker: _Taker, sink: StorageSink) -
     assert taker.take_in().batches == ()
     before = tree(taker.home)
     sink.put(path, content.replace(b"CREATE", b"create"))
-    with pytest.raises(SourceError, match=r"schema_\d+_0123456789\.json in .* has another content"):
+    with pytest.raises(SourceError, match=r"schema_\d+_0123456789\.json in .* has changed since it was read"):
         taker.take_in()
     assert tree(taker.home) == before
 
 
 _REFUSED: dict[str, tuple[dict[str, bytes], str]] = {
-    "csv": ({f"d/t/{_V}/CDC000001.csv": b"x"}, "CDC000001.csv' is no file .* protocol=csv"),
-    "another file": ({"d/t/readme.txt": b"x"}, "readme.txt' is no file of TiCDC's storage sink"),
-    "no version": ({"d/t/100/CDC000001.json": b"x"}, "'d/t/100/CDC000001.json' is no file"),
-    "short index": ({f"d/t/{_V}/CDC00001.json": b"x"}, "CDC00001.json' is no file"),
-    "schema file elsewhere": ({f"d/t/schema_{_V}_0000000001.json": b"{}"}, "schema_.* is no file"),
+    "csv": ({f"d/t/{_V}/CDC000001.csv": b"x"}, "CDC000001.csv' is not a file .* protocol=csv"),
+    "another file": ({"d/t/readme.txt": b"x"}, "readme.txt' is not a file of a TiCDC storage sink"),
+    "no version": ({"d/t/100/CDC000001.json": b"x"}, "'d/t/100/CDC000001.json' is not a file"),
+    "short index": ({f"d/t/{_V}/CDC00001.json": b"x"}, "CDC00001.json' is not a file"),
+    "schema file elsewhere": ({f"d/t/schema_{_V}_0000000001.json": b"{}"}, "schema_.* is not a file"),
     "metadata of another kind": ({"metadata": b'{"checkpoint":1}'}, 'metadata in .*"checkpoint-ts"'),
     "checkpoint that is no time": ({"metadata": b'{"checkpoint-ts":5}'}, 'metadata in .*"checkpoint-ts"'),
     "nothing": ({}, "is empty"),
@@ -321,7 +321,7 @@ def test_a_file_that_was_cut_or_written_anew(taker: _Taker, sink: StorageSink) -
     with pytest.raises(SourceError, match=r"CDC000001\.json in .* and had \d+ when it was read"):
         taker.take_in()
     sink.put(path, _lines(1, 2000, 3, size=1))
-    with pytest.raises(SourceError, match=r"CDC000001\.json was written anew"):
+    with pytest.raises(SourceError, match=r"CDC000001\.json was overwritten"):
         taker.take_in()
     assert tree(taker.home) == before
 
@@ -339,5 +339,5 @@ def test_news_of_an_empty_and_of_a_remote_folder(taker: _Taker, sink: StorageSin
 def test_portions() -> None:
     found = [storage_file(f"d/t/{_V}/CDC{index:06}.json", size, 0) for index, size in enumerate((5, 5, 1, 20, 3))]
     files = [file for file in found if file is not None]
-    assert [[file.size for file in portion] for portion in batches.bounded(files, 10)] == [[5, 5], [1], [20], [3]]
-    assert [len(portion) for portion in batches.bounded(files[:1] * 12000, 10**9)] == [5000, 5000, 2000]
+    assert [[file.size for file in portion] for portion in batches.split_files(files, 10)] == [[5, 5], [1], [20], [3]]
+    assert [len(portion) for portion in batches.split_files(files[:1] * 12000, 10**9)] == [5000, 5000, 2000]
