@@ -1,4 +1,4 @@
-"""One small stream told in three runs: what readers see of it at any TSO, what breaks its word, and what a rebuild does."""
+"""Reading a small lake at any TSO, late changes, maintenance and rebuilds. The tests build on each other."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ SLICES = (
         + [change("DROP TABLE gone", 25)],
     ),
 )
-# step → the tables at it
+# step → the tables at that TSO
 TRUTH: dict[int, Rows] = {
     5: {"t": [(1, "a"), (2, "b")], "bag": [(1, "x"), (1, "x")], "old": [(1, "o")], "gone": []},
     10: {"t": [(1, "c"), (2, "b")], "bag": [(1, "x"), (1, "x")], "old": [(1, "o")], "gone": [(1, "g")]},
@@ -113,7 +113,7 @@ def stream(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Str
 
 @pytest.mark.parametrize("step", [10, 21])
 def test_all_tables_at_a_tso(stream: Stream, step: int) -> None:
-    """At a cut, and between two; also of tables that were renamed or dropped since."""
+    """At a cut and between two, including tables that were renamed or dropped later."""
     assert stream.read(step) == TRUTH[step]
 
 
@@ -135,7 +135,7 @@ def test_a_read_before_the_first_cut_leaves_no_trace(stream: Stream, spark: Spar
     assert sorted(Path(stream.paths.home).rglob("*")) == before
 
 
-def test_what_cannot_be_read_is_said(stream: Stream, spark: SparkSession) -> None:
+def test_unreadable_tsos_and_pipelines_are_reported(stream: Stream, spark: SparkSession) -> None:
     with pytest.raises(LakeError, match=f"complete up to the TSO {tso(30)}, not up to the TSO {tso(31)}"):
         cdc_pipeline.read_cut(spark, stream.paths.root, "shop", tso(31))
     with pytest.raises(LakeError, match="no pipeline 'other'"):
@@ -143,7 +143,7 @@ def test_what_cannot_be_read_is_said(stream: Stream, spark: SparkSession) -> Non
 
 
 def test_upkeep_changes_nothing_that_can_be_read(stream: Stream, spark: SparkSession) -> None:
-    """The tests after this one, a rebuild among them, have the lake as it was kept up."""
+    """Later tests, a rebuild among them, use the maintained lake."""
     stray = Path(stream.paths.mirror(TableName("db", "t")), "part-00000-of-a-run-that-died.snappy.parquet")
     stray.write_bytes(b"x")
     old = time.time() - (LEAST_KEEP_HOURS + 1) * 3600
@@ -163,7 +163,7 @@ def test_upkeep_changes_nothing_that_can_be_read(stream: Stream, spark: SparkSes
         Maintenance(tables=["mirror/db.gone"]).done(spark, stream.paths, said.append)
 
 
-def test_a_rebuild_of_a_true_lake_changes_nothing(stream: Stream) -> None:
+def test_a_rebuild_of_a_correct_lake_changes_nothing(stream: Stream) -> None:
     before = published_cut(stream.spark, stream.paths)
     report = stream.rebuilt()
     assert [table.table for table in report.tables if not table.equal] == []
@@ -173,8 +173,10 @@ def test_a_rebuild_of_a_true_lake_changes_nothing(stream: Stream) -> None:
     assert not Path(stream.paths.home, "rebuild").exists()
 
 
-def test_a_reader_sees_no_half_a_cut_and_late_changes_are_told_apart(stream: Stream, spark: SparkSession) -> None:
-    """The last test of the module: it tells the stream on."""
+def test_readers_see_whole_cuts_only_and_late_changes_are_breaches_or_redeliveries(
+    stream: Stream, spark: SparkSession
+) -> None:
+    """Continues the stream, so it must run after the tests above."""
     fourth = wide("INSERT", "t", 35, {"id": "4", "v": "f", "n": "4"})
     late = [put("t", 2, "1", "a"), put("t", 11, "8", "never seen"), fourth, delete("bag", 36, "2", "y")]
     with patch.object(cut_execution, "publish", side_effect=RuntimeError("stopped")), pytest.raises(RuntimeError):
@@ -199,7 +201,7 @@ def test_a_reader_sees_no_half_a_cut_and_late_changes_are_told_apart(stream: Str
     assert lake_balance(spark, stream.paths).balanced
     assert report.breaches == ()
 
-    # a row that somebody took from a mirror by hand comes back too, and what was never seen has its place
+    # the rebuild also restores a row that was deleted by hand, and applies the change that was late
     rows = F.col("id") == 1
     from delta.tables import DeltaTable
 
@@ -213,14 +215,14 @@ def test_a_reader_sees_no_half_a_cut_and_late_changes_are_told_apart(stream: Str
     assert lake_balance(spark, stream.paths).balanced
     assert (8, "never seen") in stream.read(12)["t"]
 
-    # the pipeline goes on
+    # the pipeline continues
     stream.told(50, [wide("DELETE", "t", 45, {"id": "8", "v": "never seen", "n": "7"})])
     assert stream.read() == expected
     assert lake_balance(spark, stream.paths).balanced
 
 
 def test_chosen_tables_are_rebuilt_with_those_tied_to_them(stream: Stream, spark: SparkSession) -> None:
-    """After the last test: of two tables that are wrong one is put right, then the other."""
+    """Runs after the test above. Repairs one of two wrong tables, then the other."""
     from delta.tables import DeltaTable
 
     late = wide("INSERT", "t", 42, {"id": "78", "v": "late again", "n": "7"})
@@ -251,9 +253,9 @@ def test_chosen_tables_are_rebuilt_with_those_tied_to_them(stream: Stream, spark
     assert no_breach_result(spark, stream.paths, _CHECKED).passed
     assert lake_balance(spark, stream.paths).balanced
 
-    # the name that its rows came by first
+    # the first name of the table
     assert rebuilt("db.old") == ({"mirror/db.new": False}, cut.cut_id + 2)
-    # readers of the cut never saw that a row was taken away by hand: they read its version
+    # readers of the cut never saw the row deleted by hand, because they read the published version
     assert stream.read() == right
     mirror = spark.read.format("delta").load(stream.paths.mirror(TableName("db", "new")))
     assert sorted(tuple(row)[:2] for row in mirror.collect()) == [(1, "p"), (2, "q")] == right["new"]

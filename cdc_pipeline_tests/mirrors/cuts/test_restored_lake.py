@@ -1,5 +1,5 @@
-"""A lake that is taken back to an earlier point goes on from there: from a copy, and after Delta's RESTORE of its tables, or
-it says which of them do not stand together."""
+"""A lake that is restored to an earlier point continues from there, after a copy or after Delta's RESTORE of all tables. If
+tables are at different points, the error names them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _rows(spark: SparkSession, paths: LakePaths) -> list[tuple[int, str]]:
 
 @dataclass
 class Told:
-    """A lake that takes one slice of a story in after another."""
+    """A lake that takes in one slice of a story after another."""
 
     spark: SparkSession
     folder: Path
@@ -51,7 +51,7 @@ class Told:
         return LakePaths(str(self.folder / "lake"), "shop")
 
     def tell(self, *messages: tuple[str, int]) -> datetime:
-        """The slice is in a cut of its own. Returns a moment after it."""
+        """Makes one cut of the slice. Returns a time after it."""
         for payload, _ in messages:
             self.topic.send(payload)
         self.topic.send(watermark(10 + 10 * self.slices)).write(self.folder / "captures", f"{self.slices}.jsonl")
@@ -99,8 +99,8 @@ def told(spark: SparkSession, tmp_path: Path) -> Told:
     return Told(spark, tmp_path)
 
 
-def test_a_lake_of_which_every_table_was_restored_goes_on(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    """First by version, and what makes it one to go on from stops in the middle, twice; then by time."""
+def test_a_lake_with_all_tables_restored_continues(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    """First by version, with the reset interrupted twice; then by time."""
     moment = told.tell(*_FIRST)
     told.tell(*_SECOND)
     told.tell(*_THIRD)
@@ -133,8 +133,7 @@ def test_a_lake_of_which_every_table_was_restored_goes_on(told: Told, monkeypatc
     raw = told.spark.read.format("delta").load(told.paths.table("raw_topic_snapshot"))
     assert raw.count() == raw.select("topic", "partition", "offset").distinct().count() == 8
 
-    # By time, to a point on the other side of the first one. Raw records and what was decoded of them are as true as they
-    # were, and may stay where they are: of them the cut is made anew.
+    # by time, to a point after the first one; raw and decoded tables may stay, the new cut reads them
     moment = told.tell(put("t", 32, "4", "e"))
     told.tell(put("t", 42, "5", "f"))
     told.restore_all(moment, by_version=False, only=("consistent_cuts", "mirror/db/t"))
@@ -145,7 +144,7 @@ def test_a_lake_of_which_every_table_was_restored_goes_on(told: Told, monkeypatc
     assert lake_balance(told.spark, told.paths).balanced
 
 
-def test_tables_that_do_not_stand_together_are_named_and_nothing_is_changed(told: Told) -> None:
+def test_tables_at_different_points_are_named_and_nothing_changes(told: Told) -> None:
     told.tell(*_FIRST)
     told.tell(create("u", 11), *_SECOND)
 
@@ -161,7 +160,7 @@ def test_tables_that_do_not_stand_together_are_named_and_nothing_is_changed(told
     words = refused()
     assert "mirror/db/t has changes of cut 2: RESTORE it to version 1" in words
     assert "mirror/db/u did not exist at the cut: move its folder out of the lake" in words
-    # its DDL is decoded, which may stay; and what the cut made of it is told, which may not
+    # the decoded statements may stay, but not the outcomes that the cut stored
     assert "ddl_history has changes of cut 2: RESTORE it to version 2" in words
     told.restore("ddl_history", "VERSION AS OF 2")
     shutil.move(told.paths.mirror(TableName("db", "u")), told.folder / "u")
@@ -181,7 +180,7 @@ def test_tables_that_do_not_stand_together_are_named_and_nothing_is_changed(told
     assert [name for name in mirror.columns if not name.startswith("_")] == ["id", "v"]
 
 
-def test_a_mirror_that_a_later_statement_has_moved_is_named(told: Told) -> None:
+def test_a_mirror_moved_by_a_later_statement_is_named(told: Told) -> None:
     told.tell(*_FIRST)
     told.tell(change("RENAME TABLE `t` TO `t2`", 12))
     told.restore("consistent_cuts", "VERSION AS OF 0")
@@ -189,7 +188,7 @@ def test_a_mirror_that_a_later_statement_has_moved_is_named(told: Told) -> None:
         told.taken_back()
 
 
-def test_a_copy_goes_on_and_a_restored_table_does_not(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_copy_continues_and_single_restored_tables_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     paths, copy = LakePaths(str(tmp_path / "lake"), "shop"), LakePaths(str(tmp_path / "copy"), "shop")
     captures, topic = tmp_path / "captures", Topic()
     told = [(create("t", 1), put("t", 2, "1", "a")), (update("t", 12, ("1", "a"), ("1", "b")), put("t", 13, "2", "c"))]
@@ -203,12 +202,12 @@ def test_a_copy_goes_on_and_a_restored_table_does_not(spark: SparkSession, tmp_p
     after = [(1, "b"), (2, "c")]
     assert _rows(spark, paths) == after
 
-    # the folder as it was after the first cut, at another place: what came later is taken in again
+    # a copy from after the first cut, at another path: later records are taken in again
     assert (_rows(spark, copy), published_cut(spark, copy).resolved_tso) == ([(1, "a")], tso(10))
     ingest(spark, copy, captures)
     assert (_rows(spark, copy), published_cut(spark, copy).resolved_tso) == (after, tso(20))
 
-    # Delta would take the second cut's commits for being in, and the mirror would stay behind for ever
+    # Delta would skip the commits of the second cut, so the mirror would never get them
     for table in ("consistent_cuts", "batches", "mirror/db/t"):
         version = 1 if table == "mirror/db/t" else 0
         spark.sql(f"RESTORE TABLE delta.`{Path(paths.home) / table}` TO VERSION AS OF {version}")

@@ -1,4 +1,4 @@
-"""The plan of a cut is stored as text and read back to an equal one, whatever is in it: no Spark."""
+"""A stored plan is read back to an equal one, whatever it contains."""
 
 from __future__ import annotations
 
@@ -248,14 +248,13 @@ def _whole() -> PlannedCut:
     return _planned(plan, ColumnRules(("_commit_ts",), MASKS, SALT, ("db.s*",)), *events)
 
 
-def test_a_plan_is_as_it_was_stored() -> None:
-    """The file is what a lake may have, of the version that first stored plans. A later one reads it still: fields that it
-    adds have defaults."""
+def test_the_golden_plan_is_read() -> None:
+    """`stored_plan.json` is a plan of format 1. Later versions of this format still read it: new fields have defaults."""
     assert plan_format(SALT).from_json(_STORED.read_text(encoding="utf-8")) == _whole()
 
 
-def test_what_is_stored_keeps_its_names() -> None:
-    """A later version may store more, and nothing under another name or in another form."""
+def test_stored_names_stay_the_same() -> None:
+    """A later version may store more fields, but none under another name or in another form."""
     text = plan_format().to_json(_whole())
     missing = _missing(json.loads(_STORED.read_text(encoding="utf-8")), json.loads(text))
     assert missing == []
@@ -263,7 +262,7 @@ def test_what_is_stored_keeps_its_names() -> None:
 
 
 def _missing(stored: Any, now: Any, place: str = "") -> list[str]:
-    """The places in which what was stored is not what is stored now."""
+    """The paths at which the golden plan differs from the plan stored now."""
     if isinstance(stored, dict) and isinstance(now, dict):
         pairs = ((f"{place}.{name}", stored[name], now.get(name)) for name in stored)
     elif isinstance(stored, list) and isinstance(now, list) and len(stored) == len(now):
@@ -275,7 +274,7 @@ def _missing(stored: Any, now: Any, place: str = "") -> list[str]:
     return [line for where, before, after in pairs for line in _missing(before, after, where)]
 
 
-def test_a_plan_is_read_by_its_salt_only() -> None:
+def test_a_plan_is_read_with_its_own_salt_only() -> None:
     with pytest.raises(MaskSaltError):
         plan_format("another salt of the tests").from_json(plan_format().to_json(_whole()))
 
@@ -289,7 +288,7 @@ def test_plans_of_merged_tables(name: str) -> None:
 
 @pytest.mark.parametrize("name", MASK_CASES)
 def test_plans_of_masked_tables_have_no_values(name: str) -> None:
-    """But for them they are the same, and steps have them again when the statement is read."""
+    """Apart from values they are equal, and the statement gives the steps their values back."""
     statements = MASK_CASES[name][0]
     _, plan = mask_planned(*statements)
     events = tuple(_event(sql, place) for place, sql in enumerate(statements, 1))
@@ -311,12 +310,12 @@ def test_plans_of_masked_tables_have_no_values(name: str) -> None:
 
 
 def test_all_classes_of_a_plan_are_known() -> None:
-    """Those that the hints of its fields can have, whatever a plan has been seen with."""
+    """All classes that the type hints of the fields allow."""
     known = set(stored_plan._CLASSES)
     assert _reachable(PlannedCut, known) - known - set(_OWN_PARTS) == set()
 
 
-# inside what has a form of its own
+# inside classes with a custom format
 _OWN_PARTS = (Route,)
 
 
@@ -341,7 +340,7 @@ def _reachable(kind: type, known: set[type]) -> set[type]:
     return found
 
 
-def test_what_is_no_part_of_a_plan_is_not_stored() -> None:
+def test_unknown_classes_are_rejected() -> None:
     form = JsonFormat((TableName,))
     with pytest.raises(TypeError, match="Column cannot be part of a stored plan"):
         form.to_json((T, _ID))
@@ -363,7 +362,7 @@ def test_equal_definitions_are_stored_once() -> None:
 
 
 def test_each_step_knows_its_statement() -> None:
-    """By its place among the events: -1 before them, as many as there are after them."""
+    """By its index among the events: -1 before them, their number after them."""
     draft = PlanDraft((), {}.get, frozenset(), 1, "UTC")
     draft.create(MirrorState(U, "u", _SCHEMA))
     sql = (

@@ -1,4 +1,4 @@
-"""What an operator may write to choose dead letters, and what is said of what he may not."""
+"""How an operator chooses dead letters, and the errors for malformed choices."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_positions(text: str, expected: PositionRange) -> None:
         ("shop/2147483648@1", "31 bits"),
     ],
 )
-def test_what_is_no_position(text: str, said: str) -> None:
+def test_malformed_positions(text: str, said: str) -> None:
     with pytest.raises(ValueError, match="is no position") as caught:
         PositionRange.parse(text)
     assert said in str(caught.value)
@@ -40,7 +40,7 @@ def test_what_is_no_position(text: str, said: str) -> None:
             LetterChoice(**choice)  # type: ignore[arg-type]
 
 
-def test_what_chooses_nothing_or_too_much() -> None:
+def test_choices_of_nothing_or_too_much() -> None:
     with pytest.raises(ValueError, match="nothing is chosen: positions, rules, tables"):
         LetterChoice()
     with pytest.raises(ValueError, match=r"replacements: 't/0@1-2' names more than one record"):

@@ -1,4 +1,4 @@
-"""Dead letters that are released take their own place in the stream, whatever came after them."""
+"""Released dead letters are applied at their own position in the stream, whatever follows them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Lake:
             offset = self.topic.offsets.get(partition, 0)
             if isinstance(message, str):
                 self.places[message] = f"t/{partition}@{offset}"
-                # the reader of a record that names its table tells a gap; one that is no JSON cannot
+                # a dead letter that names its table gives the table a gap; one that is not JSON cannot
                 payload = payload.replace('"es": ', '"es": -') if message == "no newer" else payload[:-9]
             elif '"x1"' in payload or '"x2"' in payload:
                 self.places["x1" if '"x1"' in payload else "x2"] = f"t/{partition}@{offset}"
@@ -103,12 +103,12 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     return lake
 
 
-def test_what_cannot_be_released_changes_nothing(lake: Lake, spark: SparkSession) -> None:
+def test_a_release_without_a_valid_record_changes_nothing(lake: Lake, spark: SparkSession) -> None:
     assert lake.letters() == set(lake.places.values())
     assert "the first at " + lake.places["no newer"] in lake.gaps("t")[0]
     before = delta_versions(spark, Path(lake.paths.home))
     releaser = Releaser(lake.rebuilder("refused"))
-    # as they are they break their rules still, and so does what is put in their place
+    # the records still break their rules, and so does the replacement
     report = releaser.released(LetterChoice(positions=("t/1@0-8",), replacements={lake.places["newer row"]: "{}"}))
     assert {letter.place for letter in report.dead.shown} == {
         lake.places[name] for name in ("newer row", "newer delete", "no newer", "before truncate")
@@ -119,7 +119,7 @@ def test_what_cannot_be_released_changes_nothing(lake: Lake, spark: SparkSession
     assert delta_versions(spark, Path(lake.paths.home)) == before
 
 
-def test_what_chooses_nothing_or_nonsense_is_said(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:
+def test_wrong_choices_are_reported(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:
     letters = spark.createDataFrame(lake.table("dead_letters").collect(), lake.table("dead_letters").schema)
     twice = tmp_path / "twice.jsonl"
     twice.write_text(record_line("{}", "t", 1, 2) + "\n", encoding="utf-8")
@@ -144,7 +144,7 @@ def test_what_chooses_nothing_or_nonsense_is_said(lake: Lake, spark: SparkSessio
             choice.choose(letters, choice.replacement_rows(spark))
 
 
-def test_released_records_take_their_place(lake: Lake, spark: SparkSession) -> None:
+def test_released_records_are_applied_at_their_position(lake: Lake, spark: SparkSession) -> None:
     replacements = {lake.places[name]: payload for name, (payload, _) in BROKEN.items() if name != "its row"}
     mended, still = put("t", 8, "2", "mended")[0], put("t", 8, "x3", "no int at all")[0]
     replacements |= {lake.places["x1"]: mended, lake.places["x2"]: still}
@@ -158,11 +158,11 @@ def test_released_records_take_their_place(lake: Lake, spark: SparkSession) -> N
 
     with cdc_pipeline.read_cut(spark, lake.paths.root, "shop") as tables:
         assert seen(tables) == TRUTH
-    # also at moments before: what was released is read as it should have been
+    # reads of earlier moments have the released records too
     with cdc_pipeline.read_cut(spark, lake.paths.root, "shop", tso(5)) as tables:
         assert seen(tables)["t"] == [(1, "b"), (5, "gone since"), (8, "late")]
         assert seen(tables)["bag"] == [(1, "x")]
-    # one is left, as it was
+    # one dead letter remains
     assert lake.letters() == {lake.places["x2"]}
     assert [gap.split(":")[0] for gap in lake.gaps("t")] == ["1 row(s) with values that their types cannot hold"]
     assert lake.gaps("bag") == ()
@@ -180,8 +180,8 @@ def test_released_records_take_their_place(lake: Lake, spark: SparkSession) -> N
     assert by_place[lake.places["x1"]]["rule"] == "value_has_type"
 
 
-def test_rebuilds_and_later_runs_go_by_it(lake: Lake) -> None:
-    # another letter, and the same run once more, as after a stop: it releases nothing anew, and finds all equal
+def test_rebuilds_and_later_runs_keep_the_releases(lake: Lake) -> None:
+    # a new dead letter, and the same run again, as after an interruption: it releases nothing more, and all is equal
     lake.told(20, ["its row", put("t", 13, "10", "ten")])
     assert lake.letters() == {lake.places["x2"], lake.places["its row"]}
     stopped = Releaser(lake.rebuilder("released")).released(LetterChoice(rules=("*",)))
@@ -231,7 +231,7 @@ def test_the_job(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:
     with cdc_pipeline.read_cut(spark, lake.paths.root, "shop") as tables:
         assert seen(tables)["t"] == [*TRUTH["t"], (9, "wide", 1), (10, "ten", None)]
 
-    # and the pipeline goes on, its checks green but for the one letter that is left
+    # the pipeline continues, and all checks pass apart from the one for the remaining dead letter
     before = table_state(spark, lake.paths.mirror(TableName("db", "t")))
     lake.topic.send(put("t", 25, "11", "eleven")[0], 1)
     for partition in (0, 1):

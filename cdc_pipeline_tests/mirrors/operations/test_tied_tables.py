@@ -1,4 +1,4 @@
-"""Which tables have to be made again together."""
+"""Which tables a rebuild must include together."""
 
 from __future__ import annotations
 
