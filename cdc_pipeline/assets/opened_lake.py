@@ -25,7 +25,7 @@ def open_lake(
 ) -> Iterator[None]:
     """Holds the writer lock of the lake and translates errors for Dagster.
 
-    Fails if this version does not know the lake's format. Repairs a lake after RESTORE, and upgrades an older format.
+    Fails if the lake has another format. Resets the writers of a lake that was restored (RESTORE).
     """
     with (
         translate_errors(pipeline.source.secrets),
