@@ -9,7 +9,6 @@ from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.mirrors.changes.dropped_tables import EndedTable, ended_tables
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl
-from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,13 +45,8 @@ class CutInputs:
 
     stored: StoredMirrors
     approved: frozenset[StatementPosition]
-    columns: ColumnRules = field(default_factory=ColumnRules)
     mirrors: dict[TableName, MirrorState | None] = field(default_factory=dict)
     ended_by_database: dict[str, tuple[EndedTable, ...]] = field(default_factory=dict)
-
-    @property
-    def selection(self) -> TableSelection:
-        return self.stored.selection
 
     def mirror(self, name: TableName) -> MirrorState | None:
         """The mirror after the last cut; None if there was none."""

@@ -157,7 +157,7 @@ class CutMaker:
         return self.spark.read.format("delta").load(self.paths.table(name))
 
     def _inputs(self) -> CutInputs:
-        return CutInputs(self._stored, approved_statements(self.spark, self.paths), self.columns)
+        return CutInputs(self._stored, approved_statements(self.spark, self.paths))
 
     @property
     def _stored(self) -> StoredMirrors:
