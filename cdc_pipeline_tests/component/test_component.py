@@ -434,7 +434,7 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "option unknown": (
         {**_GOOD, "source": {**_KAFKA, "options": {"sasl.passwort": "x"}}},
-        ["options", "'sasl.passwort' is no setting of a Kafka consumer", "'sasl.password'"],
+        ["options", "'sasl.passwort' is not a setting of a Kafka consumer", "'sasl.password'"],
     ),
     "option that is ours": (
         {**_GOOD, "source": {**_KAFKA, "options": {"auto.offset.reset": "latest"}}},

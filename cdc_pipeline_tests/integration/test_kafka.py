@@ -288,7 +288,7 @@ def test_a_topic_that_was_made_anew(broker: LocalBroker, spark: SparkSession, pa
             ask()
     _topic(broker, "anew", "c", "d", "e")
     for ask in (reader.take_in, reader.news):
-        with pytest.raises(SourceError, match=r"'anew' was deleted and made again: .*source.made_anew: {anew: anew@2}"):
+        with pytest.raises(SourceError, match=r"'anew' was deleted and recreated: .*source.made_anew: {anew: anew@2}"):
             ask()
     going_on = reader.declared(made_anew={"anew": "anew@2"})
     going_on.take_in()

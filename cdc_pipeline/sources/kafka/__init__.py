@@ -1,4 +1,4 @@
-"""The source `kafka`: topics of a broker, read from explicit offset to explicit offset; client settings and secrets.
+"""The source `kafka`: topics of a broker, read between explicit offsets; client settings and secrets.
 
 Knows no other source. `component` creates it.
 """

@@ -1,7 +1,7 @@
-"""What a broker has on offer: topics, their ids, and the first and next offset of each partition.
+"""Reads a broker's metadata: topics, their ids, and the first and end offset of each partition.
 
-Metadata only, through confluent-kafka and without Spark: a sensor asks every half a minute, and a run before it plans its
-batches. A topic's id (KIP-516) tells a topic from another one of the same name that was made after it was deleted.
+Uses confluent-kafka and no Spark, because the sensor calls it every 30 seconds. A run calls it before it plans its batches.
+The topic id (KIP-516) detects a topic that was deleted and recreated.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.sources.kafka.client_settings import ClientSettings
 
 PATIENCE_SECONDS = 15.0
-"""How long a broker may take to answer: well inside the minute that Dagster gives a sensor."""
+"""Timeout of a request, in seconds. Dagster's timeout of a sensor is 60 s."""
 _FIRST_TRY_SECONDS = 1.0
 _REFUSALS = frozenset(
     {
@@ -44,85 +44,91 @@ _REFUSALS = frozenset(
         KafkaError._INVALID_ARG,
     }
 )
-"""Errors that no repetition cures."""
+"""Error codes for which a retry cannot succeed."""
 _REFUSED_CONNECTION = re.compile(
     r"SSL alert number|certificate verify failed|connecting to a PLAINTEXT broker listener"
 )
-"""What is said of a client whose certificate or whose protocol the broker does not take, or which does not trust the
-broker's, in the text of a lost connection: librdkafka gives that code or _SSL, by the moment at which it notices."""
+"""Texts of a `_TRANSPORT` error that no retry can cure: a rejected certificate or the wrong protocol. Depending on when it
+detects the problem, librdkafka reports `_TRANSPORT` or `_SSL`."""
 _UNREACHABLE = re.compile(
     r"OAUTHBEARER token: .*(Could not|Failed to connect|[Tt]imed out|Timeout|reset by peer|Empty reply|refused)"
 )
-"""A token that could not be asked for, which is no refusal."""
+"""Texts of an authentication error caused by an unreachable token endpoint: a retry may succeed."""
 _HINTS = {
-    "SSL alert number": "the broker asks for a certificate of the client that it trusts: ssl.certificate.location and "
-    "ssl.key.location say which",
-    "connecting to a PLAINTEXT": "security.protocol is that of another port",
+    "SSL alert number": "the broker requires a client certificate that it trusts: set ssl.certificate.location and "
+    "ssl.key.location",
+    "connecting to a PLAINTEXT": "security.protocol does not match the listener of this port",
 }
+"""What to do, by a part of the error's text."""
 
-_PASSING = frozenset(
+_TEMPORARY = frozenset(
     {
         KafkaError.NOT_LEADER_FOR_PARTITION,
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.UNKNOWN_TOPIC_OR_PART,
     }
 )
-"""What a broker says for a moment, of a topic that is just being made or of a partition that moves."""
+"""Error codes that a broker returns while it creates a topic or moves a partition leader."""
 _PAUSE_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
-class OfferedPartition:
-    """The offsets that can be read: from `first` up to before `end`."""
+class BrokerPartition:
+    """The readable offsets of a partition."""
 
     first: int
     end: int
+    """Exclusive."""
 
 
 @dataclass(frozen=True)
-class OfferedTopic:
-    """A topic as the broker has it now."""
+class BrokerTopic:
+    """A topic of the broker."""
 
     topic_id: str
-    partitions: Mapping[int, OfferedPartition]
+    partitions: Mapping[int, BrokerPartition]
+    """By partition number."""
 
 
 class Broker:
-    """A connection to a broker's metadata. Raises TransientError where it does not answer, SourceError where it refuses."""
+    """An admin client of a broker.
+
+    Raises SourceError if the settings are invalid or the broker rejects the client, TransientError if it does not answer.
+    """
 
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
-        # the last ones: a client that is not connected reports an error per try, as long as it lives
+        # bounded: a client without connection reports an error per attempt
         self._errors: deque[KafkaError] = deque(maxlen=50)
         level = settings.options.get("isolation.level", settings.options.get("kafka.isolation.level"))
         self._isolation = (
             IsolationLevel.READ_COMMITTED if level == "read_committed" else IsolationLevel.READ_UNCOMMITTED
         )
         try:
-            settings.java()  # what Spark could not be told is an error for the sensor too, and the same one
-            # log_level 0: what is wrong comes by the callback, and not to standard error as well
-            settings_of_client: dict[str, Any] = {
+            settings.java()  # the sensor fails with the same error as a run if Spark's settings are invalid
+            # log_level 0: errors go to the callback only, not to standard error
+            config: dict[str, Any] = {
                 **settings.librdkafka(),
                 "error_cb": self._errors.append,
                 "log_level": 0,
                 "socket.timeout.ms": 10_000,
             }
-            self._admin: Any = AdminClient(settings_of_client)
+            self._admin: Any = AdminClient(config)
         except (SourceError, KafkaException, ValueError, TypeError) as error:
-            raise SourceError(f"the settings of {self._name} are refused: {self._said(error)}") from None
+            raise SourceError(f"the settings of {self._name} are invalid: {self._message(error)}") from None
 
     @property
     def _name(self) -> str:
         return f"the Kafka broker {self._settings.bootstrap_servers}"
 
-    def topics(self, names: Iterable[str] | None, pattern: str | None) -> dict[str, OfferedTopic]:
-        """The topics of these names that there are, or those whose whole name the pattern matches; without internal ones."""
-        there = self._topic_names()
+    def topics(self, names: Iterable[str] | None, pattern: str | None) -> dict[str, BrokerTopic]:
+        """The existing topics that are in `names` or fully match `pattern`, by name. Excludes internal topics."""
+        existing = self._topic_names()
         wanted = set(names or ())
-        chosen = [name for name in there if name in wanted or (pattern is not None and re.fullmatch(pattern, name))]
+        chosen = [name for name in existing if name in wanted or (pattern is not None and re.fullmatch(pattern, name))]
         if not chosen:
             return {}
-        with self._asking():
+        with self._converted_errors():
             found = {
                 name: future.result(timeout=PATIENCE_SECONDS)
                 for name, future in self._admin.describe_topics(TopicCollection(chosen)).items()
@@ -132,10 +138,10 @@ class Broker:
         first = self._offsets(dict.fromkeys(partitions, spec.earliest()))
         end = self._offsets(dict.fromkeys(partitions, spec.latest()))
         return {
-            name: OfferedTopic(
+            name: BrokerTopic(
                 str(topic.topic_id),
                 {
-                    partition.id: OfferedPartition(first[name, partition.id], end[name, partition.id])
+                    partition.id: BrokerPartition(first[name, partition.id], end[name, partition.id])
                     for partition in topic.partitions
                 },
             )
@@ -143,65 +149,72 @@ class Broker:
         }
 
     def offsets_at(self, partitions: Iterable[tuple[str, int]], time_ms: int) -> dict[tuple[str, int], int | None]:
-        """For each partition the first offset whose record is of that time or later; None where there is none."""
-        found = self._offsets({place: OffsetSpec.for_timestamp(time_ms) for place in partitions})
-        return {place: offset if offset >= 0 else None for place, offset in found.items()}
+        """For each partition the first offset with a record timestamp of `time_ms` or later; None if there is none."""
+        found = self._offsets({partition: OffsetSpec.for_timestamp(time_ms) for partition in partitions})
+        return {partition: offset if offset >= 0 else None for partition, offset in found.items()}
 
     def publish(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Sets a consumer group's offsets, for dashboards of lag. Nothing here ever reads them.
+        """Sets the offsets of a consumer group, for lag dashboards. The pipeline never reads them.
 
-        The answer may be good as a whole and have an error for each partition: so it is while the broker makes ready for
-        its first group.
+        Retries until the timeout if a partition has an error: a broker returns such errors while it initializes its first
+        group.
         """
-        places = [TopicPartition(topic, partition, offset) for (topic, partition), offset in sorted(offsets.items())]
-        end = time.monotonic() + PATIENCE_SECONDS
-        with self._asking():
-            while places:
-                asked = [ConsumerGroupTopicPartitions(group, places)]
-                (future,) = self._admin.alter_consumer_group_offsets(asked).values()
-                answers = future.result(timeout=PATIENCE_SECONDS).topic_partitions
-                error = next((place.error for place in answers if place.error), None)
+        partitions = [
+            TopicPartition(topic, partition, offset) for (topic, partition), offset in sorted(offsets.items())
+        ]
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        with self._converted_errors():
+            while partitions:
+                request = [ConsumerGroupTopicPartitions(group, partitions)]
+                (future,) = self._admin.alter_consumer_group_offsets(request).values()
+                results = future.result(timeout=PATIENCE_SECONDS).topic_partitions
+                error = next((result.error for result in results if result.error), None)
                 if error is None:
                     return
-                if time.monotonic() > end:
+                if time.monotonic() > deadline:
                     raise KafkaException(error)
                 time.sleep(_PAUSE_SECONDS)
 
     def _topic_names(self) -> list[str]:
-        """Asked for longer and longer: an answer that never comes has its reason in the callback's errors."""
+        """The names of all topics except internal ones.
+
+        Retries with increasing timeouts, so that a refusal that the error callback reports is raised early.
+        """
         self._errors.clear()
-        end, patience = time.monotonic() + PATIENCE_SECONDS, _FIRST_TRY_SECONDS
+        deadline, timeout = time.monotonic() + PATIENCE_SECONDS, _FIRST_TRY_SECONDS
         while True:
             try:
-                found = self._admin.list_topics(timeout=patience)
+                found = self._admin.list_topics(timeout=timeout)
                 return sorted(name for name in found.topics if not name.startswith("__"))
             except KafkaException as error:
                 self._admin.poll(0)
-                left = end - time.monotonic()
-                if any(_is_refusal(found) for found in self._errors) or left <= 0:
+                remaining = deadline - time.monotonic()
+                if any(_is_refusal(found) for found in self._errors) or remaining <= 0:
                     raise self._failure(error) from None
-                patience = min(2 * patience, max(left, _FIRST_TRY_SECONDS))
+                timeout = min(2 * timeout, max(remaining, _FIRST_TRY_SECONDS))
 
-    def _offsets(self, asked: Mapping[tuple[str, int], Any]) -> dict[tuple[str, int], int]:
-        places = {TopicPartition(topic, partition): spec for (topic, partition), spec in asked.items()}
-        end = time.monotonic() + PATIENCE_SECONDS
+    def _offsets(self, specs: Mapping[tuple[str, int], Any]) -> dict[tuple[str, int], int]:
+        """The offset of each partition for its OffsetSpec. Retries temporary errors until the timeout."""
+        request = {TopicPartition(topic, partition): spec for (topic, partition), spec in specs.items()}
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
-            with self._asking():
+            with self._converted_errors():
                 futures = self._admin.list_offsets(
-                    places, isolation_level=self._isolation, request_timeout=PATIENCE_SECONDS
+                    request, isolation_level=self._isolation, request_timeout=PATIENCE_SECONDS
                 )
                 try:
                     return {
-                        (place.topic, place.partition): future.result(timeout=PATIENCE_SECONDS).offset
-                        for place, future in futures.items()
+                        (partition.topic, partition.partition): future.result(timeout=PATIENCE_SECONDS).offset
+                        for partition, future in futures.items()
                     }
                 except KafkaException as error:
-                    if error.args[0].code() not in _PASSING or time.monotonic() > end:
+                    if error.args[0].code() not in _TEMPORARY or time.monotonic() > deadline:
                         raise
             time.sleep(_PAUSE_SECONDS)
 
     @contextlib.contextmanager
-    def _asking(self) -> Iterator[None]:
+    def _converted_errors(self) -> Iterator[None]:
+        """Converts errors of confluent-kafka to SourceError or TransientError."""
         self._errors.clear()
         try:
             yield
@@ -210,22 +223,23 @@ class Broker:
             raise self._failure(error) from None
 
     def _failure(self, error: BaseException) -> SourceError | TransientError:
-        """Terminal where the broker refuses, transient where it does not answer."""
+        """SourceError if the broker rejects the client, else TransientError."""
         errors = list(self._errors)
         if error.args and isinstance(error.args[0], KafkaError):
             errors.append(error.args[0])
         if (refusal := next(filter(_is_refusal, errors), None)) is not None:
             hint = next((f"; {hint}" for text, hint in _HINTS.items() if text in refusal.str()), "")
-            return SourceError(f"{self._name} refuses: {self._said(refusal)}{hint}")
-        telling = [found for found in self._errors if found.code() != KafkaError._ALL_BROKERS_DOWN]
-        if telling or not self._errors:
-            return TransientError(f"{self._name} does not answer: {self._said(telling[0] if telling else error)}")
+            return SourceError(f"{self._name} refuses the client: {self._message(refusal)}{hint}")
+        causes = [found for found in self._errors if found.code() != KafkaError._ALL_BROKERS_DOWN]
+        if causes or not self._errors:
+            return TransientError(f"{self._name} does not answer: {self._message(causes[0] if causes else error)}")
         return TransientError(
-            f"{self._name} takes connections and closes them without a word: is security.protocol, "
-            f"{self._settings.protocol}, that of this port?"
+            f"{self._name} accepts connections and closes them without an error. Check that security.protocol "
+            f"{self._settings.protocol} matches the listener of this port"
         )
 
-    def _said(self, error: object) -> str:
+    def _message(self, error: object) -> str:
+        """The error's text without secrets."""
         found = error.args[0] if isinstance(error, KafkaException) and error.args else error
         return without(found.str() if isinstance(found, KafkaError) else str(found), self._settings.secrets)
 

@@ -1,9 +1,8 @@
-"""One declaration of how to reach a broker, for its two readers: Spark (Java's client) and the sensor (librdkafka).
+"""Converts one set of consumer settings for two clients: Java's (used by Spark) and librdkafka (used by the sensor).
 
-A pipeline's file has `options`: consumer settings by Java's names. For security the shorter names of librdkafka are
-understood too (`sasl.username`, `sasl.password`, `ssl.ca.location`, …), because Java has none for them. Both clients get
-what they need from either spelling. PEM files are read here and handed to Java as text, so that executors on other
-machines need no file. (A key store in PKCS12 stays a file, which they need too.)
+`options` has Java's names. For security it may also have librdkafka's short names (`sasl.username`, `sasl.password`,
+`ssl.ca.location`, …), which Java lacks. Both clients work with either spelling. PEM files are read here and passed to Java
+as text, so executors need no file. A PKCS12 key store remains a file, which executors need too.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from cdc_pipeline.sources.kafka.jaas import OAUTHBEARER, PLAIN, SCRAM, jaas_line
 from cdc_pipeline.sources.kafka.known_options import JAVA_NAMES, LIBRDKAFKA_NAMES, SECRET_NAMES, option_name
 from cdc_pipeline.sources.kafka.option_rules import LOGIN_OPTIONS, OAUTH
 from cdc_pipeline.sources.kafka.pem import certificates, pem_text, private_key
-from cdc_pipeline.sources.kafka.secret_text import told_forms
+from cdc_pipeline.sources.kafka.secret_text import secret_forms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Java's class that fetches a token by client credentials (KIP-768), in the client of Spark 4.0's connector
+# Java's class that fetches a token with client credentials (KIP-768), in the Kafka client of Spark 4.0's connector
 _TOKEN_LOGIN = "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler"
 _LOGIN_MODULES = {"PLAIN": PLAIN, "SCRAM-SHA-256": SCRAM, "SCRAM-SHA-512": SCRAM}
-# the same meaning under the same name in both clients
+# options with the same name and meaning in both clients
 _SHARED = (
     "security.protocol",
     "client.id",
@@ -38,8 +37,8 @@ _SHARED = (
     "reconnect.backoff.ms",
     "reconnect.backoff.max.ms",
 )
-# where a client's certificate is, and its key where that stands apart
-_KEYS_OF = {
+# option of the client certificate → option of its key; "" if the same file contains both
+_KEY_OPTIONS = {
     "ssl.certificate.location": "ssl.key.location",
     "ssl.keystore.location": "",
     "ssl.keystore.certificate.chain": "ssl.keystore.key",
@@ -49,20 +48,20 @@ _HOST_CHECK = "ssl.endpoint.identification.algorithm"
 
 @dataclass(frozen=True, repr=False)
 class ClientSettings:
-    """How to reach a broker. `options` are consumer settings by Java's or, for security, librdkafka's names; one whose value
-    is empty is as one that is not there."""
+    """The settings of a connection to a broker."""
 
     bootstrap_servers: str
     options: Mapping[str, str]
+    """Consumer settings with Java's names or, for security, librdkafka's. An empty value counts as not set."""
 
     def __repr__(self) -> str:
-        return f"ClientSettings({self.bootstrap_servers!r}, {sorted(self._given)})"  # names only: values may be secret
+        return f"ClientSettings({self.bootstrap_servers!r}, {sorted(self._given)})"  # names only: values may be secrets
 
     @property
     def _given(self) -> dict[str, str]:
         found = {option_name(name): str(value) for name, value in self.options.items()}
         if "security.protocol" in found:
-            found["security.protocol"] = found["security.protocol"].upper()  # as both clients take it
+            found["security.protocol"] = found["security.protocol"].upper()  # both clients ignore the case
         return {name: value for name, value in found.items() if value or name == _HOST_CHECK}
 
     @property
@@ -75,27 +74,26 @@ class ClientSettings:
 
     @property
     def _login(self) -> dict[str, str]:
-        """What the login module is told: user and password, or client id and secret."""
+        """Options of the login module: user and password, or client id and secret."""
         given = self._given
         found = jaas_options(given["sasl.jaas.config"]) if "sasl.jaas.config" in given else {}
         return {**found, **{name: given[option] for name, option in LOGIN_OPTIONS.items() if option in given}}
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Texts that must appear nowhere, in each form that they may take."""
+        """Texts that must not appear in any output, in each encoding (`secret_forms`)."""
         given, login = self._given, self._login
         hidden = [given[name] for name in sorted(SECRET_NAMES) if name in given]
-        # a login module of somebody else's may have names of its own
+        # a custom login module may have other names
         hidden += [value for name, value in login.items() if "password" in name.lower() or "secret" in name.lower()]
         if "clientId" in login and "clientSecret" in login:
             hidden.append(f"{login['clientId']}:{login['clientSecret']}")  # as a request for a token carries it
         with contextlib.suppress(SourceError):  # a file that cannot be read has told nobody anything
             hidden.append(self._java_certificates().get("ssl.keystore.key", ""))
-        return told_forms(hidden)
+        return secret_forms(hidden)
 
     def checked(self) -> ClientSettings:
-        """These settings. Raises ValueError, which names the option, where one is unknown, ours to set, or cannot be told to
-        one of the two clients."""
+        """Returns these settings if both clients support them. Raises ValueError with the option's name otherwise."""
         given = self._given
         option_rules.require_known(map(option_name, self.options))
         option_rules.require_protocol(given)
@@ -107,19 +105,19 @@ class ClientSettings:
     # ---- Java
 
     def java(self) -> dict[str, str]:
-        """The settings for Spark, without its prefix. Raises SourceError where a certificate cannot be read."""
+        """The settings for Java's client, without Spark's prefix. Raises SourceError if a certificate cannot be read."""
         given = self._given
         found = {name: value for name, value in given.items() if name in JAVA_NAMES}
         found["bootstrap.servers"] = self.bootstrap_servers
         if self.protocol.startswith("SASL"):
             found.update(self._java_login())
-        made = self._java_certificates()
-        # text in the place of files, and keys that are open: Java refuses what belongs to the others beside them
+        stores = self._java_certificates()
+        # Java rejects locations and passwords next to certificates as text and unencrypted keys
         for store, text in (("truststore", "certificates"), ("keystore", "certificate.chain")):
-            if f"ssl.{store}.{text}" in made:
+            if f"ssl.{store}.{text}" in stores:
                 for name in (f"ssl.{store}.location", f"ssl.{store}.password", "ssl.key.password"):
                     found.pop(name, None)
-        return {**found, **made}
+        return {**found, **stores}
 
     def _java_login(self) -> dict[str, str]:
         found = {"sasl.mechanism": self._mechanism}
@@ -143,13 +141,13 @@ class ClientSettings:
             if option in given:
                 found["ssl.truststore.type"] = "PEM"
                 found["ssl.truststore.certificates"] = certificates(self._pem(option), option)
-        for option, key in _KEYS_OF.items():
+        for option, key in _KEY_OPTIONS.items():
             if option in given and not (option == "ssl.keystore.location" and not self._has_pem_store):
                 key = key if key in given else option
                 found["ssl.keystore.type"] = "PEM"
                 found["ssl.keystore.certificate.chain"] = certificates(self._pem(option), option)
                 found["ssl.keystore.key"] = private_key(self._pem(key), key, given.get("ssl.key.password"))
-        if _is_off(given):
+        if _skips_host_check(given):
             found[_HOST_CHECK] = ""
         return found
 
@@ -163,7 +161,7 @@ class ClientSettings:
     # ---- librdkafka
 
     def librdkafka(self) -> dict[str, str]:
-        """The settings for confluent-kafka: what concerns the connection."""
+        """The connection's settings for librdkafka. Settings of the consumer itself are left out."""
         given = self._given
         found = {name: given[name] for name in _SHARED if name in given}
         found.update({name: given[name] for name in LIBRDKAFKA_NAMES if name in given and not name.startswith("sasl.")})
@@ -203,11 +201,11 @@ class ClientSettings:
                 found["ssl.keystore.password"] = given.get("ssl.keystore.password", "")
         if text := given.get("ssl.keystore.certificate.chain"):
             found.update({"ssl.certificate.pem": text, "ssl.key.pem": given["ssl.keystore.key"]})
-        if _is_off(given):
+        if _skips_host_check(given):
             found[_HOST_CHECK] = "none"
         return found
 
 
-def _is_off(given: Mapping[str, str]) -> bool:
-    """Whether host names of certificates are not to be checked: Java says it by an empty text, librdkafka by `none`."""
+def _skips_host_check(given: Mapping[str, str]) -> bool:
+    """Whether host name verification is disabled: in Java with an empty value, in librdkafka with `none`."""
     return given.get(_HOST_CHECK) in ("", "none")

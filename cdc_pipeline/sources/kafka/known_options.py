@@ -1,22 +1,24 @@
-"""Names of consumer settings, so that a slip of the pen is an error when the pipeline is loaded, not a broker that does not
-answer. Those of Java are what `ConsumerConfig.configNames()` of kafka-clients 3.9 has, without those that are not ours to
-pass on."""
+"""Names of consumer settings. With them a misspelled option fails when the pipeline is loaded.
+
+Java's names are those of `ConsumerConfig.configNames()` in kafka-clients 3.9, except settings that the pipeline does not
+pass on.
+"""
 
 from __future__ import annotations
 
 OWNED = {
-    "bootstrap.servers": "it is the source's own field bootstrap_servers",
-    "auto.offset.reset": "the source's field start says where to begin, and offsets that are gone are an error",
-    "enable.auto.commit": "offsets are kept in the lake, with the records; publish_group shows them to dashboards",
-    "auto.commit.interval.ms": "offsets are kept in the lake, with the records; publish_group shows them to dashboards",
-    "key.deserializer": "records are taken in byte for byte",
-    "value.deserializer": "records are taken in byte for byte",
-    "interceptor.classes": "records are taken in byte for byte",
-    "partition.assignment.strategy": "partitions are assigned by the pipeline",
-    "group.protocol": "partitions are assigned by the pipeline",
-    "group.remote.assignor": "partitions are assigned by the pipeline",
+    "bootstrap.servers": "set the source's field bootstrap_servers instead",
+    "auto.offset.reset": "the source's field start sets where to begin, and expired offsets are an error",
+    "enable.auto.commit": "the lake stores offsets with the records; publish_group shows them to dashboards",
+    "auto.commit.interval.ms": "the lake stores offsets with the records; publish_group shows them to dashboards",
+    "key.deserializer": "records are stored byte for byte",
+    "value.deserializer": "records are stored byte for byte",
+    "interceptor.classes": "records are stored byte for byte",
+    "partition.assignment.strategy": "the pipeline assigns partitions",
+    "group.protocol": "the pipeline assigns partitions",
+    "group.remote.assignor": "the pipeline assigns partitions",
 }
-"""Settings that the pipeline makes itself, with the reason."""
+"""Settings that the pipeline controls, with the reason."""
 
 JAVA_NAMES = frozenset(
     [
@@ -127,7 +129,7 @@ LIBRDKAFKA_NAMES = frozenset(
         "ssl.endpoint.identification.algorithm",
     ]
 )
-"""What is understood of librdkafka's own names."""
+"""Supported names of librdkafka."""
 
 SECRET_NAMES = frozenset(
     [
@@ -140,9 +142,9 @@ SECRET_NAMES = frozenset(
         "ssl.truststore.password",
     ]
 )
-"""Settings whose values must be shown nowhere. A name may have Spark's prefix: see `option_name`."""
+"""Settings whose values must not appear in any output. Names without Spark's prefix (`option_name`)."""
 
 
 def option_name(name: str) -> str:
-    """A setting's name without the prefix that it has as an option of Spark's."""
+    """The name without Spark's prefix `kafka.`."""
     return name.removeprefix("kafka.")

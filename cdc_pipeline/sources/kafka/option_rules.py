@@ -1,7 +1,7 @@
-"""What the settings of a broker must be for both clients to follow them, told when the pipeline is loaded.
+"""Validates the consumer settings when the pipeline is loaded: both clients must support them.
 
-Each function raises ValueError, which names the option and what is expected. No value stands in a text: one that is no
-secret where it belongs may be one where it was put by mistake.
+Each function raises ValueError with the option's name and what is expected. Messages contain no values, because a secret may
+be in the wrong option by mistake.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LOGIN_OPTIONS = {
     "clientSecret": f"{OAUTH}client.secret",
     "scope": f"{OAUTH}scope",
 }
-"""What a login module of Java's is told, and librdkafka's option for it."""
+"""Option of Java's login module → option of librdkafka."""
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _NEEDED = {
@@ -45,48 +45,48 @@ _TOGETHER = {
 
 
 def require_known(names: Iterable[str]) -> None:
-    """Each is a setting of a consumer, and not one that the pipeline makes itself."""
+    """Requires that each name is a consumer setting that the pipeline does not control."""
     for name in names:
         if name in OWNED:
-            raise ValueError(f"options: {name!r} is not to be set here: {OWNED[name]}")
+            raise ValueError(f"options: {name!r} cannot be set here: {OWNED[name]}")
         if name not in JAVA_NAMES and name not in LIBRDKAFKA_NAMES:
-            near = difflib.get_close_matches(name, [*JAVA_NAMES, *LIBRDKAFKA_NAMES], n=1)
-            hint = f"; do you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"options: {name!r} is no setting of a Kafka consumer{hint}")
+            matches = difflib.get_close_matches(name, [*JAVA_NAMES, *LIBRDKAFKA_NAMES], n=1)
+            hint = f"; do you mean {matches[0]!r}?" if matches else ""
+            raise ValueError(f"options: {name!r} is not a setting of a Kafka consumer{hint}")
 
 
 def require_protocol(given: Mapping[str, str]) -> None:
-    """What is there for TLS or a login is not passed over: without a protocol neither takes place."""
+    """Requires `security.protocol` if an option for TLS or SASL is set: both clients ignore these options without it."""
     protocol = given.get("security.protocol")
     if protocol is not None and protocol not in _PROTOCOLS:
-        raise ValueError(f"options: security.protocol is none of {', '.join(_PROTOCOLS)}")
+        raise ValueError(f"options: security.protocol must be one of {', '.join(_PROTOCOLS)}")
     for name in given:
         if protocol is None and name.startswith(("sasl.", "ssl.")):
             expected = "SASL_SSL or SASL_PLAINTEXT" if name.startswith("sasl.") else "SSL or SASL_SSL"
-            raise ValueError(f"options: {name} is set, and security.protocol is not: {expected} is expected")
+            raise ValueError(f"options: {name} is set but security.protocol is not; {expected} is expected")
 
 
 def require_login(given: Mapping[str, str], login: Mapping[str, str]) -> None:
-    """Where the protocol has a login: everything that its mechanism needs, in a form that both clients know."""
+    """Requires, for a SASL protocol, a mechanism that both clients support and the options that it needs."""
     if not given.get("security.protocol", "").startswith("SASL"):
         return
     mechanism = given.get("sasl.mechanism", given.get("sasl.mechanisms"))
     if mechanism not in _NEEDED:
         raise ValueError(
-            f"options: sasl.mechanism is none of {', '.join(_NEEDED)}, which both Spark and the sensor know"
+            f"options: sasl.mechanism must be one of {', '.join(_NEEDED)}, which both Spark and the sensor support"
         )
     if mechanism == "OAUTHBEARER":
         if f"{OAUTH}token.endpoint.url" not in given:
-            raise ValueError(f"options: OAUTHBEARER needs {OAUTH}token.endpoint.url, where a token is fetched")
+            raise ValueError(f"options: OAUTHBEARER needs {OAUTH}token.endpoint.url, from which it fetches a token")
         if given.get(f"{OAUTH}method", "oidc") != "oidc":
-            raise ValueError(f"options: {OAUTH}method is not oidc, the only one that both Spark and the sensor know")
+            raise ValueError(f"options: {OAUTH}method must be oidc, which both Spark and the sensor support")
     missing = [name for name in _NEEDED[mechanism] if not login.get(name)]
     if missing:
         raise ValueError(f"options: {mechanism} needs {LOGIN_OPTIONS[missing[0]]}, which is missing or empty")
 
 
 def require_one_login(given: Mapping[str, str]) -> None:
-    """`sasl.jaas.config` can be read, and says nothing else than the options beside it."""
+    """Requires that `sasl.jaas.config` can be parsed and agrees with the other login options."""
     if "sasl.jaas.config" not in given:
         return
     try:
@@ -95,24 +95,24 @@ def require_one_login(given: Mapping[str, str]) -> None:
         raise ValueError(f"options: sasl.jaas.config {error}") from None
     for name, option in LOGIN_OPTIONS.items():
         if option in given and given[option] != found.get(name):
-            raise ValueError(f"options: sasl.jaas.config and {option} say different things; leave one of them out")
+            raise ValueError(f"options: sasl.jaas.config and {option} have different values; remove one of them")
 
 
 def require_readable_stores(given: Mapping[str, str]) -> None:
-    """Certificates in a form that both clients read, each told once and with its key."""
+    """Requires certificates in a format that both clients read, each set once and with its key."""
     for store, readable, pem in (
         ("ssl.truststore", ("PEM",), "ssl.ca.location"),
         ("ssl.keystore", ("PEM", "PKCS12"), "ssl.certificate.location and ssl.key.location"),
     ):
         if f"{store}.location" in given and given.get(f"{store}.type", "JKS").upper() not in readable:
             raise ValueError(
-                f"options: {store}.location is a Java key store, which only Java reads: give the certificates as PEM by "
-                f"{pem}, which both Spark and the sensor are told of"
+                f"options: {store}.location is a Java key store, which the sensor cannot read; set the certificates as PEM "
+                f"with {pem}, which both Spark and the sensor support"
             )
     for names in _ONE_OF:
         found = [name for name in names if name in given]
         if len(found) > 1:
-            raise ValueError(f"options: {found[0]} and {found[1]} say the same thing twice; leave one of them out")
+            raise ValueError(f"options: {found[0]} and {found[1]} set the same certificates; remove one of them")
     for name, other in _TOGETHER.items():
         if name in given and other not in given:
             raise ValueError(f"options: {name} needs {other}, which is missing or empty")

@@ -1,4 +1,4 @@
-"""How far a lake has read each partition, as the notes of its commits say."""
+"""The next offset of each partition, as the commit notes store it."""
 
 from __future__ import annotations
 
@@ -8,23 +8,22 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-Place = tuple[str, int]
-"""A partition: the name under which its topic stands in the lake, and its number."""
+TopicPartition = tuple[str, int]
+"""Topic (its name in the lake) and partition number."""
 
 
 @dataclass(frozen=True)
 class Positions:
-    """`following` is the offset to read next, by partition; `topic_ids` the broker's id of each topic when it was read.
+    """The lake's progress in the topics of a broker."""
 
-    A partition that is here was seen: one that is not appeared later, and is read from its first record.
-    """
-
-    following: Mapping[Place, int] = field(default_factory=dict)
+    next_offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """A missing partition is new, and is read from its first record."""
     topic_ids: Mapping[str, str] = field(default_factory=dict)
+    """The broker's id of each topic when it was last read."""
 
     @staticmethod
-    def of_note(note: Mapping[str, Any] | None) -> Positions | None:
-        """What a commit's note says; None where it says nothing of Kafka."""
+    def from_note(note: Mapping[str, Any] | None) -> Positions | None:
+        """The positions in a commit note; None if it has none, as notes of other sources."""
         if note is None or not isinstance(note.get("next"), dict) or not isinstance(note.get("topics"), dict):
             return None
         return Positions(
@@ -36,15 +35,15 @@ class Positions:
             dict(note["topics"]),
         )
 
-    def as_note(self) -> dict[str, Any]:
-        return {"next": by_topic(self.following), "topics": dict(sorted(self.topic_ids.items()))}
+    def to_note(self) -> dict[str, Any]:
+        return {"next": by_topic(self.next_offsets), "topics": dict(sorted(self.topic_ids.items()))}
 
-    def moved(self, following: Mapping[Place, int], topic_ids: Mapping[str, str]) -> Positions:
-        return Positions({**self.following, **following}, {**self.topic_ids, **topic_ids})
+    def updated(self, next_offsets: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]) -> Positions:
+        return Positions({**self.next_offsets, **next_offsets}, {**self.topic_ids, **topic_ids})
 
 
-def by_topic(offsets: Mapping[Place, int]) -> dict[str, dict[str, int]]:
-    """Offsets as JSON has them, and as Spark's own options do: topic, partition, offset."""
+def by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """Topic → partition → offset, the JSON structure of Spark's options `startingOffsets` and `endingOffsets`."""
     found: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         found.setdefault(topic, {})[str(partition)] = offset

@@ -1,5 +1,4 @@
-"""Records of Kafka on their way into `raw_topic_snapshot`: one append per batch, straight from the broker, which carries the
-offset at which each partition goes on."""
+"""Appends Kafka records to `raw_topic_snapshot`: one commit per batch, whose note has the next offset of each partition."""
 
 from __future__ import annotations
 
@@ -26,70 +25,81 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.lake.paths import LakePaths
     from cdc_pipeline.sources.kafka.client_settings import ClientSettings
-    from cdc_pipeline.sources.kafka.reading_plan import Stretch
+    from cdc_pipeline.sources.kafka.reading_plan import PlannedRange
     from cdc_pipeline.sources.source import RunContext
 
 _REFUSED = re.compile(r"Authentication|Authorization|ConfigException")
-"""Java's exceptions that no repetition cures."""
+"""Names of Java exceptions for which a retry cannot succeed."""
 
 
 @dataclass(frozen=True)
 class RawTopics:
-    """`raw_topic_snapshot` as records of Kafka come into it. `ended` are topics of the lake that get nothing more."""
+    """The writer of `raw_topic_snapshot` for one run."""
 
     spark: SparkSession
     paths: LakePaths
     client: ClientSettings
     run: RunContext
     ended: frozenset[str]
+    """`Selection.ended_in_lake`, stored in each note."""
 
     @property
     def _path(self) -> str:
         return self.paths.table("raw_topic_snapshot")
 
     def positions(self, *, exists: bool) -> Positions | None:
-        """How far the lake is: what the newest note says, else what the records themselves say; None for an empty lake."""
+        """The lake's positions: of the newest note, else from the stored records. None for an empty lake.
+
+        `exists`: whether `raw_topic_snapshot` exists.
+        """
         note = newest_note(self.paths) or newest_note_by_spark(self.spark, self.paths)
-        found = Positions.of_note(note)
+        found = Positions.from_note(note)
         if found is not None or not exists:
             return found
-        # records that came from files, or so long ago that Delta's log has no note of theirs any more
+        # the records come from another source, or Delta has removed the commits with their notes
         raw = self.spark.read.format("delta").load(self._path)
         ends = raw.groupBy("topic", "partition").agg(F.max("offset").alias("last"))
         return Positions({(row["topic"], row["partition"]): row["last"] + 1 for row in ends.collect()})
 
     def append(
-        self, number: int, batch: tuple[Stretch, ...], positions: Positions, lost: tuple[tuple[str, int, int, int], ...]
+        self,
+        number: int,
+        batch: tuple[PlannedRange, ...],
+        positions: Positions,
+        lost: tuple[tuple[str, int, int, int], ...],
     ) -> None:
-        """One batch, with what it makes of the positions, in one commit."""
+        """Appends a batch and its note in one commit.
+
+        `positions`: after the batch. Raises SourceError if the broker refuses the client, TransientError for another
+        failure of Kafka; errors of the lake pass unchanged.
+        """
         note = {"batch": number, **self._note(positions, lost)}
         frame = self._records(batch).select(F.lit(number).cast("bigint").alias("batch_id"), *RECORD.names)
-        most = sum(stretch.end - stretch.first for stretch in batch)
         try:
-            with for_rows(self.spark, most):
+            with for_rows(self.spark, sum(planned.offsets for planned in batch)):
                 append_once(frame, self._path, Commit(raw_app_id(self.paths), number, note))
         except (PySparkException, Py4JJavaError) as error:
-            told = _chain(error)
-            if is_conflict(error) or not any("kafka" in text.lower() for text in told):
-                raise  # it is the lake that could not be written
-            raise self._failure(told, batch) from None
+            causes = _causes(error)
+            if is_conflict(error) or not any("kafka" in text.lower() for text in causes):
+                raise  # the lake could not be written
+            raise self._failure(causes, batch) from None
 
-    def keep(self, positions: Positions) -> None:
-        """The positions alone, where they are news without a record: a start at the end must not move on with the end."""
+    def commit_positions(self, positions: Positions) -> None:
+        """Commits positions without records, so that a partition that starts at `latest` does not move with its end."""
         app_id = f"cdc:{self.paths.pipeline}:positions"
         number = (progress(self.spark, self._path, app_id) or 0) + 1
-        nothing = small_frame(self.spark, [], RECORD).select(F.lit(0).cast("bigint").alias("batch_id"), "*")
-        append_once(nothing, self._path, Commit(app_id, number, self._note(positions, ())))
+        empty = small_frame(self.spark, [], RECORD).select(F.lit(0).cast("bigint").alias("batch_id"), "*")
+        append_once(empty, self._path, Commit(app_id, number, self._note(positions, ())))
 
     def _note(self, positions: Positions, lost: tuple[tuple[str, int, int, int], ...]) -> dict[str, Any]:
-        return {"run_id": self.run.run_id, **positions.as_note(), "ended": sorted(self.ended), "lost": lost}
+        return {"run_id": self.run.run_id, **positions.to_note(), "ended": sorted(self.ended), "lost": lost}
 
-    def _records(self, batch: tuple[Stretch, ...]) -> DataFrame:
-        """The records of the stretches, as `RECORD`; topics by their names in the lake."""
+    def _records(self, batch: tuple[PlannedRange, ...]) -> DataFrame:
+        """The records of the batch as `RECORD`, with the topics' names in the lake."""
         if not batch:
             return small_frame(self.spark, [], RECORD)
-        first = {(stretch.source, stretch.partition): stretch.first for stretch in batch}
-        end = {(stretch.source, stretch.partition): stretch.end for stretch in batch}
+        first = {(planned.source, planned.partition): planned.first for planned in batch}
+        end = {(planned.source, planned.partition): planned.end for planned in batch}
         assigned = {topic: sorted(map(int, found)) for topic, found in by_topic(first).items()}
         frame = (
             self.spark.read.format("kafka")
@@ -102,7 +112,7 @@ class RawTopics:
             .option("minPartitions", str(self.spark.sparkContext.defaultParallelism))
             .load()
         )
-        names = {stretch.source: stretch.topic for stretch in batch if stretch.source != stretch.topic}
+        names = {planned.source: planned.topic for planned in batch if planned.source != planned.topic}
         topic = F.col("topic")
         for source, name in names.items():
             topic = F.when(F.col("topic") == source, F.lit(name)).otherwise(topic)
@@ -110,20 +120,23 @@ class RawTopics:
             *(F.col(column.name).cast(column.dataType).alias(column.name) for column in RECORD)
         )
 
-    def _failure(self, told: list[str], batch: tuple[Stretch, ...]) -> SourceError | TransientError:
-        """A read that broke off. The next try asks the broker what it has now, and says so where records are gone."""
-        said = without(told[-1], self.client.secrets)
-        places = ", ".join(f"{s.source}/{s.partition} {s.first} to {s.end - 1}" for s in batch[:3])
+    def _failure(self, causes: list[str], batch: tuple[PlannedRange, ...]) -> SourceError | TransientError:
+        """The error for a failed read of Kafka. If records have expired, the retry's reading plan reports it."""
+        cause = without(causes[-1], self.client.secrets)
+        offsets = ", ".join(f"{p.source}/{p.partition} {p.first} to {p.end - 1}" for p in batch[:3])
         more = f" and {len(batch) - 3} more" if len(batch) > 3 else ""
-        kind = SourceError if any(_REFUSED.search(text) for text in told) else TransientError
+        kind = SourceError if any(_REFUSED.search(text) for text in causes) else TransientError
         return kind(
-            f"{places}{more} could not be read from the Kafka broker {self.client.bootstrap_servers}: {said}. "
-            "Nothing of this batch was taken in"
+            f"{offsets}{more} could not be read from the Kafka broker {self.client.bootstrap_servers}: {cause}. "
+            "Nothing of this batch was ingested"
         )
 
 
-def _chain(error: BaseException) -> list[str]:
-    """The first line of each of Java's causes, the innermost last: Spark's own exception says only that a job failed."""
+def _causes(error: BaseException) -> list[str]:
+    """The first line of each Java exception in the chain of causes, innermost last.
+
+    The outermost is Spark's, which says only that a job failed.
+    """
     java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     found = []
     while java is not None:

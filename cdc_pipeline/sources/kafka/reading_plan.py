@@ -1,37 +1,40 @@
-"""What is to be read: from where the lake is to where the broker is, in batches. Plain values, no broker, no Spark.
+"""Plans the offsets that a run reads, and splits them into batches. Plain values, without broker and Spark.
 
-Where the lake cannot go on from where it is, this is where it stops: offsets that expired, a topic that was deleted or
-made again. Each is an error that names topic, partition, expected and found offset, and what to write to go on.
+Fails if the lake cannot continue: expired offsets, or a topic that was deleted or recreated. The error names topic,
+partition, expected and actual offset, and the setting with which to continue.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.errors import SourceError
 from cdc_pipeline.sources.kafka.positions import Positions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Set
 
-    from cdc_pipeline.sources.kafka.broker import OfferedTopic
-    from cdc_pipeline.sources.kafka.positions import Place
+    from cdc_pipeline.sources.kafka.broker import BrokerTopic
+    from cdc_pipeline.sources.kafka.positions import TopicPartition
     from cdc_pipeline.sources.kafka.topic_selection import Selection
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """Offsets of one partition to be read, `end` not included. `topic` is the lake's name for it, `source` the broker's."""
+class PlannedRange:
+    """Offsets of one partition to read."""
 
     topic: str
+    """Name in the lake."""
     source: str
+    """Name on the broker."""
     partition: int
     first: int
     end: int
+    """Exclusive."""
 
     @property
-    def place(self) -> Place:
+    def topic_partition(self) -> TopicPartition:
         return self.topic, self.partition
 
     @property
@@ -41,157 +44,165 @@ class Stretch:
 
 @dataclass(frozen=True)
 class ReadingPlan:
-    """`positions` as they are before anything is read, with the partitions that are new; `stretches` has each partition,
-    also those without news; `lost` are the offsets that the pipeline's file gives up; `changed` says that `positions` are
-    not yet what the lake has."""
+    """The offsets that a run reads."""
 
     positions: Positions
-    stretches: tuple[Stretch, ...]
+    """Before anything is read; includes new partitions."""
+    ranges: tuple[PlannedRange, ...]
+    """One per partition, also if it has no new offsets."""
     lost: tuple[tuple[str, int, int, int], ...]
+    """Offsets that `resume_at` skips, as (topic, partition, first, end); `end` is exclusive."""
     changed: bool
+    """Whether `positions` differ from the lake's."""
 
     @property
     def offsets(self) -> int:
-        return sum(stretch.offsets for stretch in self.stretches)
+        return sum(planned.offsets for planned in self.ranges)
 
 
 def reading_plan(
     selection: Selection,
     known: Positions | None,
-    offered: Mapping[str, OfferedTopic],
-    starts: Mapping[Place, int],
+    topics: Mapping[str, BrokerTopic],
+    starts: Mapping[TopicPartition, int],
     until: Mapping[str, Mapping[str, int]] | None = None,
 ) -> ReadingPlan:
-    """What to read. `known` is None where the lake has nothing yet; then `starts` says where each partition begins (by the
-    broker's names). `until` limits each partition, and leaves out those that it does not name.
+    """The offsets to read.
 
-    Raises SourceError where the lake cannot go on.
+    `known`: the lake's positions; None for an empty lake. `topics`: by the broker's names. `starts`: where each partition of
+    an empty lake begins, by the broker's names. `until`: exclusive end offsets by the lake's names; other partitions are not
+    read. Raises SourceError if the lake cannot continue.
     """
     seen = known or Positions()
-    there = {selection.in_lake(source): topic for source, topic in offered.items()}
-    _require_known_topics(selection, seen, there)
-    following: dict[Place, int] = {}
+    _require_read_topics(selection, seen, {selection.lake_name(source) for source in topics})
+    next_offsets: dict[TopicPartition, int] = {}
     lost: list[tuple[str, int, int, int]] = []
-    stretches = []
-    for source, topic in sorted(offered.items()):
-        name = selection.in_lake(source)
+    ranges = []
+    for source, topic in sorted(topics.items()):
+        name = selection.lake_name(source)
         if name in selection.ended:
             continue
         _require_same_topic(name, source, seen, topic)
-        for partition, offers in sorted(topic.partitions.items()):
-            place = (name, partition)
-            expected = seen.following.get(place)
+        for number, partition in sorted(topic.partitions.items()):
+            expected = seen.next_offsets.get((name, number))
             if expected is None:
-                # what appears later is new as a whole: `start` speaks of the pipeline's first run only
-                first = offers.first if known is not None else starts[source, partition]
-                _require_offered(name, partition, first, offers.first, offers.end)
-            elif offers.first <= expected <= offers.end:
+                # later partitions are read from their first record: `start` applies to an empty lake only
+                first = partition.first if known is not None else starts[source, number]
+                _require_available(name, number, first, partition.first, partition.end)
+            elif partition.first <= expected <= partition.end:
                 first = expected
             else:
-                first = _resumed(selection, place, expected, offers.first, offers.end)
-                lost.append((name, partition, expected, first))
-            following[place] = first
-            end = offers.end if until is None else until.get(name, {}).get(str(partition), first)
-            stretches.append(Stretch(name, source, partition, first, max(first, min(end, offers.end))))
-    ids = {selection.in_lake(source): topic.topic_id for source, topic in offered.items()}
-    positions = seen.moved(following, {name: found for name, found in ids.items() if name not in selection.ended})
-    return ReadingPlan(positions, tuple(stretches), tuple(lost), positions != known)
+                first = _resume_offset(selection, (name, number), expected, partition.first, partition.end)
+                lost.append((name, number, expected, first))
+            next_offsets[name, number] = first
+            end = partition.end if until is None else until.get(name, {}).get(str(number), first)
+            ranges.append(PlannedRange(name, source, number, first, max(first, min(end, partition.end))))
+    ids = {selection.lake_name(source): topic.topic_id for source, topic in topics.items()}
+    read_ids = {name: topic_id for name, topic_id in ids.items() if name not in selection.ended}
+    positions = seen.updated(next_offsets, read_ids)
+    return ReadingPlan(positions, tuple(ranges), tuple(lost), positions != known)
 
 
-def batches(plan: ReadingPlan, most: int) -> Iterator[tuple[Stretch, ...]]:
-    """The stretches cut into batches of at most `most` offsets each. Each batch takes of every partition the share that it
-    has of what is left, so that partitions stay abreast, as their watermarks must be for a mirror to move."""
-    left = [stretch for stretch in plan.stretches if stretch.offsets]
-    while left:
-        total = sum(stretch.offsets for stretch in left)
-        batch, rest, room = [], [], most
-        for stretch in left:
-            share = stretch.offsets if total <= most else max(1, stretch.offsets * most // total)
-            taken = min(share, stretch.offsets, room)
-            room -= taken
-            middle = stretch.first + taken
-            if taken:
-                batch.append(Stretch(stretch.topic, stretch.source, stretch.partition, stretch.first, middle))
-            if middle < stretch.end:
-                rest.append(Stretch(stretch.topic, stretch.source, stretch.partition, middle, stretch.end))
+def split_plan(plan: ReadingPlan, max_offsets: int) -> Iterator[tuple[PlannedRange, ...]]:
+    """The ranges split into batches of at most `max_offsets` offsets.
+
+    Each batch reads from each partition in proportion to its backlog, so that the watermarks of all partitions advance
+    together.
+    """
+    remaining = [planned for planned in plan.ranges if planned.offsets]
+    while remaining:
+        total = sum(planned.offsets for planned in remaining)
+        batch, rest, room = [], [], max_offsets
+        for planned in remaining:
+            share = planned.offsets if total <= max_offsets else max(1, planned.offsets * max_offsets // total)
+            count = min(share, planned.offsets, room)
+            room -= count
+            middle = planned.first + count
+            if count:
+                batch.append(replace(planned, end=middle))
+            if middle < planned.end:
+                rest.append(replace(planned, first=middle))
         yield tuple(batch)
-        # those that came too late for this batch are the first of the next
-        taken_now = {stretch.place for stretch in batch}
-        left = sorted(rest, key=lambda stretch: stretch.place in taken_now)
+        # partitions that did not fit into this batch come first in the next one
+        in_batch = {planned.topic_partition for planned in batch}
+        remaining = sorted(rest, key=lambda planned: planned.topic_partition in in_batch)
 
 
-def _require_known_topics(selection: Selection, seen: Positions, there: Mapping[str, OfferedTopic]) -> None:
-    gone = {name for name, _ in seen.following} - set(there) - selection.ended_in_lake
-    for name in sorted(gone):
-        read = {str(partition): offset for (topic, partition), offset in seen.following.items() if topic == name}
+def _require_read_topics(selection: Selection, seen: Positions, on_broker: Set[str]) -> None:
+    """Requires that every topic that was read exists, or is in `ended` or recreated. `on_broker`: names in the lake."""
+    missing = {name for name, _ in seen.next_offsets} - on_broker - selection.ended_in_lake
+    for name in sorted(missing):
+        read = {str(partition): offset for (topic, partition), offset in seen.next_offsets.items() if topic == name}
         first = min(read, key=int)
         raise SourceError(
-            f"the lake has read topic {name!r} (partition {first} up to offset {read[first]}), and the broker has no such "
-            "topic among those of the pipeline any more. If it was deleted or is not wanted any more, say so in the "
-            f"pipeline's file, and the others go on: source.ended: [{name}]",
+            f"the lake has read topic {name!r} (partition {first} up to offset {read[first]}), but the broker no longer has "
+            "it among the topics of the pipeline. If it was deleted or is no longer needed, set "
+            f"source.ended: [{name}] to continue with the other topics",
             topic=name,
             partition=int(first),
             offset=read[first],
         )
 
 
-def _require_same_topic(name: str, source: str, seen: Positions, topic: OfferedTopic) -> None:
+def _require_same_topic(name: str, source: str, seen: Positions, topic: BrokerTopic) -> None:
     known = seen.topic_ids.get(name)
     if known is None or known == topic.topic_id:
         return
-    places = {partition: offset for (known_name, partition), offset in seen.following.items() if known_name == name}
-    partition = min(places)
-    offers = topic.partitions.get(partition)
-    found = "has no such partition" if offers is None else f"has offsets {offers.first} to {offers.end}"
+    offsets = {number: offset for (known_name, number), offset in seen.next_offsets.items() if known_name == name}
+    number = min(offsets)
+    partition = topic.partitions.get(number)
+    found = "has no such partition" if partition is None else f"has offsets {partition.first} to {partition.end}"
     raise SourceError(
-        f"topic {source!r} was deleted and made again: expected offset {places[partition]} of the topic with id {known}, "
-        f"and the one with id {topic.topic_id} {found}. Its offsets begin anew, so its records need another name in the "
-        f"lake: source.made_anew: {{{source}: {_another_name(name)}}} takes in the new topic from its start",
+        f"topic {source!r} was deleted and recreated: expected offset {offsets[number]} of the topic with id {known}, but "
+        f"the topic with id {topic.topic_id} {found}. Its offsets start again, so its records need another name in the "
+        f"lake: set source.made_anew: {{{source}: {_next_name(name)}}} to read the new topic from its start",
         topic=source,
-        partition=partition,
-        offset=places[partition],
+        partition=number,
+        offset=offsets[number],
     )
 
 
-def _another_name(name: str) -> str:
+def _next_name(name: str) -> str:
     """`orders` → `orders@2`, `orders@2` → `orders@3`."""
     head, mark, number = name.rpartition("@")
     return f"{head}@{int(number) + 1}" if mark and number.isdigit() else f"{name}@2"
 
 
-def _require_offered(name: str, partition: int, first: int, offered_first: int, offered_end: int) -> None:
-    if offered_first <= first <= offered_end:
+def _require_available(name: str, partition: int, first: int, broker_first: int, broker_end: int) -> None:
+    if broker_first <= first <= broker_end:
         return
     raise SourceError(
-        f"source.start names offset {first}, and the broker has offsets {offered_first} to {offered_end}",
+        f"source.start names offset {first}, but the broker has offsets {broker_first} to {broker_end}",
         topic=name,
         partition=partition,
         offset=first,
     )
 
 
-def _resumed(selection: Selection, place: Place, expected: int, first: int, end: int) -> int:
-    """The offset at which the pipeline's file says to go on where records have expired."""
-    topic, partition = place
+def _resume_offset(selection: Selection, topic_partition: TopicPartition, expected: int, first: int, end: int) -> int:
+    """The offset in `resume_at` for a partition with expired records. Raises SourceError if there is no valid one.
+
+    `first`, `end`: the broker's offsets.
+    """
+    topic, partition = topic_partition
     if expected > end:
         source = next((source for source, name in selection.made_anew.items() if name == topic), topic)
         raise SourceError(
-            f"expected to read on at offset {expected}, and the broker ends at {end}: it has lost records that the lake "
-            "has, or the topic was made again. Offsets that come now are not those that the lake knows, so their records "
-            f"need another name in it: source.made_anew: {{{source}: {_another_name(topic)}}} takes in what the broker has, "
-            "from its start",
+            f"expected to continue at offset {expected}, but the broker ends at {end}: it has lost records that the lake "
+            "has, or the topic was recreated. New records would reuse offsets of the lake's records, so they need another "
+            f"name in the lake: set source.made_anew: {{{source}: {_next_name(topic)}}} to read the topic from its start",
             topic=topic,
             partition=partition,
             offset=expected,
         )
-    chosen = selection.resume_at.get(place)
+    chosen = selection.resume_at.get(topic_partition)
     if chosen is not None and first <= chosen <= end:
         return chosen
-    said = "" if chosen is None else f" (it says {chosen} now, and the broker has {first} to {end})"
+    current = "" if chosen is None else f" (it is {chosen} now, but the broker has offsets {first} to {end})"
     raise SourceError(
-        f"expected to read on at offset {expected}, and the broker begins at {first}: the {first - expected} records before "
-        f"it have expired. To go on without them write source.resume_at: {{{topic}: {{{partition}: {first}}}}}{said}; a "
-        "check keeps saying what was given up",
+        f"expected to continue at offset {expected}, but the broker begins at {first}: the {first - expected} records "
+        f"before it have expired. To continue without them, set source.resume_at: {{{topic}: {{{partition}: {first}}}}}"
+        f"{current}. The check no_lost_offsets then lists the skipped offsets",
         topic=topic,
         partition=partition,
         offset=expected,

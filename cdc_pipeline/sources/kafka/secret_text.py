@@ -1,4 +1,4 @@
-"""Texts that must be shown nowhere, and the forms in which one could show up all the same."""
+"""Secrets: a string type that hides its value, and the encodings in which a secret could appear in an output."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 HIDDEN = "***"
-_SHORTEST_LINE = 16
-"""A key's shorter last line says nothing of it, and may be part of any text."""
+_MIN_LINE = 16
+"""A shorter last line of a key reveals nothing, and could occur in any text."""
 _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----(.*?)-----END", re.DOTALL)
 
 
 class SecretText(str):
-    """A text like any other, except that `repr` does not show it: not by itself, nor in a mapping, a model or an error
-    of pydantic's, which all show their values by `repr`."""
+    """A string whose `repr` is hidden, also within mappings, pydantic models and pydantic errors, which use `repr`."""
 
     __slots__ = ()
 
@@ -29,9 +28,12 @@ class SecretText(str):
         return f"'{HIDDEN}'"
 
 
-def told_forms(secrets: Iterable[str]) -> tuple[str, ...]:
-    """Each secret as it is and as it stands in JAAS, JSON, Python's repr, a URL and Base64; longest first, because one may
-    be part of another. Of a private key each line too, since Java and Python write line ends in other ways."""
+def secret_forms(secrets: Iterable[str]) -> tuple[str, ...]:
+    """Each secret, plain and encoded as in JAAS, JSON, Python's `repr`, a URL and Base64.
+
+    Longest first, because one form may contain another. Of a private key also each line, because Java and Python encode line
+    ends differently.
+    """
     found: set[str] = set()
     for secret in secrets:
         for text in (str(secret), *key_lines(secret)):
@@ -42,7 +44,7 @@ def told_forms(secrets: Iterable[str]) -> tuple[str, ...]:
 def key_lines(text: str) -> list[str]:
     """The lines of the private keys in a PEM text."""
     inside = "\n".join(match.group(1) for match in _PRIVATE_KEY.finditer(text)).split()
-    return [line for line in inside if len(line) >= _SHORTEST_LINE]
+    return [line for line in inside if len(line) >= _MIN_LINE]
 
 
 def _forms(text: str) -> set[str]:
@@ -54,7 +56,7 @@ def _forms(text: str) -> set[str]:
         repr(str(text))[1:-1],
         json.dumps(text)[1:-1],
         json.dumps(text, ensure_ascii=False)[1:-1],
-        # a JAAS line within JSON, or within another repr
+        # a JAAS entry within JSON or within another repr
         json.dumps(jaas)[1:-1],
         json.dumps(jaas, ensure_ascii=False)[1:-1],
         repr(jaas)[1:-1],

@@ -1,7 +1,7 @@
-"""The source `kafka`: topics of a broker, read by Spark from explicit offset to explicit offset, one batch after another.
+"""The source `kafka`: Spark reads topics of a broker between explicit offsets, in batches.
 
-Each batch is one append to `raw_topic_snapshot`, straight from Kafka; its note has the offset at which every partition goes
-on. Kafka's own consumer groups play no part.
+Each batch is one append to `raw_topic_snapshot`, whose note has the next offset of every partition. Consumer groups are not
+used.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from cdc_pipeline.sources.intake import OffsetRange
 from cdc_pipeline.sources.kafka.broker import Broker
 from cdc_pipeline.sources.kafka.positions import Positions, by_topic
 from cdc_pipeline.sources.kafka.raw_topics import RawTopics
-from cdc_pipeline.sources.kafka.reading_plan import batches, reading_plan
+from cdc_pipeline.sources.kafka.reading_plan import reading_plan, split_plan
 from cdc_pipeline.sources.raw_batches import newest_batch
 from cdc_pipeline.sources.source import Intake, News, NoNews, digest
 
@@ -26,25 +26,26 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from cdc_pipeline.lake.paths import LakePaths
-    from cdc_pipeline.sources.kafka.broker import OfferedTopic
+    from cdc_pipeline.sources.kafka.broker import BrokerTopic
     from cdc_pipeline.sources.kafka.client_settings import ClientSettings
-    from cdc_pipeline.sources.kafka.positions import Place
-    from cdc_pipeline.sources.kafka.reading_plan import ReadingPlan, Stretch
+    from cdc_pipeline.sources.kafka.positions import TopicPartition
+    from cdc_pipeline.sources.kafka.reading_plan import PlannedRange, ReadingPlan
     from cdc_pipeline.sources.kafka.topic_selection import Selection
     from cdc_pipeline.sources.source import RunContext
 
 MOST_RECORDS = 500_000
-"""Records of a batch where the pipeline's file says nothing: some 300 MB, which any driver holds."""
+"""Default of `max_records_per_batch`: about 300 MB."""
 
 
 @dataclass(frozen=True)
 class KafkaTopics:
-    """Topics of one broker. `publish_group` is the consumer group whose offsets are set after each run, for dashboards."""
+    """Topics of one broker."""
 
     client: ClientSettings
     selection: Selection
     max_records_per_batch: int = MOST_RECORDS
     publish_group: str | None = None
+    """Consumer group whose offsets are set after each run, for lag dashboards."""
 
     @property
     def place(self) -> str:
@@ -68,114 +69,114 @@ class KafkaTopics:
         paths.require_writable(spark)
         broker = Broker(self.client)
         raw = RawTopics(spark, paths, self.client, run, self.selection.ended_in_lake)
-        newest = newest_batch(
-            spark, paths
-        )  # before the positions: a batch that comes between is then never written twice
+        # read before the positions, so that a batch committed in between is not written twice
+        newest = newest_batch(spark, paths)
         known = raw.positions(exists=newest > 0)
         plan = self._plan(broker, known, until)
-        if known is None and not plan.stretches:
+        if known is None and not plan.ranges:
             raise SourceError(f"{self.place} has no topic yet that matches source.topic_pattern {self._pattern!r}")
         for topic, partition, first, end in plan.lost:
-            run.report(f"topic {topic}, partition {partition}: offsets {first} to {end - 1} are given up")
-        # the first batch is made even of nothing, so that the lake's tables are there; what is given up is told by a batch
-        todo = list(batches(plan, self.max_records_per_batch)) or ([()] if newest == 0 or plan.lost else [])
-        if plan.changed and not todo:
-            raw.keep(plan.positions)
+            run.report(f"topic {topic}, partition {partition}: skips lost offsets {first} to {end - 1}")
+        # an empty batch creates the tables of an empty lake, and stores lost offsets
+        batches = list(split_plan(plan, self.max_records_per_batch)) or ([()] if newest == 0 or plan.lost else [])
+        if plan.changed and not batches:
+            raw.commit_positions(plan.positions)
         positions, done, started = plan.positions, 0, time.monotonic()
-        for number, batch in enumerate(todo, newest + 1):
-            positions = positions.moved({stretch.place: stretch.end for stretch in batch}, {})
+        for number, batch in enumerate(batches, newest + 1):
+            positions = positions.updated({planned.topic_partition: planned.end for planned in batch}, {})
             raw.append(number, batch, positions, plan.lost if number == newest + 1 else ())
-            done += sum(stretch.offsets for stretch in batch)
-            if len(todo) > 1:
-                spent = time.monotonic() - started
-                run.report(f"batch {number}: {done} of {plan.offsets} offsets read after {spent:.0f} s")
+            done += sum(planned.offsets for planned in batch)
+            if len(batches) > 1:
+                seconds = time.monotonic() - started
+                run.report(f"batch {number}: {done} of {plan.offsets} offsets read after {seconds:.0f} s")
         if self.publish_group is not None:
-            broker.publish(self.publish_group, self._of_broker(positions))
-        numbers = tuple(range(newest + 1, newest + 1 + len(todo)))
-        ranges = tuple(_range(stretch) for stretch in plan.stretches if stretch.offsets)
-        return Intake(numbers, (), ranges, lost=plan.lost, positions=positions.as_note())
+            broker.publish(self.publish_group, self._broker_offsets(positions))
+        numbers = tuple(range(newest + 1, newest + 1 + len(batches)))
+        ranges = tuple(_offset_range(planned) for planned in plan.ranges if planned.offsets)
+        return Intake(numbers, (), ranges, lost=plan.lost, positions=positions.to_note())
 
     def news(self, note: Mapping[str, Any] | None) -> News | NoNews:
-        known = Positions.of_note(note)
+        known = Positions.from_note(note)
         plan = self._plan(Broker(self.client), known, None)
-        waiting = [stretch for stretch in plan.stretches if stretch.offsets]
-        if not plan.stretches:
+        new = [planned for planned in plan.ranges if planned.offsets]
+        if not plan.ranges:
             return NoNews(f"{self.place} has no topic yet that the pipeline reads")
-        if not waiting and not plan.changed:
-            return NoNews(f"nothing new: all {len(plan.stretches)} partitions are read to their ends")
-        start = by_topic({stretch.place: stretch.first for stretch in plan.stretches})
-        until = by_topic({stretch.place: stretch.end for stretch in plan.stretches})
+        if not new and not plan.changed:
+            return NoNews(f"nothing new: all {len(plan.ranges)} partitions are read to their ends")
+        start = by_topic({planned.topic_partition: planned.first for planned in plan.ranges})
+        until = by_topic({planned.topic_partition: planned.end for planned in plan.ranges})
         start_id, range_id = digest(json.dumps(start)), digest(json.dumps(start), json.dumps(until))
-        # where no note says how far the lake is, the run asks the lake, and decides by itself where to begin and to end
-        return News(_summary(waiting), start_id, range_id, plan.offsets, {} if known is None else until)
+        # without positions in a note, the run takes them from the lake and reads to the current end
+        return News(_summary(new), start_id, range_id, plan.offsets, {} if known is None else until)
 
     def _plan(
         self, broker: Broker, known: Positions | None, until: Mapping[str, Mapping[str, int]] | None
     ) -> ReadingPlan:
-        chosen = self.selection
-        offered = broker.topics(chosen.topics, chosen.pattern)
-        self._require_topics(offered, known)
-        starts = self._starts(broker, offered) if known is None else {}
-        return reading_plan(chosen, known, offered, starts, until)
+        topics = broker.topics(self.selection.topics, self.selection.pattern)
+        self._require_topics(topics, known)
+        starts = self._starts(broker, topics) if known is None else {}
+        return reading_plan(self.selection, known, topics, starts, until)
 
     @property
     def _pattern(self) -> str:
         return self.selection.pattern or ""
 
-    def _require_topics(self, offered: Mapping[str, OfferedTopic], known: Positions | None) -> None:
-        """A topic of the list that is not there, and never was: a slip of the pen, most likely."""
-        read = set() if known is None else {topic for topic, _ in known.following}
+    def _require_topics(self, topics: Mapping[str, BrokerTopic], known: Positions | None) -> None:
+        """Raises SourceError for a topic in `source.topics` that does not exist and was never read."""
+        read = set() if known is None else {topic for topic, _ in known.next_offsets}
         for topic in self.selection.topics:
-            name = self.selection.in_lake(topic)
-            if topic not in offered and name not in read and name not in self.selection.ended:
+            name = self.selection.lake_name(topic)
+            if topic not in topics and name not in read and name not in self.selection.ended:
                 raise SourceError(
-                    f"{self.place} has no topic {topic!r}, which source.topics names; create it, or take it off the list",
+                    f"{self.place} has no topic {topic!r}, which source.topics names; create it or remove it from the list",
                     topic=topic,
                 )
 
-    def _starts(self, broker: Broker, offered: Mapping[str, OfferedTopic]) -> dict[Place, int]:
-        """Where each partition begins in a lake that has read nothing yet."""
+    def _starts(self, broker: Broker, topics: Mapping[str, BrokerTopic]) -> dict[TopicPartition, int]:
+        """The first offset of each partition for an empty lake, by the broker's names."""
         start = self.selection.start
-        offers = {
-            (name, number): found for name, topic in offered.items() for number, found in topic.partitions.items()
+        partitions = {
+            (name, number): partition
+            for name, topic in topics.items()
+            for number, partition in topic.partitions.items()
         }
         if start.at == "earliest":
-            return {place: found.first for place, found in offers.items()}
+            return {key: partition.first for key, partition in partitions.items()}
         if start.at == "latest":
-            return {place: found.end for place, found in offers.items()}
+            return {key: partition.end for key, partition in partitions.items()}
         if start.at == "time":
-            at = broker.offsets_at(offers, start.time_ms)
-            # nothing of that time or later is there yet: what comes next is
-            return {place: offers[place].end if offset is None else offset for place, offset in at.items()}
-        for topic, partition in offers.keys() - start.offsets.keys():
+            offsets = broker.offsets_at(partitions, start.time_ms)
+            # None: no record of that time or later exists yet
+            return {key: partitions[key].end if offset is None else offset for key, offset in offsets.items()}
+        for topic, partition in partitions.keys() - start.offsets.keys():
             raise SourceError(
-                "source.start.offsets names no offset for a partition that the broker has; each needs one",
+                "source.start.offsets has no offset for a partition of the broker; each partition needs one",
                 topic=topic,
                 partition=partition,
             )
-        return {place: start.offsets[place] for place in offers}
+        return {key: start.offsets[key] for key in partitions}
 
-    def _of_broker(self, positions: Positions) -> dict[Place, int]:
-        """Positions by the broker's names."""
+    def _broker_offsets(self, positions: Positions) -> dict[TopicPartition, int]:
+        """Next offsets by the broker's names, without ended topics."""
         names = {name: source for source, name in self.selection.made_anew.items()}
-        gone = self.selection.ended_in_lake
+        ended = self.selection.ended_in_lake
         return {
             (names.get(topic, topic), partition): offset
-            for (topic, partition), offset in positions.following.items()
-            if topic not in gone
+            for (topic, partition), offset in positions.next_offsets.items()
+            if topic not in ended
         }
 
 
-def _range(stretch: Stretch) -> OffsetRange:
-    """A stretch as metadata shows it. A topic of transactions, or one that was compacted, has fewer records than offsets."""
-    return OffsetRange(stretch.topic, stretch.partition, stretch.first, stretch.end - 1, stretch.offsets)
+def _offset_range(planned: PlannedRange) -> OffsetRange:
+    """The range for metadata. `records` is its number of offsets; transactional or compacted topics have fewer records."""
+    return OffsetRange(planned.topic, planned.partition, planned.first, planned.end - 1, planned.offsets)
 
 
-def _summary(waiting: list[Stretch]) -> str:
-    """One line for tags and logs: how much, and where the most of it is."""
-    if not waiting:
-        return "no new records; partitions that are new to the lake"
-    most = sorted(waiting, key=lambda stretch: (-stretch.offsets, stretch.topic, stretch.partition))[:3]
-    places = ", ".join(f"{stretch.topic}/{stretch.partition} {stretch.first}–{stretch.end - 1}" for stretch in most)
-    more = f" and {len(waiting) - 3} more partitions" if len(waiting) > 3 else ""
-    return f"{sum(stretch.offsets for stretch in waiting)} new offsets: {places}{more}"
+def _summary(ranges: list[PlannedRange]) -> str:
+    """One line for tags and logs: the number of new offsets, and the three largest ranges."""
+    if not ranges:
+        return "no new records, but partitions that are new to the lake"
+    largest = sorted(ranges, key=lambda planned: (-planned.offsets, planned.topic, planned.partition))[:3]
+    offsets = ", ".join(f"{planned.topic}/{planned.partition} {planned.first}–{planned.end - 1}" for planned in largest)
+    more = f" and {len(ranges) - 3} more partitions" if len(ranges) > 3 else ""
+    return f"{sum(planned.offsets for planned in ranges)} new offsets: {offsets}{more}"

@@ -1,4 +1,4 @@
-"""What a pipeline's file says of its topics: which, from where, and how to go on where that is not possible."""
+"""Settings of a source's topics: which are read, where they start, and how to continue after lost offsets."""
 
 from __future__ import annotations
 
@@ -8,44 +8,48 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cdc_pipeline.sources.kafka.positions import Place
+    from cdc_pipeline.sources.kafka.positions import TopicPartition
 
 CLOCK_SKEW_MS = 10 * 60 * 1000
-"""How much earlier than a commit TSO's time its records are looked for. A message is sent after its commit, but by another
-machine's clock; what is read too much is harmless."""
+"""With `commit_tso`, reading starts this much before the TSO's time. A message is sent after its commit, but another machine
+sets its timestamp. Extra records are harmless."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """Where a pipeline begins that has read nothing yet. `time_ms` for `timestamp` and `commit_tso`; `offsets` by topic and
-    partition for `offsets`."""
+    """Where an empty lake begins to read."""
 
     at: Literal["earliest", "latest", "time", "offsets"] = "earliest"
+    """`time`: for the settings `timestamp` and `commit_tso`."""
     time_ms: int = 0
-    offsets: Mapping[Place, int] = field(default_factory=dict)
+    """With `time`: milliseconds since 1970."""
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """With `offsets`: the first offset of each partition, by the broker's topic name."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which topics are read, and how to go on where a partition cannot be read on from where the lake is.
-
-    `made_anew` gives a topic that was deleted and made again another name in the lake, so that a position still means one
-    record; `resume_at` is the offset at which to go on, by partition, where records are gone; `ended` are topics (by their
-    names in the lake) that nothing comes from any more.
-    """
+    """Topics to read, and how to continue where the lake's next offset cannot be read."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
+    """A regular expression for complete topic names."""
     start: Start = Start()
     made_anew: Mapping[str, str] = field(default_factory=dict)
-    resume_at: Mapping[Place, int] = field(default_factory=dict)
+    """Recreated topic → its new name in the lake, so that a position always identifies one record."""
+    resume_at: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Where records have expired: the offset to continue at, by topic name in the lake."""
     ended: frozenset[str] = frozenset()
+    """Names in the lake of topics that are no longer read."""
 
-    def in_lake(self, topic: str) -> str:
-        """The name under which a topic's records stand in the lake."""
+    def lake_name(self, topic: str) -> str:
+        """The topic's name in the lake."""
         return self.made_anew.get(topic, topic)
 
     @property
     def ended_in_lake(self) -> frozenset[str]:
-        """Topics that are in the lake and get nothing more: their watermarks must not hold the others back."""
+        """Names in the lake of ended topics, and former names of recreated topics.
+
+        Their watermarks do not hold back the resolved TSO.
+        """
         return self.ended | frozenset(self.made_anew) - frozenset(self.made_anew.values())

@@ -45,7 +45,7 @@ class Block:
     first_row_id: int
     lines: int
     byte_count: int
-    """Bytes of all lines, plus one per line for its line feed."""
+    """Bytes of all lines; in data files plus one per line for its line feed."""
     without_tso: bool
     """Whether a row has no TiDB extension, and so no commit TSO."""
     is_complete: bool

@@ -27,7 +27,7 @@ from cdc_pipeline.sources.kafka.broker import Broker
 from cdc_pipeline.sources.kafka.client_settings import ClientSettings
 from cdc_pipeline.sources.kafka.jaas import PLAIN, jaas_line, jaas_options
 from cdc_pipeline.sources.kafka.known_options import JAVA_NAMES
-from cdc_pipeline.sources.kafka.secret_text import SecretText, told_forms
+from cdc_pipeline.sources.kafka.secret_text import SecretText, secret_forms
 from cdc_pipeline.spark.jvm import jvm
 from cdc_pipeline_tests.local_kafka.certificates import Certificates, made_certificates
 
@@ -307,36 +307,36 @@ def test_java_reads_a_jaas_line_as_we_do(spark: SparkSession) -> None:
 _DOOR = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
 # options → what the message has
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"sasl.pasword": SECRET}, "'sasl.pasword' is no setting of a Kafka consumer; do you mean 'sasl.password'?"),
-    ({"kafka.sasl.jaas.confg": SECRET}, "'sasl.jaas.confg' is no setting .* 'sasl.jaas.config'"),
-    ({"qqq": SECRET}, r"'qqq' is no setting of a Kafka consumer \["),
-    ({"bootstrap.servers": "x"}, "'bootstrap.servers' is not to be set here: it is the source's own field"),
-    ({"auto.offset.reset": "latest"}, "'auto.offset.reset' is not to be set here: the source's field start"),
-    ({"kafka.enable.auto.commit": True}, "'enable.auto.commit' is not to be set here"),
+    ({"sasl.pasword": SECRET}, "'sasl.pasword' is not a setting of a Kafka consumer; do you mean 'sasl.password'?"),
+    ({"kafka.sasl.jaas.confg": SECRET}, "'sasl.jaas.confg' is not a setting .* 'sasl.jaas.config'"),
+    ({"qqq": SECRET}, r"'qqq' is not a setting of a Kafka consumer \["),
+    ({"bootstrap.servers": "x"}, "'bootstrap.servers' cannot be set here: set the source's field bootstrap_servers"),
+    ({"auto.offset.reset": "latest"}, "'auto.offset.reset' cannot be set here: the source's field start"),
+    ({"kafka.enable.auto.commit": True}, "'enable.auto.commit' cannot be set here"),
     ({**_DOOR, "sasl.username": "a"}, "PLAIN needs sasl.password, which is missing or empty"),
     ({**_DOOR, **USER, "sasl.password": ""}, "PLAIN needs sasl.password, which is missing or empty"),
     ({**_DOOR, "sasl.password": SECRET}, "PLAIN needs sasl.username"),
-    ({**_DOOR, **USER, "sasl.mechanism": SECRET}, "sasl.mechanism is none of PLAIN, SCRAM-SHA-256"),
-    ({**SASL, **USER}, "sasl.mechanism is none of PLAIN, SCRAM-SHA-256"),
-    ({**_DOOR, **USER, "security.protocol": SECRET}, "security.protocol is none of PLAINTEXT, SSL, SASL_PLAINTEXT"),
-    (USER, "sasl.username is set, and security.protocol is not: SASL_SSL or SASL_PLAINTEXT is expected"),
-    ({"ssl.key.password": SECRET}, "ssl.key.password is set, and security.protocol is not: SSL or SASL_SSL"),
+    ({**_DOOR, **USER, "sasl.mechanism": SECRET}, "sasl.mechanism must be one of PLAIN, SCRAM-SHA-256"),
+    ({**SASL, **USER}, "sasl.mechanism must be one of PLAIN, SCRAM-SHA-256"),
+    ({**_DOOR, **USER, "security.protocol": SECRET}, "security.protocol must be one of PLAINTEXT, SSL, SASL_PLAINTEXT"),
+    (USER, "sasl.username is set but security.protocol is not; SASL_SSL or SASL_PLAINTEXT is expected"),
+    ({"ssl.key.password": SECRET}, "ssl.key.password is set but security.protocol is not; SSL or SASL_SSL"),
     ({**SASL, **CLIENT, "sasl.mechanism": "OAUTHBEARER"}, "OAUTHBEARER needs sasl.oauthbearer.token.endpoint.url"),
     (
         {**SASL, **ENDPOINT, "sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.client.id": "a"},
         "OAUTHBEARER needs sasl.oauthbearer.client.secret",
     ),
-    ({**_TOKEN_LIBRDKAFKA, "sasl.oauthbearer.method": "default"}, "sasl.oauthbearer.method is not oidc"),
-    ({**_DOOR, "sasl.jaas.config": f"x.Y required password={SECRET}"}, "sasl.jaas.config is no line of JAAS"),
-    ({**_DOOR, "sasl.jaas.config": PLAIN_LINE[:-1]}, "sasl.jaas.config is no line of JAAS, or does not end in"),
-    ({**_login("PLAIN", PLAIN_LINE), "sasl.password": "other"}, "sasl.jaas.config and sasl.password say different"),
+    ({**_TOKEN_LIBRDKAFKA, "sasl.oauthbearer.method": "default"}, "sasl.oauthbearer.method must be oidc"),
+    ({**_DOOR, "sasl.jaas.config": f"x.Y required password={SECRET}"}, "sasl.jaas.config is not a JAAS entry"),
+    ({**_DOOR, "sasl.jaas.config": PLAIN_LINE[:-1]}, "sasl.jaas.config is not a JAAS entry, or does not end with"),
+    ({**_login("PLAIN", PLAIN_LINE), "sasl.password": "other"}, "sasl.jaas.config and sasl.password have different"),
     (
         {**_TLS, "ssl.truststore.location": "t.jks", "ssl.truststore.password": SECRET},
         "ssl.truststore.location is a Java",
     ),
-    ({**_TLS, "ssl.truststore.location": "t.p12", "ssl.truststore.type": "PKCS12"}, "as PEM by ssl.ca.location"),
-    ({**_TLS, "ssl.keystore.location": "t.jks"}, "as PEM by ssl.certificate.location and ssl.key.location"),
-    ({**_TLS, "ssl.ca.location": "a", "ssl.truststore.certificates": "b"}, "say the same thing twice"),
+    ({**_TLS, "ssl.truststore.location": "t.p12", "ssl.truststore.type": "PKCS12"}, "as PEM with ssl.ca.location"),
+    ({**_TLS, "ssl.keystore.location": "t.jks"}, "as PEM with ssl.certificate.location and ssl.key.location"),
+    ({**_TLS, "ssl.ca.location": "a", "ssl.truststore.certificates": "b"}, "set the same certificates"),
     ({**_TLS, "ssl.key.location": "a"}, "ssl.key.location needs ssl.certificate.location"),
     ({**_TLS, "ssl.keystore.key": SECRET}, "ssl.keystore.key needs ssl.keystore.certificate.chain"),
     ({**_DOOR, **USER, "sasl.password": [SECRET]}, r"options.`sasl\.password`"),
@@ -398,12 +398,12 @@ def test_what_the_environment_does_not_have_is_told_by_name(monkeypatch: pytest.
         ),
         (f"{known}, client.id: '{{{{ none }}}}'", "'client.id' cannot be filled in"),
         (f"{known}, client.id: '{{{{ nobody }}}}'", "'client.id' cannot be filled in: 'nobody' is undefined"),
-        (f"{known}, client.idd: x", "'client.idd' is no setting"),
+        (f"{known}, client.idd: x", "'client.idd' is not a setting"),
     ):
         with pytest.raises(Exception, match=expected) as caught:
             KafkaSource.resolve_from_yaml(_YAML % options)
         told = "".join(traceback.format_exception(caught.value))
-        assert [form for form in told_forms([SECRET]) if form in told] == []
+        assert [form for form in secret_forms([SECRET]) if form in told] == []
     text = re.sub(r"options: .*", "options: '{{ env.CDC_TEST_PASSWORD }}'", _YAML % "")
     with pytest.raises(Exception, match="a mapping of settings is expected") as caught:
         KafkaSource.resolve_from_yaml(text)
@@ -416,21 +416,24 @@ def test_a_certificate_that_is_none_is_told_with_its_option(tmp_path: Path, file
     own = {"ssl.certificate.location": str(files["CERTIFICATE"])}
     for options, expected in (
         ({"ssl.ca.location": str(tmp_path / "gone")}, "ssl.ca.location: .* cannot be read: No such file"),
-        ({"ssl.ca.location": str(tmp_path / "binary")}, "ssl.ca.location: .* it is no text"),
-        ({"ssl.ca.location": str(files["KEY"])}, "ssl.ca.location: no certificate in PEM form is there"),
-        ({**own, "ssl.key.location": str(files["CERTIFICATE"])}, "ssl.key.location: no private key in PEM form"),
+        ({"ssl.ca.location": str(tmp_path / "binary")}, "ssl.ca.location: .* it is not text"),
+        ({"ssl.ca.location": str(files["KEY"])}, "ssl.ca.location: no certificate in PEM format found"),
+        ({**own, "ssl.key.location": str(files["CERTIFICATE"])}, "ssl.key.location: no private key in PEM format"),
         ({**own, "ssl.key.location": str(tmp_path / "damaged")}, "ssl.key.location: the private key .* damaged"),
-        ({**own, "ssl.key.location": str(files["LOCKED"])}, "ssl.key.location: .* ssl.key.password does not open it"),
+        (
+            {**own, "ssl.key.location": str(files["LOCKED"])},
+            "ssl.key.location: .* ssl.key.password does not decrypt it",
+        ),
         (
             {**own, "ssl.key.location": str(files["LOCKED"]), "ssl.key.password": "wrong"},
-            "ssl.key.location: .* ssl.key.password does not open it",
+            "ssl.key.location: .* ssl.key.password does not decrypt it",
         ),
-        (own, "ssl.certificate.location: no private key in PEM form"),
+        (own, "ssl.certificate.location: no private key in PEM format"),
     ):
         client = ClientSettings("b:1", {**_TLS, **options}).checked()
         with pytest.raises(SourceError, match=f"^{expected}"):
             client.java()
-        with pytest.raises(SourceError, match=f"the settings of the Kafka broker b:1 are refused: {expected}"):
+        with pytest.raises(SourceError, match=f"the settings of the Kafka broker b:1 are invalid: {expected}"):
             Broker(client)
 
 
@@ -475,5 +478,5 @@ def test_each_form_of_a_secret_is_known(files: dict[str, Path]) -> None:
     lengths = [len(secret) for secret in client.secrets]
     assert lengths == sorted(lengths, reverse=True)
     assert "" not in client.secrets
-    assert ClientSettings("b:1", {}).secrets == told_forms([""]) == ()
+    assert ClientSettings("b:1", {}).secrets == secret_forms([""]) == ()
     assert f"{SecretText(SECRET)}" == SECRET

@@ -7,22 +7,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_pipeline.errors import SourceError
-from cdc_pipeline.sources.kafka.broker import OfferedPartition, OfferedTopic
-from cdc_pipeline.sources.kafka.positions import Place, Positions, by_topic
-from cdc_pipeline.sources.kafka.reading_plan import ReadingPlan, Stretch, batches, reading_plan
+from cdc_pipeline.sources.kafka.broker import BrokerPartition, BrokerTopic
+from cdc_pipeline.sources.kafka.positions import Positions, TopicPartition, by_topic
+from cdc_pipeline.sources.kafka.reading_plan import PlannedRange, ReadingPlan, reading_plan, split_plan
 from cdc_pipeline.sources.kafka.topic_selection import Selection
 
 
-def _topic(*partitions: tuple[int, int], topic_id: str = "one") -> OfferedTopic:
-    return OfferedTopic(topic_id, {number: OfferedPartition(*offsets) for number, offsets in enumerate(partitions)})
+def _topic(*partitions: tuple[int, int], topic_id: str = "one") -> BrokerTopic:
+    return BrokerTopic(topic_id, {number: BrokerPartition(*offsets) for number, offsets in enumerate(partitions)})
 
 
-def _known(offsets: dict[Place, int], **ids: str) -> Positions:
+def _known(offsets: dict[TopicPartition, int], **ids: str) -> Positions:
     return Positions(offsets, ids or {topic: "one" for topic, _ in offsets})
 
 
-def _read(plan: ReadingPlan) -> dict[Place, tuple[int, int]]:
-    return {stretch.place: (stretch.first, stretch.end) for stretch in plan.stretches if stretch.offsets}
+def _read(plan: ReadingPlan) -> dict[TopicPartition, tuple[int, int]]:
+    return {planned.topic_partition: (planned.first, planned.end) for planned in plan.ranges if planned.offsets}
 
 
 # ---- what is read
@@ -64,7 +64,7 @@ def test_a_range_that_was_taken_in_is_nothing_to_do() -> None:
 # ---- where the lake cannot go on: each says the topic, the partition, both offsets, and what to write
 
 _KNOWN = _known({("a", 0): 5, ("a", 1): 7})
-_STOPS: dict[str, tuple[Selection, Positions, dict[str, OfferedTopic], list[str]]] = {
+_STOPS: dict[str, tuple[Selection, Positions, dict[str, BrokerTopic], list[str]]] = {
     "expired": (
         Selection(),
         _KNOWN,
@@ -75,7 +75,7 @@ _STOPS: dict[str, tuple[Selection, Positions, dict[str, OfferedTopic], list[str]
         Selection(resume_at={("a", 0): 6}),
         _KNOWN,
         {"a": _topic((8, 20), (0, 9))},
-        ["source.resume_at: {a: {0: 8}}", "it says 6 now", "8 to 20"],
+        ["source.resume_at: {a: {0: 8}}", "it is 6 now", "8 to 20"],
     ),
     "lost by the broker": (
         Selection(),
@@ -88,7 +88,7 @@ _STOPS: dict[str, tuple[Selection, Positions, dict[str, OfferedTopic], list[str]
         _KNOWN,
         {"a": _topic((0, 2), (0, 1), topic_id="two")},
         [
-            "deleted and made again",
+            "deleted and recreated",
             "expected offset 5",
             "id one",
             "id two",
@@ -100,7 +100,7 @@ _STOPS: dict[str, tuple[Selection, Positions, dict[str, OfferedTopic], list[str]
         Selection(),
         _KNOWN,
         {"a": _topic((0, 50), (0, 50), topic_id="two")},
-        ["deleted and made again", "expected offset 5"],
+        ["deleted and recreated", "expected offset 5"],
     ),
     "made anew once more": (
         Selection(made_anew={"a": "a@2"}),
@@ -112,7 +112,7 @@ _STOPS: dict[str, tuple[Selection, Positions, dict[str, OfferedTopic], list[str]
         Selection(made_anew={"a": "a@2"}),
         Positions({("a@2", 0): 30}),
         {"a": _topic((0, 2))},
-        ["expected to read on at offset 30", "ends at 2", "source.made_anew: {a: a@3}"],
+        ["expected to continue at offset 30", "ends at 2", "source.made_anew: {a: a@3}"],
     ),
     "gone": (
         Selection(),
@@ -132,7 +132,7 @@ def test_where_the_lake_stops(case: str) -> None:
 
 
 def test_a_start_that_the_broker_has_not() -> None:
-    with pytest.raises(SourceError, match=r"source.start names offset 11, and the broker has offsets 0 to 10"):
+    with pytest.raises(SourceError, match=r"source.start names offset 11, but the broker has offsets 0 to 10"):
         reading_plan(Selection(), None, {"a": _topic((0, 10))}, {("a", 0): 11})
 
 
@@ -155,8 +155,8 @@ def test_a_topic_made_anew_stands_beside_the_old_one() -> None:
     selection = Selection(made_anew={"a": "a@2"})
     plan = reading_plan(selection, _KNOWN, {"a": _topic((0, 2), topic_id="two")}, {})
     assert _read(plan) == {("a@2", 0): (0, 2)}
-    assert [stretch.source for stretch in plan.stretches] == ["a"]
-    assert plan.positions == Positions({**_KNOWN.following, ("a@2", 0): 0}, {"a": "one", "a@2": "two"})
+    assert [planned.source for planned in plan.ranges] == ["a"]
+    assert plan.positions == Positions({**_KNOWN.next_offsets, ("a@2", 0): 0}, {"a": "one", "a@2": "two"})
     assert selection.ended_in_lake == {"a"}
 
 
@@ -174,35 +174,37 @@ def test_an_ended_topic_is_missed_by_nobody() -> None:
     st.integers(1, 3000),
 )
 def test_batches_have_each_offset_once_in_order_and_are_bounded(ranges: list[tuple[int, int]], most: int) -> None:
-    stretches = tuple(Stretch("t", "t", number, first, first + size) for number, (first, size) in enumerate(ranges))
+    planned_ranges = tuple(
+        PlannedRange("t", "t", number, first, first + size) for number, (first, size) in enumerate(ranges)
+    )
     reached = {number: first for number, (first, _) in enumerate(ranges)}
-    for batch in batches(ReadingPlan(Positions(), stretches, (), False), most):
-        assert 0 < sum(stretch.offsets for stretch in batch) <= most
-        for stretch in batch:
-            assert stretch.offsets > 0
-            assert stretch.first == reached[stretch.partition]
-            reached[stretch.partition] = stretch.end
+    for batch in split_plan(ReadingPlan(Positions(), planned_ranges, (), False), most):
+        assert 0 < sum(planned.offsets for planned in batch) <= most
+        for planned in batch:
+            assert planned.offsets > 0
+            assert planned.first == reached[planned.partition]
+            reached[planned.partition] = planned.end
     assert reached == {number: first + size for number, (first, size) in enumerate(ranges)}
 
 
 def test_partitions_stay_abreast() -> None:
-    stretches = (Stretch("t", "t", 0, 0, 9000), Stretch("t", "t", 1, 0, 1000))
-    first, *_ = batches(ReadingPlan(Positions(), stretches, (), False), 1000)
-    assert [(stretch.partition, stretch.offsets) for stretch in first] == [(0, 900), (1, 100)]
+    planned_ranges = (PlannedRange("t", "t", 0, 0, 9000), PlannedRange("t", "t", 1, 0, 1000))
+    first, *_ = split_plan(ReadingPlan(Positions(), planned_ranges, (), False), 1000)
+    assert [(planned.partition, planned.offsets) for planned in first] == [(0, 900), (1, 100)]
 
 
 # ---- positions
 
 
 @given(st.dictionaries(st.tuples(st.text(max_size=5), st.integers(0, 300)), st.integers(0, 2**62)))
-def test_positions_survive_their_note(offsets: dict[Place, int]) -> None:
+def test_positions_survive_their_note(offsets: dict[TopicPartition, int]) -> None:
     positions = Positions(offsets, {topic: "id" for topic, _ in offsets})
-    assert Positions.of_note({"run_id": "r", **positions.as_note()}) == positions
+    assert Positions.from_note({"run_id": "r", **positions.to_note()}) == positions
 
 
 def test_a_note_of_files_says_nothing_of_positions() -> None:
-    assert Positions.of_note({"batch": 1, "run_id": "r", "offsets": []}) is None
-    assert Positions.of_note(None) is None
+    assert Positions.from_note({"batch": 1, "run_id": "r", "offsets": []}) is None
+    assert Positions.from_note(None) is None
 
 
 def test_offsets_as_spark_wants_them() -> None:
