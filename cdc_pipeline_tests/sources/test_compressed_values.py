@@ -1,4 +1,4 @@
-"""Which values are taken for compressed, and what opening makes of any bytes."""
+"""Detection and decompression of compressed values, including arbitrary bytes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _GARBAGE = [
     *(codec(_MESSAGES[0]) + b"x" for codec in (lz4, snappy)),
     *(codec(b"[1]") for codec in (lz4, snappy)),
     *(codec(b"") for codec in (lz4, snappy)),
-    # sizes that no block opens to
+    # sizes that no block can have
     *(size + b"abcdefgh" for size in (b"\xff\xff\xff\xff\x0f", b"\xff" * 8, b"\x80\x80\x80\x80\x01", b"\x90\x4e")),
 ]
 
@@ -82,19 +82,22 @@ def test_a_bomb_stays_closed() -> None:
     assert len(bomb) < 1 << 20
     assert decompress_value(bomb, max_bytes=1 << 20) is None
     assert decompress_value(bomb) is not None
-    # the limit is what the size at the beginning of a block is held against, before anything is opened
+    # the size in a block's header is checked against the limit before decompression
     said = (MOST_BYTES + 1).to_bytes(4, "little")
     assert said == b"\x01\x00\x00\x10"
     assert decompress_value(b"\x81\x80\x80\x80\x01" + b"\x00" * 100) is None
 
 
 def test_no_snappy_block_begins_as_plain_json_does() -> None:
-    """A block that begins with `{` opens to 123 bytes, and its second byte is the tag of a literal. Of what plain JSON goes
-    on with that can only be the blank; then its text begins with what comes next, thus not as a message does."""
+    """A block that begins with `{` has 123 decompressed bytes, and its second byte is the tag of a literal.
+
+    Of the bytes that can follow `{` in plain JSON, only the space is such a tag. The decompressed text then begins with the
+    third byte, unlike a message.
+    """
     assert snappy(_OF_123)[:1] == b"{"
     source = random.Random(3)
     tails = [source.randbytes(source.randint(0, 140)) for _ in range(500)]
-    # 9 bytes of literal, then one of 114
+    # a literal of 9 bytes, then one of 114
     tails.append(b"abcdefgh" + bytes([60 << 2, 113]) + b"x" * 114)
     opened_blocks = []
     for second in (b'"', b"}", b"\t", b"\n", b"\r", b" "):
@@ -113,7 +116,7 @@ def test_no_snappy_block_begins_as_plain_json_does() -> None:
 
 
 def test_the_rule_tells_plain_from_packed(spark: SparkSession) -> None:
-    """And opening leaves all values as they are that are no compressed message."""
+    """Decompression also leaves every value unchanged that is not a compressed message."""
     packed = [codec(message) for codec in (lz4, snappy) for message in (*_MESSAGES, _OF_123)]
     values = [*_PLAIN, *_GARBAGE, *packed]
     frame = spark.createDataFrame(

@@ -1,4 +1,4 @@
-"""The newest note, read from Delta's log as files."""
+"""Notes of raw batches, read from Delta's log files and from Delta's history."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_both_ways_to_read_it_agree(spark: SparkSession, paths: LakePaths) -> No
     DeltaTable.forPath(spark, path).delete("id = 7")
     expected = {"run_id": "r", "batch": 2, "é": "😀\n"}
     assert (newest_note(paths), newest_note_by_spark(spark, paths)) == (expected, expected)
-    # where the files cannot be read as files, Delta's history tells the same
+    # without local files, Delta's history returns the same notes
     elsewhere = LakePaths("s3a://bucket/lake", paths.pipeline, {"raw_topic_snapshot": path})
     first = {"run_id": "r", "batch": 1, "é": "😀\n"}
     for found in (paths, elsewhere):

@@ -45,7 +45,7 @@ def _take_in(spark: SparkSession, paths: LakePaths, place: str, run_id: str = "r
     return take_in_new_files(spark, paths, place, run_id)
 
 
-# ---- what is taken in
+# ---- ingested records
 
 
 def test_a_batch_byte_for_byte(spark: SparkSession, paths: LakePaths, tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_the_commit_names_run_files_and_offsets(spark: SparkSession, paths: Lake
             "run_id": "run-1",
             "files": [[file.path, file.size, file.modified_ms]],
             "listing": listing_digest(list_folder(place)),
-            "plain": False,  # "p" begins as no JSON object does
+            "plain": False,  # the value "p" does not begin as a JSON object does
             "offsets": [["t", 0, 4, 7, 2]],
         }
     ]
@@ -94,7 +94,7 @@ def test_a_batch_of_json_is_plain(spark: SparkSession, paths: LakePaths, tmp_pat
 
 
 def test_the_same_record_is_one_record(spark: SparkSession, paths: LakePaths, tmp_path: Path) -> None:
-    """Twice in a file, in two files, and again in later runs; a time or a header that differs makes no other record."""
+    """In one file, in two files and in later runs. Other timestamps or headers do not make another record."""
     place = folder(tmp_path / "c", {"a.jsonl": line("0") + line("0", ts=EPOCH_MS + 1) + line("1", offset=1)})
     folder(tmp_path / "c", {"b.jsonl.gz": gzip.compress(line("1", offset=1, headers=["a", "b"]) + line("2", offset=2))})
     assert _take_in(spark, paths, place).ranges == (OffsetRange("t", 0, 0, 2, 3),)
@@ -115,7 +115,7 @@ def test_a_decoded_file_is_read_again_only_when_it_grew(spark: SparkSession, pat
     first, second = line("0"), line("1", offset=1)
     place = folder(tmp_path / "c", {"a.jsonl": first, "b.jsonl": b'{"table": "t"}\n'})
     (file,) = _take_in(spark, paths, place).files
-    # what decoding notes of the batch in the end
+    # as decoding stores the batch
     noted = "files ARRAY<STRUCT<path: STRING, size: BIGINT, modified_ms: BIGINT>>"
     decoded = spark.createDataFrame([([(file.path, file.size, file.modified_ms)],)], noted)
     decoded.write.format("delta").save(paths.table("batches"))
@@ -139,7 +139,7 @@ def test_two_pipelines_in_one_lake(spark: SparkSession, paths: LakePaths, tmp_pa
     assert [place[4] for place in _places(spark, paths) + _places(spark, other)] == [b"shop", b"other"]
 
 
-# ---- what is refused: name → (files, what the message has). `None` files: no folder at all
+# ---- invalid folders: name → (files, parts of the message). Files of None: the folder does not exist
 
 _BAD_FOLDERS: dict[str, tuple[dict[str, bytes] | None, list[str]]] = {
     "missing": (None, ["the capture folder '{folder}' does not exist"]),
@@ -202,7 +202,7 @@ def test_a_folder_that_is_a_file(spark: SparkSession, paths: LakePaths, tmp_path
 
 @pytest.fixture(scope="module")
 def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> LakePaths:
-    """A lake that has the records 0 to 2 of one partition."""
+    """A lake with the offsets 0 to 2 of one partition."""
     root = tmp_path_factory.mktemp("lake")
     paths = LakePaths(str(root / "lake"), "shop")
     known = line("0") + line(None, offset=1) + line("2", offset=2)

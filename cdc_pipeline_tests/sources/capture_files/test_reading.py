@@ -27,7 +27,7 @@ _ALL_BYTES = bytes(range(256))
 _EACH_BYTE = base64.b64encode(_ALL_BYTES).decode()
 _UNICODE = '\0\n\r"\\/\x7f\u0080é\u2028中😀\U0010ffff'
 
-# ---- lines that are records: name → (the file's bytes, fields of its only record)
+# ---- valid lines: name → (content of the file, fields of its only record)
 
 _RECORDS: dict[str, tuple[bytes, dict[str, Any]]] = {
     "as kcat prints it": (
@@ -85,7 +85,7 @@ _RECORDS: dict[str, tuple[bytes, dict[str, Any]]] = {
     ),
 }
 
-# ---- lines that are none; each stands after a good one, so that the file is a capture
+# ---- invalid lines; each follows a valid one, so that the file counts as a capture
 
 _NO_RECORDS: dict[str, bytes] = {
     "torn": line()[:-3],
@@ -125,7 +125,7 @@ _NO_RECORDS: dict[str, bytes] = {
 
 @pytest.fixture(scope="module")
 def rows(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Row]]:
-    """The rows of each case's file, read in one query."""
+    """Case → rows of its file. One query reads all files."""
     place = tmp_path_factory.mktemp("captures")
     names = [*_RECORDS, *_NO_RECORDS]
     contents = [content for content, _ in _RECORDS.values()] + [
@@ -253,7 +253,7 @@ def test_names_are_no_patterns(spark: SparkSession, tmp_path: Path) -> None:
     assert sorted(row[0] for row in found) == sorted(names)
 
 
-# ---- lines without end
+# ---- overlong lines
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""One declaration, and what each of the two clients is told of it. The settings are tried on the clients themselves."""
+"""Conversion of one set of options for Java and librdkafka, checked with both clients."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ _CERTIFICATE_JAVA = {
     "ssl.keystore.key": "$$KEY",
 }
 
-# name → (options, what Java gets, what librdkafka gets); $CA, $CERTIFICATE, $KEY and $STORE are files' names,
-# $$CA, $$CERTIFICATE and $$KEY what is in them
+# name → (options, Java's settings, librdkafka's settings); $CA, $CERTIFICATE, $KEY and $STORE are paths of files,
+# $$CA, $$CERTIFICATE and $$KEY their contents
 CASES: dict[str, tuple[dict[str, str], dict[str, str], dict[str, str]]] = {
     "nothing": ({}, {}, {}),
     "Spark's prefix": ({"kafka.client.id": "a"}, {"client.id": "a"}, {"client.id": "a"}),
@@ -209,7 +209,7 @@ def _filled(options: dict[str, str], files: dict[str, Path]) -> dict[str, str]:
 
 
 def _blocks(text: str) -> str:
-    """What is between the lines of a PEM text's marks: Java's keytool has its own line ends."""
+    """The text without white space if it is PEM: Java's keytool writes other line ends."""
     return "".join(text.split()) if "-----BEGIN" in text else text
 
 
@@ -237,8 +237,10 @@ def test_librdkafka_takes_what_it_is_told(files: dict[str, Path]) -> None:
 
 
 def test_java_takes_what_it_is_told(spark: SparkSession, files: dict[str, Path]) -> None:
-    """Java makes the whole client, its trust and key stores and its login included, and connects to nobody yet. For a
-    token it would ask first, so that form goes no further than the settings."""
+    """Java creates the client with its stores and its login, without connecting.
+
+    With OAUTHBEARER it would request a token first, so only the settings are checked.
+    """
     kafka: Any = jvm(spark).org.apache.kafka
     byte_array = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
     for options, _, _ in CASES.values():
@@ -258,7 +260,7 @@ def test_the_names_are_those_of_java(spark: SparkSession) -> None:
     assert set(kafka.clients.consumer.ConsumerConfig.configNames()) >= JAVA_NAMES
 
 
-# What a YAML file or a person can put into a password. Java's own reading of a JAAS line is asked in one test below.
+# Texts that a YAML file can contain as a password. A test below compares with Java's parser of JAAS.
 _VALUES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=30)
 
 
@@ -305,7 +307,7 @@ def test_java_reads_a_jaas_line_as_we_do(spark: SparkSession) -> None:
 
 
 _DOOR = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
-# options → what the message has
+# options → pattern of the message
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"sasl.pasword": SECRET}, "'sasl.pasword' is not a setting of a Kafka consumer; do you mean 'sasl.password'?"),
     ({"kafka.sasl.jaas.confg": SECRET}, "'sasl.jaas.confg' is not a setting .* 'sasl.jaas.config'"),
@@ -368,7 +370,7 @@ _WITHOUT_DEPRECATION = pytest.mark.filterwarnings(
 
 @_WITHOUT_DEPRECATION
 def test_the_environment_gives_a_password_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Dagster's own reading of a template makes numbers and more of what looks like Python."""
+    """Dagster's template rendering would convert a text that looks like a Python literal."""
     passwords = ["1e5", "007", "0x10", "1_000", "True", "None", "'q'", "[1]", "{{ x }}", " a ", "a\n", '"', "#", SECRET]
     for template in (
         "{{ env.CDC_TEST_PASSWORD }}",

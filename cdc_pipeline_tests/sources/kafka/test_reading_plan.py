@@ -1,4 +1,4 @@
-"""What is read, and where the lake stops: no broker, no Spark."""
+"""Reading plans and batches, without broker and Spark."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _read(plan: ReadingPlan) -> dict[TopicPartition, tuple[int, int]]:
     return {planned.topic_partition: (planned.first, planned.end) for planned in plan.ranges if planned.offsets}
 
 
-# ---- what is read
+# ---- planned ranges
 
 
 def test_a_first_run_begins_where_it_is_told() -> None:
@@ -61,7 +61,7 @@ def test_a_range_that_was_taken_in_is_nothing_to_do() -> None:
     assert (_read(plan), plan.changed) == ({}, False)
 
 
-# ---- where the lake cannot go on: each says the topic, the partition, both offsets, and what to write
+# ---- the lake cannot continue: the error names topic, partition, both offsets and the setting to write
 
 _KNOWN = _known({("a", 0): 5, ("a", 1): 7})
 _STOPS: dict[str, tuple[Selection, Positions, dict[str, BrokerTopic], list[str]]] = {
@@ -136,7 +136,7 @@ def test_a_start_that_the_broker_has_not() -> None:
         reading_plan(Selection(), None, {"a": _topic((0, 10))}, {("a", 0): 11})
 
 
-# ---- how it goes on
+# ---- the lake continues
 
 
 def test_expired_records_are_given_up_by_name() -> None:

@@ -1,5 +1,4 @@
-"""Each form of security on a real broker: one declaration, which the sensor and the run both follow; and what each of them
-says, and how soon, when it is wrong."""
+"""Every security protocol and mechanism on a real broker, in the sensor and in a run; and how soon errors are raised."""
 
 from __future__ import annotations
 
@@ -37,13 +36,13 @@ if TYPE_CHECKING:
     from cdc_pipeline.lake.paths import LakePaths
     from cdc_pipeline.sources.source import Source
 
-_SOON = 10.0  # seconds, on a machine that has other things to do; alone it is one
+_SOON = 10.0  # seconds on a loaded machine; an idle one needs one
 _KEY_PASSWORD = "key'; pass\\word"
 
 
 @dataclass(frozen=True)
 class Kafka:
-    """The broker, and the settings by which its listeners are reached."""
+    """The broker, and the client settings for its listeners."""
 
     broker: LocalBroker
     made: Certificates
@@ -85,7 +84,7 @@ def login(mechanism: str, password: str = PASSWORD) -> dict[str, Any]:
 
 
 def forms(kafka: Kafka) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Form → listener and options."""
+    """Name → listener and options."""
     made, tls = kafka.made, kafka.tls
     on_tls = {**tls, "security.protocol": "SASL_SSL"}
     store = {
@@ -107,7 +106,7 @@ def forms(kafka: Kafka) -> dict[str, tuple[str, dict[str, Any]]]:
     }
 
 
-# name → listener, options, what is said
+# name → listener, options, part of the message
 def refusals(kafka: Kafka) -> dict[str, tuple[str, dict[str, Any], str]]:
     stranger = {"security.protocol": "SSL", "ssl.ca.location": str(kafka.made.client_certificate)}
     return {
@@ -153,7 +152,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker has two seconds to answer; it is 15 in a pipeline, which a tick of a sensor, at most 60, leaves time for."""
+    """Reduces the timeout from 15 s, which fits into a sensor's 60 s, to 2 s."""
     assert broker_module.PATIENCE_SECONDS <= 15
     monkeypatch.setattr(broker_module, "PATIENCE_SECONDS", 2.0)
 
@@ -163,7 +162,7 @@ def take_in(source: Source, spark: SparkSession, paths: LakePaths) -> Intake:
 
 
 def test_the_sensor_and_the_run_get_in_by_one_declaration(kafka: Kafka, spark: SparkSession, paths: LakePaths) -> None:
-    """One lake for all forms: each finds one record more than the one before it."""
+    """All connections share a lake: each finds one record more than the one before."""
     for number, (name, (listener, options)) in enumerate(forms(kafka).items()):
         source = kafka.source(listener, options)
         news = source.news(None)
@@ -195,7 +194,7 @@ def test_who_does_not_answer_is_asked_again_later(kafka: Kafka, spark: SparkSess
     nobody = KafkaSource(type="kafka", bootstrap_servers="127.0.0.1:9", topics=["secured"], options=kafka.tls).source
     cases = [
         (nobody, "127.0.0.1:9 does not answer: .*Connection refused"),
-        # what a broker does with a client that begins in the wrong way is no more than to hang up
+        # a broker closes the connection of a client with the wrong protocol
         (
             kafka.source("TLS", {}),
             "closes them without an error. Check that security.protocol PLAINTEXT matches the listener",
@@ -215,7 +214,7 @@ def test_who_does_not_answer_is_asked_again_later(kafka: Kafka, spark: SparkSess
         take_in(nobody, spark, paths)
 
 
-# Dagster 1.13.27 parses YAML with a call that pydantic has renamed.
+# Dagster 1.13.27 parses YAML with a deprecated function of pydantic.
 @pytest.mark.filterwarnings("ignore:`parse_obj_as` is deprecated:pydantic.warnings.PydanticDeprecatedSince20")
 def test_a_file_takes_its_secrets_from_the_environment(
     kafka: Kafka, load: Callable[[str], CdcPipeline], monkeypatch: pytest.MonkeyPatch

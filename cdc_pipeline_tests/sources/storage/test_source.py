@@ -1,4 +1,4 @@
-"""The source `ticdc_storage` by itself: which files are read when, in what order, and each line exactly once."""
+"""The source `ticdc_storage`: which files are read when, in which order, and each line exactly once."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _line(number: int, size: int = 0) -> bytes:
 
 
 class _Taker:
-    """Takes one folder into one lake, run after run."""
+    """Ingests one folder into one lake in several runs."""
 
     def __init__(self, spark: SparkSession, paths: LakePaths, source: TicdcStorage) -> None:
         self.spark, self.paths, self.source = spark, paths, source
@@ -64,7 +64,7 @@ class _Taker:
         return self.spark.read.format("delta").load(self.paths.table("raw_topic_snapshot")).orderBy("offset").collect()
 
     def values(self) -> list[bytes]:
-        """The values by offset, which must be 0, 1, 2, …"""
+        """The values ordered by offset. Asserts that offsets are 0, 1, 2, …"""
         rows = self.rows()
         assert [found["offset"] for found in rows] == list(range(len(rows)))
         return [bytes(found["value"]) for found in rows]
@@ -86,7 +86,7 @@ def taker(spark: SparkSession, paths: LakePaths, sink: StorageSink) -> _Taker:
 
 @pytest.fixture
 def small_splits(spark: SparkSession) -> Iterator[None]:
-    """Spark reads files in many pieces, and packs pieces of several files into one task."""
+    """Spark splits files into small blocks, and combines blocks of several files into one task."""
     kept = {
         name: spark.conf.get(name) for name in ("spark.sql.files.maxPartitionBytes", "spark.sql.files.openCostInBytes")
     }
@@ -98,7 +98,7 @@ def small_splits(spark: SparkSession) -> Iterator[None]:
         spark.conf.set(name, value)
 
 
-# names as a path has them: TiCDC puts schema and table into it as they are
+# names in paths: TiCDC does not encode schema and table
 _ODD = (
     "a=1",
     "[x]",
@@ -119,7 +119,7 @@ _ODD = (
 @pytest.mark.usefixtures("small_splits")
 @pytest.mark.parametrize("remote", [False, True], ids=["local", "hadoop"])
 def test_lines_in_order_whatever_names_and_splits(remote: bool, taker: _Taker, sink: StorageSink) -> None:
-    """Also by Hadoop's file system, as any URI is read."""
+    """Locally, and with Hadoop's file system as for any URI."""
     wanted: list[tuple[str, int, bytes]] = []
     for place, name in enumerate(_ODD[:6] if remote else _ODD):
         database, table = (name, "t") if place % 2 else ("d", name)
@@ -155,7 +155,7 @@ def test_lines_in_order_whatever_names_and_splits(remote: bool, taker: _Taker, s
 
 
 def _size(place: int) -> int:
-    """One table's files are longer than a split."""
+    """The files of one table exceed the split size."""
     return 800 if place == 1 else 3
 
 
@@ -181,7 +181,7 @@ def test_all_variants_of_paths_in_the_order_of_the_reference_consumer(taker: _Ta
 
 
 def test_growing_torn_and_empty_files(taker: _Taker, sink: StorageSink) -> None:
-    """Files that are not written to their end wait, and with them the checkpoint; one that grew gives what is new."""
+    """Incomplete files and the checkpoint wait for a later run. From a file that has grown, the new lines are read."""
     data = f"d/t/{_V}/CDC"
     sink.put(f"{data}000001.json", _lines(1, 2))
     sink.put(f"{data}000002.json", _lines(3) + _line(4))
@@ -191,7 +191,7 @@ def test_growing_torn_and_empty_files(taker: _Taker, sink: StorageSink) -> None:
     assert taker.take_in().records == 2
     assert taker.values() == [_line(1), _line(2)]
     assert [line.split(" ")[0] for line in taker.reports] == ["the", "3"]
-    # a crash has left the second file, what it had is sent again: the third one releases the checkpoint
+    # TiCDC abandoned the second file in a crash and sent its rows again: the third one releases the checkpoint
     sink.put(f"{data}000003.json", _lines(4))
     sink.put(f"d/u/{_V}/CDC000001.json", _lines(5))
     path, content = schema_file("d", "u", _V, "", 0, [_COLUMN])
@@ -199,11 +199,11 @@ def test_growing_torn_and_empty_files(taker: _Taker, sink: StorageSink) -> None:
     sink.put(path, content)
     assert taker.take_in().records == 4
     assert taker.values()[2:] == [content, _line(4), _line(5), checkpoint(_V + 5)]
-    # decoded or not makes no difference: the first run's files are in `batches`, the others' in the notes alone
+    # the files of decoded batches are in `batches`, those of the others in the notes only
     decode_batches(taker.spark, taker.paths)
     sink.put(f"{data}000001.json", _lines(1, 2, 6, 7))
     sink.put(f"{data}000002.json", _lines(3, 4))
-    sink.put("metadata", checkpoint(_V + 4))  # an older one, after a restart
+    sink.put("metadata", checkpoint(_V + 4))  # a lower one, after a restart
     assert taker.take_in().records == 4
     assert taker.values()[6:] == [_line(6), _line(7), _line(3), _line(4)]
     sink.put(f"{data}000001.json", _lines(1, 2, 6, 7, 8))
@@ -236,7 +236,7 @@ def test_batches_are_bounded_and_a_killed_run_goes_on(taker: _Taker, sink: Stora
     with patch.object(storage, "append_once", killed), pytest.raises(KeyboardInterrupt):
         taker.take_in()
     assert len(taker.values()) == 8
-    # what is in does not say that all is in
+    # an incomplete run does not store the listing
     assert isinstance(taker.news(), News)
     decode_batches(taker.spark, taker.paths, up_to=1)
     assert taker.take_in().batches == (3, 4)
@@ -250,7 +250,7 @@ def test_batches_are_bounded_and_a_killed_run_goes_on(taker: _Taker, sink: Stora
 
 
 def test_batches_whose_notes_are_gone(taker: _Taker, sink: StorageSink) -> None:
-    """Delta removes notes after a month; a rebuild then writes `batches` without files. The records still name them."""
+    """Delta removes notes after 30 days; a rebuild then writes `batches` without files. Record headers still name them."""
     sink.put(f"d/t/{_V}/CDC000001.json", _lines(1, 2))
     sink.put(f"d/t/{_V}/CDC000002.json", _lines(3))
     sink.put("metadata", checkpoint(_V))
@@ -264,7 +264,7 @@ def test_batches_whose_notes_are_gone(taker: _Taker, sink: StorageSink) -> None:
 
 
 def test_schema_files_that_are_written_again(taker: _Taker, sink: StorageSink) -> None:
-    """After a restart TiCDC writes the same bytes; other bytes under the same name are an error."""
+    """After a restart TiCDC writes the same bytes again. Other bytes under the same name are an error."""
     path, content = schema_file("d", "t", _V, "CREATE TABLE t (id INT)", 3, [_COLUMN])
     sink.put(path, content)
     taker.take_in()
