@@ -1,4 +1,4 @@
-"""`CdcPipeline`: the declaration of a pipeline, in YAML or Python, and the Dagster definitions that follow from it."""
+"""`CdcPipeline`: declares a pipeline in YAML or Python and builds its Dagster definitions."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from cdc_pipeline.assets.release_job import release_job
 from cdc_pipeline.component.column_fields import (
     Masks,
     check_masked_keys,
-    checked_masks,
-    checked_metadata,
-    checked_salt,
-    listed_metadata,
     mask_rules,
-    resolved_metadata,
-    resolved_salt,
+    metadata_list,
+    resolve_metadata,
+    resolve_salt,
+    validate_masks,
+    validate_metadata,
+    validate_salt,
 )
-from cdc_pipeline.component.computed_field import ComputedColumn, ComputedColumns, checked_computed, computed_rules
-from cdc_pipeline.component.json_schema import Described
+from cdc_pipeline.component.computed_field import ComputedColumn, ComputedColumns, computed_rules, validate_computed
+from cdc_pipeline.component.json_schema import YamlModel
 from cdc_pipeline.component.run_fields import FreshnessSettings, SensorSettings, settings_resolver
 from cdc_pipeline.component.scaffold import PipelineScaffolder
 from cdc_pipeline.component.source_field import SOURCE_MODEL, SOURCES, SourceField
-from cdc_pipeline.component.table_fields import RouteRule, require_patterns, require_something, table_selection
+from cdc_pipeline.component.table_fields import RouteRule, require_include, require_patterns, table_selection
 from cdc_pipeline.dialects.decode import DialectName  # noqa: TC001  # pydantic reads the annotation
 from cdc_pipeline.mirrors.model.state import TRACE_NAMES
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
@@ -48,56 +48,56 @@ _MOST_THREADS = 64
 _LEAST_RUNTIME_SECONDS = 60
 
 
-def _source(context: dg.ResolutionContext, model: Any) -> SourceField:
+def _resolve_source(context: dg.ResolutionContext, model: Any) -> SourceField:
     if isinstance(model, str):
-        # Dagster takes any text for a template, and its own resolver fails on it without saying what is expected.
+        # Dagster treats text as a template, and its own resolver fails without naming the expected type
         raise ValueError(
-            f"source: {model!r} is no source: a mapping with type and path, or what else that type needs, is expected"
+            f"source: {model!r} is not a source: a mapping with type and its fields (such as path) is expected"
         )
     source: SourceField = SOURCES[model.type].resolve_from_model(context, model)
     return source
 
 
-class DdlPolicyRules(Described):
-    """What DDL may do to mirrors, by patterns on database.table."""
+class DdlPolicyRules(YamlModel):
+    """The policy for DDL, by pattern on database.table."""
 
     model_config = ConfigDict(extra="forbid")
 
-    default: Annotated[DdlAction, Field(description="What holds for tables that no pattern matches.")] = APPLY
+    default: Annotated[DdlAction, Field(description="Policy for tables that match no pattern.")] = APPLY
     tables: Annotated[
         dict[str, DdlAction],
         Field(
-            description="By pattern on the mirror's database.table (`*`, `?`, `[…]` as in file names); the first that "
-            "matches counts."
+            description="Policy by pattern on the mirror's database.table (`*`, `?`, `[…]` as in file names). The first "
+            "match applies."
         ),
     ] = {}  # noqa: RUF012  # pydantic copies it
 
     @field_validator("tables")
     @classmethod
-    def _have_patterns(cls, value: dict[str, DdlAction]) -> dict[str, DdlAction]:
+    def _validate_tables(cls, value: dict[str, DdlAction]) -> dict[str, DdlAction]:
         for pattern in value:
             require_pattern(pattern)
         return value
 
 
-def _ddl_policy(context: dg.ResolutionContext, model: dg.Model | str) -> DdlPolicyRules:
+def _resolve_ddl_policy(context: dg.ResolutionContext, model: dg.Model | str) -> DdlPolicyRules:
     if isinstance(model, str):
-        return _policy_of(context.resolve_value(model))
+        return _to_policy(context.resolve_value(model))
     rules: DdlPolicyRules = DdlPolicyRules.resolve_from_model(context, model)
     return rules
 
 
-def _policy_of(action: object) -> DdlPolicyRules:
+def _to_policy(action: object) -> DdlPolicyRules:
     if action not in (APPLY, KEEP, HOLD):
-        raise ValueError(f"ddl_policy: {action!r} is no policy: {APPLY}, {KEEP} or {HOLD} is expected, or a mapping")
+        raise ValueError(f"ddl_policy: {action!r} is not a policy: {APPLY}, {KEEP} or {HOLD} is expected, or a mapping")
     return DdlPolicyRules(default=action)
 
 
 _Value = TypeVar("_Value")
 
 
-def _as_dagster_takes_them(value: _Value, **fields: Any) -> _Value:
-    """The value, if a node of Dagster's can have it. Raises ValueError in Dagster's own words."""
+def _validate_for_dagster(value: _Value, **fields: Any) -> _Value:
+    """The unchanged value. Raises ValueError with Dagster's message if an asset cannot have these fields."""
     try:
         dg.AssetSpec("any", **fields)
     except dg.DagsterInvalidDefinitionError as error:
@@ -106,276 +106,280 @@ def _as_dagster_takes_them(value: _Value, **fields: Any) -> _Value:
 
 
 @dg.scaffold_with(PipelineScaffolder)
-class CdcPipeline(dg.Component, Described):
+class CdcPipeline(dg.Component, YamlModel):
     """Canal-JSON change records to mirror tables in Delta Lake.
 
-    Gives the assets `raw_topic_snapshot`, `change_log`, `ddl_history`, `watermarks`, `dead_letters`, one for each
-    mirrored table and `consistent_cuts`, the job `<name>_ingest` that makes them all in one run, `<name>_rebuild`,
-    `<name>_release_dead_letters`, `<name>_ddl_dry_run`, `<name>_approve_ddl` and `<name>_maintain` (with a schedule), and
-    the sensors `<name>_new_offsets`, which asks for `<name>_ingest`, and `<name>_new_tables`, which shows new mirrors in
-    the UI.
+    Assets: `raw_topic_snapshot`, `change_log`, `ddl_history`, `watermarks`, `dead_letters`, one mirror per table, and
+    `consistent_cuts`. Jobs: `<name>_ingest` (materializes all assets in one run), `<name>_rebuild`,
+    `<name>_release_dead_letters`, `<name>_ddl_dry_run`, `<name>_approve_ddl` and `<name>_maintain` (with a schedule).
+    Sensors: `<name>_new_offsets` requests `<name>_ingest`, `<name>_new_tables` shows new mirrors in the UI.
     """
 
     model_config = ConfigDict(extra="forbid")
 
-    name: Annotated[str, Field(description="Names the pipeline: first part of its asset keys, folder in the lake.")]
+    name: Annotated[
+        str, Field(description="Name of the pipeline: first part of its asset keys, and its folder in the lake.")
+    ]
     source: Annotated[
         SourceField,
-        dg.Resolver(_source, model_field_type=SOURCE_MODEL),
+        dg.Resolver(_resolve_source, model_field_type=SOURCE_MODEL),
         Field(
-            description="Where the records come from.",
+            description="Source of the records.",
             examples=[{"type": "kafka", "bootstrap_servers": "broker:9092", "topics": ["tidb-orders"]}],
         ),
     ]
-    lake: Annotated[str, Field(min_length=1, description="The folder or Hadoop URI under which all tables lie.")]
+    lake: Annotated[str, Field(min_length=1, description="Folder or Hadoop URI of the lake.")]
     dialect: Annotated[
         DialectName,
         Field(
-            description="`auto` recognises each record by itself; with `ticdc`, `canal` or `dataworks` all records are "
-            "of that one, and dead letters where they are not."
+            description="`auto` detects the dialect per record. With `ticdc`, `canal` or `dataworks`, records of another "
+            "dialect become dead letters."
         ),
     ] = "auto"
     include: Annotated[
         list[str],
         Field(
-            description="Patterns on upstream's database.table (`*`, `?`, `[…]` as in file names; case counts): tables that "
-            "are mirrored. What others send is kept in the change log all the same."
+            description="Patterns on the upstream database.table of the mirrored tables (`*`, `?`, `[…]` as in file names; "
+            "case-sensitive). The change log has the changes of all tables."
         ),
     ] = ["*"]  # noqa: RUF012  # pydantic copies it
     exclude: Annotated[
-        list[str], Field(description="Patterns on upstream's database.table: tables that are not mirrored after all.")
+        list[str],
+        Field(description="Patterns on the upstream database.table of included tables that are not mirrored."),
     ] = []  # noqa: RUF012  # pydantic copies it
     routes: Annotated[
         list[RouteRule],
         Field(
-            description="Mirrors that have other names than upstream's tables; the first that matches counts. Two tables "
-            "share a mirror only where `merge` says so: else a run stops before that."
+            description="Names of mirrors that differ from the upstream table. The first match applies. Two tables may "
+            "have the same mirror only with `merge`; otherwise the run fails."
         ),
     ] = []  # noqa: RUF012  # pydantic copies it
     time_zone: Annotated[
         str,
-        Field(description="The time zone in which the encoder prints TIMESTAMP values, such as UTC or Asia/Shanghai."),
+        Field(description="IANA time zone in which the encoder prints TIMESTAMP values, such as UTC or Asia/Shanghai."),
     ] = "UTC"
     keys: Annotated[
         dict[str, list[str]],
         Field(
-            description="Columns that identify a row, by the mirror's database.table, for tables that have no primary key "
-            "and no UNIQUE NOT NULL key that DDL has told of. Without a key a table is kept as a multiset."
+            description="Key columns by the mirror's database.table, for tables without a primary key or UNIQUE NOT NULL "
+            "key in their DDL. A table without a key is mirrored as a multiset of rows."
         ),
     ] = {}  # noqa: RUF012  # pydantic copies it
     ddl_policy: Annotated[
         DdlPolicyRules,
-        dg.Resolver(_ddl_policy, model_field_type=str | DdlPolicyRules.model()),
+        dg.Resolver(_resolve_ddl_policy, model_field_type=str | DdlPolicyRules.model()),
         Field(
-            description="`apply`: mirrors follow DDL. `keep`: dropped columns and tables stay, renamed apart. `hold`: a "
-            "table stops before a statement that takes rows or values away, until that is approved. One for all, or "
-            "`default` and `tables` (by pattern on the mirror's name).",
+            description="`apply`: mirrors follow DDL. `keep`: dropped columns and tables are kept under another name. "
+            "`hold`: a table stops before a statement that destroys rows or values, until it is approved. One policy for "
+            "all tables, or `default` and `tables` (by pattern on the mirror's name).",
             examples=["apply"],
         ),
     ] = DdlPolicyRules()
     metadata_columns: Annotated[
         list[str],
-        dg.Resolver(resolved_metadata, model_field_type=str | list[str]),
+        dg.Resolver(resolve_metadata, model_field_type=str | list[str]),
         Field(
-            description="Which of `_commit_ts`, `_topic`, `_partition`, `_offset` mirrors have beside upstream's columns; "
-            "`none` for none of them. A mirror that is there keeps its own until it is rebuilt."
+            description="Metadata columns of mirrors: some of `_commit_ts`, `_topic`, `_partition`, `_offset`, or `none`. "
+            "Existing mirrors change after a rebuild."
         ),
     ] = list(TRACE_NAMES)  # noqa: RUF012  # pydantic copies it
     mask: Annotated[
         dict[str, dict[str, str | None]],
         Field(
-            description="Columns whose values mirrors do not show, by pattern on the mirror's database.table: `hash` (text, "
-            "equal where values are equal) or `null`. The raw snapshot and the change log have them in clear."
+            description="Masked columns by pattern on the mirror's database.table: `hash` (text, equal for equal values) or "
+            "`null`. The raw snapshot and the change log contain the original values."
         ),
     ] = {}  # noqa: RUF012  # pydantic copies it
     mask_salt: Annotated[
         str,
-        dg.Resolver(resolved_salt, model_field_type=str, inject_before_resolve=False),
+        dg.Resolver(resolve_salt, model_field_type=str, inject_before_resolve=False),
         Field(
-            description="A secret, without which hashes cannot be found out by trying values: 16 characters or more, from "
-            "the environment. `mask` needs it.",
+            description="Secret salt of the hashes, which prevents guessing values: at least 16 characters, from the "
+            "environment. Required with `mask`.",
             validate_default=True,
         ),
     ] = ""
     soft_delete: Annotated[
         list[str],
         Field(
-            description="Patterns on the mirror's database.table: mirrors that keep the rows which upstream deletes, with "
-            "`_deleted` true. A mirror that is there is made so by a rebuild; a table without a key is not."
+            description="Patterns on the mirror's database.table of mirrors that keep deleted rows, with `_deleted` true. "
+            "Existing mirrors change after a rebuild. Tables without a key are not supported."
         ),
     ] = []  # noqa: RUF012  # pydantic copies it
     computed: Annotated[
         dict[str, dict[str, ComputedColumn]],
         Field(
-            description="Columns that mirrors have of others, by pattern on the mirror's database.table, each with its type "
-            "and its expression. A mirror that is there keeps its own until it is rebuilt.",
+            description="Additional columns computed from upstream columns, by pattern on the mirror's database.table. "
+            "Existing mirrors change after a rebuild.",
             examples=[{"shop.orders": {"total": {"type": "decimal(12,2)", "sql": "price * quantity"}}}],
         ),
     ] = {}  # noqa: RUF012  # pydantic copies it
     claim_store: Annotated[
         str,
         Field(
-            description="The folder or Hadoop URI where TiCDC puts messages that are too large for a topic "
-            "(large-message-handle-option claim-check). Empty: there is none."
+            description="Folder or Hadoop URI of the messages that TiCDC stores outside of Kafka because of their size "
+            "(large-message-handle-option claim-check). Empty: none."
         ),
     ] = ""
     owners: Annotated[
         list[str],
-        Field(description="Who answers for the tables, shown on every node: e-mail addresses, or team:NAME."),
+        Field(description="Owners of all assets of the pipeline: e-mail addresses, or team:NAME."),
     ] = []  # noqa: RUF012  # pydantic copies it
-    tags: Annotated[
-        dict[str, str], Field(description="Tags of every node of the pipeline, to search and select by.")
-    ] = {}  # noqa: RUF012  # pydantic copies it
+    tags: Annotated[dict[str, str], Field(description="Tags of all assets of the pipeline.")] = {}  # noqa: RUF012  # pydantic copies it
     sensor: Annotated[
         SensorSettings,
         settings_resolver(SensorSettings),
-        Field(description="When `<name>_new_offsets` asks for a run.", examples=[{"running": True}]),
+        Field(description="When `<name>_new_offsets` requests a run.", examples=[{"running": True}]),
     ] = SensorSettings()
     freshness: Annotated[
         FreshnessSettings,
         settings_resolver(FreshnessSettings),
         Field(
-            description="How old the newest cut may be. Empty: as old as it likes.",
+            description="Limits for the age of the newest cut. Empty: no limits.",
             examples=[{"warn_minutes": 10, "fail_minutes": 60}],
         ),
     ] = FreshnessSettings()
     maintenance_cron: Annotated[
         str,
         Field(
-            description="When the schedule of `<name>_maintain` asks for a run, in UTC, once it is switched on in the UI."
+            description="Cron schedule of `<name>_maintain`, in UTC. The schedule is off until you turn it on in the UI."
         ),
     ] = "0 3 * * *"
-    merge_threads: Annotated[int, Field(description="Mirrors that are merged side by side, 1 to 64.")] = 2
+    merge_threads: Annotated[int, Field(description="Number of mirrors that are merged in parallel, 1 to 64.")] = 2
     key_check_rows: Annotated[
         int,
         Field(
-            description="Rows up to which the check `keys_hold` looks at all of a mirror that a cut has changed; of a "
-            "larger one it looks at the rows that the cut has written. 0: it looks at none."
+            description="The check `keys_hold` reads all rows of a changed mirror up to this size, and only the rows of the "
+            "newest cut in a larger one. 0: disables the check."
         ),
     ] = 1_000_000
 
     max_runtime_seconds: Annotated[
         int | None,
         Field(
-            description="After so many seconds the daemon ends a run of this pipeline; the next one goes on from what was "
-            "committed. Empty: after `run_monitoring.max_runtime_seconds` of dagster.yaml."
+            description="Time limit after which the daemon ends a run. The next run resumes from the last commit. Empty: "
+            "`run_monitoring.max_runtime_seconds` of dagster.yaml."
         ),
     ] = None
 
     @field_validator("name")
     @classmethod
-    def _is_a_name(cls, value: str) -> str:
+    def _validate_name(cls, value: str) -> str:
         if not _NAME.fullmatch(value):
             raise ValueError(
-                f"{value!r} is no pipeline name: a letter, then letters, digits and underscores are expected"
+                f"{value!r} is not a pipeline name: a letter, then letters, digits and underscores are expected"
             )
         return value
 
     @field_validator("time_zone")
     @classmethod
-    def _is_a_time_zone(cls, value: str) -> str:
+    def _validate_time_zone(cls, value: str) -> str:
         if value not in available_timezones():
-            raise ValueError(f"{value!r} is no time zone: a name of the IANA data base is expected, such as UTC")
+            raise ValueError(
+                f"{value!r} is not a time zone: a name of the IANA time zone database is expected, such as UTC"
+            )
         return ZoneInfo(value).key
 
     @field_validator("owners")
     @classmethod
-    def _are_owners(cls, value: list[str]) -> list[str]:
-        return _as_dagster_takes_them(value, owners=value)
+    def _validate_owners(cls, value: list[str]) -> list[str]:
+        return _validate_for_dagster(value, owners=value)
 
     @field_validator("tags")
     @classmethod
-    def _are_tags(cls, value: dict[str, str]) -> dict[str, str]:
-        return _as_dagster_takes_them(value, tags=value)
+    def _validate_tags(cls, value: dict[str, str]) -> dict[str, str]:
+        return _validate_for_dagster(value, tags=value)
 
     @field_validator("maintenance_cron")
     @classmethod
-    def _is_a_cron_schedule(cls, value: str) -> str:
+    def _validate_cron(cls, value: str) -> str:
         try:
             dg.ScheduleDefinition(name="any", job_name="any", cron_schedule=value)
         except dg.DagsterInvalidDefinitionError as error:
-            raise ValueError(f"{value!r} is no cron schedule: five fields are expected, such as 0 3 * * *") from error
+            raise ValueError(
+                f"{value!r} is not a cron schedule: five fields are expected, such as 0 3 * * *"
+            ) from error
         return value
 
     @field_validator("include")
     @classmethod
-    def _include_something(cls, value: list[str]) -> list[str]:
-        return require_something(value)
+    def _validate_include(cls, value: list[str]) -> list[str]:
+        return require_include(value)
 
     @field_validator("exclude", "soft_delete")
     @classmethod
-    def _are_patterns(cls, value: list[str]) -> list[str]:
+    def _validate_patterns(cls, value: list[str]) -> list[str]:
         return require_patterns(value)
 
     @field_validator("keys")
     @classmethod
-    def _are_keys(cls, value: dict[str, list[str]]) -> dict[str, list[str]]:
+    def _validate_keys(cls, value: dict[str, list[str]]) -> dict[str, list[str]]:
         for table, columns in value.items():
             if "." not in table.strip("."):
-                raise ValueError(f"{table!r} is no table: database.table is expected, such as shop.payments")
+                raise ValueError(f"{table!r} is not a table: database.table is expected, such as shop.payments")
             if not columns or len(set(columns)) < len(columns) or not all(columns):
-                raise ValueError(f"{table}: {columns!r} is no key: one or more columns are expected, each once")
+                raise ValueError(f"{table}: {columns!r} is not a key: one or more different columns are expected")
         return value
 
     @field_validator("metadata_columns", mode="before")
     @classmethod
-    def _are_listed(cls, value: object) -> list[object]:
-        return listed_metadata(value)
+    def _list_metadata(cls, value: object) -> list[object]:
+        return metadata_list(value)
 
     @field_validator("metadata_columns")
     @classmethod
-    def _are_metadata_columns(cls, value: list[str]) -> list[str]:
-        return checked_metadata(value)
+    def _validate_metadata(cls, value: list[str]) -> list[str]:
+        return validate_metadata(value)
 
     @field_validator("mask")
     @classmethod
-    def _are_masks(cls, value: Masks, info: ValidationInfo) -> Masks:
-        checked_masks(value)
+    def _validate_masks(cls, value: Masks, info: ValidationInfo) -> Masks:
+        validate_masks(value)
         check_masked_keys(value, info.data.get("keys", {}))
         return value
 
     @field_validator("mask_salt")
     @classmethod
-    def _is_a_salt(cls, value: str, info: ValidationInfo) -> str:
-        return checked_salt(value, info.data.get("mask"))
+    def _validate_salt(cls, value: str, info: ValidationInfo) -> str:
+        return validate_salt(value, info.data.get("mask"))
 
     @field_serializer("mask_salt", when_used="json")
-    def _without_salt(self, value: str) -> str:
+    def _redact_salt(self, value: str) -> str:
         return HIDDEN if value else ""
 
     @field_validator("computed")
     @classmethod
-    def _are_computed(cls, value: ComputedColumns) -> ComputedColumns:
-        return checked_computed(value)
+    def _validate_computed(cls, value: ComputedColumns) -> ComputedColumns:
+        return validate_computed(value)
 
     @field_validator("ddl_policy", mode="before")
     @classmethod
-    def _is_a_policy(cls, value: object) -> object:
-        return _policy_of(value) if isinstance(value, str) else value
+    def _convert_policy(cls, value: object) -> object:
+        return _to_policy(value) if isinstance(value, str) else value
 
     @field_validator("merge_threads")
     @classmethod
-    def _is_a_number_of_threads(cls, value: int) -> int:
-        # not Field(ge=…): Dagster puts that on its own model of the YAML, where a text in its place is no clear error
+    def _validate_threads(cls, value: int) -> int:
+        # not Field(ge=…): Dagster copies it to its own model of the YAML, where text causes an unclear error
         if not 1 <= value <= _MOST_THREADS:
-            raise ValueError(f"{value} is no number of threads: 1 to {_MOST_THREADS} is expected")
+            raise ValueError(f"{value} is not a number of threads: 1 to {_MOST_THREADS} is expected")
         return value
 
     @field_validator("max_runtime_seconds")
     @classmethod
-    def _is_a_time(cls, value: int | None) -> int | None:
+    def _validate_max_runtime(cls, value: int | None) -> int | None:
         if value is not None and value < _LEAST_RUNTIME_SECONDS:
             raise ValueError(
-                f"{value} is too little: {_LEAST_RUNTIME_SECONDS} or more seconds are expected, or nothing; a run that is "
-                "ended before its first commit would be begun again for ever"
+                f"{value} is too small: {_LEAST_RUNTIME_SECONDS} or more seconds are expected, or nothing; a run that ends "
+                "before its first commit would be repeated forever"
             )
         return value
 
     @field_validator("key_check_rows")
     @classmethod
-    def _is_a_number_of_rows(cls, value: int) -> int:
+    def _validate_key_check_rows(cls, value: int) -> int:
         if value < 0:
-            raise ValueError(f"{value} is no number of rows: 0 or more is expected")
+            raise ValueError(f"{value} is not a number of rows: 0 or more is expected")
         return value
 
     @property
@@ -411,10 +415,10 @@ class CdcPipeline(dg.Component, Described):
         assets = [raw_asset(pipeline), decoded_assets(pipeline), mirror_assets(pipeline, self.freshness.limits)]
         ingest = dg.define_asset_job(
             f"{self.name}_ingest",
-            # these and no others: somebody's own table may stand beside them, under the same prefix
-            selection=dg.AssetSelection.assets(*(key for found in assets for key in found.keys)),
-            description="Takes in what is new, decodes it and brings the mirrors up to the resolved TSO: one run.",
-            # One JVM for the whole run: a process per step would pay its start each time.
+            # not by prefix: the user may have assets with the same prefix
+            selection=dg.AssetSelection.assets(*(key for definition in assets for key in definition.keys)),
+            description="Ingests new records, decodes them and advances the mirrors to the resolved TSO, in one run.",
+            # one JVM per run: a process per step would start a JVM per step
             executor_def=dg.in_process_executor,
             tags=pipeline.run_tags,
         )

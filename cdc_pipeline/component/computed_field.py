@@ -1,4 +1,4 @@
-"""What a pipeline's file says of columns that its mirrors have of others: the field `computed`."""
+"""The field `computed`: validation, and conversion to `ColumnRules`."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from typing import Annotated, TypeAlias
 
 from pydantic import ConfigDict, Field
 
-from cdc_pipeline.component.json_schema import Described
+from cdc_pipeline.component.json_schema import YamlModel
 from cdc_pipeline.mirrors.model.computed_columns import DerivedColumn, DerivedRules
 from cdc_pipeline.mirrors.model.state import TRACE_NAMES
 from cdc_pipeline.mirrors.settings.table_patterns import require_pattern
 
 
-class ComputedColumn(Described):
-    """A column that mirrors have beside upstream's, computed of those for each row."""
+class ComputedColumn(YamlModel):
+    """An additional mirror column, computed from the upstream columns of the same row."""
 
     model_config = ConfigDict(extra="forbid")
 
     type: Annotated[
         str,
         Field(
-            description="Its type in Spark SQL: boolean, tinyint, smallint, int, bigint, float, double, decimal(p,s), "
-            "string, binary, date, timestamp, timestamp_ntz, or array<…> of one."
+            description="Spark SQL type: boolean, tinyint, smallint, int, bigint, float, double, decimal(p,s), "
+            "string, binary, date, timestamp, timestamp_ntz, or array<…> of these."
         ),
     ]
     sql: Annotated[
         str,
         Field(
-            description="An expression of Spark SQL over upstream's columns as the mirror has them, of one row and always "
-            "the same of the same values. Where it fails the column is NULL."
+            description="Deterministic Spark SQL expression over the upstream columns of one mirror row. If it fails, the "
+            "column is NULL."
         ),
     ]
 
@@ -36,20 +36,20 @@ class ComputedColumn(Described):
 ComputedColumns: TypeAlias = dict[str, dict[str, ComputedColumn]]
 
 
-def checked_computed(value: ComputedColumns) -> ComputedColumns:
-    """The field as it was given. Raises ValueError where a pattern or a column is none."""
+def validate_computed(value: ComputedColumns) -> ComputedColumns:
+    """The unchanged field. Raises ValueError for an invalid pattern, column, type or expression."""
     for pattern, columns in value.items():
         require_pattern(pattern)
         if not columns:
-            raise ValueError(f"{pattern}: no column is named: column: {{type: …, sql: …}} is expected")
+            raise ValueError(f"{pattern}: no columns: column: {{type: …, sql: …}} is expected")
         names = {name.casefold() for name in columns}
         if len(names) < len(columns):
-            raise ValueError(f"{pattern}: {', '.join(columns)}: each column is expected once, case does not count")
+            raise ValueError(f"{pattern}: {', '.join(columns)}: duplicate columns (names are case-insensitive)")
         for name, column in columns.items():
             if not name.strip():
-                raise ValueError(f"{pattern}: {name!r} is no column")
+                raise ValueError(f"{pattern}: {name!r} is not a column name")
             if name.casefold() in TRACE_NAMES:
-                raise ValueError(f"{pattern}.{name}: this is a column of metadata_columns: another name is expected")
+                raise ValueError(f"{pattern}.{name}: the name is used by metadata_columns: another name is expected")
             try:
                 references = DerivedColumn(name, column.type, column.sql).expression.names
             except ValueError as error:
@@ -57,14 +57,14 @@ def checked_computed(value: ComputedColumns) -> ComputedColumns:
             for other in references:
                 if other.casefold() in TRACE_NAMES or other.casefold() in names:
                     raise ValueError(
-                        f"{pattern}.{name}: {column.sql!r} refers to {other}, which is computed itself or one of "
-                        "metadata_columns: upstream's columns are expected"
+                        f"{pattern}.{name}: {column.sql!r} refers to {other}, a computed or metadata column: "
+                        "only upstream columns are allowed"
                     )
     return value
 
 
 def computed_rules(value: ComputedColumns) -> DerivedRules:
-    """The field as `ColumnRules` has it."""
+    """The field in the form of `ColumnRules`."""
     return tuple(
         (pattern, tuple(DerivedColumn(name, column.type, column.sql) for name, column in columns.items()))
         for pattern, columns in value.items()

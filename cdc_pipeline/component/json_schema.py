@@ -1,7 +1,7 @@
-"""What `dg check` and the UI's page of components know of a pipeline's file: a schema in JSON, made of the models.
+"""JSON schema of the YAML file, for `dg check` and the components page of the UI.
 
-Dagster derives it, and loses two things on the way: what a field that has a default is for, and, inside a mapping such as
-`source` or `sensor`, which field is wrong. Both are put back here.
+The schema that Dagster derives lacks the descriptions of fields with a default, and names no field for errors inside a
+mapping such as `source` or `sensor`. This module adds both.
 """
 
 from __future__ import annotations
@@ -19,34 +19,33 @@ JsonSchema = dict[str, Any]
 _TEXT: JsonSchema = {"type": "string"}
 
 
-class Described(dg.Model, dg.Resolvable):
-    """A part of a pipeline's file, whose schema has all descriptions and examples and says what is wrong where.
+class YamlModel(dg.Model, dg.Resolvable):
+    """Base of the models of the YAML file. Its schema has all descriptions and examples and precise errors.
 
-    A setting that goes, or has another name now, is a field with `deprecated`: the text that says what to write instead. It
-    works until it is removed, and a file that has it is warned of it each time that it is loaded.
+    `deprecated` of a field is the advice what to use instead. A file that sets the field causes a warning at each load.
     """
 
     def model_post_init(self, context: Any, /) -> None:
         super().model_post_init(context)
         for name, field in type(self).model_fields.items():
             if name in self.model_fields_set and field.deprecation_message:
-                # a FutureWarning is shown by default: it is for who writes the file, not for who writes the code
+                # Python shows FutureWarning by default, and DeprecationWarning to developers only
                 warnings.warn(f"{name} is deprecated: {field.deprecation_message}", FutureWarning, stacklevel=2)
 
     @classmethod
     def model(cls) -> type[BaseModel]:
-        found = super().model()
-        if not callable(found.model_config.get("json_schema_extra")):
-            _describe(found, cls)
-        return found
+        derived = super().model()
+        if not callable(derived.model_config.get("json_schema_extra")):
+            _describe(derived, cls)
+        return derived
 
 
 def _describe(derived: type[BaseModel], declared: type[BaseModel]) -> None:
     for name, field in derived.model_fields.items():
         origin = declared.model_fields[name]
         field.description, field.examples, field.deprecated = origin.description, origin.examples, origin.deprecated
-    kept = derived.model_config.get("json_schema_extra")
-    added: JsonSchema = kept if isinstance(kept, dict) else {}
+    extra = derived.model_config.get("json_schema_extra")
+    added: JsonSchema = extra if isinstance(extra, dict) else {}
 
     def precise(schema: JsonSchema) -> None:
         schema.update(added)
@@ -57,8 +56,7 @@ def _describe(derived: type[BaseModel], declared: type[BaseModel]) -> None:
 
 
 def _precise(field: JsonSchema) -> JsonSchema:
-    """The schema of a field that is a mapping, or a text: of what is no text the mapping's own errors are told, where
-    `anyOf` says of the whole that it is neither."""
+    """For a field that is text or a mapping: if/else, which reports errors inside the mapping, in place of `anyOf`."""
     forms = field.get("anyOf", [])
     mappings = [form for form in forms if form != _TEXT]
     if len(mappings) != 1 or len(forms) != 2 or not {"$ref", "allOf"} & mappings[0].keys():
@@ -68,7 +66,7 @@ def _precise(field: JsonSchema) -> JsonSchema:
 
 
 class ByType:
-    """In the annotation of a union that `type` tells apart: errors are those of the form that it names."""
+    """Annotation of a union with the discriminator `type`: only the errors of the named type are reported."""
 
     def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchema:
         forms = dict(zip(core_schema["choices"], handler(core_schema)["oneOf"], strict=True))

@@ -1,4 +1,4 @@
-"""What a pipeline's file says of its runs: when they are asked for, and how old their outcome may be."""
+"""The fields `sensor` and `freshness`."""
 
 from __future__ import annotations
 
@@ -9,36 +9,34 @@ import dagster as dg
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from cdc_pipeline.checks.freshness import FreshnessLimits
-from cdc_pipeline.component.json_schema import Described
+from cdc_pipeline.component.json_schema import YamlModel
 from cdc_pipeline.sensors.new_offsets import SensorTiming
 
 
 def settings_resolver(settings: type[dg.Resolvable]) -> dg.Resolver:
-    """Reads a mapping of a pipeline's file as these settings."""
+    """Resolves a mapping of the YAML file to these settings."""
     return dg.Resolver(
         lambda context, model: settings.resolve_from_model(context, model), model_field_type=settings.model()
     )
 
 
-class SensorSettings(Described):
-    """When the sensor asks for a run."""
+class SensorSettings(YamlModel):
+    """When the sensor requests a run."""
 
     model_config = ConfigDict(extra="forbid")
 
-    running: Annotated[
-        bool, Field(description="Whether it runs from the start, without being switched on in the UI.")
-    ] = False
-    interval_seconds: Annotated[int, Field(description="Seconds between two looks at the source.")] = 30
-    minimum_records: Annotated[int, Field(description="Records that are worth a run.")] = 1
+    running: Annotated[bool, Field(description="Turn the sensor on by default.")] = False
+    interval_seconds: Annotated[int, Field(description="Seconds between two evaluations of the sensor.")] = 30
+    minimum_records: Annotated[int, Field(description="Minimum number of new records for a run.")] = 1
     maximum_wait_seconds: Annotated[
-        int, Field(description="After this time fewer records than minimum_records are worth a run too.")
+        int, Field(description="After this time, fewer than minimum_records records start a run, too.")
     ] = 300
 
     @field_validator("interval_seconds", "minimum_records", "maximum_wait_seconds")
     @classmethod
     def _is_positive(cls, value: int) -> int:
         if value < 1:
-            raise ValueError(f"{value} is too little: 1 or more is expected")
+            raise ValueError(f"{value} is too small: 1 or more is expected")
         return value
 
     @property
@@ -46,22 +44,22 @@ class SensorSettings(Described):
         return SensorTiming(self.interval_seconds, self.minimum_records, self.maximum_wait_seconds)
 
 
-class FreshnessSettings(Described):
-    """How far behind the clock the mirrors may be."""
+class FreshnessSettings(YamlModel):
+    """Limits for the lag of the mirrors behind the clock."""
 
     model_config = ConfigDict(extra="forbid")
 
     warn_minutes: Annotated[
         float | None,
         Field(
-            description="From this age of the resolved TSO on the check `fresh` warns; where there are no TSOs, of "
-            "DataWorks' newest heartbeat."
+            description="The check `fresh` warns if the resolved TSO (without TSOs: the newest DataWorks heartbeat) is at "
+            "least this old."
         ),
     ] = None
     fail_minutes: Annotated[
         float | None,
         Field(
-            description="From this age on it fails; Dagster's daemon says so too where runs do not come at all "
+            description="The check `fresh` fails at this age. Dagster's daemon applies the limits without runs, too "
             "(`freshness: {enabled: true}` in dagster.yaml)."
         ),
     ] = None
@@ -70,7 +68,7 @@ class FreshnessSettings(Described):
     @classmethod
     def _is_positive(cls, value: float | None) -> float | None:
         if value is not None and value <= 0:
-            raise ValueError(f"{value} is no age: more than 0 minutes are expected")
+            raise ValueError(f"{value} is not an age: more than 0 minutes are expected")
         return value
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""`dg scaffold defs cdc_pipeline.CdcPipeline NAME`: a pipeline's file to fill in, which loads as it is."""
+"""`dg scaffold defs cdc_pipeline.CdcPipeline NAME`: writes a YAML file that loads without edits."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pydantic import BaseModel, Field
 _SOURCES = {
     "kafka": """\
     type: kafka
-    bootstrap_servers: broker:9092 # host:port of one broker or more, with commas
-    topics: [{name}] # or topic_pattern: a regular expression for whole names
+    bootstrap_servers: broker:9092 # comma-separated list of host:port
+    topics: [{name}] # or topic_pattern: a regular expression on complete names
     start: earliest # or latest, {{timestamp: 2026-11-22T10:00:00Z}}, {{commit_tso: 470613987560259584}}
     # TLS, SASL and any other consumer setting. Secrets belong in the environment: "{{{{ env.KAFKA_PASSWORD }}}}"
     # options:
@@ -20,29 +20,29 @@ _SOURCES = {
 """,
     "capture_files": """\
     type: capture_files
-    path: data/captures/{name} # *.jsonl or *.jsonl.gz, each line a record as `kcat -C -J` prints it
+    path: data/captures/{name} # *.jsonl or *.jsonl.gz, one record per line as `kcat -C -J` prints it
 """,
     "ticdc_storage": """\
     type: ticdc_storage
-    path: /data/ticdc/{name} # the folder, or Hadoop URI, of the changefeed's sink URI
+    path: /data/ticdc/{name} # folder or Hadoop URI of the changefeed's sink URI
 """,
 }
 _FILE = """\
-# Canal-JSON change records to mirror tables. Each field: docs/pipeline.md. Check it with: dg check defs
+# Canal-JSON change records to mirror tables. All fields: docs/pipeline.md. Check with: dg check defs
 type: {type}
 
 attributes:
-  name: {name} # first part of the asset keys, and the folder in the lake
+  name: {name} # first part of the asset keys, and folder in the lake
   source:
 {source}  lake: data/lake # a folder or Hadoop URI
-  time_zone: UTC # where the encoder prints TIMESTAMP: TiCDC's --tz, the zone of Canal's JVM
-  ddl_policy: apply # or keep what DDL drops, or hold tables before such a statement
+  time_zone: UTC # of TIMESTAMP values: TiCDC's --tz, the time zone of Canal's JVM
+  ddl_policy: apply # or keep dropped columns and tables, or hold tables before such statements
   sensor:
-    running: false # true: looks for news from the start, without being switched on in the UI
+    running: false # true: on by default, without turning it on in the UI
   # owners: [team:data]
   # tags: {{tier: gold}}
   # freshness: {{warn_minutes: 10, fail_minutes: 60}}
-  # keys: {{shop.events: [user, at]}} # of tables of which no definition with a key is seen
+  # keys: {{shop.events: [user, at]}} # for tables without a key in their DDL
 """
 _PYTHON = """\
 import dagster as dg
@@ -52,22 +52,22 @@ from cdc_pipeline import CaptureFilesSource, CdcPipeline
 
 @dg.component_instance
 def load(context: dg.ComponentLoadContext) -> CdcPipeline:
-    # each field: docs/pipeline.md; other sources: KafkaSource, TicdcStorageSource
+    # all fields: docs/pipeline.md; other sources: KafkaSource, TicdcStorageSource
     source = CaptureFilesSource(type="capture_files", path="data/captures/{name}")
     return CdcPipeline(name="{name}", source=source, lake="data/lake")
 """
 
 
 class ScaffoldParams(BaseModel):
-    """What may be said of the file to write."""
+    """Parameters of `dg scaffold`."""
 
     source: Literal["kafka", "capture_files", "ticdc_storage"] = Field(
-        default="kafka", description="Where the records come from: kafka, capture_files or ticdc_storage."
+        default="kafka", description="Type of the source: kafka, capture_files or ticdc_storage."
     )
 
 
 class PipelineScaffolder(dg.Scaffolder[ScaffoldParams]):
-    """Writes `defs.yaml` with what most pipelines say, commented, or `component/component.py`."""
+    """Writes a commented `defs.yaml` with common fields, or `component.py`."""
 
     @classmethod
     def get_scaffold_params(cls) -> type[ScaffoldParams]:
@@ -89,6 +89,6 @@ class PipelineScaffolder(dg.Scaffolder[ScaffoldParams]):
 
 
 def pipeline_name(folder: str) -> str:
-    """The folder's name as a pipeline can have it: a letter, then letters, digits and underscores."""
+    """A valid pipeline name from the name of a folder: a letter, then letters, digits and underscores."""
     name = re.sub(r"[^A-Za-z0-9_]", "_", folder)
     return name if re.match(r"[A-Za-z]", name) else f"p_{name}"

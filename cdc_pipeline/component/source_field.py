@@ -1,4 +1,4 @@
-"""The field `source` of a pipeline's file: what may be written there, and the source that it declares."""
+"""The field `source`: the settings of each source type, and the `Source` that they declare."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import dagster as dg
 from jinja2 import Environment, StrictUndefined
 from pydantic import ConfigDict, Discriminator, Field, Tag, field_serializer, field_validator, model_validator
 
-from cdc_pipeline.component.json_schema import ByType, Described
+from cdc_pipeline.component.json_schema import ByType, YamlModel
 from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.sources.capture_files.source import CaptureFiles
 from cdc_pipeline.sources.kafka.client_settings import ClientSettings
@@ -25,35 +25,38 @@ Offsets = dict[str, dict[int, int]]
 Options = dict[str, str | int | float | bool]
 
 
-class CaptureFilesSource(Described):
-    """A folder of `*.jsonl` or `*.jsonl.gz`, each line one record as `kcat -C -J` prints it."""
+class CaptureFilesSource(YamlModel):
+    """A folder of `*.jsonl` or `*.jsonl.gz` files. Each line is one record in the format of `kcat -C -J`."""
 
     model_config = ConfigDict(extra="forbid")
 
     type: Literal["capture_files"]
-    path: Annotated[str, Field(min_length=1, description="The folder. Files that are added later are new offsets.")]
+    path: Annotated[str, Field(min_length=1, description="The folder. Each run ingests the files that were added.")]
 
     @property
     def source(self) -> Source:
         return CaptureFiles(self.path)
 
 
-class StartAt(Described):
-    """Where a pipeline begins that has read nothing yet: one of the three."""
+class StartAt(YamlModel):
+    """Start position of a pipeline without ingested records. Exactly one field is expected."""
 
     model_config = ConfigDict(extra="forbid")
 
     timestamp: Annotated[
         str | int | None,
-        Field(description="The first records of this time or later: 2026-11-22T10:00:00Z, or ms since 1970."),
+        Field(
+            description="Start at the first record with this or a later timestamp: 2026-11-22T10:00:00Z, or ms since 1970."
+        ),
     ] = None
-    offsets: Annotated[Offsets | None, Field(description="The first offset of each partition, by topic.")] = None
+    offsets: Annotated[Offsets | None, Field(description="First offset to read, per topic and partition.")] = None
     commit_tso: Annotated[
-        int | None, Field(description="A TSO: the records that were sent from ten minutes before it on.")
+        int | None,
+        Field(description="Start at the first record whose timestamp is at most ten minutes before this TSO."),
     ] = None
 
     @model_validator(mode="after")
-    def _is_one(self) -> StartAt:
+    def _validate_start(self) -> StartAt:
         if sum(value is not None for value in (self.timestamp, self.offsets, self.commit_tso)) != 1:
             raise ValueError("one of timestamp, offsets and commit_tso is expected")
         _ = self.start
@@ -62,7 +65,7 @@ class StartAt(Described):
     @property
     def start(self) -> Start:
         if self.offsets is not None:
-            return Start("offsets", offsets=_places(self.offsets))
+            return Start("offsets", offsets=_by_partition(self.offsets))
         if self.commit_tso is not None:
             return Start("time", time_ms=(self.commit_tso >> TSO_SHIFT) - CLOCK_SKEW_MS)
         return Start("time", time_ms=_milliseconds(str(self.timestamp)))
@@ -76,136 +79,141 @@ def _milliseconds(text: str) -> int:
     except ValueError:
         moment = None
     if moment is None or moment.tzinfo is None:
-        raise ValueError(f"timestamp: {text!r} is no instant: 2026-11-22T10:00:00Z or ms since 1970 is expected")
+        raise ValueError(f"timestamp: {text!r} is not an instant: 2026-11-22T10:00:00Z or ms since 1970 is expected")
     return int(moment.timestamp() * 1000)
 
 
-def _start(context: dg.ResolutionContext, model: Any) -> Any:
+def _resolve_start(context: dg.ResolutionContext, model: Any) -> Any:
     if isinstance(model, str):
         return context.resolve_value(model)
     return StartAt.resolve_from_model(context, model)
 
 
-def _present(value: Any) -> Any:
+def _require_value(value: Any) -> Any:
     if value is None:
-        raise ValueError("a variable of the environment is not set")
+        raise ValueError("an environment variable is not set")
     return value
 
 
-# Not Dagster's own reading of a template, which takes what comes out for Python where it can: of a password 1e5 it makes
-# 100000.0, and of '1' the number without its quotes.
-_TEMPLATES = Environment(finalize=_present, undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False)
+# Dagster's own renderer evaluates the result as Python: it turns the password 1e5 into 100000.0, and '1' into 1.
+_TEMPLATES = Environment(
+    finalize=_require_value, undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False
+)
 
 
-def _options(context: dg.ResolutionContext, model: Any) -> Options:
-    """The options with their templates filled in, as text. The errors say which one it is, and show no value."""
+def _resolve_options(context: dg.ResolutionContext, model: Any) -> Options:
+    """The options with rendered templates. Errors contain the option name, but no value."""
     if not isinstance(model, dict):
         raise ValueError("options: a mapping of settings is expected")
-    found: Options = {}
+    options: Options = {}
     for name, value in model.items():
         try:
-            filled = filled_in(context, value) if isinstance(value, str) else value
+            options[name] = render_template(context, value) if isinstance(value, str) else value
         except Exception as error:
-            raise ValueError(f"options: {name!r} cannot be filled in: {error}") from None
-        found[name] = filled
-    return found
+            raise ValueError(f"options: {name!r} cannot be rendered: {error}") from None
+    return options
 
 
-def filled_in(context: dg.ResolutionContext, text: str) -> str:
-    """The text with its templates filled in, and otherwise as it is. The errors show no value."""
+def render_template(context: dg.ResolutionContext, text: str) -> str:
+    """The text with its templates rendered. Errors contain no values."""
     return _TEMPLATES.from_string(text).render(**context.scope)
 
 
-class KafkaSource(Described):
-    """Topics of a Kafka broker."""
+class KafkaSource(YamlModel):
+    """Topics of a Kafka cluster."""
 
-    # an error's text has the field and what was expected, not the value: it may be a password
+    # errors must not show the value, which may be a password
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
     type: Literal["kafka"]
-    bootstrap_servers: Annotated[str, Field(min_length=1, description="host:port of one broker or more, with commas.")]
-    topics: Annotated[list[str], Field(description="The topics, by name.")] = []  # noqa: RUF012  # pydantic copies it
+    bootstrap_servers: Annotated[str, Field(min_length=1, description="Comma-separated list of host:port.")]
+    topics: Annotated[list[str], Field(description="Names of the topics.")] = []  # noqa: RUF012  # pydantic copies it
     topic_pattern: Annotated[
         str | None,
-        Field(description="A regular expression for whole names of topics. Those that appear later are taken in too."),
+        Field(description="Regular expression on complete topic names. New topics that match are ingested, too."),
     ] = None
     start: Annotated[
         Literal["earliest", "latest"] | StartAt,
-        dg.Resolver(_start, model_field_type=str | StartAt.model()),
+        dg.Resolver(_resolve_start, model_field_type=str | StartAt.model()),
         Field(
-            description="Where to begin when the lake has nothing yet: earliest, latest, or one of timestamp, offsets and "
-            "commit_tso. Topics and partitions that appear later are read from their first record."
+            description="Start position if the lake has no records yet: earliest, latest, or one of timestamp, offsets and "
+            "commit_tso. New topics and partitions are read from their first record."
         ),
     ] = "earliest"
     max_records_per_batch: Annotated[
-        int, Field(description="Records of one batch at most. A run takes in as many batches as there are.")
+        int, Field(description="Maximum number of records per batch. A run ingests all available batches.")
     ] = MOST_RECORDS
     options: Annotated[
         Options,
-        dg.Resolver(_options, model_field_type=Options),
+        dg.Resolver(_resolve_options, model_field_type=Options),
         Field(
-            description="Consumer settings by Java's names; for security also sasl.username, sasl.password, "
-            "ssl.ca.location and their like, as librdkafka has them. Both Spark and the sensor follow them."
+            description="Consumer settings by their Java names. Security settings of librdkafka, such as sasl.username, "
+            "sasl.password and ssl.ca.location, work, too. They apply to Spark and to the sensor."
         ),
     ] = {}  # noqa: RUF012  # pydantic copies it
     publish_group: Annotated[
         str | None,
-        Field(description="A consumer group whose offsets are set after each run, for dashboards of lag. Never read."),
+        Field(
+            description="Consumer group to which each run commits its offsets, for lag monitoring. It is never read."
+        ),
     ] = None
     made_anew: Annotated[
         dict[str, str],
-        Field(description="For a topic that was deleted and made again: another name for it in the lake."),
+        Field(description="New name in the lake for a topic that was deleted and recreated: topic to name."),
     ] = {}  # noqa: RUF012  # pydantic copies it
     resume_at: Annotated[
         Offsets,
         Field(
-            description="Where records have expired before they were read: the offset to go on at, by topic and partition."
+            description="Offset to continue at after records expired before they were read, per topic and partition."
         ),
     ] = {}  # noqa: RUF012  # pydantic copies it
     ended: Annotated[
-        list[str], Field(description="Topics in the lake, by their names there, from which nothing comes any more.")
+        list[str],
+        Field(
+            description="Topics (by their names in the lake) without further records. They no longer limit the resolved TSO."
+        ),
     ] = []  # noqa: RUF012  # pydantic copies it
 
     @model_validator(mode="after")
-    def _has_topics(self) -> KafkaSource:
+    def _validate_topics(self) -> KafkaSource:
         if bool(self.topics) == bool(self.topic_pattern):
             raise ValueError("either topics or topic_pattern is expected")
         return self
 
     @field_validator("topic_pattern")
     @classmethod
-    def _is_a_pattern(cls, value: str | None) -> str | None:
+    def _validate_topic_pattern(cls, value: str | None) -> str | None:
         try:
             re.compile(value or "")
         except re.error as error:
-            raise ValueError(f"{value!r} is no regular expression: {error}") from None
+            raise ValueError(f"{value!r} is not a regular expression: {error}") from None
         return value
 
     @field_validator("max_records_per_batch")
     @classmethod
-    def _is_a_number(cls, value: int) -> int:
+    def _validate_max_records(cls, value: int) -> int:
         if value < 1:
-            raise ValueError(f"{value} is no number of records: 1 or more is expected")
+            raise ValueError(f"{value} is not a number of records: 1 or more is expected")
         return value
 
     @field_validator("options")
     @classmethod
-    def _hide_secrets(cls, value: Options) -> Options:
+    def _wrap_secrets(cls, value: Options) -> Options:
         return {
-            name: SecretText(_text(found)) if option_name(name) in SECRET_NAMES else found
-            for name, found in value.items()
+            name: SecretText(_text(option)) if option_name(name) in SECRET_NAMES else option
+            for name, option in value.items()
         }
 
     @field_serializer("options", when_used="json")
-    def _without_secrets(self, value: Options) -> Options:
-        return {name: HIDDEN if isinstance(found, SecretText) else found for name, found in value.items()}
+    def _redact_options(self, value: Options) -> Options:
+        return {name: HIDDEN if isinstance(option, SecretText) else option for name, option in value.items()}
 
     @model_validator(mode="after")
-    def _has_options(self) -> KafkaSource:
+    def _validate_options(self) -> KafkaSource:
         self.client.checked()
         names = list(self.made_anew.values())
         if len(set(names)) < len(names) or not all(names):
-            raise ValueError("made_anew: each topic needs a name of its own")
+            raise ValueError("made_anew: each topic needs a different name")
         return self
 
     @property
@@ -220,42 +228,42 @@ class KafkaSource(Described):
             self.topic_pattern,
             start,
             dict(self.made_anew),
-            _places(self.resume_at),
+            _by_partition(self.resume_at),
             frozenset(self.ended),
         )
         return KafkaTopics(self.client, selection, self.max_records_per_batch, self.publish_group)
 
 
 def _text(value: str | int | float | bool) -> str:
-    """YAML's true is Kafka's "true"."""
+    """The value as Kafka's text: true for True."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _places(offsets: Offsets) -> dict[tuple[str, int], int]:
-    return {(topic, int(partition)): offset for topic, found in offsets.items() for partition, offset in found.items()}
+def _by_partition(offsets: Offsets) -> dict[tuple[str, int], int]:
+    return {
+        (topic, int(partition)): offset
+        for topic, partitions in offsets.items()
+        for partition, offset in partitions.items()
+    }
 
 
-class TicdcStorageSource(Described):
-    """TiCDC's storage sink with protocol=canal-json: data files, schema files and the checkpoint."""
+class TicdcStorageSource(YamlModel):
+    """A folder that TiCDC's storage sink writes with protocol=canal-json."""
 
     model_config = ConfigDict(extra="forbid")
 
     type: Literal["ticdc_storage"]
-    path: Annotated[
-        str, Field(min_length=1, description="The folder, or Hadoop URI, that the changefeed's sink URI names.")
-    ]
-    topic: Annotated[
-        str, Field(min_length=1, description="The name under which its records stand in the lake, as those of a topic.")
-    ] = "ticdc_storage"
+    path: Annotated[str, Field(min_length=1, description="Folder or Hadoop URI of the changefeed's sink URI.")]
+    topic: Annotated[str, Field(min_length=1, description="Topic name of the records in the lake.")] = "ticdc_storage"
     max_bytes_per_batch: Annotated[
-        int, Field(description="Bytes of one batch's files at most. A run takes in as many batches as there are.")
+        int, Field(description="Maximum size of the files of a batch, in bytes. A run ingests all available batches.")
     ] = MAX_BYTES
 
     @field_validator("max_bytes_per_batch")
     @classmethod
-    def _is_a_size(cls, value: int) -> int:
+    def _validate_max_bytes(cls, value: int) -> int:
         if value < 1:
-            raise ValueError(f"{value} is no number of bytes: 1 or more is expected")
+            raise ValueError(f"{value} is not a number of bytes: 1 or more is expected")
         return value
 
     @property
@@ -272,8 +280,8 @@ SOURCES: dict[str, type[CaptureFilesSource] | type[KafkaSource] | type[TicdcStor
 
 
 def _type_of(value: Any) -> str | None:
-    found = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
-    return found if isinstance(found, str) else None
+    name = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
+    return name if isinstance(name, str) else None
 
 
 SOURCE_MODEL: Any = Annotated[
@@ -283,4 +291,4 @@ SOURCE_MODEL: Any = Annotated[
     Discriminator(_type_of),
     ByType(),
 ]
-"""The field as Dagster reads it from YAML: `type` says which of the forms it has, so that errors speak of that one only."""
+"""The field as Dagster reads it from YAML. `type` selects the model, so that errors concern this model only."""

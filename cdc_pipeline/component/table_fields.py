@@ -1,4 +1,4 @@
-"""What a pipeline's file says of its tables: `include`, `exclude` and `routes`."""
+"""The fields `include`, `exclude` and `routes`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import ConfigDict, Field, field_validator
 
-from cdc_pipeline.component.json_schema import Described
+from cdc_pipeline.component.json_schema import YamlModel
 from cdc_pipeline.mirrors.settings.selection import Route, TableSelection
 from cdc_pipeline.mirrors.settings.table_patterns import require_pattern
 
@@ -14,25 +14,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-class RouteRule(Described):
-    """Another name for the mirrors of some tables."""
+class RouteRule(YamlModel):
+    """Renames the mirrors of the matching tables, or merges the tables into one mirror."""
 
     model_config = ConfigDict(extra="forbid")
 
-    match: Annotated[str, Field(description="Pattern on upstream's database.table.")]
+    match: Annotated[str, Field(description="Pattern on the upstream database.table.")]
     to: Annotated[
         str,
         Field(
-            description="The mirror's database and table, with one dot between; `{database}` and `{table}` stand for "
-            "upstream's names."
+            description="The mirror as database.table; `{database}` and `{table}` are replaced by the upstream names."
         ),
     ]
 
     merge: Annotated[
         bool,
         Field(
-            description="Whether the tables that match are merged where they have one mirror: its rows name theirs in "
-            "`_source_database` and `_source_table`, which are part of its key."
+            description="Merge matching tables with the same mirror. `_source_database` and `_source_table` name the table "
+            "of a row and are part of the key."
         ),
     ] = False
 
@@ -52,16 +51,16 @@ class RouteRule(Described):
 
 
 def require_patterns(value: list[str]) -> list[str]:
-    """The patterns, if each is one. Raises ValueError."""
+    """The unchanged patterns. Raises ValueError if one is invalid."""
     for pattern in value:
         require_pattern(pattern)
     return value
 
 
-def require_something(value: list[str]) -> list[str]:
-    """The patterns of `include`. Raises ValueError where they let nothing in."""
+def require_include(value: list[str]) -> list[str]:
+    """The unchanged patterns of `include`. Raises ValueError if there is none."""
     if not value:
-        raise ValueError('[] includes no table: one or more patterns are expected, such as shop.* (["*"]: all tables)')
+        raise ValueError('[] includes no table: at least one pattern is expected, such as shop.* (["*"]: all tables)')
     return require_patterns(value)
 
 

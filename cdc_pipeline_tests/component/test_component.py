@@ -311,7 +311,7 @@ def test_masks_and_their_salt_which_nothing_shows(
     monkeypatch.setenv("CDC_SALT", "'1234567890'")
     with pytest.raises(Exception) as short:  # noqa: PT011 - Dagster's own kinds
         load(_yaml(fields))
-    assert "it is too short" in _told(short.value)
+    assert "too short: at least" in _told(short.value)
     assert "1234567890" not in _told(short.value)
 
 
@@ -357,16 +357,19 @@ def test_wrong_in_python(fields: dict[str, Any], field: str) -> None:
 
 # name → (attributes, what the message has: the field's path, the bad value, what was expected)
 _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
-    "name with a digit first": ({**_GOOD, "name": "1shop"}, ["name", "'1shop' is no pipeline name", "a letter, then"]),
-    "name with a slash": ({**_GOOD, "name": "a/b"}, ["name", "'a/b' is no pipeline name"]),
-    "name empty": ({**_GOOD, "name": ""}, ["name", "'' is no pipeline name"]),
+    "name with a digit first": (
+        {**_GOOD, "name": "1shop"},
+        ["name", "'1shop' is not a pipeline name", "a letter, then"],
+    ),
+    "name with a slash": ({**_GOOD, "name": "a/b"}, ["name", "'a/b' is not a pipeline name"]),
+    "name empty": ({**_GOOD, "name": ""}, ["name", "'' is not a pipeline name"]),
     "name a number": ({**_GOOD, "name": 5}, ["name", "5", "string"]),
     "no name": ({key: _GOOD[key] for key in ("source", "lake")}, ["name", "Field required"]),
     "owner": ({**_GOOD, "owners": ["Ann Other"]}, ["owners", "Invalid owner 'Ann Other'", "email address"]),
     "tag": ({**_GOOD, "tags": {"a b": "x"}}, ["tags", "invalid tag keys: ['a b']", "Allowed characters"]),
     "freshness nothing": (
         {**_GOOD, "freshness": {"warn_minutes": 0}},
-        ["freshness", "warn_minutes", "0.0 is no age", "more than 0 minutes"],
+        ["freshness", "warn_minutes", "0.0 is not an age", "more than 0 minutes"],
     ),
     "freshness that fails before it warns": (
         {**_GOOD, "freshness": {"warn_minutes": 9, "fail_minutes": 5}},
@@ -374,15 +377,15 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "cron": (
         {**_GOOD, "maintenance_cron": "at night"},
-        ["maintenance_cron", "'at night' is no cron schedule", "five fields are expected"],
+        ["maintenance_cron", "'at night' is not a cron schedule", "five fields are expected"],
     ),
     "time zone": (
         {**_GOOD, "time_zone": "Mars/Base"},
-        ["time_zone", "'Mars/Base' is no time zone", "IANA", "such as UTC"],
+        ["time_zone", "'Mars/Base' is not a time zone", "IANA", "such as UTC"],
     ),
-    "time zone an offset": ({**_GOOD, "time_zone": "+08:00"}, ["time_zone", "'+08:00' is no time zone"]),
-    "time zone empty": ({**_GOOD, "time_zone": ""}, ["time_zone", "'' is no time zone"]),
-    "time zone a path": ({**_GOOD, "time_zone": "../etc"}, ["time_zone", "'../etc' is no time zone"]),
+    "time zone an offset": ({**_GOOD, "time_zone": "+08:00"}, ["time_zone", "'+08:00' is not a time zone"]),
+    "time zone empty": ({**_GOOD, "time_zone": ""}, ["time_zone", "'' is not a time zone"]),
+    "time zone a path": ({**_GOOD, "time_zone": "../etc"}, ["time_zone", "'../etc' is not a time zone"]),
     "source type": (
         {**_GOOD, "source": {"type": "pigeon", "path": "c"}},
         ["source", "type", "'pigeon'", "'capture_files'"],
@@ -417,7 +420,7 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "topic pattern": (
         {**_GOOD, "source": {"type": "kafka", "bootstrap_servers": "b:9092", "topic_pattern": "a("}},
-        ["topic_pattern", "'a(' is no regular expression"],
+        ["topic_pattern", "'a(' is not a regular expression"],
     ),
     "start": ({**_GOOD, "source": {**_KAFKA, "start": "soon"}}, ["start", "'earliest' or 'latest'"]),
     "start at two": (
@@ -426,11 +429,11 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "start at no time": (
         {**_GOOD, "source": {**_KAFKA, "start": {"timestamp": "2026-11-22 10:00"}}},
-        ["timestamp", "'2026-11-22 10:00' is no instant", "2026-11-22T10:00:00Z"],
+        ["timestamp", "'2026-11-22 10:00' is not an instant", "2026-11-22T10:00:00Z"],
     ),
     "no records in a batch": (
         {**_GOOD, "source": {**_KAFKA, "max_records_per_batch": 0}},
-        ["max_records_per_batch", "0 is no number of records"],
+        ["max_records_per_batch", "0 is not a number of records"],
     ),
     "option unknown": (
         {**_GOOD, "source": {**_KAFKA, "options": {"sasl.passwort": "x"}}},
@@ -442,7 +445,7 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "two topics of one name": (
         {**_GOOD, "source": {**_KAFKA, "made_anew": {"a": "x", "b": "x"}}},
-        ["made_anew", "a name of its own"],
+        ["made_anew", "a different name"],
     ),
     "resume at no offset": (
         {**_GOOD, "source": {**_KAFKA, "resume_at": {"a": {"x": 1}}}},
@@ -450,28 +453,34 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "no bytes in a batch": (
         {**_GOOD, "source": {"type": "ticdc_storage", "path": "s", "max_bytes_per_batch": 0}},
-        ["max_bytes_per_batch", "0 is no number of bytes"],
+        ["max_bytes_per_batch", "0 is not a number of bytes"],
     ),
     "sensor field": ({**_GOOD, "sensor": {"interval": 5}}, ["sensor", "interval", "Extra inputs"]),
     "sensor interval": ({**_GOOD, "sensor": {"interval_seconds": 0}}, ["sensor", "interval_seconds", "1 or more"]),
     "source a text": (
         {**_GOOD, "source": "captures"},
-        ["attributes.source", "'captures' is no source", "type and path"],
+        ["attributes.source", "'captures' is not a source", "type and path"],
     ),
     "no source": ({key: _GOOD[key] for key in ("name", "lake")}, ["source", "Field required"]),
     "no lake": ({key: _GOOD[key] for key in ("name", "source")}, ["lake", "Field required"]),
     "lake empty": ({**_GOOD, "lake": ""}, ["lake", "at least 1 "]),
     "a field more": ({**_GOOD, "tme_zone": "UTC"}, ["tme_zone", "Extra inputs are not permitted", "'UTC'"]),
     "dialect": ({**_GOOD, "dialect": "debezium"}, ["dialect", "'debezium'", "'auto', 'ticdc', 'canal' or 'dataworks'"]),
-    "merge threads none": ({**_GOOD, "merge_threads": 0}, ["merge_threads", "0 is no number of threads", "1 to 64"]),
-    "max runtime": ({**_GOOD, "max_runtime_seconds": 59}, ["max_runtime_seconds", "59 is too little", "60 or more"]),
-    "key check rows": ({**_GOOD, "key_check_rows": -1}, ["key_check_rows", "-1 is no number of rows", "0 or more"]),
-    "merge threads many": ({**_GOOD, "merge_threads": 65}, ["merge_threads", "65 is no number of threads", "1 to 64"]),
-    "keys of no table": ({**_GOOD, "keys": {"events": ["a"]}}, ["keys", "'events' is no table", "database.table"]),
-    "keys without columns": ({**_GOOD, "keys": {"db.t": []}}, ["keys", "db.t: [] is no key", "one or more columns"]),
-    "keys twice": ({**_GOOD, "keys": {"db.t": ["a", "a"]}}, ["keys", "db.t: ['a', 'a'] is no key", "each once"]),
+    "merge threads none": ({**_GOOD, "merge_threads": 0}, ["merge_threads", "0 is not a number of threads", "1 to 64"]),
+    "max runtime": ({**_GOOD, "max_runtime_seconds": 59}, ["max_runtime_seconds", "59 is too small", "60 or more"]),
+    "key check rows": ({**_GOOD, "key_check_rows": -1}, ["key_check_rows", "-1 is not a number of rows", "0 or more"]),
+    "merge threads many": (
+        {**_GOOD, "merge_threads": 65},
+        ["merge_threads", "65 is not a number of threads", "1 to 64"],
+    ),
+    "keys of no table": ({**_GOOD, "keys": {"events": ["a"]}}, ["keys", "'events' is not a table", "database.table"]),
+    "keys without columns": ({**_GOOD, "keys": {"db.t": []}}, ["keys", "db.t: [] is not a key", "one or more columns"]),
+    "keys twice": (
+        {**_GOOD, "keys": {"db.t": ["a", "a"]}},
+        ["keys", "db.t: ['a', 'a'] is not a key", "different columns"],
+    ),
     "keys a text": ({**_GOOD, "keys": {"db.t": "id"}}, ["keys", "db.t", "list"]),
-    "policy unknown": ({**_GOOD, "ddl_policy": "ask"}, ["ddl_policy", "'ask' is no policy", "apply, keep or hold"]),
+    "policy unknown": ({**_GOOD, "ddl_policy": "ask"}, ["ddl_policy", "'ask' is not a policy", "apply, keep or hold"]),
     "policy of a table": (
         {**_GOOD, "ddl_policy": {"tables": {"db.*": "ask"}}},
         ["ddl_policy", "tables", "db.*", "'apply', 'keep' or 'hold'"],
@@ -508,22 +517,22 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "mask unknown": (
         {**_GOOD, "mask": {"db.t": {"a": "sha1"}}, "mask_salt": _SALT},
-        ["mask", "db.t.a: 'sha1' is no mask", "hash or null is expected"],
+        ["mask", "db.t.a: 'sha1' is not a mask", "hash or null is expected"],
     ),
-    "mask of no column": ({**_GOOD, "mask": {"db.t": {}}, "mask_salt": _SALT}, ["mask", "db.t: no column is named"]),
+    "mask of no column": ({**_GOOD, "mask": {"db.t": {}}, "mask_salt": _SALT}, ["mask", "db.t: no columns"]),
     "mask of a key": (
         {**_GOOD, "keys": {"db.t": ["a", "b"]}, "mask": {"db.*": {"B": "null"}}, "mask_salt": _SALT},
-        ["mask", "db.t.b is part of a key (keys)", "as hash, not as null"],
+        ["mask", "db.t.b is part of a key (keys)", "mask it as hash, not as null"],
     ),
-    "mask without salt": ({**_GOOD, "mask": {"db.t": {"a": "null"}}}, ["mask_salt", "it is missing: mask needs one"]),
-    "mask salt short": ({**_GOOD, "mask_salt": "kept back"}, ["mask_salt", "it is too short: 16 characters"]),
+    "mask without salt": ({**_GOOD, "mask": {"db.t": {"a": "null"}}}, ["mask_salt", "required because mask is set"]),
+    "mask salt short": ({**_GOOD, "mask_salt": "kept back"}, ["mask_salt", "too short: at least 16 random characters"]),
     "mask salt of no variable": (
         {**_GOOD, "mask_salt": "{{ env.CDC_NO_SUCH_SALT }}"},
-        ["mask_salt cannot be filled in", "CDC_NO_SUCH_SALT"],
+        ["mask_salt cannot be rendered", "CDC_NO_SUCH_SALT"],
     ),
     "metadata column unknown": (
         {**_GOOD, "metadata_columns": ["_topic", "_time"]},
-        ["metadata_columns", "'_time' is no metadata column", "_commit_ts, _topic, _partition, _offset"],
+        ["metadata_columns", "'_time' is not a metadata column", "_commit_ts, _topic, _partition, _offset"],
     ),
     "metadata column twice": (
         {**_GOOD, "metadata_columns": ["_topic", "_topic"]},
@@ -531,16 +540,16 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "metadata columns a text": (
         {**_GOOD, "metadata_columns": "_topic"},
-        ["metadata_columns", "'_topic' is no list", "or none is expected"],
+        ["metadata_columns", "'_topic' is not a list", "or none is expected"],
     ),
     "computed of no pattern": (
         {**_GOOD, "computed": {"orders": {"a": {"type": "int", "sql": "b"}}}},
         ["computed", "'orders' is not a pattern", "database.table"],
     ),
-    "computed without columns": ({**_GOOD, "computed": {"db.t": {}}}, ["computed", "db.t: no column is named"]),
+    "computed without columns": ({**_GOOD, "computed": {"db.t": {}}}, ["computed", "db.t: no columns"]),
     "computed twice": (
         {**_GOOD, "computed": {"db.t": {"a": {"type": "int", "sql": "b"}, "A": {"type": "int", "sql": "b"}}}},
-        ["computed", "db.t: a, A: each column is expected once"],
+        ["computed", "db.t: a, A: duplicate columns"],
     ),
     "computed of no type": (
         {**_GOOD, "computed": {"db.t": {"a": {"type": "decimal(39,2)", "sql": "b"}}}},
@@ -552,11 +561,11 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "computed of another": (
         {**_GOOD, "computed": {"db.t": {"a": {"type": "int", "sql": "b"}, "c": {"type": "int", "sql": "A + 1"}}}},
-        ["computed", "db.t.c: 'A + 1' refers to A", "upstream's columns are expected"],
+        ["computed", "db.t.c: 'A + 1' refers to A", "only upstream columns are allowed"],
     ),
     "computed under a name of ours": (
         {**_GOOD, "computed": {"db.t": {"_Offset": {"type": "int", "sql": "b"}}}},
-        ["computed", "db.t._Offset: this is a column of metadata_columns"],
+        ["computed", "db.t._Offset: the name is used by metadata_columns"],
     ),
     "computed without sql": ({**_GOOD, "computed": {"db.t": {"a": {"type": "int"}}}}, ["computed", "sql", "required"]),
     "computed a text": ({**_GOOD, "computed": {"db.t": {"a": "b + 1"}}}, ["computed", "db.t", "a", "'b + 1'"]),

@@ -9,17 +9,17 @@ import dagster as dg
 import pytest
 from pydantic import ConfigDict, Field
 
-from cdc_pipeline.component.json_schema import Described
+from cdc_pipeline.component.json_schema import YamlModel
 
 
-class _Part(Described):
+class _Part(YamlModel):
     model_config = ConfigDict(extra="forbid")
 
     size: Annotated[int, Field(description="How large.")] = 1
     length: Annotated[int, Field(description="How long.", deprecated="write size, which is the same")] = 1
 
 
-class _Whole(Described):
+class _Whole(YamlModel):
     model_config = ConfigDict(extra="forbid")
 
     part: Annotated[_Part, Field(description="A part of it.")] = _Part()

@@ -121,5 +121,5 @@ def test_the_component_is_documented(ui: Ui) -> None:
     ui.open("/locations/cdc_pipeline/components/library/packages/cdc_pipeline", "cdc_pipeline.CdcPipeline")
     ui.page.click("cdc_pipeline.CdcPipeline")
     ui.page.wait_for(
-        "Where the records come from.", "bootstrap_servers: broker:9092", "Mirrors that are merged side by side"
+        "Source of the records.", "bootstrap_servers: broker:9092", "Number of mirrors that are merged in parallel"
     )

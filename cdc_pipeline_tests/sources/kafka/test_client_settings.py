@@ -392,14 +392,14 @@ def test_what_the_environment_does_not_have_is_told_by_name(monkeypatch: pytest.
     for options, expected in (
         (
             f"{known}, client.id: '{{{{ env.CDC_NONE }}}}'",
-            "'client.id' cannot be filled in: a variable of the environment",
+            "'client.id' cannot be rendered: an environment variable",
         ),
         (
             f"{known}, client.id: \"{{{{ env('CDC_NONE') }}}}\"",
-            "'client.id' cannot be filled in: .* CDC_NONE is not set",
+            "'client.id' cannot be rendered: .* CDC_NONE is not set",
         ),
-        (f"{known}, client.id: '{{{{ none }}}}'", "'client.id' cannot be filled in"),
-        (f"{known}, client.id: '{{{{ nobody }}}}'", "'client.id' cannot be filled in: 'nobody' is undefined"),
+        (f"{known}, client.id: '{{{{ none }}}}'", "'client.id' cannot be rendered"),
+        (f"{known}, client.id: '{{{{ nobody }}}}'", "'client.id' cannot be rendered: 'nobody' is undefined"),
         (f"{known}, client.idd: x", "'client.idd' is not a setting"),
     ):
         with pytest.raises(Exception, match=expected) as caught:
