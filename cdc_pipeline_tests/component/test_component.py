@@ -459,7 +459,7 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "sensor interval": ({**_GOOD, "sensor": {"interval_seconds": 0}}, ["sensor", "interval_seconds", "1 or more"]),
     "source a text": (
         {**_GOOD, "source": "captures"},
-        ["attributes.source", "'captures' is not a source", "type and path"],
+        ["attributes.source", "'captures' is not a source", "type and its fields"],
     ),
     "no source": ({key: _GOOD[key] for key in ("name", "lake")}, ["source", "Field required"]),
     "no lake": ({key: _GOOD[key] for key in ("name", "source")}, ["lake", "Field required"]),
