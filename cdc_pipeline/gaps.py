@@ -1,4 +1,4 @@
-"""Gaps: what is known to be missing or unsure in a mirror, as values. Words are made of them only where people look."""
+"""Gaps: known or possible differences between a mirror and upstream, as values, and their texts for the UI."""
 
 from __future__ import annotations
 
@@ -12,103 +12,102 @@ if TYPE_CHECKING:
 
 
 class GapKind(Enum):
-    """Why a mirror may differ from upstream. The values are stored in lakes: they stay as they are."""
+    """Why a mirror may differ from upstream. Lakes store the values, so they must not change."""
 
-    # the beginning
+    # start of a mirror
     UNSEEN_START = "unseen_start"
     """No CREATE TABLE was seen."""
     UNSEEN_TABLES = "unseen_tables"
-    """The same of some of the tables of a merged mirror."""
+    """No CREATE TABLE was seen for some source tables of a merged mirror."""
     NOT_INCLUDED_BEFORE = "not_included_before"
-    """The selection did not have the table before, nor its rows."""
+    """Earlier selections excluded the table, so its earlier rows are missing."""
     ROWS_OF_QUERY = "rows_of_query"
-    """A table's first rows are those of a query, or of a table that is not here."""
+    """The table was filled by a query (CREATE TABLE … SELECT), or from a table without a mirror."""
 
     # statements
     DDL_NOT_APPLIED = "ddl_not_applied"
     LATE_DDL = "late_ddl"
     HELD = "held"
-    """The table waits before a statement (`ddl_policy`)."""
+    """`ddl_policy` holds a statement of the table."""
     PUT_ASIDE = "put_aside"
-    """A step of the table has failed again and again: it waits for a rebuild."""
+    """The table is quarantined: its steps failed repeatedly. A rebuild ends the quarantine."""
 
     UNSURE_ORDER = "unsure_order"
-    """Nothing tells in which order changes came that arrived over several partitions."""
+    """The order of changes from several partitions is unknown."""
 
     UNSURE_COPIES = "unsure_copies"
-    """Nothing tells whether equal changes of a table without a key are one that was delivered twice."""
+    """Equal changes of a keyless table may be redeliveries."""
 
     # records and rows
     DEAD_LETTERS = "dead_letters"
     BAD_VALUES = "bad_values"
-    """Values that their types cannot hold."""
+    """Rows with values that their column types cannot hold."""
     LATE_CHANGES = "late_changes"
     HANDLE_KEY_ONLY = "handle_key_only"
     UNKNOWN_ROWS = "unknown_rows"
-    """Partial images of rows that the mirror does not have."""
+    """Partial row images for rows that are not in the mirror."""
     UNSURE_PARTITION = "unsure_partition"
-    """Whether rows lay in a partition that was emptied, dropped or exchanged."""
+    """Unknown whether rows belong to a table partition that was truncated, dropped or exchanged."""
     NOT_RESTORED = "not_restored"
-    """Rows or columns of a table that came back (RECOVER, FLASHBACK)."""
+    """RECOVER or FLASHBACK did not restore all rows or columns of the table."""
 
     # columns
     UNTOLD_COLUMN = "untold_column"
-    """Rows have it and no DDL has told of it."""
+    """Rows have the column, but no DDL declares it."""
     UNCLEAR_TYPE = "unclear_type"
-    """Only messages name its type, and not all of it."""
+    """The type is known from messages only, and not completely."""
     VIRTUAL_NOT_SENT = "virtual_not_sent"
     PARTIAL_IMAGES = "partial_images"
-    """Rows came without it."""
+    """Row images without the column."""
     ABSENT_DEFAULT = "absent_default"
-    """The default of rows that came without it is not known."""
+    """Row images without the column, whose default is unknown."""
     UNSURE_CONVERSION = "unsure_conversion"
-    """A change of type, after which values may not be upstream's."""
+    """A type change may have converted values differently upstream."""
     NO_SURE_EQUAL = "no_sure_equal"
-    """Values that have none in the new type."""
+    """Values without an exact equivalent in the new type."""
     NULL_IN_OLDER_ROWS = "null_in_older_rows"
     NOT_COMPUTED = "not_computed"
-    """A generated column of older rows."""
+    """Older rows lack the values of a generated column."""
     UNSURE_FORMULA = "unsure_formula"
-    """What upstream computes is not sure, or not here, for some rows."""
+    """The value that upstream computes is uncertain or missing for some rows."""
     DAMAGED_TEXT = "damaged_text"
     SHOWN_TWICE = "shown_twice"
-    """Texts of a TIMESTAMP that are the local time of two instants."""
+    """TIMESTAMP texts that are the local time of two instants (end of daylight saving time)."""
     NEVER_SHOWN = "never_shown"
-    """Texts of a TIMESTAMP that are a local time which the zone's clock leaves out."""
+    """TIMESTAMP texts that do not exist in the time zone (start of daylight saving time)."""
     TABLES_DIFFER = "tables_differ"
-    """The tables of a merged mirror do not have it alike."""
+    """The source tables of a merged mirror define the column differently."""
     KEYS_DIFFER = "keys_differ"
-    """The tables of a merged mirror do not identify rows alike."""
+    """The source tables of a merged mirror have different keys."""
     MASKED_OTHERWISE = "masked_otherwise"
-    """A mask is not as it was declared."""
+    """The mask differs from the declared one."""
     HASHED_AS_BEFORE = "hashed_as_before"
-    """Values were hashed as those of another type."""
+    """Values were hashed as another type."""
     OWN_COLUMN = "own_column"
-    """Upstream's own column displaces one of ours."""
+    """An upstream column has the name of a metadata or computed column and replaces it."""
 
 
 _RUN_ON = frozenset({GapKind.NULL_IN_OLDER_ROWS, GapKind.NOT_COMPUTED, GapKind.ABSENT_DEFAULT})
-"""Of these the detail goes on with the sentence: column `a` of older rows is NULL."""
+"""The detail of these kinds continues the sentence: column `a` of older rows is NULL."""
 _LISTED = frozenset({GapKind.UNTOLD_COLUMN, GapKind.VIRTUAL_NOT_SENT, GapKind.PARTIAL_IMAGES})
-"""Of these one sentence names all columns, at its end."""
+"""One text lists all columns with a gap of these kinds."""
 _LONGEST_STATEMENT = 200
 _LONGEST_DETAIL = 600
 
 
 @dataclass(frozen=True)
 class Gap:
-    """One reason why a mirror may differ from upstream.
-
-    `detail` says it in words, and is short. `column` is the one that it is about, None where it is about the table. `clear`
-    is said instead where no column of the table is masked: there may be values in it. `example` is one table of a merged
-    mirror of which it is so; with another example it is the same gap.
-    """
+    """One reason why a mirror may differ from upstream."""
 
     kind: GapKind
     detail: str
+    """Short text."""
     column: str | None = None
+    """None: the gap concerns the table."""
     clear: str = ""
+    """Replaces `detail` if the table has no masked columns, because it may contain values."""
     example: str = field(default="", compare=False)
+    """A source table of a merged mirror with this gap. Gaps that differ only in it are equal."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "detail", _cut(self.detail, _LONGEST_DETAIL))
@@ -119,7 +118,7 @@ class Gap:
 
     @property
     def sentence(self) -> str:
-        """What it says, whichever table of many is named."""
+        """The text without the example."""
         said = self.clear or self.detail
         if self.column is None:
             return said
@@ -129,7 +128,7 @@ class Gap:
 
     @property
     def hidden(self) -> Gap:
-        """The same without words that may have values in them."""
+        """The gap without text that may contain values."""
         return replace(self, clear="") if self.clear else self
 
     def as_plain(self) -> dict[str, str]:
@@ -154,12 +153,12 @@ class Gap:
 
 
 def of_statement(kind: GapKind, hidden: str, clear: str, statement: str) -> Gap:
-    """A gap that quotes a statement, of which a masked mirror says `hidden` alone. What is long is in `ddl_history`."""
+    """A gap that quotes a statement, shortened. A table with masked columns shows only `hidden`."""
     return Gap(kind, hidden, clear=f"{_cut(clear, _LONGEST_STATEMENT)}: {short_statement(statement)}")
 
 
 def short_statement(statement: str) -> str:
-    """The statement as it is quoted: its beginning, and where the whole is."""
+    """The beginning of the statement, with a reference to `ddl_history` if it is shortened."""
     if len(statement) <= _LONGEST_STATEMENT:
         return statement
     return f"{statement[:_LONGEST_STATEMENT]}… ({len(statement)} characters, all of them in ddl_history)"
@@ -175,7 +174,7 @@ def gaps_from_json(text: str) -> tuple[Gap, ...]:
 
 
 def added(gaps: Iterable[Gap], more: Iterable[Gap]) -> tuple[Gap, ...]:
-    """The gaps with those of the others that say something new."""
+    """The gaps of both, without duplicate texts."""
     found: dict[str, Gap] = {}
     for gap in (*gaps, *more):
         found.setdefault(gap.sentence, gap)
@@ -183,8 +182,10 @@ def added(gaps: Iterable[Gap], more: Iterable[Gap]) -> tuple[Gap, ...]:
 
 
 def carried(gaps: Iterable[Gap], now: Mapping[str, str | None]) -> tuple[Gap, ...]:
-    """The gaps after columns have changed: `now` has the new name of each column that has another one, None for one that is
-    gone, and its gaps with it. A column that `now` does not name is as it was."""
+    """The gaps after column changes. `now`: old name → new name, or None for a dropped column, whose gaps are removed.
+
+    Columns that are not in `now` keep their name.
+    """
     folded = {name.casefold(): new for name, new in now.items()}
     found = []
     for gap in gaps:
@@ -199,7 +200,7 @@ def of_other_kinds(gaps: Iterable[Gap], *kinds: GapKind) -> tuple[Gap, ...]:
 
 
 def in_words(gaps: Iterable[Gap]) -> tuple[str, ...]:
-    """The gaps as people see them; columns of which the same is to be said are in one sentence."""
+    """The texts of the gaps. Equal gaps of several columns are one text."""
     listed: dict[tuple[GapKind, str, str], list[str]] = {}
     found: list[str | tuple[GapKind, str, str]] = []
     for gap in gaps:

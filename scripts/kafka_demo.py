@@ -22,7 +22,7 @@ from cdc_pipeline.spark.java import JavaError
 from cdc_pipeline.spark.warm_jvm import FOLDER, end_warm_jvms
 from cdc_pipeline_tests.local_kafka.broker import LocalBroker
 from cdc_pipeline_tests.local_kafka.definitions import BOOTSTRAP, LAKE, TOPIC
-from cdc_pipeline_tests.local_kafka.feed import Record, capture_records, create_topics, produced, topics_of
+from cdc_pipeline_tests.local_kafka.feed import Record, capture_records, create_topics, partition_counts, produce
 
 _CAPTURE = Path("data/captures/shop")
 _MODULE = ["-m", "cdc_pipeline_tests.local_kafka.definitions"]
@@ -47,7 +47,7 @@ def main() -> int:
         try:
             with LocalBroker(Path(folder)) as broker:
                 os.environ[BOOTSTRAP] = broker.bootstrap
-                create_topics(broker.bootstrap, topics_of(records))
+                create_topics(broker.bootstrap, partition_counts(records))
                 print(
                     f"[kafka-demo] broker {broker.bootstrap}; producing {len(records)} records, {options.speed:g} a second"
                 )
@@ -65,7 +65,7 @@ def main() -> int:
 def _feed(bootstrap: str, records: list[Record], speed: float) -> None:
     sent = 0
     try:
-        for part in produced(bootstrap, records, slice_size=_SLICE, records_per_second=speed):
+        for part in produce(bootstrap, records, slice_size=_SLICE, records_per_second=speed):
             sent += len(part)
             if sent % 500 < _SLICE:
                 print(f"[kafka-demo] {sent} of {len(records)} records produced", flush=True)

@@ -22,7 +22,7 @@ from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.spark.warm_jvm import FOLDER, end_warm_jvms
 from cdc_pipeline_tests.local_kafka.broker import LocalBroker
 from cdc_pipeline_tests.local_kafka.definitions import BOOTSTRAP, LAKE
-from cdc_pipeline_tests.local_kafka.feed import Record, capture_records, create_topics, produced, topics_of
+from cdc_pipeline_tests.local_kafka.feed import Record, capture_records, create_topics, partition_counts, produce
 from cdc_pipeline_tests.support.lakes.runs import mirror_differences, records_until
 from cdc_pipeline_tests.support.shop import CAPTURE
 from cdc_pipeline_tests.support.spark_settings import SHORT_LIVED, write_defaults
@@ -93,7 +93,7 @@ def test_mirrors_arrive_by_themselves(daemon: LocalBroker, spark: SparkSession, 
         truth_at_end = [json.loads(line) for line in stream][_WATERMARKS - 1]
     watermark = truth_at_end["watermark"]
     records = [replace(record, topic="shop-topic") for record in records_until(capture_records(CAPTURE), watermark)]
-    create_topics(daemon.bootstrap, topics_of(records))
+    create_topics(daemon.bootstrap, partition_counts(records))
     paths = LakePaths(str(tmp_path / "lake"), "live")
     _produce(daemon, records[:_FEW])
     first = _wait_for_cut(spark, paths, 0, tmp_path)
@@ -108,7 +108,7 @@ def test_mirrors_arrive_by_themselves(daemon: LocalBroker, spark: SparkSession, 
 def _produce(broker: LocalBroker, records: list[Record]) -> None:
     """Sends the watermarks among these records, and what is of `_TABLES`."""
     kept = [record for record in records if json.loads(record.value or b"{}").get("table", "") in ("", *_TABLES)]
-    for _ in produced(broker.bootstrap, kept):
+    for _ in produce(broker.bootstrap, kept):
         pass
 
 

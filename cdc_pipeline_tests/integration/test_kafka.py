@@ -28,7 +28,7 @@ from cdc_pipeline.sources.raw_batches import newest_note
 from cdc_pipeline.sources.source import Intake, News, NoNews, RunContext
 from cdc_pipeline_tests.local_kafka.broker import LocalBroker
 from cdc_pipeline_tests.local_kafka.clients import quiet_admin
-from cdc_pipeline_tests.local_kafka.feed import Record, capture_records, create_topics, produced, topics_of
+from cdc_pipeline_tests.local_kafka.feed import Record, capture_records, create_topics, partition_counts, produce
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.lakes.runs import mirror_differences, records_until
 
@@ -88,7 +88,7 @@ def _records(topic: str, *values: str, partition: int = 0, timestamp_ms: int | N
 
 
 def _produce(broker: LocalBroker, records: list[Record]) -> None:
-    for _ in produced(broker.bootstrap, records):
+    for _ in produce(broker.bootstrap, records):
         pass
 
 
@@ -107,13 +107,13 @@ def test_the_shop_in_slices_while_producing_goes_on(broker: LocalBroker, spark: 
         truth_at_end = [json.loads(line) for line in stream][_WATERMARKS - 1]
     end = records_until(capture_records(_CAPTURE), truth_at_end["watermark"])
     records = [replace(record, topic="live") for record in end]
-    create_topics(broker.bootstrap, topics_of(records))
+    create_topics(broker.bootstrap, partition_counts(records))
     paths = LakePaths(str(tmp_path / "lake"), "shop")
     reader = _reader(broker, spark, paths, "live", most=400)
     resolved, done = [], threading.Event()
 
     def feed() -> None:
-        for _ in produced(broker.bootstrap, records, slice_size=100, records_per_second=150):
+        for _ in produce(broker.bootstrap, records, slice_size=100, records_per_second=150):
             pass
         done.set()
 

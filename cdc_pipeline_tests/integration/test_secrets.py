@@ -43,7 +43,7 @@ from cdc_pipeline.sources.kafka.raw_topics import RawTopics
 from cdc_pipeline.spark.jvm import jvm
 from cdc_pipeline.spark.session import SparkLakehouse
 from cdc_pipeline_tests.local_kafka.broker import LocalBroker
-from cdc_pipeline_tests.local_kafka.certificates import made_certificates
+from cdc_pipeline_tests.local_kafka.certificates import create_certificates
 from cdc_pipeline_tests.local_kafka.listeners import Listener
 from cdc_pipeline_tests.local_kafka.token_server import TokenServer
 from cdc_pipeline_tests.support import messages
@@ -153,7 +153,7 @@ def forms(key_lines: list[str]) -> list[bytes]:
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     folder = tmp_path_factory.mktemp("kafka")
-    made = made_certificates(folder / "certificates")
+    made = create_certificates(folder / "certificates")
     key: Any = load_pem_private_key(made.client_key.read_bytes(), None)
     locked = folder / "locked.pem"
     encryption = BestAvailableEncryption(SECRETS["key_password"].encode())

@@ -1,6 +1,6 @@
-"""A real Kafka broker in KRaft mode on this machine: one node, which is broker and controller.
+"""`LocalBroker`: a Kafka broker in KRaft mode on this machine; one node is broker and controller.
 
-`with LocalBroker(folder) as broker:` starts it and stops it; `broker.bootstrap` is where clients find it.
+`with LocalBroker(folder) as broker:` starts and stops it. Clients connect to `broker.bootstrap`.
 """
 
 from __future__ import annotations
@@ -43,31 +43,30 @@ START_SECONDS = 60.0
 STOP_SECONDS = 20.0
 _POLL_SECONDS = 0.05
 _FORMAT_SECONDS = 60.0
-# one cluster id for all: nothing compares those of two brokers, and a fixed one can be told from a real cluster's
+# fixed for all brokers: nothing compares the ids of two brokers
 _CLUSTER_ID = "cdc-pipeline-local-kaf"
 _SCRAM = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512}
-_SCRAM_ITERATIONS = 4096  # the fewest that Kafka takes
+_SCRAM_ITERATIONS = 4096  # minimum of Kafka
 
 _JVM_OPTIONS = (
-    # a broker for some seconds: compiling well, and collecting with several threads, costs more than it gives
+    # a short-lived broker does not profit from the optimizing compiler and a parallel garbage collector
     "-XX:TieredStopAtLevel=1",
     "-XX:+UseSerialGC",
     "-Djava.awt.headless=true",
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
     "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd HH:mm:ss.SSS",
-    # three hundred lines with the values of all settings
+    # 300 lines with all settings
     "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.common.config.AbstractConfig=warn",
     "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.common.config.Config=warn",
 )
 
 
 class LocalBroker:
-    """A broker whose records, topics, users and log are in `folder`, where a later one finds them again.
+    """A broker whose records, topics, users and log are in `folder`; a later broker of the folder continues with them.
 
-    It listens on 127.0.0.1, on ports of its own choice that it keeps over restarts. A listener without security is
-    always open; `listeners` are opened beside it. `users` (name and password) are for PLAIN and SCRAM, `certificates`
-    for the listeners with TLS, `tokens` for OAUTHBEARER. `settings` are further settings of the broker, and win over
-    those made here. Raises ValueError for a listener that lacks what it needs.
+    It listens on 127.0.0.1, on free ports that it keeps over restarts: on a plaintext listener, and on `listeners`.
+    `users` (name → password) are for PLAIN and SCRAM, `certificates` for listeners with TLS, `tokens` for OAUTHBEARER.
+    `settings` override broker settings. Raises ValueError for a listener without its users, certificates or tokens.
     """
 
     def __init__(
@@ -87,7 +86,7 @@ class LocalBroker:
         self._heap = heap
         names = [*(listener.name for listener in self._listeners), CONTROLLER]
         if len({name.lower() for name in names}) < len(names):
-            raise ValueError(f"two listeners of one name: {names}")
+            raise ValueError(f"two listeners have the same name: {names}")
         self._ports = dict(zip(names, free_ports(len(names)), strict=True))
         further: dict[str, str] = {}
         for listener in self._listeners:
@@ -95,7 +94,7 @@ class LocalBroker:
         self._settings = broker_settings(
             self._folder / "storage", self._listeners, self._ports, {**further, **(settings or {})}
         )
-        # Kafka asks no address of its own accord that is not in this list, for keys as little as for tokens.
+        # Kafka connects only to OAuth addresses in this list
         self._allowed = (f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={tokens.keys_url}",) if tokens else ()
         self._process: BrokerProcess | None = None
         self._has_users = False
@@ -111,28 +110,28 @@ class LocalBroker:
 
     @property
     def bootstrap(self) -> str:
-        """`host:port` of the listener without security."""
+        """`host:port` of the plaintext listener."""
         return self.addresses[PLAINTEXT.name]
 
     @property
     def addresses(self) -> dict[str, str]:
-        """`host:port` by the listener's name."""
+        """Listener name → `host:port`."""
         return {listener.name: f"{HOST}:{self._ports[listener.name]}" for listener in self._listeners}
 
     @property
     def log(self) -> Path:
-        """The file with what the broker says, of all its starts."""
+        """The log file of all starts of the broker."""
         return self._folder / "broker.log"
 
     @property
     def pid(self) -> int | None:
-        """The number of its process; None while it does not run."""
+        """The process id; None while the broker does not run."""
         return self._process.pid if self._process is not None and self._process.status is None else None
 
     def start(self) -> None:
-        """Starts it and waits until it answers clients; nothing happens when it runs already.
+        """Starts the broker and waits until it answers clients. Does nothing if it runs.
 
-        Raises TransientError with the telling line of its log where it dies, or does not answer in 60 s.
+        Raises TransientError with the error line of its log if it exits, or does not answer in 60 s.
         """
         if self.pid is not None:
             return
@@ -145,31 +144,31 @@ class LocalBroker:
             self._format([*java, "kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(properties)])
         self._process = BrokerProcess([*java, "kafka.Kafka", str(properties)], self.log)
         try:
-            admin = self._answering(self._process, time.monotonic() + START_SECONDS)
-            self._make_users(admin)
+            admin = self._wait_until_ready(self._process, time.monotonic() + START_SECONDS)
+            self._create_users(admin)
         except BaseException:
             self.kill()
             raise
 
     def stop(self) -> None:
-        """Stops it in order, as an operator does; a broker that has not ended after 20 s is killed."""
+        """Stops the broker gracefully, and kills it after 20 s."""
         if self._process is not None:
             self._process.stop(STOP_SECONDS)
             self._process = None
 
     def kill(self) -> None:
-        """Ends it at once, as the loss of its machine would."""
+        """Kills the broker, like a loss of its machine."""
         if self._process is not None:
             self._process.kill()
             self._process = None
 
     def restart(self) -> None:
-        """Stops it, if it runs, and starts it on the same ports with the same records."""
+        """Stops and starts the broker, on the same ports with the same records."""
         self.stop()
         self.start()
 
     def _format(self, command: list[str]) -> None:
-        """Writes the storage's first files, once: a formatted storage is a cluster of its own."""
+        """Formats the storage folder for a new cluster."""
         with self.log.open("ab") as log:
             start = log.tell()
             try:
@@ -177,39 +176,39 @@ class LocalBroker:
                     command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, timeout=_FORMAT_SECONDS, check=False
                 ).returncode
             except subprocess.TimeoutExpired:
-                raise TransientError(f"Kafka's storage was not formatted in {_FORMAT_SECONDS:g} s") from None
+                raise TransientError(f"Kafka's storage tool did not finish in {_FORMAT_SECONDS:g} s") from None
         if status != 0:
-            said = self.log.read_bytes()[start:].decode(errors="replace").strip().splitlines()
-            line = next((line for line in said if "Exception" in line or "rror" in line), (said or ["no output"])[-1])
+            lines = self.log.read_bytes()[start:].decode(errors="replace").strip().splitlines()
+            line = next((line for line in lines if "Exception" in line or "rror" in line), (lines or ["no output"])[-1])
             raise TransientError(f"Kafka's storage cannot be formatted: {line} (whole log: {self.log})")
 
-    def _answering(self, process: BrokerProcess, until: float) -> AdminClient:
-        """A client whom the broker has told that it is there: its ports are open long before it serves anything."""
+    def _wait_until_ready(self, process: BrokerProcess, until: float) -> AdminClient:
+        """Returns a client once the broker answers it: its ports are open long before it serves requests."""
         admin = quiet_admin(self.bootstrap)
         while time.monotonic() < until:
             if process.status is not None:
                 raise TransientError(
-                    f"Kafka ended with status {process.status}: {process.telling_line()} (whole log: {self.log})"
+                    f"Kafka exited with status {process.status}: {process.error_line()} (whole log: {self.log})"
                 )
             with contextlib.suppress(KafkaException):
                 if admin.list_topics(timeout=1.0).brokers:
                     return admin
             time.sleep(_POLL_SECONDS)
         raise TransientError(
-            f"Kafka does not answer in {START_SECONDS:g} s: {process.telling_line()} (whole log: {self.log})"
+            f"Kafka did not answer in {START_SECONDS:g} s: {process.error_line()} (whole log: {self.log})"
         )
 
-    def _make_users(self, admin: AdminClient) -> None:
-        """Those of PLAIN are in the broker's settings; those of SCRAM are records of the cluster, made on first start.
+    def _create_users(self, admin: AdminClient) -> None:
+        """Creates the SCRAM users on the first start. PLAIN users are broker settings.
 
-        The storage tool could make them, too, but takes not every character in a password.
+        The storage tool could create them, too, but does not support every character in a password.
         """
         if self._has_users or not self._users:
             return
-        wanted = {mechanism for listener in self._listeners for mechanism in listener.mechanisms}
+        mechanisms = {mechanism for listener in self._listeners for mechanism in listener.mechanisms}
         try:
-            # a request for each mechanism: Kafka takes a user only once in one
-            for mechanism in sorted(wanted & _SCRAM.keys()):
+            # one request per mechanism: Kafka accepts a user only once per request
+            for mechanism in sorted(mechanisms & _SCRAM.keys()):
                 users: list[UserScramCredentialAlteration] = [
                     UserScramCredentialUpsertion(
                         name, ScramCredentialInfo(_SCRAM[mechanism], _SCRAM_ITERATIONS), password.encode()
@@ -219,5 +218,5 @@ class LocalBroker:
                 for answer in admin.alter_user_scram_credentials(users).values():
                     answer.result(START_SECONDS)
         except KafkaException as error:
-            raise TransientError(f"Kafka did not take its users: {error}") from error
+            raise TransientError(f"Kafka rejected its users: {error}") from error
         self._has_users = True

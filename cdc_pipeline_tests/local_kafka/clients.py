@@ -1,4 +1,4 @@
-"""librdkafka clients that do not write each lost connection to standard error: what matters comes as an exception."""
+"""librdkafka clients without log output. Errors are raised as exceptions."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ SILENT.propagate = False
 
 
 def quiet_admin(bootstrap: str) -> AdminClient:
-    """An admin client for the listener without security, which tries again at once where it finds nobody.
+    """An admin client for the plaintext listener with short reconnect pauses.
 
-    Keep it in a variable until its answers are there: one that is collected meanwhile never gives them.
+    Keep a reference until its futures are done: they never complete if the client is garbage-collected.
     """
     return AdminClient(
         {"bootstrap.servers": bootstrap, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100}, logger=SILENT

@@ -1,4 +1,4 @@
-"""One broker with a listener of each kind for the tests that leave it running: its start costs two seconds."""
+"""One broker with all kinds of listeners, shared by the tests that do not stop it: a start takes two seconds."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_pipeline_tests.local_kafka.broker import LocalBroker
-from cdc_pipeline_tests.local_kafka.certificates import Certificates, made_certificates
+from cdc_pipeline_tests.local_kafka.certificates import Certificates, create_certificates
 from cdc_pipeline_tests.local_kafka.listeners import Listener
 from cdc_pipeline_tests.local_kafka.token_server import TokenServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# characters that have a meaning in JAAS, in a properties file, or in the storage tool's own syntax
+# characters with a meaning in JAAS, in a properties file, or in the storage tool's syntax
 PASSWORD = r"""a "quoted\ p=ss,word];'#é$"""
 SECRET = "client-secret"
 
@@ -29,7 +29,7 @@ ALL_LISTENERS = (
 
 @dataclass(frozen=True)
 class Kafka:
-    """The shared broker, and what its clients need."""
+    """The shared broker with certificates and tokens for its clients."""
 
     broker: LocalBroker
     certificates: Certificates
@@ -38,7 +38,7 @@ class Kafka:
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    certificates = made_certificates(tmp_path_factory.mktemp("certificates"))
+    certificates = create_certificates(tmp_path_factory.mktemp("certificates"))
     folder = tmp_path_factory.mktemp("kafka")
     with (
         TokenServer({"alice": SECRET}) as tokens,

@@ -1,4 +1,4 @@
-"""What Dagster loads for `make kafka-demo`: one pipeline, `live`, on the local broker, whose sensor runs from the start."""
+"""Definitions for `make kafka-demo`: the pipeline `live` on the local broker, with its sensor on by default."""
 
 import os
 
@@ -22,7 +22,7 @@ def defs() -> dg.Definitions:
         lake=os.environ.get(LAKE, "data/lake"),
         sensor=SensorSettings(running=True, interval_seconds=5),
     )
-    # the sensor's runs follow one another
+    # a warm JVM: the runs of the sensor follow each other closely
     spark = SparkLakehouse(
         driver_memory=os.environ.get("CDC_DRIVER_MEMORY", "2g"),
         warm_seconds=int(os.environ.get("CDC_WARM_SECONDS", "600")),

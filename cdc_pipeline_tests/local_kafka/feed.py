@@ -1,4 +1,4 @@
-"""Feeding a broker with a capture: each record to its own topic and partition, byte for byte, with its time."""
+"""Produces the records of a capture to their topics and partitions, byte for byte, with their timestamps."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ _TOPIC_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record of a capture; `offset` is the capture's, which need not be the one that it gets when it is produced."""
+    """A record of a capture."""
 
     topic: str
     partition: int
     offset: int
+    """Offset in the capture. The broker may assign another one."""
     timestamp_ms: int | None
     key: bytes | None
     value: bytes | None
@@ -43,30 +44,30 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """A record, and the offset that the broker gave it."""
+    """A record with the offset that the broker assigned."""
 
     record: Record
     offset: int
 
 
 def capture_records(folder: Path | str) -> Iterator[Record]:
-    """The records of a capture folder in the order of their times, those of one partition in that of their offsets.
+    """The records of a capture folder by timestamp; within a partition by offset.
 
-    Where a partition's times go back, a record counts as being of its predecessor's time. The same (topic, partition,
-    offset) twice is one record. Raises SourceError for a folder that the source `capture_files` would not read.
+    If timestamps of a partition go back, the record sorts with the timestamp of its predecessor. Duplicates of (topic,
+    partition, offset) are dropped. Raises SourceError for a folder that the source `capture_files` would not read.
     """
     partitions: dict[tuple[str, int], dict[int, Record]] = defaultdict(dict)
     for file in list_folder(str(folder)).files:
         for record in _records_of(Path(file.path)):
             partitions[record.topic, record.partition].setdefault(record.offset, record)
     queues = (_timed([by_offset[offset] for offset in sorted(by_offset)]) for by_offset in partitions.values())
-    # on equal times by topic and partition, so that each feed of a capture is the same
-    for _moment, record in heapq.merge(*queues, key=lambda timed: (timed[0], timed[1].topic, timed[1].partition)):
+    # ties are ordered by topic and partition, so that the order is deterministic
+    for _time_ms, record in heapq.merge(*queues, key=lambda timed: (timed[0], timed[1].topic, timed[1].partition)):
         yield record
 
 
-def topics_of(records: Iterable[Record]) -> dict[str, int]:
-    """The topics of the records, each with as many partitions as its highest one needs."""
+def partition_counts(records: Iterable[Record]) -> dict[str, int]:
+    """Topic → number of partitions that the records need."""
     topics: dict[str, int] = {}
     for record in records:
         topics[record.topic] = max(topics.get(record.topic, 0), record.partition + 1)
@@ -74,38 +75,38 @@ def topics_of(records: Iterable[Record]) -> dict[str, int]:
 
 
 def create_topics(bootstrap: str, topics: Mapping[str, int], config: Mapping[str, str] | None = None) -> None:
-    """Makes the topics (name and number of partitions), and waits until the broker serves all their partitions.
+    """Creates topics (name → number of partitions) and waits until all partitions have a leader.
 
-    Raises TransientError where it does not make one, for example because it is there already.
+    Raises TransientError if a topic cannot be created, for example because it exists.
     """
     admin = quiet_admin(bootstrap)
-    wanted = [
+    new_topics = [
         NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
         for name, partitions in topics.items()
     ]
-    if not wanted:
+    if not new_topics:
         return
-    for name, answer in admin.create_topics(wanted, operation_timeout=_TOPIC_SECONDS).items():
+    for name, answer in admin.create_topics(new_topics, operation_timeout=_TOPIC_SECONDS).items():
         try:
             answer.result(_TOPIC_SECONDS)
         except KafkaException as error:
-            raise TransientError(f"the topic was not made: {_said(error.args[0])}", topic=name) from error
+            raise TransientError(f"the topic was not created: {_error_text(error.args[0])}", topic=name) from error
     until = time.monotonic() + _TOPIC_SECONDS
     while True:
         known = admin.list_topics(timeout=_TOPIC_SECONDS).topics
-        led = {
+        leaders = {
             name: sum(partition.leader >= 0 for partition in known[name].partitions.values())
             for name in topics
             if name in known
         }
-        if led == dict(topics):
+        if leaders == dict(topics):
             return
         if time.monotonic() > until:
-            raise TransientError(f"after {_TOPIC_SECONDS:g} s the broker serves {led} of {dict(topics)} partitions")
+            raise TransientError(f"after {_TOPIC_SECONDS:g} s {leaders} of {dict(topics)} partitions have a leader")
         time.sleep(0.02)
 
 
-def produced(
+def produce(
     bootstrap: str,
     records: Iterable[Record],
     *,
@@ -115,21 +116,19 @@ def produced(
     client_settings: Mapping[str, Any] | None = None,
     timeout_seconds: float = 60.0,
 ) -> Iterator[list[Delivered]]:
-    """Produces slice by slice, and gives each slice when the broker has all of it. Nothing is sent ahead of being asked
-    for: a caller that stops after a slice has produced that much and no more, and one that does not iterate, nothing.
+    """Produces the records in slices, in order, and yields each slice after the broker has acknowledged it.
 
-    With `records_per_second` each record waits for its turn at that speed, counted from the first one. Order is kept in
-    any case; a record whose acknowledgement is lost because the broker ends meanwhile may be there twice, unless
-    `idempotent`, for which librdkafka takes half a second at the start. `client_settings` are librdkafka's, for a
-    listener with security. Raises TransientError for a record that the broker has not taken after `timeout_seconds`.
+    It is lazy: a slice is produced when the caller requests it. A record whose acknowledgement is lost may be produced
+    twice, unless `idempotent`, which costs half a second at the start. `client_settings` are settings of librdkafka for
+    a listener with security. Raises TransientError for a record that is not acknowledged within `timeout_seconds`.
     """
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
             "acks": "all",
-            # a record that is sent again may otherwise overtake its successor
+            # otherwise a retried record may overtake its successor
             **({"enable.idempotence": True} if idempotent else {"max.in.flight": 1}),
-            # topics are made before; the default is to wait 30 s for one to appear
+            # the topics exist; the default waits 30 s for a missing topic
             "topic.metadata.propagation.max.ms": 2000,
             "delivery.timeout.ms": int(timeout_seconds * 1000),
             "message.max.bytes": _LARGEST_MESSAGE,
@@ -139,39 +138,39 @@ def produced(
         logger=SILENT,
     )
     source, sent, started = iter(records), 0, time.monotonic()
-    while part := list(islice(source, slice_size)):
-        delivery = _Delivery(len(part))
-        for place, record in enumerate(part):
+    while batch := list(islice(source, slice_size)):
+        delivery = _Delivery(len(batch))
+        for index, record in enumerate(batch):
             if records_per_second:
-                _wait(producer, started + (sent + place) / records_per_second)
-            _send(producer, record, delivery, place)
-        left = producer.flush(timeout_seconds + 5)
-        sent += len(part)
-        yield delivery.of(part, left)
+                _wait(producer, started + (sent + index) / records_per_second)
+            _send(producer, record, delivery, index)
+        unsent = producer.flush(timeout_seconds + 5)
+        sent += len(batch)
+        yield delivery.delivered(batch, unsent)
 
 
 class _Delivery:
-    """What the broker said about the records of one slice."""
+    """Delivery reports for the records of one slice."""
 
     def __init__(self, count: int) -> None:
         self._offsets: list[int | None] = [None] * count
         self._errors: dict[int, KafkaError] = {}
 
-    def heard(self, place: int, error: KafkaError | None, message: Message | None) -> None:
+    def report(self, index: int, error: KafkaError | None, message: Message | None) -> None:
         if error is not None:
-            self._errors[place] = error
+            self._errors[index] = error
         elif message is not None:
-            self._offsets[place] = message.offset()
+            self._offsets[index] = message.offset()
 
-    def of(self, part: list[Record], left: int) -> list[Delivered]:
-        """The slice with its offsets. Raises TransientError for the first record that has none."""
+    def delivered(self, records: list[Record], unsent: int) -> list[Delivered]:
+        """The records with their offsets. Raises TransientError for the first record without one."""
         delivered = []
-        for place, (record, offset) in enumerate(zip(part, self._offsets, strict=True)):
+        for index, (record, offset) in enumerate(zip(records, self._offsets, strict=True)):
             if offset is None:
-                error = self._errors.get(place)
-                said = f"{left} records are still waiting" if error is None else _said(error)
+                error = self._errors.get(index)
+                reason = f"{unsent} records are still in the queue" if error is None else _error_text(error)
                 raise TransientError(
-                    f"the broker did not take the capture's offset {record.offset}: {said}",
+                    f"the broker did not acknowledge the capture's offset {record.offset}: {reason}",
                     topic=record.topic,
                     partition=record.partition,
                 )
@@ -180,13 +179,13 @@ class _Delivery:
 
 
 def _wait(producer: Producer, until: float) -> None:
-    """Lets the client work until then; it comes back early from each acknowledgement."""
-    while (left := until - time.monotonic()) > 0:
-        producer.poll(left)
+    """Polls the client until then. `poll` returns early after each delivery report."""
+    while (remaining := until - time.monotonic()) > 0:
+        producer.poll(remaining)
 
 
-def _send(producer: Producer, record: Record, delivery: _Delivery, place: int) -> None:
-    """Hands a record to the client, waiting where its queue is full."""
+def _send(producer: Producer, record: Record, delivery: _Delivery, index: int) -> None:
+    """Queues a record, waiting while the queue is full."""
     arguments: dict[str, Any] = {} if record.timestamp_ms is None else {"timestamp": record.timestamp_ms}
     while True:
         try:
@@ -196,29 +195,29 @@ def _send(producer: Producer, record: Record, delivery: _Delivery, place: int) -
                 key=record.key,
                 partition=record.partition,
                 headers=list(record.headers),
-                on_delivery=lambda error, message: delivery.heard(place, error, message),
+                on_delivery=lambda error, message: delivery.report(index, error, message),
                 **arguments,
             )
         except BufferError:
             producer.poll(0.1)
-        except KafkaException as error:  # refused before it is sent: too large, or of a partition that is not there
-            delivery.heard(place, error.args[0], None)
+        except KafkaException as error:  # rejected by the client: too large, or an unknown partition
+            delivery.report(index, error.args[0], None)
             return
         else:
             producer.poll(0)
             return
 
 
-def _said(error: KafkaError) -> str:
+def _error_text(error: KafkaError) -> str:
     return f"{error.name()}: {error.str()}"
 
 
 def _timed(records: list[Record]) -> Iterator[tuple[int, Record]]:
-    """Records of one partition with times that never go back; one without a time has its predecessor's."""
-    moment = 0
+    """Records of a partition with monotonic timestamps in ms; a record without one has that of its predecessor."""
+    time_ms = 0
     for record in records:
-        moment = max(moment, record.timestamp_ms or 0)
-        yield moment, record
+        time_ms = max(time_ms, record.timestamp_ms or 0)
+        yield time_ms, record
 
 
 def _records_of(path: Path) -> Iterator[Record]:
@@ -232,7 +231,7 @@ def _records_of(path: Path) -> Iterator[Record]:
 
 
 def _record(line: bytes, place: str) -> Record:
-    """A line as `kcat -C -J` prints it. Raises SourceError where it is none."""
+    """Parses a line of `kcat -C -J`. Raises SourceError for another format."""
     try:
         read = json.loads(line)
         headers = read.get("headers") or []
@@ -249,16 +248,16 @@ def _record(line: bytes, place: str) -> Record:
             ),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise SourceError(f"{place} is no record: {error}") from error
+        raise SourceError(f"{place} is not a record: {error}") from error
 
 
 def _timestamp(read: object) -> int | None:
-    """kcat prints -1 for a record without a time. A time of 0 means "now" to the client, so that is none, either."""
+    """kcat prints -1 for a record without a timestamp. 0 means "now" to the client, so it counts as none, too."""
     return read if isinstance(read, int) and read > 0 else None
 
 
 def _bytes(read: dict[str, Any], name: str) -> bytes | None:
-    """The text as UTF-8, or what stands in its place as base64; None for a tombstone or a null key."""
+    """The text as UTF-8, or the decoded base64 field; None for a tombstone or a null key."""
     text = read.get(name)
     if isinstance(text, str):
         return text.encode()

@@ -1,7 +1,7 @@
-"""The broker's class path: the released jars of Apache Kafka, fetched from Maven Central with the Ivy inside PySpark.
+"""The class path of the broker: released jars of Apache Kafka, fetched from Maven Central with the Ivy of PySpark.
 
-They stay in a folder of their own below Ivy's home: Spark resolves its jars without our lock, and two that fill one
-cache at the same time spoil it for each other.
+The jars have their own cache below Ivy's home. Spark resolves its jars without this module's lock, and two concurrent
+writers damage an Ivy cache.
 """
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ from cdc_pipeline.spark.java import require_java
 from cdc_pipeline.spark.process_lock import told, turn
 
 KAFKA_VERSION = "4.3.1"
-"""The newest release that resolves from Maven Central with all it needs (measured 2026-11). It runs on Java 17, and both
-kafka-clients 3.9 (Spark's) and librdkafka talk to it."""
+"""The newest release whose dependencies all resolve from Maven Central (2026-11). It runs on Java 17 and supports the
+clients of Spark (kafka-clients 3.9) and librdkafka."""
 SLF4J_VERSION = "1.7.36"
-"""The slf4j-api that this Kafka asks for. Its jars bring no binding, and without one the broker logs nothing: PySpark's
-is made for slf4j 2, so the smallest one of this version comes along."""
+"""The slf4j-api version of this Kafka. Without a binding the broker logs nothing, and PySpark's binding is for slf4j 2, so
+slf4j-simple of this version is added."""
 _SCALA = "2.13"
 _RESOLVE_SECONDS = 900.0
 
-# ibiblio is Ivy's own name for Maven Central. Its metadata files are of use for version ranges only, of which there are
-# none here.
+# ibiblio is Ivy's name for Maven Central. Its metadata files are needed for version ranges only.
 _IVY_SETTINGS = """\
 <ivysettings>
   <settings defaultResolver="central"/>
@@ -47,38 +46,38 @@ _IVY_MODULE = f"""\
 
 
 def broker_class_path(home: Path | None = None) -> str:
-    """The class path of the broker and of its tools; the jars are fetched when they are not there yet.
+    """The class path of the broker and its tools. Fetches missing jars.
 
-    `home` is where they are kept, by default a folder in Ivy's home. Raises TransientError where they cannot be fetched,
-    JavaError where there is no Java.
+    `home`: folder of the jars, by default in Ivy's home. Raises TransientError if they cannot be fetched, JavaError
+    without Java.
     """
     home = Path.home() / ".ivy2.5.2" / "cdc_pipeline_kafka" if home is None else home
-    known = home / f"class_path-{KAFKA_VERSION}-{SLF4J_VERSION}"
-    found = _whole(known)
-    if found is not None:
-        return found
+    stored = home / f"class_path-{KAFKA_VERSION}-{SLF4J_VERSION}"
+    class_path = _read_class_path(stored)
+    if class_path is not None:
+        return class_path
     with told("fetching Kafka's jars"), turn("kafka-jars"):
-        found = _whole(known)  # the process before us in the queue may have done it
-        if found is None:
-            _resolve(home, known)
-            found = _whole(known)
-    if found is None:
-        raise TransientError(f"Kafka's jars are not all where Ivy says they are: see {known}")
-    return found
+        class_path = _read_class_path(stored)  # another process may have fetched them while this one waited
+        if class_path is None:
+            _fetch(home, stored)
+            class_path = _read_class_path(stored)
+    if class_path is None:
+        raise TransientError(f"Kafka's jars are missing although Ivy fetched them: see {stored}")
+    return class_path
 
 
-def _whole(known: Path) -> str | None:
-    """The class path in the file `known`, unless a jar of it is gone."""
+def _read_class_path(stored: Path) -> str | None:
+    """The class path in the file `stored`; None without the file, or if a jar is missing."""
     try:
-        class_path = known.read_text().strip()
+        class_path = stored.read_text().strip()
     except OSError:
         return None
     jars = class_path.split(os.pathsep)
     return class_path if all(Path(jar).is_file() for jar in jars) else None
 
 
-def _resolve(home: Path, known: Path) -> None:
-    """Lets Ivy fetch what is missing, and writes `known` as the last thing, in one step."""
+def _fetch(home: Path, stored: Path) -> None:
+    """Fetches missing jars with Ivy, then writes `stored` atomically."""
     home.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="cdc_pipeline-ivy-") as folder:
         settings, module, answer = Path(folder, "settings.xml"), Path(folder, "ivy.xml"), Path(folder, "class_path")
@@ -87,12 +86,12 @@ def _resolve(home: Path, known: Path) -> None:
         command = [
             *(str(require_java().path), "-cp", str(_ivy()), "org.apache.ivy.Main"),
             *("-settings", str(settings), "-ivy", str(module), "-confs", "default"),
-            # without it the jars of sources and of documentation come along
+            # excludes jars of sources and documentation
             *("-types", "jar", "bundle"),
             *("-cachepath", str(answer)),
         ]
         try:
-            ended = subprocess.run(
+            completed = subprocess.run(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -104,28 +103,28 @@ def _resolve(home: Path, known: Path) -> None:
             )
         except subprocess.TimeoutExpired:
             raise TransientError(f"Ivy did not fetch Kafka's jars in {_RESOLVE_SECONDS:g} s") from None
-        if ended.returncode != 0 or not answer.is_file():
-            raise TransientError(f"Kafka's jars cannot be fetched: {_reason(ended.stdout)}")
-        written = home / f"{known.name}.new"
+        if completed.returncode != 0 or not answer.is_file():
+            raise TransientError(f"Kafka's jars cannot be fetched: {_reason(completed.stdout)}")
+        written = home / f"{stored.name}.new"
         written.write_text(answer.read_text().strip())
-        written.replace(known)
+        written.replace(stored)
 
 
 def _ivy() -> Path:
-    """The jar of Ivy that PySpark ships. Raises TransientError where there is none."""
+    """Path of the Ivy jar in PySpark. Raises TransientError if it is missing."""
     spec = find_spec("pyspark")
     jars = Path(spec.origin).parent / "jars" if spec is not None and spec.origin is not None else Path()
-    found = sorted(jars.glob("ivy-*.jar"))
-    if not found:
+    ivy = sorted(jars.glob("ivy-*.jar"))
+    if not ivy:
         raise TransientError(f"PySpark's folder {jars} has no ivy-*.jar to fetch Kafka's jars with")
-    return found[-1]
+    return ivy[-1]
 
 
 def _reason(output: str) -> str:
-    """The line of Ivy's output that says most: what went wrong on the way before what was missing in the end."""
+    """The line of Ivy's output that best explains the failure: the cause rather than the missing jars."""
     lines = [line.strip() for line in output.splitlines() if line.strip(" :\t")]
-    for telling in ("Server access error", "Host ", "Exception", "FAILED", "not found"):
+    for marker in ("Server access error", "Host ", "Exception", "FAILED", "not found"):
         for line in lines:
-            if telling in line:
+            if marker in line:
                 return line
-    return lines[-1] if lines else "Ivy wrote nothing"
+    return lines[-1] if lines else "no output of Ivy"

@@ -1,4 +1,4 @@
-"""The broker's listeners: an address of its own for each form of security, and the broker's settings for it."""
+"""Listeners of the broker, one per security protocol, and their broker settings."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ _TOKEN_VALIDATOR = "org.apache.kafka.common.security.oauthbearer.OAuthBearerVali
 
 @dataclass(frozen=True)
 class Listener:
-    """A listener: its name (letters, digits and underscores), and what a client must bring to be let in.
-
-    `mechanisms` are for the two SASL protocols, `client_certificate` (the client must show one) for the two with TLS.
-    """
+    """A listener and how its clients authenticate."""
 
     name: str
+    """Letters, digits and underscores."""
     protocol: Protocol
     mechanisms: tuple[Mechanism, ...] = ()
+    """SASL mechanisms; only with the SASL protocols, and required there."""
     client_certificate: bool = False
+    """Require a client certificate; only with TLS."""
 
     def __post_init__(self) -> None:
         if self.protocol.startswith("SASL_") != bool(self.mechanisms):
             raise ValueError(f"listener {self.name}: {self.protocol} with mechanisms {self.mechanisms}")
         if self.client_certificate and not self.has_tls:
-            raise ValueError(f"listener {self.name}: {self.protocol} asks for no client certificate")
+            raise ValueError(f"listener {self.name}: {self.protocol} does not support client certificates")
 
     @property
     def has_tls(self) -> bool:
@@ -47,19 +47,19 @@ class Listener:
 
 
 PLAINTEXT = Listener("PLAINTEXT", "PLAINTEXT")
-"""Always open: the broker talks to itself there, and it is where topics and users are made."""
+"""Always open: for inter-broker communication, and to create topics and users."""
 
 
 def listener_settings(
     listener: Listener, certificates: Certificates | None, users: Mapping[str, str], tokens: TokenServer | None
 ) -> dict[str, str]:
-    """The broker's settings for one listener. Raises ValueError where something that it needs was not given. Pure."""
+    """The broker settings of a listener. Raises ValueError if certificates or token server are missing."""
     prefix = f"listener.name.{listener.name.lower()}."
     settings: dict[str, str] = {}
     if listener.has_tls:
         if certificates is None:
             raise ValueError(f"listener {listener.name} needs certificates")
-        settings |= _tls(prefix, certificates, listener.client_certificate)
+        settings |= _tls_settings(prefix, certificates, listener.client_certificate)
     if listener.mechanisms:
         settings[f"{prefix}sasl.enabled.mechanisms"] = ",".join(listener.mechanisms)
     for mechanism in listener.mechanisms:
@@ -68,11 +68,11 @@ def listener_settings(
         if mechanism == "OAUTHBEARER":
             if tokens is None:
                 raise ValueError(f"listener {listener.name} needs a token server")
-            settings |= _bearer(f"{prefix}oauthbearer.", tokens)
+            settings |= _oauth_settings(f"{prefix}oauthbearer.", tokens)
     return settings
 
 
-def _tls(prefix: str, certificates: Certificates, client_certificate: bool) -> dict[str, str]:
+def _tls_settings(prefix: str, certificates: Certificates, client_certificate: bool) -> dict[str, str]:
     settings = {
         f"{prefix}ssl.keystore.type": "PKCS12",
         f"{prefix}ssl.keystore.location": str(certificates.server_store),
@@ -88,12 +88,12 @@ def _tls(prefix: str, certificates: Certificates, client_certificate: bool) -> d
 
 
 def _plain_users(users: Mapping[str, str]) -> str:
-    """The users as options of a JAAS line, where a backslash or a quote in a password must not end it."""
+    """The users as options of a JAAS line, with backslashes and quotes escaped."""
     quoted = {name: password.replace("\\", "\\\\").replace('"', '\\"') for name, password in users.items()}
     return "".join(f' user_{name}="{password}"' for name, password in quoted.items())
 
 
-def _bearer(prefix: str, tokens: TokenServer) -> dict[str, str]:
+def _oauth_settings(prefix: str, tokens: TokenServer) -> dict[str, str]:
     return {
         f"{prefix}sasl.server.callback.handler.class": _TOKEN_VALIDATOR,
         f"{prefix}sasl.oauthbearer.jwks.endpoint.url": tokens.keys_url,

@@ -1,4 +1,4 @@
-"""The broker's process: a JVM with a log file, which does not outlive the process that started it."""
+"""The process of the broker: a JVM with a log file that ends with its parent process."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-# A JVM does not notice that its parent is gone. The watcher does: its standard input is a pipe whose other end only the
-# parent has, so it ends with the parent, however that died. Linux's PR_SET_PDEATHSIG would be one line less, but it
-# strikes when the *thread* that started the child ends, and needs code between fork and exec.
+# A JVM does not notice the end of its parent. The watcher does: only the parent has the other end of its standard input,
+# so it reads end-of-file when the parent ends in any way. Linux's PR_SET_PDEATHSIG reacts to the end of the *thread* that
+# started the child, and needs code between fork and exec.
 _WATCHER = 'read -r _; kill -9 -"$0" 2>/dev/null'
 
 
 class BrokerProcess:
-    """A command that runs in a session of its own, so that a terminal's Ctrl-C reaches only our process.
+    """A command in its own session, so that Ctrl-C in a terminal does not reach it.
 
-    Its output is added to `log`. It is killed when this object is collected and when the interpreter ends.
+    Appends its output to `log`. The process is killed when this object is garbage-collected or the interpreter exits.
     """
 
     def __init__(self, command: list[str], log: Path) -> None:
@@ -30,8 +30,8 @@ class BrokerProcess:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
             )
-        self._watcher = _watcher(self._process)
-        self._kill = weakref.finalize(self, _killed, self._process, self._watcher)
+        self._watcher = _start_watcher(self._process)
+        self._kill = weakref.finalize(self, _kill_both, self._process, self._watcher)
 
     @property
     def pid(self) -> int:
@@ -39,11 +39,11 @@ class BrokerProcess:
 
     @property
     def status(self) -> int | None:
-        """The exit status; None while it runs."""
+        """The exit status; None while the process runs."""
         return self._process.poll()
 
     def stop(self, patience_seconds: float) -> None:
-        """Asks it to end, and kills it where it has not ended after `patience_seconds`."""
+        """Sends SIGTERM, and SIGKILL after `patience_seconds`."""
         if self._kill.alive and self.status is None:
             self._process.send_signal(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -51,22 +51,22 @@ class BrokerProcess:
         self.kill()
 
     def kill(self) -> None:
-        """SIGKILL: it has no time to write or to tell anyone anything."""
+        """Sends SIGKILL."""
         self._kill()
 
-    def telling_line(self) -> str:
-        """The line of its own output, without that of earlier starts, which says most about why it does not run."""
+    def error_line(self) -> str:
+        """The line of its output that best explains a failed start. Ignores output of earlier starts."""
         with self._log.open("rb") as log:
             log.seek(self._from)
             lines = [line.strip() for line in log.read().decode(errors="replace").splitlines() if line.strip()]
-        for telling in ("Caused by: ", "Exception", "ERROR", "Error", "FATAL"):
-            found = [line for line in lines if telling in line and not line.startswith("at ")]
-            if found:
-                return found[-1] if telling == "Caused by: " else found[0]
-        return lines[-1] if lines else "it wrote nothing"
+        for marker in ("Caused by: ", "Exception", "ERROR", "Error", "FATAL"):
+            matches = [line for line in lines if marker in line and not line.startswith("at ")]
+            if matches:
+                return matches[-1] if marker == "Caused by: " else matches[0]
+        return lines[-1] if lines else "no output"
 
 
-def _watcher(process: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
+def _start_watcher(process: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         ["/bin/sh", "-c", _WATCHER, str(process.pid)],
         stdin=subprocess.PIPE,
@@ -76,8 +76,8 @@ def _watcher(process: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
     )
 
 
-def _killed(process: subprocess.Popen[bytes], watcher: subprocess.Popen[bytes]) -> None:
-    """The watcher goes first: it would kill whoever has the number of a process that we have already waited for."""
+def _kill_both(process: subprocess.Popen[bytes], watcher: subprocess.Popen[bytes]) -> None:
+    """Kills the watcher first: it could kill another process that reuses the pid."""
     watcher.kill()
     watcher.wait()
     if watcher.stdin is not None:

@@ -1,4 +1,4 @@
-"""The broker's settings file: one node that is broker and controller, made to start fast and to forget nothing."""
+"""Settings of the broker: one node in KRaft mode, with fast start and unlimited retention."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ _FIXED_SETTINGS = {
     "controller.listener.names": CONTROLLER,
     "inter.broker.listener.name": "PLAINTEXT",
     "auto.create.topics.enable": "false",
-    # there is one node to keep a copy
+    # one node has one replica
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
-    # the internal topics have 50 partitions otherwise, each with a folder and files to make on first use
+    # default: 50 partitions per internal topic, each with files to create on first use
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
     "share.coordinator.state.topic.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
-    # takes 128 MB of the heap, for compacted topics only
+    # needs 128 MB of heap, for compacted topics only
     "log.cleaner.enable": "false",
-    # The records of a capture keep the times at which they were taken: with the default of a week they are deleted some
-    # minutes after they came, and on a machine whose clock is behind they would be refused as being of the future.
+    # Records keep the timestamps of their capture. The default retention of a week would delete them within minutes, and
+    # a machine whose clock is behind would reject them as future records.
     "log.retention.ms": "-1",
     "log.message.timestamp.after.max.ms": _FOREVER,
     "message.max.bytes": _LARGEST_MESSAGE,
-    # After a SIGKILL the node is not let in again until the session of the killed one ends: 11 s with the default of 9.
+    # After a SIGKILL the node can register only after the old session ends: 11 s with the default of 9.
     "broker.session.timeout.ms": "2000",
     "broker.heartbeat.interval.ms": "250",
-    # deleted segments and topics leave the disk at once, not after a minute
+    # delete segments and topics at once, not after a minute
     "log.segment.delete.delay.ms": "100",
     "num.network.threads": "2",
     "num.io.threads": "4",
@@ -53,7 +53,7 @@ _FIXED_SETTINGS = {
 def broker_settings(
     storage: Path, listeners: Sequence[Listener], ports: Mapping[str, int], further: Mapping[str, str]
 ) -> dict[str, str]:
-    """All settings of the broker; `ports` are by the listeners' names, `further` win. Pure."""
+    """All settings of the broker. `ports`: listener name → port. `further` overrides the others."""
     addresses = [f"{listener.name}://{HOST}:{ports[listener.name]}" for listener in listeners]
     protocols = [f"{listener.name}:{listener.protocol}" for listener in listeners]
     controller = f"{HOST}:{ports[CONTROLLER]}"
@@ -69,7 +69,7 @@ def broker_settings(
 
 
 def properties_text(settings: Mapping[str, str]) -> str:
-    """The settings as a Java properties file, which is Latin-1 and takes a backslash for an escape. Pure."""
+    """The settings as a Java properties file: Latin-1 with backslash escapes."""
     return "".join(f"{name}={_escaped(value)}\n" for name, value in settings.items())
 
 
@@ -77,5 +77,5 @@ def _escaped(value: str) -> str:
     text = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
     text = f"\\{text}" if text.startswith((" ", "\t")) else text
     units = text.encode("utf-16-be")
-    codes = (int.from_bytes(units[place : place + 2], "big") for place in range(0, len(units), 2))
+    codes = (int.from_bytes(units[index : index + 2], "big") for index in range(0, len(units), 2))
     return "".join(chr(code) if 32 <= code < 127 else f"\\u{code:04x}" for code in codes)

@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPa
 from cdc_pipeline.errors import TransientError
 from cdc_pipeline_tests.local_kafka.broker import LocalBroker
 from cdc_pipeline_tests.local_kafka.clients import quiet_admin
-from cdc_pipeline_tests.local_kafka.feed import Record, create_topics, produced
+from cdc_pipeline_tests.local_kafka.feed import Record, create_topics, produce
 from cdc_pipeline_tests.local_kafka.listeners import Listener
 from cdc_pipeline_tests.support.servers.kafka_clients import SECONDS, consumed, filled, topic_names, values
 
@@ -40,7 +40,7 @@ def test_records_survive_a_kill_a_restart_and_another_broker_of_the_folder(tmp_p
         assert broker.pid not in {first, None}
         assert values(consumed(bootstrap, topic, 2)) == ["a", "b"]
         more = [Record(topic, 0, 2, None, None, b"c")]
-        assert [found.offset for part in produced(bootstrap, more) for found in part] == [2]
+        assert [found.offset for part in produce(bootstrap, more) for found in part] == [2]
         broker.restart()
         assert values(consumed(bootstrap, topic, 3)) == ["a", "b", "c"]
     assert broker.pid is None
@@ -66,7 +66,7 @@ def test_a_setting_that_kafka_does_not_take_is_told(tmp_path: Path) -> None:
 
 
 def test_two_listeners_of_one_name_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="of one name"):
+    with pytest.raises(ValueError, match="the same name"):
         LocalBroker(tmp_path, [Listener("plaintext", "PLAINTEXT")])
 
 
@@ -101,7 +101,7 @@ def test_the_broker_ends_with_the_process_that_started_it(tmp_path: Path) -> Non
 def test_a_topic_is_not_made_by_being_written_to(kafka: Kafka) -> None:
     bootstrap = kafka.broker.bootstrap
     with pytest.raises(TransientError, match=r"UNKNOWN_TOPIC.*\[topic unmade, partition 0\]"):
-        list(produced(bootstrap, [Record("unmade", 0, 0, None, None, b"a")], timeout_seconds=10))
+        list(produce(bootstrap, [Record("unmade", 0, 0, None, None, b"a")], timeout_seconds=10))
     assert "unmade" not in topic_names(bootstrap)
 
 

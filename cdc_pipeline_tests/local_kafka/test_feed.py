@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cdc_pipeline.errors import SourceError, TransientError
-from cdc_pipeline_tests.local_kafka.feed import Record, capture_records, create_topics, produced, topics_of
+from cdc_pipeline_tests.local_kafka.feed import Record, capture_records, create_topics, partition_counts, produce
 from cdc_pipeline_tests.support.servers.kafka_clients import consumed, values
 
 if TYPE_CHECKING:
@@ -36,13 +36,13 @@ def capture(folder: Path, *lines: str) -> list[Record]:
 
 def test_the_shop_comes_as_it_was_sent_and_arrives_byte_for_byte(kafka: Kafka) -> None:
     bootstrap, records = kafka.broker.bootstrap, list(capture_records(CAPTURES / "shop"))
-    topics = topics_of(records)
+    topics = partition_counts(records)
     assert topics == {"shop-ticdc": 4}
     assert Counter(record.partition for record in records) == {0: 909, 1: 773, 2: 896, 3: 870}
     assert [record.timestamp_ms for record in records] == sorted(record.timestamp_ms or 0 for record in records)
     create_topics(bootstrap, topics)
     # on a loaded machine an acknowledgement may come too late: what is sent again must not be there twice
-    delivered = [found for part in produced(bootstrap, records, idempotent=True) for found in part]
+    delivered = [found for part in produce(bootstrap, records, idempotent=True) for found in part]
     assert [found.record for found in delivered] == records
     # the capture counts from 0 without holes, so the broker's offsets are the capture's
     assert [found.offset for found in delivered] == [record.offset for record in records]
@@ -84,7 +84,7 @@ def test_bytes_headers_and_tombstones_arrive_as_they_are(kafka: Kafka, tmp_path:
         line(11, -1, payload="", key=""),
     )
     create_topics(kafka.broker.bootstrap, {"t": 1})
-    delivered = [found for part in produced(kafka.broker.bootstrap, records) for found in part]
+    delivered = [found for part in produce(kafka.broker.bootstrap, records) for found in part]
     assert [(found.record.offset, found.offset) for found in delivered] == [(5, 0), (9, 1), (11, 2)]
     first, second, third = consumed(kafka.broker.bootstrap, "t", 3)
     assert (first.key(), first.value(), first.timestamp()[1]) == (raw, raw, 1_700_000_000_123)
@@ -119,7 +119,7 @@ def test_files_without_records_are_passed_over(tmp_path: Path) -> None:
     + [line(1, 1, payload="\ud800"), line(1, 1, payload=None, payload_base64="*")],
 )
 def test_a_line_that_is_no_record_is_told_with_its_place(tmp_path: Path, second: str) -> None:
-    with pytest.raises(SourceError, match=r"part\.jsonl, line 2 is no record"):
+    with pytest.raises(SourceError, match=r"part\.jsonl, line 2 is not a record"):
         capture(tmp_path, line(0, 1), second)
 
 
@@ -138,7 +138,7 @@ def test_nothing_is_sent_ahead_of_being_asked_for(kafka: Kafka) -> None:
     bootstrap = kafka.broker.bootstrap
     create_topics(bootstrap, {"sliced": 2})
     records = counted("sliced", 100)
-    slices = produced(bootstrap, records, slice_size=10)
+    slices = produce(bootstrap, records, slice_size=10)
     assert [len(part) for part in islice(slices, 3)] == [10, 10, 10]
     assert next(records).offset == 30
     assert values(consumed(bootstrap, "sliced", 15, partition=1)) == [str(number) for number in range(1, 30, 2)]
@@ -150,19 +150,19 @@ def test_nothing_is_sent_ahead_of_being_asked_for(kafka: Kafka) -> None:
 def test_a_record_that_the_broker_does_not_take_is_told_with_its_place(kafka: Kafka) -> None:
     bootstrap = kafka.broker.bootstrap
     create_topics(bootstrap, {"small": 1}, {"max.message.bytes": "1000"})
-    sent = produced(bootstrap, [Record("small", 0, 7, None, None, b"x" * 2000)])
+    sent = produce(bootstrap, [Record("small", 0, 7, None, None, b"x" * 2000)])
     with pytest.raises(TransientError, match=r"offset 7: MSG_SIZE_TOO_LARGE.*\[topic small, partition 0\]"):
         list(sent)
     good, beyond = Record("small", 0, 0, None, None, b"x"), Record("small", 5, 8, None, None, b"x")
     with pytest.raises(TransientError, match=r"offset 8: _UNKNOWN_PARTITION.*\[topic small, partition 5\]"):
-        list(produced(bootstrap, [good, beyond], slice_size=1))
+        list(produce(bootstrap, [good, beyond], slice_size=1))
 
 
 def test_a_feed_keeps_its_speed(kafka: Kafka) -> None:
     create_topics(kafka.broker.bootstrap, {"paced": 2})
-    list(produced(kafka.broker.bootstrap, counted("paced", 1)))
+    list(produce(kafka.broker.bootstrap, counted("paced", 1)))
     started = time.monotonic()
-    sent = produced(
+    sent = produce(
         kafka.broker.bootstrap, counted("paced", 100), slice_size=25, records_per_second=100, idempotent=True
     )
     assert sum(map(len, sent)) == 100

@@ -1,4 +1,4 @@
-"""An OAuth 2 token endpoint for OAUTHBEARER: client credentials in, a signed JWT out, and the keys to check it with."""
+"""An OAuth 2 server for OAUTHBEARER: issues signed JWTs for client credentials, and publishes its keys (JWKS)."""
 
 from __future__ import annotations
 
@@ -25,10 +25,9 @@ _HOST = "127.0.0.1"
 
 
 class TokenServer:
-    """Hands tokens to `clients` (id and secret). It serves from the moment it is made until `stop`, or as a context
-    manager.
+    """Issues tokens to `clients` (id → secret). Serves from construction until `stop`; also a context manager.
 
-    `lifetime_seconds` is how long a token is good: short ones show whether a client asks for a new one in time.
+    `lifetime_seconds` of a token: a short one shows whether a client refreshes it in time.
     """
 
     def __init__(
@@ -37,8 +36,8 @@ class TokenServer:
         self.clients = dict(clients)
         self.lifetime_seconds = lifetime_seconds
         self.audience = audience
-        self.given: list[str] = []
-        """The client ids to whom a token was given, one entry a token."""
+        self.issued: list[str] = []
+        """The client id of each issued token."""
         self._key = generate_private_key(public_exponent=65537, key_size=2048)
         self._key_id = secrets.token_hex(8)
         self._server = ThreadingHTTPServer((_HOST, 0), _handler(self))
@@ -55,7 +54,7 @@ class TokenServer:
         self.stop()
 
     def stop(self) -> None:
-        """Ends the server; further requests are refused by the system."""
+        """Stops the server. Further connections are refused."""
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
@@ -84,12 +83,12 @@ class TokenServer:
         return {"keys": [key]}
 
     def answer(self, client: str, secret: str, grant: str, scope: str) -> tuple[int, dict[str, object]]:
-        """The HTTP status and the document for one request of a token."""
+        """HTTP status and document for a token request."""
         if grant != "client_credentials":
             return 400, {"error": "unsupported_grant_type"}
         if not secrets.compare_digest(self.clients.get(client, "").encode(), secret.encode()) or not secret:
             return 401, {"error": "invalid_client"}
-        self.given.append(client)
+        self.issued.append(client)
         document: dict[str, object] = {
             "access_token": self.token(client, scope),
             "token_type": "Bearer",
@@ -147,16 +146,15 @@ def _handler(server: TokenServer) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *arguments: object) -> None:
-            """Says nothing: each request would be a line on the standard error of a test."""
+            """No log: the default writes a line per request to standard error."""
 
     return Handler
 
 
 def _basic(authorization: str) -> tuple[str, str] | None:
-    """Id and secret of an Authorization header; None where it is none of `Basic`.
+    """Id and secret of a `Basic` Authorization header; None for other headers.
 
-    RFC 6749 has both encoded as in a form before they are put together. Not all clients do that, but one with a secret
-    without `%` and `+` sends the same either way.
+    RFC 6749 form-encodes both. Not all clients do, but this differs only for secrets with `%` or `+`.
     """
     kind, _, value = authorization.partition(" ")
     if kind.lower() != "basic":

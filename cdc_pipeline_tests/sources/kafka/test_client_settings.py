@@ -29,7 +29,7 @@ from cdc_pipeline.sources.kafka.jaas import PLAIN, jaas_line, jaas_options
 from cdc_pipeline.sources.kafka.known_options import JAVA_NAMES
 from cdc_pipeline.sources.kafka.secret_text import SecretText, secret_forms
 from cdc_pipeline.spark.jvm import jvm
-from cdc_pipeline_tests.local_kafka.certificates import Certificates, made_certificates
+from cdc_pipeline_tests.local_kafka.certificates import Certificates, create_certificates
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -177,7 +177,7 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str], dict[str, str]]] = {
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return made_certificates(tmp_path_factory.mktemp("certificates"))
+    return create_certificates(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture(scope="module")

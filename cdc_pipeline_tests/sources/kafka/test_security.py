@@ -21,9 +21,9 @@ from cdc_pipeline.errors import SourceError, TransientError
 from cdc_pipeline.sources.kafka import broker as broker_module
 from cdc_pipeline.sources.source import Intake, News, RunContext
 from cdc_pipeline_tests.local_kafka.broker import LocalBroker
-from cdc_pipeline_tests.local_kafka.certificates import Certificates, made_certificates
+from cdc_pipeline_tests.local_kafka.certificates import Certificates, create_certificates
 from cdc_pipeline_tests.local_kafka.conftest import ALL_LISTENERS, PASSWORD, SECRET
-from cdc_pipeline_tests.local_kafka.feed import Record, produced
+from cdc_pipeline_tests.local_kafka.feed import Record, produce
 from cdc_pipeline_tests.local_kafka.token_server import TokenServer
 from cdc_pipeline_tests.support.servers.kafka_clients import filled
 
@@ -136,7 +136,7 @@ def refusals(kafka: Kafka) -> dict[str, tuple[str, dict[str, Any], str]]:
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     folder = tmp_path_factory.mktemp("kafka")
-    made = made_certificates(folder / "certificates")
+    made = create_certificates(folder / "certificates")
     key: Any = load_pem_private_key(made.client_key.read_bytes(), None)
     locked = folder / "locked.pem"
     encryption = BestAvailableEncryption(_KEY_PASSWORD.encode())
@@ -169,7 +169,7 @@ def test_the_sensor_and_the_run_get_in_by_one_declaration(kafka: Kafka, spark: S
         assert isinstance(news, News), name
         assert news.records == 2 + number, name
         assert take_in(source, spark, paths).records == (2 if number == 0 else 1), name
-        list(produced(kafka.broker.bootstrap, [Record("secured", 0, 0, 1_000, None, name.encode())]))
+        list(produce(kafka.broker.bootstrap, [Record("secured", 0, 0, 1_000, None, name.encode())]))
     rows = spark.read.format("delta").load(paths.table("raw_topic_snapshot")).orderBy("offset").collect()
     assert [bytes(row["value"]).decode() for row in rows] == ["one", "two", *list(forms(kafka))[:-1]]
 

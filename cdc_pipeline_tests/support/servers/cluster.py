@@ -80,7 +80,7 @@ class StandaloneCluster:
         log = self._folder / "master.log"
         while len(re.findall("Registering worker", log.read_text(errors="replace"))) < self._workers:
             for process in self._processes:
-                assert process.status is None, process.telling_line()
+                assert process.status is None, process.error_line()
             assert time.monotonic() < until, log.read_text(errors="replace")
             time.sleep(0.1)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from cdc_pipeline_tests.local_kafka.clients import SILENT, quiet_admin
-from cdc_pipeline_tests.local_kafka.feed import Record, create_topics, produced
+from cdc_pipeline_tests.local_kafka.feed import Record, create_topics, produce
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +22,7 @@ def filled(bootstrap: str, topic: str, values: list[str], partitions: int = 1) -
     """A new topic with these values in its partition 0."""
     create_topics(bootstrap, {topic: partitions})
     records = [Record(topic, 0, offset, 1_000 + offset, None, value.encode()) for offset, value in enumerate(values)]
-    assert sum(len(part) for part in produced(bootstrap, records)) == len(values)
+    assert sum(len(part) for part in produce(bootstrap, records)) == len(values)
     return topic
 
 
