@@ -1,4 +1,4 @@
-"""Translates scalar expressions of MySQL to Spark SQL with the same value, or refuses and names the part.
+"""Translates scalar MySQL expressions to Spark SQL that gives the same value, or raises an error that names the part.
 
-The top room of mysql. `mirrors` imports it.
+The top package of `mysql`. `mirrors` imports it.
 """

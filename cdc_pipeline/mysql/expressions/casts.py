@@ -1,4 +1,4 @@
-"""Conversions between the kinds of MySQL values, as CAST and as assignments to columns make them."""
+"""Conversions between the kinds of MySQL values, for CAST and for assignments to columns."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from cdc_pipeline.mysql.expressions.arithmetic import decimal, rounded
-from cdc_pipeline.mysql.expressions.moments import as_date, as_datetime, in_years, midnight_after
-from cdc_pipeline.mysql.expressions.string_functions import cut
+from cdc_pipeline.mysql.expressions.arithmetic import decimal, rounded_number
+from cdc_pipeline.mysql.expressions.moments import as_date, as_datetime, null_outside_years, rounds_to_next_day
+from cdc_pipeline.mysql.expressions.string_functions import text_prefix
 from cdc_pipeline.mysql.expressions.texts import as_bytes, as_text
 from cdc_pipeline.mysql.expressions.values import (
     MAX_DIGITS,
@@ -19,14 +19,14 @@ from cdc_pipeline.mysql.expressions.values import (
     ExpressionError,
     Value,
     ValueKind,
+    add_doubts,
     bound,
     double_sql,
-    doubted,
     exact_sql,
     integer,
-    quoted,
-    ranged_integer,
-    require,
+    integer_in_range,
+    require_kind,
+    sql_string,
 )
 
 if TYPE_CHECKING:
@@ -42,125 +42,125 @@ _MAX_FRACTION = 6
 _PARSED = (ValueKind.TEXT, ValueKind.JSON)
 
 
-def _parsed(value: Value, pattern: str, sql_type: str) -> str:
-    """Text as another type where it is nothing but such a value; JSON true and false are numbers."""
-    text = bound(value.sql, lambda x: f"CASE WHEN {x} RLIKE {quoted(pattern)} THEN try_cast({x} AS {sql_type}) END")
+def _parse_text(value: Value, pattern: str, sql_type: str) -> str:
+    """Text cast to another type if it matches the pattern, else NULL. JSON true and false become 1 and 0."""
+    text = bound(value.sql, lambda x: f"CASE WHEN {x} RLIKE {sql_string(pattern)} THEN try_cast({x} AS {sql_type}) END")
     if value.kind is ValueKind.TEXT:
         return text
     number = f"CAST({{}} AS {sql_type})"
     return f"CASE {value.sql} WHEN 'true' THEN {number.format(1)} WHEN 'false' THEN {number.format(0)} ELSE {text} END"
 
 
-def lost(source: str, made: str) -> str:
-    """Whether a value has become NULL."""
-    return f"({made} IS NULL AND {source} IS NOT NULL)"
+def became_null(source: str, result: str) -> str:
+    """A Spark boolean: whether a conversion of `source` has turned a non-NULL value into NULL."""
+    return f"({result} IS NULL AND {source} IS NOT NULL)"
 
 
 def as_integer(value: Value, unsigned: bool, context: Context) -> Value:
-    """The value rounded half away from zero, in the range of BIGINT."""
+    """The value rounded half away from zero; NULL and doubtful outside BIGINT (UNSIGNED)."""
     if value.kind in _PARSED:
-        sql = _parsed(value, _WHOLE_TEXT, "BIGINT")
-        return doubted(integer(sql, value), lost(value.sql, sql), f"{sql} < 0" if unsigned else None)
+        sql = _parse_text(value, _WHOLE_TEXT, "BIGINT")
+        return add_doubts(integer(sql, value), became_null(value.sql, sql), f"{sql} < 0" if unsigned else None)
     if value.kind is ValueKind.DECIMAL:
-        whole = rounded(value, 0)
-        made = ranged_integer(exact_sql(whole), unsigned, value)
-        return doubted(made, lost(value.sql, made.sql))
+        whole = rounded_number(value, 0)
+        result = integer_in_range(exact_sql(whole), unsigned, value)
+        return add_doubts(result, became_null(value.sql, result.sql))
     if value.kind is ValueKind.DATE:
         return integer(f"CAST(date_format({value.sql}, 'yyyyMMdd') AS BIGINT)", value, digits=8)
     if value.kind in MOMENTS and not value.scale:
         local = as_datetime(value, context)
         return integer(f"CAST(date_format({local.sql}, 'yyyyMMddHHmmss') AS BIGINT)", local, digits=14)
-    require(value, [ValueKind.INTEGER], "a conversion to an integer")
+    require_kind(value, [ValueKind.INTEGER], "a conversion to an integer")
     return value
 
 
 def cast_integer(value: Value, unsigned: bool, context: Context) -> Value:
-    """CAST AS SIGNED or UNSIGNED: the bits of an integer are kept, so that -1 is the greatest unsigned one."""
-    found = as_integer(value, unsigned, context)
-    if unsigned and not found.unsigned:
+    """CAST AS SIGNED or UNSIGNED. It keeps the 64 bits of an integer, so -1 becomes the maximum BIGINT UNSIGNED."""
+    number = as_integer(value, unsigned, context)
+    if unsigned and not number.unsigned:
         wrapped = f"CAST(CASE WHEN {{0}} < 0 THEN CAST({{0}} AS DECIMAL(20,0)) + {_TWO_TO_64} ELSE {{0}} END"
-        sql = bound(found.sql, lambda x: f"{wrapped.format(x)} AS DECIMAL(20,0))")
-        return replace(found, sql=sql, unsigned=True, digits=UNSIGNED_DIGITS, constant=None, condition=None)
-    if not unsigned and found.wide:
-        sql = bound(found.sql, lambda x: f"CASE WHEN {x} >= {_TWO_TO_64 // 2} THEN {x} - {_TWO_TO_64} ELSE {x} END")
-        return replace(found, sql=f"try_cast({sql} AS BIGINT)", unsigned=False, digits=SIGNED_DIGITS, constant=None)
-    return replace(found, unsigned=unsigned, textless=None)
+        sql = bound(number.sql, lambda x: f"{wrapped.format(x)} AS DECIMAL(20,0))")
+        return replace(number, sql=sql, unsigned=True, digits=UNSIGNED_DIGITS, constant=None, condition=None)
+    if not unsigned and number.is_wide:
+        sql = bound(number.sql, lambda x: f"CASE WHEN {x} >= {_TWO_TO_64 // 2} THEN {x} - {_TWO_TO_64} ELSE {x} END")
+        return replace(number, sql=f"try_cast({sql} AS BIGINT)", unsigned=False, digits=SIGNED_DIGITS, constant=None)
+    return replace(number, unsigned=unsigned, no_text_reason=None)
 
 
 def as_decimal(value: Value, digits: int, scale: int) -> Value:
-    """The number as DECIMAL(digits, scale), rounded half away from zero; NULL where it does not fit."""
+    """The number as DECIMAL(digits, scale), rounded half away from zero; NULL and doubtful if it does not fit."""
     if value.kind in _PARSED:
-        whole = _parsed(value, _DECIMAL_TEXT, "DECIMAL(36,18)")
+        whole = _parse_text(value, _DECIMAL_TEXT, "DECIMAL(36,18)")
         sql = f"try_cast(round({whole}, {min(scale, 18)}) AS DECIMAL({digits},{scale}))"
-        return doubted(decimal(sql, digits, scale, value), lost(value.sql, sql))
+        return add_doubts(decimal(sql, digits, scale, value), became_null(value.sql, sql))
     if value.kind is ValueKind.DOUBLE:
-        # MySQL too goes by way of the shortest text that reads back as the same number
+        # MySQL also converts through the shortest text that parses to the same DOUBLE
         sql = f"try_cast(try_cast(CAST({value.sql} AS STRING) AS DECIMAL(38,{scale})) AS DECIMAL({digits},{scale}))"
-        return doubted(decimal(sql, digits, scale, value), lost(value.sql, sql))
-    require(replace(value, quotient=None), [ValueKind.INTEGER, ValueKind.DECIMAL], "a conversion to DECIMAL")
+        return add_doubts(decimal(sql, digits, scale, value), became_null(value.sql, sql))
+    require_kind(replace(value, quotient=None), [ValueKind.INTEGER, ValueKind.DECIMAL], "a conversion to DECIMAL")
     if value.quotient is not None and scale > value.scale:
-        raise ExpressionError("`/` as a DECIMAL of more digits than it shows")
-    source = rounded(value, scale) if scale < value.scale else value
+        raise ExpressionError("`/` converted to a DECIMAL with more fractional digits than the quotient has")
+    source = rounded_number(value, scale) if scale < value.scale else value
     sql = f"try_cast({exact_sql(source)} AS DECIMAL({digits},{scale}))"
-    return doubted(decimal(sql, digits, scale, value), lost(value.sql, sql))
+    return add_doubts(decimal(sql, digits, scale, value), became_null(value.sql, sql))
 
 
 def as_double(value: Value) -> Value:
-    """The number as DOUBLE."""
+    """The number as DOUBLE; NULL and doubtful for text that is not a plain number."""
     if value.kind in _PARSED:
-        sql = _parsed(value, _DECIMAL_TEXT, "DOUBLE")
-        return doubted(Value(sql, ValueKind.DOUBLE, value.doubt), lost(value.sql, sql))
-    require(value, [ValueKind.INTEGER, ValueKind.DECIMAL, ValueKind.DOUBLE], "a conversion to DOUBLE")
+        sql = _parse_text(value, _DECIMAL_TEXT, "DOUBLE")
+        return add_doubts(Value(sql, ValueKind.DOUBLE, value.doubt), became_null(value.sql, sql))
+    require_kind(value, [ValueKind.INTEGER, ValueKind.DECIMAL, ValueKind.DOUBLE], "a conversion to DOUBLE")
     return Value(double_sql(value), ValueKind.DOUBLE, value.doubt)
 
 
 def as_char(value: Value, size: int | None, context: Context) -> Value:
-    """CAST AS CHAR(size): the text, cut to so many characters."""
+    """CAST AS CHAR(size): the text, truncated to `size` characters."""
     local = as_datetime(value, context) if value.kind is ValueKind.TIMESTAMP else value
     text = as_text(local)
-    return text if size is None else cut(text, size)
+    return text if size is None else text_prefix(text, size)
 
 
 def as_binary(value: Value, size: int | None, context: Context) -> Value:
-    """CAST AS BINARY(size): the bytes, cut or padded with zero bytes to so many."""
+    """CAST AS BINARY(size): the bytes, truncated or padded with zero bytes to `size`."""
     local = as_datetime(value, context) if value.kind is ValueKind.TIMESTAMP else value
-    found = as_bytes(local)
-    return found if size is None else replace(found, sql=f"rpad({found.sql}, {size}, X'00')", constant=None)
+    content = as_bytes(local)
+    return content if size is None else replace(content, sql=f"rpad({content.sql}, {size}, X'00')", constant=None)
 
 
 def to_date(value: Value, context: Context) -> Value:
-    """CAST AS DATE."""
+    """CAST AS DATE. Text that is not a plain date becomes NULL and doubtful."""
     if value.kind is ValueKind.TEXT and value.constant is None:
-        sql = _parsed(value, _DATE_TEXT, "DATE")
-        return doubted(Value(sql, ValueKind.DATE, value.doubt), lost(value.sql, sql))
+        sql = _parse_text(value, _DATE_TEXT, "DATE")
+        return add_doubts(Value(sql, ValueKind.DATE, value.doubt), became_null(value.sql, sql))
     day = as_date(value, context)
     if value.kind in MOMENTS and value.scale:
-        return doubted(day, midnight_after(as_datetime(value, context)))
+        return add_doubts(day, rounds_to_next_day(as_datetime(value, context)))
     return day
 
 
 def to_datetime(value: Value, digits: int, context: Context) -> Value:
-    """CAST AS DATETIME(digits): rounded to so many digits of a second."""
+    """CAST AS DATETIME(digits), rounded to `digits` fractional digits of the second."""
     if value.kind is ValueKind.TEXT and value.constant is None:
-        sql = _parsed(value, _DATETIME_TEXT, "TIMESTAMP_NTZ")
-        found = doubted(Value(sql, ValueKind.DATETIME, value.doubt, scale=6), lost(value.sql, sql))
+        sql = _parse_text(value, _DATETIME_TEXT, "TIMESTAMP_NTZ")
+        local = add_doubts(Value(sql, ValueKind.DATETIME, value.doubt, scale=6), became_null(value.sql, sql))
     else:
-        found = as_datetime(value, context)
-    if found.scale <= digits:
-        return replace(found, scale=digits)
-    sql = f"CAST({rounded_instant(found.sql, digits)} AS TIMESTAMP_NTZ)"
-    return replace(found, sql=in_years(sql), scale=digits)
+        local = as_datetime(value, context)
+    if local.scale <= digits:
+        return replace(local, scale=digits)
+    sql = f"CAST({rounded_instant(local.sql, digits)} AS TIMESTAMP_NTZ)"
+    return replace(local, sql=null_outside_years(sql), scale=digits)
 
 
 def rounded_instant(sql: str, digits: int) -> str:
-    """A TIMESTAMP rounded half up to so many digits of a second, of a TIMESTAMP or TIMESTAMP_NTZ."""
+    """A TIMESTAMP or TIMESTAMP_NTZ as TIMESTAMP, rounded half up to `digits` fractional digits of the second."""
     step = 10 ** (6 - digits)
     micros = f"(unix_micros(CAST({sql} AS TIMESTAMP)) + {step // 2})"
     return f"timestamp_micros({bound(micros, lambda x: f'({x} - pmod({x}, {step}L))')})"
 
 
 def cast(value: Value, target: exp.Expr, context: Context) -> Value | None:
-    """CAST of a value to sqlglot's node of a type; None for types that are not translated."""
+    """CAST of a value to the type of a sqlglot node; None if the type is not supported."""
     sizes = [int(item.name) for item in target.expressions if isinstance(item, exp.DataTypeParam)]
     size = sizes[0] if sizes else None
     if len(sizes) < len(target.expressions):

@@ -1,4 +1,4 @@
-"""The values of a mirror's columns."""
+"""The columns of a mirror as values of MySQL expressions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.types import DecimalType
 
-from cdc_pipeline.mysql.expressions.json_functions import odd_form
+from cdc_pipeline.mysql.expressions.json_functions import is_not_canonical
 from cdc_pipeline.mysql.expressions.values import ExpressionError, Value, ValueKind
 from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.model.table import TEXT_TYPES
@@ -28,29 +28,31 @@ _MOMENT_KINDS = {
 
 
 def column_value(column: Column, schema: TableSchema) -> Value:
-    """The value of a mirror's column; `schema` is its table's. Raises ExpressionError for types that have none."""
-    found = _value(column, schema)
-    return replace(found, column=(found.sql, column))
+    """The value of a column in the mirror of `schema`. Raises ExpressionError for unsupported column types."""
+    value = _value_by_type(column, schema)
+    return replace(value, column=(value.sql, column))
 
 
-def _value(column: Column, schema: TableSchema) -> Value:
+def _value_by_type(column: Column, schema: TableSchema) -> Value:
     kind, name, base = column.type, quoted(column.name), column.type.base
     target = spark_type(kind)
     if base in _INTEGER_DIGITS:
         digits = _INTEGER_DIGITS[base] + (base == "bigint" and kind.unsigned)
         sql = name if digits > 19 else f"CAST({name} AS BIGINT)"
-        textless = "zerofill" if kind.zerofill else None
-        return Value(sql, ValueKind.INTEGER, digits=digits, unsigned=kind.unsigned, textless=textless)
+        no_text_reason = "zerofill" if kind.zerofill else None
+        return Value(sql, ValueKind.INTEGER, digits=digits, unsigned=kind.unsigned, no_text_reason=no_text_reason)
     if base == "bit":
         wide = isinstance(target, DecimalType)
-        return Value(name, ValueKind.INTEGER, digits=20 if wide else 19, unsigned=True, textless="bit")
+        return Value(name, ValueKind.INTEGER, digits=20 if wide else 19, unsigned=True, no_text_reason="bit")
     if base == "year":
-        return Value(f"CAST({name} AS BIGINT)", ValueKind.INTEGER, digits=4, unsigned=True, textless="year")
+        return Value(f"CAST({name} AS BIGINT)", ValueKind.INTEGER, digits=4, unsigned=True, no_text_reason="year")
     if isinstance(target, DecimalType):
-        textless = "zerofill" if kind.zerofill else None
-        return Value(name, ValueKind.DECIMAL, digits=target.precision, scale=target.scale, textless=textless)
+        no_text_reason = "zerofill" if kind.zerofill else None
+        return Value(
+            name, ValueKind.DECIMAL, digits=target.precision, scale=target.scale, no_text_reason=no_text_reason
+        )
     if base == "decimal":
-        # of messages that name no digits there may be any
+        # a type from messages may have no digits: assume the maximum
         digits, scale = text_decimal(kind) or (65, 30)
         return Value(name, ValueKind.LONG_DECIMAL, digits=digits, scale=scale)
     if base in ("float", "double"):
@@ -61,9 +63,9 @@ def _value(column: Column, schema: TableSchema) -> Value:
     if base in _BLOBS:
         return Value(name, ValueKind.BYTES)
     if base == "json":
-        return Value(name, ValueKind.JSON, f"coalesce({odd_form(name)}, false)")
+        return Value(name, ValueKind.JSON, f"coalesce({is_not_canonical(name)}, false)")
     if base in _MOMENT_KINDS:
-        # a NOT NULL date is NULL in a mirror where upstream has a zero date
+        # a NULL in a NOT NULL date column stands for a zero date upstream
         doubt = f"({name} IS NULL)" if not column.nullable and base != "time" else None
         return Value(name, _MOMENT_KINDS[base], doubt, scale=kind.params[0] if kind.params else 0)
-    raise ExpressionError(f"column {column.name} of type {kind or 'unknown'}")
+    raise ExpressionError(f"column {column.name}: type {kind or 'unknown'} is not supported")

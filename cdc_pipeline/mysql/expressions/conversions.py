@@ -1,6 +1,6 @@
-"""Which changes of a column's type carry existing values over exactly, and which this version cannot vouch for.
+"""Type changes of columns: which ones keep existing values exact, and the gaps of uncertain types and conversions.
 
-MODIFY and CHANGE send no rows (ticdc-facts §10): what upstream makes of its values has to be made here.
+MODIFY and CHANGE send no rows (ticdc-facts §10), so the mirror must convert existing values as upstream does.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ _SIZES = {
 
 
 def unsure_conversion(old: MySqlType, new: MySqlType) -> str | None:
-    """Why existing values may differ from upstream's after the change; None where they are exact."""
+    """Why existing values may differ from upstream's after the type change; None if they are exact."""
     if _is_exact(old, new):
         return None
-    return f"values were {short(str(old))} before and are {short(str(new))} now: converted without certainty"
+    return f"the type changed from {short(str(old))} to {short(str(new))}: converted values may differ from upstream's"
 
 
 def learns_labels(old: MySqlType, new: MySqlType) -> bool:
-    """Whether numbers of an ENUM or SET whose labels were not known can become labels."""
+    """Whether the change adds the labels of an ENUM or SET, so that stored numbers can be replaced by labels."""
     return old.base == new.base and old.base in ("enum", "set") and not old.members and bool(new.members)
 
 
 def unsure_change(old: Column, new: Column, schema: TableSchema, time_zone: str) -> str | None:
-    """`unsure_conversion`, where the value cannot be computed as MySQL assigns it either. `schema` is the table's before.
+    """Why existing values may differ from upstream's after the change; None if they are exact or can be computed.
 
-    A generated column is computed anew, and one whose formula has no equal here is told when that is tried.
+    `schema`: the table before the change. A generated column gives None: the mirror recomputes it and reports its gaps then.
     """
     if new.generated is not None or converted(old, new, schema, time_zone) is not None:
         return None
@@ -58,9 +58,9 @@ def unsure_change(old: Column, new: Column, schema: TableSchema, time_zone: str)
 
 
 def converted(old: Column, new: Column, schema: TableSchema, time_zone: str) -> SparkExpression | None:
-    """The value that MySQL makes of the old column's for the new one; None where it is not known to be so here.
+    """The value of the old column as MySQL converts it to the new column; None if the conversion is not supported.
 
-    `schema` is the table's before the change.
+    `schema`: the table before the change.
     """
     try:
         return assigned(quoted(old.name), new, schema, time_zone)
@@ -69,15 +69,15 @@ def converted(old: Column, new: Column, schema: TableSchema, time_zone: str) -> 
 
 
 def _is_exact(old: MySqlType, new: MySqlType) -> bool:
-    """Whether every value stays what it is, and fits."""
+    """Whether every value of the old type is the same value in the new type."""
     before, after = old.base, new.base
     if before in INTEGERS:
         return _integer_is_exact(old, new)
     if before in TEXT_TYPES:
-        # a CHAR is shown without the spaces at its end
-        return after in TEXT_TYPES and (after != "char" or before == "char") and _holds(new, old)
+        # MySQL returns a CHAR without trailing spaces
+        return after in TEXT_TYPES and (after != "char" or before == "char") and _is_as_long(new, old)
     if before in BLOBS:
-        return after in BLOBS and _holds(new, old)
+        return after in BLOBS and _is_as_long(new, old)
     if before == "decimal":
         return _decimal_is_exact(old, new)
     if before != after:
@@ -92,13 +92,13 @@ def _is_exact(old: MySqlType, new: MySqlType) -> bool:
     if before in _FRACTIONS:
         return _digits(new) == _digits(old) or (before != "time" and _digits(new) > _digits(old))
     if before == "binary" or (before in ("float", "double") and len(new.params) > 1):
-        return old.params == new.params  # a longer one is padded, another scale rounds
+        return old.params == new.params  # a longer BINARY is padded, a different scale rounds
     if before == "bit":
         return _digits(new) >= _digits(old)
     if before == "enum":
         return set(old.members) <= set(new.members)
     if before == "set":
-        # labels are shown in the order of the definition
+        # MySQL prints the labels of a SET in the order of its definition
         return tuple(member for member in new.members if member in old.members) == old.members
     return True
 
@@ -125,12 +125,12 @@ def _decimal_is_exact(old: MySqlType, new: MySqlType) -> bool:
     return same_text and _scale(new) >= _scale(old) and new.params[0] - _scale(new) >= digits - _scale(old)
 
 
-def _holds(new: MySqlType, old: MySqlType) -> bool:
+def _is_as_long(new: MySqlType, old: MySqlType) -> bool:
     return _size(new) >= _size(old)
 
 
 def _size(kind: MySqlType) -> int:
-    """The most characters or bytes."""
+    """Maximum number of characters or bytes."""
     return kind.params[0] if kind.params else _SIZES.get(kind.base, 2**32 - 1)
 
 
@@ -149,7 +149,7 @@ _PARTIAL_IMAGES = (
 
 
 def unsent_columns(columns: Sequence[Column]) -> tuple[Gap, ...]:
-    """The gaps of these columns, which rows did not bring."""
+    """The gaps of columns that row changes do not contain, virtual generated columns first."""
     return tuple(
         Gap(GapKind.VIRTUAL_NOT_SENT, "virtual generated columns are not sent, they are NULL here", column.name)
         if column.generated == "virtual"
@@ -159,22 +159,22 @@ def unsent_columns(columns: Sequence[Column]) -> tuple[Gap, ...]:
 
 
 def with_unclear_types(gaps: Iterable[Gap], columns: Iterable[Column]) -> tuple[Gap, ...]:
-    """The gaps of a table that has these columns now: those of types are told anew."""
+    """The gaps of a table, with its UNCLEAR_TYPE gaps replaced by those of the given columns."""
     return added(of_other_kinds(gaps, GapKind.UNCLEAR_TYPE), unclear_types(columns))
 
 
 def unclear_types(columns: Iterable[Column]) -> tuple[Gap, ...]:
-    """`unclear_type` of each column that has one."""
-    return tuple(filter(None, map(unclear_type, columns)))
+    """The `type_gap` of each column that has one."""
+    return tuple(filter(None, map(type_gap, columns)))
 
 
-def unclear_type(column: Column) -> Gap | None:
-    """Why the values of a column whose type only messages name may not be upstream's; None where they are."""
-    kind, words = column.type, None
+def type_gap(column: Column) -> Gap | None:
+    """The gap of a column whose type is known only from messages, and not fully; None if the type is fully known."""
+    kind, reason = column.type, None
     if not kind.base:
-        words = "its type is not known, values are kept as text"
+        reason = "its type is not known, values are kept as text"
     elif kind.base not in KNOWN_TYPES:
-        words = f"{short(str(kind))} is no type of MySQL that is known here, values are kept as text"
+        reason = f"{short(str(kind))} is not a known MySQL type, values are kept as text"
     elif kind.base in ("enum", "set") and not kind.members:
-        words = f"the labels of the {kind.base} are not known, numbers are kept as text"
-    return None if words is None else Gap(GapKind.UNCLEAR_TYPE, words, column.name)
+        reason = f"the labels of the {kind.base} are not known, numbers are kept as text"
+    return None if reason is None else Gap(GapKind.UNCLEAR_TYPE, reason, column.name)

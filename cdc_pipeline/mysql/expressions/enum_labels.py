@@ -1,4 +1,4 @@
-"""ENUM and SET in MySQL expressions: the label that a value becomes, and the number of a label."""
+"""ENUM and SET columns in MySQL expressions: conversion of values to labels, and of labels to numbers."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.mysql.expressions.casts import lost
+from cdc_pipeline.mysql.expressions.casts import became_null
 from cdc_pipeline.mysql.expressions.moments import as_datetime
 from cdc_pipeline.mysql.expressions.texts import NOT_PLAIN, as_text
 from cdc_pipeline.mysql.expressions.values import (
     ExpressionError,
     Value,
     ValueKind,
+    add_doubts,
     bound,
-    doubted,
     integer,
-    quoted,
+    sql_string,
 )
 from cdc_pipeline.mysql.types.charsets import collation_of_column
 
@@ -30,66 +30,75 @@ _NUMBER = "^\\d{1,5}\\z"
 
 
 def stored_labels(value: Value, kind: MySqlType, context: Context) -> Value:
-    """The label of an ENUM, or the labels of a SET, that a column takes a value for: an exact match first, then what the
-    collation holds for equal, then the number of a label."""
+    """The value as a label of an ENUM or as labels of a SET; NULL and doubtful if no label matches.
+
+    An exact match has priority, then a match under the collation, then (ENUM only) the number of a label.
+    """
     if value.kind is ValueKind.BYTES:
-        raise ExpressionError(f"bytes in a column of type {kind.base}")
+        raise ExpressionError(f"bytes assigned to a column of type {kind.base} are not supported")
     text = as_text(as_datetime(value, context) if value.kind is ValueKind.TIMESTAMP else value)
     collation = collation_of_column(kind, context.schema)
     own = value.own_column
     if kind.base == "enum":
-        empty = own is not None and own.type.base == "enum"
-        return _stored_label(text, kind.members, collation, empty=empty)
+        from_enum = own is not None and own.type.base == "enum"
+        return _stored_label(text, kind.members, collation, from_enum=from_enum)
     return _stored_set(text, kind.members, collation)
 
 
-def _stored_label(text: Value, members: Sequence[str], collation: str | None, *, empty: bool) -> Value:
-    """`empty`: the value may be the error value of another ENUM, which has no label and stays so."""
-    alike = _alike(members, collation)
+def _stored_label(text: Value, members: Sequence[str], collation: str | None, *, from_enum: bool) -> Value:
+    """The value as a label. `from_enum`: the value may be the error value '' of another ENUM, which stays ''."""
+    by_lower_case = _labels_by_lower_case(members, collation)
 
     def label(x: str) -> str:
-        whens = [f"WHEN {x} IN ({_list(members)}) THEN {x}"]
-        whens += [f"WHEN {x} = '' THEN ''"] if empty and "" not in members else []
-        whens += [f"WHEN rtrim({x}) IN ({_list(members)}) THEN rtrim({x})"]
-        if alike is not None:
-            found = f"element_at({alike}, lower(rtrim({x})))"
-            whens += [f"WHEN {found} IS NOT NULL THEN {found}"]
-        number = f"CASE WHEN {x} RLIKE {quoted(_NUMBER)} THEN CAST({x} AS INT) END"
-        whens += [f"WHEN {number} BETWEEN 1 AND {len(members)} THEN get(array({_list(members)}), {number} - 1)"]
+        whens = [f"WHEN {x} IN ({_literal_list(members)}) THEN {x}"]
+        whens += [f"WHEN {x} = '' THEN ''"] if from_enum and "" not in members else []
+        whens += [f"WHEN rtrim({x}) IN ({_literal_list(members)}) THEN rtrim({x})"]
+        if by_lower_case is not None:
+            match = f"element_at({by_lower_case}, lower(rtrim({x})))"
+            whens += [f"WHEN {match} IS NOT NULL THEN {match}"]
+        number = f"CASE WHEN {x} RLIKE {sql_string(_NUMBER)} THEN CAST({x} AS INT) END"
+        whens += [f"WHEN {number} BETWEEN 1 AND {len(members)} THEN get(array({_literal_list(members)}), {number} - 1)"]
         return f"CASE {' '.join(whens)} END"
 
     sql = bound(text.sql, label)
-    return doubted(replace(text, sql=sql), lost(text.sql, sql), _unlike(text.sql, sql, collation))
+    return add_doubts(
+        replace(text, sql=sql), became_null(text.sql, sql), _is_collation_dependent(text.sql, sql, collation)
+    )
 
 
 def _stored_set(text: Value, members: Sequence[str], collation: str | None) -> Value:
-    alike = _alike(members, collation)
+    by_lower_case = _labels_by_lower_case(members, collation)
 
     def labels(x: str) -> str:
-        otherwise = "NULL" if alike is None else f"element_at({alike}, lower(part))"
-        member = f"CASE WHEN part IN ({_list(members)}) THEN part ELSE {otherwise} END"
+        otherwise = "NULL" if by_lower_case is None else f"element_at({by_lower_case}, lower(part))"
+        member = f"CASE WHEN part IN ({_literal_list(members)}) THEN part ELSE {otherwise} END"
         parts = f"transform(split(rtrim({x}), ','), part -> {member})"
 
         def ordered(chosen: str) -> str:
-            known = f"array_join(filter(array({_list(members)}), label -> array_contains({chosen}, label)), ',')"
+            known = (
+                f"array_join(filter(array({_literal_list(members)}), label -> array_contains({chosen}, label)), ',')"
+            )
             return f"CASE WHEN NOT exists({chosen}, part -> part IS NULL) THEN {known} END"
 
         return f"CASE WHEN rtrim({x}) = '' THEN '' WHEN {x} IS NOT NULL THEN {bound(parts, ordered)} END"
 
     sql = bound(text.sql, labels)
     wrong_case = f"NOT forall(split({sql}, ','), label -> array_contains(split(rtrim({text.sql}), ','), label))"
-    return doubted(replace(text, sql=sql), lost(text.sql, sql), None if _folds(collation) else wrong_case)
+    return add_doubts(
+        replace(text, sql=sql), became_null(text.sql, sql), None if _ignores_case(collation) else wrong_case
+    )
 
 
 def label_number(value: Value, members: Sequence[str], base: str) -> Value:
-    """The number of an ENUM's label, or the mask of a SET's labels."""
+    """The number of the label of an ENUM, or the bit mask of the labels of a SET."""
 
     def number(x: str) -> str:
         if base == "enum":
-            return f"CASE WHEN {x} = '' THEN 0 ELSE nullif(array_position(array({_list(members)}), {x}), 0) END"
+            return f"CASE WHEN {x} = '' THEN 0 ELSE nullif(array_position(array({_literal_list(members)}), {x}), 0) END"
         bits = ", ".join(
-            f"CASE WHEN array_contains(split({x}, ','), {quoted(member)}) THEN CAST({2**place} AS DECIMAL(20,0)) ELSE 0 END"
-            for place, member in enumerate(members)
+            f"CASE WHEN array_contains(split({x}, ','), {sql_string(member)}) "
+            f"THEN CAST({2**index} AS DECIMAL(20,0)) ELSE 0 END"
+            for index, member in enumerate(members)
         )
         zero = "CAST(0 AS DECIMAL(20,0))"
         mask = f"aggregate(array({bits}), {zero}, (sum, bit) -> CAST(sum + bit AS DECIMAL(20,0)))"
@@ -101,33 +110,35 @@ def label_number(value: Value, members: Sequence[str], base: str) -> Value:
     return Value(sql, ValueKind.INTEGER, value.doubt, digits=20, unsigned=True)
 
 
-def _list(members: Sequence[str]) -> str:
-    return ", ".join(map(quoted, members))
+def _literal_list(members: Sequence[str]) -> str:
+    return ", ".join(map(sql_string, members))
 
 
-def _folds(collation: str | None) -> bool:
-    """Whether the collation surely does not tell case, of letters of ASCII."""
+def _ignores_case(collation: str | None) -> bool:
+    """Whether the collation is known to ignore the case of ASCII letters."""
     return collation is not None and collation.endswith("_ci")
 
 
-def _alike(members: Sequence[str], collation: str | None) -> str | None:
-    """A map from the lower case of labels to those that no other has: what a text means that differs in its case. None where
-    the collation tells case."""
+def _labels_by_lower_case(members: Sequence[str], collation: str | None) -> str | None:
+    """SQL of a map: lower-case label → label, for ASCII labels that differ from all others by more than case.
+
+    None if the collation is case-sensitive (binary) or no label qualifies.
+    """
     if collation is not None and (collation == "binary" or collation.endswith("_bin")):
         return None
     folded = [member.lower() for member in members]
-    times = Counter(folded)
+    counts = Counter(folded)
     pairs = [
-        f"{quoted(low)}, {quoted(member)}"
+        f"{sql_string(low)}, {sql_string(member)}"
         for low, member in zip(folded, members, strict=True)
-        if member.isascii() and times[low] == 1
+        if member.isascii() and counts[low] == 1
     ]
     return f"map({', '.join(pairs)})" if pairs else None
 
 
-def _unlike(text: str, label: str, collation: str | None) -> str | None:
-    """Whether it takes a collation to know that the text means the label, and which one it is is not known."""
-    plain = f"rtrim({text}) = {label} OR {text} RLIKE {quoted(_NUMBER)}"
-    if _folds(collation):
-        return f"(NOT ({plain}) AND {text} RLIKE {quoted(NOT_PLAIN)})"
+def _is_collation_dependent(text: str, label: str, collation: str | None) -> str | None:
+    """A Spark boolean: whether the match depends on a collation that is unknown, or on its rules for non-ASCII text."""
+    plain = f"rtrim({text}) = {label} OR {text} RLIKE {sql_string(_NUMBER)}"
+    if _ignores_case(collation):
+        return f"(NOT ({plain}) AND {text} RLIKE {sql_string(NOT_PLAIN)})"
     return f"NOT ({plain})"

@@ -1,4 +1,4 @@
-"""Comparison, choice and truth in MySQL expressions."""
+"""Comparisons, boolean operators and conditional functions of MySQL expressions."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from cdc_pipeline.mysql.expressions.moments import as_date, as_datetime
 from cdc_pipeline.mysql.expressions.texts import (
     as_bytes,
     as_text,
+    combined_string,
     equal_texts,
-    joined,
     ordered_texts,
 )
 from cdc_pipeline.mysql.expressions.values import (
@@ -22,17 +22,17 @@ from cdc_pipeline.mysql.expressions.values import (
     ExpressionError,
     Value,
     ValueKind,
-    any_of,
+    add_doubts,
+    any_true,
+    bind_value,
+    boolean_value,
     bound,
-    condition_of,
+    combined_doubt,
     double_sql,
-    doubt_of,
-    doubted,
     exact_sql,
     null,
-    once,
-    require,
-    truth,
+    require_kind,
+    to_condition,
 )
 
 if TYPE_CHECKING:
@@ -44,114 +44,120 @@ _STRINGS = frozenset({ValueKind.TEXT, ValueKind.BYTES})
 _EXTREMES = {"GREATEST": "array_max", "LEAST": "array_min"}
 
 
-def compared(operator: str, left: Value, right: Value, context: Context) -> Value:
-    """`left operator right` for =, <>, <, <=, >, >=."""
+def comparison(operator: str, left: Value, right: Value, context: Context) -> Value:
+    """`left operator right` for `=`, `<>`, `<`, `<=`, `>` and `>=`. Raises ExpressionError for unsupported kinds."""
     if ValueKind.NULL in (left.kind, right.kind):
         return null()
     for side in (left, right):
-        require(side, ValueKind, f"`{operator}`")
+        require_kind(side, ValueKind, f"`{operator}`")
     kinds = {left.kind, right.kind}
     if kinds & NUMBERS:
-        return _compared_numbers(operator, as_number(left), as_number(right))
+        return _number_comparison(operator, as_number(left), as_number(right))
     if kinds & MOMENTS:
-        return _compared_moments(operator, left, right, context)
+        return _moment_comparison(operator, left, right, context)
     if kinds <= _STRINGS:
-        return _compared_strings(operator, left, right)
+        return _string_comparison(operator, left, right)
     if kinds == {ValueKind.TIME} and left.scale == right.scale and operator in ("=", "<>"):
-        return truth(f"({left.sql} {operator} {right.sql})", left, right)
-    raise ExpressionError(f"`{operator}` of a {left.kind.value} and a {right.kind.value} value")
+        return boolean_value(f"({left.sql} {operator} {right.sql})", left, right)
+    raise ExpressionError(f"`{operator}` of a {left.kind.value} and a {right.kind.value} value is not supported")
 
 
-def _compared_numbers(operator: str, left: Value, right: Value) -> Value:
+def _number_comparison(operator: str, left: Value, right: Value) -> Value:
     for side in (left, right):
-        require(side, NUMBERS, f"`{operator}`")
+        require_kind(side, NUMBERS, f"`{operator}`")
     if ValueKind.DOUBLE in (left.kind, right.kind):
-        return truth(f"({double_sql(left)} {operator} {double_sql(right)})", left, right)
+        return boolean_value(f"({double_sql(left)} {operator} {double_sql(right)})", left, right)
     if max(left.digits - left.scale, right.digits - right.scale) + max(left.scale, right.scale) > MAX_DIGITS:
-        raise ExpressionError(f"`{operator}` of decimals with too many digits for Spark")
-    if left.kind is right.kind is ValueKind.INTEGER and not left.wide and not right.wide:
-        return truth(f"({left.sql} {operator} {right.sql})", left, right)
-    return truth(f"({exact_sql(left)} {operator} {exact_sql(right)})", left, right)
+        raise ExpressionError(f"`{operator}`: the decimals have too many digits for Spark")
+    if left.kind is right.kind is ValueKind.INTEGER and not left.is_wide and not right.is_wide:
+        return boolean_value(f"({left.sql} {operator} {right.sql})", left, right)
+    return boolean_value(f"({exact_sql(left)} {operator} {exact_sql(right)})", left, right)
 
 
-def _compared_moments(operator: str, left: Value, right: Value, context: Context) -> Value:
+def _moment_comparison(operator: str, left: Value, right: Value, context: Context) -> Value:
     if left.kind is right.kind is ValueKind.TIMESTAMP:
-        return truth(f"({left.sql} {operator} {right.sql})", left, right)
+        return boolean_value(f"({left.sql} {operator} {right.sql})", left, right)
     sides = [as_datetime(side, context) for side in (left, right)]
-    return truth(f"({sides[0].sql} {operator} {sides[1].sql})", *sides)
+    return boolean_value(f"({sides[0].sql} {operator} {sides[1].sql})", *sides)
 
 
-def _compared_strings(operator: str, left: Value, right: Value) -> Value:
+def _string_comparison(operator: str, left: Value, right: Value) -> Value:
     if ValueKind.BYTES in (left.kind, right.kind):
         sides = [as_bytes(left), as_bytes(right)]
-        return truth(f"({sides[0].sql} {operator} {sides[1].sql})", *sides)
+        return boolean_value(f"({sides[0].sql} {operator} {sides[1].sql})", *sides)
     if operator in ("=", "<>"):
         condition, doubt = equal_texts(left, right)
-        return doubted(truth(condition if operator == "=" else f"(NOT {condition})", left, right), doubt)
+        return add_doubts(boolean_value(condition if operator == "=" else f"(NOT {condition})", left, right), doubt)
     condition, doubt = ordered_texts(left, right, operator)
-    return doubted(truth(condition, left, right), doubt)
+    return add_doubts(boolean_value(condition, left, right), doubt)
 
 
 def null_safe_equal(left: Value, right: Value, context: Context) -> Value:
     """`left <=> right`."""
 
-    def made(one: Value, other: Value) -> Value:
+    def equal_or_both_null(one: Value, other: Value) -> Value:
         nulls = [f"({side.sql} IS NULL)" for side in (one, other)]
-        equal = compared("=", one, other, context)
-        both = f"CASE WHEN {nulls[0]} OR {nulls[1]} THEN {nulls[0]} AND {nulls[1]} ELSE {condition_of(equal)} END"
-        return doubted(truth(f"({both})", one, other), equal.doubt)
+        equal = comparison("=", one, other, context)
+        both = f"CASE WHEN {nulls[0]} OR {nulls[1]} THEN {nulls[0]} AND {nulls[1]} ELSE {to_condition(equal)} END"
+        return add_doubts(boolean_value(f"({both})", one, other), equal.doubt)
 
-    return once(left, lambda one: once(right, lambda other: made(one, other)))
+    return bind_value(left, lambda one: bind_value(right, lambda other: equal_or_both_null(one, other)))
 
 
 def between(value: Value, low: Value, high: Value, context: Context) -> Value:
     """`value BETWEEN low AND high`."""
-    return once(
+    return bind_value(
         value,
-        lambda x: joined_conditions("AND", [compared(">=", x, low, context), compared("<=", x, high, context)]),
+        lambda x: combined_condition("AND", [comparison(">=", x, low, context), comparison("<=", x, high, context)]),
     )
 
 
-def among(value: Value, items: Sequence[Value], context: Context) -> Value:
+def in_list(value: Value, items: Sequence[Value], context: Context) -> Value:
     """`value IN (items)`."""
-    return once(value, lambda x: joined_conditions("OR", [compared("=", x, item, context) for item in items]))
+    return bind_value(value, lambda x: combined_condition("OR", [comparison("=", x, item, context) for item in items]))
 
 
 def negation(value: Value) -> Value:
-    return truth(f"(NOT {condition_of(value)})", value)
+    """`NOT value`."""
+    return boolean_value(f"(NOT {to_condition(value)})", value)
 
 
-def joined_conditions(operator: str, values: Sequence[Value]) -> Value:
-    """AND, OR and XOR, with three values as in Spark."""
+def combined_condition(operator: str, values: Sequence[Value]) -> Value:
+    """The values combined by AND, OR or XOR, in the three-valued logic that MySQL and Spark share."""
     sign = {"AND": " AND ", "OR": " OR ", "XOR": " <> "}[operator]
-    return truth("(" + sign.join(condition_of(value) for value in values) + ")", *values)
+    return boolean_value("(" + sign.join(to_condition(value) for value in values) + ")", *values)
 
 
 def is_null(value: Value) -> Value:
-    return truth(f"({value.sql} IS NULL)", value)
+    """`value IS NULL`."""
+    return boolean_value(f"({value.sql} IS NULL)", value)
 
 
-def is_truth(value: Value, wanted: bool) -> Value:
-    return truth(f"({condition_of(value)} IS {'TRUE' if wanted else 'FALSE'})", value)
+def boolean_test(value: Value, wanted: bool) -> Value:
+    """`value IS TRUE` or `value IS FALSE`."""
+    return boolean_value(f"({to_condition(value)} IS {'TRUE' if wanted else 'FALSE'})", value)
 
 
-def unified(values: Sequence[Value], context: Context) -> tuple[list[str], Value]:
-    """The values as Spark text of one type, and a value of that type. Raises ExpressionError where MySQL has none."""
+def unify(values: Sequence[Value], context: Context) -> tuple[list[str], Value]:
+    """SQL of the values converted to their common type, and a model `Value` of this type.
+
+    Raises ExpressionError if the common type is not supported.
+    """
     for value in values:
-        require(value, ValueKind, "a choice of values")
+        require_kind(value, ValueKind, "a choice between values")
     known = [value for value in values if value.kind is not ValueKind.NULL]
     if not known:
         return ["NULL" for _ in values], null()
-    made, model = _of_one_kind(known, context)
-    texts = iter(made)
+    known_sqls, model = _unify_known(known, context)
+    texts = iter(known_sqls)
     sqls = ["NULL" if value.kind is ValueKind.NULL else next(texts) for value in values]
     return sqls, replace(model, doubt=None, constant=None, condition=None)
 
 
-def _of_one_kind(values: Sequence[Value], context: Context) -> tuple[list[str], Value]:
+def _unify_known(values: Sequence[Value], context: Context) -> tuple[list[str], Value]:
     kinds = {value.kind for value in values}
     if kinds <= NUMBERS:
-        return _numbers(values, kinds)
+        return _unify_numbers(values, kinds)
     if kinds <= MOMENTS:
         if len(kinds) > 1:
             values = [as_datetime(value, context) for value in values]
@@ -159,89 +165,91 @@ def _of_one_kind(values: Sequence[Value], context: Context) -> tuple[list[str], 
         return [value.sql for value in values], widest
     if kinds in ({ValueKind.TIME}, {ValueKind.JSON}):
         if len({value.scale for value in values}) > 1:
-            raise ExpressionError("a choice of times with different digits")
+            raise ExpressionError("a choice between times with different fractional digits is not supported")
         return [value.sql for value in values], values[0]
     if ValueKind.JSON in kinds:
-        raise ExpressionError("a choice between JSON and other values")
+        raise ExpressionError("a choice between JSON and other values is not supported")
     local = [as_datetime(value, context) if value.kind is ValueKind.TIMESTAMP else value for value in values]
     if ValueKind.BYTES in kinds:
         strings = [as_bytes(value) for value in local]
-        return [item.sql for item in strings], joined(strings, strings[0].sql, ValueKind.BYTES)
+        return [item.sql for item in strings], combined_string(strings, strings[0].sql, ValueKind.BYTES)
     strings = [as_text(value) for value in local]
-    return [item.sql for item in strings], joined(strings, strings[0].sql, ValueKind.TEXT)
+    return [item.sql for item in strings], combined_string(strings, strings[0].sql, ValueKind.TEXT)
 
 
-def _numbers(values: Sequence[Value], kinds: set[ValueKind]) -> tuple[list[str], Value]:
-    textless = next((value.textless for value in values if value.textless is not None), None)
-    if textless == "year" and any(value.textless is None for value in values):
-        textless = "sometimes year"
+def _unify_numbers(values: Sequence[Value], kinds: set[ValueKind]) -> tuple[list[str], Value]:
+    no_text_reason = next((value.no_text_reason for value in values if value.no_text_reason is not None), None)
+    if no_text_reason == "year" and any(value.no_text_reason is None for value in values):
+        no_text_reason = "sometimes year"
     if ValueKind.DOUBLE in kinds:
         return [double_sql(value) for value in values], Value("", ValueKind.DOUBLE)
     if kinds == {ValueKind.INTEGER}:
         unsigned = all(value.unsigned for value in values)
-        if any(value.wide for value in values):
+        if any(value.is_wide for value in values):
             sqls = [f"CAST({value.sql} AS DECIMAL(20,0))" for value in values]
-            return sqls, Value("", ValueKind.INTEGER, digits=UNSIGNED_DIGITS, unsigned=unsigned, textless=textless)
+            return sqls, Value(
+                "", ValueKind.INTEGER, digits=UNSIGNED_DIGITS, unsigned=unsigned, no_text_reason=no_text_reason
+            )
         digits = max(value.digits for value in values)
-        model = Value("", ValueKind.INTEGER, digits=digits, unsigned=unsigned, textless=textless)
+        model = Value("", ValueKind.INTEGER, digits=digits, unsigned=unsigned, no_text_reason=no_text_reason)
         return [value.sql for value in values], model
     scale = max(value.scale for value in values)
     digits = max(value.digits - value.scale for value in values) + scale
     if digits > MAX_DIGITS:
-        raise ExpressionError(f"a choice of decimals of {digits} digits")
+        raise ExpressionError(f"a choice between decimals: {digits} digits, Spark supports at most {MAX_DIGITS}")
     return [decimal(exact_sql(value), digits, scale).sql for value in values], Value(
-        "", ValueKind.DECIMAL, digits=digits, scale=scale, textless=textless
+        "", ValueKind.DECIMAL, digits=digits, scale=scale, no_text_reason=no_text_reason
     )
 
 
-def chosen(cases: Sequence[tuple[Value, Value]], otherwise: Value, context: Context) -> Value:
-    """CASE WHEN: the value of the first condition that is true."""
-    sqls, model = unified([*(value for _, value in cases), otherwise], context)
-    conditions = [condition_of(condition) for condition, _ in cases]
+def case_when(cases: Sequence[tuple[Value, Value]], otherwise: Value, context: Context) -> Value:
+    """CASE WHEN: the value of the first true condition; each case is (condition, value)."""
+    sqls, model = unify([*(value for _, value in cases), otherwise], context)
+    conditions = [to_condition(condition) for condition, _ in cases]
     values = [*(value for _, value in cases), otherwise]
 
     def choice(parts: Sequence[str]) -> str:
         whens = " ".join(f"WHEN {test} THEN {part}" for test, part in zip(conditions, parts[:-1], strict=True))
         return f"CASE {whens} ELSE {parts[-1]} END"
 
-    doubt = doubt_of(*(condition for condition, _ in cases))
-    if doubt_of(*values) is not None:
-        doubt = any_of([doubt, f"({choice([value.doubt or 'false' for value in values])})"])
+    doubt = combined_doubt(*(condition for condition, _ in cases))
+    if combined_doubt(*values) is not None:
+        doubt = any_true([doubt, f"({choice([value.doubt or 'false' for value in values])})"])
     if model.kind is ValueKind.NULL:
         return replace(model, doubt=doubt)
     return replace(model, sql=choice(sqls), doubt=doubt)
 
 
-def first_known(values: Sequence[Value], context: Context) -> Value:
+def coalesce(values: Sequence[Value], context: Context) -> Value:
     """COALESCE and IFNULL."""
-    sqls, model = unified(values, context)
+    sqls, model = unify(values, context)
     if model.kind is ValueKind.NULL:
         return model
-    return replace(model, sql=f"coalesce({', '.join(sqls)})", doubt=doubt_of(*values))
+    return replace(model, sql=f"coalesce({', '.join(sqls)})", doubt=combined_doubt(*values))
 
 
-def null_if(left: Value, right: Value, context: Context) -> Value:
+def nullif(left: Value, right: Value, context: Context) -> Value:
     """NULLIF(left, right)."""
 
-    def made(one: Value) -> Value:
-        equal = compared("=", one, right, context)
-        sql = f"CASE WHEN {condition_of(equal)} THEN NULL ELSE {one.sql} END"
-        return replace(one, sql=sql, doubt=doubt_of(one, equal), constant=None, condition=None, quotient=None)
+    def null_if_equal(one: Value) -> Value:
+        equal = comparison("=", one, right, context)
+        sql = f"CASE WHEN {to_condition(equal)} THEN NULL ELSE {one.sql} END"
+        return replace(one, sql=sql, doubt=combined_doubt(one, equal), constant=None, condition=None, quotient=None)
 
-    return once(left, made)
+    return bind_value(left, null_if_equal)
 
 
-def extreme(function: str, values: Sequence[Value], context: Context) -> Value:
-    """GREATEST and LEAST of numbers or of moments; NULL if one is NULL."""
+def greatest_or_least(function: str, values: Sequence[Value], context: Context) -> Value:
+    """GREATEST or LEAST of numbers or of moments; NULL if one is NULL."""
     kinds = {value.kind for value in values}
     if not (kinds <= NUMBERS or kinds <= MOMENTS):
-        raise ExpressionError(f"{function} of other than numbers or dates")
+        raise ExpressionError(f"{function}: only numbers or only dates are supported")
     if kinds == {ValueKind.DATE}:
         values = [as_date(value, context) for value in values]
-    sqls, model = unified(values, context)
-    # Spark's own leave NULL out: an array of all of them has what is smallest and greatest, and says whether one is NULL
+    sqls, model = unify(values, context)
+    # Spark's greatest and least skip NULL; an array of all values also shows whether one is NULL
     sql = bound(
         f"array({', '.join(sqls)})",
         lambda all_: f"CASE WHEN exists({all_}, one -> one IS NULL) THEN NULL ELSE {_EXTREMES[function]}({all_}) END",
     )
-    return replace(model, sql=sql, doubt=doubt_of(*values))
+    return replace(model, sql=sql, doubt=combined_doubt(*values))

@@ -1,4 +1,4 @@
-"""Dates and local times as values of MySQL expressions: read, shifted and now."""
+"""Dates and local times in MySQL expressions: conversions between them, interval arithmetic, NOW() and CURDATE()."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from cdc_pipeline.mysql.expressions.values import (
     Value,
     ValueKind,
     bound,
+    combined_doubt,
     constant_integer,
     constant_text,
-    doubt_of,
     integer,
-    require,
+    require_kind,
 )
 
 if TYPE_CHECKING:
@@ -29,15 +29,15 @@ _DATE_TEXT = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _DATETIME_TEXT = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.(\d{1,6}))?", re.ASCII)
 _CALENDAR_UNITS = {"DAY": 1, "WEEK": 7, "MONTH": 1, "QUARTER": 3, "YEAR": 12}
 _CLOCK_UNITS = {"SECOND": 1, "MINUTE": 60, "HOUR": 3600}
-_FAR = 4 * 10**11
-"""More seconds, and so days and months, than there are between any two dates of MySQL's."""
+_MAX_INTERVAL = 4 * 10**11
+"""Exceeds the seconds, and so the days and months, between any two dates of MySQL."""
 
 
 def moment(value: Value, context: Context) -> Value:
-    """A DATE or local DATETIME of a value; string constants are read. Raises ExpressionError for all else."""
+    """The value as a DATE or a local DATETIME; string constants are parsed. Raises ExpressionError for other values."""
     if value.kind is ValueKind.TEXT:
         return _constant_moment(constant_text(value, "text as a date"))
-    require(value, [*MOMENTS, ValueKind.NULL], "a date function")
+    require_kind(value, [*MOMENTS, ValueKind.NULL], "a date function")
     if value.kind is ValueKind.NULL:
         return Value("CAST(NULL AS TIMESTAMP_NTZ)", ValueKind.DATETIME)
     return local_time(value, context.time_zone) if value.kind is ValueKind.TIMESTAMP else value
@@ -47,70 +47,72 @@ def _constant_moment(text: str) -> Value:
     try:
         if _DATE_TEXT.fullmatch(text):
             return Value(f"DATE'{date.fromisoformat(text)}'", ValueKind.DATE)
-        if found := _DATETIME_TEXT.fullmatch(text):
-            fraction = found[1] or ""
+        if match := _DATETIME_TEXT.fullmatch(text):
+            fraction = match[1] or ""
             whole = datetime.fromisoformat(text[:19])
             sql = f"TIMESTAMP_NTZ'{whole:%Y-%m-%d %H:%M:%S}{'.' + fraction if fraction else ''}'"
             if whole.year >= 1000:
                 return Value(sql, ValueKind.DATETIME, scale=len(fraction))
     except ValueError:
         pass
-    raise ExpressionError(f"{text!r} as a date")
+    raise ExpressionError(f"{text!r} cannot be converted to a date")
 
 
 def as_date(value: Value, context: Context) -> Value:
-    """The day of a moment."""
-    found = moment(value, context)
-    if found.kind is ValueKind.DATE:
-        return found
-    return Value(f"CAST({found.sql} AS DATE)", ValueKind.DATE, found.doubt)
+    """The date of a moment (DATE, DATETIME, TIMESTAMP or string constant)."""
+    value = moment(value, context)
+    if value.kind is ValueKind.DATE:
+        return value
+    return Value(f"CAST({value.sql} AS DATE)", ValueKind.DATE, value.doubt)
 
 
 def as_datetime(value: Value, context: Context) -> Value:
     """A moment as a local DATETIME."""
-    found = moment(value, context)
-    if found.kind is ValueKind.DATETIME:
-        return found
-    return Value(f"CAST({found.sql} AS TIMESTAMP_NTZ)", ValueKind.DATETIME, found.doubt)
+    value = moment(value, context)
+    if value.kind is ValueKind.DATETIME:
+        return value
+    return Value(f"CAST({value.sql} AS TIMESTAMP_NTZ)", ValueKind.DATETIME, value.doubt)
 
 
-def shifted(value: Value, amount: Value, unit: str, sign: int, context: Context) -> Value:
-    """A moment plus (`sign` 1) or minus (-1) an interval. NULL outside of the years 1 to 9999."""
-    found = moment(value, context)
+def add_interval(value: Value, amount: Value, unit: str, sign: int, context: Context) -> Value:
+    """A moment plus (`sign` 1) or minus (`sign` -1) an interval; NULL outside the years 1 to 9999."""
+    value = moment(value, context)
     if amount.kind is ValueKind.TEXT and re.fullmatch(r"-?\d{1,9}", constant_text(amount, "INTERVAL")):
         amount = integer(f"CAST({amount.constant!s} AS BIGINT)")
-    require(amount, [ValueKind.INTEGER], f"INTERVAL of {unit}")
-    near = bound(amount.sql, lambda x: f"CASE WHEN {x} BETWEEN -{_FAR} AND {_FAR} THEN CAST({x} AS BIGINT) END")
-    doubt = doubt_of(found, amount)
+    require_kind(amount, [ValueKind.INTEGER], f"INTERVAL of {unit}")
+    near = bound(
+        amount.sql, lambda x: f"CASE WHEN {x} BETWEEN -{_MAX_INTERVAL} AND {_MAX_INTERVAL} THEN CAST({x} AS BIGINT) END"
+    )
+    doubt = combined_doubt(value, amount)
     if unit in _CALENDAR_UNITS:
-        # DATE too goes by way of DATETIME, whose sums cannot overflow Spark's INT of days
+        # a DATE is computed as TIMESTAMP_NTZ, because Spark stores a DATE as an INT of days, which could overflow
         factor, base, limit = _CALENDAR_UNITS[unit], "DAY" if unit in ("DAY", "WEEK") else "MONTH", 4_000_000
     elif unit in _CLOCK_UNITS:
-        factor, base, limit = _CLOCK_UNITS[unit], "SECOND", _FAR
-        found = as_datetime(found, context)
+        factor, base, limit = _CLOCK_UNITS[unit], "SECOND", _MAX_INTERVAL
+        value = as_datetime(value, context)
     else:
-        raise ExpressionError(f"INTERVAL of {unit}")
+        raise ExpressionError(f"INTERVAL of {unit} is not supported")
     if base == "MONTH":
         limit = 120_000
     steps = f"({near} * {sign * factor})"
     steps = bound(steps, lambda x: f"CASE WHEN {x} BETWEEN -{limit} AND {limit} THEN {x} END")
-    start = f"CAST({found.sql} AS TIMESTAMP_NTZ)"
-    sql = in_years(f"timestampadd({base}, {steps}, {start})")
-    if found.kind is ValueKind.DATE:
+    start = f"CAST({value.sql} AS TIMESTAMP_NTZ)"
+    sql = null_outside_years(f"timestampadd({base}, {steps}, {start})")
+    if value.kind is ValueKind.DATE:
         return Value(f"CAST({sql} AS DATE)", ValueKind.DATE, doubt)
-    return Value(sql, ValueKind.DATETIME, doubt, scale=found.scale)
+    return Value(sql, ValueKind.DATETIME, doubt, scale=value.scale)
 
 
-def in_years(sql: str) -> str:
-    """TIMESTAMP_NTZ text that is NULL outside of the years 1 to 9999."""
+def null_outside_years(sql: str) -> str:
+    """A TIMESTAMP_NTZ that is NULL outside the years 1 to 9999."""
     start = "TIMESTAMP_NTZ'0001-01-01 00:00:00'"
     return bound(sql, lambda x: f"CASE WHEN {x} >= {start} AND year({x}) <= 9999 THEN {x} END")
 
 
-def difference(unit: str, values: Sequence[Value], context: Context) -> Value:
+def timestamp_diff(unit: str, values: Sequence[Value], context: Context) -> Value:
     """TIMESTAMPDIFF(unit, begin, end)."""
     if unit not in (*_CALENDAR_UNITS, *_CLOCK_UNITS):
-        raise ExpressionError(f"TIMESTAMPDIFF of {unit}")
+        raise ExpressionError(f"TIMESTAMPDIFF of {unit} is not supported")
     begin, end = (as_datetime(value, context) for value in values)
     return integer(f"timestampdiff({unit}, {begin.sql}, {end.sql})", begin, end, digits=12)
 
@@ -118,27 +120,29 @@ def difference(unit: str, values: Sequence[Value], context: Context) -> Value:
 def now(values: Sequence[Value], context: Context) -> Value:
     """NOW([digits]), as an instant."""
     if context.now_ms is None:
-        raise ExpressionError("the time now, where no time is given")
+        raise ExpressionError("the current time is not available in this expression")
     scale = constant_integer(values[0], "NOW") if values else 0
     if not 0 <= scale <= 6:
-        raise ExpressionError(f"NOW({scale})")
+        raise ExpressionError(f"NOW({scale}): expected 0 to 6 digits")
     step = 10 ** max(6 - scale, 3)
     micros = context.now_ms * 1000 // step * step
     return Value(f"timestamp_micros({micros}L)", ValueKind.TIMESTAMP, scale=scale)
 
 
 def utc_now(values: Sequence[Value], context: Context) -> Value:
+    """UTC_TIMESTAMP([digits])."""
     return local_time(now(values, context), "UTC")
 
 
 def today(values: Sequence[Value], context: Context) -> Value:
+    """CURDATE()."""
     if values:
-        raise ExpressionError("CURDATE with an argument")
+        raise ExpressionError("CURDATE takes no argument")
     return as_date(now([], context), context)
 
 
-def midnight_after(value: Value) -> str:
-    """Whether a DATETIME is the day after once its fraction of a second is rounded."""
+def rounds_to_next_day(value: Value) -> str:
+    """A Spark boolean: whether rounding a DATETIME to the second moves it to the next day."""
     return f"(date_format({value.sql}, 'HH:mm:ss') = '23:59:59' AND {value.sql} >= {_half_to_midnight(value.sql)})"
 
 

@@ -1,7 +1,7 @@
-"""Which rows of a mirror lie in partitions of its table.
+"""Conditions that find the rows of table partitions in a mirror.
 
-Upstream removes the rows of a partition without a message for each, so that they are to be found by the partition's
-definition. The conditions are built as MySQL's and translated by `expressions`, which knows types and collations.
+Upstream removes the rows of a partition without a message per row, so the mirror finds them by the definition of the
+partition. This module builds MySQL conditions; `translation` translates them by the types and collations of the columns.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.mysql.ddl.partition_evolution import partitions_before
 from cdc_pipeline.mysql.ddl.tokens import Cursor, Kind
-from cdc_pipeline.mysql.expressions.translation import ExpressionError, boolean
+from cdc_pipeline.mysql.expressions.translation import ExpressionError, translate_condition
 from cdc_pipeline.mysql.model.partitions import DEFAULT, MAXVALUE, NULL, Partitioning, UnknownPartitionsError
 from cdc_pipeline.mysql.model.quoted_names import quoted
 
@@ -27,18 +27,17 @@ _MAX_SIGNED, _MAX_UNSIGNED = 2**63 - 1, 2**64 - 1
 
 
 class PartitionError(ValueError):
-    """Rows of partitions that cannot be told from others; the message says why."""
+    """The rows of a partition cannot be identified. The message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class SparkCondition:
-    """Spark SQL text that is TRUE for the rows meant and FALSE for all others, never NULL.
-
-    `doubtful`, where it is not None, is TRUE for the rows of which `sql` is not sure, and never NULL either.
-    """
+    """A Spark boolean that selects rows."""
 
     sql: str
+    """True for the selected rows, false for all others, never NULL."""
     doubtful: str | None = None
+    """True for rows for which `sql` is uncertain, never NULL. None if it is certain for all rows."""
 
 
 _ALL, _NONE = SparkCondition("TRUE"), SparkCondition("FALSE")
@@ -52,45 +51,47 @@ def rows_of_partitions(
     missing_ok: bool = False,
     tidb: bool | None = None,
 ) -> SparkCondition:
-    """The rows that lie in these partitions; in all of them where there are no names.
+    """The condition for the rows in the named partitions; without names, for all rows.
 
-    `time_zone` is that of the upstream sessions. With `missing_ok` names that no partition has are left out. `tidb` is
-    whether upstream is TiDB, which has LINEAR HASH as HASH and NULL of HASH in the first partition; where it is None
-    the rows on which MySQL and TiDB differ are doubtful.
+    `time_zone`: IANA zone of the upstream sessions.
+    `missing_ok`: ignores names of unknown partitions.
+    `tidb`: whether upstream is TiDB, which treats LINEAR HASH as HASH and stores NULL of HASH in the first partition.
+    With None, rows on which MySQL and TiDB differ are doubtful.
 
-    Raises PartitionError for what has no condition: KEY, a partitioning or a name that is not known, the name of a
-    subpartition, a function that Spark has no equal of.
+    Raises PartitionError for partitions by KEY, an unknown partitioning or partition name, the name of a subpartition,
+    and partition expressions without an exact equivalent in Spark SQL.
     """
     if not names:
         return _ALL
     partitioning = schema.partitioning
     if partitioning is None:
-        raise PartitionError("the table is not known to have partitions")
+        raise PartitionError("the table has no known partitions")
     if not partitioning.known:
-        raise PartitionError(f"the table's partitioning is not known: {partitioning.reason}")
-    wanted = _positions(partitioning, names, missing_ok)
+        raise PartitionError(f"the partitioning of the table is not known: {partitioning.reason}")
+    wanted = _partition_indexes(partitioning, names, missing_ok)
     if not wanted:
         return _NONE
     if len(wanted) == len(partitioning.partitions):
         return _ALL
     if partitioning.method.endswith("key"):
-        raise PartitionError("partitions by KEY: the server's own hash of the values is not known here")
+        raise PartitionError("partitions by KEY: the hash function of the server is not known")
     translate = _Translation(schema, time_zone)
     if partitioning.method in ("hash", "linear hash"):
         return _rows_by_hash(translate, partitioning, wanted, tidb)
     if partitioning.method.startswith("range"):
-        return translate.rows(_in_ranges(partitioning, wanted))
-    return translate.rows(_in_lists(partitioning, wanted))
+        return translate.rows(_range_condition(partitioning, wanted))
+    return translate.rows(_list_condition(partitioning, wanted))
 
 
 def rows_below(schema: TableSchema, bound: str, time_zone: str) -> SparkCondition:
-    """The rows that TiDB's FIRST PARTITION LESS THAN (bound) removes: those of the partitions before the one with that
-    bound, which itself stays. Raises PartitionError as `rows_of_partitions` does.
+    """The condition for the rows that TiDB's FIRST PARTITION LESS THAN (bound) removes.
+
+    These are the rows of all partitions before the one with this bound. Raises PartitionError as `rows_of_partitions` does.
     """
     if schema.partitioning is None:
-        raise PartitionError("the table is not known to have partitions")
+        raise PartitionError("the table has no known partitions")
     if not schema.partitioning.known:
-        raise PartitionError(f"the table's partitioning is not known: {schema.partitioning.reason}")
+        raise PartitionError(f"the partitioning of the table is not known: {schema.partitioning.reason}")
     try:
         dropped = partitions_before(bound, schema.partitioning)
     except UnknownPartitionsError as error:
@@ -98,88 +99,88 @@ def rows_below(schema: TableSchema, bound: str, time_zone: str) -> SparkConditio
     return rows_of_partitions(schema, tuple(part.name for part in dropped), time_zone) if dropped else _NONE
 
 
-def _positions(partitioning: Partitioning, names: tuple[str, ...], missing_ok: bool) -> list[int]:
-    found: set[int] = set()
+def _partition_indexes(partitioning: Partitioning, names: tuple[str, ...], missing_ok: bool) -> list[int]:
+    indexes: set[int] = set()
     subpartitions = {name.casefold() for name in partitioning.subpartition_names()}
     for name in names:
-        place = partitioning.position(name)
-        if place is not None:
-            found.add(place)
+        index = partitioning.position(name)
+        if index is not None:
+            indexes.add(index)
         elif name.casefold() in subpartitions:
-            raise PartitionError(f"{name!r} is a subpartition, of which the rows are not known")
+            raise PartitionError(f"{name!r} is a subpartition: the rows of subpartitions are not known")
         elif not missing_ok:
-            raise PartitionError(f"no partition {name!r} is known")
-    return sorted(found)
+            raise PartitionError(f"the table has no known partition {name!r}")
+    return sorted(indexes)
 
 
 class _Translation:
-    """MySQL's conditions over a table's columns as Spark's."""
+    """Translates MySQL conditions over the columns of a table to Spark SQL."""
 
     def __init__(self, schema: TableSchema, time_zone: str) -> None:
         self.schema = schema
         self._time_zone = time_zone
 
     def rows(self, condition: str) -> SparkCondition:
-        """The rows for which MySQL's condition is true; NULL is not."""
+        """The rows for which the MySQL condition is true (not NULL). Raises PartitionError if it cannot be translated."""
         try:
-            found = boolean(condition, self.schema, self._time_zone)
+            translated = translate_condition(condition, self.schema, self._time_zone)
         except ExpressionError as error:
-            raise PartitionError(f"the partitions' expressions have no equal in Spark: {error}") from error
-        return SparkCondition(f"coalesce({found.sql}, false)", found.doubtful)
+            raise PartitionError(f"the partition expression has no exact equivalent in Spark SQL: {error}") from error
+        return SparkCondition(f"coalesce({translated.sql}, false)", translated.doubtful)
 
 
 def _keys(partitioning: Partitioning) -> tuple[str, ...]:
-    """What rows are divided by, as MySQL expressions."""
+    """The MySQL expressions by which rows are partitioned."""
     if partitioning.expression:
-        return (_in_brackets(partitioning.expression),)
+        return (_parenthesized(partitioning.expression),)
     return tuple(quoted(name) for name in partitioning.columns)
 
 
-def _in_brackets(expression: str) -> str:
+def _parenthesized(expression: str) -> str:
     return expression if _PLAIN.fullmatch(expression) else f"({expression})"
 
 
-def _any(conditions: Sequence[str]) -> str:
-    """Whether one of these is true; brackets in brackets, as a chain of hundreds is too deep for parsers."""
+def _any_true(conditions: Sequence[str]) -> str:
+    """An OR of the conditions as a balanced tree: a chain of hundreds would be too deep for parsers."""
     if len(conditions) == 1:
         return f"({conditions[0]})"
     half = len(conditions) // 2
-    return f"({_any(conditions[:half])} OR {_any(conditions[half:])})"
+    return f"({_any_true(conditions[:half])} OR {_any_true(conditions[half:])})"
 
 
 # ---- RANGE
 
 
-def _in_ranges(partitioning: Partitioning, wanted: Sequence[int]) -> str:
-    """Runs of neighbours: below the bound of the last one, and not below the bound before the first one."""
+def _range_condition(partitioning: Partitioning, wanted: Sequence[int]) -> str:
+    """Each run of adjacent partitions is below the bound of its last one, and not below the bound before its first."""
     keys = _keys(partitioning)
     bounds = [part.less_than for part in partitioning.partitions]
     runs: list[str] = []
-    for place in wanted:
-        if place - 1 in wanted:
+    for first in wanted:
+        if first - 1 in wanted:
             continue
-        last = place
+        last = first
         while last + 1 in wanted:
             last += 1
-        upper = _below(keys, bounds[last])
-        runs.append(f"{upper} AND NOT {_below(keys, bounds[place - 1])}" if place else upper)
-    return _any(runs)
+        upper = _below_bound(keys, bounds[last])
+        runs.append(f"{upper} AND NOT {_below_bound(keys, bounds[first - 1])}" if first else upper)
+    return _any_true(runs)
 
 
-def _below(keys: tuple[str, ...], bound: tuple[str, ...]) -> str:
-    """Whether a row is below a bound, compared as tuples; never NULL, for NULL is below all values."""
+def _below_bound(keys: tuple[str, ...], bound: tuple[str, ...]) -> str:
+    """Whether a row is below a bound, compared as tuples. NULL is below all values, so the result is never NULL."""
     condition = ""
     for key, value in reversed(list(zip(keys, bound, strict=True))):
         if value == MAXVALUE:
             condition = "1 = 1"
         else:
             parts = [f"{key} IS NULL"]
-            # dates of the year 0 are NULL in a mirror, and none that it has is below one
+            # a mirror has no dates of the year 0 (they are NULL), so none of its dates is below one
             if not _YEAR_ZERO.match(value):
-                parts.append(f"{key} < {_in_brackets(value)}")
+                parts.append(f"{key} < {_parenthesized(value)}")
                 if condition:
-                    parts.append(f"{key} = {_in_brackets(value)} AND {condition}")
-            condition = _any(parts)
+                    parts.append(f"{key} = {_parenthesized(value)} AND {condition}")
+            condition = _any_true(parts)
         condition = f"({condition})"
     return condition
 
@@ -187,36 +188,36 @@ def _below(keys: tuple[str, ...], bound: tuple[str, ...]) -> str:
 # ---- LIST
 
 
-def _in_lists(partitioning: Partitioning, wanted: Sequence[int]) -> str:
+def _list_condition(partitioning: Partitioning, wanted: Sequence[int]) -> str:
     keys = _keys(partitioning)
-    chosen = [partitioning.partitions[place] for place in wanted]
-    condition = _listed(keys, [item for part in chosen for item in part.values])
+    chosen = [partitioning.partitions[index] for index in wanted]
+    condition = _values_condition(keys, [item for part in chosen for item in part.values])
     if all((DEFAULT,) not in part.values for part in chosen):
         return condition
-    # The DEFAULT partition has what no other lists. It may list values itself, which are then among the chosen ones.
-    others = [part for place, part in enumerate(partitioning.partitions) if place not in wanted]
-    return f"NOT ({_listed(keys, [item for part in others for item in part.values])})"
+    # the DEFAULT partition has the values that no other partition lists, besides its own listed values
+    others = [part for index, part in enumerate(partitioning.partitions) if index not in wanted]
+    return f"NOT ({_values_condition(keys, [item for part in others for item in part.values])})"
 
 
-def _listed(keys: tuple[str, ...], items: list[tuple[str, ...]]) -> str:
-    """Whether a row has one of these values, never NULL."""
+def _values_condition(keys: tuple[str, ...], items: list[tuple[str, ...]]) -> str:
+    """Whether a row has one of the listed values; never NULL."""
     items = [item for item in items if item != (DEFAULT,)]
-    found: list[str] = []
+    conditions: list[str] = []
     if len(keys) == 1:
-        values = [_in_brackets(item[0]) for item in items if item != (NULL,)]
+        values = [_parenthesized(item[0]) for item in items if item != (NULL,)]
         if values:
-            found.append(f"{keys[0]} IS NOT NULL AND {keys[0]} IN ({', '.join(values)})")
+            conditions.append(f"{keys[0]} IS NOT NULL AND {keys[0]} IN ({', '.join(values)})")
         if (NULL,) in items:
-            found.append(f"{keys[0]} IS NULL")
+            conditions.append(f"{keys[0]} IS NULL")
     else:
-        found.extend(
+        conditions.extend(
             " AND ".join(
-                f"{key} IS NULL" if value == NULL else f"{key} IS NOT NULL AND {key} = {_in_brackets(value)}"
+                f"{key} IS NULL" if value == NULL else f"{key} IS NOT NULL AND {key} = {_parenthesized(value)}"
                 for key, value in zip(keys, item, strict=True)
             )
             for item in items
         )
-    return _any(found) if found else "1 = 0"
+    return _any_true(conditions) if conditions else "1 = 0"
 
 
 # ---- HASH
@@ -227,14 +228,16 @@ def _rows_by_hash(
 ) -> SparkCondition:
     count = len(partitioning.partitions)
     key = _keys(partitioning)[0]
-    in_tidb = _any([_hashed(key, count, wanted, _may_be_huge(key, translate.schema)), *_null_in(key, 0 in wanted)])
+    in_tidb = _any_true(
+        [_hash_condition(key, count, wanted, _may_be_huge(key, translate.schema)), *_null_condition(key, 0 in wanted)]
+    )
     if partitioning.method == "linear hash":
-        in_mysql = _any([_hashed_linearly(key, count, wanted), *_null_in(key, 0 in wanted)])
+        in_mysql = _any_true([_linear_hash_condition(key, count, wanted), *_null_condition(key, 0 in wanted)])
     else:
-        # MySQL's manual says that NULL counts as 0; its server takes the least of all numbers, as for RANGE.
-        null_place = 2**63 % count
-        values = _hashed(key, count, wanted, _may_be_huge(key, translate.schema))
-        in_mysql = _any([values, *_null_in(key, null_place in wanted)])
+        # the MySQL manual treats NULL as 0, but the server uses the minimum BIGINT, as for RANGE
+        null_index = 2**63 % count
+        values = _hash_condition(key, count, wanted, _may_be_huge(key, translate.schema))
+        in_mysql = _any_true([values, *_null_condition(key, null_index in wanted)])
     rows = translate.rows(in_tidb if tidb else in_mysql)
     if tidb is not None or in_tidb == in_mysql:
         return rows
@@ -242,31 +245,31 @@ def _rows_by_hash(
     return SparkCondition(rows.sql, differing if rows.doubtful is None else f"({rows.doubtful} OR {differing})")
 
 
-def _null_in(key: str, wanted: bool) -> list[str]:
+def _null_condition(key: str, wanted: bool) -> list[str]:
     return [f"{key} IS NULL"] if wanted else []
 
 
-def _hashed(key: str, count: int, wanted: Sequence[int], may_be_huge: bool) -> str:
-    """Whether ABS(MOD(key, count)) is one of the numbers wanted."""
+def _hash_condition(key: str, count: int, wanted: Sequence[int], may_be_huge: bool) -> str:
+    """Whether ABS(MOD(key, count)) is the index of a wanted partition."""
     numbers = ", ".join(str(number) for number in wanted)
     condition = f"ABS(MOD({key}, {count})) IN ({numbers})"
     if not may_be_huge:
         return condition
-    # Both servers take an unsigned number above the signed ones for a negative one: for 2^64 less.
+    # both servers read an unsigned number above the signed range as negative (minus 2^64)
     huge = f"MOD({_MAX_UNSIGNED} - {key} + 1, {count}) IN ({numbers})"
-    return _any([f"{key} <= {_MAX_SIGNED} AND {condition}", f"{key} > {_MAX_SIGNED} AND {huge}"])
+    return _any_true([f"{key} <= {_MAX_SIGNED} AND {condition}", f"{key} > {_MAX_SIGNED} AND {huge}"])
 
 
-def _hashed_linearly(key: str, count: int, wanted: Sequence[int]) -> str:
-    """The number is the key's lowest bits; one bit less where no partition has that number."""
+def _linear_hash_condition(key: str, count: int, wanted: Sequence[int]) -> str:
+    """Whether the lowest bits of the key are a wanted index; one bit fewer is used if no partition has this index."""
     power = 1 << (count - 1).bit_length()
     lowest = [low for low in range(power) if (low if low < count else low % (power // 2)) in wanted]
-    # MOD has the sign of the key; the lowest bits of a negative number are those of the sum
+    # MOD has the sign of the key; adding the power gives the lowest bits of a negative number
     return f"MOD(MOD({key}, {power}) + {power}, {power}) IN ({', '.join(str(low) for low in lowest)})"
 
 
 def _may_be_huge(key: str, schema: TableSchema) -> bool:
-    """Whether the expression names a BIGINT UNSIGNED, which may be above all signed numbers."""
+    """Whether the expression contains a BIGINT UNSIGNED column, whose values may exceed the signed range."""
     cursor = Cursor(key)
     names: set[str] = set()
     while not cursor.done:

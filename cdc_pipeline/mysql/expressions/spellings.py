@@ -1,7 +1,7 @@
-"""Values on their way to a column of another kind: as the number, the text, the TIME or the JSON that MySQL makes of them.
+"""Conversions of values for assignment to a column of another kind: to numbers, text, TIME and JSON.
 
-Where MySQL and TiDB, or servers of different settings, make different values of one, the row is doubtful or the conversion
-is refused.
+If MySQL and TiDB, or servers with different settings, convert a value differently, the row is doubtful or the conversion
+raises ExpressionError.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.mysql.expressions.casts import lost, rounded_instant
+from cdc_pipeline.mysql.expressions.casts import became_null, rounded_instant
 from cdc_pipeline.mysql.expressions.enum_labels import label_number
-from cdc_pipeline.mysql.expressions.json_functions import odd_form
+from cdc_pipeline.mysql.expressions.json_functions import is_not_canonical
 from cdc_pipeline.mysql.expressions.moments import as_datetime
 from cdc_pipeline.mysql.expressions.text_conversions import (
     decimal_text_sql,
@@ -25,11 +25,11 @@ from cdc_pipeline.mysql.expressions.values import (
     ExpressionError,
     Value,
     ValueKind,
+    add_doubts,
     bound,
-    derived,
-    doubted,
     integer,
-    quoted,
+    sql_string,
+    value_from,
 )
 from cdc_pipeline.mysql.types.charsets import charset_of_column
 
@@ -42,12 +42,14 @@ _NUMBERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "deci
 _DAY_MICROS = 86_400_000_000
 _UTF8 = frozenset({"utf8", "utf8mb3", "utf8mb4"})
 _SHORTEST_DIGITS, _FLOAT_DIGITS = 15, 6
-"""So many digits tell every DOUBLE and FLOAT apart; MySQL prints no more of a FLOAT."""
+"""Significant digits that distinguish every DOUBLE and FLOAT; MySQL prints at most this many of a FLOAT."""
 
 
-def as_number_of(value: Value, kind: MySqlType, context: Context) -> Value:
-    """The value as what a column of numbers or dates reads: the number of a label, a time or a moment, the moment of a
-    number. Others as they are."""
+def number_for_column(value: Value, kind: MySqlType, context: Context) -> Value:
+    """Converts the value for a numeric or date column; returns it unchanged for other columns.
+
+    For a numeric column, a label, TIME or moment becomes a number. For a date column, a number becomes a moment.
+    """
     if kind.base in _DATES:
         return _moment_of_number(value) if value.kind is ValueKind.INTEGER else value
     if kind.base not in _NUMBERS:
@@ -56,30 +58,32 @@ def as_number_of(value: Value, kind: MySqlType, context: Context) -> Value:
     if own is not None and own.type.base in ("enum", "set"):
         return label_number(value, own.type.members, own.type.base)
     if value.kind is ValueKind.LONG_DECIMAL:
-        return _shorter(value, kind)
+        return _to_spark_decimal(value, kind)
     if value.kind is ValueKind.TIME:
         return _number_of_time(value, kind)
     return _number_of_moment(value, kind, context) if value.kind in MOMENTS else value
 
 
 def ascii_text(value: Value) -> Value:
-    """Bytes as the text that they are where they are ASCII: what is not is no number, date or label."""
-    text = bound(f"CAST({value.sql} AS STRING)", lambda x: f"CASE WHEN {x} NOT RLIKE {quoted(NOT_ASCII)} THEN {x} END")
-    return doubted(derived(text, ValueKind.TEXT, value), lost(value.sql, text))
+    """ASCII bytes as text; NULL and doubtful for other bytes."""
+    text = bound(
+        f"CAST({value.sql} AS STRING)", lambda x: f"CASE WHEN {x} NOT RLIKE {sql_string(NOT_ASCII)} THEN {x} END"
+    )
+    return add_doubts(value_from(text, ValueKind.TEXT, value), became_null(value.sql, text))
 
 
-def _shorter(value: Value, kind: MySqlType) -> Value:
-    """A long decimal as one of Spark's, rounded to what the column holds."""
+def _to_spark_decimal(value: Value, kind: MySqlType) -> Value:
+    """A LONG_DECIMAL as DECIMAL or DOUBLE, rounded to the scale of the column."""
     if kind.base in ("float", "double"):
         return Value(f"try_cast({value.sql} AS DOUBLE)", ValueKind.DOUBLE, value.doubt)
     scale = kind.params[1] if kind.base == "decimal" and len(kind.params) > 1 else 0
     sql = f"try_cast({decimal_text_sql(value.sql, 65, scale)} AS DECIMAL(38,{scale}))"
-    found = Value(sql, ValueKind.DECIMAL, value.doubt, digits=38, scale=scale)
-    return doubted(found, lost(value.sql, sql))
+    decimal = Value(sql, ValueKind.DECIMAL, value.doubt, digits=38, scale=scale)
+    return add_doubts(decimal, became_null(value.sql, sql))
 
 
 def _moment_of_number(value: Value) -> Value:
-    """The local time that a number of 8 or 14 digits writes; NULL for others, which MySQL reads in ways of its own."""
+    """The DATETIME that a number of 8 or 14 digits encodes (YYYYMMDD[hhmmss]); NULL and doubtful for other numbers."""
 
     def moment(x: str) -> str:
         digits = (
@@ -87,15 +91,15 @@ def _moment_of_number(value: Value) -> Value:
             f"WHEN {x} BETWEEN 10000101000000 AND 99991231235959 THEN CAST({x} AS STRING) END"
         )
         parts = "'$1-$2-$3 $4:$5:$6'".replace("$", "\\u0024")
-        pattern = quoted("^(\\d{4})(\\d\\d)(\\d\\d)(\\d\\d)(\\d\\d)(\\d\\d)$")
+        pattern = sql_string("^(\\d{4})(\\d\\d)(\\d\\d)(\\d\\d)(\\d\\d)(\\d\\d)$")
         return f"try_cast(regexp_replace({digits}, {pattern}, {parts}) AS TIMESTAMP_NTZ)"
 
     sql = bound(value.sql, moment)
-    return doubted(Value(sql, ValueKind.DATETIME, value.doubt), lost(value.sql, sql))
+    return add_doubts(Value(sql, ValueKind.DATETIME, value.doubt), became_null(value.sql, sql))
 
 
 def _number_of_time(value: Value, kind: MySqlType) -> Value:
-    """`-12:34:56` is -123456. Columns of whole numbers take it rounded to the second."""
+    """A TIME as a number: `-12:34:56` is -123456. Integer columns store it rounded to the second."""
 
     def number(x: str) -> str:
         seconds = f"(abs({x}) DIV 1000000)"
@@ -111,17 +115,17 @@ def _number_of_time(value: Value, kind: MySqlType) -> Value:
 
         return Value(bound(micros, exact), ValueKind.DECIMAL, value.doubt, digits=15, scale=6)
     if kind.base in ("float", "double") and value.scale:
-        raise ExpressionError(f"a time with a fraction in a column of type {kind}")
+        raise ExpressionError(f"a time with a fraction assigned to a column of type {kind} is not supported")
     return integer(bound(rounded_micros_sql(micros, 0), number), value, digits=7)
 
 
 def _number_of_moment(value: Value, kind: MySqlType, context: Context) -> Value:
-    """`2024-01-02 03:04:05` is 20240102030405. Columns of whole numbers take it rounded to the second."""
+    """A moment as a number: `2024-01-02 03:04:05` is 20240102030405. Integer columns store it rounded to the second."""
     if kind.base in ("bit", "year"):
         if kind.base == "year":
             local = value if value.kind is ValueKind.DATE else as_datetime(value, context)
             return integer(f"CAST(year({local.sql}) AS BIGINT)", local, digits=4)
-        raise ExpressionError(f"a {value.kind.value} value in a column of type bit")
+        raise ExpressionError(f"{value.kind.value} values cannot be assigned to a column of type bit")
     if value.kind is ValueKind.DATE:
         return integer(f"CAST(date_format({value.sql}, 'yyyyMMdd') AS BIGINT)", value, digits=8)
     local = as_datetime(value, context)
@@ -129,13 +133,13 @@ def _number_of_moment(value: Value, kind: MySqlType, context: Context) -> Value:
         text = f"date_format({local.sql}, 'yyyyMMddHHmmss.SSSSSS')"
         return Value(f"try_cast({text} AS DECIMAL(20,6))", ValueKind.DECIMAL, local.doubt, digits=20, scale=6)
     if kind.base in ("float", "double") and local.scale:
-        raise ExpressionError(f"a moment with a fraction in a column of type {kind}")
+        raise ExpressionError(f"a date and time with a fraction assigned to a column of type {kind} is not supported")
     whole = local.sql if not local.scale else f"CAST({rounded_instant(local.sql, 0)} AS TIMESTAMP_NTZ)"
     return integer(f"CAST(date_format({whole}, 'yyyyMMddHHmmss') AS BIGINT)", local, digits=14)
 
 
 def long_decimal(value: Value, digits: int, scale: int) -> Value:
-    """A number as the text of a DECIMAL of more than 38 digits, rounded half away from zero."""
+    """A number as the text of a DECIMAL(digits, scale) with more than 38 digits, rounded half away from zero."""
     own = value.own_column
     if own is not None and own.type.base in ("enum", "set"):
         value = label_number(value, own.type.members, own.type.base)
@@ -145,17 +149,19 @@ def long_decimal(value: Value, digits: int, scale: int) -> Value:
         case ValueKind.INTEGER | ValueKind.DECIMAL if value.quotient is None:
             text = f"CAST({value.sql} AS STRING)"
         case ValueKind.DOUBLE:
-            # MySQL too goes by way of the shortest text that reads back as the same number
+            # MySQL also converts through the shortest text that parses to the same DOUBLE
             text = f"CAST(try_cast(CAST({value.sql} AS STRING) AS DECIMAL(38,{scale})) AS STRING)"
         case _:
-            raise ExpressionError(f"a {value.kind.value} value in a column of type decimal({digits},{scale})")
+            raise ExpressionError(
+                f"{value.kind.value} values cannot be assigned to a column of type decimal({digits},{scale})"
+            )
     sql = decimal_text_sql(text, digits, scale)
-    made = Value(sql, ValueKind.LONG_DECIMAL, value.doubt, digits=digits, scale=scale)
-    return doubted(made, lost(value.sql, sql))
+    result = Value(sql, ValueKind.LONG_DECIMAL, value.doubt, digits=digits, scale=scale)
+    return add_doubts(result, became_null(value.sql, sql))
 
 
 def stored_time(value: Value, digits: int, context: Context) -> Value:
-    """The text of a TIME with so many digits of a second, rounded half away from zero."""
+    """The value as a TIME(digits), rounded half away from zero."""
     own = value.own_column
     if value.kind is ValueKind.TIME and own is not None and own.type.params == (digits,):
         return value
@@ -169,16 +175,16 @@ def stored_time(value: Value, digits: int, context: Context) -> Value:
         case ValueKind.DATETIME | ValueKind.TIMESTAMP:
             value = as_datetime(value, context)
             micros = rounded_micros_sql(f"pmod(unix_micros(CAST({value.sql} AS TIMESTAMP)), {_DAY_MICROS}L)", digits)
-            # rounded to midnight
+            # NULL if the time was rounded to midnight
             micros = bound(micros, lambda x: f"CASE WHEN {x} < {_DAY_MICROS} THEN {x} END")
         case _:
-            raise ExpressionError(f"a {value.kind.value} value in a column of type time")
+            raise ExpressionError(f"{value.kind.value} values cannot be assigned to a column of type time")
     sql = time_text_sql(micros, digits)
-    return doubted(Value(sql, ValueKind.TIME, value.doubt, scale=digits), lost(value.sql, sql))
+    return add_doubts(Value(sql, ValueKind.TIME, value.doubt, scale=digits), became_null(value.sql, sql))
 
 
 def _micros_of_number(x: str) -> str:
-    """Of hhmmss; NULL for what is no time."""
+    """Microseconds of a number hhmmss; NULL if it is not a valid TIME."""
 
     def micros(n: str) -> str:
         seconds = f"(abs({n}) DIV 10000 * 3600 + abs({n}) DIV 100 % 100 * 60 + abs({n}) % 100)"
@@ -189,22 +195,24 @@ def _micros_of_number(x: str) -> str:
 
 
 def stored_json(value: Value, context: Context) -> Value:
-    """Text becomes the document that it is. MySQL prints documents in a form of its own, by which rows without a key are
-    found again."""
+    """The value as JSON; text is parsed as a document.
+
+    Rows of a keyless table are identified by their values, so text in a form that MySQL does not print is doubtful there.
+    """
     if value.kind is ValueKind.JSON:
         return value
-    if value.kind is ValueKind.INTEGER and value.textless is None and value.condition is None:
-        return derived(f"CAST({value.sql} AS STRING)", ValueKind.JSON, value)
+    if value.kind is ValueKind.INTEGER and value.no_text_reason is None and value.condition is None:
+        return value_from(f"CAST({value.sql} AS STRING)", ValueKind.JSON, value)
     if value.kind is not ValueKind.TEXT or (
         value.own_column is not None and value.own_column.type.base in ("enum", "set")
     ):
-        raise ExpressionError(f"a {value.kind.value} value in a column of type json")
-    made = derived(value.sql, ValueKind.JSON, value)
-    return made if context.schema.row_key else doubted(made, odd_form(value.sql))
+        raise ExpressionError(f"{value.kind.value} values cannot be assigned to a column of type json")
+    document = value_from(value.sql, ValueKind.JSON, value)
+    return document if context.schema.row_key else add_doubts(document, is_not_canonical(value.sql))
 
 
-def text_of(value: Value, kind: MySqlType, context: Context) -> Value:
-    """The text that a column of characters takes a value for."""
+def text_for_column(value: Value, kind: MySqlType, context: Context) -> Value:
+    """The value converted to the text that a character column stores."""
     if value.kind is ValueKind.TIMESTAMP:
         return as_text(as_datetime(value, context))
     if value.kind is ValueKind.DOUBLE:
@@ -215,19 +223,20 @@ def text_of(value: Value, kind: MySqlType, context: Context) -> Value:
 def _text_of_bytes(value: Value, kind: MySqlType, context: Context) -> Value:
     charset = charset_of_column(kind, context.schema.charset)
     text = f"CASE WHEN is_valid_utf8(CAST({value.sql} AS STRING)) THEN decode({value.sql}, 'UTF-8') END"
-    found = derived(text, ValueKind.TEXT, value)
-    # of another character set only ASCII is read alike
-    odd = None if charset in _UTF8 else f"{text} RLIKE {quoted(NOT_ASCII)}"
-    return doubted(found, lost(value.sql, text), odd)
+    # character sets other than UTF-8 agree with it on ASCII only
+    is_odd = None if charset in _UTF8 else f"{text} RLIKE {sql_string(NOT_ASCII)}"
+    return add_doubts(value_from(text, ValueKind.TEXT, value), became_null(value.sql, text), is_odd)
 
 
 def _text_of_double(value: Value) -> Value:
-    """The shortest decimal text of a DOUBLE or FLOAT, where all servers print it so: without an exponent, and with no more
-    digits than tell it from all others."""
+    """The shortest decimal text of a DOUBLE or FLOAT; NULL and doubtful if servers may print it differently.
+
+    All servers agree on numbers that print without an exponent and with at most 15 (FLOAT: 6) significant digits.
+    """
     own = value.own_column
     is_float = own is not None and own.type.base == "float"
     if own is not None and len(own.type.params) > 1:
-        raise ExpressionError(f"text of a value of type {own.type}")
+        raise ExpressionError(f"the text of a value of type {own.type} is not supported")
     single = value.sql.removeprefix("CAST(").removesuffix(" AS DOUBLE)") if is_float else value.sql
     most = _FLOAT_DIGITS if is_float else _SHORTEST_DIGITS
 
@@ -237,9 +246,9 @@ def _text_of_double(value: Value) -> Value:
 
     def printed(x: str) -> str:
         near = f"abs({x}) >= 1e-4D AND abs({x}) < 1e{_FLOAT_DIGITS if is_float else 15}D"
-        few = f"length(regexp_replace(regexp_replace({plain(x)}, '[-.]', ''), '^0+', '')) <= {most}"
-        return f"CASE WHEN {x} = 0 THEN '0' WHEN {near} AND {few} THEN {plain(x)} END"
+        is_short = f"length(regexp_replace(regexp_replace({plain(x)}, '[-.]', ''), '^0+', '')) <= {most}"
+        return f"CASE WHEN {x} = 0 THEN '0' WHEN {near} AND {is_short} THEN {plain(x)} END"
 
     sql = bound(single, printed)
-    text = replace(derived(sql, ValueKind.TEXT, value), charset="ascii")
-    return doubted(text, lost(value.sql, sql))
+    text = replace(value_from(sql, ValueKind.TEXT, value), charset="ascii")
+    return add_doubts(text, became_null(value.sql, sql))

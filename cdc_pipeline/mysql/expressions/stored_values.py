@@ -1,7 +1,7 @@
-"""What MySQL stores of an expression's value in a column.
+"""Converts the value of an expression to the value that MySQL stores in a column.
 
-A value that a strict server refuses for the column, so that no row has it, is NULL and doubtful: a server that is not
-strict stores another value in its place.
+A value that does not fit the column becomes NULL and doubtful: a server in strict mode rejects the row, a server without
+strict mode stores a different value.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from cdc_pipeline.mysql.expressions.casts import (
     as_decimal,
     as_double,
     as_integer,
-    lost,
+    became_null,
     rounded_instant,
     to_date,
     to_datetime,
 )
 from cdc_pipeline.mysql.expressions.enum_labels import stored_labels
 from cdc_pipeline.mysql.expressions.spellings import (
-    as_number_of,
     ascii_text,
     long_decimal,
+    number_for_column,
     stored_json,
     stored_time,
-    text_of,
+    text_for_column,
 )
 from cdc_pipeline.mysql.expressions.texts import as_bytes
 from cdc_pipeline.mysql.expressions.time_zones import instant
@@ -49,8 +49,8 @@ from cdc_pipeline.mysql.expressions.values import (
     ExpressionError,
     Value,
     ValueKind,
+    add_doubts,
     bound,
-    doubted,
 )
 from cdc_pipeline.mysql.model.table import TEXT_TYPES
 from cdc_pipeline.mysql.types.spark_types import GEOMETRIES, spark_type, text_decimal
@@ -64,8 +64,8 @@ _INTEGERS = (ByteType, ShortType, IntegerType, LongType)
 _TIMESTAMP_RANGE = "TIMESTAMP'1970-01-01 00:00:01Z' AND TIMESTAMP'2038-01-19 03:14:07.999999Z'"
 
 
-def stored(value: Value, kind: MySqlType, context: Context) -> Value:
-    """The value as Spark SQL text of the column's Spark type. Raises ExpressionError where it cannot be exact."""
+def stored_value(value: Value, kind: MySqlType, context: Context) -> Value:
+    """The value as SQL of the column's Spark type. Raises ExpressionError if the conversion is not supported."""
     target = spark_type(kind)
     if value.kind is ValueKind.NULL:
         return replace(value, sql=f"CAST(NULL AS {target.simpleString()})")
@@ -77,19 +77,19 @@ def stored(value: Value, kind: MySqlType, context: Context) -> Value:
     ):
         value = ascii_text(value)
     if (long := text_decimal(kind)) is not None:
-        value = as_number_of(value, kind, context) if value.kind in (*MOMENTS, ValueKind.TIME) else value
-        made = long_decimal(value, *long)
-        return _not_negative_text(made) if kind.unsigned else made
+        value = number_for_column(value, kind, context) if value.kind in (*MOMENTS, ValueKind.TIME) else value
+        decimal = long_decimal(value, *long)
+        return _not_negative_text(decimal) if kind.unsigned else decimal
     if base in ("enum", "set") and kind.members:
         return stored_labels(value, kind, context)
     if base == "time":
         return stored_time(value, _digits(kind), context)
-    value = as_number_of(value, kind, context)
+    value = number_for_column(value, kind, context)
     if base in _BITS or base in ("bit", "year"):
         return _stored_integer(value, kind, context)
     if base == "decimal" and isinstance(target, DecimalType):
-        made = as_decimal(value, target.precision, target.scale)
-        return _not_negative(made) if kind.unsigned else made
+        decimal = as_decimal(value, target.precision, target.scale)
+        return _not_negative(decimal) if kind.unsigned else decimal
     if isinstance(target, (FloatType, DoubleType)):
         return _stored_float(value, kind, target.simpleString())
     if isinstance(target, DateType):
@@ -102,7 +102,7 @@ def stored(value: Value, kind: MySqlType, context: Context) -> Value:
         return _stored_bytes(value, kind, context)
     if isinstance(target, StringType):
         return _stored_text(value, kind, context)
-    raise ExpressionError(f"a {value.kind.value} value in a column of type {kind or 'unknown'}")
+    raise ExpressionError(f"{value.kind.value} values cannot be assigned to a column of type {kind or 'unknown'}")
 
 
 def _digits(kind: MySqlType) -> int:
@@ -112,22 +112,22 @@ def _digits(kind: MySqlType) -> int:
 def _stored_integer(value: Value, kind: MySqlType, context: Context) -> Value:
     target = spark_type(kind).simpleString()
     if value.kind is ValueKind.DOUBLE:
-        # MySQL rounds a DOUBLE's half to the even neighbour
+        # MySQL rounds a DOUBLE half to even
         exact = f"try_cast(rint({value.sql}) AS DECIMAL(20,0))"
-        number = doubted(Value(exact, ValueKind.INTEGER, value.doubt, digits=20), lost(value.sql, exact))
+        number = add_doubts(Value(exact, ValueKind.INTEGER, value.doubt, digits=20), became_null(value.sql, exact))
     elif kind.base in ("bit", "year") and value.kind not in (ValueKind.INTEGER, ValueKind.DECIMAL, ValueKind.TEXT):
-        raise ExpressionError(f"a {value.kind.value} value in an integer column")
+        raise ExpressionError(f"{value.kind.value} values cannot be assigned to a column of type {kind.base}")
     else:
-        # a value is checked against the column's range, and only a column without sign has more than BIGINT's
+        # the range check below only needs DECIMAL(20,0) for unsigned columns and BIT
         wide = kind.unsigned or kind.base == "bit"
         number = value if value.kind is ValueKind.INTEGER else as_integer(value, wide, context)
     low, high = _range(kind)
     if kind.base == "bit" and value.kind is ValueKind.TEXT:
-        raise ExpressionError("text in a column of type bit, which takes its bytes")
+        raise ExpressionError("text assigned to a column of type bit is not supported")
     if kind.base == "year":
         return _stored_year(number, value)
     sql = bound(number.sql, lambda x: f"CASE WHEN {x} BETWEEN {low} AND {high} THEN try_cast({x} AS {target}) END")
-    return doubted(replace(number, sql=sql), lost(number.sql, sql))
+    return add_doubts(replace(number, sql=sql), became_null(number.sql, sql))
 
 
 def _range(kind: MySqlType) -> tuple[int, int]:
@@ -138,7 +138,7 @@ def _range(kind: MySqlType) -> tuple[int, int]:
 
 
 def _stored_year(number: Value, source: Value) -> Value:
-    """Years of two digits belong to 1970 to 2069. The text `0` is the year 2000; the number 0 and the text `0000` are 0."""
+    """Two-digit years mean 1970 to 2069. The text `0` is the year 2000; the number 0 and the text `0000` are the year 0."""
     if source.kind is ValueKind.TEXT:
         zero = f"CASE WHEN {source.sql} IN ('0', '00', '000') THEN 2000 ELSE {number.sql} END"
         number = replace(number, sql=f"CAST({zero} AS BIGINT)")
@@ -150,31 +150,32 @@ def _stored_year(number: Value, source: Value) -> Value:
         )
 
     sql = bound(number.sql, year)
-    return doubted(replace(number, sql=sql), lost(number.sql, sql))
+    return add_doubts(replace(number, sql=sql), became_null(number.sql, sql))
 
 
 def _not_negative(value: Value) -> Value:
     sql = bound(value.sql, lambda x: f"CASE WHEN {x} >= 0 THEN {x} END")
-    return doubted(replace(value, sql=sql), lost(value.sql, sql))
+    return add_doubts(replace(value, sql=sql), became_null(value.sql, sql))
 
 
 def _stored_float(value: Value, kind: MySqlType, target: str) -> Value:
     if value.quotient is not None:
-        raise ExpressionError("`/` in a column of type double, which takes more digits than the value shows")
+        raise ExpressionError(
+            f"`/` assigned to a column of type {kind.base} is not supported, because MySQL keeps hidden digits"
+        )
     number = as_double(value)
     if len(kind.params) > 1:
-        number = _scaled(number, kind)
+        number = _round_to_scale(number, kind)
     least = 0 if kind.unsigned else "double('-Infinity')"
     sql = bound(
         f"CAST({number.sql} AS {target})",
         lambda x: f"CASE WHEN abs({x}) < double('Infinity') AND {x} >= {least} THEN {x} END",
     )
-    return doubted(replace(number, sql=sql), lost(value.sql, sql))
+    return add_doubts(replace(number, sql=sql), became_null(value.sql, sql))
 
 
-def _scaled(number: Value, kind: MySqlType) -> Value:
-    """A number of FLOAT(M,D) or DOUBLE(M,D), rounded in binary. MySQL and TiDB do it each in its own way: where the two give
-    different numbers neither is sure."""
+def _round_to_scale(number: Value, kind: MySqlType) -> Value:
+    """A number rounded for FLOAT(M,D) or DOUBLE(M,D); NULL and doubtful if MySQL and TiDB round to different numbers."""
     digits, scale = kind.params
     power, most = f"1e{scale}D", f"1e{digits - scale}D"
 
@@ -184,39 +185,39 @@ def _scaled(number: Value, kind: MySqlType) -> Value:
         return f"CASE WHEN abs({x}) < least({most}, 9e15D) AND {mysql} = {tidb} THEN {mysql} END"
 
     sql = bound(number.sql, rounded)
-    return doubted(replace(number, sql=sql), lost(number.sql, sql))
+    return add_doubts(replace(number, sql=sql), became_null(number.sql, sql))
 
 
 def _not_negative_text(value: Value) -> Value:
     sql = bound(value.sql, lambda x: f"CASE WHEN {x} NOT LIKE '-%' THEN {x} END")
-    return doubted(replace(value, sql=sql), lost(value.sql, sql))
+    return add_doubts(replace(value, sql=sql), became_null(value.sql, sql))
 
 
 def _stored_timestamp(value: Value, digits: int, context: Context) -> Value:
     if value.kind is ValueKind.TIMESTAMP:
-        found = value
+        result = value
         if value.scale > digits:
-            found = replace(value, sql=rounded_instant(value.sql, digits))
+            result = replace(value, sql=rounded_instant(value.sql, digits))
     else:
-        found = instant(to_datetime(value, digits, context), context.time_zone)
-    sql = bound(found.sql, lambda x: f"CASE WHEN {x} BETWEEN {_TIMESTAMP_RANGE} THEN {x} END")
-    return doubted(replace(found, sql=sql), lost(found.sql, sql))
+        result = instant(to_datetime(value, digits, context), context.time_zone)
+    sql = bound(result.sql, lambda x: f"CASE WHEN {x} BETWEEN {_TIMESTAMP_RANGE} THEN {x} END")
+    return add_doubts(replace(result, sql=sql), became_null(result.sql, sql))
 
 
 def _stored_bytes(value: Value, kind: MySqlType, context: Context) -> Value:
     characters = replace(kind, base="text", params=(), charset="utf8mb4")
-    found = value if value.kind is ValueKind.BYTES else as_bytes(text_of(value, characters, context))
+    content = value if value.kind is ValueKind.BYTES else as_bytes(text_for_column(value, characters, context))
     size = kind.params[0] if kind.params else None
     if size is None:
-        return found
+        return content
     whole = f"rpad({{0}}, {size}, X'00')" if kind.base == "binary" else "{0}"
-    # of what is too long only spaces at the end may be cut off
+    # MySQL truncates a value that is too long only if it drops trailing spaces
     cut = f"WHEN octet_length(rtrim({{0}})) <= {size} THEN substring({{0}}, 1, {size})"
     sql = bound(
-        found.sql,
+        content.sql,
         lambda x: f"CASE WHEN octet_length({x}) <= {size} THEN {whole.format(x)} {cut.format(x)} END",
     )
-    return doubted(replace(found, sql=sql), lost(found.sql, sql))
+    return add_doubts(replace(content, sql=sql), became_null(content.sql, sql))
 
 
 def _stored_text(value: Value, kind: MySqlType, context: Context) -> Value:
@@ -224,15 +225,15 @@ def _stored_text(value: Value, kind: MySqlType, context: Context) -> Value:
     if base == "json":
         return stored_json(value, context)
     if base not in TEXT_TYPES:
-        raise ExpressionError(f"a {value.kind.value} value in a column of type {kind or 'unknown'}")
-    text = text_of(value, kind, context)
+        raise ExpressionError(f"{value.kind.value} values cannot be assigned to a column of type {kind or 'unknown'}")
+    text = text_for_column(value, kind, context)
     if base == "char":
-        # a CHAR is read without the spaces at its end
+        # MySQL returns a CHAR without trailing spaces
         text = replace(text, sql=f"rtrim({text.sql})")
     if base not in ("char", "varchar") or not kind.params:
         return text
     size = kind.params[0]
-    # of what is too long only spaces at the end may be cut off
+    # MySQL truncates a value that is too long only if it drops trailing spaces
     cut = f"WHEN char_length(rtrim({{0}})) <= {size} THEN substring({{0}}, 1, {size})"
     sql = bound(text.sql, lambda x: f"CASE WHEN char_length({x}) <= {size} THEN {x} {cut.format(x)} END")
-    return doubted(replace(text, sql=sql), lost(text.sql, sql))
+    return add_doubts(replace(text, sql=sql), became_null(text.sql, sql))

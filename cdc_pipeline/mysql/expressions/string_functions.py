@@ -10,24 +10,24 @@ from cdc_pipeline.mysql.expressions.texts import (
     NOT_PLAIN,
     as_bytes,
     as_text,
-    joined,
-    joint_collation,
+    combined_string,
+    common_collation,
 )
 from cdc_pipeline.mysql.expressions.values import (
     LITERAL,
     ExpressionError,
     Value,
     ValueKind,
+    add_doubts,
     bound,
+    combined_doubt,
     constant_integer,
     constant_text,
-    derived,
-    doubt_of,
-    doubted,
     integer,
-    quoted,
-    require,
-    small,
+    integer_from_int,
+    require_kind,
+    sql_string,
+    value_from,
 )
 
 if TYPE_CHECKING:
@@ -38,22 +38,23 @@ _MAX_PAD = 65_535
 
 
 def _strings(values: Sequence[Value]) -> list[Value]:
-    """All as text, or all as bytes if one is bytes."""
+    """All values as text, or all as bytes if one is bytes."""
     if not any(value.kind is ValueKind.BYTES for value in values):
         return [as_text(value) for value in values]
     return [as_bytes(value) for value in values]
 
 
 def concat(values: Sequence[Value]) -> Value:
+    """CONCAT(value, …)."""
     strings = _strings(values)
-    return joined(strings, f"concat({', '.join(item.sql for item in strings)})", strings[0].kind)
+    return combined_string(strings, f"concat({', '.join(item.sql for item in strings)})", strings[0].kind)
 
 
 def _concat_ws(values: Sequence[Value]) -> Value:
     strings = [as_text(value) for value in values]
     if len(strings) < 2:
-        raise ExpressionError("CONCAT_WS of fewer than two values")
-    return joined(strings, f"concat_ws({', '.join(item.sql for item in strings)})", ValueKind.TEXT)
+        raise ExpressionError("CONCAT_WS needs at least two arguments")
+    return combined_string(strings, f"concat_ws({', '.join(item.sql for item in strings)})", ValueKind.TEXT)
 
 
 def _string(value: Value) -> Value:
@@ -65,162 +66,172 @@ def _size(value: Value) -> str:
 
 
 def _length(values: Sequence[Value]) -> Value:
-    found = as_bytes(values[0])
-    return small(f"octet_length({found.sql})", found)
+    content = as_bytes(values[0])
+    return integer_from_int(f"octet_length({content.sql})", content)
 
 
 def _char_length(values: Sequence[Value]) -> Value:
-    found = _string(values[0])
-    return small(_size(found), found)
+    string = _string(values[0])
+    return integer_from_int(_size(string), string)
 
 
 def _int(value: Value) -> str:
-    """INT text of a whole number, with the outermost ones of INT for what lies beyond."""
-    require(value, [ValueKind.INTEGER], "a position or length")
+    """An integer as SQL of type INT, clamped to the range of INT."""
+    require_kind(value, [ValueKind.INTEGER], "position or length")
     return f"CAST(least(greatest({value.sql}, -2147483647), 2147483647) AS INT)"
 
 
-def _like(source: Value, sql: str, *others: Value) -> Value:
-    """A string made of a part of `source`."""
-    made = replace(source, sql=sql, constant=None)
-    return replace(made, doubt=doubt_of(source, *others))
+def _string_from(source: Value, sql: str, *others: Value) -> Value:
+    """A string derived from `source`, with its character set and collation, and the doubts of all values."""
+    return replace(source, sql=sql, constant=None, doubt=combined_doubt(source, *others))
 
 
 def substring(values: Sequence[Value]) -> Value:
     """SUBSTRING(text, position[, length])."""
-    source, place = _string(values[0]), _int(values[1])
+    source, position = _string(values[0]), _int(values[1])
     size = _int(values[2]) if len(values) > 2 else "2147483647"
     empty = "X''" if source.kind is ValueKind.BYTES else "''"
 
-    def part(text: str, place: str, size: str) -> str:
+    def part(text: str, start: str, size: str) -> str:
         length = _size(replace(source, sql=text))
-        # MySQL has nothing before the first character, where Spark counts on from there
+        # a start before the first character gives empty text in MySQL, but not in Spark
         return (
-            f"CASE WHEN {text} IS NULL OR {place} IS NULL OR {size} IS NULL THEN NULL "
-            f"WHEN {place} > 0 OR ({place} < 0 AND {place} >= -{length}) THEN substring({text}, {place}, {size}) "
+            f"CASE WHEN {text} IS NULL OR {start} IS NULL OR {size} IS NULL THEN NULL "
+            f"WHEN {start} > 0 OR ({start} < 0 AND {start} >= -{length}) THEN substring({text}, {start}, {size}) "
             f"ELSE {empty} END"
         )
 
-    sql = bound(source.sql, lambda x: bound(place, lambda at: bound(size, lambda count: part(x, at, count))))
-    return _like(source, sql, *values[1:])
+    sql = bound(source.sql, lambda x: bound(position, lambda at: bound(size, lambda count: part(x, at, count))))
+    return _string_from(source, sql, *values[1:])
 
 
 def _left(values: Sequence[Value]) -> Value:
     source = _string(values[0])
-    return _like(source, f"substring({source.sql}, 1, greatest({_int(values[1])}, 0))", values[1])
+    return _string_from(source, f"substring({source.sql}, 1, greatest({_int(values[1])}, 0))", values[1])
 
 
 def _right(values: Sequence[Value]) -> Value:
     source, size = _string(values[0]), _int(values[1])
     empty = "X''" if source.kind is ValueKind.BYTES else "''"
-    # NULL is less than nothing: the CASE goes on to substring, which then is NULL
+    # a NULL count is not <= 0, so the CASE evaluates substring, which gives NULL
 
     def part(text: str, count: str) -> str:
         return f"CASE WHEN {count} <= 0 THEN nvl2({text}, {empty}, NULL) ELSE substring({text}, -{count}) END"
 
-    return _like(source, bound(source.sql, lambda x: bound(size, lambda n: part(x, n))), values[1])
+    return _string_from(source, bound(source.sql, lambda x: bound(size, lambda n: part(x, n))), values[1])
 
 
-def _cased(function: str) -> Callable[[Sequence[Value]], Value]:
-    def made(values: Sequence[Value]) -> Value:
-        require(values[0], [ValueKind.TEXT], function.upper())
-        # MySQL changes single letters by the tables of its version, Java whole words: ß is SS
-        return doubted(_like(values[0], f"{function}({values[0].sql})"), f"{values[0].sql} RLIKE {quoted(NOT_ASCII)}")
+def _case_function(function: str) -> Callable[[Sequence[Value]], Value]:
+    def translate(values: Sequence[Value]) -> Value:
+        require_kind(values[0], [ValueKind.TEXT], function.upper())
+        # MySQL maps single characters by its version's tables, Java maps whole strings (ß to SS)
+        return add_doubts(
+            _string_from(values[0], f"{function}({values[0].sql})"), f"{values[0].sql} RLIKE {sql_string(NOT_ASCII)}"
+        )
 
-    return made
+    return translate
 
 
-def trimmed(value: Value, side: str, what: Value | None) -> Value:
-    """TRIM with `side` BOTH, LEADING or TRAILING. Raises ExpressionError for more than one character to remove."""
+def trim(value: Value, side: str, removed: Value | None) -> Value:
+    """TRIM(side removed FROM value) with `side` BOTH, LEADING or TRAILING; without `removed`, it removes spaces.
+
+    Raises ExpressionError if `removed` is not one character.
+    """
     source = as_text(value)
-    letter = " " if what is None else constant_text(what, "TRIM")
+    letter = " " if removed is None else constant_text(removed, "TRIM")
     if len(letter) != 1:
-        raise ExpressionError(f"TRIM of {letter!r}: only a single character")
-    return _like(source, f"trim({side} {quoted(letter)} FROM {source.sql})")
+        raise ExpressionError(f"TRIM of {letter!r}: only one character is supported")
+    return _string_from(source, f"trim({side} {sql_string(letter)} FROM {source.sql})")
 
 
 def _replace(values: Sequence[Value]) -> Value:
     strings = [as_text(value) for value in values]
-    return joined(strings, f"replace({', '.join(item.sql for item in strings)})", ValueKind.TEXT)
+    return combined_string(strings, f"replace({', '.join(item.sql for item in strings)})", ValueKind.TEXT)
 
 
-def _padded(function: str) -> Callable[[Sequence[Value]], Value]:
-    def made(values: Sequence[Value]) -> Value:
+def _pad_function(function: str) -> Callable[[Sequence[Value]], Value]:
+    def translate(values: Sequence[Value]) -> Value:
         source, pad = as_text(values[0]), constant_text(values[2], function.upper())
         size = constant_integer(values[1], function.upper())
         if not pad or not 0 <= size <= _MAX_PAD:
-            raise ExpressionError(f"{function.upper()} to {size} with {pad!r}")
-        return joined([source, values[2]], f"{function}({source.sql}, {size}, {quoted(pad)})", ValueKind.TEXT)
+            raise ExpressionError(
+                f"{function.upper()} to {size} with {pad!r}: expected a size of 0 to {_MAX_PAD} and a pad that is not empty"
+            )
+        return combined_string(
+            [source, values[2]], f"{function}({source.sql}, {size}, {sql_string(pad)})", ValueKind.TEXT
+        )
 
-    return made
+    return translate
 
 
 def _reverse(values: Sequence[Value]) -> Value:
     source = as_text(values[0])
-    return _like(source, f"reverse({source.sql})")
+    return _string_from(source, f"reverse({source.sql})")
 
 
 def _substring_index(values: Sequence[Value]) -> Value:
     source, delimiter = as_text(values[0]), constant_text(values[1], "SUBSTRING_INDEX")
     count = constant_integer(values[2], "SUBSTRING_INDEX")
     if len(delimiter) != 1 or abs(count) > _MAX_PAD:
-        raise ExpressionError(f"SUBSTRING_INDEX by {delimiter!r}: only a single character")
-    return _like(source, f"substring_index({source.sql}, {quoted(delimiter)}, {count})")
+        raise ExpressionError(
+            f"SUBSTRING_INDEX by {delimiter!r}, {count}: expected one character and at most {_MAX_PAD}"
+        )
+    return _string_from(source, f"substring_index({source.sql}, {sql_string(delimiter)}, {count})")
 
 
 def _instr(values: Sequence[Value]) -> Value:
     source, part = as_text(values[0]), as_text(values[1])
     exact = f"instr({source.sql}, {part.sql})"
-    found = small(exact, source, part)
-    collation = joint_collation([source, part])
+    position = integer_from_int(exact, source, part)
+    collation = common_collation([source, part])
     if collation is not None and collation.endswith("_bin"):
-        return found
+        return position
     folded = [f"translate(lower({item.sql}), 'wy', 'vi')" for item in (source, part)]
-    odd = [f"{item.sql} RLIKE {quoted(NOT_PLAIN)}" for item in (source, part)]
-    return doubted(found, f"({exact} <> instr({folded[0]}, {folded[1]}) OR {odd[0]} OR {odd[1]})")
+    odd = [f"{item.sql} RLIKE {sql_string(NOT_PLAIN)}" for item in (source, part)]
+    return add_doubts(position, f"({exact} <> instr({folded[0]}, {folded[1]}) OR {odd[0]} OR {odd[1]})")
 
 
 def _hex(values: Sequence[Value]) -> Value:
     value = values[0]
-    if value.kind is ValueKind.INTEGER and not value.wide:
+    if value.kind is ValueKind.INTEGER and not value.is_wide:
         return _ascii(f"hex({value.sql})", value)
-    require(value, _STRINGS, "HEX")
-    found = as_bytes(value)
-    return _ascii(f"hex({found.sql})", found)
+    require_kind(value, _STRINGS, "HEX")
+    content = as_bytes(value)
+    return _ascii(f"hex({content.sql})", content)
 
 
 def _ascii(sql: str, *sources: Value) -> Value:
-    return replace(derived(sql, ValueKind.TEXT, *sources), charset="ascii", collation=LITERAL)
+    return replace(value_from(sql, ValueKind.TEXT, *sources), charset="ascii", collation=LITERAL)
 
 
 def _unhex(values: Sequence[Value]) -> Value:
-    require(values[0], [ValueKind.TEXT], "UNHEX")
-    return derived(f"unhex({values[0].sql})", ValueKind.BYTES, values[0])
+    require_kind(values[0], [ValueKind.TEXT], "UNHEX")
+    return value_from(f"unhex({values[0].sql})", ValueKind.BYTES, values[0])
 
 
-def _digest(function: str) -> Callable[[Sequence[Value]], Value]:
-    def made(values: Sequence[Value]) -> Value:
-        found = as_bytes(values[0])
-        return _ascii(f"{function}({found.sql})", found)
+def _digest_function(function: str) -> Callable[[Sequence[Value]], Value]:
+    def translate(values: Sequence[Value]) -> Value:
+        content = as_bytes(values[0])
+        return _ascii(f"{function}({content.sql})", content)
 
-    return made
+    return translate
 
 
 def _sha2(values: Sequence[Value]) -> Value:
-    found, size = as_bytes(values[0]), constant_integer(values[1], "SHA2")
+    content, size = as_bytes(values[0]), constant_integer(values[1], "SHA2")
     if size not in (0, 224, 256, 384, 512):
-        raise ExpressionError(f"SHA2 of {size} bits")
-    return _ascii(f"sha2({found.sql}, {size})", found)
+        raise ExpressionError(f"SHA2 of {size} bits: expected 0, 224, 256, 384 or 512")
+    return _ascii(f"sha2({content.sql}, {size})", content)
 
 
 def _crc32(values: Sequence[Value]) -> Value:
-    found = as_bytes(values[0])
-    return integer(f"crc32({found.sql})", found, digits=10)
+    content = as_bytes(values[0])
+    return integer(f"crc32({content.sql})", content, digits=10)
 
 
-def cut(value: Value, size: int) -> Value:
-    """The first characters of a text."""
-    return _like(value, f"substring({value.sql}, 1, {size})")
+def text_prefix(value: Value, size: int) -> Value:
+    """The first `size` characters of a text."""
+    return _string_from(value, f"substring({value.sql}, 1, {size})")
 
 
 FUNCTIONS: dict[str, tuple[int, int, Callable[[Sequence[Value]], Value]]] = {
@@ -234,25 +245,25 @@ FUNCTIONS: dict[str, tuple[int, int, Callable[[Sequence[Value]], Value]]] = {
     "MID": (3, 3, substring),
     "LEFT": (2, 2, _left),
     "RIGHT": (2, 2, _right),
-    "UPPER": (1, 1, _cased("upper")),
-    "UCASE": (1, 1, _cased("upper")),
-    "LOWER": (1, 1, _cased("lower")),
-    "LCASE": (1, 1, _cased("lower")),
-    "LTRIM": (1, 1, lambda values: trimmed(values[0], "LEADING", None)),
-    "RTRIM": (1, 1, lambda values: trimmed(values[0], "TRAILING", None)),
+    "UPPER": (1, 1, _case_function("upper")),
+    "UCASE": (1, 1, _case_function("upper")),
+    "LOWER": (1, 1, _case_function("lower")),
+    "LCASE": (1, 1, _case_function("lower")),
+    "LTRIM": (1, 1, lambda values: trim(values[0], "LEADING", None)),
+    "RTRIM": (1, 1, lambda values: trim(values[0], "TRAILING", None)),
     "REPLACE": (3, 3, _replace),
-    "LPAD": (3, 3, _padded("lpad")),
-    "RPAD": (3, 3, _padded("rpad")),
+    "LPAD": (3, 3, _pad_function("lpad")),
+    "RPAD": (3, 3, _pad_function("rpad")),
     "REVERSE": (1, 1, _reverse),
     "SUBSTRING_INDEX": (3, 3, _substring_index),
     "INSTR": (2, 2, _instr),
     "LOCATE": (2, 2, lambda values: _instr([values[1], values[0]])),
     "HEX": (1, 1, _hex),
     "UNHEX": (1, 1, _unhex),
-    "MD5": (1, 1, _digest("md5")),
-    "SHA": (1, 1, _digest("sha1")),
-    "SHA1": (1, 1, _digest("sha1")),
+    "MD5": (1, 1, _digest_function("md5")),
+    "SHA": (1, 1, _digest_function("sha1")),
+    "SHA1": (1, 1, _digest_function("sha1")),
     "SHA2": (2, 2, _sha2),
     "CRC32": (1, 1, _crc32),
 }
-"""By MySQL's name: the fewest and the most arguments, and what makes the value."""
+"""MySQL name → minimum and maximum number of arguments, and the translation."""

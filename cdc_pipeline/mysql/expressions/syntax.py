@@ -1,7 +1,8 @@
-"""The syntax tree of a MySQL expression: sqlglot's, without what sqlglot reads otherwise than MySQL.
+"""Parses a MySQL expression to sqlglot's syntax tree, without the parts that sqlglot reads differently from MySQL.
 
-Literals are read by `ddl_tokens` and stand as marks in the text that sqlglot parses. Functions keep MySQL's names and
-arguments: the dialect's own table of functions, which rewrites `TO_DAYS` and turns formats into Python's, is left out.
+`ddl.tokens` reads the literals and replaces them with placeholders in the text that sqlglot parses. Functions keep
+MySQL's names and arguments: the parser omits the dialect's function table, which rewrites `TO_DAYS` and converts date
+formats to Python's.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 _SPECIAL = ("CAST", "CONVERT", "EXTRACT", "TRIM", "SUBSTRING")
 """Functions with keywords between their arguments."""
 _UTF8_INTRODUCERS = frozenset({"_UTF8MB4", "_UTF8MB3", "_UTF8"})
-_MARK = re.compile(r"mark(\d+)")
+_PLACEHOLDER = re.compile(r"literal(\d+)")
 _REFUSED_SYMBOLS = frozenset({"@", "@@", ":=", "::", "?", ":", "[", "]", "{", "}", ";", "=>"})
 
 
@@ -45,69 +46,66 @@ class _Dialect(MySQL):
 
 
 class Syntax:
-    """A parsed expression: `tree`, and `literal` for the nodes that stand for literals.
-
-    Raises ExpressionError where the text is no expression.
-    """
+    """A parsed expression. The constructor raises ExpressionError if the text is not one expression."""
 
     def __init__(self, text: str) -> None:
         self._literals: list[Value] = []
-        # Brackets keep sqlglot from taking a leading REPLACE for a statement.
-        marked = f"({self._marked(text)})"
+        # without brackets, sqlglot would parse a leading REPLACE as a statement
+        parsed = f"({self._with_placeholders(text)})"
         try:
-            trees = _Dialect().parse(marked)
+            trees = _Dialect().parse(parsed)
         except (SqlglotError, RecursionError) as error:
-            raise ExpressionError(f"no expression that can be read: {_short(text)}") from error
+            raise ExpressionError(f"the expression cannot be parsed: {_short(text)}") from error
         tree = trees[0] if len(trees) == 1 else None
         if not isinstance(tree, exp.Paren):
-            raise ExpressionError(f"no single expression: {_short(text)}")
+            raise ExpressionError(f"not a single expression: {_short(text)}")
         self.tree: exp.Expr = tree
 
     def literal(self, node: exp.Expr) -> Value | None:
-        """The string, bits or hex literal that a node stands for; None for other nodes."""
+        """The string, bit or hexadecimal literal of a node; None for other nodes."""
         if not (isinstance(node, exp.Literal) and node.is_string):
             return None
-        return self.marked_literal(node.name)
+        return self.literal_by_placeholder(node.name)
 
-    def marked_literal(self, text: str) -> Value | None:
-        """The literal that a mark stands for; None for other text."""
-        found = _MARK.fullmatch(text)
-        return None if found is None else self._literals[int(found[1])]
+    def literal_by_placeholder(self, text: str) -> Value | None:
+        """The literal that the placeholder replaces; None for other text."""
+        match = _PLACEHOLDER.fullmatch(text)
+        return None if match is None else self._literals[int(match[1])]
 
-    def _marked(self, text: str) -> str:
+    def _with_placeholders(self, text: str) -> str:
         try:
             cursor = Cursor(text)
             if cursor.text != text:
-                raise ExpressionError(f"a comment inside of an expression: {_short(text)}")
+                raise ExpressionError(f"a comment inside an expression is not supported: {_short(text)}")
             parts: list[str] = []
             while not cursor.done:
-                parts.append(self._next(cursor))
+                parts.append(self._next_part(cursor))
         except DdlSyntaxError as error:
-            raise ExpressionError(f"cannot be read: {error}") from error
+            raise ExpressionError(f"the expression cannot be parsed: {error}") from error
         return " ".join(parts)
 
-    def _next(self, cursor: Cursor) -> str:
+    def _next_part(self, cursor: Cursor) -> str:
         introducer = _introducer(cursor)
         token = cursor.peek()
-        assert token is not None  # an introducer is one only before a literal
+        assert token is not None  # a literal follows every introducer
         if token.kind is Kind.STRING:
-            return self._mark(_text(cursor.string(), introducer))
+            return self._placeholder(_string_literal(cursor.string(), introducer))
         cursor.skip()
         if token.kind in (Kind.BITS, Kind.HEX):
-            return self._mark(_bits(token, introducer))
+            return self._placeholder(_binary_literal(token, introducer))
         if token.kind is Kind.QUOTED:
             return quoted(token.text)
         if token.kind is Kind.SYMBOL and token.text in _REFUSED_SYMBOLS:
-            raise ExpressionError(f"`{token.text}`: no part of an expression here")
+            raise ExpressionError(f"`{token.text}` is not supported in an expression")
         return token.text
 
-    def _mark(self, value: Value) -> str:
+    def _placeholder(self, value: Value) -> str:
         self._literals.append(value)
-        return f"'mark{len(self._literals) - 1}'"
+        return f"'literal{len(self._literals) - 1}'"
 
 
 def _introducer(cursor: Cursor) -> str | None:
-    """The upper-case character set before a literal, which is read past."""
+    """Skips the introducer of a literal (`_utf8mb4'…'`) and returns it in upper case; None if there is none."""
     token, after = cursor.peek(), cursor.peek(1)
     if token is None or after is None or token.kind is not Kind.WORD or not token.text.startswith("_"):
         return None
@@ -117,18 +115,18 @@ def _introducer(cursor: Cursor) -> str | None:
     return token.text.upper()
 
 
-def _text(text: str, introducer: str | None) -> Value:
+def _string_literal(text: str, introducer: str | None) -> Value:
     if introducer == "_BINARY":
         return bytes_literal(text.encode())
-    # the bytes of the literal are those of the statement, UTF-8: another set reads only ASCII alike
+    # the bytes of the literal are UTF-8, as the statement's: other character sets agree with it on ASCII only
     if introducer is None or introducer in _UTF8_INTRODUCERS:
         return text_literal(text)
     if introducer in ("_LATIN1", "_ASCII") and text.isascii():
         return text_literal(text)
-    raise ExpressionError(f"{introducer}{text!r}: a string of another character set")
+    raise ExpressionError(f"{introducer}{text!r}: the character set of the string is not supported")
 
 
-def _bits(token: Token, introducer: str | None) -> Value:
+def _binary_literal(token: Token, introducer: str | None) -> Value:
     digits = token.text
     if token.kind is Kind.BITS:
         size = (len(digits) + 7) // 8
@@ -138,13 +136,13 @@ def _bits(token: Token, introducer: str | None) -> Value:
     if introducer in (None, "_BINARY"):
         return bytes_literal(content)
     try:
-        return _text(content.decode(), introducer)
+        return _string_literal(content.decode(), introducer)
     except UnicodeDecodeError as error:
-        raise ExpressionError(f"{introducer} literal that is no text") from error
+        raise ExpressionError(f"{introducer} literal: its bytes are not UTF-8") from error
 
 
 def number_literal(text: str) -> Value | None:
-    """The value of a number without a fraction or exponent, None for other text."""
+    """The value of a number without a fraction and exponent; None for other text. Raises as `integer_literal` does."""
     return integer_literal(int(text)) if re.fullmatch(r"-?[0-9]{1,40}", text) else None
 
 

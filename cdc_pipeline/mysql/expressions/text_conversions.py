@@ -1,28 +1,28 @@
-"""SQL text that makes a TIME or a DECIMAL beyond 38 digits of another value, rounded as MySQL does (`text_values`)."""
+"""SQL that converts values to the text of a TIME or long DECIMAL (see `text_values`), rounded as MySQL does."""
 
 from __future__ import annotations
 
-from cdc_pipeline.mysql.expressions.values import bound, quoted
+from cdc_pipeline.mysql.expressions.values import bound, sql_string
 from cdc_pipeline.mysql.types.text_values import MOST_DIGITS, MOST_TIME, NUMBER, TIME_PARTS
 
 
 def time_micros_sql(text: str) -> str:
-    """The microseconds of a TIME's text; NULL for what is none."""
+    """The microseconds of the text of a TIME; NULL for other text."""
 
     def micros(x: str) -> str:
-        parts = [f"regexp_extract({x}, {quoted(TIME_PARTS)}, {group})" for group in (2, 3, 4)]
+        parts = [f"regexp_extract({x}, {sql_string(TIME_PARTS)}, {group})" for group in (2, 3, 4)]
         seconds = " + ".join(
             f"CAST({part} AS BIGINT) * {factor}" for part, factor in zip(parts, (3600, 60, 1), strict=True)
         )
-        fraction = f"CAST(rpad(regexp_extract({x}, {quoted(TIME_PARTS)}, 5), 6, '0') AS BIGINT)"
+        fraction = f"CAST(rpad(regexp_extract({x}, {sql_string(TIME_PARTS)}, 5), 6, '0') AS BIGINT)"
         sign = f"CASE WHEN {x} LIKE '-%' THEN -1 ELSE 1 END"
-        return f"CASE WHEN {x} RLIKE {quoted(TIME_PARTS)} THEN (({seconds}) * 1000000 + {fraction}) * {sign} END"
+        return f"CASE WHEN {x} RLIKE {sql_string(TIME_PARTS)} THEN (({seconds}) * 1000000 + {fraction}) * {sign} END"
 
     return bound(text, micros)
 
 
 def rounded_micros_sql(micros: str, digits: int) -> str:
-    """The microseconds rounded half away from zero to so many digits of a second."""
+    """Microseconds rounded half away from zero to `digits` fractional digits of the second."""
     step = 10 ** (6 - digits)
     if step == 1:
         return micros
@@ -30,7 +30,7 @@ def rounded_micros_sql(micros: str, digits: int) -> str:
 
 
 def time_text_sql(micros: str, digits: int) -> str:
-    """The TIME of so many microseconds with so many digits of a second; NULL beyond 838:59:59."""
+    """The text of a TIME(digits) for microseconds; NULL beyond 838:59:59."""
 
     def text(x: str) -> str:
         seconds = f"(abs({x}) DIV 1000000)"
@@ -49,28 +49,30 @@ def time_text_sql(micros: str, digits: int) -> str:
 
 
 def decimal_text_sql(text: str, digits: int, scale: int) -> str:
-    """The text of a number, which has no exponent, rounded half away from zero to a DECIMAL(digits, scale) as MySQL prints
-    it. NULL for what is no number or does not fit."""
+    """The text of a DECIMAL(digits, scale) for the text of a number without exponent, rounded half away from zero.
+
+    NULL for other text and for numbers that do not fit.
+    """
 
     def parts(x: str) -> str:
         whole = f"regexp_extract({x}, '^[+-]?0*(\\\\d*)', 1)"
         fraction = f"rpad(regexp_extract({x}, '\\\\.(\\\\d*)', 1), {scale + 1}, '0')"
         return f"concat('0', {whole}, {fraction})"
 
-    def carried(all_digits: str) -> str:
-        """One digit more than are wanted: the last one rounds, and nines before it carry."""
+    def round_last(all_digits: str) -> str:
+        """Drops the last digit and rounds by it, which carries through preceding nines."""
         kept = f"substring({all_digits}, 1, length({all_digits}) - 1)"
         up = f"right({all_digits}, 1) >= '5'"
 
-        def more(k: str) -> str:
+        def increment(k: str) -> str:
             head, digit, nines = (f"regexp_extract({k}, '^(\\\\d*?)([0-8])(9*)$', {group})" for group in (1, 2, 3))
             raised = f"CAST(CAST({digit} AS INT) + 1 AS STRING), repeat('0', length({nines}))"
             return f"CASE WHEN {up} THEN concat({head}, {raised}) ELSE {k} END"
 
-        return bound(kept, more)
+        return bound(kept, increment)
 
-    def shown(x: str) -> str:
-        made = bound(parts(x), carried)
+    def convert(x: str) -> str:
+        rounded = bound(parts(x), round_last)
 
         def printed(d: str) -> str:
             whole = f"regexp_replace(substring({d}, 1, length({d}) - {scale}), '^0+', '')"
@@ -86,7 +88,7 @@ def decimal_text_sql(text: str, digits: int, scale: int) -> str:
                 number, lambda n: f"CASE WHEN {x} LIKE '-%' AND {n} RLIKE '[1-9]' THEN concat('-', {n}) ELSE {n} END"
             )
 
-        number = f"length({x}) <= {MOST_DIGITS} AND {x} RLIKE {quoted(NUMBER)}"
-        return f"CASE WHEN {number} THEN {bound(made, printed)} END"
+        number = f"length({x}) <= {MOST_DIGITS} AND {x} RLIKE {sql_string(NUMBER)}"
+        return f"CASE WHEN {number} THEN {bound(rounded, printed)} END"
 
-    return bound(text, shown)
+    return bound(text, convert)

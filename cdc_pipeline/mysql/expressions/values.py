@@ -1,8 +1,8 @@
-"""Values of MySQL expressions as Spark SQL text, and what all translations of them share.
+"""`Value`: a MySQL value as Spark SQL text, with the constructors and checks that all translations share.
 
-How a kind is represented in Spark: INTEGER is BIGINT, or DECIMAL(20,0) where more than 19 digits are possible
-(`Value.wide`); DATETIME is TIMESTAMP_NTZ; TIMESTAMP is an instant; TIME and JSON are MySQL's own text of them, and so are
-LONG_DECIMALs, which have more than 38 digits: they are carried over to other columns, not computed with.
+Spark types by kind: INTEGER is BIGINT, or DECIMAL(20,0) if it may have more than 19 digits (`Value.is_wide`). DATETIME is
+TIMESTAMP_NTZ, TIMESTAMP is TIMESTAMP. TIME, JSON and LONG_DECIMAL (more than 38 digits) are STRING, as MySQL prints them.
+A LONG_DECIMAL can be assigned to columns, but not used in arithmetic.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _MAX_SIGNED = 2**63 - 1
 
 
 class ExpressionError(ValueError):
-    """An expression that has no exact equal in Spark SQL here; the message names the piece of SQL."""
+    """An expression without an exact equivalent in Spark SQL. The message names the part of the expression."""
 
 
 class ValueKind(Enum):
-    """What a value is to MySQL. Truth values are INTEGER 0 and 1; NULL is the literal, which fits every kind."""
+    """The MySQL type of a value. Booleans are INTEGER 0 and 1; NULL is the literal NULL, which has no type."""
 
     INTEGER = "integer"
     DECIMAL = "decimal"
@@ -47,61 +47,65 @@ class ValueKind(Enum):
 
 NUMBERS = frozenset({ValueKind.INTEGER, ValueKind.DECIMAL, ValueKind.DOUBLE})
 MOMENTS = frozenset({ValueKind.DATE, ValueKind.DATETIME, ValueKind.TIMESTAMP})
+"""The kinds of a moment: a DATE, DATETIME or TIMESTAMP, but not a TIME."""
 LITERAL = "literal"
-"""The `collation` of text that takes the collation of what it is compared with."""
+"""The `collation` of text that takes the collation of the text it is compared with."""
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One value. `doubt` is a Spark boolean, never NULL, that is true for rows of which the value is not sure."""
+    """A MySQL value as Spark SQL text."""
 
     sql: str
     kind: ValueKind
     doubt: str | None = None
+    """A Spark boolean, never NULL: true for rows whose value is uncertain."""
     digits: int = 0
-    """The most digits that an INTEGER or DECIMAL can have."""
+    """Maximum number of digits of an INTEGER or DECIMAL."""
     scale: int = 0
-    """Digits of the fraction: of a DECIMAL, or of the seconds of a DATETIME, TIMESTAMP or TIME."""
+    """Fractional digits of a DECIMAL, or of the seconds of a DATETIME, TIMESTAMP or TIME."""
     unsigned: bool = False
     condition: str | None = None
-    """The same as a Spark boolean, of a truth value."""
+    """The value as a Spark boolean, if MySQL's value is a boolean."""
     constant: str | int | bytes | None = None
     charset: str | None = None
-    """Of TEXT; None where it is not known."""
+    """Character set of TEXT; None if unknown."""
     collation: str | None = None
-    """Of TEXT; None where it is not known."""
+    """Collation of TEXT; None if unknown."""
     quotient: tuple[Value, Value] | None = None
-    """Dividend and divisor of `/`: MySQL computes on with more digits than the value shows."""
-    textless: str | None = None
-    """Why the value's text is not known although its number is, such as `zerofill`."""
+    """Dividend and divisor of `/`. MySQL continues to compute with more digits than the value shows."""
+    no_text_reason: str | None = None
+    """Why the text of the value is unknown although its number is known, for example `zerofill`."""
     column: tuple[str, Column] | None = None
-    """Of a column's own value its SQL and the column: what is made of a value may not be what it was of."""
+    """The SQL of a column's value, and the column. `replace` keeps this field, so compare the SQL (`own_column`)."""
 
     @property
     def own_column(self) -> Column | None:
-        """The column whose value this is as it stands there."""
+        """The column whose unchanged value this is; None for computed values."""
         return self.column[1] if self.column is not None and self.column[0] == self.sql else None
 
     @property
-    def wide(self) -> bool:
+    def is_wide(self) -> bool:
         return self.digits > SIGNED_DIGITS
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Where an expression is evaluated: the columns, the session's IANA zone, and the time now (UTC, ms)."""
+    """The inputs of an expression besides its text."""
 
     schema: TableSchema
     time_zone: str
+    """IANA zone of the upstream session."""
     now_ms: int | None
+    """Current time (ms since 1970, UTC); None if not given."""
 
 
 # ---- Spark SQL text
 
 
-def quoted(text: str) -> str:
+def sql_string(text: str) -> str:
     """A Spark string literal."""
-    # an escaped dollar keeps ${...} from being substituted
+    # the escaped dollar prevents Spark's ${...} variable substitution
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("$", "\\u0024") + "'"
 
 
@@ -109,29 +113,31 @@ _SHORT = re.compile(r"`(?:[^`]|``)*`|\w+|'[^'\\]{0,20}'|CAST\((?:NULL|-?\d+) AS 
 
 
 def bound(sql: str, body: Callable[[str], str]) -> str:
-    """`body` over `sql`, which is evaluated once and written once, however often `body` names it."""
+    """`body(name)`, where `name` is bound to `sql`: the SQL is written and evaluated once, however often `body` uses it."""
     if _SHORT.fullmatch(sql):
         return body(sql)
     name = _bound_name(sql)
     return _binding(sql, name, body(name))
 
 
-def once(value: Value, body: Callable[[Value], Value]) -> Value:
-    """`body` of a value that is evaluated and written once, however often `body` names it. The doubts of both are the
-    doubts of what is made."""
+def bind_value(value: Value, body: Callable[[Value], Value]) -> Value:
+    """`body(value)`, where the value is written and evaluated once, however often `body` uses it.
+
+    The result has the doubts of both.
+    """
     if _SHORT.fullmatch(value.sql):
         return body(value)
     name = _bound_name(value.sql)
-    made = body(replace(value, sql=name, condition=None, doubt=None, quotient=None))
-    doubt = None if made.doubt is None else f"coalesce({_binding(value.sql, name, made.doubt)}, false)"
-    doubts = any_of([value.doubt, doubt])
-    if made.condition is not None:
-        return replace(truth(_binding(value.sql, name, made.condition)), doubt=doubts)
-    return replace(made, sql=_binding(value.sql, name, made.sql), doubt=doubts)
+    result = body(replace(value, sql=name, condition=None, doubt=None, quotient=None))
+    doubt = None if result.doubt is None else f"coalesce({_binding(value.sql, name, result.doubt)}, false)"
+    doubts = any_true([value.doubt, doubt])
+    if result.condition is not None:
+        return replace(boolean_value(_binding(value.sql, name, result.condition)), doubt=doubts)
+    return replace(result, sql=_binding(value.sql, name, result.sql), doubt=doubts)
 
 
 def _bound_name(sql: str) -> str:
-    # equal texts get equal names, and then an inner one hides nothing but its equal
+    # the name depends on the text only, so a nested binding can only shadow an equal one
     return f"bound__{blake2s(sql.encode(), digest_size=10).hexdigest()}"
 
 
@@ -139,54 +145,54 @@ def _binding(sql: str, name: str, body: str) -> str:
     return f"get(transform(array({sql}), {name} -> {body}), 0)"
 
 
-def any_of(conditions: Iterable[str | None]) -> str | None:
-    """The Spark boolean that is true where one of these is; None where there are none."""
-    found = list(dict.fromkeys(condition for condition in conditions if condition is not None))
-    if not found:
+def any_true(conditions: Iterable[str | None]) -> str | None:
+    """A Spark boolean that is true if any condition is true; None without conditions."""
+    distinct = list(dict.fromkeys(condition for condition in conditions if condition is not None))
+    if not distinct:
         return None
-    return found[0] if len(found) == 1 else "(" + " OR ".join(found) + ")"
+    return distinct[0] if len(distinct) == 1 else "(" + " OR ".join(distinct) + ")"
 
 
-def doubt_of(*values: Value) -> str | None:
-    return any_of(value.doubt for value in values)
+def combined_doubt(*values: Value) -> str | None:
+    return any_true(value.doubt for value in values)
 
 
-def doubted(value: Value, *doubts: str | None) -> Value:
-    """The value with further doubts; NULL as a doubt is none."""
-    sure = (None if doubt is None else f"coalesce({doubt}, false)" for doubt in doubts)
-    return replace(value, doubt=any_of([value.doubt, *sure]))
+def add_doubts(value: Value, *doubts: str | None) -> Value:
+    """The value with additional doubts. A doubt that is NULL counts as false."""
+    not_null = (None if doubt is None else f"coalesce({doubt}, false)" for doubt in doubts)
+    return replace(value, doubt=any_true([value.doubt, *not_null]))
 
 
-def derived(sql: str, kind: ValueKind, *sources: Value) -> Value:
-    """A value made from others, whose doubts it has."""
-    return Value(sql, kind, doubt_of(*sources))
+def value_from(sql: str, kind: ValueKind, *sources: Value) -> Value:
+    """A value computed from others, with their doubts."""
+    return Value(sql, kind, combined_doubt(*sources))
 
 
 # ---- kinds
 
 
 def integer(sql: str, *sources: Value, digits: int = SIGNED_DIGITS) -> Value:
-    """A signed integer of BIGINT text."""
-    return Value(sql, ValueKind.INTEGER, doubt_of(*sources), digits=digits)
+    """A signed integer; `sql` is of type BIGINT."""
+    return Value(sql, ValueKind.INTEGER, combined_doubt(*sources), digits=digits)
 
 
-def small(sql: str, *sources: Value) -> Value:
-    """An integer of the text of a Spark function that gives INT."""
+def integer_from_int(sql: str, *sources: Value) -> Value:
+    """A signed integer; `sql` is of type INT."""
     return integer(f"CAST({sql} AS BIGINT)", *sources, digits=10)
 
 
-def ranged_integer(exact: str, unsigned: bool, *sources: Value) -> Value:
-    """An integer of DECIMAL text without a fraction; NULL outside of MySQL's range, where MySQL refuses the row."""
+def integer_in_range(exact: str, unsigned: bool, *sources: Value) -> Value:
+    """An integer; `exact` is a DECIMAL without a fraction. NULL outside BIGINT (UNSIGNED), where MySQL raises an error."""
     if not unsigned:
         return integer(f"try_cast({exact} AS BIGINT)", *sources)
     sql = bound(exact, lambda x: f"CASE WHEN {x} BETWEEN 0 AND {_MAX_UNSIGNED} THEN CAST({x} AS DECIMAL(20,0)) END")
-    return Value(sql, ValueKind.INTEGER, doubt_of(*sources), digits=UNSIGNED_DIGITS, unsigned=True)
+    return Value(sql, ValueKind.INTEGER, combined_doubt(*sources), digits=UNSIGNED_DIGITS, unsigned=True)
 
 
 def integer_literal(number: int) -> Value:
-    """An integer constant; raises ExpressionError outside of BIGINT, where MySQL has a DECIMAL."""
+    """An integer constant. Raises ExpressionError beyond BIGINT UNSIGNED, where MySQL's literal is a DECIMAL."""
     if not -_MAX_SIGNED - 1 <= number <= _MAX_UNSIGNED:
-        raise ExpressionError(f"{number}: an integer beyond BIGINT")
+        raise ExpressionError(f"{number}: the integer is out of range for BIGINT")
     if number > _MAX_SIGNED:
         sql = f"CAST({number} AS DECIMAL(20,0))"
         return Value(sql, ValueKind.INTEGER, digits=UNSIGNED_DIGITS, unsigned=True, constant=number)
@@ -195,75 +201,75 @@ def integer_literal(number: int) -> Value:
 
 
 def decimal_literal(text: str) -> Value:
-    """A constant such as `1.50`."""
+    """A DECIMAL constant such as `1.50`. Raises ExpressionError for more than 38 digits."""
     whole, _, fraction = text.partition(".")
     digits = max(len(whole.lstrip("0")) + len(fraction), 1)
     if digits > MAX_DIGITS:
-        raise ExpressionError(f"{text}: more than {MAX_DIGITS} digits")
+        raise ExpressionError(f"{text}: the number has more than {MAX_DIGITS} digits")
     sql = f"CAST('{text}' AS DECIMAL({digits},{len(fraction)}))"
     return Value(sql, ValueKind.DECIMAL, digits=digits, scale=len(fraction))
 
 
 def text_literal(text: str) -> Value:
-    """A string constant. Spark's text has no lone surrogates."""
+    """A string constant. Raises ExpressionError for lone surrogates, which a Spark string cannot hold."""
     if any("\ud800" <= letter <= "\udfff" for letter in text):
-        raise ExpressionError("a string that is no Unicode text")
-    return Value(quoted(text), ValueKind.TEXT, constant=text, charset="utf8mb4", collation=LITERAL)
+        raise ExpressionError("the string is not valid Unicode")
+    return Value(sql_string(text), ValueKind.TEXT, constant=text, charset="utf8mb4", collation=LITERAL)
 
 
 def bytes_literal(content: bytes) -> Value:
     return Value(f"X'{content.hex()}'", ValueKind.BYTES, constant=content)
 
 
-def truth(condition: str, *sources: Value) -> Value:
-    """1, 0 or NULL of a Spark boolean."""
-    made = integer(f"CAST({condition} AS BIGINT)", *sources, digits=1)
-    return replace(made, condition=condition)
+def boolean_value(condition: str, *sources: Value) -> Value:
+    """1, 0 or NULL; `condition` is a Spark boolean."""
+    value = integer(f"CAST({condition} AS BIGINT)", *sources, digits=1)
+    return replace(value, condition=condition)
 
 
 def null() -> Value:
     return Value("NULL", ValueKind.NULL)
 
 
-def condition_of(value: Value) -> str:
-    """The value as a Spark boolean: whether it is not zero. Raises ExpressionError for what is no number."""
+def to_condition(value: Value) -> str:
+    """The value as a Spark boolean: whether it is not zero. Raises ExpressionError if it is not a number."""
     if value.kind is ValueKind.NULL:
         return "CAST(NULL AS BOOLEAN)"
     if value.condition is not None:
         return value.condition
-    require(value, NUMBERS, "a condition")
+    require_kind(value, NUMBERS, "a condition")
     return f"({value.sql} <> 0)"
 
 
-def require(value: Value, kinds: Iterable[ValueKind], where: str) -> None:
-    """Raises ExpressionError where the value is of none of these kinds."""
+def require_kind(value: Value, kinds: Iterable[ValueKind], where: str) -> None:
+    """Raises ExpressionError if the value is not of one of the kinds, or is a quotient. `where` begins the message."""
     if value.kind not in kinds:
-        raise ExpressionError(f"{where}: {value.kind.value} value")
+        raise ExpressionError(f"{where}: {value.kind.value} values are not supported")
     if value.quotient is not None:
-        raise ExpressionError(f"{where}: `/` inside of an expression, of which MySQL keeps more digits than it shows")
+        raise ExpressionError(f"{where}: the result of `/` is not supported here, because MySQL keeps hidden digits")
 
 
 def constant_integer(value: Value, where: str) -> int:
-    """The number of an integer constant; raises ExpressionError for all else."""
+    """The number of an integer constant. Raises ExpressionError for other values."""
     if value.kind is not ValueKind.INTEGER or not isinstance(value.constant, int):
-        raise ExpressionError(f"{where}: only a constant whole number")
+        raise ExpressionError(f"{where}: the argument must be a constant integer")
     return value.constant
 
 
 def constant_text(value: Value, where: str) -> str:
-    """The text of a string constant; raises ExpressionError for all else."""
+    """The text of a string constant. Raises ExpressionError for other values."""
     if value.kind is not ValueKind.TEXT or not isinstance(value.constant, str):
-        raise ExpressionError(f"{where}: only a constant string")
+        raise ExpressionError(f"{where}: the argument must be a constant string")
     return value.constant
 
 
 def exact_sql(value: Value) -> str:
-    """DECIMAL text of an INTEGER or DECIMAL."""
+    """An INTEGER or DECIMAL as SQL of type DECIMAL."""
     if value.kind is ValueKind.INTEGER:
         return f"try_cast({value.sql} AS DECIMAL({max(value.digits, 1)},0))"
     return value.sql
 
 
 def double_sql(value: Value) -> str:
-    """DOUBLE text of a number."""
+    """A number as SQL of type DOUBLE."""
     return value.sql if value.kind is ValueKind.DOUBLE else f"CAST({value.sql} AS DOUBLE)"

@@ -1,4 +1,4 @@
-"""From the syntax tree of a MySQL expression to a value; what is not named here is refused."""
+"""Translates the syntax tree of a MySQL expression to a `Value`. Nodes that are not listed here raise ExpressionError."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from sqlglot import exp
 from cdc_pipeline.mysql.expressions import arithmetic as numbers
 from cdc_pipeline.mysql.expressions import date_functions as dates
 from cdc_pipeline.mysql.expressions import json_functions as json
-from cdc_pipeline.mysql.expressions import logic as logic
-from cdc_pipeline.mysql.expressions import moments as moments
+from cdc_pipeline.mysql.expressions import logic, moments
 from cdc_pipeline.mysql.expressions import string_functions as strings
 from cdc_pipeline.mysql.expressions.casts import cast
 from cdc_pipeline.mysql.expressions.column_values import column_value
@@ -21,10 +20,10 @@ from cdc_pipeline.mysql.expressions.values import (
     ExpressionError,
     Value,
     ValueKind,
+    bind_value,
+    boolean_value,
     decimal_literal,
     null,
-    once,
-    truth,
 )
 from cdc_pipeline.mysql.model.limits import (
     MOST_EXPRESSION_CHARACTERS,
@@ -47,7 +46,7 @@ _COMPARISONS: dict[type[exp.Expr], str] = {
 _PREDICATES = (*_COMPARISONS, exp.NullSafeEQ, exp.Is, exp.In, exp.Between)
 _LOGIC: dict[type[exp.Expr], str] = {exp.And: "AND", exp.Or: "OR", exp.Xor: "XOR"}
 _ARITHMETIC: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
-_WORDS: dict[type[exp.Expr], str] = {
+_KEYWORD_FUNCTIONS: dict[type[exp.Expr], str] = {
     exp.CurrentTimestamp: "NOW",
     exp.Localtime: "NOW",
     exp.Localtimestamp: "NOW",
@@ -56,19 +55,24 @@ _WORDS: dict[type[exp.Expr], str] = {
 _SHIFTS = {"DATE_ADD": 1, "ADDDATE": 1, "DATE_SUB": -1, "SUBDATE": -1}
 
 
-def value_of(text: str, context: Context, *, parts: int = 1) -> Value:
-    """The value of an expression. Raises ExpressionError for what cannot be kept exactly, and for what is too large; one
-    that is put together of others may be so many times larger."""
-    if len(text) > MOST_EXPRESSION_CHARACTERS * parts:
-        raise ExpressionError(beyond("characters of the expression", len(text), MOST_EXPRESSION_CHARACTERS * parts))
+def value_of(text: str, context: Context, *, size_factor: int = 1) -> Value:
+    """The value of an expression.
+
+    `size_factor`: multiplies the size limits, for an expression that combines several others.
+
+    Raises ExpressionError if the expression has no exact equivalent in Spark SQL or exceeds a size limit.
+    """
+    limit = MOST_EXPRESSION_CHARACTERS * size_factor
+    if len(text) > limit:
+        raise ExpressionError(beyond("characters of the expression", len(text), limit))
     syntax = Syntax(text)
     try:
-        return _Walk(syntax, context, MOST_TRANSLATED_CHARACTERS * parts).value(syntax.tree)
+        return _Translator(syntax, context, MOST_TRANSLATED_CHARACTERS * size_factor).value(syntax.tree)
     except RecursionError as error:
-        raise ExpressionError(f"too deep an expression: {text[:60]}") from error
+        raise ExpressionError(f"the expression is nested too deeply: {text[:60]}") from error
 
 
-class _Walk:
+class _Translator:
     def __init__(self, syntax: Syntax, context: Context, most_characters: int) -> None:
         self._most_characters = most_characters
         self.syntax = syntax
@@ -76,21 +80,23 @@ class _Walk:
         self._depth = 0
 
     def value(self, node: exp.Expr) -> Value:
-        """The value of a node. No text of it grows without limit, whatever the functions inside of one another write
-        twice, nor goes deeper than Spark's own parser can follow."""
+        """The value of a node.
+
+        The limits bound the SQL text, which nested functions could multiply, and its depth, which Spark's parser limits.
+        """
         self._depth += 1
         if self._depth > MOST_NESTING:
             raise ExpressionError(beyond("levels of the expression", self._depth, MOST_NESTING))
-        found = self._made(node)
+        value = self._translate(node)
         self._depth -= 1
-        size = max(len(found.sql), len(found.doubt or ""))
+        size = max(len(value.sql), len(value.doubt or ""))
         if size > self._most_characters:
-            raise ExpressionError(beyond("characters of its translation", size, self._most_characters))
-        return found
+            raise ExpressionError(beyond("characters of the translation", size, self._most_characters))
+        return value
 
-    def _made(self, node: exp.Expr) -> Value:
+    def _translate(self, node: exp.Expr) -> Value:
         if node.comments:
-            raise ExpressionError("a comment inside of an expression")
+            raise ExpressionError("a comment inside an expression is not supported")
         kind = type(node)
         if kind is exp.Paren:
             return self.value(node.this)
@@ -101,62 +107,62 @@ class _Walk:
         if kind is exp.Null:
             return null()
         if kind is exp.Boolean:
-            return replace(truth("true" if node.this else "false"), constant=int(node.this))
+            return replace(boolean_value("true" if node.this else "false"), constant=int(node.this))
         if kind is exp.Neg:
-            return numbers.negated(numbers.as_operand(self.value(node.this)))
+            return numbers.negative(numbers.as_operand(self.value(node.this)))
         if kind in _PREDICATES:
             return self._predicate(node)
         if kind in _LOGIC:
-            return logic.joined_conditions(_LOGIC[kind], [self.value(node.this), self.value(node.expression)])
+            return logic.combined_condition(_LOGIC[kind], [self.value(node.this), self.value(node.expression)])
         if kind is exp.Not:
             return logic.negation(self.value(node.this))
         if kind in _ARITHMETIC or kind in (exp.Div, exp.IntDiv, exp.Mod):
             return self._arithmetic(node)
-        if kind in _WORDS and not any(node.args.values()):
-            return dates.FUNCTIONS[_WORDS[kind]][2]([], self.context)
+        if kind in _KEYWORD_FUNCTIONS and not any(node.args.values()):
+            return dates.FUNCTIONS[_KEYWORD_FUNCTIONS[kind]][2]([], self.context)
         if kind is exp.Anonymous:
             return self._function(node)
         return self._special(node)
 
-    def _refusal(self, node: exp.Expr) -> ExpressionError:
-        return ExpressionError(f"not translated: {node.sql(dialect='mysql')[:80]} ({type(node).__name__})")
+    def _unsupported(self, node: exp.Expr) -> ExpressionError:
+        return ExpressionError(f"not supported: {node.sql(dialect='mysql')[:80]} ({type(node).__name__})")
 
     # ---- leaves
 
     def _literal(self, node: exp.Expr) -> Value:
-        marked = self.syntax.literal(node)
-        if marked is not None:
-            return marked
+        literal = self.syntax.literal(node)
+        if literal is not None:
+            return literal
         text = node.name
-        if (found := number_literal(text)) is not None:
-            return found
+        if (number := number_literal(text)) is not None:
+            return number
         if re.fullmatch(r"-?\d*\.\d+|-?\d+\.", text, re.ASCII):
-            made = decimal_literal(text.removeprefix("-"))
-            return numbers.negated(made) if text.startswith("-") else made
+            decimal = decimal_literal(text.removeprefix("-"))
+            return numbers.negative(decimal) if text.startswith("-") else decimal
         if re.fullmatch(r"(?:\d+\.?\d*|\.\d+)[eE][-+]?\d{1,3}", text, re.ASCII) and abs(float(text)) < float("inf"):
             return Value(f"CAST('{float(text)!r}' AS DOUBLE)", ValueKind.DOUBLE)
-        raise ExpressionError(f"no number: {text[:40]}")
+        raise ExpressionError(f"not a valid number: {text[:40]}")
 
     def _column(self, node: exp.Expr) -> Value:
         identifier = node.this
         if not isinstance(identifier, exp.Identifier) or node.args.get("db"):
-            raise self._refusal(node)
+            raise self._unsupported(node)
         column = self.context.schema.find(identifier.this)
         if column is None:
-            raise ExpressionError(f"no column {identifier.this}")
+            raise ExpressionError(f"no column {identifier.this} in the table")
         return column_value(column, self.context.schema)
 
     # ---- operators
 
     def _predicate(self, node: exp.Expr) -> Value:
-        # MySQL reads `a = b < c` from left to right, sqlglot does not
+        # MySQL evaluates `a = b < c` from left to right, sqlglot does not
         operands = [item for item in node.iter_expressions() if isinstance(item, (*_PREDICATES, exp.Not))]
         if operands:
-            raise ExpressionError("a comparison inside of a comparison without brackets")
+            raise ExpressionError("a comparison of a comparison needs brackets")
         left = self.value(node.this)
         kind = type(node)
         if kind in _COMPARISONS:
-            return logic.compared(_COMPARISONS[kind], left, self.value(node.expression), self.context)
+            return logic.comparison(_COMPARISONS[kind], left, self.value(node.expression), self.context)
         if kind is exp.NullSafeEQ:
             return logic.null_safe_equal(left, self.value(node.expression), self.context)
         if kind is exp.Is:
@@ -164,58 +170,58 @@ class _Walk:
         if kind is exp.Between:
             low, high = self.value(node.args["low"]), self.value(node.args["high"])
             if node.args.get("symmetric") or ValueKind.NULL in (left.kind, low.kind, high.kind):
-                raise self._refusal(node)
+                raise self._unsupported(node)
             return logic.between(left, low, high, self.context)
         if set(filter(node.args.get, node.args)) != {"this", "expressions"}:
-            raise self._refusal(node)
+            raise self._unsupported(node)
         items = [self.value(item) for item in node.expressions]
         if left.kind is ValueKind.NULL:
             return null()
-        return logic.among(left, items, self.context)
+        return logic.in_list(left, items, self.context)
 
     def _is(self, left: Value, right: exp.Expr) -> Value:
         if isinstance(right, exp.Null):
             return logic.is_null(left)
         if isinstance(right, exp.Boolean):
-            return logic.is_truth(left, bool(right.this))
-        raise self._refusal(right)
+            return logic.boolean_test(left, bool(right.this))
+        raise self._unsupported(right)
 
     def _arithmetic(self, node: exp.Expr) -> Value:
         left, right, kind = node.this, node.expression, type(node)
         if isinstance(right, exp.Interval) and kind in (exp.Add, exp.Sub):
-            return self._shifted(self.value(left), right, 1 if kind is exp.Add else -1)
+            return self._add_interval(self.value(left), right, 1 if kind is exp.Add else -1)
         if isinstance(left, exp.Interval) and kind is exp.Add:
-            return self._shifted(self.value(right), left, 1)
+            return self._add_interval(self.value(right), left, 1)
         sides = [numbers.as_operand(self.value(side)) for side in (left, right)]
         if kind is exp.Div:
             return numbers.quotient(*sides)
         if kind is exp.IntDiv:
-            return numbers.whole_quotient(*sides)
+            return numbers.integer_quotient(*sides)
         if kind is exp.Mod:
             return numbers.remainder(*sides)
         return numbers.arithmetic(_ARITHMETIC[kind], *sides)
 
-    def _shifted(self, value: Value, interval: exp.Expr, sign: int) -> Value:
+    def _add_interval(self, value: Value, interval: exp.Expr, sign: int) -> Value:
         unit, amount = interval.args.get("unit"), interval.this
         if not isinstance(unit, exp.Var) or amount is None:
-            raise self._refusal(interval)
-        return moments.shifted(value, self.value(amount), unit.name.upper(), sign, self.context)
+            raise self._unsupported(interval)
+        return moments.add_interval(value, self.value(amount), unit.name.upper(), sign, self.context)
 
     # ---- functions
 
     def _function(self, node: exp.Expr) -> Value:
         name, arguments = str(node.this).upper(), list(node.expressions)
         if not isinstance(node.this, str):
-            raise self._refusal(node)
+            raise self._unsupported(node)
         if name in _SHIFTS and len(arguments) == 2:
             value, amount = self.value(arguments[0]), arguments[1]
             if isinstance(amount, exp.Interval):
-                return self._shifted(value, amount, _SHIFTS[name])
+                return self._add_interval(value, amount, _SHIFTS[name])
             if name in ("ADDDATE", "SUBDATE"):
-                return moments.shifted(value, self.value(amount), "DAY", _SHIFTS[name], self.context)
+                return moments.add_interval(value, self.value(amount), "DAY", _SHIFTS[name], self.context)
         if name == "TIMESTAMPDIFF" and len(arguments) == 3 and isinstance(arguments[0], exp.Column):
             unit = arguments[0].name.upper().removeprefix("SQL_TSI_")
-            return moments.difference(unit, [self.value(item) for item in arguments[1:]], self.context)
+            return moments.timestamp_diff(unit, [self.value(item) for item in arguments[1:]], self.context)
         if name in _CHOICES:
             fewest, most = _CHOICES[name]
             self._check_count(name, len(arguments), fewest, most)
@@ -225,7 +231,7 @@ class _Walk:
             self._check_count(name, len(arguments), fewest, most)
             return dated([self.value(item) for item in arguments], self.context)
         if name not in _PLAIN:
-            raise ExpressionError(f"function {name}")
+            raise ExpressionError(f"function {name} is not supported")
         fewest, most, plain = _PLAIN[name]
         self._check_count(name, len(arguments), fewest, most)
         return plain([self._local(self.value(item)) for item in arguments])
@@ -233,33 +239,34 @@ class _Walk:
     @staticmethod
     def _check_count(name: str, count: int, fewest: int, most: int) -> None:
         if not fewest <= count <= most:
-            raise ExpressionError(f"{name} with {count} arguments")
+            expected = fewest if fewest == most else f"{fewest} to {most}"
+            raise ExpressionError(f"{name} with {count} arguments: expected {expected}")
 
     def _local(self, value: Value) -> Value:
-        """Text, digests and all that is made of a TIMESTAMP have its local time."""
+        """A TIMESTAMP as its local time, which functions of text and bytes use; other values unchanged."""
         return moments.as_datetime(value, self.context) if value.kind is ValueKind.TIMESTAMP else value
 
     def _choice(self, name: str, values: list[Value]) -> Value:
         if name in ("IFNULL", "COALESCE"):
-            return logic.first_known(values, self.context)
+            return logic.coalesce(values, self.context)
         if name == "NULLIF":
-            return logic.null_if(values[0], values[1], self.context)
+            return logic.nullif(values[0], values[1], self.context)
         if name == "ISNULL":
             return logic.is_null(values[0])
-        return logic.extreme(name, values, self.context)
+        return logic.greatest_or_least(name, values, self.context)
 
     def _special(self, node: exp.Expr) -> Value:
         kind, args = type(node), node.args
         if kind is exp.If:
             cases = [(self.value(node.this), self.value(args["true"]))]
-            return logic.chosen(cases, self._or_null(args.get("false")), self.context)
+            return logic.case_when(cases, self._or_null(args.get("false")), self.context)
         if kind is exp.Case:
             return self._case(node)
         if kind is exp.Extract and isinstance(node.this, exp.Var):
-            return dates.part(node.this.name.upper(), self.value(node.expression), self.context)
+            return dates.extract(node.this.name.upper(), self.value(node.expression), self.context)
         if kind is exp.Trim and not args.get("collation"):
-            what = None if node.expression is None else self.value(node.expression)
-            return strings.trimmed(self._local(self.value(node.this)), args.get("position") or "BOTH", what)
+            removed = None if node.expression is None else self.value(node.expression)
+            return strings.trim(self._local(self.value(node.this)), args.get("position") or "BOTH", removed)
         if kind is exp.Substring and node.this is not None and args.get("start"):
             parts = [node.this, args["start"], *([args["length"]] if args.get("length") else [])]
             return strings.substring([self._local(self.value(item)) for item in parts])
@@ -271,7 +278,7 @@ class _Walk:
             value = self._local(self.value(node.this))
             if value.kind is ValueKind.TEXT:
                 return replace(value, collation=node.expression.name.lower())
-        raise self._refusal(node)
+        raise self._unsupported(node)
 
     def _or_null(self, node: exp.Expr | None) -> Value:
         return null() if node is None else self.value(node)
@@ -280,33 +287,33 @@ class _Walk:
         pairs = [(self.value(item.this), self.value(item.args["true"])) for item in node.args["ifs"]]
         otherwise = self._or_null(node.args.get("default"))
         if node.this is None:
-            return logic.chosen(pairs, otherwise, self.context)
+            return logic.case_when(pairs, otherwise, self.context)
 
-        def made(subject: Value) -> Value:
-            cases = [(logic.compared("=", subject, test, self.context), value) for test, value in pairs]
-            return logic.chosen(cases, otherwise, self.context)
+        def search(subject: Value) -> Value:
+            cases = [(logic.comparison("=", subject, test, self.context), value) for test, value in pairs]
+            return logic.case_when(cases, otherwise, self.context)
 
-        return once(self.value(node.this), made)
+        return bind_value(self.value(node.this), search)
 
     def _arrow(self, node: exp.Expr) -> Value:
-        """`column -> path` and `column ->> path`, of which sqlglot has read the path's mark as a path."""
+        """`column -> path` and `column ->> path`. sqlglot has parsed the placeholder of the path literal as a path."""
         path = node.expression
         parts = path.expressions if isinstance(path, exp.JSONPath) else []
         key = parts[1].this if len(parts) == 2 and isinstance(parts[1], exp.JSONPathKey) else None
-        literal = self.syntax.marked_literal(key) if isinstance(key, str) else None
+        literal = self.syntax.literal_by_placeholder(key) if isinstance(key, str) else None
         if literal is None or node.args.get("expressions"):
-            raise self._refusal(node)
-        found = json.extracted([self.value(node.this), literal])
-        return json.unquoted(found) if type(node) is exp.JSONExtractScalar else found
+            raise self._unsupported(node)
+        extracted = json.json_extract([self.value(node.this), literal])
+        return json.json_unquote(extracted) if type(node) is exp.JSONExtractScalar else extracted
 
     def _cast(self, node: exp.Expr) -> Value:
         value = self.value(node.this)
         if node.args.get("format") or node.args.get("default"):
-            raise self._refusal(node)
-        found = cast(value, node.args["to"], self.context)
-        if found is None:
-            raise self._refusal(node)
-        return found
+            raise self._unsupported(node)
+        result = cast(value, node.args["to"], self.context)
+        if result is None:
+            raise self._unsupported(node)
+        return result
 
 
 _CHOICES = {

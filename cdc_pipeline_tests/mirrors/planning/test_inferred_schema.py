@@ -175,7 +175,7 @@ _COLUMNS = {
     "enumerated": _Column("enum", (["2", "0"], ["1", None]), ("string", "string"), "labels of the enum are not known"),
     "several": _Column("set", (["3"], ["0"]), ("string", "string"), "labels of the set are not known"),
     "typeless": _Column(None, (["x", ""], ["5", None]), ("string", "string"), "its type is not known"),
-    "strange": _Column("hyperint", (["x"], ["5"]), ("string", "string"), "no type of MySQL that is known"),
+    "strange": _Column("hyperint", (["x"], ["5"]), ("string", "string"), "is not a known MySQL type"),
     "plain": _Column("int", (["5"], ["-6"]), ("int", "int")),
 }
 

@@ -224,15 +224,15 @@ def test_rows_below_a_bound_are_those_of_the_partitions_before_it(spark: SparkSe
     assert found == [set(), {"20", "30"}, {"20", "30"}, {"30"}, set()]
     with pytest.raises(PartitionError, match="no partition has the bound 15"):
         rows_below(schema, "15", _ZONE)
-    with pytest.raises(PartitionError, match="not known to have partitions"):
+    with pytest.raises(PartitionError, match="the table has no known partitions"):
         rows_below(_table("(a INT)"), "15", _ZONE)
 
 
 _REFUSED = [
     ("(a INT) PARTITION BY KEY (a) PARTITIONS 2", "p0", "partitions by KEY"),
-    ("(a INT)", "p0", "not known to have partitions"),
+    ("(a INT)", "p0", "the table has no known partitions"),
     ("(a INT) PARTITION BY SYSTEM_TIME", "p0", "is not known: RANGE, LIST, HASH or KEY expected"),
-    ("(a INT) PARTITION BY HASH (a) PARTITIONS 2", "p2", "no partition 'p2' is known"),
+    ("(a INT) PARTITION BY HASH (a) PARTITIONS 2", "p2", "no known partition 'p2'"),
     (
         "(a INT) PARTITION BY RANGE (a) SUBPARTITION BY HASH (a) SUBPARTITIONS 2 (PARTITION p VALUES LESS THAN (1))",
         "PSP1",
@@ -243,12 +243,12 @@ _REFUSED = [
         "s",
         "'s' is a subpartition",
     ),
-    ("(a INT) PARTITION BY HASH (NO_SUCH(a)) PARTITIONS 2", "p0", "no equal in Spark"),
+    ("(a INT) PARTITION BY HASH (NO_SUCH(a)) PARTITIONS 2", "p0", "no exact equivalent in Spark"),
     (
         "(s VARCHAR(9) COLLATE utf8mb4_0900_ai_ci) PARTITION BY RANGE COLUMNS (s) (PARTITION p VALUES LESS THAN ('b'),"
         " PARTITION q VALUES LESS THAN ('c'))",
         "p",
-        "no equal in Spark",
+        "no exact equivalent in Spark",
     ),
 ]
 
