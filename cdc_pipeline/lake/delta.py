@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from cdc_pipeline.lake.delta_log import delta_log, known_rows, log_names, size_in_bytes, snapshot_of, writers
-from cdc_pipeline.spark.few_rows import interpret
+from cdc_pipeline.spark.few_rows import set_for_small_queries
 from cdc_pipeline.spark.jvm import jvm_session
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def session_for(spark: SparkSession, commit: Commit, *, whole_files: bool = Fals
     """
     session = spark.newSession()
     if few:
-        interpret(session)
+        set_for_small_queries(session)
     session.conf.set("spark.databricks.delta.merge.deletionVectors.persistent", str(not whole_files).lower())
     session.conf.set("spark.databricks.delta.write.txnAppId", commit.app_id)
     session.conf.set("spark.databricks.delta.write.txnVersion", str(commit.version))

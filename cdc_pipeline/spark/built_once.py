@@ -1,4 +1,4 @@
-"""Expressions that are built once for a Spark context: each is hundreds of calls into the JVM, and the same every time."""
+"""A cache for Spark expressions that take hundreds of py4j calls to build."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _Built = TypeVar("_Built")
 
 
 def built_once(build: Callable[_Arguments, _Built]) -> Callable[_Arguments, _Built]:
-    """`build`, called once for its (hashable) arguments while a Spark context lives."""
-    kept: dict[object, tuple[SparkContext | None, _Built]] = {}
+    """Decorator: caches the results of `build` by its (hashable) arguments, for as long as the Spark context lives."""
+    cache: dict[object, tuple[SparkContext | None, _Built]] = {}
 
     @wraps(build)
     def built(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Built:
         context = SparkContext._active_spark_context
         key = (args, tuple(sorted(kwargs.items())))
-        if key not in kept or kept[key][0] is not context:
-            kept[key] = (context, build(*args, **kwargs))
-        return kept[key][1]
+        if key not in cache or cache[key][0] is not context:
+            cache[key] = (context, build(*args, **kwargs))
+        return cache[key][1]
 
     return built

@@ -1,4 +1,4 @@
-"""Many columns as one expression that is not deep: of a thousand one inside another Java's stack has no room."""
+"""Combines many columns by a binary operator without a deep expression, which would overflow Java's stack."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 
-def folded(combined: Callable[[Column, Column], Column], columns: Iterable[Column], empty: Column) -> Column:
-    """All of the columns by an operator of which it does not matter how they are grouped; `empty` where there are none."""
-    left = list(columns)
-    while len(left) > 1:
-        pairs = zip(left[::2], left[1::2], strict=False)
-        left = [*(combined(*pair) for pair in pairs), *left[len(left) // 2 * 2 :]]
-    return left[0] if left else empty
+def folded(combine: Callable[[Column, Column], Column], columns: Iterable[Column], empty: Column) -> Column:
+    """The columns combined by the associative operator `combine`, as a balanced tree; `empty` if there are none."""
+    terms = list(columns)
+    while len(terms) > 1:
+        pairs = zip(terms[::2], terms[1::2], strict=False)
+        terms = [*(combine(*pair) for pair in pairs), *terms[len(terms) // 2 * 2 :]]
+    return terms[0] if terms else empty

@@ -1,10 +1,10 @@
-"""The jars that a session needs, derived from the Python pins in pyproject.toml so that moving up is one edit there."""
+"""The jars of a session, in the versions of the Python packages: an upgrade is one edit in pyproject.toml."""
 
 from __future__ import annotations
 
 from importlib.metadata import version
 
-# What the released PySpark already ships: leaving these out keeps older copies off the class path and saves 70 MB.
+# Dependencies that PySpark ships: excluding them keeps older copies off the class path and saves 70 MB.
 _SHIPPED_WITH_SPARK = (
     "com.fasterxml.jackson.core:jackson-annotations",
     "com.fasterxml.jackson.core:jackson-core",
@@ -25,12 +25,12 @@ _SHIPPED_WITH_SPARK = (
 
 
 _KAFKA_CONNECTOR = "4.0.0"
-"""Of Spark's own version, the newest patch of the connector whose jars all resolve from Maven Central: with 4.0.1 and
-4.0.2 they do not (measured 2026-11). It works with any patch of the same minor version."""
+"""The newest 4.0 patch whose dependencies all resolve from Maven Central; those of 4.0.1 and 4.0.2 do not (2026-11). Works
+with any Spark of the same minor version."""
 
 
 def jar_packages() -> tuple[str, ...]:
-    """Maven coordinates for `spark.jars.packages`, fitting the installed pyspark and delta-spark."""
+    """Maven coordinates for `spark.jars.packages` that match the installed pyspark and delta-spark."""
     spark_minor = ".".join(version("pyspark").split(".")[:2])
     return (
         f"io.delta:delta-spark_{spark_minor}_2.13:{version('delta-spark')}",
@@ -39,5 +39,5 @@ def jar_packages() -> tuple[str, ...]:
 
 
 def jar_excludes() -> tuple[str, ...]:
-    """Coordinates for `spark.jars.excludes`: dependencies that PySpark brings itself."""
+    """Maven coordinates for `spark.jars.excludes`: dependencies that PySpark ships."""
     return _SHIPPED_WITH_SPARK

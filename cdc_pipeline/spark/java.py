@@ -1,7 +1,7 @@
-"""Finds the Java that Spark is going to start, and says in one line what is wrong with it.
+"""Finds the Java that Spark will start and checks its version, with one-line errors.
 
-PySpark without a usable Java fails with a page of stack trace, so this is asked first. Only the standard library is
-used: scripts/bootstrap.py loads this file by its path, before anything is installed.
+Without a usable Java, PySpark fails with a page of stack trace. Imports only the standard library, because
+scripts/bootstrap.py loads this file by its path before anything is installed.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# What Spark 4.0 supports. It starts on some others, and then fails far from the cause.
+# The versions that Spark 4.0 supports. It starts on some others but fails later, with unrelated errors.
 SUPPORTED_MAJORS = (17, 21)
 NEEDED = "Java 17 or 21"
 TIMEOUT_SECONDS = 20.0
 
-# `openjdk version "17.0.15" 2025-04-15`, `java version "1.8.0_402"`. Other lines may come before it, such as
+# `openjdk version "17.0.15" 2025-04-15`, `java version "1.8.0_402"`. Other lines may precede it, such as
 # "Picked up JAVA_TOOL_OPTIONS: ...".
 _VERSION_LINE = re.compile(r'^\S+ version "([^"]*)"', re.MULTILINE)
 # Up to Java 8 the major version is the second number; "25-ea" is an early-access build of 25.
@@ -30,7 +30,7 @@ _MAJOR = re.compile(r"(?:1\.)?(\d+)(?![^._+-])")
 
 
 class JavaError(RuntimeError):
-    """Spark cannot be started with the Java of this machine; the message is one line."""
+    """Spark cannot start with this machine's Java. The message is one line."""
 
 
 class JavaNotFoundError(JavaError):
@@ -38,20 +38,22 @@ class JavaNotFoundError(JavaError):
 
 
 class JavaVersionError(JavaError):
-    """There is a Java, but it is not one that Spark supports, or it does not tell its version."""
+    """Java has an unsupported version, or its version cannot be read."""
 
 
 @dataclass(frozen=True)
 class JavaHome:
-    """A Java that answered: its executable, `17`, and `17.0.15`."""
+    """A Java installation."""
 
     path: Path
+    """The executable."""
     major: int
     version: str
+    """The full version, such as `17.0.15`."""
 
 
 def require_java(environ: Mapping[str, str] | None = None, timeout: float = TIMEOUT_SECONDS) -> JavaHome:
-    """The Java that Spark will start, which is one that it supports."""
+    """The Java that Spark will start. Raises JavaError if there is none or Spark does not support it."""
     java = find_java(environ, timeout)
     if java.major not in SUPPORTED_MAJORS:
         raise JavaVersionError(_message(f"{java.path} is Java {java.version}"))
@@ -59,33 +61,33 @@ def require_java(environ: Mapping[str, str] | None = None, timeout: float = TIME
 
 
 def find_java(environ: Mapping[str, str] | None = None, timeout: float = TIMEOUT_SECONDS) -> JavaHome:
-    """The Java that Spark will start, whatever its version."""
+    """The Java that Spark will start, of any version. Raises JavaError if there is none or its version cannot be read."""
     path = _locate(os.environ if environ is None else environ)
     version = _version(path, timeout)
     major = _MAJOR.match(version)
     if major is None:
-        raise JavaVersionError(_message(f"{path} calls its version {version!r}"))
+        raise JavaVersionError(_message(f"{path} with the unknown version {version!r}"))
     return JavaHome(path, int(major.group(1)), version)
 
 
 def _locate(environ: Mapping[str, str]) -> Path:
-    """JAVA_HOME before PATH, and no second try when JAVA_HOME is wrong: Spark's own launcher does the same."""
+    """The executable of JAVA_HOME if that is set, else the first on PATH, as Spark's launcher chooses it."""
     home = environ.get("JAVA_HOME", "")
     if home:
         path = Path(home, "bin", "java")
         if not path.is_file():
-            raise JavaNotFoundError(_message(f"JAVA_HOME is {home}, where there is no bin/java"))
+            raise JavaNotFoundError(_message(f"JAVA_HOME is {home}, which has no bin/java"))
         return path
-    found = shutil.which("java", path=environ.get("PATH", ""))
-    if found is None:
+    executable = shutil.which("java", path=environ.get("PATH", ""))
+    if executable is None:
         raise JavaNotFoundError(_message("no java on PATH and JAVA_HOME is not set"))
-    return Path(found)
+    return Path(executable)
 
 
 def _version(path: Path, timeout: float) -> str:
-    """What stands between the quotes of `java -version`."""
+    """The quoted version in the output of `java -version`."""
     try:
-        answer = subprocess.run(
+        done = subprocess.run(
             [str(path), "-version"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -96,16 +98,16 @@ def _version(path: Path, timeout: float) -> str:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise JavaVersionError(_message(f"{path} -version gave no answer in {timeout:g} s")) from None
+        raise JavaVersionError(_message(f"{path} -version did not end within {timeout:g} s")) from None
     except OSError as error:
         raise JavaVersionError(_message(f"{path} cannot be run ({error.strerror})")) from None
-    line = _VERSION_LINE.search(answer.stdout)
-    if answer.returncode != 0 or line is None:
-        said = answer.stdout.strip().splitlines()
+    line = _VERSION_LINE.search(done.stdout)
+    if done.returncode != 0 or line is None:
+        output = done.stdout.strip().splitlines()
         raise JavaVersionError(
             _message(
-                f"{path} -version does not tell a version: exit status {answer.returncode}, "
-                + (f"first line {said[0][:120]!r}" if said else "no output")
+                f"{path} -version prints no version: exit status {done.returncode}, "
+                + (f"first line {output[0][:120]!r}" if output else "no output")
             )
         )
     return line.group(1)

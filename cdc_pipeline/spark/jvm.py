@@ -1,4 +1,4 @@
-"""The one door to the JVM behind a session, for what PySpark has no call for."""
+"""Access to a session's JVM through py4j, for functions that PySpark does not expose."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def jvm(spark: SparkSession) -> Any:
-    """py4j's view of the JVM. PySpark types it as optional, because a stopped session has none."""
+    """py4j's view of the JVM, untyped: PySpark declares it optional because a stopped session has none."""
     return spark._jvm
 
 

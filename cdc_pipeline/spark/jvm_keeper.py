@@ -1,7 +1,6 @@
-"""The process that keeps a JVM running between runs, and the folder through which runs and it know of each other.
+"""The keeper: a process that keeps a JVM running between runs, and the folder that connects it with the runs.
 
-It is started by the path of this file, so that what stays in memory for so long is a small Python: of the package nothing
-is imported here, and neither is PySpark.
+It is started by the path of this file and imports neither the package nor PySpark, so that it stays small in memory.
 """
 
 from __future__ import annotations
@@ -26,36 +25,37 @@ if TYPE_CHECKING:
 FREE, TAKEN = "free", "taken"
 _TEMPORARY = "temporary-"
 _POLL_SECONDS = 0.3
-_ORDERLY_SECONDS = 10.0
-_MOST_SECONDS = 6 * 3600.0  # whatever gathers in a JVM over many runs goes with it
-_MARK_BYTES = 128
+_STOP_SECONDS = 10.0
+_MAX_AGE_SECONDS = 6 * 3600.0  # bounds what accumulates in a JVM over many runs
+_STATE_BYTES = 128
 
 
 class NotPrivateError(Exception):
-    """A folder that another user owns or may write."""
+    """Another user owns or may write the folder."""
 
 
 def require_private(folder: Path) -> None:
-    """Makes the folder where there is none. Raises NotPrivateError where others could have put something there."""
+    """Creates the folder if missing. Raises NotPrivateError if another user owns or may write it, or it is a symlink."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = folder.lstat()
-    if not folder.is_dir() or folder.is_symlink() or found.st_uid != os.getuid() or found.st_mode & 0o022:
+    status = folder.lstat()
+    if not folder.is_dir() or folder.is_symlink() or status.st_uid != os.getuid() or status.st_mode & 0o022:
         raise NotPrivateError(f"{folder} is not a folder that only this user may write")
 
 
 @dataclass(frozen=True)
-class Mark:
-    """What the last client said of the JVM: that it has it, or that it left it in order, and for how many seconds the JVM
-    is to be kept from then on."""
+class LockState:
+    """The content of a lock file, written by the last process that held the lock."""
 
     state: str = FREE
+    """TAKEN: a client uses the JVM. FREE: the last client released it after stopping Spark."""
     seconds: float = 0.0
+    """How long the keeper keeps the JVM after the release."""
     pid: int = 0
 
 
 @dataclass(frozen=True)
 class Connection:
-    """How to reach the JVM's gateway, and its process."""
+    """Port and secret of the JVM's py4j gateway, and the JVM's process id."""
 
     port: int
     secret: str
@@ -65,13 +65,13 @@ class Connection:
 class JvmFolder:
     """The folder of one JVM.
 
-    Its file `lock` is locked by whoever has the JVM, for as long as that process lives: the operating system lets go of
-    it however the process ends. What the file holds is the mark. `keeper` is locked by the keeper in the same way.
-    Neither is ever removed: taking a file away while another waits for it would make two locks of one.
+    The client that uses the JVM holds a lock on the file `lock`, and the keeper one on `keeper`. The operating system
+    releases a lock when its process ends, also after a kill. Both files contain a `LockState`. They are never removed:
+    otherwise a waiting process and a new one could lock two files of the same name.
     """
 
     def __init__(self, path: Path) -> None:
-        """Makes the folder and the one around it. Raises NotPrivateError where others could have put something there."""
+        """Creates the folder and its parent if missing. Raises NotPrivateError if another user may write one of them."""
         for folder in (path.parent, path):
             require_private(folder)
         self.path = path
@@ -79,24 +79,24 @@ class JvmFolder:
         self._connection = path / "connection.json"
 
     def lock(self) -> int | None:
-        """The descriptor of the JVM's lock; None where another process has it."""
-        return self._locked("lock")
+        """Locks the JVM and returns the lock's descriptor; None if another process holds it."""
+        return self._try_lock("lock")
 
     def keeper_lock(self) -> int | None:
-        return self._locked("keeper")
+        return self._try_lock("keeper")
 
-    def is_kept(self) -> bool:
+    def has_keeper(self) -> bool:
         descriptor = self.keeper_lock()
         if descriptor is not None:
             os.close(descriptor)
         return descriptor is None
 
-    def keeper(self) -> int:
-        """The keeper's process, as long as it is kept."""
-        return _mark_in(self.path / "keeper").pid
+    def keeper_pid(self) -> int:
+        """The process id of the last keeper; 0 if there was none."""
+        return _read_state(self.path / "keeper").pid
 
-    def mark(self) -> Mark:
-        return _mark_in(self.path / "lock")
+    def state(self) -> LockState:
+        return _read_state(self.path / "lock")
 
     def connection(self) -> Connection | None:
         try:
@@ -114,12 +114,12 @@ class JvmFolder:
         Path(name).replace(self._connection)
 
     def clear(self) -> None:
-        """Takes away what a keeper that was killed has left."""
+        """Removes the connection and temporary files of a keeper that was killed."""
         self.set_connection(None)
-        for left in self.path.glob(f"{_TEMPORARY}*"):
-            shutil.rmtree(left, ignore_errors=True)
+        for folder in self.path.glob(f"{_TEMPORARY}*"):
+            shutil.rmtree(folder, ignore_errors=True)
 
-    def _locked(self, name: str) -> int | None:
+    def _try_lock(self, name: str) -> int | None:
         import fcntl
 
         descriptor = os.open(self.path / name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
@@ -131,114 +131,119 @@ class JvmFolder:
         return descriptor
 
 
-def set_mark(descriptor: int, mark: Mark) -> None:
-    # always as many bytes in one write, so that a process that is killed leaves the one mark or the other
-    os.pwrite(descriptor, json.dumps(asdict(mark)).encode().ljust(_MARK_BYTES), 0)
+def write_state(descriptor: int, state: LockState) -> None:
+    # one write of a fixed length, so that a kill leaves either the old or the new state
+    os.pwrite(descriptor, json.dumps(asdict(state)).encode().ljust(_STATE_BYTES), 0)
 
 
-def _mark_in(file: Path) -> Mark:
+def _read_state(file: Path) -> LockState:
     try:
-        return Mark(**json.loads(file.read_text()))
+        return LockState(**json.loads(file.read_text()))
     except (OSError, ValueError, TypeError):
-        return Mark()
+        return LockState()
 
 
 class Keeper:
-    """Starts the JVM and stays until it is to end: nobody has used it for long enough, it is hours old, its client vanished,
-    it died by itself, or SIGTERM.
+    """Starts a JVM and ends it when it was unused for long enough or is hours old, its client vanished, or on SIGTERM.
 
-    The JVM ends with the keeper, however that ends: PySpark's gateway ends when its standard input does, which is ours.
+    The JVM also ends if the keeper is killed: PySpark's gateway exits when its standard input, a pipe of the keeper, closes.
     """
 
     def __init__(self, folder: JvmFolder) -> None:
         self._folder = folder
-        self._told_to_end = False
+        self._is_terminated = False
 
     def keep(self, command: list[str]) -> None:
+        """Starts `command` as the JVM and returns after it has ended. Does nothing if the folder has a keeper."""
         descriptor = self._folder.keeper_lock()
         if descriptor is None:
             return
-        set_mark(descriptor, Mark(pid=os.getpid()))
-        signal.signal(signal.SIGTERM, self._told)
+        write_state(descriptor, LockState(pid=os.getpid()))
+        signal.signal(signal.SIGTERM, self._on_sigterm)
         self._folder.clear()
-        # what Spark puts on the disk for itself is removed by this process, since a JVM that is killed does not do it
-        with tempfile.TemporaryDirectory(dir=self._folder.path, prefix=_TEMPORARY, ignore_cleanup_errors=True) as place:
-            answer = Path(place) / "answer"
-            process = _started(command, place, answer)
+        # the keeper removes Spark's temporary files, because a killed JVM cannot
+        with tempfile.TemporaryDirectory(
+            dir=self._folder.path, prefix=_TEMPORARY, ignore_cleanup_errors=True
+        ) as folder:
+            answer = Path(folder) / "answer"
+            process = _start(command, folder, answer)
             try:
-                while process.poll() is None and not answer.is_file() and not self._told_to_end:
+                while process.poll() is None and not answer.is_file() and not self._is_terminated:
                     time.sleep(0.05)
                 if answer.is_file() and process.poll() is None:
                     self._folder.set_connection(_read_answer(answer, process.pid))
-                    self._stay(process)
-                lock = self._folder.lock()  # where a client has the JVM it loses it
+                    self._watch(process)
+                lock = self._folder.lock()  # a client that holds it loses its JVM
                 self._folder.set_connection(None)
-                _ended(process)
+                _stop(process)
                 if lock is not None:
                     os.close(lock)
             finally:
-                _killed(process)
+                _kill(process)
 
-    def _told(self, _signal: int, _frame: FrameType | None) -> None:
-        self._told_to_end = True
+    def _on_sigterm(self, _signal: int, _frame: FrameType | None) -> None:
+        self._is_terminated = True
 
-    def _stay(self, process: subprocess.Popen[bytes]) -> None:
-        last, started = Mark(), time.monotonic()
+    def _watch(self, process: subprocess.Popen[bytes]) -> None:
+        last, started = LockState(), time.monotonic()
         since = started
-        while process.poll() is None and not self._told_to_end:
+        while process.poll() is None and not self._is_terminated:
             time.sleep(_POLL_SECONDS)
             lock = self._folder.lock()
             if lock is None:
                 since = time.monotonic()
                 continue
-            mark = self._folder.mark()
-            if mark != last:
-                last, since = mark, time.monotonic()
-            # The lock is held until the JVM is gone, so that nobody takes one that is about to end.
-            if mark.state == TAKEN:
-                # Its client was killed, or did not say that nothing is left to do: what it began may still be writing.
+            state = self._folder.state()
+            if state != last:
+                last, since = state, time.monotonic()
+            # The keeper holds the lock until the JVM has ended, so that no client takes a JVM that is about to end.
+            if state.state == TAKEN:
+                # The client ended without releasing the JVM. Its last operation may still be writing.
                 self._folder.set_connection(None)
-                _killed(process)
-                set_mark(lock, Mark())
-            elif time.monotonic() - since >= mark.seconds or time.monotonic() - started >= _MOST_SECONDS:
+                _kill(process)
+                write_state(lock, LockState())
+            elif time.monotonic() - since >= state.seconds or time.monotonic() - started >= _MAX_AGE_SECONDS:
                 self._folder.set_connection(None)
-                _ended(process)
+                _stop(process)
             os.close(lock)
 
 
-def _started(command: list[str], place: str, answer: Path) -> subprocess.Popen[bytes]:
-    """As `pyspark.java_gateway.launch_gateway` does. Temporary files go to `place`, unless a setting says another."""
+def _start(command: list[str], temporary: str, answer: Path) -> subprocess.Popen[bytes]:
+    """Starts the JVM as `pyspark.java_gateway.launch_gateway` does. It writes its port and secret to the file `answer`.
+
+    `temporary`: the folder of its temporary files, unless JAVA_TOOL_OPTIONS sets another.
+    """
     environment = {
         **os.environ,
         "SPARK_CONNECT_MODE": "0",
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer),
-        "JAVA_TOOL_OPTIONS": f'-Djava.io.tmpdir="{place}" {os.environ.get("JAVA_TOOL_OPTIONS", "")}'.strip(),
+        "JAVA_TOOL_OPTIONS": f'-Djava.io.tmpdir="{temporary}" {os.environ.get("JAVA_TOOL_OPTIONS", "")}'.strip(),
     }
     return subprocess.Popen(command, stdin=subprocess.PIPE, env=environment)
 
 
 def _read_answer(answer: Path, pid: int) -> Connection:
-    found = answer.read_bytes()
-    port, length = struct.unpack_from(">ii", found)
-    return Connection(port, found[8 : 8 + length].decode(), pid)
+    content = answer.read_bytes()
+    port, length = struct.unpack_from(">ii", content)
+    return Connection(port, content[8 : 8 + length].decode(), pid)
 
 
-def _ended(process: subprocess.Popen[bytes]) -> None:
-    """In order, so that Spark removes its temporary folders."""
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """Lets the JVM shut down, so that Spark removes its temporary folders; kills it after ten seconds."""
     if process.stdin is not None:
         with contextlib.suppress(OSError):
             process.stdin.close()
     try:
-        process.wait(_ORDERLY_SECONDS)
+        process.wait(_STOP_SECONDS)
     except subprocess.TimeoutExpired:
-        _killed(process)
+        _kill(process)
 
 
-def _killed(process: subprocess.Popen[bytes]) -> None:
+def _kill(process: subprocess.Popen[bytes]) -> None:
     process.kill()
     process.wait()
 
 
 if __name__ == "__main__":
-    # the settings may hold secrets: they come through the pipe, not in the command line
+    # read from the pipe, because the command may contain secrets and any user can read a command line
     Keeper(JvmFolder(Path(sys.argv[1]))).keep(json.load(sys.stdin))

@@ -1,7 +1,6 @@
-"""An expression that is NULL where it fails, whatever in it does: an overflow, a division by zero, a text that is no number.
+"""Expressions that return NULL instead of failing, for any error in them: overflow, division by zero, invalid cast.
 
-Spark has this for some functions (`try_add`) and not for a whole expression in SQL; its own `TryEval`, on which those
-are built, is asked for through py4j.
+Spark SQL has this for single functions only (`try_add`). Uses Catalyst's `TryEval`, on which those are built, through py4j.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _COMMON_PARTS = "spark.sql.subexpressionElimination.enabled"
 
 
 def null_on_error(spark: SparkSession, column: AnyColumn) -> AnyColumn:
-    """The column, NULL in rows for which it cannot be evaluated. Only for frames of a session that is `fit`."""
+    """The column, NULL in rows where evaluating it fails. Only for DataFrames of a session prepared by `fit`."""
     java = jvm(spark)
     expressions = java.org.apache.spark.sql.classic.ExpressionUtils
     tried = java.org.apache.spark.sql.catalyst.expressions.TryEval(expressions.expression(column._jc))
@@ -28,7 +27,9 @@ def null_on_error(spark: SparkSession, column: AnyColumn) -> AnyColumn:
 
 
 def fit(session: SparkSession) -> SparkSession:
-    """The session, made fit for `null_on_error`: Spark takes what two expressions have in common out of both and evaluates
-    it before, where nothing catches that it fails."""
+    """Prepares the session for `null_on_error` and returns it.
+
+    Disables the elimination of common subexpressions, which Spark would evaluate outside `TryEval`.
+    """
     session.conf.set(_COMMON_PARTS, "false")
     return session

@@ -1,4 +1,4 @@
-"""The folder of this user in the temporary folder, for what no other user of the machine may read, hold or put there."""
+"""A folder below the temporary folder that only this user may read and write."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cdc_pipeline.spark.jvm_keeper import NotPrivateError, require_private
 
 
 def private_folder() -> Path:
-    """The folder, made where there is none. Raises TransientError where another user has put something in its place."""
+    """The folder, created if missing. Raises TransientError if another user owns or may write what is at its path."""
     folder = Path(tempfile.gettempdir(), f"cdc_pipeline-{os.getuid()}")
     try:
         require_private(folder)
@@ -21,5 +21,5 @@ def private_folder() -> Path:
 
 
 def private_file(folder: Path, name: str) -> int:
-    """The descriptor of the file, made where there is none, which nobody else can read: who can open a file can lock it."""
+    """The descriptor of a file (mode 0600), created if missing. No other user can open it, and so none can lock it."""
     return os.open(folder / name, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)

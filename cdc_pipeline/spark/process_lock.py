@@ -1,4 +1,4 @@
-"""Work that takes long and that two processes must not do at once: filling Ivy's cache of jars."""
+"""A lock between the processes of a user, and progress output, for long work such as filling Ivy's cache of jars."""
 
 from __future__ import annotations
 
@@ -16,25 +16,26 @@ if TYPE_CHECKING:
 
 
 WAIT_SECONDS = 900.0
-"""How long a process waits for its turn: jars are fetched in minutes, or not at all."""
+"""Maximum wait for the lock. Fetching jars takes minutes."""
 _POLL_SECONDS = 0.1
 
 
 @contextlib.contextmanager
 def turn(name: str, wait_seconds: float = WAIT_SECONDS) -> Iterator[None]:
-    """Waits until no other process of this user has this turn. It ends with the process too, also with one that is killed.
-    Raises TransientError where that takes longer than `wait_seconds`.
+    """Holds the lock `name` of this user. Raises TransientError if another process holds it for longer than `wait_seconds`.
 
-    The file behind it is left: taking it away while another waits for it would make two turns of one. It lies where only
-    this user can open it: any other could hold it for good.
+    The operating system releases the lock when the process ends, also after a kill. The lock file is never removed:
+    otherwise a waiting process and a new one could lock two files of the same name. It is in a private folder, because any
+    user who can open it could hold the lock forever.
     """
     try:
         import fcntl
     except ImportError:  # not on Windows
         yield
         return
-    folder, until = private_folder(), time.monotonic() + wait_seconds
-    descriptor = private_file(folder, f"{name}.lock")
+    until = time.monotonic() + wait_seconds
+    folder, file = private_folder(), f"{name}.lock"
+    descriptor = private_file(folder, file)
     try:
         while True:
             try:
@@ -43,8 +44,8 @@ def turn(name: str, wait_seconds: float = WAIT_SECONDS) -> Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() >= until:
                     raise TransientError(
-                        f"another process has been at {name} for {wait_seconds:.0f} s and does not end: it holds "
-                        f"{folder / f'{name}.lock'}"
+                        f"another process has held the lock {folder / file} for {wait_seconds:.0f} s: end that process, "
+                        "then try again"
                     ) from None
             time.sleep(_POLL_SECONDS)
         yield
@@ -54,7 +55,7 @@ def turn(name: str, wait_seconds: float = WAIT_SECONDS) -> Iterator[None]:
 
 @contextlib.contextmanager
 def told(what: str, every_seconds: float = 15.0) -> Iterator[None]:
-    """Says again and again for how long `what` has been going on; nothing where it ends before the first time."""
+    """Within the context, prints `what` and the seconds since the start, each `every_seconds`."""
     done = threading.Event()
 
     def report() -> None:

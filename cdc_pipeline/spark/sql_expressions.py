@@ -1,7 +1,6 @@
-"""Expressions of Spark SQL over the columns of one row, as a pipeline's file has them.
+"""Parses and checks the Spark SQL expressions of computed columns, without a JVM.
 
-They are read here, without a JVM, and stay the text that they are: only the names of columns in it are put in for
-something else when it is evaluated, so that Spark sees what was written.
+An expression keeps its text. Only its column names are replaced to evaluate it, so Spark evaluates what the user wrote.
 """
 
 from __future__ import annotations
@@ -34,125 +33,131 @@ _REFUSED: tuple[tuple[type, str], ...] = (
     (exp.Parameter, "a parameter"),
     (exp.SessionParameter, "a parameter"),
 )
-_OF_THE_MOMENT = (exp.CurrentDate, exp.CurrentTimestamp, exp.CurrentUser, exp.CurrentRole, exp.SessionUser)
-_MOMENTS = frozenset({"current_time", "localtimestamp"})
-_SPECIAL_TIMES = frozenset({"now", "today", "tomorrow", "yesterday"})
-_TIMES = frozenset({"date", "timestamp", "timestamp_ltz", "timestamp_ntz"})
-_NO_ARGUMENTS = frozenset({"unix_timestamp"})
-"""Functions that are of the moment when they are called with nothing."""
+_CURRENT_VALUES = (exp.CurrentDate, exp.CurrentTimestamp, exp.CurrentUser, exp.CurrentRole, exp.SessionUser)
+_CURRENT_TIME_KEYWORDS = frozenset({"current_time", "localtimestamp"})
+_RELATIVE_TIMES = frozenset({"now", "today", "tomorrow", "yesterday"})
+_TIME_TYPES = frozenset({"date", "timestamp", "timestamp_ltz", "timestamp_ntz"})
+_CURRENT_WITHOUT_ARGUMENTS = frozenset({"unix_timestamp"})
+"""Functions that return the current time if called without arguments."""
 
 
 class SparkExpressionError(ValueError):
-    """A text is no expression that a computed column can have."""
+    """The text is not an expression that a computed column may have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A column's name in the text, and where it stands there."""
+    """A column name in an expression."""
 
     name: str
+    """Without backticks."""
     start: int
     end: int
+    """The name is `text[start:end]`, backticks included."""
 
 
 @dataclass(frozen=True, slots=True)
 class SparkExpression:
-    """`references` are the columns' names in the order in which they stand in `text`."""
+    """A checked expression."""
 
     text: str
     references: tuple[Reference, ...]
+    """In the order of the text."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the columns, each once, as they are written."""
+        """The distinct column names, as written."""
         return tuple(dict.fromkeys(reference.name for reference in self.references))
 
     def missing(self, columns: Sequence[str]) -> list[str]:
-        """The names that are none of these columns'. Case does not count."""
-        there = {column.casefold() for column in columns}
-        return [name for name in self.names if name.casefold() not in there]
+        """The column names of the expression that are not among `columns`, ignoring case."""
+        known = {column.casefold() for column in columns}
+        return [name for name in self.names if name.casefold() not in known]
 
     def over(self, cells: Mapping[str, str]) -> str | None:
-        """The text with the SQL of `cells`, by column, in the place of the names; None where one is not there."""
+        """The text with each column name replaced by its SQL in `cells`; None if `cells` lacks a column."""
         values = {column.casefold(): cell for column, cell in cells.items()}
         if self.missing(tuple(cells)):
             return None
-        parts, place = [], 0
+        parts, end = [], 0
         for reference in self.references:
-            parts += [self.text[place : reference.start], f"({values[reference.name.casefold()]})"]
-            place = reference.end
-        return "".join([*parts, self.text[place:]])
+            parts += [self.text[end : reference.start], f"({values[reference.name.casefold()]})"]
+            end = reference.end
+        return "".join([*parts, self.text[end:]])
 
 
 @functools.lru_cache(maxsize=1024)
 def spark_expression(text: str) -> SparkExpression:
-    """The expression. Raises SparkExpressionError where the text is not exactly one, or where its value may be another at
-    another time or is not of one row alone."""
+    """Parses an expression.
+
+    Raises SparkExpressionError if the text is not exactly one expression, or if its value depends on more than one row, on
+    chance, on the time or on the session.
+    """
     dialect = Spark()
     try:
         tokens = dialect.tokenize(text)
-        found = dialect.parser().parse(tokens, text)
+        trees = dialect.parser().parse(tokens, text)
     except SqlglotError as error:
-        raise SparkExpressionError(f"{text!r} cannot be read as an expression of Spark SQL: {_words(error)}") from None
-    if len(found) != 1 or found[0] is None or any(token.token_type == TokenType.SEMICOLON for token in tokens):
-        raise SparkExpressionError(f"{text!r} is not one expression of Spark SQL: price * quantity, say, is expected")
+        raise SparkExpressionError(f"{text!r} cannot be parsed as a Spark SQL expression: {_message(error)}") from None
+    if len(trees) != 1 or trees[0] is None or any(token.token_type == TokenType.SEMICOLON for token in tokens):
+        raise SparkExpressionError(f"{text!r} is not one Spark SQL expression; expected one such as price * quantity")
     _check_tokens(text, tokens)
-    tree = found[0]
+    tree = trees[0]
     for node in tree.walk():
-        if isinstance(node, _OF_THE_MOMENT):
-            raise SparkExpressionError(f"{text!r} is of the moment or of the session: columns of the row are expected")
+        if isinstance(node, _CURRENT_VALUES):
+            raise SparkExpressionError(f"{text!r} depends on the current time or session; use columns of the row")
         for kind, what in _REFUSED:
             if isinstance(node, kind):
-                raise SparkExpressionError(
-                    f"{text!r} has {what}: columns of the row and functions of them are expected"
-                )
+                raise SparkExpressionError(f"{text!r} contains {what}; use columns of the row and functions of them")
     if not isinstance(tree, exp.Condition):
-        raise SparkExpressionError(f"{text!r} is no expression of Spark SQL: price * quantity, say, is expected")
+        raise SparkExpressionError(f"{text!r} is not a Spark SQL expression; expected one such as price * quantity")
     references = sorted((_reference(text, column) for column in tree.find_all(exp.Column)), key=lambda at: at.start)
     return SparkExpression(text, tuple(references))
 
 
 def _check_tokens(text: str, tokens: Sequence[Token]) -> None:
-    for place, token in enumerate(tokens):
-        following = tokens[place + 1 :]
+    for index, token in enumerate(tokens):
+        following = tokens[index + 1 :]
         word = token.text.casefold()
         if token.comments:
-            raise SparkExpressionError(f"{text!r} has a comment, which has no place there")
+            raise SparkExpressionError(f"{text!r} contains a comment; remove it")
         if not following:
             break
-        is_time = word in _TIMES and following[0].token_type == TokenType.STRING
-        if is_time and following[0].text.strip().casefold() in _SPECIAL_TIMES:
-            raise SparkExpressionError(f"{text!r}: {following[0].text!r} is of the moment")
+        is_time = word in _TIME_TYPES and following[0].token_type == TokenType.STRING
+        if is_time and following[0].text.strip().casefold() in _RELATIVE_TIMES:
+            raise SparkExpressionError(f"{text!r}: {following[0].text!r} depends on the current time")
         if following[0].token_type != TokenType.L_PAREN or not (word[:1].isalpha() or word.startswith("_")):
             continue
         if token.token_type == TokenType.STRING or (word in NOT_FUNCTIONS and token.token_type != TokenType.IDENTIFIER):
             continue
         if word not in SCALAR_FUNCTIONS:
             raise SparkExpressionError(
-                f"{text!r}: {token.text} is no function that can be called here: one of Spark's own is expected which is "
-                "of one row and the same of the same values (no aggregate, nothing random or of the moment)"
+                f"{text!r}: {token.text} is not an allowed function; use Spark's built-in deterministic functions of one "
+                "row (no aggregates, nothing that depends on chance, time or session)"
             )
-        if word in _NO_ARGUMENTS and following[1:] and following[1].token_type == TokenType.R_PAREN:
-            raise SparkExpressionError(f"{text!r}: {token.text}() is of the moment")
+        if word in _CURRENT_WITHOUT_ARGUMENTS and following[1:] and following[1].token_type == TokenType.R_PAREN:
+            raise SparkExpressionError(f"{text!r}: {token.text}() depends on the current time; pass it a value")
 
 
 def _reference(text: str, column: exp.Column) -> Reference:
     name = column.this
     if len(column.parts) > 1 or not isinstance(name, exp.Identifier):
         raise SparkExpressionError(
-            f"{text!r}: {column.sql('spark')} is no name of a column: one without a dot is expected"
+            f"{text!r}: {column.sql('spark')} is not a column name; expected a name without a dot"
         )
     start, end = name.meta.get("start"), name.meta.get("end")
     written = "" if start is None or end is None else text[start : end + 1]
     if name.quoted:
         written = written.removeprefix("`").removesuffix("`").replace("``", "`")
     if start is None or end is None or written != name.name:
-        raise SparkExpressionError(f"{text!r}: where the column {name.name} stands in it cannot be told")
-    if not name.quoted and written.casefold() in _MOMENTS:
-        raise SparkExpressionError(f"{text!r}: {written} is of the moment (in back-ticks it is a column)")
+        raise SparkExpressionError(f"{text!r}: cannot locate the column {name.name} in the text")
+    if not name.quoted and written.casefold() in _CURRENT_TIME_KEYWORDS:
+        raise SparkExpressionError(
+            f"{text!r}: {written} depends on the current time; put a column of this name in backticks"
+        )
     return Reference(written, start, end + 1)
 
 
-def _words(error: SqlglotError) -> str:
-    """What is wrong, without the text again and without the colours of a terminal."""
+def _message(error: SqlglotError) -> str:
+    """The error's message without its excerpt of the text, which has terminal colors."""
     return str(error).split("\n")[0].split(". Line ")[0].rstrip(".")

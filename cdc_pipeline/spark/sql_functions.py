@@ -1,7 +1,7 @@
-"""The functions of Spark SQL that an expression of a pipeline's file may call: of one row, and always the same.
+"""The Spark SQL functions that a computed column may call: deterministic functions of one row.
 
-Not here: what aggregates, ranks or makes rows, what is random, of the moment, of the session or of the file that is read,
-and what runs code.
+Excluded are aggregate, window and generator functions, those that depend on chance, time, session or input file, and those
+that run code.
 """
 
 from __future__ import annotations
@@ -45,4 +45,4 @@ char character dec numeric varchar
 SCALAR_FUNCTIONS = frozenset(_SCALAR.split())
 
 NOT_FUNCTIONS = frozenset(_NOT_CALLED.split())
-"""Words that may stand before a bracket and call nothing; those of the last line are types with a length."""
+"""Keywords that may precede a parenthesis without being a call. Those of the last line are types with a length."""

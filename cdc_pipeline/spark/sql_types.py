@@ -1,4 +1,4 @@
-"""The names that Spark SQL has for types, as a pipeline's file writes them. No JVM is needed to read them."""
+"""Parses the Spark SQL type names of a pipeline's YAML file, without a JVM."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _EXPECTED = (
 
 
 def named_type(text: str) -> DataType:
-    """The type of that name; case does not count. Raises ValueError where it is none that a column can have here."""
+    """The type of a case-insensitive name. Raises ValueError if it is unknown or not allowed for a column."""
     name = text.strip().lower()
     if array := _ARRAY.fullmatch(name):
         return ArrayType(named_type(array[1]))
@@ -64,4 +64,4 @@ def named_type(text: str) -> DataType:
             return DecimalType(precision, scale)
     elif name in _TYPES:
         return _TYPES[name]
-    raise ValueError(f"{text!r} is no type of Spark SQL for a column: {_EXPECTED} is expected")
+    raise ValueError(f"{text!r} is not a Spark SQL type for a column; expected {_EXPECTED}")

@@ -1,6 +1,4 @@
-"""Settings on their way to a JVM that is started: through a file that only this user can read. What stands in a command line
-any user of the machine can read.
-"""
+"""Passes Spark settings to a new JVM in a private file, because any user of the machine can read a command line."""
 
 from __future__ import annotations
 
@@ -20,9 +18,11 @@ _IN_NAMES = {" ": "\\ ", ":": "\\:", "=": "\\=", "#": "\\#", "!": "\\!"}
 
 @contextlib.contextmanager
 def settings_options(settings: Mapping[str, str], folder: Path, others: str = "") -> Iterator[list[str]]:
-    """The options of spark-submit by which it reads the settings from a file in the folder, as if each had been told by
-    `--conf`; the file is there until the end of the `with`. `others` are options that it is told besides: of two files it
-    would read the last, so that beside one of somebody's own these do stand in the command line."""
+    """The spark-submit options that load the settings from a file in `folder`, which exists within the context only.
+
+    `others`: the user's own spark-submit options. If these have a `--properties-file`, the settings become `--conf` options,
+    visible in the command line, because spark-submit reads only the last such file.
+    """
     if _FILE in others:
         yield [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
         return
@@ -36,12 +36,12 @@ def settings_options(settings: Mapping[str, str], folder: Path, others: str = ""
 
 
 def properties_text(settings: Mapping[str, str]) -> str:
-    """The settings as Java's Properties reads them."""
+    """The settings in the format of Java's `Properties`."""
     return "".join(f"{_escaped(name, _IN_NAMES)}={_escaped(value, {})}\n" for name, value in settings.items())
 
 
 def _escaped(text: str, more: Mapping[str, str]) -> str:
     escapes = {**_ESCAPED, **more}
     escaped = "".join(escapes.get(character, character) for character in text)
-    # Properties passes over white space before a value
+    # Properties skips whitespace before a value
     return f"\\{escaped}" if escaped[:1] == " " else escaped

@@ -1,4 +1,4 @@
-"""Work on one Spark session by several threads."""
+"""Runs work of one Spark session in several threads."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ _ResultT = TypeVar("_ResultT")
 def side_by_side(
     spark: SparkSession, work: Callable[[_ItemT], _ResultT], items: Iterable[_ItemT], threads: int
 ) -> list[_ResultT]:
-    """`work` of each item, as many at once as there are `threads`; results in the order of the items. Raises the first
-    error, after all have ended.
+    """Calls `work` for each item in up to `threads` threads and returns the results in the order of the items.
 
-    Each item has Spark's local properties for itself. One wrapped function for all of them would share these, and where
-    two queries begin at once one would lose its execution id.
+    Raises the first item's error after all calls have ended. Each call has its own copy of Spark's local properties: with
+    shared ones, of two queries that start at once one would lose its execution id.
     """
     with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="side_by_side") as pool:
         futures = [pool.submit(inheritable_thread_target(spark)(work), item) for item in items]

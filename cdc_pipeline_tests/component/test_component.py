@@ -553,11 +553,11 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "computed of no type": (
         {**_GOOD, "computed": {"db.t": {"a": {"type": "decimal(39,2)", "sql": "b"}}}},
-        ["computed", "db.t.a: 'decimal(39,2)' is no type of Spark SQL", "decimal(p,s)"],
+        ["computed", "db.t.a: 'decimal(39,2)' is not a Spark SQL type", "decimal(p,s)"],
     ),
     "computed of no expression": (
         {**_GOOD, "computed": {"db.t": {"a": {"type": "int", "sql": "sum(b)"}}}},
-        ["computed", "db.t.a: 'sum(b)': sum is no function", "of one row"],
+        ["computed", "db.t.a: 'sum(b)': sum is not an allowed function", "of one row"],
     ),
     "computed of another": (
         {**_GOOD, "computed": {"db.t": {"a": {"type": "int", "sql": "b"}, "c": {"type": "int", "sql": "A + 1"}}}},

@@ -37,21 +37,20 @@ VERSIONS = [
 
 BROKEN = [
     # the script, what the message says was found
-    ("echo 'hello' >&2", "{java} -version does not tell a version: exit status 0, first line 'hello'"),
-    ("exit 0", "{java} -version does not tell a version: exit status 0, no output"),
-    ("printf '\\377\\376' >&2", "{java} -version does not tell a version: exit status 0, first line '\ufffd\ufffd'"),
+    ("echo 'hello' >&2", "{java} -version prints no version: exit status 0, first line 'hello'"),
+    ("exit 0", "{java} -version prints no version: exit status 0, no output"),
+    ("printf '\\377\\376' >&2", "{java} -version prints no version: exit status 0, first line '\ufffd\ufffd'"),
     (
         "echo 'No Java runtime present, requesting install.' >&2; exit 1",
-        "{java} -version does not tell a version: exit status 1, "
-        "first line 'No Java runtime present, requesting install.'",
+        "{java} -version prints no version: exit status 1, first line 'No Java runtime present, requesting install.'",
     ),
     (
         "echo 'openjdk version \"17.0.15\"' >&2; exit 3",
-        "{java} -version does not tell a version: exit status 3, first line 'openjdk version \"17.0.15\"'",
+        "{java} -version prints no version: exit status 3, first line 'openjdk version \"17.0.15\"'",
     ),
-    ("echo 'openjdk version \"unknown\"' >&2", "{java} calls its version 'unknown'"),
-    ("echo 'openjdk version \"17rest\"' >&2", "{java} calls its version '17rest'"),
-    ("echo 'openjdk version \"\"' >&2", "{java} calls its version ''"),
+    ("echo 'openjdk version \"unknown\"' >&2", "{java} with the unknown version 'unknown'"),
+    ("echo 'openjdk version \"17rest\"' >&2", "{java} with the unknown version '17rest'"),
+    ("echo 'openjdk version \"\"' >&2", "{java} with the unknown version ''"),
 ]
 
 
@@ -95,7 +94,7 @@ def test_a_java_that_hangs_is_given_up(tmp_path: Path) -> None:
     before = time.monotonic()
     with pytest.raises(JavaVersionError) as raised:
         find_java({"JAVA_HOME": str(tmp_path)}, timeout=0.3)
-    assert str(raised.value) == f"{NEEDED}{executable} -version gave no answer in 0.3 s"
+    assert str(raised.value) == f"{NEEDED}{executable} -version did not end within 0.3 s"
     assert time.monotonic() - before < 10
 
 
@@ -135,7 +134,7 @@ def test_the_environment_of_the_process_is_the_default(tmp_path: Path, monkeypat
         # Spark would not look further either, so a good java on PATH must not hide this.
         (
             {"JAVA_HOME": "{tmp_path}/nowhere", "PATH": "{tmp_path}/good/bin"},
-            "JAVA_HOME is {tmp_path}/nowhere, where there is no bin/java",
+            "JAVA_HOME is {tmp_path}/nowhere, which has no bin/java",
         ),
     ],
 )

@@ -81,7 +81,7 @@ def test_turns_follow_one_another() -> None:
 
 
 def test_a_turn_that_does_not_come_is_told(private: Path) -> None:
-    words = f"another process has been at {_NAME} for 0 s .* it holds {private}"
+    words = f"another process has held the lock {private}/{_NAME}.lock for 0 s: "
     with turn(_NAME), pytest.raises(TransientError, match=words), turn(_NAME, wait_seconds=0.2):
         pass
 

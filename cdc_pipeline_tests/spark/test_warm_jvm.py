@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_pipeline.spark.jvm_keeper import FREE, TAKEN, JvmFolder
-from cdc_pipeline.spark.warm_jvm import FOLDER, WarmJvm, end_warm_jvms, warm_jvm
+from cdc_pipeline.spark.warm_jvm import FOLDER, WarmJvm, acquire_warm_jvm, end_warm_jvms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,7 +67,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def _warm(seconds: float = 600, **more: str) -> WarmJvm:
     reports: list[str] = []
-    found = warm_jvm({**_SETTINGS, **more}, seconds, reports.append)
+    found = acquire_warm_jvm({**_SETTINGS, **more}, seconds, reports.append)
     assert found is not None, reports
     return found
 
@@ -97,11 +97,11 @@ def test_one_after_another_has_the_jvm_and_nobody_beside_them(base: Path) -> Non
     first = _warm()
     folder = _only_folder(base)
     reports: list[str] = []
-    assert warm_jvm(_SETTINGS, 600, reports.append) is None
-    assert reports == ["the warm JVM is taken: this process starts its own"]
-    assert folder.mark().state == TAKEN
+    assert acquire_warm_jvm(_SETTINGS, 600, reports.append) is None
+    assert reports == ["another process uses the warm JVM: this process starts its own"]
+    assert folder.state().state == TAKEN
     first.release()
-    assert folder.mark().state == FREE
+    assert folder.state().state == FREE
     second = _warm()
     assert second.pid == first.pid
     assert not _is_gone(second.pid)
@@ -145,7 +145,7 @@ def test_it_ends_when_nobody_has_had_it_for_long_enough(base: Path) -> None:
     assert again.pid == jvm.pid
     again.release()
     _wait(lambda: _is_gone(jvm.pid))
-    _wait(lambda: not _only_folder(base).is_kept())
+    _wait(lambda: not _only_folder(base).has_keeper())
     assert _only_folder(base).connection() is None
 
 
@@ -157,7 +157,7 @@ def test_one_whose_client_says_nothing_is_killed_and_another_one_follows(base: P
     assert following.pid != jvm.pid
     assert _is_gone(jvm.pid)
     following.abandon()
-    _wait(lambda: not _only_folder(base).is_kept())
+    _wait(lambda: not _only_folder(base).has_keeper())
     assert _is_gone(following.pid)
     assert _only_folder(base).connection() is None
     assert {path.name for path in _only_folder(base).path.iterdir()} == {"keeper", "lock", "log"}
@@ -172,7 +172,7 @@ def test_a_jvm_that_died_and_a_keeper_that_was_killed(base: Path) -> None:
     second = _warm()
     assert second.pid != jvm.pid
     second.release()
-    os.kill(_only_folder(base).keeper(), signal.SIGKILL)
+    os.kill(_only_folder(base).keeper_pid(), signal.SIGKILL)
     _wait(lambda: _is_gone(second.pid))
     third = _warm()
     assert third.pid not in (jvm.pid, second.pid)
@@ -184,7 +184,7 @@ def test_a_folder_that_others_may_write_is_refused(base: Path) -> None:
     base.mkdir(mode=0o700)
     base.chmod(0o777)
     reports: list[str] = []
-    assert warm_jvm(_SETTINGS, 600, reports.append) is None
+    assert acquire_warm_jvm(_SETTINGS, 600, reports.append) is None
     assert reports == [
         f"no warm JVM: {base} is not a folder that only this user may write; this process starts its own"
     ]
@@ -194,7 +194,7 @@ def test_a_folder_that_others_may_write_is_refused(base: Path) -> None:
 def test_a_jvm_that_does_not_start_is_told(base: Path, program: Path) -> None:
     program.write_text("#!/bin/sh\necho no such jar >&2; exit 1\n")
     reports: list[str] = []
-    assert warm_jvm(_SETTINGS, 600, reports.append) is None
+    assert acquire_warm_jvm(_SETTINGS, 600, reports.append) is None
     log = _only_folder(base).log
     assert reports == [f"the warm JVM did not start (its log: {log}): this process starts its own"]
     assert log.read_text() == "no such jar\n"

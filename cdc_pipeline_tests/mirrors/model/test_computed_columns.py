@@ -173,7 +173,7 @@ def test_rules_as_a_cut_has_them() -> None:
     rules = ColumnRules(derived=RULES)
     assert ColumnRules.from_plain(json.loads(json.dumps(rules.as_plain()))) == rules
     assert ColumnRules.from_plain(ColumnRules().as_plain()) == ColumnRules()
-    with pytest.raises(ValueError, match=r"rand is no function"):
+    with pytest.raises(ValueError, match=r"rand is not an allowed function"):
         DerivedColumn("a", "int", "rand()")
     with pytest.raises(ValueError, match=r"'x' is no type"):
         DerivedColumn("a", "x", "b")
