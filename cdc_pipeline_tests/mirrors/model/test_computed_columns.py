@@ -175,5 +175,5 @@ def test_rules_as_a_cut_has_them() -> None:
     assert ColumnRules.from_plain(ColumnRules().as_plain()) == ColumnRules()
     with pytest.raises(ValueError, match=r"rand is not an allowed function"):
         DerivedColumn("a", "int", "rand()")
-    with pytest.raises(ValueError, match=r"'x' is no type"):
+    with pytest.raises(ValueError, match=r"'x' is not a Spark SQL type"):
         DerivedColumn("a", "x", "b")
