@@ -26,7 +26,7 @@ def _entry(table: str, *, database: str = "db", dropped: bool = False) -> Catalo
 
 @pytest.fixture
 def home(paths: LakePaths) -> Path:
-    """The pipeline's folder, made: a catalog is written only after there are mirrors."""
+    """The pipeline's folder, created: a catalog is written only after mirrors exist."""
     home = Path(paths.home)
     home.mkdir(parents=True)
     return home

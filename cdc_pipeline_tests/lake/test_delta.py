@@ -61,7 +61,7 @@ def test_a_missing_table(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_append_once(spark: SparkSession, tmp_path: Path) -> None:
-    """The same version and a lower one are skipped, the versions of another writer are its own."""
+    """Skips the same version and a lower one. Each writer has its own versions."""
     path = str(tmp_path / "t")
     append_once(_frame(spark, (1, "a")), path, _commit(5, batch=5, text="é"))
     append_once(_frame(spark, (2, "again")), path, _commit(5))
@@ -86,7 +86,7 @@ def test_overwrite_once(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_a_statement_in_its_own_session(spark: SparkSession, tmp_path: Path) -> None:
-    """MERGE, UPDATE and DELETE twice are once; the pair does not leak into the session that all share."""
+    """A repeated MERGE, UPDATE or DELETE changes nothing. The `txn` pair does not leak into the shared session."""
     path = str(tmp_path / "t")
     append_once(_frame(spark, (1, "a"), (2, "b"), (3, "c")), path, _commit(1))
 
@@ -114,7 +114,7 @@ def test_a_statement_in_its_own_session(spark: SparkSession, tmp_path: Path) -> 
 
 @pytest.fixture
 def mapped(spark: SparkSession, tmp_path: Path) -> str:
-    """A table `id, name, gone` with column mapping, one row, written by the commit 1."""
+    """A table `id, name, gone` with column mapping and one row, written by commit 1."""
     path = str(tmp_path / "mapped")
     append_once(spark.createDataFrame([(1, "a", 7)], "id INT, name STRING, gone INT"), path, _commit(1))
     commit_metadata(spark, path, _commit(2, app="setup"), properties={**_MAPPED, "cdc.kept": "yes"})
@@ -128,7 +128,7 @@ def _fields(spark: SparkSession, path: str) -> dict[str, StructField]:
 
 
 def _all_changes(spark: SparkSession, path: str, commit: Commit) -> bool:
-    """`name` is renamed and comes first, `gone` goes, a new `name` is added."""
+    """Renames `name` to `title` and moves it first, drops `gone`, adds a new `name`."""
     old = _fields(spark, path)
     renamed = old.get("title", old.get("name"))
     assert renamed is not None
@@ -158,7 +158,7 @@ def test_all_changes_of_metadata_are_one_commit(mapped: str, spark: SparkSession
 
 
 def test_old_rows_are_found_under_new_names(mapped: str, spark: SparkSession) -> None:
-    """The renamed column keeps its values; the new one, under a name that was used before, has none."""
+    """The renamed column keeps its values. The new column under the old name is NULL in old rows."""
     _all_changes(spark, mapped, _commit(2))
     spark.createDataFrame([("b", 2, 2**40)], "title STRING, id INT, name LONG").write.format("delta").mode(
         "append"
@@ -204,7 +204,7 @@ def test_a_wider_type_reads_old_files(spark: SparkSession, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("stats", ["true", "false"])
 def test_rows_are_counted(stats: str, spark: SparkSession, tmp_path: Path) -> None:
-    """With deleted rows, and where files do not say how many they have."""
+    """With deletion vectors, and with files that have no statistics."""
     path, counts = str(tmp_path / "t"), []
     create_table(
         spark, path, _commit(1), schema=_frame(spark).schema, properties={"delta.enableDeletionVectors": "true"}

@@ -1,4 +1,4 @@
-"""What a disk or a table that fails says, and what we make of it."""
+"""Errors of failing disks and damaged tables: their class, their message, and whether they affect all tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-# what is raised → the kind of ours, and what it says
+# error → class of the converted error, and a part of its message
 _SAID: dict[str, tuple[Exception, type[Exception] | None, str]] = {
     "a full disk": (OSError(errno.ENOSPC, "No space left on device", "/lake/x"), TransientError, "the disk is full: "),
     "a quota": (OSError(errno.EDQUOT, "Disk quota exceeded", "/lake/x"), TransientError, "the disk is full: "),
@@ -62,7 +62,7 @@ def test_a_cause_counts() -> None:
 
 
 _JOB = "Job aborted due to stage failure: Task 0 in stage 7.0 failed 1 times, most recent failure: Lost task 0.0"
-# what is raised → whether the reason is not one table's own
+# error → whether its cause is not specific to one mirror
 _EVERYWHERE: dict[str, tuple[BaseException, bool]] = {
     "what may pass": (TransientError("x"), True),
     "a disk": (OSError(errno.EIO, "Input/output error", "/lake/x"), True),
@@ -103,7 +103,7 @@ _EVERYWHERE: dict[str, tuple[BaseException, bool]] = {
 
 @pytest.mark.parametrize("case", _EVERYWHERE)
 def test_whose_reason_it_is(case: str) -> None:
-    """One table's own, by which it may be put aside, or one of all."""
+    """Only an error that is specific to one mirror may quarantine it."""
     error, everywhere = _EVERYWHERE[case]
     assert is_everywhere(error) is everywhere
 

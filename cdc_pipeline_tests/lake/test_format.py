@@ -1,4 +1,4 @@
-"""A lake stores its format, and one of another format is refused."""
+"""The format version of a lake: it is stored, and a lake of another format is rejected."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PROPERTY = "cdc.lake_format"
 
 @pytest.fixture
 def lake(spark: SparkSession, paths: LakePaths) -> LakePaths:
-    """As a run leaves it that dies right after its first commit."""
+    """A lake as left by a run that is killed right after its first commit."""
     spark.range(1).write.format("delta").save(paths.table("raw_topic_snapshot"))
     return paths
 
@@ -66,7 +66,7 @@ def test_another_format_is_refused(number: str | None, table: str, spark: SparkS
 
 
 def test_raw_records_of_another_format_are_taken_over(spark: SparkSession, lake: LakePaths) -> None:
-    """There and back: each version gives the lake its own format."""
+    """A lake with raw records only accepts any format, and gets the present one."""
     note_format(spark, lake)
     _set_format(spark, lake, "2")
     require_known_format(spark, lake)

@@ -1,4 +1,4 @@
-"""One writer per pipeline."""
+"""The writer lock: one run at a time writes a pipeline."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_pipelines_of_one_lake_do_not_wait_for_each_other(paths: LakePaths) -> N
         only_writer(paths, "run-1", _quiet),
         only_writer(LakePaths(paths.root, "other"), "run-2", _quiet, wait_seconds=0),
     ):
-        # each of them has its own
+        # each pipeline has its own lock
         for pipeline in ("shop", "other"):
             with (
                 pytest.raises(TransientError, match=rf"did not end within 0 s \[pipeline {pipeline}\]"),
@@ -110,7 +110,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 
 
 def test_a_remote_lake_has_no_such_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two are in at once, and no folder of its name is made here; of a local lake the second would wait."""
+    """Two runs hold it at the same time, and no local folder is created. For a local lake the second run waits."""
     monkeypatch.chdir(tmp_path)
     remote, inside = LakePaths("s3a://bucket/lake", "shop"), []
     with only_writer(remote, "run-1", _quiet), only_writer(remote, "run-2", _quiet, wait_seconds=0):
@@ -126,6 +126,6 @@ def test_a_remote_lake_has_no_such_lock(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_nobody_else_can_open_the_lock(paths: LakePaths) -> None:
-    """Who can open it, if only to read it, can hold it for good."""
+    """A user who can open the file, even for reading, could lock it forever."""
     with only_writer(paths, "run-1", _quiet):
         assert stat.S_IMODE((Path(paths.home) / ".lock").stat().st_mode) == 0o600

@@ -1,4 +1,4 @@
-"""A Delta log of which a file is torn or gone is named, and left as it is."""
+"""Detection of truncated, empty and missing commit files. The check reports the file and changes nothing."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_whole_log_passes(gone: list[int], table: Path) -> None:
     for version in gone:
         _commit(table, version).unlink()
     require_whole_log(str(table))
-    # it was looked at: without one more of its files it does not pass
+    # the check reads the files: it fails after one more is removed
     _commit(table, COMMITS - 2).unlink()
     with pytest.raises(LakeError, match="is missing"):
         require_whole_log(str(table))
@@ -86,7 +86,7 @@ def test_a_whole_log_passes(gone: list[int], table: Path) -> None:
 def test_a_folder_without_a_table_passes(tmp_path: Path) -> None:
     require_whole_log(str(tmp_path / "nothing"))
     require_whole_log(str(tmp_path))
-    # with the first file of a log it is a table
+    # the first file of a log makes the folder a table
     (tmp_path / "_delta_log").mkdir()
     _commit(tmp_path, 0).touch()
     with pytest.raises(LakeError, match="is empty"):

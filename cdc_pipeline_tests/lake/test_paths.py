@@ -67,7 +67,7 @@ _MORE = [
 ]
 
 
-# longer than a file's name may be, each as another one is in its beginning
+# longer than a file name may be, in pairs with the same prefix
 _LONG = ["😀" * 64, "😀" * 63 + "😁", "x" * 201, "x" * 202, "x" + "/" * 67, "/" * 68, "xx" + "/" * 67, "\n" * 10_000]
 
 
@@ -171,7 +171,7 @@ def test_move_folder(spark: SparkSession, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", [b"", b'["mirror/db/t", "mir'], ids=["nothing", "a part"])
 def test_a_note_that_was_not_written_to_its_end(text: bytes, spark: SparkSession, tmp_path: Path) -> None:
-    """The disk was full, or the process died: the move that it was to tell of had not begun."""
+    """The disk was full or the process was killed while it wrote the note: the move had not started."""
     notes, source = tmp_path / ".moves", tmp_path / "mirror" / "db" / "t"
     for folder in (notes, source):
         folder.mkdir(parents=True)
@@ -180,7 +180,7 @@ def test_a_note_that_was_not_written_to_its_end(text: bytes, spark: SparkSession
     assert (list(notes.glob("[!.]*")), source.exists()) == ([], True)
 
 
-# what a process that copies and deletes has left of a folder of the files a/1, a/2 and b: at the source, at the target
+# states after a kill while a folder with the files a/1, a/2 and b was copied and deleted: (files in source, in target)
 _HALVES: dict[str, tuple[dict[str, bytes], dict[str, bytes]]] = {
     "nothing is copied": ({"a/1": b"one", "a/2": b"two", "b": b"three"}, {}),
     "some are copied, one in part": ({"a/1": b"one", "a/2": b"two", "b": b"three"}, {"a/1": b"one", "a/2": b"t"}),
@@ -192,7 +192,7 @@ _HALVES: dict[str, tuple[dict[str, bytes], dict[str, bytes]]] = {
 
 @pytest.mark.parametrize("name", _HALVES)
 def test_a_move_that_died_is_finished(name: str, spark: SparkSession, tmp_path: Path) -> None:
-    """As on an object store, where a rename copies and then deletes; also in a lake that was moved since."""
+    """As on an object store, which renames by copying and deleting. Also works if the lake was moved since."""
     home = tmp_path / "lake" / "shop"
     places = (home / "mirror" / "db" / "t", home / "dropped" / "db" / "é t@7")
     for folder, files in zip(places, _HALVES[name], strict=True):

@@ -1,4 +1,4 @@
-"""A session is as it was after queries over few rows, and as it is for queries over many."""
+"""Settings for small queries apply only within the context and only to few rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _USUAL = {
 
 @pytest.fixture
 def session(spark: SparkSession) -> SparkSession:
-    """One that compiles its queries, and whose settings are its own."""
+    """A session with its own settings that compiles its queries."""
     own = spark.newSession()
     for name, value in _USUAL.items():
         own.conf.set(name, value)

@@ -1,4 +1,4 @@
-"""Each case is a fake `java`: a shell script that says what some real one says."""
+"""Search and version check of Java. Each case is a fake `java`: a shell script with the output of a real one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cdc_pipeline.spark.java import (
 NEEDED = "Java 17 or 21 is needed (JAVA_HOME, or java on PATH); found: "
 
 VERSIONS = [
-    # what `java -version` writes, major, version
+    # output of `java -version`, major, version
     ('openjdk version "17.0.15" 2025-04-15\nOpenJDK Runtime Environment (build 17.0.15+6)', 17, "17.0.15"),
     ('openjdk version "21" 2023-09-19', 21, "21"),
     ('openjdk version "21.0.7" 2025-04-15 LTS', 21, "21.0.7"),
@@ -36,7 +36,7 @@ VERSIONS = [
 ]
 
 BROKEN = [
-    # the script, what the message says was found
+    # script, end of the error message
     ("echo 'hello' >&2", "{java} -version prints no version: exit status 0, first line 'hello'"),
     ("exit 0", "{java} -version prints no version: exit status 0, no output"),
     ("printf '\\377\\376' >&2", "{java} -version prints no version: exit status 0, first line '\ufffd\ufffd'"),
@@ -55,7 +55,7 @@ BROKEN = [
 
 
 def fake_java(home: Path, script: str) -> Path:
-    """A JAVA_HOME of which bin/java is this script."""
+    """Makes `home` a JAVA_HOME whose bin/java is the script."""
     executable = home / "bin" / "java"
     executable.parent.mkdir(parents=True)
     executable.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
@@ -131,7 +131,7 @@ def test_the_environment_of_the_process_is_the_default(tmp_path: Path, monkeypat
     [
         ({}, "no java on PATH and JAVA_HOME is not set"),
         ({"PATH": "{tmp_path}/empty"}, "no java on PATH and JAVA_HOME is not set"),
-        # Spark would not look further either, so a good java on PATH must not hide this.
+        # a wrong JAVA_HOME is an error even with a good java on PATH, as in Spark's launcher
         (
             {"JAVA_HOME": "{tmp_path}/nowhere", "PATH": "{tmp_path}/good/bin"},
             "JAVA_HOME is {tmp_path}/nowhere, which has no bin/java",
@@ -152,7 +152,7 @@ def test_every_error_is_a_java_error() -> None:
 
 
 def test_loads_by_its_path_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As scripts/bootstrap.py does, with nothing installed."""
+    """As scripts/bootstrap.py does before anything is installed."""
     spec = importlib.util.spec_from_file_location("java_by_path", Path(java_module.__file__))
     assert spec is not None
     assert spec.loader is not None

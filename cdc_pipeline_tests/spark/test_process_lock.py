@@ -35,7 +35,7 @@ with turn({_NAME!r}):
 
 @pytest.fixture(autouse=True)
 def private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of this user in a temporary folder of the test's own."""
+    """The user's private folder, below the test's own temporary folder."""
     place = tmp_path / "temporary"
     place.mkdir()
     monkeypatch.setenv("TMPDIR", str(place))
@@ -56,7 +56,7 @@ def test_the_second_waits_until_the_first_is_gone() -> None:
                     assert _line(waiter) == "waits\n"
                     time.sleep(0.3)
                     assert waiter.poll() is None
-                    holder.send_signal(signal.SIGKILL)  # a turn does not outlive its process, however that ends
+                    holder.send_signal(signal.SIGKILL)  # a kill releases the lock
                     assert _line(waiter) == "mine\n"
                     assert waiter.wait(10) == 0
                 finally:
@@ -71,7 +71,7 @@ def _line(process: subprocess.Popen[str]) -> str:
 
 
 def test_turns_follow_one_another() -> None:
-    """Each is one: while it lasts, nobody else has one. Those of other names do not wait for it."""
+    """A lock can be taken again after its release, and by nobody before. Locks of other names are independent."""
     for _ in range(2):
         with turn(_NAME):
             with pytest.raises(TransientError), turn(_NAME, wait_seconds=0):

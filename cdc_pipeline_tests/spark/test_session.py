@@ -1,4 +1,4 @@
-"""What the session's JVM has, whatever the machine has."""
+"""Settings of the session's JVM that must not depend on the machine."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def test_the_jvm_is_in_utc_by_name(spark: SparkSession) -> None:
-    """Delta looks at the name: for any other it computes a table's whole state at each commit."""
+    """Delta compares the name: for any other it recomputes the whole table state at each commit."""
     assert jvm(spark).java.util.TimeZone.getDefault().getID() == "UTC"
 
 
 @pytest.fixture
 def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of Spark's own files."""
+    """Spark's configuration folder, empty, without Java options in the environment."""
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"):
         monkeypatch.delenv(name, raising=False)
@@ -42,7 +42,7 @@ def test_the_driver_has_a_garbage_collector_for_throughput(conf: Path) -> None:
 
 
 def test_a_collector_that_is_chosen_elsewhere_is_the_only_one(conf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A JVM that is told of two does not start."""
+    """A JVM with two options for a garbage collector does not start."""
     assert _java_options(spark_driver_extraJavaOptions="-Xss4m -XX:+UseG1GC") == "-Duser.timezone=UTC"
     (conf / "spark-defaults.conf").write_text("spark.driver.extraJavaOptions -XX:+UseZGC\n")
     assert _java_options() == "-Duser.timezone=UTC"
@@ -62,7 +62,7 @@ def test_what_delta_knows_of_tables_takes_a_quarter_of_the_heap_at_most(heap: st
 
 
 def test_delta_knows_no_more_tables_at_once_than_it_may(spark: SparkSession, tmp_path: Path) -> None:
-    # Delta reads the setting once. A later test may have changed it in the session, which is shared.
+    # Delta reads the setting once, so the context's value counts: another test may have changed that of the shared session
     most = int(spark.sparkContext.getConf().get("spark.databricks.delta.delta.log.cacheSize") or 0)
     assert 0 < most < 1000
     for number in range(most + 10):

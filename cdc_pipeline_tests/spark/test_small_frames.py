@@ -1,4 +1,4 @@
-"""Rows of the driver as a DataFrame: what goes in comes out, and no Python worker is asked."""
+"""DataFrames of driver rows: values are unchanged, and no Python worker starts."""
 
 from __future__ import annotations
 

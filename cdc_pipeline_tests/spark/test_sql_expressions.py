@@ -1,4 +1,4 @@
-"""Which texts are expressions of a computed column, and what is put in for the names in them. No JVM, but for one test."""
+"""Expressions of computed columns: which are accepted, and the replacement of column names. One test needs a JVM."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cdc_pipeline.spark.sql_types import named_type
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# text → the names of columns in it
+# text → its column names
 _TAKEN: dict[str, tuple[str, ...]] = {
     "price * quantity": ("price", "quantity"),
     "1": (),
@@ -41,7 +41,7 @@ _TAKEN: dict[str, tuple[str, ...]] = {
     "`localtimestamp`": ("localtimestamp",),
     "Price + PRICE": ("Price", "PRICE"),
 }
-# text → what the error has
+# text → part of the error message
 _REFUSED = {
     "": "is not one Spark SQL expression",
     "price *": "cannot be parsed",
@@ -94,7 +94,7 @@ _REFUSED = {
 def test_what_is_taken(text: str) -> None:
     found = spark_expression(text)
     assert found.names == _TAKEN[text]
-    # nothing but the names is put in for something else
+    # only the names are replaced
     assert found.over({name: f"<{name}>" for name in found.names}) is not None
     left, place = "", 0
     for reference in found.references:

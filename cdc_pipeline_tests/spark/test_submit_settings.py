@@ -1,4 +1,4 @@
-"""Settings come to the JVM as they are, and by no way that another user can read."""
+"""Settings reach the JVM unchanged, and no other user can read them on the way."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_file_is_private_and_gone_afterwards(tmp_path: Path) -> None:
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         assert file.read_text(encoding="utf-8") == properties_text(_SETTINGS)
     assert list(tmp_path.iterdir()) == []
-    # beside a file of somebody's own
+    # with a properties file of the user
     with settings_options({"spark.a": "b"}, tmp_path, "--properties-file mine pyspark-shell") as options:
         assert options == ["--conf", "spark.a=b"]
 
@@ -77,7 +77,7 @@ spark.stop()
 
 @pytest.mark.jvm
 def test_no_process_shows_a_setting_that_is_a_secret(tmp_path: Path) -> None:
-    """Nor is anything left in the temporary folder, of a JVM of its own or of a warm one."""
+    """For a run's own JVM and a warm one. No file with the secret remains in the temporary folder."""
     place = tmp_path / "temporary"
     place.mkdir()
     warm = tmp_path / "jvms"

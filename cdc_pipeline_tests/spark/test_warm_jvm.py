@@ -1,4 +1,4 @@
-"""Who has the JVM and when it ends: most of it with a program in the JVM's place, which starts in no time."""
+"""Who uses a warm JVM and when it ends. Most tests replace the JVM by a small program that starts at once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _PATIENCE_SECONDS = 120.0
 _SETTINGS = {"spark.master": "local[1]", "spark.driver.memory": "512m"}
-# Says its port and a secret as PySpark's gateway does, and ends when its standard input does.
+# Writes its port and a secret as PySpark's gateway does, and ends when its standard input closes.
 _IN_PLACE_OF_SPARK = f"""#!{sys.executable} -I
 import os, socket, struct, sys
 server = socket.create_server(("127.0.0.1", 0))
@@ -48,7 +48,7 @@ if sys.stdin.readline() == "work\\n":
 
 @pytest.fixture
 def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder of warm JVMs; none is left when the test ends."""
+    """The folder of warm JVMs. All of them end with the test."""
     monkeypatch.setenv(FOLDER, str(tmp_path / "jvms"))
     yield tmp_path / "jvms"
     end_warm_jvms()
@@ -56,7 +56,7 @@ def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What is started for Spark."""
+    """The program that starts in place of spark-submit."""
     program = tmp_path / "spark" / "bin" / "spark-submit"
     program.parent.mkdir(parents=True)
     program.write_text(_IN_PLACE_OF_SPARK)
@@ -137,7 +137,7 @@ def test_who_knows_of_it(base: Path) -> None:
 @pytest.mark.usefixtures("program")
 def test_it_ends_when_nobody_has_had_it_for_long_enough(base: Path) -> None:
     jvm = _warm(seconds=2)
-    time.sleep(2.5)  # in use it stays
+    time.sleep(2.5)  # longer than it is kept, but it is in use
     assert not _is_gone(jvm.pid)
     jvm.release()
     time.sleep(1)
@@ -152,8 +152,8 @@ def test_it_ends_when_nobody_has_had_it_for_long_enough(base: Path) -> None:
 @pytest.mark.usefixtures("program")
 def test_one_whose_client_says_nothing_is_killed_and_another_one_follows(base: Path) -> None:
     jvm = _warm()
-    jvm.abandon()  # as when its process is killed
-    following = _warm()  # at once
+    jvm.abandon()  # has the effect of a killed process
+    following = _warm()  # without a wait
     assert following.pid != jvm.pid
     assert _is_gone(jvm.pid)
     following.abandon()
@@ -203,8 +203,8 @@ def test_a_jvm_that_does_not_start_is_told(base: Path, program: Path) -> None:
 @pytest.mark.jvm
 @pytest.mark.usefixtures("base")
 def test_runs_of_spark(tmp_path: Path) -> None:
-    """The second has the JVM of the first, and one beside them another. It ends with a client that is killed, and with one
-    that is interrupted in the midst of a query and then ends in order."""
+    """The second run reuses the JVM of the first, a run at the same time has another. The JVM ends with a client that is
+    killed, and with one that is interrupted within a query and then exits normally."""
     table = str(tmp_path / "table")
     with _client(table) as first:
         try:
@@ -252,7 +252,7 @@ def _client(table: str) -> subprocess.Popen[str]:
 
 
 def _numbers(client: subprocess.Popen[str]) -> tuple[int, int]:
-    """The JVM's process, and how many rows the table has; other lines say what Spark is at."""
+    """The JVM's process id and the table's row count. Skips the lines with Spark's progress."""
     assert client.stdout is not None
     for line in client.stdout:
         words = line.split()

@@ -1,1 +1,1 @@
-"""What test modules share. They import it from here, and never from one another."""
+"""Code that test modules share. They import it from here, never from one another."""

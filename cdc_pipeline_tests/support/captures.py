@@ -1,4 +1,4 @@
-"""The captures in `data/`, as the tests read them."""
+"""Reads the captures in `data/`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def capture_lines(folder: Path) -> list[str]:
-    """The lines of a capture in the order of its parts."""
+    """All lines of a capture, in the order of its files."""
     lines: list[str] = []
     for part in sorted(folder.glob("part-*.jsonl.gz")):
         with gzip.open(part, "rt", encoding="utf-8") as stream:

@@ -1,12 +1,12 @@
-"""Runs the tests that the changes of the work tree can affect, by the import graph: the loop of daily work.
+"""Runs the tests that the changes of the work tree can affect, found by the import graph (`make test-changed`).
 
     python -m cdc_pipeline_tests.support.changed [--since COMMIT] [-- PYTEST OPTIONS]
 
-1. The tests that are next to a change: those of the module's name, and those that import it. All but the long ones.
-2. The tests that import it by way of others: those of `make test`.
+1. The tests near a change: those named after the module and those that import it. All but the long ones.
+2. The tests that import it through other modules: only those of `make test`.
 
-pytest-testmon would know the tests by the lines that they run, but only after it has recorded the whole suite once, and
-it sees neither data files nor other processes.
+pytest-testmon selects tests by the lines that they run, but must record the whole suite first, and sees neither data files
+nor other processes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Affected:
 
 
 def changed_files(since: str) -> list[str]:
-    """Paths below the repository: what differs from the commit, and what git does not know yet."""
+    """Paths below the repository of the files that differ from the commit or are untracked."""
     commands = (["diff", "--name-only", "--relative", since], ["ls-files", "--others", "--exclude-standard"])
     found = set[str]()
     for command in commands:
@@ -49,7 +49,7 @@ def changed_files(since: str) -> list[str]:
 
 
 def affected_tests(changed: Iterable[str], graph: grimp.ImportGraph, tests: frozenset[str]) -> Affected:
-    """Which of `tests` (paths below the repository) the changed files affect. Deleted files affect nothing by themselves."""
+    """The tests that the changed files affect. All are paths below the repository. Deleted files affect no test."""
     found = Affected()
     for path in map(PurePosixPath, changed):
         if path.suffix != ".py" or path.parts[0] not in _PACKAGES:
@@ -67,7 +67,7 @@ def affected_tests(changed: Iterable[str], graph: grimp.ImportGraph, tests: froz
 
 
 def _nearest(path: PurePosixPath, tests: frozenset[str]) -> PurePosixPath:
-    """The nearest folder of a data file that has tests; the tests' own for what lies elsewhere, such as docs."""
+    """The nearest folder above a data file that has tests; the tests' root folder for files elsewhere, such as docs."""
     folders = {PurePosixPath(test).parent for test in tests}
     return next((folder for folder in path.parents if folder in folders), PurePosixPath(TESTS.name))
 

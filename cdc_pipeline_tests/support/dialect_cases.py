@@ -1,4 +1,4 @@
-"""Cases of decoding: named values, decoded as the records of one topic in one query."""
+"""Decoding cases: named values that are decoded as the records of one topic in one query."""
 
 from __future__ import annotations
 

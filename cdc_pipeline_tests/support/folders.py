@@ -1,4 +1,4 @@
-"""Capture folders and lakes made of bytes, and what stands in them."""
+"""Writes capture folders byte by byte, and reads folders back."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def line(payload: str | None = "p", **fields: Any) -> bytes:
 
 
 def folder(place: Path, files: dict[str, bytes]) -> str:
-    """The folder with these files added."""
+    """Writes the files into the folder, created if missing, and returns its path."""
     place.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         (place / name).write_bytes(content)
@@ -37,7 +37,7 @@ def folder(place: Path, files: dict[str, bytes]) -> str:
 
 
 def tree(root: Path) -> dict[str, bytes | None] | None:
-    """Every file below `root` with its bytes, every folder with None; None where `root` does not exist."""
+    """Relative path → bytes of a file or None for a folder. None if `root` does not exist."""
     if not root.exists():
         return None
     return {

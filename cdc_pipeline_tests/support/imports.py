@@ -1,4 +1,4 @@
-"""What a module imports, read from its text: nothing is run."""
+"""Reads a module's imports from its text, without running it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def tree(file: Path) -> ast.Module:
 
 @cache
 def imported(file: Path) -> frozenset[str]:
-    """The modules that a module imports, wherever it does, and the names that it imports of them, with their module."""
+    """All modules that a module imports, anywhere in its text, and the imported names as `module.name`."""
     found = set[str]()
     for node in ast.walk(tree(file)):
         if isinstance(node, ast.Import):

@@ -1,4 +1,4 @@
-"""Large messages as TiCDC sends them (ticdc-facts §7), made of the ordinary messages of a capture or a story."""
+"""Converts ordinary messages into the forms that TiCDC uses for large ones (ticdc-facts §7)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def lz4(value: bytes) -> bytes:
-    """A frame without its content's size, as TiCDC's writer makes it."""
+    """An lz4 frame without the content size, as TiCDC writes it."""
     sink = pa.BufferOutputStream()
     with pa.CompressedOutputStream(sink, "lz4") as stream:
         stream.write(value)
@@ -33,7 +33,7 @@ CODECS: tuple[Callable[[bytes], bytes], ...] = (lz4, snappy, plain)
 
 
 def with_value(record: dict[str, Any], value: bytes) -> dict[str, Any]:
-    """The record of a capture file with these bytes for its value."""
+    """The record of a capture file with its value replaced."""
     rest = {name: field for name, field in record.items() if name not in ("payload", "payload_base64")}
     return {**rest, "payload_base64": base64.b64encode(value).decode()}
 
@@ -45,7 +45,7 @@ def write_records(folder: Path, records: Iterable[dict[str, Any]], name: str = "
 
 
 def handle_key_message(message: str, key: Iterable[str], **extension: Any) -> str:
-    """The message as TiCDC shortens it to its handle key, with these fields in `_tidb`."""
+    """The message reduced to its handle key columns, as TiCDC does, with these fields added to `_tidb`."""
     whole = json.loads(message)
     names = set(key)
 
@@ -70,5 +70,5 @@ def only_handle_key(message: str, key: Iterable[str]) -> str:
 
 
 def in_json(value: bytes) -> bytes:
-    """A file of the claim store in its first form."""
+    """A claim-check file in the JSON form: key and value as base64."""
     return json.dumps({"key": None, "value": base64.b64encode(value).decode()}, separators=(",", ":")).encode()

@@ -1,4 +1,4 @@
-"""The salt of the tests, and what masks make of texts."""
+"""The salt of the tests, and expected values of masked columns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def hashed(text: str, salt: str = SALT) -> str:
 
 
 def texts(path: Path) -> str:
-    """All texts of a file: of a Parquet file its values and what its footer says of them."""
+    """All text in a file. For Parquet: its values and the footer, which has column statistics."""
     if path.suffix != ".parquet":
         return path.read_bytes().decode("utf-8", errors="replace")
     table = pq.read_table(path)  # type: ignore[no-untyped-call]

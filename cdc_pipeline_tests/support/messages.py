@@ -1,4 +1,4 @@
-"""TiCDC messages and capture files, made by hand for small stories. Real ones are in `data/captures`."""
+"""Builds messages of each dialect and capture files for small stories. Real captures are in `data/captures`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EPOCH_MS = 1_795_248_690_000
 
 
 def tso(step: int) -> int:
-    """A TSO `step` seconds after the story's start."""
+    """The TSO `step` seconds after the start of the story (`EPOCH_MS`)."""
     return (EPOCH_MS + 1000 * step) << 18
 
 
@@ -95,7 +95,7 @@ def watermark(step: int) -> str:
 
 @dataclass
 class Topic:
-    """Records with running offsets, written out as capture files."""
+    """A topic that assigns offsets and writes its records as capture files."""
 
     name: str = "t"
     lines: list[str] = field(default_factory=list)
@@ -116,7 +116,7 @@ class Topic:
 
 
 def sent_ms(payload: str | None, offset: int) -> int:
-    """When a record was sent: some time after the story's start, and never before its own watermark."""
+    """The timestamp of a record (ms): after the start of the story and not before the watermark that it contains."""
     ms = EPOCH_MS + offset
     if payload is None or '"watermarkTs"' not in payload:
         return ms
@@ -130,7 +130,7 @@ def sent_ms(payload: str | None, offset: int) -> int:
 def record_line(
     payload: str | None, topic: str = "t", partition: int = 0, offset: int = 0, *, sent: int | None = None
 ) -> str:
-    """A record as `kcat -C -J` prints it; `sent` is its time in ms."""
+    """A record as `kcat -C -J` prints it. `sent`: its timestamp (ms)."""
     record = {
         "topic": topic,
         "partition": partition,
@@ -163,7 +163,7 @@ def canal(
     is_ddl: bool = False,
     batch: int = 7,
 ) -> str:
-    """A message as Canal writes it: `es` is a whole second, `batch` is Canal's batch number from 1."""
+    """A message as Canal writes it, with `es` in whole seconds. `batch`: Canal's batch number, from 1."""
     columns = list(data[0]) if data else []
     message: dict[str, Any] = {
         "data": data,
@@ -204,7 +204,7 @@ def dataworks(
     sequence: str | None = None,
     sql: str | None = None,
 ) -> str:
-    """A message as DataWorks writes it. Without a table it has no source, as a heartbeat."""
+    """A message as DataWorks writes it. `table` None: no source, as in a heartbeat."""
     columns = types or dict.fromkeys(after or before or {}, "STRING")
     event_time = EPOCH_MS + 1000 * step
     message: dict[str, Any] = {

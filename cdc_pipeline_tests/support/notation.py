@@ -1,4 +1,4 @@
-"""Schemas, statements and clauses as short text, so that cases can be read and written by hand."""
+"""Converts schemas, statements and clauses to short text, for cases that are written by hand."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _BEFORE = {
     "source": "like",
     "table": "with",
 }
-"""The word before a field that is not the first one."""
+"""Field → the word before it, unless it is the first field."""
 
 
 def cases(name: str) -> Any:
@@ -47,7 +47,7 @@ def changes_as_text(changes: Iterable[SchemaChange]) -> str:
 
 
 def change_as_text(change: SchemaChange | Clause) -> str:
-    """The class name in words, then the fields without those that are empty or have their default."""
+    """The class name as words, then all fields that are neither empty nor their default."""
     head, lines = [re.sub("(?<=[a-z])(?=[A-Z])", " ", type(change).__name__).lower()], list[str]()
     for field in fields(change):
         value = getattr(change, field.name)

@@ -1,7 +1,7 @@
-"""Shares the tests of a run out: to the shards of `make test-all`, and in a shard to the two processes of pytest-xdist.
+"""Distributes tests to the shards of `make test-all`, and within a shard to the two processes of pytest-xdist.
 
 The unit is the scope: the tests of a file, because they share its lakes, or those of a group (`pytest.mark.xdist_group`).
-A test that is `long` or `apart` is a group. `durations.json` has the seconds of each scope, in both tiers.
+A test that is `long` or `apart` is its own group. `durations.json` has the seconds of each scope, per tier.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     import pytest
 
 FILE = TESTS / "durations.json"
-# What runs record. Not FILE itself: it must stay as it is until the last shard has run.
+# Runs record here, because FILE must not change before the last shard has run.
 NEW_FILE = TESTS / "durations.new.json"
 CORE, ALL = "core", "all"
-# Property of a test's reports that has its scope. pytest-xdist takes the group off the node ids of reports.
+# The property of a test's reports with its scope: pytest-xdist removes the group from the node ids of reports.
 SCOPE = "scope"
 
 # CORE or ALL → scope → seconds
@@ -55,7 +55,7 @@ def recorded(file: Path = FILE) -> Durations:
 
 
 def longest_first(scopes: Iterable[str], seconds: Mapping[str, int]) -> list[str]:
-    """Unknown scopes come first: a long one that started last would keep the other process waiting."""
+    """The scopes by descending duration. Unknown scopes are first, because a long one must not start last."""
     return sorted(set(scopes), key=lambda name: (-seconds.get(name, float("inf")), name))
 
 
@@ -75,13 +75,13 @@ class Shard:
         return Shard(int(number), int(count))
 
     def pick(self, scopes: Iterable[str], seconds: Mapping[str, int]) -> set[str]:
-        """The scopes of this shard. The longest goes first, always to the shard that has the least so far."""
+        """The scopes of this shard: in descending order each scope goes to the shard with the least seconds so far."""
         usual = mean(seconds.values()) if seconds else 1.0
         loads = [0.0] * self.count
         found = set()
         for name in longest_first(scopes, seconds):
             least = loads.index(min(loads))
-            # a scope of no seconds counts a little: all of them would go to one shard
+            # at least 0.1, so that the scopes of zero seconds do not all go to one shard
             loads[least] += max(seconds.get(name, usual), 0.1)
             if least == self.number - 1:
                 found.add(name)
@@ -89,7 +89,7 @@ class Shard:
 
 
 class Recorder:
-    """Sums up the seconds of the tests of a run by scope."""
+    """Sums the seconds of a run's tests by scope."""
 
     def __init__(self) -> None:
         self._seconds: defaultdict[str, float] = defaultdict(float)

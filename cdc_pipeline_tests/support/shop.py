@@ -1,4 +1,4 @@
-"""The shop's capture, and the tables that it ends with."""
+"""The capture `shop` and its expected tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the JVMs of the tests run: many small queries, each run once."""
+"""Settings of the test JVMs, tuned for many small queries that run once."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ INTERPRETED = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
 }
-"""Compiling a query costs more than it gains."""
+"""Interprets queries: for small ones, compilation costs more than it saves."""
 
 SMALL: Mapping[str, str] = {
     **INTERPRETED,
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
-    # Delta keeps the state of each table that it has opened; the suite opens some thousand lakes once each
+    # Delta caches the state of each opened table; the suite opens thousands of tables once each
     "spark.databricks.delta.delta.log.cacheSize": "150",
 }
-"""Settings of the suite's own session."""
+"""Settings of the session that the tests share."""
 
 SHORT_LIVED: Mapping[str, str] = {**SMALL, "spark.driver.extraJavaOptions": JVM_OPTIONS}
-"""Settings of the session of another process."""
+"""Settings of a session in a process that a test starts."""
 
 
 def write_defaults(folder: Path, settings: Mapping[str, str]) -> dict[str, str]:
-    """Writes spark-defaults.conf for a process that starts its own session. Returns the environment that names it.
+    """Writes spark-defaults.conf for a process with its own session, and returns the environment variables for it.
 
-    The settings that the process itself gives to its session win.
+    Settings that the process itself passes to its session override these.
     """
     folder.mkdir(parents=True, exist_ok=True)
     lines = (f"{name} {value}\n" for name, value in settings.items())

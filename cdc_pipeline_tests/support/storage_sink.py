@@ -1,7 +1,7 @@
-"""TiCDC's storage sink on real messages: it puts those of a capture into files as the sink does (ticdc-facts §6).
+"""Writes the messages of a capture into files as TiCDC's storage sink does (ticdc-facts §6).
 
-Rows go into data files by table, table version, physical table and date; a DDL message becomes a schema file, after all
-rows before it are written; a watermark becomes the checkpoint.
+Rows go into data files by table, table version, physical table and date. A DDL message becomes a schema file, after all
+earlier rows are written. A watermark becomes the checkpoint.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _COLUMN = {"ColumnName": "id", "ColumnType": "INT", "ColumnPrecision": "11", "Co
 
 
 def payloads(capture: str) -> list[str]:
-    """The messages of a capture in the order in which they were sent."""
+    """The messages of a capture, in order."""
     found: list[str] = []
     for file in sorted((CAPTURES / capture).glob("*.jsonl.gz")):
         with gzip.open(file, "rt", encoding="utf-8", newline="\n") as lines:
@@ -39,7 +39,7 @@ def checkpoint(tso: int) -> bytes:
 def schema_file(
     database: str, table: str, version: int, sql: str, action: int, columns: list[dict[str, Any]]
 ) -> tuple[str, bytes]:
-    """Path and content as the sink writes them; the checksum is not looked at by anyone here."""
+    """Path and content of a schema file. The checksum in the name is arbitrary, because the pipeline does not check it."""
     content = {
         "Table": table,
         "Schema": database,
@@ -56,16 +56,21 @@ def schema_file(
 
 @dataclass
 class StorageSink:
-    """One changefeed. `physical` gives tables with partitions their ids; `rows_per_file` is the sink's file size."""
+    """The output folder of one changefeed."""
 
     root: Path
     width: int = 6
+    """Digits of the file index."""
     date: str = ""
+    """Date folder of the data files; empty: none."""
     extension: bool = True
+    """Whether rows keep their `_tidb`."""
     rows_per_file: int = 100
     terminator: bytes = b"\r\n"
     physical: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """`database.table` of a partitioned table → ids of its table partitions."""
     dispatcher: str = ""
+    """Dispatcher id in the names of data files; empty: none."""
 
     def __post_init__(self) -> None:
         self.versions: dict[tuple[str, str], int] = {}
@@ -74,7 +79,7 @@ class StorageSink:
         self._names: dict[str, int] = {}
 
     def write(self, messages: Iterable[str]) -> StorageSink:
-        """Writes the messages, and all that was held back of files that are not full."""
+        """Writes the messages, including the rows of incomplete files."""
         for text in messages:
             message = json.loads(text)
             if message["isDdl"]:
@@ -94,7 +99,7 @@ class StorageSink:
         self._names[path] = content.count(b"\n") if "/CDC" in path else 1
 
     def names(self) -> list[str]:
-        """Of each record its file and line."""
+        """`file line` of each record."""
         kept = {
             path: lines for path, lines in self._names.items() if path != "metadata" and not path.endswith(".index")
         }
@@ -124,7 +129,7 @@ class StorageSink:
         name = f"{message['database']}.{message['table']}"
         parts = [message["database"], message["table"], str(self.versions[message["database"], message["table"]])]
         if ids := self.physical.get(name):
-            # any rule of the table's partitions that sends equal rows to one of them
+            # any rule that sends equal rows to the same table partition
             parts.append(str(ids[len(json.dumps(message["data"][0])) % len(ids)]))
         folder = "/".join([*parts, *([self.date] if self.date else [])])
         line = (text if self.extension else _EXTENSION.sub("}", text)).encode()

@@ -1,8 +1,8 @@
-"""The tiers of the suite. Markers put a test into its tier:
+"""The tiers of the suite, selected by markers:
 
-- `make test-fast`: every test without the marker `jvm`. A test with a fixture of `JVM_FIXTURES` gets the marker by itself.
+- `make test-fast`: every test without the marker `jvm`, which tests with a fixture of `JVM_FIXTURES` get automatically.
 - `make test`: the fast tier, and every test with the marker `core`.
-- `make test-all`: every test, those with the marker `long` included.
+- `make test-all`: every test, including those with the marker `long`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 TESTS = Path(__file__).parents[1]
 # Fixtures that start a JVM: Spark's, a broker's, and Java's keytool.
 JVM_FIXTURES = ("spark", "kafka", "certificates")
-# JAVA_HOME of a test without the marker `jvm`. The error of Spark or the broker shows it, so it says what to do.
+# JAVA_HOME of a test without the marker `jvm`: the error of Spark or the broker contains it, as an instruction.
 NO_JAVA = "/mark-a-test-that-starts-a-jvm-with-jvm"
 
 
 def mark_tiers(items: Iterable[pytest.Item]) -> None:
-    """Adds `jvm` where a fixture starts a JVM, and gives each test that is `long` or `apart` a group (`shards`)."""
+    """Adds `jvm` to tests whose fixtures start a JVM, and a group (`shards`) to each test that is `long` or `apart`."""
     for item in items:
         if any(name in getattr(item, "fixturenames", ()) for name in JVM_FIXTURES):
             item.add_marker(pytest.mark.jvm)
@@ -39,19 +39,18 @@ def mark_tiers(items: Iterable[pytest.Item]) -> None:
 
 
 def hide_java() -> AbstractContextManager[object]:
-    """No process that starts within the context finds a Java."""
+    """Within the context, new processes find no Java."""
     return patch.dict(os.environ, {"JAVA_HOME": NO_JAVA})
 
 
 @dataclass(frozen=True)
 class CoreTest:
-    """A test, or some of its parameters, with the marker `core`.
-
-    `name` is `folder/test_file.py::test_name`, `promises` the numbers of docs/reliability.md.
-    """
+    """A test, or some of its parameters, with the marker `core`."""
 
     name: str
+    """`folder/test_file.py::test_name`, or the file if the marker is in a constant of the module."""
     promises: frozenset[int]
+    """Numbers of docs/reliability.md."""
 
 
 def core_tests() -> Iterator[CoreTest]:

@@ -1,4 +1,4 @@
-"""TOML files, on Python 3.10 too, which reads none by itself."""
+"""Reads TOML files, also on Python 3.10, which has no TOML library."""
 
 from __future__ import annotations
 

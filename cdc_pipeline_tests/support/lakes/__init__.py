@@ -1,1 +1,1 @@
-"""Stories, the lakes that they are told to, and what is looked at in a lake afterwards."""
+"""Stories (small change histories with expected mirrors), pipelines that ingest them, and comparisons of the results."""

@@ -1,4 +1,4 @@
-"""Small stories of DDL that sends no rows, told in two slices with a cut after each."""
+"""Stories about DDL whose effect on rows is not sent as row changes. Each has two slices, with a cut after each."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ Messages = list[tuple[str, int]]
 
 @dataclass(frozen=True)
 class DdlStory:
-    """`first` and `second` are what the two slices bring, as (payload, partition); `tables` the mirrors at the end by
-    `database.table`, None for one that is not there. `statuses` are those of its statements in `ddl_history`."""
+    """Two slices of messages and the expected result."""
 
     first: Messages
+    """(payload, partition) of the first slice."""
     second: Messages
     tables: dict[str, Table | None]
+    """`database.table` → the expected mirror; None: there is no mirror."""
     statuses: tuple[str, ...] = field(default=())
+    """Expected statuses of the statements in `ddl_history`; empty: not compared."""
 
 
 def of(kind: str, table: str, step: int, data: dict[str, str | None], types: dict[str, str]) -> tuple[str, int]:

@@ -1,9 +1,9 @@
-"""One run of a pipeline as a process of its own, which kills itself, JVM and all, before its so-manyth commit or move.
+"""A process that runs a pipeline and kills itself with its JVM before a given commit or folder move.
 
     python -m cdc_pipeline_tests.support.lakes.killed_run LAKE CAPTURES DEED
 
-DEED counts from 0; -1: the run is left to end, or to be killed from outside. It says `ready` once Spark has started, and
-how many commits and moves there were if it gets to its end.
+DEED: the number of the commit or move, from 0; -1: the process does not kill itself. Prints `ready` when Spark has
+started, and at the end the number of commits and moves.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cdc_pipeline_tests.support.spark_settings import SHORT_LIVED
 
 
 class OwnKiller(Killer):
-    """Kills this process, and all that it has started, before the deed of this number."""
+    """Kills this process group before the commit or move with this number."""
 
     def __init__(self, last: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Runs that are stopped just before a commit or a move of a folder, as a kill -9 would stop them."""
+"""Stops runs right before a commit or folder move, where a kill -9 could stop them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 
 
-# The short forms: rows with and without a key, renames, drops, columns. Each stop costs a run over all their tables.
+# Few stories, because each stop repeats the run: rows with and without a key, renames, drops, column changes.
 SHORT = (
     "equal_rows_without_a_key_are_counted",
     "two_tables_swap_their_names_over_a_third",
@@ -30,11 +30,11 @@ SHORT = (
 
 
 class Killed(BaseException):
-    """Not an Exception: nothing may catch it."""
+    """A simulated kill. Not an Exception, so that no handler catches it."""
 
 
 class Killer:
-    """Stops whatever is about to happen for the first time: each deed, or every so many."""
+    """Raises Killed before a commit or move (a deed) that is attempted for the first time: each one, or each `every`-th."""
 
     def __init__(self, every: int = 1) -> None:
         self.every = every
@@ -56,7 +56,7 @@ class Killer:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Within it each commit and each move of a folder is struck just before it happens."""
+        """Within the context, calls `strike` before each commit and folder move."""
         with (
             patch.object(Commit, "note_json", property(self.note_json)),
             patch.object(mirror_folders, "move_folder", self.move_folder),
@@ -76,8 +76,10 @@ def ingested_with_kills(
     after_kill: Callable[[], None] = lambda: None,
     **settings: Any,
 ) -> int:
-    """Runs until one gets through; returns how many were killed. `after_kill` comes between two runs, and may be killed;
-    `settings` are those of the cuts."""
+    """Repeats a run until it completes, and returns the number of killed runs.
+
+    `after_kill`: called before each repetition; may be killed too. `settings`: further arguments of `ingest`.
+    """
     for killed in range(500):
         try:
             with killer.watching():
@@ -87,4 +89,4 @@ def ingested_with_kills(
         except Killed:
             continue
         return killed
-    raise AssertionError("no run got through")
+    raise AssertionError("no run completed")

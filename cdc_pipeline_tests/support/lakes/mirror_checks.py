@@ -1,4 +1,4 @@
-"""The checks on mirrors, over all mirrors of a lake as its newest cut has them."""
+"""Runs the asset checks of mirrors for all mirrors of the newest cut."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CUTS = dg.AssetKey(["shop", "consistent_cuts"])
 
 
 def report_of(spark: SparkSession, paths: LakePaths) -> CutReport:
-    """The newest cut, as a run reports it that found nothing new."""
+    """The report of the newest cut, as of a run without new records."""
     cut = published_cut(spark, paths)
     streams = StreamProgress(cut.last_batch, True, cut.resolved_tso, None, ())
     return CutReport(False, cut.cut_id, cut.resolved_tso, streams, published_entries(cut, paths))
@@ -29,7 +29,7 @@ def report_of(spark: SparkSession, paths: LakePaths) -> CutReport:
 def mirror_checks(
     spark: SparkSession, paths: LakePaths, most_rows: int = 1000
 ) -> tuple[dg.AssetCheckResult, dg.AssetCheckResult]:
-    """`keys_hold` and `schema_matches_ddl`."""
+    """The results of `keys_hold` and `schema_matches_ddl`."""
     report = report_of(spark, paths)
     names = [str(entry.name) for entry in report.mirrors]
     keys = keys_hold_result(spark, paths, report, KeysToCheck({}, most_rows, names), CUTS)

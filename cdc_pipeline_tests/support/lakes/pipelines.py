@@ -1,4 +1,4 @@
-"""One run of a pipeline without Dagster around it: the same stages in the same order."""
+"""Runs the stages of a pipeline in their order, without Dagster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The default pipeline `shop` on any capture and lake, run through Dagster as `make demo` does."""
+"""Runs the default pipeline `shop` through Dagster, as `make demo` does, on any capture and lake."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 
 def records_until(records: Iterable[Record], watermark: int) -> list[Record]:
-    """The records of a capture up to the last copy of the watermark."""
+    """The records of a capture up to the last record with the watermark."""
     found = list(records)
     text = f'"watermarkTs":{watermark}'.encode()
     return found[: max(place for place, record in enumerate(found) if text in record.value) + 1]
 
 
 def end_of_watermark(watermark: int, lines: list[str], partitions: int = 4) -> int:
-    """The number of lines up to the one by which every partition has the watermark."""
+    """The number of lines until every partition has the watermark."""
     seen: set[int] = set()
     for place, line in enumerate(lines):
         if f'\\"watermarkTs\\":{watermark}' in line:
@@ -52,7 +52,7 @@ def environment(captures: Path, lake: Path) -> Iterator[None]:
 
 
 def run_ingest(captures: Path, lake: Path, log_level: str = "ERROR") -> dg.ExecuteInProcessResult:
-    """One run of the job `shop_ingest`, definitions loaded anew."""
+    """Loads the definitions and runs the job `shop_ingest`."""
     with environment(captures, lake), dg.DagsterInstance.ephemeral() as instance:
         job = defs().resolve_job_def("shop_ingest")
         return job.execute_in_process(
@@ -83,7 +83,7 @@ def delta_versions(spark: SparkSession, home: Path) -> dict[str, int]:
 def mirror_differences(
     spark: SparkSession, paths: LakePaths, name: TableName, columns: list[Any], rows: list[list[str | None]]
 ) -> list[str]:
-    """`truth.differences` for a mirror; `columns` are those of `expected.json`, or names only."""
+    """`truth.differences` of a mirror. `columns`: as in `expected.json`, or names only."""
     table = table_state(spark, paths.mirror(name))
     if table is None:
         return [f"{name} has no mirror"]

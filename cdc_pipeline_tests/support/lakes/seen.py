@@ -1,4 +1,4 @@
-"""The rows of a cut's tables."""
+"""Collects the rows of a cut's tables."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ Rows = dict[str, list[tuple[Any, ...]]]
 def seen(tables: cdc_pipeline.CutTables) -> Rows:
     assert all(name.database == "db" for name in tables)
     return {
-        name.table: sorted(tuple(row)[:-4] for row in frame.collect())  # without the columns of the trace
+        name.table: sorted(tuple(row)[:-4] for row in frame.collect())  # without the metadata columns
         for name, frame in tables.items()
     }

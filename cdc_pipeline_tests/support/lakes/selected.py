@@ -1,4 +1,4 @@
-"""A pipeline with a selection of tables, told something in slices."""
+"""A pipeline with a table selection that ingests messages slice by slice."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Message = tuple[str, int]
 
 
 class Told:
-    """One lake, told message by message, under a selection that may change."""
+    """A lake and its pipeline, whose selection may change between slices."""
 
     def __init__(
         self, spark: SparkSession, folder: Path, selection: TableSelection, columns: ColumnRules | None = None
@@ -43,7 +43,7 @@ class Told:
         self.parts = 0
 
     def send(self, messages: list[Message], end: int | None) -> CutReport:
-        """A slice, and the cut after it; it ends with a watermark in each partition unless `end` is None."""
+        """Ingests a slice and makes a cut. `end`: step of the watermark that ends each partition; None: no watermark."""
         for payload, partition in messages:
             self.topic.send(payload, partition)
         for partition in PARTITIONS if end is not None else ():
@@ -68,7 +68,7 @@ class Told:
         )
 
     def assert_mirrors(self, expected: dict[str, Table]) -> None:
-        """These mirrors, named `database.table`, and no others are there."""
+        """The lake has exactly these mirrors. `expected`: by `database.table`."""
         for name, table in expected.items():
             assert_mirror(self.spark, self.paths, TableName(*name.split(".")), table)
         found = {str(name) for name in published_cut(self.spark, self.paths).names}

@@ -1,6 +1,6 @@
-"""Small stories, one table or a few each, told in one topic over three partitions, and the tables at their end.
+"""Stories of one or a few tables, in one topic with three partitions, and the expected mirrors.
 
-All stories go through one run together, so that Spark is paid once. Each is named after what it shows.
+One run ingests all stories, so that Spark starts once. The name of a story is the behavior that it shows.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ class Table:
 
 @dataclass(frozen=True)
 class Story:
-    """`messages` are (payload, partition); `tables` the mirrors at the end by name, None for one that is not there."""
+    """A change history and its expected mirrors."""
 
     messages: list[tuple[str, int]]
+    """(payload, partition)."""
     tables: dict[str, Table | None]
+    """Table → the expected mirror; None: there is no mirror."""
 
 
 TYPES = {"id": "int", "v": "varchar", "n": "int"}

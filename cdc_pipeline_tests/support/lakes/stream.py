@@ -1,4 +1,4 @@
-"""A pipeline that is told something slice by slice, and is killed at a commit of its mirrors where a test wants it."""
+"""A pipeline that ingests messages slice by slice, and whose runs a test can kill at a commit of the mirrors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class AtMirrors(Killer):
-    """Kills a run before the so-manyth commit or move of mirrors; those before it are as they are."""
+    """Kills a run before the commit or folder move of mirrors with the given number, from 0."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class AtMirrors(Killer):
 
 @dataclass
 class Stream:
-    """A pipeline `shop` and what it is told, slice by slice."""
+    """A pipeline `shop` and its captures."""
 
     spark: SparkSession
     folder: Path
@@ -71,7 +71,7 @@ class Stream:
         return said
 
     def killed(self, number: int, **settings: Any) -> bool:
-        """Whether the run was killed before that commit or move of mirrors."""
+        """Runs the pipeline. Returns whether the run was killed before the commit or move with this number."""
         killer = AtMirrors(number)
         try:
             with killer.watching():
@@ -89,6 +89,6 @@ class Stream:
         return self.spark.read.format("delta").load(self.paths.table("consistent_cuts")).orderBy("cut_id").collect()
 
     def begun_again(self, folder: Path) -> Stream:
-        """A copy of all that there is."""
+        """A copy of the lake and its captures in `folder`."""
         shutil.copytree(self.folder, folder)
         return replace(self, folder=folder, topic=deepcopy(self.topic))

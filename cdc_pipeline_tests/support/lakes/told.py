@@ -1,4 +1,4 @@
-"""Stories in two slices, whose second meets a fault."""
+"""A pipeline that ingests the short stories in two slices, for tests in which the second slice meets a fault."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FIRST, LAST = 2, 1000
 
 @dataclass
 class Told:
-    """A pipeline `shop` in `folder`, which has taken in nothing yet."""
+    """A pipeline `shop` in `folder` and its captures."""
 
     spark: SparkSession
     folder: Path
@@ -41,7 +41,10 @@ class Told:
         return LakePaths(str(self.folder / "lake"), "shop")
 
     def tell(self, until: int) -> None:
-        """The messages of all stories up to FIRST, or those after it, as a file that is not taken in yet."""
+        """Writes a capture file without ingesting it.
+
+        It has the messages of all stories up to FIRST if `until` is FIRST, else those after it.
+        """
         for payload, partition in [message for name in SHORT for message in STORIES[name].messages]:
             if (json.loads(payload)["_tidb"]["commitTs"] <= tso(FIRST)) == (until == FIRST):
                 self.topic.send(payload, partition)
@@ -52,7 +55,7 @@ class Told:
         self.topic.write(self.folder / "captures", f"until-{until:04d}.jsonl")
 
     def copied(self, folder: Path) -> Told:
-        """All that there is once more, in a folder that may be there."""
+        """A copy of the lake and its captures in `folder`, which may exist."""
         shutil.copytree(self.folder, folder, dirs_exist_ok=True)
         return replace(self, folder=folder, topic=deepcopy(self.topic))
 
@@ -68,7 +71,7 @@ class Told:
 
 
 def begun(spark: SparkSession, folder: Path) -> Told:
-    """The first slice is in, the last one is there to be taken in."""
+    """A pipeline that has ingested the first slice. The capture file of the second exists."""
     told = Told(spark, folder)
     told.tell(FIRST)
     told.run()
@@ -77,6 +80,6 @@ def begun(spark: SparkSession, folder: Path) -> Told:
 
 
 def as_a_new_process(spark: SparkSession) -> None:
-    """What a process has in memory of Delta's logs is forgotten."""
+    """Clears the caches of Delta logs, as in a new process."""
     delta_log._CHECKED.clear()
     jvm(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()

@@ -1,4 +1,4 @@
-"""The slices in which stories of DDL are told, and whether mirrors are what such a story says."""
+"""The slices of the DDL stories, and the comparison of mirrors with such a story."""
 
 from __future__ import annotations
 

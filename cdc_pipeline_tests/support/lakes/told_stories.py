@@ -1,4 +1,4 @@
-"""Whether the mirrors of a lake are what a story says."""
+"""Compares the mirrors of a lake with a story."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def assert_told(spark: SparkSession, lake: LakePaths, story: Story) -> None:
 
 
 def assert_mirror(spark: SparkSession, lake: LakePaths, name: TableName, expected: Table | None) -> None:
-    """The mirror has these columns and rows, and gaps or none; there is none where `expected` is None."""
+    """The mirror has the expected columns, rows, and gaps or none. `expected` None: there is no mirror."""
     state = table_state(spark, lake.mirror(name))
     if expected is None:
         assert state is None, name

@@ -1,7 +1,7 @@
-"""A mirror against the true table of a capture's `expected.json`, value by value.
+"""Compares a mirror with a table of a capture's `expected.json`, value by value.
 
-How values compare is written in each capture's README: DECIMAL as numbers, DOUBLE as 64-bit numbers, FLOAT after
-rounding to 6 digits, JSON as documents, BIT as a number, rows as a multiset.
+Values are compared as each capture's README defines: DECIMAL as numbers, DOUBLE as 64-bit numbers, FLOAT after rounding
+to 6 digits, JSON as documents, BIT as a number, rows as a multiset.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _EXACT = Context(prec=100)
-# of these the database prints more than the number: ZEROFILL, the year 0000
+# compared as numbers, because the database pads them: ZEROFILL, the year 0000
 _INTEGERS = ("year", "tinyint", "smallint", "mediumint", "int", "bigint")
 
 
@@ -35,10 +35,10 @@ def differences(
     without: frozenset[str] = frozenset(),
     milliseconds: bool = False,
 ) -> list[str]:
-    """What is wrong with the mirror, in at most 6 lines; empty where it equals the truth.
+    """The differences between the mirror and the expected rows, at most 6 lines; empty if they are equal.
 
-    `columns` and `rows` are as `expected.json` has them. Values of the columns `without` are not looked at. With
-    `milliseconds` times are compared to the millisecond, which is what DataWorks sends.
+    `columns`, `rows`: as in `expected.json`. `without`: columns whose values are not compared. `milliseconds`: times are
+    compared to the millisecond, because DataWorks sends no more.
     """
     wanted_names = [column["name"] for column in columns]
     names = [name for name in mirror.columns if name in wanted_names or not name.startswith("_")]
@@ -101,5 +101,5 @@ def _found(text: str, kind: str) -> Any:
 
 def _wanted(text: str, kind: str) -> Any:
     if kind in ("date", "datetime", "timestamp") and (text.startswith("0000-") or "-00" in text[:10]):
-        return None  # a mirror has NULL for a date that no calendar has
+        return None  # a mirror has NULL for a zero or impossible date
     return int(text, 16) if kind == "bit" else _common(text, kind)

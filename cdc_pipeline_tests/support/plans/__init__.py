@@ -1,1 +1,1 @@
-"""Statements and rows for the planner, and what it plans for them, without Spark."""
+"""Inputs of the planner and expected plans, without Spark."""

@@ -1,4 +1,4 @@
-"""Builds the inputs of a planner by hand."""
+"""Builds inputs of the planner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of statements on tables with masked columns, with the masks and gaps that they lead to."""
+"""Cases: statements on tables with masked columns, and the expected masks and gaps."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def masked_event(place: int, sql: str) -> DdlEvent:
     return DdlEvent("t", 0, place, "db", "", tso(place), True, tso(place) >> 18, None, sql, changes, "ticdc")
 
 
-# name → (statements, table, its masks, the starts of its gaps)
+# name → (statements, table, its expected masks, prefixes of its expected gaps)
 CASES: dict[str, tuple[list[str], str, dict[str, Mask], list[str]]] = {
     "the first pattern that names a column counts, case does not": (
         [T.format("a1")],

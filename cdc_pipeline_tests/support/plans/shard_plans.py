@@ -1,4 +1,4 @@
-"""Cases of statements on source tables of one mirror, with the steps and gaps that they lead to."""
+"""Cases: statements on the source tables of a merged mirror, and the expected steps and gaps."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _event(place: int, sql: str, *, exact: bool = True) -> DdlEvent:
 
 
 def _rows(source: str, segment: int, columns: str) -> RowGroup:
-    """One INSERT: columns as `name:type`, the first is the key."""
+    """The row group of one INSERT. `columns`: as `name:type`, the first is the key."""
     types = dict(column.split(":") for column in columns.split())
     names = tuple(types)
     return RowGroup(
@@ -91,7 +91,7 @@ def planned(
 ALTER = "ALTER TABLE {} {}"
 
 
-# name → (statements, the steps after the first statement, the starts of the mirror's gaps)
+# name → (statements, expected steps after the first statement, prefixes of the mirror's expected gaps)
 CASES: dict[str, tuple[list[str], list[str], list[str]]] = {
     "tables that are alike": ([ONE, TWO], ["NoteState"], []),
     "one that has more": (

@@ -1,1 +1,1 @@
-"""What tests start beside themselves: a webserver, a browser, a cluster, clients of a broker."""
+"""Processes that tests start (webserver, browser, Spark cluster) and clients of a broker."""

@@ -1,4 +1,4 @@
-"""Pages in headless Chromium, by its DevTools protocol: what one sees, clicks, and pictures."""
+"""Drives pages in headless Chromium through the DevTools protocol: text, clicks, screenshots."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-# As root Chromium needs --no-sandbox; the others keep it from asking hosts that a closed network does not reach.
+# As root, Chromium needs --no-sandbox. The other flags prevent requests to hosts that a closed network cannot reach.
 _FLAGS = [
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars"),
     "--remote-debugging-port=0",
 ]
 _PATIENCE_SECONDS = 120.0
-# Blank text nodes and what is hidden are no part of `innerText`; upper case comes from CSS, so it is not compared.
+# `innerText` excludes hidden and blank nodes. Comparisons ignore case, because CSS changes some text to upper case.
 _TEXT = "document.body ? document.body.innerText : ''"
 
 
@@ -39,7 +39,7 @@ class Page:
         self.call("Page.enable")
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """A command of the DevTools protocol, and its result."""
+        """Sends a DevTools command and returns its result."""
         number = next(self._numbers)
         self._socket.send(json.dumps({"id": number, "method": method, "params": parameters}))
         while True:
@@ -55,7 +55,7 @@ class Page:
         return found["result"].get("value")
 
     def open(self, address: str, *texts: str, size: tuple[int, int] = (1500, 1000)) -> None:
-        """Loads a page and waits until it shows all these texts, whatever their case."""
+        """Loads a page and waits until it shows all these texts, ignoring case."""
         width, height = size
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         self.call("Page.navigate", url=address)
@@ -73,7 +73,7 @@ class Page:
             time.sleep(0.3)
 
     def click(self, text: str) -> None:
-        """Clicks the innermost element with just this text, once it is there."""
+        """Waits for an element with exactly this text, and clicks the innermost one."""
         find = (
             "[...document.querySelectorAll('a, button, [role=tab], [role=button], span, div')]"
             f".filter(found => found.innerText && found.innerText.trim() === {json.dumps(text)}).pop()"
@@ -84,13 +84,13 @@ class Page:
             time.sleep(0.3)
 
     def replace(self, text: str, other: str) -> None:
-        """Shows another text in the place of this one, for pictures."""
+        """Replaces a text on the page, for screenshots."""
         nodes = "document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT)"
         change = f"walk.currentNode.data = walk.currentNode.data.replaceAll({json.dumps(text)}, {json.dumps(other)})"
         self.evaluated(f"(walk => {{ while (walk.nextNode()) {change} }})({nodes})")
 
     def settle(self) -> None:
-        """Waits until the page has been drawn the same twice, a second apart, or for ten seconds: some have a clock."""
+        """Waits until two screenshots a second apart are equal, at most ten seconds: some pages have a clock."""
         before, now = b"", self._drawn()
         until = time.monotonic() + 10
         while now != before and time.monotonic() < until:
@@ -106,8 +106,8 @@ class Page:
 
 @contextmanager
 def browser(profile: Path) -> Iterator[Page]:
-    """A tab of a browser of its own, with its profile in that folder, until the block ends."""
-    assert CHROMIUM is not None, "there is no chromium"
+    """Starts a browser with its profile in the folder and yields a tab. Ends the browser with the context."""
+    assert CHROMIUM is not None, "chromium is not installed"
     profile.mkdir(exist_ok=True)
     process = subprocess.Popen(
         [CHROMIUM, *_FLAGS, f"--user-data-dir={profile}", "about:blank"],
@@ -128,12 +128,12 @@ def browser(profile: Path) -> Iterator[Page]:
 
 
 def _tab(process: subprocess.Popen[bytes], profile: Path) -> str:
-    """The address of the tab's socket, once the browser has one."""
+    """Waits for the browser and returns the WebSocket address of its tab."""
     told = profile / "DevToolsActivePort"
     until = time.monotonic() + _PATIENCE_SECONDS
     while not (told.exists() and len(told.read_text().splitlines()) == 2):
         assert process.poll() is None, f"chromium has ended with {process.returncode}"
-        assert time.monotonic() < until, "chromium does not say where it listens"
+        assert time.monotonic() < until, "chromium did not write its port"
         time.sleep(0.2)
     port = told.read_text().splitlines()[0]
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list", timeout=_PATIENCE_SECONDS) as answer:

@@ -1,4 +1,4 @@
-"""A standalone Spark cluster on this machine, of PySpark's own jars: a master and workers, each a process of its own."""
+"""A standalone Spark cluster on this machine from PySpark's jars: a process for the master and one per worker."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _START_SECONDS = 60.0
 
 
 class StandaloneCluster:
-    """`with StandaloneCluster(folder, 2) as cluster:` has two workers of one core each at `cluster.master`.
+    """`with StandaloneCluster(folder, 2) as cluster:` starts two workers with one core each, at `cluster.master`.
 
-    Logs, and the folders in which executors work, are below `folder`. All processes end with the block, and with the
-    process that started them, also where that is killed: an executor is in the session of its worker.
+    Logs and the work folders of executors are below `folder`. All processes end with the context, and also if the process
+    that started them is killed.
     """
 
     def __init__(self, folder: Path, workers: int, worker_memory: str = "1g") -> None:
@@ -58,17 +58,17 @@ class StandaloneCluster:
         self._stop()
 
     def jars_of_executors(self) -> list[set[str]]:
-        """The names of the jars that each executor has been given by its driver, by its folder."""
+        """Per executor, in the order of their folders: the names of the jars that the driver sent to it."""
         found = {folder.parent for folder in (self._folder / "work").glob("*/app-*/*/stdout")}
         return [{jar.name for jar in folder.glob("*.jar")} for folder in sorted(found)]
 
     def _start(self, name: str, role: str, *options: str) -> None:
         environment = [
             f"SPARK_HOME={_HOME}",
-            "SPARK_SCALA_VERSION=2.13",  # what Spark's own scripts say, by which a worker finds the jars for executors
+            "SPARK_SCALA_VERSION=2.13",  # set by Spark's scripts; a worker needs it to find the jars of executors
             f"SPARK_LOCAL_IP={HOST}",
             f"SPARK_LOCAL_DIRS={self._folder / 'local'}",
-            # nothing that the machine's own Spark is told
+            # ignores the configuration of a Spark that is installed on the machine
             f"SPARK_CONF_DIR={self._folder}",
         ]
         java = [str(require_java().path), *JVM_OPTIONS.split(), "-Xmx192m", "-cp", f"{_HOME}/jars/*"]
@@ -85,11 +85,11 @@ class StandaloneCluster:
             time.sleep(0.1)
 
     def _stop(self) -> None:
-        """Workers first, while they are there: with a worker its executors are killed."""
+        """Stops the workers before the master. Killing a worker also kills its executors."""
         for process in reversed(self._processes):
             process.kill()
 
 
 def environment_of_driver() -> dict[str, str]:
-    """For a driver beside the cluster."""
+    """The environment of a driver that uses the cluster."""
     return {**os.environ, "SPARK_LOCAL_IP": HOST}

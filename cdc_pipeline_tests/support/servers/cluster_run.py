@@ -1,6 +1,6 @@
-"""A driver of its own, by `python -m`: runs the pipeline on a Spark elsewhere, and prints what came of it as JSON.
+"""A driver process (`python -m`) that runs the pipeline on a Spark cluster and prints the results as JSON.
 
-The test's process has a local session already, and a process has one.
+It is a process because the test's own already has a local session, and a process can have only one.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-# a cut costs by the table: two that the second slice changes, and one that it fills first
+# few, because each table adds to the time of a cut: the second slice changes two of them and inserts the first rows of one
 TABLES = ("shop.customers", "shop.products", "shop.orders")
 
 
 @dataclass(frozen=True)
 class Executor:
-    """An executor, as Spark's own status store shows it; the driver is one too."""
+    """An executor of Spark's status store, which includes the driver."""
 
     id: str
     address: str
@@ -41,7 +41,7 @@ def main() -> int:
     spark = SparkLakehouse(
         master=given["master"],
         driver_memory="1g",
-        shuffle_partitions=2,  # a task of a shuffle for each worker
+        shuffle_partitions=2,  # one task per worker
         settings=given["settings"],
     ).session
     hashes = hashes_of_slices(spark, LakePaths(given["lake"], "shop"), [Path(place) for place in given["slices"]])
@@ -52,7 +52,7 @@ def main() -> int:
 
 
 def hashes_of_slices(spark: SparkSession, paths: LakePaths, slices: Sequence[Path]) -> dict[str, str]:
-    """The content hash of the change log and of each mirror, after one run for each folder."""
+    """Ingests each folder in a run, and returns the content hash of the change log and of each mirror."""
     for number, folder in enumerate(slices):
         report = ingest(spark, paths, folder, run_id=f"run-{number}", selection=TableSelection(TABLES))
         assert report.published
@@ -70,7 +70,7 @@ def _executors(spark: SparkSession) -> list[Executor]:
 
 
 def _registered(spark: SparkSession) -> int:
-    """Block managers: that of each executor, and the driver's own."""
+    """The number of block managers: one per executor and one of the driver."""
     return int(spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size())
 
 

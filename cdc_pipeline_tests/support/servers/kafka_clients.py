@@ -1,4 +1,4 @@
-"""Clients of the tests."""
+"""Kafka clients of the tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SECONDS = 20.0
 
 
 def filled(bootstrap: str, topic: str, values: list[str], partitions: int = 1) -> str:
-    """A new topic with these values in its partition 0."""
+    """Creates a topic, produces the values to its partition 0, and returns its name."""
     create_topics(bootstrap, {topic: partitions})
     records = [Record(topic, 0, offset, 1_000 + offset, None, value.encode()) for offset, value in enumerate(values)]
     assert sum(len(part) for part in produce(bootstrap, records)) == len(values)
@@ -34,8 +34,10 @@ def consumed(
     partition: int = 0,
     seconds: float = SECONDS,
 ) -> list[Message]:
-    """The first `count` messages of a partition that are still there. Raises KafkaException for the client's first
-    error, AssertionError where they do not come."""
+    """The first `count` available messages of a partition.
+
+    Raises KafkaException on the client's first error, AssertionError if there are fewer messages within `seconds`.
+    """
     errors: list[KafkaException] = []
     consumer = Consumer(
         {

@@ -1,4 +1,4 @@
-"""What the tests of the UI show: a small lake, and a Dagster with the runs that made it."""
+"""The content of the UI tests: a small lake, and a Dagster instance with the runs that created it."""
 
 from __future__ import annotations
 
@@ -23,19 +23,24 @@ if TYPE_CHECKING:
 CAPTURE = ROOT / "data" / "captures" / "shop"
 TABLES = ("customers", "products")
 NO_NUMBER = "twenty-five"
-"""What a row of `shop.products` has for its `price`: a dead letter, and a gap of the mirror."""
+"""The `price` in one row of `shop.products`: causes a dead letter and a gap of the mirror."""
 
 
 def shown_lake(folder: Path) -> tuple[Path, Path]:
-    """(lake, home of Dagster): two tables of the shop until its second watermark, in a run for each. The second one has a
-    row that breaks a rule."""
+    """Ingests two tables of the shop up to its second watermark, in one run per watermark. Returns (lake, DAGSTER_HOME).
+
+    The second run has a row that breaks a rule.
+    """
     captures, lake, home = folder / "captures", folder / "lake", folder / "dagster"
     captures.mkdir(parents=True)
     home.mkdir()
     shutil.copy(ROOT / "dagster.yaml", home)
     records = [record for record in capture_records(CAPTURE) if _table(record) in ("", *TABLES)]
     ends = [number for number, record in enumerate(records) if b"watermarkTs" in (record.value or b"")]
-    first, second = records[: ends[3] + 1], records[ends[3] + 1 : ends[7] + 1]  # the last partition has it too
+    first, second = (
+        records[: ends[3] + 1],
+        records[ends[3] + 1 : ends[7] + 1],
+    )  # includes the watermark of the last partition
     bad = next(record for record in second if _table(record) == "products")
     second = [_broken(record) if record is bad else record for record in second]
     with environment(captures, lake), dg.DagsterInstance.from_config(str(home)) as instance:

@@ -1,4 +1,4 @@
-"""A real webserver of Dagster, in a process of its own, on the definitions of this project."""
+"""Starts Dagster's webserver with this project's definitions, as a process."""
 
 from __future__ import annotations
 
@@ -43,8 +43,10 @@ class Webserver:
 
 @contextmanager
 def webserver(home: Path, **environment: str) -> Iterator[Webserver]:
-    """The webserver with its instance in `home` (made, with this project's settings), until the block ends. The variable
-    CDC_WEBSERVER names it."""
+    """Starts the webserver with its instance in `home`, created with this project's settings. Ends it with the context.
+
+    The webserver's environment has its own host and port in CDC_WEBSERVER.
+    """
     home.mkdir(exist_ok=True)
     shutil.copy(ROOT / "dagster.yaml", home)
     with socket.socket() as probe:
