@@ -1,4 +1,4 @@
-"""The broker's life: what it keeps, what it tells when it fails, and that it leaves no process behind."""
+"""Start, stop and crash of the broker: kept records, error messages, and no orphaned process."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_the_broker_ends_with_the_process_that_started_it(tmp_path: Path) -> Non
         "import sys, threading, time, pathlib\n"
         "from cdc_pipeline_tests.local_kafka.broker import LocalBroker\n"
         "broker = LocalBroker(pathlib.Path(sys.argv[1]))\n"
-        # from a thread that ends: the broker must not end with that one
+        # from a thread that ends: the broker must not end with it
         "starter = threading.Thread(target=broker.start)\n"
         "starter.start()\n"
         "starter.join()\n"

@@ -1,4 +1,4 @@
-"""A capture's records, and what a broker has of them after a feed."""
+"""Reads captures, produces them, and compares what a broker stores."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def test_the_shop_comes_as_it_was_sent_and_arrives_byte_for_byte(kafka: Kafka) -
     assert Counter(record.partition for record in records) == {0: 909, 1: 773, 2: 896, 3: 870}
     assert [record.timestamp_ms for record in records] == sorted(record.timestamp_ms or 0 for record in records)
     create_topics(bootstrap, topics)
-    # on a loaded machine an acknowledgement may come too late: what is sent again must not be there twice
+    # on a loaded machine an acknowledgement may be late: idempotence prevents duplicates of retries
     delivered = [found for part in produce(bootstrap, records, idempotent=True) for found in part]
     assert [found.record for found in delivered] == records
-    # the capture counts from 0 without holes, so the broker's offsets are the capture's
+    # the capture's offsets start at 0 without gaps, so the broker assigns the same
     assert [found.offset for found in delivered] == [record.offset for record in records]
 
     by_partition: dict[int, list[dict[str, Any]]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""The class path: remembered as long as its jars are there, and a clear word where they cannot be fetched."""
+"""The class path: stored while its jars exist, and one clear error if they cannot be fetched."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Java's requests go to a port where nobody listens."""
+    """Sends Java's requests to a closed port."""
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=9")
 
 

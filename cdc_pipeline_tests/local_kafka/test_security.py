@@ -1,4 +1,4 @@
-"""Each form of security lets in who has what it asks for, and nobody else."""
+"""Every listener accepts clients with valid credentials and rejects others."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_client_without_a_certificate_is_refused_where_one_is_asked_for(kafka:
 def test_a_client_that_trusts_somebody_else_does_not_trust_the_broker(kafka: Kafka, topic: str) -> None:
     other = {"security.protocol": "SSL", "ssl.ca.location": str(kafka.certificates.client_certificate)}
     code, said = refused(kafka, "TLS", topic, other)
-    # librdkafka sees the failed handshake in either of two places, by the moment, and has a code of its own in each
+    # librdkafka detects the failed handshake in one of two places, each with its own code
     assert code in {KafkaError._SSL, KafkaError._TRANSPORT}
     assert "certificate verify failed" in said
 

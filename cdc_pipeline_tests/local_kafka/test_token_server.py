@@ -1,4 +1,4 @@
-"""The token endpoint: who gets a token, and that the published key is the one that signed it."""
+"""The token endpoint: who gets a token, and its signature by the published key."""
 
 from __future__ import annotations
 
