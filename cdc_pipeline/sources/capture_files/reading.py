@@ -116,7 +116,7 @@ def records(spark: SparkSession, files: tuple[CaptureFile, ...]) -> DataFrame:
         F.col("_metadata.file_name").alias("_file"),
     )
     line, text = F.col("line"), F.col("_text")
-    whole = (
+    is_record = (
         line["_unreadable"].isNull()
         & line[END_MARK].isNotNull()
         & F.is_valid_utf8(text)
@@ -140,7 +140,7 @@ def records(spark: SparkSession, files: tuple[CaptureFile, ...]) -> DataFrame:
     return parsed.select(
         *(record[field.name].cast(field.dataType).alias(field.name) for field in RECORD),
         F.col("_file"),
-        F.when(F.coalesce(whole, F.lit(False)), F.lit(None))
+        F.when(F.coalesce(is_record, F.lit(False)), F.lit(None))
         .otherwise(F.substring("_text", 1, 200))
         .alias("_unreadable"),
     )

@@ -88,7 +88,7 @@ class ClientSettings:
         hidden += [value for name, value in login.items() if "password" in name.lower() or "secret" in name.lower()]
         if "clientId" in login and "clientSecret" in login:
             hidden.append(f"{login['clientId']}:{login['clientSecret']}")  # as a request for a token carries it
-        with contextlib.suppress(SourceError):  # a file that cannot be read has told nobody anything
+        with contextlib.suppress(SourceError):  # an unreadable file cannot leak its key
             hidden.append(self._java_certificates().get("ssl.keystore.key", ""))
         return secret_forms(hidden)
 

@@ -404,8 +404,8 @@ def test_what_the_environment_does_not_have_is_told_by_name(monkeypatch: pytest.
     ):
         with pytest.raises(Exception, match=expected) as caught:
             KafkaSource.resolve_from_yaml(_YAML % options)
-        told = "".join(traceback.format_exception(caught.value))
-        assert [form for form in secret_forms([SECRET]) if form in told] == []
+        text = "".join(traceback.format_exception(caught.value))
+        assert [form for form in secret_forms([SECRET]) if form in text] == []
     text = re.sub(r"options: .*", "options: '{{ env.CDC_TEST_PASSWORD }}'", _YAML % "")
     with pytest.raises(Exception, match="a mapping of settings is expected") as caught:
         KafkaSource.resolve_from_yaml(text)
@@ -470,8 +470,8 @@ def test_each_form_of_a_secret_is_known(files: dict[str, Path]) -> None:
     client = ClientSettings("b:1", {**options, "ssl.certificate.location": str(files["CERTIFICATE"])})
     jaas = client.java()["sasl.jaas.config"]
     key = files["KEY"].read_text()
-    told = [SECRET, repr(SECRET), json.dumps(SECRET), jaas, json.dumps({"a": jaas}), repr({"a": jaas}), key, repr(key)]
-    for text in told:
+    texts = [SECRET, repr(SECRET), json.dumps(SECRET), jaas, json.dumps({"a": jaas}), repr({"a": jaas}), key, repr(key)]
+    for text in texts:
         found = text
         for secret in client.secrets:
             found = found.replace(secret, "***")
