@@ -101,7 +101,7 @@ class Lake:
     def make_cut(self, changes: int, threads: int = 2) -> float:
         """Makes a cut, which must have this number of changes. Returns its seconds, from plan to publication."""
         started = time.monotonic()
-        report = CutMaker(self.spark, self.paths, "benchmark", "UTC", threads, lambda _: None).bring_up_to_date()
+        report = CutMaker(self.spark, self.paths, "benchmark", "UTC", threads, lambda _: None).advance()
         seconds = time.monotonic() - started
         assert report.published
         assert report.totals.changes == changes, f"the cut has {report.totals.changes} changes, expected {changes}"

@@ -74,7 +74,7 @@ def costs_of(spark: SparkSession, folder: Path, batches: int, changes: int, rows
             seconds, cpu = median_of(recent, "total"), median_of(recent, "cpu")
             log(f"• batch {number:,}: {seconds:.2f} s, {cpu:.1f} CPU s; {files:,} files")
         if a_day and number % a_day == 0 and number < batches:
-            upkeep = Maintenance().done(spark, lake.paths, lambda _: None)
+            upkeep = Maintenance().run(spark, lake.paths, lambda _: None)
             log(f"• maintenance after batch {number:,}: {sum(table.seconds for table in upkeep):.1f} s")
     return costs
 

@@ -114,7 +114,7 @@ def _batch(spark: SparkSession, pipeline: Pipeline, broker: LocalBroker, partiti
     with timed("decode"):
         decode_batches(spark, pipeline.paths)
     with timed("mirror"):
-        report = CutMaker(spark, pipeline.paths, run.run_id, "UTC", 2, lambda _: None).bring_up_to_date()
+        report = CutMaker(spark, pipeline.paths, run.run_id, "UTC", 2, lambda _: None).advance()
     assert report.published
     batch = Batch(events, tuple(stages))
     stage_costs = ", ".join(

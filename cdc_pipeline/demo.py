@@ -13,7 +13,7 @@ import dagster as dg
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.definitions import defs
 from cdc_pipeline.errors import CdcError
-from cdc_pipeline.mirrors.changes.progress import published_cut, stream_progress
+from cdc_pipeline.mirrors.changes.progress import published_cut, read_progress
 from cdc_pipeline.mirrors.cuts.cut_report import published_entries, tso_datetime
 from cdc_pipeline.spark.java import JavaError
 from cdc_pipeline.spark.session import SparkLakehouse
@@ -81,7 +81,7 @@ def _why_no_cut(spark: SparkSession, pipeline: Pipeline, new_records: int) -> st
     if not new_records:
         return "no new records: the mirrors did not change"
     published = published_cut(spark, pipeline.paths)
-    return f"{new_records} new records are pending: {stream_progress(spark, pipeline.paths, published).what_holds()}"
+    return f"{new_records} new records are pending: {read_progress(spark, pipeline.paths, published).blocking_reason()}"
 
 
 def declared_pipeline(name: str) -> Pipeline:

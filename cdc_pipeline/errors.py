@@ -49,7 +49,7 @@ class LakeError(TerminalError):
     """The lake cannot be read or written, or has contents that this version did not write."""
 
 
-def without(text: str, secrets: Iterable[str]) -> str:
+def redact(text: str, secrets: Iterable[str]) -> str:
     """The text with each secret replaced by `***`. A secret that contains another must precede it in `secrets`."""
     for secret in secrets:
         text = text.replace(secret, "***")

@@ -146,9 +146,9 @@ def as_in_production(spark: SparkSession) -> Iterator[None]:
     kept = {name: spark.conf.get(name) for name in _FOR_ANY_DATA}
     for name, value in _FOR_ANY_DATA.items():
         spark.conf.set(name, value)
-    most, few_rows.FEW_ROWS = few_rows.FEW_ROWS, -1  # a test's rows are always few, a pipeline's are not
+    most, few_rows.MAX_SMALL_ROWS = few_rows.MAX_SMALL_ROWS, -1  # a test's rows are always few, a pipeline's are not
     yield
-    few_rows.FEW_ROWS = most
+    few_rows.MAX_SMALL_ROWS = most
     for name, value in kept.items():
         assert value is not None
         spark.conf.set(name, value)

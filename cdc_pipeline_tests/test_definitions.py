@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 
 from cdc_pipeline.definitions import defs
-from cdc_pipeline.lake.catalog import CatalogColumn, CatalogEntry, remember_mirrors
+from cdc_pipeline.lake.catalog import CatalogColumn, CatalogEntry, write_catalog
 from cdc_pipeline.lake.paths import LakePaths
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def lake_with_a_mirror(empty_lake: Path) -> Path:
     paths = LakePaths(str(empty_lake), "shop")
     Path(paths.home).mkdir(parents=True)
     column = CatalogColumn("id", "bigint", "bigint")
-    remember_mirrors(paths, [CatalogEntry("db", "orders", "elsewhere/orders", (column,))])
+    write_catalog(paths, [CatalogEntry("db", "orders", "elsewhere/orders", (column,))])
     return empty_lake
 
 
@@ -81,7 +81,7 @@ def test_a_mirror_shows_where_its_columns_come_from(lake_with_a_mirror: Path) ->
     own = (CatalogColumn("_commit_ts", "bigint", ""), CatalogColumn("_deleted", "boolean", ""))
     columns = (CatalogColumn("id", "bigint", "bigint"), *own)
     entries = [CatalogEntry(database, "orders", "elsewhere", columns) for database in ("db", "d.b")]
-    remember_mirrors(LakePaths(str(lake_with_a_mirror), "shop"), entries)
+    write_catalog(LakePaths(str(lake_with_a_mirror), "shop"), entries)
     found = defs()
     key = dg.AssetKey(["shop", "mirror", "db", "orders"])
     spec = found.resolve_assets_def(key).specs_by_key[key]
@@ -118,7 +118,7 @@ def test_any_name_of_a_table_makes_a_node(lake_with_a_mirror: Path) -> None:
         *("CON", "../../etc", '"', "%41", "é", "e\u0301"),
     ]
     tables = [("db", name) for name in names] + [(name, "t") for name in names] + [("a", "b__t"), ("a__b", "t2")]
-    remember_mirrors(
+    write_catalog(
         LakePaths(str(lake_with_a_mirror), "shop"),
         [CatalogEntry(database, table, "elsewhere", ()) for database, table in tables],
     )

@@ -7,21 +7,21 @@ import pytest
 from cdc_pipeline.gaps import (
     Gap,
     GapKind,
-    added,
-    carried,
+    gap_texts,
+    gaps_after_alter,
     gaps_from_json,
     gaps_to_json,
-    in_words,
-    of_statement,
+    merge_gaps,
     short_statement,
+    statement_gap,
 )
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mirrors.model.state import UNSEEN_START, MirrorState
 from cdc_pipeline.mirrors.planning.merged_definitions import UNSEEN_TABLES
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import Planner
-from cdc_pipeline.mirrors.settings.column_rules import OWN_COMMIT_TS, OWN_DELETED
-from cdc_pipeline.mysql.ddl.statements import changes_of
+from cdc_pipeline.mirrors.settings.column_rules import HAS_OWN_COMMIT_TS, HAS_OWN_DELETED
+from cdc_pipeline.mysql.ddl.statements import event_changes
 from cdc_pipeline.mysql.model.table import Column, MySqlType, TableName, TableSchema
 from cdc_pipeline_tests.support.messages import tso
 
@@ -33,7 +33,7 @@ def _altered(gaps: tuple[Gap, ...], sql: str, columns: tuple[str, ...] = ("id", 
     """The mirror of these columns and gaps after the statement."""
     schema = TableSchema(tuple(Column(name, MySqlType("int")) for name in columns), ("id",))
     before = MirrorState(NAME, "db.t@1", schema, gaps=gaps)
-    event = DdlEvent("t", 0, 1, "db", "", tso(1), True, tso(1) >> 18, None, sql, changes_of("ddl", "db", "", sql))
+    event = DdlEvent("t", 0, 1, "db", "", tso(1), True, tso(1) >> 18, None, sql, event_changes("ddl", "db", "", sql))
     draft = PlanDraft((), {NAME: before}.get, frozenset({NAME}), 2, "UTC")
     Planner(draft).plan([event])
     state = draft.state(NAME)
@@ -49,7 +49,7 @@ def test_a_column_that_goes_takes_its_own_gaps_along() -> None:
     assert after.gaps == (gaps[1], gaps[2], table)
     # what rows lacked heals with it too, of each column by itself
     untold = tuple(
-        Gap(GapKind.UNTOLD_COLUMN, "rows have columns that no DDL has told of", name) for name in ("a", "a b")
+        Gap(GapKind.UNDECLARED_COLUMN, "rows have columns that no DDL has told of", name) for name in ("a", "a b")
     )
     assert _altered(untold, "ALTER TABLE t DROP COLUMN a").gaps == untold[1:]
 
@@ -62,7 +62,7 @@ def test_gaps_go_along_with_names() -> None:
         ("column a: the encoder has damaged its text", "a"),
     ]
     assert _altered(gaps, "ALTER TABLE t RENAME COLUMN a TO c, ADD COLUMN a INT").gaps[0].column == "c"
-    assert carried(gaps, {"A": None}) == gaps[1:]
+    assert gaps_after_alter(gaps, {"A": None}) == gaps[1:]
 
 
 def test_types_that_are_known_now_are_healed() -> None:
@@ -72,15 +72,15 @@ def test_types_that_are_known_now_are_healed() -> None:
 
 def test_the_same_of_another_table_is_the_same() -> None:
     one, other = (Gap(GapKind.TABLES_DIFFER, "they differ", "v", example=name) for name in ("s1.o", "s2.o"))
-    assert added((one,), (other,)) == (one,)
-    assert in_words(added((one,), (other,))) == ("column v: they differ, such as in s1.o",)
+    assert merge_gaps((one,), (other,)) == (one,)
+    assert gap_texts(merge_gaps((one,), (other,))) == ("column v: they differ, such as in s1.o",)
 
 
 def test_one_sentence_for_columns_of_which_the_same_is_said() -> None:
     words = "rows have columns that no DDL has told of"
-    untold = [Gap(GapKind.UNTOLD_COLUMN, words, name) for name in ("a", "b")]
-    other = Gap(GapKind.UNTOLD_COLUMN, words, "c", example="s.t")
-    assert in_words([untold[0], UNSEEN_START, untold[1], other]) == (
+    untold = [Gap(GapKind.UNDECLARED_COLUMN, words, name) for name in ("a", "b")]
+    other = Gap(GapKind.UNDECLARED_COLUMN, words, "c", example="s.t")
+    assert gap_texts([untold[0], UNSEEN_START, untold[1], other]) == (
         f"{words}: a, b",
         UNSEEN_START.detail,
         f"{words}: c, such as in s.t",
@@ -89,7 +89,7 @@ def test_one_sentence_for_columns_of_which_the_same_is_said() -> None:
 
 def test_what_is_long_is_said_in_short() -> None:
     statement = "ALTER TABLE t ADD COLUMN c INT COMMENT '" + "x" * 1_000_000 + "'"
-    gap = of_statement(GapKind.LATE_DDL, "late: see ddl_history", "late", statement)
+    gap = statement_gap(GapKind.LATE_DDL, "late: see ddl_history", "late", statement)
     assert str(gap) == f"late: {statement[:200]}… (1000041 characters, all of them in ddl_history)"
     assert short_statement("DROP TABLE t") == "DROP TABLE t"
     assert len(str(Gap(GapKind.NOT_COMPUTED, statement, "c"))) < 700
@@ -97,9 +97,9 @@ def test_what_is_long_is_said_in_short() -> None:
     assert len(gaps_to_json(refused.gaps)) < 1000
 
 
-@pytest.mark.parametrize("gap", [UNSEEN_START, UNSEEN_TABLES, OWN_DELETED, OWN_COMMIT_TS])
+@pytest.mark.parametrize("gap", [UNSEEN_START, UNSEEN_TABLES, HAS_OWN_DELETED, HAS_OWN_COMMIT_TS])
 def test_text_and_back(gap: Gap) -> None:
-    gaps = (gap, Gap(GapKind.DAMAGED_TEXT, LOSSY, ""), of_statement(GapKind.HELD, "held", "held", "DROP TABLE é"))
+    gaps = (gap, Gap(GapKind.DAMAGED_TEXT, LOSSY, ""), statement_gap(GapKind.HELD, "held", "held", "DROP TABLE é"))
     read = gaps_from_json(gaps_to_json(gaps))
     assert read == gaps
     assert [found.example for found in read] == [found.example for found in gaps]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.contracts.rules import rules_of
+from cdc_pipeline.contracts.rules import model_rules
 from cdc_pipeline.dialects.decode import EXPECTATIONS
 from cdc_pipeline.dialects.registry import DIALECTS
 
@@ -55,14 +55,14 @@ def rules_by_form() -> list[tuple[str, Form, Rule]]:
     for dialect in sorted(DIALECTS, key=lambda dialect: list(_NAMES).index(dialect.name)):
         for form in dialect.forms:
             contracts = [form.contract, *([form.sent] if form.sent is not None else [])]
-            rules = dict.fromkeys(rule for contract in contracts for rule in rules_of(contract))
+            rules = dict.fromkeys(rule for contract in contracts for rule in model_rules(contract))
             found += [(dialect.name, form, rule) for rule in rules]
     return found
 
 
 def _is_decoded(dialect: str, form: str, rule: Rule) -> bool:
     forms = {found.name: found.contract for known in DIALECTS if known.name == dialect for found in known.forms}
-    return rule in rules_of(forms[form])
+    return rule in model_rules(forms[form])
 
 
 def _record_rows() -> list[tuple[str, ...]]:

@@ -19,7 +19,7 @@ import ui
 
 from cdc_pipeline.errors import CdcError
 from cdc_pipeline.spark.java import JavaError
-from cdc_pipeline.spark.warm_jvm import FOLDER, end_warm_jvms
+from cdc_pipeline.spark.warm_jvm import FOLDER_VARIABLE, end_warm_jvms
 from cdc_pipeline_tests.local_kafka.broker import LocalBroker
 from cdc_pipeline_tests.local_kafka.definitions import BOOTSTRAP, LAKE, TOPIC
 from cdc_pipeline_tests.local_kafka.feed import Record, capture_records, create_topics, partition_counts, produce
@@ -42,7 +42,7 @@ def main() -> int:
     shutil.rmtree(lake / "live", ignore_errors=True)
     records = [replace(record, topic=TOPIC) for record in capture_records(_CAPTURE)]
     with tempfile.TemporaryDirectory(prefix="cdc_pipeline-kafka-") as folder:
-        os.environ[FOLDER] = str(Path(folder, "jvms"))
+        os.environ[FOLDER_VARIABLE] = str(Path(folder, "jvms"))
         print("[kafka-demo] starting the broker (downloads its jars the first time) ...", flush=True)
         try:
             with LocalBroker(Path(folder)) as broker:

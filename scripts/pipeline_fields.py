@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 from cdc_pipeline.component.component import CdcPipeline, DdlPolicyRules
-from cdc_pipeline.component.computed_field import ComputedColumn
+from cdc_pipeline.component.computed_field import ComputedField
 from cdc_pipeline.component.run_fields import FreshnessSettings, SensorSettings
 from cdc_pipeline.component.source_field import CaptureFilesSource, KafkaSource, StartAt, TicdcStorageSource
 from cdc_pipeline.component.table_fields import RouteRule
@@ -42,7 +42,7 @@ _SECTIONS: dict[str, Any] = {
     "source of type ticdc_storage": TicdcStorageSource,
     "routes, each": RouteRule,
     "ddl_policy": DdlPolicyRules,
-    "computed, each column": ComputedColumn,
+    "computed, each column": ComputedField,
     "sensor": SensorSettings,
     "freshness": FreshnessSettings,
 }

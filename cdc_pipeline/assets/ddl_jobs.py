@@ -82,7 +82,7 @@ def approve_ddl_job(pipeline: Pipeline) -> dg.JobDefinition:
 
 
 def _statement(table: HeldTable) -> str:
-    topic, partition, offset = table.cause
+    topic, partition, offset = table.statement
     return table.sql or f"the statement at {topic}/{partition}/{offset} (see ddl_history)"
 
 

@@ -18,7 +18,7 @@ from cdc_pipeline.checks.field_rules import FIELD_RULES, field_rules_result
 from cdc_pipeline.checks.lost_offsets import NO_LOST_OFFSETS, lost_offsets_result
 from cdc_pipeline.checks.watermarks import WATERMARKS_ADVANCE, watermarks_result
 from cdc_pipeline.dialects import unified
-from cdc_pipeline.dialects.decoded_tables import KINDS_OF, DecodedBatch, decode_batches
+from cdc_pipeline.dialects.decoded_tables import KINDS_BY_TABLE, DecodedBatch, decode_batches
 from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.raw_batches import newest_batch
@@ -123,4 +123,4 @@ def _most_rows(batches: Sequence[DecodedBatch], table: str) -> int:
     """Upper bound of the rows of the batches in the table: some XA statements do not become a row."""
     if table == CHANGE_LOG:
         return sum(_rows(batch, table) for batch in batches)
-    return sum(batch.counts.by_kind[kind] for batch in batches for kind in KINDS_OF[table])
+    return sum(batch.counts.by_kind[kind] for batch in batches for kind in KINDS_BY_TABLE[table])

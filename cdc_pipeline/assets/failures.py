@@ -11,9 +11,9 @@ import dagster as dg
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
-from cdc_pipeline.errors import CdcError, TransientError, without
+from cdc_pipeline.errors import CdcError, TransientError, redact
 from cdc_pipeline.lake.delta import is_conflict
-from cdc_pipeline.lake.faults import lake_fault
+from cdc_pipeline.lake.faults import to_lake_error
 from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.spark.java import JavaError
 
@@ -37,7 +37,7 @@ def translate_errors(secrets: tuple[str, ...] = ()) -> Iterator[None]:
     except (CdcError, JavaError) as error:
         raise _dagster_event(error, secrets) from (_redacted(error, secrets) or error)
     except (PySparkException, Py4JJavaError, OSError) as error:
-        translated = lake_fault(error) or (TransientError(first_line(error)) if is_conflict(error) else None)
+        translated = to_lake_error(error) or (TransientError(first_line(error)) if is_conflict(error) else None)
         if translated is None:
             _raise_redacted(error, secrets)
             raise
@@ -57,7 +57,7 @@ def _dagster_event(translated: CdcError | JavaError, secrets: tuple[str, ...]) -
     if isinstance(translated, TransientError):
         return dg.RetryRequested(max_retries=_RETRIES, seconds_to_wait=_PAUSE_SECONDS)
     return dg.Failure(
-        without(str(translated), secrets), metadata=dict(getattr(translated, "place", {})), allow_retries=False
+        redact(str(translated), secrets), metadata=dict(getattr(translated, "place", {})), allow_retries=False
     )
 
 
@@ -91,4 +91,4 @@ def _redacted(error: BaseException, secrets: tuple[str, ...]) -> Exception | Non
     trace = "".join(traceback.format_exception(error))
     if not any(secret in trace for secret in secrets):
         return None
-    return RuntimeError(f"{type(error).__name__}: {without(str(error), secrets)}\n{without(trace, secrets)}")
+    return RuntimeError(f"{type(error).__name__}: {redact(str(error), secrets)}\n{redact(trace, secrets)}")

@@ -8,7 +8,7 @@ from cdc_pipeline.assets.failures import translate_errors
 from cdc_pipeline.assets.metadata import table_value
 from cdc_pipeline.assets.one_step_job import one_step_job
 from cdc_pipeline.assets.opened_lake import open_lake
-from cdc_pipeline.mirrors.operations.maintenance import LEAST_KEEP_HOURS, Maintenance, Upkeep
+from cdc_pipeline.mirrors.operations.maintenance import LEAST_KEEP_HOURS, Maintenance, TableMaintenance
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.spark.session import SparkLakehouse
 
@@ -39,7 +39,7 @@ def maintain_job(pipeline: Pipeline) -> dg.JobDefinition:
         with translate_errors():
             maintenance = Maintenance(config.tables, config.compact, config.vacuum, config.keep_hours)
             with open_lake(context, pipeline, spark):
-                upkeep = maintenance.done(spark.session, pipeline.paths, context.log.info)
+                upkeep = maintenance.run(spark.session, pipeline.paths, context.log.info)
         return dg.Output(None, metadata={"tables": _upkeep_table(upkeep)})
 
     return one_step_job(pipeline, "maintain", _DESCRIPTION, keep_up)
@@ -56,7 +56,7 @@ def maintenance_schedule(job: dg.JobDefinition, cron: str) -> dg.ScheduleDefinit
     )
 
 
-def _upkeep_table(upkeep: list[Upkeep]) -> dg.MetadataValue:
+def _upkeep_table(upkeep: list[TableMaintenance]) -> dg.MetadataValue:
     rows = (
         (table.table, table.files_removed, table.files_added, str(table.vacuumed), round(table.seconds, 1))
         for table in upkeep

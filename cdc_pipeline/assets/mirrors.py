@@ -27,11 +27,11 @@ from cdc_pipeline.checks.keys_hold import KEYS_HOLD, KeysToCheck, keys_hold_resu
 from cdc_pipeline.checks.no_breach import NO_BREACH, no_breach_result
 from cdc_pipeline.checks.rotation import previously_failed_tables
 from cdc_pipeline.checks.schema_matches_ddl import SCHEMA_MATCHES_DDL, schema_result
-from cdc_pipeline.lake.catalog import CatalogEntry, known_mirrors, remember_mirrors
+from cdc_pipeline.lake.catalog import CatalogEntry, read_catalog, write_catalog
 from cdc_pipeline.mirrors.cuts.catalog_entries import catalog_entries
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry, TableCounts
-from cdc_pipeline.mirrors.model.state import DELETED, TRACE_NAMES
+from cdc_pipeline.mirrors.model.state import DELETED, METADATA_COLUMNS
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.raw_batches import newest_batch
 from cdc_pipeline.spark.session import SparkLakehouse
@@ -93,7 +93,7 @@ def mirror_spec(pipeline: Pipeline, entry: CatalogEntry) -> dg.AssetSpec:
 
 
 def _description(entry: CatalogEntry) -> str:
-    names = [column.name.removeprefix("_") for column in entry.columns if column.name in TRACE_NAMES]
+    names = [column.name.removeprefix("_") for column in entry.columns if column.name in METADATA_COLUMNS]
     listed = " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
     metadata = _METADATA.format(names=listed) if listed else ""
     if entry.merged:
@@ -106,7 +106,7 @@ def _description(entry: CatalogEntry) -> str:
 
 def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg.AssetsDefinition:
     """One step with a node per mirror in the catalog. A run adds new mirrors to the catalog."""
-    specs = [mirror_spec(pipeline, entry) for entry in known_mirrors(pipeline.paths)]
+    specs = [mirror_spec(pipeline, entry) for entry in read_catalog(pipeline.paths)]
     cuts = table_key(pipeline.name, CUTS)
     declared = frozenset(spec.key for spec in specs)
     names = {name_safe_key(spec.key): spec.key for spec in specs}
@@ -122,9 +122,9 @@ def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg
     ) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
         with open_lake(context, pipeline, spark):
             maker = cut_maker(spark, pipeline, context.run.run_id, context.log.info)
-            report = maker.bring_up_to_date()
+            report = maker.advance()
             if report.published or len(declared) < len(report.mirrors):
-                remember_mirrors(pipeline.paths, catalog_entries(spark.session, report.mirrors, report.sources))
+                write_catalog(pipeline.paths, catalog_entries(spark.session, report.mirrors, report.sources))
             checks = _lake_check_results(context.instance, spark.session, pipeline, report, cuts)
             newest = newest_batch(spark.session, pipeline.paths)
         by_name = {entry.name: entry for entry in report.mirrors}
@@ -188,7 +188,7 @@ def _lake_check_results(
     failed = {check: previously_failed_tables(instance, cuts, check) for check in (KEYS_HOLD, SCHEMA_MATCHES_DDL)}
     scope = KeysToCheck(pipeline.keys, pipeline.key_check_rows, failed[KEYS_HOLD], pipeline.merge_threads)
     # the check no_gaps reports quarantined tables, and their mirrors may be unreadable
-    readable = report.without_put_aside
+    readable = report.without_quarantined
     keys = keys_hold_result(spark, paths, readable, scope, cuts)
     schemas = schema_result(spark, paths, readable, failed[SCHEMA_MATCHES_DDL], cuts)
     return [ddl, balance, breach, keys, schemas]
@@ -258,7 +258,7 @@ def _cut_metadata(report: CutReport) -> dict[str, dg.MetadataValue]:
         **_lag(report),
         "slowest_partition": dg.MetadataValue.text(str(report.streams.held_by)),
         "watermark_lag_seconds": dg.MetadataValue.float(round(report.streams.held_back_ms / 1000, 1)),
-        "partitions_without_watermark": dg.MetadataValue.json(list(report.streams.waiting_for)),
+        "partitions_without_watermark": dg.MetadataValue.json(list(report.streams.without_watermark)),
         "mirrors": dg.MetadataValue.int(len(report.mirrors)),
         "changes": dg.MetadataValue.int(report.totals.changes),
         "applied": dg.MetadataValue.int(report.totals.applied),

@@ -6,9 +6,9 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.assets.failures import translate_errors
-from cdc_pipeline.lake.format import note_format, require_known_format
-from cdc_pipeline.lake.lock import only_writer
-from cdc_pipeline.mirrors.cuts.restored_lake import lake_taken_back
+from cdc_pipeline.lake.format import require_known_format, store_format
+from cdc_pipeline.lake.lock import writer_lock
+from cdc_pipeline.mirrors.cuts.restored_lake import accept_restore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,9 +29,9 @@ def open_lake(
     """
     with (
         translate_errors(pipeline.source.secrets),
-        only_writer(pipeline.paths, context.run.run_id, context.log.info),
+        writer_lock(pipeline.paths, context.run.run_id, context.log.info),
     ):
         require_known_format(spark.session, pipeline.paths)
-        lake_taken_back(spark.session, pipeline.paths, context.log.info)
-        note_format(spark.session, pipeline.paths)
+        accept_restore(spark.session, pipeline.paths, context.log.info)
+        store_format(spark.session, pipeline.paths)
         yield

@@ -12,7 +12,7 @@ from cdc_pipeline.assets.metadata import delta_columns, ranges_table
 from cdc_pipeline.assets.nodes import node_attributes
 from cdc_pipeline.assets.opened_lake import open_lake
 from cdc_pipeline.lake.delta import table_state
-from cdc_pipeline.lake.format import note_format
+from cdc_pipeline.lake.format import store_format
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.raw_batches import newest_batch
 from cdc_pipeline.sources.source import Intake, RunContext
@@ -51,7 +51,7 @@ def raw_asset(pipeline: Pipeline) -> dg.AssetsDefinition:
         started = time.monotonic()
         with open_lake(context, pipeline, spark):
             intake = pipeline.source.take_in(spark.session, pipeline.paths, run, config.until or None)
-            note_format(spark.session, pipeline.paths)
+            store_format(spark.session, pipeline.paths)
             newest = newest_batch(spark.session, pipeline.paths)
             state = table_state(spark.session, pipeline.paths.table(RAW))
         context.log.info(_summary(intake))

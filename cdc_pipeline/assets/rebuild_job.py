@@ -8,7 +8,7 @@ from cdc_pipeline.assets.metadata import table_value
 from cdc_pipeline.assets.mirrors import cut_maker
 from cdc_pipeline.assets.one_step_job import one_step_job
 from cdc_pipeline.assets.opened_lake import open_lake
-from cdc_pipeline.lake.catalog import remember_mirrors
+from cdc_pipeline.lake.catalog import write_catalog
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.catalog_entries import catalog_entries
 from cdc_pipeline.mirrors.cuts.cut_report import published_entries
@@ -38,9 +38,9 @@ def rebuild_job(pipeline: Pipeline) -> dg.JobDefinition:
         with open_lake(context, pipeline, spark):
             maker = cut_maker(spark, pipeline, context.run.run_id, context.log.info)
             if config.tables:
-                report = TableRebuilder(maker).rebuilt(config.tables)
+                report = TableRebuilder(maker).rebuild(config.tables)
             else:
-                report = Rebuilder(maker, pipeline.dialect, pipeline.claim_store).rebuilt()
+                report = Rebuilder(maker, pipeline.dialect, pipeline.claim_store).rebuild()
             if report.cut_id is not None:
                 update_catalog(spark, pipeline)
         return dg.Output(None, metadata=_metadata(report))
@@ -52,7 +52,7 @@ def update_catalog(spark: SparkLakehouse, pipeline: Pipeline) -> None:
     """Writes the mirrors of the newest cut to the catalog, from which Dagster loads its asset nodes."""
     published = published_cut(spark.session, pipeline.paths)
     entries = published_entries(published, pipeline.paths)
-    remember_mirrors(pipeline.paths, catalog_entries(spark.session, entries, published.sources))
+    write_catalog(pipeline.paths, catalog_entries(spark.session, entries, published.sources))
 
 
 def content_hashes(report: RebuildReport) -> dg.TableMetadataValue:
@@ -66,7 +66,7 @@ def content_hashes(report: RebuildReport) -> dg.TableMetadataValue:
 
 def _metadata(report: RebuildReport) -> dict[str, dg.MetadataValue]:
     return {
-        "equal": dg.MetadataValue.bool(report.equal),
+        "equal": dg.MetadataValue.bool(report.all_equal),
         "cut": dg.MetadataValue.text("none: all tables are equal" if report.cut_id is None else str(report.cut_id)),
         "content_hashes": content_hashes(report),
     }

@@ -10,9 +10,9 @@ from cdc_pipeline.assets.mirrors import cut_maker
 from cdc_pipeline.assets.one_step_job import one_step_job
 from cdc_pipeline.assets.opened_lake import open_lake
 from cdc_pipeline.assets.rebuild_job import content_hashes, update_catalog
-from cdc_pipeline.mirrors.operations.letter_choice import LetterChoice
+from cdc_pipeline.mirrors.operations.letter_choice import DeadLetterChoice
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
-from cdc_pipeline.mirrors.operations.release import Letters, Releaser, ReleaseReport
+from cdc_pipeline.mirrors.operations.release import DeadLetters, Releaser, ReleaseReport
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.spark.session import SparkLakehouse
 
@@ -57,11 +57,11 @@ def release_job(pipeline: Pipeline) -> dg.JobDefinition:
             with open_lake(context, pipeline, spark):
                 maker = cut_maker(spark, pipeline, context.run.run_id, context.log.info)
                 rebuilder = Rebuilder(maker, pipeline.dialect, pipeline.claim_store)
-                report = Releaser(rebuilder, config.note).released(choice)
+                report = Releaser(rebuilder, config.note).release(choice)
                 if report.rebuild is not None and report.rebuild.cut_id is not None:
                     update_catalog(spark, pipeline)
         for letter in report.dead.shown[:_MOST_LOGGED]:
-            context.log.warning(f"{letter.place} was not released: it breaks {letter.rule}: {letter.reason}")
+            context.log.warning(f"{letter.position} was not released: it breaks {letter.rule}: {letter.reason}")
         if not report.released.count:
             raise dg.Failure(
                 "none of the selected dead letters was released: each still breaks a rule; nothing was changed",
@@ -73,9 +73,9 @@ def release_job(pipeline: Pipeline) -> dg.JobDefinition:
     return one_step_job(pipeline, "release_dead_letters", _DESCRIPTION, release_letters)
 
 
-def _choice(config: ReleaseConfig) -> LetterChoice:
+def _choice(config: ReleaseConfig) -> DeadLetterChoice:
     try:
-        return LetterChoice(
+        return DeadLetterChoice(
             tuple(config.positions),
             tuple(config.rules),
             tuple(config.tables),
@@ -100,6 +100,6 @@ def _metadata(report: ReleaseReport) -> dict[str, dg.MetadataValue]:
     }
 
 
-def _dead_letters_table(letters: Letters) -> dg.TableMetadataValue:
-    rows = ((letter.place, letter.table, letter.rule, letter.reason) for letter in letters.shown)
+def _dead_letters_table(letters: DeadLetters) -> dg.TableMetadataValue:
+    rows = ((letter.position, letter.table, letter.rule, letter.reason) for letter in letters.shown)
     return table_value(["position", "table", "rule", "reason"], rows)

@@ -17,7 +17,7 @@ from cdc_pipeline.dialects import unified
 from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.mirrors.changes.dead_letters import VALUE_HAS_TYPE
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
-from cdc_pipeline.spark.few_rows import for_rows
+from cdc_pipeline.spark.few_rows import small_query
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +45,7 @@ def balance_result(
     errors = [
         f"batch {batch.batch_id} ({_offsets(batch)}): {_equation(batch)}"
         for batch in batches
-        if not batch.counts.balanced
+        if not batch.counts.is_balanced
     ]
     errors += _differences(spark, paths, batches)
     return dg.AssetCheckResult(
@@ -81,7 +81,7 @@ def _differences(spark: SparkSession, paths: LakePaths, batches: Sequence[Decode
         "dead_letters": (by_decoder, _count_by_batch(batches, unified.DEAD)),
     }
     ids = [batch.batch_id for batch in batches]
-    with for_rows(spark, sum(sum(expected.values()) for _, expected in counted.values())):
+    with small_query(spark, sum(sum(expected.values()) for _, expected in counted.values())):
         new = [
             spark.read.format("delta")
             .load(paths.table(table))
@@ -110,15 +110,15 @@ def cut_balance_result(spark: SparkSession, paths: LakePaths, key: dg.AssetKey) 
         return dg.AssetCheckResult(check_name=BALANCE, asset_key=key, passed=True, metadata={"cuts": 0})
     balance = lake_balance(spark, paths)
     equation = (
-        f"{balance.decoded} row changes = {balance.taken} in cuts + {balance.late} late + {balance.filtered} filtered + "
+        f"{balance.decoded} row changes = {balance.in_cuts} in cuts + {balance.late} late + {balance.filtered} filtered + "
         f"{balance.pending} pending"
     )
     return dg.AssetCheckResult(
         check_name=BALANCE,
         asset_key=key,
-        passed=balance.balanced,
+        passed=balance.is_balanced,
         description=None
-        if balance.balanced
+        if balance.is_balanced
         else f"does not add up over all cuts since the newest rebuild: {equation}. "
         + _ADVICE.format(pipeline=paths.pipeline),
         metadata={"all_cuts": equation},

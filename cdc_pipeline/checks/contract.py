@@ -9,9 +9,9 @@ import dagster as dg
 from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.tables import TABLES
-from cdc_pipeline.contracts.validation import breaches
-from cdc_pipeline.dialects.shapes import shapes_of
-from cdc_pipeline.spark.few_rows import for_rows
+from cdc_pipeline.contracts.validation import find_breaches
+from cdc_pipeline.dialects.shapes import message_shapes
+from cdc_pipeline.spark.few_rows import small_query
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,11 +54,11 @@ def validate_table(
     written = rows.where(F.col("batch_id").between(min(batches), max(batches)))
     sample = _sample(written, count).select(*_columns(table, rows.columns)).coalesce(2).persist()
     # Rules are cheap per row and expensive to compile: interpreted, 44,000 rows took two thirds of the time.
-    with for_rows(spark, count // 5):
+    with small_query(spark, count // 5):
         try:
             validated = sample.count()
-            found = breaches(sample, TABLES[table]) if validated else ()
-            shapes = shapes_of(table, sample) if validated else []
+            found = find_breaches(sample, TABLES[table]) if validated else ()
+            shapes = message_shapes(table, sample) if validated else []
         finally:
             sample.unpersist()
     errors, warnings = (tuple(breach for breach in found if breach.warn == warn) for warn in (False, True))

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.lake.local_files import write_at_once
+from cdc_pipeline.lake.local_files import write_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -82,4 +82,4 @@ def write_notes(paths: LakePaths, notes: FieldNotes) -> None:
     """Replaces the file atomically."""
     if not paths.is_local:
         return
-    write_at_once(Path(paths.home) / _FILE, json.dumps(asdict(notes), ensure_ascii=False))
+    write_atomically(Path(paths.home) / _FILE, json.dumps(asdict(notes), ensure_ascii=False))

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from cdc_pipeline.checks.field_notes import NO_NOTES, read_notes, write_notes
-from cdc_pipeline.contracts.validation import breaches
-from cdc_pipeline.dialects.decode import SENT_CONTRACTS
-from cdc_pipeline.dialects.shapes import messages_at, sent
-from cdc_pipeline.spark.few_rows import for_rows
+from cdc_pipeline.contracts.validation import find_breaches
+from cdc_pipeline.dialects.decode import COMPLETE_CONTRACTS
+from cdc_pipeline.dialects.shapes import complete_messages, messages_at
+from cdc_pipeline.spark.few_rows import small_query
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -48,7 +48,7 @@ def field_rules_result(
             notes = NO_NOTES  # the lake was restored to an earlier version
         known = set(notes.shapes)
         new = {
-            shape.number: shape.place
+            shape.number: shape.position
             for validation in validations
             for shape in validation.shapes
             if shape.number not in known
@@ -83,18 +83,18 @@ def field_rules_result(
 def warnings_at(spark: SparkSession, paths: LakePaths, places: Iterable[Place], dialect: DialectName) -> list[Breach]:
     """Validates the original messages at these positions and returns the broken rules that are warnings."""
     raw = spark.read.format("delta").load(paths.table("raw_topic_snapshot"))
-    with for_rows(spark, 0), messages_at(raw, places) as messages:
-        frame = sent(messages, dialect).persist()
+    with small_query(spark, 0), messages_at(raw, places) as messages:
+        frame = complete_messages(messages, dialect).persist()
         try:
             forms = [row["form"] for row in frame.select("form").distinct().collect()]
             found: list[Breach] = []
-            for form in sorted(name for name in forms if name in SENT_CONTRACTS):
-                contract = SENT_CONTRACTS[form]
+            for form in sorted(name for name in forms if name in COMPLETE_CONTRACTS):
+                contract = COMPLETE_CONTRACTS[form]
                 columns = ["topic", "partition", "offset", *contract.to_schema().columns]
                 of_form = frame.where(frame["form"] == form).select(*columns)
                 found += [
                     breach
-                    for breach in breaches(of_form, contract)
+                    for breach in find_breaches(of_form, contract)
                     if breach.warn and breach.rule not in _VALIDATED_PER_ROW
                 ]
         finally:

@@ -61,7 +61,7 @@ def fresh_result(
         severity=dg.AssetCheckSeverity.ERROR if failed else dg.AssetCheckSeverity.WARN,
         description=None
         if not failed and not warned
-        else f"the mirrors lag by {age}: {report.streams.what_holds()}. Check the checkpoint of the changefeed (or the "
+        else f"the mirrors lag by {age}: {report.streams.blocking_reason()}. Check the checkpoint of the changefeed (or the "
         "DataWorks synchronization task), and the sensor and runs of this pipeline",
         metadata={
             "lag_seconds": -1.0 if age is None else round(age.total_seconds(), 1),

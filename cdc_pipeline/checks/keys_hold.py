@@ -17,7 +17,7 @@ from cdc_pipeline.mirrors.merge.soft_deletes import live_rows
 from cdc_pipeline.mirrors.model.row_key import key_columns
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mysql.model.quoted_names import quoted
-from cdc_pipeline.spark.threads import side_by_side
+from cdc_pipeline.spark.threads import map_in_threads
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -76,7 +76,7 @@ def keys_hold_result(
     def check(entry: MirrorEntry) -> _Checked:
         return _check_mirror(spark, entry, scope, since)
 
-    checked = side_by_side(spark, check, [entries[name] for name in selected], scope.threads)
+    checked = map_in_threads(spark, check, [entries[name] for name in selected], scope.threads)
     errors = {table.name: table.error for table in checked if table.error}
     counts = dict(sorted(Counter(table.scope for table in checked).items()))
     postponed = {"postponed to a later cut": len(changed) - len(selected)} if len(changed) > len(selected) else {}

@@ -59,7 +59,7 @@ def schema_result(
 
 def delta_differences(schema: StructType, state: MirrorState) -> list[str]:
     """Differences between the Delta schema and the mirror's definition. Ignores dropped columns that the policy keeps."""
-    found = {field.name: field.dataType.simpleString() for field in schema if field.name not in state.kept}
+    found = {field.name: field.dataType.simpleString() for field in schema if field.name not in state.kept_columns}
     expected = {field.name: field.dataType.simpleString() for field in state.spark_schema()}
     return _differences(expected, found, "the mirror's definition has", "Delta has")
 
@@ -73,7 +73,7 @@ def ddl_differences(state: MirrorState, statement: Row | None) -> list[str]:
         return []
     declared = {column["name"]: column["mysql_type"] for column in statement["columns"]}
     now = {column.name: str(column.type) for column in state.schema.columns}
-    undeclared = {gap.column for gap in state.gaps if gap.kind is GapKind.UNTOLD_COLUMN}
+    undeclared = {gap.column for gap in state.gaps if gap.kind is GapKind.UNDECLARED_COLUMN}
     now = {name: kind for name, kind in now.items() if name in declared or undeclared.isdisjoint((name, None))}
     ddl = f"the DDL at {statement['topic']}/{statement['partition']}@{statement['offset']} has"
     return _differences(declared, now, ddl, "the mirror's definition has")

@@ -9,8 +9,8 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.unified import TSO_SHIFT
-from cdc_pipeline.mirrors.changes.progress import published_cut, stream_progress
-from cdc_pipeline.spark.few_rows import for_rows
+from cdc_pipeline.mirrors.changes.progress import published_cut, read_progress
+from cdc_pipeline.spark.few_rows import small_query
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,8 +37,8 @@ def watermarks_result(
 
     The metadata lists positions with advice.
     """
-    with for_rows(spark, 0):
-        streams = stream_progress(spark, paths, published_cut(spark, paths))
+    with small_query(spark, 0):
+        streams = read_progress(spark, paths, published_cut(spark, paths))
     regressions = _regressions(spark, paths, batches) if batches else []
     problems = {
         **{f"{row['topic']}/{row['partition']}@{row['offset']}": _regression_text(row) for row in regressions[:_SHOWN]},
@@ -74,7 +74,7 @@ def _regression_text(row: Row) -> str:
 
 
 def _lagging_partitions(streams: StreamProgress) -> dict[str, str]:
-    problems = dict.fromkeys(streams.waiting_for, _NO_WATERMARK)
+    problems = dict.fromkeys(streams.without_watermark, _NO_WATERMARK)
     if streams.held_by is not None and streams.held_back_ms >= STALLED_MS:
         problems[streams.held_by] = (
             f"its newest watermark lags by {streams.held_back_ms / 1000:.0f} s and delays all mirrors. Check that the "

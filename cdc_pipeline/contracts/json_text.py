@@ -46,7 +46,7 @@ def with_end_mark(value: Column) -> Column:
     return F.when(F.endswith(ends, F.lit(b"}")), marked)
 
 
-def has_half_a_character(text: Column) -> Column:
+def has_unpaired_surrogate(text: Column) -> Column:
     """Whether the JSON text has an escape that is half of a surrogate pair."""
     # a cheap search first: almost no message has such an escape
     return (text.contains("\\ud") | text.contains("\\uD")) & text.rlike(_LONE_SURROGATE)

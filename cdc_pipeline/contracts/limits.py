@@ -21,7 +21,7 @@ ANY_COLUMNS = 30_000
 """Columns of a table of any database that DataWorks reads: wide tables of SQL Server."""
 ANY_NAME = 128
 """Characters of a name in any database that DataWorks reads: Oracle and SQL Server."""
-SKEW_MS = 3_600_000
+MAX_CLOCK_SKEW_MS = 3_600_000
 """Allowed difference between the clocks of a database, its encoder and a broker, in ms.
 
 A watermark is at least a second behind its database. One that is later than its own record by more than this is wrong.

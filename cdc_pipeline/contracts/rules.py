@@ -38,7 +38,7 @@ class Rule:
     """SQL that describes what a row has instead. None if the field's value is enough."""
 
 
-def rules_of(model: type[pa.DataFrameModel[Any]]) -> tuple[Rule, ...]:
+def model_rules(model: type[pa.DataFrameModel[Any]]) -> tuple[Rule, ...]:
     """All rules of the model: of fields in field order, then of the whole frame, base classes first.
 
     Raises ContractError for a check without SQL.
@@ -74,7 +74,7 @@ def _frame_rule(check: Any) -> Rule:
     )
 
 
-def rejecting(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+def rejecting_rules(rules: Iterable[Rule]) -> tuple[Rule, ...]:
     """The rules whose breach makes a dead letter."""
     return tuple(rule for rule in rules if not rule.warn)
 

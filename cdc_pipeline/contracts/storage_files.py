@@ -8,7 +8,7 @@ import pyspark.sql.types as T
 
 from cdc_pipeline.contracts.canal_json import FIRST_TSO, LAST_MS, LAST_TSO, LIMIT, SENT, SENT_MS
 from cdc_pipeline.contracts.checks import at_most, rule
-from cdc_pipeline.contracts.limits import COLUMNS, NAME, SKEW_MS, STATEMENT
+from cdc_pipeline.contracts.limits import COLUMNS, MAX_CLOCK_SKEW_MS, NAME, STATEMENT
 
 if TYPE_CHECKING:  # mypy needs a class as annotation, Pandera the complete Spark type
     from pyspark.sql.types import ArrayType as _Rows
@@ -71,8 +71,8 @@ class TicdcStorageCheckpoint(TicdcStorageFile):
 
     checkpoint_is_not_ahead = rule(
         "checkpoint_is_not_ahead",
-        f"checkpoint-ts is at most {SKEW_MS // 60_000} minutes later than the modification time of its file",
-        f"shiftright(checkpointTs, 18) - coalesce({SENT_MS}, {LAST_MS}) <= {SKEW_MS}",
+        f"checkpoint-ts is at most {MAX_CLOCK_SKEW_MS // 60_000} minutes later than the modification time of its file",
+        f"shiftright(checkpointTs, 18) - coalesce({SENT_MS}, {LAST_MS}) <= {MAX_CLOCK_SKEW_MS}",
         clause=_FILES["clause"],
         field="checkpointTs",
         found="concat(checkpointTs, ', which is ', timestamp_millis(shiftright(checkpointTs, 18)), ' UTC, in a file of ', "

@@ -25,7 +25,7 @@ from cdc_pipeline.contracts.canal_json import (
     RowChange,
 )
 from cdc_pipeline.contracts.checks import rule
-from cdc_pipeline.contracts.limits import NAME, SKEW_MS
+from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS, NAME
 
 KEY_RULE = "key_is_in_data"
 
@@ -50,9 +50,10 @@ class TicdcWatermark(CanalMessage):
     rows_are_of_row_changes = NO_ROWS
     watermark_is_not_ahead = rule(
         "watermark_is_not_ahead",
-        f"watermarkTs is at most {SKEW_MS // 60_000} minutes later than the record's timestamp; else all changes up to it "
-        "would count as late",
-        f"shiftright(watermarkTs, 18) - coalesce({SENT_MS}, IF(ts >= {FIRST_MS}, ts, NULL), {LAST_MS}) <= {SKEW_MS}",
+        f"watermarkTs is at most {MAX_CLOCK_SKEW_MS // 60_000} minutes later than the record's timestamp; else all changes "
+        "up to it would count as late",
+        f"shiftright(watermarkTs, 18) - coalesce({SENT_MS}, IF(ts >= {FIRST_MS}, ts, NULL), {LAST_MS})"
+        f" <= {MAX_CLOCK_SKEW_MS}",
         clause="WATERMARK Event: the TSO recorded when the Event is sent",
         field="watermarkTs",
         found="concat(watermarkTs, ', which is ', timestamp_millis(shiftright(watermarkTs, 18)), ' UTC, sent at ', "

@@ -14,7 +14,7 @@ import pandera.pyspark as pa
 from pandera.config import ValidationDepth, config_context
 from pyspark.sql import functions as F
 
-from cdc_pipeline.contracts.rules import NOT_NULL, Rule, rules_of
+from cdc_pipeline.contracts.rules import NOT_NULL, Rule, model_rules
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -44,7 +44,7 @@ class Breach:
     """What the first example has instead; None if the rule does not describe it."""
 
 
-def failed_rules(
+def find_failed_rules(
     frame: DataFrame, model: type[pa.DataFrameModel[Any]], only: Collection[str] | None = None
 ) -> tuple[str, ...]:
     """Sorted names (as in `contracts.rules`) of the rules that the frame breaks, found by Pandera's own checks.
@@ -79,7 +79,7 @@ def _rule_name(error: dict[str, Any], schema: Any) -> str:
     return f"{field}.{name}" if name in known else f"{field}.{_TYPE}"
 
 
-def breaches(frame: DataFrame, model: type[pa.DataFrameModel[Any]]) -> tuple[Breach, ...]:
+def find_breaches(frame: DataFrame, model: type[pa.DataFrameModel[Any]]) -> tuple[Breach, ...]:
     """The rules that rows of `frame` break. `frame` has topic, partition and offset.
 
     If fields are missing or have other types, reports only these: no rule can be evaluated on such a frame.
@@ -88,14 +88,14 @@ def breaches(frame: DataFrame, model: type[pa.DataFrameModel[Any]]) -> tuple[Bre
         count = frame.count()
         return tuple(Breach(name, "the field has the type of the contract", count, ()) for name in types)
     counts = _counts(frame, model)
-    rules = {rule.name: rule for rule in rules_of(model)}
+    rules = {rule.name: rule for rule in model_rules(model)}
     failed = _failed(frame, _schema_with_answers(model, counts))
     return tuple(_breach(frame, rules[name], counts[name]) for name in failed)
 
 
 def _counts(frame: DataFrame, model: type[pa.DataFrameModel[Any]]) -> dict[str, int]:
     """Rule name → number of rows that break it."""
-    rules = rules_of(model)
+    rules = model_rules(model)
     columns = [F.count(F.when(~F.expr(rule.condition), 1)).alias(f"r{index}") for index, rule in enumerate(rules)]
     counts = frame.agg(*columns).first()
     assert counts is not None

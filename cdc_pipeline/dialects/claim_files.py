@@ -16,7 +16,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from cdc_pipeline.lake.paths import LakePaths, hadoop_path
 from cdc_pipeline.sources.codecs import MOST_BYTES
 from cdc_pipeline.spark.jvm import jvm
-from cdc_pipeline.spark.threads import side_by_side
+from cdc_pipeline.spark.threads import map_in_threads
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -80,7 +80,7 @@ class ClaimStore:
             return None
 
         ordered = sorted(names)
-        found = zip(ordered, side_by_side(self.spark, problem, ordered, _THREADS), strict=True)
+        found = zip(ordered, map_in_threads(self.spark, problem, ordered, _THREADS), strict=True)
         return {name: reason for name, reason in found if reason is not None}
 
     def contents(self, names: Collection[str]) -> DataFrame:

@@ -65,7 +65,7 @@ class Reference:
         return (self.topic, self.partition, self.offset)
 
 
-def kept_claims(spark: SparkSession, paths: LakePaths) -> DataFrame | None:
+def read_claims(spark: SparkSession, paths: LakePaths) -> DataFrame | None:
     """The table `claims`; None if the lake has none."""
     path = paths.table(CLAIMS)
     return None if table_state(spark, path) is None else spark.read.format("delta").load(path)

@@ -18,8 +18,8 @@ from cdc_pipeline.dialects.claims import (
     NOT_KEPT,
     copy_claim_files,
     find_references,
-    kept_claims,
     may_refer,
+    read_claims,
     resolve_references,
 )
 from cdc_pipeline.sources.compressed_values import may_be_packed, opened
@@ -54,7 +54,7 @@ def inspect_values(
 
     `note`: the note of the batch's commit. It may list the offsets, and `plain` true means that no value is compressed.
     """
-    has_claims = claim_store is not None or kept_claims(spark, paths) is not None
+    has_claims = claim_store is not None or read_claims(spark, paths) is not None
     noted = tuple(OffsetRange(*span) for span in note["offsets"])
     conditions = {} if note.get("plain") is True else {"may_be_compressed": may_be_packed(F.col("value"))}
     if has_claims:
@@ -103,7 +103,7 @@ def _with_claims(
     begun: bool,
 ) -> DataFrame:
     of_batch = F.col("batch_id") == commit.note["batch"]
-    claims = kept_claims(spark, paths)
+    claims = read_claims(spark, paths)
     kept = set()
     if claims is not None:
         kept = {tuple(row) for row in claims.where(of_batch).select("topic", "partition", "offset").collect()}
@@ -113,7 +113,7 @@ def _with_claims(
         problems = dict.fromkeys((reference.position for reference in missing), NOT_KEPT)
     elif missing and claim_store is not None:
         problems.update(copy_claim_files(spark, paths, ClaimStore(spark, claim_store), missing, commit))
-        claims = kept_claims(spark, paths)
+        claims = read_claims(spark, paths)
     if claims is None:
         claims = small_frame(spark, [], CLAIMS_SCHEMA)
     return resolve_references(frame, claims.where(of_batch), references, problems)
@@ -121,6 +121,6 @@ def _with_claims(
 
 def claims_writer(paths: LakePaths) -> str:
     """The transaction app id for commits to `claims`. A rebuild writes to the lake's own table, so it has its own id."""
-    if CLAIMS in paths.borrowed:
+    if CLAIMS in paths.table_paths:
         return f"cdc:{paths.pipeline}:claims:{paths.root.rsplit('/', 1)[-1]}"
     return f"cdc:{paths.pipeline}:claims"

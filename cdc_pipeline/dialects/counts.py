@@ -11,7 +11,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.canal_json import SENT_MS
-from cdc_pipeline.contracts.limits import SKEW_MS
+from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.sources.records import POSITION
 from cdc_pipeline.spark.small_frames import small_frame
@@ -43,7 +43,7 @@ class BatchCounts:
     """Topic → `es` of its newest heartbeat, in ms."""
 
     @property
-    def balanced(self) -> bool:
+    def is_balanced(self) -> bool:
         """Whether every record has exactly one kind."""
         return self.records == sum(self.by_kind.values())
 
@@ -53,10 +53,10 @@ def _is_ahead() -> Column:
 
     A heartbeat from the future would make its topic look up to date forever.
     """
-    return F.coalesce(F.col("es") - F.expr(SENT_MS) > SKEW_MS, F.lit(False))
+    return F.coalesce(F.col("es") - F.expr(SENT_MS) > MAX_CLOCK_SKEW_MS, F.lit(False))
 
 
-class Observed:
+class ObservedFrame:
     """Counts a decoded frame while it is written.
 
     Write `frame` once, call `wait`, then read `counts`, `watermarks` and `other_records`. The observed metrics also keep

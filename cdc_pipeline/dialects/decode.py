@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Literal, get_args
 from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.canal_json import CLAIM_RULE
-from cdc_pipeline.contracts.rules import broken_rule, expectations, rejecting, rules_of
+from cdc_pipeline.contracts.rules import broken_rule, expectations, model_rules, rejecting_rules
 from cdc_pipeline.dialects.claims import CONTENT, PROBLEM, no_store_problem
 from cdc_pipeline.dialects.dialect import COLUMNS
-from cdc_pipeline.dialects.envelope import JSON_RULES, base_kind, is_empty, parsed
+from cdc_pipeline.dialects.envelope import JSON_RULES, base_kind, is_empty, parse_records
 from cdc_pipeline.dialects.registry import BY_NAME, DIALECTS
 from cdc_pipeline.dialects.unified import DEAD
 from cdc_pipeline.spark.built_once import built_once
@@ -26,9 +26,14 @@ DialectName = Literal["auto", "ticdc", "canal", "dataworks"]
 """`auto` recognizes the dialect of each record. With a name, records of another dialect become dead letters."""
 
 assert set(BY_NAME) == set(get_args(DialectName)) - {"auto"}
-_RULES = {form.name: rejecting(rules_of(form.contract)) for dialect in DIALECTS for form in dialect.forms}
+_RULES = {form.name: rejecting_rules(model_rules(form.contract)) for dialect in DIALECTS for form in dialect.forms}
 _DECLARED_RULE = "dialect_is_declared"
-SENT_CONTRACTS = {form.name: form.sent for dialect in DIALECTS for form in dialect.forms if form.sent is not None}
+COMPLETE_CONTRACTS = {
+    form.name: form.complete_contract
+    for dialect in DIALECTS
+    for form in dialect.forms
+    if form.complete_contract is not None
+}
 """Form → the contract of all its fields."""
 EXPECTATIONS = {
     **{name: (text, None) for name, text in JSON_RULES.items()},
@@ -39,7 +44,7 @@ EXPECTATIONS = {
 _SHOWN_CHARACTERS = 100
 
 
-def decoded(raw: DataFrame, dialect: DialectName = "auto") -> DataFrame:
+def decode(raw: DataFrame, dialect: DialectName = "auto") -> DataFrame:
     """One row per raw record, with its kind and the columns of all kinds.
 
     `raw`: the columns of `raw_topic_snapshot`, optionally those of `contents.with_contents`. Returns the columns of a raw
@@ -50,7 +55,7 @@ def decoded(raw: DataFrame, dialect: DialectName = "auto") -> DataFrame:
     )
 
 
-def explained(raw: DataFrame, dialect: DialectName = "auto") -> DataFrame:
+def decode_with_reasons(raw: DataFrame, dialect: DialectName = "auto") -> DataFrame:
     """`decoded`, plus `column` and `reason` for dead letters: the field, what was expected and what was found.
 
     For few records: the reasons cost more than decoding.
@@ -74,7 +79,7 @@ def _classified(raw: DataFrame, dialect: DialectName) -> DataFrame:
     """The parsed records with `dialect`, `form`, the first `rule` that each breaks, and `kind`."""
     name, form, rule, kind = _class_columns(dialect)
     return (
-        parsed(raw)
+        parse_records(raw)
         .withColumn("dialect", name)
         .withColumn("form", form)
         .withColumn("rule", rule)

@@ -14,18 +14,18 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.dialects.contents import claims_writer, inspect_values, with_contents
-from cdc_pipeline.dialects.counts import BatchCounts, Observed
+from cdc_pipeline.dialects.counts import BatchCounts, ObservedFrame
 from cdc_pipeline.dialects.ddl_rows import ddl_rows
-from cdc_pipeline.dialects.decode import DialectName, decoded, explained
+from cdc_pipeline.dialects.decode import DialectName, decode, decode_with_reasons
 from cdc_pipeline.dialects.releases import with_replacements
-from cdc_pipeline.lake.delta import Commit, append_once, is_in, table_state
-from cdc_pipeline.lake.delta_log import require_whole_logs
-from cdc_pipeline.lake.tables.batches import BATCHES_SCHEMA, last_decoded
-from cdc_pipeline.lake.tables.ddl_history import undecided
+from cdc_pipeline.lake.delta import Commit, append_once, is_committed, table_state
+from cdc_pipeline.lake.delta_log import require_intact_logs
+from cdc_pipeline.lake.tables.batches import BATCHES_SCHEMA, last_decoded_batch
+from cdc_pipeline.lake.tables.ddl_history import with_empty_results
 from cdc_pipeline.sources.raw_batches import batch_note, newest_batch
-from cdc_pipeline.spark.few_rows import for_rows
+from cdc_pipeline.spark.few_rows import small_query
 from cdc_pipeline.spark.small_frames import small_frame
-from cdc_pipeline.spark.threads import side_by_side
+from cdc_pipeline.spark.threads import map_in_threads
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 SMALL_BATCH = 20_000
 """Most records of a batch that is cached in memory while its tables are written."""
-OTHERS = ("watermarks", "dead_letters", "ddl_history")
+OTHER_TABLES = ("watermarks", "dead_letters", "ddl_history")
 """The decoded tables other than `change_log`."""
-KINDS_OF = {
+KINDS_BY_TABLE = {
     "watermarks": (unified.WATERMARK,),
     "dead_letters": (unified.DEAD,),
     # of XA only a rollback has a row
@@ -67,8 +67,8 @@ def decode_batches(
     `up_to`: the last batch to decode; None for the newest. `claim_store`: folder or URI of TiCDC's claim store. Raises
     LakeError if the Delta log of a table of the lake is damaged.
     """
-    require_whole_logs(paths.own_tables)
-    last = last_decoded(spark, paths)
+    require_intact_logs(paths.own_tables)
+    last = last_decoded_batch(spark, paths)
     newest = newest_batch(spark, paths) if up_to is None else up_to
     return [_decode_batch(spark, paths, batch_id, dialect, claim_store) for batch_id in range(last + 1, newest + 1)]
 
@@ -81,22 +81,22 @@ def _decode_batch(
     note = _raw_note(spark, paths, batch_id)
     values = inspect_values(spark, paths, raw, note, claim_store)
     records = sum(span.records for span in values.ranges)
-    begun = is_in(spark, paths.table("change_log"), _commit(paths, "change_log", batch_id, note))
+    begun = is_committed(spark, paths.table("change_log"), _commit(paths, "change_log", batch_id, note))
     claims_commit = Commit(claims_writer(paths), batch_id, {"batch": batch_id, "run_id": note["run_id"]})
     raw = with_contents(spark, paths, raw, values, claims_commit, claim_store, begun=begun)
     # A large batch is decoded once without a cache, and its few other records a second time. A small batch is cached,
     # because planning a second query costs more than decoding it.
     small = records <= SMALL_BATCH
-    with for_rows(spark, records):
-        frame = explained(raw, dialect).persist() if small else decoded(raw, dialect)
+    with small_query(spark, records):
+        frame = decode_with_reasons(raw, dialect).persist() if small else decode(raw, dialect)
         others = frame
         try:
-            observed = Observed(frame)
+            observed = ObservedFrame(frame)
             _write_changes(spark, paths, observed, batch_id, note)
             counts = observed.counts(records)
             wanted = _tables_to_write(spark, paths, counts)
             if not small and any(table != "watermarks" for table in wanted):
-                others = explained(observed.other_records(raw), dialect).persist()
+                others = decode_with_reasons(observed.other_records(raw), dialect).persist()
             _write_others(spark, paths, others, observed, batch_id, note, wanted)
         finally:
             others.unpersist()
@@ -105,11 +105,11 @@ def _decode_batch(
 
 
 def _write_changes(
-    spark: SparkSession, paths: LakePaths, observed: Observed, batch_id: int, note: dict[str, Any]
+    spark: SparkSession, paths: LakePaths, observed: ObservedFrame, batch_id: int, note: dict[str, Any]
 ) -> None:
     """Writes row changes into `change_log` and counts all records, in one pass over the messages."""
     path, commit = paths.table("change_log"), _commit(paths, "change_log", batch_id, note)
-    if is_in(spark, path, commit):
+    if is_committed(spark, path, commit):
         observed.frame.write.format("noop").mode("overwrite").save()  # an interrupted run has written it: only count
     else:
         append_once(unified.row_changes(observed.frame), path, commit)
@@ -120,8 +120,8 @@ def _tables_to_write(spark: SparkSession, paths: LakePaths, counts: BatchCounts)
     """The tables other than `change_log` that the batch has rows for, or that do not exist yet."""
     return [
         table
-        for table in OTHERS
-        if any(counts.by_kind[kind] for kind in KINDS_OF[table]) or table_state(spark, paths.table(table)) is None
+        for table in OTHER_TABLES
+        if any(counts.by_kind[kind] for kind in KINDS_BY_TABLE[table]) or table_state(spark, paths.table(table)) is None
     ]
 
 
@@ -129,7 +129,7 @@ def _write_others(
     spark: SparkSession,
     paths: LakePaths,
     frame: DataFrame,
-    observed: Observed,
+    observed: ObservedFrame,
     batch_id: int,
     note: dict[str, Any],
     wanted: list[str],
@@ -141,17 +141,17 @@ def _write_others(
     rows = {
         "watermarks": lambda: observed.watermarks(spark, batch_id),
         "dead_letters": lambda: unified.dead_letters(frame),
-        "ddl_history": lambda: undecided(ddl_rows(frame, change_log)),
+        "ddl_history": lambda: with_empty_results(ddl_rows(frame, change_log)),
     }
 
     def write(table: str) -> None:
         append_once(rows[table](), paths.table(table), _commit(paths, table, batch_id, note))
 
-    side_by_side(spark, write, wanted, threads=2)
+    map_in_threads(spark, write, wanted, threads=2)
 
 
 def _commit(paths: LakePaths, table: str, batch_id: int, note: dict[str, Any]) -> Commit:
-    return Commit(paths.writer(table), batch_id, {"batch": batch_id, "run_id": note["run_id"]})
+    return Commit(paths.app_id(table), batch_id, {"batch": batch_id, "run_id": note["run_id"]})
 
 
 def _raw_note(spark: SparkSession, paths: LakePaths, batch_id: int) -> dict[str, Any]:

@@ -24,7 +24,7 @@ class Form:
     """One of `unified.KINDS`."""
     contract: type[pa.DataFrameModel[Any]]
     """The fields that decoding reads."""
-    sent: type[pa.DataFrameModel[Any]] | None = None
+    complete_contract: type[pa.DataFrameModel[Any]] | None = None
     """All fields, validated once per shape of messages; None for files of TiCDC's storage sink."""
 
 
@@ -60,7 +60,7 @@ class MessageTypes:
 
     mysql_types: dict[str, str] = field(default_factory=dict)
     """Column → MySQL type as text; empty if the message does not name it."""
-    wires: dict[str, str] = field(default_factory=dict)
+    encodings: dict[str, str] = field(default_factory=dict)
     """Column → encoding of its values (`mysql.types.wire_values`), where the MySQL type does not determine it."""
 
 
@@ -85,7 +85,7 @@ class Dialect:
     columns: Callable[[], dict[str, Column]]
     """The columns of `COLUMNS`. Each is valid only for the forms that have it."""
     types: Callable[[Row], MessageTypes]
-    """The column types of a message collected by `message_types`."""
+    """The column types of a message collected by `read_message_types`."""
     traits: frozenset[Trait]
     statement: Callable[[Row], str | None] = sent_statement
     """The SQL statement of a row of `unified.ddl_events`."""

@@ -14,7 +14,7 @@ from pyspark.sql.types import BooleanType, DataType, LongType, StringType, Struc
 
 from cdc_pipeline.contracts.canal_json import EXTENSION, PARTIAL_JSON, SENT, CanalMessage
 from cdc_pipeline.contracts.dataworks import DataWorksMessage
-from cdc_pipeline.contracts.json_text import END_MARK, OPTIONS, has_half_a_character, with_end_mark
+from cdc_pipeline.contracts.json_text import END_MARK, OPTIONS, has_unpaired_surrogate, with_end_mark
 from cdc_pipeline.contracts.limits import NESTING
 from cdc_pipeline.dialects.claims import CONTENT
 from cdc_pipeline.dialects.ticdc_storage import STORAGE_PATHS, with_storage_fields
@@ -80,7 +80,7 @@ _FIELDS = _fields()
 _SCHEMA = _parse_schema(_FIELDS)
 
 
-def parsed(raw: DataFrame) -> DataFrame:
+def parse_records(raw: DataFrame) -> DataFrame:
     """`raw` with the fields of all contracts (null if the message lacks them), and `unreadable`.
 
     Parses the column `claims.CONTENT` if `raw` has it, else `value`. `unreadable`: the rule of `JSON_RULES` that the record
@@ -134,7 +134,7 @@ def _unreadable_rule(content: str) -> Column:
             message.isNull() | message[_UNREADABLE].isNotNull() | message[END_MARK].isNull(),
             F.lit("value_is_json_object"),
         )
-        .when(has_half_a_character(text), F.lit("escapes_are_characters"))
+        .when(has_unpaired_surrogate(text), F.lit("escapes_are_characters"))
     )
 
 

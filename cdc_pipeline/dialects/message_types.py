@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.sources.places import Place
 
-__all__ = ["MessageTypes", "message_types"]
+__all__ = ["MessageTypes", "read_message_types"]
 
 _MESSAGE = (
     "ts BIGINT, mysqlType MAP<STRING, STRING>, sqlType MAP<STRING, INT>, _tidb STRUCT<claimCheckLocation: STRING>, "
@@ -32,7 +32,7 @@ _MESSAGE = (
 """SQL schema of the fields from which `Dialect.types` reads."""
 
 
-def message_types(
+def read_message_types(
     raw: DataFrame, places: Mapping[Place, str], claims: Callable[[], DataFrame | None] = lambda: None
 ) -> dict[Place, MessageTypes]:
     """Position → the types that its record names. A record that cannot be parsed is not in the result.

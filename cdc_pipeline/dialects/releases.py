@@ -22,7 +22,7 @@ RELEASES = "dead_letter_releases"
 POSITION = ("topic", "partition", "offset")
 
 
-def kept_releases(spark: SparkSession, paths: LakePaths) -> DataFrame | None:
+def read_releases(spark: SparkSession, paths: LakePaths) -> DataFrame | None:
     """The table `dead_letter_releases`; None if the lake has none."""
     path = paths.table(RELEASES)
     return None if table_state(spark, path) is None else spark.read.format("delta").load(path)
@@ -30,7 +30,7 @@ def kept_releases(spark: SparkSession, paths: LakePaths) -> DataFrame | None:
 
 def with_replacements(spark: SparkSession, paths: LakePaths, raw: DataFrame) -> DataFrame:
     """`raw` with each `value` replaced by the newest replacement of its record, if any."""
-    releases = kept_releases(spark, paths)
+    releases = read_releases(spark, paths)
     if releases is None:
         return raw
     newest = (

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.contracts.json_text import OPTIONS
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.dialects.decode import dialect_and_form
-from cdc_pipeline.dialects.envelope import HAS_PAYLOAD, parsed
+from cdc_pipeline.dialects.envelope import HAS_PAYLOAD, parse_records
 from cdc_pipeline.sources.compressed_values import may_be_packed, opened
 from cdc_pipeline.sources.places import PLACE, records_at
 
@@ -53,11 +53,11 @@ _OTHER_PATHS = {
 class Shape:
     number: int
     """Hash of the shape."""
-    place: Place
+    position: Place
     """Position of its first message."""
 
 
-def shapes_of(table: str, rows: DataFrame) -> list[Shape]:
+def message_shapes(table: str, rows: DataFrame) -> list[Shape]:
     """The shapes of the messages behind these rows of `change_log`, `ddl_history` or `watermarks`; empty for other tables.
 
     Collects hashes and positions only, no values.
@@ -91,7 +91,7 @@ def messages_at(raw: DataFrame, places: Iterable[Place]) -> Iterator[DataFrame]:
         records.unpersist()
 
 
-def sent(raw: DataFrame, dialect: DialectName = "auto") -> DataFrame:
+def complete_messages(raw: DataFrame, dialect: DialectName = "auto") -> DataFrame:
     """Each record of `raw` with all fields of the contracts in `contracts.sent_canal_json` and `contracts.sent_dataworks`,
     its `dialect` and its `form`.
 
@@ -99,7 +99,7 @@ def sent(raw: DataFrame, dialect: DialectName = "auto") -> DataFrame:
     """
     name, form = dialect_and_form(dialect)
     text = F.col("value").cast("string")
-    frame = parsed(raw).withColumn("dialect", name).withColumn("form", form)
+    frame = parse_records(raw).withColumn("dialect", name).withColumn("form", form)
     fields = {"other": F.from_json(text, _OTHER_FIELDS, OPTIONS), "document": F.try_parse_json(text)}
     return frame.withColumns(fields).select(
         *frame.columns,

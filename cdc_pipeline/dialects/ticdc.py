@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.canal_json import EXTENSION, WATERMARK_TYPE
 from cdc_pipeline.contracts.json_text import OPTIONS
-from cdc_pipeline.contracts.rules import rules_of
+from cdc_pipeline.contracts.rules import model_rules
 from cdc_pipeline.contracts.sent_canal_json import TicdcDdlSent, TicdcRowSent, TicdcWatermarkSent
 from cdc_pipeline.contracts.ticdc import KEY_RULE, TicdcDdl, TicdcRow, TicdcWatermark
 from cdc_pipeline.dialects.dialect import Dialect, Form, MessageTypes, Trait, no_row, row_images
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, Row
 
-_KEY_IS_IN_DATA = next(rule.condition for rule in rules_of(TicdcRow) if rule.name == KEY_RULE)
+_KEY_IS_IN_DATA = next(rule.condition for rule in model_rules(TicdcRow) if rule.name == KEY_RULE)
 _DDL, _WATERMARK, _ROW = "ticdc_ddl", "ticdc_watermark", "ticdc_row"
 _SIGN_UNKNOWN = {
     "tinyint": ("smallint", 5),

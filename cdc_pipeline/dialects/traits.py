@@ -12,26 +12,26 @@ from cdc_pipeline.dialects.registry import DIALECTS
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["Trait", "has_trait", "names_with", "trait_of", "trait_sql"]
+__all__ = ["Trait", "dialect_has_trait", "dialects_with_trait", "has_trait", "trait_sql"]
 
 
-def names_with(trait: Trait) -> tuple[str, ...]:
+def dialects_with_trait(trait: Trait) -> tuple[str, ...]:
     """The names of the dialects that have the trait."""
     return tuple(dialect.name for dialect in DIALECTS if trait in dialect.traits)
 
 
-def trait_of(name: str, trait: Trait) -> bool:
+def dialect_has_trait(name: str, trait: Trait) -> bool:
     """Whether the dialect `name` has the trait."""
-    return name in names_with(trait)
+    return name in dialects_with_trait(trait)
 
 
 def has_trait(trait: Trait) -> Column:
     """Whether the dialect in the column `dialect` has the trait."""
-    names = names_with(trait)
+    names = dialects_with_trait(trait)
     return F.col("dialect") == names[0] if len(names) == 1 else F.col("dialect").isin(*names)
 
 
 def trait_sql(trait: Trait, column: str = "dialect") -> str:
     """SQL of whether the dialect in `column` has the trait."""
-    names = ", ".join(f"'{name}'" for name in names_with(trait))
-    return f"{column} = {names}" if len(names_with(trait)) == 1 else f"{column} IN ({names})"
+    names = ", ".join(f"'{name}'" for name in dialects_with_trait(trait))
+    return f"{column} = {names}" if len(dialects_with_trait(trait)) == 1 else f"{column} IN ({names})"

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.lake.local_files import write_at_once
+from cdc_pipeline.lake.local_files import write_atomically
 from cdc_pipeline.mysql.model.table import TableName
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class CatalogEntry:
         return TableName(self.database, self.table)
 
 
-def known_mirrors(paths: LakePaths) -> tuple[CatalogEntry, ...]:
+def read_catalog(paths: LakePaths) -> tuple[CatalogEntry, ...]:
     """The mirrors of the last cut and the dropped ones, sorted by name. Empty for a remote lake."""
     if not paths.is_local:
         return ()
@@ -73,7 +73,7 @@ def known_mirrors(paths: LakePaths) -> tuple[CatalogEntry, ...]:
         return ()
 
 
-def remember_mirrors(paths: LakePaths, entries: Iterable[CatalogEntry]) -> None:
+def write_catalog(paths: LakePaths, entries: Iterable[CatalogEntry]) -> None:
     """Replaces the catalog by `entries` and by the earlier mirrors that are not among them, marked as `dropped`.
 
     Dropped mirrors stay, so that the history of their assets remains visible. Does nothing for a remote lake.
@@ -84,9 +84,9 @@ def remember_mirrors(paths: LakePaths, entries: Iterable[CatalogEntry]) -> None:
     name_by_id = {entry.mirror_id: str(entry.name) for entry in present.values() if entry.mirror_id}
     dropped = {
         entry.name: replace(entry, dropped=True, moved_to=name_by_id.get(entry.mirror_id, ""))
-        for entry in known_mirrors(paths)
+        for entry in read_catalog(paths)
         if entry.name not in present
     }
     merged = sorted({**dropped, **present}.items())
     text = json.dumps([asdict(entry) for _, entry in merged], ensure_ascii=False, indent=1)
-    write_at_once(Path(paths.home) / _FILE, text)
+    write_atomically(Path(paths.home) / _FILE, text)

@@ -12,7 +12,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cdc_pipeline.lake.log_files import require_whole_log
+from cdc_pipeline.lake.log_files import require_intact_log
 from cdc_pipeline.spark.jvm import jvm, jvm_session
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def log_names(spark: SparkSession) -> LogNames:
     return _names(jvm(spark))
 
 
-def require_whole_logs(paths: Iterable[str]) -> None:
+def require_intact_logs(paths: Iterable[str]) -> None:
     """Raises LakeError if the log of one of the tables is damaged (`log_files`).
 
     Checks each table once per process, before its first use: Delta caches what it has read, and may not notice that a
@@ -72,13 +72,13 @@ def require_whole_logs(paths: Iterable[str]) -> None:
     """
     for path in paths:
         if path not in _CHECKED:
-            require_whole_log(path)
+            require_intact_log(path)
             _CHECKED.add(path)
 
 
 def delta_log(spark: SparkSession, path: str) -> Any:
     """Delta's `DeltaLog` of the table. Raises LakeError if its files are damaged."""
-    require_whole_logs([path])
+    require_intact_logs([path])
     names = log_names(spark)
     # without a checksum, as after a clone, Delta computes the state with the thread's active session
     names.session.setActiveSession(jvm_session(spark))
@@ -97,7 +97,7 @@ def snapshot_at(spark: SparkSession, path: str, version: int) -> Any:
     return delta_log(spark, path).getSnapshotAt(version, none, none, False)
 
 
-def same_files(one: Any, other: Any) -> bool:
+def has_same_files(one: Any, other: Any) -> bool:
     """Whether two snapshots of a table have the same number of files, total size and schema."""
     return bool(
         one.numOfFiles() == other.numOfFiles()
@@ -112,7 +112,7 @@ def newest_operation(spark: SparkSession, path: str) -> str | None:
     return operation
 
 
-def newest_note(spark: SparkSession, path: str) -> dict[str, Any]:
+def read_newest_note(spark: SparkSession, path: str) -> dict[str, Any]:
     """The note of the table's newest commit (`delta.Commit`); empty if it has none."""
     note: dict[str, Any] = json.loads(_newest_commit(spark, path).get("userMetadata") or "{}")
     return note
@@ -128,7 +128,7 @@ def _newest_commit(spark: SparkSession, path: str) -> dict[str, Any]:
     return {}
 
 
-def writers(spark: SparkSession, snapshot: Any) -> dict[str, int]:
+def committed_versions(spark: SparkSession, snapshot: Any) -> dict[str, int]:
     """Application id → its newest committed version (Delta's `txn` actions)."""
     transactions = _from_checksum(spark, snapshot, "setTransactions")
     if transactions is not None:

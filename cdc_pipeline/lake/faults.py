@@ -40,7 +40,7 @@ _STOPPED = re.compile(r"stopped SparkContext|SparkContext (was|has been) (shut ?
 _FILE = re.compile(r"(?:^|(?<=[\s'\"(]))(?:file:)?/[^\s'\"`,;]+")
 
 
-def lake_fault(error: BaseException) -> CdcError | None:
+def to_lake_error(error: BaseException) -> CdcError | None:
     """The error to raise in place of `error`; None if `error` is neither a full or read-only disk nor a damaged table."""
     messages = _messages(error)
     if line := _first_match(_DISK_FULL, messages):
@@ -57,7 +57,7 @@ def lake_fault(error: BaseException) -> CdcError | None:
     return None
 
 
-def is_everywhere(error: BaseException) -> bool:
+def affects_all_tables(error: BaseException) -> bool:
     """Whether the error's cause is not specific to one mirror, so that no mirror must be quarantined for it.
 
     Such causes are the disk, the lake, the JVM, Spark, a remote service, a concurrent writer, any TransientError and a

@@ -11,7 +11,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from cdc_pipeline.errors import LakeError
-from cdc_pipeline.lake.faults import lake_fault
+from cdc_pipeline.lake.faults import to_lake_error
 from cdc_pipeline.lake.paths import first_line, hadoop_path
 from cdc_pipeline.spark.jvm import jvm
 
@@ -34,7 +34,7 @@ def move_folder(spark: SparkSession, source: str, target: str, moves: str) -> No
             moved = filesystem.rename(old, new)
             filesystem.delete(note, False)
     except Exception as error:
-        raise lake_fault(error) or LakeError(f"cannot move {source} to {target}: {first_line(error)}") from error
+        raise to_lake_error(error) or LakeError(f"cannot move {source} to {target}: {first_line(error)}") from error
     if not moved:
         raise LakeError(f"cannot move {source} to {target}: the target exists or the file system refused")
 
@@ -55,7 +55,7 @@ def finish_moves(spark: SparkSession, moves: str) -> list[str]:
                     targets.append(move[1])
                 filesystem.delete(note, False)
     except Exception as error:
-        raise lake_fault(error) or LakeError(
+        raise to_lake_error(error) or LakeError(
             f"cannot finish a folder move recorded in {moves}: {first_line(error)}"
         ) from error
     return targets

@@ -24,7 +24,7 @@ _RAW = "raw_topic_snapshot"
 def require_known_format(spark: SparkSession, paths: LakePaths) -> None:
     """Raises LakeError if the lake has another format, or has tables but no format.
 
-    A lake with only raw records passes, whatever its format: a run killed before `note_format` leaves one, and so does a
+    A lake with only raw records passes, whatever its format: a run killed before `store_format` leaves one, and so does a
     user who follows the error's instructions.
     """
     raw = table_state(spark, paths.table(_RAW))
@@ -44,7 +44,7 @@ def _has_raw_only(spark: SparkSession, paths: LakePaths) -> bool:
     return all(table_state(spark, path) is None for path in others)
 
 
-def note_format(spark: SparkSession, paths: LakePaths) -> None:
+def store_format(spark: SparkSession, paths: LakePaths) -> None:
     """Stores the format in `raw_topic_snapshot`, if the table exists and lacks it.
 
     Call it after `require_known_format`, before any other table is written.
@@ -53,5 +53,5 @@ def note_format(spark: SparkSession, paths: LakePaths) -> None:
     if state is None or state.properties.get(_PROPERTY) == str(LAKE_FORMAT):
         return
     # The writer's version must increase, but a lake may return to a lower format.
-    commit = Commit(paths.writer("lake_format"), state.version + 1, {"format": LAKE_FORMAT})
+    commit = Commit(paths.app_id("lake_format"), state.version + 1, {"format": LAKE_FORMAT})
     commit_metadata(spark, paths.table(_RAW), commit, properties={_PROPERTY: str(LAKE_FORMAT)})

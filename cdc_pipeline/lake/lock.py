@@ -29,7 +29,7 @@ _POLL_SECONDS = 0.5
 
 
 @contextlib.contextmanager
-def only_writer(
+def writer_lock(
     paths: LakePaths, run_id: str, report: Callable[[str], None], wait_seconds: float = WAIT_SECONDS
 ) -> Iterator[None]:
     """Holds the writer lock of the pipeline. `report` receives one line if the lock has to be waited for.

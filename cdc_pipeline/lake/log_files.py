@@ -19,7 +19,7 @@ _MAX_PARSED_BYTES = 4 * 2**20
 """Commits up to this size are parsed completely, larger ones only in their first and last line."""
 
 
-def require_whole_log(table: str) -> None:
+def require_intact_log(table: str) -> None:
     """Raises LakeError if a commit after the newest checkpoint is missing, empty or not JSON. Changes nothing.
 
     `table`: local path of the table.

@@ -75,7 +75,7 @@ class LakePaths:
     root: str
     """The lake: a folder or any Hadoop URI."""
     pipeline: str
-    borrowed: Mapping[str, str] = field(default_factory=dict)
+    table_paths: Mapping[str, str] = field(default_factory=dict)
     """Table name → path of a table outside this lake. A rebuild and a read between two cuts write to a temporary lake but
     read the pipeline's own raw records."""
 
@@ -94,14 +94,14 @@ class LakePaths:
 
     def table(self, name: str) -> str:
         """The path of one of `OWN_TABLES`."""
-        return self.borrowed.get(name, f"{self.home}/{name}")
+        return self.table_paths.get(name, f"{self.home}/{name}")
 
     @property
     def own_tables(self) -> tuple[str, ...]:
         """The paths of `OWN_TABLES`."""
         return tuple(map(self.table, OWN_TABLES))
 
-    def writer(self, table: str) -> str:
+    def app_id(self, table: str) -> str:
         """The application id of the commits that carry the table's progress: their version is the batch or cut id."""
         return f"cdc:{self.pipeline}:{table}"
 
@@ -113,7 +113,7 @@ class LakePaths:
         """The folder of the notes about unfinished folder moves (`folder_moves`)."""
         return f"{self.home}/.moves"
 
-    def dropped(self, name: TableName, suffix: str) -> str:
+    def dropped_mirror(self, name: TableName, suffix: str) -> str:
         """The path of a dropped mirror; `suffix` distinguishes several of the same name."""
         return f"{self.home}/dropped/{path_segment(name.database)}/{path_segment(name.table)}@{path_segment(suffix)}"
 
@@ -159,7 +159,7 @@ class LakePaths:
         return LakeError(f"the lake {self.root!r} cannot be written: {reason} ({error.filename})")
 
 
-def no_pattern(path: str) -> str:
+def escape_glob(path: str) -> str:
     """The path with glob characters escaped, so that Spark's readers read exactly this file."""
     return re.sub(r"([\\{}\[\]*?])", r"\\\1", path)
 

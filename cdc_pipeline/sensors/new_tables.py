@@ -19,7 +19,7 @@ from dagster import DefaultSensorStatus
 from dagster_graphql import DagsterGraphQLClient, DagsterGraphQLClientError, ReloadRepositoryLocationStatus
 
 from cdc_pipeline.errors import TransientError
-from cdc_pipeline.lake.catalog import known_mirrors
+from cdc_pipeline.lake.catalog import read_catalog
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -83,7 +83,7 @@ def new_tables_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
         f"change. {WEBSERVER} is the address of the webserver (host:port).",
     )
     def new_tables(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        entries = known_mirrors(pipeline.paths)
+        entries = read_catalog(pipeline.paths)
         digest = catalog_digest(entries)
         if not entries:
             return dg.SkipReason("there are no mirrors yet")

@@ -1,7 +1,7 @@
 """Reads the notes of `raw_topic_snapshot`: the `userMetadata` of its commits, with batch id, run id and offsets.
 
-A note is committed together with its records, so it is the only place that stores a source's progress. `newest_note` reads
-Delta's log files without Spark: it takes milliseconds and suits a sensor.
+A note is committed together with its records, so it is the only place that stores a source's progress.
+`read_newest_note` reads Delta's log files without Spark: it takes milliseconds and suits a sensor.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 
-from cdc_pipeline.lake.delta import progress, table_state
+from cdc_pipeline.lake.delta import committed_version, table_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,7 +75,7 @@ def _actions(commit: Path) -> Iterator[dict[str, Any]]:
 
 
 def newest_note_by_spark(spark: SparkSession, paths: LakePaths) -> dict[str, Any] | None:
-    """`newest_note` for any lake, among the newest 20 commits with `userMetadata`."""
+    """`read_newest_note` for any lake, among the newest 20 commits with `userMetadata`."""
     path = paths.table("raw_topic_snapshot")
     if table_state(spark, path) is None:
         return None
@@ -96,4 +96,4 @@ def raw_app_id(paths: LakePaths) -> str:
 
 def newest_batch(spark: SparkSession, paths: LakePaths) -> int:
     """Id of the newest batch in `raw_topic_snapshot`; 0 before the first."""
-    return progress(spark, paths.table("raw_topic_snapshot"), raw_app_id(paths)) or 0
+    return committed_version(spark, paths.table("raw_topic_snapshot"), raw_app_id(paths)) or 0

@@ -16,7 +16,7 @@ _ItemT = TypeVar("_ItemT")
 _ResultT = TypeVar("_ResultT")
 
 
-def side_by_side(
+def map_in_threads(
     spark: SparkSession, work: Callable[[_ItemT], _ResultT], items: Iterable[_ItemT], threads: int
 ) -> list[_ResultT]:
     """Calls `work` for each item in up to `threads` threads and returns the results in the order of the items.

@@ -67,7 +67,7 @@ def test_heartbeats_do_not_speak_for_mirrors_that_wait_for_a_watermark() -> None
     """A topic of TiCDC beside one of DataWorks, of which no watermark has come: no cut is made."""
     report = _heartbeats(exact=True, waiting=("t/0",), dataworks=7)
     assert lag(report, _START) is None
-    assert report.streams.what_holds() == "no watermark has arrived yet in t/0"
+    assert report.streams.blocking_reason() == "no watermark has arrived yet in t/0"
 
 
 def test_the_daemon_has_the_same_limits() -> None:

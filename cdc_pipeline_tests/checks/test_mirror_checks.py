@@ -21,7 +21,7 @@ from cdc_pipeline.checks.rotation import WRONG_TABLES, next_in_rotation, previou
 from cdc_pipeline.checks.schema_matches_ddl import ddl_differences, delta_differences
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.paths import LakePaths
-from cdc_pipeline.mirrors.model.state import TRACE, MirrorState
+from cdc_pipeline.mirrors.model.state import METADATA, MirrorState
 from cdc_pipeline.mysql.model.table import Column, MySqlType, TableName, TableSchema
 from cdc_pipeline_tests.support.lakes.mirror_checks import CUTS, mirror_checks, report_of
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
@@ -76,13 +76,16 @@ _STATE = MirrorState(
 def test_columns_of_delta_and_of_the_definition() -> None:
     schema = _STATE.spark_schema()
     assert delta_differences(schema, _STATE) == []
-    other = StructType([StructField("id", TRACE["_offset"].dataType), *schema.fields[2:]])
+    other = StructType([StructField("id", METADATA["_offset"].dataType), *schema.fields[2:]])
     assert delta_differences(other, _STATE) == [
         "column id: the mirror's definition has int, Delta has bigint",
         "column v: the mirror's definition has string, Delta has no such column",
     ]
     # what upstream has dropped and the pipeline keeps is no difference
-    assert delta_differences(schema, replace(_STATE, schema=_STATE.schema.with_columns(()), kept=("id", "v"))) == []
+    assert (
+        delta_differences(schema, replace(_STATE, schema=_STATE.schema.with_columns(()), kept_columns=("id", "v")))
+        == []
+    )
 
 
 def test_columns_of_the_newest_statement() -> None:
@@ -98,9 +101,9 @@ def test_columns_of_the_newest_statement() -> None:
     ]
     # where rows have told of more columns than DDL, or of all of them
     assert ddl_differences(_STATE, statement(id="int")) != []
-    told = _STATE.with_gaps(Gap(GapKind.UNTOLD_COLUMN, "rows have columns that no DDL has told of", "v"))
+    told = _STATE.with_gaps(Gap(GapKind.UNDECLARED_COLUMN, "rows have columns that no DDL has told of", "v"))
     assert ddl_differences(told, statement(id="int")) == []
-    other = _STATE.with_gaps(Gap(GapKind.UNTOLD_COLUMN, "rows have columns that no DDL has told of", "w"))
+    other = _STATE.with_gaps(Gap(GapKind.UNDECLARED_COLUMN, "rows have columns that no DDL has told of", "w"))
     assert ddl_differences(other, statement(id="int")) != []
     assert ddl_differences(replace(_STATE, inferred=True), statement(id="bigint")) == []
 

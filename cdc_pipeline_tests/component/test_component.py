@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.source_field import CaptureFilesSource
-from cdc_pipeline.mirrors.model.computed_columns import DerivedColumn
+from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
 from cdc_pipeline.mirrors.settings.selection import Route, TableSelection
@@ -115,7 +115,7 @@ def test_the_documented_selection(load: Callable[[str], CdcPipeline]) -> None:
         re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)[0]
     ).pipeline.selection
     routed = {
-        str(name): str(selection.routed(name)) if selection.is_in(name) else None
+        str(name): str(selection.mirror_name(name)) if selection.includes(name) else None
         for name in (TableName(*text.split(".")) for text in _DOCUMENTED)
     }
     assert routed == _DOCUMENTED
@@ -295,7 +295,7 @@ def test_masks_and_their_salt_which_nothing_shows(
     rules = component.pipeline.columns
     assert rules.masks == (("db.*", (("a", "hash"), ("b", "null"))), ("*", (("c", "null"),)))
     assert rules.salt == _SALT
-    shown = f"{component!r} {component.pipeline!r} {component.model_dump_json()} {rules.as_plain()}"
+    shown = f"{component!r} {component.pipeline!r} {component.model_dump_json()} {rules.to_plain()}"
     assert "***" in shown
     assert _SALT not in shown
     for wrong in (
@@ -337,9 +337,9 @@ def test_computed_columns(load: Callable[[str], CdcPipeline], monkeypatch: pytes
     twice = {"twice": {"type": "array<byte>", "sql": "{{ env.CDC_RATE }}"}}
     fields = {**_GOOD, "computed": {"shop.orders": columns, "shop.*": twice}}
     component = load(_yaml(fields))
-    assert component.pipeline.columns.derived == (
-        ("shop.orders", (DerivedColumn("total", "decimal(12,2)", "price * quantity"),)),
-        ("shop.*", (DerivedColumn("twice", "array<tinyint>", "price * 2"),)),
+    assert component.pipeline.columns.computed == (
+        ("shop.orders", (ComputedColumn("total", "decimal(12,2)", "price * quantity"),)),
+        ("shop.*", (ComputedColumn("twice", "array<tinyint>", "price * 2"),)),
     )
     assert CdcPipeline(**{**fields, "source": component.source, "computed": component.computed}) == component
 

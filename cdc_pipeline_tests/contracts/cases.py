@@ -11,7 +11,15 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 from cdc_pipeline.contracts.canal import CanalDdl, CanalNote, CanalRow, CanalStatement
 from cdc_pipeline.contracts.canal_json import FIRST_MS, FIRST_TSO, LAST_MS, LAST_TSO
 from cdc_pipeline.contracts.dataworks import ROW_ID, DataWorksDdl, DataWorksNote, DataWorksRow
-from cdc_pipeline.contracts.limits import ANY_COLUMNS, ANY_NAME, COLUMNS, KEY_COLUMNS, NAME, SKEW_MS, STATEMENT
+from cdc_pipeline.contracts.limits import (
+    ANY_COLUMNS,
+    ANY_NAME,
+    COLUMNS,
+    KEY_COLUMNS,
+    MAX_CLOCK_SKEW_MS,
+    NAME,
+    STATEMENT,
+)
 from cdc_pipeline.contracts.rules import NOT_NULL
 from cdc_pipeline.contracts.storage_files import TicdcSchemaFile, TicdcStorageCheckpoint
 from cdc_pipeline.contracts.tables import ChangeRow, DdlRow, DeadLetter, WatermarkRow
@@ -326,10 +334,10 @@ CASES: dict[Model, Cases] = {
         good=(
             {"database": "", "table": "", "hasTidb": True},
             {"es": FIRST_MS, "watermarkTs": FIRST_MS << 18, "ts": LAST_MS},
-            {"timestamp": _at(ES - SKEW_MS), "ts": 0},
-            {"timestamp": _at(ES), "ts": ES - 10 * SKEW_MS},
+            {"timestamp": _at(ES - MAX_CLOCK_SKEW_MS), "ts": 0},
+            {"timestamp": _at(ES), "ts": ES - 10 * MAX_CLOCK_SKEW_MS},
             # no Kafka timestamp: `ts` of the message counts
-            {"timestamp": _at(-1), "ts": ES - SKEW_MS},
+            {"timestamp": _at(-1), "ts": ES - MAX_CLOCK_SKEW_MS},
             {"timestamp": _at(ES // 1000)},
         ),
         wrong={"isDdl": (True,), "type": (*_WORDS, "WATERMARK"), **_TIMES, "watermarkTs": _TSOS},
@@ -337,8 +345,8 @@ CASES: dict[Model, Cases] = {
             **_TS,
             "rows_are_of_row_changes": ({"data": [_ROW]}, {"old": [_OLD]}),
             "watermark_is_not_ahead": (
-                *({"timestamp": _at(ES - SKEW_MS - 1), "ts": ts} for ts in (None, 0, ES)),
-                *({"timestamp": _at(ms), "ts": ES - SKEW_MS - 1} for ms in (None, -1, 0, ES // 1000)),
+                *({"timestamp": _at(ES - MAX_CLOCK_SKEW_MS - 1), "ts": ts} for ts in (None, 0, ES)),
+                *({"timestamp": _at(ms), "ts": ES - MAX_CLOCK_SKEW_MS - 1} for ms in (None, -1, 0, ES // 1000)),
             ),
             "tso_is_es": ({"watermarkTs": LATER}, {"watermarkTs": 1}, {"watermarkTs": ES}, {"commitTs": LATER}),
         },
@@ -377,9 +385,11 @@ CASES: dict[Model, Cases] = {
         good=(
             {"checkpointTs": FIRST_TSO},
             {"checkpointTs": LAST_TSO, "definedDatabase": "", "actionType": -1},
-            *({"timestamp": _at(ms)} for ms in (0, ES // 1000, ES, ES - SKEW_MS, LAST_MS)),
+            *({"timestamp": _at(ms)} for ms in (0, ES // 1000, ES, ES - MAX_CLOCK_SKEW_MS, LAST_MS)),
         ),
-        broken={"checkpoint_is_not_ahead": ({"timestamp": _at(ES - SKEW_MS - 1)}, {"timestamp": _at(FIRST_MS)})},
+        broken={
+            "checkpoint_is_not_ahead": ({"timestamp": _at(ES - MAX_CLOCK_SKEW_MS - 1)}, {"timestamp": _at(FIRST_MS)})
+        },
         also={"checkpointTs.not_null": {"checkpoint_is_not_ahead"}},
         wrong={"checkpointTs": _FILE_TSOS},
     ),

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 from pyspark.sql import functions as F
 
-from cdc_pipeline.contracts.rules import Rule, rules_of
+from cdc_pipeline.contracts.rules import Rule, model_rules
 from cdc_pipeline.contracts.tables import TABLES
-from cdc_pipeline.contracts.validation import breaches, failed_rules
+from cdc_pipeline.contracts.validation import find_breaches, find_failed_rules
 from cdc_pipeline.dialects.registry import DIALECTS
 from cdc_pipeline_tests.contracts.cases import CASES, Cases, Fields, Model, frame_of
 from cdc_pipeline_tests.contracts.sent_cases import SENT_CASES, SENT_OF
@@ -68,15 +68,15 @@ def frames(spark: SparkSession) -> dict[Model, _Rows]:
 
 def _flagged(frame: DataFrame, model: Model) -> dict[int, frozenset[str]]:
     """The rules that each row breaks, by the derived SQL."""
-    broken = F.array(*(F.when(~F.expr(rule.condition), F.lit(rule.name)) for rule in rules_of(model)))
+    broken = F.array(*(F.when(~F.expr(rule.condition), F.lit(rule.name)) for rule in model_rules(model)))
     rows = frame.select("_case", F.array_compact(broken).alias("broken")).collect()
     return {row["_case"]: frozenset(row["broken"]) for row in rows}
 
 
 def _own_rules(model: Model) -> tuple[Rule, ...]:
     """The model's rules without those that it inherits from the contract of decoded fields."""
-    others = set(rules_of(SENT_OF[model])) if model in SENT_OF else set()
-    return tuple(rule for rule in rules_of(model) if rule not in others)
+    others = set(model_rules(SENT_OF[model])) if model in SENT_OF else set()
+    return tuple(rule for rule in model_rules(model) if rule not in others)
 
 
 _MODELS = pytest.mark.parametrize("model", _ALL, ids=lambda model: model.__name__)
@@ -85,7 +85,9 @@ _MODELS = pytest.mark.parametrize("model", _ALL, ids=lambda model: model.__name_
 def test_every_contract_has_cases() -> None:
     forms = [form for dialect in DIALECTS for form in dialect.forms]
     assert set(CASES) == {form.contract for form in forms} | set(TABLES.values())
-    assert {(form.sent, form.contract) for form in forms if form.sent is not None} == set(SENT_OF.items())
+    assert {(form.complete_contract, form.contract) for form in forms if form.complete_contract is not None} == set(
+        SENT_OF.items()
+    )
     assert set(SENT_CASES) == set(SENT_OF)
 
 
@@ -135,11 +137,11 @@ def test_pandera_finds_the_rules_that_the_derived_sql_flags(model: Model, frames
     groups["random"] = _leaving_a_rule(rows.random, flagged, own)
     found, wanted = {}, {}
     for name, places in groups.items():
-        found[name] = set(failed_rules(rows.frame.where(F.col("_case").isin(places)), model, own))
+        found[name] = set(find_failed_rules(rows.frame.where(F.col("_case").isin(places)), model, own))
         wanted[name] = {rule for place in places for rule in flagged[place]} & set(own)
     assert found == wanted
     # a test needs broken and kept rules among the random rows; rules of a single field are broken together
-    if len(own) > 1 and len({rule.field for rule in rules_of(model)}) > 1:
+    if len(own) > 1 and len({rule.field for rule in model_rules(model)}) > 1:
         assert 0 < len(wanted["random"]) < len(numbers)
 
 
@@ -151,6 +153,6 @@ def test_what_is_found_at_run_time_is_that(model: Model, frames: dict[Model, _Ro
     place = {"topic": F.lit("t"), "partition": F.lit(0), "offset": F.col("_case").cast("bigint")}
     own = model.to_schema().columns
     frame = rows.frame.withColumns({name: column for name, column in place.items() if name not in own})
-    found = {breach.rule: breach.count for breach in breaches(frame, model)}
+    found = {breach.rule: breach.count for breach in find_breaches(frame, model)}
     wanted = Counter(rule for broken in flagged.values() for rule in broken)
     assert found == dict(wanted)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as F
 
-from cdc_pipeline.contracts.validation import breaches
-from cdc_pipeline.dialects.decode import SENT_CONTRACTS, explained
-from cdc_pipeline.dialects.shapes import sent
+from cdc_pipeline.contracts.validation import find_breaches
+from cdc_pipeline.dialects.decode import COMPLETE_CONTRACTS, decode_with_reasons
+from cdc_pipeline.dialects.shapes import complete_messages
 from cdc_pipeline_tests.support.dialect_cases import RAW
 
 if TYPE_CHECKING:
@@ -43,14 +43,14 @@ def _raw(spark: SparkSession, name: str) -> DataFrame:
 @pytest.mark.parametrize("name", _NAMES)
 def test_records_of_a_real_encoder(name: str, spark: SparkSession) -> None:
     raw = _raw(spark, name).persist()
-    decoded = explained(raw).select("kind", "rule").persist()
+    decoded = decode_with_reasons(raw).select("kind", "rule").persist()
     rejected = decoded.where("kind = 'dead_letter'").groupBy("rule").count().collect()
-    frame = sent(raw).persist()
+    frame = complete_messages(raw).persist()
     warned: dict[str, int] = {}
-    for form, contract in SENT_CONTRACTS.items():
+    for form, contract in COMPLETE_CONTRACTS.items():
         fields = contract.to_schema().columns
         of_form = frame.where(F.col("form") == form).select("topic", "partition", "offset", *fields)
-        for breach in breaches(of_form, contract):
+        for breach in find_breaches(of_form, contract):
             if breach.warn:
                 warned[breach.rule] = warned.get(breach.rule, 0) + breach.count
     for kept in (raw, decoded, frame):

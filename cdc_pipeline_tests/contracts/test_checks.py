@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.checks import ContractError, check_text, rule
-from cdc_pipeline.contracts.rules import rules_of
-from cdc_pipeline.contracts.validation import failed_rules
+from cdc_pipeline.contracts.rules import model_rules
+from cdc_pipeline.contracts.validation import find_failed_rules
 from cdc_pipeline_tests.contracts.cases import frame_of
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ _REFUSED = {
 @pytest.mark.parametrize(("model", "message"), _REFUSED.items(), ids=lambda item: getattr(item, "__name__", ""))
 def test_a_check_without_sql_is_refused(model: "type[pa.DataFrameModel[Any]]", message: str) -> None:
     with pytest.raises(ContractError, match=message):
-        rules_of(model)
+        model_rules(model)
 
 
 def test_a_check_without_words_is_refused() -> None:
@@ -89,7 +89,7 @@ def test_each_known_check_is_what_pandera_takes_it_for(spark: "SparkSession") ->
     rows = [dict.fromkeys(_AllChecks.to_schema().columns)]
     rows += [{**rows[0], name: value} for name, values in _VALUES.items() for value in values]
     frame = frame_of(spark, _AllChecks, rows)
-    kept = frame.selectExpr(*(f"{found.condition} AS `{found.name}`" for found in rules_of(_AllChecks))).collect()
+    kept = frame.selectExpr(*(f"{found.condition} AS `{found.name}`" for found in model_rules(_AllChecks))).collect()
     flagged = [{name for name, keeps in row.asDict().items() if not keeps} for row in kept]
     assert flagged[0] == set()
     fields = {name: [place for place, row in enumerate(rows) if row[name] is not None] for name in _VALUES}
@@ -100,7 +100,7 @@ def test_each_known_check_is_what_pandera_takes_it_for(spark: "SparkSession") ->
     assert len(groups) > 3
     assert sorted(place for places in groups for place in places) == list(range(len(rows)))
     for places in groups:
-        found = failed_rules(frame.where(F.col("_case").isin(places)), _AllChecks)
+        found = find_failed_rules(frame.where(F.col("_case").isin(places)), _AllChecks)
         assert set(found) == {name for place in places for name in flagged[place]}
 
 
@@ -114,5 +114,5 @@ _WORDS = {
 
 
 def test_rules_say_in_words_what_they_expect() -> None:
-    found = {found.name: found.expected for found in rules_of(_AllChecks)}
+    found = {found.name: found.expected for found in model_rules(_AllChecks)}
     assert {name: found[name] for name in _WORDS} == _WORDS

@@ -7,7 +7,7 @@ import pyspark.sql.types as T
 from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.checks import rule
-from cdc_pipeline.contracts.rules import Rule, broken_rule, expectations, rules_of
+from cdc_pipeline.contracts.rules import Rule, broken_rule, expectations, model_rules
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,7 +26,7 @@ class _Form(_Base):
     third_is_first = rule("third_is_first", "third is the first letter", "third IS NULL OR first LIKE third || '%'")
 
 
-_RULES = {"base": rules_of(_Base), "form": rules_of(_Form)}
+_RULES = {"base": model_rules(_Base), "form": model_rules(_Form)}
 
 # (form, first, second, third) → the reported rule
 _CASES: dict[tuple[str | None, str | None, int | None, str | None], str | None] = {
@@ -61,7 +61,7 @@ def test_the_first_broken_rule(spark: "SparkSession") -> None:
 
 
 def test_rules_in_the_models_order() -> None:
-    assert [(found.name, found.field) for found in rules_of(_Form)] == [
+    assert [(found.name, found.field) for found in model_rules(_Form)] == [
         ("first.not_null", "first"),
         ("first.str_length", "first"),
         ("second.not_null", "second"),

@@ -8,7 +8,7 @@ import pytest
 from cdc_pipeline.contracts.limits import COLUMNS, STATEMENT
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.dialects.canal import CANAL
-from cdc_pipeline.dialects.decode import EXPECTATIONS, explained
+from cdc_pipeline.dialects.decode import EXPECTATIONS, decode_with_reasons
 from cdc_pipeline_tests.support.dialect_cases import (
     Bad,
     Columns,
@@ -297,7 +297,7 @@ _VALUES = named(_GOOD, _BAD)
 
 @pytest.fixture(scope="module")
 def frame(spark: SparkSession) -> Iterator[DataFrame]:
-    frame = explained(raw(spark, _VALUES)).persist()
+    frame = decode_with_reasons(raw(spark, _VALUES)).persist()
     yield frame
     frame.unpersist()
 

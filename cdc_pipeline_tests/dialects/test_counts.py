@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_pipeline.dialects import unified
-from cdc_pipeline.dialects.counts import BatchCounts, Observed
-from cdc_pipeline.dialects.decode import decoded
+from cdc_pipeline.dialects.counts import BatchCounts, ObservedFrame
+from cdc_pipeline.dialects.decode import decode
 from cdc_pipeline_tests.support.dialect_cases import changed, raw
 from cdc_pipeline_tests.support.messages import EPOCH_MS, canal, canal_ddl, dataworks, ddl, row, watermark
 
@@ -78,15 +78,15 @@ def _raw(spark: SparkSession, case: _Case) -> DataFrame:
 def test_counts(name: str, spark: SparkSession) -> None:
     case = _CASES[name]
     records = _raw(spark, case)
-    observed = Observed(decoded(records))
+    observed = ObservedFrame(decode(records))
     changes = unified.row_changes(observed.frame).select("offset").collect()
     counts = observed.counts(len(case.values))
     kinds = dict.fromkeys(unified.KINDS, 0) | case.kinds
     assert counts == BatchCounts(len(case.values), kinds, case.changes, case.exact, case.heartbeats)
-    assert counts.balanced
+    assert counts.is_balanced
     assert len(changes) == case.changes
     assert sorted(row["offset"] for row in observed.other_records(records).collect()) == case.others
-    found, wanted = observed.watermarks(spark, 1), unified.watermarks(decoded(records).persist())
+    found, wanted = observed.watermarks(spark, 1), unified.watermarks(decode(records).persist())
     assert found.dtypes == wanted.dtypes
     assert sorted(found.collect()) == sorted(wanted.collect())
     assert found.count() == case.kinds.get(unified.WATERMARK, 0)
@@ -95,7 +95,7 @@ def test_counts(name: str, spark: SparkSession) -> None:
 def test_other_records_go_by_topic_and_partition_too(spark: SparkSession) -> None:
     records = _raw(spark, _Case([ddl("DROP TABLE t", 1), _INSERT], {}))
     others = records.selectExpr("batch_id", "topic", "`partition` + 1 AS `partition`", *records.columns[3:])
-    observed = Observed(decoded(records))
+    observed = ObservedFrame(decode(records))
     observed.frame.write.format("noop").mode("overwrite").save()
     found = observed.other_records(records.union(others)).select("partition", "offset").collect()
     assert found == [(0, 0)]
@@ -104,4 +104,4 @@ def test_other_records_go_by_topic_and_partition_too(spark: SparkSession) -> Non
 @pytest.mark.parametrize(("records", "balanced"), [(2, False), (3, True), (4, False)])
 def test_balance(records: int, balanced: bool) -> None:
     by_kind = dict.fromkeys(unified.KINDS, 0) | {unified.ROW: 2, unified.DEAD: 1}
-    assert BatchCounts(records, by_kind, row_changes=9, exact_ts=True).balanced is balanced
+    assert BatchCounts(records, by_kind, row_changes=9, exact_ts=True).is_balanced is balanced

@@ -9,7 +9,7 @@ from cdc_pipeline.contracts.dataworks import ROW_ID
 from cdc_pipeline.contracts.limits import ANY_COLUMNS, STATEMENT
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.dialects.dataworks import DATAWORKS
-from cdc_pipeline.dialects.decode import EXPECTATIONS, explained
+from cdc_pipeline.dialects.decode import EXPECTATIONS, decode_with_reasons
 from cdc_pipeline_tests.support.dialect_cases import (
     Bad,
     Columns,
@@ -405,7 +405,7 @@ _OF_OTHERS = {"value_is_json_object", "isDdl.not_null"}
 
 @pytest.fixture(scope="module")
 def rows(spark: SparkSession) -> Columns:
-    return by_name(explained(raw(spark, _VALUES)), _VALUES)
+    return by_name(decode_with_reasons(raw(spark, _VALUES)), _VALUES)
 
 
 @pytest.mark.parametrize("name", _GOOD)

@@ -9,8 +9,8 @@ import pytest
 
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.dialects.ddl_rows import ddl_rows
-from cdc_pipeline.dialects.decode import decoded
-from cdc_pipeline.mysql.ddl.statements import changes_of
+from cdc_pipeline.dialects.decode import decode
+from cdc_pipeline.mysql.ddl.statements import event_changes
 from cdc_pipeline.mysql.model.schema_changes import NotSupported
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.dialect_cases import raw_records
@@ -105,7 +105,7 @@ def rows(spark: SparkSession) -> Iterator[dict[str, list[Row]]]:
         "json": _JSON_AS_STATEMENT,
         **{name: records for name, (records, _) in _TABLES_BEFORE.items()},
     }
-    frame = decoded(raw_records(spark, topics)).persist()
+    frame = decode(raw_records(spark, topics)).persist()
     change_log = unified.row_changes(frame).coalesce(1).persist()
     found: dict[str, list[Row]] = {name: [] for name in topics}
     for row in ddl_rows(frame, change_log).orderBy("offset", "database", "table").collect():
@@ -143,10 +143,10 @@ def test_only_files_of_the_storage_sink_are_read_as_such(rows: dict[str, list[Ro
 
 @pytest.mark.parametrize("kind", ["statement", "xa"])
 def test_what_no_mirror_can_follow_names_its_table(kind: str) -> None:
-    (change,) = changes_of(kind, "db", "st", "DELETE FROM other")
+    (change,) = event_changes(kind, "db", "st", "DELETE FROM other")
     assert isinstance(change, NotSupported)
     assert change.name == TableName("db", "st")
-    (nameless,) = changes_of(kind, "", "", "")
+    (nameless,) = event_changes(kind, "", "", "")
     assert isinstance(nameless, NotSupported)
     assert nameless.name is None
 

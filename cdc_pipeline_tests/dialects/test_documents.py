@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F
 
-from cdc_pipeline.contracts.rules import rules_of
-from cdc_pipeline.dialects.decode import SENT_CONTRACTS, explained
-from cdc_pipeline.dialects.shapes import sent
+from cdc_pipeline.contracts.rules import model_rules
+from cdc_pipeline.dialects.decode import COMPLETE_CONTRACTS, decode_with_reasons
+from cdc_pipeline.dialects.shapes import complete_messages
 from cdc_pipeline.mysql.ddl.column_types import parse_mysql_type
 from cdc_pipeline.mysql.ddl.parser import parse_ddl
 from cdc_pipeline.mysql.model.schema_changes import CreateTable
@@ -80,7 +80,7 @@ def _values() -> dict[str, bytes | None]:
 @pytest.fixture(scope="module")
 def rows(spark: SparkSession) -> Columns:
     values = _values()
-    return by_name(explained(raw(spark, values)), values)
+    return by_name(decode_with_reasons(raw(spark, values)), values)
 
 
 def test_every_example_has_what_it_must_become() -> None:
@@ -116,11 +116,11 @@ def test_the_rules_that_they_break_and_go_on(spark: SparkSession) -> None:
     """Rules of complete messages: types, fields that must be null, and all other warnings."""
     values = _values()
     names = list(values)
-    frame = sent(raw(spark, values)).persist()
+    frame = complete_messages(raw(spark, values)).persist()
     found: dict[str, set[str]] = {}
-    for form, contract in SENT_CONTRACTS.items():
+    for form, contract in COMPLETE_CONTRACTS.items():
         warned = F.array(
-            *(F.when(~F.expr(rule.condition), F.lit(rule.name)) for rule in rules_of(contract) if rule.warn)
+            *(F.when(~F.expr(rule.condition), F.lit(rule.name)) for rule in model_rules(contract) if rule.warn)
         )
         of_form = frame.where((F.col("form") == form) & F.col("unreadable").isNull())
         for row in of_form.select("offset", F.array_compact(warned).alias("warned")).collect():

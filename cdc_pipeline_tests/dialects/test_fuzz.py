@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.tables import TABLES
-from cdc_pipeline.contracts.validation import breaches
-from cdc_pipeline.dialects.counts import BatchCounts, Observed
-from cdc_pipeline.dialects.decode import EXPECTATIONS, decoded, explained
+from cdc_pipeline.contracts.validation import find_breaches
+from cdc_pipeline.dialects.counts import BatchCounts, ObservedFrame
+from cdc_pipeline.dialects.decode import EXPECTATIONS, decode, decode_with_reasons
 from cdc_pipeline.dialects.decoded_tables import decode_batches
 from cdc_pipeline.dialects.unified import DEAD, EMPTY, KINDS, OTHER_DDL, ROW, XA
 from cdc_pipeline.lake.paths import LakePaths
@@ -423,7 +423,7 @@ def test_there_are_enough_and_they_are_various(values: list[bytes | None], count
 
 def test_each_record_is_one_thing_or_a_dead_letter_with_a_reason(raw: DataFrame, values: list[bytes | None]) -> None:
     rows = (
-        explained(raw)
+        decode_with_reasons(raw)
         .select("partition", "offset", "kind", "rule", "reason", F.size("rows").alias("rows"), F.col("value").isNull())
         .collect()
     )
@@ -449,10 +449,10 @@ def test_each_record_is_one_thing_or_a_dead_letter_with_a_reason(raw: DataFrame,
 
 @pytest.mark.parametrize("dialect", ["auto", "ticdc", "canal", "dataworks"])
 def test_counts_balance(raw: DataFrame, values: list[bytes | None], dialect: Any) -> None:
-    observed = Observed(decoded(raw, dialect))
+    observed = ObservedFrame(decode(raw, dialect))
     observed.frame.write.format("noop").mode("overwrite").save()
     counts = observed.counts(len(values))
-    assert counts.balanced
+    assert counts.is_balanced
     assert counts.by_kind[EMPTY] == sum(not value for value in values)
 
 
@@ -495,8 +495,8 @@ def test_what_was_taken_in_is_what_was_sent(
 
 def test_every_record_is_in_its_table(spark: SparkSession, lake: tuple[LakePaths, BatchCounts], raw: DataFrame) -> None:
     paths, counts = lake
-    assert counts.balanced
-    kinds = {row["kind"]: row["count"] for row in decoded(_first(raw)).groupBy("kind").count().collect()}
+    assert counts.is_balanced
+    kinds = {row["kind"]: row["count"] for row in decode(_first(raw)).groupBy("kind").count().collect()}
     assert {kind: count for kind, count in counts.by_kind.items() if count} == kinds
     tables = {name: spark.read.format("delta").load(paths.table(name)) for name in TABLES}
     assert tables["change_log"].count() == counts.row_changes
@@ -510,12 +510,12 @@ def test_every_record_is_in_its_table(spark: SparkSession, lake: tuple[LakePaths
 @pytest.mark.parametrize("table", TABLES)
 def test_the_tables_keep_their_contracts(spark: SparkSession, lake: tuple[LakePaths, BatchCounts], table: str) -> None:
     rows = spark.read.format("delta").load(lake[0].table(table)).select(*TABLES[table].to_schema().columns)
-    assert breaches(rows.coalesce(1).persist(), TABLES[table]) == ()
+    assert find_breaches(rows.coalesce(1).persist(), TABLES[table]) == ()
 
 
 @pytest.mark.long
 def test_a_cut_is_made_of_it(spark: SparkSession, lake: tuple[LakePaths, BatchCounts]) -> None:
-    report = CutMaker(spark, lake[0], "test", "UTC", 2, print).bring_up_to_date()
+    report = CutMaker(spark, lake[0], "test", "UTC", 2, print).advance()
     assert report.published
     totals = report.totals
     log = spark.read.format("delta").load(lake[0].table("change_log"))

@@ -17,7 +17,7 @@ import pytest
 from cdc_pipeline.dialects.claim_files import ClaimStore, file_name
 from cdc_pipeline.dialects.claims import CONTENT, PROBLEM
 from cdc_pipeline.dialects.contents import inspect_values, with_contents
-from cdc_pipeline.dialects.decode import decoded
+from cdc_pipeline.dialects.decode import decode
 from cdc_pipeline.dialects.decoded_tables import decode_batches
 from cdc_pipeline.lake.delta import Commit, table_state
 from cdc_pipeline.lake.paths import LakePaths
@@ -82,7 +82,7 @@ def _letters(spark: SparkSession, paths: LakePaths) -> list[Any]:
 
 
 def _rebuilt(spark: SparkSession, paths: LakePaths, claim_store: str | None = None) -> Any:
-    return Rebuilder(CutMaker(spark, paths, "again", "UTC", 2, lambda _: None), "auto", claim_store).rebuilt()
+    return Rebuilder(CutMaker(spark, paths, "again", "UTC", 2, lambda _: None), "auto", claim_store).rebuild()
 
 
 # ---- the plan of a batch
@@ -107,12 +107,12 @@ def test_a_plain_batch_has_no_python_in_its_plan(spark: SparkSession, tmp_path: 
     plain_batch = raw(spark, {"a": message, "b": None, "c": b"", "d": b" {\n}"})
     found = _contents(spark, plain_batch, tmp_path, store=store, is_plain=False)
     assert found is plain_batch
-    assert "EvalPython" not in _plan(decoded(found))
+    assert "EvalPython" not in _plan(decode(found))
     packed_batch = raw(spark, {"a": message, "b": snappy(message)})
     assert _contents(spark, packed_batch, tmp_path, store=store, is_plain=True) is packed_batch
     opened = _contents(spark, packed_batch, tmp_path, store=store, is_plain=False)
-    assert _plan(decoded(opened)).count("ArrowEvalPython") == 1
-    assert not {CONTENT, PROBLEM} & set(decoded(opened).columns)
+    assert _plan(decode(opened)).count("ArrowEvalPython") == 1
+    assert not {CONTENT, PROBLEM} & set(decode(opened).columns)
 
 
 # ---- claim checks
@@ -297,7 +297,7 @@ def test_hostile_and_broken_references_stop_nothing_but_themselves(
         for table in ("t", "u")
     }
     assert mirrors == {"t": {(0, "whole"), (77, "v")}, "u": {(0, "whole")}}
-    assert lake_balance(spark, paths).balanced
+    assert lake_balance(spark, paths).is_balanced
     # the missing file exists now: a rebuild copies it. Kept claims stay, broken references stay dead letters
     missing = list(_HOSTILE).index("s3://key:hush@b/missing.json") + 1
     (store / "missing.json").write_bytes(_change(missing).encode())

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_pipeline.contracts.dataworks import ROW_ID
-from cdc_pipeline.dialects.message_types import MessageTypes, message_types
+from cdc_pipeline.dialects.message_types import MessageTypes, read_message_types
 from cdc_pipeline.mysql.types.wire_values import JSON_BYTES
 from cdc_pipeline_tests.support.dialect_cases import changed, raw, without
 from cdc_pipeline_tests.support.messages import canal, dataworks, row
@@ -93,7 +93,7 @@ def types(spark: SparkSession) -> dict[str, MessageTypes]:
     values = {name: value for name, (_, value, _) in _CASES.items()}
     records = raw(spark, {**values, "not asked for": _TICDC.encode()})
     places = {(1, "topic", 0, offset): dialect for offset, (dialect, _, _) in enumerate(_CASES.values())}
-    found = message_types(records, {**places, (2, "topic", 0, len(_CASES)): "ticdc", (1, "other", 0, 0): "ticdc"})
+    found = read_message_types(records, {**places, (2, "topic", 0, len(_CASES)): "ticdc", (1, "other", 0, 0): "ticdc"})
     assert set(found) <= set(places)
     return {list(_CASES)[place[3]]: types for place, types in found.items()}
 
@@ -104,4 +104,4 @@ def test_types_of_a_message(name: str, types: dict[str, MessageTypes]) -> None:
 
 
 def test_no_places(spark: SparkSession) -> None:
-    assert message_types(raw(spark, {}), {}) == {}
+    assert read_message_types(raw(spark, {}), {}) == {}

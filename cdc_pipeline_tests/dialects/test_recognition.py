@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_pipeline.contracts.rules import rejecting, rules_of
+from cdc_pipeline.contracts.rules import model_rules, rejecting_rules
 from cdc_pipeline.dialects import unified
-from cdc_pipeline.dialects.decode import EXPECTATIONS, explained
+from cdc_pipeline.dialects.decode import EXPECTATIONS, decode_with_reasons
 from cdc_pipeline.dialects.envelope import JSON_RULES
 from cdc_pipeline.dialects.registry import DIALECTS
 from cdc_pipeline_tests.support.dialect_cases import Columns, by_name, changed, raw, without
@@ -65,7 +65,7 @@ _DIALECTS: tuple[DialectName, ...] = ("ticdc", "canal", "dataworks")
 def rows(spark: SparkSession) -> dict[DialectName, Columns]:
     names: tuple[DialectName, ...] = ("auto", *_DIALECTS)
     records = raw(spark, _VALUES)
-    return {name: by_name(explained(records, name), _VALUES) for name in names}
+    return {name: by_name(decode_with_reasons(records, name), _VALUES) for name in names}
 
 
 def test_each_record_of_a_mixed_topic_is_recognised(rows: dict[DialectName, Columns]) -> None:
@@ -114,5 +114,5 @@ def test_what_is_of_no_dialect(dialect: DialectName, rows: dict[DialectName, Col
 def test_expectations_are_those_of_all_contracts() -> None:
     """The tests of the dialects together have a case for each rule."""
     forms = [form for dialect in DIALECTS for form in dialect.forms]
-    rules = {rule.name for form in forms for rule in rejecting(rules_of(form.contract))}
+    rules = {rule.name for form in forms for rule in rejecting_rules(model_rules(form.contract))}
     assert set(EXPECTATIONS) == {*rules, *JSON_RULES, "dialect_is_declared"}

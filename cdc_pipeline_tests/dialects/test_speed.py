@@ -10,9 +10,9 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.json_text import END_MARK
 from cdc_pipeline.dialects import unified
-from cdc_pipeline.dialects.counts import Observed
-from cdc_pipeline.dialects.decode import decoded
-from cdc_pipeline.dialects.envelope import parsed
+from cdc_pipeline.dialects.counts import ObservedFrame
+from cdc_pipeline.dialects.decode import decode
+from cdc_pipeline.dialects.envelope import parse_records
 from cdc_pipeline.sources.records import HEADERS
 from cdc_pipeline_tests.support.dialect_cases import RAW
 from cdc_pipeline_tests.support.messages import row
@@ -30,7 +30,7 @@ def changes(spark: SparkSession, as_in_production: None) -> DataFrame:  # noqa: 
     kept = [field for field in RAW if field.name != "headers"]
     columns = [F.col("id").cast("string").cast(field.dataType).alias(field.name) for field in kept]
     records = spark.range(1).select(*columns, F.lit(None).cast(HEADERS).alias("headers"))
-    return unified.row_changes(Observed(decoded(records)).frame)
+    return unified.row_changes(ObservedFrame(decode(records)).frame)
 
 
 def test_decoding_is_compiled(changes: DataFrame) -> None:
@@ -59,5 +59,5 @@ def test_a_long_value_is_whole(spark: SparkSession) -> None:
     head, tail = row("INSERT", "t", 1, {"a": "HERE"}).split("HERE")
     value = F.concat(F.lit(head), F.repeat(F.lit("x"), size), F.lit("END" + tail)).cast("binary")
     text = F.col("data")[0]["a"]
-    frame = parsed(spark.range(1).select(value.alias("value")))
+    frame = parse_records(spark.range(1).select(value.alias("value")))
     assert frame.select(F.length(text), F.substring(text, size, 9)).collect() == [(size + 3, "xEND")]

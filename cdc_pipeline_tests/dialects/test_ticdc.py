@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.contracts.canal_json import LAST_TSO
 from cdc_pipeline.contracts.limits import COLUMNS, STATEMENT
 from cdc_pipeline.dialects import unified
-from cdc_pipeline.dialects.decode import EXPECTATIONS, explained
+from cdc_pipeline.dialects.decode import EXPECTATIONS, decode_with_reasons
 from cdc_pipeline.dialects.envelope import JSON_RULES
 from cdc_pipeline.dialects.ticdc import TICDC
 from cdc_pipeline_tests.support.dialect_cases import (
@@ -490,7 +490,7 @@ _CLAIM_ENDS = {
 @pytest.fixture(scope="module")
 def frame(spark: SparkSession) -> Iterator[DataFrame]:
     """All cases, decoded once."""
-    frame = explained(raw(spark, _VALUES)).persist()
+    frame = decode_with_reasons(raw(spark, _VALUES)).persist()
     yield frame
     frame.unpersist()
 

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.limits import COLUMNS, STATEMENT
 from cdc_pipeline.dialects import unified
-from cdc_pipeline.dialects.decode import EXPECTATIONS, explained
+from cdc_pipeline.dialects.decode import EXPECTATIONS, decode_with_reasons
 from cdc_pipeline.dialects.ticdc import TICDC
 from cdc_pipeline_tests.support.dialect_cases import (
     Bad,
@@ -172,7 +172,7 @@ def test_what_the_place_says(spark: SparkSession) -> None:
     )
     records = raw(spark, {name: case[0] for name, case in _PLACES.items()})
     placed = records.withColumn("headers", F.get(headers, F.col("offset").cast("int")))
-    decoded = {list(_PLACES)[found["offset"]]: found for found in explained(placed).collect()}
+    decoded = {list(_PLACES)[found["offset"]]: found for found in decode_with_reasons(placed).collect()}
     assert {name: decoded[name][case[2]] for name, case in _PLACES.items()} == {
         name: case[3] for name, case in _PLACES.items()
     }

@@ -11,7 +11,7 @@ import pytest
 import cdc_pipeline
 from cdc_pipeline.contracts.tables import ChangeRow
 from cdc_pipeline.dialects.registry import BY_NAME, DIALECTS
-from cdc_pipeline.dialects.traits import Trait, names_with, trait_of, trait_sql
+from cdc_pipeline.dialects.traits import Trait, dialect_has_trait, dialects_with_trait, trait_sql
 
 _PACKAGE = Path(cdc_pipeline.__file__).parent
 _DOCUMENT = Path(__file__).parents[2] / "docs" / "dialects.md"
@@ -36,7 +36,7 @@ def test_traits_of_each_dialect() -> None:
 
 
 def test_each_trait_is_had_by_some_dialect() -> None:
-    assert [trait for trait in Trait if not names_with(trait)] == []
+    assert [trait for trait in Trait if not dialects_with_trait(trait)] == []
 
 
 def test_dialects_are_those_of_the_contract() -> None:
@@ -45,7 +45,7 @@ def test_dialects_are_those_of_the_contract() -> None:
 
 
 def test_a_name_that_is_of_no_dialect_has_no_trait() -> None:
-    assert not any(trait_of("", trait) for trait in Trait)
+    assert not any(dialect_has_trait("", trait) for trait in Trait)
 
 
 def test_trait_in_sql() -> None:
@@ -54,13 +54,13 @@ def test_trait_in_sql() -> None:
 
 
 def test_trait_of_several_dialects_in_sql(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cdc_pipeline.dialects.traits.names_with", lambda _: ("canal", "ticdc"))
+    monkeypatch.setattr("cdc_pipeline.dialects.traits.dialects_with_trait", lambda _: ("canal", "ticdc"))
     assert trait_sql(Trait.IN_LOG_ORDER) == "dialect IN ('canal', 'ticdc')"
 
 
 def test_traits_are_documented_as_they_are() -> None:
     rows = [
-        f"| `{trait.name.lower()}` | {trait.value} | {', '.join(f'`{name}`' for name in names_with(trait))} |"
+        f"| `{trait.name.lower()}` | {trait.value} | {', '.join(f'`{name}`' for name in dialects_with_trait(trait))} |"
         for trait in Trait
     ]
     section = _DOCUMENT.read_text(encoding="utf-8").split("\n## Traits\n")[1].split("\n## ")[0]

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects import unified
-from cdc_pipeline.dialects.decode import explained
+from cdc_pipeline.dialects.decode import decode_with_reasons
 from cdc_pipeline_tests.support.dialect_cases import changed, raw
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.messages import EPOCH_MS, Topic, ddl, row, tso, watermark
@@ -49,7 +49,7 @@ def found(spark: SparkSession) -> dict[str, tuple[str, str | None]]:
     records = raw(spark, {name: value for name, (value, _, _) in _CASES.items()})
     sent = records.withColumn("timestamp", F.get(times, F.col("offset").cast("int")))
     names = list(_CASES)
-    return {names[row["offset"]]: (row["kind"], row["rule"]) for row in explained(sent).collect()}
+    return {names[row["offset"]]: (row["kind"], row["rule"]) for row in decode_with_reasons(sent).collect()}
 
 
 def _instant(ms: int) -> datetime:

@@ -13,7 +13,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from cdc_pipeline.errors import LakeError
-from cdc_pipeline.lake.faults import lake_fault
+from cdc_pipeline.lake.faults import to_lake_error
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.cuts.reading import read_cut
@@ -85,7 +85,7 @@ def test_a_mirror_whose_log_is_damaged_is_made_anew(spark: SparkSession, told: T
     shutil.move(table, tmp_path / "away")
     as_a_new_process(spark)
     maker = CutMaker(spark, told.paths, "rebuild", "UTC", 2, lambda line: None)
-    report = TableRebuilder(maker).rebuilt(["db.bag"])
+    report = TableRebuilder(maker).rebuild(["db.bag"])
     assert report.cut_id is not None
     told.run()
     told.assert_right()
@@ -98,7 +98,7 @@ def test_a_data_file_that_is_gone_is_named(spark: SparkSession, told: Told, tmp_
     as_a_new_process(spark)
     with pytest.raises((PySparkException, Py4JJavaError)) as caught:
         told.run()
-    fault = lake_fault(caught.value)
+    fault = to_lake_error(caught.value)
     assert isinstance(fault, LakeError)
     assert file.name in str(fault)
     shutil.move(tmp_path / "kept.parquet", file)
@@ -115,7 +115,7 @@ def test_a_clock_that_jumps_back(spark: SparkSession, told: Told) -> None:
     as_a_new_process(spark)
     told.run()
     told.assert_right()
-    Maintenance(("*",), compact=True, vacuum=True, keep_hours=168).done(spark, told.paths, lambda line: None)
+    Maintenance(("*",), compact=True, vacuum=True, keep_hours=168).run(spark, told.paths, lambda line: None)
     told.assert_right()
     with read_cut(spark, told.paths.root, "shop", tso(FIRST)) as cut:
         assert cut[TableName("db", "s1")].collect()[0]["v"] == "one"

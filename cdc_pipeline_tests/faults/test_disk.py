@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_pipeline.errors import LakeError, TransientError
-from cdc_pipeline.lake.faults import lake_fault
+from cdc_pipeline.lake.faults import to_lake_error
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline_tests.support.lakes.told import FIRST, Told, as_a_new_process
 from cdc_pipeline_tests.support.messages import tso
@@ -53,7 +53,7 @@ def survived_full_disks(told: Told, disk: Path, free: int) -> int:
         error = _error_of(told)
         if error is None:
             return failures
-        fault = lake_fault(error)
+        fault = to_lake_error(error)
         assert isinstance(fault, TransientError), error
         assert "the disk is full" in str(fault)
         assert published_cut(told.spark, told.paths).resolved_tso == tso(FIRST)

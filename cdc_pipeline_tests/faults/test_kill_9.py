@@ -114,4 +114,4 @@ def test_mirrors_equal_the_model_after_each_recovery(
     counted("histories compared", count)
     assert told.wrong == []
     assert told.killer.kills > 0
-    assert lake_balance(spark, told.paths).balanced
+    assert lake_balance(spark, told.paths).is_balanced

@@ -10,7 +10,7 @@ import pytest
 
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import Commit, commit_metadata
-from cdc_pipeline.lake.format import note_format, require_known_format
+from cdc_pipeline.lake.format import require_known_format, store_format
 from cdc_pipeline.mirrors.cuts.reading import read_cut
 from cdc_pipeline_tests.support.folders import tree
 from cdc_pipeline_tests.support.lakes.runs import run_ingest
@@ -43,6 +43,6 @@ def test_a_lake_of_another_format_is_rebuilt_from_its_raw_records(
             shutil.move(folder, tmp_path / "away")
     as_a_new_process(spark)
     require_known_format(spark, told.paths)
-    note_format(spark, told.paths)
+    store_format(spark, told.paths)
     told.run()
     told.assert_right()

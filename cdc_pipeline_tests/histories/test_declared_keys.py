@@ -60,4 +60,4 @@ def test_mirrors_equal_the_model(spark: SparkSession, tmp_path: Path) -> None:
     # the tables' definitions name none
     entries = published_cut(spark, told.paths).mirrors
     assert {f"{entry['database']}.{entry['table']}" for entry in entries} >= set(told.keys)
-    assert lake_balance(spark, told.paths).balanced
+    assert lake_balance(spark, told.paths).is_balanced

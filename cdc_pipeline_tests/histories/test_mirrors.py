@@ -96,7 +96,7 @@ def test_mirrors_equal_the_model(
     counted("runs stopped at a commit or a move", told.killer.kills)
     counted("cuts finished under other settings than they were begun with", told.finished_otherwise)
     assert told.wrong == [], told.histories
-    assert lake_balance(spark, told.paths).balanced
+    assert lake_balance(spark, told.paths).is_balanced
     cuts = spark.read.format("delta").load(told.paths.table("consistent_cuts"))
     assert cuts.where("breaches > 0").count() == 0
 
@@ -118,7 +118,7 @@ def _moment_wrong(told: Told, seed: int) -> list[str]:
 def _rebuild_wrong(told: Told) -> list[str]:
     """The tables of which a rebuild makes something else."""
     maker = CutMaker(told.spark, told.paths, "rebuild", "UTC", 2, lambda line: None, columns=told.columns)
-    report = Rebuilder(maker, "auto").rebuilt()
+    report = Rebuilder(maker, "auto").rebuild()
     return [f"rebuilt: {table}" for table in report.tables if not table.equal]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from cdc_pipeline.contracts.limits import SKEW_MS
+from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
 from cdc_pipeline.mysql.ddl.parser import parse_ddl
 from cdc_pipeline.mysql.model import schema_changes
 from cdc_pipeline_tests.histories.combined import combined
@@ -192,7 +192,7 @@ def test_early_encoders_and_watermarks_from_the_future_occur() -> None:
                     found["early bytes that are no text"] += kinds.get("bytes") == 2004
                 if record.kind == "note":
                     sent = json.loads(record.line())["ts"]
-                    assert (body["_tidb"]["watermarkTs"] >> TSO_SHIFT) - sent > SKEW_MS
+                    assert (body["_tidb"]["watermarkTs"] >> TSO_SHIFT) - sent > MAX_CLOCK_SKEW_MS
                     found["from the future"] += 1
                 elif record.kind == "watermark":
                     assert json.loads(record.line())["ts"] >= body["_tidb"]["watermarkTs"] >> TSO_SHIFT

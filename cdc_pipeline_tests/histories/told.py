@@ -117,7 +117,7 @@ class Told:
         )
         # what has come since is for the run that follows
         with patch.object(cut_maker, "next_window", lambda *_, **__: None):
-            others.bring_up_to_date()
+            others.advance()
         self.finished_otherwise += 1
 
     def _mirrors(self, truth: State) -> dict[TableName, DataFrame]:

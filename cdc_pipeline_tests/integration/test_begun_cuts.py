@@ -111,14 +111,14 @@ def test_policy_keys_zone_selection_and_code_may_change(stream: Stream, tmp_path
         last = told.cuts()[-1]
         assert (last["cut_id"], last["time_zone"], last["keys"]) == (2, "Asia/Shanghai", {"db.keyed": ["id"]})
         assert (last["ddl_policy"], last["held"]) == (DdlPolicy().to_json(), [])
-        assert lake_balance(told.spark, told.paths).balanced
+        assert lake_balance(told.spark, told.paths).is_balanced
     # the next cut is made with what is declared now
     told.tell(30, put("bag", 25, "2", "m2"), change("TRUNCATE TABLE made", 26))
     told.run(**after)
     last = told.cuts()[-1]
     assert [(held["table"], held["sql"]) for held in last["held"]] == [("made", "TRUNCATE TABLE made")]
     assert "at" not in {mirror["table"] for mirror in last["mirrors"]}
-    assert lake_balance(told.spark, told.paths).balanced
+    assert lake_balance(told.spark, told.paths).is_balanced
 
 
 def test_a_masked_default_is_no_part_of_what_is_stored(stream: Stream) -> None:
@@ -154,7 +154,7 @@ def test_what_was_begun_by_another_run_first_is_carried_out(stream: Stream) -> N
     stream.run()
     assert [(found["cut_id"], found["last_batch"]) for found in stream.cuts()] == [(1, 1), (2, 2), (3, 3)]
     assert (stream.rows("a"), stream.rows("b")) == ([(1, "y")], [(1, "x"), (1, "x")])
-    assert lake_balance(stream.spark, stream.paths).balanced
+    assert lake_balance(stream.spark, stream.paths).is_balanced
 
 
 def test_more_commits_than_a_hundred_in_one_step(stream: Stream) -> None:

@@ -128,7 +128,7 @@ def test_all_tables_equal_the_source(name: str, spark: SparkSession, tmp_path: P
     capture = _ingested(spark, name, tmp_path, None)
     assert_equal(capture, spark)
     assert set(capture.mirrors) == set(capture.truth)
-    assert lake_balance(spark, capture.paths).balanced
+    assert lake_balance(spark, capture.paths).is_balanced
 
 
 def assert_equal(capture: Ingested, spark: SparkSession) -> None:
@@ -176,7 +176,7 @@ def test_listed_exceptions_name_tables_of_their_capture(capture: Ingested) -> No
 
 def test_row_changes_balance(capture: Ingested, spark: SparkSession) -> None:
     balance = lake_balance(spark, capture.paths)
-    assert balance.balanced, balance
+    assert balance.is_balanced, balance
     assert balance.decoded > 0
 
 

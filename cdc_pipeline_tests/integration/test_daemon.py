@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_pipeline.lake.delta import progress
+from cdc_pipeline.lake.delta import committed_version
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mysql.model.table import TableName
-from cdc_pipeline.spark.warm_jvm import FOLDER, end_warm_jvms
+from cdc_pipeline.spark.warm_jvm import FOLDER_VARIABLE, end_warm_jvms
 from cdc_pipeline_tests.local_kafka.broker import LocalBroker
 from cdc_pipeline_tests.local_kafka.definitions import BOOTSTRAP, LAKE
 from cdc_pipeline_tests.local_kafka.feed import Record, capture_records, create_topics, partition_counts, produce
@@ -56,7 +56,7 @@ def daemon(tmp_path: Path) -> Iterator[LocalBroker]:
             LAKE: str(tmp_path / "lake"),
             "CDC_DRIVER_MEMORY": "2g",
             "CDC_WARM_SECONDS": "60",
-            FOLDER: str(tmp_path / "jvms"),
+            FOLDER_VARIABLE: str(tmp_path / "jvms"),
             **write_defaults(tmp_path / "spark", SHORT_LIVED),
         }
         command = [
@@ -117,7 +117,7 @@ def _wait_for_cut(spark: SparkSession, paths: LakePaths, above: int, tmp_path: P
     until, seen = time.monotonic() + _PATIENCE_SECONDS, 0
     while True:
         # a look takes CPU from the run: at the log alone, until it has something new
-        cut = progress(spark, paths.table("consistent_cuts"), paths.writer("consistent_cuts")) or 0
+        cut = committed_version(spark, paths.table("consistent_cuts"), paths.app_id("consistent_cuts")) or 0
         if cut > seen and (tso := published_cut(spark, paths).resolved_tso or 0) > above:
             return tso
         seen = cut

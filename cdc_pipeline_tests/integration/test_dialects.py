@@ -60,7 +60,7 @@ def test_an_update_whose_halves_are_in_two_batches(spark: SparkSession, paths: L
     assert (report.totals.changes, report.totals.pending) == (4, 0)
     assert values(spark, paths, "k", "id", "v") == [(2, "b")]
     assert values(spark, paths, "n", "id", "v") == [(1, "c")]
-    assert lake_balance(spark, paths).balanced
+    assert lake_balance(spark, paths).is_balanced
 
 
 @pytest.fixture(scope="module")
@@ -189,7 +189,7 @@ def test_each_record_is_counted(mixed: tuple[LakePaths, CutReport], spark: Spark
         ("isDdl.not_null", None, "isDdl"),
         ("value_has_type", "odd", "id"),
     }
-    assert lake_balance(spark, paths).balanced
+    assert lake_balance(spark, paths).is_balanced
 
 
 def test_canal_partitions_within_one_second(spark: SparkSession, paths: LakePaths, tmp_path: Path) -> None:

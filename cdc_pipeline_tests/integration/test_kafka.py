@@ -200,7 +200,7 @@ def test_where_a_lake_begins(
     assert intake.positions["next"] == {"starts": {"0": 3}}
     assert [value for values in reader.values().values() for _, value in values] == [b"1", b"2", b"3"][first:]
     (batch,) = decode_batches(spark, paths)
-    assert (batch.counts.records, batch.counts.balanced) == (3 - first, True)
+    assert (batch.counts.records, batch.counts.is_balanced) == (3 - first, True)
 
 
 def test_a_start_at_the_end_does_not_move_on_with_the_end(

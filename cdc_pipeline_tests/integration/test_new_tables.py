@@ -11,7 +11,7 @@ import dagster as dg
 import pytest
 
 from cdc_pipeline.errors import TransientError
-from cdc_pipeline.lake.catalog import CatalogColumn, CatalogEntry, known_mirrors, remember_mirrors
+from cdc_pipeline.lake.catalog import CatalogColumn, CatalogEntry, read_catalog, write_catalog
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sensors.new_tables import WEBSERVER, Webserver, catalog_digest, new_tables_sensor
@@ -51,16 +51,16 @@ def _ticked(server: servers.Webserver, cursor: str | None) -> tuple[str, str | N
 def test_a_new_table_becomes_a_node(tmp_path: Path) -> None:
     paths = LakePaths(str(tmp_path / "lake"), "shop")
     Path(paths.home).mkdir(parents=True)
-    remember_mirrors(paths, [_entry("orders"), _entry("old", mirror_id="moves"), _entry("gone")])
+    write_catalog(paths, [_entry("orders"), _entry("old", mirror_id="moves"), _entry("gone")])
     with webserver(tmp_path / "dagster", CDC_LAKE=paths.root) as server:
         assert set(_mirrors(server)) == {"orders", "old", "gone"}
-        remember_mirrors(
+        write_catalog(
             paths, [_entry("orders", "id", "n"), _entry("new", mirror_id="moves"), _entry("added", "id", "v")]
         )
         assert set(_mirrors(server)) == {"orders", "old", "gone"}, "there is no need of the sensor"
 
         reason, cursor = _ticked(server, None)
-        assert (reason, cursor) == (f"reloaded {LOCATION} with 5 mirrors", catalog_digest(known_mirrors(paths)))
+        assert (reason, cursor) == (f"reloaded {LOCATION} with 5 mirrors", catalog_digest(read_catalog(paths)))
 
         nodes = _mirrors(server)
         assert set(nodes) == {"orders", "old", "gone", "new", "added"}
@@ -105,8 +105,8 @@ def test_where_there_is_nothing_to_do_it_says_why(tmp_path: Path, monkeypatch: p
     assert _reason(sensor) == "there are no mirrors yet"
     paths = LakePaths(str(tmp_path), "shop")
     Path(paths.home).mkdir()
-    remember_mirrors(paths, [_entry("a")])
-    assert _reason(sensor, catalog_digest(known_mirrors(paths))) == "no mirror has changed"
+    write_catalog(paths, [_entry("a")])
+    assert _reason(sensor, catalog_digest(read_catalog(paths))) == "no mirror has changed"
     assert "CDC_WEBSERVER is not set" in (_reason(sensor) or "")
     monkeypatch.setenv(WEBSERVER, "127.0.0.1:3000")
     assert _sensor(tmp_path).default_status == dg.DefaultSensorStatus.RUNNING

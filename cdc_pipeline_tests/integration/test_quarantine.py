@@ -19,7 +19,7 @@ from cdc_pipeline.mirrors.cuts.quarantine import recorded_errors
 from cdc_pipeline.mirrors.cuts.stored_plan import is_begun
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline.mirrors.merge import apply_rows
-from cdc_pipeline.mirrors.merge.apply_rows import RowSteps
+from cdc_pipeline.mirrors.merge.apply_rows import RowMerger
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
 from cdc_pipeline.mirrors.operations.rebuild_tables import TableRebuilder
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules, MaskSaltError
@@ -43,14 +43,14 @@ class BrokenError(Exception):
 @contextmanager
 def broken(*tables: str, error: type[Exception] = BrokenError) -> Iterator[None]:
     """Within it no rows can be let into the mirrors of these names."""
-    let_in = RowSteps.let_in
+    let_in = RowMerger.apply
 
-    def fails(self: RowSteps, path: str, step: Any, *others: Any) -> Any:
+    def fails(self: RowMerger, path: str, step: Any, *others: Any) -> Any:
         if step.state.name.table in tables:
             raise error(f"rows of {step.state.name.table} cannot be let in")
         return let_in(self, path, step, *others)
 
-    with patch.object(apply_rows.RowSteps, "let_in", fails):
+    with patch.object(apply_rows.RowMerger, "apply", fails):
         yield
 
 
@@ -100,7 +100,7 @@ def test_a_table_is_put_aside_and_comes_back(stream: Stream, counted: Any) -> No
     assert any(line.startswith("db.bag is quarantined: ApplyRows of db.bag failed 3 times in cut 2: ") for line in said)
     assert published_cut(stream.spark, stream.paths).cut_id == 2
     assert _aside(stream)["bag"][1] == 2
-    assert lake_balance(stream.spark, stream.paths).balanced
+    assert lake_balance(stream.spark, stream.paths).is_balanced
 
     # what comes for it waits, and all else goes on
     late = row("INSERT", "bag", 15, {"id": "8", "v": "late", "n": "4"}, types={**TYPES, "n": "int"})
@@ -109,25 +109,25 @@ def test_a_table_is_put_aside_and_comes_back(stream: Stream, counted: Any) -> No
     assert not any("quarantined" in line for line in report_lines)
     assert stream.rows("a") == [(1, "two")]
     assert _aside(stream)["bag"][1] == 3
-    assert lake_balance(stream.spark, stream.paths).balanced
+    assert lake_balance(stream.spark, stream.paths).is_balanced
     history = stream.spark.read.format("delta").load(stream.paths.table("ddl_history"))
     assert [found["status"] for found in history.where("sql LIKE 'ALTER%'").orderBy("commit_ts").collect()] == [
         "held"
     ] * 2
-    report = _maker(stream).bring_up_to_date()
+    report = _maker(stream).advance()
     result = no_gaps_result(report, dg.AssetKey(["shop", "consistent_cuts"]))
     assert (result.passed, result.severity) == (False, dg.AssetCheckSeverity.ERROR)
     assert "quarantined: ApplyRows of db.bag failed 3 times" in str(result.metadata["db.bag"])
     assert "then run shop_rebuild with their names in tables" in str(result.description)
 
-    assert TableRebuilder(_maker(stream)).rebuilt(["db.bag"]).cut_id == 4
+    assert TableRebuilder(_maker(stream)).rebuild(["db.bag"]).cut_id == 4
     assert _aside(stream) == {}
     assert stream.rows("bag") == [(1, "one", None, None), (8, "late", 4, None)]
     assert {mirror["table"]: mirror["gaps"] for mirror in stream.cuts()[-1]["mirrors"]}["bag"] == []
     assert {found["status"] for found in history.where("sql LIKE 'ALTER%'").collect()} == {"applied"}
     stream.tell(30, put("bag", 25, "9", "on"))
     stream.run()
-    assert (len(stream.rows("bag")), lake_balance(stream.spark, stream.paths).balanced) == (3, True)
+    assert (len(stream.rows("bag")), lake_balance(stream.spark, stream.paths).is_balanced) == (3, True)
     counted("tables put aside and brought back", 1)
 
 
@@ -148,10 +148,10 @@ def test_tables_that_a_rename_ties_to_it_wait_too(stream: Stream) -> None:
     assert sorted(_aside(stream)) == ["a", "b", "y"]
     assert stream.rows("x") == [(1, "free")]
     assert sum("is quarantined" in line for line in said) == 3
-    assert lake_balance(stream.spark, stream.paths).balanced
-    assert TableRebuilder(_maker(stream)).rebuilt(["db.a"]).cut_id == 3
+    assert lake_balance(stream.spark, stream.paths).is_balanced
+    assert TableRebuilder(_maker(stream)).rebuild(["db.a"]).cut_id == 3
     assert (_aside(stream), stream.rows("a"), stream.rows("b")) == ({}, [(1, "one"), (2, "b's")], [(1, "one")])
-    assert lake_balance(stream.spark, stream.paths).balanced
+    assert lake_balance(stream.spark, stream.paths).is_balanced
 
 
 def test_a_table_that_cannot_be_made_and_a_rebuild_of_all(stream: Stream) -> None:
@@ -163,14 +163,14 @@ def test_a_table_that_cannot_be_made_and_a_rebuild_of_all(stream: Stream) -> Non
                 stream.run()
         stream.run()
         assert _aside(stream)["new"][1] == 1
-        assert Rebuilder(_maker(stream), "auto").rebuilt().equal
+        assert Rebuilder(_maker(stream), "auto").rebuild().all_equal
         assert _aside(stream)["new"][1] == 1
         # a table that was not put aside before is not because of a rebuild
         with broken("a"), pytest.raises(BrokenError, match="rows of a"):
-            Rebuilder(_maker(stream), "auto").rebuilt()
-    assert Rebuilder(_maker(stream), "auto").rebuilt().cut_id is not None
+            Rebuilder(_maker(stream), "auto").rebuild()
+    assert Rebuilder(_maker(stream), "auto").rebuild().cut_id is not None
     assert (_aside(stream), stream.rows("new")) == ({}, [(1, "n")])
-    assert lake_balance(stream.spark, stream.paths).balanced
+    assert lake_balance(stream.spark, stream.paths).is_balanced
 
 
 @pytest.mark.parametrize("error", [TransientError, OSError, MemoryError])
@@ -201,9 +201,9 @@ def test_a_begun_cut_does_not_keep_a_rebuild_from_its_work(stream: Stream) -> No
     with broken("b"), pytest.raises(BrokenError):
         stream.run()
     with broken("b"):
-        assert TableRebuilder(_maker(stream)).rebuilt(["db.a"]).equal
+        assert TableRebuilder(_maker(stream)).rebuild(["db.a"]).all_equal
     assert sorted(_aside(stream)) == ["b"]
-    assert TableRebuilder(_maker(stream)).rebuilt(["db.b"]).cut_id == 3
+    assert TableRebuilder(_maker(stream)).rebuild(["db.b"]).cut_id == 3
     assert (_aside(stream), stream.rows("a"), stream.rows("b")) == ({}, [(1, "one")], [(1, "one")])
 
 
@@ -229,8 +229,8 @@ def test_a_cut_that_cannot_be_finished_at_all_is_given_up_by_a_rebuild(stream: S
         with pytest.raises(MaskSaltError):
             copy.run(columns=others)
         with pytest.raises(MaskSaltError):
-            TableRebuilder(_maker(copy, columns=others)).rebuilt(["db.a"])
-        assert Rebuilder(_maker(copy, columns=others), "auto").rebuilt().cut_id == 2
+            TableRebuilder(_maker(copy, columns=others)).rebuild(["db.a"])
+        assert Rebuilder(_maker(copy, columns=others), "auto").rebuild().cut_id == 2
         assert not is_begun(stream.spark, copy.paths, published_cut(stream.spark, copy.paths))
         # upstream as the cut before had it, and on from there
         assert (copy.rows("bag"), copy.rows("a")) == ([(1, "q")], [])
@@ -238,7 +238,7 @@ def test_a_cut_that_cannot_be_finished_at_all_is_given_up_by_a_rebuild(stream: S
         assert (copy.rows("b"), copy.rows("made"), copy.rows("x")) == ([(1, "one")], [(1, "m")], [])
         names = {str(name) for name in published_cut(stream.spark, copy.paths).names}
         assert names == {"db.a", "db.b", "db.x", "db.made"}
-        assert lake_balance(stream.spark, copy.paths).balanced
+        assert lake_balance(stream.spark, copy.paths).is_balanced
     assert number > 12
 
 

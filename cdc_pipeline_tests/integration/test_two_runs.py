@@ -10,9 +10,9 @@ import dagster as dg
 import pytest
 
 from cdc_pipeline.definitions import defs
-from cdc_pipeline.lake.lock import only_writer
+from cdc_pipeline.lake.lock import writer_lock
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
-from cdc_pipeline.spark.threads import side_by_side
+from cdc_pipeline.spark.threads import map_in_threads
 from cdc_pipeline_tests.support.lakes.kills import SHORT
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.lakes.runs import environment, run_ingest
@@ -42,7 +42,7 @@ def _assert_right(spark: SparkSession, paths: LakePaths) -> None:
     sent = sum(len(STORIES[name].messages) for name in SHORT) + len(PARTITIONS)
     assert spark.read.format("delta").load(paths.table("raw_topic_snapshot")).count() == sent
     assert spark.read.format("delta").load(paths.table("consistent_cuts")).count() == 1
-    assert lake_balance(spark, paths).balanced
+    assert lake_balance(spark, paths).is_balanced
 
 
 @pytest.mark.core(2, 9)
@@ -53,7 +53,7 @@ def test_a_run_waits_for_another_and_a_rebuild_finds_all_equal(
     held, release = threading.Event(), threading.Event()
 
     def other_run() -> None:
-        with only_writer(paths, "the-other-run", lambda line: None):
+        with writer_lock(paths, "the-other-run", lambda line: None):
             held.set()
             release.wait(60)
 
@@ -87,7 +87,7 @@ def test_two_runs_without_a_lock(spark: SparkSession, paths: LakePaths, tmp_path
             return str(error)
         return None
 
-    errors = side_by_side(spark, run, range(2), threads=2)
+    errors = map_in_threads(spark, run, range(2), threads=2)
     print([error and error[:300] for error in errors])
     ingest(spark, paths, tmp_path / "captures")
     _assert_right(spark, paths)

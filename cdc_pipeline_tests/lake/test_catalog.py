@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_pipeline.lake.catalog import CatalogColumn, CatalogEntry, known_mirrors, remember_mirrors
+from cdc_pipeline.lake.catalog import CatalogColumn, CatalogEntry, read_catalog, write_catalog
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mysql.model.table import TableName
 
@@ -33,63 +33,63 @@ def home(paths: LakePaths) -> Path:
 
 
 def test_no_catalog(paths: LakePaths) -> None:
-    assert known_mirrors(paths) == ()
+    assert read_catalog(paths) == ()
     assert not Path(paths.root).exists()
 
 
 @pytest.mark.usefixtures("home")
 def test_round_trip(paths: LakePaths) -> None:
     entries = [_entry("b"), _entry("a"), _entry("z", database="a 中"), CatalogEntry("db", "empty", "/p", ())]
-    remember_mirrors(paths, entries)
-    assert known_mirrors(paths) == tuple(sorted(entries, key=lambda entry: entry.name))
-    assert known_mirrors(paths)[1].name == TableName("db", "a")
+    write_catalog(paths, entries)
+    assert read_catalog(paths) == tuple(sorted(entries, key=lambda entry: entry.name))
+    assert read_catalog(paths)[1].name == TableName("db", "a")
 
 
 @pytest.mark.usefixtures("home")
 def test_a_mirror_that_is_gone_stays_as_dropped(paths: LakePaths) -> None:
-    remember_mirrors(paths, [_entry("a"), _entry("b")])
-    remember_mirrors(paths, [_entry("b")])
-    assert known_mirrors(paths) == (_entry("a", dropped=True), _entry("b"))
-    remember_mirrors(paths, [_entry("b"), _entry("c")])
-    assert known_mirrors(paths) == (_entry("a", dropped=True), _entry("b"), _entry("c"))
+    write_catalog(paths, [_entry("a"), _entry("b")])
+    write_catalog(paths, [_entry("b")])
+    assert read_catalog(paths) == (_entry("a", dropped=True), _entry("b"))
+    write_catalog(paths, [_entry("b"), _entry("c")])
+    assert read_catalog(paths) == (_entry("a", dropped=True), _entry("b"), _entry("c"))
 
 
 @pytest.mark.usefixtures("home")
 def test_a_mirror_that_was_renamed_says_where_it_went(paths: LakePaths) -> None:
     old, new, newest = (CatalogEntry("db", name, f"/{name}", _COLUMNS, mirror_id="m") for name in ("a", "b", "c"))
-    remember_mirrors(paths, [old])
-    remember_mirrors(paths, [new])
-    assert known_mirrors(paths) == (replace(old, dropped=True, moved_to="db.b"), new)
-    remember_mirrors(paths, [newest])
-    assert [entry.moved_to for entry in known_mirrors(paths)] == ["db.c", "db.c", ""]
-    remember_mirrors(paths, [])
-    assert [entry.moved_to for entry in known_mirrors(paths)] == ["", "", ""]
+    write_catalog(paths, [old])
+    write_catalog(paths, [new])
+    assert read_catalog(paths) == (replace(old, dropped=True, moved_to="db.b"), new)
+    write_catalog(paths, [newest])
+    assert [entry.moved_to for entry in read_catalog(paths)] == ["db.c", "db.c", ""]
+    write_catalog(paths, [])
+    assert [entry.moved_to for entry in read_catalog(paths)] == ["", "", ""]
 
 
 @pytest.mark.usefixtures("home")
 def test_a_mirror_made_again_is_there_again(paths: LakePaths) -> None:
     for entries in ([_entry("a")], [], [_entry("a")]):
-        remember_mirrors(paths, entries)
-    assert known_mirrors(paths) == (_entry("a"),)
+        write_catalog(paths, entries)
+    assert read_catalog(paths) == (_entry("a"),)
 
 
 @pytest.mark.usefixtures("home")
 def test_newer_columns_replace_older(paths: LakePaths) -> None:
-    remember_mirrors(paths, [_entry("a")])
+    write_catalog(paths, [_entry("a")])
     newer = CatalogEntry("db", "a", "/elsewhere", (CatalogColumn("x", "int", "int"),))
-    remember_mirrors(paths, [newer])
-    assert known_mirrors(paths) == (newer,)
+    write_catalog(paths, [newer])
+    assert read_catalog(paths) == (newer,)
 
 
 @pytest.mark.usefixtures("home")
 def test_pipelines_have_their_own(paths: LakePaths) -> None:
-    remember_mirrors(paths, [_entry("a")])
-    assert known_mirrors(LakePaths(paths.root, "other")) == ()
+    write_catalog(paths, [_entry("a")])
+    assert read_catalog(LakePaths(paths.root, "other")) == ()
 
 
 def test_nothing_is_left_beside_the_catalog(paths: LakePaths, home: Path) -> None:
-    remember_mirrors(paths, [_entry("a")])
-    remember_mirrors(paths, [_entry("b")])
+    write_catalog(paths, [_entry("a")])
+    write_catalog(paths, [_entry("b")])
     assert [path.name for path in home.iterdir()] == ["catalog.json"]
 
 
@@ -118,21 +118,21 @@ _DAMAGED: dict[str, str | bytes] = {
 def test_a_damaged_catalog_loads_as_none(name: str, paths: LakePaths, home: Path) -> None:
     content = _DAMAGED[name]
     (home / "catalog.json").write_bytes(content.encode() if isinstance(content, str) else content)
-    assert known_mirrors(paths) == ()
+    assert read_catalog(paths) == ()
 
 
 def test_a_damaged_catalog_is_written_anew(paths: LakePaths, home: Path) -> None:
     (home / "catalog.json").write_text("[")
-    remember_mirrors(paths, [_entry("a")])
-    assert known_mirrors(paths) == (_entry("a"),)
+    write_catalog(paths, [_entry("a")])
+    assert read_catalog(paths) == (_entry("a"),)
 
 
 def test_a_folder_in_its_place_loads_as_none(paths: LakePaths, home: Path) -> None:
     (home / "catalog.json").mkdir()
-    assert known_mirrors(paths) == ()
+    assert read_catalog(paths) == ()
 
 
-@pytest.mark.parametrize("call", [known_mirrors, lambda paths: remember_mirrors(paths, [_entry("a")]) or ()])
+@pytest.mark.parametrize("call", [read_catalog, lambda paths: write_catalog(paths, [_entry("a")]) or ()])
 def test_a_remote_lake_has_no_copy(call: Callable[[LakePaths], tuple[CatalogEntry, ...]], tmp_path: Path) -> None:
     assert call(LakePaths(f"file:{tmp_path}", "shop")) == ()
     assert list(tmp_path.iterdir()) == []

@@ -12,13 +12,13 @@ from cdc_pipeline.lake.delta import (
     Commit,
     append_once,
     commit_metadata,
+    commit_session,
+    committed_version,
     create_table,
     forget_cached_log,
     overwrite_once,
-    progress,
     row_count,
-    session_for,
-    set_writers,
+    set_committed_versions,
     table_state,
 )
 from cdc_pipeline.lake.delta_log import newest_operation
@@ -56,7 +56,7 @@ def _notes(spark: SparkSession, path: str) -> list[Any]:
 
 def test_a_missing_table(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
-    assert (table_state(spark, path), progress(spark, path, _APP)) == (None, None)
+    assert (table_state(spark, path), committed_version(spark, path, _APP)) == (None, None)
     assert not (tmp_path / "t").exists()
 
 
@@ -70,7 +70,7 @@ def test_append_once(spark: SparkSession, tmp_path: Path) -> None:
     append_once(_frame(spark, (5, "other")), path, _commit(5, app="cdc:shop:other"))
     assert _rows(spark, path) == [(1, "a"), (4, "next"), (5, "other")]
     assert _version(spark, path) == 2
-    assert [progress(spark, path, app) for app in (_APP, "cdc:shop:other", "none")] == [6, 5, None]
+    assert [committed_version(spark, path, app) for app in (_APP, "cdc:shop:other", "none")] == [6, 5, None]
     assert _notes(spark, path) == [{"batch": 5, "text": "é"}, {}, {}]
 
 
@@ -82,7 +82,7 @@ def test_overwrite_once(spark: SparkSession, tmp_path: Path) -> None:
     state = table_state(spark, path)
     assert state is not None
     assert (_rows(spark, path), state.version, state.schema.simpleString()) == ([(7,)], 1, "struct<other:bigint>")
-    assert progress(spark, path, _APP) == 2
+    assert committed_version(spark, path, _APP) == 2
 
 
 def test_a_statement_in_its_own_session(spark: SparkSession, tmp_path: Path) -> None:
@@ -91,18 +91,18 @@ def test_a_statement_in_its_own_session(spark: SparkSession, tmp_path: Path) -> 
     append_once(_frame(spark, (1, "a"), (2, "b"), (3, "c")), path, _commit(1))
 
     def merge(version: int, name: str) -> None:
-        session = session_for(spark, _commit(version, step=version))
+        session = commit_session(spark, _commit(version, step=version))
         source = session.createDataFrame([(1, name), (9, name)], "id INT, name STRING").alias("s")
         merged = DeltaTable.forPath(session, path).alias("t").merge(source, "t.id = s.id")
         merged.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
 
     for _ in range(2):
         merge(2, "x")
-        DeltaTable.forPath(session_for(spark, _commit(3)), path).update("id = 2", {"name": "name || 'u'"})
-        DeltaTable.forPath(session_for(spark, _commit(4)), path).delete("id = 3")
+        DeltaTable.forPath(commit_session(spark, _commit(3)), path).update("id = 2", {"name": "name || 'u'"})
+        DeltaTable.forPath(commit_session(spark, _commit(4)), path).delete("id = 3")
     merge(3, "late")
     assert _rows(spark, path) == [(1, "x"), (2, "bu"), (9, "x")]
-    assert (_version(spark, path), progress(spark, path, _APP)) == (3, 4)
+    assert (_version(spark, path), committed_version(spark, path, _APP)) == (3, 4)
     assert _notes(spark, path)[1] == {"step": 2}
     assert spark.conf.get("spark.databricks.delta.write.txnAppId", "none") == "none"
     DeltaTable.forPath(spark, path).delete("id = 9")
@@ -177,7 +177,7 @@ def test_metadata_once(mapped: str, spark: SparkSession) -> None:
 
 def test_metadata_keeps_the_progress_of_all_writers(mapped: str, spark: SparkSession) -> None:
     _all_changes(spark, mapped, _commit(9))
-    assert [progress(spark, mapped, app) for app in (_APP, "setup")] == [9, 2]
+    assert [committed_version(spark, mapped, app) for app in (_APP, "setup")] == [9, 2]
     append_once(spark.createDataFrame([("b", 2, 1)], "title STRING, id INT, name LONG"), mapped, _commit(9))
     assert len(_rows(spark, mapped)) == 1
 
@@ -217,7 +217,7 @@ def test_rows_are_counted(stats: str, spark: SparkSession, tmp_path: Path) -> No
     finally:
         spark.conf.set("spark.databricks.delta.stats.collect", kept or "true")
     counts.append(row_count(spark, path))
-    DeltaTable.forPath(session_for(spark, _commit(3)), path).delete("id = 2")
+    DeltaTable.forPath(commit_session(spark, _commit(3)), path).delete("id = 2")
     counts.append(row_count(spark, path))
     assert counts == [0, 3, 2]
     assert '"deletionVector":{' in "".join(file.read_text() for file in (tmp_path / "t" / "_delta_log").glob("*2.json"))
@@ -232,7 +232,7 @@ def test_a_moved_table_is_seen_anew(spark: SparkSession, tmp_path: Path) -> None
     state = table_state(spark, str(new))
     assert state is not None
     assert state.schema == StructType([StructField("id", IntegerType()), StructField("name", StringType())])
-    assert (state.version, progress(spark, str(new), _APP), _rows(spark, str(new))) == (0, 1, [(1, "a")])
+    assert (state.version, committed_version(spark, str(new), _APP), _rows(spark, str(new))) == (0, 1, [(1, "a")])
 
 
 def test_a_note_is_one_line_of_json() -> None:
@@ -245,8 +245,8 @@ def test_writers_are_set_back_in_one_commit(spark: SparkSession, tmp_path: Path)
         append_once(_frame(spark, (version, "a")), path, _commit(version))
     assert newest_operation(spark, path) == "WRITE"
     note = json.dumps({"run_id": "the first"})
-    set_writers(spark, path, {_APP: 1}, note, {"cdc.said": "so"})
-    assert (progress(spark, path, _APP), _rows(spark, path)) == (1, [(1, "a"), (2, "a")])
+    set_committed_versions(spark, path, {_APP: 1}, note, {"cdc.said": "so"})
+    assert (committed_version(spark, path, _APP), _rows(spark, path)) == (1, [(1, "a"), (2, "a")])
     newest = DeltaTable.forPath(spark, path).history(1).collect()[0]
     assert (newest["version"], newest["userMetadata"]) == (2, note)
     assert json.loads(newest["operationParameters"]["properties"])["cdc.said"] == "so"

@@ -10,7 +10,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from cdc_pipeline.errors import LakeError, TransientError
-from cdc_pipeline.lake.faults import is_everywhere, lake_fault
+from cdc_pipeline.lake.faults import affects_all_tables, to_lake_error
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,7 +50,7 @@ _SAID: dict[str, tuple[Exception, type[Exception] | None, str]] = {
 @pytest.mark.parametrize("case", _SAID)
 def test_what_is_said(case: str) -> None:
     error, kind, said = _SAID[case]
-    fault = lake_fault(error)
+    fault = to_lake_error(error)
     assert type(fault) is (type(None) if kind is None else kind)
     assert said in str(fault)
 
@@ -58,7 +58,7 @@ def test_what_is_said(case: str) -> None:
 def test_a_cause_counts() -> None:
     error = RuntimeError("something")
     error.__cause__ = OSError(errno.ENOSPC, "No space left on device", "/lake/x")
-    assert isinstance(lake_fault(error), TransientError)
+    assert isinstance(to_lake_error(error), TransientError)
 
 
 _JOB = "Job aborted due to stage failure: Task 0 in stage 7.0 failed 1 times, most recent failure: Lost task 0.0"
@@ -105,13 +105,13 @@ _EVERYWHERE: dict[str, tuple[BaseException, bool]] = {
 def test_whose_reason_it_is(case: str) -> None:
     """Only an error that is specific to one mirror may quarantine it."""
     error, everywhere = _EVERYWHERE[case]
-    assert is_everywhere(error) is everywhere
+    assert affects_all_tables(error) is everywhere
 
 
 def test_a_chain_that_bites_its_tail_ends() -> None:
     first, second = RuntimeError("a"), RuntimeError("b")
     first.__context__, second.__context__ = second, first
-    assert lake_fault(first) is None
+    assert to_lake_error(first) is None
 
 
 def test_the_file_that_spark_cannot_read_is_named(spark: SparkSession, tmp_path: Path) -> None:
@@ -120,6 +120,6 @@ def test_the_file_that_spark_cannot_read_is_named(spark: SparkSession, tmp_path:
     file.write_bytes(b"no parquet at all")
     with pytest.raises((PySparkException, Py4JJavaError)) as caught:
         spark.read.format("delta").load(str(tmp_path / "t")).collect()
-    fault = lake_fault(caught.value)
+    fault = to_lake_error(caught.value)
     assert isinstance(fault, LakeError)
     assert file.name in str(fault)

@@ -143,7 +143,7 @@ def test_a_relative_lake_lies_below_the_working_folder(monkeypatch: pytest.Monke
 def test_layout() -> None:
     paths = LakePaths("/lake", "shop")
     name = TableName("db", "a/b")
-    assert (paths.table("change_log"), paths.mirror(name), paths.dropped(name, "7")) == (
+    assert (paths.table("change_log"), paths.mirror(name), paths.dropped_mirror(name, "7")) == (
         "/lake/shop/change_log",
         "/lake/shop/mirror/db/a%2Fb",
         "/lake/shop/dropped/db/a%2Fb@7",

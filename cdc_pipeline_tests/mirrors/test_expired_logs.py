@@ -54,4 +54,4 @@ def test_a_pipeline_goes_on_without_its_first_commits(spark: SparkSession, paths
     assert {"batches", "change_log", "consistent_cuts", "raw_topic_snapshot", "watermarks", "t"} <= left
     assert published_cut(spark, paths).resolved_tso == tso(42)
     assert [found["id"] for found in read_cut(spark, paths.root, "shop")["db.t"].collect()] == [4]
-    assert lake_balance(spark, paths).balanced
+    assert lake_balance(spark, paths).is_balanced

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cdc_pipeline.gaps import in_words
+from cdc_pipeline.gaps import gap_texts
 from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
@@ -176,7 +176,7 @@ def test_rows(told: tuple[LakePaths, dict[str, list[list[tuple[Any, ...]]]]], ta
 def _gaps(spark: SparkSession, paths: LakePaths, table: str) -> tuple[str, ...]:
     state = table_state(spark, paths.mirror(TableName("db", table)))
     assert state is not None
-    return in_words(MirrorState.from_properties(state.properties).gaps)
+    return gap_texts(MirrorState.from_properties(state.properties).gaps)
 
 
 def test_gaps_say_how_many_rows_and_which_message_was_first(told: tuple[LakePaths, Any], spark: SparkSession) -> None:
@@ -204,14 +204,14 @@ def test_nothing_became_a_dead_letter_and_changes_balance(told: tuple[LakePaths,
     paths = told[0]
     assert spark.read.format("delta").load(paths.table("dead_letters")).isEmpty()
     balance = lake_balance(spark, paths)
-    assert balance.balanced
+    assert balance.is_balanced
     assert balance.decoded == sum('"isDdl": false' in text and "WATERMARK" not in text for text in (*FIRST, *SECOND))
 
 
 def test_a_rebuild_makes_the_same_rows(told: tuple[LakePaths, Any], spark: SparkSession) -> None:
     """In one cut: where a later change told of a row, its gap is not there any more."""
     paths = told[0]
-    report = Rebuilder(CutMaker(spark, paths, "again", "UTC", 2, lambda _: None), "auto").rebuilt()
+    report = Rebuilder(CutMaker(spark, paths, "again", "UTC", 2, lambda _: None), "auto").rebuild()
     assert {table.table: table.equal for table in report.tables} == dict.fromkeys(
         (table.table for table in report.tables), True
     )

@@ -330,7 +330,7 @@ def test_the_table_is_upstreams(told: Told, spark: SparkSession, name: str) -> N
 
 def test_nothing_is_lost_or_counted_twice(told: Told, spark: SparkSession) -> None:
     balance = lake_balance(spark, told.paths)
-    assert balance.balanced, balance
+    assert balance.is_balanced, balance
 
 
 def test_every_statement_fits(told: Told, spark: SparkSession) -> None:

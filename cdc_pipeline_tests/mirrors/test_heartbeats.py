@@ -47,4 +47,4 @@ def test_the_lag_of_a_stream_without_watermarks(spark: SparkSession, paths: Lake
     assert lag(ingest(spark, paths, folder, run_id="2"), _at(620)) == timedelta(seconds=560)
     report = ingest(spark, paths, folder, run_id="3")
     assert (report.published, lag(report, _at(3600))) == (False, timedelta(seconds=3540))
-    assert report.streams.what_holds() == "no heartbeat has arrived in orders since"
+    assert report.streams.blocking_reason() == "no heartbeat has arrived in orders since"

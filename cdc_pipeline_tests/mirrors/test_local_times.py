@@ -21,8 +21,8 @@ _TYPES = {"id": "int", "at": "timestamp", "local": "datetime"}
 # table → the rows that it has of (at, local), and the gaps that it is to have, by their column
 _TABLES: dict[str, tuple[list[tuple[str | None, str | None]], list[tuple[GapKind, str | None]]]] = {
     "clear": ([("2024-11-03 00:59:59", "2024-11-03 01:30:00"), (None, "2024-03-10 02:30:00")], []),
-    "twice": ([("2024-11-03 01:30:00", None)], [(GapKind.SHOWN_TWICE, "at")]),
-    "never": ([("2024-03-10 02:30:00", None)], [(GapKind.NEVER_SHOWN, "at")]),
+    "twice": ([("2024-11-03 01:30:00", None)], [(GapKind.AMBIGUOUS_TIME, "at")]),
+    "never": ([("2024-03-10 02:30:00", None)], [(GapKind.NONEXISTENT_TIME, "at")]),
 }
 
 
@@ -61,4 +61,4 @@ def test_a_text_that_does_not_tell_its_instant_is_named(table: str, lake: LakePa
 
 def test_two_keys_with_one_text_are_one_row_and_a_doubt(lake: LakePaths, spark: SparkSession) -> None:
     assert spark.read.format("delta").load(lake.mirror(TableName("db", "keyed"))).count() == 1
-    assert _gaps(spark, lake, "keyed") == [(GapKind.SHOWN_TWICE, "at")]
+    assert _gaps(spark, lake, "keyed") == [(GapKind.AMBIGUOUS_TIME, "at")]

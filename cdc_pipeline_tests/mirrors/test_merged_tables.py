@@ -12,7 +12,7 @@ from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_streams import CutStreams
 from cdc_pipeline.mirrors.cuts.reading import read_cut
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
-from cdc_pipeline.mirrors.model.computed_columns import DerivedColumn
+from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn
 from cdc_pipeline.mirrors.model.masks import HASH
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
@@ -125,8 +125,8 @@ def test_three_tables_in_one_mirror(spark: SparkSession, tmp_path: Path) -> None
     assert set(told.statuses().values()) == {"applied"}
 
     # all anew in one cut is the same
-    again = Rebuilder(told.maker(), "auto").rebuilt()
-    assert again.equal, again
+    again = Rebuilder(told.maker(), "auto").rebuild()
+    assert again.all_equal, again
     assert again.cut_id is None
 
     # a column of a name that merging needs stops the run before anything is touched
@@ -144,9 +144,9 @@ def test_all_that_mirrors_carry_at_once(spark: SparkSession, tmp_path: Path) -> 
         masks=(("m.orders", (("v", HASH),)),),
         salt="no salt is as good as this one",
         soft_delete=("m.*",),
-        derived=(
-            ("m.orders", (DerivedColumn("twice", "int", "n * 2"), DerivedColumn("hashed", "int", "length(v)"))),
-            ("m.bags", (DerivedColumn("of", "string", "concat(_source_database, '.', id)"),)),
+        computed=(
+            ("m.orders", (ComputedColumn("twice", "int", "n * 2"), ComputedColumn("hashed", "int", "length(v)"))),
+            ("m.bags", (ComputedColumn("of", "string", "concat(_source_database, '.', id)"),)),
         ),
     )
     told = Told(spark, tmp_path, MERGED, rules)
@@ -180,8 +180,8 @@ def test_all_that_mirrors_carry_at_once(spark: SparkSession, tmp_path: Path) -> 
             ("a", 9, "y", "a.9"),
             ("b", 1, "x", "b.1"),
         ]
-    again = Rebuilder(told.maker(), "auto").rebuilt()
-    assert again.equal, again
+    again = Rebuilder(told.maker(), "auto").rebuild()
+    assert again.all_equal, again
 
 
 def _canal(table: str, step: int, key: str, partition: int = 1) -> Message:
@@ -210,5 +210,5 @@ def test_a_stream_without_watermarks(spark: SparkSession, tmp_path: Path) -> Non
     assert rows(told, "m.orders")[1] == [("a.o1", "2"), ("b.o1", "1"), ("b.o1", "2"), ("b.o1", "3")]
     assert rows(told, "m.bags")[1] == [("a.bag", "1"), ("b.bag", "1"), ("b.bag", "1"), ("b.bag", "3")]
     assert report.totals.superseded == 2
-    assert lake_balance(spark, told.paths).balanced
+    assert lake_balance(spark, told.paths).is_balanced
     assert [entry.gaps for entry in report.mirrors] == [()] * 2

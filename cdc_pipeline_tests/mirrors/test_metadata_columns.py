@@ -10,7 +10,7 @@ import pytest
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
-from cdc_pipeline.mirrors.model.state import TRACE_NAMES
+from cdc_pipeline.mirrors.model.state import METADATA_COLUMNS
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mysql.model.table import TableName
@@ -84,11 +84,11 @@ def test_mirrors_keep_what_they_were_made_with_until_a_rebuild(spark: SparkSessi
     made_with: dict[str, list[str]] = {"keyed": [], "bag": [], "own": [], "later": ["_offset"]}
     assert {name: beside for name, (beside, _) in found.items()} == made_with
     # as the declaration would be after the setting was taken out; `own` cannot have two columns of one name
-    rules = ColumnRules(TRACE_NAMES[:3])
+    rules = ColumnRules(METADATA_COLUMNS[:3])
     rebuilder = Rebuilder(CutMaker(spark, paths, "r", "UTC", 2, lambda _: None, columns=rules), "auto")
-    differing = {table.table for table in rebuilder.rebuilt().tables if not table.equal}
+    differing = {table.table for table in rebuilder.rebuild().tables if not table.equal}
     assert differing == {f"mirror/db.{name}" for name in ROWS}
-    assert _mirrors(spark, paths) == {name: (list(TRACE_NAMES[:3]), rows) for name, rows in ROWS.items()}
+    assert _mirrors(spark, paths) == {name: (list(METADATA_COLUMNS[:3]), rows) for name, rows in ROWS.items()}
 
 
 def test_without_watermarks_the_commit_time_is_needed(spark: SparkSession, tmp_path: Path) -> None:

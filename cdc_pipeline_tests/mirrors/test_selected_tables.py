@@ -99,7 +99,7 @@ def test_tables_that_are_in_and_out_and_change_sides(
             told.send([*late, eu("INSERT", 12, {"id": "2", "v": "g"})], 20)
     # it is finished as it was begun, then comes a cut with the selection that is declared by now
     told.selection = _OTHER
-    report = told.maker().bring_up_to_date()
+    report = told.maker().advance()
     cuts = spark.read.format("delta").load(told.paths.table("consistent_cuts")).orderBy("cut_id").collect()
     assert [TableSelection.from_json(cut["selection"]) for cut in cuts] == [_SELECTION, _SELECTION, _OTHER]
     assert [(cut["filtered"], cut["late"], cut["breaches"], cut["pending"]) for cut in cuts] == [
@@ -118,7 +118,7 @@ def test_tables_that_are_in_and_out_and_change_sides(
     assert "not included before cut 3" in told.gaps("db.out")[0]
     aside = [folder for folder in subfolders(spark, f"{told.paths.home}/dropped/db") if "/stays@" in folder]
     assert spark.read.format("delta").load(aside[0]).count() == 2
-    assert lake_balance(spark, told.paths).balanced
+    assert lake_balance(spark, told.paths).is_balanced
 
     # between two cuts a reader sees the tables that those selected
     with read_cut(spark, told.paths.root, "p", tso(13)) as cut:
@@ -133,17 +133,17 @@ def test_tables_that_are_in_and_out_and_change_sides(
     moved["europe.orders"] = Table(ID_V, [("1", "f"), ("2", "g"), ("3", "h")])
     told.assert_mirrors({**moved, "db.out": Table(ID_V, [("4", "new")], gaps=True)})
     # a rebuild takes in what was left out before; what came by a RENAME stays without its rows
-    Rebuilder(told.maker(), "auto").rebuilt()
+    Rebuilder(told.maker(), "auto").rebuild()
     rows = [("1", "x"), ("2", "y"), ("3", "z"), ("4", "new"), ("9", "never seen")]
     told.assert_mirrors({**moved, "db.out": Table(ID_V, rows)})
-    assert lake_balance(spark, told.paths).balanced
-    assert Rebuilder(told.maker(), "auto").rebuilt().equal
+    assert lake_balance(spark, told.paths).is_balanced
+    assert Rebuilder(told.maker(), "auto").rebuild().all_equal
 
     # two tables, one mirror: nothing is touched
     newest = published_cut(spark, told.paths).cut_id
     told.selection = TableSelection(exclude=("db.stays",), routes=(Route("eu.orders", "db.orders"),))
     with pytest.raises(DeclarationError, match=r"db\.orders and eu\.orders would both be mirrored as db\.orders"):
-        told.maker().bring_up_to_date()
+        told.maker().advance()
     assert published_cut(spark, told.paths).cut_id == newest
     told.assert_mirrors({**moved, "db.out": Table(ID_V, rows)})
 

@@ -13,13 +13,13 @@ import yaml  # type: ignore[import-untyped]
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cdc_pipeline.mysql.ddl.column_types import type_in_words
-from cdc_pipeline.mysql.ddl.evolution import SchemaConflictError, altered, shape
+from cdc_pipeline.mysql.ddl.column_types import type_or_text
+from cdc_pipeline.mysql.ddl.evolution import SchemaConflictError, altered, row_shape
 from cdc_pipeline.mysql.ddl.parser import parse_ddl
-from cdc_pipeline.mysql.ddl.statements import changes_of
-from cdc_pipeline.mysql.ddl.stored_schema import schema_of_json
+from cdc_pipeline.mysql.ddl.statements import event_changes
+from cdc_pipeline.mysql.ddl.stored_schema import schema_from_json
 from cdc_pipeline.mysql.expressions.translation import ExpressionError, assigned, translated
-from cdc_pipeline.mysql.model.limits import MOST_TRANSLATED_CHARACTERS
+from cdc_pipeline.mysql.model.limits import MAX_TRANSLATED_CHARACTERS
 from cdc_pipeline.mysql.model.schema_changes import AlterTable, CreateTable, NotSupported
 from cdc_pipeline.mysql.model.table import Column, TableName
 
@@ -60,7 +60,7 @@ def test_what_is_beyond_a_limit_says_so_and_of_which_table(sql: str, words: str)
 
 @pytest.mark.parametrize("words", ["binary(2000000000)", "decimal(99,2)", "x" * 10**6, "enum(" + "('" * 9999])
 def test_a_type_beyond_a_limit_in_a_message_is_no_type_that_is_known(words: str) -> None:
-    kind = type_in_words(words)
+    kind = type_or_text(words)
     assert kind.params == ()
     assert kind.base == words[:200] + (f"… ({len(words):,} characters)" if len(words) > 200 else "")
 
@@ -161,11 +161,11 @@ _ANY = (
 @settings(max_examples=400, deadline=10_000, suppress_health_check=list(HealthCheck))
 @given(_ANY, st.sampled_from(["ddl", "statement", "xa"]))
 def test_no_statement_raises(sql: str, kind: str) -> None:
-    for change in changes_of(kind, "db", "t", sql):
+    for change in event_changes(kind, "db", "t", sql):
         change.description()
         if isinstance(change, CreateTable):
-            assert schema_of_json(change.schema.to_json()) == change.schema
-            shape(change.schema)
+            assert schema_from_json(change.schema.to_json()) == change.schema
+            row_shape(change.schema)
 
 
 _KNOWN = parse_ddl("CREATE TABLE t (id INT PRIMARY KEY, a INT, b VARCHAR(9), c ENUM('a','b'), UNIQUE(a))", "db")
@@ -176,7 +176,7 @@ _KNOWN = parse_ddl("CREATE TABLE t (id INT PRIMARY KEY, a INT, b VARCHAR(9), c E
 def test_no_alteration_raises_but_what_it_says(sql: str) -> None:
     (known,) = _KNOWN
     assert isinstance(known, CreateTable)
-    for change in changes_of("ddl", "db", "t", sql):
+    for change in event_changes("ddl", "db", "t", sql):
         if isinstance(change, AlterTable):
             with contextlib.suppress(SchemaConflictError):
                 altered(known.schema, change.clauses).to_json()
@@ -207,6 +207,6 @@ def test_no_expression_raises_but_what_it_says(data: st.DataObject) -> None:
     assert isinstance(created, CreateTable)
     kind = data.draw(st.sampled_from(_KINDS))
     with contextlib.suppress(ExpressionError):
-        assert len(translated(mutated, created.schema, "UTC").sql) <= MOST_TRANSLATED_CHARACTERS
+        assert len(translated(mutated, created.schema, "UTC").sql) <= MAX_TRANSLATED_CHARACTERS
     with contextlib.suppress(ExpressionError):
-        assigned(mutated, Column("made", type_in_words(kind)), created.schema, "UTC")
+        assigned(mutated, Column("made", type_or_text(kind)), created.schema, "UTC")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_pipeline.lake.delta import Commit, session_for
-from cdc_pipeline.spark.few_rows import FEW_ROWS, for_rows
+from cdc_pipeline.lake.delta import Commit, commit_session
+from cdc_pipeline.spark.few_rows import MAX_SMALL_ROWS, small_query
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,22 +37,22 @@ def _is_compiled(session: SparkSession) -> bool:
 
 def test_queries_over_few_rows_are_interpreted(session: SparkSession) -> None:
     assert _is_compiled(session)
-    with for_rows(session, FEW_ROWS):
+    with small_query(session, MAX_SMALL_ROWS):
         assert not _is_compiled(session)
     assert _is_compiled(session)
     assert {name: session.conf.get(name) for name in _USUAL} == _USUAL
 
 
 def test_an_error_leaves_the_session_as_it_was(session: SparkSession) -> None:
-    with suppress(KeyError), for_rows(session, 0):
+    with suppress(KeyError), small_query(session, 0):
         raise KeyError
     assert _is_compiled(session)
 
 
 def test_queries_over_many_rows_are_compiled(session: SparkSession) -> None:
-    with for_rows(session, FEW_ROWS + 1):
+    with small_query(session, MAX_SMALL_ROWS + 1):
         assert _is_compiled(session)
 
 
 def test_a_commit_on_few_rows_is_interpreted(spark: SparkSession) -> None:
-    assert not _is_compiled(session_for(spark, Commit("a", 1, {}), few=True))
+    assert not _is_compiled(commit_session(spark, Commit("a", 1, {}), few=True))

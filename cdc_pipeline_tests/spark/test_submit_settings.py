@@ -14,7 +14,7 @@ import pytest
 
 from cdc_pipeline.spark.jvm import jvm
 from cdc_pipeline.spark.submit_settings import properties_text, settings_options
-from cdc_pipeline.spark.warm_jvm import FOLDER, end_warm_jvms
+from cdc_pipeline.spark.warm_jvm import FOLDER_VARIABLE, end_warm_jvms
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,7 +83,7 @@ def test_no_process_shows_a_setting_that_is_a_secret(tmp_path: Path) -> None:
     warm = tmp_path / "jvms"
     for seconds in ("0", "600"):
         secret = secrets.token_hex(16)
-        environment = {**_environment(), "TMPDIR": str(place), FOLDER: str(warm)}
+        environment = {**_environment(), "TMPDIR": str(place), FOLDER_VARIABLE: str(warm)}
         try:
             ended = subprocess.run(
                 [sys.executable, "-c", _START, secret, seconds],

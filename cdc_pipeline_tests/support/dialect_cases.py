@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
-from cdc_pipeline.contracts.rules import rejecting, rules_of
-from cdc_pipeline.dialects.decode import EXPECTATIONS, explained
-from cdc_pipeline.dialects.envelope import JSON_RULES, PATHS, parsed
+from cdc_pipeline.contracts.rules import model_rules, rejecting_rules
+from cdc_pipeline.dialects.decode import EXPECTATIONS, decode_with_reasons
+from cdc_pipeline.dialects.envelope import JSON_RULES, PATHS, parse_records
 from cdc_pipeline.dialects.registry import DIALECTS
 from cdc_pipeline.sources.records import RECORD
 
@@ -37,7 +37,7 @@ _SIZED = {
     rule.name
     for dialect in DIALECTS
     for form in dialect.forms
-    for rule in rules_of(form.contract)
+    for rule in model_rules(form.contract)
     if rule.found is not None
 }
 
@@ -96,7 +96,7 @@ def by_name(frame: DataFrame, values: Mapping[str, bytes | None]) -> Columns:
 def explained_by_name(
     spark: SparkSession, values: Mapping[str, bytes | None], dialect: DialectName = "auto"
 ) -> Columns:
-    return by_name(explained(raw(spark, values), dialect), values)
+    return by_name(decode_with_reasons(raw(spark, values), dialect), values)
 
 
 def says(reason: str, rule: str, value: bytes) -> bool:
@@ -120,7 +120,7 @@ def broken_by_form(spark: SparkSession, bad: Bad, dialect: Dialect) -> set[tuple
     """(form, rule) of each case."""
     values = named({}, {rule: cases for rule, cases in bad.items() if rule not in JSON_RULES})
     names = list(values)
-    forms = parsed(raw(spark, values)).select("offset", dialect.form().alias("form")).collect()
+    forms = parse_records(raw(spark, values)).select("offset", dialect.form().alias("form")).collect()
     return {(row["form"], names[row["offset"]].split(": ")[0]) for row in forms}
 
 
@@ -132,6 +132,6 @@ def breakable(dialect: Dialect, told_by: Mapping[str, Sequence[str]]) -> set[tup
     return {
         (form.name, rule.name)
         for form in dialect.forms
-        for rule in rejecting(rules_of(form.contract))
+        for rule in rejecting_rules(model_rules(form.contract))
         if rule.name not in _ALWAYS_KEPT and rule.field not in told_by.get(form.name, ())
     }

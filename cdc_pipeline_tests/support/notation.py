@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import yaml  # type: ignore[import-untyped]
 
 from cdc_pipeline.mysql.model.base_changes import BaseClause
-from cdc_pipeline.mysql.model.schema_changes import Position
+from cdc_pipeline.mysql.model.schema_changes import ColumnPosition
 from cdc_pipeline.mysql.model.table import Column, Default, PlainIndex, TableSchema, UniqueKey
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def _value(value: Any) -> str:
             return _unique(value)
         case PlainIndex(name, columns):
             return f"{name or '-'} {_names(columns)}"
-        case Position(after):
+        case ColumnPosition(after):
             return "first" if after is None else f"after {after}"
         case tuple():
             return _names(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.lake.delta import progress
+from cdc_pipeline.lake.delta import committed_version
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,6 +25,6 @@ BATCHES_SCHEMA = (
 )
 
 
-def last_decoded(spark: SparkSession, paths: LakePaths) -> int:
+def last_decoded_batch(spark: SparkSession, paths: LakePaths) -> int:
     """The id of the newest decoded batch; 0 if none is."""
-    return progress(spark, paths.table("batches"), paths.writer("batches")) or 0
+    return committed_version(spark, paths.table("batches"), paths.app_id("batches")) or 0

@@ -22,7 +22,7 @@ RESULT_COLUMNS = (
 )
 
 
-def undecided(ddl: DataFrame) -> DataFrame:
+def with_empty_results(ddl: DataFrame) -> DataFrame:
     """DDL rows with `RESULT_COLUMNS` added: `status` is PENDING, the others are NULL."""
     nulls = {field.name: F.lit(None).cast(field.dataType) for field in struct_of(RESULT_COLUMNS)}
     return ddl.withColumns({**nulls, "status": F.lit(PENDING)})

@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.dialects.message_types import MessageTypes
     from cdc_pipeline.gaps import Gap
-    from cdc_pipeline.mirrors.changes.late_ddl import ComesAgain
-    from cdc_pipeline.mirrors.changes.segments import Doubt, Evidence
+    from cdc_pipeline.mirrors.changes.late_ddl import Replay
+    from cdc_pipeline.mirrors.changes.segments import Evidence, UnknownOrder
     from cdc_pipeline.mirrors.changes.window import Window
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
-    from cdc_pipeline.mirrors.model.shards import ShardName
+    from cdc_pipeline.mirrors.model.shards import SourceTableName
     from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
     from cdc_pipeline.mysql.model.table import TableName
     from cdc_pipeline.sources.places import Place
 
 
 @dataclass(frozen=True)
-class RowsTold:
+class RowSelection:
     """Which row changes a cut applies, and the segment of each, beside its window and its selection.
 
     Stored with the plan, so that a resumed run applies the same rows in the same steps.
@@ -39,11 +39,11 @@ class RowsTold:
 
     events: tuple[DdlEvent, ...] = ()
     """The statements that divide each table's rows into segments, in stream order."""
-    again: tuple[tuple[TableName | ShardName, ComesAgain], ...] = ()
+    replayed: tuple[tuple[TableName | SourceTableName, Replay], ...] = ()
     """The tables whose rows of earlier cuts are replayed (`late_ddl`)."""
-    released: tuple[HeldTable, ...] = ()
+    resumed: tuple[HeldTable, ...] = ()
     """The held tables that resume."""
-    past: tuple[DdlEvent, ...] = ()
+    past_events: tuple[DdlEvent, ...] = ()
     """The statements of earlier cuts that some rows may precede (`rebased_rows`)."""
     evidence: Evidence = NO_EVIDENCE
     """The segments of rows whose position leaves them open, for `events`."""
@@ -57,10 +57,10 @@ class RowsTold:
     """Tables whose mirrors have no key though their messages name one."""
 
 
-class RowFinder(Protocol):
-    """What planning looks up to place rows. A resumed run needs none of it: `RowsTold` has the results."""
+class SegmentLookup(Protocol):
+    """What planning looks up to place rows. A resumed run needs none of it: `RowSelection` has the results."""
 
-    def past(self, delivered: DataFrame) -> Sequence[DdlEvent]:
+    def past_events(self, delivered: DataFrame) -> Sequence[DdlEvent]:
         """Returns the statements of earlier cuts that some of the rows may precede."""
 
     def is_known(self, name: TableName) -> bool:
@@ -87,36 +87,38 @@ class CutRows:
     def __init__(
         self,
         window: Window,
-        told: RowsTold,
+        told: RowSelection,
         log: DataFrame,
         table: Callable[[str], DataFrame],
         *,
         waited: bool,
-        finder: RowFinder | None = None,
+        finder: SegmentLookup | None = None,
     ) -> None:
         self._window, self._log, self._table = window, log, table
         self._planning = finder is not None
-        self.told = told
-        self.doubts: tuple[Doubt, ...] = ()
+        self.selection = told
+        self.doubts: tuple[UnknownOrder, ...] = ()
         self.gaps: dict[TableName, tuple[Gap, ...]] = {}
-        released = {table.name: table for table in told.released}
+        released = {table.name: table for table in told.resumed}
         cuts = table("consistent_cuts") if released else None
         also = rows_at_watermark(window, log, told.altered) if told.at_watermark else None
-        delivered = window.changes(log, waited=waited, again=dict(told.again), also=also)
+        delivered = window.changes(log, waited=waited, again=dict(told.replayed), also=also)
         self.delivered = with_resumed_rows(delivered, log, cuts, released, told.events, window).persist()
         self._cached: list[DataFrame] = []
-        self.repeated: DataFrame | None = None
+        self.redelivered: DataFrame | None = None
         try:
             self.changes = self._with_segments(self._without_redelivered(self.delivered), finder)
             if told.keyless:
-                self.leave_out_repeated(told.keyless)
+                self.drop_redelivered(told.keyless)
         except BaseException:
             self.close()
             raise
 
     def _without_redelivered(self, changes: DataFrame, tables: Collection[TableName] = ()) -> DataFrame:
         watermarks, history = self._table("watermarks"), self._table("ddl_history")
-        redeliveries = Redeliveries(changes, self._log, watermarks, history, self._window, self.told.events, tables)
+        redeliveries = Redeliveries(
+            changes, self._log, watermarks, history, self._window, self.selection.events, tables
+        )
         repeated = redeliveries.positions
         if repeated is None:
             return changes
@@ -124,30 +126,30 @@ class CutRows:
             for name, gap in redeliveries.gaps.items():
                 self.gaps[name] = (*self.gaps.get(name, ()), gap)
         self._cached.append(repeated.persist())
-        self.repeated = repeated if self.repeated is None else self.repeated.unionByName(repeated)
+        self.redelivered = repeated if self.redelivered is None else self.redelivered.unionByName(repeated)
         return changes.join(repeated, list(POSITION), "left_anti")
 
-    def _with_segments(self, changes: DataFrame, finder: RowFinder | None) -> DataFrame:
-        told = self.told
+    def _with_segments(self, changes: DataFrame, finder: SegmentLookup | None) -> DataFrame:
+        told = self.selection
         if finder is not None:
-            told = replace(told, past=tuple(finder.past(self.delivered)))
-        remaining = without_emptied(changes, told.past)
+            told = replace(told, past_events=tuple(finder.past_events(self.delivered)))
+        remaining = without_emptied(changes, told.past_events)
         if finder is not None:
             # only the statements themselves show whether a table existed before them
-            evidence, doubts = find_evidence(remaining, told.past, lambda name: False, finder.types_of)
+            evidence, doubts = find_evidence(remaining, told.past_events, lambda name: False, finder.types_of)
             told = replace(told, past_evidence=evidence)
-            for name, gaps in rebase_gaps(remaining, told.past, evidence, doubts, finder.types_of).items():
+            for name, gaps in rebase_gaps(remaining, told.past_events, evidence, doubts, finder.types_of).items():
                 self.gaps[name] = (*self.gaps.get(name, ()), *gaps)
-        rebased = rebased_changes(remaining, told.past, told.past_evidence)
+        rebased = rebased_changes(remaining, told.past_events, told.past_evidence)
         if finder is not None:
             evidence, self.doubts = find_evidence(rebased, told.events, finder.is_known, finder.types_of)
             told = replace(told, evidence=evidence)
-        self.told = told
-        return with_replayed_rows(with_segments(rebased, told.events, told.evidence), dict(told.again))
+        self.selection = told
+        return with_replayed_rows(with_segments(rebased, told.events, told.evidence), dict(told.replayed))
 
-    def leave_out_repeated(self, tables: Collection[TableName]) -> None:
+    def drop_redelivered(self, tables: Collection[TableName]) -> None:
         """Removes the redelivered rows of these tables too. Their mirrors have no key, though their messages name one."""
-        self.told = replace(self.told, keyless=tuple(sorted(tables)))
+        self.selection = replace(self.selection, keyless=tuple(sorted(tables)))
         self.changes = self._without_redelivered(self.changes, tables)
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.gaps import Gap, GapKind
-from cdc_pipeline.lake.delta import progress
+from cdc_pipeline.lake.delta import committed_version
 from cdc_pipeline.mysql.model.table import TableName
 
 if TYPE_CHECKING:
@@ -25,12 +25,12 @@ _SHOWN = 100
 """Characters of a rejected value in `reason`."""
 
 
-def lost_rows(
+def dead_letter_gaps(
     spark: SparkSession, paths: LakePaths, window: Window, selection: TableSelection
 ) -> dict[TableName, tuple[Gap, ...]]:
     """The gaps of tables whose records became dead letters while this cut's batches were decoded."""
     path = paths.table("dead_letters")
-    newest = progress(spark, path, paths.writer("dead_letters"))
+    newest = committed_version(spark, path, paths.app_id("dead_letters"))
     if newest is not None and newest <= window.after_batch:
         return {}
     dead_letters = selection.selected(spark.read.format("delta").load(path))
@@ -58,7 +58,7 @@ def lost_rows(
     return {name: tuple(found) for name, found in gaps.items()}
 
 
-def value_letters(rows: DataFrame, state: MirrorState, raw: DataFrame) -> DataFrame:
+def value_dead_letters(rows: DataFrame, state: MirrorState, raw: DataFrame) -> DataFrame:
     """Rows for `dead_letters`: those of `typed_rows.typed_rows` with bad values, with their records from `raw`."""
     return (
         rows.where("size(bad) > 0")

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.paths import path_segment, subfolders
-from cdc_pipeline.mirrors.model.ddl_events import ddl_event, in_order
+from cdc_pipeline.mirrors.model.ddl_events import ddl_event, in_upstream_order
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.model.schema_changes import TruncateTable
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class EndedTable:
+class DroppedTable:
     """A mirror that a statement dropped or truncated."""
 
     state: MirrorState
     """The mirror's state, with its name, before the statement."""
-    mark: str
+    ddl_id: str
     """The id of the statement (`DdlEvent.mark`)."""
     how: Literal["dropped", "retired", "truncated"]
     """`dropped`: its folder was moved to `dropped/`.
@@ -40,41 +40,41 @@ class EndedTable:
 
     @property
     def name(self) -> TableName:
-        return self.state.name_upstream
+        return self.state.former_name
 
     @property
     def time(self) -> int:
         """The `commit_ts` of the statement."""
-        return int(self.mark.split(".")[0])
+        return int(self.ddl_id.split(".")[0])
 
 
-def ended_tables(
+def dropped_tables(
     spark: SparkSession,
     paths: LakePaths,
     history: DataFrame,
     database: str,
     before_cut: int,
     mirrored: Callable[[DdlEvent], DdlEvent],
-) -> tuple[EndedTable, ...]:
+) -> tuple[DroppedTable, ...]:
     """The mirrors of a database that earlier cuts dropped or truncated. `mirrored`: event → its effect on mirrors."""
     dropped, retired = _dropped(spark, paths, database), _retired(spark, paths, database)
     return (*dropped, *retired, *_truncated(spark, paths, history, database, before_cut, mirrored))
 
 
-def _retired(spark: SparkSession, paths: LakePaths, database: str) -> list[EndedTable]:
+def _retired(spark: SparkSession, paths: LakePaths, database: str) -> list[DroppedTable]:
     folders = subfolders(spark, f"{paths.home}/mirror/{path_segment(database)}")
     tables = filter(None, (table_state(spark, path) for path in folders))
     states = [MirrorState.from_properties(table.properties) for table in tables]
-    return [EndedTable(state, state.retired, "retired") for state in states if state.retired is not None]
+    return [DroppedTable(state, state.retired, "retired") for state in states if state.retired is not None]
 
 
-def _dropped(spark: SparkSession, paths: LakePaths, database: str) -> list[EndedTable]:
+def _dropped(spark: SparkSession, paths: LakePaths, database: str) -> list[DroppedTable]:
     found = []
     for path in subfolders(spark, f"{paths.home}/dropped/{path_segment(database)}"):
         table = table_state(spark, path)
         mark = path.rsplit("@", 1)[-1]
         if table is not None and mark.split(".")[0].isdigit():
-            found.append(EndedTable(MirrorState.from_properties(table.properties), mark, "dropped"))
+            found.append(DroppedTable(MirrorState.from_properties(table.properties), mark, "dropped"))
     return found
 
 
@@ -85,17 +85,17 @@ def _truncated(
     database: str,
     before_cut: int,
     mirrored: Callable[[DdlEvent], DdlEvent],
-) -> list[EndedTable]:
+) -> list[DroppedTable]:
     # `ddl_history` lists the TRUNCATE statements; the rows are in the mirror's own Delta log
     past = history.where((F.col("cut_id") < before_cut) & F.col("sql").rlike("(?i)truncate"))
     found = []
-    for event in in_order(map(mirrored, map(ddl_event, past.collect()))):
+    for event in in_upstream_order(map(mirrored, map(ddl_event, past.collect()))):
         for change in event.changes:
             if not isinstance(change, TruncateTable) or change.name.database != database:
                 continue
             table = table_state(spark, paths.mirror(change.name))
             if table is not None:
-                found.append(EndedTable(MirrorState.from_properties(table.properties), event.mark, "truncated"))
+                found.append(DroppedTable(MirrorState.from_properties(table.properties), event.ddl_id, "truncated"))
     return found
 
 

@@ -15,7 +15,7 @@ from cdc_pipeline.lake.delta import Commit, append_once, table_state
 from cdc_pipeline.lake.tables.ddl_history import HELD
 from cdc_pipeline.mirrors.changes.copies import POSITION
 from cdc_pipeline.mirrors.changes.segments import with_segments
-from cdc_pipeline.mirrors.model.ddl_events import ddl_event, in_order
+from cdc_pipeline.mirrors.model.ddl_events import ddl_event, in_upstream_order
 from cdc_pipeline.mysql.model.schema_changes import DropDatabase
 from cdc_pipeline.spark.small_frames import small_frame
 
@@ -45,14 +45,14 @@ def approved_statements(spark: SparkSession, paths: LakePaths) -> frozenset[Stat
 
 def approve(spark: SparkSession, paths: LakePaths, held: Iterable[HeldTable], run_id: str) -> None:
     """Approves the statements that hold these tables. The next cut applies them."""
-    causes = {table.cause: table.sql for table in held}
+    causes = {table.statement: table.sql for table in held}
     now = datetime.now(timezone.utc)
     rows = [(*cause, sql, run_id, now) for cause, sql in sorted(causes.items())]
     commit = Commit(f"cdc:{paths.pipeline}:ddl_approvals:{run_id}", 1, {"run_id": run_id})
     append_once(small_frame(spark, rows, _APPROVALS_SCHEMA), paths.table(APPROVALS), commit)
 
 
-def returning_events(
+def resumed_events(
     history: DataFrame,
     released: Mapping[TableName, HeldTable],
     window: Window,
@@ -68,14 +68,16 @@ def returning_events(
     oldest = min(held.commit_ts for held in released.values())
     is_held = (F.col("status") == HELD) | (F.col("cut_id") == window.cut_id)
     past = history.where((F.col("commit_ts") >= oldest) & is_held).where(F.col("batch_id") <= window.last_batch)
-    inside = {(row["topic"], row["partition"], row["offset"]) for row in window.of(history).collect()}
-    events = [replace(ddl_event(row), returning=True) for row in past.collect()]
-    return in_order(event for event in events if event.position not in inside and _concerns(mirrored(event), released))
+    inside = {(row["topic"], row["partition"], row["offset"]) for row in window.rows_in(history).collect()}
+    events = [replace(ddl_event(row), resumed=True) for row in past.collect()]
+    return in_upstream_order(
+        event for event in events if event.position not in inside and _concerns(mirrored(event), released)
+    )
 
 
 def _concerns(event: DdlEvent, released: Collection[TableName]) -> bool:
     drops = [change for change in event.changes if isinstance(change, DropDatabase)]
-    if any(change.has(name) for change in drops for name in released):
+    if any(change.drops(name) for change in drops for name in released):
         return True
     return any(name in released for name in event.names())
 
@@ -115,7 +117,7 @@ def with_resumed_rows(
     return others.unionByName(resumed)
 
 
-def held_rows(changes: DataFrame, held_from: Mapping[TableName, int]) -> dict[TableName, int]:
+def count_held_rows(changes: DataFrame, held_from: Mapping[TableName, int]) -> dict[TableName, int]:
     """The number of new changes that each table holds back: those from the segment in `held_from` on. `changes` has
     `segment`."""
     if not held_from:
@@ -137,6 +139,6 @@ def held_rows(changes: DataFrame, held_from: Mapping[TableName, int]) -> dict[Ta
     return {name: counts.get((name.database, name.table), 0) for name in held_from}
 
 
-def released_tables(held: Iterable[HeldTable], approved: Collection[StatementPosition]) -> dict[TableName, HeldTable]:
+def resumed_tables(held: Iterable[HeldTable], approved: Collection[StatementPosition]) -> dict[TableName, HeldTable]:
     """The held tables whose statement is approved."""
-    return {table.name: table for table in held if table.cause in approved}
+    return {table.name: table for table in held if table.statement in approved}

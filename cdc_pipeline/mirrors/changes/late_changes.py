@@ -64,7 +64,7 @@ class LateChanges:
     """Whether there are `rows_at_watermark`."""
 
     @property
-    def unseen(self) -> int:
+    def new_changes(self) -> int:
         """The number of late changes that are no redeliveries."""
         return sum(breach.changes for breach in self.breaches)
 
@@ -74,8 +74,8 @@ def late_changes(window: Window, log: DataFrame, altered: Callable[[], Collectio
     altered in earlier cuts."""
     if window.after_tso is None:
         return LateChanges(0, ())
-    late = window.late(log)
-    at_watermark = F.count_if(window.at_watermark()).alias("at_watermark")
+    late = window.late_rows(log)
+    at_watermark = F.count_if(window.is_at_watermark()).alias("at_watermark")
     span = F.min("commit_ts").alias("first"), F.max("commit_ts").alias("last")
     counts = late.agg(F.count("*").alias("changes"), at_watermark, *span).first()
     assert counts is not None
@@ -83,7 +83,7 @@ def late_changes(window: Window, log: DataFrame, altered: Callable[[], Collectio
         return LateChanges(0, ())
     applied, unseen = 0, _unseen(window, log, late, counts["first"], counts["last"])
     if counts["at_watermark"]:
-        is_applied = window.at_watermark() & ~is_in_tables(altered())
+        is_applied = window.is_at_watermark() & ~is_in_tables(altered())
         applied, unseen = unseen.where(is_applied).count(), unseen.where(~is_applied)
     return LateChanges(counts["changes"] - applied, _breaches(unseen), bool(applied))
 
@@ -92,7 +92,7 @@ def rows_at_watermark(window: Window, log: DataFrame, altered: Collection[TableN
     """The late rows of `log` with exactly the applied TSO that are no redeliveries, without those of the tables `altered` by
     statements with that TSO in earlier cuts."""
     assert window.after_tso is not None
-    late = window.late(log).where(window.at_watermark() & ~is_in_tables(altered))
+    late = window.late_rows(log).where(window.is_at_watermark() & ~is_in_tables(altered))
     return _unseen(window, log, late, window.after_tso, window.after_tso).select(*log.columns)
 
 

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.gaps import Gap, GapKind
-from cdc_pipeline.mirrors.changes.row_filters import is_in_table, is_in_tables, not_older
-from cdc_pipeline.mirrors.model.shards import ShardName
+from cdc_pipeline.mirrors.changes.row_filters import is_at_or_after, is_in_table, is_in_tables
+from cdc_pipeline.mirrors.model.shards import SourceTableName
 from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
     CreateTable,
     DropColumn,
     DropTable,
-    OfShard,
+    OfSourceTable,
     TruncateTable,
 )
 from cdc_pipeline.mysql.model.table import TableName
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
-    from cdc_pipeline.mirrors.model.shards import Shard
+    from cdc_pipeline.mirrors.model.shards import SourceTable
     from cdc_pipeline.mirrors.model.state import MirrorState
     from cdc_pipeline.mysql.model.schema_changes import SchemaChange
 
@@ -40,64 +40,64 @@ _ALWAYS = -1
 
 
 @dataclass(frozen=True)
-class ComesAgain:
+class Replay:
     """The time from which a cut reads a table's earlier rows again."""
 
     commit_ts: int
     ts: int
     """For Canal: the same by its clock (ms)."""
-    again: bool
+    reapplies: bool
     """Whether those after a statement of the cut are applied again."""
 
-    def earlier_of(self, other: ComesAgain) -> ComesAgain:
+    def earlier_of(self, other: Replay) -> Replay:
         """Covers the rows of both."""
-        return ComesAgain(min(self.commit_ts, other.commit_ts), min(self.ts, other.ts), self.again or other.again)
+        return Replay(min(self.commit_ts, other.commit_ts), min(self.ts, other.ts), self.reapplies or other.reapplies)
 
-    def of_rows(self, name: TableName | ShardName) -> Column:
+    def is_replayed(self, name: TableName | SourceTableName) -> Column:
         """Whether a row change is of the table and at or after this time."""
-        return is_in_table(name) & not_older(self.commit_ts, self.ts)
+        return is_in_table(name) & is_at_or_after(self.commit_ts, self.ts)
 
 
-def comes_before(event: DdlEvent, state: MirrorState | Shard) -> bool:
+def precedes_rows(event: DdlEvent, state: MirrorState | SourceTable) -> bool:
     """Whether the statement precedes the rows from which this mirror was inferred."""
     return not event.exact_ts and state.inferred and state.since is not None and event.commit_ts <= state.since
 
 
-def tables_that_come_again(
+def tables_to_replay(
     events: Iterable[DdlEvent],
     lookup: Callable[[TableName], MirrorState | None],
     keyless: Callable[[MirrorState], bool],
-) -> dict[TableName | ShardName, ComesAgain]:
+) -> dict[TableName | SourceTableName, Replay]:
     """The tables whose rows of earlier cuts are read again, because they may follow statements of this cut.
 
     If a mirror was inferred from rows and this cut has the statement that created or renamed the table, all its rows are
     replayed. `lookup` returns a mirror as the last cut left it.
     """
-    found: dict[TableName | ShardName, ComesAgain] = {}
+    found: dict[TableName | SourceTableName, Replay] = {}
     for event in events:
         for change in event.changes if not event.exact_ts else ():
             for name in _names(change):
                 state = lookup(name if isinstance(name, TableName) else name.mirror)
                 if state is None or (keyless(state) and _only_drops_columns(change)):
                     continue
-                inner = change.change if isinstance(change, OfShard) else change
+                inner = change.change if isinstance(change, OfSourceTable) else change
                 known = state if isinstance(name, TableName) else state.shard(name.source)
                 is_created = isinstance(inner, CreateTable) or name in change.names().added
-                replays_all = is_created and known is not None and comes_before(event, known)
-                if isinstance(change, OfShard) and is_created and not replays_all:
+                replays_all = is_created and known is not None and precedes_rows(event, known)
+                if isinstance(change, OfSourceTable) and is_created and not replays_all:
                     continue
                 is_emptied = replays_all or isinstance(inner, (TruncateTable, DropTable)) or _replaces(inner)
-                since = ComesAgain(event.commit_ts, event.ts or 0, is_emptied or not keyless(state))
-                since = ComesAgain(_ALWAYS, _ALWAYS, True) if replays_all else since
+                since = Replay(event.commit_ts, event.ts or 0, is_emptied or not keyless(state))
+                since = Replay(_ALWAYS, _ALWAYS, True) if replays_all else since
                 found[name] = found[name].earlier_of(since) if name in found else since
     return found
 
 
-def _names(change: SchemaChange) -> tuple[TableName | ShardName, ...]:
+def _names(change: SchemaChange) -> tuple[TableName | SourceTableName, ...]:
     """The tables whose rows may have arrived before this change though they follow it."""
-    if isinstance(change, OfShard):
+    if isinstance(change, OfSourceTable):
         is_emptied = isinstance(change.change, (CreateTable, TruncateTable, DropTable))
-        return (ShardName(change.name, change.shard),) if is_emptied else ()
+        return (SourceTableName(change.name, change.source_table),) if is_emptied else ()
     return change.names().touched
 
 
@@ -111,20 +111,18 @@ def _only_drops_columns(change: SchemaChange) -> bool:
     return isinstance(change, AlterTable) and all(isinstance(clause, DropColumn) for clause in change.clauses)
 
 
-def with_replayed_rows(changes: DataFrame, tables: Mapping[TableName | ShardName, ComesAgain]) -> DataFrame:
+def with_replayed_rows(changes: DataFrame, tables: Mapping[TableName | SourceTableName, Replay]) -> DataFrame:
     """Sets `fresh` of the rows to replay: `taken` rows after a statement of this cut. `changes` has `segment`."""
-    names = [name for name, since in tables.items() if isinstance(name, TableName) and since.again]
+    names = [name for name, since in tables.items() if isinstance(name, TableName) and since.reapplies]
     if not names:
         return changes
     is_replayed = F.col("taken") & (F.col("segment") > 0) & is_in_tables(names)
     return changes.withColumn("fresh", F.col("fresh") | is_replayed)
 
 
-def came_before_statements(
-    changes: DataFrame, tables: Mapping[TableName | ShardName, ComesAgain]
-) -> dict[TableName, Gap]:
+def early_row_gaps(changes: DataFrame, tables: Mapping[TableName | SourceTableName, Replay]) -> dict[TableName, Gap]:
     """The gaps of keyless tables whose rows arrived before a statement that they follow, and cannot be replayed."""
-    names = [name for name, since in tables.items() if isinstance(name, TableName) and not since.again]
+    names = [name for name, since in tables.items() if isinstance(name, TableName) and not since.reapplies]
     if not names:
         return {}
     is_early = F.col("taken") & (F.col("segment") > 0) & is_in_tables(names)

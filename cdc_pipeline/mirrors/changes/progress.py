@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.unified import TSO_SHIFT
-from cdc_pipeline.lake.delta import progress, table_state
+from cdc_pipeline.lake.delta import committed_version, table_state
 from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
 from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, TableSelection
 from cdc_pipeline.mysql.model.table import TableName
@@ -27,13 +27,13 @@ class StreamProgress:
     """How far the streams of the decoded batches are."""
 
     last_batch: int
-    exact: bool
+    has_tsos: bool
     """Whether a record with a TSO was decoded. If so, mirrors advance by watermarks only."""
     resolved_tso: int | None
     """The minimum, over all (topic, partition), of the newest watermark. None while a partition has no watermark."""
     held_by: str | None
     """The partition (`topic/partition`) of that minimum."""
-    waiting_for: tuple[str, ...]
+    without_watermark: tuple[str, ...]
     """The partitions without a watermark."""
     newest_tso: int | None = None
     """The newest watermark of any partition."""
@@ -45,7 +45,7 @@ class StreamProgress:
     @property
     def oldest_heartbeat(self) -> tuple[int, str] | None:
         """The lowest heartbeat (ms) and its topic. None with TSOs: mirrors then advance by watermarks."""
-        return None if self.exact else min(((ms, topic) for topic, ms in self.heartbeats.items()), default=None)
+        return None if self.has_tsos else min(((ms, topic) for topic, ms in self.heartbeats.items()), default=None)
 
     @property
     def held_back_ms(self) -> int:
@@ -54,10 +54,10 @@ class StreamProgress:
             return 0
         return (self.newest_tso >> TSO_SHIFT) - (self.resolved_tso >> TSO_SHIFT)
 
-    def what_holds(self) -> str:
+    def blocking_reason(self) -> str:
         """The reason why mirrors cannot advance."""
-        if self.waiting_for:
-            return f"no watermark has arrived yet in {', '.join(self.waiting_for)}"
+        if self.without_watermark:
+            return f"no watermark has arrived yet in {', '.join(self.without_watermark)}"
         if (heartbeat := self.oldest_heartbeat) is not None:
             return f"no heartbeat has arrived in {heartbeat[1]} since"
         if self.held_by is None:
@@ -66,7 +66,7 @@ class StreamProgress:
         lag = f"{seconds:.1f} s behind the newest watermark" if seconds else "as old as those of all other partitions"
         return f"the resolved TSO is held by {self.held_by}, whose newest watermark is {lag}"
 
-    def limited(self, tso: int | None) -> StreamProgress:
+    def limited_to(self, tso: int | None) -> StreamProgress:
         """The same progress with `resolved_tso` at most `tso`."""
         if tso is None or self.resolved_tso is None or self.resolved_tso <= tso:
             return self
@@ -107,7 +107,7 @@ class PublishedCut:
 NO_CUT = PublishedCut(0, None, 0, ())
 
 
-def stream_progress(spark: SparkSession, paths: LakePaths, published: PublishedCut = NO_CUT) -> StreamProgress:
+def read_progress(spark: SparkSession, paths: LakePaths, published: PublishedCut = NO_CUT) -> StreamProgress:
     """Reads the progress from `batches` and `watermarks`. Topics in `ended` of the newest batch are ignored.
 
     `published` bounds what is read: every partition has reached its resolved TSO, so only newer batches and watermarks
@@ -132,7 +132,7 @@ def stream_progress(spark: SparkSession, paths: LakePaths, published: PublishedC
     if totals["last"] is None:
         return StreamProgress(published.last_batch, False, None, None, (), heartbeats=published.heartbeats)
     if totals["exact"] and published.cut_id and published.resolved_tso is None:
-        return stream_progress(spark, paths)  # first records with a TSO: every partition needs a watermark
+        return read_progress(spark, paths)  # first records with a TSO: every partition needs a watermark
     newest_of = _newest_watermarks(spark, paths, published.resolved_tso)
     partitions = {(row["topic"], row["partition"]) for rows in totals["partitions"] for row in rows} | newest_of.keys()
     # if all topics ended, their last watermarks still count
@@ -141,7 +141,7 @@ def stream_progress(spark: SparkSession, paths: LakePaths, published: PublishedC
     newest = {partition: newest_of.get(partition) for partition in sorted(partitions)}
     waiting = tuple(f"{topic}/{number}" for (topic, number), tso in newest.items() if tso is None) if exact else ()
     if waiting and published.cut_id:
-        return stream_progress(spark, paths)  # a new partition, or one below the published TSO
+        return read_progress(spark, paths)  # a new partition, or one below the published TSO
     heartbeats = _newest_heartbeats([published.heartbeats, *totals["heartbeats"]], totals["ended"] or ())
     if not exact or waiting:
         return StreamProgress(
@@ -195,7 +195,7 @@ def published_cut(spark: SparkSession, paths: LakePaths) -> PublishedCut:
     if table_state(spark, path) is None:
         return NO_CUT
     cuts = spark.read.format("delta").load(path)
-    committed = progress(spark, path, paths.writer("consistent_cuts"))
+    committed = committed_version(spark, path, paths.app_id("consistent_cuts"))
     newest = NO_CUT if committed is None else _newest(cuts.where(F.col("cut_id") >= committed))
     # a copied table has no writer versions; a restored one lacks the cut that its writer committed
     return _newest(cuts) if newest is NO_CUT else newest

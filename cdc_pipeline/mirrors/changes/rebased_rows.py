@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.gaps import GapKind, of_statement
+from cdc_pipeline.gaps import GapKind, statement_gap
 from cdc_pipeline.mirrors.changes.rebased_values import ROUNDED, rounded_sql, text_stays
 from cdc_pipeline.mirrors.changes.segments import MESSAGE, with_segments
-from cdc_pipeline.mysql.ddl.column_types import type_in_words
+from cdc_pipeline.mysql.ddl.column_types import type_or_text
 from cdc_pipeline.mysql.expressions.values import bound
 from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from cdc_pipeline.gaps import Gap
-    from cdc_pipeline.mirrors.changes.segments import Doubt, Evidence, TypesOf
+    from cdc_pipeline.mirrors.changes.segments import Evidence, TypesOf, UnknownOrder
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
     from cdc_pipeline.mysql.model.schema_changes import Clause, SchemaChange
     from cdc_pipeline.mysql.model.table import MySqlType
@@ -70,7 +70,7 @@ class Rebase:
 
     def _apply(self, change: SchemaChange, event: DdlEvent) -> None:
         is_emptied = isinstance(change, (TruncateTable, DropTable)) and change.name == self.name
-        if is_emptied or (isinstance(change, DropDatabase) and change.has(self.name)):
+        if is_emptied or (isinstance(change, DropDatabase) and change.drops(self.name)):
             self.superseded = True
         elif isinstance(change, AlterTable) and change.name == self.name:
             self._alter(change.clauses, event)
@@ -145,7 +145,7 @@ def rebased_changes(changes: DataFrame, past: Sequence[DdlEvent], evidence: Evid
 
 
 def rebase_gaps(
-    changes: DataFrame, past: Sequence[DdlEvent], evidence: Evidence, doubts: Iterable[Doubt], types_of: TypesOf
+    changes: DataFrame, past: Sequence[DdlEvent], evidence: Evidence, doubts: Iterable[UnknownOrder], types_of: TypesOf
 ) -> dict[TableName, tuple[Gap, ...]]:
     """The gaps of tables with new changes that precede inapplicable statements, or may precede statements (`doubts`)."""
     gaps: dict[TableName, tuple[Gap, ...]] = defaultdict(tuple)
@@ -165,12 +165,12 @@ def rebase_gaps(
         rebase = rebases[TableName(row["database"], row["table"]), row["past_segment"]]
         message = tuple(row["first"])[:4]
         named = types[message].mysql_types if message in types else {}
-        statements = rebase.inapplicable_to({name: type_in_words(text) for name, text in named.items()})
+        statements = rebase.inapplicable_to({name: type_or_text(text) for name, text in named.items()})
         if not statements:
             continue
         clear = f"{row['count']} row change(s) arrived after a later statement that cannot be applied to them"
         hidden = f"{clear}; a rebuild applies them in order"
-        gaps[rebase.name] += (of_statement(GapKind.LATE_CHANGES, hidden, clear, statements[0].sql),)
+        gaps[rebase.name] += (statement_gap(GapKind.LATE_CHANGES, hidden, clear, statements[0].sql),)
     return dict(gaps)
 
 

@@ -36,7 +36,7 @@ RESTART_MS = 1000
 RESUMED_MS = 100
 """The same if its checkpoint is resent in between. That alone proves nothing: a watermark can repeat without a restart."""
 UNSURE_COPIES = Gap(
-    GapKind.UNSURE_COPIES,
+    GapKind.UNKNOWN_DUPLICATES,
     "equal rows of one commit arrived more than once, as redeliveries or as separate rows; the messages do not show which: "
     "compare the table with upstream",
 )

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.traits import Trait, has_trait
-from cdc_pipeline.mirrors.model.shards import SOURCE_OF_CHANGE, ShardName
-from cdc_pipeline.spark.folded import folded
+from cdc_pipeline.mirrors.model.shards import SOURCE_OF_CHANGE, SourceTableName
+from cdc_pipeline.spark.folded import balanced
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from cdc_pipeline.mysql.model.table import TableName
 
 
-def is_in_table(name: TableName | ShardName) -> Column:
+def is_in_table(name: TableName | SourceTableName) -> Column:
     """Whether a row change is of the table."""
-    if isinstance(name, ShardName):
+    if isinstance(name, SourceTableName):
         database, table = SOURCE_OF_CHANGE
         return (
             is_in_table(name.mirror) & (F.col(database) == name.source.database) & (F.col(table) == name.source.table)
@@ -29,9 +29,9 @@ def is_in_table(name: TableName | ShardName) -> Column:
     return (F.col("database") == name.database) & (F.col("table") == name.table)
 
 
-def is_in_tables(names: Iterable[TableName | ShardName]) -> Column:
+def is_in_tables(names: Iterable[TableName | SourceTableName]) -> Column:
     """Whether a row change is of one of the tables."""
-    return folded(operator.or_, [is_in_table(name) for name in names], F.lit(False))
+    return balanced(operator.or_, [is_in_table(name) for name in names], F.lit(False))
 
 
 def clock_ts() -> Column:
@@ -39,7 +39,7 @@ def clock_ts() -> Column:
     return F.when(has_trait(Trait.IN_LOG_ORDER), F.col("ts"))
 
 
-def not_older(commit_ts: int | None, ts: int | None) -> Column:
+def is_at_or_after(commit_ts: int | None, ts: int | None) -> Column:
     """Whether a row change or statement is at or after one of the times: `commit_ts`, or the clock `ts` (ms).
 
     Between partitions Canal's clock orders, and `es` may contradict it. None ignores a time.

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.dialects.message_types import MessageTypes, message_types
-from cdc_pipeline.dialects.traits import Trait, trait_of
+from cdc_pipeline.dialects.message_types import MessageTypes, read_message_types
+from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
 from cdc_pipeline.mirrors.model.shards import source_columns
-from cdc_pipeline.mysql.ddl.column_types import type_in_words
+from cdc_pipeline.mysql.ddl.column_types import type_or_text
 from cdc_pipeline.mysql.model.table import MySqlType, TableName
 from cdc_pipeline.spark.small_frames import small_frame
 
@@ -34,15 +34,15 @@ class RowGroup:
     changes: int
     """How many there are."""
     dialect: str
-    images: bool
+    has_after: bool
     """Whether they have an after image: False for deletes."""
-    place: Place
+    position: Place
     """The position of the first one."""
-    inserts: bool = False
+    is_insert: bool = False
     """Whether they are INSERTs."""
-    only_key: bool = False
+    handle_key_only: bool = False
     """Whether the images have the handle key only, because the row was too large for a message."""
-    first_ts: int | None = None
+    first_commit_ts: int | None = None
     """The lowest `commit_ts`."""
     types: MessageTypes = field(default_factory=MessageTypes)
     """The column types that the message at `place` names; empty unless `with_types` needed them."""
@@ -84,11 +84,11 @@ def row_groups(changes: DataFrame) -> list[RowGroup]:
             key_names=tuple(row["key_names"] or ()),
             changes=row["changes"],
             dialect=row["dialect"],
-            images=row["images"],
-            inserts=row["inserts"],
-            only_key=row["only_key"],
-            first_ts=row["first"][0],
-            place=tuple(row["first"][1:]),
+            has_after=row["images"],
+            is_insert=row["inserts"],
+            handle_key_only=row["only_key"],
+            first_commit_ts=row["first"][0],
+            position=tuple(row["first"][1:]),
             source=TableName(*(row[name] for name in source)) if source and row[source[1]] else None,
         )
         for row in rows
@@ -110,16 +110,16 @@ def with_types(
     `lookup` returns a mirror as the last cut left it. `claims` returns the stored claim-check messages (`dialects.claims`).
     """
     asked = [group for group in groups if _needs_types(group, lookup(group.name))]
-    found = message_types(raw, {group.place: group.dialect for group in asked}, claims)
-    typed = [replace(group, types=found.get(group.place, group.types)) for group in groups]
+    found = read_message_types(raw, {group.position: group.dialect for group in asked}, claims)
+    typed = [replace(group, types=found.get(group.position, group.types)) for group in groups]
     return _with_decimal_digits(typed, changes)
 
 
 def _needs_types(group: RowGroup, state: MirrorState | None) -> bool:
-    if state is None or state.inferred or trait_of(group.dialect, Trait.NEEDS_TYPES):
+    if state is None or state.inferred or dialect_has_trait(group.dialect, Trait.NEEDS_TYPES):
         return True
     known = [state.schema.find(name) for name in group.columns]
-    needs_json = trait_of(group.dialect, Trait.JSON_NEEDS_TYPES)
+    needs_json = dialect_has_trait(group.dialect, Trait.JSON_NEEDS_TYPES)
     return any(column is None or (needs_json and column.type.base == "json") for column in known)
 
 
@@ -128,7 +128,7 @@ def _with_decimal_digits(groups: list[RowGroup], changes: DataFrame) -> list[Row
         (group.name.database, group.name.table, group.segment, name)
         for group in groups
         for name, text in group.types.mysql_types.items()
-        if type_in_words(text) == MySqlType("decimal", unsigned="unsigned" in text.lower())
+        if type_or_text(text) == MySqlType("decimal", unsigned="unsigned" in text.lower())
     ]
     if not unsized:
         return groups

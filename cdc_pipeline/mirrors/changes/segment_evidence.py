@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.mysql.ddl.column_types import type_in_words
+from cdc_pipeline.mysql.ddl.column_types import type_or_text
 from cdc_pipeline.mysql.expressions.conversions import INTEGERS
 from cdc_pipeline.mysql.model.schema_changes import (
     AddColumn,
@@ -84,7 +84,7 @@ class SegmentFinder:
         `types`: column → type, as the row's message names it.
         """
         names = frozenset(name.lower() for name in columns)
-        parsed = {name.lower(): type_in_words(text) for name, text in types.items() if text}
+        parsed = {name.lower(): type_or_text(text) for name, text in types.items() if text}
         between = range(low, high + 1)
         fitting = [at for at in between if self._facts[at].allows(names, parsed, whole=True)]
         # a partial image lacks columns that the table has (binlog_row_image MINIMAL, NOBLOB)

@@ -9,7 +9,7 @@ A row with a TSO lies after a statement with a lower TSO. At the statement's own
 - For other dialects `commit_ts` decides, then the offset within one partition.
 
 If the position does not decide, the columns and types of the row may (`segment_evidence`). Otherwise the table gets a gap
-(`Doubt`).
+(`UnknownOrder`).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.traits import Trait, trait_sql
-from cdc_pipeline.gaps import GapKind, of_statement
+from cdc_pipeline.gaps import GapKind, statement_gap
 from cdc_pipeline.mirrors.changes.segment_evidence import SegmentFinder
 from cdc_pipeline.mirrors.model.shards import source_columns
-from cdc_pipeline.mysql.model.schema_changes import DropTable, OfShard, TruncateTable
+from cdc_pipeline.mysql.model.schema_changes import DropTable, OfSourceTable, TruncateTable
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.spark.small_frames import small_frame
 
@@ -66,7 +66,7 @@ _HIGH = (
 
 
 @dataclass(frozen=True)
-class Doubt:
+class UnknownOrder:
     """Row changes of a table whose order against a statement is unknown."""
 
     name: TableName
@@ -84,7 +84,7 @@ class Doubt:
             f"{self.changes} row change(s), the first at {topic}/{partition}@{offset}, have the same time as a statement in "
             f"another partition; the messages do not show which came first (commit_ts {self.statement.commit_ts})"
         )
-        return of_statement(GapKind.UNSURE_ORDER, message, message, self.statement.sql)
+        return statement_gap(GapKind.UNSURE_ORDER, message, message, self.statement.sql)
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def with_segments(changes: DataFrame, events: Iterable[DdlEvent], evidence: Evid
 
 def find_evidence(
     changes: DataFrame, events: Sequence[DdlEvent], known: Callable[[TableName], bool], types_of: TypesOf
-) -> tuple[Evidence, tuple[Doubt, ...]]:
+) -> tuple[Evidence, tuple[UnknownOrder, ...]]:
     """Collects the rows whose position leaves their segment open, and decides by their columns and types.
 
     `known`: whether a table existed before these statements. Without TSOs it reads `changes`, which should be cached.
@@ -138,7 +138,7 @@ def _decide(
     tables: Mapping[tuple[str, ...], list[DdlEvent]],
     known: Callable[[TableName], bool],
     types_of: TypesOf,
-) -> tuple[Evidence, tuple[Doubt, ...]]:
+) -> tuple[Evidence, tuple[UnknownOrder, ...]]:
     types = types_of({_message(row): row["dialect"] for row in rows})
     finders = {
         name: SegmentFinder(TableName(*name), tables[name], known=known(TableName(*name)))
@@ -154,7 +154,7 @@ def _decide(
         if doubt is not None:
             doubtful[name, doubt].append((message, row["count"]))
     doubts = tuple(
-        Doubt(
+        UnknownOrder(
             TableName(*name),
             tables[name][at],
             sum(count for _, count in messages),
@@ -185,8 +185,13 @@ def _emptied_bounds(events: Sequence[DdlEvent]) -> dict[tuple[str, ...], list[tu
     found: dict[tuple[str, ...], list[tuple[object, ...]]] = defaultdict(list)
     for event in events:
         for change in event.changes:
-            if isinstance(change, OfShard) and isinstance(change.change, (TruncateTable, DropTable)):
-                names = (change.name.database, change.name.table, change.shard.database, change.shard.table)
+            if isinstance(change, OfSourceTable) and isinstance(change.change, (TruncateTable, DropTable)):
+                names = (
+                    change.name.database,
+                    change.name.table,
+                    change.source_table.database,
+                    change.source_table.table,
+                )
                 found[names].append(_bound(event))
     return found
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
-from cdc_pipeline.dialects.traits import Trait, trait_of
+from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
 from cdc_pipeline.mirrors.changes.canal_deliveries import restart_times
 from cdc_pipeline.mysql.model.schema_changes import AlterTable, ExchangePartition, TruncatePartition, TruncateTable
 
@@ -52,7 +52,7 @@ def statement_identities(events: Iterable[DdlEvent], restarts_of: RestartsOf) ->
 
 
 def _has_batch_number(event: DdlEvent) -> bool:
-    return trait_of(event.dialect, Trait.NUMBERS_BATCHES)
+    return dialect_has_trait(event.dialect, Trait.NUMBERS_BATCHES)
 
 
 def _ordinal(

@@ -13,16 +13,16 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.traits import Trait, has_trait
 from cdc_pipeline.dialects.unified import TSO_SHIFT
-from cdc_pipeline.mirrors.changes.row_filters import clock_ts, not_older
-from cdc_pipeline.mirrors.model.shards import ShardName, source_columns
-from cdc_pipeline.spark.folded import folded
+from cdc_pipeline.mirrors.changes.row_filters import clock_ts, is_at_or_after
+from cdc_pipeline.mirrors.model.shards import SourceTableName, source_columns
+from cdc_pipeline.spark.folded import balanced
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import Column, DataFrame, Row
 
-    from cdc_pipeline.mirrors.changes.late_ddl import ComesAgain
+    from cdc_pipeline.mirrors.changes.late_ddl import Replay
     from cdc_pipeline.mirrors.changes.progress import PublishedCut, StreamProgress
     from cdc_pipeline.mysql.model.table import TableName
 
@@ -42,7 +42,7 @@ class Window:
     after_batch: int
     last_batch: int
 
-    def of(self, frame: DataFrame) -> DataFrame:
+    def rows_in(self, frame: DataFrame) -> DataFrame:
         """The rows of `change_log` or `ddl_history` in this window."""
         return frame.where(self._is_inside())
 
@@ -58,7 +58,7 @@ class Window:
         log: DataFrame,
         *,
         waited: bool,
-        again: Mapping[TableName | ShardName, ComesAgain],
+        again: Mapping[TableName | SourceTableName, Replay],
         also: DataFrame | None = None,
     ) -> DataFrame:
         """The row changes that this cut reads, with `fresh` (this cut applies it) and `taken` (an earlier cut had it).
@@ -72,7 +72,7 @@ class Window:
         `waited`: the cut before left changes pending. `again`: tables whose earlier changes are replayed, and from when.
         `also`: late rows of `log` that this cut applies too.
         """
-        inside = self.of(log) if also is None else self.of(log).unionByName(also)
+        inside = self.rows_in(log) if also is None else self.rows_in(log).unionByName(also)
         if self.resolved_tso is not None:
             return inside.withColumns({"fresh": F.lit(True), "taken": F.lit(False)})
         before = log.where(F.col("batch_id") <= self.after_batch)
@@ -90,23 +90,23 @@ class Window:
         new = inside.withColumns({"fresh": F.lit(True), "taken": F.lit(False)})
         if self.after_batch == 0 or (found["oldest"] is None and not again):
             return new
-        replayed = [since.of_rows(name) for name, since in again.items()]
-        is_read = folded(operator.or_, [not_older(found["oldest"], found["ts"]), *replayed], F.lit(False))
+        replayed = [since.is_replayed(name) for name, since in again.items()]
+        is_read = balanced(operator.or_, [is_at_or_after(found["oldest"], found["ts"]), *replayed], F.lit(False))
         # source tables of merged mirrors only: `with_replayed_rows` decides for other tables
-        of_sources = [since.of_rows(name) for name, since in again.items() if isinstance(name, ShardName)]
-        is_replayed = folded(operator.or_, of_sources, F.lit(False))
+        of_sources = [since.is_replayed(name) for name, since in again.items() if isinstance(name, SourceTableName)]
+        is_replayed = balanced(operator.or_, of_sources, F.lit(False))
         return new.unionByName(before.where(is_read).withColumns({"fresh": is_replayed, "taken": F.lit(True)}))
 
-    def before(self, frame: DataFrame) -> DataFrame:
+    def rows_before(self, frame: DataFrame) -> DataFrame:
         """The rows up to the end of the cut before."""
         inside = frame.where(F.col("batch_id") <= self.after_batch)
         return inside if self.after_tso is None else inside.where(_is_at_or_before(self.after_tso))
 
-    def late(self, frame: DataFrame) -> DataFrame:
+    def late_rows(self, frame: DataFrame) -> DataFrame:
         """New rows at or below the applied TSO: see `mirrors.changes.late_changes`."""
         return frame.where(self._is_late())
 
-    def at_watermark(self) -> Column:
+    def is_at_watermark(self) -> Column:
         """Whether a late row has exactly the applied TSO. Never for DataWorks, whose `commit_ts` is no TSO."""
         return (F.col("commit_ts") == F.lit(self.after_tso)) & ~has_trait(Trait.NUMBERS_CHANGES)
 
@@ -115,12 +115,12 @@ class Window:
             return F.lit(False)
         return F.col("batch_id").between(self.after_batch + 1, self.last_batch) & _is_at_or_before(self.after_tso)
 
-    def taken_and_late(self, frame: DataFrame) -> tuple[list[Row], list[Row]]:
+    def collect_new_and_late(self, frame: DataFrame) -> tuple[list[Row], list[Row]]:
         """Collects the rows of `of` and those of `late` with one query. `frame` is a small table."""
         rows = frame.where(self._is_inside() | self._is_late()).withColumn("_late", self._is_late()).collect()
         return [row for row in rows if not row["_late"]], [row for row in rows if row["_late"]]
 
-    def pending(self, frame: DataFrame) -> DataFrame:
+    def pending_rows(self, frame: DataFrame) -> DataFrame:
         """Row changes of the batches so far that a later cut will apply."""
         if self.resolved_tso is None:
             return _unpaired_halves(frame, self.last_batch)
@@ -181,7 +181,7 @@ def _empty_window(published: PublishedCut) -> Window:
 
 
 def _window_of_new_batches(published: PublishedCut, streams: StreamProgress) -> Window | None:
-    if streams.exact and streams.resolved_tso is None:
+    if streams.has_tsos and streams.resolved_tso is None:
         return None
     nothing_new = streams.last_batch <= published.last_batch
     # the resolved TSO never decreases: a restarted changefeed resends older watermarks
@@ -200,9 +200,9 @@ def _window_of_new_batches(published: PublishedCut, streams: StreamProgress) -> 
     )
 
 
-def pending_after(published: PublishedCut, streams: StreamProgress, log: DataFrame) -> int:
+def pending_changes(published: PublishedCut, streams: StreamProgress, log: DataFrame) -> int:
     """The number of pending row changes if there is no new cut."""
-    if not streams.exact:
+    if not streams.has_tsos:
         return published.pending
     inside = log.where(F.col("batch_id") <= streams.last_batch)
     if published.resolved_tso is not None:

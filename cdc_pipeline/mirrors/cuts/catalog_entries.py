@@ -34,7 +34,7 @@ def catalog_entries(spark: SparkSession, mirrors: Iterable[MirrorEntry], sources
             column.name: f"{column.type}, masked ({masks[column.name]})" if column.name in masks else str(column.type)
             for column in state.schema.columns
         }
-        mysql_types |= {column.name: f"computed as {column.sql}" for column in state.derived_shown}
+        mysql_types |= {column.name: f"computed as {column.sql}" for column in state.computed_shown}
         columns = tuple(
             CatalogColumn(field.name, field.dataType.simpleString(), mysql_types.get(field.name, ""))
             for field in table.schema

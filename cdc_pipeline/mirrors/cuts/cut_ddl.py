@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 
-from cdc_pipeline.gaps import GapKind, of_statement
-from cdc_pipeline.lake.delta import Commit, session_for
+from cdc_pipeline.gaps import GapKind, statement_gap
+from cdc_pipeline.lake.delta import Commit, commit_session
 from cdc_pipeline.lake.tables.ddl_history import (
     APPLIED,
     DUPLICATE,
@@ -20,12 +20,12 @@ from cdc_pipeline.lake.tables.ddl_history import (
     NOT_INCLUDED,
     RESULT_COLUMNS,
 )
-from cdc_pipeline.mirrors.changes.row_filters import clock_ts, not_older
+from cdc_pipeline.mirrors.changes.row_filters import clock_ts, is_at_or_after
 from cdc_pipeline.mirrors.changes.statement_copies import statement_identities
 from cdc_pipeline.mirrors.changes.unqualified_names import with_databases
-from cdc_pipeline.mirrors.model.ddl_events import DdlEvent, ddl_event, in_order
+from cdc_pipeline.mirrors.model.ddl_events import DdlEvent, ddl_event, in_upstream_order
 from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
-from cdc_pipeline.mirrors.planning.included_ddl import left_out_words
+from cdc_pipeline.mirrors.planning.included_ddl import exclusion_reason
 from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ class CutStatements:
         `resumed`: held statements that the cut applies now. `restarts_of`: finds the restarts of Canal between equal
         statements. `status` is ignored inside the window, because a begun cut may have stored its outcomes already.
         """
-        rows, late_rows = window.taken_and_late(history)
-        inside, late = in_order(map(ddl_event, rows)), in_order(map(ddl_event, late_rows))
+        rows, late_rows = window.collect_new_and_late(history)
+        inside, late = in_upstream_order(map(ddl_event, rows)), in_upstream_order(map(ddl_event, late_rows))
         if not inside and not late:
             return CutStatements(tuple(resumed), {})
         times = [event.commit_ts for event in (*inside, *late)]
@@ -89,7 +89,7 @@ class CutStatements:
                 decided[event.position] = DdlOutcome(NOT_APPLIED, [reason])
         to_apply: list[DdlEvent] = []
         seen = set()
-        for event in in_order([*resumed, *(event for event in inside if event.position not in decided)]):
+        for event in in_upstream_order([*resumed, *(event for event in inside if event.position not in decided)]):
             if identities[event.position] in seen:
                 decided[event.position] = DdlOutcome(DUPLICATE, ["the same statement with the same time precedes it"])
             else:
@@ -106,24 +106,24 @@ class CutStatements:
         """Replaces statements on upstream's tables by what they do to mirrors. Those that concern no mirror are decided."""
         decided, to_apply, late = dict(self.decided), [], []
         for event in self.to_apply:
-            routed = included.event(event)
+            routed = included.mirrored_event(event)
             if routed.changes or not event.changes:
                 to_apply.append(routed)
             else:
-                decided[event.position] = DdlOutcome(NOT_INCLUDED, [*routed.notes, left_out_words(event)])
+                decided[event.position] = DdlOutcome(NOT_INCLUDED, [*routed.notes, exclusion_reason(event)])
         names_only = replace(included, definitions=None)
         for event in self.late:
-            routed = names_only.event(event)
+            routed = names_only.mirrored_event(event)
             late.append(routed)
             if event.database and not routed.changes and decided[event.position].status == NOT_APPLIED:
-                decided[event.position] = DdlOutcome(NOT_INCLUDED, [left_out_words(event)])
+                decided[event.position] = DdlOutcome(NOT_INCLUDED, [exclusion_reason(event)])
         return CutStatements(tuple(to_apply), decided, tuple(late))
 
     def late_gaps(self) -> list[tuple[TableName, Gap]]:
         """A gap for each table of a late statement that no earlier cut has applied."""
         message = "DDL arrived after the mirrors had passed its commit_ts {}"
         return [
-            (name, of_statement(GapKind.LATE_DDL, f"{text}: see ddl_history", text, event.sql))
+            (name, statement_gap(GapKind.LATE_DDL, f"{text}: see ddl_history", text, event.sql))
             for event in self.late
             for text in [message.format(event.commit_ts)]
             if self.decided[event.position].status == NOT_APPLIED
@@ -144,9 +144,9 @@ def statements_applied_since(
     oldest = changes.where("NOT taken").agg(*times).first()
     if oldest is None or oldest["commit_ts"] is None:
         return []
-    not_before = not_older(oldest["commit_ts"], oldest["ts"])
+    not_before = is_at_or_after(oldest["commit_ts"], oldest["ts"])
     applied = history.where((F.col("cut_id") < window.cut_id) & F.col("status").isin(APPLIED, NO_EFFECT) & not_before)
-    return in_order(route(ddl_event(row)) for row in applied.collect())
+    return in_upstream_order(route(ddl_event(row)) for row in applied.collect())
 
 
 def altered_at_watermark(window: Window, history: DataFrame, route: Callable[[DdlEvent], DdlEvent]) -> set[TableName]:
@@ -167,7 +167,7 @@ def store_outcomes(
     if not outcomes:
         return
     commit = Commit(f"cdc:{paths.pipeline}:ddl_results", int(note["cut"]), note)
-    session = session_for(spark, commit)
+    session = commit_session(spark, commit)
     rows = [
         (*position, outcome.status, outcome.effect, note["cut"], [_table_row(state) for state in outcome.tables])
         for position, outcome in outcomes.items()
@@ -189,7 +189,7 @@ def close_held_statements(spark: SparkSession, paths: LakePaths, rebuilt: LakePa
     if done.isEmpty():
         return
     commit = Commit(f"cdc:{paths.pipeline}:ddl_results:{uuid.uuid4().hex}", 1, note)
-    _merge_results(session_for(spark, commit), paths, done)
+    _merge_results(commit_session(spark, commit), paths, done)
 
 
 def _merge_results(session: SparkSession, paths: LakePaths, results: DataFrame) -> None:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.gaps import in_words
+from cdc_pipeline.gaps import gap_texts
 from cdc_pipeline.lake.delta import row_count, table_state
 from cdc_pipeline.mirrors.changes.copies import POSITION
-from cdc_pipeline.mirrors.changes.held_rows import held_rows
+from cdc_pipeline.mirrors.changes.held_rows import count_held_rows
 from cdc_pipeline.mirrors.changes.segments import with_segments
 from cdc_pipeline.mirrors.cuts.cut_ddl import store_outcomes
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry, TableCounts, published_entries, with_held_gaps
@@ -21,16 +21,16 @@ from cdc_pipeline.mirrors.cuts.cut_streams import CutStreams
 from cdc_pipeline.mirrors.cuts.publish import publish
 from cdc_pipeline.mirrors.cuts.quarantine import QuarantinePolicy, record_failures, without_failed_tables
 from cdc_pipeline.mirrors.cuts.totals import CutTotals
-from cdc_pipeline.mirrors.execution.step_runner import Mirrors, StepResult, StepsDone
-from cdc_pipeline.mirrors.merge.apply_rows import RowSteps
-from cdc_pipeline.mirrors.merge.contested_keys import contested_settled
+from cdc_pipeline.mirrors.execution.step_runner import StepResult, StepResults, StepRunner
+from cdc_pipeline.mirrors.merge.apply_rows import RowMerger
+from cdc_pipeline.mirrors.merge.contested_keys import resolve_contested
 from cdc_pipeline.mirrors.merge.net_changes import net_changes, row_entries
 from cdc_pipeline.mirrors.merge.soft_deletes import live_rows
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.step_commits import CutCommits
 from cdc_pipeline.mirrors.model.steps import ApplyRows
-from cdc_pipeline.spark.few_rows import for_rows
-from cdc_pipeline.spark.threads import side_by_side
+from cdc_pipeline.spark.few_rows import small_query
+from cdc_pipeline.spark.threads import map_in_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -54,7 +54,7 @@ class CutExecution:
     spark: SparkSession
     paths: LakePaths
     run_id: str
-    side_by_side: int
+    threads: int
     """How many tables are written at once."""
     report: Callable[[str], None]
     """Receives one progress line per call."""
@@ -81,7 +81,7 @@ class CutExecution:
         done, net_rows = self._run_steps(planned, rows.changes, count, stages, resumed=resumed)
         if done.failures:
             planned = self._quarantine_failed(planned, done)
-        with for_rows(self.spark, count):
+        with small_query(self.spark, count):
             read = _count_changes(planned, rows)
         held = tuple(replace(table, rows=table.rows + read.held.get(table.name, 0)) for table in planned.plan.held)
         rejected = sum(result.counts.rejected for result in done.results.values())
@@ -93,9 +93,9 @@ class CutExecution:
             rejected=rejected,
             duplicates=read.duplicates,
             late=planned.late.changes,
-            breaches=planned.late.unseen,
+            breaches=planned.late.new_changes,
             pending=pending + sum(table.rows for table in held),
-            filtered=filtered + planned.held_left_out,
+            filtered=filtered + planned.excluded_held_rows,
         )
         report = CutReport(
             True,
@@ -110,7 +110,7 @@ class CutExecution:
             sources=planned.sources,
             selection_changes=planned.selection_changes,
         )
-        with for_rows(self.spark, len(planned.rows.events)):
+        with small_query(self.spark, len(planned.row_selection.events)):
             store_outcomes(self.spark, self.paths, planned.outcomes, self._note(window))
             stages.end("counts")
             publish(self.spark, self.paths, window, report, self._note(window), planned.settings)
@@ -138,37 +138,39 @@ class CutExecution:
 
     def _run_steps(
         self, planned: PlannedCut, changes: DataFrame, rows: int, stages: Stages, *, resumed: bool
-    ) -> tuple[StepsDone, int]:
+    ) -> tuple[StepResults, int]:
         """The results of the steps, and the number of net changes that they applied."""
         row_sets = {item.step: item for item in planned.row_sets}
         view = f"net_{uuid.uuid4().hex}"
         entries = row_entries(changes, row_sets.values(), exact=planned.window.resolved_tso is not None)
         net = net_changes(entries).persist()
-        with for_rows(self.spark, rows):
+        with small_query(self.spark, rows):
             net_rows, contested = net.agg(F.count_if("counts"), F.count_if("contested")).first() or (0, 0)
             if contested:
-                unresolved, net = net, contested_settled(entries, net).persist()
+                unresolved, net = net, resolve_contested(entries, net).persist()
                 net_rows = net.where("counts").count()
                 unresolved.unpersist()
             found = _rows_by_step(changes, planned) if resumed else None
         stages.end("net changes")
         net.createOrReplaceGlobalTempView(view)
-        steps = RowSteps(self.spark, self.paths, planned.settings.time_zone, view, found, planned.settings.columns.salt)
+        steps = RowMerger(
+            self.spark, self.paths, planned.settings.time_zone, view, found, planned.settings.columns.salt
+        )
         note = self._note(planned.window)
         commits = CutCommits(self.paths.pipeline, planned.window.cut_id, note)
-        runner = Mirrors(self.spark, self.paths, planned.plan.steps, row_sets, commits, steps, self.side_by_side)
+        runner = StepRunner(self.spark, self.paths, planned.plan.steps, row_sets, commits, steps, self.threads)
         try:
-            done = runner.carried_out(self.report)
-            if done.left_out:
-                with for_rows(self.spark, rows):
-                    net_rows = net.where("counts").where(~F.col("step").isin(sorted(done.left_out))).count()
+            done = runner.run(self.report)
+            if done.skipped:
+                with small_query(self.spark, rows):
+                    net_rows = net.where("counts").where(~F.col("step").isin(sorted(done.skipped))).count()
             return done, net_rows
         finally:
             stages.end("steps")
             self.spark.catalog.dropGlobalTempView(view)
             net.unpersist()
 
-    def _quarantine_failed(self, planned: PlannedCut, done: StepsDone) -> PlannedCut:
+    def _quarantine_failed(self, planned: PlannedCut, done: StepResults) -> PlannedCut:
         """Records the failures. Returns the plan without the failed tables, if all of them have reached their limit, else
         raises an error of one that has not. Raises, too, if all of several tables failed and none succeeded."""
         names = {failure.step.state.name for failure in done.failures}
@@ -180,7 +182,7 @@ class CutExecution:
             name = failure.step.state.name
             kind = type(failure.step).__name__
             limit = self.quarantine_policy.most_failures
-            self.report(f"{kind} {name} failed ({times[name]} of {limit} times): {failure.words}")
+            self.report(f"{kind} {name} failed ({times[name]} of {limit} times): {failure.message}")
         below_limit = [
             failure
             for failure in done.failures
@@ -188,7 +190,7 @@ class CutExecution:
         ]
         if below_limit:
             raise below_limit[0].error
-        remaining = without_failed_tables(planned, done.failures, done.left_out, max(times.values()))
+        remaining = without_failed_tables(planned, done.failures, done.skipped, max(times.values()))
         for table in remaining.plan.held:
             if table.error and table not in planned.plan.held:
                 self.report(f"{table.name} is quarantined: {table.error}")
@@ -205,17 +207,17 @@ class CutExecution:
 
         def current_entry(name: TableName) -> MirrorEntry | None:
             try:
-                return self.entry(name)
+                return self.mirror_entry(name)
             except Exception:
                 if name not in quarantined:
                     raise
                 return entries.get(name)
 
-        current = dict(zip(touched, side_by_side(self.spark, current_entry, touched, self.side_by_side), strict=True))
+        current = dict(zip(touched, map_in_threads(self.spark, current_entry, touched, self.threads), strict=True))
         entries.update({name: entry for name, entry in current.items() if entry is not None})
         return tuple(entries[name] for name in sorted(entries) if current.get(name, entries[name]) is not None)
 
-    def entry(self, name: TableName) -> MirrorEntry | None:
+    def mirror_entry(self, name: TableName) -> MirrorEntry | None:
         """The mirror as it is now; None if there is none of that name."""
         path = self.paths.mirror(name)
         table = table_state(self.spark, path)
@@ -229,13 +231,13 @@ class CutExecution:
             table.version,
             self._upstream_rows(path, state),
             len(state.schema.columns),
-            in_words(state.gaps),
-            state.keeps_deleted,
+            gap_texts(state.gaps),
+            state.has_soft_delete,
         )
 
     def _upstream_rows(self, path: str, state: MirrorState) -> int:
         """The number of rows that upstream has, without deleted rows that the mirror keeps."""
-        if not state.keeps_deleted:
+        if not state.has_soft_delete:
             return row_count(self.spark, path)
         return live_rows(self.spark.read.format("delta").load(path), keeps_deleted=True).count()
 
@@ -262,13 +264,13 @@ class _ChangeCounts:
 
 
 def _count_changes(planned: PlannedCut, rows: CutRows) -> _ChangeCounts:
-    first, events = planned.plan.held_from, planned.rows.events
+    first, events = planned.plan.held_from, planned.row_selection.events
     read = rows.delivered.where("NOT taken").agg(F.count("*"), F.max("timestamp")).first()
     assert read is not None
-    held, duplicates = Counter(held_rows(rows.changes, first)), 0
-    if rows.repeated is not None:
-        repeated = with_segments(rows.delivered.join(rows.repeated, list(POSITION), "left_semi"), events)
-        held_repeated = held_rows(repeated, first)
+    held, duplicates = Counter(count_held_rows(rows.changes, first)), 0
+    if rows.redelivered is not None:
+        repeated = with_segments(rows.delivered.join(rows.redelivered, list(POSITION), "left_semi"), events)
+        held_repeated = count_held_rows(repeated, first)
         duplicates = repeated.where("NOT taken").count() - sum(held_repeated.values())
         held.update(held_repeated)
     # PySpark converts timestamps to this process's time zone

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.lake.delta import table_state
-from cdc_pipeline.mirrors.changes.dropped_tables import EndedTable, ended_tables
+from cdc_pipeline.mirrors.changes.dropped_tables import DroppedTable, dropped_tables
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl
 
@@ -34,9 +34,9 @@ class StoredMirrors:
         table = table_state(self.spark, self.paths.mirror(name))
         return None if table is None else MirrorState.from_properties(table.properties)
 
-    def ended(self, database: str, cut_id: int) -> tuple[EndedTable, ...]:
-        route_event = IncludedDdl(self.selection).event
-        return ended_tables(self.spark, self.paths, self.history, database, cut_id, route_event)
+    def dropped_tables(self, database: str, cut_id: int) -> tuple[DroppedTable, ...]:
+        route_event = IncludedDdl(self.selection).mirrored_event
+        return dropped_tables(self.spark, self.paths, self.history, database, cut_id, route_event)
 
 
 @dataclass
@@ -46,7 +46,7 @@ class CutInputs:
     stored: StoredMirrors
     approved: frozenset[StatementPosition]
     mirrors: dict[TableName, MirrorState | None] = field(default_factory=dict)
-    ended_by_database: dict[str, tuple[EndedTable, ...]] = field(default_factory=dict)
+    ended_by_database: dict[str, tuple[DroppedTable, ...]] = field(default_factory=dict)
 
     def mirror(self, name: TableName) -> MirrorState | None:
         """The mirror after the last cut; None if there was none."""
@@ -54,8 +54,8 @@ class CutInputs:
             self.mirrors[name] = self.stored.mirror(name)
         return self.mirrors[name]
 
-    def ended(self, database: str, window: Window) -> tuple[EndedTable, ...]:
+    def dropped_tables(self, database: str, window: Window) -> tuple[DroppedTable, ...]:
         """The tables of the database that earlier cuts have dropped or truncated."""
         if database not in self.ended_by_database:
-            self.ended_by_database[database] = self.stored.ended(database, window.cut_id)
+            self.ended_by_database[database] = self.stored.dropped_tables(database, window.cut_id)
         return self.ended_by_database[database]

@@ -7,15 +7,15 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.lake.delta_log import require_whole_logs
+from cdc_pipeline.lake.delta_log import require_intact_logs
 from cdc_pipeline.lake.folder_moves import finish_moves
 from cdc_pipeline.mirrors.changes.cut_rows import CutRows
 from cdc_pipeline.mirrors.changes.held_rows import (
     approved_statements,
-    released_tables,
+    resumed_tables,
 )
-from cdc_pipeline.mirrors.changes.progress import NO_CUT, PublishedCut, StreamProgress, published_cut, stream_progress
-from cdc_pipeline.mirrors.changes.window import Window, next_window, pending_after
+from cdc_pipeline.mirrors.changes.progress import NO_CUT, PublishedCut, StreamProgress, published_cut, read_progress
+from cdc_pipeline.mirrors.changes.window import Window, next_window, pending_changes
 from cdc_pipeline.mirrors.cuts.cut_execution import CutExecution
 from cdc_pipeline.mirrors.cuts.cut_inputs import CutInputs, StoredMirrors
 from cdc_pipeline.mirrors.cuts.cut_planning import CutPlanner
@@ -29,7 +29,7 @@ from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
 from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
 from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, TableSelection
-from cdc_pipeline.spark.few_rows import for_rows
+from cdc_pipeline.spark.few_rows import small_query
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -49,7 +49,7 @@ class CutMaker:
     paths: LakePaths
     run_id: str
     time_zone: str
-    side_by_side: int
+    threads: int
     """How many tables are written at once."""
     report: Callable[[str], None]
     """Receives one progress line per call."""
@@ -65,25 +65,25 @@ class CutMaker:
     def settings(self) -> CutSettings:
         return CutSettings(self.time_zone, self.keys, self.policy, self.selection, self.columns)
 
-    def bring_up_to_date(self, up_to: int | None = None) -> CutReport:
+    def advance(self, up_to: int | None = None) -> CutReport:
         """Finishes a begun cut, then advances all mirrors to the newest resolved TSO, or to `up_to` if that is lower.
 
         Raises LakeError if the log of a table is damaged, or `consistent_cuts` was restored (RESTORE) and then changed.
         """
         started = time.monotonic()
-        require_whole_logs(self.paths.own_tables)
+        require_intact_logs(self.paths.own_tables)
         for path in finish_moves(self.spark, self.paths.moves):
             self.report(f"finished the move of a folder to {path}, at which a run died")
-        with for_rows(self.spark, 0):
+        with small_query(self.spark, 0):
             published = current_cut(self.spark, self.paths)
-            streams = stream_progress(self.spark, self.paths, published).limited(up_to)
+            streams = read_progress(self.spark, self.paths, published).limited_to(up_to)
         report: CutReport | None = None
         if begun := load_begun_cut(self.spark, self.paths, published, self.columns.salt):
             self.report(f"finishing cut {begun.window.cut_id}, which an earlier run began")
             report = self._resume(begun, published, streams)
             published = published_cut(self.spark, self.paths)
         inputs = self._inputs()
-        resumes = bool(released_tables(published.held, inputs.approved))
+        resumes = bool(resumed_tables(published.held, inputs.approved))
         selection_changed = published.cut_id > 0 and published.selection != self.selection
         if window := next_window(published, streams, returning=resumes or selection_changed):
             report = self._make_cut(window, published, streams, inputs)
@@ -91,9 +91,9 @@ class CutMaker:
             report = self._unchanged(published, streams)
         return replace(report, seconds=time.monotonic() - started)
 
-    def from_the_beginning(self, resolved_tso: int | None, last_batch: int) -> CutReport:
+    def replay_all(self, resolved_tso: int | None, last_batch: int) -> CutReport:
         """Makes the first cut of an empty lake, with all changes up to that TSO and batch."""
-        rows = stream_progress(self.spark, self.paths).new_row_changes
+        rows = read_progress(self.spark, self.paths).new_row_changes
         streams = StreamProgress(last_batch, resolved_tso is not None, resolved_tso, None, (), new_row_changes=rows)
         return self._make_cut(Window(1, None, resolved_tso, 0, last_batch), NO_CUT, streams, self._inputs())
 
@@ -101,11 +101,11 @@ class CutMaker:
         self, window: Window, published: PublishedCut, streams: StreamProgress, inputs: CutInputs
     ) -> CutReport:
         stages, count = Stages(), self._rows_to_read(window, published, streams)
-        with for_rows(self.spark, count):
+        with small_query(self.spark, count):
             planner = CutPlanner(self.spark, self.paths, self.settings, window, published, inputs, self.report)
             planned, rows = planner.plan()
         try:
-            with for_rows(self.spark, 1):
+            with small_query(self.spark, 1):
                 stored = store_plan(self.spark, self.paths, planned, self.run_id)
             if stored is planned:
                 stages.end("plan")
@@ -118,7 +118,7 @@ class CutMaker:
     def _resume(self, begun: PlannedCut, published: PublishedCut, streams: StreamProgress) -> CutReport:
         """Executes the plan of a cut that another run has begun."""
         stages, count = Stages(), self._rows_to_read(begun.window, published, streams)
-        with for_rows(self.spark, count):
+        with small_query(self.spark, count):
             rows = self._rows_of(begun, published)
         stages.end("plan")
         try:
@@ -128,9 +128,9 @@ class CutMaker:
 
     def _unchanged(self, published: PublishedCut, streams: StreamProgress) -> CutReport:
         """The report of a run that publishes nothing."""
-        pending = pending_after(published, streams, self._table("change_log")) if streams.last_batch else 0
+        pending = pending_changes(published, streams, self._table("change_log")) if streams.last_batch else 0
         if pending:
-            self.report(f"{pending} row changes are pending: {streams.what_holds()}")
+            self.report(f"{pending} row changes are pending: {streams.blocking_reason()}")
         return CutReport(
             False,
             published.cut_id,
@@ -144,7 +144,7 @@ class CutMaker:
 
     def _rows_of(self, planned: PlannedCut, published: PublishedCut) -> CutRows:
         log = planned.settings.selection.selected(self._table("change_log"))
-        return CutRows(planned.window, planned.rows, log, self._table, waited=published.pending > 0)
+        return CutRows(planned.window, planned.row_selection, log, self._table, waited=published.pending > 0)
 
     # ---- inputs
 
@@ -165,10 +165,10 @@ class CutMaker:
 
     # ---- results
 
-    def entry(self, name: TableName) -> MirrorEntry | None:
+    def mirror_entry(self, name: TableName) -> MirrorEntry | None:
         """The mirror as it is now; None if there is none of that name."""
-        return self._execution.entry(name)
+        return self._execution.mirror_entry(name)
 
     @property
     def _execution(self) -> CutExecution:
-        return CutExecution(self.spark, self.paths, self.run_id, self.side_by_side, self.report, self.quarantine_policy)
+        return CutExecution(self.spark, self.paths, self.run_id, self.threads, self.report, self.quarantine_policy)

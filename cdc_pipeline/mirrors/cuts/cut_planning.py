@@ -7,22 +7,22 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.dialects.claims import kept_claims
-from cdc_pipeline.dialects.message_types import message_types
+from cdc_pipeline.dialects.claims import read_claims
+from cdc_pipeline.dialects.message_types import read_message_types
 from cdc_pipeline.dialects.releases import with_replacements
 from cdc_pipeline.errors import CdcError
 from cdc_pipeline.lake.paths import first_line
-from cdc_pipeline.mirrors.changes.cut_rows import CutRows, RowsTold
-from cdc_pipeline.mirrors.changes.dead_letters import lost_rows
-from cdc_pipeline.mirrors.changes.held_rows import released_tables, returning_events
+from cdc_pipeline.mirrors.changes.cut_rows import CutRows, RowSelection
+from cdc_pipeline.mirrors.changes.dead_letters import dead_letter_gaps
+from cdc_pipeline.mirrors.changes.held_rows import resumed_events, resumed_tables
 from cdc_pipeline.mirrors.changes.late_changes import late_changes
-from cdc_pipeline.mirrors.changes.late_ddl import came_before_statements, tables_that_come_again
+from cdc_pipeline.mirrors.changes.late_ddl import early_row_gaps, tables_to_replay
 from cdc_pipeline.mirrors.changes.row_groups import row_groups, with_types
 from cdc_pipeline.mirrors.changes.statement_copies import canal_restarts
 from cdc_pipeline.mirrors.cuts.cut_ddl import CutStatements, altered_at_watermark, statements_applied_since
 from cdc_pipeline.mirrors.cuts.cut_streams import CutStreams
 from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
-from cdc_pipeline.mirrors.merge.computed_values import derived_problems
+from cdc_pipeline.mirrors.merge.computed_values import computed_problems
 from cdc_pipeline.mirrors.merge.net_changes import RowSet
 from cdc_pipeline.mirrors.merge.row_identity import Identity
 from cdc_pipeline.mirrors.model.row_key import key_columns
@@ -30,7 +30,7 @@ from cdc_pipeline.mirrors.model.steps import ApplyRows
 from cdc_pipeline.mirrors.planning.guarded_planner import GuardedPlanner
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import Permissions, Planner
-from cdc_pipeline.mirrors.settings.column_rules import check_order, not_kept, nowhere
+from cdc_pipeline.mirrors.settings.column_rules import require_commit_ts, soft_delete_problems, unknown_masked_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -82,13 +82,13 @@ class CutPlanner:
             self.settings.time_zone,
         )
         held = streams.held()
-        resumed_tables = released_tables(held, self.inputs.approved)
-        resumed = returning_events(history, resumed_tables, window, streams.route_event)
+        approved = resumed_tables(held, self.inputs.approved)
+        resumed = resumed_events(history, approved, window, streams.route_event)
         ddl = CutStatements.read(window, history, resumed, partial(canal_restarts, self._table("change_log"), history))
         ddl, sources = streams.route_statements(ddl)
-        late, selection = self._select_rows(ddl, resumed_tables.values(), streams)
-        still_held = tuple(table for table in held if table.name not in resumed_tables)
-        permissions = Permissions(self.settings.policy, self.inputs.approved, still_held, frozenset(resumed_tables))
+        late, selection = self._select_rows(ddl, approved.values(), streams)
+        still_held = tuple(table for table in held if table.name not in approved)
+        permissions = Permissions(self.settings.policy, self.inputs.approved, still_held, frozenset(approved))
         waited = self.published.pending > 0
         finder = _LakeRowFinder(self, history, streams)
         rows = CutRows(window, selection, streams.log, self._table, waited=waited, finder=finder)
@@ -100,7 +100,7 @@ class CutPlanner:
         planned = PlannedCut(
             window,
             self.settings,
-            rows.told,
+            rows.selection,
             plan,
             tuple(row_sets(plan, self.settings)),
             ddl.decided,
@@ -108,7 +108,7 @@ class CutPlanner:
             sources,
             changes,
             streams.held_left_out,
-            hides=self._has_masks(plan, draft, ddl.to_apply),
+            is_redacted=self._has_masks(plan, draft, ddl.to_apply),
             plan_id=uuid.uuid4().hex,
         )
         return planned, rows
@@ -124,7 +124,7 @@ class CutPlanner:
             def plan_with(kind: type[Planner]) -> _PlanResult:
                 draft = self._draft(groups)
                 changes = streams.plan_selection_change(draft)
-                ended = partial(self.inputs.ended, window=self.window)
+                ended = partial(self.inputs.dropped_tables, window=self.window)
                 planner = kind(draft, lost=gaps, permissions=permissions, ended=ended, doubts=rows.doubts)
                 return planner.plan(ddl.to_apply), draft, changes
 
@@ -132,11 +132,11 @@ class CutPlanner:
 
         groups = self._groups(rows)
         result = plan_for(groups)
-        check_order(result[0].steps, self.window.resolved_tso, self.paths.pipeline)
+        require_commit_ts(result[0].steps, self.window.resolved_tso, self.paths.pipeline)
         if keyless := self._keyed_in_messages_only(result[0], groups):
-            repeated = rows.repeated
-            rows.leave_out_repeated(keyless)
-            if rows.repeated is not repeated:
+            repeated = rows.redelivered
+            rows.drop_redelivered(keyless)
+            if rows.redelivered is not repeated:
                 # the counts in the steps must match the rows that a resuming run finds
                 result = plan_for(self._groups(rows))
         self._report(*result)
@@ -157,14 +157,14 @@ class CutPlanner:
 
     def _select_rows(
         self, ddl: CutStatements, resumed: Iterable[HeldTable], streams: CutStreams
-    ) -> tuple[LateChanges, RowsTold]:
+    ) -> tuple[LateChanges, RowSelection]:
         """The late changes, and which rows the cut takes in, as far as that is known without reading them."""
         window, history = self.window, self._table("ddl_history")
         keys = self.settings.keys
-        again = tables_that_come_again(ddl.to_apply, self.inputs.mirror, lambda state: not key_columns(state, keys))
+        again = tables_to_replay(ddl.to_apply, self.inputs.mirror, lambda state: not key_columns(state, keys))
         altered = cache(lambda: tuple(sorted(altered_at_watermark(window, history, streams.route_event))))
         late = late_changes(window, streams.log, altered)
-        selection = RowsTold(ddl.to_apply, tuple(again.items()), tuple(resumed), at_watermark=late.at_watermark)
+        selection = RowSelection(ddl.to_apply, tuple(again.items()), tuple(resumed), at_watermark=late.at_watermark)
         return late, replace(selection, altered=altered()) if late.at_watermark else selection
 
     @property
@@ -173,7 +173,7 @@ class CutPlanner:
 
     @property
     def claims(self) -> Callable[[], DataFrame | None]:
-        return partial(kept_claims, self.spark, self.paths)
+        return partial(read_claims, self.spark, self.paths)
 
     def _groups(self, rows: CutRows) -> list[RowGroup]:
         return with_types(row_groups(rows.changes), self.raw, rows.changes, self.inputs.mirror, self.claims)
@@ -191,10 +191,10 @@ class CutPlanner:
 
     def _known_gaps(self, ddl: CutStatements, late: LateChanges, rows: CutRows) -> dict[TableName, tuple[Gap, ...]]:
         """The gaps that tables get from their records, whatever the plan is."""
-        gaps = lost_rows(self.spark, self.paths, self.window, self.settings.selection)
+        gaps = dead_letter_gaps(self.spark, self.paths, self.window, self.settings.selection)
         more = [*((breach.name, breach.gap) for breach in late.breaches), *ddl.late_gaps()]
         more += [(name, gap) for name, own in rows.gaps.items() for gap in own]
-        more += came_before_statements(rows.changes, dict(rows.told.again)).items()
+        more += early_row_gaps(rows.changes, dict(rows.selection.replayed)).items()
         for name, gap in more:
             gaps[name] = (*gaps.get(name, ()), gap)
         return gaps
@@ -222,11 +222,11 @@ class CutPlanner:
     def _report(self, plan: CutPlan, draft: PlanDraft, changes: Iterable[str]) -> None:
         for line in changes:
             self.report(line)
-        for name, columns in nowhere(self.settings.columns, plan.steps).items():
+        for name, columns in unknown_masked_columns(self.settings.columns, plan.steps).items():
             self.report(f"mask: {name} has no column {', '.join(columns)}")
-        for name, reason in not_kept(self.settings.columns, plan.steps, draft.key).items():
+        for name, reason in soft_delete_problems(self.settings.columns, plan.steps, draft.key).items():
             self.report(f"soft_delete: {name} does not keep deleted rows: {reason}")
-        for line in derived_problems(self.spark, plan.steps):
+        for line in computed_problems(self.spark, plan.steps):
             self.report(line)
 
 
@@ -238,14 +238,14 @@ class _LakeRowFinder:
     history: DataFrame
     streams: CutStreams
 
-    def past(self, delivered: DataFrame) -> Sequence[DdlEvent]:
+    def past_events(self, delivered: DataFrame) -> Sequence[DdlEvent]:
         return statements_applied_since(self.planner.window, self.history, delivered, self.streams.route_event)
 
     def is_known(self, name: TableName) -> bool:
         return self.planner.inputs.mirror(name) is not None
 
     def types_of(self, places: Mapping[Place, str]) -> Mapping[Place, MessageTypes]:
-        return message_types(self.planner.raw, places, self.planner.claims)
+        return read_message_types(self.planner.raw, places, self.planner.claims)
 
 
 def row_sets(plan: CutPlan, settings: CutSettings) -> Iterable[RowSet]:
@@ -258,7 +258,7 @@ def row_sets(plan: CutPlan, settings: CutSettings) -> Iterable[RowSet]:
                 index,
                 step.source,
                 step.segments,
-                Identity.by(columns, step.wires, settings.time_zone, keyless=not key),
-                partial=bool(step.lacking or step.untold),
-                soft=bool(key) and step.state.keeps_deleted,
+                Identity.for_columns(columns, step.encodings, settings.time_zone, keyless=not key),
+                partial=bool(step.absent or step.absent_in_deletes),
+                soft_delete=bool(key) and step.state.has_soft_delete,
             )

@@ -79,7 +79,7 @@ class CutReport:
     """One sentence for each effect of a changed selection."""
 
     @property
-    def without_put_aside(self) -> CutReport:
+    def without_quarantined(self) -> CutReport:
         """The report without the mirrors of quarantined tables."""
         quarantined = {table.name for table in self.held if table.error}
         if not quarantined:

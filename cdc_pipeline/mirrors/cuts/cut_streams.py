@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.tables.ddl_history import DUPLICATE, HELD, NOT_INCLUDED
-from cdc_pipeline.mirrors.model.ddl_events import ddl_event, in_order
+from cdc_pipeline.mirrors.model.ddl_events import ddl_event, in_upstream_order
 from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
 from cdc_pipeline.mirrors.model.shards import SOURCE_NAMES
 from cdc_pipeline.mirrors.model.upstream_tables import existing_tables, last_rows
-from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl, left_out_words
-from cdc_pipeline.mirrors.planning.merged_definitions import taken_names
+from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl, exclusion_reason
+from cdc_pipeline.mirrors.planning.merged_definitions import reserved_column_error
 from cdc_pipeline.mirrors.planning.selection_change import SelectionChange
 from cdc_pipeline.mirrors.planning.upstream_definitions import UpstreamDefinitions
 from cdc_pipeline.mirrors.settings.selection import sources_with
@@ -60,27 +60,27 @@ class CutStreams:
 
     def pending(self) -> int:
         """The number of row changes for a later cut, excluded tables included."""
-        return self.window.pending(self.full_log).count()
+        return self.window.pending_rows(self.full_log).count()
 
     def filtered(self) -> int:
         """The number of row changes of excluded tables in this cut, late ones included, without `held_left_out`."""
-        if self.selection.all_in:
+        if self.selection.includes_all:
             return 0
-        log = self.selection.left_out(self.full_log)
+        log = self.selection.excluded(self.full_log)
         passed = self.window.changes(log, waited=self.published.pending > 0, again={})
-        return passed.where("fresh").count() + self.window.late(log).count()
+        return passed.where("fresh").count() + self.window.late_rows(log).count()
 
     @property
     def held_left_out(self) -> int:
         """The number of held row changes of tables that are no longer included."""
         change = self.selection_change
-        return 0 if change is None else change.held_rows_left_out(self.published.held)
+        return 0 if change is None else change.excluded_held_rows(self.published.held)
 
     # ---- DDL
 
     def route_event(self, event: DdlEvent) -> DdlEvent:
         """An event of an earlier cut by the names of mirrors. Its definitions are not resolved."""
-        return IncludedDdl(self.selection, self._known_sources).event(event)
+        return IncludedDdl(self.selection, self._known_sources).mirrored_event(event)
 
     def route_statements(self, ddl: CutStatements) -> tuple[CutStatements, Sources]:
         """The statements by what they do to mirrors, and the upstream tables of mirrors whose names differ from theirs.
@@ -92,7 +92,8 @@ class CutStreams:
         included = IncludedDdl(self.selection, self._known_sources, self._definitions)
         if self.selection.routes:
             included = replace(
-                included, sources=self._sources([name for event in ddl.to_apply for name in included.appearing(event)])
+                included,
+                sources=self._sources([name for event in ddl.to_apply for name in included.created_tables(event)]),
             )
         ddl = ddl.routed(included)
         if self.selection_change is not None:
@@ -101,17 +102,17 @@ class CutStreams:
 
     def _no_longer_held(self) -> dict[tuple[str, int, int], DdlOutcome]:
         """Outcomes of held statements that concern only tables that are no longer included."""
-        held = in_order(map(ddl_event, self.history.where(F.col("status") == HELD).collect()))
+        held = in_upstream_order(map(ddl_event, self.history.where(F.col("status") == HELD).collect()))
         return {
-            event.position: DdlOutcome(NOT_INCLUDED, [left_out_words(event)])
+            event.position: DdlOutcome(NOT_INCLUDED, [exclusion_reason(event)])
             for event in held
             if event.database and not self.route_event(event).changes
         }
 
     def _upstream_names(self) -> set[TableName]:
         """The tables that statements without a database may mean."""
-        rows = last_rows(self.window.of(self.full_log))
-        if self.selection.everything:
+        rows = last_rows(self.window.rows_in(self.full_log))
+        if self.selection.is_identity:
             return {*self.published.names, *rows}
         return {*self._existing, *rows}
 
@@ -119,7 +120,7 @@ class CutStreams:
     def _past(self) -> list[DdlEvent]:
         """The statements of earlier cuts, without duplicates."""
         past = self.history.where((F.col("cut_id") < self.window.cut_id) & (F.col("status") != DUPLICATE))
-        return in_order(map(ddl_event, past.collect()))
+        return in_upstream_order(map(ddl_event, past.collect()))
 
     @cached_property
     def _definitions(self) -> UpstreamDefinitions:
@@ -128,7 +129,7 @@ class CutStreams:
     @cached_property
     def _existing(self) -> set[TableName]:
         """Upstream's tables before this cut, excluded ones too."""
-        return existing_tables(last_rows(self.window.before(self.full_log)), self._past)
+        return existing_tables(last_rows(self.window.rows_before(self.full_log)), self._past)
 
     # ---- a changed selection
 
@@ -141,12 +142,12 @@ class CutStreams:
         states = {name: self.lookup(name) for name in mirrors}
         # without the mirrors of dropped tables, which `ddl_policy` keeps
         live = {name: tables for name, tables in mirrors.items() if (state := states[name]) and not state.retired}
-        return SelectionChange.between(live, self._existing, self.published.selection, self.selection)
+        return SelectionChange.from_selections(live, self._existing, self.published.selection, self.selection)
 
     def held(self) -> tuple[HeldTable, ...]:
         """The tables that earlier cuts left held, by their current names."""
         change = self.selection_change
-        return self.published.held if change is None else change.held(self.published.held)
+        return self.published.held if change is None else change.still_held(self.published.held)
 
     def plan_selection_change(self, draft: PlanDraft) -> tuple[str, ...]:
         """Adds the steps of a changed selection to the empty draft. Returns one sentence for each effect."""
@@ -154,8 +155,8 @@ class CutStreams:
             return ()
         # new: `_definitions` has applied this cut's statements already
         before = UpstreamDefinitions(lambda: self._past, self.time_zone)
-        self.selection_change.plan(draft, self.window.cut_id, self.selection, before.of)
-        return self.selection_change.words(self.selection)
+        self.selection_change.plan(draft, self.window.cut_id, self.selection, before.definition)
+        return self.selection_change.descriptions(self.selection)
 
     # ---- the upstream tables of mirrors
 
@@ -166,7 +167,7 @@ class CutStreams:
         if self.selection_change is None:
             return self.published.sources
         upstream = [source for name in self.published.names for source in self.published.upstream(name)]
-        return sources_with({}, [*upstream, *self.selection_change.starting], self.selection)
+        return sources_with({}, [*upstream, *self.selection_change.created], self.selection)
 
     def _sources(self, created: list[TableName]) -> Sources:
         new = self.full_log.where(F.col("batch_id") <= self.window.last_batch)
@@ -192,4 +193,4 @@ class CutStreams:
         )
         row = changes.join(F.broadcast(small), ["database", "table"]).where(taken).select("database", "table").first()
         if row is not None:
-            raise taken_names(TableName(row["database"], row["table"]))
+            raise reserved_column_error(TableName(row["database"], row["table"]))

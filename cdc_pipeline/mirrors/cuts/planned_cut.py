@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cdc_pipeline.mirrors.changes.cut_rows import RowsTold
+    from cdc_pipeline.mirrors.changes.cut_rows import RowSelection
     from cdc_pipeline.mirrors.changes.late_changes import LateChanges
     from cdc_pipeline.mirrors.changes.window import Window
     from cdc_pipeline.mirrors.merge.net_changes import RowSet
@@ -26,21 +26,21 @@ class PlannedCut:
     window: Window
     settings: CutSettings
     """As declared when the cut began. The mask salt is not stored."""
-    rows: RowsTold
+    row_selection: RowSelection
     """Which row changes the cut takes in, and between which statements each lies."""
     plan: CutPlan
     row_sets: tuple[RowSet, ...]
     """The rows of each ApplyRows step, and the key that identifies them."""
-    settled: Mapping[StatementPosition, DdlOutcome]
+    decided: Mapping[StatementPosition, DdlOutcome]
     """Outcomes of statements that need no step."""
     late: LateChanges
     sources: Sources = field(default_factory=dict)
     """The upstream tables of mirrors whose names differ from theirs."""
     selection_changes: tuple[str, ...] = ()
     """One sentence for each effect of a changed selection."""
-    held_left_out: int = 0
+    excluded_held_rows: int = 0
     """Held row changes of tables that are no longer included."""
-    hides: bool = False
+    is_redacted: bool = False
     """Whether tables of the cut have masks. The stored plan then has no values of statements (`redacted_plan`)."""
     plan_id: str = ""
     """Unique: distinguishes plans for the same cut number, which a restored lake may have."""
@@ -48,9 +48,9 @@ class PlannedCut:
     @property
     def outcomes(self) -> dict[StatementPosition, DdlOutcome]:
         """The outcome of each statement of the cut."""
-        return {**self.settled, **self.plan.outcomes}
+        return {**self.decided, **self.plan.outcomes}
 
     @property
     def positions(self) -> tuple[StatementPosition, ...]:
         """The positions of `rows.events`."""
-        return tuple(event.position for event in self.rows.events)
+        return tuple(event.position for event in self.row_selection.events)

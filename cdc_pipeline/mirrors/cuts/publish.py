@@ -73,7 +73,7 @@ def publish(
     columns = struct_of(CUTS_SCHEMA).names
     assert row.keys() == set(columns), row.keys() ^ set(columns)
     frame = small_frame(spark, [[row[column] for column in columns]], CUTS_SCHEMA)
-    commit = Commit(paths.writer("consistent_cuts"), window.cut_id, note)
+    commit = Commit(paths.app_id("consistent_cuts"), window.cut_id, note)
     append_once(frame, paths.table("consistent_cuts"), commit)
 
 
@@ -92,7 +92,7 @@ def _settings_fields(settings: CutSettings) -> dict[str, object]:
         "keys": {table: list(columns) for table, columns in settings.keys.items()},
         "ddl_policy": settings.policy.to_json(),
         "selection": settings.selection.to_json(),
-        "column_rules": json.dumps(settings.columns.as_plain(), ensure_ascii=False),
+        "column_rules": json.dumps(settings.columns.to_plain(), ensure_ascii=False),
     }
 
 
@@ -116,7 +116,15 @@ def _change_fields(report: CutReport) -> dict[str, object]:
             for breach in report.breaches
         ],
         "held": [
-            (table.name.database, table.name.table, *table.cause, table.commit_ts, table.sql, table.rows, table.error)
+            (
+                table.name.database,
+                table.name.table,
+                *table.statement,
+                table.commit_ts,
+                table.sql,
+                table.rows,
+                table.error,
+            )
             for table in report.held
         ],
     }

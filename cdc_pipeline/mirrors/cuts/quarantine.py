@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.lake.delta import Commit, append_once, table_state
 from cdc_pipeline.lake.tables.ddl_history import HELD
 from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
-from cdc_pipeline.mirrors.model.steps import ApplyRows, touched
+from cdc_pipeline.mirrors.model.steps import ApplyRows, touched_names
 from cdc_pipeline.mirrors.settings.ddl_policy import NO_STATEMENT, HeldTable
 from cdc_pipeline.spark.small_frames import small_frame
 
@@ -66,7 +66,7 @@ def record_failures(
             failure.step.state.name.table,
             failure.index,
             type(failure.step).__name__,
-            failure.words,
+            failure.message,
             run_id,
             now,
         )
@@ -98,15 +98,15 @@ def without_failed_tables(
 ) -> PlannedCut:
     """The plan without what did not run: the tables of skipped steps are quarantined, and their statements from there on
     are held. `skipped`: indexes of steps; `times`: how often they failed."""
-    plan, events = planned.plan, planned.rows.events
+    plan, events = planned.plan, planned.row_selection.events
     held = {table.name: table for table in plan.held}
     held_from, outcomes = dict(plan.held_from), dict(plan.outcomes)
     reasons = _reasons(planned, failures, skipped, times)
     stopped_at: dict[TableName, int] = {}
     for index in sorted(skipped):
-        step, event_index = plan.steps[index], plan.during[index]
+        step, event_index = plan.steps[index], plan.event_indexes[index]
         since = events[event_index].commit_ts if 0 <= event_index < len(events) else 0
-        for name in touched(step):
+        for name in touched_names(step):
             held.setdefault(name, HeldTable(name, NO_STATEMENT, since, "", error=reasons[index]))
             stopped_at.setdefault(name, event_index)
         if isinstance(step, ApplyRows):
@@ -127,14 +127,14 @@ def _reasons(
     reasons: dict[int, str] = {}
     for failure in failures:
         # an error may quote a value of a masked column
-        message = type(failure.error).__name__ if planned.hides else failure.words
+        message = type(failure.error).__name__ if planned.is_redacted else failure.message
         reason = (
             f"{type(failure.step).__name__} of {failure.step.state.name} failed {times} times in cut "
             f"{planned.window.cut_id}: {message}"
         )
         names: set[TableName] = set()
         for index in sorted(skipped):
-            own = touched(planned.plan.steps[index])
+            own = touched_names(planned.plan.steps[index])
             if index == failure.index or (index > failure.index and own & names):
                 names |= own
                 reasons.setdefault(index, reason)

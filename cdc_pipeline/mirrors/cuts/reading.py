@@ -29,7 +29,7 @@ from cdc_pipeline.mirrors.changes.progress import (
     cut_at,
     cuts_since_rebuild,
     published_cut,
-    stream_progress,
+    read_progress,
 )
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.cuts.cut_report import published_entries
@@ -131,7 +131,7 @@ def read_cut(
     base = cut_at(spark, paths, tso)
     if base.resolved_tso == tso:
         return _at_cut(spark, paths, base)
-    complete = stream_progress(spark, paths, newest)
+    complete = read_progress(spark, paths, newest)
     if complete.resolved_tso is None or complete.resolved_tso < tso:
         raise LakeError(
             f"the streams are complete up to {_complete(complete.resolved_tso)}, not up to the TSO {tso}",
@@ -193,7 +193,7 @@ def _between(
         settings.columns,
         QuarantinePolicy(None),
     )
-    report = maker.bring_up_to_date(up_to=tso)
+    report = maker.advance(up_to=tso)
     tables = {
         entry.name: _upstream_rows(spark.read.format("delta").load(entry.path), entry) for entry in report.mirrors
     }

@@ -14,14 +14,14 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.tables.ddl_history import NOT_APPLIED
 from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
-from cdc_pipeline.mirrors.model.steps import ChangeColumns, ChangeShardRows, Step
-from cdc_pipeline.mysql.ddl.statements import changes_of
+from cdc_pipeline.mirrors.model.steps import ChangeColumns, ChangeSourceRows, Step
+from cdc_pipeline.mysql.ddl.statements import event_changes
 from cdc_pipeline.mysql.model.schema_changes import (
     AddColumn,
     AlterTable,
     NoRowEffect,
     PartitionDefinitionClause,
-    of_table,
+    without_merge,
 )
 from cdc_pipeline.mysql.model.table import ColumnOrigin, Default
 
@@ -34,25 +34,25 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.settings.ddl_policy import StatementPosition
 
 _REDACTED = Default("expression", "it is in ddl_history")
-_TEXTS = frozenset({"sql", "query", "reason", "what", "bound"})
+_TEXTS = frozenset({"sql", "query", "reason", "description", "bound"})
 """Fields that quote a statement."""
 
 
 def redact(planned: PlannedCut) -> PlannedCut:
     """The plan to store. `restore_values` restores it, apart from messages."""
     rows = replace(
-        planned.rows,
-        events=tuple(_redacted(event) for event in planned.rows.events),
-        past=tuple(_redacted(event) for event in planned.rows.past),
-        released=tuple(replace(table, sql="") for table in planned.rows.released),
+        planned.row_selection,
+        events=tuple(_redacted(event) for event in planned.row_selection.events),
+        past_events=tuple(_redacted(event) for event in planned.row_selection.past_events),
+        resumed=tuple(replace(table, sql="") for table in planned.row_selection.resumed),
     )
     plan = replace(
         planned.plan,
         steps=tuple(_with_origins(step, _without_default) for step in planned.plan.steps),
         outcomes={position: _without_message(outcome) for position, outcome in planned.plan.outcomes.items()},
     )
-    settled = {position: _without_message(outcome) for position, outcome in planned.settled.items()}
-    return replace(planned, rows=rows, plan=plan, settled=settled)
+    settled = {position: _without_message(outcome) for position, outcome in planned.decided.items()}
+    return replace(planned, row_selection=rows, plan=plan, decided=settled)
 
 
 def restore_values(planned: PlannedCut, history: DataFrame) -> PlannedCut:
@@ -111,7 +111,7 @@ def _without_message(outcome: DdlOutcome) -> DdlOutcome:
 
 def _with_origins(step: Step, change: Callable[[ColumnOrigin], ColumnOrigin]) -> Step:
     """The step with `change` applied to each added column that is masked."""
-    if isinstance(step, (ChangeColumns, ChangeShardRows)):
+    if isinstance(step, (ChangeColumns, ChangeSourceRows)):
         masks = dict(step.state.masks)
         return replace(
             step,
@@ -138,24 +138,24 @@ def _with_default(defaults: Mapping[str, Default | None], origin: ColumnOrigin) 
 def _redacted_events(planned: PlannedCut) -> set[int]:
     """The indexes of events whose steps have redacted defaults."""
     return {
-        planned.plan.during[index]
+        planned.plan.event_indexes[index]
         for index, step in enumerate(planned.plan.steps)
-        if isinstance(step, (ChangeColumns, ChangeShardRows))
+        if isinstance(step, (ChangeColumns, ChangeSourceRows))
         and any(origin.after.default == _REDACTED for origin in step.origins)
-        and 0 <= planned.plan.during[index] < len(planned.positions)
+        and 0 <= planned.plan.event_indexes[index] < len(planned.positions)
     }
 
 
 def _defaults_of_step(
     planned: PlannedCut, index: int, defaults: Mapping[StatementPosition, dict[str, Default | None]]
 ) -> dict[str, Default | None]:
-    event = planned.plan.during[index]
+    event = planned.plan.event_indexes[index]
     return defaults.get(planned.positions[event], {}) if 0 <= event < len(planned.positions) else {}
 
 
 def _added_defaults(kind: str, sql: str) -> dict[str, Default | None]:
     """The defaults of the columns that the statement adds, by casefolded name."""
-    altered: Iterable[Any] = (change for change in map(of_table, changes_of(kind, "", "", sql)))
+    altered: Iterable[Any] = (change for change in map(without_merge, event_changes(kind, "", "", sql)))
     return {
         clause.column.name.casefold(): clause.column.default
         for change in altered

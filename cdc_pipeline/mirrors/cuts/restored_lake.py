@@ -1,7 +1,7 @@
 """Lakes whose tables were restored to an earlier version with Delta's RESTORE.
 
 RESTORE reverts rows and columns, but not the (writer, version) pairs that make each commit unique (`lake/delta.py`), so
-Delta would skip later commits silently. If all tables are at one cut, `lake_taken_back` resets the pairs too.
+Delta would skip later commits silently. If all tables are at one cut, `accept_restore` resets the pairs too.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 from delta.tables import DeltaTable
 
 from cdc_pipeline.dialects.claims import CLAIMS
-from cdc_pipeline.dialects.decoded_tables import OTHERS
+from cdc_pipeline.dialects.decoded_tables import OTHER_TABLES
 from cdc_pipeline.errors import LakeError
-from cdc_pipeline.lake.delta import progress, set_writers, table_state
-from cdc_pipeline.lake.delta_log import newest_operation, same_files, snapshot_at, snapshot_of, writers
+from cdc_pipeline.lake.delta import committed_version, set_committed_versions, table_state
+from cdc_pipeline.lake.delta_log import committed_versions, has_same_files, newest_operation, snapshot_at, snapshot_of
 from cdc_pipeline.lake.paths import OWN_TABLES, subfolders
 from cdc_pipeline.mirrors.changes.progress import PublishedCut, published_cut
-from cdc_pipeline.mirrors.model.step_commits import cut_of_writers
+from cdc_pipeline.mirrors.model.step_commits import newest_cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _CUTS = "consistent_cuts"
 _RAW, _BATCHES = "raw_topic_snapshot", "batches"
-_DECODED = (CLAIMS, "change_log", *OTHERS)
+_DECODED = (CLAIMS, "change_log", *OTHER_TABLES)
 _RESTORE = "RESTORE"
 _TAKEN_BACK = "cdc.taken_back_to"
 """A parameter of the commit that resets a restored table's writers: the version that it was restored to."""
@@ -43,7 +43,7 @@ _UPKEEP = re.compile("OPTIMIZE|VACUUM|REORG")
 def current_cut(spark: SparkSession, paths: LakePaths) -> PublishedCut:
     """The newest published cut. Raises LakeError if a later one was committed, but a RESTORE reverted it."""
     # read before the cut: a concurrent run may publish in between
-    committed = progress(spark, paths.table(_CUTS), paths.writer(_CUTS)) or 0
+    committed = committed_version(spark, paths.table(_CUTS), paths.app_id(_CUTS)) or 0
     published = published_cut(spark, paths)
     if published.cut_id < committed:
         raise LakeError(
@@ -55,7 +55,7 @@ def current_cut(spark: SparkSession, paths: LakePaths) -> PublishedCut:
     return published
 
 
-def lake_taken_back(spark: SparkSession, paths: LakePaths, report: Callable[[str], None]) -> bool:
+def accept_restore(spark: SparkSession, paths: LakePaths, report: Callable[[str], None]) -> bool:
     """If the newest commit of `consistent_cuts` is a RESTORE, resets every table's writers to the version that the table was
     restored to. Returns whether it did.
 
@@ -84,7 +84,7 @@ def lake_taken_back(spark: SparkSession, paths: LakePaths, report: Callable[[str
         )
     for table in sorted(tables, key=lambda table: table.name == _CUTS):
         if table.stale:
-            set_writers(spark, table.path, table.stale, table.note, {_TAKEN_BACK: str(table.content)})
+            set_committed_versions(spark, table.path, table.stale, table.note, {_TAKEN_BACK: str(table.content)})
             report(f"{table.name} is restored to version {table.content}: later commits count no more")
     report(f"the lake is restored to cut {published.cut_id}: the pipeline continues from there")
     return True
@@ -123,7 +123,7 @@ class _Table:
     def cut_of(self, paths: LakePaths) -> int:
         """The newest cut that has committed to the table."""
         own = (self.then.get(f"cdc:{paths.pipeline}:{name}", 0) for name in ("ddl_results", "cut_plans", _CUTS))
-        return max(*own, cut_of_writers(paths.pipeline, self.then))
+        return max(*own, newest_cut(paths.pipeline, self.then))
 
     def problem(self, paths: LakePaths, cut_id: int, needed: datetime, *, begun: bool) -> str | None:
         """Why the table is not at the cut; None if it is. Other tables depend on its commits up to the time `needed`."""
@@ -172,20 +172,20 @@ def _table(spark: SparkSession, paths: LakePaths, name: str, path: str, since: d
     history = DeltaTable.forPath(spark, path).history().select(*columns).collect()
     commits = {row["version"]: row for row in history if not _UPKEEP.match(row["operation"])}
     last, snapshot = max(commits), snapshot_of(spark, path)
-    now = then = writers(spark, snapshot)
+    now = then = committed_versions(spark, snapshot)
     if _is_reset(commits[last]) and _utc(commits[last]["timestamp"]) >= since:
         last = max(version for version in commits if version < last)
     content = last
     if commits[last]["operation"] == _RESTORE:
         content = _restored_version(paths, name, commits[last], history)
         source = snapshot_at(spark, path, content)
-        if not same_files(source, snapshot):
+        if not has_same_files(source, snapshot):
             raise LakeError(
                 f"{name} is restored ({commits[last]['operationParameters']}), but its files are not those of version "
                 f"{content}: RESTORE it again, by version",
                 pipeline=paths.pipeline,
             )
-        then = writers(spark, source)
+        then = committed_versions(spark, source)
     times = {version: _utc(row["timestamp"]) for version, row in commits.items()}
     return _Table(
         name,

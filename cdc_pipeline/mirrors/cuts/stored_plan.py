@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline import gaps
-from cdc_pipeline.lake.delta import Commit, overwrite_once, progress
-from cdc_pipeline.lake.delta_log import newest_note
+from cdc_pipeline.lake.delta import Commit, committed_version, overwrite_once
+from cdc_pipeline.lake.delta_log import read_newest_note
 from cdc_pipeline.mirrors.changes import late_changes, late_ddl, segments
-from cdc_pipeline.mirrors.changes.cut_rows import RowsTold
+from cdc_pipeline.mirrors.changes.cut_rows import RowSelection
 from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mirrors.cuts.plan_json import CustomFormat, JsonFormat
 from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
@@ -29,7 +29,7 @@ from cdc_pipeline.mirrors.settings import cut_settings, ddl_policy
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
 from cdc_pipeline.mirrors.settings.selection import TableSelection
-from cdc_pipeline.mysql.ddl.stored_schema import schema_of_json
+from cdc_pipeline.mysql.ddl.stored_schema import schema_from_json
 from cdc_pipeline.mysql.expressions import partition_rows
 from cdc_pipeline.mysql.model import partition_clauses, partitions, schema_changes, table
 from cdc_pipeline.mysql.model.table import TableSchema
@@ -62,17 +62,17 @@ def _dataclasses(*modules: ModuleType) -> tuple[type, ...]:
 
 # The classes that a plan consists of. Names of classes and fields belong to the lake's format: a test reads a stored plan.
 _CLASSES: tuple[type, ...] = (
-    *(PlannedCut, CutPlan, Window, RowsTold, ColumnRules, DdlPolicy, TableSelection, MirrorState, gaps.GapKind),
+    *(PlannedCut, CutPlan, Window, RowSelection, ColumnRules, DdlPolicy, TableSelection, MirrorState, gaps.GapKind),
     *(cut_settings.CutSettings, ddl_policy.HeldTable, ddl_outcome.DdlOutcome, ddl_events.DdlEvent, net_changes.RowSet),
     *(
         segments.Evidence,
         row_identity.Identity,
-        late_ddl.ComesAgain,
+        late_ddl.Replay,
         late_changes.LateChanges,
         late_changes.Breach,
-        shards.Shard,
-        shards.ShardName,
-        computed_columns.DerivedColumn,
+        shards.SourceTable,
+        shards.SourceTableName,
+        computed_columns.ComputedColumn,
         partition_rows.SparkCondition,
     ),
     *_dataclasses(steps, schema_changes, partition_clauses, gaps, table, partitions),
@@ -87,10 +87,10 @@ def plan_format(salt: str = "") -> JsonFormat:
         {
             MirrorState: CustomFormat(lambda state: state.properties(), MirrorState.from_properties),
             TableSchema: CustomFormat(
-                lambda schema: json.loads(schema.to_json()), lambda plain: schema_of_json(json.dumps(plain))
+                lambda schema: json.loads(schema.to_json()), lambda plain: schema_from_json(json.dumps(plain))
             ),
             ColumnRules: CustomFormat(
-                lambda rules: rules.as_plain(), lambda plain: ColumnRules.from_plain(plain, salt)
+                lambda rules: rules.to_plain(), lambda plain: ColumnRules.from_plain(plain, salt)
             ),
             TableSelection: CustomFormat(lambda selection: selection.to_json(), TableSelection.from_json),
             DdlPolicy: CustomFormat(lambda policy: policy.to_json(), DdlPolicy.from_json),
@@ -101,7 +101,7 @@ def plan_format(salt: str = "") -> JsonFormat:
 
 def is_begun(spark: SparkSession, paths: LakePaths, published: PublishedCut) -> bool:
     """Whether a cut is begun (its plan stored) and not published."""
-    return (progress(spark, paths.table(_TABLE), paths.writer(_TABLE)) or 0) > published.cut_id
+    return (committed_version(spark, paths.table(_TABLE), paths.app_id(_TABLE)) or 0) > published.cut_id
 
 
 def load_begun_cut(spark: SparkSession, paths: LakePaths, published: PublishedCut, salt: str = "") -> PlannedCut | None:
@@ -116,7 +116,7 @@ def _load(spark: SparkSession, paths: LakePaths, cut_id: int, salt: str) -> Plan
     planned: PlannedCut = plan_format(salt).from_json(row["plan"])
     return (
         restore_values(planned, spark.read.format("delta").load(paths.table("ddl_history")))
-        if planned.hides
+        if planned.is_redacted
         else planned
     )
 
@@ -128,15 +128,15 @@ def store_plan(spark: SparkSession, paths: LakePaths, planned: PlannedCut, run_i
     """
     cut_id = planned.window.cut_id
     note = {"cut": cut_id, "run_id": run_id, "plan": uuid.uuid4().hex}
-    overwrite_once(_frame(spark, planned, run_id), paths.table(_TABLE), Commit(paths.writer(_TABLE), cut_id, note))
-    if newest_note(spark, paths.table(_TABLE)).get("plan") == note["plan"]:
+    overwrite_once(_frame(spark, planned, run_id), paths.table(_TABLE), Commit(paths.app_id(_TABLE), cut_id, note))
+    if read_newest_note(spark, paths.table(_TABLE)).get("plan") == note["plan"]:
         return planned
     return _load(spark, paths, cut_id, planned.settings.columns.salt) or planned
 
 
 def _frame(spark: SparkSession, planned: PlannedCut, run_id: str) -> DataFrame:
     window = planned.window
-    stored = redact(planned) if planned.hides else planned
+    stored = redact(planned) if planned.is_redacted else planned
     text = plan_format().to_json(stored)
     bounds = (window.cut_id, window.after_tso, window.resolved_tso, window.after_batch, window.last_batch)
     return small_frame(spark, [(*bounds, run_id, text)], _PLAN)

@@ -50,14 +50,14 @@ class LakeBalance:
     """All row changes that were decoded up to the newest cut, and the sums of what the cuts counted."""
 
     decoded: int
-    taken: int
+    in_cuts: int
     late: int
     pending: int
     filtered: int = 0
 
     @property
-    def balanced(self) -> bool:
-        return self.decoded == self.taken + self.late + self.filtered + self.pending
+    def is_balanced(self) -> bool:
+        return self.decoded == self.in_cuts + self.late + self.filtered + self.pending
 
 
 def lake_balance(spark: SparkSession, paths: LakePaths) -> LakeBalance:

@@ -21,14 +21,19 @@ from pyspark.sql.types import (
 )
 
 from cdc_pipeline.gaps import Gap, GapKind
-from cdc_pipeline.lake.delta import commit_metadata, is_in, overwrite_once, table_state
+from cdc_pipeline.lake.delta import commit_metadata, is_committed, overwrite_once, table_state
 from cdc_pipeline.mirrors.execution.backfill import backfill_columns
-from cdc_pipeline.mirrors.merge.computed_values import computed_anew, keeps_field, loses_derived, update_derived
+from cdc_pipeline.mirrors.merge.computed_values import (
+    columns_to_recompute,
+    drops_computed,
+    had_field,
+    recompute_columns,
+)
 from cdc_pipeline.mirrors.merge.masked_values import with_masks
 from cdc_pipeline.mirrors.merge.soft_deletes import deleted_cell, live_rows
 from cdc_pipeline.mirrors.model.computed_columns import NTZ
 from cdc_pipeline.mirrors.model.masks import HASH
-from cdc_pipeline.mirrors.model.state import row_gaps_carried
+from cdc_pipeline.mirrors.model.state import row_gaps_after_alter
 from cdc_pipeline.mysql.expressions.conversions import converted, learns_labels, unsure_conversion
 from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.types.spark_types import spark_type, value
@@ -40,7 +45,7 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.lake.delta import TableState
     from cdc_pipeline.mirrors.execution.step_context import StepContext
-    from cdc_pipeline.mirrors.model.computed_columns import DerivedColumn
+    from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn
     from cdc_pipeline.mirrors.model.masks import Mask
     from cdc_pipeline.mirrors.model.steps import ChangeColumns
     from cdc_pipeline.mysql.model.table import ColumnOrigin, TableSchema
@@ -98,12 +103,12 @@ def change_columns(context: StepContext, step: ChangeColumns) -> None:
         schema = _new_schema(table, step)
         if any(_is_widened(origin, step) for origin in kept):
             features["delta.enableTypeWidening"] = "true"
-    row_gaps = row_gaps_carried(table, _names_after(step, kept), dict(step.state.masks))
+    row_gaps = row_gaps_after_alter(table, _names_after(step, kept), dict(step.state.masks))
     properties = {**step.state.properties(), **features, **row_gaps}
     commit_metadata(spark, path, commits(_METADATA), schema=schema, properties=properties)
     backfill_columns(context, step)
     if computed := _recomputed_columns(step, context.time_zone):
-        update_derived(spark, path, step.state, computed, commits(commits.last - 1))
+        recompute_columns(spark, path, step.state, computed, commits(commits.last - 1))
 
 
 def _loses_names(step: ChangeColumns, kept: Sequence[ColumnOrigin]) -> bool:
@@ -112,7 +117,7 @@ def _loses_names(step: ChangeColumns, kept: Sequence[ColumnOrigin]) -> bool:
     drops = len(kept) < len(step.before.schema.columns) or any(
         field.name not in own for field in step.before.own_fields
     )
-    return drops or any(_is_renamed(origin) for origin in kept) or loses_derived(step)
+    return drops or any(_is_renamed(origin) for origin in kept) or drops_computed(step)
 
 
 def _names_after(step: ChangeColumns, kept: Sequence[ColumnOrigin]) -> dict[str, str | None]:
@@ -165,12 +170,12 @@ def _is_renamed(origin: ColumnOrigin) -> bool:
     return origin.before is not None and origin.before.name != origin.after.name
 
 
-def _recomputed_columns(step: ChangeColumns, time_zone: str) -> list[DerivedColumn]:
-    return computed_anew(step, lambda origin: _needs_rewrite_here(origin, step, time_zone))
+def _recomputed_columns(step: ChangeColumns, time_zone: str) -> list[ComputedColumn]:
+    return columns_to_recompute(step, lambda origin: _needs_rewrite_here(origin, step, time_zone))
 
 
 def _has_datetime(step: ChangeColumns) -> bool:
-    computed = any(NTZ in column.type for column in step.state.derived_shown)
+    computed = any(NTZ in column.type for column in step.state.computed_shown)
     return computed or any(origin.after.type.base == "datetime" for origin in step.origins)
 
 
@@ -190,8 +195,8 @@ def _new_schema(table: TableState, step: ChangeColumns) -> StructType:
     for old, new in _kept_names(step):
         if (field := fields.get(old)) is not None:
             columns.append(StructField(new, field.dataType, nullable=True, metadata=dict(field.metadata)))
-    for computed, field in zip(step.state.derived_shown, step.state.derived_fields, strict=True):
-        columns.append(fields.get(field.name, field) if keeps_field(step, computed) else field)
+    for computed, field in zip(step.state.computed_shown, step.state.computed_fields, strict=True):
+        columns.append(fields.get(field.name, field) if had_field(step, computed) else field)
     # a field of this name that was not ours before was upstream's: ours is a new column
     before = {field.name for field in step.before.own_fields}
     own = [fields.get(field.name, field) if field.name in before else field for field in step.state.own_fields]
@@ -200,7 +205,7 @@ def _new_schema(table: TableState, step: ChangeColumns) -> StructType:
 
 def _kept_names(step: ChangeColumns) -> list[tuple[str, str]]:
     """The columns that upstream dropped and the mirror keeps: (name before the step, name after it)."""
-    return [*((name, name) for name in step.before.kept), *step.kept]
+    return [*((name, name) for name in step.before.kept_columns), *step.kept_columns]
 
 
 def _type_name(kind: DataType) -> str:
@@ -210,7 +215,7 @@ def _type_name(kind: DataType) -> str:
 def _rewrite_rows(context: StepContext, step: ChangeColumns) -> None:
     """Overwrites all rows under the new columns. Added columns are NULL until the backfill."""
     commit = context.commits(_ROWS)
-    if is_in(context.spark, context.path, commit):
+    if is_committed(context.spark, context.path, commit):
         return
     mirror = context.mirror()
     columns, converted_cells, masked = [], [], {}
@@ -235,12 +240,12 @@ def _rewrite_rows(context: StepContext, step: ChangeColumns) -> None:
     recomputed = {column.name for column in _recomputed_columns(step, context.time_zone)}
     computed = [
         F.lit(None).cast(field.dataType).alias(field.name) if field.name in recomputed else F.col(quoted(field.name))
-        for field in step.state.derived_fields
+        for field in step.state.computed_fields
     ]
-    deleted = [deleted_cell(keeps_deleted=step.before.keeps_deleted)] if step.state.keeps_deleted else []
-    gaps = _conversion_gaps(live_rows(mirror, keeps_deleted=step.before.keeps_deleted), converted_cells, masked)
-    rows = with_masks(mirror.select(*columns, *kept, *computed, *step.state.trace, *deleted), masked, context.salt)
-    context.add_gaps(gaps, context.commits.finding(_ROWS))
+    deleted = [deleted_cell(keeps_deleted=step.before.has_soft_delete)] if step.state.has_soft_delete else []
+    gaps = _conversion_gaps(live_rows(mirror, keeps_deleted=step.before.has_soft_delete), converted_cells, masked)
+    rows = with_masks(mirror.select(*columns, *kept, *computed, *step.state.metadata, *deleted), masked, context.salt)
+    context.add_gaps(gaps, context.commits.for_gaps(_ROWS))
     overwrite_once(rows, context.path, commit)
 
 
@@ -268,7 +273,7 @@ def _conversion_gaps(
             )
             values = ", ".join(map(repr, found[f"v{index}"]))
             clear = "" if origin.after.name in masked else f"{detail}, for example {values}"
-            gaps.append(Gap(GapKind.NO_SURE_EQUAL, detail, origin.after.name, clear))
+            gaps.append(Gap(GapKind.NO_EXACT_EQUIVALENT, detail, origin.after.name, clear))
     return gaps
 
 

@@ -11,7 +11,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 
 from cdc_pipeline.gaps import Gap, GapKind
-from cdc_pipeline.lake.delta import is_in, overwrite_once, session_for
+from cdc_pipeline.lake.delta import commit_session, is_committed, overwrite_once
 from cdc_pipeline.mirrors.merge.default_values import default_value, is_current_time
 from cdc_pipeline.mirrors.merge.masked_values import with_masks
 from cdc_pipeline.mirrors.merge.soft_deletes import live_rows
@@ -60,12 +60,12 @@ def backfill_columns(context: StepContext, step: ChangeColumns) -> None:
         for column in ready:
             values.update(_generated(column, step, context.time_zone, gaps))
         remaining = [column for column in remaining if column not in ready]
-        if values and not is_in(context.spark, context.path, commits(_FIRST + part)):
+        if values and not is_committed(context.spark, context.path, commits(_FIRST + part)):
             doubts = _doubts(context, values, step)
-            context.add_gaps(doubts, commits.finding(_FIRST + part))
+            context.add_gaps(doubts, commits.for_gaps(_FIRST + part))
             _write_values(context, values, commits(_FIRST + part), step)
         values, part = {}, part + 1
-    context.add_gaps(gaps, commits.finding(commits.last))
+    context.add_gaps(gaps, commits.for_gaps(commits.last))
 
 
 def _is_recomputed(before: UpstreamColumn | None, after: UpstreamColumn) -> bool:
@@ -78,7 +78,7 @@ def _read_columns(column: UpstreamColumn, step: ChangeColumns) -> set[str]:
     """The columns that the expression of a generated column may read: each word that is a column's name."""
     names = {other.name.casefold(): other.name for other in step.state.schema.columns}
     cursor, found = Cursor(column.expression or ""), set()
-    while not cursor.done:
+    while not cursor.at_end:
         word = cursor.skip()
         if word.kind in (Kind.WORD, Kind.QUOTED) and word.text.casefold() in names:
             found.add(names[word.text.casefold()])
@@ -129,7 +129,7 @@ def _doubts(context: StepContext, values: Values, step: ChangeColumns) -> list[G
     if not doubts:
         return []
     counts = [F.count(F.when(doubtful, 1)).alias(f"d{index}") for index, doubtful in enumerate(doubts.values())]
-    found = live_rows(context.mirror(), keeps_deleted=step.state.keeps_deleted).agg(*counts).first()
+    found = live_rows(context.mirror(), keeps_deleted=step.state.has_soft_delete).agg(*counts).first()
     assert found is not None
     return [
         Gap(GapKind.UNSURE_FORMULA, f"{count} older row(s) may differ from what upstream computes", name)
@@ -155,4 +155,4 @@ def _write_values(context: StepContext, values: Values, commit: Commit, step: Ch
         overwrite_once(with_masks(mirror.select(*filled), masked, context.salt), context.path, commit)
         return
     update: dict[str, str | Column] = {quoted(name): value for name, (value, _) in values.items()}
-    DeltaTable.forPath(session_for(context.spark, commit), context.path).update(set=update)
+    DeltaTable.forPath(commit_session(context.spark, commit), context.path).update(set=update)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.errors import LakeError
-from cdc_pipeline.lake.delta import commit_metadata, create_table, forget_cached_log, is_in, table_state
+from cdc_pipeline.lake.delta import commit_metadata, create_table, forget_cached_log, is_committed, table_state
 from cdc_pipeline.lake.folder_moves import move_folder
 from cdc_pipeline.mirrors.execution.alter_columns import MAPPING, needs_mapping
 
@@ -83,21 +83,21 @@ class MirrorFolders:
         self._move(old, new, step.state, commits(0))
 
     def restore(self, step: RestoreMirror, commits: StepCommits) -> None:
-        dropped, path = self.paths.dropped(step.before.name, step.mark), self.paths.mirror(step.state.name)
+        dropped, path = self.paths.dropped_mirror(step.before.name, step.ddl_id), self.paths.mirror(step.state.name)
         self._move(dropped, path, step.state, commits(0))
 
     def drop(self, step: DropMirror, next_commits: StepCommits) -> None:
         """`next_commits`: those of the step that follows the DROP."""
         path = self.paths.mirror(step.state.name)
         # a commit of a later step means that the mirror was dropped already and then restored
-        if self.is_at(path, step.state) and not is_in(self.spark, path, next_commits(0)):
-            move_mirror(self.spark, self.paths, path, self.paths.dropped(step.state.name, step.mark))
+        if self.is_at(path, step.state) and not is_committed(self.spark, path, next_commits(0)):
+            move_mirror(self.spark, self.paths, path, self.paths.dropped_mirror(step.state.name, step.ddl_id))
 
     def _move(self, source: str, target: str, state: MirrorState, commit: Commit) -> None:
         """Moves the mirror and writes `state` to its properties."""
         if self.is_at(source, state):
             # this commit means that the mirror was moved already, and that a later step has moved it back
-            if is_in(self.spark, source, commit):
+            if is_committed(self.spark, source, commit):
                 return
             move_mirror(self.spark, self.paths, source, target)
         if self.is_at(target, state):

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.gaps import Gap, GapKind
-from cdc_pipeline.lake.delta import append_once, forget_cached_log, is_in, replace_once
+from cdc_pipeline.lake.delta import append_once, forget_cached_log, is_committed, replace_once
 from cdc_pipeline.lake.paths import remove_folder
 from cdc_pipeline.mirrors.changes.dropped_tables import truncated_version
-from cdc_pipeline.mirrors.merge.computed_values import fitting_session, with_derived
+from cdc_pipeline.mirrors.merge.computed_values import fitting_session, with_computed
 from cdc_pipeline.mirrors.merge.merge_rows import Merged
-from cdc_pipeline.mirrors.merge.soft_deletes import LIVE, deleted_cell, end_rows, live_rows
+from cdc_pipeline.mirrors.merge.soft_deletes import LIVE, delete_or_mark_rows, deleted_cell, live_rows
 from cdc_pipeline.mysql.model.quoted_names import quoted
 
 if TYPE_CHECKING:
@@ -36,12 +36,12 @@ _ROWS = 1
 def delete_rows(context: StepContext, step: DeleteRows) -> Merged:
     """Deletes the step's rows, or marks them as deleted (`soft_delete`). Returns how many."""
     commit = context.commits(_ROWS)
-    if is_in(context.spark, context.path, commit):
+    if is_committed(context.spark, context.path, commit):
         return Merged()
-    mirror = live_rows(context.mirror(), keeps_deleted=step.state.keeps_deleted)
+    mirror = live_rows(context.mirror(), keeps_deleted=step.state.has_soft_delete)
     deleted, doubtful = _counts(mirror, step.rows)
-    context.add_gaps(_partition_gaps(doubtful, step.what), context.commits.finding(_ROWS))
-    end_rows(context.spark, context.path, step.rows.sql, commit, keeps_deleted=step.state.keeps_deleted)
+    context.add_gaps(_partition_gaps(doubtful, step.description), context.commits.for_gaps(_ROWS))
+    delete_or_mark_rows(context.spark, context.path, step.rows.sql, commit, keeps_deleted=step.state.has_soft_delete)
     return Merged(deleted=deleted)
 
 
@@ -67,43 +67,43 @@ def exchange_rows(context: StepContext, step: ExchangeRows, path: str | None, ot
     """
     commit = context.commits(_ROWS)
     session = fitting_session(context.spark, step.state, step.other)
-    if path is not None and other is not None and not is_in(session, path, commit):
+    if path is not None and other is not None and not is_committed(session, path, commit):
         _fill_partition(session, context, step, other, staged)
-    if other is not None and not is_in(session, other, commit):
-        deleted = LIVE if step.other.keeps_deleted else None
+    if other is not None and not is_committed(session, other, commit):
+        deleted = LIVE if step.other.has_soft_delete else None
         _replace_rows(session, other, session.read.format("delta").load(staged), deleted, commit)
     remove_folder(session, staged)
 
 
 def _fill_partition(session: SparkSession, context: StepContext, step: ExchangeRows, other: str, staged: str) -> None:
     """Stages the rows of the partition and replaces them by those of the other table."""
-    mirror = live_rows(session.read.format("delta").load(context.path), keeps_deleted=step.state.keeps_deleted)
+    mirror = live_rows(session.read.format("delta").load(context.path), keeps_deleted=step.state.has_soft_delete)
     _, doubtful = _counts(mirror, step.rows)
     back = [(name, mine) for mine, name in step.columns]
     # an interrupted run may have left rows of another plan
     remove_folder(session, staged)
     forget_cached_log(session, staged)
     _as_rows_of(step.other, mirror.where(step.rows.sql), step.columns).write.format("delta").save(staged)
-    theirs = live_rows(session.read.format("delta").load(other), keeps_deleted=step.other.keeps_deleted)
+    theirs = live_rows(session.read.format("delta").load(other), keeps_deleted=step.other.has_soft_delete)
     arriving = _as_rows_of(step.state, theirs, back)
     strangers = 0 if step.validated else arriving.where(f"NOT ({step.rows.sql})").count()
-    deleted = f"({step.rows.sql}) AND {LIVE}" if step.state.keeps_deleted else step.rows.sql
+    deleted = f"({step.rows.sql}) AND {LIVE}" if step.state.has_soft_delete else step.rows.sql
     detail = (
-        f"{step.what}: {strangers} row(s) that do not belong to the partition came in (WITHOUT VALIDATION); the mirror "
-        "treats them as rows of other partitions"
+        f"{step.description}: {strangers} row(s) that do not belong to the partition came in (WITHOUT VALIDATION); the "
+        "mirror treats them as rows of other partitions"
     )
     gaps = (
-        *_partition_gaps(doubtful, step.what),
+        *_partition_gaps(doubtful, step.description),
         *((Gap(GapKind.UNSURE_PARTITION, detail),) if strangers else ()),
     )
-    context.add_gaps(gaps, context.commits.finding(_ROWS))
+    context.add_gaps(gaps, context.commits.for_gaps(_ROWS))
     _replace_rows(session, context.path, arriving, deleted, context.commits(_ROWS))
 
 
 def _as_rows_of(target: MirrorState, rows: DataFrame, names: Iterable[tuple[str, str]]) -> DataFrame:
     """The rows with the columns of `target`. `names`: (column of `rows`, column of `target`)."""
     own = _own_cells(rows, target, keeps_deleted=False)
-    return with_derived(rows.select(*(F.col(quoted(old)).alias(new) for old, new in names), *own), target)
+    return with_computed(rows.select(*(F.col(quoted(old)).alias(new) for old, new in names), *own), target)
 
 
 def _own_cells(rows: DataFrame, target: MirrorState, *, keeps_deleted: bool) -> list[Column]:
@@ -113,9 +113,9 @@ def _own_cells(rows: DataFrame, target: MirrorState, *, keeps_deleted: bool) -> 
     """
     metadata = [
         F.col(field.name) if field.name in rows.columns else F.lit(None).cast(field.dataType).alias(field.name)
-        for field in target.trace_fields
+        for field in target.metadata_fields
     ]
-    return [*metadata, *([deleted_cell(keeps_deleted=keeps_deleted)] if target.keeps_deleted else [])]
+    return [*metadata, *([deleted_cell(keeps_deleted=keeps_deleted)] if target.has_soft_delete else [])]
 
 
 def _replace_rows(spark: SparkSession, path: str, arriving: DataFrame, deleted: str | None, commit: Commit) -> None:
@@ -134,20 +134,20 @@ def _replace_rows(spark: SparkSession, path: str, arriving: DataFrame, deleted: 
 def restore_rows(context: StepContext, step: RestoreRows, source: str) -> None:
     """Copies the rows that the mirror at `source` had before its TRUNCATE into the empty mirror."""
     commits = context.commits
-    if is_in(context.spark, context.path, commits(_ROWS)):
+    if is_committed(context.spark, context.path, commits(_ROWS)):
         return
-    version = truncated_version(context.spark, source, step.mark)
+    version = truncated_version(context.spark, source, step.ddl_id)
     if version is None:
-        lost = f"rows from before the TRUNCATE at {step.mark} have expired from the Delta log of {step.source.name}"
-        context.add_gaps(_not_restored(lost), commits.finding(_ROWS))
+        lost = f"rows from before the TRUNCATE at {step.ddl_id} have expired from the Delta log of {step.source.name}"
+        context.add_gaps(_not_restored(lost), commits.for_gaps(_ROWS))
         return
     if (version.masks, version.mask_key) != (dict(step.state.masks), step.state.mask_key):
-        lost = f"rows from before the TRUNCATE at {step.mark} were masked by other rules and are not restored"
-        context.add_gaps(_not_restored(lost), commits.finding(_ROWS))
+        lost = f"rows from before the TRUNCATE at {step.ddl_id} were masked by other rules and are not restored"
+        context.add_gaps(_not_restored(lost), commits.for_gaps(_ROWS))
         return
     session = fitting_session(context.spark, step.state)
     rows = session.read.format("delta").option("versionAsOf", version.version).load(source)
-    if not step.state.keeps_deleted:
+    if not step.state.has_soft_delete:
         rows = live_rows(rows, keeps_deleted=version.keeps_deleted)
     names = {name.casefold(): name for name in rows.columns}
     columns, missing = [], []
@@ -159,9 +159,9 @@ def restore_rows(context: StepContext, step: RestoreRows, source: str) -> None:
         columns.append(value.try_cast(kind).alias(column.name))
     own = _own_cells(rows, step.state, keeps_deleted=version.keeps_deleted)
     if missing:
-        detail = f"columns that did not exist before the TRUNCATE at {step.mark} are NULL: {', '.join(missing)}"
-        context.add_gaps(_not_restored(detail), commits.finding(_ROWS))
-    append_once(with_derived(rows.select(*columns, *own), step.state), context.path, commits(_ROWS))
+        detail = f"columns that did not exist before the TRUNCATE at {step.ddl_id} are NULL: {', '.join(missing)}"
+        context.add_gaps(_not_restored(detail), commits.for_gaps(_ROWS))
+    append_once(with_computed(rows.select(*columns, *own), step.state), context.path, commits(_ROWS))
 
 
 def _not_restored(detail: str) -> tuple[Gap, ...]:

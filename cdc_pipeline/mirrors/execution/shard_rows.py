@@ -8,7 +8,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 
 from cdc_pipeline.gaps import Gap, GapKind
-from cdc_pipeline.lake.delta import is_in, session_for
+from cdc_pipeline.lake.delta import commit_session, is_committed
 from cdc_pipeline.mirrors.execution.alter_columns import needs_rewrite, new_value
 from cdc_pipeline.mirrors.merge.default_values import default_value, is_current_time
 from cdc_pipeline.mirrors.model.masks import HASH
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
     from cdc_pipeline.mirrors.execution.step_context import StepContext
-    from cdc_pipeline.mirrors.model.steps import ChangeShardRows
+    from cdc_pipeline.mirrors.model.steps import ChangeSourceRows
     from cdc_pipeline.mysql.model.table import Column as UpstreamColumn
 
 _ROWS = 1
 
 
-def change_source_rows(context: StepContext, step: ChangeShardRows) -> None:
+def change_source_rows(context: StepContext, step: ChangeSourceRows) -> None:
     """Updates the rows of the source table in one commit, skipped if the mirror already contains it."""
     commit = context.commits(_ROWS)
-    if is_in(context.spark, context.path, commit):
+    if is_committed(context.spark, context.path, commit):
         return
     mirror = context.mirror()
     types = {field.name: field.dataType for field in mirror.schema}
@@ -49,16 +49,16 @@ def change_source_rows(context: StepContext, step: ChangeShardRows) -> None:
         found = mirror.where(rows).agg(*(F.count(F.when(doubtful, 1)) for doubtful in doubts.values())).first()
         assert found is not None
         gaps += [
-            Gap(GapKind.NO_SURE_EQUAL, f"{count} older row(s) of {step.shard} may differ from upstream", name)
+            Gap(GapKind.NO_EXACT_EQUIVALENT, f"{count} older row(s) of {step.shard} may differ from upstream", name)
             for name, count in zip(doubts, found, strict=True)
             if count
         ]
-    context.add_gaps(gaps, context.commits.finding(_ROWS))
+    context.add_gaps(gaps, context.commits.for_gaps(_ROWS))
     update: dict[str, str | Column] = {quoted(name): value.cast(types[name]) for name, value in values.items()}
-    DeltaTable.forPath(session_for(context.spark, commit), context.path).update(condition=rows, set=update)
+    DeltaTable.forPath(commit_session(context.spark, commit), context.path).update(condition=rows, set=update)
 
 
-def _own(step: ChangeShardRows, name: str) -> UpstreamColumn:
+def _own(step: ChangeSourceRows, name: str) -> UpstreamColumn:
     """The mirror's column of that name."""
     found = step.state.schema.find(name)
     assert found is not None
@@ -66,7 +66,7 @@ def _own(step: ChangeShardRows, name: str) -> UpstreamColumn:
 
 
 def _value(
-    step: ChangeShardRows, origin: ColumnOrigin, time_zone: str, gaps: list[Gap]
+    step: ChangeSourceRows, origin: ColumnOrigin, time_zone: str, gaps: list[Gap]
 ) -> tuple[Column, Column | None]:
     """The column's value, and a boolean that is true if it may differ from upstream's.
 
@@ -96,11 +96,11 @@ def _value(
     return new, F.col(quoted(before.name)).isNotNull() & (new.isNull() | doubtful)
 
 
-def _null(step: ChangeShardRows, column: UpstreamColumn, reason: str) -> Gap:
+def _null(step: ChangeSourceRows, column: UpstreamColumn, reason: str) -> Gap:
     return Gap(GapKind.NULL_IN_OLDER_ROWS, f"is NULL in older rows of {step.shard}: {reason}", column.name)
 
 
-def _default(step: ChangeShardRows, column: UpstreamColumn, time_zone: str) -> tuple[Column, Column | None]:
+def _default(step: ChangeSourceRows, column: UpstreamColumn, time_zone: str) -> tuple[Column, Column | None]:
     default = column.default
     if default is not None and default.kind == "expression" and not is_current_time(column):
         found = assigned(default.value or "", column, step.state.shown_schema, time_zone, step.commit_ms)

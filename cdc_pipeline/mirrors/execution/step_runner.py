@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from typing_extensions import assert_never
 
 from cdc_pipeline.lake.delta import commit_metadata, table_state
-from cdc_pipeline.lake.faults import is_everywhere
+from cdc_pipeline.lake.faults import affects_all_tables
 from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.mirrors.execution.alter_columns import change_columns
 from cdc_pipeline.mirrors.execution.mirror_folders import MirrorFolders
@@ -22,29 +22,29 @@ from cdc_pipeline.mirrors.execution.row_moves import delete_rows, exchange_rows,
 from cdc_pipeline.mirrors.execution.shard_rows import change_source_rows
 from cdc_pipeline.mirrors.execution.step_context import StepContext
 from cdc_pipeline.mirrors.execution.step_order import independent_chains, later_folders
-from cdc_pipeline.mirrors.merge.apply_rows import RowCounts, RowSteps
-from cdc_pipeline.mirrors.merge.computed_values import update_derived
-from cdc_pipeline.mirrors.merge.soft_deletes import end_rows, forget_deleted_rows, keep_one_per_key
+from cdc_pipeline.mirrors.merge.apply_rows import RowCounts, RowMerger
+from cdc_pipeline.mirrors.merge.computed_values import recompute_columns
+from cdc_pipeline.mirrors.merge.soft_deletes import delete_or_mark_rows, purge_deleted_rows, purge_surplus_rows
 from cdc_pipeline.mirrors.model.state import has_row_gaps, no_row_gaps
 from cdc_pipeline.mirrors.model.steps import (
     ApplyRows,
     ChangeColumns,
-    ChangeShardRows,
+    ChangeSourceRows,
     CreateMirror,
     DeleteRows,
     DropMirror,
     ExchangeRows,
-    ForgetDeleted,
-    KeepOnePerKey,
-    NoteState,
+    PurgeDeletedRows,
+    PurgeSurplusRows,
     RenameMirror,
     RestoreMirror,
     RestoreRows,
     Step,
     TruncateMirror,
-    touched,
+    UpdateState,
+    touched_names,
 )
-from cdc_pipeline.spark.threads import side_by_side
+from cdc_pipeline.spark.threads import map_in_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -59,12 +59,12 @@ if TYPE_CHECKING:
 _StepInPlace: TypeAlias = (
     ApplyRows
     | ChangeColumns
-    | NoteState
-    | KeepOnePerKey
-    | ForgetDeleted
+    | UpdateState
+    | PurgeSurplusRows
+    | PurgeDeletedRows
     | TruncateMirror
     | DeleteRows
-    | ChangeShardRows
+    | ChangeSourceRows
 )
 """Steps that leave the mirror in its folder."""
 _LONGEST_ERROR = 500
@@ -88,24 +88,24 @@ class StepFailure:
     error: Exception
 
     @property
-    def words(self) -> str:
+    def message(self) -> str:
         """The error in one line of up to 500 characters."""
         return f"{type(self.error).__name__}: {first_line(self.error)}"[:_LONGEST_ERROR]
 
 
 @dataclass
-class StepsDone:
+class StepResults:
     """The results of a cut's steps."""
 
     results: dict[int, StepResult] = field(default_factory=dict)
     """By the step's index."""
     failures: list[StepFailure] = field(default_factory=list)
-    left_out: set[int] = field(default_factory=set)
+    skipped: set[int] = field(default_factory=set)
     """The indexes of the failed steps and of those that depend on them."""
 
 
 @dataclass(frozen=True)
-class Mirrors:
+class StepRunner:
     """Runs the steps of one cut."""
 
     spark: SparkSession
@@ -114,18 +114,18 @@ class Mirrors:
     row_sets: Mapping[int, RowSet]
     """The rows of each ApplyRows step, by the step's index."""
     commits: CutCommits
-    rows: RowSteps
+    rows: RowMerger
     """Merges the rows of ApplyRows steps."""
-    side_by_side: int
+    threads: int
     """The number of threads (`merge_threads`)."""
 
-    def carried_out(self, report: Callable[[str], None]) -> StepsDone:
+    def run(self, report: Callable[[str], None]) -> StepResults:
         """Runs all steps, except those that depend on a failed one.
 
         Raises an error that concerns more than one table at once, and starts no further step. `report` receives one line
         per step.
         """
-        done, folders = StepsDone(), MirrorFolders(self.spark, self.paths, later_folders(self.paths, self.steps))
+        done, folders = StepResults(), MirrorFolders(self.spark, self.paths, later_folders(self.paths, self.steps))
         stopped = threading.Event()
 
         def run(chain: list[int]) -> None:
@@ -134,26 +134,26 @@ class Mirrors:
                 step = self.steps[index]
                 if stopped.is_set():
                     return
-                if touched(step) & failed:
-                    failed |= touched(step)
-                    done.left_out.add(index)
+                if touched_names(step) & failed:
+                    failed |= touched_names(step)
+                    done.skipped.add(index)
                     continue
                 started = time.monotonic()
                 try:
                     result = self._run(index, step, folders)
                 except Exception as error:
-                    if is_everywhere(error):
+                    if affects_all_tables(error):
                         stopped.set()
                         raise
-                    failed |= touched(step)
-                    done.left_out.add(index)
+                    failed |= touched_names(step)
+                    done.skipped.add(index)
                     done.failures.append(StepFailure(index, step, error))
                     continue
                 result.seconds = time.monotonic() - started
                 done.results[index] = result
                 report(f"{type(step).__name__} {step.state.name} {result.seconds:.1f} s")
 
-        side_by_side(self.spark, run, independent_chains(self.steps), self.side_by_side)
+        map_in_threads(self.spark, run, independent_chains(self.steps), self.threads)
         return done
 
     # ---- one step
@@ -178,17 +178,17 @@ class Mirrors:
             case (
                 ApplyRows()
                 | ChangeColumns()
-                | NoteState()
-                | KeepOnePerKey()
-                | ForgetDeleted()
+                | UpdateState()
+                | PurgeSurplusRows()
+                | PurgeDeletedRows()
                 | TruncateMirror()
                 | DeleteRows()
-                | ChangeShardRows()
+                | ChangeSourceRows()
             ):
                 if self._is_in_place(context.path, step, folders):
                     self._run_in_place(index, step, context, result)
                 elif isinstance(step, ApplyRows):
-                    result.counts = self.rows.found_again(step, self.row_sets[index])
+                    result.counts = self.rows.recount(step, self.row_sets[index])
             case _:
                 assert_never(step)
         return result
@@ -208,24 +208,24 @@ class Mirrors:
         path, commits = context.path, context.commits
         match step:
             case ApplyRows():
-                result.counts = self.rows.let_in(path, step, self.row_sets[index], commits, context.add_gaps)
+                result.counts = self.rows.apply(path, step, self.row_sets[index], commits, context.add_gaps)
             case ChangeColumns():
                 change_columns(context, step)
-            case NoteState():
+            case UpdateState():
                 commit_metadata(self.spark, path, commits(0), properties=step.state.properties())
-            case KeepOnePerKey():
-                keep_one_per_key(self.spark, path, step.state, commits(0))
+            case PurgeSurplusRows():
+                purge_surplus_rows(self.spark, path, step.state, commits(0))
                 commit_metadata(self.spark, path, commits(1), properties=step.state.properties())
-            case ForgetDeleted():
-                forget_deleted_rows(self.spark, path, commits(0))
+            case PurgeDeletedRows():
+                purge_deleted_rows(self.spark, path, commits(0))
             case TruncateMirror():
                 self._truncate(step, context)
             case DeleteRows():
                 result.counts.merged = delete_rows(context, step)
-            case ChangeShardRows():
+            case ChangeSourceRows():
                 change_source_rows(context, step)
-                if step.state.derived_shown:
-                    update_derived(self.spark, path, step.state, step.state.derived_shown, commits(3))
+                if step.state.computed_shown:
+                    recompute_columns(self.spark, path, step.state, step.state.computed_shown, commits(3))
             case _:
                 assert_never(step)
 
@@ -242,9 +242,9 @@ class Mirrors:
 
     def _truncate(self, step: TruncateMirror, context: StepContext) -> None:
         state, path, commits = step.state, context.path, context.commits
-        before = {"masks": state.masks, "mask_key": state.mask_key, "keeps_deleted": state.keeps_deleted}
-        commit = commits(0, truncated=step.mark, **before) if step.mark else commits(0)
-        end_rows(self.spark, path, None, commit, keeps_deleted=state.keeps_deleted and bool(step.mark))
+        before = {"masks": state.masks, "mask_key": state.mask_key, "keeps_deleted": state.has_soft_delete}
+        commit = commits(0, truncated=step.ddl_id, **before) if step.ddl_id else commits(0)
+        delete_or_mark_rows(self.spark, path, None, commit, keeps_deleted=state.has_soft_delete and bool(step.ddl_id))
         table = table_state(self.spark, path)
         if table is not None and has_row_gaps(table):
             # the gaps were about rows that no longer exist

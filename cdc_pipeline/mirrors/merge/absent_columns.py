@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.dialects.traits import Trait, has_trait, trait_of
+from cdc_pipeline.dialects.traits import Trait, dialect_has_trait, has_trait
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.mirrors.merge.default_values import default_value
 
@@ -36,7 +36,7 @@ def absent_defaults(
     """
     defaults: dict[str, SparkColumn | None] = dict.fromkeys(lacking)
     gaps: list[Gap] = []
-    if not any(trait_of(dialect, Trait.ABSENT_IS_DEFAULT) for dialect, _ in wires):
+    if not any(dialect_has_trait(dialect, Trait.ABSENT_IS_DEFAULT) for dialect, _ in wires):
         return defaults, ()
     for name in lacking:
         column = schema.find(name)

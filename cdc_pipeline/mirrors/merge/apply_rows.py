@@ -9,10 +9,10 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.gaps import Gap, GapKind
-from cdc_pipeline.lake.delta import Commit, append_once, is_in, session_for, stored_bytes
-from cdc_pipeline.mirrors.changes.dead_letters import value_letters
+from cdc_pipeline.lake.delta import Commit, append_once, commit_session, is_committed, stored_bytes
+from cdc_pipeline.mirrors.changes.dead_letters import value_dead_letters
 from cdc_pipeline.mirrors.merge.absent_columns import absent_defaults
-from cdc_pipeline.mirrors.merge.computed_values import DerivedValues
+from cdc_pipeline.mirrors.merge.computed_values import ComputedValues
 from cdc_pipeline.mirrors.merge.masked_values import folded_images, masked_cells, with_masks
 from cdc_pipeline.mirrors.merge.merge_rows import (
     Merged,
@@ -24,8 +24,8 @@ from cdc_pipeline.mirrors.merge.merge_rows import (
 from cdc_pipeline.mirrors.merge.row_findings import row_findings
 from cdc_pipeline.mirrors.merge.typed_rows import RowEncoding, Target, typed_rows, with_generated
 from cdc_pipeline.mirrors.model.masks import NULL
-from cdc_pipeline.spark.few_rows import are_few
-from cdc_pipeline.spark.null_on_error import fit
+from cdc_pipeline.spark.few_rows import is_small
+from cdc_pipeline.spark.null_on_error import allow_null_on_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -65,7 +65,7 @@ class RowCounts:
 
 
 @dataclass(frozen=True)
-class RowSteps:
+class RowMerger:
     """Runs the `ApplyRows` steps of a cut."""
 
     spark: SparkSession
@@ -74,12 +74,12 @@ class RowSteps:
     """The zone in which the encoder prints TIMESTAMP."""
     net_view: str
     """Global temporary view of `net_changes`."""
-    found: Mapping[int, int] | None
+    changes_found: Mapping[int, int] | None
     """Row changes of each step, if the cut was planned by an earlier run, which may have run some steps. Else None."""
     salt: str = field(default="", repr=False)
     """`mask_salt`."""
 
-    def let_in(
+    def apply(
         self,
         path: str,
         step: ApplyRows,
@@ -92,26 +92,27 @@ class RowSteps:
         Raises LakeError if a resumed cut has another number of row changes than planned.
         """
         commit = commits(_ROWS)
-        if self.found is not None:
-            if is_in(self.spark, path, commit):
-                return self.found_again(step, row_set)
-            if self.found[row_set.step] != step.changes:
+        if self.changes_found is not None:
+            if is_committed(self.spark, path, commit):
+                return self.recount(step, row_set)
+            if self.changes_found[row_set.step] != step.changes:
                 raise LakeError(
-                    f"{step.state.name}: the resumed cut has {self.found[row_set.step]} row changes, but {step.changes} "
-                    "were planned. Finish the cut with the version that started it: this one groups changes differently",
+                    f"{step.state.name}: the resumed cut has {self.changes_found[row_set.step]} row changes, but "
+                    f"{step.changes} were planned. Finish the cut with the version that started it: "
+                    "this one groups changes differently",
                     pipeline=self.paths.pipeline,
                 )
         size = stored_bytes(self.spark, path)
-        few = are_few(step.changes) and size <= TINY_MIRROR
-        session = session_for(self.spark, commit, whole_files=size <= SMALL_MIRROR, few=few)
+        few = is_small(step.changes) and size <= TINY_MIRROR
+        session = commit_session(self.spark, commit, whole_files=size <= SMALL_MIRROR, few=few)
         state = step.state
-        computed = DerivedValues(fit(session), state) if state.derived_shown else None
+        computed = ComputedValues(allow_null_on_error(session), state) if state.computed_shown else None
         target = Target(state, row_set.columns, row_set.keyless, computed)
         rows, encoding, gaps = self._rows(session, step, row_set, target)
-        if step.lacking and (unknown := count_unknown_rows(session, path, rows, target)):
+        if step.absent and (unknown := count_unknown_rows(session, path, rows, target)):
             message = (
                 f"{unknown} row(s) were updated without some columns and did not exist in the mirror, so these columns are "
-                f"NULL: {', '.join(step.lacking)}"
+                f"NULL: {', '.join(step.absent)}"
             )
             gaps = (*gaps, Gap(GapKind.UNKNOWN_ROWS, message))
         found = row_findings(rows, keyless=target.keyless)
@@ -128,7 +129,7 @@ class RowSteps:
             result.merged = merge_keyed(session, path, good, target, encoding)
         return result
 
-    def found_again(self, step: ApplyRows, row_set: RowSet) -> RowCounts:
+    def recount(self, step: ApplyRows, row_set: RowSet) -> RowCounts:
         """Counts the rows of a step that an earlier run of the cut has merged; `merged` is not known any more."""
         target = Target(step.state, row_set.columns, row_set.keyless)
         return _counts(row_findings(self._rows(self.spark, step, row_set, target)[0], keyless=target.keyless))
@@ -138,9 +139,9 @@ class RowSteps:
     ) -> tuple[DataFrame, RowEncoding, tuple[Gap, ...]]:
         """The typed, masked rows of the step, their encoding, and the gaps of absent columns without a known default."""
         net = session.table(f"global_temp.{self.net_view}").where(F.col("step") == row_set.step)
-        defaults, gaps = absent_defaults(target.schema, step.lacking, self.time_zone, step.wires)
-        absent = {**dict.fromkeys(step.untold), **defaults}
-        encoding = RowEncoding(self.time_zone, step.wires, absent, step.computed)
+        defaults, gaps = absent_defaults(target.schema, step.absent, self.time_zone, step.encodings)
+        absent = {**dict.fromkeys(step.absent_in_deletes), **defaults}
+        encoding = RowEncoding(self.time_zone, step.encodings, absent, step.generated)
         rows = with_generated(typed_rows(net, target, encoding), target, encoding)
         return with_masks(rows, masked_cells(step.state), self.salt), encoding, gaps
 
@@ -154,7 +155,7 @@ class RowSteps:
         part = commits(_DEAD_LETTERS)
         raw = self.spark.read.format("delta").load(self.paths.table("raw_topic_snapshot"))
         commit = Commit(f"cdc:{self.paths.pipeline}:bad_rows:{step.state.mirror_id}", part.version, dict(part.note))
-        append_once(value_letters(rows, step.state, raw), self.paths.table("dead_letters"), commit)
+        append_once(value_dead_letters(rows, step.state, raw), self.paths.table("dead_letters"), commit)
         message = f"{found.bad} row(s) with values that their types cannot hold: see dead_letters"
         return [*gaps, Gap(GapKind.BAD_VALUES, message)]
 

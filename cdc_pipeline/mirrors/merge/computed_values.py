@@ -19,10 +19,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
-from cdc_pipeline.lake.delta import session_for
-from cdc_pipeline.mirrors.model.steps import states_left
+from cdc_pipeline.lake.delta import commit_session
+from cdc_pipeline.mirrors.model.steps import final_states
 from cdc_pipeline.mysql.model.quoted_names import quoted
-from cdc_pipeline.spark.null_on_error import fit, null_on_error
+from cdc_pipeline.spark.null_on_error import allow_null_on_error, null_on_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from cdc_pipeline.lake.delta import Commit
-    from cdc_pipeline.mirrors.model.computed_columns import DerivedColumn
+    from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn
     from cdc_pipeline.mirrors.model.state import MirrorState
     from cdc_pipeline.mirrors.model.steps import ChangeColumns, Step
     from cdc_pipeline.mysql.model.table import ColumnOrigin
@@ -40,7 +40,7 @@ _LOG_LOCK = threading.Lock()
 
 
 @dataclass(frozen=True)
-class DerivedValues:
+class ComputedValues:
     """The computed columns of a mirror as expressions."""
 
     session: SparkSession
@@ -52,22 +52,22 @@ class DerivedValues:
         unusable = self._unusable
         return {
             column.name: self._null(column) if column.name in unusable else self._value(column, cells)
-            for column in self.state.derived_shown
+            for column in self.state.computed_shown
         }
 
-    def _value(self, column: DerivedColumn, cells: Mapping[str, str]) -> Column:
-        sql = column.expression.over(cells)
+    def _value(self, column: ComputedColumn, cells: Mapping[str, str]) -> Column:
+        sql = column.expression.to_sql(cells)
         if sql is None:
             return self._null(column)
         return null_on_error(self.session, F.expr(f"try_cast(({sql}) AS {column.type})"))
 
-    def _null(self, column: DerivedColumn) -> Column:
+    def _null(self, column: ComputedColumn) -> Column:
         return F.lit(None).cast(column.data_type)
 
     @functools.cached_property
     def _unusable(self) -> dict[str, str]:
         """Columns that Spark cannot evaluate over the mirror's types, each with the first line of Spark's error."""
-        shown = self.state.derived_shown
+        shown = self.state.computed_shown
         if not shown:
             return {}
         cells = {name: f"value_{index}" for index, name in enumerate(self.state.schema.column_names)}
@@ -107,47 +107,47 @@ def _query_log_disabled() -> Iterator[None]:
 
 def fitting_session(spark: SparkSession, *states: MirrorState) -> SparkSession:
     """The session itself, or a new one that went through `fit` if one of the mirrors has computed columns."""
-    return fit(spark.newSession()) if any(state.derived_shown for state in states) else spark
+    return allow_null_on_error(spark.newSession()) if any(state.computed_shown for state in states) else spark
 
 
-def with_derived(frame: DataFrame, state: MirrorState) -> DataFrame:
+def with_computed(frame: DataFrame, state: MirrorState) -> DataFrame:
     """Adds the computed columns to a frame that has upstream's columns. Its session comes from `fitting_session`."""
     cells = {column.name: quoted(column.name) for column in state.schema.columns}
-    values = DerivedValues(frame.sparkSession, state).over(cells)
+    values = ComputedValues(frame.sparkSession, state).over(cells)
     return frame.select("*", *(value.alias(name) for name, value in values.items()))
 
 
-def update_derived(
-    spark: SparkSession, path: str, state: MirrorState, columns: Collection[DerivedColumn], commit: Commit
+def recompute_columns(
+    spark: SparkSession, path: str, state: MirrorState, columns: Collection[ComputedColumn], commit: Commit
 ) -> None:
     """Recomputes these columns in all rows of the mirror, in one commit that is skipped if it exists."""
     names = {column.name for column in columns}
     cells = {column.name: quoted(column.name) for column in state.schema.columns}
-    session = fit(session_for(spark, commit))
+    session = allow_null_on_error(commit_session(spark, commit))
     values: dict[str, str | Column] = {
-        quoted(name): value for name, value in DerivedValues(session, state).over(cells).items() if name in names
+        quoted(name): value for name, value in ComputedValues(session, state).over(cells).items() if name in names
     }
     if values:
         DeltaTable.forPath(session, path).update(set=values)
 
 
-def derived_problems(spark: SparkSession, steps: Iterable[Step]) -> list[str]:
+def computed_problems(spark: SparkSession, steps: Iterable[Step]) -> list[str]:
     """One line per computed column without values or missing, of the mirrors that exist after the steps."""
     session = spark
     problems = []
-    for state in sorted(states_left(steps), key=lambda state: state.name):
+    for state in sorted(final_states(steps), key=lambda state: state.name):
         session = fitting_session(session, state) if session is spark else session
-        for name, reason in DerivedValues(session, state).problems().items() if state.derived else ():
+        for name, reason in ComputedValues(session, state).problems().items() if state.computed else ():
             problems.append(f"computed: {state.name}.{name} {reason}")
     return problems
 
 
-def computed_anew(step: ChangeColumns, is_changed: Callable[[ColumnOrigin], bool]) -> list[DerivedColumn]:
+def columns_to_recompute(step: ChangeColumns, is_changed: Callable[[ColumnOrigin], bool]) -> list[ComputedColumn]:
     """Computed columns that existing rows need recomputed after the step: new ones, and those over changed columns.
 
     `is_changed`: whether the step changes the values of a column that stays.
     """
-    before = {column.name: column for column in step.before.derived_shown}
+    before = {column.name: column for column in step.before.computed_shown}
     origins = {origin.after.name: origin for origin in step.origins}
     old_masks, new_masks = dict(step.before.masks), dict(step.state.masks)
 
@@ -167,31 +167,31 @@ def computed_anew(step: ChangeColumns, is_changed: Callable[[ColumnOrigin], bool
 
     return [
         column
-        for column in step.state.derived_shown
-        if before.get(column.name) != column or any(map(is_other_input, column.expression.names))
+        for column in step.state.computed_shown
+        if before.get(column.name) != column or any(map(is_other_input, column.expression.column_names))
     ]
 
 
-def loses_derived(step: ChangeColumns) -> bool:
+def drops_computed(step: ChangeColumns) -> bool:
     """Whether the step removes a computed column, or changes its name or type, so that files have an unused column."""
-    return bool({_field(column) for column in step.before.derived_shown} - {*map(_field, step.state.derived_shown)})
+    return bool({_field(column) for column in step.before.computed_shown} - {*map(_field, step.state.computed_shown)})
 
 
-def keeps_field(step: ChangeColumns, column: DerivedColumn) -> bool:
+def had_field(step: ChangeColumns, column: ComputedColumn) -> bool:
     """Whether the mirror had the column, with this type, before the step."""
-    return _field(column) in {_field(other) for other in step.before.derived_shown}
+    return _field(column) in {_field(other) for other in step.before.computed_shown}
 
 
-def _field(column: DerivedColumn) -> tuple[str, str]:
+def _field(column: ComputedColumn) -> tuple[str, str]:
     return column.name, column.type
 
 
 def unavailable_columns(state: MirrorState) -> dict[str, str]:
     """Computed columns that lack an input column, or that another column displaces, each with the reason."""
-    shown = set(state.derived_shown)
+    shown = set(state.computed_shown)
     reasons = {}
-    for column in state.derived:
-        missing = column.expression.missing(state.schema.column_names)
+    for column in state.computed:
+        missing = column.expression.missing_columns(state.schema.column_names)
         if column not in shown:
             reasons[column.name] = "is missing: the mirror has another column with that name"
         elif missing:

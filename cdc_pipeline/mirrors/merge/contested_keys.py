@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.merge.net_changes import RowEntries
 
 
-def contested_settled(entries: RowEntries, net: DataFrame) -> DataFrame:
+def resolve_contested(entries: RowEntries, net: DataFrame) -> DataFrame:
     """`net`, the net changes of these entries, with its `contested` rows resolved.
 
     `update_only`: the row is as `after` if the mirror has the key; else it does not exist.

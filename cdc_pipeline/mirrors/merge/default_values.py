@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, ByteType, DataType, DecimalType, IntegerType, LongType, ShortType
 
-from cdc_pipeline.mysql.model.limits import MOST_EXPRESSION_CHARACTERS, beyond, short
+from cdc_pipeline.mysql.model.limits import MAX_EXPRESSION_CHARACTERS, limit_message, shortened
 from cdc_pipeline.mysql.model.table import TEXT_TYPES
 from cdc_pipeline.mysql.types.charsets import charset_of_column, collation_of_column
 from cdc_pipeline.mysql.types.labels import LabelError, label_of, labels_of
@@ -90,8 +90,8 @@ def default_value(
 
 
 def _literal(kind: MySqlType, text: str, time_zone: str, *, is_number: bool) -> SparkColumn | None:
-    if len(text) > MOST_EXPRESSION_CHARACTERS:
-        raise ValueError(beyond("characters of its default", len(text), MOST_EXPRESSION_CHARACTERS))
+    if len(text) > MAX_EXPRESSION_CHARACTERS:
+        raise ValueError(limit_message("characters of its default", len(text), MAX_EXPRESSION_CHARACTERS))
     if isinstance(spark_type(kind), BinaryType):
         return _padded(kind, (_number_text(kind, text) if is_number else text).encode())
     if kind.base in TEXT_TYPES:
@@ -169,7 +169,7 @@ def _bytes_value(kind: MySqlType, data: bytes) -> SparkColumn:
     """The value of a literal such as x'0aff': bytes for a binary or text column, else a number."""
     if isinstance(spark_type(kind), BinaryType):
         return _padded(kind, data)
-    shown = f"x'{short(data.hex())}'"
+    shown = f"x'{shortened(data.hex())}'"
     if kind.base in TEXT_TYPES or kind.base in _LABELLED:
         try:
             text = data.decode(_CODECS[kind.charset])
@@ -327,4 +327,4 @@ def _current_time(column: Column, expression: str, commit_ms: int, time_zone: st
 
 
 def _invalid(kind: MySqlType, text: str) -> ValueError:
-    return ValueError(f"its default {short(text)!r} is not a valid {short(str(kind))}")
+    return ValueError(f"its default {shortened(text)!r} is not a valid {shortened(str(kind))}")

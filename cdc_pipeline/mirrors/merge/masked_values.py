@@ -14,8 +14,8 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, DecimalType
 
 from cdc_pipeline.mirrors.merge.typed_rows import value_column
 from cdc_pipeline.mirrors.model.masks import HASH, Mask
-from cdc_pipeline.mirrors.model.state import TRACE
-from cdc_pipeline.mysql.model.quoted_names import quoted, unused
+from cdc_pipeline.mirrors.model.state import METADATA
+from cdc_pipeline.mysql.model.quoted_names import quoted, unused_name
 from cdc_pipeline.mysql.types.spark_types import spark_type
 from cdc_pipeline.spark.small_frames import small_frame
 
@@ -48,7 +48,7 @@ def with_masks(frame: DataFrame, cells: MaskedCells, salt: str) -> DataFrame:
     """The frame with these columns masked. Hashes are STRING; `null` keeps the column's type; NULL stays NULL."""
     if not cells:
         return frame
-    inner, outer = (unused(name, frame.columns) for name in ("mask_inner", "mask_outer"))
+    inner, outer = (unused_name(name, frame.columns) for name in ("mask_inner", "mask_outer"))
     keyed = frame
     if any(mask == HASH for _, mask in cells.values()):
         pads = small_frame(frame.sparkSession, [tuple(map(bytes, _pads(salt)))], f"{inner} BINARY, {outer} BINARY")
@@ -89,6 +89,6 @@ def _bytes(cell: Column, kind: DataType) -> Column:
 def folded_images(rows: DataFrame, columns: int) -> DataFrame:
     """Combines rows of a keyless table that are equal after masking: their summed `delta` and the newest metadata."""
     images = [value_column(index) for index in range(columns)]
-    newest = F.max(F.struct(*TRACE.names)).alias("newest")
+    newest = F.max(F.struct(*METADATA.names)).alias("newest")
     folded = rows.groupBy(*images).agg(F.sum("delta").alias("delta"), newest)
-    return folded.select(*images, "delta", *(F.col(f"newest.{name}").alias(name) for name in TRACE.names))
+    return folded.select(*images, "delta", *(F.col(f"newest.{name}").alias(name) for name in METADATA.names))

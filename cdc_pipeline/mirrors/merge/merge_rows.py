@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.lake.delta import append_once
 from cdc_pipeline.mirrors.merge.soft_deletes import live_rows, merge_counts
 from cdc_pipeline.mirrors.merge.typed_rows import has_column, value_column
-from cdc_pipeline.mirrors.model.state import DELETED, TRACE
+from cdc_pipeline.mirrors.model.state import DELETED, METADATA
 from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.types.spark_types import DATES
 
@@ -49,7 +49,7 @@ def merge_keyed(spark: SparkSession, path: str, rows: DataFrame, target: Target,
     state, names = target.state, target.schema.column_names
     # Below a watermark nothing older can arrive. Without watermarks redelivery may bring an old change, which must not
     # overwrite a newer row.
-    not_older = "true" if encoding.in_log_order or "_commit_ts" not in state.trace else _NOT_OLDER
+    not_older = "true" if encoding.in_log_order or "_commit_ts" not in state.metadata else _NOT_OLDER
     indexes = {name: index for index, name in enumerate(names)}
     flags = {name: has_column(indexes[name]) for name in encoding.absent}
     if encoding.absent:
@@ -64,7 +64,7 @@ def merge_keyed(spark: SparkSession, path: str, rows: DataFrame, target: Target,
         updated |= _computed_values(target, kept)
     same_key = _same_key(target)
     merge = DeltaTable.forPath(spark, path).alias("t").merge(rows.alias("s"), same_key)
-    if state.keeps_deleted:
+    if state.has_soft_delete:
         counts = merge_counts(spark.read.format("delta").load(path), rows, same_key, not_older)
         is_updated = f"{not_older} AND NOT (s.update_only AND t.{DELETED})"
         merge = merge.whenMatchedUpdate(is_updated, set=updated)
@@ -84,7 +84,7 @@ def count_unknown_rows(spark: SparkSession, path: str, rows: DataFrame, target: 
     Rows that were sent with their handle key only are not counted: `row_findings` reports them.
     """
     partial = rows.where("NOT replaces_row AND NOT deleted AND key_only_since IS NULL")
-    mirror = live_rows(spark.read.format("delta").load(path), keeps_deleted=target.state.keeps_deleted)
+    mirror = live_rows(spark.read.format("delta").load(path), keeps_deleted=target.state.has_soft_delete)
     return partial.alias("s").join(mirror.alias("t"), F.expr(_same_key(target)), "left_anti").count()
 
 
@@ -95,10 +95,10 @@ def merge_keyless(spark: SparkSession, path: str, rows: DataFrame, target: Targe
     inserted again with their own metadata, in the same commit. Deleted rows of a `soft_delete` mirror, from when the table
     had a key, are ignored.
     """
-    schema, metadata, keeps_deleted = target.schema, target.state.trace, target.state.keeps_deleted
+    schema, metadata, keeps_deleted = target.schema, target.state.metadata, target.state.has_soft_delete
     mirror = live_rows(spark.read.format("delta").load(path), keeps_deleted=keeps_deleted)
     images = [value_column(index) for index in range(len(schema.columns))]
-    kept = {name: f"kept_{index}" for index, name in enumerate(target.state.kept)}
+    kept = {name: f"kept_{index}" for index, name in enumerate(target.state.kept_columns)}
     present = mirror.select(
         *(F.col(quoted(column.name)).alias(name) for column, name in zip(schema.columns, images, strict=True)),
         *(F.col(quoted(name)).alias(cell) for name, cell in kept.items()),
@@ -115,9 +115,9 @@ def merge_keyless(spark: SparkSession, path: str, rows: DataFrame, target: Targe
     )
     remaining = numbered.where("n > -delta").select(*images, *kept.values(), *metadata, F.lit(False).alias("deleted"))
     inserts = (
-        rows.where("delta > 0").select(*images, *TRACE.names, F.lit(False).alias("deleted"), _copies()).drop("copy")
+        rows.where("delta > 0").select(*images, *METADATA.names, F.lit(False).alias("deleted"), _copies()).drop("copy")
     )
-    no_metadata = (F.lit(None).cast(field.dataType).alias(field.name) for field in TRACE)
+    no_metadata = (F.lit(None).cast(field.dataType).alias(field.name) for field in METADATA)
     deleted = deletes.select(*images, *no_metadata, F.lit(True).alias("deleted"))
     source = remaining.unionByName(deleted, allowMissingColumns=True).unionByName(inserts, allowMissingColumns=True)
     values = _inserted_values(target) | {quoted(name): f"s.{cell}" for name, cell in kept.items()}
@@ -145,12 +145,12 @@ def append_rows(path: str, rows: DataFrame, target: Target, commit: Commit) -> N
     if target.keyless:
         existing = rows.where("delta > 0").select("*", _copies()).withColumn("deleted", F.lit(False))
     else:
-        existing = rows.where("NOT update_only" if state.keeps_deleted else "NOT deleted AND NOT update_only")
+        existing = rows.where("NOT update_only" if state.has_soft_delete else "NOT deleted AND NOT update_only")
     frame = existing.select(
         *(F.col(cell).alias(name) for name, cell in values.items()),
         *(value.alias(name) for name, value in computed.items()),
-        *state.trace,
-        *([F.col("deleted").alias(DELETED)] if state.keeps_deleted else []),
+        *state.metadata,
+        *([F.col("deleted").alias(DELETED)] if state.has_soft_delete else []),
     )
     append_once(frame, path, commit)
 
@@ -159,8 +159,8 @@ def _inserted_values(target: Target) -> dict[str, str | Column]:
     """Each column of the mirror with its value for a row `s` of `typed_rows`."""
     names, state = target.schema.column_names, target.state
     own: dict[str, str | Column] = {quoted(name): f"s.{value_column(index)}" for index, name in enumerate(names)}
-    metadata: dict[str, str | Column] = {quoted(name): f"s.{name}" for name in state.trace}
-    deleted: dict[str, str | Column] = {DELETED: "s.deleted"} if state.keeps_deleted else {}
+    metadata: dict[str, str | Column] = {quoted(name): f"s.{name}" for name in state.metadata}
+    deleted: dict[str, str | Column] = {DELETED: "s.deleted"} if state.has_soft_delete else {}
     return own | _computed_values(target, {}) | metadata | deleted
 
 

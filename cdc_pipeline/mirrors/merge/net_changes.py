@@ -40,7 +40,7 @@ class RowSet:
     """By the key columns; by all columns for a keyless table."""
     partial: bool = False
     """Some changes lack columns; an UPDATE leaves these unchanged."""
-    soft: bool = False
+    soft_delete: bool = False
     """`soft_delete`: deleted rows stay in the mirror, with their last values."""
 
     @property
@@ -102,7 +102,7 @@ def row_entries(changes: DataFrame, row_sets: Iterable[RowSet], *, exact: bool) 
     rows = [
         (
             *(item.source.database, item.source.table, segment, item.step, list(item.columns)),
-            *(numbers.get(item.identity), item.keyless, item.partial, item.soft),
+            *(numbers.get(item.identity), item.keyless, item.partial, item.soft_delete),
         )
         for item in sets
         for segment in item.segments
@@ -137,7 +137,7 @@ def row_entries(changes: DataFrame, row_sets: Iterable[RowSet], *, exact: bool) 
         "after",
         F.when(F.col("only_key"), F.struct(*_ORIGIN)).alias("key_only_since"),
     )
-    if any(item.soft for item in sets):
+    if any(item.soft_delete for item in sets):
         entries = entries.withColumn("after", F.expr(_LAST_IMAGE))
     return RowEntries(entries, any(item.partial for item in sets), exact)
 
@@ -146,7 +146,7 @@ def _identity(texts: str, identities: Sequence[Identity]) -> Column:
     """The canonical texts of the key; texts of a plain identity are canonical already."""
     canonical = F.col(texts)
     for number, identity in enumerate(identities):
-        canonical = F.when(F.col("identity") == number, identity.of(F.col(texts))).otherwise(canonical)
+        canonical = F.when(F.col("identity") == number, identity.canonical(F.col(texts))).otherwise(canonical)
     return canonical
 
 

@@ -31,7 +31,7 @@ class Identity:
     """The columns that identify a row, and how messages encode them."""
 
     columns: tuple[Column, ...]
-    wires: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
+    encodings: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
     """The dialects of the rows, each with its encoding of these columns (`mysql.types.wire_values`)."""
     time_zone: str
     """The zone in which the encoder prints TIMESTAMP."""
@@ -39,7 +39,7 @@ class Identity:
     """The columns are all columns of the table, and rows are equal if their values in the mirror are."""
 
     @staticmethod
-    def by(columns: tuple[Column, ...], wires: Wires, time_zone: str, *, keyless: bool) -> Identity:
+    def for_columns(columns: tuple[Column, ...], wires: Wires, time_zone: str, *, keyless: bool) -> Identity:
         names = {column.name for column in columns}
         encodings = tuple(
             (dialect, tuple(sorted((name, encoding) for name, encoding in sent.items() if name in names)))
@@ -50,18 +50,20 @@ class Identity:
     @property
     def is_plain(self) -> bool:
         """Whether all texts are canonical: each value has one text."""
-        return not any(sent for _, sent in self.wires) and all(
+        return not any(sent for _, sent in self.encodings) and all(
             column.type.base in TEXT_TYPES for column in self.columns
         )
 
-    def of(self, texts: SparkColumn) -> SparkColumn:
+    def canonical(self, texts: SparkColumn) -> SparkColumn:
         """The canonical texts of an array of texts. Uses the column `dialect`."""
         return F.array(
             *(self._canonical(F.get(texts, F.lit(index)), column) for index, column in enumerate(self.columns))
         )
 
     def _canonical(self, text: SparkColumn, column: Column) -> SparkColumn:
-        cell = typed_cell(text, column, self.time_zone, tuple((dialect, dict(sent)) for dialect, sent in self.wires))
+        cell = typed_cell(
+            text, column, self.time_zone, tuple((dialect, dict(sent)) for dialect, sent in self.encodings)
+        )
         target = spark_type(column.type)
         if isinstance(target, BinaryType):
             shown = F.hex(cell)

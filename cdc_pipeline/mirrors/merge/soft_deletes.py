@@ -14,9 +14,9 @@ from delta.tables import DeltaTable
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from cdc_pipeline.lake.delta import is_in, replace_once, session_for
+from cdc_pipeline.lake.delta import commit_session, is_committed, replace_once
 from cdc_pipeline.mirrors.model.state import DELETED
-from cdc_pipeline.mysql.model.quoted_names import quoted, unused
+from cdc_pipeline.mysql.model.quoted_names import quoted, unused_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -34,12 +34,14 @@ def live_rows(mirror: DataFrame, *, keeps_deleted: bool) -> DataFrame:
     return mirror.where(LIVE) if keeps_deleted else mirror
 
 
-def end_rows(spark: SparkSession, path: str, rows: str | None, commit: Commit, *, keeps_deleted: bool) -> None:
+def delete_or_mark_rows(
+    spark: SparkSession, path: str, rows: str | None, commit: Commit, *, keeps_deleted: bool
+) -> None:
     """Deletes the rows that match the SQL condition `rows` (None: all) in one commit; with `keeps_deleted` marks them.
 
     Marked rows keep their metadata, because no message deleted them.
     """
-    table = DeltaTable.forPath(session_for(spark, commit), path)
+    table = DeltaTable.forPath(commit_session(spark, commit), path)
     if keeps_deleted:
         condition = LIVE if rows is None else f"({rows}) AND {LIVE}"
         table.update(F.expr(condition), {DELETED: F.lit(True)})
@@ -47,27 +49,27 @@ def end_rows(spark: SparkSession, path: str, rows: str | None, commit: Commit, *
         table.delete(rows)
 
 
-def forget_deleted_rows(spark: SparkSession, path: str, commit: Commit) -> None:
+def purge_deleted_rows(spark: SparkSession, path: str, commit: Commit) -> None:
     """Removes the rows that upstream deleted, in one commit that is skipped if it exists."""
-    if not is_in(spark, path, commit):
-        DeltaTable.forPath(session_for(spark, commit), path).delete(F.col(DELETED))
+    if not is_committed(spark, path, commit):
+        DeltaTable.forPath(commit_session(spark, commit), path).delete(F.col(DELETED))
 
 
-def keep_one_per_key(spark: SparkSession, path: str, state: MirrorState, commit: Commit) -> None:
+def purge_surplus_rows(spark: SparkSession, path: str, state: MirrorState, commit: Commit) -> None:
     """Removes surplus deleted rows of each `soft_key`, in one commit that is skipped if it exists or nothing is surplus.
 
     Keeps all live rows, or else the newest deleted one. Rows with a NULL in the key stay: no later row can have that key.
     """
-    if is_in(spark, path, commit):
+    if is_committed(spark, path, commit):
         return
     mirror = spark.read.format("delta").load(path)
-    key = [F.col(quoted(name)) for name in state.soft_key or ()]
+    key = [F.col(quoted(name)) for name in state.soft_delete_key or ()]
     has_key = functools.reduce(operator.and_, (cell.isNotNull() for cell in key))
-    newest = [F.col(name).desc() for name in state.trace]
+    newest = [F.col(name).desc() for name in state.metadata]
     # makes the order of otherwise equal rows deterministic
     content = F.xxhash64(*(F.col(quoted(name)) for name in mirror.columns))
     number = F.row_number().over(Window.partitionBy(*key).orderBy(F.expr(LIVE).desc(), *newest, content))
-    own = unused("number", mirror.columns)
+    own = unused_name("number", mirror.columns)
     numbered = mirror.withColumn(own, number)
     is_surplus = (F.col(own) > 1) & has_key & F.col(DELETED)
     if not numbered.where(is_surplus).isEmpty():
@@ -77,7 +79,7 @@ def keep_one_per_key(spark: SparkSession, path: str, state: MirrorState, commit:
 def merge_counts(mirror: DataFrame, rows: DataFrame, same_key: str, not_older: str) -> tuple[int, int, int]:
     """The number of inserted, updated and deleted rows of a merge, where marking a live row counts as a delete.
 
-    `same_key` and `not_older` are the conditions of the merge, over the aliases `s` and `t`.
+    `same_key` and `is_at_or_after` are the conditions of the merge, over the aliases `s` and `t`.
     """
     was_live = f"coalesce(NOT t.{DELETED}, false)"
     joined = rows.alias("s").join(mirror.alias("t"), F.expr(same_key), "left")

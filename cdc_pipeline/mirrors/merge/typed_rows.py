@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.dialects.traits import Trait, has_trait, trait_of
+from cdc_pipeline.dialects.traits import Trait, dialect_has_trait, has_trait
 from cdc_pipeline.mirrors.merge.absent_columns import with_default
-from cdc_pipeline.mirrors.model.state import TRACE
+from cdc_pipeline.mirrors.model.state import METADATA
 from cdc_pipeline.mysql.expressions.translation import assigned
-from cdc_pipeline.mysql.model.quoted_names import quoted, unused
+from cdc_pipeline.mysql.model.quoted_names import quoted, unused_name
 from cdc_pipeline.mysql.types.damaged_text import damaged_text
 from cdc_pipeline.mysql.types.local_times import odd_columns
 from cdc_pipeline.mysql.types.spark_types import unparsed, zero_date
 from cdc_pipeline.mysql.types.typed_cells import typed_cell
-from cdc_pipeline.spark.folded import folded
+from cdc_pipeline.spark.folded import balanced
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from pyspark.sql import Column, DataFrame
 
-    from cdc_pipeline.mirrors.merge.computed_values import DerivedValues
+    from cdc_pipeline.mirrors.merge.computed_values import ComputedValues
     from cdc_pipeline.mirrors.model.state import MirrorState
     from cdc_pipeline.mysql.model.table import Column as UpstreamColumn
     from cdc_pipeline.mysql.model.table import MySqlType, TableSchema
@@ -41,7 +41,7 @@ class Target:
     key: tuple[str, ...]
     """Columns that identify a row; all columns if `keyless`."""
     keyless: bool
-    computed: DerivedValues | None = None
+    computed: ComputedValues | None = None
     """Values of the mirror's `computed` columns; None if it has none."""
 
     @property
@@ -65,11 +65,11 @@ class RowEncoding:
     @property
     def in_log_order(self) -> bool:
         """Whether positions order the changes of all rows, so that redelivery never brings an old change after a new one."""
-        return all(trait_of(dialect, Trait.IN_LOG_ORDER) for dialect, _ in self.encodings)
+        return all(dialect_has_trait(dialect, Trait.IN_LOG_ORDER) for dialect, _ in self.encodings)
 
     @property
     def may_damage_text(self) -> bool:
-        return any(trait_of(dialect, Trait.READS_TEXT_AS_UTF8) for dialect, _ in self.encodings)
+        return any(dialect_has_trait(dialect, Trait.READS_TEXT_AS_UTF8) for dialect, _ in self.encodings)
 
 
 def value_column(index: int) -> str:
@@ -104,8 +104,8 @@ def typed_rows(net: DataFrame, target: Target, encoding: RowEncoding) -> DataFra
         _cell(column, target, encoding, key_index=key.get(column.name), is_masked=column.name in masked)
         for column in target.schema.columns
     ]
-    replaces_row = folded(operator.and_, (cell.has for cell in cells if cell.has is not None), F.lit(True))
-    is_complete = folded(operator.and_, (cell.is_sent for cell in cells if cell.is_sent is not None), F.lit(True))
+    replaces_row = balanced(operator.and_, (cell.has for cell in cells if cell.has is not None), F.lit(True))
+    is_complete = balanced(operator.and_, (cell.is_sent for cell in cells if cell.is_sent is not None), F.lit(True))
     has_full_image = F.when(F.col("deleted"), replaces_row).otherwise(F.col("key_only_since").isNull() | is_complete)
     damaged = [cell.damaged for cell in cells if cell.damaged is not None]
     return net.select(
@@ -114,14 +114,14 @@ def typed_rows(net: DataFrame, target: Target, encoding: RowEncoding) -> DataFra
         replaces_row.alias("replaces_row"),
         "key_only_since",
         has_full_image.alias("has_full_image"),
-        *TRACE.names,
+        *METADATA.names,
         "deleted",
         "delta",
         "counts",
         "update_only",
         "order_unknown",
         F.array_compact(F.array(*(cell.bad for cell in cells))).alias("bad"),
-        folded(operator.add, (cell.zero_dates for cell in cells), F.lit(0)).alias("zero_dates"),
+        balanced(operator.add, (cell.zero_dates for cell in cells), F.lit(0)).alias("zero_dates"),
         _texts(damaged).alias("damaged"),
         _texts_or_none(odd_columns((cell.sent for cell in cells), encoding.time_zone)).alias("ambiguous_times"),
         "key",
@@ -202,7 +202,7 @@ def with_generated(rows: DataFrame, target: Target, encoding: RowEncoding) -> Da
     if not encoding.generated:
         return rows.withColumn("doubtful", _texts_or_none(None))
     schema = target.schema
-    own = unused("row", schema.column_names)
+    own = unused_name("row", schema.column_names)
     cells = {name: value_column(index) for index, name in enumerate(schema.column_names)}
     named = rows.select(F.struct("*").alias(own)).select(
         own, *(F.col(f"{own}.{cell}").alias(name) for name, cell in cells.items())

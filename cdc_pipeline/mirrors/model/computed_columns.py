@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.spark.sql_expressions import SparkExpression, spark_expression
-from cdc_pipeline.spark.sql_types import named_type
+from cdc_pipeline.spark.sql_expressions import SparkExpression, parse_spark_expression
+from cdc_pipeline.spark.sql_types import parse_spark_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ NTZ = "timestamp_ntz"
 
 
 @dataclass(frozen=True, slots=True)
-class DerivedColumn:
+class ComputedColumn:
     """A computed column. Raises ValueError if the type or the expression is invalid."""
 
     name: str
@@ -31,22 +31,22 @@ class DerivedColumn:
     """Spark expression over upstream's columns of the row."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "type", named_type(self.type).simpleString())
-        spark_expression(self.sql)
+        object.__setattr__(self, "type", parse_spark_type(self.type).simpleString())
+        parse_spark_expression(self.sql)
 
     @property
     def data_type(self) -> DataType:
-        return named_type(self.type)
+        return parse_spark_type(self.type)
 
     @property
     def expression(self) -> SparkExpression:
-        return spark_expression(self.sql)
+        return parse_spark_expression(self.sql)
 
     def as_plain(self) -> list[str]:
         return [self.name, self.type, self.sql]
 
 
-DerivedRules = tuple[tuple[str, tuple[DerivedColumn, ...]], ...]
+DerivedRules = tuple[tuple[str, tuple[ComputedColumn, ...]], ...]
 """(pattern on `database.table`, columns). For each column name the first matching entry wins."""
 
 
@@ -58,11 +58,11 @@ def rules_from_plain(plain: Iterable[Sequence[object]]) -> DerivedRules:
     return tuple((str(pattern), columns_from_plain(columns)) for pattern, columns in plain)  # type: ignore[arg-type]
 
 
-def columns_from_plain(plain: Iterable[Sequence[str]]) -> tuple[DerivedColumn, ...]:
-    return tuple(DerivedColumn(name, kind, sql) for name, kind, sql in plain)
+def columns_from_plain(plain: Iterable[Sequence[str]]) -> tuple[ComputedColumn, ...]:
+    return tuple(ComputedColumn(name, kind, sql) for name, kind, sql in plain)
 
 
-def merged(first: Iterable[DerivedColumn], others: Iterable[DerivedColumn]) -> tuple[DerivedColumn, ...]:
+def merged_columns(first: Iterable[ComputedColumn], others: Iterable[ComputedColumn]) -> tuple[ComputedColumn, ...]:
     """`others`, then the columns of `first` that they lack. Of two columns with one name, that of `first` is used."""
     preferred = {column.name.casefold(): column for column in first}
     columns = {column.name.casefold(): preferred.get(column.name.casefold(), column) for column in others}

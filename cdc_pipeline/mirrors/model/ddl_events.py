@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.dialects.traits import Trait, trait_of
+from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
 from cdc_pipeline.dialects.unified import TSO_SHIFT
-from cdc_pipeline.mysql.ddl.statements import changes_of
+from cdc_pipeline.mysql.ddl.statements import event_changes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,7 +39,7 @@ class DdlEvent:
     dialect: str = ""
     message_id: int | None = None
     """Number of Canal's batch."""
-    returning: bool = False
+    resumed: bool = False
     """An earlier cut applied the event except for held tables (`ddl_policy: hold`)."""
     notes: tuple[str, ...] = ()
     """Added to the effect in `ddl_history`."""
@@ -54,7 +54,7 @@ class DdlEvent:
         return (self.topic, self.partition, self.offset)
 
     @property
-    def mark(self) -> str:
+    def ddl_id(self) -> str:
         """The event's id. It has the position if `commit_ts` is no TSO, because Canal's times are whole seconds."""
         position = "" if self.exact_ts else f".{self.partition}.{self.offset}"
         return f"{self.commit_ts}{position}"
@@ -82,13 +82,13 @@ def ddl_event(row: Row) -> DdlEvent:
         es=row["es"],
         ts=row["ts"],
         sql=row["sql"] or "",
-        changes=changes_of(row["kind"], row["database"] or "", row["table"] or "", row["sql"] or ""),
+        changes=event_changes(row["kind"], row["database"] or "", row["table"] or "", row["sql"] or ""),
         dialect=row["dialect"] or "",
         message_id=row["message_id"],
     )
 
 
-def in_order(events: Iterable[DdlEvent]) -> list[DdlEvent]:
+def in_upstream_order(events: Iterable[DdlEvent]) -> list[DdlEvent]:
     """The events by commit TSO, then by position: the DDL messages of one statement share a TSO.
 
     Canal's events are ordered by its clock `ts`, because `es` is when a statement began: one that waited for a lock is
@@ -99,7 +99,7 @@ def in_order(events: Iterable[DdlEvent]) -> list[DdlEvent]:
     by_position = sorted(events, key=lambda event: event.position)
     for event in by_position:
         time = event.commit_ts
-        if trait_of(event.dialect, Trait.IN_LOG_ORDER) and event.ts is not None:
+        if dialect_has_trait(event.dialect, Trait.IN_LOG_ORDER) and event.ts is not None:
             time = max(event.ts << TSO_SHIFT, newest.get(event.position[:2], 0))
             newest[event.position[:2]] = time
         times[event.position] = (time, event.message_id or 0)

@@ -46,7 +46,7 @@ def redacted_schema(schema: TableSchema, masks: Collection[str]) -> TableSchema:
 def _redacted_bounds(partitioning: Partitioning | None, masks: Collection[str]) -> Partitioning | None:
     if partitioning is None:
         return None
-    if not partitioning.known:
+    if not partitioning.is_known:
         return Partitioning.unknown("its definition could not be parsed or followed", "")
     masked = _partition_columns(partitioning) & {name.casefold() for name in masks}
     return Partitioning.unknown("it uses a masked column", "") if masked else partitioning
@@ -66,21 +66,21 @@ def _partition_columns(partitioning: Partitioning) -> set[str]:
         expressions.append(partitioning.subpartitioning.expression)
     for expression in expressions:
         cursor = Cursor(expression)
-        while not cursor.done:
+        while not cursor.at_end:
             word = cursor.skip()
             if word.kind in (Kind.WORD, Kind.QUOTED):
                 names.add(word.text.casefold())
     return names
 
 
-def unsure_hashes(origins: Iterable[ColumnOrigin], masks: Mapping[str, Mask]) -> list[Gap]:
+def stale_hash_gaps(origins: Iterable[ColumnOrigin], masks: Mapping[str, Mask]) -> list[Gap]:
     """Gaps of hashed columns whose values may have another text in their new type: hashes cannot be recomputed.
 
     `masks` are those before the change.
     """
     return [
         Gap(
-            GapKind.HASHED_AS_BEFORE,
+            GapKind.HASHED_AS_OTHER_TYPE,
             f"older values were hashed as {origin.before.type}, new ones as {origin.after.type}",
             origin.after.name,
         )

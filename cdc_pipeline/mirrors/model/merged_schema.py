@@ -15,13 +15,13 @@ from cdc_pipeline.mysql.types.wider_types import wider_type
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from cdc_pipeline.mirrors.model.shards import Shard
+    from cdc_pipeline.mirrors.model.shards import SourceTable
     from cdc_pipeline.mysql.model.table import MySqlType
 
 _DIFFERENT = Default("expression", "another one in each shard")
 
 
-def merged_schema(shards: Iterable[Shard], current: TableSchema) -> tuple[TableSchema, tuple[Gap, ...]]:
+def merged_schema(shards: Iterable[SourceTable], current: TableSchema) -> tuple[TableSchema, tuple[Gap, ...]]:
     """The mirror's schema, and gaps where the definitions conflict; there the `current` definition stays.
 
     Columns are in the order of the first shard.
@@ -39,16 +39,16 @@ def merged_schema(shards: Iterable[Shard], current: TableSchema) -> tuple[TableS
     return TableSchema((*SOURCE_COLUMNS, *columns), key, charset=charset), tuple(gaps)
 
 
-def _distinct(shards: Iterable[Shard]) -> list[Shard]:
+def _distinct(shards: Iterable[SourceTable]) -> list[SourceTable]:
     """The first shard of each distinct definition: a thousand shards may share one."""
-    distinct: list[Shard] = []
+    distinct: list[SourceTable] = []
     for shard in shards:
         if all(other.schema is not shard.schema and other.schema != shard.schema for other in distinct):
             distinct.append(shard)
     return distinct
 
 
-def _names(shards: Sequence[Shard]) -> list[str]:
+def _names(shards: Sequence[SourceTable]) -> list[str]:
     """All column names in the first shard's order; a column of another shard follows the one before it there."""
     names: list[str] = []
     for shard in shards:
@@ -63,7 +63,7 @@ def _names(shards: Sequence[Shard]) -> list[str]:
     return names
 
 
-def _merged_column(name: str, shards: Sequence[Shard], current: TableSchema, gaps: list[Gap]) -> Column:
+def _merged_column(name: str, shards: Sequence[SourceTable], current: TableSchema, gaps: list[Gap]) -> Column:
     definitions = [(shard, column) for shard in shards if (column := shard.schema.find(name)) is not None]
     columns = [column for _, column in definitions]
     kind: MySqlType | None = columns[0].type
@@ -97,7 +97,7 @@ def _merged_default(columns: Sequence[Column], *, everywhere: bool) -> Default |
     return _DIFFERENT
 
 
-def _merged_key(shards: Sequence[Shard], current: TableSchema, gaps: list[Gap]) -> tuple[str, ...]:
+def _merged_key(shards: Sequence[SourceTable], current: TableSchema, gaps: list[Gap]) -> tuple[str, ...]:
     keys = {tuple(name.casefold() for name in shard.schema.row_key): shard for shard in reversed(shards)}
     if len(keys) == 1:
         key = shards[0].schema.row_key

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.mirrors.model.masks import redacted_schema
-from cdc_pipeline.mysql.ddl.stored_schema import schema_of_json
+from cdc_pipeline.mysql.ddl.stored_schema import schema_from_json
 from cdc_pipeline.mysql.expressions.partition_rows import SparkCondition
 from cdc_pipeline.mysql.model.table import Column, MySqlType, TableName, TableSchema
 
@@ -26,7 +26,7 @@ SOURCE_COLUMNS = tuple(Column(name, _NAME, nullable=False) for name in SOURCE_NA
 
 
 @dataclass(frozen=True, order=True)
-class ShardName:
+class SourceTableName:
     """A source table and its mirror."""
 
     mirror: TableName
@@ -35,7 +35,7 @@ class ShardName:
 
 
 @dataclass(frozen=True)
-class Shard:
+class SourceTable:
     """One source table of a merged mirror."""
 
     name: TableName
@@ -54,14 +54,14 @@ def source_rows(name: TableName) -> SparkCondition:
     return SparkCondition(f"(`{SOURCE_DATABASE}` <=> {database} AND `{SOURCE_TABLE}` <=> {table})")
 
 
-def those_of(name: TableName, rows: SparkCondition) -> SparkCondition:
+def rows_of_source(name: TableName, rows: SparkCondition) -> SparkCondition:
     """The condition `rows`, limited to this source table."""
     own = source_rows(name).sql
     doubtful = None if rows.doubtful is None else f"({own} AND ({rows.doubtful}))"
     return SparkCondition(f"({own} AND ({rows.sql}))", doubtful)
 
 
-def own_source_columns(columns: Iterable[str]) -> list[str]:
+def conflicting_columns(columns: Iterable[str]) -> list[str]:
     """Column names of a table that conflict with `SOURCE_NAMES`."""
     return [column for column in columns if column.casefold() in SOURCE_NAMES]
 
@@ -71,12 +71,12 @@ def source_columns(changes: DataFrame) -> tuple[str, ...]:
     return SOURCE_OF_CHANGE if set(SOURCE_OF_CHANGE) <= set(changes.columns) else ()
 
 
-def with_shard(shards: Iterable[Shard], shard: Shard) -> tuple[Shard, ...]:
+def with_shard(shards: Iterable[SourceTable], shard: SourceTable) -> tuple[SourceTable, ...]:
     """The shards with this one replaced and moved to the front, so that its definition sets the column order."""
     return (shard, *(other for other in shards if other.name != shard.name))
 
 
-def redacted_shards(shards: tuple[Shard, ...], masks: Collection[str]) -> tuple[Shard, ...]:
+def redacted_shards(shards: tuple[SourceTable, ...], masks: Collection[str]) -> tuple[SourceTable, ...]:
     """The shards without texts that reveal values of masked columns (`masks.redacted_schema`)."""
     # by id, because a thousand shards may share one definition
     schemas = {id(shard.schema): shard.schema for shard in shards}
@@ -86,7 +86,7 @@ def redacted_shards(shards: tuple[Shard, ...], masks: Collection[str]) -> tuple[
     return tuple(replace(shard, schema=redacted[id(shard.schema)]) for shard in shards)
 
 
-def shards_text(shards: Iterable[Shard]) -> str:
+def shards_text(shards: Iterable[SourceTable]) -> str:
     """JSON for `shards_of_text`. Equal definitions are stored once."""
     definitions: dict[str, int] = {}
     texts: dict[int, str] = {}  # by id, because a thousand shards may share one definition
@@ -100,15 +100,15 @@ def shards_text(shards: Iterable[Shard]) -> str:
     return json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
 
 
-def shards_of_text(text: str) -> tuple[Shard, ...]:
+def shards_of_text(text: str) -> tuple[SourceTable, ...]:
     plain = json.loads(text)
-    definitions = [schema_of_json(json.dumps(item)) for item in plain["definitions"]]
+    definitions = [schema_from_json(json.dumps(item)) for item in plain["definitions"]]
     return tuple(
-        Shard(TableName(database, table), definitions[index], inferred, since)
+        SourceTable(TableName(database, table), definitions[index], inferred, since)
         for database, table, index, inferred, since in plain["shards"]
     )
 
 
-def as_upstream(shards: Iterable[Shard], name: TableName, new_name: TableName) -> tuple[Shard, ...]:
+def with_renamed_shard(shards: Iterable[SourceTable], name: TableName, new_name: TableName) -> tuple[SourceTable, ...]:
     """The shards after upstream renamed one of them."""
     return tuple(replace(shard, name=new_name) if shard.name == name else shard for shard in shards)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, StructField, StructType
 
-from cdc_pipeline.gaps import Gap, GapKind, added, carried, gaps_from_json, gaps_to_json
-from cdc_pipeline.mirrors.model.computed_columns import DerivedColumn, columns_from_plain
+from cdc_pipeline.gaps import Gap, GapKind, gaps_after_alter, gaps_from_json, gaps_to_json, merge_gaps
+from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn, columns_from_plain
 from cdc_pipeline.mirrors.model.masks import HASH, redacted_schema
-from cdc_pipeline.mirrors.model.shards import Shard, redacted_shards, shards_of_text, shards_text
-from cdc_pipeline.mysql.ddl.stored_schema import schema_of_json
+from cdc_pipeline.mirrors.model.shards import SourceTable, redacted_shards, shards_of_text, shards_text
+from cdc_pipeline.mysql.ddl.stored_schema import schema_from_json
 from cdc_pipeline.mysql.model.table import TableName, TableSchema
 from cdc_pipeline.mysql.types.spark_types import spark_type
 
@@ -39,7 +39,7 @@ UNSEEN_LOAD = Gap(
     "columns are those that messages name",
 )
 
-TRACE = StructType(
+METADATA = StructType(
     [
         StructField("_commit_ts", LongType()),
         StructField("_topic", StringType()),
@@ -48,7 +48,7 @@ TRACE = StructType(
     ]
 )
 """The columns that lead from a row to the message that wrote it (`metadata_columns`)."""
-TRACE_NAMES = tuple(TRACE.names)
+METADATA_COLUMNS = tuple(METADATA.names)
 DELETED = "_deleted"
 """The column of mirrors with `soft_delete`: whether upstream deleted the row. Never NULL."""
 
@@ -68,28 +68,28 @@ class MirrorState:
     """Why the mirror may differ from upstream."""
     since: int | None = None
     """`commit_ts` of the first row of an inferred mirror."""
-    kept: tuple[str, ...] = ()
+    kept_columns: tuple[str, ...] = ()
     """Columns that upstream dropped and the mirror keeps (`ddl_policy: keep`)."""
     retired: str | None = None
     """The id of the DROP after which the mirror is kept under another name (`ddl_policy: keep`); else None."""
-    trace: tuple[str, ...] = TRACE_NAMES
+    metadata: tuple[str, ...] = METADATA_COLUMNS
     """`metadata_columns` of the mirror."""
     masks: tuple[tuple[str, Mask], ...] = ()
     """Masked columns and how each is masked."""
     mask_key: str = ""
     """Identifies the salt of hashed values (`masks.salt_key`); empty without hashes."""
-    shards: tuple[Shard, ...] | None = None
+    shards: tuple[SourceTable, ...] | None = None
     """Source tables of a merged mirror, the last changed one first. None: the mirror has one source table."""
-    soft_key: tuple[str, ...] | None = None
+    soft_delete_key: tuple[str, ...] | None = None
     """`soft_delete`: no two rows share this key, deleted ones included. None: deletes remove rows. Empty: keys must be made
     unique before the next merge by key."""
-    derived: tuple[DerivedColumn, ...] = ()
+    computed: tuple[ComputedColumn, ...] = ()
     """Declared `computed` columns; `derived_shown` are those that the mirror has."""
 
     def __post_init__(self) -> None:
-        taken = {name.casefold() for name in (*self.schema.column_names, *self.kept)}
-        if not taken.isdisjoint(self.trace):
-            object.__setattr__(self, "trace", tuple(name for name in self.trace if name not in taken))
+        taken = {name.casefold() for name in (*self.schema.column_names, *self.kept_columns)}
+        if not taken.isdisjoint(self.metadata):
+            object.__setattr__(self, "metadata", tuple(name for name in self.metadata if name not in taken))
         if self.masks:
             object.__setattr__(self, "schema", redacted_schema(self.schema, dict(self.masks)))
             object.__setattr__(self, "gaps", tuple(gap.hidden for gap in self.gaps))
@@ -99,7 +99,7 @@ class MirrorState:
     def spark_schema(self) -> StructType:
         """The mirror's columns: upstream's (without `kept`), then computed, then metadata and `_deleted`."""
         own = [StructField(column.name, self.column_type(column)) for column in self.schema.columns]
-        return StructType([*own, *self.derived_fields, *self.own_fields])
+        return StructType([*own, *self.computed_fields, *self.own_fields])
 
     def column_type(self, column: Column) -> DataType:
         """The Spark type of one of the schema's columns in the mirror."""
@@ -111,26 +111,26 @@ class MirrorState:
         masked = dict(self.masks)
         return self.schema.with_columns(tuple(column for column in self.schema.columns if column.name not in masked))
 
-    def shard(self, name: TableName) -> Shard | None:
+    def shard(self, name: TableName) -> SourceTable | None:
         """The source table of upstream's name; None if the mirror does not have it."""
         return next((shard for shard in self.shards or () if shard.name == name), None)
 
     @property
-    def derived_shown(self) -> tuple[DerivedColumn, ...]:
+    def computed_shown(self) -> tuple[ComputedColumn, ...]:
         """The computed columns without a name conflict, which are those that the mirror has."""
-        if not self.derived:
+        if not self.computed:
             return ()
         own = (field.name for field in self.own_fields)
-        taken = {name.casefold() for name in (*self.schema.column_names, *self.kept, *own)}
-        return tuple(column for column in self.derived if column.name.casefold() not in taken)
+        taken = {name.casefold() for name in (*self.schema.column_names, *self.kept_columns, *own)}
+        return tuple(column for column in self.computed if column.name.casefold() not in taken)
 
     @property
-    def derived_fields(self) -> list[StructField]:
-        return [StructField(column.name, column.data_type) for column in self.derived_shown]
+    def computed_fields(self) -> list[StructField]:
+        return [StructField(column.name, column.data_type) for column in self.computed_shown]
 
     @property
-    def trace_fields(self) -> list[StructField]:
-        return [field for field in TRACE.fields if field.name in self.trace]
+    def metadata_fields(self) -> list[StructField]:
+        return [field for field in METADATA.fields if field.name in self.metadata]
 
     @property
     def has_own_commit_ts(self) -> bool:
@@ -140,22 +140,22 @@ class MirrorState:
     @property
     def own_fields(self) -> list[StructField]:
         """Metadata columns and `_deleted`."""
-        return [*self.trace_fields, *([StructField(DELETED, BooleanType())] if self.keeps_deleted else [])]
+        return [*self.metadata_fields, *([StructField(DELETED, BooleanType())] if self.has_soft_delete else [])]
 
     @property
-    def keeps_deleted(self) -> bool:
+    def has_soft_delete(self) -> bool:
         """Whether the mirror has `soft_delete`: deleted rows stay, with `_deleted` true."""
-        return self.soft_key is not None
+        return self.soft_delete_key is not None
 
     def with_gaps(self, *gaps: Gap) -> MirrorState:
-        return replace(self, gaps=added(self.gaps, gaps)) if gaps else self
+        return replace(self, gaps=merge_gaps(self.gaps, gaps)) if gaps else self
 
     def as_retired(self, mark: str) -> MirrorState:
         """The mirror under the name that `ddl_policy: keep` gives it after the DROP with this id."""
         return replace(self, name=replace(self.name, table=f"{self.name.table}__dropped_{mark}"), retired=mark)
 
     @property
-    def name_upstream(self) -> TableName:
+    def former_name(self) -> TableName:
         """The mirror's name before it was retired."""
         return replace(self.name, table=self.name.table.removesuffix(f"__dropped_{self.retired}"))
 
@@ -169,35 +169,35 @@ class MirrorState:
             "cdc.inferred": json.dumps(self.inferred),
             "cdc.gaps": gaps_to_json(self.gaps),
             "cdc.since": json.dumps(self.since),
-            "cdc.kept": json.dumps(self.kept, ensure_ascii=False),
+            "cdc.kept": json.dumps(self.kept_columns, ensure_ascii=False),
             "cdc.retired": json.dumps(self.retired),
-            "cdc.trace": json.dumps(self.trace),
+            "cdc.trace": json.dumps(self.metadata),
             "cdc.masks": json.dumps(self.masks, ensure_ascii=False),
             "cdc.mask_key": self.mask_key,
             **({} if self.shards is None else {"cdc.shards": shards_text(self.shards)}),
-            "cdc.soft_delete": json.dumps(self.soft_key, ensure_ascii=False),
-            "cdc.computed": json.dumps([column.as_plain() for column in self.derived], ensure_ascii=False),
+            "cdc.soft_delete": json.dumps(self.soft_delete_key, ensure_ascii=False),
+            "cdc.computed": json.dumps([column.as_plain() for column in self.computed], ensure_ascii=False),
         }
 
     @staticmethod
     def from_properties(properties: Mapping[str, str]) -> MirrorState:
         soft_key = json.loads(properties["cdc.soft_delete"])
-        schema = schema_of_json(properties["cdc.schema"])
+        schema = schema_from_json(properties["cdc.schema"])
         return MirrorState(
             name=TableName(properties["cdc.database"], properties["cdc.table"]),
             mirror_id=properties["cdc.mirror_id"],
             schema=schema,
             inferred=json.loads(properties["cdc.inferred"]),
             since=json.loads(properties["cdc.since"]),
-            kept=tuple(json.loads(properties["cdc.kept"])),
+            kept_columns=tuple(json.loads(properties["cdc.kept"])),
             retired=json.loads(properties["cdc.retired"]),
             masks=tuple((column, how) for column, how in json.loads(properties["cdc.masks"])),
             mask_key=properties["cdc.mask_key"],
             shards=shards_of_text(properties["cdc.shards"]) if "cdc.shards" in properties else None,
-            soft_key=None if soft_key is None else tuple(soft_key),
-            derived=columns_from_plain(json.loads(properties["cdc.computed"])),
-            trace=tuple(json.loads(properties["cdc.trace"])),
-            gaps=added(gaps_from_json(properties["cdc.gaps"]), gaps_from_json(properties.get(_ROW_GAPS, "[]"))),
+            soft_delete_key=None if soft_key is None else tuple(soft_key),
+            computed=columns_from_plain(json.loads(properties["cdc.computed"])),
+            metadata=tuple(json.loads(properties["cdc.trace"])),
+            gaps=merge_gaps(gaps_from_json(properties["cdc.gaps"]), gaps_from_json(properties.get(_ROW_GAPS, "[]"))),
         )
 
 
@@ -206,7 +206,7 @@ def row_gaps(table: TableState, *gaps: Gap) -> dict[str, str]:
 
     It is separate from `cdc.gaps`: later steps of the cut overwrite that property with the planned state.
     """
-    return {_ROW_GAPS: gaps_to_json(added(_row_gaps(table), gaps))}
+    return {_ROW_GAPS: gaps_to_json(merge_gaps(_row_gaps(table), gaps))}
 
 
 def has_row_gaps(table: TableState) -> bool:
@@ -218,10 +218,10 @@ def no_row_gaps() -> dict[str, str]:
     return {_ROW_GAPS: "[]"}
 
 
-def row_gaps_carried(table: TableState, now: Mapping[str, str | None], masks: Collection[str]) -> dict[str, str]:
+def row_gaps_after_alter(table: TableState, now: Mapping[str, str | None], masks: Collection[str]) -> dict[str, str]:
     """The property after a change of columns (`gaps.carried`) and masks; empty if the property stays the same."""
     before = _row_gaps(table)
-    after = carried(before, now)
+    after = gaps_after_alter(before, now)
     if masks:
         after = tuple(gap.hidden for gap in after)
     return {} if after == before else {_ROW_GAPS: gaps_to_json(after)}

@@ -23,7 +23,7 @@ _VERSIONS = _PARTS * _STEPS
 _MOST = 2**63 - 1
 
 
-def cut_of_writers(pipeline: str, writers: Mapping[str, int]) -> int:
+def newest_cut(pipeline: str, writers: Mapping[str, int]) -> int:
     """The newest cut that committed to a mirror, by the versions of the mirror's writers; 0 if none did."""
     return writers.get(_writer(pipeline), 0) // _VERSIONS
 
@@ -66,7 +66,7 @@ class StepCommits:
         """The commit of the part, with `more` in its note. Raises LakeError if the step has too many parts."""
         return Commit(self.writer, self._version(part), {**self.note, **more})
 
-    def finding(self, part: int) -> Commit:
+    def for_gaps(self, part: int) -> Commit:
         """The commit for gaps of the part. Write it before the part's own commit, so that a crash cannot lose the gaps."""
         return Commit(f"{self.writer}:findings", self._version(part), dict(self.note))
 

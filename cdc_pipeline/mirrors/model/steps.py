@@ -67,19 +67,19 @@ class ApplyRows(_InPlace):
     """Number of row changes."""
     into_empty: bool
     """The mirror is empty because this cut created or truncated it: rows are appended."""
-    wires: tuple[tuple[str, dict[str, str]], ...] = ()
+    encodings: tuple[tuple[str, dict[str, str]], ...] = ()
     """The dialects of the rows, each with its encoding of columns (`mysql.types.wire_values`)."""
-    lacking: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
     """Columns that some rows lack. An UPDATE leaves them unchanged."""
-    computed: tuple[str, ...] = ()
+    generated: tuple[str, ...] = ()
     """Generated columns that some rows lack and that other columns determine. Rows with their handle key only leave them
     unchanged."""
-    untold: tuple[str, ...] = ()
+    absent_in_deletes: tuple[str, ...] = ()
     """Columns that deletes lack, in a mirror with `soft_delete`. They stay unchanged."""
 
 
 @dataclass(frozen=True)
-class KeepOnePerKey(_InPlace):
+class PurgeSurplusRows(_InPlace):
     """Removes surplus deleted rows of each `soft_key` after the key has changed.
 
     All live rows stay; without a live row the newest deleted one stays.
@@ -89,7 +89,7 @@ class KeepOnePerKey(_InPlace):
 
 
 @dataclass(frozen=True)
-class ForgetDeleted(_InPlace):
+class PurgeDeletedRows(_InPlace):
     """Removes all rows that upstream deleted (`soft_delete`)."""
 
     state: MirrorState
@@ -105,12 +105,12 @@ class ChangeColumns(_InPlace):
     """Each column of the new schema with the column that its values come from."""
     commit_ms: int
     """Time of the DDL in ms, for defaults such as CURRENT_TIMESTAMP."""
-    kept: tuple[tuple[str, str], ...] = ()
+    kept_columns: tuple[tuple[str, str], ...] = ()
     """Columns that upstream drops and the mirror keeps (`ddl_policy: keep`), as (former name, name in the mirror)."""
 
 
 @dataclass(frozen=True)
-class NoteState(_InPlace):
+class UpdateState(_InPlace):
     """Changes the state only, for example its gaps."""
 
     state: MirrorState
@@ -121,7 +121,7 @@ class TruncateMirror(_InPlace):
     """Deletes all rows, or marks them as deleted (`soft_delete`)."""
 
     state: MirrorState
-    mark: str = ""
+    ddl_id: str = ""
     """The id of the statement (`DdlEvent.mark`), with which `RestoreRows` finds the rows. Empty: all rows are loaded again,
     and also a mirror with `soft_delete` keeps none."""
 
@@ -137,14 +137,14 @@ class DropMirror(BaseStep):
     """Moves the mirror's folder aside, so that RECOVER or FLASHBACK can restore it."""
 
     state: MirrorState
-    mark: str
+    ddl_id: str
     """The id of the statement (`DdlEvent.mark`)."""
 
     def names(self) -> tuple[TableName, ...]:
         return (self.state.name,)
 
     def folder_after(self, paths: LakePaths) -> str | None:
-        return paths.dropped(self.state.name, self.mark)
+        return paths.dropped_mirror(self.state.name, self.ddl_id)
 
 
 @dataclass(frozen=True)
@@ -153,12 +153,12 @@ class DeleteRows(_InPlace):
 
     state: MirrorState
     rows: SparkCondition
-    what: str
+    description: str
     """The statement in words, for gaps."""
 
 
 @dataclass(frozen=True)
-class ChangeShardRows(_InPlace):
+class ChangeSourceRows(_InPlace):
     """Changes values in the rows of one source table of a merged mirror."""
 
     state: MirrorState
@@ -186,7 +186,7 @@ class ExchangeRows(_InPlace):
     """The rows of this mirror that are exchanged."""
     validated: bool
     """Upstream checked that the rows of `other` belong to the partition."""
-    what: str
+    description: str
     """The statement in words, for gaps."""
 
     def names(self) -> tuple[TableName, ...]:
@@ -199,7 +199,7 @@ class RestoreMirror(_Moved):
 
     before: MirrorState
     state: MirrorState
-    mark: str
+    ddl_id: str
     """The id of the DROP."""
 
 
@@ -209,7 +209,7 @@ class RestoreRows(_InPlace):
 
     source: MirrorState
     state: MirrorState
-    mark: str
+    ddl_id: str
     """The id of the TRUNCATE."""
 
     def names(self) -> tuple[TableName, ...]:
@@ -220,25 +220,25 @@ Step: TypeAlias = (
     CreateMirror
     | ApplyRows
     | ChangeColumns
-    | NoteState
+    | UpdateState
     | TruncateMirror
     | RenameMirror
     | DropMirror
     | DeleteRows
-    | ChangeShardRows
+    | ChangeSourceRows
     | ExchangeRows
     | RestoreMirror
     | RestoreRows
-    | KeepOnePerKey
-    | ForgetDeleted
+    | PurgeSurplusRows
+    | PurgeDeletedRows
 )
 
 
-def states_left(steps: Iterable[Step]) -> list[MirrorState]:
+def final_states(steps: Iterable[Step]) -> list[MirrorState]:
     """The state of each mirror after the last of its steps."""
     return list({step.state.mirror_id: step.state for step in steps}.values())
 
 
-def touched(step: Step) -> set[TableName]:
+def touched_names(step: Step) -> set[TableName]:
     """The mirrors of a step, and the source table of its rows."""
     return {*step.names(), *((step.source,) if isinstance(step, ApplyRows) else ())}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import table_state
-from cdc_pipeline.lake.faults import is_everywhere
+from cdc_pipeline.lake.faults import affects_all_tables
 from cdc_pipeline.lake.paths import first_line, subfolders
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_report import published_entries
@@ -34,13 +34,13 @@ def finish_begun_cut(maker: CutMaker, *, abandon: bool) -> bool:
     """
     spark, paths = maker.spark, maker.paths
     try:
-        replace(maker, quarantine_policy=QuarantinePolicy(1)).bring_up_to_date()
+        replace(maker, quarantine_policy=QuarantinePolicy(1)).advance()
     except Exception as error:
         begun = is_begun(spark, paths, published_cut(spark, paths))
         if isinstance(error, MaskSaltError) and not begun:
             maker.report("mask_salt changed: masked values are hashed again")
             return False
-        if is_everywhere(error) or (begun and not abandon) or (isinstance(error, LakeError) and not begun):
+        if affects_all_tables(error) or (begun and not abandon) or (isinstance(error, LakeError) and not begun):
             raise
         maker.report(
             f"{'the begun cut' if begun else 'a new cut'} failed, the run continues without it: {first_line(error)}"

@@ -12,7 +12,7 @@ from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.changes.unqualified_names import with_databases
 from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mirrors.cuts.cut_inputs import CutInputs, StoredMirrors
-from cdc_pipeline.mirrors.model.ddl_events import ddl_event, in_order
+from cdc_pipeline.mirrors.model.ddl_events import ddl_event, in_upstream_order
 from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import Permissions, Planner
@@ -48,11 +48,13 @@ def pending_statements(spark: SparkSession, paths: LakePaths, settings: CutSetti
     rows = history.where(F.col("status").isin(PENDING, HELD)).collect()
     held = {(row["topic"], row["partition"], row["offset"]) for row in rows if row["status"] == HELD}
     unapplied: list[DdlEvent] = [
-        replace(ddl_event(row), returning=row["status"] == HELD) for row in rows if row["kind"] is not None
+        replace(ddl_event(row), resumed=row["status"] == HELD) for row in rows if row["kind"] is not None
     ]
     upstream = {source for name in published.names for source in published.upstream(name)}
     included = IncludedDdl(settings.selection, published.sources)
-    pairs = [(event, included.event(event)) for event in with_databases(in_order(unapplied), upstream)]
+    pairs = [
+        (event, included.mirrored_event(event)) for event in with_databases(in_upstream_order(unapplied), upstream)
+    ]
     events = [routed for event, routed in pairs if routed.changes or not event.changes]
     inputs = CutInputs(StoredMirrors(spark, paths, history, settings.selection), frozenset(held))
     window = Window(published.cut_id + 1, None, None, published.last_batch, published.last_batch)
@@ -60,7 +62,7 @@ def pending_statements(spark: SparkSession, paths: LakePaths, settings: CutSetti
         (), inputs.mirror, published.names, window.cut_id, settings.time_zone, settings.columns, settings.keys
     )
     permissions = Permissions(settings.policy, inputs.approved, (), frozenset(table.name for table in published.held))
-    plan = Planner(draft, permissions=permissions, ended=lambda name: inputs.ended(name, window)).plan(events)
+    plan = Planner(draft, permissions=permissions, ended=lambda name: inputs.dropped_tables(name, window)).plan(events)
     return tuple(
         PendingStatement(
             *event.position,

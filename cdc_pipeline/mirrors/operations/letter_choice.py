@@ -60,7 +60,7 @@ class PositionRange:
 
 
 @dataclass(frozen=True)
-class LetterChoice:
+class DeadLetterChoice:
     """The dead letters that match positions, rules and tables, as far as these are given, and those with a replacement.
 
     Raises ValueError if nothing is chosen or a position is malformed.

@@ -31,7 +31,7 @@ LEAST_KEEP_HOURS = 168
 
 
 @dataclass(frozen=True)
-class Upkeep:
+class TableMaintenance:
     """What maintenance did to one table."""
 
     table: str
@@ -59,7 +59,7 @@ class Maintenance:
                 "readers keep their files"
             )
 
-    def done(self, spark: SparkSession, paths: LakePaths, report: Callable[[str], None]) -> list[Upkeep]:
+    def run(self, spark: SparkSession, paths: LakePaths, report: Callable[[str], None]) -> list[TableMaintenance]:
         """Maintains each chosen table, one after another. Call it as the only writer (`lake.lock`).
 
         Raises LakeError if no table matches, or if a cut is begun and not published: its mirrors have newer versions
@@ -85,7 +85,7 @@ class Maintenance:
                 report(f"{name}: {upkeep.files_removed} files into {upkeep.files_added}, {upkeep.seconds:.1f} s")
         return done
 
-    def _maintain(self, spark: SparkSession, name: str, path: str) -> Upkeep:
+    def _maintain(self, spark: SparkSession, name: str, path: str) -> TableMaintenance:
         started = time.monotonic()
         table = DeltaTable.forPath(spark, path)
         removed = added = 0
@@ -94,4 +94,4 @@ class Maintenance:
             removed, added = metrics.collect()[0]
         if self.vacuum:
             table.vacuum(self.keep_hours)
-        return Upkeep(name, removed, added, self.vacuum, time.monotonic() - started)
+        return TableMaintenance(name, removed, added, self.vacuum, time.monotonic() - started)

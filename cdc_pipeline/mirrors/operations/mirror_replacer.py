@@ -19,12 +19,12 @@ from cdc_pipeline.lake.delta import (
     overwrite_once,
     table_state,
 )
-from cdc_pipeline.lake.faults import is_everywhere
+from cdc_pipeline.lake.faults import affects_all_tables
 from cdc_pipeline.lake.paths import LakePaths, first_line, remove_folder
 from cdc_pipeline.mirrors.execution.alter_columns import MAPPING, NTZ_FEATURE
 from cdc_pipeline.mirrors.execution.mirror_folders import move_mirror
 from cdc_pipeline.mirrors.model.computed_columns import NTZ
-from cdc_pipeline.mirrors.model.state import TRACE_NAMES, MirrorState
+from cdc_pipeline.mirrors.model.state import METADATA_COLUMNS, MirrorState
 from cdc_pipeline.mirrors.operations.content_hash import content_hash
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class MirrorReplacer:
         try:
             return self._mirror_hash(path)
         except Exception as error:
-            if is_everywhere(error) or table_state(self.spark, path) is None:
+            if affects_all_tables(error) or table_state(self.spark, path) is None:
                 raise
             self.report(f"{path} cannot be read, it is replaced: {first_line(error)}")
             return UNREADABLE
@@ -129,17 +129,19 @@ class MirrorReplacer:
             return None
         mirror = MirrorState.from_properties(state.properties)
         # a DELETE in a keyless table removes any one of several equal rows, so the origins of the others may differ
-        ignored = () if mirror.schema.row_key else mirror.trace
+        ignored = () if mirror.schema.row_key else mirror.metadata
         # upstream has dropped the columns of `kept`
-        content = content_hash(self._read(path), frozenset((*ignored, *mirror.kept)))
-        return content if mirror.trace == TRACE_NAMES else f"{content}:{','.join(mirror.trace)}"
+        content = content_hash(self._read(path), frozenset((*ignored, *mirror.kept_columns)))
+        return content if mirror.metadata == METADATA_COLUMNS else f"{content}:{','.join(mirror.metadata)}"
 
     def _replace_mirror(self, name: TableName, after: MirrorEntry | None, commit: Commit) -> None:
         path = self.paths.mirror(name)
         now = table_state(self.spark, path)
         if after is None:
             if now is not None:
-                move_mirror(self.spark, self.paths, path, self.paths.dropped(name, f"rebuild-{commit.note['rebuild']}"))
+                move_mirror(
+                    self.spark, self.paths, path, self.paths.dropped_mirror(name, f"rebuild-{commit.note['rebuild']}")
+                )
             return
         new = table_state(self.spark, after.path)
         assert new is not None
@@ -183,7 +185,7 @@ def _compared_state(table: TableState) -> tuple[object, ...]:
     state = MirrorState.from_properties(table.properties)
     shards = {(shard.name, shard.schema, shard.inferred) for shard in state.shards or ()}
     # the name too: an abandoned cut may have renamed the mirror
-    return (state.name, state.schema, state.inferred, state.gaps, state.masks, state.mask_key, shards, state.derived)
+    return (state.name, state.schema, state.inferred, state.gaps, state.masks, state.mask_key, shards, state.computed)
 
 
 def _plain_schema(table: TableState) -> StructType:

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.claims import CLAIMS
-from cdc_pipeline.dialects.decoded_tables import OTHERS, decode_batches
+from cdc_pipeline.dialects.decoded_tables import OTHER_TABLES, decode_batches
 from cdc_pipeline.dialects.releases import RELEASES
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import overwrite_once
 from cdc_pipeline.mirrors.changes.dead_letters import VALUE_HAS_TYPE
 from cdc_pipeline.mirrors.changes.held_rows import APPROVALS
-from cdc_pipeline.mirrors.changes.progress import NO_CUT, PublishedCut, published_cut, stream_progress
+from cdc_pipeline.mirrors.changes.progress import NO_CUT, PublishedCut, published_cut, read_progress
 from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mirrors.cuts.cut_ddl import close_held_statements
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, published_entries, with_held_gaps
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.lake.paths import LakePaths
     from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 
-_DECODED = ("change_log", *OTHERS, "batches")
+_DECODED = ("change_log", *OTHER_TABLES, "batches")
 # columns that differ between two decodings of the same bytes, or that cuts write
 _NOT_COMPARED = {
     "batches": frozenset({"run_id", "decoded_at"}),
@@ -64,7 +64,7 @@ class RebuildReport:
     """The cut that it published; None if nothing changed."""
 
     @property
-    def equal(self) -> bool:
+    def all_equal(self) -> bool:
         return all(table.equal for table in self.tables)
 
 
@@ -100,7 +100,7 @@ class Rebuilder:
     def _paths(self) -> LakePaths:
         return self.maker.paths
 
-    def rebuilt(self) -> RebuildReport:
+    def rebuild(self) -> RebuildReport:
         """Rebuilds and replaces what differs. Call it as the only writer (`lake.lock`).
 
         Raises LakeError if no cut is published yet.
@@ -125,14 +125,14 @@ class Rebuilder:
             if releases is not None:
                 releases.write.format("delta").save(scratch.table(RELEASES))
             # all decoded batches: those after the published cut have pending changes
-            streams = stream_progress(self.spark, self._paths)
+            streams = read_progress(self.spark, self._paths)
             self.maker.report(f"decoding {streams.last_batch} batches again")
             decode_batches(self.spark, scratch, self.dialect, streams.last_batch, self.claim_store)
             self.maker.report("rebuilding the mirrors")
             # a quarantined table that fails again stays quarantined, any other failure stops the rebuild
             quarantine_policy = QuarantinePolicy(None, frozenset(table.name for table in published.held if table.error))
             maker = replace(self.maker, paths=scratch, quarantine_policy=quarantine_policy)
-            report = maker.from_the_beginning(published.resolved_tso, published.last_batch)
+            report = maker.replay_all(published.resolved_tso, published.last_batch)
             report = replace(report, cut_id=published.cut_id + 1, streams=streams)
             yield RebuiltTables(scratch, report, published, releases is not None, abandoned)
         finally:
@@ -162,7 +162,7 @@ class Rebuilder:
         if not changed:
             return RebuildReport((*decoded, *mirrors), None)
         close_held_statements(self.spark, self._paths, scratch, commit.note)
-        entries = [*filter(None, map(self.maker.entry, sorted(after))), *untouched]
+        entries = [*filter(None, map(self.maker.mirror_entry, sorted(after))), *untouched]
         report = replace(report, mirrors=with_held_gaps(sorted(entries, key=lambda entry: entry.name), report.held))
         window = Window(report.cut_id, None, report.resolved_tso, 0, published.last_batch)
         note = {**commit.note, "cut": report.cut_id, "pipeline": self._paths.pipeline}

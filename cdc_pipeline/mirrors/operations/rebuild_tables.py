@@ -16,10 +16,10 @@ from cdc_pipeline.dialects.claims import CLAIMS
 from cdc_pipeline.dialects.releases import RELEASES
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import table_state
-from cdc_pipeline.lake.tables.ddl_history import undecided
+from cdc_pipeline.lake.tables.ddl_history import with_empty_results
 from cdc_pipeline.mirrors.changes.dead_letters import VALUE_HAS_TYPE
 from cdc_pipeline.mirrors.changes.held_rows import APPROVALS
-from cdc_pipeline.mirrors.changes.progress import NO_CUT, published_cut, stream_progress
+from cdc_pipeline.mirrors.changes.progress import NO_CUT, published_cut, read_progress
 from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mirrors.cuts.cut_ddl import close_held_statements
 from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry, published_entries, with_held_gaps
@@ -77,7 +77,7 @@ class TableRebuilder:
     def _paths(self) -> LakePaths:
         return self.maker.paths
 
-    def rebuilt(self, patterns: Sequence[str]) -> RebuildReport:
+    def rebuild(self, patterns: Sequence[str]) -> RebuildReport:
         """Rebuilds the mirrors whose `database.table` matches a pattern, and replaces those that differ. Call it as the only
         writer (`lake.lock`).
 
@@ -94,7 +94,7 @@ class TableRebuilder:
         try:
             self._write_inputs(scratch, chosen)
             maker = replace(self.maker, paths=scratch, quarantine_policy=QuarantinePolicy(None))
-            built = maker.from_the_beginning(published.resolved_tso, published.last_batch)
+            built = maker.replay_all(published.resolved_tso, published.last_batch)
             return self._replace_differing(built, chosen, published, scratch)
         finally:
             clear_rebuilds(self._spark, self._paths)
@@ -111,7 +111,7 @@ class TableRebuilder:
         named |= {source for name in published.names for source in self._source_tables(name, published)}
         named |= {name for event in events for name in event_tables(event, frozenset())}
         selection = self.maker.selection
-        mirror_names = {name: str(selection.routed(name)) for name in named if selection.is_in(name)}
+        mirror_names = {name: str(selection.mirror_name(name)) for name in named if selection.includes(name)}
         wanted = [name for name, mirror in mirror_names.items() if matches_any(mirror, patterns)]
         if not wanted:
             shown = sorted(mirror_names.values())
@@ -130,7 +130,7 @@ class TableRebuilder:
         """The upstream tables of a mirror. Its own name may differ: `routes` rename, and `ddl_policy: keep` renames the
         mirror of a dropped table."""
         table = table_state(self._spark, self._paths.mirror(name))
-        former = name if table is None else MirrorState.from_properties(table.properties).name_upstream
+        former = name if table is None else MirrorState.from_properties(table.properties).former_name
         return published.sources.get(name) or published.upstream(former)
 
     def _write_inputs(self, scratch: LakePaths, chosen: _Chosen) -> None:
@@ -147,7 +147,7 @@ class TableRebuilder:
         )
         inputs = {
             "change_log": self._read("change_log").join(names, ["database", "table"], "left_semi"),
-            "ddl_history": undecided(
+            "ddl_history": with_empty_results(
                 self._read("ddl_history").join(positions, ["topic", "partition", "offset"], "left_semi")
             ),
             "dead_letters": self._read("dead_letters")
@@ -183,11 +183,11 @@ class TableRebuilder:
             return RebuildReport(tuple(tables), None)
         close_held_statements(self._spark, self._paths, scratch, commit.note)
         others = [entry for name, entry in entries.items() if name not in before]
-        rebuilt = [entry for name in sorted(after) if (entry := self.maker.entry(name)) is not None]
+        rebuilt = [entry for name in sorted(after) if (entry := self.maker.mirror_entry(name)) is not None]
         report = replace(
             built,
             cut_id=cut_id,
-            streams=stream_progress(self._spark, self._paths),
+            streams=read_progress(self._spark, self._paths),
             mirrors=_in_order(with_held_gaps([*others, *rebuilt], held)),
             # earlier cuts have counted all other changes
             totals=replace(NO_CHANGES, changes=released_rows, pending=published.pending - released_rows),

@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.canal_json import CLAIM_RULE
 from cdc_pipeline.dialects.claims import CONTENT
-from cdc_pipeline.dialects.decode import explained
-from cdc_pipeline.dialects.releases import POSITION, RELEASES, kept_releases, with_replacements
+from cdc_pipeline.dialects.decode import decode_with_reasons
+from cdc_pipeline.dialects.releases import POSITION, RELEASES, read_releases, with_replacements
 from cdc_pipeline.dialects.unified import DEAD, DEAD_LETTER_COLUMNS
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import Commit, append_once, table_state
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from cdc_pipeline.lake.paths import LakePaths
-    from cdc_pipeline.mirrors.operations.letter_choice import LetterChoice
+    from cdc_pipeline.mirrors.operations.letter_choice import DeadLetterChoice
     from cdc_pipeline.mirrors.operations.rebuild import Rebuilder, RebuildReport
 
 _DETAILS = ("rule", "database", "table", "reason")
@@ -36,7 +36,7 @@ _RELEASE = ("run_id", "released_at", "note", "replacement", *DEAD_LETTER_COLUMNS
 
 
 @dataclass(frozen=True)
-class Letter:
+class DeadLetter:
     """A dead letter."""
 
     topic: str
@@ -47,16 +47,16 @@ class Letter:
     reason: str
 
     @property
-    def place(self) -> str:
+    def position(self) -> str:
         return f"{self.topic}/{self.partition}@{self.offset}"
 
 
 @dataclass(frozen=True)
-class Letters:
+class DeadLetters:
     """Dead letters of a report."""
 
     count: int
-    shown: tuple[Letter, ...]
+    shown: tuple[DeadLetter, ...]
     """The first _MOST_SHOWN of them."""
 
 
@@ -64,8 +64,8 @@ class Letters:
 class ReleaseReport:
     """The result of a release."""
 
-    released: Letters
-    dead: Letters
+    released: DeadLetters
+    dead: DeadLetters
     """Chosen dead letters that still break a rule, so that they are not released."""
     rebuild: RebuildReport | None
     """None if nothing was released."""
@@ -91,17 +91,17 @@ class Releaser:
     def _run_id(self) -> str:
         return self.rebuilder.maker.run_id
 
-    def released(self, choice: LetterChoice) -> ReleaseReport:
+    def release(self, choice: DeadLetterChoice) -> ReleaseReport:
         """Releases the chosen dead letters. Call it as the only writer (`lake.lock`).
 
         Raises LakeError if no dead letter is chosen or a chosen position has none, and as `Rebuilder.rebuilt`.
         """
-        kept = kept_releases(self._spark, self._paths)
+        kept = read_releases(self._spark, self._paths)
         if kept is not None and not kept.where(F.col("run_id") == self._run_id).isEmpty():
             # this run died after it had stored the releases
-            rebuilt = self.rebuilder.rebuilt()
+            rebuilt = self.rebuilder.rebuild()
             own = kept.where(F.col("run_id") == self._run_id)
-            return ReleaseReport(_letters(own), Letters(0, ()), rebuilt)
+            return ReleaseReport(_letters(own), DeadLetters(0, ()), rebuilt)
         finish_begun_cut(self.rebuilder.maker, abandon=True)  # it may write dead letters
         if table_state(self._spark, self._paths.table("dead_letters")) is None:
             raise LakeError("there are no dead letters yet", pipeline=self._paths.pipeline)
@@ -139,7 +139,7 @@ class Releaser:
                 commit = Commit(f"cdc:{self._paths.pipeline}:releases:{self._run_id}", 1, {"run_id": self._run_id})
                 append_once(remaining, self._paths.table(RELEASES), commit)
                 return ReleaseReport(_letters(remaining), _letters(dead), self.rebuilder.replace_differing(rebuilt))
-        return ReleaseReport(Letters(0, ()), _letters(dead), None)
+        return ReleaseReport(DeadLetters(0, ()), _letters(dead), None)
 
     def _still_dead(self, chosen: DataFrame) -> DataFrame:
         """The records that still break a rule on their own, without the cost of a rebuild.
@@ -160,7 +160,7 @@ class Releaser:
         if not records.where(may_be_packed(F.col("value"))).isEmpty():
             records = records.withColumn(CONTENT, opened(F.col("value")))
         # the checkpoint keeps Spark from pushing the filter through the decoding, which takes its planner minutes
-        decoded = explained(records, self.rebuilder.dialect).localCheckpoint()
+        decoded = decode_with_reasons(records, self.rebuilder.dialect).localCheckpoint()
         return decoded.where((F.col("kind") == DEAD) & (F.col("rule") != CLAIM_RULE))
 
 
@@ -169,11 +169,11 @@ def _details(letters: DataFrame) -> DataFrame:
     return letters.select(*POSITION, *_DETAILS).distinct().localCheckpoint()
 
 
-def _letters(frame: DataFrame) -> Letters:
+def _letters(frame: DataFrame) -> DeadLetters:
     letters = frame.select(*POSITION, *_DETAILS).distinct()
     rows = letters.orderBy(*POSITION, "rule").limit(_MOST_SHOWN).collect()
     shown = tuple(
-        Letter(
+        DeadLetter(
             row["topic"],
             row["partition"],
             row["offset"],
@@ -183,4 +183,4 @@ def _letters(frame: DataFrame) -> Letters:
         )
         for row in rows
     )
-    return Letters(letters.count() if len(rows) == _MOST_SHOWN else len(rows), shown)
+    return DeadLetters(letters.count() if len(rows) == _MOST_SHOWN else len(rows), shown)

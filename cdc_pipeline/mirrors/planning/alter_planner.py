@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import assert_never
 
-from cdc_pipeline.dialects.traits import Trait, trait_of
-from cdc_pipeline.gaps import Gap, GapKind, carried
+from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
+from cdc_pipeline.gaps import Gap, GapKind, gaps_after_alter
 from cdc_pipeline.mirrors.model.steps import DeleteRows, ExchangeRows, TruncateMirror
 from cdc_pipeline.mirrors.planning.outcomes import record_effect, refuse
 from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
-from cdc_pipeline.mysql.ddl.evolution import SchemaConflictError, altered, shape
+from cdc_pipeline.mysql.ddl.evolution import SchemaConflictError, altered, row_shape
 from cdc_pipeline.mysql.ddl.origins import column_origins
 from cdc_pipeline.mysql.expressions.conversions import unsure_change, with_unclear_types
 from cdc_pipeline.mysql.expressions.partition_rows import PartitionError, rows_below, rows_of_partitions
@@ -78,7 +78,7 @@ class AlterPlanner:
             refuse(self._draft, name, f"ALTER TABLE does not fit the known columns: {error}", event, outcome)
             return
         changed = replace(base, schema=schema)
-        if shape(schema) != shape(state.schema) or base is not state:
+        if row_shape(schema) != row_shape(state.schema) or base is not state:
             self._draft.flush_rows(name)
             current = self._draft.state(name)
             assert current is not None
@@ -100,7 +100,7 @@ class AlterPlanner:
         """
         if event.exact_ts or not self._draft.key(state):
             return state
-        undeclared = {gap.column for gap in state.gaps if gap.kind is GapKind.UNTOLD_COLUMN}
+        undeclared = {gap.column for gap in state.gaps if gap.kind is GapKind.UNDECLARED_COLUMN}
         added = added_columns(clauses)
         early = [
             column.name
@@ -110,7 +110,7 @@ class AlterPlanner:
         if not early:
             return state
         columns = tuple(column for column in state.schema.columns if column.name not in early)
-        gaps = carried(state.gaps, dict.fromkeys(early))
+        gaps = gaps_after_alter(state.gaps, dict.fromkeys(early))
         return replace(state, schema=state.schema.with_columns(columns), gaps=gaps)
 
     def _change_columns(
@@ -127,7 +127,7 @@ class AlterPlanner:
         remaining = {origin.before.name for origin in origins if origin.before is not None}
         dropped = [column.name for column in base.schema.columns if column.name not in remaining]
         kept: tuple[tuple[str, str], ...] = ()
-        if self._policy.of(state.name) == KEEP:
+        if self._policy.action_for(state.name) == KEEP:
             changed, kept = with_kept(changed, dropped, event)
         changed = with_conversion_gaps(
             with_renamed_gaps(changed, names_after(dropped, origins)), state, origins, self._draft.time_zone
@@ -150,7 +150,7 @@ class AlterPlanner:
                 case ExchangePartition():
                     self._exchange(state, clause, event, outcome)
                 case TruncatePartition(names=()):
-                    self._draft.steps.append(TruncateMirror(state, event.mark))
+                    self._draft.steps.append(TruncateMirror(state, event.ddl_id))
                     self._draft.truncate(state)
                     record_effect(outcome, f"truncated {name}", state)
                 case TruncatePartition() | DropPartition() | FirstPartition():
@@ -222,8 +222,8 @@ def with_kept(
     state: MirrorState, dropped: Iterable[str], event: DdlEvent
 ) -> tuple[MirrorState, tuple[tuple[str, str], ...]]:
     """The state of a mirror that keeps dropped columns (`ddl_policy: keep`), and (old name, kept name) per column."""
-    kept = tuple((column, f"{column}__dropped_{event.mark}") for column in dropped)
-    return replace(state, kept=(*state.kept, *(new for _, new in kept))), kept
+    kept = tuple((column, f"{column}__dropped_{event.ddl_id}") for column in dropped)
+    return replace(state, kept_columns=(*state.kept_columns, *(new for _, new in kept))), kept
 
 
 def rows_to_delete(
@@ -238,7 +238,7 @@ def rows_to_delete(
 
 def _is_tidb(event: DdlEvent) -> bool:
     """Whether TiDB ran the statement: it assigns some rows to other partitions than MySQL."""
-    return trait_of(event.dialect, Trait.FROM_TIDB)
+    return dialect_has_trait(event.dialect, Trait.FROM_TIDB)
 
 
 def _same_columns(one: TableSchema, other: TableSchema) -> tuple[tuple[str, str], ...]:
@@ -266,7 +266,7 @@ def with_renamed_gaps(state: MirrorState, names: Mapping[str, str | None]) -> Mi
 
     Removes the gaps of dropped columns and of columns whose type is now known.
     """
-    return replace(state, gaps=with_unclear_types(carried(state.gaps, names), state.schema.columns))
+    return replace(state, gaps=with_unclear_types(gaps_after_alter(state.gaps, names), state.schema.columns))
 
 
 def with_conversion_gaps(

@@ -1,7 +1,7 @@
 """Translates DDL of upstream's tables into changes of the selected mirrors.
 
 Changes of excluded tables only are removed. A RENAME to an excluded name drops the mirror. A RENAME from an excluded name
-creates one, with a gap for earlier rows. Changes of a source table of a merged mirror become `schema_changes.OfShard`.
+creates one, with a gap for earlier rows. Changes of a source table of a merged mirror become `schema_changes.OfSourceTable`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cdc_pipeline.mysql.model.schema_changes import (
     NoTableEffect,
     NotSupported,
     NotSupportedClause,
-    OfShard,
+    OfSourceTable,
     RecoverDatabase,
     RecoverTable,
     RenameTable,
@@ -49,9 +49,9 @@ class IncludedDdl:
     definitions: UpstreamDefinitions | None = None
     """The definitions of upstream's tables, excluded ones included. None: all are unknown."""
 
-    def event(self, event: DdlEvent) -> DdlEvent:
+    def mirrored_event(self, event: DdlEvent) -> DdlEvent:
         """The event with its changes of mirrors; without changes if it concerns excluded tables only."""
-        if self.selection.everything:
+        if self.selection.is_identity:
             return event
         statement = _Statement(self, _transient_names(event, self.selection))
         changes: list[SchemaChange] = []
@@ -64,10 +64,10 @@ class IncludedDdl:
             notes += more_notes
         return replace(event, changes=tuple(changes), notes=tuple(notes))
 
-    def appearing(self, event: DdlEvent) -> list[TableName]:
+    def created_tables(self, event: DdlEvent) -> list[TableName]:
         """The included tables, by upstream's names, that the event creates, renames or restores."""
         names = (name for change in event.changes for name in _appearing(change))
-        return [name for name in names if self.selection.is_in(name)]
+        return [name for name in names if self.selection.includes(name)]
 
 
 def _appearing(change: SchemaChange) -> tuple[TableName, ...]:
@@ -83,7 +83,7 @@ def _transient_names(event: DdlEvent, selection: TableSelection) -> frozenset[Ta
         if isinstance(change, RenameTable):
             if change.name in taken:
                 found.add(change.name)
-            if not selection.is_in(change.new_name):
+            if not selection.includes(change.new_name):
                 taken.add(change.new_name)
     return frozenset(found)
 
@@ -108,15 +108,15 @@ class _Statement:
         selection = self.ddl.selection
         if name in self.transient:
             return self.merged.get(name)
-        return selection.routed(name) if selection.merges(name) else None
+        return selection.mirror_name(name) if selection.merges(name) else None
 
     def _is_in(self, name: TableName) -> bool:
-        return name in self.transient or self.ddl.selection.is_in(name)
+        return name in self.transient or self.ddl.selection.includes(name)
 
     def _routed(self, name: TableName) -> TableName:
         if name in self.transient:
             return TableName(name.database, f"{name.table}__between_renames")  # no mirror's own
-        return self.ddl.selection.routed(name)
+        return self.ddl.selection.mirror_name(name)
 
     def mirrored(self, change: SchemaChange) -> _Translated:
         match change:
@@ -138,7 +138,7 @@ class _Statement:
                 return (self._as_select(change), []) if self._is_in(change.name) else _NOTHING
             case CreateTable() | TruncateTable() | DropTable():
                 return ([self._named(change)], []) if self._is_in(change.name) else _NOTHING
-            case OfShard():
+            case OfSourceTable():
                 raise AssertionError(
                     f"{change.name}: expected a change by upstream's table names, found one of a merged mirror"
                 )
@@ -150,7 +150,9 @@ class _Statement:
         assert change.name is not None
         mirror = self._merged_into(change.name)
         return (
-            replace(change, name=self._routed(change.name)) if mirror is None else OfShard(mirror, change.name, change)
+            replace(change, name=self._routed(change.name))
+            if mirror is None
+            else OfSourceTable(mirror, change.name, change)
         )
 
     def _of_database(self, change: DropDatabase | RecoverDatabase) -> list[SchemaChange]:
@@ -197,7 +199,7 @@ class _Statement:
         """A RENAME where one or both names belong to a merged mirror: rows are kept only within one mirror."""
         mirror, target = self._merged_into(old), self._merged_into(new)
         if mirror is not None and mirror == target:
-            return [OfShard(mirror, old, RenameTable(old, new))], []
+            return [OfSourceTable(mirror, old, RenameTable(old, new))], []
         changes: list[SchemaChange] = []
         notes: list[str] = []
         if self._is_in(old):
@@ -215,7 +217,7 @@ class _Statement:
 
         unknown: the reason of the gap or refusal.
         """
-        state = None if self.ddl.definitions is None else self.ddl.definitions.of(name)
+        state = None if self.ddl.definitions is None else self.ddl.definitions.definition(name)
         if state is None:
             return [self._named(NotSupported(unknown, name, creates=True))]
         gaps = (*state.gaps, Gap(GapKind.NOT_INCLUDED_BEFORE, unknown)) if lacks_rows else state.gaps
@@ -245,7 +247,9 @@ class _Statement:
         return self._created(change.name, unknown, if_not_exists=change.if_not_exists, lacks_rows=False)
 
     def _as_select(self, change: CreateTableAsSelect) -> list[SchemaChange]:
-        if not self.ddl.selection.routes and (self.ddl.definitions is None or not self.ddl.definitions.of(change.name)):
+        if not self.ddl.selection.routes and (
+            self.ddl.definitions is None or not self.ddl.definitions.definition(change.name)
+        ):
             return [change]  # the planner may know the definitions: the mirrors have upstream's names
         unknown = f"its rows come from a query on tables with unknown definitions: {change.query}"
         # its definition has the gap of its first rows already
@@ -282,14 +286,14 @@ class _Statement:
             )
             altered = AlterTable(self._routed(change.name) if mirror is None else change.name, clauses)
             if clauses:
-                changes.append(altered if mirror is None else OfShard(mirror, change.name, altered))
+                changes.append(altered if mirror is None else OfSourceTable(mirror, change.name, altered))
         for other in exchanged:
             if self._is_in(other):
                 mirror = self._merged_into(other)
                 altered = AlterTable(
                     self._routed(other) if mirror is None else other, (_rows_not_exchanged(change.name),)
                 )
-                changes.append(altered if mirror is None else OfShard(mirror, other, altered))
+                changes.append(altered if mirror is None else OfSourceTable(mirror, other, altered))
         if target != change.name:
             renamed, notes = self._renamed(change, change.name, target)
             changes += renamed
@@ -316,7 +320,7 @@ def _unknown_rows(other: TableName) -> NotSupportedClause:
     return NotSupportedClause(f"EXCHANGE PARTITION with {other}, which is not included: its rows are unknown")
 
 
-def left_out_words(event: DdlEvent) -> str:
+def exclusion_reason(event: DdlEvent) -> str:
     """Why the event changes no mirror. `event`: with upstream's table names."""
     names = dict.fromkeys(name for change in event.changes for name in change.names().touched)
     tables = ", ".join(map(str, names))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.dialects.traits import Trait, trait_of
+from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.mirrors.model.state import UNSEEN_LOAD, UNSEEN_START
-from cdc_pipeline.mysql.ddl.column_types import KNOWN_TYPES, type_in_words
+from cdc_pipeline.mysql.ddl.column_types import KNOWN_TYPES, type_or_text
 from cdc_pipeline.mysql.expressions.conversions import INTEGERS
 from cdc_pipeline.mysql.model.table import Column, TableSchema
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def inferred_schema(groups: Sequence[RowGroup]) -> TableSchema:
     """The schema that the messages describe: columns in the order of the row images, their types, and the key."""
     # an image with the handle key only does not show the order of columns
-    full_first = sorted(groups, key=lambda group: group.only_key)
+    full_first = sorted(groups, key=lambda group: group.handle_key_only)
     names = tuple(dict.fromkeys(column for group in full_first for column in group.columns))
     keys = {group.key_names for group in groups}
     key = keys.pop() if len(keys) == 1 else ()
@@ -34,7 +34,7 @@ def inferred_schema(groups: Sequence[RowGroup]) -> TableSchema:
 
 def first_commit_ts(groups: Sequence[RowGroup]) -> int | None:
     """The smallest `commit_ts` of the rows; None if unknown."""
-    return min((group.first_ts for group in groups if group.first_ts is not None), default=None)
+    return min((group.first_commit_ts for group in groups if group.first_commit_ts is not None), default=None)
 
 
 def unseen_start(groups: Sequence[RowGroup]) -> Gap:
@@ -42,7 +42,7 @@ def unseen_start(groups: Sequence[RowGroup]) -> Gap:
 
     DataWorks loads existing rows as plain INSERTs before the changes: nothing marks the start or end of the load.
     """
-    return UNSEEN_LOAD if all(trait_of(group.dialect, Trait.LOADS_FIRST) for group in groups) else UNSEEN_START
+    return UNSEEN_LOAD if all(dialect_has_trait(group.dialect, Trait.LOADS_FIRST) for group in groups) else UNSEEN_START
 
 
 def widened_schema(
@@ -60,7 +60,7 @@ def widened_schema(
 def undeclared_column_gaps(added: Sequence[Column], example: str = "") -> list[Gap]:
     """The gaps of columns that rows have and no DDL declared. `example`: the source table of a merged mirror."""
     detail = "rows have columns that no DDL declared"
-    return [Gap(GapKind.UNTOLD_COLUMN, detail, column.name, example=example) for column in added]
+    return [Gap(GapKind.UNDECLARED_COLUMN, detail, column.name, example=example) for column in added]
 
 
 def _new_columns(schema: TableSchema, groups: Sequence[RowGroup]) -> tuple[Column, ...]:
@@ -77,7 +77,7 @@ def _repaired_column(column: Column, groups: Sequence[RowGroup]) -> Column:
     texts = [text for group in groups if (text := group.types.mysql_types.get(column.name))]
     if not texts:
         return column
-    kind, newest = column.type, type_in_words(texts[-1])
+    kind, newest = column.type, type_or_text(texts[-1])
     if kind.base == newest.base == "decimal":
         widest = _type(column.name, groups)
         return replace(column, type=_wider(kind, widest)) if kind.params and widest.params else column
@@ -92,9 +92,9 @@ def _repaired_column(column: Column, groups: Sequence[RowGroup]) -> Column:
 
 def _type(name: str, groups: Sequence[RowGroup]) -> MySqlType:
     """The column's type in the first message that has it; for a DECIMAL, the widest of all."""
-    found = [type_in_words(text) for group in groups if (text := group.types.mysql_types.get(name))]
+    found = [type_or_text(text) for group in groups if (text := group.types.mysql_types.get(name))]
     if not found:
-        return type_in_words("")
+        return type_or_text("")
     kind = found[0]
     for other in found[1:]:
         if kind.base == other.base == "decimal" and kind.params and other.params:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.dialects.traits import Trait, trait_of
+from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
 from cdc_pipeline.mysql.expressions.translation import ExpressionError, assigned
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ def unknown_columns(state: MirrorState, key: Sequence[str], groups: Sequence[Row
     """
     if not key:
         return _absent_columns(state.schema, groups)
-    inserts = [group for group in groups if group.inserts and not group.only_key]
+    inserts = [group for group in groups if group.is_insert and not group.handle_key_only]
     with_defaults = [
-        group for group in inserts if trait_of(group.dialect, Trait.ABSENT_IS_DEFAULT) and not state.inferred
+        group for group in inserts if dialect_has_trait(group.dialect, Trait.ABSENT_IS_DEFAULT) and not state.inferred
     ]
     without_defaults = [group for group in inserts if group not in with_defaults]
     virtual = [column for column in _absent_columns(state.schema, groups) if column.generated == "virtual"]
@@ -56,5 +56,5 @@ def _is_computable(column: Column, schema: TableSchema, time_zone: str) -> bool:
 
 
 def _absent_columns(schema: TableSchema, groups: Sequence[RowGroup]) -> list[Column]:
-    present = [{name.casefold() for name in group.columns} for group in groups if group.images]
+    present = [{name.casefold() for name in group.columns} for group in groups if group.has_after]
     return [column for column in schema.columns if any(column.name.casefold() not in names for names in present)]

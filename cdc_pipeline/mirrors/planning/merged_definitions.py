@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cdc_pipeline.errors import DeclarationError
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.mirrors.model.merged_schema import merged_schema
-from cdc_pipeline.mirrors.model.shards import SOURCE_NAMES, Shard, own_source_columns
+from cdc_pipeline.mirrors.model.shards import SOURCE_NAMES, SourceTable, conflicting_columns
 from cdc_pipeline.mirrors.model.state import UNSEEN_START, MirrorState
 from cdc_pipeline.mirrors.planning.inferred_schema import (
     first_commit_ts,
@@ -28,23 +28,23 @@ UNSEEN_TABLES = Gap(GapKind.UNSEEN_TABLES, f"for some source tables, {UNSEEN_STA
 """The gap of a merged mirror with rows of tables without a CREATE TABLE in the stream. `Shard.since` is set for these."""
 
 
-def with_sources(state: MirrorState, sources: Iterable[Shard]) -> MirrorState:
+def with_sources(state: MirrorState, sources: Iterable[SourceTable]) -> MirrorState:
     """The merged mirror of these source tables, with their merged definition.
 
     Raises DeclarationError if a source table has a column with the name of a column that merging adds.
     """
     found = _with_shared_definitions(sources)
     for source in found:
-        if own_source_columns(source.schema.column_names):
-            raise taken_names(source.name)
+        if conflicting_columns(source.schema.column_names):
+            raise reserved_column_error(source.name)
     schema, gaps = merged_schema(found, state.schema)
     merged = replace(state, schema=schema, shards=found, inferred=any(source.inferred for source in found))
     return replace(merged, gaps=with_unclear_types(state.gaps, schema.columns)).with_gaps(*gaps)
 
 
-def _with_shared_definitions(sources: Iterable[Shard]) -> tuple[Shard, ...]:
+def _with_shared_definitions(sources: Iterable[SourceTable]) -> tuple[SourceTable, ...]:
     """The source tables; those with equal definitions share one object, which makes a thousand of them fast to compare."""
-    found: list[Shard] = []
+    found: list[SourceTable] = []
     definitions: list[TableSchema] = []
     for source in sources:
         same = next((one for one in definitions if one is source.schema or one == source.schema), None)
@@ -54,7 +54,7 @@ def _with_shared_definitions(sources: Iterable[Shard]) -> tuple[Shard, ...]:
     return tuple(found)
 
 
-def taken_names(table: TableName) -> DeclarationError:
+def reserved_column_error(table: TableName) -> DeclarationError:
     """The error for a source table with a column whose name merging needs."""
     return DeclarationError(
         f"routes: {table} has a column {' or '.join(SOURCE_NAMES)} itself and cannot be merged: a merged mirror stores the "
@@ -73,7 +73,7 @@ def with_rows(state: MirrorState, groups: Sequence[RowGroup]) -> MirrorState:
     for name, own in by_source.items():
         index = next((index for index, source in enumerate(sources) if source.name == name), None)
         if index is None:
-            sources.append(Shard(name, inferred_schema(own), inferred=True, since=first_commit_ts(own)))
+            sources.append(SourceTable(name, inferred_schema(own), inferred=True, since=first_commit_ts(own)))
             gaps.append(UNSEEN_TABLES)
         else:
             sources[index], column_gaps = _widened(sources[index], own)
@@ -100,7 +100,7 @@ def _as_upstream(group: RowGroup) -> RowGroup:
     return replace(group, columns=columns, key_names=key)
 
 
-def _widened(source: Shard, groups: Sequence[RowGroup]) -> tuple[Shard, list[Gap]]:
+def _widened(source: SourceTable, groups: Sequence[RowGroup]) -> tuple[SourceTable, list[Gap]]:
     """The source table with the columns of its rows, and the gaps of undeclared columns."""
     schema, added = widened_schema(source.schema, groups, inferred=source.inferred)
     widened = replace(source, schema=schema)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.mirrors.model.steps import ChangeColumns, CreateMirror, NoteState
+from cdc_pipeline.mirrors.model.steps import ChangeColumns, CreateMirror, UpdateState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,9 +28,9 @@ def coalesced(steps: Sequence[Step]) -> dict[int, Step]:
             # the later index: the name of the mirror may be free only after a step between the two
             found[indexes[1]] = CreateMirror(found[indexes[1]].state)
             del found[indexes.pop(0)]
-        with_state = [index for index in indexes if isinstance(found[index], (NoteState, ChangeColumns))]
+        with_state = [index for index in indexes if isinstance(found[index], (UpdateState, ChangeColumns))]
         for index in with_state[:-1]:
-            if isinstance(found[index], NoteState):
+            if isinstance(found[index], UpdateState):
                 del found[index]
     return dict(sorted(found.items()))
 
@@ -39,4 +39,4 @@ def _is_still_empty(first: Step, second: Step) -> bool:
     """Whether `first` creates the mirror and `second` changes it before rows arrive."""
     if not isinstance(first, CreateMirror):
         return False
-    return isinstance(second, NoteState) or (isinstance(second, ChangeColumns) and not second.kept)
+    return isinstance(second, UpdateState) or (isinstance(second, ChangeColumns) and not second.kept_columns)

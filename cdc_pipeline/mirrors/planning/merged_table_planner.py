@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import assert_never
 
-from cdc_pipeline.gaps import Gap, GapKind, of_other_kinds
-from cdc_pipeline.mirrors.changes.late_ddl import comes_before
-from cdc_pipeline.mirrors.model.shards import Shard, as_upstream, source_rows, those_of, with_shard
+from cdc_pipeline.gaps import Gap, GapKind, without_kinds
+from cdc_pipeline.mirrors.changes.late_ddl import precedes_rows
+from cdc_pipeline.mirrors.model.shards import SourceTable, rows_of_source, source_rows, with_renamed_shard, with_shard
 from cdc_pipeline.mirrors.model.state import MirrorState
-from cdc_pipeline.mirrors.model.steps import ChangeShardRows, DeleteRows
+from cdc_pipeline.mirrors.model.steps import ChangeSourceRows, DeleteRows
 from cdc_pipeline.mirrors.planning.alter_planner import (
     altered_origins,
     names_after,
@@ -29,7 +29,7 @@ from cdc_pipeline.mirrors.planning.merged_columns import added_again, empty_colu
 from cdc_pipeline.mirrors.planning.merged_definitions import with_sources
 from cdc_pipeline.mirrors.planning.outcomes import record_effect, refuse
 from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
-from cdc_pipeline.mysql.ddl.evolution import SchemaConflictError, altered, shape
+from cdc_pipeline.mysql.ddl.evolution import SchemaConflictError, altered, row_shape
 from cdc_pipeline.mysql.expressions.partition_rows import PartitionError
 from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
     from cdc_pipeline.mirrors.planning.table_planner import TablePlanner
     from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
-    from cdc_pipeline.mysql.model.schema_changes import Clause, OfShard
+    from cdc_pipeline.mysql.model.schema_changes import Clause, OfSourceTable
     from cdc_pipeline.mysql.model.table import ColumnOrigin, TableName
 
 
@@ -66,8 +66,8 @@ class MergedTablePlanner:
         self._policy = policy
         self._tables = tables
 
-    def plan(self, change: OfShard, event: DdlEvent, outcome: DdlOutcome) -> None:
-        mirror, name, inner = change.name, change.shard, change.change
+    def plan(self, change: OfSourceTable, event: DdlEvent, outcome: DdlOutcome) -> None:
+        mirror, name, inner = change.name, change.source_table, change.change
         self._draft.flush_rows(mirror)
         state = self._draft.state(mirror)
         source = None if state is None else state.shard(name)
@@ -87,7 +87,7 @@ class MergedTablePlanner:
     def _change(
         self,
         state: MirrorState,
-        source: Shard,
+        source: SourceTable,
         change: AlterTable | TruncateTable | DropTable | RenameTable,
         event: DdlEvent,
         outcome: DdlOutcome,
@@ -110,19 +110,19 @@ class MergedTablePlanner:
     def _create(
         self, mirror: TableName, name: TableName, change: CreateTable, event: DdlEvent, outcome: DdlOutcome
     ) -> None:
-        state, source = self._draft.state(mirror), Shard(name, change.schema)
+        state, source = self._draft.state(mirror), SourceTable(name, change.schema)
         if state is None:
-            empty = MirrorState(mirror, f"{mirror}@{event.mark}", TableSchema(()), shards=())
+            empty = MirrorState(mirror, f"{mirror}@{event.ddl_id}", TableSchema(()), shards=())
             created = self._draft.create(with_sources(empty, (source,)).with_gaps(*change.gaps))
             record_effect(outcome, f"created {mirror} for the rows of {name}", created)
             return
         before, known = state, state.shard(name)
         effect = f"{name} is merged into {mirror}"
-        if known is not None and comes_before(event, known):
+        if known is not None and precedes_rows(event, known):
             # its rows arrived before its CREATE TABLE: they are replayed (`changes.late_ddl`)
             self._change_rows(DeleteRows(state, source_rows(name), f"CREATE of {name}"))
             if all(other.since is None for other in state.shards or () if other != known):
-                before = replace(state, gaps=of_other_kinds(state.gaps, GapKind.UNSEEN_TABLES))
+                before = replace(state, gaps=without_kinds(state.gaps, GapKind.UNSEEN_TABLES))
             effect = f"defined {name} and replayed the rows that had arrived before"
         elif known is not None and change.if_not_exists:
             if not known.inferred or _folded_names(known.schema) != _folded_names(source.schema):
@@ -144,7 +144,9 @@ class MergedTablePlanner:
     ) -> None:
         """Refuses a statement. Infers the table's columns from its rows until another statement defines them."""
         if change.creates and self._draft.state(mirror) is None:
-            self._draft.create(MirrorState(mirror, f"{mirror}@{event.mark}", TableSchema(()), inferred=True, shards=()))
+            self._draft.create(
+                MirrorState(mirror, f"{mirror}@{event.ddl_id}", TableSchema(()), inferred=True, shards=())
+            )
         refuse(self._draft, mirror, f"{name}: {change.reason}", event, outcome)
         state = self._draft.state(mirror)
         source = None if state is None else state.shard(name)
@@ -154,15 +156,15 @@ class MergedTablePlanner:
 
     # ---- DROP, RENAME
 
-    def _drop(self, state: MirrorState, source: Shard, event: DdlEvent, outcome: DdlOutcome) -> None:
+    def _drop(self, state: MirrorState, source: SourceTable, event: DdlEvent, outcome: DdlOutcome) -> None:
         others = tuple(other for other in state.shards or () if other != source)
         if not others:
             outcome.effects.append(f"{source.name} was the last table of {state.name}")
             self._tables.drop(state.name, event, outcome)
             return
-        if self._policy.of(state.name) == KEEP:
-            kept_name = replace(source.name, table=f"{source.name.table}__dropped_{event.mark}")
-            self._change_rows(ChangeShardRows(state, source.name, renamed=kept_name))
+        if self._policy.action_for(state.name) == KEEP:
+            kept_name = replace(source.name, table=f"{source.name.table}__dropped_{event.ddl_id}")
+            self._change_rows(ChangeSourceRows(state, source.name, renamed=kept_name))
             effect = f"kept the rows of {source.name} in {state.name} under the name {kept_name}"
         else:
             self._change_rows(DeleteRows(state, source_rows(source.name), f"DROP of {source.name}"))
@@ -170,22 +172,24 @@ class MergedTablePlanner:
         record_effect(outcome, effect, self._change_definitions(state, state, others, (), (), event))
 
     def _rename(
-        self, state: MirrorState, source: Shard, new_name: TableName, event: DdlEvent, outcome: DdlOutcome
+        self, state: MirrorState, source: SourceTable, new_name: TableName, event: DdlEvent, outcome: DdlOutcome
     ) -> None:
         if state.shard(new_name) is not None:
             refuse(self._draft, state.name, f"RENAME of {source.name} to {new_name}: {new_name} exists", event, outcome)
             return
-        self._change_rows(ChangeShardRows(state, source.name, renamed=new_name))
+        self._change_rows(ChangeSourceRows(state, source.name, renamed=new_name))
         # the mirror may keep deleted rows of a former table of that name, with the same keys
-        soft_key = () if state.keeps_deleted else None
-        renamed = replace(state, shards=as_upstream(state.shards or (), source.name, new_name), soft_key=soft_key)
+        soft_key = () if state.has_soft_delete else None
+        renamed = replace(
+            state, shards=with_renamed_shard(state.shards or (), source.name, new_name), soft_delete_key=soft_key
+        )
         self._draft.record_state(renamed)
         record_effect(outcome, f"renamed the rows of {source.name} in {state.name} to {new_name}", renamed)
 
     # ---- ALTER
 
     def _alter(
-        self, state: MirrorState, source: Shard, clauses: tuple[Clause, ...], event: DdlEvent, outcome: DdlOutcome
+        self, state: MirrorState, source: SourceTable, clauses: tuple[Clause, ...], event: DdlEvent, outcome: DdlOutcome
     ) -> None:
         for clause in clauses:
             self._delete_partitions(state, source, clause, event, outcome)
@@ -195,7 +199,7 @@ class MergedTablePlanner:
             refuse(self._draft, state.name, f"{source.name}: {clause.what}", event, outcome)
 
     def _alter_definition(
-        self, source: Shard, mirror: TableName, clauses: tuple[Clause, ...], event: DdlEvent, outcome: DdlOutcome
+        self, source: SourceTable, mirror: TableName, clauses: tuple[Clause, ...], event: DdlEvent, outcome: DdlOutcome
     ) -> None:
         state = self._draft.state(mirror)
         assert state is not None
@@ -215,7 +219,7 @@ class MergedTablePlanner:
         dropped = [column.name for column in source.schema.columns if schema.find(column.name) is None]
         shared = [name for name in dropped if any(other.schema.find(name) for other in others)]
         gaps = unsure_values(source.name, origins, with_sources(state, sources).schema, alone=not others)
-        if self._policy.of(mirror) == KEEP:
+        if self._policy.action_for(mirror) == KEEP:
             detail = "rows whose table dropped it keep their values (ddl_policy)"
             gaps += [Gap(GapKind.TABLES_DIFFER, detail, name, example=str(source.name)) for name in shared]
             shared = []
@@ -227,7 +231,7 @@ class MergedTablePlanner:
         record_effect(outcome, f"altered {source.name} in {mirror}", marked)
 
     def _delete_partitions(
-        self, state: MirrorState, source: Shard, clause: Clause, event: DdlEvent, outcome: DdlOutcome
+        self, state: MirrorState, source: SourceTable, clause: Clause, event: DdlEvent, outcome: DdlOutcome
     ) -> None:
         if not isinstance(clause, (TruncatePartition, DropPartition, FirstPartition)):
             return
@@ -239,12 +243,12 @@ class MergedTablePlanner:
             refuse(self._draft, state.name, f"{source.name}: {clause.description()}: {error}", event, outcome)
             return
         what = f"{clause.description()} of {source.name}"
-        self._change_rows(DeleteRows(state, those_of(source.name, rows), what))
+        self._change_rows(DeleteRows(state, rows_of_source(source.name, rows), what))
         record_effect(outcome, f"deleted the rows of these partitions of {source.name} in {state.name}", state)
 
     # ---- rows and definitions
 
-    def _change_rows(self, step: DeleteRows | ChangeShardRows) -> None:
+    def _change_rows(self, step: DeleteRows | ChangeSourceRows) -> None:
         if not self._draft.is_empty(step.state):
             self._draft.steps.append(step)
 
@@ -252,7 +256,7 @@ class MergedTablePlanner:
         self,
         mirror: MirrorState,
         before: MirrorState,
-        sources: Sequence[Shard],
+        sources: Sequence[SourceTable],
         moved: Sequence[ColumnOrigin],
         cleared: Sequence[str],
         event: DdlEvent,
@@ -270,12 +274,12 @@ class MergedTablePlanner:
         if any(current.schema.find(column.name) is None for column in target.schema.columns):
             current = self._add_columns(current, target.schema, moved)
         if moved or cleared:
-            rows = ChangeShardRows(current, sources[0].name, tuple(moved), tuple(cleared), commit_ms=event.commit_ms)
+            rows = ChangeSourceRows(current, sources[0].name, tuple(moved), tuple(cleared), commit_ms=event.commit_ms)
             self._change_rows(rows)
         target = with_sources(replace(current, gaps=before.gaps), sources)
         if target == current:
             return current
-        if shape(target.schema) == shape(current.schema):
+        if row_shape(target.schema) == row_shape(current.schema):
             self._draft.record_state(target)
             return target
         return self._change_columns(current, target, event)
@@ -300,7 +304,7 @@ class MergedTablePlanner:
         origins = origins_by_name(current.schema, target.schema.columns)
         dropped = [column.name for column in current.schema.columns if target.schema.find(column.name) is None]
         kept: tuple[tuple[str, str], ...] = ()
-        if self._policy.of(current.name) == KEEP:
+        if self._policy.action_for(current.name) == KEEP:
             target, kept = with_kept(target, dropped, event)
         # a column that all source tables generate by the same expression is recomputed
         recomputed = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.gaps import GapKind, of_statement
+from cdc_pipeline.gaps import GapKind, statement_gap
 from cdc_pipeline.lake.tables.ddl_history import APPLIED, NO_EFFECT, NOT_APPLIED
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def refuse(draft: PlanDraft, name: TableName | None, reason: str, event: DdlEven
     before = draft.state(name)
     hidden = f"a statement is not applied yet: see ddl_history (commit_ts {event.commit_ts})"
     clear = f"{reason} (commit_ts {event.commit_ts})"
-    draft.add_gaps(name, of_statement(GapKind.DDL_NOT_APPLIED, hidden, clear, event.sql))
+    draft.add_gaps(name, statement_gap(GapKind.DDL_NOT_APPLIED, hidden, clear, event.sql))
     marked = draft.state(name)
     if marked is not None and marked is not before:
         outcome.tables.append(marked)

@@ -7,18 +7,18 @@ from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.mirrors.model.computed_columns import merged
-from cdc_pipeline.mirrors.model.masks import unsure_hashes
+from cdc_pipeline.mirrors.model.computed_columns import merged_columns
+from cdc_pipeline.mirrors.model.masks import stale_hash_gaps
 from cdc_pipeline.mirrors.model.row_key import key_columns
 from cdc_pipeline.mirrors.model.state import DELETED, MirrorState
 from cdc_pipeline.mirrors.model.steps import (
     ApplyRows,
     ChangeColumns,
     CreateMirror,
-    ForgetDeleted,
-    KeepOnePerKey,
-    NoteState,
+    PurgeDeletedRows,
+    PurgeSurplusRows,
     Step,
+    UpdateState,
 )
 from cdc_pipeline.mirrors.planning.inferred_schema import (
     first_commit_ts,
@@ -34,8 +34,8 @@ from cdc_pipeline.mirrors.planning.soft_delete_plans import (
     columns_missing_in_deletes,
     key_after_alter,
 )
-from cdc_pipeline.mirrors.settings.column_rules import OWN_DELETED, ColumnRules
-from cdc_pipeline.mysql.ddl.evolution import shape
+from cdc_pipeline.mirrors.settings.column_rules import HAS_OWN_DELETED, ColumnRules
+from cdc_pipeline.mysql.ddl.evolution import row_shape
 from cdc_pipeline.mysql.expressions.conversions import unsent_columns, with_unclear_types
 from cdc_pipeline.mysql.model.table import ColumnOrigin, TableSchema, origins_by_name
 
@@ -126,9 +126,9 @@ class PlanDraft:
     def create(self, state: MirrorState) -> MirrorState:
         """Creates the mirror with the columns and masks of the rules. Returns its state."""
         state = replace(state, gaps=self._visible(state.name, state.gaps))
-        declared = replace(state, trace=self._rules.trace, derived=self._rules.derived_of(state))
-        created = self._rules.masked(declared, {})
-        created = self._rules.with_deleted(created, self.key(created))
+        declared = replace(state, metadata=self._rules.metadata, computed=self._rules.computed_for(state))
+        created = self._rules.with_masks(declared, {})
+        created = self._rules.with_soft_delete(created, self.key(created))
         self.steps.append(CreateMirror(created))
         self.set_state(created)
         self._empty.add(created.mirror_id)
@@ -158,10 +158,12 @@ class PlanDraft:
             for origin in origins
             if origin.before is not None and origin.before.name in masks
         }
-        masked = self._rules.masked(after, {**(inherited_masks or {}), **own}).with_gaps(*unsure_hashes(origins, masks))
+        masked = self._rules.with_masks(after, {**(inherited_masks or {}), **own}).with_gaps(
+            *stale_hash_gaps(origins, masks)
+        )
         if is_refilled or not before.schema.columns:
-            masked = self._rules.with_deleted(masked, self.key(masked))
-        elif before.soft_key is not None:
+            masked = self._rules.with_soft_delete(masked, self.key(masked))
+        elif before.soft_delete_key is not None:
             masked = self._keep_soft_delete(before, masked, origins)
         self.steps.append(ChangeColumns(before, masked, origins, commit_ms, kept))
         self.set_state(masked)
@@ -171,24 +173,24 @@ class PlanDraft:
         self, before: MirrorState, after: MirrorState, origins: tuple[ColumnOrigin, ...]
     ) -> MirrorState:
         """`after` with the soft-delete key of `before`. Purges deleted rows if upstream now has a column `_deleted`."""
-        assert before.soft_key is not None
+        assert before.soft_delete_key is not None
         if after.schema.find(DELETED) is None:
-            return replace(after, soft_key=key_after_alter(before.soft_key, origins))
-        self.steps.append(ForgetDeleted(before))
-        return replace(after, soft_key=None).with_gaps(OWN_DELETED)
+            return replace(after, soft_delete_key=key_after_alter(before.soft_delete_key, origins))
+        self.steps.append(PurgeDeletedRows(before))
+        return replace(after, soft_delete_key=None).with_gaps(HAS_OWN_DELETED)
 
     def key(self, state: MirrorState) -> tuple[str, ...]:
         """The columns that identify a row of the mirror; empty for a keyless table."""
         return key_columns(state, self._keys)
 
-    def keeps_deleted(self, name: TableName) -> bool:
+    def uses_soft_delete(self, name: TableName) -> bool:
         """Whether the mirror keeps rows that upstream deletes, or, if it does not exist, whether the rules say so."""
         state = self.state(name)
-        return self._rules.keeps_deleted(name) if state is None else state.keeps_deleted
+        return self._rules.declares_soft_delete(name) if state is None else state.has_soft_delete
 
     def with_masks(self, state: MirrorState) -> MirrorState:
         """The state with its own masks and those of the rules."""
-        return self._rules.masked(state, dict(state.masks))
+        return self._rules.with_masks(state, dict(state.masks))
 
     def apply_masks(self, state: MirrorState) -> MirrorState:
         """Masks the columns that the rules name and the mirror still shows. Returns the mirror's state."""
@@ -200,24 +202,24 @@ class PlanDraft:
     def apply_name_rules(self, state: MirrorState) -> MirrorState:
         """Adds the masks and computed columns that the rules declare for the mirror's new name. Returns its state."""
         state = self.apply_masks(state)
-        computed = merged(self._rules.derived_of(state), state.derived)
-        if computed == state.derived:
+        computed = merged_columns(self._rules.computed_for(state), state.computed)
+        if computed == state.computed:
             return state
         origins = origins_by_name(state.schema, state.schema.columns)
-        return self.change_columns(state, replace(state, derived=computed), origins)
+        return self.change_columns(state, replace(state, computed=computed), origins)
 
     def has_salt(self, state: MirrorState) -> bool:
         """Whether the declared salt is the one of the mirror's hashed values. True if it has none."""
-        return self._rules.has_salt(state)
+        return self._rules.has_same_salt(state)
 
     def has_masks(self, name: TableName) -> bool:
         """Whether the mirror has masked columns, or the rules name some for it."""
         state = self.state(name)
-        return self._rules.names(name) or (state is not None and bool(state.masks))
+        return self._rules.has_masks_for(name) or (state is not None and bool(state.masks))
 
     def mask_all(self) -> None:
         """Masks the columns that the rules name in mirrors of earlier cuts."""
-        for name in sorted(name for name in self._known if self._rules.names(name)):
+        for name in sorted(name for name in self._known if self._rules.has_masks_for(name)):
             state = self.state(name)
             if state is not None:
                 self.apply_masks(state)
@@ -236,13 +238,13 @@ class PlanDraft:
 
     def truncate(self, state: MirrorState) -> None:
         """Records a TRUNCATE: the mirror is empty unless it keeps deleted rows."""
-        if not state.keeps_deleted:
+        if not state.has_soft_delete:
             self.mark_empty(state)
 
     def reset_soft_delete_key(self, state: MirrorState) -> None:
         """Records that rows moved in whose keys may equal those of deleted rows: the next rows first make keys unique."""
-        if state.keeps_deleted:
-            self.record_state(replace(state, soft_key=()))
+        if state.has_soft_delete:
+            self.record_state(replace(state, soft_delete_key=()))
 
     def add_gaps(self, name: TableName, *gaps: Gap) -> None:
         """Adds the gaps to the mirror, if it exists."""
@@ -259,7 +261,7 @@ class PlanDraft:
 
     def record_state(self, state: MirrorState) -> None:
         """Changes the mirror's properties. Its rows and columns stay as they are."""
-        self.steps.append(NoteState(state))
+        self.steps.append(UpdateState(state))
         self.set_state(state)
 
     # ---- rows
@@ -307,7 +309,7 @@ class PlanDraft:
         lacking = tuple(column.name for column in partial_columns(state.schema, key, groups))
         unknown = unknown_columns(state, key, groups)
         # the merge treats rows with their handle key only one by one: they do not keep a column from being computed
-        partial = partial_columns(state.schema, key, [group for group in groups if not group.only_key])
+        partial = partial_columns(state.schema, key, [group for group in groups if not group.handle_key_only])
         missing_in_deletes = columns_missing_in_deletes(state, key, groups)
         missing = list(dict.fromkeys((*unknown, *columns_in_no_row(missing_in_deletes, groups))))
         computed = () if partial else computed_columns(state.schema, missing, self.time_zone)
@@ -318,10 +320,10 @@ class PlanDraft:
                 tuple(segments),
                 changes=sum(group.changes for group in groups),
                 into_empty=state.mirror_id in self._empty,
-                wires=tuple(sorted({group.dialect: group.types.wires for group in groups}.items())),
-                lacking=lacking,
-                computed=tuple(column.name for column in computed),
-                untold=tuple(column.name for column in missing_in_deletes if column not in computed),
+                encodings=tuple(sorted({group.dialect: group.types.encodings for group in groups}.items())),
+                absent=lacking,
+                generated=tuple(column.name for column in computed),
+                absent_in_deletes=tuple(column.name for column in missing_in_deletes if column not in computed),
             )
         )
         self._empty.discard(state.mirror_id)
@@ -333,10 +335,10 @@ class PlanDraft:
         Returns the mirror's state.
         """
         key = self.key(state)
-        if state.soft_key is None or state.soft_key == key:
+        if state.soft_delete_key is None or state.soft_delete_key == key:
             return state
-        unique = replace(state, soft_key=key)
-        self.steps.append(KeepOnePerKey(unique) if key else NoteState(unique))
+        unique = replace(state, soft_delete_key=key)
+        self.steps.append(PurgeSurplusRows(unique) if key else UpdateState(unique))
         self.set_state(unique)
         return unique
 
@@ -370,7 +372,7 @@ class PlanDraft:
         """Changes a merged mirror, whose columns keep their names. Returns its state."""
         if after == before:
             return before
-        if shape(after.schema) == shape(before.schema):
+        if row_shape(after.schema) == row_shape(before.schema):
             self.record_state(after)
             return after
         return self.change_columns(before, after, origins_by_name(before.schema, after.schema.columns))

@@ -30,7 +30,7 @@ from cdc_pipeline.mysql.model.schema_changes import (
     DropTable,
     NoTableEffect,
     NotSupported,
-    OfShard,
+    OfSourceTable,
     RecoverDatabase,
     RecoverTable,
     RenameTable,
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from cdc_pipeline.gaps import Gap
-    from cdc_pipeline.mirrors.changes.dropped_tables import EndedTable
-    from cdc_pipeline.mirrors.changes.segments import Doubt
+    from cdc_pipeline.mirrors.changes.dropped_tables import DroppedTable
+    from cdc_pipeline.mirrors.changes.segments import UnknownOrder
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
     from cdc_pipeline.mirrors.model.steps import Step
     from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
@@ -57,7 +57,7 @@ class CutPlan:
     """What one cut does."""
 
     steps: tuple[Step, ...]
-    during: tuple[int, ...]
+    event_indexes: tuple[int, ...]
     """The index of the event that each step belongs to: -1 before the first, the number of events after the last."""
     outcomes: dict[StatementPosition, DdlOutcome]
     """By the position of the DDL event."""
@@ -76,7 +76,7 @@ class Permissions:
     """The approved statements."""
     held: tuple[HeldTable, ...] = ()
     """The tables that earlier cuts hold."""
-    released: frozenset[TableName] = frozenset()
+    resumed: frozenset[TableName] = frozenset()
     """The tables that resume in this cut because their statement is approved: their rows and DDL are replayed."""
 
 
@@ -94,8 +94,8 @@ class Planner:
         *,
         lost: Mapping[TableName, tuple[Gap, ...]] | None = None,
         permissions: Permissions | None = None,
-        ended: Callable[[str], Iterable[EndedTable]] = lambda database: (),
-        doubts: Iterable[Doubt] = (),
+        ended: Callable[[str], Iterable[DroppedTable]] = lambda database: (),
+        doubts: Iterable[UnknownOrder] = (),
     ) -> None:
         self._draft = draft
         self._lost = dict(lost or {})
@@ -146,7 +146,7 @@ class Planner:
     def _permit(self, change: SchemaChange, event: DdlEvent, outcome: DdlOutcome) -> None:
         """Applies the change, unless a table that it names is held or must be held before it."""
         names = change.names().touched
-        if event.returning and not isinstance(change, DropDatabase) and not self._permissions.released & set(names):
+        if event.resumed and not isinstance(change, DropDatabase) and not self._permissions.resumed & set(names):
             # an earlier cut applied it, except to tables that are still held for another statement
             for name in [name for name in names if name in self._held]:
                 self._hold(name, self._held[name], event, outcome)
@@ -167,7 +167,7 @@ class Planner:
         return TableSchema(()) if state is None else state.schema
 
     def _holds(self, name: TableName) -> bool:
-        return self._permissions.policy.of(name) == HOLD
+        return self._permissions.policy.action_for(name) == HOLD
 
     def _held_before(self, name: TableName, event: DdlEvent) -> HeldTable:
         """The table, held before the event. Without the statement if that may contain values of masked columns."""
@@ -206,7 +206,7 @@ class Planner:
                 self._recovery.recover(change.name, change.new_name, event, outcome)
             case RecoverDatabase():
                 self._recovery.recover_database(change.database, change.new_database, event, outcome)
-            case OfShard():
+            case OfSourceTable():
                 self._merged_tables.plan(change, event, outcome)
             case AlterTable():
                 self._alter(change, event, outcome)
@@ -215,9 +215,9 @@ class Planner:
 
     def _drop_database(self, change: DropDatabase, event: DdlEvent, outcome: DdlOutcome) -> None:
         """Drops the tables of the database one by one, or holds those with `ddl_policy: hold`."""
-        for name in [name for name in self._draft.names() if change.has(name)]:
+        for name in [name for name in self._draft.names() if change.drops(name)]:
             state = self._draft.state(name)
-            if (state is not None and state.retired) or (event.returning and name not in self._permissions.released):
+            if (state is not None and state.retired) or (event.resumed and name not in self._permissions.resumed):
                 continue
             if name in self._held:
                 self._hold(name, self._held[name], event, outcome)

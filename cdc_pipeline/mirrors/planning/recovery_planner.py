@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.mirrors.changes.dropped_tables import EndedTable
+from cdc_pipeline.mirrors.changes.dropped_tables import DroppedTable
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import RenameMirror, RestoreMirror, RestoreRows
 from cdc_pipeline.mirrors.planning.outcomes import record_effect, refuse
@@ -26,28 +26,28 @@ class RecoveryPlanner:
     `add_truncated` add those of this cut.
     """
 
-    def __init__(self, draft: PlanDraft, earlier: Callable[[str], Iterable[EndedTable]]) -> None:
+    def __init__(self, draft: PlanDraft, earlier: Callable[[str], Iterable[DroppedTable]]) -> None:
         self._draft = draft
         self._earlier = earlier
-        self._dropped: dict[str, list[EndedTable]] = {}
+        self._dropped: dict[str, list[DroppedTable]] = {}
 
-    def snapshot(self) -> dict[str, list[EndedTable]]:
+    def snapshot(self) -> dict[str, list[DroppedTable]]:
         return {database: list(found) for database, found in self._dropped.items()}
 
-    def restore(self, snapshot: dict[str, list[EndedTable]]) -> None:
+    def restore(self, snapshot: dict[str, list[DroppedTable]]) -> None:
         """Undoes all changes since the snapshot."""
         self._dropped = snapshot
 
     def add_dropped(self, state: MirrorState, mark: str) -> None:
-        self._dropped_in(state.name.database).append(EndedTable(state, mark, "dropped"))
+        self._dropped_in(state.name.database).append(DroppedTable(state, mark, "dropped"))
 
     def add_retired(self, state: MirrorState, mark: str) -> None:
-        self._dropped_in(state.name.database).append(EndedTable(state, mark, "retired"))
+        self._dropped_in(state.name.database).append(DroppedTable(state, mark, "retired"))
 
     def add_truncated(self, state: MirrorState, mark: str) -> None:
-        self._dropped_in(state.name.database).append(EndedTable(state, mark, "truncated"))
+        self._dropped_in(state.name.database).append(DroppedTable(state, mark, "truncated"))
 
-    def _dropped_in(self, database: str) -> list[EndedTable]:
+    def _dropped_in(self, database: str) -> list[DroppedTable]:
         if database not in self._dropped:
             self._dropped[database] = list(self._earlier(database))
         return self._dropped[database]
@@ -62,7 +62,7 @@ class RecoveryPlanner:
         if self._draft.exists(target):
             refuse(self._draft, target, f"{name} cannot be recovered as {target}: {target} exists", event, outcome)
         elif table is None:
-            state = MirrorState(target, f"{target}@{event.mark}", TableSchema(()), inferred=True)
+            state = MirrorState(target, f"{target}@{event.ddl_id}", TableSchema(()), inferred=True)
             self._draft.create(state)
             reason = f"{name} cannot be recovered: the lake has no dropped mirror of it"
             refuse(self._draft, target, reason, event, outcome)
@@ -87,27 +87,27 @@ class RecoveryPlanner:
             reason = f"database {database} cannot be recovered: the lake has no dropped mirrors of it"
             refuse(self._draft, None, reason, event, outcome)
 
-    def _restore_mirror(self, table: EndedTable, target: TableName, event: DdlEvent, outcome: DdlOutcome) -> None:
+    def _restore_mirror(self, table: DroppedTable, target: TableName, event: DdlEvent, outcome: DdlOutcome) -> None:
         if not self._draft.has_salt(table.state):
-            self._draft.create(MirrorState(target, f"{target}@{event.mark}", table.state.schema))
+            self._draft.create(MirrorState(target, f"{target}@{event.ddl_id}", table.state.schema))
             reason = f"{table.name} cannot be recovered: its values were hashed with another mask_salt"
             refuse(self._draft, target, reason, event, outcome)
             return
         if table.how == "truncated":
-            state = replace(table.state, name=target, mirror_id=f"{target}@{event.mark}", kept=())
+            state = replace(table.state, name=target, mirror_id=f"{target}@{event.ddl_id}", kept_columns=())
             state = self._draft.with_masks(state)
-            if state.keeps_deleted:
-                state = replace(state, soft_key=())  # the key may have changed since
-            self._draft.steps.append(RestoreRows(table.state, state, table.mark))
+            if state.has_soft_delete:
+                state = replace(state, soft_delete_key=())  # the key may have changed since
+            self._draft.steps.append(RestoreRows(table.state, state, table.ddl_id))
         else:
             state = replace(table.state, name=target, retired=None)
             if table.how == "retired":
                 self._draft.steps.append(RenameMirror(table.state, state))
                 self._draft.remove(table.state.name)
             else:
-                self._draft.steps.append(RestoreMirror(table.state, state, table.mark))
+                self._draft.steps.append(RestoreMirror(table.state, state, table.ddl_id))
             self._dropped_in(table.state.name.database).remove(table)
         self._draft.set_state(state)
         self._draft.mark_filled(state)
         state = self._draft.apply_name_rules(state)
-        record_effect(outcome, f"recovered {table.name} as {target}, as it was before {table.mark}", state)
+        record_effect(outcome, f"recovered {table.name} as {target}, as it was before {table.ddl_id}", state)

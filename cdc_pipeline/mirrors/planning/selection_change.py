@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.gaps import Gap, GapKind
-from cdc_pipeline.mirrors.model.shards import Shard
+from cdc_pipeline.mirrors.model.shards import SourceTable
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import DropMirror, RenameMirror
 from cdc_pipeline.mirrors.planning.merged_definitions import with_sources
@@ -33,11 +33,11 @@ class SelectionChange:
     """Mirror → the reason."""
     renamed: Mapping[TableName, TableName]
     """Old → new name, in an order in which each new name is free."""
-    starting: tuple[TableName, ...] = ()
+    created: tuple[TableName, ...] = ()
     """Tables, by upstream's names, without a mirror."""
 
     @staticmethod
-    def between(
+    def from_selections(
         tables: Sources,
         existing: Collection[TableName],
         before: TableSelection,
@@ -55,9 +55,9 @@ class SelectionChange:
         }
         sources = {mirror: found[0] for mirror, found in tables.items() if mirror not in merged}
         dropped = {
-            mirror: f"{source} is no longer included" for mirror, source in sources.items() if not now.is_in(source)
+            mirror: f"{source} is no longer included" for mirror, source in sources.items() if not now.includes(source)
         }
-        targets = {mirror: now.routed(source) for mirror, source in sources.items() if mirror not in dropped}
+        targets = {mirror: now.mirror_name(source) for mirror, source in sources.items() if mirror not in dropped}
         # rows of merged tables do not move between mirrors
         rebuilt = {mirror: found for mirror, found in merged.items() if not _stays(mirror, found, before, now)}
         dropped.update(dict.fromkeys(rebuilt, "its tables are merged differently"))
@@ -69,27 +69,27 @@ class SelectionChange:
             taken = (taken - {free}) | {renamed[free]}
         # the remaining mirrors exchange their names in a ring
         dropped.update({mirror: f"{sources[mirror]} is now mirrored as {target}" for mirror, target in targets.items()})
-        starting = {name for name in existing if now.is_in(name) and not before.is_in(name)}
-        starting |= {source for found in rebuilt.values() for source in found if now.is_in(source)}
+        starting = {name for name in existing if now.includes(name) and not before.includes(name)}
+        starting |= {source for found in rebuilt.values() for source in found if now.includes(source)}
         return SelectionChange(dropped, renamed, (*sorted(starting), *(sources[mirror] for mirror in targets)))
 
-    def words(self, now: TableSelection) -> tuple[str, ...]:
+    def descriptions(self, now: TableSelection) -> tuple[str, ...]:
         """One line per mirror that changes."""
         return (
             *(f"mirror {mirror} is dropped: {reason}" for mirror, reason in self.dropped.items()),
             *(f"mirror {mirror} is renamed to {target}" for mirror, target in self.renamed.items()),
             *(
-                f"{name} is newly included: mirror {now.routed(name)} starts without earlier rows"
-                for name in self.starting
+                f"{name} is newly included: mirror {now.mirror_name(name)} starts without earlier rows"
+                for name in self.created
             ),
         )
 
-    def held(self, tables: Iterable[HeldTable]) -> tuple[HeldTable, ...]:
+    def still_held(self, tables: Iterable[HeldTable]) -> tuple[HeldTable, ...]:
         """The held tables that stay included, under their new names."""
         stay = (table for table in tables if table.name not in self.dropped)
         return tuple(replace(table, name=self.renamed.get(table.name, table.name)) for table in stay)
 
-    def held_rows_left_out(self, tables: Iterable[HeldTable]) -> int:
+    def excluded_held_rows(self, tables: Iterable[HeldTable]) -> int:
         """The number of held row changes of tables that are no longer included."""
         return sum(table.rows for table in tables if table.name in self.dropped)
 
@@ -111,8 +111,8 @@ class SelectionChange:
                 draft.steps.append(RenameMirror(state, after))
                 draft.remove(mirror)
                 draft.set_state(after)
-        for source in self.starting:
-            name, known = now.routed(source), definition(source)
+        for source in self.created:
+            name, known = now.mirror_name(source), definition(source)
             if now.merges(source):
                 _add_source_table(draft, name, source, known, cut_id)
                 continue
@@ -124,7 +124,7 @@ class SelectionChange:
 
 def _stays(mirror: TableName, found: Iterable[TableName], before: TableSelection, now: TableSelection) -> bool:
     """Whether the mirror merges these tables before and after."""
-    return all(before.merges(source) and now.merges(source) and now.routed(source) == mirror for source in found)
+    return all(before.merges(source) and now.merges(source) and now.mirror_name(source) == mirror for source in found)
 
 
 def _not_included(which: str, cut_id: int) -> Gap:
@@ -141,7 +141,7 @@ def _add_source_table(
     before = state or MirrorState(mirror, f"{mirror}@cut{cut_id}.{len(draft.steps)}", TableSchema(()), shards=())
     after = before.with_gaps(gap)
     if known is not None:
-        after = with_sources(after, (*(after.shards or ()), Shard(source, known.schema))).with_gaps(*known.gaps)
+        after = with_sources(after, (*(after.shards or ()), SourceTable(source, known.schema))).with_gaps(*known.gaps)
     if state is None:
         draft.create(replace(after, inferred=after.inferred or known is None))
     else:

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 def columns_missing_in_deletes(state: MirrorState, key: tuple[str, ...], groups: Sequence[RowGroup]) -> list[Column]:
     """The columns that some deletes lack, for a soft-delete mirror; empty for others."""
-    if not state.keeps_deleted or not key:
+    if not state.has_soft_delete or not key:
         return []
-    deletes = [{name.casefold() for name in group.columns} for group in groups if not group.images]
+    deletes = [{name.casefold() for name in group.columns} for group in groups if not group.has_after]
     return [column for column in state.schema.columns if any(column.name.casefold() not in names for names in deletes)]
 
 

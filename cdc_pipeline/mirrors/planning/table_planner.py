@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.gaps import Gap, GapKind, short_statement
-from cdc_pipeline.mirrors.changes.late_ddl import comes_before
+from cdc_pipeline.mirrors.changes.late_ddl import precedes_rows
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import DropMirror, RenameMirror, TruncateMirror
 from cdc_pipeline.mirrors.planning.outcomes import record_effect, refuse
 from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
 from cdc_pipeline.mysql.ddl.evolution import altered
-from cdc_pipeline.mysql.ddl.queried_columns import created_as, queried_columns
+from cdc_pipeline.mysql.ddl.queried_columns import created_columns, queried_columns
 from cdc_pipeline.mysql.expressions.conversions import unclear_types, with_unclear_types
 from cdc_pipeline.mysql.model.schema_changes import CreateTable, CreateTableAsSelect, CreateTableLike, NotSupported
 from cdc_pipeline.mysql.model.table import TableSchema, origins_by_name
@@ -38,7 +38,7 @@ class TablePlanner:
         """Refuses a statement. Infers the table's columns from its rows until another statement defines them."""
         name = change.name
         if name is not None and change.creates and not self._draft.exists(name):
-            self._draft.create(MirrorState(name, f"{name}@{event.mark}", TableSchema(()), inferred=True))
+            self._draft.create(MirrorState(name, f"{name}@{event.ddl_id}", TableSchema(()), inferred=True))
         refuse(self._draft, name, change.reason, event, outcome)
         state = None if name is None else self._draft.state(name)
         if state is not None and not state.inferred:
@@ -53,7 +53,7 @@ class TablePlanner:
         """Creates the mirror, or gives its definition to one that earlier rows created."""
         name, schema = change.name, change.schema
         existing = self._draft.state(name)
-        if existing is not None and comes_before(event, existing):
+        if existing is not None and precedes_rows(event, existing):
             self._define_and_refill(existing, change, event, outcome)
             return
         if change.if_not_exists and self._draft.exists(name):
@@ -64,10 +64,10 @@ class TablePlanner:
         existing = self._draft.state(name)
         if existing is not None:
             # upstream created the table, so it no longer existed there: its DROP or RENAME is not in the stream
-            self._draft.steps.append(DropMirror(existing, event.mark))
-            self._recovery.add_dropped(existing, event.mark)
+            self._draft.steps.append(DropMirror(existing, event.ddl_id))
+            self._recovery.add_dropped(existing, event.ddl_id)
             outcome.effects.append(f"dropped the former {name}: the stream has no DROP or RENAME of it")
-        state = MirrorState(name, f"{name}@{event.mark}", schema).with_gaps(*change.gaps)
+        state = MirrorState(name, f"{name}@{event.ddl_id}", schema).with_gaps(*change.gaps)
         record_effect(outcome, f"created {name}", self._draft.create(state))
 
     def _define_and_refill(self, state: MirrorState, change: CreateTable, event: DdlEvent, outcome: DdlOutcome) -> None:
@@ -126,21 +126,21 @@ class TablePlanner:
 
         try:
             own = altered(TableSchema((), charset=change.charset, collation=change.collation), change.columns)
-            columns = created_as(own, queried_columns(change.query, change.database, schema_of))
+            columns = created_columns(own, queried_columns(change.query, change.database, schema_of))
             schema = altered(replace(own, columns=columns), change.keys)
         except ValueError as error:  # QueryError, SchemaConflictError
             self.refuse_table(NotSupported(str(error), change.name, creates=True), event, outcome)
             return
         reason = "its first rows came from a query and were not sent"
         clear = f"{reason}: {short_statement(change.query)}"
-        gap = Gap(GapKind.ROWS_OF_QUERY, f"{reason}: see ddl_history", clear=clear)
+        gap = Gap(GapKind.FILLED_BY_QUERY, f"{reason}: see ddl_history", clear=clear)
         self.create(CreateTable(change.name, schema, change.if_not_exists, (gap,)), event, outcome)
 
     # ---- TRUNCATE, DROP, RENAME
 
     def truncate(self, name: TableName, event: DdlEvent, outcome: DdlOutcome) -> None:
         """Empties the mirror, and removes the gaps of its rows."""
-        if self._draft.keeps_deleted(name):
+        if self._draft.uses_soft_delete(name):
             self._draft.flush_rows(name)
         else:
             self._draft.discard_rows(name)
@@ -148,8 +148,8 @@ class TablePlanner:
         if state is None:
             record_effect(outcome, f"{name}: no mirror to truncate")
             return
-        self._draft.steps.append(TruncateMirror(state, event.mark))
-        self._recovery.add_truncated(state, event.mark)
+        self._draft.steps.append(TruncateMirror(state, event.ddl_id))
+        self._recovery.add_truncated(state, event.ddl_id)
         self._draft.truncate(state)
         # the gaps were about rows that no longer exist
         healed = replace(state, gaps=()).with_gaps(*unclear_types(state.schema.columns))
@@ -165,15 +165,15 @@ class TablePlanner:
             outcome.effects.append(f"{name}: no mirror to drop")
             return
         self._draft.remove(name)
-        if self._policy.of(name) == KEEP:
-            kept = state.as_retired(event.mark)
+        if self._policy.action_for(name) == KEEP:
+            kept = state.as_retired(event.ddl_id)
             self._draft.steps.append(RenameMirror(state, kept))
             self._draft.set_state(kept)
-            self._recovery.add_retired(kept, event.mark)
+            self._recovery.add_retired(kept, event.ddl_id)
             record_effect(outcome, f"dropped {name}; its mirror is kept as {kept.name}")
             return
-        self._draft.steps.append(DropMirror(state, event.mark))
-        self._recovery.add_dropped(state, event.mark)
+        self._draft.steps.append(DropMirror(state, event.ddl_id))
+        self._recovery.add_dropped(state, event.ddl_id)
         record_effect(outcome, f"dropped {name}; its mirror is kept in dropped/")
 
     def rename(self, old: TableName, new: TableName, event: DdlEvent, outcome: DdlOutcome) -> None:
@@ -187,9 +187,9 @@ class TablePlanner:
         state = self._draft.state(found)
         assert state is not None  # `_rename_source` found it, or the rows flushed above created it
         target = self._draft.state(new)
-        if target is not None and comes_before(event, target):
+        if target is not None and precedes_rows(event, target):
             # its rows arrived before the RENAME: they are replayed into the renamed mirror
-            self._draft.steps.append(DropMirror(target, event.mark))
+            self._draft.steps.append(DropMirror(target, event.ddl_id))
             self._draft.remove(new)
             target = None
         if target is not None:

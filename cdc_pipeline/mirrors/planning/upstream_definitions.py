@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.mirrors.changes.unqualified_names import with_databases
-from cdc_pipeline.mirrors.model.ddl_events import in_order
+from cdc_pipeline.mirrors.model.ddl_events import in_upstream_order
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import Planner
 
@@ -37,10 +37,10 @@ class UpstreamDefinitions:
 
     def follow(self, event: DdlEvent, change: SchemaChange) -> None:
         """Moves on to the point after this change. Ignores a resumed event, which is among those of earlier cuts."""
-        if not event.returning:
+        if not event.resumed:
             self._pending.append(replace(event, changes=(change,)))
 
-    def of(self, name: TableName) -> MirrorState | None:
+    def definition(self, name: TableName) -> MirrorState | None:
         """The table as its mirror would be defined at this point; None if unknown."""
         state = self._advanced().state(name)
         return None if state is None or state.inferred or not state.schema.columns else state
@@ -48,7 +48,7 @@ class UpstreamDefinitions:
     def _advanced(self) -> PlanDraft:
         if self._draft is None:
             self._draft = PlanDraft((), lambda name: None, frozenset(), 0, self._time_zone)
-            self._pending = [*with_databases(in_order(self._past()), ()), *self._pending]
+            self._pending = [*with_databases(in_upstream_order(self._past()), ()), *self._pending]
         Planner(self._draft).plan(self._pending)
         self._pending = []
         return self._draft

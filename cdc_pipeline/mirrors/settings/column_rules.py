@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.mirrors.model.computed_columns import (
-    DerivedColumn,
+    ComputedColumn,
     DerivedRules,
-    merged,
+    merged_columns,
     rules_as_plain,
     rules_from_plain,
 )
 from cdc_pipeline.mirrors.model.masks import HASH, NULL, Mask, salt_key
 from cdc_pipeline.mirrors.model.shards import SOURCE_NAMES
-from cdc_pipeline.mirrors.model.state import DELETED, TRACE_NAMES, MirrorState
-from cdc_pipeline.mirrors.model.steps import ApplyRows, states_left
+from cdc_pipeline.mirrors.model.state import DELETED, METADATA_COLUMNS, MirrorState
+from cdc_pipeline.mirrors.model.steps import ApplyRows, final_states
 from cdc_pipeline.mirrors.settings.table_patterns import matches, matches_any
 
 if TYPE_CHECKING:
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from cdc_pipeline.mysql.model.table import Column, TableName
 
 
-OWN_DELETED = Gap(
-    GapKind.OWN_COLUMN,
+HAS_OWN_DELETED = Gap(
+    GapKind.NAME_CONFLICT,
     f"soft_delete: the table has a column {DELETED} of its own, so deletes remove rows from the mirror",
 )
 
-OWN_COMMIT_TS = Gap(
-    GapKind.OWN_COLUMN,
+HAS_OWN_COMMIT_TS = Gap(
+    GapKind.NAME_CONFLICT,
     "the table has a column _commit_ts of its own, so the mirror does not store commit times: in a stream without "
     "watermarks, the redelivery of an old change may overwrite a newer one",
 )
@@ -52,7 +52,7 @@ class MaskSaltError(LakeError):
 class ColumnRules:
     """The declared rules. Patterns match `database.table` (`table_patterns`); column names ignore case, as in MySQL."""
 
-    trace: tuple[str, ...] = TRACE_NAMES
+    metadata: tuple[str, ...] = METADATA_COLUMNS
     """`metadata_columns` of new mirrors, in the order of `state.TRACE`."""
     masks: tuple[tuple[str, tuple[tuple[str, Mask], ...]], ...] = ()
     """(pattern, (column, mask) …). For each column the first entry that names it wins."""
@@ -60,7 +60,7 @@ class ColumnRules:
     """`mask_salt`."""
     soft_delete: tuple[str, ...] = ()
     """Patterns of new mirrors that keep deleted rows."""
-    derived: DerivedRules = ()
+    computed: DerivedRules = ()
     """`computed` columns of mirrors that are created or renamed."""
 
     @property
@@ -68,11 +68,11 @@ class ColumnRules:
         """Identifies the salt without revealing it; empty without a salt."""
         return salt_key(self.salt) if self.salt else ""
 
-    def names(self, name: TableName) -> bool:
+    def has_masks_for(self, name: TableName) -> bool:
         """Whether a pattern of `masks` matches the table."""
         return matches_any(str(name), (pattern for pattern, _ in self.masks))
 
-    def mask_of(self, name: TableName, column: str) -> Mask | None:
+    def mask_for(self, name: TableName, column: str) -> Mask | None:
         return next(
             (
                 mask
@@ -84,12 +84,12 @@ class ColumnRules:
             None,
         )
 
-    def derived_of(self, state: MirrorState) -> tuple[DerivedColumn, ...]:
+    def computed_for(self, state: MirrorState) -> tuple[ComputedColumn, ...]:
         """The computed columns that the rules declare for a mirror of this name."""
-        declared: tuple[DerivedColumn, ...] = ()
-        for pattern, columns in self.derived:
-            if matches(str(state.name_upstream), pattern):
-                declared = merged(declared, (*declared, *columns))
+        declared: tuple[ComputedColumn, ...] = ()
+        for pattern, columns in self.computed:
+            if matches(str(state.former_name), pattern):
+                declared = merged_columns(declared, (*declared, *columns))
         return declared
 
     def unknown_columns(self, state: MirrorState) -> list[str]:
@@ -105,13 +105,13 @@ class ColumnRules:
             }
         )
 
-    def masked(self, state: MirrorState, earlier: Mapping[str, Mask]) -> MirrorState:
+    def with_masks(self, state: MirrorState, earlier: Mapping[str, Mask]) -> MirrorState:
         """The state with `earlier` masks (by today's column names) and those of the rules, and with the gaps they cause."""
         masks: dict[str, Mask] = {}
         gaps = []
         key = {name.casefold() for name in state.schema.row_key}
         for column in state.schema.columns:
-            mask = earlier.get(column.name) or self.mask_of(state.name_upstream, column.name)
+            mask = earlier.get(column.name) or self.mask_for(state.former_name, column.name)
             if mask is not None and state.shards is not None and column.name in SOURCE_NAMES:
                 gaps.append(_mask_gap(column, "it identifies the source table of a merged mirror and is not masked"))
                 continue
@@ -125,24 +125,24 @@ class ColumnRules:
                 masks[column.name] = mask
         has_hashes = HASH in masks.values()
         if state.has_own_commit_ts:
-            gaps.append(OWN_COMMIT_TS)
+            gaps.append(HAS_OWN_COMMIT_TS)
         masked = replace(state, masks=tuple(masks.items()), mask_key=self.mask_key if has_hashes else "")
         return masked.with_gaps(*gaps)
 
-    def keeps_deleted(self, name: TableName) -> bool:
+    def declares_soft_delete(self, name: TableName) -> bool:
         """Whether `soft_delete` is declared for the table. It takes effect only if rows have a key."""
         return matches_any(str(name), self.soft_delete)
 
-    def with_deleted(self, state: MirrorState, key: tuple[str, ...]) -> MirrorState:
+    def with_soft_delete(self, state: MirrorState, key: tuple[str, ...]) -> MirrorState:
         """The state of a new, empty mirror with its `soft_delete` key; without one where the rules do not apply."""
-        applies = self.keeps_deleted(state.name) and bool(key)
+        applies = self.declares_soft_delete(state.name) and bool(key)
         if applies and state.schema.find(DELETED) is not None:
-            return replace(state, soft_key=None).with_gaps(OWN_DELETED)
-        return replace(state, soft_key=key if applies else None)
+            return replace(state, soft_delete_key=None).with_gaps(HAS_OWN_DELETED)
+        return replace(state, soft_delete_key=key if applies else None)
 
-    def why_not_kept(self, state: MirrorState, key: tuple[str, ...]) -> str:
+    def soft_delete_problem(self, state: MirrorState, key: tuple[str, ...]) -> str:
         """Why a mirror with `soft_delete` declared does not keep deleted rows; empty if it does, or if none is declared."""
-        if state.keeps_deleted or not self.keeps_deleted(state.name) or not state.schema.columns:
+        if state.has_soft_delete or not self.declares_soft_delete(state.name) or not state.schema.columns:
             return ""
         if state.schema.find(DELETED) is not None:
             return f"the table has a column {DELETED} of its own"
@@ -152,27 +152,27 @@ class ColumnRules:
             "the mirror was created before soft_delete was declared or before the table had a key; rebuild the mirror"
         )
 
-    def has_salt(self, state: MirrorState) -> bool:
+    def has_same_salt(self, state: MirrorState) -> bool:
         """Whether the declared salt is the one that the mirror's hashes use; True without hashes."""
         return state.mask_key in ("", self.mask_key)
 
     def check_salt(self, state: MirrorState) -> None:
         """Raises MaskSaltError if the mirror's hashes use another salt than the declared one."""
-        if not self.has_salt(state):
+        if not self.has_same_salt(state):
             raise MaskSaltError(
                 f"mask_salt: values of {state.name} were hashed with another salt than the declared one. Declare the former "
                 "salt again, or run the rebuild job to hash all values with the new one"
             )
 
-    def as_plain(self) -> dict[str, Any]:
+    def to_plain(self) -> dict[str, Any]:
         """A JSON value that `from_plain` reads back. It has the `mask_key` instead of the salt."""
         masks = [[pattern, [list(column) for column in columns]] for pattern, columns in self.masks]
         return {
-            "trace": list(self.trace),
+            "trace": list(self.metadata),
             "masks": masks,
             "mask_key": self.mask_key if masks else "",
             "soft_delete": list(self.soft_delete),
-            "computed": rules_as_plain(self.derived),
+            "computed": rules_as_plain(self.computed),
         }
 
     @staticmethod
@@ -191,10 +191,10 @@ class ColumnRules:
 
 
 def _mask_gap(column: Column, message: str) -> Gap:
-    return Gap(GapKind.MASKED_OTHERWISE, message, column.name)
+    return Gap(GapKind.MASK_DIFFERS, message, column.name)
 
 
-def check_order(steps: Iterable[Step], resolved_tso: int | None, pipeline: str) -> None:
+def require_commit_ts(steps: Iterable[Step], resolved_tso: int | None, pipeline: str) -> None:
     """Raises LakeError if rows of a stream without watermarks would be merged into a mirror without `_commit_ts`.
 
     Without watermarks an old change may be redelivered after newer ones, and only `_commit_ts` of the mirror's row shows it.
@@ -203,7 +203,7 @@ def check_order(steps: Iterable[Step], resolved_tso: int | None, pipeline: str) 
         return
     states = [step.state for step in steps if isinstance(step, ApplyRows)]
     # a table with its own column of that name has a gap (OWN_COMMIT_TS) and does not stop the others
-    unordered = [state for state in states if "_commit_ts" not in state.trace and not state.has_own_commit_ts]
+    unordered = [state for state in states if "_commit_ts" not in state.metadata and not state.has_own_commit_ts]
     names = sorted({str(state.name) for state in unordered})
     if names:
         raise LakeError(
@@ -213,15 +213,15 @@ def check_order(steps: Iterable[Step], resolved_tso: int | None, pipeline: str) 
         )
 
 
-def nowhere(rules: ColumnRules, steps: Iterable[Step]) -> dict[TableName, list[str]]:
+def unknown_masked_columns(rules: ColumnRules, steps: Iterable[Step]) -> dict[TableName, list[str]]:
     """The masked columns that a table does not have after the steps (misspelled, or former names), by table."""
-    unknown = {state.name: rules.unknown_columns(state) for state in states_left(steps)}
+    unknown = {state.name: rules.unknown_columns(state) for state in final_states(steps)}
     return {name: columns for name, columns in sorted(unknown.items()) if columns}
 
 
-def not_kept(
+def soft_delete_problems(
     rules: ColumnRules, steps: Iterable[Step], key_of: Callable[[MirrorState], tuple[str, ...]]
 ) -> dict[TableName, str]:
     """Why mirrors with `soft_delete` declared do not keep deleted rows after the steps, by table."""
-    reasons = {state.name: rules.why_not_kept(state, key_of(state)) for state in states_left(steps)}
+    reasons = {state.name: rules.soft_delete_problem(state, key_of(state)) for state in final_states(steps)}
     return {name: reason for name, reason in sorted(reasons.items()) if reason}

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from cdc_pipeline.gaps import Gap, GapKind, of_statement
+from cdc_pipeline.gaps import Gap, GapKind, statement_gap
 from cdc_pipeline.mirrors.settings.table_patterns import matches
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class DdlPolicy:
     tables: tuple[tuple[str, DdlAction], ...] = ()
     """(pattern on `database.table`, action). The first match wins, then `default`."""
 
-    def of(self, name: TableName) -> DdlAction:
+    def action_for(self, name: TableName) -> DdlAction:
         return next((action for pattern, action in self.tables if matches(str(name), pattern)), self.default)
 
     def to_json(self) -> str:
@@ -47,7 +47,7 @@ class HeldTable:
     """A table whose rows and later DDL are held before a statement, or that is quarantined."""
 
     name: TableName
-    cause: StatementPosition
+    statement: StatementPosition
     """The statement that needs approval."""
     commit_ts: int
     """Where this table stopped. It is later than the statement for a table that a RENAME connected with a held one."""
@@ -62,8 +62,8 @@ class HeldTable:
     def gap(self) -> Gap:
         if self.error:
             message = f"quarantined: {self.error}. Later changes are held; rebuild the table to resume it"
-            return Gap(GapKind.PUT_ASIDE, message)
-        topic, partition, offset = self.cause
+            return Gap(GapKind.QUARANTINED, message)
+        topic, partition, offset = self.statement
         message = f"held (ddl_policy) until the statement at {topic}/{partition}/{offset} is approved"
         redacted = f"{message}: see ddl_history"
-        return of_statement(GapKind.HELD, redacted, message, self.sql) if self.sql else Gap(GapKind.HELD, redacted)
+        return statement_gap(GapKind.HELD, redacted, message, self.sql) if self.sql else Gap(GapKind.HELD, redacted)

@@ -86,19 +86,19 @@ class TableSelection:
     """The first match wins. A table without a match keeps its name."""
 
     @property
-    def everything(self) -> bool:
+    def is_identity(self) -> bool:
         """Whether all tables are included under their own names."""
-        return self.all_in and not self.routes
+        return self.includes_all and not self.routes
 
     @property
-    def all_in(self) -> bool:
+    def includes_all(self) -> bool:
         """Whether all tables are included, under any names."""
         return "*" in self.include and not self.exclude
 
-    def is_in(self, name: TableName) -> bool:
+    def includes(self, name: TableName) -> bool:
         return matches_any(str(name), self.include) and not matches_any(str(name), self.exclude)
 
-    def routed(self, name: TableName) -> TableName:
+    def mirror_name(self, name: TableName) -> TableName:
         """The mirror's name of an included table."""
         route = self._route(name)
         return name if route is None else route.target(name)
@@ -106,7 +106,7 @@ class TableSelection:
     def merges(self, name: TableName) -> bool:
         """Whether the table is included and its route merges tables."""
         route = self._route(name)
-        return route is not None and route.merge and self.is_in(name)
+        return route is not None and route.merge and self.includes(name)
 
     def _route(self, name: TableName) -> Route | None:
         return next((route for route in self.routes if matches(str(name), route.match)), None)
@@ -138,7 +138,7 @@ class TableSelection:
 
         For merged tables, images and key of row changes get the source columns, and `SOURCE_OF_CHANGE` has upstream's names.
         """
-        included = frame if self.all_in else frame.where(self.is_in_sql())
+        included = frame if self.includes_all else frame.where(self.is_in_sql())
         if not self.routes:
             return included
         database, table = self.routed_sql()
@@ -147,7 +147,7 @@ class TableSelection:
             return included.withColumns(names)
         return included.withColumns(names | _source_columns(F.expr(self.merges_sql())))
 
-    def left_out(self, frame: DataFrame) -> DataFrame:
+    def excluded(self, frame: DataFrame) -> DataFrame:
         """The rows of excluded tables, under upstream's names."""
         return frame.where(f"NOT ({self.is_in_sql()})")
 
@@ -220,9 +220,9 @@ def sources_with(
     """
     sources = dict(known)
     for name in sorted(set(names)):
-        if not selection.is_in(name):
+        if not selection.includes(name):
             continue
-        mirror = selection.routed(name)
+        mirror = selection.mirror_name(name)
         others = sources.get(mirror, ())
         if name in others:
             continue

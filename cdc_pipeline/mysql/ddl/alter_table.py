@@ -11,6 +11,7 @@ from cdc_pipeline.mysql.ddl.keys import named_charset, named_collation, read_key
 from cdc_pipeline.mysql.model.schema_changes import (
     AddColumn,
     ChangeColumn,
+    ColumnPosition,
     ConvertCharset,
     DefaultCharset,
     DropColumn,
@@ -18,7 +19,6 @@ from cdc_pipeline.mysql.model.schema_changes import (
     DropPrimaryKey,
     NoRowEffect,
     NotSupportedClause,
-    Position,
     RenameColumn,
     RenameIndex,
     RenameTo,
@@ -52,13 +52,13 @@ def read_alter_clauses(cursor: Cursor, database: str) -> tuple[Clause, ...]:
     known clause.
     """
     clauses: list[Clause] = []
-    if cursor.done or cursor.at(";"):
+    if cursor.at_end or cursor.at(";"):
         return ()
     while True:
         clauses.extend(_read_clause(cursor, database))
         if cursor.accept(",") or _needs_no_comma(cursor):
             continue
-        if cursor.done or cursor.at(";"):
+        if cursor.at_end or cursor.at(";"):
             return tuple(clauses)
         raise cursor.error("a comma expected between clauses")
 
@@ -165,10 +165,10 @@ def _read_change(cursor: Cursor, name: str | None, *, if_exists: bool) -> tuple[
     return (change, *parsed.keys)
 
 
-def _read_position(cursor: Cursor) -> Position | None:
+def _read_position(cursor: Cursor) -> ColumnPosition | None:
     if cursor.accept("FIRST"):
-        return Position()
-    return Position(cursor.read_name("a column name")) if cursor.accept("AFTER") else None
+        return ColumnPosition()
+    return ColumnPosition(cursor.read_name("a column name")) if cursor.accept("AFTER") else None
 
 
 def _read_rename(cursor: Cursor, database: str) -> Clause:
@@ -261,9 +261,9 @@ def _accept_order_by(cursor: Cursor) -> None:
 def _read_up_to_comma(cursor: Cursor) -> str:
     """Returns the text up to the next comma outside brackets."""
     start = cursor.position
-    if cursor.done or cursor.at_any(",", ";"):
+    if cursor.at_end or cursor.at_any(",", ";"):
         raise cursor.error("a clause expected")
-    while not cursor.done and not cursor.at_any(",", ";"):
+    while not cursor.at_end and not cursor.at_any(",", ";"):
         if cursor.at("("):
             cursor.read_group()
         else:

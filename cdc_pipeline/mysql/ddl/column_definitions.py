@@ -76,7 +76,7 @@ def read_column(cursor: Cursor) -> ParsedColumn:
     attributes = _Attributes(kind, serial)
     while _read_attribute(cursor, attributes):
         pass
-    if not (cursor.done or cursor.at_any(",", ")", ";", *_AFTER_COLUMN)):
+    if not (cursor.at_end or cursor.at_any(",", ")", ";", *_AFTER_COLUMN)):
         raise cursor.error(f"unknown attribute of column {name!r}")
     nullable = attributes.nullable if attributes.nullable is not None else True
     column = Column(
@@ -146,14 +146,14 @@ def _read_key_attribute(cursor: Cursor, attributes: _Attributes) -> bool:
 def _skip_attribute(cursor: Cursor) -> bool:
     """Moves past an attribute that affects no values: comments, storage, checks, references."""
     if cursor.accept("COMMENT"):
-        cursor.string()
+        cursor.read_string()
     elif cursor.accept("COLUMN_FORMAT"):
         _expect_any(cursor, "FIXED", "DYNAMIC", "DEFAULT")
     elif cursor.accept("STORAGE"):
         _expect_any(cursor, "DISK", "MEMORY", "DEFAULT")
     elif cursor.accept_any("ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE"):
         cursor.accept("=")
-        cursor.string()
+        cursor.read_string()
     elif cursor.accept("SRID"):
         cursor.read_integer()
     elif cursor.accept_any("VISIBLE", "INVISIBLE") or cursor.accept("NOT", "SECONDARY"):
@@ -216,7 +216,7 @@ def read_default(cursor: Cursor) -> Default:
     start = cursor.position
     introducer = accept_introducer(cursor)
     if cursor.at_kind(Kind.STRING):
-        text = cursor.string()
+        text = cursor.read_string()
         # the statement is UTF-8: with the introducer of another character set only ASCII keeps its meaning
         plain = introducer is None or introducer in _UTF8_CHARSETS or text.isascii()
         return Default("literal", text) if plain else Default("expression", cursor.text_since(start))

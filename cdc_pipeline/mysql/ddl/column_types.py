@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from cdc_pipeline.mysql.ddl.tokens import Cursor, DdlSyntaxError, Kind
-from cdc_pipeline.mysql.model.limits import MOST_QUOTED, short
+from cdc_pipeline.mysql.model.limits import MAX_QUOTED, shortened
 from cdc_pipeline.mysql.model.table import MySqlType
 from cdc_pipeline.mysql.types.charsets import BINARY_ATTRIBUTE
 from cdc_pipeline.mysql.types.type_limits import beyond_type, longer_type
@@ -67,13 +67,13 @@ def parse_mysql_type(text: str) -> MySqlType:
     return kind
 
 
-def type_in_words(text: str) -> MySqlType:
+def type_or_text(text: str) -> MySqlType:
     """`parse_mysql_type` without errors: a text that cannot be parsed becomes the base, cut by `short`."""
     try:
         kind = parse_mysql_type(text)
     except Exception:  # no message may fail the batch
-        return MySqlType(short(text.strip().lower()))
-    return kind if len(kind.base) <= MOST_QUOTED else MySqlType(short(kind.base))
+        return MySqlType(shortened(text.strip().lower()))
+    return kind if len(kind.base) <= MAX_QUOTED else MySqlType(shortened(kind.base))
 
 
 def read_type(cursor: Cursor) -> tuple[MySqlType, bool]:
@@ -202,7 +202,7 @@ def _read_label(cursor: Cursor) -> str:
         except ValueError as error:
             raise DdlSyntaxError("a label that is not UTF-8", token.start) from error
     else:
-        label = cursor.string()
+        label = cursor.read_string()
     return label.rstrip(" ")  # as MySQL stores labels
 
 

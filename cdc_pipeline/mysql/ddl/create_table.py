@@ -64,7 +64,7 @@ def _read_query(cursor: Cursor) -> str:
     if cursor.at("("):
         return cursor.read_group()
     start = cursor.position
-    while not cursor.done and not cursor.at(";"):
+    while not cursor.at_end and not cursor.at(";"):
         cursor.skip()
     return cursor.text_since(start)
 

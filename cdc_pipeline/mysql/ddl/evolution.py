@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from cdc_pipeline.mysql.ddl.column_types import to_binary_type
 from cdc_pipeline.mysql.ddl.key_evolution import KeyConflictError, altered_keys, altered_primary_key
 from cdc_pipeline.mysql.ddl.partition_evolution import altered_partitioning
-from cdc_pipeline.mysql.model.limits import MOST_COLUMNS, beyond, short
+from cdc_pipeline.mysql.model.limits import MAX_COLUMNS, limit_message, shortened
 from cdc_pipeline.mysql.model.schema_changes import (
     AddColumn,
     ChangeColumn,
@@ -27,7 +27,7 @@ from cdc_pipeline.mysql.model.schema_changes import (
 from cdc_pipeline.mysql.types.charsets import UNKNOWN, charset_of_column, converted_charset, pinned
 
 if TYPE_CHECKING:
-    from cdc_pipeline.mysql.model.schema_changes import Clause, Position
+    from cdc_pipeline.mysql.model.schema_changes import Clause, ColumnPosition
     from cdc_pipeline.mysql.model.table import Column, MySqlType, TableSchema
 
 
@@ -35,7 +35,7 @@ class SchemaConflictError(ValueError):
     """A clause does not fit the schema, so the schema is not the one that upstream had."""
 
     def __init__(self, clause: Clause, reason: str) -> None:
-        super().__init__(f"{reason}: {short(clause.description())}")
+        super().__init__(f"{reason}: {shortened(clause.description())}")
         self.clause = clause
         self.reason = reason
 
@@ -95,7 +95,7 @@ def _with_charset(schema: TableSchema, clauses: tuple[Clause, ...]) -> TableSche
     return result
 
 
-def shape(schema: TableSchema) -> tuple[object, ...]:
+def row_shape(schema: TableSchema) -> tuple[object, ...]:
     """The parts of a schema that rows depend on: names, types and formulas of the columns, and the row key."""
     columns = tuple(
         (column.name, _kind(column.type, schema.charset), column.generated and column.expression)
@@ -192,14 +192,14 @@ class _OrderedColumns:
     def has(self, name: str) -> bool:
         return _folded(name) in self._present
 
-    def move(self, name: str, position: Position, clause: Clause) -> None:
+    def move(self, name: str, position: ColumnPosition, clause: Clause) -> None:
         if self.has(name):
             index = self._names.index(_folded(name))
             del self._names[index]
             self._present.discard(_folded(name))
             self.insert(self.columns.pop(index), position, clause)
 
-    def insert(self, column: Column, position: Position | None, clause: Clause) -> None:
+    def insert(self, column: Column, position: ColumnPosition | None, clause: Clause) -> None:
         index = len(self.columns)
         if position is not None and position.after is None:
             index = 0
@@ -210,5 +210,5 @@ class _OrderedColumns:
         self.columns.insert(index, column)
         self._names.insert(index, _folded(column.name))
         self._present.add(_folded(column.name))
-        if len(self.columns) > MOST_COLUMNS:
-            raise SchemaConflictError(clause, beyond("columns", len(self.columns), MOST_COLUMNS))
+        if len(self.columns) > MAX_COLUMNS:
+            raise SchemaConflictError(clause, limit_message("columns", len(self.columns), MAX_COLUMNS))

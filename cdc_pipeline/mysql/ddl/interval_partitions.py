@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.mysql.ddl.tokens import Cursor, Kind
-from cdc_pipeline.mysql.model.limits import MOST_PARTITIONS
+from cdc_pipeline.mysql.model.limits import MAX_PARTITIONS
 from cdc_pipeline.mysql.model.partitions import MAXVALUE, Interval, Partition, Partitioning, UnknownPartitionsError
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def _steps(start: _Value, interval: Interval) -> Iterator[_Value]:
     """The bounds after `start`, each counted from `start`: 31 January plus 2 months is 31 March."""
     if interval.amount < 1 or isinstance(start, int) != (interval.unit == ""):
         raise UnknownPartitionsError(f"an INTERVAL of {interval.amount} {interval.unit} from {start}")
-    for number in range(1, MOST_PARTITIONS):
+    for number in range(1, MAX_PARTITIONS):
         amount = interval.amount * number
         if isinstance(start, int):
             yield start + amount
@@ -118,13 +118,13 @@ def _bound_value(text: str) -> _Value:
     try:
         cursor = Cursor(text)
         if cursor.at_kind(Kind.STRING):
-            moment = datetime.datetime.fromisoformat(cursor.string())
-            if cursor.done and moment.tzinfo is None:
+            moment = datetime.datetime.fromisoformat(cursor.read_string())
+            if cursor.at_end and moment.tzinfo is None:
                 return moment
         else:
             sign = -1 if cursor.accept_any("+", "-") == "-" else 1
             number = cursor.read_integer()
-            if cursor.done:
+            if cursor.at_end:
                 return sign * number
     except ValueError:
         pass

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.mysql.model.limits import MOST_INDEXES, beyond
+from cdc_pipeline.mysql.model.limits import MAX_INDEXES, limit_message
 from cdc_pipeline.mysql.model.schema_changes import (
     AddIndex,
     AddPrimaryKey,
@@ -139,8 +139,8 @@ class _Additions:
 
     def _register(self, name: str, clause: Clause) -> None:
         self._names.add(name)
-        if (count := len(self._keys) + len(self._indexes)) > MOST_INDEXES:
-            raise KeyConflictError(clause, beyond("indexes", count, MOST_INDEXES))
+        if (count := len(self._keys) + len(self._indexes)) > MAX_INDEXES:
+            raise KeyConflictError(clause, limit_message("indexes", count, MAX_INDEXES))
 
     def _free_name(self, columns: tuple[str, ...]) -> str:
         return self._names.generate(columns[0] if columns else "functional_index")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cdc_pipeline.mysql.ddl.column_definitions import read_check, read_dotted_name, read_references
 from cdc_pipeline.mysql.ddl.column_types import accept_character_set, read_name_or_string
 from cdc_pipeline.mysql.ddl.tokens import Cursor, Kind
-from cdc_pipeline.mysql.model.limits import MOST_KEY_COLUMNS, beyond
+from cdc_pipeline.mysql.model.limits import MAX_KEY_COLUMNS, limit_message
 from cdc_pipeline.mysql.model.schema_changes import AddIndex, AddPrimaryKey, AddUniqueKey, NoRowEffect
 from cdc_pipeline.mysql.model.table import PlainIndex, TableName, UniqueKey
 
@@ -136,8 +136,8 @@ def read_key_parts(cursor: Cursor) -> tuple[tuple[str, ...], bool]:
         if not cursor.accept(","):
             break
     cursor.expect(")")
-    if len(columns) > MOST_KEY_COLUMNS:
-        raise cursor.error(beyond("columns of a key", len(columns), MOST_KEY_COLUMNS))
+    if len(columns) > MAX_KEY_COLUMNS:
+        raise cursor.error(limit_message("columns of a key", len(columns), MAX_KEY_COLUMNS))
     while _accept_index_option(cursor):
         pass
     return tuple(columns), exact
@@ -156,7 +156,7 @@ def _accept_index_option(cursor: Cursor) -> bool:
         return True
     if cursor.accept_any("COMMENT", "ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE"):
         cursor.accept("=")
-        cursor.string()
+        cursor.read_string()
         return True
     if cursor.accept_any("KEY_BLOCK_SIZE", "PRE_SPLIT_REGIONS"):
         cursor.accept("=")
@@ -195,7 +195,7 @@ def read_table_option(cursor: Cursor) -> tuple[str, str] | None:
         return "UNION", cursor.read_group()
     if cursor.accept("DATA", "DIRECTORY") or cursor.accept("INDEX", "DIRECTORY"):
         cursor.accept("=")
-        return "DIRECTORY", cursor.string()
+        return "DIRECTORY", cursor.read_string()
     if cursor.accept("PLACEMENT", "POLICY"):
         cursor.accept("=")
         return "PLACEMENT POLICY", read_name_or_string(cursor)

@@ -8,7 +8,7 @@ from cdc_pipeline.mysql.ddl.alter_table import drop_index_clause, read_alter_cla
 from cdc_pipeline.mysql.ddl.create_table import read_create_table
 from cdc_pipeline.mysql.ddl.keys import accept_index_type, read_key_parts, read_table_name
 from cdc_pipeline.mysql.ddl.tokens import Cursor, Kind
-from cdc_pipeline.mysql.model.limits import short
+from cdc_pipeline.mysql.model.limits import shortened
 from cdc_pipeline.mysql.model.schema_changes import (
     AddIndex,
     AddUniqueKey,
@@ -66,7 +66,7 @@ def parse_ddl(sql: str, database: str, table: str = "") -> tuple[SchemaChange, .
     except ValueError as error:  # DdlSyntaxError, SchemaConflictError
         reason = str(error)
     except Exception as error:  # a statement must not fail other tables
-        reason = f"cannot be read: {type(error).__name__}: {short(str(error))}"
+        reason = f"cannot be read: {type(error).__name__}: {shortened(str(error))}"
     return (NotSupported(reason, statement.table or _message_table(database, table), creates=statement.creates),)
 
 
@@ -101,7 +101,7 @@ class _Statement:
             _skip_statement(cursor, changes[0].what)
         while cursor.accept(";"):
             pass
-        if not cursor.done:
+        if not cursor.at_end:
             raise cursor.error("unexpected words")
         return changes
 
@@ -206,7 +206,7 @@ class _Statement:
             database = cursor.read_name("a database name")
             if not (cursor.at("TO", "TIMESTAMP") or cursor.at("TO", "TSO")):
                 return RecoverDatabase(database, cursor.read_name("a database name") if cursor.accept("TO") else None)
-        while not cursor.done and not cursor.at(";"):
+        while not cursor.at_end and not cursor.at(";"):
             cursor.skip()
         reason = "FLASHBACK CLUSTER or DATABASE to a point in time: no message contains the restored rows"
         return NotSupported(reason, everywhere=True)
@@ -278,7 +278,7 @@ def _read_other_object(cursor: Cursor, verb: str) -> NoTableEffect:
     start = cursor.index
     # Between modifiers there are values such as DEFINER=`root`@`localhost`. The object is before the first bracket.
     allowed = cursor.at_any(*_MODIFIERS, *_OTHER_OBJECTS)
-    while allowed and not cursor.done and not cursor.at_any("(", ";", "TABLE", "DATABASE", "SCHEMA", "INDEX"):
+    while allowed and not cursor.at_end and not cursor.at_any("(", ";", "TABLE", "DATABASE", "SCHEMA", "INDEX"):
         word = cursor.accept_any(*_OTHER_OBJECTS)
         if word is not None:
             return NoTableEffect(f"{verb} {word}")
@@ -290,7 +290,7 @@ def _read_other_object(cursor: Cursor, verb: str) -> NoTableEffect:
 def _skip_statement(cursor: Cursor, what: str) -> None:
     """Moves to the end of a statement without table effect: to the next semicolon, for routines to the end of the text."""
     has_body = what.split()[-1] in _ROUTINES
-    while not cursor.done and (has_body or not cursor.at(";")):
+    while not cursor.at_end and (has_body or not cursor.at(";")):
         cursor.skip()
 
 

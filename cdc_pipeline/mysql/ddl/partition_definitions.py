@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.mysql.ddl.column_types import accept_introducer
 from cdc_pipeline.mysql.ddl.tokens import Kind
-from cdc_pipeline.mysql.model.limits import MOST_PARTITIONS, beyond
+from cdc_pipeline.mysql.model.limits import MAX_PARTITIONS, limit_message
 from cdc_pipeline.mysql.model.partitions import DEFAULT, MAXVALUE, NULL, Partition
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ def read_partitions(cursor: Cursor) -> tuple[Partition, ...]:
     while True:
         cursor.expect("PARTITION")
         partitions.append(_read_partition(cursor))
-        if len(partitions) > MOST_PARTITIONS:
-            raise cursor.error(beyond("partitions", len(partitions), MOST_PARTITIONS))
+        if len(partitions) > MAX_PARTITIONS:
+            raise cursor.error(limit_message("partitions", len(partitions), MAX_PARTITIONS))
         if not cursor.accept(","):
             break
     cursor.expect(")")

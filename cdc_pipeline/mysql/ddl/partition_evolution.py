@@ -102,7 +102,7 @@ def _with_partitions(
 ) -> Partitioning:
     if partitioning is None:
         raise UnknownPartitionsError(f"{type(clause).__name__} on a table without partitions")
-    if not partitioning.known:
+    if not partitioning.is_known:
         return partitioning
     partitions = _partitions_after(partitioning, clause, columns)
     names = {part.name.casefold() for part in partitions}
@@ -155,7 +155,7 @@ def _added(partitioning: Partitioning, clause: AddPartitions, by_hash: bool) -> 
         return numbered_partitions(len(partitioning.partitions), clause.count)
     _check_values(partitioning, clause.partitions)
     if clause.if_not_exists:
-        return tuple(part for part in clause.partitions if partitioning.position(part.name) is None)
+        return tuple(part for part in clause.partitions if partitioning.index_of(part.name) is None)
     return clause.partitions
 
 
@@ -167,7 +167,7 @@ def _check_values(partitioning: Partitioning, partitions: tuple[Partition, ...])
 
 
 def _indexes(partitioning: Partitioning, names: tuple[str, ...], *, missing_ok: bool) -> set[int]:
-    indexes = {name: partitioning.position(name) for name in names}
+    indexes = {name: partitioning.index_of(name) for name in names}
     missing = [name for name, index in indexes.items() if index is None]
     if missing and not missing_ok:
         raise UnknownPartitionsError(f"no partition {', '.join(missing)}")
@@ -211,7 +211,7 @@ def _renamed_expression(expression: str, new_names: dict[str, str]) -> str:
         return expression
     cursor = Cursor(expression)
     text, end = "", 0
-    while not cursor.done:
+    while not cursor.at_end:
         token = cursor.skip()
         name = token.text.casefold()
         is_function = token.kind is Kind.WORD and cursor.at("(")

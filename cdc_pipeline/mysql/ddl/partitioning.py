@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 from cdc_pipeline.mysql.ddl.interval_partitions import UNITS
 from cdc_pipeline.mysql.ddl.partition_definitions import read_bound, read_partitions
 from cdc_pipeline.mysql.ddl.tokens import Cursor, DdlSyntaxError
-from cdc_pipeline.mysql.model.limits import MOST_PARTITIONS
+from cdc_pipeline.mysql.model.limits import MAX_PARTITIONS
 from cdc_pipeline.mysql.model.partitions import (
     DEFAULT,
     Interval,
@@ -47,7 +47,7 @@ def read_partitioning(cursor: Cursor, may_follow: Callable[[Cursor], bool]) -> P
 
 def at_statement_end(cursor: Cursor) -> bool:
     """Whether the statement ends at the cursor."""
-    return cursor.done or cursor.at(";")
+    return cursor.at_end or cursor.at(";")
 
 
 def read_to_clause(cursor: Cursor, start: int, may_follow: Callable[[Cursor], bool]) -> str:
@@ -119,8 +119,8 @@ def _read_hash_partitioning(
 
 def numbered_partitions(first: int, count: int) -> tuple[Partition, ...]:
     """Partitions by HASH or KEY with MySQL's names. Raises UnknownPartitionsError for an impossible count."""
-    if not 0 < count <= MOST_PARTITIONS:
-        raise UnknownPartitionsError(f"{count} partitions: expected 1 to {MOST_PARTITIONS:,}")
+    if not 0 < count <= MAX_PARTITIONS:
+        raise UnknownPartitionsError(f"{count} partitions: expected 1 to {MAX_PARTITIONS:,}")
     return tuple(Partition(f"p{number}") for number in range(first, first + count))
 
 

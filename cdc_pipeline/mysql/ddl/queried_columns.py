@@ -89,7 +89,7 @@ def _plain(column: Column, outer: bool) -> Column:
     return replace(column, nullable=column.nullable or outer, generated=None, expression=None)
 
 
-def created_as(own: TableSchema, queried: tuple[Column, ...]) -> tuple[Column, ...]:
+def created_columns(own: TableSchema, queried: tuple[Column, ...]) -> tuple[Column, ...]:
     """The columns of the created table: first those that only the statement defines, then those of the query.
 
     A definition in the statement overrides the one from the query.

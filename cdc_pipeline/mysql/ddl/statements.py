@@ -24,7 +24,7 @@ _OF_COLUMN = re.compile("'(?:column|index)'", re.I)
 """The object types of SQL Server's `sp_rename` other than tables."""
 
 
-def changes_of(kind: str, database: str, table: str, sql: str) -> tuple[SchemaChange, ...]:
+def event_changes(kind: str, database: str, table: str, sql: str) -> tuple[SchemaChange, ...]:
     """The changes of one event. Unqualified names get `database`. Never raises, see `parse_ddl`."""
     if kind == DDL_EVENT:
         return parse_ddl(sql, database, table)

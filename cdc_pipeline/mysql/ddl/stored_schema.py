@@ -9,7 +9,7 @@ from cdc_pipeline.mysql.model.partitions import partitioning_from_plain
 from cdc_pipeline.mysql.model.table import Column, Default, MySqlType, PlainIndex, TableSchema, UniqueKey
 
 
-def schema_of_json(text: str) -> TableSchema:
+def schema_from_json(text: str) -> TableSchema:
     plain = json.loads(text)
     return TableSchema(
         columns=tuple(_column(item) for item in plain["columns"]),

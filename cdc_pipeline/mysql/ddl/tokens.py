@@ -16,7 +16,7 @@ from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token as SqlglotToken
 from sqlglot.tokenizer_core import TokenType
 
-from cdc_pipeline.mysql.model.limits import MOST_CHARACTERS, MOST_NAME_CHARACTERS, beyond
+from cdc_pipeline.mysql.model.limits import MAX_NAME_CHARACTERS, MAX_STATEMENT_CHARACTERS, limit_message
 
 
 class DdlSyntaxError(ValueError):
@@ -112,7 +112,7 @@ class Cursor:
         return token is not None and token.kind in kinds
 
     @property
-    def done(self) -> bool:
+    def at_end(self) -> bool:
         return self.index >= len(self._tokens)
 
     @property
@@ -157,11 +157,13 @@ class Cursor:
     def read_name(self, what: str = "a name") -> str:
         """Reads a quoted or unquoted name."""
         token = self.take(Kind.WORD, Kind.QUOTED, what=what)
-        if len(token.text) > MOST_NAME_CHARACTERS:
-            raise DdlSyntaxError(beyond(f"characters of {what}", len(token.text), MOST_NAME_CHARACTERS), token.start)
+        if len(token.text) > MAX_NAME_CHARACTERS:
+            raise DdlSyntaxError(
+                limit_message(f"characters of {what}", len(token.text), MAX_NAME_CHARACTERS), token.start
+            )
         return token.text
 
-    def string(self) -> str:
+    def read_string(self) -> str:
         """Reads a string literal. Adjacent literals are concatenated, as in MySQL."""
         parts = [self.take(Kind.STRING, what="a string").text]
         while self.at_kind(Kind.STRING):
@@ -208,8 +210,10 @@ class Cursor:
 
 def _tokens(sql: str) -> tuple[str, list[Token]]:
     """The text with comments replaced by spaces, and its tokens. Positions do not change."""
-    if len(sql) > MOST_CHARACTERS:
-        raise DdlSyntaxError(beyond("characters of the statement", len(sql), MOST_CHARACTERS), MOST_CHARACTERS)
+    if len(sql) > MAX_STATEMENT_CHARACTERS:
+        raise DdlSyntaxError(
+            limit_message("characters of the statement", len(sql), MAX_STATEMENT_CHARACTERS), MAX_STATEMENT_CHARACTERS
+        )
     text, masked = _without_comments(sql)
     try:
         raw = _Tokenizer().tokenize(masked)

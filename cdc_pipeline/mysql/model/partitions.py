@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from cdc_pipeline.mysql.model.limits import short
+from cdc_pipeline.mysql.model.limits import shortened
 from cdc_pipeline.mysql.model.quoted_names import quoted
 
 MAXVALUE = "MAXVALUE"
@@ -100,13 +100,15 @@ class Partitioning:
     @staticmethod
     def unknown(reason: str, text: str) -> Partitioning:
         """An unknown partitioning. Long texts are cut."""
-        return Partitioning("unknown", reason=short(reason), text=text if len(text) <= _MOST_KEPT else short(text))
+        return Partitioning(
+            "unknown", reason=shortened(reason), text=text if len(text) <= _MOST_KEPT else shortened(text)
+        )
 
     @property
-    def known(self) -> bool:
+    def is_known(self) -> bool:
         return self.method != "unknown"
 
-    def position(self, name: str) -> int | None:
+    def index_of(self, name: str) -> int | None:
         """The index of the partition of this name, ignoring case as MySQL does; None if there is none."""
         folded = name.casefold()
         return next((index for index, part in enumerate(self.partitions) if part.name.casefold() == folded), None)
@@ -120,7 +122,7 @@ class Partitioning:
         return tuple(name for part in self.partitions for name in part.subpartitions or automatic[part.name])
 
     def __str__(self) -> str:
-        if not self.known:
+        if not self.is_known:
             return f"{' '.join(self.text.split())} [unknown: {self.reason}]"
         text = f"PARTITION BY {_head(self.method, self.expression, self.columns)}"
         if self.subpartitioning is not None:

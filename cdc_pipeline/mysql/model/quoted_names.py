@@ -13,7 +13,7 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def unused(name: str, taken: Iterable[str]) -> str:
+def unused_name(name: str, taken: Iterable[str]) -> str:
     """The name with underscores appended until it is not in `taken`, ignoring case."""
     folded = {other.casefold() for other in taken}
     while name in folded:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class ColumnPosition:
     """Where ADD or MODIFY puts a column. None in its place: an added column goes to the end, a changed one stays."""
 
     after: str | None = None
@@ -52,7 +52,7 @@ class Position:
 @dataclass(frozen=True, slots=True)
 class AddColumn(KeepingClause):
     column: Column
-    position: Position | None = None
+    position: ColumnPosition | None = None
     if_not_exists: bool = False
 
     def details(self) -> str:
@@ -74,7 +74,7 @@ class ChangeColumn(BaseClause):
 
     name: str
     column: Column
-    position: Position | None = None
+    position: ColumnPosition | None = None
     if_exists: bool = False
 
     def details(self) -> str:
@@ -333,7 +333,7 @@ class DropDatabase(BaseChange):
     tables: frozenset[TableName] | None = None
     """The mirrors of the database's tables if `routes` renames some of them, else None."""
 
-    def has(self, mirror: TableName) -> bool:
+    def drops(self, mirror: TableName) -> bool:
         return mirror.database == self.database if self.tables is None else mirror in self.tables
 
     def details(self) -> str:
@@ -426,12 +426,12 @@ class NotSupported(BaseChange):
 
 
 @dataclass(frozen=True, slots=True)
-class OfShard(BaseChange):
+class OfSourceTable(BaseChange):
     """A statement about one source table of a merged mirror (`routes` with `merge`)."""
 
     name: TableName
     """The merged mirror."""
-    shard: TableName
+    source_table: TableName
     """The source table, by its upstream name."""
     change: ShardChange
     """The statement, with upstream names. The new name of a RenameTable belongs to the same mirror."""
@@ -453,7 +453,7 @@ class OfShard(BaseChange):
 
 
 ShardChange: TypeAlias = "CreateTable | AlterTable | RenameTable | TruncateTable | DropTable | NotSupported"
-"""The statements that `OfShard` may hold."""
+"""The statements that `OfSourceTable` may hold."""
 SchemaChange: TypeAlias = (
     CreateTable
     | CreateTableLike
@@ -467,10 +467,10 @@ SchemaChange: TypeAlias = (
     | RecoverDatabase
     | NoTableEffect
     | NotSupported
-    | OfShard
+    | OfSourceTable
 )
 
 
-def of_table(change: SchemaChange) -> SchemaChange:
-    """The statement itself, without the OfShard around it."""
-    return change.change if isinstance(change, OfShard) else change
+def without_merge(change: SchemaChange) -> SchemaChange:
+    """The statement itself, without the OfSourceTable around it."""
+    return change.change if isinstance(change, OfSourceTable) else change

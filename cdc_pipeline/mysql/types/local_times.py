@@ -123,10 +123,10 @@ def odd_gaps(found: Iterable[str]) -> list[Gap]:
             words = (
                 "some texts are a local time that time_zone's clock shows twice: which of the two instants is not told"
             )
-            gaps.append(Gap(GapKind.SHOWN_TWICE, words, name))
+            gaps.append(Gap(GapKind.AMBIGUOUS_TIME, words, name))
         else:
             words = "some texts are a local time that time_zone's clock leaves out: time_zone is not the encoder's"
-            gaps.append(Gap(GapKind.NEVER_SHOWN, words, name))
+            gaps.append(Gap(GapKind.NONEXISTENT_TIME, words, name))
     return gaps
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.mysql.model.limits import beyond
+from cdc_pipeline.mysql.model.limits import limit_message
 
 if TYPE_CHECKING:
     from cdc_pipeline.mysql.model.table import MySqlType
@@ -33,15 +33,15 @@ _LONGEST_IN_ROW = 65_535
 def beyond_type(kind: MySqlType) -> str | None:
     """Why a column cannot be of this type: which of its numbers is above MySQL's limit; None where it can."""
     if (most := _LABELS.get(kind.base)) is not None and len(kind.members) > most:
-        return f"{kind.base}: " + beyond("labels", len(kind.members), most)
+        return f"{kind.base}: " + limit_message("labels", len(kind.members), most)
     limits = _NUMBERS.get(kind.base, (("length", _LONGEST),))
     if len(kind.params) > len(limits):
-        return f"{kind.base}: " + beyond("numbers in brackets", len(kind.params), len(limits))
+        return f"{kind.base}: " + limit_message("numbers in brackets", len(kind.params), len(limits))
     for (what, limit), number in zip(limits, kind.params, strict=False):
         if number > limit:
-            return f"{kind.base}: " + beyond(what, number, limit)
+            return f"{kind.base}: " + limit_message(what, number, limit)
     if kind.base == "decimal" and len(kind.params) > 1 and kind.params[1] > (kind.params[0] or 10):
-        return f"decimal: {beyond('scale', kind.params[1], kind.params[0] or 10)}, its digits"
+        return f"decimal: {limit_message('scale', kind.params[1], kind.params[0] or 10)}, its digits"
     return None
 
 

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import SourceError, TransientError
 from cdc_pipeline.lake.delta import Commit, append_once, table_state
-from cdc_pipeline.lake.faults import lake_fault
+from cdc_pipeline.lake.faults import to_lake_error
 from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.sources.capture_files.reading import (
     MAX_LINE_BYTES,
@@ -34,7 +34,7 @@ from cdc_pipeline.sources.intake import (
 )
 from cdc_pipeline.sources.raw_batches import newest_batch, raw_app_id
 from cdc_pipeline.sources.source import CaptureFile, Intake, digest
-from cdc_pipeline.spark.few_rows import for_rows
+from cdc_pipeline.spark.few_rows import small_query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -72,7 +72,7 @@ def take_in_new_files(spark: SparkSession, paths: LakePaths, folder: str, run_id
         )
     frame = records(spark, new).persist()
     try:
-        with for_rows(spark, _max_records(new)):
+        with small_query(spark, _max_records(new)):
             records_to_append, ranges, plain = _read(spark, paths, frame, folder, new, exists=before > 0)
             note = {
                 "batch": before + 1,
@@ -121,7 +121,7 @@ def _read(
     try:
         return _new_records(spark, paths, frame, folder, exists=exists)
     except (PySparkException, Py4JJavaError) as error:
-        if isinstance(fault := lake_fault(error), TransientError):
+        if isinstance(fault := to_lake_error(error), TransientError):
             raise fault from error
         if name := damaged_gzip(files):
             raise SourceError(

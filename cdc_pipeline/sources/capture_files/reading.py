@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from cdc_pipeline.contracts.json_text import END_MARK, OPTIONS, has_half_a_character, with_end_mark
+from cdc_pipeline.contracts.json_text import END_MARK, OPTIONS, has_unpaired_surrogate, with_end_mark
 from cdc_pipeline.errors import SourceError
-from cdc_pipeline.lake.paths import no_pattern
+from cdc_pipeline.lake.paths import escape_glob
 from cdc_pipeline.sources.codecs import MOST_BYTES
 from cdc_pipeline.sources.records import RECORD
 from cdc_pipeline.sources.source import CaptureFile
@@ -107,7 +107,7 @@ def records(spark: SparkSession, files: tuple[CaptureFile, ...]) -> DataFrame:
     `_unreadable`: the first 200 characters of a line that is not a record, else null. `payload` is unescaped to the bytes
     that the producer sent.
     """
-    lines = spark.read.option("lineSep", "\n").text([no_pattern(file.path) for file in files])
+    lines = spark.read.option("lineSep", "\n").text([escape_glob(file.path) for file in files])
     # `ts` and headers do not identify a record, so they may be missing
     options = {**OPTIONS, "columnNameOfCorruptRecord": "_unreadable"}
     parsed = lines.where(F.col("value").rlike(r"\S")).select(
@@ -120,7 +120,7 @@ def records(spark: SparkSession, files: tuple[CaptureFile, ...]) -> DataFrame:
         line["_unreadable"].isNull()
         & line[END_MARK].isNotNull()
         & F.is_valid_utf8(text)
-        & ~has_half_a_character(text)
+        & ~has_unpaired_surrogate(text)
         & ~text.rlike(_NOT_A_STRING)
         & line["topic"].isNotNull()
         & (line["partition"] >= 0)

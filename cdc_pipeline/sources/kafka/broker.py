@@ -24,7 +24,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
-from cdc_pipeline.errors import SourceError, TransientError, without
+from cdc_pipeline.errors import SourceError, TransientError, redact
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -241,7 +241,7 @@ class Broker:
     def _message(self, error: object) -> str:
         """The error's text without secrets."""
         found = error.args[0] if isinstance(error, KafkaException) and error.args else error
-        return without(found.str() if isinstance(found, KafkaError) else str(found), self._settings.secrets)
+        return redact(found.str() if isinstance(found, KafkaError) else str(found), self._settings.secrets)
 
 
 def _is_refusal(error: KafkaError) -> bool:

@@ -11,13 +11,13 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from cdc_pipeline.errors import SourceError, TransientError, without
-from cdc_pipeline.lake.delta import Commit, append_once, is_conflict, progress
+from cdc_pipeline.errors import SourceError, TransientError, redact
+from cdc_pipeline.lake.delta import Commit, append_once, committed_version, is_conflict
 from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.sources.kafka.positions import Positions, by_topic
 from cdc_pipeline.sources.raw_batches import newest_note, newest_note_by_spark, raw_app_id
 from cdc_pipeline.sources.records import RECORD
-from cdc_pipeline.spark.few_rows import for_rows
+from cdc_pipeline.spark.few_rows import small_query
 from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class RawTopics:
         note = {"batch": number, **self._note(positions, lost)}
         frame = self._records(batch).select(F.lit(number).cast("bigint").alias("batch_id"), *RECORD.names)
         try:
-            with for_rows(self.spark, sum(planned.offsets for planned in batch)):
+            with small_query(self.spark, sum(planned.offsets for planned in batch)):
                 append_once(frame, self._path, Commit(raw_app_id(self.paths), number, note))
         except (PySparkException, Py4JJavaError) as error:
             causes = _causes(error)
@@ -87,7 +87,7 @@ class RawTopics:
     def commit_positions(self, positions: Positions) -> None:
         """Commits positions without records, so that a partition that starts at `latest` does not move with its end."""
         app_id = f"cdc:{self.paths.pipeline}:positions"
-        number = (progress(self.spark, self._path, app_id) or 0) + 1
+        number = (committed_version(self.spark, self._path, app_id) or 0) + 1
         empty = small_frame(self.spark, [], RECORD).select(F.lit(0).cast("bigint").alias("batch_id"), "*")
         append_once(empty, self._path, Commit(app_id, number, self._note(positions, ())))
 
@@ -122,7 +122,7 @@ class RawTopics:
 
     def _failure(self, causes: list[str], batch: tuple[PlannedRange, ...]) -> SourceError | TransientError:
         """The error for a failed read of Kafka. If records have expired, the retry's reading plan reports it."""
-        cause = without(causes[-1], self.client.secrets)
+        cause = redact(causes[-1], self.client.secrets)
         offsets = ", ".join(f"{p.source}/{p.partition} {p.first} to {p.end - 1}" for p in batch[:3])
         more = f" and {len(batch) - 3} more" if len(batch) > 3 else ""
         kind = SourceError if any(_REFUSED.search(text) for text in causes) else TransientError

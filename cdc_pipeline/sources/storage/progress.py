@@ -14,7 +14,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.delta import table_state
-from cdc_pipeline.lake.tables.batches import last_decoded
+from cdc_pipeline.lake.tables.batches import last_decoded_batch
 from cdc_pipeline.sources.raw_batches import newest_batch
 from cdc_pipeline.sources.storage.layout import FILE
 
@@ -60,7 +60,7 @@ def read_progress(spark: SparkSession, paths: LakePaths, topic: str) -> Progress
     newest = newest_batch(spark, paths)
     if newest == 0:
         return Progress(0, 0, None, False, {})
-    decoded = last_decoded(spark, paths)
+    decoded = last_decoded_batch(spark, paths)
     notes = _notes(spark, paths, min(decoded, newest - 1))
     files, last = _read_batches(spark, paths, topic) if decoded else ({}, _UNKNOWN)
     for note in sorted(notes.values(), key=lambda note: int(note["batch"])):

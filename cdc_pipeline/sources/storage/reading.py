@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import SourceError
-from cdc_pipeline.lake.paths import no_pattern
+from cdc_pipeline.lake.paths import escape_glob
 from cdc_pipeline.sources.records import HEADERS, RECORD
 from cdc_pipeline.sources.storage.layout import FILE, LINE
 from cdc_pipeline.spark.small_frames import small_frame
@@ -88,7 +88,7 @@ def read_lines(spark: SparkSession, root: str, files: Sequence[StorageFile]) -> 
         if found := [file for file in files if file.is_schema == is_schema]:
             # recursiveFileLookup: a folder `a=1` is not a partition
             reader = spark.read.option("lineSep", "\n").option("recursiveFileLookup", "true")
-            text = reader.text([no_pattern(f"{root}/{file.path}") for file in found], wholetext=is_schema)
+            text = reader.text([escape_glob(f"{root}/{file.path}") for file in found], wholetext=is_schema)
             frames.append(_lines(text, is_schema=is_schema))
     return frames[0] if len(frames) == 1 else frames[0].unionByName(frames[1])
 

@@ -6,8 +6,8 @@ import pytest
 
 from cdc_pipeline.mirrors.changes.rebased_rows import rebase_for
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
-from cdc_pipeline.mysql.ddl.column_types import type_in_words
-from cdc_pipeline.mysql.ddl.statements import DDL_EVENT, changes_of
+from cdc_pipeline.mysql.ddl.column_types import type_or_text
+from cdc_pipeline.mysql.ddl.statements import DDL_EVENT, event_changes
 from cdc_pipeline.mysql.model.table import TableName
 
 _T = TableName("db", "t")
@@ -56,7 +56,7 @@ INAPPLICABLE = (
 
 def _events(statements: tuple[str, ...]) -> list[DdlEvent]:
     return [
-        DdlEvent("t", 0, place, "db", "t", 1, False, 1, 1, sql, changes_of(DDL_EVENT, "db", "t", sql), "canal", 1)
+        DdlEvent("t", 0, place, "db", "t", 1, False, 1, 1, sql, event_changes(DDL_EVENT, "db", "t", sql), "canal", 1)
         for place, sql in enumerate(statements)
     ]
 
@@ -105,5 +105,5 @@ def test_conversions_to_another_kind_cannot_be_applied(
     before: str, statements: tuple[str, ...], inapplicable: bool
 ) -> None:
     events = _events(statements)
-    found = rebase_for(_T, events).inapplicable_to({"a": type_in_words(before), "other": type_in_words("json")})
+    found = rebase_for(_T, events).inapplicable_to({"a": type_or_text(before), "other": type_or_text("json")})
     assert found == ([events[-1]] if inapplicable else [])

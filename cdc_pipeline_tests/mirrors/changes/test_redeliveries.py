@@ -730,7 +730,7 @@ def test_each_change_is_counted_once(
     assert all(not report.breaches for report in runs.reports)
     statuses = spark.read.format("delta").load(runs.paths.table("ddl_history")).select("status").distinct().collect()
     assert {row["status"] for row in statuses} <= {"applied", "duplicate"}
-    assert lake_balance(spark, runs.paths).balanced
+    assert lake_balance(spark, runs.paths).is_balanced
 
 
 class _KillAfterPlan(Killer):
@@ -738,7 +738,7 @@ class _KillAfterPlan(Killer):
 
     def __init__(self, paths: LakePaths) -> None:
         super().__init__()
-        self._plans = paths.writer("cut_plans")
+        self._plans = paths.app_id("cut_plans")
         self._planned = self._done = False
 
     def strike(self, *deed: object) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from cdc_pipeline.mirrors.changes.segment_evidence import SegmentFinder
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
-from cdc_pipeline.mysql.ddl.statements import DDL_EVENT, changes_of
+from cdc_pipeline.mysql.ddl.statements import DDL_EVENT, event_changes
 from cdc_pipeline.mysql.model.table import TableName
 
 _T = TableName("db", "t")
@@ -98,7 +98,7 @@ CASES = {
 
 def _events(statements: tuple[str, ...]) -> list[DdlEvent]:
     return [
-        DdlEvent("t", 0, place, "db", "t", 1, False, 1, 1, sql, changes_of(DDL_EVENT, "db", "t", sql), "canal", 1)
+        DdlEvent("t", 0, place, "db", "t", 1, False, 1, 1, sql, event_changes(DDL_EVENT, "db", "t", sql), "canal", 1)
         for place, sql in enumerate(statements)
     ]
 

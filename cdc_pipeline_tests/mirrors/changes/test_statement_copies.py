@@ -8,7 +8,7 @@ import pytest
 
 from cdc_pipeline.mirrors.changes.statement_copies import statement_identities
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
-from cdc_pipeline.mysql.ddl.statements import DDL_EVENT, changes_of
+from cdc_pipeline.mysql.ddl.statements import DDL_EVENT, event_changes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,7 @@ def _event(sql: str, offset: int, *, dialect: str = "canal", partition: int = 0)
         es=1,
         ts=offset,
         sql=sql,
-        changes=changes_of(DDL_EVENT, "db", "t", sql),
+        changes=event_changes(DDL_EVENT, "db", "t", sql),
         dialect=dialect,
         message_id=1,
     )

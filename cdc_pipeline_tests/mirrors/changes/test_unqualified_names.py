@@ -9,7 +9,7 @@ from cdc_pipeline.mirrors.changes.unqualified_names import with_databases
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import Planner
-from cdc_pipeline.mysql.ddl.statements import changes_of
+from cdc_pipeline.mysql.ddl.statements import event_changes
 from cdc_pipeline.mysql.model.table import TableName
 
 OLD = TableName("db", "old_t")
@@ -20,14 +20,14 @@ ALTERED = "ALTER TABLE IF EXISTS old_t ADD COLUMN IF NOT EXISTS q INT"
 
 def _event(place: int, sql: str, database: str) -> DdlEvent:
     time = place * 1000 << 18
-    changes = changes_of("ddl", database, "", sql)
+    changes = event_changes("ddl", database, "", sql)
     return DdlEvent("t", 0, place, database, "", time, False, place * 1000, None, sql, changes, "canal")
 
 
 def _rows(segment: int, *columns: str) -> RowGroup:
     types = MessageTypes(dict.fromkeys(columns, "int"))
     place = (1, "t", 0, segment)
-    return RowGroup(OLD, segment, columns, columns[:1], 1, "canal", True, place, inserts=True, types=types)
+    return RowGroup(OLD, segment, columns, columns[:1], 1, "canal", True, place, is_insert=True, types=types)
 
 
 def _planned(statements: list[tuple[str, str]], *groups: RowGroup, known: tuple[TableName, ...] = ()) -> PlanDraft:
@@ -51,8 +51,8 @@ def test_rows_with_column_names_of_the_replaced_table_are_a_gap() -> None:
     state = draft.state(OLD)
     assert state is not None
     assert [(gap.kind, gap.column) for gap in state.gaps] == [
-        (GapKind.UNTOLD_COLUMN, "id"),
-        (GapKind.UNTOLD_COLUMN, "w"),
+        (GapKind.UNDECLARED_COLUMN, "id"),
+        (GapKind.UNDECLARED_COLUMN, "w"),
     ]
 
 

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 import cdc_pipeline
 from cdc_pipeline.checks.no_breach import no_breach_result
 from cdc_pipeline.errors import LakeError
-from cdc_pipeline.gaps import in_words
+from cdc_pipeline.gaps import gap_texts
 from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.progress import published_cut
@@ -95,12 +95,12 @@ class Stream:
 
     def rebuilt(self) -> RebuildReport:
         maker = CutMaker(self.spark, self.paths, "rebuild", "UTC", 2, lambda line: None)
-        return Rebuilder(maker, "auto").rebuilt()
+        return Rebuilder(maker, "auto").rebuild()
 
     def gaps(self, table: str) -> tuple[str, ...]:
         state = table_state(self.spark, self.paths.mirror(TableName("db", table)))
         assert state is not None
-        return in_words(MirrorState.from_properties(state.properties).gaps)
+        return gap_texts(MirrorState.from_properties(state.properties).gaps)
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +151,7 @@ def test_upkeep_changes_nothing_that_can_be_read(stream: Stream, spark: SparkSes
     said: list[str] = []
     found = {
         upkeep.table: upkeep
-        for upkeep in Maintenance(tables=["mirror/*", "change_log"]).done(spark, stream.paths, said.append)
+        for upkeep in Maintenance(tables=["mirror/*", "change_log"]).run(spark, stream.paths, said.append)
     }
     assert list(found) == ["change_log", "mirror/db.bag", "mirror/db.new", "mirror/db.t"]
     assert found["mirror/db.t"].files_removed > found["mirror/db.t"].files_added == 1
@@ -160,7 +160,7 @@ def test_upkeep_changes_nothing_that_can_be_read(stream: Stream, spark: SparkSes
     for step in (10, 21, 30):
         assert stream.read(step) == TRUTH[step]
     with pytest.raises(LakeError, match=r"matches no table of the lake: raw_topic_snapshot, .*mirror/db\.t"):
-        Maintenance(tables=["mirror/db.gone"]).done(spark, stream.paths, said.append)
+        Maintenance(tables=["mirror/db.gone"]).run(spark, stream.paths, said.append)
 
 
 def test_a_rebuild_of_a_correct_lake_changes_nothing(stream: Stream) -> None:
@@ -185,7 +185,7 @@ def test_readers_see_whole_cuts_only_and_late_changes_are_breaches_or_redeliveri
     assert mirror.count() == 4
     assert stream.read() == TRUTH[30]
     with pytest.raises(LakeError, match=r"cut \d+ is begun and not published: run the ingest first"):
-        Maintenance().done(spark, stream.paths, lambda line: None)
+        Maintenance().run(spark, stream.paths, lambda line: None)
 
     report = stream.told(41, [])
     assert published_cut(spark, stream.paths).cut_id == 4  # the one that was begun, and the one up to 41
@@ -198,7 +198,7 @@ def test_readers_see_whole_cuts_only_and_late_changes_are_breaches_or_redeliveri
     check = no_breach_result(spark, stream.paths, _CHECKED)
     assert not check.passed
     assert list(check.metadata) == ["db.t"]
-    assert lake_balance(spark, stream.paths).balanced
+    assert lake_balance(spark, stream.paths).is_balanced
     assert report.breaches == ()
 
     # the rebuild also restores a row that was deleted by hand, and applies the change that was late
@@ -212,13 +212,13 @@ def test_readers_see_whole_cuts_only_and_late_changes_are_breaches_or_redeliveri
     assert stream.read() == repaired
     assert stream.gaps("t") == ()
     assert no_breach_result(spark, stream.paths, _CHECKED).passed
-    assert lake_balance(spark, stream.paths).balanced
+    assert lake_balance(spark, stream.paths).is_balanced
     assert (8, "never seen") in stream.read(12)["t"]
 
     # the pipeline continues
     stream.told(50, [wide("DELETE", "t", 45, {"id": "8", "v": "never seen", "n": "7"})])
     assert stream.read() == expected
-    assert lake_balance(spark, stream.paths).balanced
+    assert lake_balance(spark, stream.paths).is_balanced
 
 
 def test_chosen_tables_are_rebuilt_with_those_tied_to_them(stream: Stream, spark: SparkSession) -> None:
@@ -233,7 +233,7 @@ def test_chosen_tables_are_rebuilt_with_those_tied_to_them(stream: Stream, spark
     rebuilder = TableRebuilder(CutMaker(spark, stream.paths, "rebuild", "UTC", 2, lambda line: None))
 
     def rebuilt(*patterns: str) -> tuple[dict[str, bool], int | None]:
-        report = rebuilder.rebuilt(patterns)
+        report = rebuilder.rebuild(patterns)
         assert not Path(stream.paths.home, "rebuild").exists()
         return {table.table: table.equal for table in report.tables}, report.cut_id
 
@@ -251,7 +251,7 @@ def test_chosen_tables_are_rebuilt_with_those_tied_to_them(stream: Stream, spark
     assert (78, "late again", 7) in stream.read(43)["t"]
     assert stream.gaps("t") == ()
     assert no_breach_result(spark, stream.paths, _CHECKED).passed
-    assert lake_balance(spark, stream.paths).balanced
+    assert lake_balance(spark, stream.paths).is_balanced
 
     # the first name of the table
     assert rebuilt("db.old") == ({"mirror/db.new": False}, cut.cut_id + 2)
@@ -263,4 +263,4 @@ def test_chosen_tables_are_rebuilt_with_those_tied_to_them(stream: Stream, spark
     assert [table.table for table in report.tables if not table.equal] == []
     stream.told(70, [put("new", 65, "3", "r")])
     assert stream.read() == {**right, "new": [*right["new"], (3, "r")]}
-    assert lake_balance(spark, stream.paths).balanced
+    assert lake_balance(spark, stream.paths).is_balanced

@@ -14,11 +14,11 @@ from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import LakeError
-from cdc_pipeline.lake.delta import set_writers
+from cdc_pipeline.lake.delta import set_committed_versions
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts import restored_lake
-from cdc_pipeline.mirrors.cuts.restored_lake import lake_taken_back
+from cdc_pipeline.mirrors.cuts.restored_lake import accept_restore
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.folders import tree
@@ -64,7 +64,7 @@ class Told:
 
     def taken_back(self) -> list[str]:
         said: list[str] = []
-        lake_taken_back(self.spark, self.paths, said.append)
+        accept_restore(self.spark, self.paths, said.append)
         return said
 
     def rows(self) -> list[tuple[int, str]]:
@@ -113,12 +113,12 @@ def test_a_lake_with_all_tables_restored_continues(told: Told, monkeypatch: pyte
     def stopping(*args: Any) -> None:
         nonlocal calls
         calls += 1
-        set_writers(*args)
+        set_committed_versions(*args)
         if calls in (1, 4):
             raise InterruptedError
 
     with monkeypatch.context() as patched:
-        patched.setattr(restored_lake, "set_writers", stopping)
+        patched.setattr(restored_lake, "set_committed_versions", stopping)
         for _ in range(2):
             with pytest.raises(InterruptedError):
                 told.taken_back()
@@ -129,7 +129,7 @@ def test_a_lake_with_all_tables_restored_continues(told: Told, monkeypatch: pyte
     assert published_cut(told.spark, told.paths).resolved_tso == tso(10)
     told.take_in()
     assert (told.rows(), published_cut(told.spark, told.paths).resolved_tso) == (whole, tso(30))
-    assert lake_balance(told.spark, told.paths).balanced
+    assert lake_balance(told.spark, told.paths).is_balanced
     raw = told.spark.read.format("delta").load(told.paths.table("raw_topic_snapshot"))
     assert raw.count() == raw.select("topic", "partition", "offset").distinct().count() == 8
 
@@ -141,7 +141,7 @@ def test_a_lake_with_all_tables_restored_continues(told: Told, monkeypatch: pyte
     told.taken_back()
     told.take_in()
     assert (told.rows(), published_cut(told.spark, told.paths).resolved_tso) == ([*whole, (4, "e"), (5, "f")], tso(50))
-    assert lake_balance(told.spark, told.paths).balanced
+    assert lake_balance(told.spark, told.paths).is_balanced
 
 
 def test_tables_at_different_points_are_named_and_nothing_changes(told: Told) -> None:

@@ -16,9 +16,9 @@ import pytest
 
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.tables.ddl_history import APPLIED
-from cdc_pipeline.mirrors.changes.cut_rows import RowsTold
+from cdc_pipeline.mirrors.changes.cut_rows import RowSelection
 from cdc_pipeline.mirrors.changes.late_changes import Breach, LateChanges
-from cdc_pipeline.mirrors.changes.late_ddl import ComesAgain
+from cdc_pipeline.mirrors.changes.late_ddl import Replay
 from cdc_pipeline.mirrors.changes.segments import Evidence
 from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mirrors.cuts import stored_plan
@@ -27,28 +27,28 @@ from cdc_pipeline.mirrors.cuts.plan_json import JsonFormat
 from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
 from cdc_pipeline.mirrors.cuts.redacted_plan import _REDACTED, redact
 from cdc_pipeline.mirrors.cuts.stored_plan import plan_format
-from cdc_pipeline.mirrors.model.computed_columns import DerivedColumn
+from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
 from cdc_pipeline.mirrors.model.masks import HASH
-from cdc_pipeline.mirrors.model.shards import Shard, ShardName
+from cdc_pipeline.mirrors.model.shards import SourceTable, SourceTableName
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import (
     ApplyRows,
     ChangeColumns,
-    ChangeShardRows,
+    ChangeSourceRows,
     CreateMirror,
     DeleteRows,
     DropMirror,
     ExchangeRows,
-    ForgetDeleted,
-    KeepOnePerKey,
-    NoteState,
+    PurgeDeletedRows,
+    PurgeSurplusRows,
     RenameMirror,
     RestoreMirror,
     RestoreRows,
     Step,
     TruncateMirror,
+    UpdateState,
 )
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import CutPlan, Planner
@@ -56,7 +56,7 @@ from cdc_pipeline.mirrors.settings.column_rules import ColumnRules, MaskSaltErro
 from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
 from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy, HeldTable
 from cdc_pipeline.mirrors.settings.selection import Route, TableSelection
-from cdc_pipeline.mysql.ddl.statements import changes_of
+from cdc_pipeline.mysql.ddl.statements import event_changes
 from cdc_pipeline.mysql.expressions.partition_rows import SparkCondition
 from cdc_pipeline.mysql.model.partitions import Partition, Partitioning, Subpartitioning
 from cdc_pipeline.mysql.model.schema_changes import (
@@ -68,6 +68,7 @@ from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
     ChangeColumn,
     CoalescePartition,
+    ColumnPosition,
     CreateTable,
     CreateTableAsSelect,
     CreateTableLike,
@@ -85,9 +86,8 @@ from cdc_pipeline.mysql.model.schema_changes import (
     NoTableEffect,
     NotSupported,
     NotSupportedClause,
-    OfShard,
+    OfSourceTable,
     PartitionBy,
-    Position,
     RecoverDatabase,
     RecoverTable,
     RemovePartitioning,
@@ -128,7 +128,7 @@ _ROWS = SparkCondition("`id` < 7", "`id` IS NULL")
 
 
 def _event(sql: str, place: int = 7) -> DdlEvent:
-    changes = changes_of("ddl", "db", "", sql)
+    changes = event_changes("ddl", "db", "", sql)
     return DdlEvent(
         "t", 0, place, "db", "", tso(place), True, tso(place) >> 18, None, sql, changes, "ticdc", 4, True, ("n",)
     )
@@ -145,9 +145,9 @@ def _planned(plan: CutPlan, columns: ColumnRules | None = None, *events: DdlEven
     return PlannedCut(
         Window(7, tso(1), tso(9), 3, 5),
         settings,
-        RowsTold(
+        RowSelection(
             events,
-            ((T, ComesAgain(-1, -1, True)), (ShardName(T, U), ComesAgain(tso(2), EPOCH_MS, False))),
+            ((T, Replay(-1, -1, True)), (SourceTableName(T, U), Replay(tso(2), EPOCH_MS, False))),
             (HeldTable(U, ("t", 0, 3), tso(2), "TRUNCATE TABLE x", 4),),
             (_event("TRUNCATE TABLE t", 2),),
             Evidence((((4, "t", 1, 5), 0, 2),)),
@@ -174,28 +174,30 @@ def _all_steps() -> tuple[Step, ...]:
         _SCHEMA,
         gaps=(Gap(GapKind.TABLES_DIFFER, "they differ", "v", example="db.x"),),
         since=tso(1),
-        kept=("old",),
-        soft_key=("id",),
-        derived=(DerivedColumn("d", "int", "id + 1"),),
+        kept_columns=("old",),
+        soft_delete_key=("id",),
+        computed=(ComputedColumn("d", "int", "id + 1"),),
     )
-    masked = MirrorState(U, "db.u@1", _SCHEMA, True, masks=(("v", HASH),), mask_key="0123", shards=(Shard(U, _SCHEMA),))
+    masked = MirrorState(
+        U, "db.u@1", _SCHEMA, True, masks=(("v", HASH),), mask_key="0123", shards=(SourceTable(U, _SCHEMA),)
+    )
     added = Column("w", MySqlType("int"), default=Default("literal", "5"))
     origins = (ColumnOrigin(_ID, _ID), ColumnOrigin(added, None))
     return (
         CreateMirror(state),
         ApplyRows(state, T, (0, 2), 40, True, (("ticdc", {"v": "binary"}),), ("v",), ("g",), ("u",)),
         ChangeColumns(state, masked, origins, 12, (("v", "v__dropped_7"),)),
-        NoteState(masked),
+        UpdateState(masked),
         TruncateMirror(state, "7"),
         RenameMirror(state, masked),
         DropMirror(state, "7.0.3"),
         DeleteRows(state, _ROWS, "TRUNCATE p0"),
-        ChangeShardRows(masked, U, origins, ("v",), T, 5),
+        ChangeSourceRows(masked, U, origins, ("v",), T, 5),
         ExchangeRows(state, masked, (("id", "ID"),), _ROWS, False, "EXCHANGE p0"),
         RestoreMirror(state, masked, "7"),
         RestoreRows(state, masked, "7"),
-        KeepOnePerKey(state),
-        ForgetDeleted(state),
+        PurgeSurplusRows(state),
+        PurgeDeletedRows(state),
     )
 
 
@@ -214,9 +216,9 @@ def _whole() -> PlannedCut:
             AlterTable(
                 T,
                 (
-                    *(AddColumn(added, Position(), True), DropColumn("v", True), RenameColumn("g", "h")),
+                    *(AddColumn(added, ColumnPosition(), True), DropColumn("v", True), RenameColumn("g", "h")),
                     *(
-                        ChangeColumn("id", _ID, Position("w")),
+                        ChangeColumn("id", _ID, ColumnPosition("w")),
                         SetDefault("h", None),
                         AddPrimaryKey(("id",)),
                         DropPrimaryKey(),
@@ -242,7 +244,7 @@ def _whole() -> PlannedCut:
             DropTable(T, True),
         ),
         (DropDatabase("db", frozenset({T})), RecoverTable(T, U), RecoverDatabase("db", "other"), NoTableEffect("VIEW")),
-        (NotSupported("no", T, True, True), OfShard(T, U, DropTable(U))),
+        (NotSupported("no", T, True, True), OfSourceTable(T, U, DropTable(U))),
     )
     events = tuple(replace(_event("", place), changes=found) for place, found in enumerate(statements))
     return _planned(plan, ColumnRules(("_commit_ts",), MASKS, SALT, ("db.s*",)), *events)
@@ -295,7 +297,7 @@ def test_plans_of_masked_tables_have_no_values(name: str) -> None:
     planned = _planned(plan, ColumnRules(masks=MASKS, salt=SALT), *events, hides=True)
     stored = redact(planned)
     text = plan_format().to_json(stored)
-    told = plan_format().to_json(replace(stored, plan=replace(stored.plan, steps=(), during=(), outcomes={})))
+    told = plan_format().to_json(replace(stored, plan=replace(stored.plan, steps=(), event_indexes=(), outcomes={})))
     told += "".join(outcome.effect for outcome in stored.outcomes.values())
     assert [value for value in ("clear", '"5"', '"6"', "77001", "frobnicate") if value in told.lower()] == []
     assert SALT not in text
@@ -306,7 +308,7 @@ def test_plans_of_masked_tables_have_no_values(name: str) -> None:
     read = plan_format(SALT).from_json(text)
     assert [type(step) for step in read.plan.steps] == [type(step) for step in plan.steps]
     assert [event.names() for event in read.rows.events] == [event.names() for event in events]
-    assert read.plan.during == plan.during
+    assert read.plan.during == plan.event_indexes
 
 
 def test_all_classes_of_a_plan_are_known() -> None:
@@ -373,14 +375,14 @@ def test_each_step_knows_its_statement() -> None:
     )
     lost = {U: (Gap(GapKind.BAD_VALUES, "x"),)}
     plan = Planner(draft, lost=lost).plan(
-        [replace(_event(text, place), returning=False) for place, text in enumerate(sql)]
+        [replace(_event(text, place), resumed=False) for place, text in enumerate(sql)]
     )
     kinds = [type(step).__name__ for step in plan.steps]
-    assert list(zip(kinds, plan.during, strict=True)) == [
+    assert list(zip(kinds, plan.event_indexes, strict=True)) == [
         ("CreateMirror", -1),
         ("CreateMirror", 0),
         ("ChangeColumns", 2),
         ("RenameMirror", 2),
         ("TruncateMirror", 3),
-        ("NoteState", 4),
+        ("UpdateState", 4),
     ]

@@ -18,7 +18,7 @@ from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import Commit, TableState
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.execution import mirror_folders, step_runner
-from cdc_pipeline.mirrors.execution.step_runner import Mirrors
+from cdc_pipeline.mirrors.execution.step_runner import StepRunner
 from cdc_pipeline.mirrors.merge.apply_rows import RowCounts
 from cdc_pipeline.mirrors.model.step_commits import CutCommits
 from cdc_pipeline.mirrors.model.steps import ApplyRows, RenameMirror
@@ -101,20 +101,20 @@ class FakeLake:
         settings = {"time_zone": "UTC", "salt": ""}
         rows: Any = type("Rows", (), {"let_in": staticmethod(self.let_in), "found_again": again, **settings})
         row_sets: Any = dict.fromkeys(range(len(plan.steps)))
-        writer = Mirrors(None, PATHS, plan.steps, row_sets, CutCommits("p", 7, {}), rows, 1)  # type: ignore[arg-type]
+        writer = StepRunner(None, PATHS, plan.steps, row_sets, CutCommits("p", 7, {}), rows, 1)  # type: ignore[arg-type]
         with (
             patch.object(mirror_folders, "table_state", self.table_state),
-            patch.object(mirror_folders, "is_in", self.is_in),
+            patch.object(mirror_folders, "is_committed", self.is_in),
             patch.object(mirror_folders, "commit_metadata", self.commit),
             patch.object(mirror_folders, "create_table", self.create),
             patch.object(mirror_folders, "move_folder", self.move),
             patch.object(mirror_folders, "forget_cached_log", lambda *_: None),
             patch.object(step_runner, "commit_metadata", self.commit),
-            patch.object(step_runner, "side_by_side", lambda _, work, chains, __: [work(chain) for chain in chains]),
+            patch.object(step_runner, "map_in_threads", lambda _, work, chains, __: [work(chain) for chain in chains]),
         ):
             for _ in range(len(self.kill_at) + 1):
                 try:
-                    done = writer.carried_out(lambda line: None)
+                    done = writer.run(lambda line: None)
                 except Killed:
                     continue
                 for failure in done.failures:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_pipeline.gaps import in_words
+from cdc_pipeline.gaps import gap_texts
 from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.model.state import MirrorState
@@ -122,6 +122,6 @@ def test_rows(told: tuple[LakePaths, dict[str, list[object]]], table: str) -> No
 def test_gaps(told: tuple[LakePaths, dict[str, list[object]]], spark: SparkSession, table: str) -> None:
     state = table_state(spark, told[0].mirror(TableName("db", table)))
     assert state is not None
-    gaps = in_words(MirrorState.from_properties(state.properties).gaps)
+    gaps = gap_texts(MirrorState.from_properties(state.properties).gaps)
     assert len(gaps) == len(GAPS[table])
     assert all(gap.startswith(start) for gap, start in zip(gaps, GAPS[table], strict=True)), gaps

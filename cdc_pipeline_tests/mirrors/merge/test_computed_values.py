@@ -14,11 +14,11 @@ from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.cuts.catalog_entries import catalog_entries
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
-from cdc_pipeline.mirrors.merge.computed_values import derived_problems
-from cdc_pipeline.mirrors.model.computed_columns import DerivedColumn
+from cdc_pipeline.mirrors.merge.computed_values import computed_problems
+from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn
 from cdc_pipeline.mirrors.model.masks import HASH
 from cdc_pipeline.mirrors.model.state import MirrorState
-from cdc_pipeline.mirrors.model.steps import NoteState
+from cdc_pipeline.mirrors.model.steps import UpdateState
 from cdc_pipeline.mirrors.operations.rebuild_tables import TableRebuilder
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mysql.model.table import TableName
@@ -33,19 +33,19 @@ _DERIVED = (
     (
         "db.s_*",
         (
-            DerivedColumn("total", "decimal(12,2)", "price * quantity"),
+            ComputedColumn("total", "decimal(12,2)", "price * quantity"),
             # the common subexpression fails if quantity is 0
-            DerivedColumn("ratio", "int", "price div quantity"),
-            DerivedColumn("more", "int", "price div quantity + 1"),
+            ComputedColumn("ratio", "int", "price div quantity"),
+            ComputedColumn("more", "int", "price div quantity + 1"),
         ),
     ),
-    ("db.canal", (DerivedColumn("sum", "bigint", "a + b"), DerivedColumn("wrong", "int", "a + 1/0"))),
-    ("db.p", (DerivedColumn("upper", "string", "upper(V)"),)),
-    ("db.q", (DerivedColumn("lower", "string", "lower(v)"),)),
-    ("db.bag", (DerivedColumn("both", "array<string>", "array(w, upper(v))"),)),
+    ("db.canal", (ComputedColumn("sum", "bigint", "a + b"), ComputedColumn("wrong", "int", "a + 1/0"))),
+    ("db.p", (ComputedColumn("upper", "string", "upper(V)"),)),
+    ("db.q", (ComputedColumn("lower", "string", "lower(v)"),)),
+    ("db.bag", (ComputedColumn("both", "array<string>", "array(w, upper(v))"),)),
 )
-RULES = ColumnRules(masks=(("db.bag", (("w", HASH),)),), salt=SALT, derived=_DERIVED)
-LATER = ColumnRules(masks=(("db.bag", (("w", HASH), ("v", HASH))),), salt=SALT, derived=_DERIVED)
+RULES = ColumnRules(masks=(("db.bag", (("w", HASH),)),), salt=SALT, computed=_DERIVED)
+LATER = ColumnRules(masks=(("db.bag", (("w", HASH), ("v", HASH))),), salt=SALT, computed=_DERIVED)
 
 
 def _sale(
@@ -169,12 +169,12 @@ def test_what_is_said_of_mirrors(told: LakePaths, spark: SparkSession) -> None:
         assert [(field.name, field.dataType) for field in table.schema] == own
         assert states[-1].gaps == ()
     maker = CutMaker(spark, told, "look", "UTC", 2, lambda _: None)
-    found = maker.entry(TableName("db", "p"))
+    found = maker.mirror_entry(TableName("db", "p"))
     assert found is not None
     (entry,) = catalog_entries(spark, [found], {})
     assert entry.columns[2] == CatalogColumn("upper", "string", "computed as upper(V)")
     assert mirror_lineage("shop", entry).deps_by_column["upper"] == mirror_lineage("shop", entry).deps_by_column["v"]
-    problems = derived_problems(spark, [NoteState(state) for state in states])
+    problems = computed_problems(spark, [UpdateState(state) for state in states])
     assert [line for line in problems if "db.canal" not in line] == [
         "computed: db.s_final.total is missing: the mirror has another column with that name",
     ]
@@ -195,10 +195,10 @@ def test_no_file_has_what_is_masked_in_clear(told: LakePaths) -> None:
 
 def test_a_rebuild_is_equal_and_takes_up_what_is_declared_now(told: LakePaths, spark: SparkSession) -> None:
     # only the changed declaration of `canal` is recomputed
-    at = (DerivedColumn("at", "timestamp_ntz", "timestamp_ntz '2026-01-01 00:00:00'"),)
-    rules = ColumnRules(masks=LATER.masks, salt=SALT, derived=(("db.canal", at), *RULES.derived))
+    at = (ComputedColumn("at", "timestamp_ntz", "timestamp_ntz '2026-01-01 00:00:00'"),)
+    rules = ColumnRules(masks=LATER.masks, salt=SALT, computed=(("db.canal", at), *RULES.computed))
     maker = CutMaker(spark, told, "again", "UTC", 2, lambda _: None, columns=rules)
-    report = TableRebuilder(maker).rebuilt(["db.canal", "db.s_keyed", "db.bag"])
+    report = TableRebuilder(maker).rebuild(["db.canal", "db.s_keyed", "db.bag"])
     assert [(table.table, table.equal) for table in report.tables] == [
         ("mirror/db.bag", True),
         ("mirror/db.canal", False),

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.merge.row_identity import Identity
-from cdc_pipeline.mysql.ddl.column_types import type_in_words
+from cdc_pipeline.mysql.ddl.column_types import type_or_text
 from cdc_pipeline.mysql.model.table import Column, TableName
 from cdc_pipeline.spark.small_frames import small_frame
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
@@ -53,9 +53,9 @@ def test_texts_of_one_value_are_the_same(spark: SparkSession, words: str, keyles
     padded = [(group, text, dialect or "ticdc") for group, text, dialect, *_ in [(*item, "", "")[:4] for item in found]]
     wires = {(item[2], item[3]) for item in found if len(item) > 2}
     named = tuple((dialect, {"c": wire} if wire else {}) for dialect, wire in sorted(wires))
-    identity = Identity.by((Column("c", type_in_words(words)),), named, "UTC", keyless=keyless)
+    identity = Identity.for_columns((Column("c", type_or_text(words)),), named, "UTC", keyless=keyless)
     frame = small_frame(spark, padded, "same INT, text STRING, dialect STRING")
-    rows = frame.select("same", identity.of(F.array("text"))[0].alias("identity")).distinct().collect()
+    rows = frame.select("same", identity.canonical(F.array("text"))[0].alias("identity")).distinct().collect()
     groups = {row["same"]: row["identity"] for row in rows}
     assert len(rows) == len(groups), rows
     if not keyless:
@@ -67,10 +67,12 @@ def test_texts_of_one_value_are_the_same(spark: SparkSession, words: str, keyles
 
 
 def test_texts_of_plain_columns_are_taken_as_they_are() -> None:
-    assert Identity.by((Column("c", type_in_words("varchar(20)")),), (("canal", {}),), "UTC", keyless=False).is_plain
-    assert not Identity.by((Column("c", type_in_words("int")),), (), "UTC", keyless=False).is_plain
+    assert Identity.for_columns(
+        (Column("c", type_or_text("varchar(20)")),), (("canal", {}),), "UTC", keyless=False
+    ).is_plain
+    assert not Identity.for_columns((Column("c", type_or_text("int")),), (), "UTC", keyless=False).is_plain
     sent = (("dataworks", {"c": "BYTES"}),)
-    assert not Identity.by((Column("c", type_in_words("varchar(20)")),), sent, "UTC", keyless=False).is_plain
+    assert not Identity.for_columns((Column("c", type_or_text("varchar(20)")),), sent, "UTC", keyless=False).is_plain
 
 
 @dataclass(frozen=True)

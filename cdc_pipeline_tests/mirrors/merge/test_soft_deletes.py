@@ -14,7 +14,7 @@ from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.cuts.cut_report import published_entries
 from cdc_pipeline.mirrors.model.masks import HASH, NULL
-from cdc_pipeline.mirrors.model.state import TRACE_NAMES, MirrorState
+from cdc_pipeline.mirrors.model.state import METADATA_COLUMNS, MirrorState
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
 from cdc_pipeline.mirrors.operations.rebuild_tables import TableRebuilder
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
@@ -160,7 +160,7 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
 
 def _rows(spark: SparkSession, paths: LakePaths, table: str) -> Rows:
     mirror = spark.read.format("delta").load(paths.mirror(TableName("db", table)))
-    return sorted(tuple(found) for found in mirror.drop(*TRACE_NAMES).collect())
+    return sorted(tuple(found) for found in mirror.drop(*METADATA_COLUMNS).collect())
 
 
 @pytest.mark.parametrize("table", ROWS)
@@ -170,7 +170,7 @@ def test_rows(told: Told, spark: SparkSession, table: str) -> None:
 
 def test_traces_and_what_is_said(told: Told, spark: SparkSession) -> None:
     s = spark.read.format("delta").load(told.paths.mirror(TableName("db", "s")))
-    assert s.columns == ["id", "v", *TRACE_NAMES, "_deleted"]
+    assert s.columns == ["id", "v", *METADATA_COLUMNS, "_deleted"]
     # metadata of the DELETE; of a row that no message deleted, its own
     assert {found.id: found["_commit_ts"] for found in s.where("_deleted").collect()} == {
         key: tso(step) for key, step in ((1, 12), (3, 11), (4, 3), (5, 13), (9, 11), (30, 14))
@@ -182,7 +182,7 @@ def test_traces_and_what_is_said(told: Told, spark: SparkSession) -> None:
         state = table_state(spark, told.paths.mirror(TableName("db", table)))
         assert state is not None
         states[table] = MirrorState.from_properties(state.properties)
-    assert {table: state.soft_key for table, state in states.items()} == {
+    assert {table: state.soft_delete_key for table, state in states.items()} == {
         **dict.fromkeys(("s", "t", "p", "m"), ("id",)),
         # keys are made unique before rows are merged
         **dict.fromkeys(("t2", "x"), ()),
@@ -211,18 +211,18 @@ def test_what_is_counted_and_checked_is_what_upstream_has(told: Told, spark: Spa
 def test_read_cut_gives_what_upstream_had(told: Told, spark: SparkSession) -> None:
     with cdc_pipeline.read_cut(spark, told.paths.root, "shop", tso(20)) as tables:
         for table, rows in ROWS.items():
-            found = tables["db", table].drop(*TRACE_NAMES).collect()
+            found = tables["db", table].drop(*METADATA_COLUMNS).collect()
             soft = table not in ("o", "bag")
             assert sorted(map(tuple, found)) == [
                 cells[:-1] if soft else cells for cells in rows if cells[-1] is not True
             ]
     with cdc_pipeline.read_cut(spark, told.paths.root, "shop", tso(10)) as tables:
-        assert sorted(map(tuple, tables["db.o"].drop(*TRACE_NAMES).collect())) == [(1, "a"), (4, "d")]
+        assert sorted(map(tuple, tables["db.o"].drop(*METADATA_COLUMNS).collect())) == [(1, "a"), (4, "d")]
 
 
 def test_a_rebuild_is_equal(told: Told, spark: SparkSession) -> None:
     maker = CutMaker(spark, told.paths, "again", "UTC", 2, lambda _: None, columns=RULES)
-    report = TableRebuilder(maker).rebuilt(["db.*"])
+    report = TableRebuilder(maker).rebuild(["db.*"])
     assert {table.table for table in report.tables} == {f"mirror/db.{table}" for table in ROWS}
     assert [table.table for table in report.tables if not table.equal] == []
     assert report.cut_id is None
@@ -252,7 +252,7 @@ def test_without_watermarks_and_made_so_by_a_rebuild(spark: SparkSession, tmp_pa
     # a mirror created without soft_delete has it after a rebuild
     ingested("0.jsonl", [table, *old, *first], ColumnRules())
     assert _rows(spark, paths, "c") == [(2, "bb"), (3, "c")]
-    Rebuilder(CutMaker(spark, paths, "r", "UTC", 2, lambda _: None, columns=RULES), "auto").rebuilt()
+    Rebuilder(CutMaker(spark, paths, "r", "UTC", 2, lambda _: None, columns=RULES), "auto").rebuild()
     assert _rows(spark, paths, "c") == [(1, "a", True), (2, "bb", False), (3, "c", False)]
     assert ingested("1.jsonl", second, RULES) == []
     assert _rows(spark, paths, "c") == [(1, "a", True), (2, "bb", False), (3, "c", True)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cdc_pipeline.gaps import in_words
+from cdc_pipeline.gaps import gap_texts
 from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
@@ -126,12 +126,12 @@ def test_what_mirrors_say_of_themselves(told: LakePaths, spark: SparkSession) ->
     assert people.masks == _PEOPLE
     assert len(people.gaps) == 3
     assert any(
-        gap.startswith("rows came without some columns") and gap.endswith(": loud") for gap in in_words(people.gaps)
+        gap.startswith("rows came without some columns") and gap.endswith(": loud") for gap in gap_texts(people.gaps)
     )
-    assert "1 row(s) with values that their types cannot hold: see dead_letters" in in_words(people.gaps)
-    assert any(gap.startswith("column loud is not recomputed in older rows") for gap in in_words(people.gaps))
+    assert "1 row(s) with values that their types cannot hold: see dead_letters" in gap_texts(people.gaps)
+    assert any(gap.startswith("column loud is not recomputed in older rows") for gap in gap_texts(people.gaps))
     assert [_state(spark, told, name).gaps for name in ("keyed", "bag", "later")] == [(), (), ()]
-    assert [gap.split(",")[0] for gap in in_words(_state(spark, told, "canal").gaps)] == [
+    assert [gap.split(",")[0] for gap in gap_texts(_state(spark, told, "canal").gaps)] == [
         "rows came without some columns"
     ]
 
@@ -156,7 +156,7 @@ def test_a_rebuild_is_equal_and_hashes_anew_under_another_salt(told: LakePaths, 
     salt = "another salt of the tests"
     rules = ColumnRules(masks=WITH_LATER.masks, salt=salt)
     maker = CutMaker(spark, told, "again", "UTC", 2, lambda _: None, columns=rules)
-    report = Rebuilder(maker, "auto").rebuilt()
+    report = Rebuilder(maker, "auto").rebuild()
     assert {table.table for table in report.tables if not table.equal} == {
         f"mirror/db.{name}" for name in ("people", "keyed", "later")
     }

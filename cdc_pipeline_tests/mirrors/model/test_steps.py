@@ -23,7 +23,7 @@ TWO_MIRRORS = {
 MOVES = {
     "RenameMirror": PATHS.mirror(STATE.name),
     "RestoreMirror": PATHS.mirror(STATE.name),
-    "DropMirror": PATHS.dropped(STATE.name, "1"),
+    "DropMirror": PATHS.dropped_mirror(STATE.name, "1"),
 }
 
 

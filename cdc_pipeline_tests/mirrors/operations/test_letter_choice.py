@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cdc_pipeline.mirrors.operations.letter_choice import LetterChoice, PositionRange
+from cdc_pipeline.mirrors.operations.letter_choice import DeadLetterChoice, PositionRange
 
 
 @pytest.mark.parametrize(
@@ -37,11 +37,11 @@ def test_malformed_positions(text: str, said: str) -> None:
     assert said in str(caught.value)
     for choice in ({"positions": (text,)}, {"replacements": {text: "{}"}}):
         with pytest.raises(ValueError, match="is no position"):
-            LetterChoice(**choice)  # type: ignore[arg-type]
+            DeadLetterChoice(**choice)  # type: ignore[arg-type]
 
 
 def test_choices_of_nothing_or_too_much() -> None:
     with pytest.raises(ValueError, match="nothing is chosen: positions, rules, tables"):
-        LetterChoice()
+        DeadLetterChoice()
     with pytest.raises(ValueError, match=r"replacements: 't/0@1-2' names more than one record"):
-        LetterChoice(replacements={"t/0@1-2": "{}"})
+        DeadLetterChoice(replacements={"t/0@1-2": "{}"})

@@ -15,15 +15,15 @@ import cdc_pipeline
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.source_field import CaptureFilesSource
 from cdc_pipeline.errors import LakeError, SourceError
-from cdc_pipeline.gaps import in_words
+from cdc_pipeline.gaps import gap_texts
 from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline.mirrors.model.state import MirrorState
-from cdc_pipeline.mirrors.operations.letter_choice import LetterChoice
+from cdc_pipeline.mirrors.operations.letter_choice import DeadLetterChoice
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
-from cdc_pipeline.mirrors.operations.release import Letters, Releaser
+from cdc_pipeline.mirrors.operations.release import DeadLetters, Releaser
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.spark.session import SparkLakehouse
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
@@ -93,7 +93,7 @@ class Lake:
     def gaps(self, table: str) -> tuple[str, ...]:
         state = table_state(self.spark, self.paths.mirror(TableName("db", table)))
         assert state is not None
-        return in_words(MirrorState.from_properties(state.properties).gaps)
+        return gap_texts(MirrorState.from_properties(state.properties).gaps)
 
 
 @pytest.fixture(scope="module")
@@ -109,11 +109,11 @@ def test_a_release_without_a_valid_record_changes_nothing(lake: Lake, spark: Spa
     before = delta_versions(spark, Path(lake.paths.home))
     releaser = Releaser(lake.rebuilder("refused"))
     # the records still break their rules, and so does the replacement
-    report = releaser.released(LetterChoice(positions=("t/1@0-8",), replacements={lake.places["newer row"]: "{}"}))
-    assert {letter.place for letter in report.dead.shown} == {
+    report = releaser.release(DeadLetterChoice(positions=("t/1@0-8",), replacements={lake.places["newer row"]: "{}"}))
+    assert {letter.position for letter in report.dead.shown} == {
         lake.places[name] for name in ("newer row", "newer delete", "no newer", "before truncate")
     }
-    assert (report.released, report.dead.count, report.rebuild) == (Letters(0, ()), 4, None)
+    assert (report.released, report.dead.count, report.rebuild) == (DeadLetters(0, ()), 4, None)
     assert all(letter.reason for letter in report.dead.shown)
 
     assert delta_versions(spark, Path(lake.paths.home)) == before
@@ -128,14 +128,22 @@ def test_wrong_choices_are_reported(lake: Lake, spark: SparkSession, tmp_path: P
     empty = tmp_path / "empty.jsonl"
     empty.write_text(record_line(None, "t", 1, 2) + "\n", encoding="utf-8")
     for choice, kind, said in (
-        (LetterChoice(positions=("t/0@0-1", "t/1@0-99")), LakeError, "no dead letter at t/0@0: nothing was released"),
-        (LetterChoice(replacements={"u/1@2": "{}"}), LakeError, "no dead letter at u/1@2"),
-        (LetterChoice(rules=("json*",), tables=("elsewhere.*",)), LakeError, "no dead letter is chosen; there are: "),
-        (LetterChoice(replacement_file=str(tmp_path / "none")), SourceError, "there is no file"),
-        (LetterChoice(replacement_file=str(torn)), SourceError, "not a complete Kafka record"),
-        (LetterChoice(replacement_file=str(empty)), SourceError, "has no payload at t/1@2"),
         (
-            LetterChoice(replacements={"t/1@2": "{}"}, replacement_file=str(twice)),
+            DeadLetterChoice(positions=("t/0@0-1", "t/1@0-99")),
+            LakeError,
+            "no dead letter at t/0@0: nothing was released",
+        ),
+        (DeadLetterChoice(replacements={"u/1@2": "{}"}), LakeError, "no dead letter at u/1@2"),
+        (
+            DeadLetterChoice(rules=("json*",), tables=("elsewhere.*",)),
+            LakeError,
+            "no dead letter is chosen; there are: ",
+        ),
+        (DeadLetterChoice(replacement_file=str(tmp_path / "none")), SourceError, "there is no file"),
+        (DeadLetterChoice(replacement_file=str(torn)), SourceError, "not a complete Kafka record"),
+        (DeadLetterChoice(replacement_file=str(empty)), SourceError, "has no payload at t/1@2"),
+        (
+            DeadLetterChoice(replacements={"t/1@2": "{}"}, replacement_file=str(twice)),
             SourceError,
             "t/1@2 has more than one replacement",
         ),
@@ -148,10 +156,10 @@ def test_released_records_are_applied_at_their_position(lake: Lake, spark: Spark
     replacements = {lake.places[name]: payload for name, (payload, _) in BROKEN.items() if name != "its row"}
     mended, still = put("t", 8, "2", "mended")[0], put("t", 8, "x3", "no int at all")[0]
     replacements |= {lake.places["x1"]: mended, lake.places["x2"]: still}
-    report = Releaser(lake.rebuilder("released"), "seen to").released(LetterChoice(replacements=replacements))
-    assert {letter.place for letter in report.released.shown} == set(lake.places.values()) - {lake.places["x2"]}
+    report = Releaser(lake.rebuilder("released"), "seen to").release(DeadLetterChoice(replacements=replacements))
+    assert {letter.position for letter in report.released.shown} == set(lake.places.values()) - {lake.places["x2"]}
     (dead,) = report.dead.shown
-    assert (dead.place, dead.rule, dead.table) == (lake.places["x2"], "value_has_type", "db.t")
+    assert (dead.position, dead.rule, dead.table) == (lake.places["x2"], "value_has_type", "db.t")
     assert dead.reason == "column id: expected int, found x3"
     assert report.rebuild is not None
     assert report.rebuild.cut_id == 2
@@ -166,7 +174,7 @@ def test_released_records_are_applied_at_their_position(lake: Lake, spark: Spark
     assert lake.letters() == {lake.places["x2"]}
     assert [gap.split(":")[0] for gap in lake.gaps("t")] == ["1 row(s) with values that their types cannot hold"]
     assert lake.gaps("bag") == ()
-    assert lake_balance(spark, lake.paths).balanced
+    assert lake_balance(spark, lake.paths).is_balanced
     log = (
         lake.table("change_log").where("`table` = 't' AND after['id'] = '8'").select("partition", "offset", "batch_id")
     )
@@ -184,7 +192,7 @@ def test_rebuilds_and_later_runs_keep_the_releases(lake: Lake) -> None:
     # a new dead letter, and the same run again, as after an interruption: it releases nothing more, and all is equal
     lake.told(20, ["its row", put("t", 13, "10", "ten")])
     assert lake.letters() == {lake.places["x2"], lake.places["its row"]}
-    stopped = Releaser(lake.rebuilder("released")).released(LetterChoice(rules=("*",)))
+    stopped = Releaser(lake.rebuilder("released")).release(DeadLetterChoice(rules=("*",)))
     assert stopped.released.count == 7
     assert stopped.rebuild is not None
     assert [table.table for table in stopped.rebuild.tables if not table.equal] == []

@@ -6,14 +6,14 @@ import pytest
 
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mirrors.operations.tied_tables import tied_tables
-from cdc_pipeline.mysql.ddl.statements import DDL_EVENT, changes_of
+from cdc_pipeline.mysql.ddl.statements import DDL_EVENT, event_changes
 from cdc_pipeline.mysql.model.table import TableName
 
 _KNOWN = [TableName("db", name) for name in ("a", "b", "c", "d", "e")] + [TableName("other", "a")]
 
 
 def _event(sql: str, database: str = "db") -> DdlEvent:
-    return DdlEvent("t", 0, 0, database, "", 1, True, 0, None, sql, changes_of(DDL_EVENT, database, "", sql))
+    return DdlEvent("t", 0, 0, database, "", 1, True, 0, None, sql, event_changes(DDL_EVENT, database, "", sql))
 
 
 @pytest.mark.parametrize(

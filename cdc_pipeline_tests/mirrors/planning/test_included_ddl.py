@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from cdc_pipeline.errors import DeclarationError
-from cdc_pipeline.gaps import in_words
+from cdc_pipeline.gaps import gap_texts
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mirrors.model.upstream_tables import existing_tables
 from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl
@@ -35,13 +35,13 @@ def _mirrored(sql: str, selection: TableSelection = _IN, past: tuple[str, ...] =
         {}, [TableName("shop", "orders"), TableName("shop", "eu_a"), TableName("eu", "b")], selection
     )
     included = IncludedDdl(selection, sources, UpstreamDefinitions(lambda: events, "UTC"))
-    found = included.event(_event(sql, 100))
+    found = included.mirrored_event(_event(sql, 100))
     return [*(_words(change) for change in found.changes), *found.notes]
 
 
 def _words(change: object) -> str:
     if isinstance(change, CreateTable) and change.gaps:
-        return f"{change.description()} lacking: {'; '.join(in_words(change.gaps))}"
+        return f"{change.description()} lacking: {'; '.join(gap_texts(change.gaps))}"
     if isinstance(change, NotSupported):
         return f"{change.name} {'starts' if change.creates else 'goes on'}: {change.reason}"
     return change.description()  # type: ignore[arg-type]
@@ -114,7 +114,7 @@ def test_statements_become_changes_of_mirrors() -> None:
 
 def test_without_a_selection_events_stay_as_they_are() -> None:
     event = _event("RENAME TABLE a TO b")
-    assert IncludedDdl(ALL_TABLES).event(event) is event
+    assert IncludedDdl(ALL_TABLES).mirrored_event(event) is event
 
 
 # statement → (earlier statements, changes of mirrors)
@@ -163,10 +163,10 @@ def test_drop_database_names_the_mirrors_of_its_tables() -> None:
     sources = sources_with(
         {}, [TableName("shop", "orders"), TableName("shop", "eu_a"), TableName("eu", "b")], selection
     )
-    (change,) = IncludedDdl(selection, sources).event(_event("DROP DATABASE shop")).changes
+    (change,) = IncludedDdl(selection, sources).mirrored_event(_event("DROP DATABASE shop")).changes
     mirrors = [TableName("shop", "orders"), TableName("eu", "eu_a"), TableName("shop", "eu_b")]
     assert [change.has(mirror) for mirror in mirrors] == [True, True, False]  # type: ignore[union-attr]
-    (plain,) = IncludedDdl(_PLAIN).event(_event("DROP DATABASE shop")).changes
+    (plain,) = IncludedDdl(_PLAIN).mirrored_event(_event("DROP DATABASE shop")).changes
     assert [plain.has(mirror) for mirror in mirrors] == [True, False, True]  # type: ignore[union-attr]
 
 
@@ -208,15 +208,15 @@ def test_existing_tables() -> None:
 
 def _change(before: TableSelection, now: TableSelection, upstream: str, mirrors: str) -> SelectionChange:
     tables = [TableName(*name.split(".")) for name in upstream.split()]
-    sources = {before.routed(name): (name,) for name in tables if str(before.routed(name)) in mirrors.split()}
-    return SelectionChange.between(sources, tables, before, now)
+    sources = {before.mirror_name(name): (name,) for name in tables if str(before.mirror_name(name)) in mirrors.split()}
+    return SelectionChange.from_selections(sources, tables, before, now)
 
 
 def test_another_selection() -> None:
     before = TableSelection(("*",), ("d.new",), (Route("d.a", "d.b"), Route("d.b", "d.c"), Route("d.x", "d.y")))
     now = TableSelection(("*",), ("d.gone",), (Route("d.x", "d.x2"), Route("d.y", "d.x")))
     change = _change(before, now, "d.a d.b d.x d.gone d.new d.same", "d.b d.c d.y d.gone d.same")
-    assert change.words(now) == (
+    assert change.descriptions(now) == (
         "mirror d.gone is dropped: d.gone is no longer included",
         "mirror d.b is renamed to d.a",
         "mirror d.c is renamed to d.b",
@@ -229,14 +229,14 @@ def test_held_tables_follow_a_selection_change() -> None:
     now = TableSelection(exclude=("d.gone",), routes=(Route("d.x", "d.y"),))
     change = _change(ALL_TABLES, now, "d.gone d.x d.same", "d.gone d.x d.same")
     held = [HeldTable(TableName("d", name), ("t", 0, 7), 4, "TRUNCATE", 3) for name in ("gone", "x", "same")]
-    assert [(str(table.name), table.rows) for table in change.held(held)] == [("d.y", 3), ("d.same", 3)]
-    assert change.held_rows_left_out(held) == 3
+    assert [(str(table.name), table.rows) for table in change.still_held(held)] == [("d.y", 3), ("d.same", 3)]
+    assert change.excluded_held_rows(held) == 3
 
 
 def test_names_in_a_ring() -> None:
     ring = TableSelection(routes=(Route("d.a", "d.b"), Route("d.b", "d.a")))
     change = _change(ALL_TABLES, ring, "d.a d.b", "d.a d.b")
-    assert change.words(ring) == (
+    assert change.descriptions(ring) == (
         "mirror d.a is dropped: d.a is now mirrored as d.b",
         "mirror d.b is dropped: d.b is now mirrored as d.a",
         "d.a is newly included: mirror d.b starts without earlier rows",
@@ -253,6 +253,6 @@ def test_equal_statements_of_one_second_all_count() -> None:
         "CREATE TABLE o (id INT)",
     )
     events = [replace(_event(sql, offset), commit_ts=1) for offset, sql in enumerate(statements, 1)]
-    found = UpstreamDefinitions(lambda: events, "UTC").of(TableName("shop", "o"))
+    found = UpstreamDefinitions(lambda: events, "UTC").definition(TableName("shop", "o"))
     assert found is not None
     assert found.schema.column_names == ("id",)

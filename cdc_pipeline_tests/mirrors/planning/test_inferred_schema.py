@@ -9,13 +9,13 @@ import pytest
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.message_types import MessageTypes
-from cdc_pipeline.gaps import in_words
+from cdc_pipeline.gaps import gap_texts
 from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.row_groups import RowGroup
 from cdc_pipeline.mirrors.model.state import UNSEEN_START, MirrorState
 from cdc_pipeline.mirrors.planning.inferred_schema import inferred_schema, widened_schema
-from cdc_pipeline.mysql.ddl.column_types import type_in_words
+from cdc_pipeline.mysql.ddl.column_types import type_or_text
 from cdc_pipeline.mysql.model.table import Column, TableName, TableSchema
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.messages import Topic, row
@@ -35,8 +35,8 @@ def _group(columns: str, types: Mapping[str, str] | None = None, key: str = "", 
         key_names=tuple(key.split()),
         changes=1,
         dialect="ticdc",
-        images=True,
-        place=(1, "t", 0, 0),
+        has_after=True,
+        position=(1, "t", 0, 0),
         types=MessageTypes(dict(types or {})),
     )
 
@@ -96,7 +96,7 @@ def test_inferred_schema(case: _Schema) -> None:
 
 
 def test_new_columns() -> None:
-    schema = TableSchema((Column("a", type_in_words("int")), Column("B", type_in_words("int"))), ("a",))
+    schema = TableSchema((Column("a", type_or_text("int")), Column("B", type_or_text("int"))), ("a",))
     cases = {
         "a b": [],  # MySQL compares names without case
         "a B c": ["c "],
@@ -140,7 +140,7 @@ _REPAIRED: dict[tuple[str, tuple[str, ...]], str] = {
 @pytest.mark.parametrize(("case", "wanted"), _REPAIRED.items(), ids=str)
 def test_repaired_column(case: tuple[str, tuple[str, ...]], wanted: str) -> None:
     before, seen = case
-    column = Column("d", type_in_words(before), nullable=False)
+    column = Column("d", type_or_text(before), nullable=False)
     groups = [_group("d", {"d": text}) for text in seen]
     (found,) = widened_schema(TableSchema((column,)), groups, inferred=True)[0].columns
     assert (str(found.type), found.name, found.nullable) == (wanted, "d", False)
@@ -245,7 +245,7 @@ def test_unknown_types_are_gaps(ingested: tuple[LakePaths, list[dict[str, str]]]
     assert UNSEEN_START in state.gaps
     assert len(state.gaps) == len(wanted) + 1
     assert {
-        name: any(f"column {name}: " in gap and text in gap for gap in in_words(state.gaps))
+        name: any(f"column {name}: " in gap and text in gap for gap in gap_texts(state.gaps))
         for name, text in wanted.items()
     } == (dict.fromkeys(wanted, True))
 

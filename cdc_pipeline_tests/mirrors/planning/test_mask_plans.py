@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_pipeline.gaps import Gap, in_words
+from cdc_pipeline.gaps import Gap, gap_texts
 from cdc_pipeline.lake.tables.ddl_history import NOT_APPLIED
-from cdc_pipeline.mirrors.changes.dropped_tables import EndedTable
+from cdc_pipeline.mirrors.changes.dropped_tables import DroppedTable
 from cdc_pipeline.mirrors.cuts.cut_ddl import CutStatements
 from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
 from cdc_pipeline.mirrors.model.masks import HASH, NULL
@@ -18,9 +18,9 @@ from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import ChangeColumns, CreateMirror
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import Permissions, Planner
-from cdc_pipeline.mirrors.settings.column_rules import ColumnRules, MaskSaltError, nowhere
+from cdc_pipeline.mirrors.settings.column_rules import ColumnRules, MaskSaltError, unknown_masked_columns
 from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
-from cdc_pipeline.mysql.ddl.statements import changes_of
+from cdc_pipeline.mysql.ddl.statements import event_changes
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.masks import SALT
 from cdc_pipeline_tests.support.messages import tso
@@ -42,7 +42,7 @@ def test_masks_and_gaps(name: str) -> None:
     draft, _ = planned(*statements)
     state = _state(draft, table)
     assert dict(state.masks) == masks
-    assert [gap[: len(start)] for gap, start in zip(in_words(state.gaps), gaps, strict=True)] == gaps
+    assert [gap[: len(start)] for gap, start in zip(gap_texts(state.gaps), gaps, strict=True)] == gaps
     stored = json.dumps(state.properties())
     assert [value for value in ("'clear'", '"clear"', '"5"', '"6"', "77001", SALT) if value in stored] == []
     assert MirrorState.from_properties(state.properties()) == state
@@ -82,16 +82,16 @@ def test_another_salt_fails_before_planning() -> None:
             planned(known=(hashed,), salt=salt)
         assert SALT not in str(error.value)
     rules = ColumnRules(masks=RULES, salt=SALT)
-    assert ColumnRules.from_plain(json.loads(json.dumps(rules.as_plain())), SALT) == rules
+    assert ColumnRules.from_plain(json.loads(json.dumps(rules.to_plain())), SALT) == rules
     with pytest.raises(MaskSaltError, match="mask_salt: it is missing"):
-        ColumnRules.from_plain(rules.as_plain())
-    assert ColumnRules.from_plain(ColumnRules(salt=SALT).as_plain()) == ColumnRules()
-    assert SALT not in f"{rules!r}{json.dumps(rules.as_plain())}"
+        ColumnRules.from_plain(rules.to_plain())
+    assert ColumnRules.from_plain(ColumnRules(salt=SALT).to_plain()) == ColumnRules()
+    assert SALT not in f"{rules!r}{json.dumps(rules.to_plain())}"
 
 
 def test_a_dropped_mirror_with_another_salt_is_not_recovered() -> None:
     (created,) = planned(T.format("a1"))[1].steps
-    ended = EndedTable(created.state, f"{tso(1)}", "dropped")
+    ended = DroppedTable(created.state, f"{tso(1)}", "dropped")
     for salt, gaps in ((SALT, 0), ("another salt, as long", 1)):
         draft = PlanDraft((), {}.get, frozenset(), 1, "UTC", ColumnRules(masks=RULES, salt=salt))
         Planner(draft, ended=lambda _: [ended]).plan([masked_event(2, "RECOVER TABLE a1")])
@@ -127,8 +127,8 @@ def test_types_in_which_values_have_the_same_text(old: str, new: str, same: bool
 def test_masked_columns_that_do_not_exist_are_reported() -> None:
     rules: Rules = (("db.a1", (("emial", HASH), ("Email", NULL))), ("db.*", (("other", HASH),)))
     _, plan = planned(T.format("a1"), T.format("a2"), rules=rules)
-    assert nowhere(ColumnRules(masks=rules), plan.steps) == {TableName("db", "a1"): ["emial"]}
-    assert nowhere(ColumnRules(masks=rules[1:]), plan.steps) == {}
+    assert unknown_masked_columns(ColumnRules(masks=rules), plan.steps) == {TableName("db", "a1"): ["emial"]}
+    assert unknown_masked_columns(ColumnRules(masks=rules[1:]), plan.steps) == {}
 
 
 def test_types_in_the_mirror() -> None:
@@ -147,7 +147,7 @@ _LATE = "ALTER TABLE a1 ADD phone2 VARCHAR(20) DEFAULT 'clear', MODIFY v INT DEF
 
 
 def _text(gaps: Iterable[Gap]) -> str:
-    return "".join([*in_words(gaps), *(str(gap.as_plain()) for gap in gaps)])
+    return "".join([*gap_texts(gaps), *(str(gap.as_plain()) for gap in gaps)])
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["masked already", "masked by its name only"])
@@ -156,7 +156,7 @@ def test_the_gap_of_a_late_statement_shows_no_masked_value(known: bool) -> None:
     table = "a1" if known else "a9"
     created = planned(T.format("a1") if known else "CREATE TABLE a9 (id INT PRIMARY KEY)")[0]
     event = replace(
-        masked_event(9, _LATE.replace("a1", table)), changes=changes_of("ddl", "db", "", _LATE.replace("a1", table))
+        masked_event(9, _LATE.replace("a1", table)), changes=event_changes("ddl", "db", "", _LATE.replace("a1", table))
     )
     ddl = CutStatements((), {event.position: DdlOutcome(NOT_APPLIED)}, (event,))
     ((name, gap),) = ddl.late_gaps()

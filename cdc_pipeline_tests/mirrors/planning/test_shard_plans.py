@@ -8,21 +8,21 @@ import pytest
 
 from cdc_pipeline.assets.nodes import mirror_lineage
 from cdc_pipeline.errors import DeclarationError
-from cdc_pipeline.gaps import in_words
+from cdc_pipeline.gaps import gap_texts
 from cdc_pipeline.lake.catalog import CatalogColumn, CatalogEntry
-from cdc_pipeline.mirrors.changes.late_ddl import ComesAgain, tables_that_come_again
+from cdc_pipeline.mirrors.changes.late_ddl import Replay, tables_to_replay
 from cdc_pipeline.mirrors.model.masks import HASH
 from cdc_pipeline.mirrors.model.row_key import key_columns
-from cdc_pipeline.mirrors.model.shards import ShardName
+from cdc_pipeline.mirrors.model.shards import SourceTableName
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import (
     ApplyRows,
     ChangeColumns,
-    ChangeShardRows,
+    ChangeSourceRows,
     CreateMirror,
     DeleteRows,
-    NoteState,
     Step,
+    UpdateState,
 )
 from cdc_pipeline.mirrors.operations.tied_tables import tied_and_merged
 from cdc_pipeline.mirrors.planning.merged_steps import coalesced
@@ -31,7 +31,7 @@ from cdc_pipeline.mirrors.planning.selection_change import SelectionChange
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
 from cdc_pipeline.mirrors.settings.selection import Route, TableSelection
-from cdc_pipeline.mysql.ddl.column_types import type_in_words
+from cdc_pipeline.mysql.ddl.column_types import type_or_text
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.mysql.types.wider_types import wider_type
 from cdc_pipeline_tests.support.messages import tso
@@ -52,7 +52,7 @@ from cdc_pipeline_tests.support.plans.shard_plans import (
 
 def _words(step: Step) -> str:
     """A short description of the step."""
-    if isinstance(step, ChangeShardRows):
+    if isinstance(step, ChangeSourceRows):
         moved = [
             f"{origin.after.name}<-{origin.before.name if origin.before else 'default'}" for origin in step.origins
         ]
@@ -61,7 +61,7 @@ def _words(step: Step) -> str:
     if isinstance(step, (ChangeColumns, CreateMirror)):
         columns = [f"{column.name}:{column.type}" for column in step.state.schema.columns if column.name not in SOURCE]
         return f"{'columns' if isinstance(step, ChangeColumns) else 'create'} {' '.join(columns)}"
-    return step.what if isinstance(step, DeleteRows) else type(step).__name__
+    return step.description if isinstance(step, DeleteRows) else type(step).__name__
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -69,7 +69,7 @@ def test_a_statement(name: str) -> None:
     statements, steps, gaps = CASES[name]
     state, plan = planned(*statements)
     assert [_words(step) for step in plan.steps if not isinstance(step, ApplyRows)][1:] == steps
-    found = () if state is None else in_words(state.gaps)
+    found = () if state is None else gap_texts(state.gaps)
     assert [gap[: len(start)] for gap, start in zip(found, gaps, strict=True)] == gaps, found
 
 
@@ -90,10 +90,10 @@ def test_policy_keep() -> None:
     state, plan = planned(ONE, TWO, "ALTER TABLE s1.o1 DROP COLUMN v", "DROP TABLE s2.o1", policy=keep)
     mark = tso(4)
     assert [_words(step) for step in plan.steps][2:] == [
-        *("NoteState", "NoteState", "NoteState", f"rows of s2.o1: to s2.o1__dropped_{mark}", "columns id:int")
+        *("UpdateState", "UpdateState", "UpdateState", f"rows of s2.o1: to s2.o1__dropped_{mark}", "columns id:int")
     ]
     assert state is not None
-    assert state.kept == (f"v__dropped_{mark}",)
+    assert state.kept_columns == (f"v__dropped_{mark}",)
     state, plan = planned(ONE, "DROP TABLE s1.o1", policy=keep)
     assert [type(step).__name__ for step in plan.steps] == ["CreateMirror", "ApplyRows", "RenameMirror"]
 
@@ -111,11 +111,11 @@ def test_rows_of_tables_that_lack_a_column_leave_no_gap() -> None:
     assert state is not None
     assert state.gaps == ()
     (rows,) = (step for step in plan.steps if isinstance(step, ApplyRows))
-    assert (rows.lacking, rows.into_empty) == ((), True)
+    assert (rows.absent, rows.into_empty) == ((), True)
     # a column that the source table has and a row lacks is a gap
     state, _ = planned(ONE, TWO, added, groups=(_rows("s1.o1", 3, narrow),))
     assert state is not None
-    assert in_words(state.gaps)[0].startswith("rows came without some columns")
+    assert gap_texts(state.gaps)[0].startswith("rows came without some columns")
 
 
 def test_source_tables_without_ddl() -> None:
@@ -129,7 +129,7 @@ def test_source_tables_without_ddl() -> None:
         "rows of s2.o1: c<-default",
     ]
     unseen = "no CREATE TABLE was seen: rows from before the stream began are missing"
-    assert [gap.split(", and")[0] for gap in in_words(state.gaps)] == [f"for some source tables, {unseen}"]
+    assert [gap.split(", and")[0] for gap in gap_texts(state.gaps)] == [f"for some source tables, {unseen}"]
     assert state.inferred
     assert [shard.inferred for shard in state.shards or ()] == [True, False]
 
@@ -138,11 +138,11 @@ def test_rows_that_arrive_before_their_ddl_are_replayed() -> None:
     state, _ = planned(groups=(_rows("s1.o1", 9, "id:int v:int"), _rows("s2.o1", 2, "id:int v:int")))
     assert state is not None
     events = _mirrored(ONE, TWO, "TRUNCATE TABLE s3.o1", exact=False)
-    found = tables_that_come_again(events, {MIRROR: state}.get, lambda state: False)
-    names = [ShardName(MIRROR, TableName(*name.split("."))) for name in ("s1.o1", "s2.o1", "s3.o1")]
-    always = ComesAgain(-1, -1, True)
-    assert found == {names[0]: always, names[1]: always, names[2]: ComesAgain(tso(3), events[2].ts or 0, True)}
-    assert tables_that_come_again(_mirrored(ONE), {MIRROR: state}.get, lambda state: False) == {}
+    found = tables_to_replay(events, {MIRROR: state}.get, lambda state: False)
+    names = [SourceTableName(MIRROR, TableName(*name.split("."))) for name in ("s1.o1", "s2.o1", "s3.o1")]
+    always = Replay(-1, -1, True)
+    assert found == {names[0]: always, names[1]: always, names[2]: Replay(tso(3), events[2].ts or 0, True)}
+    assert tables_to_replay(_mirrored(ONE), {MIRROR: state}.get, lambda state: False) == {}
 
 
 def test_a_masked_column_stays_masked_under_its_new_name() -> None:
@@ -185,7 +185,7 @@ def test_source_columns_are_not_masked() -> None:
     state, _ = planned(ONE, rules=rules)
     assert state is not None
     assert state.masks == ()
-    assert in_words(state.gaps) == (
+    assert gap_texts(state.gaps) == (
         "column _source_table: it identifies the source table of a merged mirror and is not masked",
     )
 
@@ -199,7 +199,7 @@ def test_lineage_of_source_columns() -> None:
 
 def test_source_tables_of_one_mirror_are_rebuilt_together() -> None:
     names = [TableName(*text.split(".")) for text in ("s1.o1", "s2.o1", "s1.x", "s1.y")]
-    mirrored = {name: str(MERGED.routed(name)) for name in names}
+    mirrored = {name: str(MERGED.mirror_name(name)) for name in names}
     events = [_event(1, "CREATE TABLE s1.x LIKE s2.o1")]
     assert tied_and_merged(events, names, names[:1], mirrored) == {*names[:3]}
 
@@ -215,12 +215,12 @@ def test_merging_differently_restarts_mirrors() -> None:
         (MERGED, replace(MERGED, exclude=("s2.*",)), {MIRROR: tables}),
     ):
         sources = {name: tuple(found) for name, found in mirrors.items()}
-        change = SelectionChange.between(sources, tables, before, now)
+        change = SelectionChange.from_selections(sources, tables, before, now)
         assert set(change.dropped) == set(mirrors)
-        assert change.starting == tuple(table for table in tables if now.is_in(table))
+        assert change.created == tuple(table for table in tables if now.includes(table))
     more = replace(MERGED, include=("s?.*", "t3.*"), routes=(Route("??.o*", "m.o", merge=True),))
-    change = SelectionChange.between({MIRROR: tuple(tables)}, [*tables, TableName("t3", "o1")], MERGED, more)
-    assert (change.dropped, change.renamed, change.starting) == ({}, {}, (TableName("t3", "o1"),))
+    change = SelectionChange.from_selections({MIRROR: tuple(tables)}, [*tables, TableName("t3", "o1")], MERGED, more)
+    assert (change.dropped, change.renamed, change.created) == ({}, {}, (TableName("t3", "o1"),))
     existing, _ = planned(ONE, TWO)
     assert existing is not None
     draft = PlanDraft((), {MIRROR: existing}.get, frozenset({MIRROR}), 2, "UTC")
@@ -228,9 +228,9 @@ def test_merging_differently_restarts_mirrors() -> None:
         draft, 2, more, {TableName("t3", "o1"): replace(existing, schema=(existing.shards or ())[0].schema)}.get
     )
     (step,) = draft.steps
-    assert isinstance(step, NoteState)
+    assert isinstance(step, UpdateState)
     assert [str(shard.name) for shard in step.state.shards or ()] == ["s1.o1", "s2.o1", "t3.o1"]
-    assert in_words(step.state.gaps)[0].startswith("t3.o1 was not included before cut 2: earlier rows are missing")
+    assert gap_texts(step.state.gaps)[0].startswith("t3.o1 was not included before cut 2: earlier rows are missing")
 
 
 # ---- types
@@ -258,7 +258,7 @@ def test_merging_differently_restarts_mirrors() -> None:
     ],
 )
 def test_wider_type(one: str, other: str, wider: str | None) -> None:
-    kinds = (type_in_words(one), type_in_words(other))
+    kinds = (type_or_text(one), type_or_text(other))
     for found in (wider_type(*kinds), wider_type(*reversed(kinds))):
         if wider is None:
             assert found is None
@@ -280,6 +280,6 @@ def test_overwritten_states_are_coalesced() -> None:
     _, plan = planned(ONE, TWO, T.format("s3.o1"), "DROP TABLE s2.o1", groups=rows)
     steps = tuple(coalesced(plan.steps).values())
     assert [_words(step) for step in steps] == [
-        *("create id:int v:varchar(20)", "ApplyRows", "DROP of s2.o1", "NoteState", "ApplyRows")
+        *("create id:int v:varchar(20)", "ApplyRows", "DROP of s2.o1", "UpdateState", "ApplyRows")
     ]
     assert [str(shard.name) for shard in steps[3].state.shards or ()] == ["s1.o1", "s3.o1"]

@@ -11,11 +11,11 @@ from cdc_pipeline.mirrors.changes.row_groups import RowGroup
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mirrors.model.masks import HASH
 from cdc_pipeline.mirrors.model.state import DELETED, MirrorState
-from cdc_pipeline.mirrors.model.steps import ApplyRows, ForgetDeleted, KeepOnePerKey
+from cdc_pipeline.mirrors.model.steps import ApplyRows, PurgeDeletedRows, PurgeSurplusRows
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import CutPlan, Planner
-from cdc_pipeline.mirrors.settings.column_rules import OWN_DELETED, ColumnRules, not_kept
-from cdc_pipeline.mysql.ddl.statements import changes_of
+from cdc_pipeline.mirrors.settings.column_rules import HAS_OWN_DELETED, ColumnRules, soft_delete_problems
+from cdc_pipeline.mysql.ddl.statements import event_changes
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.messages import tso
 
@@ -36,7 +36,7 @@ def planned(
 
 
 def _event(place: int, sql: str) -> DdlEvent:
-    changes = changes_of("ddl", "db", "", sql)
+    changes = event_changes("ddl", "db", "", sql)
     return DdlEvent("t", 0, place, "db", "", tso(place), True, tso(place) >> 18, None, sql, changes, "ticdc")
 
 
@@ -68,9 +68,14 @@ CASES: dict[str, tuple[list[str], str, tuple[str, ...] | None, tuple[str, ...]]]
         [f"CREATE TABLE s (id INT PRIMARY KEY, {DELETED.upper()} INT)"],
         "s",
         None,
-        (OWN_DELETED,),
+        (HAS_OWN_DELETED,),
     ),
-    "a column that gets the name": ([S1, f"ALTER TABLE s1 RENAME COLUMN v TO {DELETED}"], "s1", None, (OWN_DELETED,)),
+    "a column that gets the name": (
+        [S1, f"ALTER TABLE s1 RENAME COLUMN v TO {DELETED}"],
+        "s1",
+        None,
+        (HAS_OWN_DELETED,),
+    ),
     "emptied": ([S1, "TRUNCATE TABLE s1"], "s1", ("id",), ()),
 }
 
@@ -81,10 +86,10 @@ def test_soft_delete_key_and_gaps(name: str) -> None:
     draft, plan = planned(*statements)
     state = draft.state(TableName("db", table))
     assert state is not None
-    assert (state.soft_key, state.gaps) == (key, gaps)
+    assert (state.soft_delete_key, state.gaps) == (key, gaps)
     assert MirrorState.from_properties(state.properties()) == state
     assert (state.spark_schema().names[-1] == DELETED) == (key is not None)
-    assert sum(isinstance(step, ForgetDeleted) for step in plan.steps) == name.count("gets")
+    assert sum(isinstance(step, PurgeDeletedRows) for step in plan.steps) == name.count("gets")
     # one cut per statement gives the same
     known: list[MirrorState] = []
     for sql in statements:
@@ -97,7 +102,9 @@ def test_soft_delete_key_and_gaps(name: str) -> None:
 def _steps(plan: CutPlan) -> list[tuple[str, object]]:
     found: list[tuple[str, object]] = []
     for step in plan.steps:
-        detail = (step.into_empty, step.untold) if isinstance(step, ApplyRows) else step.state.soft_key
+        detail = (
+            (step.into_empty, step.absent_in_deletes) if isinstance(step, ApplyRows) else step.state.soft_delete_key
+        )
         found.append((type(step).__name__, detail))
     return found
 
@@ -120,26 +127,26 @@ def test_keys_are_made_unique_before_rows_are_merged() -> None:
     new_key = "ALTER TABLE s1 DROP PRIMARY KEY, ADD PRIMARY KEY (v)"
     groups = [_group("s1", 1, "id", "v"), _group("s1", 2, "id", "v"), _group("s1", 2, "v", images=False)]
     _, plan = planned(S1, new_key, groups=groups)
-    assert _steps(plan)[-2:] == [("KeepOnePerKey", ("v",)), ("ApplyRows", (False, ("id",)))]
-    assert sum(isinstance(step, KeepOnePerKey) for step in plan.steps) == 1
+    assert _steps(plan)[-2:] == [("PurgeSurplusRows", ("v",)), ("ApplyRows", (False, ("id",)))]
+    assert sum(isinstance(step, PurgeSurplusRows) for step in plan.steps) == 1
     # without a key, rows are appended; keys are made unique once the table has a key again
     steps = planned(S1, "ALTER TABLE s1 DROP PRIMARY KEY", new_key.replace("DROP PRIMARY KEY, ", ""), groups=groups)[1]
-    assert ("NoteState", ()) in _steps(steps)
-    assert not any(isinstance(step, KeepOnePerKey) for step in steps.steps)
+    assert ("UpdateState", ()) in _steps(steps)
+    assert not any(isinstance(step, PurgeSurplusRows) for step in steps.steps)
 
 
 def test_rules_round_trip_and_soft_delete_problems() -> None:
     rules = replace(SOFT, masks=(("*.*", (("v", HASH),)),), salt="a salt of the tests, long")
-    assert ColumnRules.from_plain(rules.as_plain(), rules.salt) == rules
-    assert ColumnRules.from_plain(ColumnRules(()).as_plain()) == ColumnRules(())
+    assert ColumnRules.from_plain(rules.to_plain(), rules.salt) == rules
+    assert ColumnRules.from_plain(ColumnRules(()).to_plain()) == ColumnRules(())
     before, _ = planned("CREATE TABLE s2 (id INT PRIMARY KEY)", rules=ColumnRules())
     older = before.state(TableName("db", "s2"))
     assert older is not None
     own = f"CREATE TABLE s4 (id INT PRIMARY KEY, {DELETED} INT)"
     draft, plan = planned(S1, "CREATE TABLE s3 (id INT)", own, "TRUNCATE TABLE s2", known=[older])
-    assert {name.table: reason for name, reason in not_kept(SOFT, plan.steps, draft.key).items()} == {
+    assert {name.table: reason for name, reason in soft_delete_problems(SOFT, plan.steps, draft.key).items()} == {
         "s2": "the mirror was created before soft_delete was declared or before the table had a key; rebuild the mirror",
         "s3": "its rows have no key",
         "s4": "the table has a column _deleted of its own",
     }
-    assert not_kept(ColumnRules(), plan.steps, draft.key) == {}
+    assert soft_delete_problems(ColumnRules(), plan.steps, draft.key) == {}

@@ -149,7 +149,7 @@ def test_what_is_dropped_is_kept_and_a_table_waits_until_its_statement_is_approv
         "partner": [("id", "v"), ("1", "p")],
     }
     assert report.totals.pending == 6
-    assert lake_balance(spark, told.paths).balanced
+    assert lake_balance(spark, told.paths).is_balanced
     assert told.statuses().count("held") == 4
 
     settings = CutSettings("UTC", {}, told.policy)
@@ -160,14 +160,14 @@ def test_what_is_dropped_is_kept_and_a_table_waits_until_its_statement_is_approv
 
     held = published_cut(spark, told.paths).held
     approve(spark, told.paths, [table for table in held if table.name.table == "held"], "approval")
-    report = told.maker().bring_up_to_date()
+    report = told.maker().advance()
     assert told.rows("held", "partner", "hbag", "tmp") == {
         "partner": [("id", "n", "m"), ("1", "5", None), ("2", "6", None), ("3", "8", "9"), ("4", "1", "2")],
         "held": [("id", "v"), ("1", "p"), ("2", "q")],
         "hbag": before["hbag"],
     }
     assert [str(table.name) for table in report.held] == ["db.hbag"]
-    assert lake_balance(spark, told.paths).balanced
+    assert lake_balance(spark, told.paths).is_balanced
     assert told.statuses().count("held") == 1
 
     approve(spark, told.paths, report.held, "approval 2")
@@ -177,8 +177,8 @@ def test_what_is_dropped_is_kept_and_a_table_waits_until_its_statement_is_approv
     assert report.held == ()
     assert report.totals.pending == 0
     assert all(entry.gaps == () for entry in report.mirrors)
-    assert lake_balance(spark, told.paths).balanced
-    assert Rebuilder(told.maker(), "auto").rebuilt().equal
+    assert lake_balance(spark, told.paths).is_balanced
+    assert Rebuilder(told.maker(), "auto").rebuild().all_equal
 
 
 def test_a_dropped_database_waits_table_by_table(spark: SparkSession, tmp_path: Path) -> None:
@@ -190,9 +190,9 @@ def test_a_dropped_database_waits_table_by_table(spark: SparkSession, tmp_path: 
     )
     assert told.rows("a", "b") == {"a": [("id", "v"), ("1", "x")], "b": [("id", "v"), ("2", "y")]}
     approve(spark, told.paths, published_cut(spark, told.paths).held, "approval")
-    told.maker().bring_up_to_date()
+    told.maker().advance()
     assert told.rows("a", "b") == {"a": [("id", "v"), ("2", "x")], "b": [("id", "v"), ("2", "y")]}
-    assert lake_balance(spark, told.paths).balanced
+    assert lake_balance(spark, told.paths).is_balanced
 
 
 @pytest.mark.parametrize(
@@ -201,5 +201,5 @@ def test_a_dropped_database_waits_table_by_table(spark: SparkSession, tmp_path: 
 )
 def test_first_pattern_that_matches_counts(name: str, action: str) -> None:
     policy = DdlPolicy("apply", (("shop.orders", "hold"), ("shop.*", "keep")))
-    assert policy.of(TableName(*name.split("."))) == action
+    assert policy.action_for(TableName(*name.split("."))) == action
     assert DdlPolicy.from_json(policy.to_json()) == policy

@@ -97,8 +97,8 @@ def test_spark_agrees_with_python_on_every_name(spark: SparkSession) -> None:
     rows = spark.sql(f"SELECT {', '.join(columns)} FROM names_to_select").collect()
     for row, name in zip(rows, _NAMES, strict=True):
         for number, selection in enumerate(selections):
-            assert row[f"in{number}"] == selection.is_in(name), (name, selection)
-            assert TableName(*row[f"name{number}"]) == selection.routed(name), (name, selection)
+            assert row[f"in{number}"] == selection.includes(name), (name, selection)
+            assert TableName(*row[f"name{number}"]) == selection.mirror_name(name), (name, selection)
             assert (row[f"in{number}"] and row[f"merged{number}"]) == selection.merges(name), (name, selection)
     none = spark.sql(f"SELECT {TableSelection(('*.?*',)).is_in_sql()} FROM (SELECT NULL AS database, NULL AS table)")
     assert [tuple(row) for row in none.collect()] == [(False,)]
@@ -106,17 +106,24 @@ def test_spark_agrees_with_python_on_every_name(spark: SparkSession) -> None:
 
 def test_the_first_route_that_matches_counts() -> None:
     selection = TableSelection(routes=_ROUTES[:2])
-    assert selection.routed(TableName("shop", "tmp_a")) == TableName("scratch", "tmp_a")
-    assert selection.routed(TableName("shop", "orders")) == TableName("shop_eu", "orders")
-    assert selection.routed(TableName("crm", "orders")) == TableName("crm", "orders")
+    assert selection.mirror_name(TableName("shop", "tmp_a")) == TableName("scratch", "tmp_a")
+    assert selection.mirror_name(TableName("shop", "orders")) == TableName("shop_eu", "orders")
+    assert selection.mirror_name(TableName("crm", "orders")) == TableName("crm", "orders")
 
 
 def test_exclude_comes_after_include() -> None:
     selection = TableSelection(("shop.*", "crm.people"), ("*.tmp_*", "shop.secret"))
     names = ["shop.orders", "shop.tmp_1", "shop.secret", "crm.people", "crm.orders", "Shop.orders"]
-    assert [selection.is_in(TableName(*name.split("."))) for name in names] == [True, False, False, True, False, False]
-    assert not selection.everything
-    assert ALL_TABLES.everything
+    assert [selection.includes(TableName(*name.split("."))) for name in names] == [
+        True,
+        False,
+        False,
+        True,
+        False,
+        False,
+    ]
+    assert not selection.is_identity
+    assert ALL_TABLES.is_identity
 
 
 def test_a_selection_is_written_down_whole() -> None:

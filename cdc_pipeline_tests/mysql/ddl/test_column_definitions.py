@@ -35,6 +35,6 @@ def test_column(case: dict[str, str]) -> None:
         assert case["error"] in str(error.value)
         return
     parsed = read_column(cursor)
-    assert cursor.done
+    assert cursor.at_end
     assert column_as_text(parsed.column) == case["expect"]
     assert [change_as_text(key) for key in parsed.keys] == case.get("keys", [])

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from cdc_pipeline.mysql.ddl.evolution import SchemaConflictError, altered, shape
+from cdc_pipeline.mysql.ddl.evolution import SchemaConflictError, altered, row_shape
 from cdc_pipeline.mysql.ddl.parser import parse_ddl
-from cdc_pipeline.mysql.ddl.stored_schema import schema_of_json
+from cdc_pipeline.mysql.ddl.stored_schema import schema_from_json
 from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
     Clause,
@@ -50,11 +50,11 @@ def test_altered(case: dict[str, str]) -> None:
         assert error.value.clause in clauses
         return
     after = altered(before, clauses)
-    assert schema_of_json(before.to_json()) == before
-    assert schema_of_json(after.to_json()) == after
+    assert schema_from_json(before.to_json()) == before
+    assert schema_from_json(after.to_json()) == after
     if "unknown" in case:
         assert after.partitioning is not None
-        assert not after.partitioning.known
+        assert not after.partitioning.is_known
         assert case["unknown"] in after.partitioning.reason
         after = replace(after, partitioning=None)
     assert schema_as_text(after) == schema_as_text(_table(case["to"]))
@@ -181,11 +181,11 @@ def test_columns_keep_their_charset_when_the_tables_default_changes() -> None:
     }
     unnamed = altered(_table("(a VARCHAR(9))"), _clauses("ALTER TABLE t DEFAULT CHARSET utf8mb4"))
     assert _charsets(unnamed) == {"a": (None, None)}
-    assert shape(unnamed) == shape(_table("(a VARCHAR(9))"))
+    assert row_shape(unnamed) == row_shape(_table("(a VARCHAR(9))"))
 
 
 def test_convert_to_changes_the_columns() -> None:
     before = _table("(a VARCHAR(9), b TEXT CHARACTER SET latin1)")
     after = altered(before, _clauses("ALTER TABLE t CONVERT TO CHARACTER SET gbk COLLATE gbk_bin"))
     assert _charsets(after) == dict.fromkeys("ab", ("gbk", "gbk_bin"))
-    assert shape(after) != shape(before)
+    assert row_shape(after) != row_shape(before)

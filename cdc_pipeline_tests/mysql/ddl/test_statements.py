@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cdc_pipeline.mysql.ddl.statements import OTHER_DDL_EVENT, changes_of
+from cdc_pipeline.mysql.ddl.statements import OTHER_DDL_EVENT, event_changes
 from cdc_pipeline.mysql.model.schema_changes import NotSupported
 from cdc_pipeline.mysql.model.table import TableName
 
@@ -24,12 +24,12 @@ _STATEMENTS = {
 @pytest.mark.parametrize("sql", _STATEMENTS)
 def test_ddl_of_another_database(sql: str) -> None:
     """It is never read as if it were MySQL's."""
-    (change,) = changes_of(OTHER_DDL_EVENT, "d.public", "t", sql)
+    (change,) = event_changes(OTHER_DDL_EVENT, "d.public", "t", sql)
     assert isinstance(change, NotSupported)
     assert (change.name, change.everywhere) == (TableName("d.public", "t"), _STATEMENTS[sql])
 
 
 def test_ddl_of_another_database_that_names_no_table() -> None:
-    (change,) = changes_of(OTHER_DDL_EVENT, "d", "", "DROP SCHEMA s CASCADE")
+    (change,) = event_changes(OTHER_DDL_EVENT, "d", "", "DROP SCHEMA s CASCADE")
     assert isinstance(change, NotSupported)
     assert (change.name, change.everywhere) == (None, True)

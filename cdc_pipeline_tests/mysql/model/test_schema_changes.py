@@ -17,7 +17,7 @@ from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
     Clause,
     NotSupportedClause,
-    OfShard,
+    OfSourceTable,
     PartitionRowsClause,
     RowKeepingClause,
     SchemaChange,
@@ -131,7 +131,7 @@ def test_clause_that_is_not_supported() -> None:
 
 def test_no_class_is_missing_here() -> None:
     assert {type(_clause(sql)) for sql, _, _ in CLAUSES} | {NotSupportedClause} == set(get_args(Clause))
-    assert {type(_parsed(sql)) for sql, _, _ in STATEMENTS} | {OfShard} == set(get_args(SchemaChange))
+    assert {type(_parsed(sql)) for sql, _, _ in STATEMENTS} | {OfSourceTable} == set(get_args(SchemaChange))
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_tables_that_lose_data(sql: str, expected: tuple[TableName, ...]) -> Non
 )
 def test_statement_on_a_table_of_a_merged_mirror(sql: str, names: TableNames, loses_data: bool) -> None:
     inner = _parsed(sql)
-    change = OfShard(MERGED, T, inner)  # type: ignore[arg-type]
+    change = OfSourceTable(MERGED, T, inner)  # type: ignore[arg-type]
     assert (change.description(), change.names()) == (f"m.all: {inner.description()}", names)
     assert change.tables_losing_data(lambda name: SCHEMA, unsure_conversion) == ((MERGED,) if loses_data else ())
 

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType
 
-from cdc_pipeline.mysql.ddl.column_types import type_in_words
+from cdc_pipeline.mysql.ddl.column_types import type_or_text
 from cdc_pipeline.mysql.types.spark_types import padded, spark_type
 from cdc_pipeline.mysql.types.wire_values import JSON_BYTES, wire_value
 
@@ -232,7 +232,7 @@ def _values(spark: SparkSession, cases: dict[Case, list[str]]) -> dict[Case, dic
     """In one query each case's texts, and NULL."""
     columns = []
     for place, (wire, name, zone) in enumerate(cases):
-        kind = type_in_words(name)
+        kind = type_or_text(name)
         cell = wire_value(F.col("text"), kind, zone, wire)
         shown = F.when(F.array_contains("asked", F.lit(place)), _shown(cell.cast(spark_type(kind)), spark_type(kind)))
         columns.append(shown.alias(f"c{place}"))
@@ -326,7 +326,7 @@ def test_padded(spark: SparkSession) -> None:
         [(place, None if found is None else bytearray(found)) for place, found in enumerate(texts)],
         "place INT, found BINARY",
     )
-    columns = [padded(F.col("found"), type_in_words(kind)).alias(kind) for kind in _PADDED]
+    columns = [padded(F.col("found"), type_or_text(kind)).alias(kind) for kind in _PADDED]
     found = {texts[row["place"]]: row for row in frame.select("place", *columns).collect()}
     shown = {
         kind: {text: None if found[text][kind] is None else bytes(found[text][kind]) for text in cases}

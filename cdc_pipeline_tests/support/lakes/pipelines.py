@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.dialects.decoded_tables import decode_batches
-from cdc_pipeline.lake.format import note_format
+from cdc_pipeline.lake.format import store_format
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
@@ -40,7 +40,7 @@ def ingest(
 ) -> CutReport:
     source = CaptureFiles(str(captures)) if isinstance(captures, Path) else captures
     source.take_in(spark, paths, RunContext(run_id, lambda line: None))
-    note_format(spark, paths)
+    store_format(spark, paths)
     decode_batches(spark, paths, claim_store=claim_store)
     maker = CutMaker(
         spark,
@@ -54,4 +54,4 @@ def ingest(
         selection,
         columns or ColumnRules(),
     )
-    return maker.bring_up_to_date()
+    return maker.advance()

@@ -91,7 +91,7 @@ def mirror_differences(
     full = [
         column if isinstance(column, dict) else {"name": column, "type": kinds.get(column, "")} for column in columns
     ]
-    keeps_deleted = MirrorState.from_properties(table.properties).keeps_deleted
+    keeps_deleted = MirrorState.from_properties(table.properties).has_soft_delete
     mirror = live_rows(spark.read.format("delta").load(paths.mirror(name)), keeps_deleted=keeps_deleted)
     return differences(mirror, full, rows)
 

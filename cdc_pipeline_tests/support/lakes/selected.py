@@ -52,7 +52,7 @@ class Told:
         self.topic.write(self.folder / "captures", f"{self.parts}.jsonl")
         captures = self.folder / "captures"
         report = ingest(self.spark, self.paths, captures, selection=self.selection, columns=self.columns)
-        assert lake_balance(self.spark, self.paths).balanced
+        assert lake_balance(self.spark, self.paths).is_balanced
         return report
 
     def maker(self) -> CutMaker:

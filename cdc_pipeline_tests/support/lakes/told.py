@@ -67,7 +67,7 @@ class Told:
             assert_told(self.spark, self.paths, STORIES[name])
         assert self.spark.read.format("delta").load(self.paths.table("raw_topic_snapshot")).count() == self.sent
         assert published_cut(self.spark, self.paths).resolved_tso == tso(LAST)
-        assert lake_balance(self.spark, self.paths).balanced
+        assert lake_balance(self.spark, self.paths).is_balanced
 
 
 def begun(spark: SparkSession, folder: Path) -> Told:

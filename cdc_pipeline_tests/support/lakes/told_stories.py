@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.gaps import in_words
+from cdc_pipeline.gaps import gap_texts
 from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mysql.model.quoted_names import quoted
@@ -39,5 +39,5 @@ def assert_mirror(spark: SparkSession, lake: LakePaths, name: TableName, expecte
     assert tuple(columns) == expected.columns, name
     rows = mirror.select(*(F.col(quoted(column)).cast("string") for column in columns)).collect()
     assert sorted(map(tuple, rows), key=str) == sorted(expected.rows, key=str), name
-    gaps = in_words(MirrorState.from_properties(state.properties).gaps)
+    gaps = gap_texts(MirrorState.from_properties(state.properties).gaps)
     assert bool(gaps) == expected.gaps, gaps

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cdc_pipeline.mirrors.changes.row_groups import RowGroup
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mirrors.model.state import MirrorState
-from cdc_pipeline.mysql.ddl.statements import changes_of
+from cdc_pipeline.mysql.ddl.statements import event_changes
 from cdc_pipeline.mysql.model.table import Column, MySqlType, TableName, TableSchema
 from cdc_pipeline_tests.support.messages import tso
 
@@ -18,7 +18,7 @@ def mirror_state(name: str) -> MirrorState:
 
 def ddl_event(place: int, sql: str) -> DdlEvent:
     return DdlEvent(
-        *("t", 0, place, "db", "", tso(place), True, tso(place) >> 18, None, sql, changes_of("ddl", "db", "", sql))
+        *("t", 0, place, "db", "", tso(place), True, tso(place) >> 18, None, sql, event_changes("ddl", "db", "", sql))
     )
 
 

@@ -9,7 +9,7 @@ from cdc_pipeline.mirrors.model.masks import HASH, NULL, Mask
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import CutPlan, Planner
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
-from cdc_pipeline.mysql.ddl.statements import changes_of
+from cdc_pipeline.mysql.ddl.statements import event_changes
 from cdc_pipeline_tests.support.masks import SALT
 from cdc_pipeline_tests.support.messages import tso
 
@@ -39,7 +39,7 @@ def planned(
 
 
 def masked_event(place: int, sql: str) -> DdlEvent:
-    changes = changes_of("ddl", "db", "", sql)
+    changes = event_changes("ddl", "db", "", sql)
     return DdlEvent("t", 0, place, "db", "", tso(place), True, tso(place) >> 18, None, sql, changes, "ticdc")
 
 

@@ -14,7 +14,7 @@ from cdc_pipeline.mirrors.planning.planner import CutPlan, Permissions, Planner
 from cdc_pipeline.mirrors.planning.upstream_definitions import UpstreamDefinitions
 from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
 from cdc_pipeline.mirrors.settings.selection import Route, TableSelection, sources_with
-from cdc_pipeline.mysql.ddl.statements import changes_of
+from cdc_pipeline.mysql.ddl.statements import event_changes
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.messages import tso
 
@@ -41,7 +41,7 @@ SOURCE = ("_source_database", "_source_table")
 
 
 def _event(place: int, sql: str, *, exact: bool = True) -> DdlEvent:
-    changes = changes_of("ddl", "s1", "", sql)
+    changes = event_changes("ddl", "s1", "", sql)
     return DdlEvent("t", 0, place, "s1", "", tso(place), exact, tso(place) >> 18, None, sql, changes, "ticdc")
 
 
@@ -56,10 +56,10 @@ def _rows(source: str, segment: int, columns: str) -> RowGroup:
         (*SOURCE, names[0]),
         1,
         "ticdc",
-        images=True,
-        place=(1, "t", 0, 0),
-        inserts=True,
-        first_ts=tso(segment) + 1,
+        has_after=True,
+        position=(1, "t", 0, 0),
+        is_insert=True,
+        first_commit_ts=tso(segment) + 1,
         types=MessageTypes(types),
         source=TableName(*source.split(".")),
     )
@@ -67,9 +67,9 @@ def _rows(source: str, segment: int, columns: str) -> RowGroup:
 
 def _mirrored(*statements: str, exact: bool = True) -> list[DdlEvent]:
     upstream = [_event(place, sql, exact=exact) for place, sql in enumerate(statements, 1)]
-    named = [name for event in upstream for name in IncludedDdl(MERGED).appearing(event)]
+    named = [name for event in upstream for name in IncludedDdl(MERGED).created_tables(event)]
     included = IncludedDdl(MERGED, sources_with({}, named, MERGED), UpstreamDefinitions(list, "UTC"))
-    return [included.event(event) for event in upstream]
+    return [included.mirrored_event(event) for event in upstream]
 
 
 def planned(
@@ -93,7 +93,7 @@ ALTER = "ALTER TABLE {} {}"
 
 # name → (statements, expected steps after the first statement, prefixes of the mirror's expected gaps)
 CASES: dict[str, tuple[list[str], list[str], list[str]]] = {
-    "tables that are alike": ([ONE, TWO], ["NoteState"], []),
+    "tables that are alike": ([ONE, TWO], ["UpdateState"], []),
     "one that has more": (
         [ONE, "CREATE TABLE s2.o1 (id INT PRIMARY KEY, n INT NOT NULL DEFAULT 5, v VARCHAR(40))"],
         ["columns id:int n:int v:varchar(20)", "columns id:int n:int v:varchar(40)"],
@@ -102,27 +102,27 @@ CASES: dict[str, tuple[list[str], list[str], list[str]]] = {
     "a column that is added everywhere, one after another": (
         [ONE, TWO, *(ALTER.format(table, "ADD COLUMN n INT DEFAULT 7") for table in ("s1.o1", "s2.o1"))],
         [
-            "NoteState",
+            "UpdateState",
             "columns id:int v:varchar(20) n:int",
             "rows of s1.o1: n<-default",
-            "NoteState",
+            "UpdateState",
             "rows of s2.o1: n<-default",
-            "NoteState",
+            "UpdateState",
         ],
         [],
     ),
     "a column that is dropped everywhere": (
         [ONE, TWO, *(ALTER.format(table, "DROP COLUMN v") for table in ("s2.o1", "s1.o1"))],
-        ["NoteState", "rows of s2.o1: v<-NULL", "NoteState", "columns id:int"],
+        ["UpdateState", "rows of s2.o1: v<-NULL", "UpdateState", "columns id:int"],
         [],
     ),
     "a column that is renamed everywhere": (
         [ONE, TWO, *(ALTER.format(table, "RENAME COLUMN v TO w") for table in ("s2.o1", "s1.o1"))],
         [
-            "NoteState",
+            "UpdateState",
             "columns id:int v:varchar(20) w:varchar(20)",
             "rows of s2.o1: w<-v v<-NULL",
-            "NoteState",
+            "UpdateState",
             "rows of s1.o1: w<-v",
             "columns id:int w:varchar(20)",
         ],
@@ -130,7 +130,7 @@ CASES: dict[str, tuple[list[str], list[str], list[str]]] = {
     ),
     "two columns swap their names in one table": (
         [ONE, TWO, ALTER.format("s2.o1", "RENAME COLUMN v TO id, RENAME COLUMN id TO v")],
-        ["NoteState", "rows of s2.o1: v<-id id<-v", "columns v:varchar(20) id:int"],
+        ["UpdateState", "rows of s2.o1: v<-id id<-v", "columns v:varchar(20) id:int"],
         [
             "column v:",
             "column id:",
@@ -139,69 +139,69 @@ CASES: dict[str, tuple[list[str], list[str], list[str]]] = {
     ),
     "a type that widens everywhere": (
         [ONE, TWO, *(ALTER.format(table, "MODIFY id BIGINT") for table in ("s1.o1", "s2.o1"))],
-        ["NoteState", "columns id:bigint v:varchar(20)", "NoteState"],
+        ["UpdateState", "columns id:bigint v:varchar(20)", "UpdateState"],
         [],
     ),
     "a type that narrows in one of them": (
         [ONE, TWO, ALTER.format("s1.o1", "MODIFY v VARCHAR(10)")],
-        ["NoteState", "NoteState", "NoteState"],
+        ["UpdateState", "UpdateState", "UpdateState"],
         ["column v: varchar(20) became varchar(10), but the mirror has varchar(20)"],
     ),
     "types that do not go together": (
         [ONE, TWO, ALTER.format("s1.o1", "MODIFY v INT")],
-        ["NoteState", "NoteState", "NoteState"],
+        ["UpdateState", "UpdateState", "UpdateState"],
         ["column v: its source tables have different types (int and varchar(20))", "column v: varchar(20) became int"],
     ),
     "keys that do not go together": (
         [ONE, "CREATE TABLE s2.o1 (id INT, v VARCHAR(20), PRIMARY KEY (id, v))"],
-        ["NoteState"],
+        ["UpdateState"],
         [
             "its source tables have different keys: (id) and (id, v); rows of some of them may be wrong, such as in s1.o1"
         ],
     ),
     "TRUNCATE and DROP of one, then of the last": (
         [ONE, TWO, "TRUNCATE TABLE s1.o1", "DROP TABLE s1.o1", "DROP TABLE s2.o1"],
-        ["NoteState", "TRUNCATE of s1.o1", "DROP of s1.o1", "NoteState", "DropMirror"],
+        ["UpdateState", "TRUNCATE of s1.o1", "DROP of s1.o1", "UpdateState", "DropMirror"],
         [],
     ),
     "what only the dropped one had": (
         [ONE, "CREATE TABLE s2.o1 (id INT PRIMARY KEY, v VARCHAR(20), n INT)", "DROP TABLE s2.o1"],
-        ["columns id:int v:varchar(20) n:int", "NoteState", "DROP of s2.o1", "columns id:int v:varchar(20)"],
+        ["columns id:int v:varchar(20) n:int", "UpdateState", "DROP of s2.o1", "columns id:int v:varchar(20)"],
         [],
     ),
     "a database of several": (
         [ONE, T.format("s1.o2"), TWO, "DROP DATABASE s1"],
-        ["NoteState", "NoteState", "DROP of s1.o1", "NoteState", "DROP of s1.o2", "NoteState"],
+        ["UpdateState", "UpdateState", "DROP of s1.o1", "UpdateState", "DROP of s1.o2", "UpdateState"],
         [],
     ),
     "a name that changes inside": (
         [ONE, TWO, "RENAME TABLE s1.o1 TO s1.o9"],
-        ["NoteState", "rows of s1.o1: to s1.o9", "NoteState"],
+        ["UpdateState", "rows of s1.o1: to s1.o9", "UpdateState"],
         [],
     ),
     "two tables that change places": (
         [ONE, TWO, "RENAME TABLE s1.o1 TO s1.tmp, s2.o1 TO s1.o1, s1.tmp TO s2.o1"],
         [
-            "NoteState",
-            *("rows of s1.o1: to s1.tmp", "NoteState", "rows of s2.o1: to s1.o1", "NoteState"),
-            *("rows of s1.tmp: to s2.o1", "NoteState"),
+            "UpdateState",
+            *("rows of s1.o1: to s1.tmp", "UpdateState", "rows of s2.o1: to s1.o1", "UpdateState"),
+            *("rows of s1.tmp: to s2.o1", "UpdateState"),
         ],
         [],
     ),
     "a name that leads out": (
         [ONE, TWO, "RENAME TABLE s1.o1 TO s1.tmp_o1"],
-        ["NoteState", "DROP of s1.o1", "NoteState"],
+        ["UpdateState", "DROP of s1.o1", "UpdateState"],
         [],
     ),
     "a name that leads in": (
         [ONE, T.format("s2.x"), "ALTER TABLE s2.x RENAME TO s2.o3"],
-        ["create id:int v:varchar(20)", "DropMirror", "NoteState", "NoteState"],
+        ["create id:int v:varchar(20)", "DropMirror", "UpdateState", "UpdateState"],
         ["s2.o3 was renamed from s2.x: earlier rows are missing"],
     ),
-    "a table like another": ([ONE, "CREATE TABLE s2.o2 LIKE s1.o1"], ["NoteState"], []),
+    "a table like another": ([ONE, "CREATE TABLE s2.o2 LIKE s1.o1"], ["UpdateState"], []),
     "a table like one that is unknown": (
         [ONE, "CREATE TABLE s2.o2 LIKE s1.o7"],
-        ["NoteState"],
+        ["UpdateState"],
         ["s2.o2: CREATE TABLE LIKE s1.o7, whose definition is unknown"],
     ),
     "one made though it is there": ([ONE, ONE], ["CREATE of s1.o1"], []),
@@ -212,27 +212,27 @@ CASES: dict[str, tuple[list[str], list[str], list[str]]] = {
             TWO,
             ALTER.format("s1.o1", "DROP PARTITION a"),
         ],
-        ["NoteState", "DropPartition a of s1.o1", "NoteState"],
+        ["UpdateState", "DropPartition a of s1.o1", "UpdateState"],
         [],
     ),
     "rows that change places with another table's": (
         [ONE, T.format("s2.x"), ALTER.format("s1.o1", "EXCHANGE PARTITION a WITH TABLE s2.x")],
-        ["create id:int v:varchar(20)", "NoteState", "NoteState"],
+        ["create id:int v:varchar(20)", "UpdateState", "UpdateState"],
         ["s1.o1: EXCHANGE PARTITION with s2.x: rows of merged tables cannot be exchanged"],
     ),
     "what cannot be read": (
         [ONE, TWO, ALTER.format("s1.o1", "FROBNICATE v")],
-        ["NoteState", "NoteState"],
+        ["UpdateState", "UpdateState"],
         ["s1.o1: "],
     ),
     "what does not fit": (
         [ONE, TWO, ALTER.format("s1.o1", "DROP COLUMN z")],
-        ["NoteState", "NoteState"],
+        ["UpdateState", "UpdateState"],
         ["ALTER TABLE does not fit the known columns of s1.o1"],
     ),
     "one that comes back": (
         [ONE, TWO, "DROP TABLE s1.o1", "FLASHBACK TABLE s1.o1"],
-        ["NoteState", "DROP of s1.o1", "NoteState", "NoteState", "NoteState"],
+        ["UpdateState", "DROP of s1.o1", "UpdateState", "UpdateState", "UpdateState"],
         ["s1.o1 was recovered without rows: a merged mirror keeps no rows of dropped tables"],
     ),
 }
