@@ -60,7 +60,7 @@ def test_each_field_rule_has_a_clause_and_the_named_test_case() -> None:
         assert rule.clause, rule
         test = script["test_of"](dialect, form.name, rule)
         if test.startswith("contracts/"):
-            model = form.contract if test == "contracts/cases.py" else form.sent
+            model = form.contract if test == "contracts/cases.py" else form.complete_contract
             cases = (CASES if test == "contracts/cases.py" else SENT_CASES)[model]
             assert rule.name in cases.broken or rule.field in cases.wrong, rule
         else:

@@ -54,7 +54,7 @@ def rules_by_form() -> list[tuple[str, Form, Rule]]:
     found = []
     for dialect in sorted(DIALECTS, key=lambda dialect: list(_NAMES).index(dialect.name)):
         for form in dialect.forms:
-            contracts = [form.contract, *([form.sent] if form.sent is not None else [])]
+            contracts = [form.contract, *([form.complete_contract] if form.complete_contract is not None else [])]
             rules = dict.fromkeys(rule for contract in contracts for rule in model_rules(contract))
             found += [(dialect.name, form, rule) for rule in rules]
     return found

@@ -17,8 +17,8 @@ from cdc_pipeline.lake.paths import LakePaths
 _HOLD = """
 import sys, time
 from cdc_pipeline.lake.paths import LakePaths
-from cdc_pipeline.lake.lock import only_writer
-with only_writer(LakePaths(sys.argv[1], "shop"), "other-run", print):
+from cdc_pipeline.lake.lock import writer_lock
+with writer_lock(LakePaths(sys.argv[1], "shop"), "other-run", print):
     print("held", flush=True)
     time.sleep(600)
 """

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 _NAME = "test_turns"
 _HOLDER = f"""
 import time
-from cdc_pipeline.spark.process_lock import turn
-with turn({_NAME!r}):
+from cdc_pipeline.spark.process_lock import process_lock
+with process_lock({_NAME!r}):
     print("mine", flush=True)
     time.sleep(60)
 """
 _WAITER = f"""
-from cdc_pipeline.spark.process_lock import turn
+from cdc_pipeline.spark.process_lock import process_lock
 print("waits", flush=True)
-with turn({_NAME!r}):
+with process_lock({_NAME!r}):
     print("mine", flush=True)
 """
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.settings.ddl_policy import StatementPosition
 
 _REDACTED = Default("expression", "it is in ddl_history")
-_TEXTS = frozenset({"sql", "query", "reason", "description", "bound"})
+_TEXTS = frozenset({"sql", "query", "reason", "what", "description", "bound"})
 """Fields that quote a statement."""
 
 

@@ -307,8 +307,8 @@ def test_plans_of_masked_tables_have_no_values(name: str) -> None:
             assert not masked or origin.after.default in (None, _REDACTED)
     read = plan_format(SALT).from_json(text)
     assert [type(step) for step in read.plan.steps] == [type(step) for step in plan.steps]
-    assert [event.names() for event in read.rows.events] == [event.names() for event in events]
-    assert read.plan.during == plan.event_indexes
+    assert [event.names() for event in read.row_selection.events] == [event.names() for event in events]
+    assert read.plan.event_indexes == plan.event_indexes
 
 
 def test_all_classes_of_a_plan_are_known() -> None:

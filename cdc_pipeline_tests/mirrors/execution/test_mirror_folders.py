@@ -99,7 +99,7 @@ class FakeLake:
         """Runs the plan until a run completes."""
         again = staticmethod(lambda *_: RowCounts())
         settings = {"time_zone": "UTC", "salt": ""}
-        rows: Any = type("Rows", (), {"let_in": staticmethod(self.let_in), "found_again": again, **settings})
+        rows: Any = type("Rows", (), {"apply": staticmethod(self.let_in), "recount": again, **settings})
         row_sets: Any = dict.fromkeys(range(len(plan.steps)))
         writer = StepRunner(None, PATHS, plan.steps, row_sets, CutCommits("p", 7, {}), rows, 1)  # type: ignore[arg-type]
         with (

@@ -28,7 +28,7 @@ MOVES = {
 
 
 def _step(kind: type[Step]) -> Any:
-    values: dict[str, Any] = {"state": STATE, "before": OTHER, "other": OTHER, "source": OTHER, "mark": "1"}
+    values: dict[str, Any] = {"state": STATE, "before": OTHER, "other": OTHER, "source": OTHER, "ddl_id": "1"}
     return kind(**{field.name: values.get(field.name) for field in fields(kind)})
 
 

@@ -165,9 +165,9 @@ def test_drop_database_names_the_mirrors_of_its_tables() -> None:
     )
     (change,) = IncludedDdl(selection, sources).mirrored_event(_event("DROP DATABASE shop")).changes
     mirrors = [TableName("shop", "orders"), TableName("eu", "eu_a"), TableName("shop", "eu_b")]
-    assert [change.has(mirror) for mirror in mirrors] == [True, True, False]  # type: ignore[union-attr]
+    assert [change.drops(mirror) for mirror in mirrors] == [True, True, False]  # type: ignore[union-attr]
     (plain,) = IncludedDdl(_PLAIN).mirrored_event(_event("DROP DATABASE shop")).changes
-    assert [plain.has(mirror) for mirror in mirrors] == [True, False, True]  # type: ignore[union-attr]
+    assert [plain.drops(mirror) for mirror in mirrors] == [True, False, True]  # type: ignore[union-attr]
 
 
 # ---- the source tables of mirrors
