@@ -21,7 +21,7 @@ class GapKind(Enum):
     """No CREATE TABLE was seen for some source tables of a merged mirror."""
     NOT_INCLUDED_BEFORE = "not_included_before"
     """Earlier selections excluded the table, so its earlier rows are missing."""
-    ROWS_OF_QUERY = "rows_of_query"
+    FILLED_BY_QUERY = "rows_of_query"
     """The table was filled by a query (CREATE TABLE … SELECT), or from a table without a mirror."""
 
     # statements
@@ -29,13 +29,13 @@ class GapKind(Enum):
     LATE_DDL = "late_ddl"
     HELD = "held"
     """`ddl_policy` holds a statement of the table."""
-    PUT_ASIDE = "put_aside"
+    QUARANTINED = "put_aside"
     """The table is quarantined: its steps failed repeatedly. A rebuild ends the quarantine."""
 
     UNSURE_ORDER = "unsure_order"
     """The order of changes from several partitions is unknown."""
 
-    UNSURE_COPIES = "unsure_copies"
+    UNKNOWN_DUPLICATES = "unsure_copies"
     """Equal changes of a keyless table may be redeliveries."""
 
     # records and rows
@@ -52,7 +52,7 @@ class GapKind(Enum):
     """RECOVER or FLASHBACK did not restore all rows or columns of the table."""
 
     # columns
-    UNTOLD_COLUMN = "untold_column"
+    UNDECLARED_COLUMN = "untold_column"
     """Rows have the column, but no DDL declares it."""
     UNCLEAR_TYPE = "unclear_type"
     """The type is known from messages only, and not completely."""
@@ -63,7 +63,7 @@ class GapKind(Enum):
     """Row images without the column, whose default is unknown."""
     UNSURE_CONVERSION = "unsure_conversion"
     """A type change may have converted values differently upstream."""
-    NO_SURE_EQUAL = "no_sure_equal"
+    NO_EXACT_EQUIVALENT = "no_sure_equal"
     """Values without an exact equivalent in the new type."""
     NULL_IN_OLDER_ROWS = "null_in_older_rows"
     NOT_COMPUTED = "not_computed"
@@ -71,25 +71,25 @@ class GapKind(Enum):
     UNSURE_FORMULA = "unsure_formula"
     """The value that upstream computes is uncertain or missing for some rows."""
     DAMAGED_TEXT = "damaged_text"
-    SHOWN_TWICE = "shown_twice"
+    AMBIGUOUS_TIME = "shown_twice"
     """TIMESTAMP texts that are the local time of two instants (end of daylight saving time)."""
-    NEVER_SHOWN = "never_shown"
+    NONEXISTENT_TIME = "never_shown"
     """TIMESTAMP texts that do not exist in the time zone (start of daylight saving time)."""
     TABLES_DIFFER = "tables_differ"
     """The source tables of a merged mirror define the column differently."""
     KEYS_DIFFER = "keys_differ"
     """The source tables of a merged mirror have different keys."""
-    MASKED_OTHERWISE = "masked_otherwise"
+    MASK_DIFFERS = "masked_otherwise"
     """The mask differs from the declared one."""
-    HASHED_AS_BEFORE = "hashed_as_before"
+    HASHED_AS_OTHER_TYPE = "hashed_as_before"
     """Values were hashed as another type."""
-    OWN_COLUMN = "own_column"
+    NAME_CONFLICT = "own_column"
     """An upstream column has the name of a metadata or computed column and replaces it."""
 
 
 _RUN_ON = frozenset({GapKind.NULL_IN_OLDER_ROWS, GapKind.NOT_COMPUTED, GapKind.ABSENT_DEFAULT})
 """The detail of these kinds continues the sentence: column `a` of older rows is NULL."""
-_LISTED = frozenset({GapKind.UNTOLD_COLUMN, GapKind.VIRTUAL_NOT_SENT, GapKind.PARTIAL_IMAGES})
+_LISTED = frozenset({GapKind.UNDECLARED_COLUMN, GapKind.VIRTUAL_NOT_SENT, GapKind.PARTIAL_IMAGES})
 """One text lists all columns with a gap of these kinds."""
 _LONGEST_STATEMENT = 200
 _LONGEST_DETAIL = 600
@@ -152,7 +152,7 @@ class Gap:
         )
 
 
-def of_statement(kind: GapKind, hidden: str, clear: str, statement: str) -> Gap:
+def statement_gap(kind: GapKind, hidden: str, clear: str, statement: str) -> Gap:
     """A gap that quotes a statement, shortened. A table with masked columns shows only `hidden`."""
     return Gap(kind, hidden, clear=f"{_cut(clear, _LONGEST_STATEMENT)}: {short_statement(statement)}")
 
@@ -173,7 +173,7 @@ def gaps_from_json(text: str) -> tuple[Gap, ...]:
     return tuple(map(Gap.from_plain, json.loads(text)))
 
 
-def added(gaps: Iterable[Gap], more: Iterable[Gap]) -> tuple[Gap, ...]:
+def merge_gaps(gaps: Iterable[Gap], more: Iterable[Gap]) -> tuple[Gap, ...]:
     """The gaps of both, without duplicate texts."""
     found: dict[str, Gap] = {}
     for gap in (*gaps, *more):
@@ -181,7 +181,7 @@ def added(gaps: Iterable[Gap], more: Iterable[Gap]) -> tuple[Gap, ...]:
     return tuple(found.values())
 
 
-def carried(gaps: Iterable[Gap], now: Mapping[str, str | None]) -> tuple[Gap, ...]:
+def gaps_after_alter(gaps: Iterable[Gap], now: Mapping[str, str | None]) -> tuple[Gap, ...]:
     """The gaps after column changes. `now`: old name → new name, or None for a dropped column, whose gaps are removed.
 
     Columns that are not in `now` keep their name.
@@ -195,11 +195,11 @@ def carried(gaps: Iterable[Gap], now: Mapping[str, str | None]) -> tuple[Gap, ..
     return tuple(found)
 
 
-def of_other_kinds(gaps: Iterable[Gap], *kinds: GapKind) -> tuple[Gap, ...]:
+def without_kinds(gaps: Iterable[Gap], *kinds: GapKind) -> tuple[Gap, ...]:
     return tuple(gap for gap in gaps if gap.kind not in kinds)
 
 
-def in_words(gaps: Iterable[Gap]) -> tuple[str, ...]:
+def gap_texts(gaps: Iterable[Gap]) -> tuple[str, ...]:
     """The texts of the gaps. Equal gaps of several columns are one text."""
     listed: dict[tuple[GapKind, str, str], list[str]] = {}
     found: list[str | tuple[GapKind, str, str]] = []

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from cdc_pipeline.component.source_field import render_template
 from cdc_pipeline.mirrors.model.masks import HASH, NULL, Mask
-from cdc_pipeline.mirrors.model.state import TRACE_NAMES
+from cdc_pipeline.mirrors.model.state import METADATA_COLUMNS
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mirrors.settings.table_patterns import require_pattern
 from cdc_pipeline.mysql.model.table import TableName
@@ -34,7 +34,7 @@ def metadata_list(value: object) -> list[object]:
         return []
     if not isinstance(value, (list, tuple)):
         raise ValueError(
-            f"metadata_columns: {value!r} is not a list: some of {', '.join(TRACE_NAMES)}, or none is expected"
+            f"metadata_columns: {value!r} is not a list: some of {', '.join(METADATA_COLUMNS)}, or none is expected"
         )
     return list(value)
 
@@ -42,11 +42,11 @@ def metadata_list(value: object) -> list[object]:
 def validate_metadata(value: list[str]) -> list[str]:
     """The names in the column order of mirrors. Raises ValueError for unknown or duplicate names."""
     for name in value:
-        if name not in TRACE_NAMES:
-            raise ValueError(f"{name!r} is not a metadata column: {', '.join(TRACE_NAMES)} are expected, or none")
+        if name not in METADATA_COLUMNS:
+            raise ValueError(f"{name!r} is not a metadata column: {', '.join(METADATA_COLUMNS)} are expected, or none")
     if len(set(value)) < len(value):
         raise ValueError(f"{value!r}: each column is expected once")
-    return [name for name in TRACE_NAMES if name in value]
+    return [name for name in METADATA_COLUMNS if name in value]
 
 
 def validate_masks(value: Masks) -> Masks:
@@ -97,5 +97,5 @@ def check_masked_keys(masks: Masks, keys: Mapping[str, list[str]]) -> None:
     for table, columns in keys.items():
         database, _, name = table.partition(".")
         for column in columns:
-            if rules.mask_of(TableName(database, name), column) == NULL:
+            if rules.mask_for(TableName(database, name), column) == NULL:
                 raise ValueError(f"{table}.{column} is part of a key (keys): mask it as {HASH}, not as {NULL}")

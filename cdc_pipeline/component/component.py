@@ -27,14 +27,14 @@ from cdc_pipeline.component.column_fields import (
     validate_metadata,
     validate_salt,
 )
-from cdc_pipeline.component.computed_field import ComputedColumn, ComputedColumns, computed_rules, validate_computed
+from cdc_pipeline.component.computed_field import ComputedColumns, ComputedField, computed_rules, validate_computed
 from cdc_pipeline.component.json_schema import YamlModel
 from cdc_pipeline.component.run_fields import FreshnessSettings, SensorSettings, settings_resolver
 from cdc_pipeline.component.scaffold import PipelineScaffolder
 from cdc_pipeline.component.source_field import SOURCE_MODEL, SOURCES, SourceField
 from cdc_pipeline.component.table_fields import RouteRule, require_include, require_patterns, table_selection
 from cdc_pipeline.dialects.decode import DialectName  # noqa: TC001  # pydantic reads the annotation
-from cdc_pipeline.mirrors.model.state import TRACE_NAMES
+from cdc_pipeline.mirrors.model.state import METADATA_COLUMNS
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mirrors.settings.ddl_policy import APPLY, HOLD, KEEP, DdlAction, DdlPolicy
 from cdc_pipeline.mirrors.settings.table_patterns import require_pattern
@@ -182,7 +182,7 @@ class CdcPipeline(dg.Component, YamlModel):
             description="Metadata columns of mirrors: some of `_commit_ts`, `_topic`, `_partition`, `_offset`, or `none`. "
             "Existing mirrors change after a rebuild."
         ),
-    ] = list(TRACE_NAMES)  # noqa: RUF012  # pydantic copies it
+    ] = list(METADATA_COLUMNS)  # noqa: RUF012  # pydantic copies it
     mask: Annotated[
         dict[str, dict[str, str | None]],
         Field(
@@ -207,7 +207,7 @@ class CdcPipeline(dg.Component, YamlModel):
         ),
     ] = []  # noqa: RUF012  # pydantic copies it
     computed: Annotated[
-        dict[str, dict[str, ComputedColumn]],
+        dict[str, dict[str, ComputedField]],
         Field(
             description="Additional columns computed from upstream columns, by pattern on the mirror's database.table. "
             "Existing mirrors change after a rebuild.",

@@ -7,12 +7,12 @@ from typing import Annotated, TypeAlias
 from pydantic import ConfigDict, Field
 
 from cdc_pipeline.component.json_schema import YamlModel
-from cdc_pipeline.mirrors.model.computed_columns import DerivedColumn, DerivedRules
-from cdc_pipeline.mirrors.model.state import TRACE_NAMES
+from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn, DerivedRules
+from cdc_pipeline.mirrors.model.state import METADATA_COLUMNS
 from cdc_pipeline.mirrors.settings.table_patterns import require_pattern
 
 
-class ComputedColumn(YamlModel):
+class ComputedField(YamlModel):
     """An additional mirror column, computed from the upstream columns of the same row."""
 
     model_config = ConfigDict(extra="forbid")
@@ -33,7 +33,7 @@ class ComputedColumn(YamlModel):
     ]
 
 
-ComputedColumns: TypeAlias = dict[str, dict[str, ComputedColumn]]
+ComputedColumns: TypeAlias = dict[str, dict[str, ComputedField]]
 
 
 def validate_computed(value: ComputedColumns) -> ComputedColumns:
@@ -48,14 +48,14 @@ def validate_computed(value: ComputedColumns) -> ComputedColumns:
         for name, column in columns.items():
             if not name.strip():
                 raise ValueError(f"{pattern}: {name!r} is not a column name")
-            if name.casefold() in TRACE_NAMES:
+            if name.casefold() in METADATA_COLUMNS:
                 raise ValueError(f"{pattern}.{name}: the name is used by metadata_columns: another name is expected")
             try:
-                references = DerivedColumn(name, column.type, column.sql).expression.names
+                references = ComputedColumn(name, column.type, column.sql).expression.column_names
             except ValueError as error:
                 raise ValueError(f"{pattern}.{name}: {error}") from None
             for other in references:
-                if other.casefold() in TRACE_NAMES or other.casefold() in names:
+                if other.casefold() in METADATA_COLUMNS or other.casefold() in names:
                     raise ValueError(
                         f"{pattern}.{name}: {column.sql!r} refers to {other}, a computed or metadata column: "
                         "only upstream columns are allowed"
@@ -66,6 +66,6 @@ def validate_computed(value: ComputedColumns) -> ComputedColumns:
 def computed_rules(value: ComputedColumns) -> DerivedRules:
     """The field in the form of `ColumnRules`."""
     return tuple(
-        (pattern, tuple(DerivedColumn(name, column.type, column.sql) for name, column in columns.items()))
+        (pattern, tuple(ComputedColumn(name, column.type, column.sql) for name, column in columns.items()))
         for pattern, columns in value.items()
     )

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from cdc_pipeline.errors import TransientError
 from cdc_pipeline.spark.java import require_java
-from cdc_pipeline.spark.process_lock import told, turn
+from cdc_pipeline.spark.process_lock import process_lock, report_progress
 
 KAFKA_VERSION = "4.3.1"
 """The newest release whose dependencies all resolve from Maven Central (2026-11). It runs on Java 17 and supports the
@@ -56,7 +56,7 @@ def broker_class_path(home: Path | None = None) -> str:
     class_path = _read_class_path(stored)
     if class_path is not None:
         return class_path
-    with told("fetching Kafka's jars"), turn("kafka-jars"):
+    with report_progress("fetching Kafka's jars"), process_lock("kafka-jars"):
         class_path = _read_class_path(stored)  # another process may have fetched them while this one waited
         if class_path is None:
             _fetch(home, stored)

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.gaps import Gap, GapKind, added, of_other_kinds
+from cdc_pipeline.gaps import Gap, GapKind, merge_gaps, without_kinds
 from cdc_pipeline.mysql.ddl.column_types import KNOWN_TYPES
 from cdc_pipeline.mysql.expressions.translation import ExpressionError, assigned
-from cdc_pipeline.mysql.model.limits import short
+from cdc_pipeline.mysql.model.limits import shortened
 from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.model.table import TEXT_TYPES
 from cdc_pipeline.mysql.types.spark_types import GEOMETRIES, text_decimal
@@ -39,7 +39,8 @@ def unsure_conversion(old: MySqlType, new: MySqlType) -> str | None:
     """Why existing values may differ from upstream's after the type change; None if they are exact."""
     if _is_exact(old, new):
         return None
-    return f"the type changed from {short(str(old))} to {short(str(new))}: converted values may differ from upstream's"
+    types = f"{shortened(str(old))} to {shortened(str(new))}"
+    return f"the type changed from {types}: converted values may differ from upstream's"
 
 
 def learns_labels(old: MySqlType, new: MySqlType) -> bool:
@@ -160,7 +161,7 @@ def unsent_columns(columns: Sequence[Column]) -> tuple[Gap, ...]:
 
 def with_unclear_types(gaps: Iterable[Gap], columns: Iterable[Column]) -> tuple[Gap, ...]:
     """The gaps of a table, with its UNCLEAR_TYPE gaps replaced by those of the given columns."""
-    return added(of_other_kinds(gaps, GapKind.UNCLEAR_TYPE), unclear_types(columns))
+    return merge_gaps(without_kinds(gaps, GapKind.UNCLEAR_TYPE), unclear_types(columns))
 
 
 def unclear_types(columns: Iterable[Column]) -> tuple[Gap, ...]:
@@ -174,7 +175,7 @@ def type_gap(column: Column) -> Gap | None:
     if not kind.base:
         reason = "its type is not known, values are kept as text"
     elif kind.base not in KNOWN_TYPES:
-        reason = f"{short(str(kind))} is not a known MySQL type, values are kept as text"
+        reason = f"{shortened(str(kind))} is not a known MySQL type, values are kept as text"
     elif kind.base in ("enum", "set") and not kind.members:
         reason = f"the labels of the {kind.base} are not known, numbers are kept as text"
     return None if reason is None else Gap(GapKind.UNCLEAR_TYPE, reason, column.name)

@@ -66,7 +66,7 @@ def rows_of_partitions(
     partitioning = schema.partitioning
     if partitioning is None:
         raise PartitionError("the table has no known partitions")
-    if not partitioning.known:
+    if not partitioning.is_known:
         raise PartitionError(f"the partitioning of the table is not known: {partitioning.reason}")
     wanted = _partition_indexes(partitioning, names, missing_ok)
     if not wanted:
@@ -90,7 +90,7 @@ def rows_below(schema: TableSchema, bound: str, time_zone: str) -> SparkConditio
     """
     if schema.partitioning is None:
         raise PartitionError("the table has no known partitions")
-    if not schema.partitioning.known:
+    if not schema.partitioning.is_known:
         raise PartitionError(f"the partitioning of the table is not known: {schema.partitioning.reason}")
     try:
         dropped = partitions_before(bound, schema.partitioning)
@@ -103,7 +103,7 @@ def _partition_indexes(partitioning: Partitioning, names: tuple[str, ...], missi
     indexes: set[int] = set()
     subpartitions = {name.casefold() for name in partitioning.subpartition_names()}
     for name in names:
-        index = partitioning.position(name)
+        index = partitioning.index_of(name)
         if index is not None:
             indexes.add(index)
         elif name.casefold() in subpartitions:
@@ -272,7 +272,7 @@ def _may_be_huge(key: str, schema: TableSchema) -> bool:
     """Whether the expression contains a BIGINT UNSIGNED column, whose values may exceed the signed range."""
     cursor = Cursor(key)
     names: set[str] = set()
-    while not cursor.done:
+    while not cursor.at_end:
         token = cursor.skip()
         if token.kind in (Kind.WORD, Kind.QUOTED):
             names.add(token.text.casefold())

@@ -78,7 +78,7 @@ class Syntax:
             if cursor.text != text:
                 raise ExpressionError(f"a comment inside an expression is not supported: {_short(text)}")
             parts: list[str] = []
-            while not cursor.done:
+            while not cursor.at_end:
                 parts.append(self._next_part(cursor))
         except DdlSyntaxError as error:
             raise ExpressionError(f"the expression cannot be parsed: {error}") from error
@@ -89,7 +89,7 @@ class Syntax:
         token = cursor.peek()
         assert token is not None  # a literal follows every introducer
         if token.kind is Kind.STRING:
-            return self._placeholder(_string_literal(cursor.string(), introducer))
+            return self._placeholder(_string_literal(cursor.read_string(), introducer))
         cursor.skip()
         if token.kind in (Kind.BITS, Kind.HEX):
             return self._placeholder(_binary_literal(token, introducer))

@@ -38,7 +38,7 @@ from cdc_pipeline.mysql.expressions.values import (
     to_condition,
 )
 from cdc_pipeline.mysql.expressions.walk import value_of
-from cdc_pipeline.mysql.model.limits import MOST_TRANSLATED_CHARACTERS, beyond
+from cdc_pipeline.mysql.model.limits import MAX_TRANSLATED_CHARACTERS, limit_message
 
 if TYPE_CHECKING:
     from cdc_pipeline.mysql.model.table import Column, TableSchema
@@ -97,6 +97,6 @@ def _context(schema: TableSchema, time_zone: str, now_ms: int | None) -> Context
 
 
 def _expression(value: Value) -> SparkExpression:
-    if (size := max(len(value.sql), len(value.doubt or ""))) > MOST_TRANSLATED_CHARACTERS:
-        raise ExpressionError(beyond("characters of the translation", size, MOST_TRANSLATED_CHARACTERS))
+    if (size := max(len(value.sql), len(value.doubt or ""))) > MAX_TRANSLATED_CHARACTERS:
+        raise ExpressionError(limit_message("characters of the translation", size, MAX_TRANSLATED_CHARACTERS))
     return SparkExpression(value.sql, value.kind, value.doubt)

@@ -26,10 +26,10 @@ from cdc_pipeline.mysql.expressions.values import (
     null,
 )
 from cdc_pipeline.mysql.model.limits import (
-    MOST_EXPRESSION_CHARACTERS,
-    MOST_NESTING,
-    MOST_TRANSLATED_CHARACTERS,
-    beyond,
+    MAX_EXPRESSION_CHARACTERS,
+    MAX_NESTING,
+    MAX_TRANSLATED_CHARACTERS,
+    limit_message,
 )
 
 if TYPE_CHECKING:
@@ -62,12 +62,12 @@ def value_of(text: str, context: Context, *, size_factor: int = 1) -> Value:
 
     Raises ExpressionError if the expression has no exact equivalent in Spark SQL or exceeds a size limit.
     """
-    limit = MOST_EXPRESSION_CHARACTERS * size_factor
+    limit = MAX_EXPRESSION_CHARACTERS * size_factor
     if len(text) > limit:
-        raise ExpressionError(beyond("characters of the expression", len(text), limit))
+        raise ExpressionError(limit_message("characters of the expression", len(text), limit))
     syntax = Syntax(text)
     try:
-        return _Translator(syntax, context, MOST_TRANSLATED_CHARACTERS * size_factor).value(syntax.tree)
+        return _Translator(syntax, context, MAX_TRANSLATED_CHARACTERS * size_factor).value(syntax.tree)
     except RecursionError as error:
         raise ExpressionError(f"the expression is nested too deeply: {text[:60]}") from error
 
@@ -85,13 +85,13 @@ class _Translator:
         The limits bound the SQL text, which nested functions could multiply, and its depth, which Spark's parser limits.
         """
         self._depth += 1
-        if self._depth > MOST_NESTING:
-            raise ExpressionError(beyond("levels of the expression", self._depth, MOST_NESTING))
+        if self._depth > MAX_NESTING:
+            raise ExpressionError(limit_message("levels of the expression", self._depth, MAX_NESTING))
         value = self._translate(node)
         self._depth -= 1
         size = max(len(value.sql), len(value.doubt or ""))
         if size > self._most_characters:
-            raise ExpressionError(beyond("characters of the translation", size, self._most_characters))
+            raise ExpressionError(limit_message("characters of the translation", size, self._most_characters))
         return value
 
     def _translate(self, node: exp.Expr) -> Value:
