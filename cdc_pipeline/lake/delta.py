@@ -21,7 +21,7 @@ from delta.exceptions import DeltaConcurrentModificationException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from cdc_pipeline.lake.delta_log import delta_log, known_rows, log_names, size_in_bytes, snapshot_of, writers
+from cdc_pipeline.lake.delta_log import committed_versions, delta_log, known_rows, log_names, size_in_bytes, snapshot_of
 from cdc_pipeline.spark.few_rows import set_for_small_queries
 from cdc_pipeline.spark.jvm import jvm_session
 
@@ -63,14 +63,14 @@ class TableState:
     properties: dict[str, str]
 
 
-def progress(spark: SparkSession, path: str, app_id: str) -> int | None:
+def committed_version(spark: SparkSession, path: str, app_id: str) -> int | None:
     """The newest version that the writer `app_id` has committed to the table; None if it has none or there is no table."""
-    return writers(spark, snapshot_of(spark, path)).get(app_id)
+    return committed_versions(spark, snapshot_of(spark, path)).get(app_id)
 
 
-def is_in(spark: SparkSession, path: str, commit: Commit) -> bool:
+def is_committed(spark: SparkSession, path: str, commit: Commit) -> bool:
     """Whether the table contains the commit or a later one of the same writer."""
-    return (progress(spark, path, commit.app_id) or 0) >= commit.version
+    return (committed_version(spark, path, commit.app_id) or 0) >= commit.version
 
 
 def table_state(spark: SparkSession, path: str) -> TableState | None:
@@ -144,7 +144,9 @@ def is_conflict(error: BaseException) -> bool:
     return java is not None and bool(_CONFLICT.match(java.getClass().getName()))
 
 
-def session_for(spark: SparkSession, commit: Commit, *, whole_files: bool = False, few: bool = False) -> SparkSession:
+def commit_session(
+    spark: SparkSession, commit: Commit, *, whole_files: bool = False, few: bool = False
+) -> SparkSession:
     """A new session whose next MERGE, UPDATE or DELETE is this commit. Use it for one statement.
 
     `whole_files`: MERGE rewrites the files with changed rows, instead of marking these rows in deletion vectors.
@@ -170,7 +172,7 @@ def commit_metadata(
     """
     none = log_names(spark).option.empty()
     transaction = delta_log(spark, path).startTransaction(none, none)
-    if writers(spark, transaction.snapshot()).get(commit.app_id, -1) >= commit.version:
+    if committed_versions(spark, transaction.snapshot()).get(commit.app_id, -1) >= commit.version:
         return False
     old = transaction.metadata()
     settings = old.configuration()
@@ -204,7 +206,7 @@ def create_table(
     commit_metadata(spark, path, commit, schema=schema, properties=properties)
 
 
-def set_writers(
+def set_committed_versions(
     spark: SparkSession, path: str, versions: dict[str, int], note: str, parameters: dict[str, str]
 ) -> None:
     """Sets the committed version of each writer in `versions`, lower ones included, in one commit without data.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-FEW_ROWS = 10_000
+MAX_SMALL_ROWS = 10_000
 """Maximum rows of a small query. Interpretation was measured to be faster up to twice as many, in a warm and a cold JVM."""
 _SETTINGS = {
     "spark.sql.codegen.wholeStage": "false",
@@ -24,14 +24,14 @@ _SETTINGS = {
 }
 
 
-def are_few(rows: int) -> bool:
-    return rows <= FEW_ROWS
+def is_small(rows: int) -> bool:
+    return rows <= MAX_SMALL_ROWS
 
 
 @contextlib.contextmanager
-def for_rows(spark: SparkSession, rows: int) -> Iterator[None]:
+def small_query(spark: SparkSession, rows: int) -> Iterator[None]:
     """Within the context, runs the session's queries with the settings for small queries if `rows` is small."""
-    if not are_few(rows):
+    if not is_small(rows):
         yield
         return
     previous = {name: spark.conf.get(name) for name in _SETTINGS}

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 
-def folded(combine: Callable[[Column, Column], Column], columns: Iterable[Column], empty: Column) -> Column:
+def balanced(combine: Callable[[Column, Column], Column], columns: Iterable[Column], empty: Column) -> Column:
     """The columns combined by the associative operator `combine`, as a balanced tree; `empty` if there are none."""
     terms = list(columns)
     while len(terms) > 1:

@@ -26,7 +26,7 @@ def null_on_error(spark: SparkSession, column: AnyColumn) -> AnyColumn:
     return Column(expressions.column(tried))
 
 
-def fit(session: SparkSession) -> SparkSession:
+def allow_null_on_error(session: SparkSession) -> SparkSession:
     """Prepares the session for `null_on_error` and returns it.
 
     Disables the elimination of common subexpressions, which Spark would evaluate outside `TryEval`.

@@ -21,7 +21,7 @@ _POLL_SECONDS = 0.1
 
 
 @contextlib.contextmanager
-def turn(name: str, wait_seconds: float = WAIT_SECONDS) -> Iterator[None]:
+def process_lock(name: str, wait_seconds: float = WAIT_SECONDS) -> Iterator[None]:
     """Holds the lock `name` of this user. Raises TransientError if another process holds it for longer than `wait_seconds`.
 
     The operating system releases the lock when the process ends, also after a kill. The lock file is never removed:
@@ -54,7 +54,7 @@ def turn(name: str, wait_seconds: float = WAIT_SECONDS) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def told(what: str, every_seconds: float = 15.0) -> Iterator[None]:
+def report_progress(what: str, every_seconds: float = 15.0) -> Iterator[None]:
     """Within the context, prints `what` and the seconds since the start, each `every_seconds`."""
     done = threading.Event()
 

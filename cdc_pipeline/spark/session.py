@@ -24,7 +24,7 @@ from cdc_pipeline.errors import TransientError
 from cdc_pipeline.spark.jars import jar_excludes, jar_packages
 from cdc_pipeline.spark.java import require_java
 from cdc_pipeline.spark.jvm import jvm
-from cdc_pipeline.spark.process_lock import told, turn
+from cdc_pipeline.spark.process_lock import process_lock, report_progress
 from cdc_pipeline.spark.submit_settings import settings_options
 from cdc_pipeline.spark.warm_jvm import WarmJvm, acquire_warm_jvm
 
@@ -161,12 +161,12 @@ def _start_session(settings: dict[str, str], warm_seconds: int = 0) -> SparkSess
         session = LazyPySparkResource(spark_config=settings).spark_session
     # executors of a cluster end with their driver, and a process that has a JVM cannot change it
     elif warm_seconds > 0 and settings["spark.master"].startswith("local") and SparkContext._gateway is None:
-        with told(_STARTING):
+        with report_progress(_STARTING):
             if (warm := acquire_warm_jvm(settings, warm_seconds, _report)) is not None:
                 session = _start_warm_session(warm, settings)
     if session is None:
         # two processes that fill an empty Ivy cache at the same time corrupt each other's files
-        with _stderr_in_file() as log, told(_STARTING), turn("jars"):
+        with _stderr_in_file() as log, report_progress(_STARTING), process_lock("jars"):
             try:
                 _start_jvm(settings)
                 session = LazyPySparkResource(spark_config=settings).spark_session

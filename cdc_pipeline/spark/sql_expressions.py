@@ -65,19 +65,19 @@ class SparkExpression:
     """In the order of the text."""
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def column_names(self) -> tuple[str, ...]:
         """The distinct column names, as written."""
         return tuple(dict.fromkeys(reference.name for reference in self.references))
 
-    def missing(self, columns: Sequence[str]) -> list[str]:
+    def missing_columns(self, columns: Sequence[str]) -> list[str]:
         """The column names of the expression that are not among `columns`, ignoring case."""
         known = {column.casefold() for column in columns}
-        return [name for name in self.names if name.casefold() not in known]
+        return [name for name in self.column_names if name.casefold() not in known]
 
-    def over(self, cells: Mapping[str, str]) -> str | None:
+    def to_sql(self, cells: Mapping[str, str]) -> str | None:
         """The text with each column name replaced by its SQL in `cells`; None if `cells` lacks a column."""
         values = {column.casefold(): cell for column, cell in cells.items()}
-        if self.missing(tuple(cells)):
+        if self.missing_columns(tuple(cells)):
             return None
         parts, end = [], 0
         for reference in self.references:
@@ -87,7 +87,7 @@ class SparkExpression:
 
 
 @functools.lru_cache(maxsize=1024)
-def spark_expression(text: str) -> SparkExpression:
+def parse_spark_expression(text: str) -> SparkExpression:
     """Parses an expression.
 
     Raises SparkExpressionError if the text is not exactly one expression, or if its value depends on more than one row, on

@@ -53,11 +53,11 @@ _EXPECTED = (
 )
 
 
-def named_type(text: str) -> DataType:
+def parse_spark_type(text: str) -> DataType:
     """The type of a case-insensitive name. Raises ValueError if it is unknown or not allowed for a column."""
     name = text.strip().lower()
     if array := _ARRAY.fullmatch(name):
-        return ArrayType(named_type(array[1]))
+        return ArrayType(parse_spark_type(array[1]))
     if digits := _DECIMAL.fullmatch(name):
         precision, scale = int(digits[1]), int(digits[2] or 0)
         if scale <= precision and 0 < precision <= MAX_DECIMAL_DIGITS:

@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING, Any
 
 from cdc_pipeline.spark import jvm_keeper
 from cdc_pipeline.spark.jvm_keeper import FREE, TAKEN, Connection, JvmFolder, LockState, NotPrivateError, write_state
-from cdc_pipeline.spark.process_lock import turn
+from cdc_pipeline.spark.process_lock import process_lock
 from cdc_pipeline.spark.submit_settings import settings_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-FOLDER = "CDC_WARM_JVM_FOLDER"
+FOLDER_VARIABLE = "CDC_WARM_JVM_FOLDER"
 """The environment variable with the folder of the warm JVMs. Default: a private folder below the temporary folder."""
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 # Prefixes of the environment variables that a JVM uses for its whole life: options of Java and Spark, the code of Python
@@ -182,7 +182,7 @@ def end_warm_jvms(base: Path | None = None) -> None:
 
 
 def _base_folder() -> Path:
-    configured = os.environ.get(FOLDER)
+    configured = os.environ.get(FOLDER_VARIABLE)
     return Path(configured) if configured else Path(tempfile.gettempdir(), f"cdc_pipeline-{os.getuid()}")
 
 
@@ -246,7 +246,7 @@ def _start(folder: JvmFolder, settings: Mapping[str, str]) -> Connection | None:
     home: Callable[[], str] = find_spark_home._find_spark_home
     # two processes that fill an empty Ivy cache at the same time corrupt each other's files
     with (
-        turn("jars"),
+        process_lock("jars"),
         settings_options(settings, folder.path, os.environ.get("PYSPARK_SUBMIT_ARGS", "")) as options,
         open(folder.log, "wb", opener=_open_private) as log,
     ):

@@ -8,7 +8,7 @@ import pytest
 
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import Commit, commit_metadata, table_state
-from cdc_pipeline.lake.format import LAKE_FORMAT, note_format, require_known_format
+from cdc_pipeline.lake.format import LAKE_FORMAT, require_known_format, store_format
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,7 +37,7 @@ def _stored(spark: SparkSession, lake: LakePaths) -> str | None:
 
 def test_a_lake_that_is_not_there_yet_passes(spark: SparkSession, paths: LakePaths) -> None:
     require_known_format(spark, paths)
-    note_format(spark, paths)
+    store_format(spark, paths)
     assert table_state(spark, paths.table("raw_topic_snapshot")) is None
 
 
@@ -45,7 +45,7 @@ def test_a_new_lake_is_given_the_format_once(spark: SparkSession, lake: LakePath
     require_known_format(spark, lake)
     assert _stored(spark, lake) is None
     for _ in range(2):
-        note_format(spark, lake)
+        store_format(spark, lake)
     assert _stored(spark, lake) == str(LAKE_FORMAT) == "1"
     assert table_state(spark, lake.table("raw_topic_snapshot")).version == 1  # type: ignore[union-attr]
     spark.range(1).write.format("delta").save(lake.table("batches"))
@@ -67,8 +67,8 @@ def test_another_format_is_refused(number: str | None, table: str, spark: SparkS
 
 def test_raw_records_of_another_format_are_taken_over(spark: SparkSession, lake: LakePaths) -> None:
     """A lake with raw records only accepts any format, and gets the present one."""
-    note_format(spark, lake)
+    store_format(spark, lake)
     _set_format(spark, lake, "2")
     require_known_format(spark, lake)
-    note_format(spark, lake)
+    store_format(spark, lake)
     assert _stored(spark, lake) == str(LAKE_FORMAT)

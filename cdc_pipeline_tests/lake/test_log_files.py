@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_pipeline.errors import LakeError
-from cdc_pipeline.lake.log_files import require_whole_log
+from cdc_pipeline.lake.log_files import require_intact_log
 from cdc_pipeline_tests.support.folders import tree
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def test_a_damaged_log_is_named_and_left_as_it_is(case: str, table: Path) -> Non
     damage(_commit(table, version))
     before = tree(table)
     with pytest.raises(LakeError) as caught:
-        require_whole_log(str(table))
+        require_intact_log(str(table))
     assert f"{table} is damaged: {version:020}.json {said}" in str(caught.value)
     assert tree(table) == before
 
@@ -76,18 +76,18 @@ def test_a_damaged_log_is_named_and_left_as_it_is(case: str, table: Path) -> Non
 def test_a_whole_log_passes(gone: list[int], table: Path) -> None:
     for version in gone:
         _commit(table, version).unlink()
-    require_whole_log(str(table))
+    require_intact_log(str(table))
     # the check reads the files: it fails after one more is removed
     _commit(table, COMMITS - 2).unlink()
     with pytest.raises(LakeError, match="is missing"):
-        require_whole_log(str(table))
+        require_intact_log(str(table))
 
 
 def test_a_folder_without_a_table_passes(tmp_path: Path) -> None:
-    require_whole_log(str(tmp_path / "nothing"))
-    require_whole_log(str(tmp_path))
+    require_intact_log(str(tmp_path / "nothing"))
+    require_intact_log(str(tmp_path))
     # the first file of a log makes the folder a table
     (tmp_path / "_delta_log").mkdir()
     _commit(tmp_path, 0).touch()
     with pytest.raises(LakeError, match="is empty"):
-        require_whole_log(str(tmp_path))
+        require_intact_log(str(tmp_path))

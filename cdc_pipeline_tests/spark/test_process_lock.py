@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_pipeline.errors import TransientError
-from cdc_pipeline.spark.process_lock import turn
+from cdc_pipeline.spark.process_lock import process_lock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,21 +73,21 @@ def _line(process: subprocess.Popen[str]) -> str:
 def test_turns_follow_one_another() -> None:
     """A lock can be taken again after its release, and by nobody before. Locks of other names are independent."""
     for _ in range(2):
-        with turn(_NAME):
-            with pytest.raises(TransientError), turn(_NAME, wait_seconds=0):
+        with process_lock(_NAME):
+            with pytest.raises(TransientError), process_lock(_NAME, wait_seconds=0):
                 pass
-            with turn("another", wait_seconds=0):
+            with process_lock("another", wait_seconds=0):
                 pass
 
 
 def test_a_turn_that_does_not_come_is_told(private: Path) -> None:
     words = f"another process has held the lock {private}/{_NAME}.lock for 0 s: "
-    with turn(_NAME), pytest.raises(TransientError, match=words), turn(_NAME, wait_seconds=0.2):
+    with process_lock(_NAME), pytest.raises(TransientError, match=words), process_lock(_NAME, wait_seconds=0.2):
         pass
 
 
 def test_nobody_else_can_open_what_a_turn_holds(private: Path) -> None:
-    with turn(_NAME):
+    with process_lock(_NAME):
         pass
     file = private / f"{_NAME}.lock"
     assert (stat.S_IMODE(private.stat().st_mode), stat.S_IMODE(file.stat().st_mode)) == (0o700, 0o600)
@@ -97,7 +97,7 @@ def test_what_others_have_put_there_is_refused(private: Path, tmp_path: Path) ->
     (tmp_path / "theirs").write_text("")
     private.mkdir(mode=0o700)
     (private / f"{_NAME}.lock").symlink_to(tmp_path / "theirs")
-    with pytest.raises(OSError, match="symbolic link"), turn(_NAME):
+    with pytest.raises(OSError, match="symbolic link"), process_lock(_NAME):
         pass
     (private / f"{_NAME}.lock").unlink()
     private.chmod(0o777)
@@ -105,11 +105,11 @@ def test_what_others_have_put_there_is_refused(private: Path, tmp_path: Path) ->
         pytest.raises(
             TransientError, match=f"{private} is not a folder that only this user may write: remove it, or set"
         ),
-        turn(_NAME),
+        process_lock(_NAME),
     ):
         pass
     private.chmod(0o700)
     private.rename(tmp_path / "moved")
     private.symlink_to(tmp_path / "moved")
-    with pytest.raises(TransientError, match="is not a folder that only this user may write"), turn(_NAME):
+    with pytest.raises(TransientError, match="is not a folder that only this user may write"), process_lock(_NAME):
         pass

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_pipeline.spark.sql_expressions import SparkExpressionError, spark_expression
+from cdc_pipeline.spark.sql_expressions import SparkExpressionError, parse_spark_expression
 from cdc_pipeline.spark.sql_functions import SCALAR_FUNCTIONS
-from cdc_pipeline.spark.sql_types import named_type
+from cdc_pipeline.spark.sql_types import parse_spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -92,33 +92,33 @@ _REFUSED = {
 
 @pytest.mark.parametrize("text", _TAKEN)
 def test_what_is_taken(text: str) -> None:
-    found = spark_expression(text)
-    assert found.names == _TAKEN[text]
+    found = parse_spark_expression(text)
+    assert found.column_names == _TAKEN[text]
     # only the names are replaced
-    assert found.over({name: f"<{name}>" for name in found.names}) is not None
+    assert found.to_sql({name: f"<{name}>" for name in found.column_names}) is not None
     left, place = "", 0
     for reference in found.references:
         left += text[place : reference.start]
         place = reference.end
-    assert [name for name in found.names if name in ("price", "quantity") and name in left] == []
+    assert [name for name in found.column_names if name in ("price", "quantity") and name in left] == []
 
 
 @pytest.mark.parametrize("text", _REFUSED)
 def test_what_is_refused(text: str) -> None:
     with pytest.raises(SparkExpressionError) as error:
-        spark_expression(text)
+        parse_spark_expression(text)
     assert _REFUSED[text] in str(error.value)
 
 
 def test_cells_are_put_in_for_names_without_regard_to_case() -> None:
-    found = spark_expression("case when Price > 1 then upper('price') else transform(v, price -> price + n) end")
-    assert found.names == ("Price", "v", "n")
-    assert found.over({"PRICE": "s.c0", "V": "s.c1", "N": "CASE WHEN s.h2 THEN s.c2 ELSE t.`N` END"}) == (
+    found = parse_spark_expression("case when Price > 1 then upper('price') else transform(v, price -> price + n) end")
+    assert found.column_names == ("Price", "v", "n")
+    assert found.to_sql({"PRICE": "s.c0", "V": "s.c1", "N": "CASE WHEN s.h2 THEN s.c2 ELSE t.`N` END"}) == (
         "case when (s.c0) > 1 then upper('price') else "
         "transform((s.c1), price -> price + (CASE WHEN s.h2 THEN s.c2 ELSE t.`N` END)) end"
     )
-    assert found.missing(["price", "N"]) == ["v"]
-    assert found.over({"price": "c0", "n": "c1"}) is None
+    assert found.missing_columns(["price", "N"]) == ["v"]
+    assert found.to_sql({"price": "c0", "n": "c1"}) is None
 
 
 @pytest.mark.parametrize(
@@ -135,14 +135,14 @@ def test_cells_are_put_in_for_names_without_regard_to_case() -> None:
     ],
 )
 def test_types(text: str, simple: str) -> None:
-    assert named_type(text).simpleString() == simple
-    assert named_type(simple) == named_type(text)
+    assert parse_spark_type(text).simpleString() == simple
+    assert parse_spark_type(simple) == parse_spark_type(text)
 
 
 @pytest.mark.parametrize("text", ["", "varchar(3)", "decimal(39,2)", "decimal(2,3)", "decimal(0)", "map<int,int>", "x"])
 def test_no_types(text: str) -> None:
     with pytest.raises(ValueError, match="is not a Spark SQL type for a column"):
-        named_type(text)
+        parse_spark_type(text)
 
 
 def test_functions_are_sparks_own_and_of_one_row(spark: SparkSession) -> None:

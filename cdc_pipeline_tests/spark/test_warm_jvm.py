@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_pipeline.spark.jvm_keeper import FREE, TAKEN, JvmFolder
-from cdc_pipeline.spark.warm_jvm import FOLDER, WarmJvm, acquire_warm_jvm, end_warm_jvms
+from cdc_pipeline.spark.warm_jvm import FOLDER_VARIABLE, WarmJvm, acquire_warm_jvm, end_warm_jvms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,7 +49,7 @@ if sys.stdin.readline() == "work\\n":
 @pytest.fixture
 def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder of warm JVMs. All of them end with the test."""
-    monkeypatch.setenv(FOLDER, str(tmp_path / "jvms"))
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "jvms"))
     yield tmp_path / "jvms"
     end_warm_jvms()
 

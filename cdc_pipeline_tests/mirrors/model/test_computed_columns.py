@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from cdc_pipeline.mirrors.changes.dropped_tables import EndedTable
-from cdc_pipeline.mirrors.merge.computed_values import computed_anew, loses_derived, unavailable_columns
-from cdc_pipeline.mirrors.model.computed_columns import DerivedColumn, DerivedRules
+from cdc_pipeline.mirrors.changes.dropped_tables import DroppedTable
+from cdc_pipeline.mirrors.merge.computed_values import columns_to_recompute, drops_computed, unavailable_columns
+from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn, DerivedRules
 from cdc_pipeline.mirrors.model.masks import HASH
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import ChangeColumns
@@ -20,9 +20,9 @@ from cdc_pipeline_tests.support.masks import SALT
 from cdc_pipeline_tests.support.messages import tso
 from cdc_pipeline_tests.support.plans.mask_plans import masked_event
 
-TOTAL = DerivedColumn("total", "decimal(12,2)", "Price * quantity")
-NOTE = DerivedColumn("note", "string", "upper(v)")
-OTHER = DerivedColumn("Total", "int", "1")
+TOTAL = ComputedColumn("total", "decimal(12,2)", "Price * quantity")
+NOTE = ComputedColumn("note", "string", "upper(v)")
+OTHER = ComputedColumn("Total", "int", "1")
 RULES: DerivedRules = (("db.a*", (TOTAL,)), ("db.*", (NOTE, OTHER)))
 T = "CREATE TABLE {} (id INT PRIMARY KEY, price DECIMAL(10,2), quantity INT, v VARCHAR(9))"
 
@@ -31,7 +31,7 @@ def planned(
     *statements: str, rules: DerivedRules = RULES, known: tuple[MirrorState, ...] = ()
 ) -> tuple[PlanDraft, CutPlan]:
     there = {state.name: state for state in known}
-    columns = ColumnRules(masks=(("db.h*", (("v", HASH),)),), salt=SALT, derived=rules)
+    columns = ColumnRules(masks=(("db.h*", (("v", HASH),)),), salt=SALT, computed=rules)
     draft = PlanDraft((), there.get, frozenset(there), 1, "UTC", columns)
     return draft, Planner(draft).plan([masked_event(place, sql) for place, sql in enumerate(statements, 1)])
 
@@ -43,7 +43,7 @@ def _state(draft: PlanDraft, table: str) -> MirrorState:
 
 
 def _anew(step: ChangeColumns) -> list[str]:
-    return [column.name for column in computed_anew(step, lambda _: False)]
+    return [column.name for column in columns_to_recompute(step, lambda _: False)]
 
 
 # name → (statements, table, its computed columns, those that the last step recomputes, those without values)
@@ -135,45 +135,45 @@ def test_columns(name: str) -> None:
     place = TableName("elsewhere", "a1") if table == "elsewhere" else TableName("db", table)
     state = draft.state(place)
     assert state is not None
-    assert [column.name for column in state.derived_shown] == shown
+    assert [column.name for column in state.computed_shown] == shown
     last = plan.steps[-1]
     assert (_anew(last) if isinstance(last, ChangeColumns) else None) == anew
     assert list(unavailable_columns(state)) == silent
     assert state.gaps == ()
     assert MirrorState.from_properties(state.properties()) == state
     names = [field.name for field in state.spark_schema()]
-    assert names == [*state.schema.column_names, *shown, *state.trace]
+    assert names == [*state.schema.column_names, *shown, *state.metadata]
     assert len({name.casefold() for name in names}) == len(names)
 
 
 def test_a_mirror_keeps_what_it_was_made_with() -> None:
     before = _state(planned(T.format("a1"))[0], "a1")
     draft, plan = planned("ALTER TABLE a1 ADD w INT", rules=(), known=(before,))
-    assert _state(draft, "a1").derived == before.derived == (TOTAL, NOTE)
+    assert _state(draft, "a1").computed == before.computed == (TOTAL, NOTE)
     assert planned(rules=(("db.*", (OTHER,)),), known=(before,))[1].steps == ()
     # but not those of a column that upstream's own column displaced
     (step,) = planned("ALTER TABLE a1 ADD note INT", known=(before,))[1].steps
     assert isinstance(step, ChangeColumns)
-    assert loses_derived(step)
+    assert drops_computed(step)
     (step,) = plan.steps
     assert isinstance(step, ChangeColumns)
-    assert not loses_derived(step)
+    assert not drops_computed(step)
 
 
 def test_what_comes_back_has_the_columns_of_its_name() -> None:
     made = _state(planned(T.format("b1"))[0], "b1")
-    draft = PlanDraft((), {}.get, frozenset(), 1, "UTC", ColumnRules(derived=RULES))
-    Planner(draft, ended=lambda _: [EndedTable(made, f"{tso(1)}", "dropped")]).plan(
+    draft = PlanDraft((), {}.get, frozenset(), 1, "UTC", ColumnRules(computed=RULES))
+    Planner(draft, ended=lambda _: [DroppedTable(made, f"{tso(1)}", "dropped")]).plan(
         [masked_event(2, "FLASHBACK TABLE b1 TO a1")]
     )
-    assert _state(draft, "a1").derived == (NOTE, TOTAL)
+    assert _state(draft, "a1").computed == (NOTE, TOTAL)
 
 
 def test_rules_as_a_cut_has_them() -> None:
-    rules = ColumnRules(derived=RULES)
-    assert ColumnRules.from_plain(json.loads(json.dumps(rules.as_plain()))) == rules
-    assert ColumnRules.from_plain(ColumnRules().as_plain()) == ColumnRules()
+    rules = ColumnRules(computed=RULES)
+    assert ColumnRules.from_plain(json.loads(json.dumps(rules.to_plain()))) == rules
+    assert ColumnRules.from_plain(ColumnRules().to_plain()) == ColumnRules()
     with pytest.raises(ValueError, match=r"rand is not an allowed function"):
-        DerivedColumn("a", "int", "rand()")
+        ComputedColumn("a", "int", "rand()")
     with pytest.raises(ValueError, match=r"'x' is not a Spark SQL type"):
-        DerivedColumn("a", "x", "b")
+        ComputedColumn("a", "x", "b")
