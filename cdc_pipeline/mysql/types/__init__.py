@@ -1,4 +1,4 @@
-"""MySQL types as Spark types, and the texts of messages as values of these types.
+"""Maps MySQL types to Spark types, and the text values of messages to typed values.
 
-Imports only `model`. Expressions, `dialects` and `mirrors` import it.
+Imports only `model`. `ddl`, `expressions`, `dialects` and `mirrors` import it.
 """

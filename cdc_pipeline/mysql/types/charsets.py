@@ -1,4 +1,4 @@
-"""Character sets and collations of columns: what a definition says of them, and what the table's default adds."""
+"""Character sets and collations of columns, from the column definition and the table's default."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ if TYPE_CHECKING:
     from cdc_pipeline.mysql.model.table import MySqlType, TableSchema
 
 UNKNOWN = "unknown"
-"""The character set of a column that no statement has named, where the table's default is another by now."""
+"""The character set of a column that is not known from DDL and may differ from the table's current default."""
 BINARY_ATTRIBUTE = "_bin"
-"""The collation of a column with the attribute BINARY: the binary one of its character set."""
+"""Stands for the collation of a column with the attribute BINARY: the binary collation of its character set."""
 _IN_A_CHARSET = TEXT_TYPES | {"enum", "set"}
 
 
 def charset_of_column(kind: MySqlType, default: str | None) -> str | None:
-    """The character set of a column: its own, that of its collation, or the table's; None where nothing says."""
+    """The character set of a column: its own, that of its collation, or the table's `default`; None if unknown."""
     own = kind.charset
     if own is None and kind.collation is not None and kind.collation != BINARY_ATTRIBUTE:
         own = kind.collation.split("_")[0]
-    found = default if own is None else own
-    return None if found == UNKNOWN else found
+    charset = default if own is None else own
+    return None if charset == UNKNOWN else charset
 
 
 def collation_of_column(kind: MySqlType, schema: TableSchema) -> str | None:
-    """The collation of a column: its own, or the table's; None where nothing says.
+    """The collation of a column: its own, or the table's; None if unknown.
 
-    A character set alone does not tell it: the default of utf8mb4 is utf8mb4_general_ci, utf8mb4_0900_ai_ci or (TiDB)
-    utf8mb4_bin.
+    A character set alone does not determine it: the default of utf8mb4 is utf8mb4_general_ci, utf8mb4_0900_ai_ci or
+    (TiDB) utf8mb4_bin.
     """
     if kind.collation == BINARY_ATTRIBUTE:
         return f"{charset_of_column(kind, schema.charset) or ''}_bin"
@@ -38,7 +38,7 @@ def collation_of_column(kind: MySqlType, schema: TableSchema) -> str | None:
 
 
 def pinned(kind: MySqlType, schema: TableSchema) -> MySqlType:
-    """The type with the table's default as its own, which goes on when the default changes."""
+    """The type with the table's default character set as its own, so that it survives a change of the default."""
     if kind.base not in _IN_A_CHARSET or kind.charset is not None or kind.collation not in (None, BINARY_ATTRIBUTE):
         return kind
     return replace(kind, charset=schema.charset or UNKNOWN, collation=kind.collation or schema.collation)

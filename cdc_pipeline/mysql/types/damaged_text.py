@@ -1,4 +1,4 @@
-"""Text that Canal has damaged: it reads the bytes of every character set as UTF-8 (canal-facts 28, 31)."""
+"""Detects text that Canal has damaged. Canal decodes the bytes of every character set as UTF-8 (canal-facts 28, 31)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _REPLACEMENT = "\ufffd"
 
 
 def is_read_right(charset: str | None) -> bool:
-    """Whether Canal reads text of the character set as it is, as far as is known."""
+    """Whether Canal decodes text of the character set correctly; true if the character set is unknown."""
     return charset is None or charset in _UTF8
 
 
 def damaged_text(text: Column, kind: MySqlType, default_charset: str | None) -> Column | None:
-    """Whether Canal's text of a column is not upstream's; None for a column whose text is always right.
+    """A boolean column: whether Canal's text differs from upstream's. None if the text of this type is always correct.
 
-    Where the character set is not known only U+FFFD tells, which is what becomes of bytes that are no UTF-8.
+    If the character set is unknown, only U+FFFD, the replacement of bytes that are not UTF-8, counts as damage.
     """
     if kind.base in _BYTES_AS_TEXT:
         return text.isNotNull()

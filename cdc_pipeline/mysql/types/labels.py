@@ -1,7 +1,7 @@
-"""Labels of ENUM and SET: which one a text means.
+"""Matches text in statements to the labels of ENUM and SET columns.
 
-An exact match wins in any case. Else the column's collation decides; where it is not known the labels say something of it
-themselves: of a list that has two labels apart, the collation tells them apart. Spaces at the end never count.
+An exact match has priority, then a match under the collation of the column. If the collation is unknown, the text must
+match exactly one label at the first level of folding (case, accents, both) that matches any. Trailing spaces are ignored.
 """
 
 from __future__ import annotations
@@ -14,36 +14,39 @@ if TYPE_CHECKING:
 
 
 class LabelError(ValueError):
-    """A text that is no label, or of which the label that it means is not known."""
+    """A text that matches no label, or more than one."""
 
 
 def label_of(text: str, members: Sequence[str], collation: str | None) -> str:
-    """The label that a statement means by a text. Raises LabelError where none or more than one could be meant.
+    """The label that matches the text. Raises LabelError if no label or more than one matches.
 
-    Upstream has accepted the text, so that one is meant: where the collation is not known, the label that differs least.
+    Upstream has accepted the text. So if the collation is unknown, the label that differs least is the match.
     """
     wanted = text.rstrip(" ")
     if wanted in members:
         return wanted
     for fold in _folds(collation):
-        found = [member for member in members if fold(member) == fold(wanted)]
-        if len(found) == 1:
-            return found[0]
-        if found:
+        matches = [member for member in members if fold(member) == fold(wanted)]
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
             raise LabelError(
-                f"{text!r} may be any of the labels {', '.join(map(repr, found))}: the collation is not known"
+                f"{text!r} may be any of the labels {', '.join(map(repr, matches))}: the collation is not known"
             )
     raise LabelError(f"{text!r} is no label")
 
 
 def labels_of(text: str, members: Sequence[str], collation: str | None) -> str:
-    """The value of a SET that a statement means: its labels in the order of the definition, each once."""
+    """The value of a SET: the labels that match the comma-separated text, in definition order, each once.
+
+    Raises LabelError as `label_of` does.
+    """
     chosen = {label_of(part, members, collation) for part in text.rstrip(" ").split(",")} if text.rstrip(" ") else set()
     return ",".join(member for member in members if member in chosen)
 
 
 def _folds(collation: str | None) -> list[Callable[[str], str]]:
-    """What a collation holds for equal, from the least that it overlooks to the most."""
+    """The foldings under which the collation compares text, from the weakest to the strongest."""
     if collation is None:
         return [_without_case, _without_accents, _without_both]
     if collation == "binary" or collation.endswith("_bin"):

@@ -1,8 +1,8 @@
-"""Local times that a zone's clock shows twice, or never: where a TIMESTAMP's text does not tell its instant.
+"""Local times that the clock of a zone shows twice or never, so the text of a TIMESTAMP does not determine its instant.
 
-TiCDC prints TIMESTAMP in the zone of its server, Canal in that of its JVM, neither with an offset. An hour that a clock
-is set back by is shown twice; one that it is set forward by never, so that no encoder of that zone can have printed it:
-a text in it tells that `time_zone` is not the encoder's.
+TiCDC prints TIMESTAMP in the zone of its server, Canal in the zone of its JVM, both without an offset. When a clock is set
+back, it shows the same local times twice. When it is set forward, it skips local times. No encoder of that zone can print
+a skipped time, so such a text proves that `time_zone` is not the zone of the encoder.
 """
 
 from __future__ import annotations
@@ -26,34 +26,38 @@ if TYPE_CHECKING:
 TWICE, NEVER = "twice", "never"
 _EPOCH = datetime(1970, 1, 1)
 _FIRST, _LAST = datetime(1969, 12, 31), datetime(2038, 1, 20)
-"""TIMESTAMP has the years 1970 to 2038; what lies beyond is not there to be read."""
+"""A TIMESTAMP is in the years 1970 to 2038."""
 _HOUR = "%Y-%m-%d %H"
 
 
-class Odd(NamedTuple):
-    """Local times from `start` up to `end`, which the clock shows `how`: twice or never."""
+class ClockChange(NamedTuple):
+    """A range of local times that the clock of a zone shows twice or never."""
 
     start: datetime
     end: datetime
+    """Exclusive."""
     how: str
+    """TWICE or NEVER."""
 
 
 @lru_cache(maxsize=32)
-def odd_times(time_zone: str) -> tuple[Odd, ...]:
-    """The local times of a zone that are shown twice or never, in order; none where its clock was never set, as that of a
-    mere offset."""
+def clock_changes(time_zone: str) -> tuple[ClockChange, ...]:
+    """The ranges of local times that the clock of a zone shows twice or never, in order.
+
+    Empty for a zone with a constant offset and for an unknown zone.
+    """
     try:
         zone = ZoneInfo(time_zone)
     except (ZoneInfoNotFoundError, ValueError):
         return ()
-    found = []
+    changes = []
     day = _FIRST.replace(tzinfo=timezone.utc)
     while day.replace(tzinfo=None) < _LAST:
         following = day + timedelta(days=1)
         if _offset(day, zone) != _offset(following, zone):
-            found.append(_odd(day, following, zone))
+            changes.append(_clock_change(day, following, zone))
         day = following
-    return tuple(item for item in found if item.start < item.end)
+    return tuple(change for change in changes if change.start < change.end)
 
 
 def _offset(instant: datetime, zone: ZoneInfo) -> timedelta:
@@ -62,78 +66,81 @@ def _offset(instant: datetime, zone: ZoneInfo) -> timedelta:
     return offset
 
 
-def _odd(low: datetime, high: datetime, zone: ZoneInfo) -> Odd:
-    """The clock is set once between the two instants."""
+def _clock_change(low: datetime, high: datetime, zone: ZoneInfo) -> ClockChange:
+    """The only clock change between two instants, found by bisection to the second."""
     before, after = _offset(low, zone), _offset(high, zone)
     while high - low > timedelta(seconds=1):
         middle = low + (high - low) / 2
         middle = middle.replace(microsecond=0)
         low, high = (middle, high) if _offset(middle, zone) == before else (low, middle)
     moment = high.replace(tzinfo=None)
-    return (
-        Odd(moment + after, moment + before, TWICE) if after < before else Odd(moment + before, moment + after, NEVER)
-    )
+    if after < before:
+        return ClockChange(moment + after, moment + before, TWICE)
+    return ClockChange(moment + before, moment + after, NEVER)
 
 
 def local_time_doubt(text: str, time_zone: str) -> str | None:
-    """How often the clock of the zone shows a local time (`YYYY-MM-DD hh:mm:ss…`), where it is not once."""
+    """TWICE or NEVER if the clock of the zone shows the local time (`YYYY-MM-DD hh:mm:ss…`) so often; None for once."""
     local = datetime.fromisoformat(text[:19])
-    return next((odd.how for odd in odd_times(time_zone) if odd.start <= local < odd.end), None)
+    return next((change.how for change in clock_changes(time_zone) if change.start <= local < change.end), None)
 
 
-def shown(text: Column, time_zone: str, how: str) -> Column | None:
-    """Whether the text of a local time is one that the zone's clock shows so often; None where there is none such.
+def is_shown(text: Column, time_zone: str, how: str) -> Column | None:
+    """A boolean column: whether the clock of the zone shows the local time `text` as often as `how` (TWICE or NEVER).
 
-    The hour is looked up first, in one text with all such hours, so that other rows cost no more than that.
+    None if the zone has no such times. The hour is first searched in one literal with all affected hours, so other rows
+    cost little.
     """
-    odd = [item for item in odd_times(time_zone) if item.how == how]
-    if not odd:
+    changes = [change for change in clock_changes(time_zone) if change.how == how]
+    if not changes:
         return None
-    hours = {_hour: None for item in odd for _hour in _hours(item)}
+    hours = {hour: None for change in changes for hour in _hours(change)}
     in_hour = F.contains(F.lit("|".join(hours)), F.substring(text, 1, 13)) & (F.length(text) >= 19)
-    if all(item.start.minute == item.end.minute == 0 for item in odd):
+    if all(change.start.minute == change.end.minute == 0 for change in changes):
         return F.coalesce(in_hour, F.lit(False))
-    # a clock that is set by half an hour, or in the middle of one
+    # the clock change begins or ends within an hour
     seconds = F.unix_seconds(F.substring(text, 1, 19).try_cast("timestamp_ntz").cast("timestamp"))
     within = F.lit(False)
-    for item in odd:
-        start, end = (int((moment - _EPOCH).total_seconds()) for moment in (item.start, item.end))
+    for change in changes:
+        start, end = (int((moment - _EPOCH).total_seconds()) for moment in (change.start, change.end))
         within = within | ((seconds >= start) & (seconds < end))
     return F.coalesce(in_hour & within, F.lit(False))
 
 
 def odd_columns(texts: Iterable[tuple[str, Column, MySqlType]], time_zone: str) -> Column | None:
-    """Of a row, the TIMESTAMP columns whose texts do not tell their instants: an array of `<twice or never>:<column>`. The
-    texts are given with their columns' names and types. None where no row can have any: that costs nothing."""
+    """An array column: `twice:<column>` or `never:<column>` per TIMESTAMP column whose text does not determine its instant.
+
+    `texts`: (name, text, type) per column. None if no row can have such a text.
+    """
     stamps = [(name, text) for name, text, kind in texts if kind.base == "timestamp"]
-    found = [
-        F.when(odd, F.lit(f"{how}:{name}"))
+    entries = [
+        F.when(condition, F.lit(f"{how}:{name}"))
         for name, text in stamps
         for how in (TWICE, NEVER)
-        if (odd := shown(text, time_zone, how)) is not None
+        if (condition := is_shown(text, time_zone, how)) is not None
     ]
-    return F.array_compact(F.array(*found)) if found else None
+    return F.array_compact(F.array(*entries)) if entries else None
 
 
 def odd_gaps(found: Iterable[str]) -> list[Gap]:
-    """What a mirror says of the columns that `odd_columns` has named."""
+    """The gaps of a mirror for the entries that `odd_columns` returned."""
     gaps = []
     for how, _, name in (item.partition(":") for item in sorted(found)):
         if how == TWICE:
-            words = (
-                "some texts are a local time that time_zone's clock shows twice: which of the two instants is not told"
-            )
-            gaps.append(Gap(GapKind.AMBIGUOUS_TIME, words, name))
+            detail = "some values are local times that the clock of time_zone shows twice: their instants are ambiguous"
+            gaps.append(Gap(GapKind.AMBIGUOUS_TIME, detail, name))
         else:
-            words = "some texts are a local time that time_zone's clock leaves out: time_zone is not the encoder's"
-            gaps.append(Gap(GapKind.NONEXISTENT_TIME, words, name))
+            detail = (
+                "some values are local times that the clock of time_zone skips: time_zone is not the encoder's zone"
+            )
+            gaps.append(Gap(GapKind.NONEXISTENT_TIME, detail, name))
     return gaps
 
 
-def _hours(item: Odd) -> list[str]:
-    hour = item.start.replace(minute=0, second=0)
-    found = []
-    while hour < item.end:
-        found.append(hour.strftime(_HOUR))
+def _hours(change: ClockChange) -> list[str]:
+    hour = change.start.replace(minute=0, second=0)
+    hours = []
+    while hour < change.end:
+        hours.append(hour.strftime(_HOUR))
         hour += timedelta(hours=1)
-    return found
+    return hours

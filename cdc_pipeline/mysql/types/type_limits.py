@@ -1,4 +1,4 @@
-"""How large the numbers of a column's type may be: MySQL's own limits, and what a server makes of a longer one."""
+"""Limits of the parameters of column types, and the types that replace too long VARCHAR and VARBINARY."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from cdc_pipeline.mysql.model.table import MySqlType
 
 _INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
-# base → for each number in brackets what it is, and the most that it may be
+# base type → (meaning, maximum) of each number in brackets
 _NUMBERS: dict[str, tuple[tuple[str, int], ...]] = {
     **dict.fromkeys(_INTEGERS, (("display width", 255),)),
     "bit": (("bits", 64),),
-    # MySQL's scale ends at 30, MariaDB's at 38
+    # the maximum scale is 30 in MySQL, 38 in MariaDB
     "decimal": (("digits", 65), ("scale", 38)),
     "float": (("digits", 255), ("scale", 38)),
     "double": (("digits", 255), ("scale", 38)),
@@ -27,11 +27,11 @@ _NUMBERS: dict[str, tuple[tuple[str, int], ...]] = {
 _LABELS = {"enum": 65_535, "set": 64}
 _LONGEST = 2**32 - 1
 _LONGEST_IN_ROW = 65_535
-"""Bytes of VARCHAR and VARBINARY. A server that is not strict makes TEXT and BLOB of longer ones."""
+"""Maximum bytes of VARCHAR and VARBINARY. A server without strict mode converts longer ones to TEXT and BLOB."""
 
 
 def beyond_type(kind: MySqlType) -> str | None:
-    """Why a column cannot be of this type: which of its numbers is above MySQL's limit; None where it can."""
+    """Which parameter of the type exceeds its limit, as a message; None if all are valid."""
     if (most := _LABELS.get(kind.base)) is not None and len(kind.members) > most:
         return f"{kind.base}: " + limit_message("labels", len(kind.members), most)
     limits = _NUMBERS.get(kind.base, (("length", _LONGEST),))
@@ -46,7 +46,7 @@ def beyond_type(kind: MySqlType) -> str | None:
 
 
 def longer_type(base: str, params: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
-    """What a server makes of a VARCHAR or VARBINARY that is too long for a row; others as they are."""
+    """The TEXT or BLOB type that replaces a VARCHAR or VARBINARY of more than 65,535; other types unchanged."""
     if base not in ("varchar", "varbinary") or not params or params[0] <= _LONGEST_IN_ROW:
         return base, params
     size = "medium" if params[0] < 2**24 else "long"

@@ -1,4 +1,4 @@
-"""A message's text as the value of its column, whichever dialect it came in."""
+"""Converts message text to typed values for rows of several dialects."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from cdc_pipeline.mysql.model.table import Column as SchemaColumn
 
 Wires: TypeAlias = "tuple[tuple[str, Mapping[str, str]], ...]"
-"""The dialects of some rows, each with how it sends columns (`mysql.types.wire_values`)."""
+"""(dialect, encoding per column) for each dialect of the rows; the encodings are those of `wire_values`."""
 
 
 def typed_cell(text: Column, column: SchemaColumn, time_zone: str, wires: Wires) -> Column:
-    """The typed value of a text, over `dialect`; null for a text that has none of the column's values."""
-    by_dialect = {dialect: sent.get(column.name) for dialect, sent in wires}
+    """The typed value of a text, which depends on the column `dialect`; NULL if it cannot be parsed."""
+    by_dialect = {dialect: encodings.get(column.name) for dialect, encodings in wires}
     if len(set(by_dialect.values())) <= 1:
         return wire_value(text, column.type, time_zone, next(iter(by_dialect.values()), None))
-    cells = {dialect: wire_value(text, column.type, time_zone, wire) for dialect, wire in by_dialect.items()}
+    cells = {dialect: wire_value(text, column.type, time_zone, encoding) for dialect, encoding in by_dialect.items()}
     return F.coalesce(*(F.when(F.col("dialect") == dialect, cell) for dialect, cell in cells.items()))

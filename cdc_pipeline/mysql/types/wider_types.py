@@ -1,4 +1,4 @@
-"""The type that holds the values of two: what a column is in a mirror of several tables that have it otherwise."""
+"""The common type of a column whose type differs among the source tables of a merged mirror."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ _TEXTS = {"tinytext": 255, "text": 2**16 - 1, "mediumtext": 2**24 - 1, "longtext
 
 
 def wider_type(one: MySqlType, other: MySqlType) -> MySqlType | None:
-    """Whichever of the two has all values of both, each sent and kept in the same way; None where neither has. Of types that
-    differ in nothing that values show it is the first."""
+    """The type of the two that holds all values of both, encoded and stored in the same way; None if neither does.
+
+    If the values of both types are the same, the first one.
+    """
     if _values(one) == _values(other):
         return one
     if one.base in _BYTES and other.base in _BYTES:
@@ -31,7 +33,7 @@ def wider_type(one: MySqlType, other: MySqlType) -> MySqlType | None:
     if one.base == "decimal" and one.params and other.params:
         return _by_digits(one, other)
     if one.base in ("enum", "set"):
-        # a message has the label's number: it means the same in both only where the one list begins with the other
+        # messages send the number of a label, which is the same in both only if one list is a prefix of the other
         few, many = sorted((one, other), key=lambda kind: len(kind.members))
         return many if few.members and many.members[: len(few.members)] == few.members else None
     if one.base in ("datetime", "timestamp"):
@@ -40,7 +42,7 @@ def wider_type(one: MySqlType, other: MySqlType) -> MySqlType | None:
 
 
 def _values(kind: MySqlType) -> MySqlType:
-    """The type without what its values do not show."""
+    """The type without the attributes that do not affect its values."""
     params = () if kind.base in _BYTES else kind.params
     return replace(kind, params=params, zerofill=False, charset=None, collation=None)
 
@@ -65,5 +67,5 @@ def _by_digits(one: MySqlType, other: MySqlType) -> MySqlType | None:
 
 
 def holds_values(wide: MySqlType, narrow: MySqlType) -> bool:
-    """Whether a column of the first type has all values of the second as they are."""
+    """Whether a column of type `wide` holds all values of type `narrow` unchanged."""
     return wider_type(wide, narrow) == wide

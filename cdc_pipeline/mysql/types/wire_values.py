@@ -1,6 +1,6 @@
-"""Values as they travel, where the column's type alone does not say how: MariaDB's JSON, and DataWorks' six types.
+"""Converts message text whose encoding does not follow from the column type: MariaDB's JSON and DataWorks' six types.
 
-`wire_value` is to these what `spark_types.value` is to Canal-JSON's own texts.
+`wire_value` extends `spark_types.value`, which converts the standard Canal-JSON text.
 """
 
 from __future__ import annotations
@@ -19,54 +19,55 @@ if TYPE_CHECKING:
     from cdc_pipeline.mysql.model.table import MySqlType
 
 JSON_BYTES = "JSON_BYTES"
-"""MariaDB's JSON through Canal: UTF-8, each byte as the character of its number (canal-facts 29)."""
+"""MariaDB's JSON from Canal: UTF-8 bytes, encoded as ISO-8859-1 text (canal-facts 29)."""
 _LABELS = ("enum", "set")
 _BIT_BYTES = 8
-# the first and the last ms of the years that DATE and DATETIME have
+# the range of DATE and DATETIME, in ms since 1970
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 
 
-def wire_value(text: Column, kind: MySqlType, time_zone: str, wire: str | None) -> Column:
-    """The typed value of a text of `wire`; null for a text that has none of the column's values.
+def wire_value(text: Column, kind: MySqlType, time_zone: str, encoding: str | None) -> Column:
+    """The typed value of a text in an encoding; NULL if it cannot be parsed.
 
-    DATE is ms since 1970 UTC: an instant for TIMESTAMP, the local time of `time_zone` for DATE, DATETIME and TIME.
+    `encoding`: JSON_BYTES, a type of DataWorks (BYTES, DATE, BOOLEAN, DOUBLE, STRING, LONG), or None for Canal-JSON's own
+    text. DATE is ms since 1970 UTC: an instant for TIMESTAMP, a local time in `time_zone` for other types.
     """
-    if wire is None or (wire == JSON_BYTES and kind.base != "json"):
+    if encoding is None or (encoding == JSON_BYTES and kind.base != "json"):
         return value(text, kind, time_zone)
-    if wire == JSON_BYTES:
+    if encoding == JSON_BYTES:
         document = F.decode(latin1_bytes(text), "UTF-8")
         return F.when(F.is_valid_utf8(latin1_bytes(text).cast("string")), document)
-    if wire == "BYTES":
+    if encoding == "BYTES":
         return _of_bytes(text, kind, time_zone)
-    if wire == "DATE":
+    if encoding == "DATE":
         return _of_date(text, kind, time_zone)
-    if wire == "BOOLEAN":
+    if encoding == "BOOLEAN":
         number = F.when(text == "true", F.lit("1")).when(text == "false", F.lit("0"))
         return value(F.coalesce(number, text), kind, time_zone)
     target = spark_type(kind)
-    if wire == "DOUBLE" and (digits := text_decimal(kind)) is not None:
+    if encoding == "DOUBLE" and (digits := text_decimal(kind)) is not None:
         return decimal_text_of_double(text, *digits)
-    if wire == "DOUBLE" and isinstance(target, DecimalType):
-        # the nearest decimal: a double may have noise beyond the column's scale
+    if encoding == "DOUBLE" and isinstance(target, DecimalType):
+        # the nearest decimal: a double may have digits beyond the scale of the column
         return F.when(F.length(text) <= MOST_DIGITS, text).try_cast(target)
-    if wire == "STRING" and kind.base in _LABELS:
+    if encoding == "STRING" and kind.base in _LABELS:
         return text
-    if wire == "STRING" and isinstance(target, BinaryType):
+    if encoding == "STRING" and isinstance(target, BinaryType):
         return padded(F.encode(text, "UTF-8"), kind)
     return value(text, kind, time_zone)
 
 
 def _of_bytes(text: Column, kind: MySqlType, time_zone: str) -> Column:
-    """Base64 with padding, as Java writes it."""
-    found = F.try_to_binary(text, F.lit("base64"))
+    """The typed value of padded base64 text."""
+    content = F.try_to_binary(text, F.lit("base64"))
     target = spark_type(kind)
     if isinstance(target, BinaryType):
-        return padded(found, kind)
+        return padded(content, kind)
     if kind.base == "bit":
-        fits = F.octet_length(found).between(1, _BIT_BYTES)
-        return value(F.when(fits, F.conv(F.hex(F.when(fits, found)), 16, 10)), kind, time_zone)
-    readable = F.is_valid_utf8(found.cast("string"))
-    chars = F.when(readable, F.decode(F.when(readable, found), "UTF-8"))
+        fits = F.octet_length(content).between(1, _BIT_BYTES)
+        return value(F.when(fits, F.conv(F.hex(F.when(fits, content)), 16, 10)), kind, time_zone)
+    is_text = F.is_valid_utf8(content.cast("string"))
+    chars = F.when(is_text, F.decode(F.when(is_text, content), "UTF-8"))
     if isinstance(target, StringType):
         return chars
     return F.lit(None).cast(target) if isinstance(target, ArrayType) else value(chars, kind, time_zone)

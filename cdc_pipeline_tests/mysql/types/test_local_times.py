@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from pyspark.sql import functions as F
 
-from cdc_pipeline.mysql.types.local_times import NEVER, TWICE, local_time_doubt, odd_times, shown
+from cdc_pipeline.mysql.types.local_times import NEVER, TWICE, clock_changes, is_shown, local_time_doubt
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -16,27 +16,27 @@ _ZONES = ["America/New_York", "Australia/Lord_Howe", "Asia/Shanghai", "Europe/Du
 
 
 def _times_shown(local: datetime, zone: ZoneInfo) -> int:
-    """By trying the instants around."""
+    """Counts the instants around `local` that the zone shows as this local time."""
     instants = (local.replace(tzinfo=timezone.utc) + timedelta(minutes=30 * step) for step in range(-30, 31))
     return sum(instant.astimezone(zone).replace(tzinfo=None) == local for instant in instants)
 
 
 @pytest.mark.parametrize("name", _ZONES)
-def test_odd_times_are_those_that_a_clock_shows_not_once(name: str) -> None:
+def test_clock_changes_are_the_times_shown_twice_or_never(name: str) -> None:
     zone = ZoneInfo(name)
-    found = odd_times(name)
-    assert found
-    for odd in found[-8:]:
-        wanted = 2 if odd.how == TWICE else 0
-        assert _times_shown(odd.start, zone) == _times_shown(odd.end - timedelta(minutes=30), zone) == wanted
-        assert _times_shown(odd.start - timedelta(minutes=30), zone) == _times_shown(odd.end, zone) == 1
+    changes = clock_changes(name)
+    assert changes
+    for change in changes[-8:]:
+        expected = 2 if change.how == TWICE else 0
+        assert _times_shown(change.start, zone) == _times_shown(change.end - timedelta(minutes=30), zone) == expected
+        assert _times_shown(change.start - timedelta(minutes=30), zone) == _times_shown(change.end, zone) == 1
 
 
 @pytest.mark.usefixtures("spark")  # for F.lit
 @pytest.mark.parametrize("name", ["UTC", "Etc/GMT-8", "+08:00", "no zone"])
 def test_a_clock_that_is_never_set_costs_nothing(name: str) -> None:
-    assert odd_times(name) == ()
-    assert shown(F.lit(""), name, TWICE) is None
+    assert clock_changes(name) == ()
+    assert is_shown(F.lit(""), name, TWICE) is None
 
 
 _TEXTS = {
@@ -66,7 +66,7 @@ _TEXTS = {
 @pytest.mark.parametrize("name", _TEXTS)
 def test_texts_of_odd_times(name: str, spark: SparkSession) -> None:
     frame = spark.createDataFrame([(text,) for text in [*_TEXTS[name], None]], "text string")
-    twice, never = (shown(F.col("text"), name, how) for how in (TWICE, NEVER))
+    twice, never = (is_shown(F.col("text"), name, how) for how in (TWICE, NEVER))
     assert twice is not None
     assert never is not None
     found = frame.select("text", F.when(twice, TWICE).when(never, NEVER), twice.isNull() | never.isNull()).collect()
