@@ -49,7 +49,7 @@ class BatchCounts:
 
 
 def _is_ahead() -> Column:
-    """Whether `es` is later than the record's timestamp by more than `SKEW_MS`.
+    """Whether `es` is later than the record's timestamp by more than `MAX_CLOCK_SKEW_MS`.
 
     A heartbeat from the future would make its topic look up to date forever.
     """

@@ -56,7 +56,7 @@ def decode(raw: DataFrame, dialect: DialectName = "auto") -> DataFrame:
 
 
 def decode_with_reasons(raw: DataFrame, dialect: DialectName = "auto") -> DataFrame:
-    """`decoded`, plus `column` and `reason` for dead letters: the field, what was expected and what was found.
+    """`decode`, plus `column` and `reason` for dead letters: the field, what was expected and what was found.
 
     For few records: the reasons cost more than decoding.
     """

@@ -72,7 +72,7 @@ def sent_statement(event: Row) -> str | None:
 
 @dataclass(frozen=True)
 class Dialect:
-    """One message dialect. The functions return columns over `envelope.parsed`."""
+    """One message dialect. The functions return columns over `envelope.parse_records`."""
 
     name: str
     matches: Callable[[], Column]

@@ -122,7 +122,7 @@ class Source(Protocol):
         """
 
     def news(self, note: Mapping[str, Any] | None) -> News | NoNews:
-        """Compares the source with the newest note (`raw_batches.newest_note`), without Spark and in seconds.
+        """Compares the source with the newest note (`raw_batches.read_newest_note`), without Spark and in seconds.
 
         Raises as `take_in`.
         """

@@ -19,7 +19,7 @@ _COMMON_PARTS = "spark.sql.subexpressionElimination.enabled"
 
 
 def null_on_error(spark: SparkSession, column: AnyColumn) -> AnyColumn:
-    """The column, NULL in rows where evaluating it fails. Only for DataFrames of a session prepared by `fit`."""
+    """The column, NULL in rows where evaluating it fails. The session must be prepared by `allow_null_on_error`."""
     java = jvm(spark)
     expressions = java.org.apache.spark.sql.classic.ExpressionUtils
     tried = java.org.apache.spark.sql.catalyst.expressions.TryEval(expressions.expression(column._jc))

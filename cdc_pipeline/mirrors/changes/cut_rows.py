@@ -48,7 +48,7 @@ class RowSelection:
     evidence: Evidence = NO_EVIDENCE
     """The segments of rows whose position leaves them open, for `events`."""
     past_evidence: Evidence = NO_EVIDENCE
-    """The same for `past`."""
+    """The same for `past_events`."""
     at_watermark: bool = False
     """Whether late rows with exactly the applied TSO are applied."""
     altered: tuple[TableName, ...] = ()
@@ -74,9 +74,9 @@ class CutRows:
     """The row changes of a cut. Caches DataFrames until `close`.
 
     - `delivered`: the row changes that the cut reads, with `fresh` and `taken` (`Window.changes`)
-    - `repeated`: the positions (`POSITION`) of the redelivered ones; None if there are none
+    - `redelivered`: the positions (`POSITION`) of the redelivered ones; None if there are none
     - `changes`: the others, with `segment`
-    - `told`: the given selection, with the evidence that planning found
+    - `selection`: the given selection, with the evidence that planning found
     - `doubts`: the rows whose order against a statement is unknown; set by planning only
     - `gaps`: of tables with rows that are too late or may be redelivered; set by planning only
 

@@ -32,7 +32,7 @@ class DroppedTable:
     state: MirrorState
     """The mirror's state, with its name, before the statement."""
     ddl_id: str
-    """The id of the statement (`DdlEvent.mark`)."""
+    """The id of the statement (`DdlEvent.ddl_id`)."""
     how: Literal["dropped", "retired", "truncated"]
     """`dropped`: its folder was moved to `dropped/`.
     `retired`: it was renamed (`ddl_policy: keep`).

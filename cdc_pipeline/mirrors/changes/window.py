@@ -116,7 +116,7 @@ class Window:
         return F.col("batch_id").between(self.after_batch + 1, self.last_batch) & _is_at_or_before(self.after_tso)
 
     def collect_new_and_late(self, frame: DataFrame) -> tuple[list[Row], list[Row]]:
-        """Collects the rows of `of` and those of `late` with one query. `frame` is a small table."""
+        """Collects the rows of `rows_in` and those of `late_rows` with one query. `frame` is a small table."""
         rows = frame.where(self._is_inside() | self._is_late()).withColumn("_late", self._is_late()).collect()
         return [row for row in rows if not row["_late"]], [row for row in rows if row["_late"]]
 

@@ -63,7 +63,7 @@ class CutStreams:
         return self.window.pending_rows(self.full_log).count()
 
     def filtered(self) -> int:
-        """The number of row changes of excluded tables in this cut, late ones included, without `held_left_out`."""
+        """The number of row changes of excluded tables in this cut, late ones included, without `excluded_held_rows`."""
         if self.selection.includes_all:
             return 0
         log = self.selection.excluded(self.full_log)

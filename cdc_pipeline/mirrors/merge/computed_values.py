@@ -44,7 +44,7 @@ class ComputedValues:
     """The computed columns of a mirror as expressions."""
 
     session: SparkSession
-    """The session of the frames; it went through `fit` (see `fitting_session`)."""
+    """The session of the frames; it went through `allow_null_on_error` (see `fitting_session`)."""
     state: MirrorState
 
     def over(self, cells: Mapping[str, str]) -> dict[str, Column]:
@@ -106,7 +106,7 @@ def _query_log_disabled() -> Iterator[None]:
 
 
 def fitting_session(spark: SparkSession, *states: MirrorState) -> SparkSession:
-    """The session itself, or a new one that went through `fit` if one of the mirrors has computed columns."""
+    """The session itself. If a mirror has computed columns, a new one prepared by `allow_null_on_error`."""
     return allow_null_on_error(spark.newSession()) if any(state.computed_shown for state in states) else spark
 
 

@@ -42,7 +42,7 @@ class Merged:
 
 
 def merge_keyed(spark: SparkSession, path: str, rows: DataFrame, target: Target, encoding: RowEncoding) -> Merged:
-    """Deletes and upserts by key. `spark`, also the session of `rows`, is the commit's own one (`delta.session_for`).
+    """Deletes and upserts by key. `spark`, also the session of `rows`, is the commit's own one (`delta.commit_session`).
 
     A row that lacks absent columns keeps the mirror's values of these, and of generated columns.
     """

@@ -56,7 +56,7 @@ def purge_deleted_rows(spark: SparkSession, path: str, commit: Commit) -> None:
 
 
 def purge_surplus_rows(spark: SparkSession, path: str, state: MirrorState, commit: Commit) -> None:
-    """Removes surplus deleted rows of each `soft_key`, in one commit that is skipped if it exists or nothing is surplus.
+    """Removes surplus deleted rows of each `soft_delete_key`, in one commit. Skipped if it exists or nothing is surplus.
 
     Keeps all live rows, or else the newest deleted one. Rows with a NULL in the key stay: no later row can have that key.
     """

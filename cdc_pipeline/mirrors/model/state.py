@@ -84,7 +84,7 @@ class MirrorState:
     """`soft_delete`: no two rows share this key, deleted ones included. None: deletes remove rows. Empty: keys must be made
     unique before the next merge by key."""
     computed: tuple[ComputedColumn, ...] = ()
-    """Declared `computed` columns; `derived_shown` are those that the mirror has."""
+    """Declared `computed` columns; `computed_shown` are those that the mirror has."""
 
     def __post_init__(self) -> None:
         taken = {name.casefold() for name in (*self.schema.column_names, *self.kept_columns)}
@@ -97,7 +97,7 @@ class MirrorState:
                 object.__setattr__(self, "shards", redacted_shards(self.shards, dict(self.masks)))
 
     def spark_schema(self) -> StructType:
-        """The mirror's columns: upstream's (without `kept`), then computed, then metadata and `_deleted`."""
+        """The mirror's columns: upstream's (without `kept_columns`), then computed, then metadata and `_deleted`."""
         own = [StructField(column.name, self.column_type(column)) for column in self.schema.columns]
         return StructType([*own, *self.computed_fields, *self.own_fields])
 
@@ -219,7 +219,7 @@ def no_row_gaps() -> dict[str, str]:
 
 
 def row_gaps_after_alter(table: TableState, now: Mapping[str, str | None], masks: Collection[str]) -> dict[str, str]:
-    """The property after a change of columns (`gaps.carried`) and masks; empty if the property stays the same."""
+    """The property after a change of columns (`gaps.gaps_after_alter`) and masks; empty if the property stays the same."""
     before = _row_gaps(table)
     after = gaps_after_alter(before, now)
     if masks:

@@ -80,7 +80,7 @@ class ApplyRows(_InPlace):
 
 @dataclass(frozen=True)
 class PurgeSurplusRows(_InPlace):
-    """Removes surplus deleted rows of each `soft_key` after the key has changed.
+    """Removes surplus deleted rows of each `soft_delete_key` after the key has changed.
 
     All live rows stay; without a live row the newest deleted one stays.
     """
@@ -122,7 +122,7 @@ class TruncateMirror(_InPlace):
 
     state: MirrorState
     ddl_id: str = ""
-    """The id of the statement (`DdlEvent.mark`), with which `RestoreRows` finds the rows. Empty: all rows are loaded again,
+    """The id of the statement (`DdlEvent.ddl_id`), by which `RestoreRows` finds the rows. Empty: all rows are loaded again,
     and also a mirror with `soft_delete` keeps none."""
 
 
@@ -138,7 +138,7 @@ class DropMirror(BaseStep):
 
     state: MirrorState
     ddl_id: str
-    """The id of the statement (`DdlEvent.mark`)."""
+    """The id of the statement (`DdlEvent.ddl_id`)."""
 
     def names(self) -> tuple[TableName, ...]:
         return (self.state.name,)

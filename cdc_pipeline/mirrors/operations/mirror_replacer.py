@@ -42,7 +42,7 @@ UNREADABLE = "unreadable"
 
 
 def rebuild_paths(paths: LakePaths, borrowed: Iterable[str]) -> LakePaths:
-    """The paths of a new scratch lake beside the lake's tables, whose `borrowed` tables it reads in place."""
+    """The paths of a new scratch lake beside the lake's tables, whose `table_paths` tables it reads in place."""
     # a new folder each time: Delta caches the logs of the paths it has read
     folder = f"{paths.home}/{_FOLDER}/{uuid.uuid4().hex}"
     return LakePaths(folder, paths.pipeline, {name: paths.table(name) for name in borrowed})

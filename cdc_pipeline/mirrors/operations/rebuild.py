@@ -112,7 +112,7 @@ class Rebuilder:
     def rebuild_in_scratch(self, releases: DataFrame | None = None) -> Iterator[RebuiltTables]:
         """Rebuilds all tables in a scratch lake, which exists until the `with` block ends. The lake itself stays the same.
 
-        `releases` are applied in place of the lake's own (`dialects.releases`). Raises as `rebuilt`.
+        `releases` are applied in place of the lake's own (`dialects.releases`). Raises as `rebuild`.
         """
         abandoned = finish_begun_cut(self.maker, abandon=True)
         published = published_cut(self.spark, self._paths)

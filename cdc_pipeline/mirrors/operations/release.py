@@ -94,7 +94,7 @@ class Releaser:
     def release(self, choice: DeadLetterChoice) -> ReleaseReport:
         """Releases the chosen dead letters. Call it as the only writer (`lake.lock`).
 
-        Raises LakeError if no dead letter is chosen or a chosen position has none, and as `Rebuilder.rebuilt`.
+        Raises LakeError if no dead letter is chosen or a chosen position has none, and as `Rebuilder.rebuild`.
         """
         kept = read_releases(self._spark, self._paths)
         if kept is not None and not kept.where(F.col("run_id") == self._run_id).isEmpty():

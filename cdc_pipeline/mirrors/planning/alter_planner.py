@@ -252,7 +252,7 @@ def _same_columns(one: TableSchema, other: TableSchema) -> tuple[tuple[str, str]
 
 
 def names_after(dropped: Iterable[str], origins: Iterable[ColumnOrigin]) -> dict[str, str | None]:
-    """Old name → new name of renamed columns, and → None of dropped ones (the argument of `gaps.carried`)."""
+    """Old name → new name of renamed columns, and → None of dropped ones (the argument of `gaps.gaps_after_alter`)."""
     renamed: dict[str, str | None] = {
         origin.before.name: origin.after.name
         for origin in origins

@@ -109,7 +109,7 @@ class Planner:
         self._merged_tables = MergedTablePlanner(draft, self._permissions.policy, self._tables)
 
     def plan(self, events: Iterable[DdlEvent]) -> CutPlan:
-        """Plans the events, which are in stream order (`ddl_events.in_order`): new ones and those of resumed tables."""
+        """Plans the events, new ones and those of resumed tables, sorted by `ddl_events.in_upstream_order`."""
         outcomes: dict[StatementPosition, DdlOutcome] = {}
         self._draft.mask_all()
         first_steps: list[int] = []

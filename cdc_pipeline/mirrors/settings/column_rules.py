@@ -53,7 +53,7 @@ class ColumnRules:
     """The declared rules. Patterns match `database.table` (`table_patterns`); column names ignore case, as in MySQL."""
 
     metadata: tuple[str, ...] = METADATA_COLUMNS
-    """`metadata_columns` of new mirrors, in the order of `state.TRACE`."""
+    """`metadata_columns` of new mirrors, in the order of `state.METADATA`."""
     masks: tuple[tuple[str, tuple[tuple[str, Mask], ...]], ...] = ()
     """(pattern, (column, mask) …). For each column the first entry that names it wins."""
     salt: str = field(default="", repr=False)
@@ -177,7 +177,7 @@ class ColumnRules:
 
     @staticmethod
     def from_plain(plain: dict[str, Any], salt: str = "") -> ColumnRules:
-        """The rules of `as_plain`. Raises MaskSaltError if they were stored with another salt."""
+        """The rules of `to_plain`. Raises MaskSaltError if they were stored with another salt."""
         masks = tuple(
             (pattern, tuple((column, mask) for column, mask in columns)) for pattern, columns in plain["masks"]
         )

@@ -68,7 +68,7 @@ def parse_mysql_type(text: str) -> MySqlType:
 
 
 def type_or_text(text: str) -> MySqlType:
-    """`parse_mysql_type` without errors: a text that cannot be parsed becomes the base, cut by `short`."""
+    """`parse_mysql_type` without errors: a text that cannot be parsed becomes the base, cut by `shortened`."""
     try:
         kind = parse_mysql_type(text)
     except Exception:  # no message may fail the batch

@@ -149,7 +149,7 @@ class TableSchema:
         return all(column is not None and not column.nullable for column in found)
 
     def to_json(self) -> str:
-        """One line of JSON. `mysql.ddl.stored_schema.schema_of_json` reads it."""
+        """One line of JSON. `mysql.ddl.stored_schema.schema_from_json` reads it."""
         return json.dumps(_as_plain(self), ensure_ascii=False, separators=(",", ":"))
 
     def with_columns(self, columns: tuple[Column, ...]) -> TableSchema:
