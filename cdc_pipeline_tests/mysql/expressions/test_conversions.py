@@ -1,4 +1,4 @@
-"""Which type changes are exact. Each pair is (before, after) in MySQL's words."""
+"""Which type changes keep values exact. Each pair is (old type, new type) as MySQL writes them."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ _TYPES = [
     ),
     *("text", "binary(9)", "varbinary(99)", "blob", "enum('a','b')", "set('a','b')", "json"),
 ]
-# what MySQL and TiDB make of these is not the same, depends on more than the value, or is refused by both
+# MySQL and TiDB convert these differently, depend on more than the value, or reject the conversion
 _LEFT = {
     "bit(8)": [
         "char(9)",
@@ -145,7 +145,7 @@ _LEFT = {
 
 @pytest.mark.parametrize("old", _TYPES)
 def test_what_is_converted_without_certainty(old: str) -> None:
-    """Each pair of types has its answer, but for those that the documentation lists."""
+    """All conversions are exact or supported, except the ones in `_LEFT`, which the documentation lists."""
     schema = TableSchema((Column("c", parse_mysql_type(old)),), primary_key=("c",))
     unsure = [
         new

@@ -1,4 +1,4 @@
-"""Which rows lie in which partition, as MySQL says: each row with the partition that it belongs in."""
+"""Conditions for the rows of table partitions. Each case lists rows with the partition in which MySQL stores them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _table(definition: str) -> TableSchema:
 
 @dataclass
 class _Case:
-    """A table and its rows: values with the name of the partition."""
+    """A table and its rows: column values followed by the name of the partition."""
 
     definition: str
     rows: list[tuple[Any, ...]]
@@ -175,7 +175,7 @@ def test_rows_of_each_partition(spark: SparkSession, case: _Case) -> None:
         | ({"last two"} if row[-1] in names[-2:] else set())
         for row in case.rows
     ]
-    # some have doubts of their own, of which no row here gives cause
+    # some conditions are doubtful for certain rows, but for none of these
     doubts = {f"doubt of {name}": SparkCondition(item.doubtful) for name, item in conditions.items() if item.doubtful}
     conditions.update(doubts)
     assert _found(spark, schema, [row[:-1] for row in case.rows], conditions) == expected
@@ -186,7 +186,7 @@ def test_rows_on_which_mysql_and_tidb_differ_are_doubtful(spark: SparkSession) -
     doubtful = _condition(linear, ("p2", "p3"), None).doubtful
     assert doubtful is not None
     rows = [(3,), (5,), (6,), (7,), (9,), (-3,), (None,)]
-    # 9 is 001 in its lowest bits and 3 by MOD; -3 is 101 and 3
+    # LINEAR HASH puts 9 into partition 1, MOD into 3; -3 into 5 and 3
     assert _found(spark, linear, rows, {"doubtful": SparkCondition(doubtful)}) == [
         set() if row in ((3,), (5,), (None,)) else {"doubtful"} for row in rows
     ]
@@ -212,7 +212,7 @@ def test_rows_of_which_the_value_is_not_sure_are_doubtful(spark: SparkSession) -
 def test_many_partitions_are_no_deep_expression() -> None:
     partitions = ", ".join(f"PARTITION p{number} VALUES LESS THAN ({number}, 0)" for number in range(2000))
     schema = _table(f"(a INT, b INT) PARTITION BY RANGE COLUMNS (a, b) ({partitions})")
-    # each is a range of its own; a chain of as many would be too deep to be read
+    # each is a separate range; a chain of that many OR terms would be too deep for the parser
     assert "1999" in _condition(schema, tuple(f"p{number}" for number in range(1, 2000, 2)), None).sql
 
 
@@ -275,7 +275,7 @@ def _condition(schema: TableSchema, names: tuple[str, ...], tidb: bool | None) -
 def _found(
     spark: SparkSession, schema: TableSchema, rows: list[tuple[Any, ...]], conditions: dict[str, SparkCondition]
 ) -> list[set[str]]:
-    """For each row the names of the conditions that are true; all others must be false."""
+    """Per row the names of the conditions that are true. Asserts that no condition is NULL."""
     table = spark.createDataFrame(rows, row_type(schema))
     flags = [F.expr(condition.sql).alias(name) for name, condition in conditions.items()]
     found = table.select(*flags).collect()

@@ -43,7 +43,7 @@ from cdc_pipeline.mysql.model.table import TableSchema
 _CASES = Path(__file__).parents[1] / "cases" / "expressions.yaml"
 _TABLES: list[dict[str, Any]] = yaml.safe_load(_CASES.read_text(encoding="utf-8"))
 _ANY = "*"
-"""An expected value that is not written out."""
+"""Matches any value."""
 
 
 def _schema(columns: str) -> TableSchema:
@@ -76,7 +76,7 @@ def _values(frame: DataFrame, expressions: list[SparkExpression]) -> DataFrame:
 
 
 def _texts(values: DataFrame) -> list[list[str | None]]:
-    """The value of each expression in each row as text, `?` where it is doubtful."""
+    """Per expression its value in each row as text, `?` if it is doubtful."""
     texts = []
     for field in values.schema.fields:
         if field.name.startswith("e"):
@@ -92,7 +92,7 @@ def _expected(values: list[Any], rows: int) -> list[str | None]:
 
 
 def _translations(table: dict[str, Any]) -> tuple[list[str], list[SparkExpression], list[list[Any]]]:
-    """The names of a table's cases, what they become, and the values expected."""
+    """The names of the cases of a table, their translations, and the expected values."""
     schema, zone, now = _schema(table["columns"]), table["zone"], table.get("now")
     names, found, expected = [], [], []
     for text, *values in table["values"]:

@@ -12,7 +12,7 @@ from cdc_pipeline.mysql.types.damaged_text import damaged_text
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# ---- the character set of a column: type, the table's → the column's
+# ---- (column type, character set of the table) → character set of the column
 
 _CHARSETS: dict[tuple[str, str | None], str | None] = {
     ("varchar(5)", None): None,
@@ -35,35 +35,35 @@ def test_charset_of_column(case: tuple[str, str | None], wanted: str | None) -> 
     assert charset_of_column(parse_mysql_type(kind), default) == wanted
 
 
-# ---- which texts are damaged: of all texts, those that are
+# ---- (column type, character set of the table) → the damaged texts of `_TEXTS`
 
 _TEXTS = ("", " ", "abc", "\x00\x7f", "a\nb", "é", "中", "😀", "a\ufffdb", "\u0080", "a\né", "\ufffd")
 _WIDE = ("é", "中", "😀", "a\ufffdb", "\u0080", "a\né", "\ufffd")
 _REPLACED = ("a\ufffdb", "\ufffd")
 _NEVER = None
 _DAMAGED: dict[tuple[str, str | None], tuple[str, ...] | None] = {
-    # UTF-8, and what is the same bytes in it, is read as it is
+    # UTF-8 and its subsets are decoded correctly
     **dict.fromkeys([(f"varchar(5) character set {name}", "gbk") for name in ("utf8", "utf8mb3", "utf8mb4")], _NEVER),
     ("char(5) collate utf8mb4_bin", "gbk"): _NEVER,
     ("text character set ascii", "gbk"): _NEVER,
     ("nchar(5)", "gbk"): _NEVER,
     ("longtext", "utf8mb4"): _NEVER,
     ("longtext", "utf8mb3"): _NEVER,
-    # ASCII inside other character sets is right
+    # in other character sets ASCII is decoded correctly
     **dict.fromkeys([("varchar(5) character set latin1", "utf8mb4"), ("varchar(5)", "gbk")], _WIDE),
     **dict.fromkeys([(kind, "latin1") for kind in ("char(5)", "tinytext", "text", "mediumtext", "longtext")], _WIDE),
     **dict.fromkeys([("text collate gb18030_chinese_ci", None), ("text collate big5_chinese_ci", "utf8mb4")], _WIDE),
-    # two and four bytes for each character: nothing but the empty text is right
+    # two or four bytes per character: only the empty text is correct
     **dict.fromkeys(
         [(f"text character set {name}", "utf8mb4") for name in ("ucs2", "utf16", "utf16le", "utf32")],
         tuple(text for text in _TEXTS if text),
     ),
     ("varchar(5)", "utf16"): tuple(text for text in _TEXTS if text),
-    # nothing says which: the replacement character alone tells
+    # unknown character set: only the replacement character counts as damage
     **dict.fromkeys([(kind, None) for kind in ("varchar(5)", "longtext", "char(5)")], _REPLACED),
-    # 16 or 4 bytes read as UTF-8
+    # 16 or 4 raw bytes decoded as UTF-8
     **dict.fromkeys([(kind, charset) for kind in ("uuid", "inet4", "inet6") for charset in (None, "utf8mb4")], _TEXTS),
-    # no text in a character set
+    # types without a character set
     **dict.fromkeys(
         [
             (kind, charset)
@@ -73,7 +73,7 @@ _DAMAGED: dict[tuple[str, str | None], tuple[str, ...] | None] = {
         _NEVER,
     ),
     ("varchar(5) character set binary", "latin1"): _NEVER,
-    # an ENUM travels as its number
+    # an ENUM is sent as its number
     ("enum('é')", "latin1"): _NEVER,
     ("set('é')", None): _NEVER,
 }
@@ -81,7 +81,7 @@ _DAMAGED: dict[tuple[str, str | None], tuple[str, ...] | None] = {
 
 @pytest.fixture(scope="module")
 def damaged(spark: SparkSession) -> dict[tuple[str, str | None], tuple[str, ...] | None]:
-    """Of each case the texts that are damaged, all in one query; NULL never is, and no answer is null."""
+    """The damaged texts of each case, from one query. Asserts that NULL is never damaged and no result is NULL."""
     conditions = {case: damaged_text(F.col("text"), parse_mysql_type(case[0]), case[1]) for case in _DAMAGED}
     asked = {case: condition for case, condition in conditions.items() if condition is not None}
     rows = (

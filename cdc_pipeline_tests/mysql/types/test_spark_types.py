@@ -174,7 +174,7 @@ _NO_NUMBERS = (
 
 
 def _integers(low: int, high: int) -> dict[str, str | _Outcome]:
-    """MySQL's range (ticdc-canal-json "Integer types"); beyond it is no value, also where the mirror's type has it."""
+    """Texts at and beyond MySQL's range (ticdc-canal-json "Integer types"), which may be narrower than the Spark type's."""
     bad = [str(low - 1), str(high + 1), "-1" if low == 0 else str(2 * high + 1), *_NO_INTEGERS]
     return {str(number): str(number) for number in (0, 1, low, high)} | dict.fromkeys(bad, _BAD)
 
@@ -229,7 +229,7 @@ _VALUES: dict[str, dict[str, str | _Outcome]] = {
     "decimal(38,0)": {"9" * 38: "9" * 38, "5.0": "5", "5.4": _BAD, "9" * 39: _BAD},
     "decimal(65,30)": {
         **{text: text for text in ("9" * 35 + "." + "9" * 30, "0." + "0" * 29 + "1")},
-        # Canal leaves zeros out: a column has one spelling of a value
+        # Canal omits zeros; the mirror normalizes the text
         "100.0": "100." + "0" * 30,
     },
     "decimal": {"100.0": "100.0", "9" * 65: "9" * 65},
@@ -388,10 +388,10 @@ _INSTANTS: dict[tuple[str, str], dict[str, str | _Outcome]] = {
         "2024-07-15 12:00:00.000001": "2024-07-15 16:00:00.000001",
         "2024-03-10 01:59:59.999999": "2024-03-10 06:59:59.999999",
         "2024-03-10 03:00:00.000000": "2024-03-10 07:00:00",
-        # no clock shows this time: read with the offset before the gap
+        # the clock skips this time: it is parsed with the offset before the change
         "2024-03-10 02:30:00.000000": "2024-03-10 07:30:00",
         "2024-11-03 00:59:59.999999": "2024-11-03 04:59:59.999999",
-        # clocks show this time twice: read as the first
+        # the clock shows this time twice: it is parsed as the first
         "2024-11-03 01:30:00.000000": "2024-11-03 05:30:00",
         "2024-11-03 02:00:00.000000": "2024-11-03 07:00:00",
     },
@@ -409,7 +409,7 @@ def _shown(cell: Column, kind: DataType) -> Column:
 
 @pytest.fixture(scope="module")
 def outcomes(spark: SparkSession) -> dict[tuple[str, str], dict[str | None, _Outcome]]:
-    """Every text, and NULL, as every type, in one query: whatever text a column gets, no query may fail."""
+    """Converts every text and NULL to every type in one query: no text may fail a query."""
     assert spark.conf.get("spark.sql.ansi.enabled") == "true"
     texts: list[str | None] = [*_TEXTS, None]
     columns = []
@@ -442,7 +442,7 @@ def test_null_is_null_and_nothing_else(outcomes: dict[tuple[str, str], dict[str 
 
 
 def test_no_text_becomes_null_in_silence(outcomes: dict[tuple[str, str], dict[str | None, _Outcome]]) -> None:
-    """Any text as any type is a value, a zero date or unparsed, and only one of them."""
+    """Each text converted to each type is exactly one of: a value, a zero date, unparsed."""
     odd = [
         (case, text, outcome)
         for case, found in outcomes.items()

@@ -1,4 +1,4 @@
-"""Values as DataWorks and MariaDB's JSON send them: wire type, column type, time zone → text → value."""
+"""Text of DataWorks and of MariaDB's JSON: (encoding, column type, time zone) → text → value."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ _INSTANTS = {
     # daylight saving ends: a clock in New York shows 01:30 twice
     "2024-11-03T05:30:00.000": ("2024-11-03 05:30:00", "2024-11-03 13:30:00", "2024-11-03 01:30:00"),
     "2024-11-03T06:30:00.000": ("2024-11-03 06:30:00", "2024-11-03 14:30:00", "2024-11-03 01:30:00"),
-    # and begins: 02:00 to 03:00 is left out
+    # daylight saving begins: the clock skips 02:00 to 03:00
     "2024-03-10T06:59:59.999": ("2024-03-10 06:59:59.999", "2024-03-10 14:59:59.999", "2024-03-10 01:59:59.999"),
     "2024-03-10T07:00:00.000": ("2024-03-10 07:00:00", "2024-03-10 15:00:00", "2024-03-10 03:00:00"),
 }
@@ -104,7 +104,7 @@ def _of_dates(place: int) -> dict[str, dict[str, str | None]]:
     bad: dict[str, str | None] = dict.fromkeys(_NO_INTEGERS)
     local = {_ms(instant): shown[place] for instant, shown in _INSTANTS.items()}
     local_or_bad: dict[str, str | None] = {**local, **bad}
-    # the instant itself: two of them where a clock shows one time twice
+    # TIMESTAMP is the instant: two instants if the clock shows one time twice
     instants: dict[str, str | None] = {_ms(instant): shown[0] for instant, shown in _INSTANTS.items()}
     instants |= bad
     return {
@@ -121,7 +121,7 @@ def _of_dates(place: int) -> dict[str, dict[str, str | None]]:
 
 
 def _integers(low: int, high: int) -> dict[str, str | None]:
-    """MySQL's range, and what is beyond it."""
+    """Numbers inside and outside MySQL's range."""
     good = {str(number): str(number) for number in (0, 1, low, high)}
     return good | dict.fromkeys((str(low - 1), str(high + 1), "", "x", "1.5", "1e3", "true", "9" * 30))
 
@@ -174,7 +174,7 @@ _CASES: dict[Case, dict[str, str | None]] = {
         "1.5e-1": "0.15",
         "-1E3": "-1000.00",
         "1.0E7": "10000000.00",
-        # what a double makes of 0.30, 1.10 and 4.35
+        # 0.30, 1.10 and 4.35 after a conversion to double
         "0.30000000000000004": "0.30",
         "1.1000000000000001": "1.10",
         "4.3499999999999996": "4.35",
@@ -185,7 +185,7 @@ _CASES: dict[Case, dict[str, str | None]] = {
     },
     ("DOUBLE", "decimal(38,0)", "UTC"): {"1E37": "1" + "0" * 37, "1E38": None},
     ("DOUBLE", "decimal(65,30)", "UTC"): {
-        # no decimal of Spark's: its text, as the column spells it
+        # too many digits for Spark's DECIMAL: normalized text
         "1.5E2": "150." + "0" * 30,
         "-1.5E-7": "-0.00000015" + "0" * 22,
         "1.2E34": "12" + "0" * 33 + "." + "0" * 30,
@@ -204,7 +204,7 @@ _CASES: dict[Case, dict[str, str | None]] = {
     },
     ("STRING", "decimal(65,30)", "UTC"): {"9" * 35 + ".5": "9" * 35 + ".5" + "0" * 29},
     **{("STRING", kind, "UTC"): {text: text for text in (*_TEXTS, *_JSON_TEXTS)} for kind in ("json", "longtext")},
-    # a CHAR is shown without the spaces at its end
+    # MySQL returns a CHAR without trailing spaces
     ("STRING", "char(3)", "UTC"): {text: text.rstrip(" ") for text in (*_TEXTS, *_JSON_TEXTS)},
     ("STRING", "blob", "UTC"): {text: text.encode().hex().upper() for text in _TEXTS},
     ("STRING", "int", "UTC"): {"5": "5", "x": None},
@@ -229,7 +229,7 @@ def _shown(cell: Column, kind: DataType) -> Column:
 
 
 def _values(spark: SparkSession, cases: dict[Case, list[str]]) -> dict[Case, dict[str | None, str | None]]:
-    """In one query each case's texts, and NULL."""
+    """Converts the texts of all cases, and NULL, in one query."""
     columns = []
     for place, (wire, name, zone) in enumerate(cases):
         kind = type_or_text(name)
@@ -249,7 +249,7 @@ def _values(spark: SparkSession, cases: dict[Case, list[str]]) -> dict[Case, dic
 
 @pytest.fixture(scope="module")
 def values(spark: SparkSession) -> dict[Case, dict[str | None, str | None]]:
-    """One query for each wire."""
+    """One query per encoding."""
     assert spark.conf.get("spark.sql.ansi.enabled") == "true"
     found = {}
     for wire in dict.fromkeys(case[0] for case in _CASES):
@@ -264,7 +264,7 @@ def test_values(case: Case, values: dict[Case, dict[str | None, str | None]]) ->
     assert values[case] == wanted
 
 
-# ---- no text may stop a query, whatever the column
+# ---- no text may fail a query, whatever the column type
 
 _WIRES = ("BYTES", "DATE", "LONG", "BOOLEAN", "DOUBLE", "STRING", "FLOAT", "", JSON_BYTES, None)
 _KINDS = (
