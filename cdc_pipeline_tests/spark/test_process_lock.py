@@ -58,7 +58,7 @@ def test_the_second_waits_until_the_first_is_gone() -> None:
                     assert waiter.poll() is None
                     holder.send_signal(signal.SIGKILL)  # a kill releases the lock
                     assert _line(waiter) == "mine\n"
-                    assert waiter.wait(10) == 0
+                    assert waiter.wait(120) == 0
                 finally:
                     waiter.kill()
         finally:
