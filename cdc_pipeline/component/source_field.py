@@ -16,7 +16,7 @@ from cdc_pipeline.sources.capture_files.source import CaptureFiles
 from cdc_pipeline.sources.kafka.client_settings import ClientSettings
 from cdc_pipeline.sources.kafka.known_options import SECRET_NAMES, option_name
 from cdc_pipeline.sources.kafka.secret_text import HIDDEN, SecretText
-from cdc_pipeline.sources.kafka.source import MOST_RECORDS, KafkaTopics
+from cdc_pipeline.sources.kafka.source import MAX_RECORDS, KafkaTopics
 from cdc_pipeline.sources.kafka.topic_selection import CLOCK_SKEW_MS, Selection, Start
 from cdc_pipeline.sources.source import Source  # noqa: TC001  # Dagster reads the annotations
 from cdc_pipeline.sources.storage.source import MAX_BYTES, TicdcStorage
@@ -142,7 +142,7 @@ class KafkaSource(YamlModel):
     ] = "earliest"
     max_records_per_batch: Annotated[
         int, Field(description="Maximum number of records per batch. A run ingests all available batches.")
-    ] = MOST_RECORDS
+    ] = MAX_RECORDS
     options: Annotated[
         Options,
         dg.Resolver(_resolve_options, model_field_type=Options),
@@ -210,7 +210,7 @@ class KafkaSource(YamlModel):
 
     @model_validator(mode="after")
     def _validate_options(self) -> KafkaSource:
-        self.client.checked()
+        self.client.validate()
         names = list(self.made_anew.values())
         if len(set(names)) < len(names) or not all(names):
             raise ValueError("made_anew: each topic needs a different name")

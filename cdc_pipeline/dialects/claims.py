@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.contracts.json_text import OPTIONS
 from cdc_pipeline.dialects.claim_files import FILE_NAME, LONGEST_LOCATION, ClaimStore, file_name
 from cdc_pipeline.lake.delta import Commit, append_once, table_state
-from cdc_pipeline.sources.compressed_values import may_be_packed, opened
+from cdc_pipeline.sources.compressed_values import decompressed, may_be_compressed
 from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:
@@ -239,5 +239,5 @@ def claim_messages(claims: DataFrame) -> DataFrame:
         .withColumn("message", F.when(F.coalesce(is_wrapped, F.lit(False)), value).otherwise(F.col("content")))
         .drop("_fields")
     )
-    compressed = messages.where(may_be_packed(F.col("message"))).limit(1)
-    return messages if compressed.isEmpty() else messages.withColumn("message", opened(F.col("message")))
+    compressed = messages.where(may_be_compressed(F.col("message"))).limit(1)
+    return messages if compressed.isEmpty() else messages.withColumn("message", decompressed(F.col("message")))

@@ -22,8 +22,8 @@ from cdc_pipeline.dialects.claims import (
     read_claims,
     resolve_references,
 )
-from cdc_pipeline.sources.compressed_values import may_be_packed, opened
-from cdc_pipeline.sources.intake import OffsetRange, counted_ranges
+from cdc_pipeline.sources.compressed_values import decompressed, may_be_compressed
+from cdc_pipeline.sources.intake import OffsetRange, ranges_and_conditions
 from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:
@@ -56,10 +56,10 @@ def inspect_values(
     """
     has_claims = claim_store is not None or read_claims(spark, paths) is not None
     noted = tuple(OffsetRange(*span) for span in note["offsets"])
-    conditions = {} if note.get("plain") is True else {"may_be_compressed": may_be_packed(F.col("value"))}
+    conditions = {} if note.get("plain") is True else {"may_be_compressed": may_be_compressed(F.col("value"))}
     if has_claims:
         conditions["may_refer"] = may_refer(F.col("value"))
-    ranges, found = (noted, {}) if noted and not conditions else counted_ranges(raw, conditions)
+    ranges, found = (noted, {}) if noted and not conditions else ranges_and_conditions(raw, conditions)
     return BatchValues(
         noted or ranges, found.get("may_be_compressed", False), found.get("may_refer", False), has_claims
     )
@@ -83,7 +83,7 @@ def with_contents(
     """
     if not values.may_be_compressed and not values.may_refer:
         return raw
-    content = opened(F.col("value")) if values.may_be_compressed else F.col("value")
+    content = decompressed(F.col("value")) if values.may_be_compressed else F.col("value")
     frame = raw.withColumn(CONTENT, content)
     # a reference may be compressed too, so references are searched in the decompressed values
     references = find_references(frame) if values.has_claims else []

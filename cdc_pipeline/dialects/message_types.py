@@ -13,7 +13,7 @@ from cdc_pipeline.contracts.json_text import OPTIONS
 from cdc_pipeline.dialects.claims import claim_messages
 from cdc_pipeline.dialects.dialect import MessageTypes
 from cdc_pipeline.dialects.registry import BY_NAME
-from cdc_pipeline.sources.compressed_values import may_be_packed, opened
+from cdc_pipeline.sources.compressed_values import decompressed, may_be_compressed
 from cdc_pipeline.sources.places import PLACE, records_at
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def read_message_types(
     """
     messages = _parsed(raw, places, F.col("value"))
     if compressed := [place for place, (_, is_compressed) in messages.items() if is_compressed]:
-        messages |= _parsed(raw, compressed, opened(F.col("value")))
+        messages |= _parsed(raw, compressed, decompressed(F.col("value")))
     referring = [
         place
         for place, (message, _) in messages.items()
@@ -65,7 +65,7 @@ def _parsed(records: DataFrame, places: Iterable[Place], value: Column) -> dict[
         .select(
             F.struct(*PLACE).alias("place"),
             F.from_json(F.col("_value").cast("string"), _MESSAGE, OPTIONS).alias("message"),
-            may_be_packed(F.col("_value")).alias("may_be_compressed"),
+            may_be_compressed(F.col("_value")).alias("may_be_compressed"),
         )
         .collect()
     )

@@ -17,7 +17,7 @@ from cdc_pipeline.contracts.json_text import OPTIONS
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.dialects.decode import dialect_and_form
 from cdc_pipeline.dialects.envelope import HAS_PAYLOAD, parse_records
-from cdc_pipeline.sources.compressed_values import may_be_packed, opened
+from cdc_pipeline.sources.compressed_values import decompressed, may_be_compressed
 from cdc_pipeline.sources.places import PLACE, records_at
 
 if TYPE_CHECKING:
@@ -85,8 +85,8 @@ def messages_at(raw: DataFrame, places: Iterable[Place]) -> Iterator[DataFrame]:
     """Yields the records of `raw_topic_snapshot` at these positions, decompressed and cached in memory until exit."""
     records = records_at(raw, places).persist()
     try:
-        compressed = records.where(may_be_packed(F.col("value"))).limit(1).count()
-        yield records.withColumn("value", opened(F.col("value"))) if compressed else records
+        compressed = records.where(may_be_compressed(F.col("value"))).limit(1).count()
+        yield records.withColumn("value", decompressed(F.col("value"))) if compressed else records
     finally:
         records.unpersist()
 

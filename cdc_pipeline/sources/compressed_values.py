@@ -30,7 +30,7 @@ _MAX_SERIES = 32 * 1024 * 1024
 """Decompressed bytes per series that a worker returns. An Arrow array holds 2 GiB, which one batch may exceed."""
 
 
-def may_be_packed(value: Column) -> Column:
+def may_be_compressed(value: Column) -> Column:
     """Whether a binary value is not empty and does not begin as a JSON object does. Never null."""
     first_two = F.substring(value, F.lit(1), F.lit(2))
     is_compact_json = first_two.isin(F.lit(b'{"'), F.lit(b"{}"))
@@ -41,9 +41,9 @@ def may_be_packed(value: Column) -> Column:
     return F.coalesce(F.length(value) > 0, F.lit(False)) & ~F.coalesce(is_compact_json | is_spaced_json, F.lit(False))
 
 
-def opened(value: Column) -> Column:
+def decompressed(value: Column) -> Column:
     """The decompressed value; the value itself if it is not compressed or cannot be decompressed."""
-    return F.coalesce(_decompression_udf()(F.when(may_be_packed(value), value)), value)
+    return F.coalesce(_decompression_udf()(F.when(may_be_compressed(value), value)), value)
 
 
 @built_once

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import SourceError
-from cdc_pipeline.sources.compressed_values import may_be_packed
+from cdc_pipeline.sources.compressed_values import may_be_compressed
 from cdc_pipeline.sources.records import POSITION, RECORD
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def ranges_and_plain(frame: DataFrame) -> tuple[tuple[OffsetRange, ...], bool]:
     by_position = frame.groupBy(*POSITION).agg(
         F.min(F.expr(_FINGERPRINT)).alias("low"),
         F.max(F.expr(_FINGERPRINT)).alias("high"),
-        F.max(may_be_packed(F.col("value"))).alias("may_be_compressed"),
+        F.max(may_be_compressed(F.col("value"))).alias("may_be_compressed"),
     )
     rows = (
         by_position.groupBy("topic", "partition")
@@ -94,7 +94,7 @@ def ranges_and_plain(frame: DataFrame) -> tuple[tuple[OffsetRange, ...], bool]:
     return _ranges(rows), not any(row["may_be_compressed"] for row in rows)
 
 
-def counted_ranges(
+def ranges_and_conditions(
     frame: DataFrame, conditions: Mapping[str, Column]
 ) -> tuple[tuple[OffsetRange, ...], dict[str, bool]]:
     """The offset ranges of `frame`, ordered by topic and partition, and for each condition whether any record meets it.

@@ -18,7 +18,7 @@ from cdc_pipeline.mysql.ddl.evolution import SchemaConflictError, altered, row_s
 from cdc_pipeline.mysql.ddl.parser import parse_ddl
 from cdc_pipeline.mysql.ddl.statements import event_changes
 from cdc_pipeline.mysql.ddl.stored_schema import schema_from_json
-from cdc_pipeline.mysql.expressions.translation import ExpressionError, assigned, translated
+from cdc_pipeline.mysql.expressions.translation import ExpressionError, translate, translate_assignment
 from cdc_pipeline.mysql.model.limits import MAX_TRANSLATED_CHARACTERS
 from cdc_pipeline.mysql.model.schema_changes import AlterTable, CreateTable, NotSupported
 from cdc_pipeline.mysql.model.table import Column, TableName
@@ -207,6 +207,6 @@ def test_no_expression_raises_but_what_it_says(data: st.DataObject) -> None:
     assert isinstance(created, CreateTable)
     kind = data.draw(st.sampled_from(_KINDS))
     with contextlib.suppress(ExpressionError):
-        assert len(translated(mutated, created.schema, "UTC").sql) <= MAX_TRANSLATED_CHARACTERS
+        assert len(translate(mutated, created.schema, "UTC").sql) <= MAX_TRANSLATED_CHARACTERS
     with contextlib.suppress(ExpressionError):
-        assigned(mutated, Column("made", type_or_text(kind)), created.schema, "UTC")
+        translate_assignment(mutated, Column("made", type_or_text(kind)), created.schema, "UTC")

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from cdc_pipeline.sources.codecs import MOST_BYTES, decompress_value
-from cdc_pipeline.sources.compressed_values import may_be_packed, opened
+from cdc_pipeline.sources.compressed_values import decompressed, may_be_compressed
 from cdc_pipeline_tests.support.large_messages import CODECS, lz4, plain, snappy
 from cdc_pipeline_tests.support.messages import row, watermark
 
@@ -123,7 +123,9 @@ def test_the_rule_tells_plain_from_packed(spark: SparkSession) -> None:
         [(place, None if value is None else bytearray(value)) for place, value in enumerate(values)],
         "place INT, value BINARY",
     )
-    rows = frame.select("place", may_be_packed(F.col("value")).alias("packed"), opened(F.col("value")).alias("opened"))
+    rows = frame.select(
+        "place", may_be_compressed(F.col("value")).alias("packed"), decompressed(F.col("value")).alias("opened")
+    )
     found = {row["place"]: (row["packed"], row["opened"]) for row in rows.collect()}
     messages = [*_MESSAGES, _OF_123] * 2
     wanted: list[tuple[bool, bytes | None]] = [(False, value) for value in _PLAIN]

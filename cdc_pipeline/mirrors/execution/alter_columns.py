@@ -34,7 +34,7 @@ from cdc_pipeline.mirrors.merge.soft_deletes import deleted_cell, live_rows
 from cdc_pipeline.mirrors.model.computed_columns import NTZ
 from cdc_pipeline.mirrors.model.masks import HASH
 from cdc_pipeline.mirrors.model.state import row_gaps_after_alter
-from cdc_pipeline.mysql.expressions.conversions import converted, learns_labels, unsure_conversion
+from cdc_pipeline.mysql.expressions.conversions import adds_labels, conversion_doubt, converted_value
 from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.types.spark_types import spark_type, value
 
@@ -133,11 +133,11 @@ def needs_rewrite(origin: ColumnOrigin, schema: TableSchema, time_zone: str) -> 
     """
     before, after = origin.before, origin.after
     assert before is not None
-    if not _reads_old_files(origin) or learns_labels(before.type, after.type):
+    if not _reads_old_files(origin) or adds_labels(before.type, after.type):
         return True
     return (
-        unsure_conversion(before.type, after.type) is not None
-        and converted(before, after, schema, time_zone) is not None
+        conversion_doubt(before.type, after.type) is not None
+        and converted_value(before, after, schema, time_zone) is not None
     )
 
 
@@ -285,11 +285,11 @@ def new_value(origin: ColumnOrigin, schema: TableSchema, time_zone: str) -> tupl
     before, after = origin.before, origin.after
     assert before is not None
     column, no_doubt = F.col(quoted(before.name)), F.lit(False)
-    if learns_labels(before.type, after.type):
+    if adds_labels(before.type, after.type):
         return value(column, after.type, time_zone), no_doubt
     new = spark_type(after.type)
-    if unsure_conversion(before.type, after.type) is not None:
-        expression = converted(before, after, schema, time_zone)
+    if conversion_doubt(before.type, after.type) is not None:
+        expression = converted_value(before, after, schema, time_zone)
         if expression is not None:
             doubtful = no_doubt if expression.doubtful is None else F.coalesce(F.expr(expression.doubtful), no_doubt)
             return F.expr(expression.sql), doubtful

@@ -17,7 +17,7 @@ from cdc_pipeline.mirrors.merge.masked_values import with_masks
 from cdc_pipeline.mirrors.merge.soft_deletes import live_rows
 from cdc_pipeline.mirrors.model.masks import NULL
 from cdc_pipeline.mysql.ddl.tokens import Cursor, Kind
-from cdc_pipeline.mysql.expressions.translation import ExpressionError, assigned
+from cdc_pipeline.mysql.expressions.translation import ExpressionError, translate_assignment
 from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.types.spark_types import spark_type
 
@@ -94,7 +94,7 @@ def _defaults(step: ChangeColumns, time_zone: str, gaps: list[Gap]) -> Values:
             continue
         try:
             if column.default is not None and column.default.kind == "expression" and not is_current_time(column):
-                expression = assigned(
+                expression = translate_assignment(
                     column.default.value or "", column, step.state.shown_schema, time_zone, step.commit_ms
                 )
                 doubtful = None if expression.doubtful is None else F.expr(expression.doubtful)
@@ -115,7 +115,7 @@ def _generated(column: UpstreamColumn, step: ChangeColumns, time_zone: str, gaps
     try:
         if masked := sorted(_read_columns(column, step) & set(dict(step.state.masks)) - {column.name}):
             raise ExpressionError(f"the mirror masks {', '.join(masked)}")
-        found = assigned(column.expression or "", column, step.state.shown_schema, time_zone)
+        found = translate_assignment(column.expression or "", column, step.state.shown_schema, time_zone)
     except ExpressionError as error:
         detail = f"is not recomputed in older rows (upstream's expression: {column.expression}): {error}"
         gaps.append(Gap(GapKind.NOT_COMPUTED, detail, column.name))

@@ -13,7 +13,7 @@ from cdc_pipeline.mirrors.execution.alter_columns import needs_rewrite, new_valu
 from cdc_pipeline.mirrors.merge.default_values import default_value, is_current_time
 from cdc_pipeline.mirrors.model.masks import HASH
 from cdc_pipeline.mirrors.model.shards import SOURCE_NAMES, source_rows
-from cdc_pipeline.mysql.expressions.translation import assigned
+from cdc_pipeline.mysql.expressions.translation import translate_assignment
 from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.model.table import ColumnOrigin
 
@@ -103,7 +103,7 @@ def _null(step: ChangeSourceRows, column: UpstreamColumn, reason: str) -> Gap:
 def _default(step: ChangeSourceRows, column: UpstreamColumn, time_zone: str) -> tuple[Column, Column | None]:
     default = column.default
     if default is not None and default.kind == "expression" and not is_current_time(column):
-        found = assigned(default.value or "", column, step.state.shown_schema, time_zone, step.commit_ms)
+        found = translate_assignment(default.value or "", column, step.state.shown_schema, time_zone, step.commit_ms)
         return F.expr(found.sql), None if found.doubtful is None else F.expr(found.doubtful)
     value = default_value(column, step.commit_ms, time_zone, step.state.schema)
     return F.lit(None) if value is None else value, None

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
 
     from cdc_pipeline.mysql.model.table import TableSchema
-    from cdc_pipeline.mysql.types.typed_cells import Wires
+    from cdc_pipeline.mysql.types.typed_cells import Encodings
 
 
 def absent_defaults(
-    schema: TableSchema, lacking: Sequence[str], time_zone: str, wires: Wires
+    schema: TableSchema, lacking: Sequence[str], time_zone: str, wires: Encodings
 ) -> tuple[dict[str, SparkColumn | None], tuple[Gap, ...]]:
     """The default of each absent column (None: unknown or NULL), and gaps for unknown ones.
 

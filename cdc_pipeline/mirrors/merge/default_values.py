@@ -19,8 +19,8 @@ from pyspark.sql.types import BinaryType, ByteType, DataType, DecimalType, Integ
 from cdc_pipeline.mysql.model.limits import MAX_EXPRESSION_CHARACTERS, limit_message, shortened
 from cdc_pipeline.mysql.model.table import TEXT_TYPES
 from cdc_pipeline.mysql.types.charsets import charset_of_column, collation_of_column
-from cdc_pipeline.mysql.types.labels import LabelError, label_of, labels_of
-from cdc_pipeline.mysql.types.local_times import local_time_doubt
+from cdc_pipeline.mysql.types.labels import LabelError, matching_label, matching_labels
+from cdc_pipeline.mysql.types.local_times import times_shown
 from cdc_pipeline.mysql.types.spark_types import GEOMETRIES, spark_type, value
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def _number_text(kind: MySqlType, text: str) -> str:
 
 
 def _moment(text: str, kind: MySqlType, time_zone: str) -> SparkColumn:
-    if kind.base == "timestamp" and (doubt := local_time_doubt(text, time_zone)) is not None:
+    if kind.base == "timestamp" and (doubt := times_shown(text, time_zone)) is not None:
         raise ValueError(f"its default {text!r} is a local time that {time_zone} shows {doubt}")
     return value(F.lit(text), kind, time_zone)
 
@@ -141,7 +141,7 @@ def _labelled(kind: MySqlType, text: str, *, is_number: bool) -> str:
 
     Only TiDB accepts a label's number instead. If a number is also a label, MySQL uses the label and TiDB the number.
     """
-    find = label_of if kind.base == "enum" else labels_of
+    find = matching_label if kind.base == "enum" else matching_labels
     by_number = _label_by_number(kind, text)
     try:
         by_text = find(text, kind.members, kind.collation)

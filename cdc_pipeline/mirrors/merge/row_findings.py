@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.gaps import Gap, GapKind
-from cdc_pipeline.mysql.types.local_times import odd_gaps
+from cdc_pipeline.mysql.types.local_times import local_time_gaps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,7 +79,7 @@ def _gaps(counts: Row) -> Iterator[Gap]:
             f"{counts['unordered']} row(s) were changed in several partitions at the same time, the first at "
             f"{topic}/{partition}@{offset}: the messages do not show which change was the last",
         )
-    yield from odd_gaps(counts["ambiguous_times"])
+    yield from local_time_gaps(counts["ambiguous_times"])
     if counts["key_only"]:
         first = counts["first_key_only"]
         yield Gap(

@@ -13,14 +13,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, DoubleType, FloatType, StringType, TimestampType
 
 from cdc_pipeline.mysql.model.table import TEXT_TYPES
-from cdc_pipeline.mysql.types.spark_types import spark_type, zero_date
+from cdc_pipeline.mysql.types.spark_types import is_zero_date, spark_type
 from cdc_pipeline.mysql.types.typed_cells import typed_cell
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
 
     from cdc_pipeline.mysql.model.table import Column
-    from cdc_pipeline.mysql.types.typed_cells import Wires
+    from cdc_pipeline.mysql.types.typed_cells import Encodings
 
 _BAD = "\0"
 """Prefix of a text that its type cannot hold. No canonical text starts with it."""
@@ -39,7 +39,7 @@ class Identity:
     """The columns are all columns of the table, and rows are equal if their values in the mirror are."""
 
     @staticmethod
-    def for_columns(columns: tuple[Column, ...], wires: Wires, time_zone: str, *, keyless: bool) -> Identity:
+    def for_columns(columns: tuple[Column, ...], wires: Encodings, time_zone: str, *, keyless: bool) -> Identity:
         names = {column.name for column in columns}
         encodings = tuple(
             (dialect, tuple(sorted((name, encoding) for name, encoding in sent.items() if name in names)))
@@ -77,7 +77,9 @@ class Identity:
             shown = cell.cast("string")
         # a date that no calendar has is NULL in the mirror, but keys with such dates must stay distinct
         no_date = F.lit(None).cast("string") if self.keyless else _without_zeros(text)
-        return F.when(zero_date(text, column.type), no_date).otherwise(F.coalesce(shown, F.concat(F.lit(_BAD), text)))
+        return F.when(is_zero_date(text, column.type), no_date).otherwise(
+            F.coalesce(shown, F.concat(F.lit(_BAD), text))
+        )
 
 
 def _without_zeros(text: SparkColumn) -> SparkColumn:

@@ -11,11 +11,11 @@ from pyspark.sql import functions as F
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait, has_trait
 from cdc_pipeline.mirrors.merge.absent_columns import with_default
 from cdc_pipeline.mirrors.model.state import METADATA
-from cdc_pipeline.mysql.expressions.translation import assigned
+from cdc_pipeline.mysql.expressions.translation import translate_assignment
 from cdc_pipeline.mysql.model.quoted_names import quoted, unused_name
 from cdc_pipeline.mysql.types.damaged_text import damaged_text
-from cdc_pipeline.mysql.types.local_times import odd_columns
-from cdc_pipeline.mysql.types.spark_types import unparsed, zero_date
+from cdc_pipeline.mysql.types.local_times import ambiguous_columns
+from cdc_pipeline.mysql.types.spark_types import is_unparsed, is_zero_date
 from cdc_pipeline.mysql.types.typed_cells import typed_cell
 from cdc_pipeline.spark.folded import balanced
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.model.state import MirrorState
     from cdc_pipeline.mysql.model.table import Column as UpstreamColumn
     from cdc_pipeline.mysql.model.table import MySqlType, TableSchema
-    from cdc_pipeline.mysql.types.typed_cells import Wires
+    from cdc_pipeline.mysql.types.typed_cells import Encodings
 
 _ZERO_DATE = r"^0000-00-00(?: 00:00:00(?:\.0+)?)?\z"
 
@@ -55,7 +55,7 @@ class RowEncoding:
 
     time_zone: str
     """The zone in which the encoder prints TIMESTAMP."""
-    encodings: Wires = ()
+    encodings: Encodings = ()
     """The dialects of the rows, each with its encoding of columns (`mysql.types.wire_values`)."""
     absent: Mapping[str, Column | None] = field(default_factory=dict)
     """Columns that some rows lack, each with its default; None: no known default."""
@@ -123,7 +123,7 @@ def typed_rows(net: DataFrame, target: Target, encoding: RowEncoding) -> DataFra
         F.array_compact(F.array(*(cell.bad for cell in cells))).alias("bad"),
         balanced(operator.add, (cell.zero_dates for cell in cells), F.lit(0)).alias("zero_dates"),
         _texts(damaged).alias("damaged"),
-        _texts_or_none(odd_columns((cell.sent for cell in cells), encoding.time_zone)).alias("ambiguous_times"),
+        _texts_or_none(ambiguous_columns((cell.sent for cell in cells), encoding.time_zone)).alias("ambiguous_times"),
         "key",
         "after",
     )
@@ -139,7 +139,7 @@ class _Cell:
     zero_dates: Column
     """1 if the value is NULL because no calendar has the date, else 0."""
     sent: tuple[str, Column, MySqlType]
-    """For `odd_columns`: name, text and type. Of a deleted row only the key has a text."""
+    """For `ambiguous_columns`: name, text and type. Of a deleted row only the key has a text."""
     damaged: Column | None
     """The column's name if the encoder damaged its text, else NULL. None: it damages no text of this type."""
     is_sent: Column | None
@@ -163,7 +163,7 @@ def _cell(
     return _Cell(
         value,
         _bad(column, text, value, in_key=key_index is not None, keyless=target.keyless, is_masked=is_masked),
-        F.when(zero_date(text, kind) & ~deleted, 1).otherwise(0),
+        F.when(is_zero_date(text, kind) & ~deleted, 1).otherwise(0),
         (name, F.when(~deleted, text) if key_index is None else text, kind),
         damaged,
         is_sent,
@@ -174,10 +174,10 @@ def _cell(
 def _bad(
     column: UpstreamColumn, text: Column, value: Column, *, in_key: bool, keyless: bool, is_masked: bool
 ) -> Column:
-    failed, expected = unparsed(text, value, column.type), F.lit(str(column.type))
+    failed, expected = is_unparsed(text, value, column.type), F.lit(str(column.type))
     if in_key and not keyless:
         # a key may have one date that no calendar has: the zero date, which the mirror stores as NULL
-        not_a_key = text.isNull() | (zero_date(text, column.type) & ~text.rlike(_ZERO_DATE))
+        not_a_key = text.isNull() | (is_zero_date(text, column.type) & ~text.rlike(_ZERO_DATE))
         failed, expected = failed | not_a_key, F.when(not_a_key, F.lit("a key")).otherwise(expected)
     shown = F.when(text.isNotNull(), F.lit("a masked value")) if is_masked else text
     detail = F.struct(F.lit(column.name).alias("column"), shown.alias("text"), expected.alias("type"))
@@ -212,7 +212,7 @@ def with_generated(rows: DataFrame, target: Target, encoding: RowEncoding) -> Da
         if column.name not in encoding.generated:
             continue
         assert column.expression is not None
-        computed = assigned(column.expression, column, schema, encoding.time_zone)
+        computed = translate_assignment(column.expression, column, schema, encoding.time_zone)
         if computed.doubtful is not None:
             # of a deleted row only the key may be known
             is_known = F.col(f"{own}.has_full_image") & ~F.col(f"{own}.deleted")

@@ -9,7 +9,7 @@ from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.mirrors.model.shards import SOURCE_COLUMNS, SOURCE_NAMES
 from cdc_pipeline.mysql.model.table import TEXT_TYPES, Column, Default, TableSchema
 from cdc_pipeline.mysql.types.charsets import charset_of_column
-from cdc_pipeline.mysql.types.damaged_text import is_read_right
+from cdc_pipeline.mysql.types.damaged_text import is_decoded_correctly
 from cdc_pipeline.mysql.types.wider_types import wider_type
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _merged_column(name: str, shards: Sequence[SourceTable], current: TableSchem
     charsets = [charset_of_column(column.type, shard.schema.charset) for shard, column in definitions]
     if len(set(charsets)) > 1 and kind.base in TEXT_TYPES:
         # a charset whose text the encoder may damage wins, so that damage is detected in all source tables
-        damaged = next((charset for charset in charsets if not is_read_right(charset)), None)
+        damaged = next((charset for charset in charsets if not is_decoded_correctly(charset)), None)
         kind = kind if damaged is None else replace(kind, charset=damaged, collation=None)
     everywhere = len(definitions) == len(shards)
     nullable = not everywhere or any(column.nullable for column in columns)

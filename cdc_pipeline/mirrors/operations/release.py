@@ -21,7 +21,7 @@ from cdc_pipeline.dialects.unified import DEAD, DEAD_LETTER_COLUMNS
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import Commit, append_once, table_state
 from cdc_pipeline.mirrors.operations.begun_cut import finish_begun_cut
-from cdc_pipeline.sources.compressed_values import may_be_packed, opened
+from cdc_pipeline.sources.compressed_values import decompressed, may_be_compressed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -157,8 +157,8 @@ class Releaser:
             "value", F.coalesce("replacement", "value")
         )
         records = records.drop("replacement")
-        if not records.where(may_be_packed(F.col("value"))).isEmpty():
-            records = records.withColumn(CONTENT, opened(F.col("value")))
+        if not records.where(may_be_compressed(F.col("value"))).isEmpty():
+            records = records.withColumn(CONTENT, decompressed(F.col("value")))
         # the checkpoint keeps Spark from pushing the filter through the decoding, which takes its planner minutes
         decoded = decode_with_reasons(records, self.rebuilder.dialect).localCheckpoint()
         return decoded.where((F.col("kind") == DEAD) & (F.col("rule") != CLAIM_RULE))

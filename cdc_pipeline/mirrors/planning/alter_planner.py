@@ -14,7 +14,7 @@ from cdc_pipeline.mirrors.planning.outcomes import record_effect, refuse
 from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
 from cdc_pipeline.mysql.ddl.evolution import SchemaConflictError, altered, row_shape
 from cdc_pipeline.mysql.ddl.origins import column_origins
-from cdc_pipeline.mysql.expressions.conversions import unsure_change, with_unclear_types
+from cdc_pipeline.mysql.expressions.conversions import column_change_doubt, replace_type_gaps
 from cdc_pipeline.mysql.expressions.partition_rows import PartitionError, rows_below, rows_of_partitions
 from cdc_pipeline.mysql.model.schema_changes import (
     AddColumn,
@@ -266,7 +266,7 @@ def with_renamed_gaps(state: MirrorState, names: Mapping[str, str | None]) -> Mi
 
     Removes the gaps of dropped columns and of columns whose type is now known.
     """
-    return replace(state, gaps=with_unclear_types(gaps_after_alter(state.gaps, names), state.schema.columns))
+    return replace(state, gaps=replace_type_gaps(gaps_after_alter(state.gaps, names), state.schema.columns))
 
 
 def with_conversion_gaps(
@@ -276,6 +276,6 @@ def with_conversion_gaps(
     for origin in origins:
         if origin.before is None or origin.before.name in dict(before.masks):
             continue
-        if reason := unsure_change(origin.before, origin.after, before.schema, time_zone):
+        if reason := column_change_doubt(origin.before, origin.after, before.schema, time_zone):
             state = state.with_gaps(Gap(GapKind.UNSURE_CONVERSION, reason, origin.after.name))
     return state

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
-from cdc_pipeline.mysql.expressions.translation import ExpressionError, assigned
+from cdc_pipeline.mysql.expressions.translation import ExpressionError, translate_assignment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +49,7 @@ def _is_computable(column: Column, schema: TableSchema, time_zone: str) -> bool:
     if column.expression is None:
         return False
     try:
-        assigned(column.expression, column, schema, time_zone)
+        translate_assignment(column.expression, column, schema, time_zone)
     except ExpressionError:
         return False
     return True

@@ -16,7 +16,7 @@ from cdc_pipeline.mirrors.planning.inferred_schema import (
     undeclared_column_gaps,
     widened_schema,
 )
-from cdc_pipeline.mysql.expressions.conversions import with_unclear_types
+from cdc_pipeline.mysql.expressions.conversions import replace_type_gaps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -39,7 +39,7 @@ def with_sources(state: MirrorState, sources: Iterable[SourceTable]) -> MirrorSt
             raise reserved_column_error(source.name)
     schema, gaps = merged_schema(found, state.schema)
     merged = replace(state, schema=schema, shards=found, inferred=any(source.inferred for source in found))
-    return replace(merged, gaps=with_unclear_types(state.gaps, schema.columns)).with_gaps(*gaps)
+    return replace(merged, gaps=replace_type_gaps(state.gaps, schema.columns)).with_gaps(*gaps)
 
 
 def _with_shared_definitions(sources: Iterable[SourceTable]) -> tuple[SourceTable, ...]:

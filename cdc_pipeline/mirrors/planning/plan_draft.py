@@ -36,7 +36,7 @@ from cdc_pipeline.mirrors.planning.soft_delete_plans import (
 )
 from cdc_pipeline.mirrors.settings.column_rules import HAS_OWN_DELETED, ColumnRules
 from cdc_pipeline.mysql.ddl.evolution import row_shape
-from cdc_pipeline.mysql.expressions.conversions import unsent_columns, with_unclear_types
+from cdc_pipeline.mysql.expressions.conversions import absent_column_gaps, replace_type_gaps
 from cdc_pipeline.mysql.model.table import ColumnOrigin, TableSchema, origins_by_name
 
 if TYPE_CHECKING:
@@ -327,7 +327,7 @@ class PlanDraft:
             )
         )
         self._empty.discard(state.mirror_id)
-        self.add_gaps(name, *unsent_columns([column for column in unknown if column not in computed]))
+        self.add_gaps(name, *absent_column_gaps([column for column in unknown if column not in computed]))
 
     def _make_keys_unique(self, state: MirrorState) -> MirrorState:
         """Ensures, before rows are merged by key, that no two rows of a soft-delete mirror share a key.
@@ -351,11 +351,11 @@ class PlanDraft:
             schema = inferred_schema(groups)
             since = first_commit_ts(groups)
             state = MirrorState(name, f"{name}@cut{self._cut_id}.{len(self.steps)}", schema, True, since=since)
-            state = replace(state, gaps=with_unclear_types((), schema.columns))
+            state = replace(state, gaps=replace_type_gaps((), schema.columns))
             return self.create(state.with_gaps(unseen_start(groups)))
         if state.inferred and not state.schema.columns:
             schema = inferred_schema(groups)
-            wider = replace(state, schema=schema, gaps=with_unclear_types(state.gaps, schema.columns))
+            wider = replace(state, schema=schema, gaps=replace_type_gaps(state.gaps, schema.columns))
         else:
             wider = self._widened(state, groups)
         if wider.schema == state.schema:
@@ -379,5 +379,5 @@ class PlanDraft:
 
     def _widened(self, state: MirrorState, groups: list[RowGroup]) -> MirrorState:
         schema, added = widened_schema(state.schema, groups, inferred=state.inferred)
-        wider = replace(state, schema=schema, gaps=with_unclear_types(state.gaps, schema.columns))
+        wider = replace(state, schema=schema, gaps=replace_type_gaps(state.gaps, schema.columns))
         return wider if state.inferred else wider.with_gaps(*undeclared_column_gaps(added))

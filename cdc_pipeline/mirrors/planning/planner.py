@@ -20,7 +20,7 @@ from cdc_pipeline.mirrors.planning.merged_table_planner import MergedTablePlanne
 from cdc_pipeline.mirrors.planning.recovery_planner import RecoveryPlanner
 from cdc_pipeline.mirrors.planning.table_planner import TablePlanner
 from cdc_pipeline.mirrors.settings.ddl_policy import HOLD, DdlPolicy, HeldTable
-from cdc_pipeline.mysql.expressions.conversions import unsure_conversion
+from cdc_pipeline.mysql.expressions.conversions import conversion_doubt
 from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
     CreateTable,
@@ -153,7 +153,7 @@ class Planner:
             return
         held = next((self._held[name] for name in names if name in self._held), None)
         if held is None and event.position not in self._permissions.approved:
-            destroyed = change.tables_losing_data(self._schema, unsure_conversion)
+            destroyed = change.tables_losing_data(self._schema, conversion_doubt)
             if any(self._holds(name) and self._draft.exists(name) for name in destroyed):
                 held = self._held_before(names[0], event)
         if held is None:

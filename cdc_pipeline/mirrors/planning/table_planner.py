@@ -13,7 +13,7 @@ from cdc_pipeline.mirrors.planning.outcomes import record_effect, refuse
 from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
 from cdc_pipeline.mysql.ddl.evolution import altered
 from cdc_pipeline.mysql.ddl.queried_columns import created_columns, queried_columns
-from cdc_pipeline.mysql.expressions.conversions import unclear_types, with_unclear_types
+from cdc_pipeline.mysql.expressions.conversions import replace_type_gaps, type_gaps
 from cdc_pipeline.mysql.model.schema_changes import CreateTable, CreateTableAsSelect, CreateTableLike, NotSupported
 from cdc_pipeline.mysql.model.table import TableSchema, origins_by_name
 
@@ -92,7 +92,7 @@ class TablePlanner:
         if not state.inferred or columns != {column.casefold() for column in state.schema.column_names}:
             outcome.effects.append(f"{name} exists already")
             return
-        gaps = with_unclear_types(state.gaps, schema.columns)
+        gaps = replace_type_gaps(state.gaps, schema.columns)
         learnt = replace(state, schema=schema, inferred=False, since=None, gaps=gaps)
         learnt = self._change_definition(state, learnt, event)
         record_effect(outcome, f"{name} exists already; its definition is now known", learnt)
@@ -152,7 +152,7 @@ class TablePlanner:
         self._recovery.add_truncated(state, event.ddl_id)
         self._draft.truncate(state)
         # the gaps were about rows that no longer exist
-        healed = replace(state, gaps=()).with_gaps(*unclear_types(state.schema.columns))
+        healed = replace(state, gaps=()).with_gaps(*type_gaps(state.schema.columns))
         if healed != state:
             self._draft.record_state(healed)
         record_effect(outcome, f"truncated {name}", healed)

@@ -9,7 +9,7 @@ from cdc_pipeline.mysql.ddl.tokens import Cursor, DdlSyntaxError, Kind
 from cdc_pipeline.mysql.model.limits import MAX_QUOTED, shortened
 from cdc_pipeline.mysql.model.table import MySqlType
 from cdc_pipeline.mysql.types.charsets import BINARY_ATTRIBUTE
-from cdc_pipeline.mysql.types.type_limits import beyond_type, longer_type
+from cdc_pipeline.mysql.types.type_limits import exceeded_type_limit, widened_string_type
 
 # Synonyms of one word. `_read_base` handles those of several words.
 _SYNONYMS = {
@@ -92,9 +92,9 @@ def read_type(cursor: Cursor) -> tuple[MySqlType, bool]:
     params, members = _read_brackets(cursor)
     if base == "float" and len(params) == 1 and params[0] > 24:
         base, params = "double", ()  # FLOAT(p): p is a number of bits and selects the type
-    base, params = longer_type(base, params)
+    base, params = widened_string_type(base, params)
     kind = MySqlType(base, params, members=members, charset=charset)
-    if (problem := beyond_type(kind)) is not None:
+    if (problem := exceeded_type_limit(kind)) is not None:
         raise DdlSyntaxError(problem, word.start)
     while (changed := accept_type_attribute(cursor, kind)) is not None:
         kind = changed

@@ -24,7 +24,7 @@ from cdc_pipeline.mysql.model.schema_changes import (
     RenameColumn,
     SetDefault,
 )
-from cdc_pipeline.mysql.types.charsets import UNKNOWN, charset_of_column, converted_charset, pinned
+from cdc_pipeline.mysql.types.charsets import UNKNOWN, change_charset, charset_of_column, pin_charset
 
 if TYPE_CHECKING:
     from cdc_pipeline.mysql.model.schema_changes import Clause, ColumnPosition
@@ -86,7 +86,9 @@ def _with_charset(schema: TableSchema, clauses: tuple[Clause, ...]) -> TableSche
             continue
         convert = isinstance(clause, ConvertCharset)
         kinds = [
-            converted_charset(column.type, clause.charset, clause.collation) if convert else pinned(column.type, schema)
+            change_charset(column.type, clause.charset, clause.collation)
+            if convert
+            else pin_charset(column.type, schema)
             for column in result.columns
         ]
         columns = tuple(replace(item, type=kind) for item, kind in zip(result.columns, kinds, strict=True))

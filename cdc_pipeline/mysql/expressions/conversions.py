@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.gaps import Gap, GapKind, merge_gaps, without_kinds
 from cdc_pipeline.mysql.ddl.column_types import KNOWN_TYPES
-from cdc_pipeline.mysql.expressions.translation import ExpressionError, assigned
+from cdc_pipeline.mysql.expressions.translation import ExpressionError, translate_assignment
 from cdc_pipeline.mysql.model.limits import shortened
 from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.model.table import TEXT_TYPES
@@ -35,7 +35,7 @@ _SIZES = {
 }
 
 
-def unsure_conversion(old: MySqlType, new: MySqlType) -> str | None:
+def conversion_doubt(old: MySqlType, new: MySqlType) -> str | None:
     """Why existing values may differ from upstream's after the type change; None if they are exact."""
     if _is_exact(old, new):
         return None
@@ -43,28 +43,28 @@ def unsure_conversion(old: MySqlType, new: MySqlType) -> str | None:
     return f"the type changed from {types}: converted values may differ from upstream's"
 
 
-def learns_labels(old: MySqlType, new: MySqlType) -> bool:
+def adds_labels(old: MySqlType, new: MySqlType) -> bool:
     """Whether the change adds the labels of an ENUM or SET, so that stored numbers can be replaced by labels."""
     return old.base == new.base and old.base in ("enum", "set") and not old.members and bool(new.members)
 
 
-def unsure_change(old: Column, new: Column, schema: TableSchema, time_zone: str) -> str | None:
+def column_change_doubt(old: Column, new: Column, schema: TableSchema, time_zone: str) -> str | None:
     """Why existing values may differ from upstream's after the change; None if they are exact or can be computed.
 
     `schema`: the table before the change. A generated column gives None: the mirror recomputes it and reports its gaps then.
     """
-    if new.generated is not None or converted(old, new, schema, time_zone) is not None:
+    if new.generated is not None or converted_value(old, new, schema, time_zone) is not None:
         return None
-    return unsure_conversion(old.type, new.type)
+    return conversion_doubt(old.type, new.type)
 
 
-def converted(old: Column, new: Column, schema: TableSchema, time_zone: str) -> SparkExpression | None:
+def converted_value(old: Column, new: Column, schema: TableSchema, time_zone: str) -> SparkExpression | None:
     """The value of the old column as MySQL converts it to the new column; None if the conversion is not supported.
 
     `schema`: the table before the change.
     """
     try:
-        return assigned(quoted(old.name), new, schema, time_zone)
+        return translate_assignment(quoted(old.name), new, schema, time_zone)
     except ExpressionError:
         return None
 
@@ -149,7 +149,7 @@ _PARTIAL_IMAGES = (
 )
 
 
-def unsent_columns(columns: Sequence[Column]) -> tuple[Gap, ...]:
+def absent_column_gaps(columns: Sequence[Column]) -> tuple[Gap, ...]:
     """The gaps of columns that row changes do not contain, virtual generated columns first."""
     return tuple(
         Gap(GapKind.VIRTUAL_NOT_SENT, "virtual generated columns are not sent, they are NULL here", column.name)
@@ -159,12 +159,12 @@ def unsent_columns(columns: Sequence[Column]) -> tuple[Gap, ...]:
     )
 
 
-def with_unclear_types(gaps: Iterable[Gap], columns: Iterable[Column]) -> tuple[Gap, ...]:
+def replace_type_gaps(gaps: Iterable[Gap], columns: Iterable[Column]) -> tuple[Gap, ...]:
     """The gaps of a table, with its UNCLEAR_TYPE gaps replaced by those of the given columns."""
-    return merge_gaps(without_kinds(gaps, GapKind.UNCLEAR_TYPE), unclear_types(columns))
+    return merge_gaps(without_kinds(gaps, GapKind.UNCLEAR_TYPE), type_gaps(columns))
 
 
-def unclear_types(columns: Iterable[Column]) -> tuple[Gap, ...]:
+def type_gaps(columns: Iterable[Column]) -> tuple[Gap, ...]:
     """The `type_gap` of each column that has one."""
     return tuple(filter(None, map(type_gap, columns)))
 

@@ -17,7 +17,7 @@ gives the likely value or NULL. These values are doubtful:
   unless the whole text is such a value
 - local times that the clock of the zone shows twice or never, where an instant is needed
 - NULL in a NOT NULL date column, which stands for a zero date upstream. In a nullable column NULL is not doubtful
-- values that do not fit a column (`assigned`): a server without strict mode stores a different value
+- values that do not fit a column (`translate_assignment`): a server without strict mode stores a different value
 
 The translation assumes the server's defaults `div_precision_increment` = 4 and `default_week_format` = 0, and an SQL
 mode without ANSI_QUOTES, PIPES_AS_CONCAT, NO_BACKSLASH_ESCAPES and NO_UNSIGNED_SUBTRACTION.
@@ -43,7 +43,14 @@ from cdc_pipeline.mysql.model.limits import MAX_TRANSLATED_CHARACTERS, limit_mes
 if TYPE_CHECKING:
     from cdc_pipeline.mysql.model.table import Column, TableSchema
 
-__all__ = ["ExpressionError", "SparkExpression", "ValueKind", "assigned", "translate_condition", "translated"]
+__all__ = [
+    "ExpressionError",
+    "SparkExpression",
+    "ValueKind",
+    "translate",
+    "translate_assignment",
+    "translate_condition",
+]
 
 
 _CONDITION_SIZE_FACTOR = 32
@@ -61,7 +68,7 @@ class SparkExpression:
     """A Spark boolean, never NULL: true for rows whose value is uncertain. None if no row's value is uncertain."""
 
 
-def translated(expression: str, schema: TableSchema, time_zone: str, now_ms: int | None = None) -> SparkExpression:
+def translate(expression: str, schema: TableSchema, time_zone: str, now_ms: int | None = None) -> SparkExpression:
     """The value of a MySQL expression.
 
     `time_zone`: IANA zone of the upstream session, which gives TIMESTAMP columns and NOW() their local time.
@@ -72,12 +79,12 @@ def translated(expression: str, schema: TableSchema, time_zone: str, now_ms: int
     return _expression(value_of(expression, _context(schema, time_zone, now_ms)))
 
 
-def assigned(
+def translate_assignment(
     expression: str, column: Column, schema: TableSchema, time_zone: str, now_ms: int | None = None
 ) -> SparkExpression:
     """The value that a column stores when it is assigned the expression: of the column's Spark type, rounded and padded.
 
-    The other arguments and errors are those of `translated`.
+    The other arguments and errors are those of `translate`.
     """
     context = _context(schema, time_zone, now_ms)
     return _expression(stored_value(value_of(expression, context), column.type, context))
@@ -86,7 +93,7 @@ def assigned(
 def translate_condition(expression: str, schema: TableSchema, time_zone: str) -> SparkExpression:
     """Whether the value of the expression is not zero: SQL of a Spark boolean, which may be NULL.
 
-    Raises ExpressionError as `translated` does.
+    Raises ExpressionError as `translate` does.
     """
     value = value_of(expression, _context(schema, time_zone, None), size_factor=_CONDITION_SIZE_FACTOR)
     return SparkExpression(to_condition(value), ValueKind.INTEGER, value.doubt)

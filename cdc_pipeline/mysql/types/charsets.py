@@ -37,13 +37,13 @@ def collation_of_column(kind: MySqlType, schema: TableSchema) -> str | None:
     return kind.collation if kind.collation is not None else None if kind.charset is not None else schema.collation
 
 
-def pinned(kind: MySqlType, schema: TableSchema) -> MySqlType:
+def pin_charset(kind: MySqlType, schema: TableSchema) -> MySqlType:
     """The type with the table's default character set as its own, so that it survives a change of the default."""
     if kind.base not in _IN_A_CHARSET or kind.charset is not None or kind.collation not in (None, BINARY_ATTRIBUTE):
         return kind
     return replace(kind, charset=schema.charset or UNKNOWN, collation=kind.collation or schema.collation)
 
 
-def converted_charset(kind: MySqlType, charset: str, collation: str | None) -> MySqlType:
+def change_charset(kind: MySqlType, charset: str, collation: str | None) -> MySqlType:
     """The type after CONVERT TO CHARACTER SET."""
     return replace(kind, charset=charset, collation=collation) if kind.base in _IN_A_CHARSET else kind

@@ -20,7 +20,7 @@ _BYTES_AS_TEXT = frozenset({"uuid", "inet4", "inet6"})
 _REPLACEMENT = "\ufffd"
 
 
-def is_read_right(charset: str | None) -> bool:
+def is_decoded_correctly(charset: str | None) -> bool:
     """Whether Canal decodes text of the character set correctly; true if the character set is unknown."""
     return charset is None or charset in _UTF8
 

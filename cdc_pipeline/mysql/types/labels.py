@@ -17,7 +17,7 @@ class LabelError(ValueError):
     """A text that matches no label, or more than one."""
 
 
-def label_of(text: str, members: Sequence[str], collation: str | None) -> str:
+def matching_label(text: str, members: Sequence[str], collation: str | None) -> str:
     """The label that matches the text. Raises LabelError if no label or more than one matches.
 
     Upstream has accepted the text. So if the collation is unknown, the label that differs least is the match.
@@ -36,12 +36,16 @@ def label_of(text: str, members: Sequence[str], collation: str | None) -> str:
     raise LabelError(f"{text!r} is no label")
 
 
-def labels_of(text: str, members: Sequence[str], collation: str | None) -> str:
+def matching_labels(text: str, members: Sequence[str], collation: str | None) -> str:
     """The value of a SET: the labels that match the comma-separated text, in definition order, each once.
 
-    Raises LabelError as `label_of` does.
+    Raises LabelError as `matching_label` does.
     """
-    chosen = {label_of(part, members, collation) for part in text.rstrip(" ").split(",")} if text.rstrip(" ") else set()
+    chosen = (
+        {matching_label(part, members, collation) for part in text.rstrip(" ").split(",")}
+        if text.rstrip(" ")
+        else set()
+    )
     return ",".join(member for member in members if member in chosen)
 
 

@@ -79,7 +79,7 @@ def _clock_change(low: datetime, high: datetime, zone: ZoneInfo) -> ClockChange:
     return ClockChange(moment + before, moment + after, NEVER)
 
 
-def local_time_doubt(text: str, time_zone: str) -> str | None:
+def times_shown(text: str, time_zone: str) -> str | None:
     """TWICE or NEVER if the clock of the zone shows the local time (`YYYY-MM-DD hh:mm:ss…`) so often; None for once."""
     local = datetime.fromisoformat(text[:19])
     return next((change.how for change in clock_changes(time_zone) if change.start <= local < change.end), None)
@@ -107,7 +107,7 @@ def is_shown(text: Column, time_zone: str, how: str) -> Column | None:
     return F.coalesce(in_hour & within, F.lit(False))
 
 
-def odd_columns(texts: Iterable[tuple[str, Column, MySqlType]], time_zone: str) -> Column | None:
+def ambiguous_columns(texts: Iterable[tuple[str, Column, MySqlType]], time_zone: str) -> Column | None:
     """An array column: `twice:<column>` or `never:<column>` per TIMESTAMP column whose text does not determine its instant.
 
     `texts`: (name, text, type) per column. None if no row can have such a text.
@@ -122,8 +122,8 @@ def odd_columns(texts: Iterable[tuple[str, Column, MySqlType]], time_zone: str) 
     return F.array_compact(F.array(*entries)) if entries else None
 
 
-def odd_gaps(found: Iterable[str]) -> list[Gap]:
-    """The gaps of a mirror for the entries that `odd_columns` returned."""
+def local_time_gaps(found: Iterable[str]) -> list[Gap]:
+    """The gaps of a mirror for the entries that `ambiguous_columns` returned."""
     gaps = []
     for how, _, name in (item.partition(":") for item in sorted(found)):
         if how == TWICE:

@@ -1,7 +1,7 @@
 """Spark types of mirror columns, and conversion of message text to typed values (DESIGN §5).
 
 `value` converts the text of a column to its typed value. It is NULL for a NULL text and for a zero or impossible date. It
-is also NULL for text that cannot be parsed; `unparsed` is true then, so callers do not mistake a bad value for NULL. All
+is also NULL for text that cannot be parsed; `is_unparsed` is true then, so callers do not mistake a bad value for NULL. All
 texts of the same value give the same result, also for types that a mirror stores as text.
 """
 
@@ -188,13 +188,13 @@ def text_decimal(kind: MySqlType) -> tuple[int, int] | None:
     return (digits, scale) if digits > MAX_DECIMAL_DIGITS and 0 <= scale <= digits else None
 
 
-def unparsed(text: Column, typed: Column, kind: MySqlType) -> Column:
+def is_unparsed(text: Column, typed: Column, kind: MySqlType) -> Column:
     """A boolean column: whether `text` is not a valid value of the type. False for zero dates, which are NULL by design."""
     failed = text.isNotNull() & typed.isNull()
     return failed & ~text.rlike(_DATES[kind.base]) if kind.base in _DATES else failed
 
 
-def zero_date(text: Column, kind: MySqlType) -> Column:
+def is_zero_date(text: Column, kind: MySqlType) -> Column:
     """A boolean column: whether `text` is a zero or impossible date (NULL in the mirror, text in the change log)."""
     if kind.base not in _DATES:
         return F.lit(False)

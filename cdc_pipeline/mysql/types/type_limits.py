@@ -30,7 +30,7 @@ _LONGEST_IN_ROW = 65_535
 """Maximum bytes of VARCHAR and VARBINARY. A server without strict mode converts longer ones to TEXT and BLOB."""
 
 
-def beyond_type(kind: MySqlType) -> str | None:
+def exceeded_type_limit(kind: MySqlType) -> str | None:
     """Which parameter of the type exceeds its limit, as a message; None if all are valid."""
     if (most := _LABELS.get(kind.base)) is not None and len(kind.members) > most:
         return f"{kind.base}: " + limit_message("labels", len(kind.members), most)
@@ -45,7 +45,7 @@ def beyond_type(kind: MySqlType) -> str | None:
     return None
 
 
-def longer_type(base: str, params: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
+def widened_string_type(base: str, params: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
     """The TEXT or BLOB type that replaces a VARCHAR or VARBINARY of more than 65,535; other types unchanged."""
     if base not in ("varchar", "varbinary") or not params or params[0] <= _LONGEST_IN_ROW:
         return base, params

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.mysql.model.table import Column as SchemaColumn
 
-Wires: TypeAlias = "tuple[tuple[str, Mapping[str, str]], ...]"
+Encodings: TypeAlias = "tuple[tuple[str, Mapping[str, str]], ...]"
 """(dialect, encoding per column) for each dialect of the rows; the encodings are those of `wire_values`."""
 
 
-def typed_cell(text: Column, column: SchemaColumn, time_zone: str, wires: Wires) -> Column:
+def typed_cell(text: Column, column: SchemaColumn, time_zone: str, wires: Encodings) -> Column:
     """The typed value of a text, which depends on the column `dialect`; NULL if it cannot be parsed."""
     by_dialect = {dialect: encodings.get(column.name) for dialect, encodings in wires}
     if len(set(by_dialect.values())) <= 1:

@@ -92,7 +92,7 @@ class ClientSettings:
             hidden.append(self._java_certificates().get("ssl.keystore.key", ""))
         return secret_forms(hidden)
 
-    def checked(self) -> ClientSettings:
+    def validate(self) -> ClientSettings:
         """Returns these settings if both clients support them. Raises ValueError with the option's name otherwise."""
         given = self._given
         option_rules.require_known(map(option_name, self.options))

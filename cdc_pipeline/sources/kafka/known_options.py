@@ -6,7 +6,7 @@ pass on.
 
 from __future__ import annotations
 
-OWNED = {
+CONTROLLED_OPTIONS = {
     "bootstrap.servers": "set the source's field bootstrap_servers instead",
     "auto.offset.reset": "the source's field start sets where to begin, and expired offsets are an error",
     "enable.auto.commit": "the lake stores offsets with the records; publish_group shows them to dashboards",

@@ -10,7 +10,7 @@ import difflib
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.sources.kafka.jaas import jaas_options
-from cdc_pipeline.sources.kafka.known_options import JAVA_NAMES, LIBRDKAFKA_NAMES, OWNED
+from cdc_pipeline.sources.kafka.known_options import CONTROLLED_OPTIONS, JAVA_NAMES, LIBRDKAFKA_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -47,8 +47,8 @@ _TOGETHER = {
 def require_known(names: Iterable[str]) -> None:
     """Requires that each name is a consumer setting that the pipeline does not control."""
     for name in names:
-        if name in OWNED:
-            raise ValueError(f"options: {name!r} cannot be set here: {OWNED[name]}")
+        if name in CONTROLLED_OPTIONS:
+            raise ValueError(f"options: {name!r} cannot be set here: {CONTROLLED_OPTIONS[name]}")
         if name not in JAVA_NAMES and name not in LIBRDKAFKA_NAMES:
             matches = difflib.get_close_matches(name, [*JAVA_NAMES, *LIBRDKAFKA_NAMES], n=1)
             hint = f"; do you mean {matches[0]!r}?" if matches else ""

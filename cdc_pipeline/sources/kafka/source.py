@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.sources.kafka.topic_selection import Selection
     from cdc_pipeline.sources.source import RunContext
 
-MOST_RECORDS = 500_000
+MAX_RECORDS = 500_000
 """Default of `max_records_per_batch`: about 300 MB."""
 
 
@@ -43,7 +43,7 @@ class KafkaTopics:
 
     client: ClientSettings
     selection: Selection
-    max_records_per_batch: int = MOST_RECORDS
+    max_records_per_batch: int = MAX_RECORDS
     publish_group: str | None = None
     """Consumer group whose offsets are set after each run, for lag dashboards."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cdc_pipeline.mysql.ddl.column_types import parse_mysql_type
-from cdc_pipeline.mysql.expressions.conversions import unsure_change, unsure_conversion
+from cdc_pipeline.mysql.expressions.conversions import column_change_doubt, conversion_doubt
 from cdc_pipeline.mysql.model.table import Column, TableSchema
 
 EXACT = [
@@ -61,12 +61,12 @@ UNSURE = [
 
 @pytest.mark.parametrize(("old", "new"), EXACT)
 def test_exact(old: str, new: str) -> None:
-    assert unsure_conversion(parse_mysql_type(old), parse_mysql_type(new)) is None
+    assert conversion_doubt(parse_mysql_type(old), parse_mysql_type(new)) is None
 
 
 @pytest.mark.parametrize(("old", "new"), UNSURE)
 def test_unsure(old: str, new: str) -> None:
-    reason = unsure_conversion(parse_mysql_type(old), parse_mysql_type(new))
+    reason = conversion_doubt(parse_mysql_type(old), parse_mysql_type(new))
     assert reason is not None
     assert str(parse_mysql_type(old)) in reason
 
@@ -150,6 +150,6 @@ def test_what_is_converted_without_certainty(old: str) -> None:
     unsure = [
         new
         for new in _TYPES
-        if unsure_change(schema.columns[0], Column("c", parse_mysql_type(new)), schema, "UTC") is not None
+        if column_change_doubt(schema.columns[0], Column("c", parse_mysql_type(new)), schema, "UTC") is not None
     ]
     assert unsure == _LEFT.get(old, [])

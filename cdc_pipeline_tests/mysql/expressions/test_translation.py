@@ -24,9 +24,9 @@ from cdc_pipeline.mysql.ddl.parser import parse_ddl
 from cdc_pipeline.mysql.expressions.translation import (
     ExpressionError,
     ValueKind,
-    assigned,
+    translate,
+    translate_assignment,
     translate_condition,
-    translated,
 )
 from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.model.schema_changes import CreateTable
@@ -97,12 +97,12 @@ def _translations(table: dict[str, Any]) -> tuple[list[str], list[SparkExpressio
     names, found, expected = [], [], []
     for text, *values in table["values"]:
         names.append(str(text))
-        found.append(translated(str(text), schema, zone, now))
+        found.append(translate(str(text), schema, zone, now))
         expected.append(values)
     for text, kind, *values in table.get("assigned", []):
         names.append(f"{text} in {kind}")
         column = TableColumn("made", parse_mysql_type(kind))
-        found.append(assigned(str(text), column, schema, zone, now))
+        found.append(translate_assignment(str(text), column, schema, zone, now))
         expected.append(values)
     return names, found, expected
 
@@ -160,7 +160,7 @@ _REFUSED = [
 @pytest.mark.parametrize(("table", "text", "word"), _REFUSED, ids=[text for _, text, _ in _REFUSED])
 def test_what_has_no_exact_equal_is_refused(table: dict[str, Any], text: str, word: str) -> None:
     with pytest.raises(ExpressionError) as error:
-        translated(text, _schema(table["columns"]), table["zone"])
+        translate(text, _schema(table["columns"]), table["zone"])
     assert word in str(error.value)
 
 
@@ -213,7 +213,7 @@ def test_no_row_fails_a_job(table: dict[str, Any], spark: SparkSession) -> None:
         for kind in _TYPES_TO_STORE:
             name = quoted(column.name)
             with contextlib.suppress(ExpressionError):
-                found.append(assigned(name, TableColumn("made", parse_mysql_type(kind)), schema, zone, now))
+                found.append(translate_assignment(name, TableColumn("made", parse_mysql_type(kind)), schema, zone, now))
     values = {column.name: _extremes(spark_type(column.type)) for column in schema.columns}
     longest = max(map(len, values.values()))
     rows = [{name: some[place % len(some)] for name, some in values.items()} for place in range(longest)]
@@ -245,13 +245,13 @@ def test_a_column_may_have_the_name_of_a_function_or_the_place_of_another(spark:
     schema = _schema("`year` int, `NULL` int, `x``.``y` int, `date` date")
     frame = _rows(spark, schema, [{"year": 1, "NULL": 2, "x`.`y": 3, "date": "2024-05-06"}])
     texts = ("year + `null` * `x``.``y`", "t.year", "YEAR(date)")
-    found = [translated(text, schema, "UTC") for text in texts]
+    found = [translate(text, schema, "UTC") for text in texts]
     assert _texts(_values(frame, found)) == [["7"], ["1"], ["2024"]]
 
 
 def test_an_unknown_zone_is_refused() -> None:
     with pytest.raises(ExpressionError, match="is not an IANA time zone"):
-        translated("1", _schema("i int"), "Moon/Base")
+        translate("1", _schema("i int"), "Moon/Base")
 
 
 _NESTED = {
@@ -279,7 +279,7 @@ def _nested(template: str, inner: str, levels: int) -> str:
 def test_text_grows_with_levels_and_not_with_their_powers(name: str) -> None:
     template, inner, _ = _NESTED[name]
     schema = _schema("i int, s varchar(9)")
-    five, ten = (len(translated(_nested(template, inner, levels), schema, "UTC").sql) for levels in (5, 10))
+    five, ten = (len(translate(_nested(template, inner, levels), schema, "UTC").sql) for levels in (5, 10))
     assert ten < 3 * five
 
 
@@ -289,12 +289,12 @@ def test_spark_follows_the_deepest_expression(spark: SparkSession) -> None:
     for template, inner, values in _NESTED.values():
         for levels in (30, 15, 7):
             with contextlib.suppress(ExpressionError):
-                found = translated(_nested(template, inner, levels), schema, "UTC")
+                found = translate(_nested(template, inner, levels), schema, "UTC")
                 assert values in (None, *_texts(_values(frame, [found])))
                 break
         else:
             raise AssertionError(template)
-    found = translated(" + ".join(["i"] * 99), schema, "UTC")
+    found = translate(" + ".join(["i"] * 99), schema, "UTC")
     assert _texts(_values(frame, [found])) == [["198", "99", None]]
 
 
@@ -309,4 +309,4 @@ def test_spark_follows_the_deepest_expression(spark: SparkSession) -> None:
 )
 def test_what_is_too_large_is_refused_with_its_size(text: str, words: str) -> None:
     with pytest.raises(ExpressionError, match=words):
-        translated(text, _schema("j json"), "UTC")
+        translate(text, _schema("j json"), "UTC")

@@ -11,7 +11,7 @@ from typing import get_args
 import pytest
 
 from cdc_pipeline.mysql.ddl.parser import parse_ddl
-from cdc_pipeline.mysql.expressions.conversions import unsure_conversion
+from cdc_pipeline.mysql.expressions.conversions import conversion_doubt
 from cdc_pipeline.mysql.model.base_changes import BaseClause, TableNames
 from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
@@ -119,7 +119,7 @@ def test_statement(sql: str, description: str, names: TableNames) -> None:
 def test_clause(sql: str, description: str, loses_data: bool) -> None:
     clause = _clause(sql)
     assert clause.description() == description
-    assert clause.loses_data(SCHEMA, unsure_conversion) == loses_data
+    assert clause.loses_data(SCHEMA, conversion_doubt) == loses_data
     if "PARTITION" in sql:
         assert isinstance(clause, PartitionRowsClause) == loses_data
         assert isinstance(clause, RowKeepingClause) != loses_data
@@ -148,7 +148,7 @@ def test_no_class_is_missing_here() -> None:
     ],
 )
 def test_tables_that_lose_data(sql: str, expected: tuple[TableName, ...]) -> None:
-    assert _parsed(sql).tables_losing_data(lambda name: SCHEMA, unsure_conversion) == expected
+    assert _parsed(sql).tables_losing_data(lambda name: SCHEMA, conversion_doubt) == expected
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_statement_on_a_table_of_a_merged_mirror(sql: str, names: TableNames, lo
     inner = _parsed(sql)
     change = OfSourceTable(MERGED, T, inner)  # type: ignore[arg-type]
     assert (change.description(), change.names()) == (f"m.all: {inner.description()}", names)
-    assert change.tables_losing_data(lambda name: SCHEMA, unsure_conversion) == ((MERGED,) if loses_data else ())
+    assert change.tables_losing_data(lambda name: SCHEMA, conversion_doubt) == ((MERGED,) if loses_data else ())
 
 
 def test_a_class_without_an_answer_is_refused() -> None:

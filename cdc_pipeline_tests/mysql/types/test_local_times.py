@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from pyspark.sql import functions as F
 
-from cdc_pipeline.mysql.types.local_times import NEVER, TWICE, clock_changes, is_shown, local_time_doubt
+from cdc_pipeline.mysql.types.local_times import NEVER, TWICE, clock_changes, is_shown, times_shown
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,6 +75,6 @@ def test_texts_of_odd_times(name: str, spark: SparkSession) -> None:
 
 
 def test_a_default_is_looked_at_too() -> None:
-    assert local_time_doubt("2024-11-03 01:30:00.000000", "America/New_York") == TWICE
-    assert local_time_doubt("2024-03-10 02:30:00", "America/New_York") == NEVER
-    assert local_time_doubt("2024-11-03 01:30:00", "UTC") is None
+    assert times_shown("2024-11-03 01:30:00.000000", "America/New_York") == TWICE
+    assert times_shown("2024-03-10 02:30:00", "America/New_York") == NEVER
+    assert times_shown("2024-11-03 01:30:00", "UTC") is None

@@ -9,7 +9,7 @@ from pyspark.sql.types import ArrayType, BinaryType
 from cdc_pipeline.mysql.ddl.column_types import parse_mysql_type
 from cdc_pipeline.mysql.ddl.parser import parse_ddl
 from cdc_pipeline.mysql.model.schema_changes import CreateTable
-from cdc_pipeline.mysql.types.spark_types import row_type, spark_type, unparsed, value, zero_date
+from cdc_pipeline.mysql.types.spark_types import is_unparsed, is_zero_date, row_type, spark_type, value
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -103,12 +103,12 @@ def test_row_type() -> None:
 
 class _Outcome(NamedTuple):
     value: str | None
-    unparsed: bool = False
-    zero_date: bool = False
+    is_unparsed: bool = False
+    is_zero_date: bool = False
 
 
-_BAD = _Outcome(None, unparsed=True)
-_ZERO = _Outcome(None, zero_date=True)
+_BAD = _Outcome(None, is_unparsed=True)
+_ZERO = _Outcome(None, is_zero_date=True)
 _ALL_BYTES = "".join(map(chr, range(256)))
 _SET64 = [f"m{place}" for place in range(64)]
 _DAYS = {
@@ -419,7 +419,7 @@ def outcomes(spark: SparkSession) -> dict[tuple[str, str], dict[str | None, _Out
         shown = _shown(cell, spark_type(kind)).alias("value")
         columns.append(
             F.array(
-                shown, *(flag.cast("string") for flag in (unparsed(text, cell, kind), zero_date(text, kind)))
+                shown, *(flag.cast("string") for flag in (is_unparsed(text, cell, kind), is_zero_date(text, kind)))
             ).alias(f"c{place}")
         )
     frame = spark.createDataFrame(list(enumerate(texts)), "id INT, text STRING")
@@ -447,6 +447,6 @@ def test_no_text_becomes_null_in_silence(outcomes: dict[tuple[str, str], dict[st
         (case, text, outcome)
         for case, found in outcomes.items()
         for text, outcome in found.items()
-        if text is not None and (outcome.value is not None) + outcome.unparsed + outcome.zero_date != 1
+        if text is not None and (outcome.value is not None) + outcome.is_unparsed + outcome.is_zero_date != 1
     ]
     assert odd == []

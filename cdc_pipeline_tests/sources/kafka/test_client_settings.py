@@ -222,7 +222,7 @@ def _same(found: dict[str, str], expected: dict[str, str]) -> bool:
 def test_each_client_gets_what_it_knows(files: dict[str, Path]) -> None:
     wrong = []
     for name, (options, java, librdkafka) in CASES.items():
-        client = ClientSettings("127.0.0.1:9", _filled(options, files)).checked()
+        client = ClientSettings("127.0.0.1:9", _filled(options, files)).validate()
         for got, expected in ((client.java(), java), (client.librdkafka(), librdkafka)):
             if not _same(got, _filled(expected, files)):
                 wrong.append((name, sorted(got), sorted(expected)))
@@ -432,7 +432,7 @@ def test_a_certificate_that_is_none_is_told_with_its_option(tmp_path: Path, file
         ),
         (own, "ssl.certificate.location: no private key in PEM format"),
     ):
-        client = ClientSettings("b:1", {**_TLS, **options}).checked()
+        client = ClientSettings("b:1", {**_TLS, **options}).validate()
         with pytest.raises(SourceError, match=f"^{expected}"):
             client.java()
         with pytest.raises(SourceError, match=f"the settings of the Kafka broker b:1 are invalid: {expected}"):
