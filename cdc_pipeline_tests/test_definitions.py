@@ -1,4 +1,4 @@
-"""What Dagster loads: without a lake, with one, and the asset graph as it is agreed on."""
+"""The definitions that Dagster loads, without and with a lake, and a snapshot of the asset graph."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def lake_with_a_mirror(empty_lake: Path) -> Path:
 
 
 def graph(definitions: Definitions) -> dict[str, Any]:
-    """Keys, parents, kinds, group and checks of every asset, and the jobs with what they select."""
+    """Keys, parents, kinds, group and checks of every asset, and the jobs with their selections."""
     assets = definitions.resolve_asset_graph()
     shown: dict[str, Any] = {}
     for key in sorted(assets.get_all_asset_keys()):
@@ -58,8 +58,8 @@ def graph(definitions: Definitions) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("lake_with_a_mirror")
-def test_asset_graph_is_as_agreed() -> None:
-    """When this differs on purpose, write what is printed into snapshots/asset_graph.json and say why in the commit."""
+def test_asset_graph_equals_the_snapshot() -> None:
+    """After an intended change, write the printed graph to snapshots/asset_graph.json."""
     found = graph(defs())
     assert found == json.loads(SNAPSHOT.read_text(encoding="utf-8")), json.dumps(found, indent=2)
 
@@ -77,7 +77,7 @@ def test_damaged_catalog_loads_as_no_mirrors(lake_with_a_mirror: Path) -> None:
     assert [key for key in graph(defs())["assets"] if "/mirror/" in key] == []
 
 
-def test_a_mirror_shows_where_its_columns_come_from(lake_with_a_mirror: Path) -> None:
+def test_column_lineage_of_a_mirror(lake_with_a_mirror: Path) -> None:
     own = (CatalogColumn("_commit_ts", "bigint", ""), CatalogColumn("_deleted", "boolean", ""))
     columns = (CatalogColumn("id", "bigint", "bigint"), *own)
     entries = [CatalogEntry(database, "orders", "elsewhere", columns) for database in ("db", "d.b")]
@@ -95,12 +95,12 @@ def test_a_mirror_shows_where_its_columns_come_from(lake_with_a_mirror: Path) ->
     }
     groups = {node: shown["group"] for node, shown in graph(found)["assets"].items() if "/mirror/" in node}
     assert groups["shop/mirror/db/orders"] == "shop_db"
-    # a name that a group cannot have does not fall together with another
+    # names with characters that groups do not allow stay distinct
     assert groups["shop/mirror/d.b/orders"].startswith("shop_d_b_")
 
 
 @pytest.mark.usefixtures("lake_with_a_mirror")
-def test_a_mirror_shows_its_columns_with_both_types() -> None:
+def test_columns_of_a_mirror_have_both_types() -> None:
     spec = (
         defs()
         .resolve_assets_def(dg.AssetKey(["shop", "mirror", "db", "orders"]))
@@ -111,8 +111,8 @@ def test_a_mirror_shows_its_columns_with_both_types() -> None:
     assert spec.metadata["dagster/table_name"] == "db.orders"
 
 
-def test_any_name_of_a_table_makes_a_node(lake_with_a_mirror: Path) -> None:
-    """Dagster names outputs after keys, and takes letters, digits and underscores only."""
+def test_any_table_name_becomes_an_asset(lake_with_a_mirror: Path) -> None:
+    """Dagster names outputs after keys and allows letters, digits and underscores only."""
     names = [
         *("orders", "codes of shop", "a-b", "a_b", "a.b", "a__b", "_a", "x/y", "`", "'; DROP", "*", "表", "\n", "😀"),
         *("CON", "../../etc", '"', "%41", "é", "e\u0301"),

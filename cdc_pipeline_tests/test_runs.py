@@ -1,4 +1,4 @@
-"""Runs: which errors are tried again, when a run is ended, and that a pipeline has one at a time. Without Spark."""
+"""Runs: retries of errors, the time limit, and one run per pipeline at a time. Without Spark."""
 
 from __future__ import annotations
 
@@ -33,9 +33,7 @@ _INSTANCE = yaml.safe_load((Path(__file__).parents[1] / "dagster.yaml").read_tex
         ([RuntimeError("a fault of ours")], 1, False),
     ],
 )
-def test_what_is_tried_again(
-    monkeypatch: pytest.MonkeyPatch, errors: list[Exception], tries: int, success: bool
-) -> None:
+def test_retries(monkeypatch: pytest.MonkeyPatch, errors: list[Exception], tries: int, success: bool) -> None:
     monkeypatch.setattr(failures, "_PAUSE_SECONDS", 0.0)
     made: list[int] = []
 
@@ -66,8 +64,8 @@ def _tags(tmp_path: Path, max_runtime_seconds: int | None) -> dict[str, Mapping[
     return {job.name: job.tags for job in jobs if not job.name.startswith("__")}
 
 
-def test_every_job_of_a_pipeline_has_its_tags(tmp_path: Path) -> None:
-    """By `cdc/pipeline` the instance knows of which it may run one at a time; the limit of time is the file's."""
+def test_tags_of_every_job(tmp_path: Path) -> None:
+    """`cdc/pipeline` limits concurrency to one run; the time limit comes from the YAML file."""
     found = _tags(tmp_path, 900)
     assert set(found) == {
         f"p_{name}" for name in ("ingest", "rebuild", "release_dead_letters", "ddl_dry_run", "approve_ddl", "maintain")
@@ -77,11 +75,11 @@ def test_every_job_of_a_pipeline_has_its_tags(tmp_path: Path) -> None:
     assert not any("dagster/max_runtime" in tags for tags in _tags(tmp_path, None).values())
 
 
-def test_the_instance_runs_one_of_a_pipeline_and_ends_what_hangs() -> None:
+def test_instance_limits_concurrency_and_ends_hanging_runs() -> None:
     assert {"key": "cdc/pipeline", "value": {"applyLimitPerUniqueValue": True}, "limit": 1} in _INSTANCE["concurrency"][
         "runs"
     ]["tag_concurrency_limits"]
     assert _INSTANCE["run_monitoring"]["enabled"]
     assert _INSTANCE["run_monitoring"]["max_runtime_seconds"] > 0
-    # a failed check or a bad record is an answer: only a run whose process died is started again
+    # only a run whose process died is restarted, not one with a failed check or a bad record
     assert _INSTANCE["run_retries"] == {"enabled": True, "max_retries": 2, "retry_on_asset_or_op_failure": False}

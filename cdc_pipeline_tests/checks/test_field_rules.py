@@ -1,4 +1,4 @@
-"""The check `field_rules`: what is looked at once per shape of messages, and what stays known from run to run."""
+"""The check `field_rules`: validation once per shape of messages, and notes that persist between runs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def lake(spark: SparkSession, paths: LakePaths, tmp_path: Path) -> _Lake:
     return _Lake(spark, paths, tmp_path)
 
 
-def test_messages_as_they_should_be(lake: _Lake) -> None:
+def test_valid_messages_pass(lake: _Lake) -> None:
     types: dict[str, Any] = {"types": {"id": "LONG"}, "key": ["id"], "sequence": "7"}
     found = lake.run(
         _other(_GOOD, mysqlType={"id": "varchar"}),
@@ -72,8 +72,8 @@ def test_messages_as_they_should_be(lake: _Lake) -> None:
     assert found.metadata["shapes"].value == 6
 
 
-def test_what_a_shape_breaks_is_told_until_it_is_forgotten(lake: _Lake) -> None:
-    """Once: the second message of the shape is not looked at, and what the first broke is said in every run."""
+def test_broken_rules_of_a_shape_are_reported_in_every_run(lake: _Lake) -> None:
+    """Only the first message of a shape is validated, and its broken rules are reported in every run."""
     bad = _other(_GOOD, sqlType={"id": 4}, mysqlType={"id": "varchar", "w": "int"})
     found = lake.run(bad)
     assert (found.passed, found.severity) == (False, dg.AssetCheckSeverity.WARN)
@@ -88,7 +88,7 @@ def test_what_a_shape_breaks_is_told_until_it_is_forgotten(lake: _Lake) -> None:
     assert (nothing_new.passed, nothing_new.description) == (False, again.description)
 
 
-def test_rules_of_every_row_are_counted_by_row(lake: _Lake) -> None:
+def test_rules_of_rows_are_counted_per_row(lake: _Lake) -> None:
     late = _other(_GOOD, _tidb={"commitTs": tso(9)})
     found = lake.run(_GOOD, late, _other(late, data=[{"id": "2"}]))
     assert (found.description or "").startswith("tso_is_es: 2, for example t/0@1")
@@ -96,8 +96,8 @@ def test_rules_of_every_row_are_counted_by_row(lake: _Lake) -> None:
     assert (again.description or "").startswith("tso_is_es: 3, for example t/0@1")
 
 
-def test_what_the_messages_say_as_they_were_sent(lake: _Lake) -> None:
-    """Not what decoding made of them: absent and wrong types, numbers, a key that is not there, ids."""
+def test_original_messages_are_validated(lake: _Lake) -> None:
+    """Before decoding: missing and wrong types, numbers, a missing key, ids."""
     found = lake.run(
         _other(_GOOD, mysqlType=None, sqlType="x", table="a"),
         _other(_GOOD, mysqlType=[], data=[{"id": 1}], table="b"),
@@ -124,7 +124,7 @@ def test_what_the_messages_say_as_they_were_sent(lake: _Lake) -> None:
     }
 
 
-def test_a_lake_that_was_taken_back_is_looked_at_anew(lake: _Lake, paths: LakePaths) -> None:
+def test_restored_lake_is_validated_again(lake: _Lake, paths: LakePaths) -> None:
     lake.run(_GOOD)
     write_notes(paths, FieldNotes(99, read_notes(paths).shapes, ()))
     assert lake.run(_other(_GOOD, data=[{"id": "2"}])).metadata["shapes"].value == 1
@@ -136,14 +136,14 @@ def test_a_lake_that_was_taken_back_is_looked_at_anew(lake: _Lake, paths: LakePa
 _BREACH = Breach("r", "what is expected", 2, ("t/0@1", "t/0@2"), warn=True, found="this")
 
 
-def test_notes_add_up() -> None:
+def test_notes_sum_counts() -> None:
     notes = NO_NOTES.extended(1, [1, 2], [_BREACH]).extended(3, [2, 3], [_BREACH, _BREACH])
     assert (notes.batch, notes.shapes) == (3, (1, 2, 3))
     (warned,) = notes.warned
     assert (warned.count, warned.last_batch, len(warned.places), warned.found) == (6, 3, 5, "this")
 
 
-def test_notes_are_read_as_they_were_written(paths: LakePaths) -> None:
+def test_notes_round_trip(paths: LakePaths) -> None:
     Path(paths.home).mkdir(parents=True)
     notes = NO_NOTES.extended(1, [-(2**63), 2], [_BREACH])
     write_notes(paths, notes)
@@ -151,7 +151,7 @@ def test_notes_are_read_as_they_were_written(paths: LakePaths) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"batch": 1, "shapes": ["x"], "warned": []}', "[" * 100_000])
-def test_damaged_notes_are_none(paths: LakePaths, text: str) -> None:
+def test_damaged_notes_are_ignored(paths: LakePaths, text: str) -> None:
     Path(paths.home).mkdir(parents=True)
     (Path(paths.home) / "field_rules.json").write_text(text, encoding="utf-8")
     assert read_notes(paths) == NO_NOTES

@@ -1,4 +1,4 @@
-"""The age of the newest cut against the limits of the pipeline's file."""
+"""The check `fresh`: lag of the newest cut against the limits of the field `freshness`."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ def test_age_of_the_cut(minutes: int, limits: FreshnessLimits, outcome: tuple[bo
         assert "held by t/2" in found.description
 
 
-def test_without_tsos_nobody_can_tell() -> None:
+def test_lag_is_unknown_without_tsos() -> None:
     assert lag(_report(None)) is None
     found = fresh_result(_report(None), _LIMITS, dg.AssetKey("cuts"))
     assert (found.passed, found.metadata["lag_seconds"].value) == (True, -1.0)
 
 
 def _heartbeats(*, exact: bool = False, waiting: tuple[str, ...] = (), **topics: int) -> CutReport:
-    """`topics`: the second of the newest heartbeat of each."""
+    """`topics`: topic → second of its newest heartbeat."""
     times = {topic: EPOCH_MS + 1000 * second for topic, second in topics.items()}
     return CutReport(True, 1, None, StreamProgress(1, exact, None, None, waiting, heartbeats=times), ())
 
 
-def test_without_tsos_the_topic_counts_whose_newest_heartbeat_is_oldest() -> None:
+def test_without_tsos_the_oldest_newest_heartbeat_counts() -> None:
     now = _START + timedelta(minutes=15, seconds=7)
     found = fresh_result(_heartbeats(quiet=7, busy=300), _LIMITS, dg.AssetKey("cuts"), now)
     assert (found.passed, found.severity, found.metadata["lag_seconds"].value) == (False, _ERROR, 900.0)
@@ -63,14 +63,14 @@ def test_without_tsos_the_topic_counts_whose_newest_heartbeat_is_oldest() -> Non
     assert fresh_result(_heartbeats(quiet=840, busy=900), _LIMITS, dg.AssetKey("cuts"), now).passed
 
 
-def test_heartbeats_do_not_speak_for_mirrors_that_wait_for_a_watermark() -> None:
-    """A topic of TiCDC beside one of DataWorks, of which no watermark has come: no cut is made."""
+def test_heartbeats_are_ignored_while_a_watermark_is_missing() -> None:
+    """A TiCDC topic without a watermark beside a DataWorks topic: no cut is published."""
     report = _heartbeats(exact=True, waiting=("t/0",), dataworks=7)
     assert lag(report, _START) is None
     assert report.streams.blocking_reason() == "no watermark has arrived yet in t/0"
 
 
-def test_the_daemon_has_the_same_limits() -> None:
+def test_daemon_has_the_same_limits() -> None:
     policy = _LIMITS.policy()
     assert policy == dg.FreshnessPolicy.time_window(timedelta(minutes=15), timedelta(minutes=5))
     assert NO_LIMITS.policy() is None

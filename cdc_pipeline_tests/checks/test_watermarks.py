@@ -1,4 +1,4 @@
-"""Watermarks that step back or stay away are said, with their place."""
+"""The check `watermarks_advance`: watermarks that regress or are missing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WATERMARK = "batch_id LONG, topic STRING, `partition` INT, `offset` LONG, water
 def _checked(
     spark: SparkSession, paths: LakePaths, batch: int, *watermarks: tuple[int, int, int]
 ) -> dg.AssetCheckResult:
-    """After a batch with these watermarks (partition, offset, step), in the two tables as decoding writes them."""
+    """Writes a batch with these watermarks (partition, offset, step) to the tables of the decoder."""
     rows = [(batch, "t", partition, offset, tso(step)) for partition, offset, step in watermarks]
     batches = [(batch, True, None, 0, [("t", 0), ("t", 1)], {})]
     for table, found, schema in (("watermarks", rows, _WATERMARK), ("batches", batches, _BATCH)):
@@ -32,13 +32,13 @@ def _checked(
     return watermarks_result(spark, paths, [batch], dg.AssetKey("watermarks"))
 
 
-def test_steps_back_and_partitions_that_are_silent(spark: SparkSession, paths: LakePaths) -> None:
+def test_regressions_and_silent_partitions(spark: SparkSession, paths: LakePaths) -> None:
     found = _checked(spark, paths, 1, (0, 0, 3), (0, 1, 5))
     assert (found.passed, found.severity) == (False, dg.AssetCheckSeverity.WARN)
     assert set(found.metadata) == {"t/1", "watermark_lag_seconds"}
     assert "no watermark received" in str(found.metadata["t/1"].value)
 
-    # back below the last one of the batch before, then ten minutes ahead of the other partition
+    # first below the last watermark of the previous batch, then ten minutes ahead of the other partition
     found = _checked(spark, paths, 2, (0, 2, 4), (0, 3, 700), (1, 0, 99))
     assert set(found.metadata) == {"t/0@2", "t/1", "watermark_lag_seconds"}
     assert f"regressed by 1.0 s to {tso(4)}" in str(found.metadata["t/0@2"].value)

@@ -28,7 +28,7 @@ from cdc_pipeline.spark.session import SparkLakehouse
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Dagster 1.13.27 parses YAML with a call that pydantic has renamed.
+# Dagster 1.13.27 parses YAML with a deprecated call of pydantic.
 pytestmark = pytest.mark.filterwarnings(
     "ignore:`parse_obj_as` is deprecated:pydantic.warnings.PydanticDeprecatedSince20"
 )
@@ -39,7 +39,7 @@ _KAFKA: dict[str, Any] = {"type": "kafka", "bootstrap_servers": "b:9092", "topic
 
 
 def _yaml(fields: dict[str, Any]) -> str:
-    """The attributes as YAML, written in its flow style."""
+    """The attributes as YAML in flow style."""
     return f"type: cdc_pipeline.CdcPipeline\nattributes: {json.dumps(fields)}\n"
 
 
@@ -61,7 +61,7 @@ _ASSETS = {
 }
 
 
-def test_a_good_file_loads(load: Callable[[str], CdcPipeline]) -> None:
+def test_valid_file_loads(load: Callable[[str], CdcPipeline]) -> None:
     component = load(_yaml(_GOOD))
     assert component.pipeline == Pipeline("shop", CaptureFiles("captures"), "lake", "UTC", 2)
     assert component.dialect == "auto"
@@ -169,7 +169,7 @@ def test_a_kafka_source(load: Callable[[str], CdcPipeline], monkeypatch: pytest.
         ({"offsets": {"a": {"0": 5, "1": 6}}}, Start("offsets", offsets={("a", 0): 5, ("a", 1): 6})),
     ],
 )
-def test_where_a_kafka_source_starts(start: object, expected: Start, load: Callable[[str], CdcPipeline]) -> None:
+def test_start_of_a_kafka_source(start: object, expected: Start, load: Callable[[str], CdcPipeline]) -> None:
     source = load(_yaml({**_GOOD, "source": {**_KAFKA, "start": start}})).pipeline.source
     assert isinstance(source, KafkaTopics)
     assert source.selection.start == expected
@@ -190,7 +190,7 @@ def test_the_sensor(load: Callable[[str], CdcPipeline]) -> None:
     assert stopped.default_status == dg.DefaultSensorStatus.STOPPED
 
 
-def test_every_node_has_what_the_file_says_of_it(load: Callable[[str], CdcPipeline]) -> None:
+def test_owners_and_tags_of_every_asset(load: Callable[[str], CdcPipeline]) -> None:
     fields = {**_GOOD, "source": _KAFKA, "owners": ["team:data"], "tags": {"tier": "gold"}}
     definitions = load(_yaml(fields)).build_defs()
     specs = [
@@ -221,7 +221,7 @@ def test_freshness(load: Callable[[str], CdcPipeline]) -> None:
     assert found({}) == (None, False)
 
 
-def test_maintenance_runs_when_it_is_switched_on(load: Callable[[str], CdcPipeline]) -> None:
+def test_maintenance_schedule_is_off_by_default(load: Callable[[str], CdcPipeline]) -> None:
     (schedule,) = load(_yaml({**_GOOD, "maintenance_cron": "30 1 * * 0"})).build_defs().schedules or ()
     assert isinstance(schedule, dg.ScheduleDefinition)
     assert (schedule.name, schedule.job.name) == ("shop_maintain_schedule", "shop_maintain")
@@ -229,14 +229,14 @@ def test_maintenance_runs_when_it_is_switched_on(load: Callable[[str], CdcPipeli
     assert schedule.default_status == dg.DefaultScheduleStatus.STOPPED
 
 
-def test_python_gives_the_same(load: Callable[[str], CdcPipeline]) -> None:
+def test_python_declaration_is_equal(load: Callable[[str], CdcPipeline]) -> None:
     component = CdcPipeline(
         name="shop", source=CaptureFilesSource(type="capture_files", path="captures"), lake="lake", merge_threads=4
     )
     assert component == load(_yaml({**_GOOD, "merge_threads": 4}))
 
 
-def test_the_environment_fills_in(load: Callable[[str], CdcPipeline], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variables(load: Callable[[str], CdcPipeline], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CDC_TEST_NAME", "orders")
     monkeypatch.setenv("CDC_TEST_PATH", "/from/there")
     monkeypatch.setenv("CDC_TEST_THREADS", "8")
@@ -281,15 +281,13 @@ def test_soft_delete(load: Callable[[str], CdcPipeline], monkeypatch: pytest.Mon
     assert load(_yaml(fields)).pipeline.columns.soft_delete == ("shop.orders", "crm.*")
 
 
-def test_masks_and_their_salt_which_nothing_shows(
-    load: Callable[[str], CdcPipeline], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_masks_and_hidden_salt(load: Callable[[str], CdcPipeline], monkeypatch: pytest.MonkeyPatch) -> None:
     fields = {
         **_GOOD,
         "mask": {"db.*": {"a": "hash", "b": None}, "*": {"c": "null"}},
         "mask_salt": "{{ env.CDC_SALT }}",
     }
-    # no number, and not without its quotes
+    # not a number, and with its quotes
     monkeypatch.setenv("CDC_SALT", _SALT)
     component = load(_yaml(fields))
     rules = component.pipeline.columns
@@ -355,7 +353,7 @@ def test_wrong_in_python(fields: dict[str, Any], field: str) -> None:
     assert [found["loc"] for found in error.value.errors()] == [(field,)]
 
 
-# name → (attributes, what the message has: the field's path, the bad value, what was expected)
+# name → (attributes, parts of the message: path of the field, invalid value, expectation)
 _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "name with a digit first": (
         {**_GOOD, "name": "1shop"},
@@ -579,7 +577,7 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
 
 
 @pytest.mark.parametrize("case", _WRONG)
-def test_a_wrong_file_fails_at_load(case: str, load: Callable[[str], CdcPipeline]) -> None:
+def test_invalid_file_fails_at_load(case: str, load: Callable[[str], CdcPipeline]) -> None:
     fields, parts = _WRONG[case]
     with pytest.raises(Exception) as error:  # noqa: PT011 - Dagster's own kinds, which differ by where it finds the error
         load(_yaml(fields))
@@ -588,7 +586,7 @@ def test_a_wrong_file_fails_at_load(case: str, load: Callable[[str], CdcPipeline
 
 
 def _told(error: BaseException | None) -> str:
-    """The words of an error, and of those that it comes from."""
+    """The texts of an error and its causes."""
     return "" if error is None else f"{error}\n{_told(error.__cause__)}"
 
 

@@ -1,4 +1,4 @@
-"""Settings that are going to be removed."""
+"""Deprecated fields."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class _Whole(YamlModel):
 
 
 def _resolved(part: dict[str, int]) -> _Whole:
-    """As Dagster makes it of a file."""
+    """Resolved like a file in Dagster."""
     with warnings.catch_warnings():
-        # Pydantic's own, for whoever reads such a field, as Dagster does
+        # pydantic's warning for reading a deprecated field, as Dagster does
         warnings.filterwarnings("ignore", "write size", DeprecationWarning)
         whole: _Whole = _Whole.resolve_from_model(dg.ResolutionContext.default(), _Whole.model()(part=part))
     return whole
 
 
-def test_a_file_with_a_deprecated_setting_works_and_is_warned() -> None:
+def test_deprecated_field_works_with_a_warning() -> None:
     with pytest.warns(FutureWarning, match="^length is deprecated: write size, which is the same$"):
         found = _resolved({"length": 3})
     with warnings.catch_warnings():
@@ -42,11 +42,11 @@ def test_a_file_with_a_deprecated_setting_works_and_is_warned() -> None:
         assert found.part.length == 3
 
 
-def test_a_file_without_it_is_not_warned() -> None:
+def test_no_warning_without_deprecated_fields() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert _resolved({"size": 3}).part.size == 3
 
 
-def test_editors_are_told() -> None:
+def test_schema_marks_deprecated_fields() -> None:
     assert _Part.model().model_json_schema()["properties"]["length"]["deprecated"] is True

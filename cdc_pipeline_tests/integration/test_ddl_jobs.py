@@ -1,4 +1,4 @@
-"""A table that waits, seen and let go on by the jobs `<pipeline>_ddl_dry_run` and `<pipeline>_approve_ddl`."""
+"""A held table in the jobs `<pipeline>_ddl_dry_run` and `<pipeline>_approve_ddl`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dagster's command `dg` on this project: scaffold a pipeline, check and list definitions, errors with file and line."""
+"""The command `dg`: scaffold a pipeline, check and list definitions, errors with file and line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cdc_pipeline_tests.support.servers.webserver import ROOT
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Dagster 1.13.27 parses YAML with a call that pydantic has renamed.
+# Dagster 1.13.27 parses YAML with a deprecated call of pydantic.
 pytestmark = pytest.mark.filterwarnings(
     "ignore:`parse_obj_as` is deprecated:pydantic.warnings.PydanticDeprecatedSince20"
 )
@@ -53,7 +53,7 @@ _SAID = [
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of this project, to write into."""
+    """A writable copy of this project."""
     folder = tmp_path_factory.mktemp("project")
     shutil.copy(ROOT / "pyproject.toml", folder)
     shutil.copytree(ROOT / "cdc_pipeline", folder / "cdc_pipeline", ignore=shutil.ignore_patterns("__pycache__"))
@@ -61,7 +61,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _dg(project: Path, *arguments: str) -> tuple[int, str, str]:
-    """(status, output, errors) of the command; Dagster's own warnings are among the errors."""
+    """(status, output, errors) of the command; the errors include Dagster's warnings."""
     done = subprocess.run(
         [str(Path(sys.executable).with_name("dg")), *arguments],
         cwd=project,
@@ -88,7 +88,7 @@ def test_a_scaffolded_pipeline_is_checked_and_listed(project: Path) -> None:
     assert {sensor["name"] for sensor in found["sensors"]} >= {"shop_new_offsets", "eu_orders_new_tables"}
 
 
-def test_errors_of_the_file_have_its_line(project: Path) -> None:
+def test_errors_of_fields_have_their_line(project: Path) -> None:
     folder = project / "cdc_pipeline" / "defs" / "wrong"
     folder.mkdir()
     (folder / "defs.yaml").write_text(_WRONG)
@@ -116,7 +116,7 @@ def test_errors_of_values_have_their_line(load: Callable[[str], CdcPipeline]) ->
 
 
 @pytest.mark.parametrize("source", get_args(ScaffoldParams.model_fields["source"].annotation))
-def test_what_is_scaffolded_loads_as_it_is(load: Callable[[str], CdcPipeline], tmp_path: Path, source: Any) -> None:
+def test_scaffolded_file_loads(load: Callable[[str], CdcPipeline], tmp_path: Path, source: Any) -> None:
     folder = tmp_path / "2-orders"
     folder.mkdir()
 
@@ -129,7 +129,7 @@ def test_what_is_scaffolded_loads_as_it_is(load: Callable[[str], CdcPipeline], t
     text = (folder / "defs.yaml").read_text()
     component = load(text)
     assert (component.name, component.source.type) == ("p_2_orders", source)
-    # and so does what is only a comment in it
+    # also with its commented fields
     load(re.sub(r"^( +)# ( *)(?=\S+:)", r"\1\2", text, flags=re.MULTILINE))
     scaffolded("yaml", folder / "defs.yaml", append=True)
     assert (folder / "defs.yaml").read_text() == f"{text}---\n{text}"
@@ -144,8 +144,8 @@ def test_names_of_scaffolded_pipelines() -> None:
     assert {folder: pipeline_name(folder) for folder in names} == names
 
 
-def test_the_schema_of_the_file_describes_each_field() -> None:
-    """As the UI shows it, and editors with `dg utils generate-component-schema`."""
+def test_schema_describes_each_field() -> None:
+    """For the UI, and for editors with `dg utils generate-component-schema`."""
     schema = CdcPipeline.model().model_json_schema()
     models = {"CdcPipeline": schema, **schema["$defs"]}
     lacking = [

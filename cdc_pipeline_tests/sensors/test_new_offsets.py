@@ -1,4 +1,4 @@
-"""The sensor `<pipeline>_new_offsets`: when it asks for a run, with what, and why not."""
+"""The sensor `<pipeline>_new_offsets`: when it requests a run, with which configuration, and why it skips."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NEWS = News("12 new offsets: t/0 5–16", "from 5", "from 5 to 17", 12, {"t": {
 
 @dataclass
 class _Source:
-    """A source that says what it is told to say."""
+    """A source with a fixed answer."""
 
     answer: News | NoNews | Exception = _NEWS
     secrets: tuple[str, ...] = ("hunter2",)
@@ -43,7 +43,7 @@ class _Source:
         return self.answer
 
     def take_in(self, *_: object) -> Any:
-        raise AssertionError("a sensor takes nothing in")
+        raise AssertionError("a sensor must not ingest")
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def _run(
     tags: Mapping[str, str] | None = None,
     job: dg.JobDefinition = _ingest,
 ) -> str:
-    """A run of the pipeline that is in this state."""
+    """Creates a run of the pipeline with this status and returns its id."""
     run = instance.create_run_for_job(
         job, status=DagsterRunStatus.NOT_STARTED, tags={"cdc/pipeline": "p", **(tags or {})}
     )
@@ -103,19 +103,17 @@ def _run(
     return run.run_id
 
 
-# ---- asking
+# ---- requests
 
 
-def test_news_ask_for_a_run_of_just_that_range(instance: DagsterInstance) -> None:
+def test_new_records_request_a_run_of_their_range(instance: DagsterInstance) -> None:
     request = _request(_tick(_Source(), instance))
     assert request.run_config == {"ops": {"p__raw_topic_snapshot": {"config": {"until": {"t": {"0": 17}}}}}}
     assert request.tags == {"cdc/range": _NEWS.summary, "cdc/range_id": _NEWS.range_id}
     assert request.run_key == "from 5 to 17-1"
 
 
-def test_the_same_range_is_asked_for_again_after_a_failure(
-    instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_range_is_requested_again_after_a_failure(instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
     first = _request(_tick(_Source(), instance))
     run_id = _run(instance, DagsterRunStatus.FAILURE, first.tags)
     reason = _reason(_tick(_Source(), instance))
@@ -128,7 +126,7 @@ def test_the_same_range_is_asked_for_again_after_a_failure(
     assert again.run_config == first.run_config
 
 
-def test_failures_in_a_row_make_the_pause_longer(instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_backoff_grows_with_consecutive_failures(instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(4):
         _run(instance, DagsterRunStatus.FAILURE)
     now = time.time()
@@ -141,7 +139,7 @@ def test_failures_in_a_row_make_the_pause_longer(instance: DagsterInstance, monk
     _request(_tick(_Source(), instance))
 
 
-def test_a_first_run_finds_out_by_itself_how_far_to_read(instance: DagsterInstance) -> None:
+def test_first_run_has_no_end_offsets(instance: DagsterInstance) -> None:
     request = _request(_tick(_Source(News("new", "a", "b", 3)), instance))
     assert request.run_config == {"ops": {"p__raw_topic_snapshot": {"config": {"until": {}}}}}
 
@@ -150,7 +148,7 @@ _NOTHING = NoNews("all is read")
 
 
 def _lake(folder: Path) -> str:
-    """A lake of which the newest note is that of batch 7."""
+    """A lake whose newest batch is 7."""
     log = folder / "lake" / "p" / "raw_topic_snapshot" / "_delta_log"
     log.mkdir(parents=True)
     note = json.dumps({"batch": 7, "run_id": "r", "listing": "of two files"})
@@ -159,10 +157,10 @@ def _lake(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("status", [DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED])
-def test_what_a_run_left_is_gone_on_with_though_nothing_new_comes(
+def test_unsuccessful_run_is_retried_without_new_records(
     status: DagsterRunStatus, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """What a run has taken in is no news, and its mirrors may not have it."""
+    """Ingested records are not new, but may be missing in the mirrors."""
     lake = _lake(tmp_path)
     _run(instance, DagsterRunStatus.SUCCESS)
     assert _reason(_tick(_Source(_NOTHING), instance, lake)) == "all is read"
@@ -177,23 +175,23 @@ def test_what_a_run_left_is_gone_on_with_though_nothing_new_comes(
     assert _reason(_tick(_Source(_NOTHING), instance, lake)) == "all is read"
 
 
-def test_a_lake_of_which_no_run_is_known_is_looked_at_once(instance: DagsterInstance, tmp_path: Path) -> None:
-    """Dagster's storage may have been lost between a run that failed and the next."""
+def test_lake_without_known_runs_is_processed_once(instance: DagsterInstance, tmp_path: Path) -> None:
+    """Dagster's storage may be lost after a failed run."""
     lake = _lake(tmp_path)
     assert _request(_tick(_Source(_NOTHING), instance, lake)).run_key == "after-batch-7"
     _run(instance, DagsterRunStatus.SUCCESS)
     assert _reason(_tick(_Source(_NOTHING), instance, lake)) == "all is read"
 
 
-# ---- not asking
+# ---- skips
 
 
-def test_a_failure_before_anything_came_is_not_repeated_for_nothing(instance: DagsterInstance) -> None:
+def test_failure_of_an_empty_lake_is_not_retried(instance: DagsterInstance) -> None:
     _run(instance, DagsterRunStatus.FAILURE)
     assert _reason(_tick(_Source(_NOTHING), instance)) == "all is read"
 
 
-def test_another_job_that_failed_is_not_the_sensors_to_repeat(instance: DagsterInstance, tmp_path: Path) -> None:
+def test_failed_run_of_another_job_is_not_retried(instance: DagsterInstance, tmp_path: Path) -> None:
     _run(instance, DagsterRunStatus.FAILURE, job=_maintain)
     assert _reason(_tick(_Source(_NOTHING), instance, _lake(tmp_path))) == "all is read"
 
@@ -203,32 +201,32 @@ def test_one_run_at_a_time(instance: DagsterInstance) -> None:
     reason = _reason(_tick(source, instance))
     assert run_id in reason
     assert "p_ingest is not finished yet (started)" in reason
-    assert source.notes == []  # nobody is asked meanwhile
+    assert source.notes == []  # the source is not asked
 
 
-def test_runs_of_other_pipelines_hold_nothing_up(instance: DagsterInstance) -> None:
+def test_runs_of_other_pipelines_do_not_block(instance: DagsterInstance) -> None:
     _run(instance, DagsterRunStatus.STARTED, {"cdc/pipeline": "q"})
     _request(_tick(_Source(), instance))
 
 
-def test_nothing_new(instance: DagsterInstance) -> None:
+def test_no_new_records(instance: DagsterInstance) -> None:
     assert _reason(_tick(_Source(NoNews("all is read")), instance)) == "all is read"
 
 
-def test_few_records_wait_for_more_but_not_for_ever(instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_records_wait_up_to_the_maximum(instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
     few = _tick(_Source(), instance, minimum_records=100, maximum_wait_seconds=60)
     assert "fewer than 100" in _reason(few)
     assert isinstance(few, dg.SensorResult)
     cursor, now = few.cursor, time.time()
     monkeypatch.setattr(time, "time", lambda: now + 59)
-    # more have come, but they begin where the first did
+    # more records with the same start
     more = News("20 new", _NEWS.start_id, "from 5 to 25", 20, {"t": {"0": 25}})
     again = _tick(_Source(more), instance, cursor=cursor, minimum_records=100, maximum_wait_seconds=60)
     assert isinstance(again, dg.SensorResult)
     assert again.cursor == cursor
     monkeypatch.setattr(time, "time", lambda: now + 61)
     _request(_tick(_Source(more), instance, cursor=cursor, minimum_records=100, maximum_wait_seconds=60))
-    # records that begin elsewhere have not waited yet
+    # records with another start have not waited yet
     other = News("20 new", "from 30", "from 30 to 50", 20, {"t": {"0": 50}})
     assert "0 s of 60" in _reason(
         _tick(_Source(other), instance, cursor=cursor, minimum_records=100, maximum_wait_seconds=60)
@@ -237,7 +235,7 @@ def test_few_records_wait_for_more_but_not_for_ever(instance: DagsterInstance, m
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "[]", '{"start_id": 3}', '{"start_id": "from 5", "since": null}'])
-def test_a_damaged_cursor_is_a_new_one(cursor: str, instance: DagsterInstance) -> None:
+def test_damaged_cursor_is_replaced(cursor: str, instance: DagsterInstance) -> None:
     found = _tick(_Source(), instance, cursor=cursor, minimum_records=100)
     assert isinstance(found, dg.SensorResult)
     assert json.loads(found.cursor or "")["start_id"] == "from 5"
@@ -246,7 +244,7 @@ def test_a_damaged_cursor_is_a_new_one(cursor: str, instance: DagsterInstance) -
 # ---- errors
 
 
-def test_an_error_is_the_ticks_error_without_the_secret(instance: DagsterInstance) -> None:
+def test_error_fails_the_tick_without_secrets(instance: DagsterInstance) -> None:
     with pytest.raises(Exception, match="topic made again") as error:
         _tick(_Source(SourceError("topic made again")), instance)
     assert type(error.value) is SourceError
@@ -265,8 +263,8 @@ def _component(tmp_path: Path) -> CdcPipeline:
 
 
 @pytest.mark.usefixtures("spark")
-def test_new_files_ask_for_a_run(instance: DagsterInstance, tmp_path: Path) -> None:
-    """Through real runs: what they took in is not asked for again, a file that is added is."""
+def test_new_files_request_a_run(instance: DagsterInstance, tmp_path: Path) -> None:
+    """With real runs: ingested files are not requested again, added files are."""
     place = tmp_path / "captures"
     place.mkdir()
     component = _component(tmp_path)
@@ -296,8 +294,8 @@ def test_new_files_ask_for_a_run(instance: DagsterInstance, tmp_path: Path) -> N
     assert "nothing new: all 2 files" in _reason(_tick(source, instance, lake))
 
 
-def test_files_that_are_gone_are_no_news(instance: DagsterInstance, tmp_path: Path) -> None:
-    """Their listing is another than the note's for ever: a run that found nothing in it is not asked for again."""
+def test_deleted_files_are_not_new_records(instance: DagsterInstance, tmp_path: Path) -> None:
+    """The listing differs from the lake permanently, so a successful run of it is not repeated."""
     source, lake = _Source(News("new files", "one", "one", 1)), _lake(tmp_path)
     request = _request(_tick(source, instance, lake))
     assert [found and found["listing"] for found in source.notes] == ["of two files"]
@@ -305,6 +303,6 @@ def test_files_that_are_gone_are_no_news(instance: DagsterInstance, tmp_path: Pa
     assert _reason(_tick(source, instance, lake)) == f"no new records: run {run_id} ingested this range"
 
 
-def test_a_folder_that_is_missing_fails_the_tick(instance: DagsterInstance, tmp_path: Path) -> None:
+def test_missing_folder_fails_the_tick(instance: DagsterInstance, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="does not exist"):
         _tick(_component(tmp_path).pipeline.source, instance)
