@@ -1,4 +1,4 @@
-"""What all tests share: one Spark session for the suite, because a JVM and its first query cost twenty seconds."""
+"""Fixtures of all tests. The suite shares one Spark session, because a JVM and its first query cost twenty seconds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.component.component import CdcPipeline
 
 
-# An example may take as long as it takes: on a machine that is busy a deadline would measure that machine.
+# No deadline for examples: on a busy machine it would measure the machine.
 settings.register_profile("suite", deadline=None)
 settings.load_profile("suite")
 
@@ -48,10 +48,10 @@ def _shard(text: str) -> shards.Shard:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)  # markers before pytest's -m looks at them, shards of what -m leaves
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # sets markers before pytest evaluates -m, selects shards afterwards
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
     mark_tiers(items)
-    # pytest-xdist appends the group of a long test to its node id in one of the other hooks
+    # other hooks run here: pytest-xdist appends the group of a long test to its node id
     yield
     seconds = shards.recorded()[shards.CORE if config.option.markexpr == shards.CORE else shards.ALL]
     scopes = {item: shards.scope(item.nodeid) for item in items}
@@ -62,8 +62,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         picked = shard.pick(scopes.values(), seconds)
         config.hook.pytest_deselected(items=[item for item in items if scopes[item] not in picked])
         items[:] = [item for item in items if scopes[item] in picked]
-    places = {name: place for place, name in enumerate(shards.longest_first(scopes.values(), seconds))}
-    items.sort(key=lambda item: places[scopes[item]])
+    order = {name: index for index, name in enumerate(shards.longest_first(scopes.values(), seconds))}
+    items.sort(key=lambda item: order[scopes[item]])
 
 
 @pytest.hookimpl(optionalhook=True)  # pytest runs without pytest-xdist too
@@ -88,14 +88,14 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     tier = session.config.getoption(_RECORD)
-    # a worker of pytest-xdist has seen its own tests only
+    # a worker of pytest-xdist has only its own tests
     if tier and not hasattr(session.config, "workerinput"):
         _recorder.write(tier)
 
 
 @pytest.fixture
 def counted(request: pytest.FixtureRequest) -> Callable[[str, int], None]:
-    """Tells how many of something a test went through; the sums stand at the end of the suite (docs/reliability.md)."""
+    """Adds to a counter. The sums are printed at the end of the suite (docs/reliability.md)."""
 
     def count(what: str, number: int) -> None:
         request.node.user_properties.append((_COUNTED, (what, number)))
@@ -111,7 +111,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                 what, number = value
                 sums[what] += number
     if sums:
-        terminalreporter.write_sep("-", "went through")
+        terminalreporter.write_sep("-", "counted")
         for what, number in sorted(sums.items()):
             terminalreporter.write_line(f"{number:>10,} {what}")
 
@@ -139,14 +139,20 @@ _FOR_ANY_DATA = {
 
 @pytest.fixture(scope="module")
 def as_in_production(spark: SparkSession) -> Iterator[None]:
-    """Compiled and adaptive queries in a module, as a pipeline runs them. Statements in sessions of their own (MERGE,
-    UPDATE, DELETE) stay as in the other tests; `integration/test_kill_process.py` has those too."""
+    """Runs the queries of a module compiled and adaptive, as a pipeline does.
+
+    Statements in their own sessions (MERGE, UPDATE, DELETE) run as in other tests. `integration/test_kill_process.py` runs
+    those as in production too.
+    """
     from cdc_pipeline.spark import few_rows
 
     kept = {name: spark.conf.get(name) for name in _FOR_ANY_DATA}
     for name, value in _FOR_ANY_DATA.items():
         spark.conf.set(name, value)
-    most, few_rows.MAX_SMALL_ROWS = few_rows.MAX_SMALL_ROWS, -1  # a test's rows are always few, a pipeline's are not
+    most, few_rows.MAX_SMALL_ROWS = (
+        few_rows.MAX_SMALL_ROWS,
+        -1,
+    )  # the rows of tests are always few, those of pipelines are not
     yield
     few_rows.MAX_SMALL_ROWS = most
     for name, value in kept.items():
@@ -162,7 +168,7 @@ def paths(tmp_path: Path) -> LakePaths:
 
 @pytest.fixture
 def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], CdcPipeline]]:
-    """Loads a `defs.yaml` as Dagster does: in the `defs` folder of a project of its own."""
+    """Loads a `defs.yaml` as Dagster does, in the `defs` folder of its own project."""
     import dagster as dg
 
     from cdc_pipeline.component.component import CdcPipeline

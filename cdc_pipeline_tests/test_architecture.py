@@ -18,7 +18,7 @@ _MOST_MODULES = 22
 
 
 def _named(text: str) -> list[str]:
-    """The paths in backticks: files, and folders with a slash at the end."""
+    """The paths in backticks: files, and folders with a trailing slash."""
     return re.findall(r"`((?:[\w.-]+/)+|(?:[\w.-]+/)*[\w-]+\.(?:py|md|json|yaml))`", text)
 
 
@@ -47,7 +47,7 @@ def test_each_path_to_add_something_exists() -> None:
 
 
 def _tasks() -> tuple[list[str], list[str]]:
-    """The titles and texts of the tasks below "To add something"."""
+    """The titles and texts of the tasks in the section "To add something"."""
     tasks = re.split(r"^### (.+)$", _section("To add something"), flags=re.MULTILINE)[1:]
     return tasks[::2], tasks[1::2]
 
@@ -58,7 +58,7 @@ def test_the_tables_of_rooms_match_the_packages() -> None:
     for path in rows:
         assert (PACKAGE / path).exists(), path
     named = {path.rstrip("/") for path in _named(rooms)}
-    inside = {"tables", "capture_files", "kafka", "storage"}  # named in the row of their parent
+    inside = {"tables", "capture_files", "kafka", "storage"}  # listed in the row of their parent
     for folder in ROOMS:
         room = folder.relative_to(PACKAGE).as_posix()
         assert room in named or (folder.name in inside and folder.name in named), room
@@ -72,7 +72,7 @@ def test_each_room_has_a_docstring_and_few_modules(folder: Path) -> None:
 
 
 def test_modules_named_in_the_docs_exist() -> None:
-    """Paths with a folder, such as `mirrors/model/state.py`; the text around a bare name says where it is."""
+    """Checks paths with a folder, such as `mirrors/model/state.py`. Bare names depend on the text around them."""
     tops = {folder.relative_to(top).parts[0] for top in (PACKAGE, TESTS) for folder in top.iterdir() if folder.is_dir()}
     for document in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
         for path in re.findall(r"`((?:[\w-]+/)+[\w-]+\.py)(?:::\w+)?`", document.read_text(encoding="utf-8")):

@@ -1,4 +1,4 @@
-"""What benchmarks feed mirrors with is what they say it is."""
+"""The generated batches of benchmarks contain what they claim."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _TABLES, _EVENTS = 2, 20
 
 
-def test_a_batch_of_each_benchmark_changes_what_it_counts(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_batch_of_each_benchmark_has_the_changes_it_counts(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake(spark, tmp_path / "lake")
     costs = [
         lake.run(creation(spark, _TABLES, _EVENTS), _EVENTS),

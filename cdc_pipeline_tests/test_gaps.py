@@ -1,4 +1,4 @@
-"""Gaps are values: they heal by kind and column, whatever their words are."""
+"""Gaps are values. They heal by kind and column, not by text."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ def _altered(gaps: tuple[Gap, ...], sql: str, columns: tuple[str, ...] = ("id", 
     return state
 
 
-def test_a_column_that_goes_takes_its_own_gaps_along() -> None:
+def test_a_dropped_column_drops_its_gaps() -> None:
     gaps = tuple(Gap(GapKind.DAMAGED_TEXT, LOSSY, name) for name in ("a", "a b", "A b: x"))
     table = Gap(GapKind.BAD_VALUES, "column a: is no column here")
     run_on = Gap(GapKind.NULL_IN_OLDER_ROWS, "of older rows is NULL: it follows from itself", "a")
     after = _altered((*gaps, table, run_on), "ALTER TABLE t DROP COLUMN a")
     assert after.gaps == (gaps[1], gaps[2], table)
-    # what rows lacked heals with it too, of each column by itself
+    # values missing in rows heal too, for each column by itself
     untold = tuple(
         Gap(GapKind.UNDECLARED_COLUMN, "rows have columns that no DDL has told of", name) for name in ("a", "a b")
     )
     assert _altered(untold, "ALTER TABLE t DROP COLUMN a").gaps == untold[1:]
 
 
-def test_gaps_go_along_with_names() -> None:
+def test_gaps_follow_renamed_columns() -> None:
     gaps = tuple(Gap(GapKind.DAMAGED_TEXT, LOSSY, name) for name in ("a", "a b"))
     after = _altered(gaps, "ALTER TABLE t RENAME COLUMN a TO `a b`, RENAME COLUMN `a b` TO a")
     assert [(str(gap), gap.column) for gap in after.gaps] == [
@@ -65,18 +65,18 @@ def test_gaps_go_along_with_names() -> None:
     assert gaps_after_alter(gaps, {"A": None}) == gaps[1:]
 
 
-def test_types_that_are_known_now_are_healed() -> None:
+def test_a_known_type_heals_its_gap() -> None:
     unclear = Gap(GapKind.UNCLEAR_TYPE, "its type is not known, values are kept as text", "a")
     assert _altered((unclear,), "ALTER TABLE t MODIFY a INT UNSIGNED").gaps == ()
 
 
-def test_the_same_of_another_table_is_the_same() -> None:
+def test_equal_gaps_of_another_table_are_equal() -> None:
     one, other = (Gap(GapKind.TABLES_DIFFER, "they differ", "v", example=name) for name in ("s1.o", "s2.o"))
     assert merge_gaps((one,), (other,)) == (one,)
     assert gap_texts(merge_gaps((one,), (other,))) == ("column v: they differ, such as in s1.o",)
 
 
-def test_one_sentence_for_columns_of_which_the_same_is_said() -> None:
+def test_equal_gaps_of_several_columns_make_one_sentence() -> None:
     words = "rows have columns that no DDL has told of"
     untold = [Gap(GapKind.UNDECLARED_COLUMN, words, name) for name in ("a", "b")]
     other = Gap(GapKind.UNDECLARED_COLUMN, words, "c", example="s.t")
@@ -87,7 +87,7 @@ def test_one_sentence_for_columns_of_which_the_same_is_said() -> None:
     )
 
 
-def test_what_is_long_is_said_in_short() -> None:
+def test_long_text_is_shortened() -> None:
     statement = "ALTER TABLE t ADD COLUMN c INT COMMENT '" + "x" * 1_000_000 + "'"
     gap = statement_gap(GapKind.LATE_DDL, "late: see ddl_history", "late", statement)
     assert str(gap) == f"late: {statement[:200]}… (1000041 characters, all of them in ddl_history)"

@@ -1,13 +1,13 @@
-"""Where test modules have their helpers from."""
+"""Test modules import their helpers from `support`, not from each other."""
 
 from __future__ import annotations
 
 from cdc_pipeline_tests.support.imports import imported
 from cdc_pipeline_tests.support.tiers import TESTS
 
-# The documents name tests: what these hold is compared with them.
+# The docs name the tests of these modules, so tests compare them.
 _LOOKS_AT_TESTS = "test_docs.py"
-# Tables of cases that the documents name. The model of an upstream and the local broker have their own packages.
+# Tables of cases that the docs name. The model of an upstream and the local broker have their own packages.
 _BESIDE_THEIR_TESTS = {"contracts/cases.py", "contracts/sent_cases.py"}
 
 
@@ -22,7 +22,7 @@ def test_no_module_imports_from_a_test_module() -> None:
     assert found == set()
 
 
-def test_helpers_stand_in_support() -> None:
+def test_helpers_are_in_support() -> None:
     found = {file.relative_to(TESTS).as_posix() for file in TESTS.rglob("*.py")}
     loose = {
         name

@@ -1,4 +1,4 @@
-"""Every module with logic is held by a test: one of its name, one that imports it, or the story of `stories.toml`."""
+"""Every module with logic has a test: one of its name, one that imports it, or the test that `stories.toml` names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STORIES: dict[str, str] = read_toml(TESTS / "stories.toml")
 
 @cache
 def _named(path: Path) -> frozenset[str]:
-    """What a module imports, or starts by its name: `python -m NAME`."""
+    """The modules that a module imports or starts with `python -m`."""
     texts = (node.value for node in ast.walk(tree(path)) if isinstance(node, ast.Constant))
     return imported(path) | {text for text in texts if isinstance(text, str)}
 
@@ -32,20 +32,20 @@ def _dotted(path: Path) -> str:
 
 MODULES = {_dotted(path): path for path in PACKAGE.rglob("*.py")}
 HELPERS = {_dotted(path): path for path in TESTS.rglob("*.py")}
-# Dagster loads this folder by its place
+# Dagster loads this folder by its path
 LOADED = {name for name in MODULES if name.startswith("cdc_pipeline.defs.")}
 
 
 @cache
 def _reached(test: Path) -> set[str]:
-    """The modules of the package that a test imports, by way of others too."""
-    known, found, left = MODULES | HELPERS, set[str](), [test]
-    while left:
-        path = left.pop()
+    """The modules of the package that a test imports, directly or indirectly."""
+    known, found, remaining = MODULES | HELPERS, set[str](), [test]
+    while remaining:
+        path = remaining.pop()
         names = _named(path) & known.keys()
         for name in (names | LOADED if path == PACKAGE / "definitions.py" else names) - found:
             found.add(name)
-            left.append(known[name])
+            remaining.append(known[name])
     return found & MODULES.keys()
 
 
@@ -60,30 +60,30 @@ def _with_logic() -> dict[str, str]:
 
 @cache
 def _without_test_module() -> dict[str, str]:
-    """Those with logic that no test module is named after, or imports."""
+    """The modules with logic that no test module imports or is named after."""
     tests = [path for path in HELPERS.values() if path.name.startswith("test_")]
     known = frozenset[str]().union(*map(_named, tests))
     named = {path.relative_to(TESTS).as_posix() for path in tests}
     found = {}
-    for place, name in _with_logic().items():
-        path = Path(place)
+    for module, name in _with_logic().items():
+        path = Path(module)
         if name not in known and path.with_name(f"test_{path.name}").as_posix() not in named:
-            found[place] = name
+            found[module] = name
     return found
 
 
 def test_every_other_module_has_a_story() -> None:
-    assert [place for place in _without_test_module() if not any(fnmatch(place, line) for line in STORIES)] == []
+    assert [module for module in _without_test_module() if not any(fnmatch(module, line) for line in STORIES)] == []
 
 
 @pytest.mark.parametrize("line", STORIES)
-def test_a_line_is_needed_and_its_story_comes_by_the_module(line: str) -> None:
-    held = {name for place, name in _without_test_module().items() if fnmatch(place, line)}
-    assert held, "each of its modules has a test, or is not there any more"
-    assert held - _reached(TESTS / STORIES[line]) == set()
+def test_each_line_is_needed_and_its_test_reaches_the_module(line: str) -> None:
+    matching = {name for module, name in _without_test_module().items() if fnmatch(module, line)}
+    assert matching, "each of its modules has a test of its own or does not exist"
+    assert matching - _reached(TESTS / STORIES[line]) == set()
 
 
-def test_a_story_runs() -> None:
+def test_named_tests_exist() -> None:
     for story in set(STORIES.values()):
         assert any(
             isinstance(node, ast.FunctionDef) and node.name.startswith("test_")

@@ -1,4 +1,4 @@
-"""The suite itself: its tiers, how a run shares its tests out, and the promise that each test of `make test` holds."""
+"""Tests of the suite: its tiers, the distribution of its tests, and the promise of each test in `make test`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
 class _Item:
-    """What the marking of tiers needs of a collected test."""
+    """The part of a collected test that `mark_tiers` uses."""
 
     def __init__(self, fixtures: tuple[str, ...] = (), *marks: str, name: str = "test_x") -> None:
         self.fixturenames, self.marks, self.name, self.args = fixtures, list(marks), name, ()
@@ -76,7 +76,7 @@ def test_a_test_with_the_marker_jvm_finds_java() -> None:
 
 
 @pytest.mark.parametrize("marker", ["long", "apart"])
-def test_some_tests_have_a_scope_of_their_own(marker: str) -> None:
+def test_some_tests_have_their_own_scope(marker: str) -> None:
     item: Any = _Item((), marker, name="test_many[a/b@c]")
     tiers.mark_tiers([item])
     assert item.args == ("test_many-a-b-c",)
@@ -85,7 +85,7 @@ def test_some_tests_have_a_scope_of_their_own(marker: str) -> None:
     assert shards.scope(f"{file}::test_many[a@b]@test_many-a-b") == "faults/test_x.py@test_many-a-b"
 
 
-def test_shards_have_each_scope_once_and_as_much_to_do() -> None:
+def test_shards_have_each_scope_once_and_equal_loads() -> None:
     seconds = {f"file_{number}.py": number for number in range(40)}
     scopes = [*seconds, "unknown.py"]
     picked = [shards.Shard(number, 6).pick(scopes, seconds) for number in range(1, 7)]
@@ -94,19 +94,19 @@ def test_shards_have_each_scope_once_and_as_much_to_do() -> None:
     assert max(loads) - min(loads) < 5
 
 
-def test_scopes_without_a_duration_are_shared_out_too() -> None:
+def test_scopes_without_a_duration_are_distributed_too() -> None:
     scopes = [f"file_{number}.py" for number in range(12)]
     for seconds in ({}, dict.fromkeys(scopes, 0)):
         assert [len(shards.Shard(number, 3).pick(scopes, seconds)) for number in (1, 2, 3)] == [4, 4, 4]
 
 
 @pytest.mark.parametrize("text", ["", "2", "0/6", "7/6", "-1/6", "a/b", "2/6/1"])
-def test_what_is_no_shard_is_refused(text: str) -> None:
+def test_an_invalid_shard_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match=re.escape(f"SHARD is {text!r}; expected NUMBER/COUNT")):
         shards.Shard.read(text)
 
 
-def test_the_longest_scope_comes_first_and_before_it_an_unknown_one() -> None:
+def test_unknown_scopes_come_first_then_the_longest() -> None:
     assert shards.longest_first(["a.py", "b.py", "c.py", "c.py"], {"a.py": 1, "b.py": 30}) == ["c.py", "b.py", "a.py"]
 
 
@@ -142,7 +142,7 @@ def _promises() -> dict[str, list[str]]:
 
 
 def test_docs_list_the_tests_of_each_promise() -> None:
-    """A test of the core tier stands in the row of each promise that its marker names, and nowhere else."""
+    """A test of the core tier is listed in the row of each promise that its marker names, and in no other row."""
     marked = defaultdict(set)
     for test in tiers.core_tests():
         for promise in test.promises or {"-"}:
@@ -163,7 +163,7 @@ def test_docs_name_tests_that_exist() -> None:
 def test_each_promise_has_a_test_in_make_test() -> None:
     listed = _promises()
     assert set(map(str, range(1, 15))) <= set(listed)
-    # 10 is speed, which a test cannot hold on any machine; of 13 one part is not built, the other is in `make test-all`
+    # 10 is speed, which a test cannot verify on any machine; of 13 one part is not built, the other is in `make test-all`
     assert [promise for promise, tests in listed.items() if not tests] == ["10", "13"]
 
 
@@ -175,7 +175,7 @@ def _graph(**imports: tuple[str, ...]) -> grimp.ImportGraph:
     return graph
 
 
-def test_changes_affect_what_imports_them() -> None:
+def test_changes_affect_their_importers() -> None:
     graph = _graph(
         cdc_pipeline__lake__b=("cdc_pipeline.lake.a",),
         cdc_pipeline_tests__lake__test_near=("cdc_pipeline.lake.a",),

@@ -1,4 +1,4 @@
-"""Keys that two rows have, and columns that are other than DDL left them, are said with their place and what to do."""
+"""Checks report duplicate keys, and columns that differ from DDL, with their location and what to do."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ _NAMES = [TableName("db", name) for name in "abcde"]
         ("", 7, 0, ""),
     ],
 )
-def test_others_take_turns(first: str, turn: int, most: int, expected: str) -> None:
+def test_remaining_tables_take_turns(first: str, turn: int, most: int, expected: str) -> None:
     found = next_in_rotation([TableName("db", name) for name in first], _NAMES, turn, most)
     assert "".join(name.table for name in found) == expected
 
 
-def test_what_was_wrong_is_looked_at_again() -> None:
+def test_failed_tables_are_checked_again() -> None:
     key, wrong = dg.AssetKey("cuts"), iter((["db.t"], []))
 
     @dg.multi_asset(specs=[dg.AssetSpec(key)], check_specs=[dg.AssetCheckSpec("any", asset=key)])
@@ -81,7 +81,7 @@ def test_columns_of_delta_and_of_the_definition() -> None:
         "column id: the mirror's definition has int, Delta has bigint",
         "column v: the mirror's definition has string, Delta has no such column",
     ]
-    # what upstream has dropped and the pipeline keeps is no difference
+    # a column that upstream dropped and the pipeline kept is no difference
     assert (
         delta_differences(schema, replace(_STATE, schema=_STATE.schema.with_columns(()), kept_columns=("id", "v")))
         == []
@@ -90,8 +90,8 @@ def test_columns_of_delta_and_of_the_definition() -> None:
 
 def test_columns_of_the_newest_statement() -> None:
     def statement(**columns: str) -> Row:
-        left = [{"name": name, "mysql_type": kind} for name, kind in columns.items()]
-        return Row(topic="t", partition=0, offset=7, columns=left)
+        listed = [{"name": name, "mysql_type": kind} for name, kind in columns.items()]
+        return Row(topic="t", partition=0, offset=7, columns=listed)
 
     assert ddl_differences(_STATE, None) == []
     assert ddl_differences(_STATE, statement(id="int", v="varchar(20)")) == []
@@ -99,10 +99,10 @@ def test_columns_of_the_newest_statement() -> None:
         "column id: the DDL at t/0@7 has bigint, the mirror's definition has int",
         "column w: the DDL at t/0@7 has int, the mirror's definition has no such column",
     ]
-    # where rows have told of more columns than DDL, or of all of them
+    # rows had columns that DDL does not have, or rows had all columns
     assert ddl_differences(_STATE, statement(id="int")) != []
-    told = _STATE.with_gaps(Gap(GapKind.UNDECLARED_COLUMN, "rows have columns that no DDL has told of", "v"))
-    assert ddl_differences(told, statement(id="int")) == []
+    undeclared = _STATE.with_gaps(Gap(GapKind.UNDECLARED_COLUMN, "rows have columns that no DDL has told of", "v"))
+    assert ddl_differences(undeclared, statement(id="int")) == []
     other = _STATE.with_gaps(Gap(GapKind.UNDECLARED_COLUMN, "rows have columns that no DDL has told of", "w"))
     assert ddl_differences(other, statement(id="int")) != []
     assert ddl_differences(replace(_STATE, inferred=True), statement(id="bigint")) == []
@@ -122,23 +122,23 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> LakeP
     return paths
 
 
-def test_each_check_says_what_and_where_and_what_to_do(lake: LakePaths, spark: SparkSession) -> None:
+def test_each_check_reports_problem_location_and_remedy(lake: LakePaths, spark: SparkSession) -> None:
     report = report_of(spark, lake)
-    said = {
+    checks = {
         "value_has_type: 1, for example t/1@1": dead_letters_result(spark, lake, CUTS),
         "the first at t/0@2": ddl_applied_result(spark, lake, CUTS),
         "1 mirror(s) have gaps, for example db.t": no_gaps_result(report, CUTS),
     }
     jobs = ["shop_release_dead_letters", "shop_ddl_dry_run", "shop_rebuild"]
-    for (place, found), job in zip(said.items(), jobs, strict=True):
+    for (location, found), job in zip(checks.items(), jobs, strict=True):
         assert not found.passed
-        assert place in (found.description or "")
+        assert location in (found.description or "")
         assert job in (found.description or "")
     path = lake.table("dead_letters")
-    letters = (
+    dead_letters = (
         spark.read.format("delta").load(path).withColumns({"rule": F.lit(None).cast("string"), "reason": F.lit("")})
     )
-    letters.write.format("delta").mode("append").save(path)
+    dead_letters.write.format("delta").mode("append").save(path)
     contract = contract_result(validate_table(spark, lake, "dead_letters", [1], 2), CUTS)
     assert (contract.description or "").startswith(
         "dead_letters has 1 rows that break reason.str_length, for example t/1@1; dead_letters has 1 rows that break rule."
@@ -147,19 +147,19 @@ def test_each_check_says_what_and_where_and_what_to_do(lake: LakePaths, spark: S
 
 
 def test_keys_and_columns_of_mirrors(lake: LakePaths, spark: SparkSession) -> None:
-    """The last test of the module: it spoils the mirror as a hand would."""
+    """The last test of the module, because it changes the mirror by hand."""
     keys, schemas = mirror_checks(spark, lake)
     assert (keys.passed, keys.description, schemas.passed, schemas.description) == (True, None, True, None)
     assert keys.metadata["checked"].value == {"all rows": 1, "tables without a key": 1}
-    # a run that changes nothing looks at nothing
+    # a run without changes checks nothing
     untouched = keys_hold_result(spark, lake, report_of(spark, lake), KeysToCheck({}), CUTS)
     assert (untouched.passed, untouched.metadata["checked"].value) == (True, {})
 
     path = lake.mirror(TableName("db", "t"))
-    again = spark.read.format("delta").load(path).withColumn("_offset", F.lit(77).cast("bigint"))
-    again.write.format("delta").mode("append").save(path)
+    copy = spark.read.format("delta").load(path).withColumn("_offset", F.lit(77).cast("bigint"))
+    copy.write.format("delta").mode("append").save(path)
     spark.sql(f"ALTER TABLE delta.`{path}` ADD COLUMNS (mine INT)")
-    ingest(spark, lake, Path(lake.root).parent / "captures")  # nothing new: the cut names the old version still
+    ingest(spark, lake, Path(lake.root).parent / "captures")  # no new records: the cut still names the old version
     keys, schemas = mirror_checks(spark, lake)
     assert keys.passed
     assert schemas.description is not None
@@ -174,8 +174,8 @@ def test_keys_and_columns_of_mirrors(lake: LakePaths, spark: SparkSession) -> No
         replace(entry, version=entry.version + 2, rows=2) for entry in report.mirrors if entry.name.table == "t"
     )
     for most_rows, checked in ((2, "all rows"), (1, "rows of this cut")):
-        wanted = KeysToCheck({}, most_rows, ["db.t"])
-        found = keys_hold_result(spark, lake, replace(report, mirrors=entries), wanted, CUTS)
+        to_check = KeysToCheck({}, most_rows, ["db.t"])
+        found = keys_hold_result(spark, lake, replace(report, mirrors=entries), to_check, CUTS)
         assert found.severity == dg.AssetCheckSeverity.ERROR
         assert found.description is not None
         assert found.description.startswith("db.t: 1 key(s) in more than one row, or NULL: t/1@0 and t/1@77. ")

@@ -1,4 +1,4 @@
-"""The lake that most faults meet: it is made once, and each test has a copy of its own to break."""
+"""The lake that most fault tests start from. It is created once, and each test damages its own copy."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def whole(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
-    """The first slice of the stories is in, the last one is there to be taken in. Copy it."""
+def first_slice(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
+    """A lake that has ingested the first slice of the stories. The second slice is waiting. Copy it before use."""
     return begun(spark, tmp_path_factory.mktemp("begun") / "told")

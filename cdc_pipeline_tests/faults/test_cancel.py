@@ -1,4 +1,4 @@
-"""A run that is cancelled, as by the UI's button: it ends at once, says so, and the next one goes on."""
+"""A canceled run, as by the button of the UI: it ends at once and reports it, and the next run resumes."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _ROOT = Path(__file__).parents[2]
 _PATIENCE_SECONDS = 300.0
 
 
-def _job(told: Told, home: Path) -> subprocess.Popen[bytes]:
-    """The run of `shop_ingest` in a process of its own, as Dagster's launcher starts it."""
+def _job(lake: Told, home: Path) -> subprocess.Popen[bytes]:
+    """A run of `shop_ingest` in its own process, as Dagster's launcher starts it."""
     home.mkdir()
     shutil.copy(_ROOT / "dagster.yaml", home)
     environment = {
         **os.environ,
         "DAGSTER_HOME": str(home),
-        "CDC_CAPTURES": str(told.folder / "captures"),
-        "CDC_LAKE": str(told.folder / "lake"),
+        "CDC_CAPTURES": str(lake.folder / "captures"),
+        "CDC_LAKE": str(lake.folder / "lake"),
         "CDC_DRIVER_MEMORY": "2g",
         **write_defaults(home / "spark", SHORT_LIVED),
     }
@@ -58,18 +58,18 @@ def _job(told: Told, home: Path) -> subprocess.Popen[bytes]:
     )
 
 
-def test_a_run_that_is_cancelled(spark: SparkSession, whole: Told, tmp_path: Path) -> None:
-    told = whole.copied(tmp_path)
-    run = _job(told, tmp_path / "home")
+def test_a_canceled_run_ends_and_the_next_one_resumes(spark: SparkSession, first_slice: Told, tmp_path: Path) -> None:
+    lake = first_slice.copied(tmp_path)
+    run = _job(lake, tmp_path / "home")
     try:
-        until, decoded = time.monotonic() + _PATIENCE_SECONDS, Path(told.paths.table("batches")) / "_delta_log"
+        until, decoded = time.monotonic() + _PATIENCE_SECONDS, Path(lake.paths.table("batches")) / "_delta_log"
         while not (decoded / f"{1:020}.json").exists():  # the second slice is decoded, its cut begins
             assert run.poll() is None, "the run ended by itself"
             assert time.monotonic() < until
             time.sleep(0.05)
         with DagsterInstance.from_config(str(tmp_path / "home")) as instance:
             (found,) = instance.get_runs()
-            instance.report_run_canceling(found)  # as the button does, before the run's process is interrupted
+            instance.report_run_canceling(found)  # as the button does before it interrupts the run's process
         run.send_signal(signal.SIGINT)
         run.wait(60)
     finally:
@@ -79,6 +79,6 @@ def test_a_run_that_is_cancelled(spark: SparkSession, whole: Told, tmp_path: Pat
     with DagsterInstance.from_config(str(tmp_path / "home")) as instance:
         assert [found.status for found in instance.get_runs()] == [DagsterRunStatus.CANCELED]
     as_a_new_process(spark)
-    assert published_cut(spark, told.paths).resolved_tso == tso(FIRST)
-    told.run()
-    told.assert_right()
+    assert published_cut(spark, lake.paths).resolved_tso == tso(FIRST)
+    lake.run()
+    lake.assert_right()

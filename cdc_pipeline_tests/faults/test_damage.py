@@ -1,4 +1,4 @@
-"""A Delta log that is torn, a data file that is gone, a clock that jumps back."""
+"""A torn Delta log, a missing data file, a clock that jumps back."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ _DAY = 86_400
 
 
 @pytest.fixture
-def told(whole: Told, tmp_path: Path) -> Told:
-    """A copy of it, to be damaged."""
-    return whole.copied(tmp_path / "told")
+def lake(first_slice: Told, tmp_path: Path) -> Told:
+    """A copy of the lake that the test may damage."""
+    return first_slice.copied(tmp_path / "lake")
 
 
 def _newest_commit(table: Path) -> Path:
     return max((table / "_delta_log").glob("*.json"))
 
 
-def test_a_torn_log_is_named_and_not_mended(
-    spark: SparkSession, told: Told, tmp_path: Path, counted: Callable[[str, int], None]
+def test_a_torn_log_is_reported_and_not_repaired(
+    spark: SparkSession, lake: Told, tmp_path: Path, counted: Callable[[str, int], None]
 ) -> None:
     for number, name in enumerate(_TABLES):
-        table = Path(told.paths.home) / name
+        table = Path(lake.paths.home) / name
         file, kept = _newest_commit(table), tmp_path / "kept"
         shutil.copy2(file, kept)
         if number % 2:
@@ -60,62 +60,62 @@ def test_a_torn_log_is_named_and_not_mended(
         as_a_new_process(spark)
         before = tree(table)
         with pytest.raises(LakeError) as caught:
-            told.run()
+            lake.run()
         assert f"the Delta log of {table} is damaged: {file.name}" in str(caught.value)
         assert tree(table) == before
-        assert _published(told) == tso(FIRST) or name == "consistent_cuts"
+        assert _published(lake) == tso(FIRST) or name == "consistent_cuts"
         shutil.copy2(kept, file)
         as_a_new_process(spark)
     counted("torn logs named", len(_TABLES))
-    told.run()
-    told.assert_right()
+    lake.run()
+    lake.assert_right()
 
 
-def _published(told: Told) -> int | None:
+def _published(lake: Told) -> int | None:
     try:
-        return published_cut(told.spark, told.paths).resolved_tso
+        return published_cut(lake.spark, lake.paths).resolved_tso
     except LakeError:
         return None
 
 
-def test_a_mirror_whose_log_is_damaged_is_made_anew(spark: SparkSession, told: Told, tmp_path: Path) -> None:
-    """As docs/operations.md says: its folder is moved away, and the rebuild is told its name."""
-    table = Path(told.paths.mirror(TableName("db", "bag")))
+def test_a_mirror_with_a_damaged_log_is_rebuilt(spark: SparkSession, lake: Told, tmp_path: Path) -> None:
+    """As docs/operations.md describes: move its folder away, and name the mirror to the rebuild."""
+    table = Path(lake.paths.mirror(TableName("db", "bag")))
     _newest_commit(table).write_bytes(b"")
     shutil.move(table, tmp_path / "away")
     as_a_new_process(spark)
-    maker = CutMaker(spark, told.paths, "rebuild", "UTC", 2, lambda line: None)
+    maker = CutMaker(spark, lake.paths, "rebuild", "UTC", 2, lambda line: None)
     report = TableRebuilder(maker).rebuild(["db.bag"])
     assert report.cut_id is not None
-    told.run()
-    told.assert_right()
+    lake.run()
+    lake.assert_right()
 
 
-def test_a_data_file_that_is_gone_is_named(spark: SparkSession, told: Told, tmp_path: Path) -> None:
-    table = Path(told.paths.mirror(TableName("db", "bag")))
+def test_a_missing_data_file_is_reported(spark: SparkSession, lake: Told, tmp_path: Path) -> None:
+    table = Path(lake.paths.mirror(TableName("db", "bag")))
     file = next(table.glob("*.parquet"))
     shutil.move(file, tmp_path / "kept.parquet")
     as_a_new_process(spark)
     with pytest.raises((PySparkException, Py4JJavaError)) as caught:
-        told.run()
+        lake.run()
     fault = to_lake_error(caught.value)
     assert isinstance(fault, LakeError)
     assert file.name in str(fault)
     shutil.move(tmp_path / "kept.parquet", file)
     as_a_new_process(spark)
-    told.run()
-    told.assert_right()
+    lake.run()
+    lake.assert_right()
 
 
-def test_a_clock_that_jumps_back(spark: SparkSession, told: Told) -> None:
-    """All that there is was written tomorrow: so it looks after the clock was set back by a day."""
+def test_a_clock_that_jumps_back(spark: SparkSession, lake: Told) -> None:
+    """All existing files have tomorrow's date, as if the clock had been set back by a day."""
     tomorrow = time.time() + _DAY
-    for file in Path(told.paths.home).rglob("*"):
+    for file in Path(lake.paths.home).rglob("*"):
         os.utime(file, (tomorrow, tomorrow))
     as_a_new_process(spark)
-    told.run()
-    told.assert_right()
-    Maintenance(("*",), compact=True, vacuum=True, keep_hours=168).run(spark, told.paths, lambda line: None)
-    told.assert_right()
-    with read_cut(spark, told.paths.root, "shop", tso(FIRST)) as cut:
+    lake.run()
+    lake.assert_right()
+    Maintenance(("*",), compact=True, vacuum=True, keep_hours=168).run(spark, lake.paths, lambda line: None)
+    lake.assert_right()
+    with read_cut(spark, lake.paths.root, "shop", tso(FIRST)) as cut:
         assert cut[TableName("db", "s1")].collect()[0]["v"] == "one"

@@ -1,4 +1,4 @@
-"""Identifiers that mean harm: each makes its own mirror, or a dead letter; nothing outside the lake is written."""
+"""Hostile identifiers: each gets its own mirror or a dead letter, and nothing is written outside the lake."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ COLUMNS = (
         "damaged",
     ),
 )
-# MySQL tells columns apart without case and accents of a kind; these are one column to it
+# MySQL ignores case and some accents in column names, so these are one column to it
 _SAME_COLUMN = {"Orders", "ORDERS", "É"}
 
 
@@ -75,7 +75,7 @@ def _insert(database: str, table: str, data: dict[str, str | None]) -> str:
 
 @pytest.fixture(scope="module")
 def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> LakePaths:
-    """A table of each name, one in a database of each name, and one with a column of each name."""
+    """A table of each name, one table in a database of each name, and one table with a column of each name."""
     folder = tmp_path_factory.mktemp("hostile") / "inner"
     topic = Topic()
     for name in NAMES:
@@ -117,11 +117,13 @@ def test_each_column_has_its_value(spark: SparkSession, lake: LakePaths) -> None
     (found,) = frame.collect()
     by_name = dict(zip(frame.columns, found, strict=True))
     wrong = {name for name in COLUMNS if name not in _SAME_COLUMN and by_name.get(name) != f"of {name}"}
-    assert wrong == set()  # ours of the same names give way
+    assert wrong == set()  # metadata columns of the same names are left out
 
 
-def test_a_column_comes_that_has_the_name_of_one_of_ours(spark: SparkSession, paths: LakePaths, tmp_path: Path) -> None:
-    """Upstream's is new and empty in the rows that are there, which had ours of that name."""
+def test_upstream_adds_a_column_with_the_name_of_a_metadata_column(
+    spark: SparkSession, paths: LakePaths, tmp_path: Path
+) -> None:
+    """The new column replaces the metadata column, and is NULL in existing rows."""
     topic, table = Topic(), TableName("db", "t")
     topic.send(ddl("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(64))", 1, table="t", kind="CREATE"))
     topic.send(_insert("db", "t", {"id": "1", "v": "a"})).send(_insert("db", "t", {"id": "2", "v": "b"}))
@@ -143,14 +145,14 @@ def test_a_column_comes_that_has_the_name_of_one_of_ours(spark: SparkSession, pa
 
 def test_nothing_is_written_outside_the_lake(lake: LakePaths) -> None:
     outer = Path(lake.root).parent
-    assert sorted(place.name for place in outer.iterdir()) == ["captures", "lake"]
-    assert [place.name for place in outer.parent.iterdir()] == ["inner"]
-    assert sorted(place.name for place in Path(lake.root).iterdir()) == ["shop"]
+    assert sorted(path.name for path in outer.iterdir()) == ["captures", "lake"]
+    assert [path.name for path in outer.parent.iterdir()] == ["inner"]
+    assert sorted(path.name for path in Path(lake.root).iterdir()) == ["shop"]
     mirrors = Path(lake.home) / "mirror"
     assert {len(log.relative_to(mirrors).parts) for log in mirrors.rglob("_delta_log")} == {3}
 
 
-def test_rows_of_no_table_are_dead_letters(spark: SparkSession, lake: LakePaths) -> None:
+def test_rows_without_a_table_are_dead_letters(spark: SparkSession, lake: LakePaths) -> None:
     dead = spark.read.format("delta").load(lake.table("dead_letters"))
     assert dead.count() == 3
     assert dead.where("reason LIKE '%database%' OR reason LIKE '%table%'").count() == 3

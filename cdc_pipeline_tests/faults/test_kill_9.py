@@ -1,4 +1,4 @@
-"""kill -9 of runs, JVM and all, on histories of the model: at commits that follow one another, and at random moments."""
+"""kill -9 of runs with their JVM, on histories of the model: at successive commits, and at random moments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
-from cdc_pipeline_tests.histories.told import SEED, TIME_MODES, TSO_MODES, RandomKiller, Told, histories_of
+from cdc_pipeline_tests.histories.ingested import (
+    SEED,
+    TIME_MODES,
+    TSO_MODES,
+    IngestedHistories,
+    RandomKiller,
+    histories_of,
+)
 from cdc_pipeline_tests.support.lakes.told import as_a_new_process
 
 if TYPE_CHECKING:
@@ -28,15 +35,15 @@ pytestmark = pytest.mark.jvm
 _LONGEST_RUN = 600
 
 
-def _run(told: Told, deed: int) -> subprocess.Popen[str]:
+def _run(ingested: IngestedHistories, operation: int) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [
             sys.executable,
             "-m",
             "cdc_pipeline_tests.support.lakes.killed_run",
-            told.paths.root,
-            str(told.captures),
-            str(deed),
+            ingested.paths.root,
+            str(ingested.captures),
+            str(operation),
         ],
         cwd=Path(__file__).parents[2],
         start_new_session=True,
@@ -47,28 +54,30 @@ def _run(told: Told, deed: int) -> subprocess.Popen[str]:
 
 
 def _is_ready(run: subprocess.Popen[str]) -> bool:
-    """Whether Spark has started in a run; on a slow machine, lines that say how long that takes come first."""
+    """Whether Spark has started in a run. On a slow machine, progress lines precede that."""
     assert run.stdout is not None
     return any(line == "ready\n" for line in run.stdout)
 
 
-def _got_through(told: Told, deed: int, moment: float | None) -> bool:
-    """Whether a run that is to be killed before this deed, or so many seconds after Spark has started, ended before it."""
-    run = _run(told, deed)
+def _has_finished(ingested: IngestedHistories, operation: int, moment: float | None) -> bool:
+    """Whether a run finished before it was killed: at this commit or move, or `moment` seconds after Spark started."""
+    run = _run(ingested, operation)
     assert _is_ready(run), run.communicate()[1]
     try:
-        _, said = run.communicate(timeout=_LONGEST_RUN if moment is None else moment)
+        _, errors = run.communicate(timeout=_LONGEST_RUN if moment is None else moment)
     except subprocess.TimeoutExpired:
-        assert moment is not None, "the run hangs"
+        assert moment is not None, f"the run has not ended after {_LONGEST_RUN} seconds"
         os.killpg(run.pid, signal.SIGKILL)
-        _, said = run.communicate()
-    assert run.returncode in (0, -signal.SIGKILL), said
+        _, errors = run.communicate()
+    assert run.returncode in (0, -signal.SIGKILL), errors
     return run.returncode == 0
 
 
-class ToldToProcesses(Told):
-    """Histories that are taken in by processes, of which so many are killed, shared out over the files; what a file's runs
-    got through before falls to the next."""
+class IngestedByProcesses(IngestedHistories):
+    """Histories ingested by processes, of which `kills` are killed.
+
+    The kills are distributed over the files. A file whose runs finish early leaves its kills to the next file.
+    """
 
     def __init__(self, spark: SparkSession, folder: Path, histories: Combined, kills: int) -> None:
         super().__init__(spark, folder, histories, RandomKiller(SEED, 0))
@@ -76,18 +85,18 @@ class ToldToProcesses(Told):
         files = len(list(histories.files()))
         self._kills = [kills // files + (number < kills % files) for number in range(files)]
 
-    def take_in(self) -> None:
-        deed, until = 0, self.killer.kills + self._kills.pop(0)
+    def ingest_file(self) -> None:
+        operation, until = 0, self.killer.kills + self._kills.pop(0)
         while self.killer.kills < until:
             at_random = self._chance.random() < 0.3
             moment = self._chance.uniform(0.5, 12) if at_random else None
-            if _got_through(self, -1 if at_random else deed, moment):
+            if _has_finished(self, -1 if at_random else operation, moment):
                 if self._kills:
                     self._kills[0] += until - self.killer.kills
                 break
             self.killer.kills += 1
-            deed += 0 if at_random else self._chance.choice((1, 1, 1, 2))
-        assert _got_through(self, -1, None)
+            operation += 0 if at_random else self._chance.choice((1, 1, 1, 2))
+        assert _has_finished(self, -1, None)
         as_a_new_process(self.spark)
 
 
@@ -108,10 +117,10 @@ def test_mirrors_equal_the_model_after_each_recovery(
     count: int,
     kills: int,
 ) -> None:
-    told = ToldToProcesses(spark, tmp_path, histories_of(modes, SEED, count, 4 * count, ddl=True), kills)
-    told.tell()
-    counted("runs killed with kill -9", told.killer.kills)
+    ingested = IngestedByProcesses(spark, tmp_path, histories_of(modes, SEED, count, 4 * count, ddl=True), kills)
+    ingested.ingest_files()
+    counted("runs killed with kill -9", ingested.killer.kills)
     counted("histories compared", count)
-    assert told.wrong == []
-    assert told.killer.kills > 0
-    assert lake_balance(spark, told.paths).is_balanced
+    assert ingested.wrong == []
+    assert ingested.killer.kills > 0
+    assert lake_balance(spark, ingested.paths).is_balanced

@@ -1,4 +1,4 @@
-"""Tables by the tens of thousands, of which a pipeline mirrors a few: neither a cut nor Dagster's start suffers."""
+"""Tens of thousands of tables, a few of them mirrored: neither cuts nor Dagster's start become slow."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def _seconds_to_load(captures: Path, lake: Path) -> float:
-    """The least of three: this process also collects what is left of a hundred thousand messages now and then."""
+    """The minimum of three, because garbage collection of the messages disturbs single measurements."""
     seconds = []
     for _ in range(3):
         started = time.monotonic()
@@ -37,7 +37,7 @@ def _seconds_to_load(captures: Path, lake: Path) -> float:
 
 
 @pytest.mark.parametrize("tables", [2_000, pytest.param(100_000, marks=pytest.mark.long)])
-def test_names_of_tables_that_are_not_mirrored(
+def test_many_tables_that_are_not_mirrored(
     spark: SparkSession, paths: LakePaths, tmp_path: Path, tables: int, counted: Callable[[str, int], None]
 ) -> None:
     captures, lake = tmp_path / "captures", tmp_path / "lake"

@@ -1,4 +1,4 @@
-"""A lake of another format is refused before anything is done, and the error's instructions work."""
+"""Opening a lake of another format fails before anything changes, and the error's instructions work."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 
 def test_a_lake_of_another_format_is_rebuilt_from_its_raw_records(
-    spark: SparkSession, whole: Told, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    spark: SparkSession, first_slice: Told, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    told = whole.copied(tmp_path)
-    home = Path(told.paths.home)
+    lake = first_slice.copied(tmp_path)
+    home = Path(lake.paths.home)
     other = {"cdc.lake_format": "99"}
-    commit_metadata(spark, told.paths.table("raw_topic_snapshot"), Commit("other", 1, {}), properties=other)
+    commit_metadata(spark, lake.paths.table("raw_topic_snapshot"), Commit("other", 1, {}), properties=other)
     before = tree(home)
     with pytest.raises(LakeError, match="has format 99"):
-        read_cut(spark, told.paths.root, "shop")
-    result = run_ingest(told.folder / "captures", told.folder / "lake")
+        read_cut(spark, lake.paths.root, "shop")
+    result = run_ingest(lake.folder / "captures", lake.folder / "lake")
     assert not result.success
-    said = [str(event.event_specific_data) for event in result.all_events if event.is_failure]
-    assert any("move all folders but raw_topic_snapshot out of" in text for text in said)
+    messages = [str(event.event_specific_data) for event in result.all_events if event.is_failure]
+    assert any("move all folders but raw_topic_snapshot out of" in text for text in messages)
     assert tree(home) == before
     capfd.readouterr()
 
@@ -42,7 +42,7 @@ def test_a_lake_of_another_format_is_rebuilt_from_its_raw_records(
         if folder.name != "raw_topic_snapshot":
             shutil.move(folder, tmp_path / "away")
     as_a_new_process(spark)
-    require_known_format(spark, told.paths)
-    store_format(spark, told.paths)
-    told.run()
-    told.assert_right()
+    require_known_format(spark, lake.paths)
+    store_format(spark, lake.paths)
+    lake.run()
+    lake.assert_right()

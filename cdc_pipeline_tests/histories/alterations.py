@@ -1,4 +1,4 @@
-"""Random ALTER TABLE statements that fit a table and its rows."""
+"""Random ALTER TABLE statements that are valid for a table and its rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Clauses: TypeAlias = tuple[Clause, ...]
     _Maker: TypeAlias = Callable[[Table, list[Row]], Clauses | None]
 
-# few, so that a name comes again for another column
+# Few names, so that a dropped name is reused for another column.
 _NAMES = ("note", "amount", "n", "c1", "c2", "Extra", "raw", "c3", "c4")
 _TYPES = (
     *("int", "varchar(20)", "decimal(10,2)", "bigint unsigned", "varbinary(8)", "bigint", "varchar(40)"),
@@ -49,7 +49,7 @@ _WIDER = {
     "decimal(45,3)": ("decimal(60,5)",),
     "decimal(60,1)": ("decimal(63,3)",),
 }
-# those after which two values may be one, or that no key of the model has
+# Changes that can make two values equal, or of types that no key of the model has.
 _OTHERS = {
     "time(6)": ("time", "time(3)"),
     "time(3)": ("time",),
@@ -60,7 +60,7 @@ _OTHERS = {
     "enum('b','A','c','a')": ("enum('a','A','b','c','é')",),
     "set('x','X','y')": ("set('y','X','é','x')", "varchar(20)"),
 }
-# those that TiDB also allows in a primary key: no row is written anew
+# Changes that TiDB also allows in a primary key, because they rewrite no row.
 _WIDER_IN_KEY = {
     "varchar(20)": ("varchar(40)",),
     "int": ("bigint",),
@@ -71,25 +71,29 @@ _MOST_COLUMNS = 7
 
 @dataclass(frozen=True)
 class Rules:
-    """What DDL there may be. `mysql`: what TiDB refuses too. `keyless`: tables may lose their keys. `signed`: no integer
-    above 2^63 - 1. `partitions`: DDL of partitions. `plain`: only CREATE, TRUNCATE and DROP TABLE."""
+    """Which DDL a history may contain."""
 
     mysql: bool = False
+    """Includes statements that MySQL accepts and TiDB rejects."""
     keyless: bool = True
+    """Tables may lose their keys."""
     signed: bool = False
+    """No integer exceeds 2^63 - 1."""
     partitions: bool = True
+    """Includes DDL of table partitions."""
     plain: bool = False
+    """Only CREATE, TRUNCATE and DROP TABLE."""
 
 
 class Alterations:
-    """Each method makes the clauses of one ALTER TABLE, or None where the table is not fit for it."""
+    """Each method returns the clauses of one ALTER TABLE, or None if they are not valid for the table."""
 
     def __init__(self, choices: Choices, rules: Rules) -> None:
         self._choices = choices
         self._rules = rules
 
     def makers(self, table: Table) -> list[_Maker]:
-        """In order of how plain they are; some twice, to come more often."""
+        """The methods that may suit the table, simplest first. Repeated ones are drawn more often."""
         found: list[_Maker] = [
             *(self.add_column, self.add_columns, self.drop_column, self.rename_column, self.swap_columns),
             *(self.change_column, self.modify_column, self.modify_column, *[self.modify_spelling] * 8),
@@ -110,7 +114,7 @@ class Alterations:
         return (AddColumn(self._column(self._choices.pick(free)), self._place(table.names)),)
 
     def add_columns(self, table: Table, rows: list[Row]) -> Clauses | None:
-        """Two in one statement; the second may stand after the first."""
+        """Two columns in one statement. The second may be placed after the first."""
         if len(table.columns) >= _MOST_COLUMNS - 1:
             return None
         free = _without(_NAMES, table.names)
@@ -123,11 +127,11 @@ class Alterations:
 
     def drop_column(self, table: Table, rows: list[Row]) -> Clauses | None:
         options = [name for name in table.names if name not in table.key]
-        # a table keeps a column
+        # MySQL rejects a table without columns
         return (DropColumn(self._choices.pick(options)),) if options and len(table.names) > 1 else None
 
     def rename_column(self, table: Table, rows: list[Row]) -> Clauses | None:
-        """Also a column of the key."""
+        """Renames any column, also one of the key."""
         options, free = self._movable(table), _without(_NAMES, table.names)
         return (RenameColumn(self._choices.pick(options), self._choices.pick(free)),) if options else None
 
@@ -140,14 +144,14 @@ class Alterations:
         return (RenameColumn(one, other), RenameColumn(other, one))
 
     def change_column(self, table: Table, rows: list[Row]) -> Clauses | None:
-        """CHANGE: another name, and a wider type where there is one."""
+        """CHANGE COLUMN with another name, and with a wider type if there is one."""
         options, free = self._movable(table), _without(_NAMES, table.names)
         if not options:
             return None
         name = self._choices.pick(options)
         wider = self._wider(table, name)
-        words = self._choices.pick(wider) if wider else table.types[name]
-        return (ChangeColumn(name, self._like(table, name, self._choices.pick(free), words)),)
+        mysql_type = self._choices.pick(wider) if wider else table.types[name]
+        return (ChangeColumn(name, self._like(table, name, self._choices.pick(free), mysql_type)),)
 
     def modify_column(self, table: Table, rows: list[Row]) -> Clauses | None:
         options = [name for name in self._movable(table) if self._wider(table, name)]
@@ -158,7 +162,7 @@ class Alterations:
         return (ChangeColumn(name, self._like(table, name, name, self._choices.pick(self._wider(table, name))), place),)
 
     def modify_spelling(self, table: Table, rows: list[Row]) -> Clauses | None:
-        """Other digits of a TIME or long DECIMAL, other labels of an ENUM or SET: values of old rows are spelt anew."""
+        """Changes the digits of a TIME or long DECIMAL, or the labels of an ENUM or SET, which changes existing values."""
         options = [name for name in self._movable(table) if name not in table.key and table.types[name] in _OTHERS]
         if not options:
             return None
@@ -168,7 +172,7 @@ class Alterations:
     # ---- keys
 
     def drop_key(self, table: Table, rows: list[Row]) -> Clauses | None:
-        """TiDB keeps the key of a clustered table."""
+        """TiDB does not drop the key of a clustered table."""
         possible = table.primary_key and (self._rules.mysql or not table.clustered)
         return (DropKey(),) if possible else None
 
@@ -182,7 +186,7 @@ class Alterations:
 
     @staticmethod
     def _unique(table: Table, rows: list[Row]) -> list[tuple[str, ...]]:
-        """NOT NULL columns, alone or in a pair, that tell all rows apart."""
+        """NOT NULL columns, alone or in pairs, that are unique in these rows."""
         names = [name for name in table.names if name in {*table.not_null, *table.key}]
         keys = [(name,) for name in names] + [(one, other) for one in names for other in names if one != other]
         return [key for key in keys if len({tuple(row[name] for name in key) for row in rows}) == len(rows)]
@@ -211,7 +215,7 @@ class Alterations:
         return (Repartition(replace(parts, names=(*parts.names, name), bounds=bounds), added=1),)
 
     def reorganize(self, table: Table, rows: list[Row]) -> Clauses | None:
-        """The last part becomes two: the same rows, elsewhere."""
+        """Splits the last partition into two. The rows do not change."""
         parts = table.partitioning
         assert parts is not None
         if not parts.bounds or len(parts.names) > 5:
@@ -234,12 +238,12 @@ class Alterations:
     # ---- parts of clauses
 
     def _column(self, name: str) -> Column:
-        words, how = self._choices.pick(_TYPES), self._choices.integer(0, 4)
+        mysql_type, how = self._choices.pick(_TYPES), self._choices.integer(0, 4)
         if how < 3:
-            # NULL; filled with the type's zero; or NULL again
-            return Column(name, words, not_null=how == 1)
-        usable = [value for value in values(words, signed=self._rules.signed) if _is_plain(value)]
-        return Column(name, words, not_null=how == 4, default=self._choices.pick(usable))
+            # nullable, NOT NULL with the implicit default, nullable
+            return Column(name, mysql_type, not_null=how == 1)
+        usable = [value for value in values(mysql_type, signed=self._rules.signed) if _is_plain(value)]
+        return Column(name, mysql_type, not_null=how == 4, default=self._choices.pick(usable))
 
     def _place(self, names: tuple[str, ...] | list[str]) -> str | None:
         place = self._choices.integer(0, 3)
@@ -251,12 +255,12 @@ class Alterations:
         return wider if name in table.key else (*wider, *_OTHERS.get(table.types[name], ()))
 
     @staticmethod
-    def _like(table: Table, name: str, new_name: str, words: str) -> Column:
-        return Column(new_name, words, not_null=name in table.not_null or name in table.key)
+    def _like(table: Table, name: str, new_name: str, mysql_type: str) -> Column:
+        return Column(new_name, mysql_type, not_null=name in table.not_null or name in table.key)
 
     @staticmethod
     def _movable(table: Table) -> list[str]:
-        """Columns that may have another name or type: not that which parts the table."""
+        """Columns that may change their name or type: all but the partitioning column."""
         return [name for name in table.names if table.partitioning is None or name != table.partitioning.column]
 
 
@@ -266,7 +270,7 @@ def _without(names: Iterable[str], used: Iterable[str]) -> list[str]:
 
 
 def _is_plain(value: str) -> bool:
-    """Whether the value can stand in SQL without escapes that servers read differently."""
+    """Whether the value needs no escape in SQL, because servers read escapes differently."""
     return (
         value.isprintable()
         and "\\" not in value

@@ -1,4 +1,4 @@
-"""Alibaba Canal's flat messages."""
+"""Encodes messages as Alibaba Canal's flat messages."""
 
 from __future__ import annotations
 
@@ -19,25 +19,26 @@ if TYPE_CHECKING:
 
 
 _SQL_TYPES = SQL_TYPES | {"set": 2004}
-"""canal-facts 23."""
+"""See canal-facts 23."""
 
 
 @dataclass
 class Canal:
-    """Row changes in the order of the binlog, the rows of a statement in one message; `es` is a whole second, in which the
-    statement began: where some are `late`, seconds before it is logged.
+    """Row changes in binlog order, all rows of a statement in one message.
 
-    `old` has the changed columns, and now and then one that changed in an earlier row of the message only. A message is
-    split over partitions by row, where rows of a table go to several.
+    `es` is the start of the statement in whole seconds. `old` has the changed columns. Now and then it also has a column
+    that changed only in an earlier row of the message. A message is split into one per partition if its rows go to
+    several partitions.
     """
 
     partition_of: PartitionOf
     choices: Choices
     late: bool = False
+    """Some statements start seconds before they are logged."""
     _groups: int = 0
 
     def ddl(self, event: Ddl) -> list[Message]:
-        """One message, also for several tables, with the user's text."""
+        """One message with the user's text, also for a statement on several tables."""
         statement, table = event.statement, named_table(event.statement)
         sql, database = user_text(statement, self.choices), statement_database(statement)
         if table is None and "`" in sql:
@@ -53,7 +54,7 @@ class Canal:
         return [message for run in runs.values() for message in self._run(run)]
 
     def _run(self, run: list[Change]) -> list[Message]:
-        """The messages of one statement: one for each partition."""
+        """The messages of one statement: one per partition."""
         group = self._next_group()
         parts: dict[int, list[Change]] = {}
         for change in run:
@@ -66,10 +67,10 @@ class Canal:
         table, types = first.table, dict(first.table.columns)
         body = begun | {
             "data": [_canal_row(table, change.row) for change in changes],
-            "mysqlType": {name: _canal_type(words) for name, words in table.columns},
+            "mysqlType": {name: _canal_type(mysql_type) for name, mysql_type in table.columns},
             "old": self._old(table, changes) if first.op == UPDATE else None,
             "pkNames": table.in_column_order(table.primary_key) or None,
-            "sqlType": {name: _SQL_TYPES[base_type(words)] for name, words in types.items()},
+            "sqlType": {name: _SQL_TYPES[base_type(mysql_type)] for name, mysql_type in types.items()},
         }
         return replace(row_message(body, first, tuple(changes), partition, body["es"]), group=group)
 
@@ -110,12 +111,12 @@ class Canal:
 
 
 def _canal_type(mysql_type: str) -> str:
-    """The type in the words of the statement, `unsigned` in small letters."""
+    """The type as the statement spells it, with `unsigned` in lower case."""
     return upper_type(mysql_type).replace(" UNSIGNED", " unsigned")
 
 
 def _canal_row(table: Table, row: Row) -> Row:
-    """The row with decimals as Canal writes them: 100.00 is 100.0."""
+    """The row with decimals in Canal's form: 100.00 becomes 100.0."""
     types = dict(table.columns)
     return {
         name: f"{value.split('.')[0]}.0"

@@ -1,4 +1,4 @@
-"""Where the model's decisions come from: Hypothesis, or a seed that can be kept as a case."""
+"""Sources of the model's decisions: Hypothesis, or a seed that can be kept as a regression case."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ T = TypeVar("T")
 
 
 class Choices(ABC):
-    """Decisions, one number each, so that the smallest numbers are the plainest history."""
+    """Decisions, one number each. Smaller numbers give simpler histories."""
 
     @abstractmethod
     def integer(self, low: int, high: int) -> int:
-        """A number from `low` to `high`, both included."""
+        """A number from `low` to `high`, both inclusive."""
 
     def chance(self, probability: float) -> bool:
         return self.integer(0, 99) >= 100 - round(100 * probability)
@@ -30,14 +30,14 @@ class Choices(ABC):
         return options[self.integer(0, len(options) - 1)]
 
     def attempts(self, options: Sequence[T]) -> Iterator[T]:
-        """Some options at random, then all of them: for what does not always fit."""
+        """Some random options, then all options in order. For options that may not apply."""
         for _ in range(3):
             yield self.pick(options)
         yield from options
 
 
 class Seeded(Choices):
-    """The decisions of a seed."""
+    """Decisions from a seed."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -47,7 +47,7 @@ class Seeded(Choices):
 
 
 class Drawn(Choices):
-    """Decisions that Hypothesis makes, and makes smaller when a test fails."""
+    """Decisions that Hypothesis makes, and shrinks when a test fails."""
 
     def __init__(self, draw: DrawFn) -> None:
         self._draw = draw

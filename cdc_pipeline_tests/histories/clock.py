@@ -1,4 +1,4 @@
-"""The times of what happens upstream."""
+"""The commit times of an upstream."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ if TYPE_CHECKING:
 
 
 class Clock:
-    """Gives growing TSOs. `own_ms`: no two transactions in one ms. `apart`: DDL has as many ms, of which the first is a
-    multiple of that number, for itself; 0 where it needs none."""
+    """Returns increasing TSOs.
+
+    `own_ms`: no two transactions share a millisecond. `apart`: each DDL statement has a span of this many ms for itself,
+    which starts at a multiple of it. 0: DDL needs no span.
+    """
 
     def __init__(self, choices: Choices, *, own_ms: bool = False, apart: int = 0) -> None:
         self._choices = choices
@@ -26,7 +29,7 @@ class Clock:
         if step < 3 and not self._own_ms:
             self._counter += 1 + step
         else:
-            # some ms, or so many that the second changes too
+            # a few ms, or enough to change the second
             self._ms += self._choices.integer(1, 20) if step < 8 else self._choices.integer(200, 5000)
             self._counter = 1
         return self._ms << TSO_SHIFT | self._counter

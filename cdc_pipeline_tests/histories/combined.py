@@ -1,4 +1,4 @@
-"""Several histories for one run of the pipeline."""
+"""Several histories in one run of the pipeline."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Combined:
-    """Histories, each with its own topic and databases, that go through one run of the pipeline.
+    """Histories for one run of the pipeline, each with its own topic and databases.
 
-    All must have watermarks or none: mirrors stop at the smallest resolved TSO of all topics.
+    Either all have watermarks or none has. Mirrors stop at the smallest resolved TSO of all topics.
     """
 
     histories: tuple[History, ...]
@@ -58,7 +58,7 @@ class Combined:
         return found if self.watermarks else None
 
     def truth_after(self, slice_index: int) -> State | None:
-        """The tables of which something can be said; None where that is none."""
+        """The tables whose state after this file is known. None if no state is known."""
         resolved = self.resolved_after(slice_index)
         if self.watermarks:
             late = resolved is not None and any(

@@ -1,4 +1,4 @@
-"""DataWorks' messages."""
+"""Encodes messages as DataWorks does."""
 
 from __future__ import annotations
 
@@ -26,20 +26,22 @@ _FIRST_SEQUENCE = 1_795_248_688_000_000_000
 
 @dataclass
 class DataWorks:
-    """Row changes in the order of the binlog, one row a message, one `sequenceId` a change.
+    """Row changes in binlog order, one row per message, one `sequenceId` per change.
 
-    An UPDATE is one UPDATE_AFTER with both images, or UPDATE_BEFOR and UPDATE_AFTER with one each. With `markers` there
-    are TRANSACTION_BEGIN, TRANSACTION_END and heartbeats.
+    An UPDATE is one UPDATE_AFTER with both images, or UPDATE_BEFOR and UPDATE_AFTER with one image each.
     """
 
     partition_of: PartitionOf
     choices: Choices
     markers: bool = False
+    """Sends TRANSACTION_BEGIN, TRANSACTION_END and heartbeats too."""
     _sequence: int = _FIRST_SEQUENCE
 
     def ddl(self, event: Ddl) -> list[Message]:
-        """One message, also for several tables, with the columns that the table has then. The document shows an ALTER TABLE
-        also by its clauses alone."""
+        """One message with the table's columns at that time, also for a statement on several tables.
+
+        As in the format document, an ALTER TABLE may have its clauses only.
+        """
         statement, sequence = event.statement, self._next_sequence()
         text, op = user_text(statement, self.choices), ddl_type(statement, canal=True)
         if isinstance(statement, AlterTable) and op == "ALTER" and self.choices.chance(0.2):
@@ -94,7 +96,7 @@ class DataWorks:
     def _body(table: Table | None, op: str, commit_ts: int, sequence: int | None, database: str = "") -> Body:
         columns, source = None, {"dbType": "MySQL", "dbName": database, "tableName": None} if database else None
         if table is not None:
-            columns = [{"name": name, "type": _TYPES[base_type(words)]} for name, words in table.columns]
+            columns = [{"name": name, "type": _TYPES[base_type(mysql_type)]} for name, mysql_type in table.columns]
             columns += [{"name": ROW_ID, "type": "LONG"}] if table.keyless and op != "CREATE" else []
             source = {"dbType": "MySQL", "dbName": table.database, "tableName": table.name}
         key = table.in_column_order(table.primary_key) if table is not None else []
@@ -116,7 +118,7 @@ class DataWorks:
 def _typed(change: Change, row: Row | None) -> Body | None:
     if row is None:
         return None
-    found = {name: _typed_value(base_type(words), row[name]) for name, words in change.table.columns}
+    found = {name: _typed_value(base_type(mysql_type), row[name]) for name, mysql_type in change.table.columns}
     return found | ({ROW_ID: change.row_id} if change.table.keyless else {})
 
 

@@ -1,4 +1,4 @@
-"""DDL statements, and what each does to the tables and their rows. None of it shows as row changes."""
+"""DDL statements and their effect on tables and rows. DDL emits no row changes."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from cdc_pipeline_tests.histories.shapes import Partitioning, Row, Table
 
     Rows: TypeAlias = dict[Table, dict[int, Row]]
-    """The tables that exist, each with its rows by their hidden numbers."""
+    """The existing tables. The rows of each are by row id."""
 
 FIRST = ""
-"""The place of a column before all others; else the name of the column before it, or None for the end."""
+"""As the place of a column: before all others. Other places are the name of the preceding column, or None for the end."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column as ADD, MODIFY and CHANGE define it. `default` is a value, not its SQL; None where there is none."""
+    """A column as ADD, MODIFY and CHANGE define it. `default` is the value, not its SQL. None: no default."""
 
     name: str
     type: str
@@ -28,7 +28,7 @@ class Column:
 
     @property
     def filling(self) -> str | None:
-        """What the rows that are there have in a column that is added."""
+        """The value of an added column in existing rows."""
         if self.default is not None or not self.not_null:
             return self.default
         if self.type.startswith("enum"):
@@ -57,7 +57,7 @@ class RenameColumn:
 
 @dataclass(frozen=True)
 class ChangeColumn:
-    """CHANGE COLUMN, and MODIFY COLUMN where the name stays."""
+    """CHANGE COLUMN, or MODIFY COLUMN if the name does not change."""
 
     name: str
     column: Column
@@ -76,7 +76,7 @@ class AddKey:
 
 @dataclass(frozen=True)
 class EmptyParts:
-    """TRUNCATE PARTITION, or DROP PARTITION where `drop`."""
+    """TRUNCATE PARTITION, or DROP PARTITION if `drop`."""
 
     names: tuple[str, ...]
     drop: bool
@@ -84,7 +84,7 @@ class EmptyParts:
 
 @dataclass(frozen=True)
 class Repartition:
-    """ADD PARTITION, or REORGANIZE PARTITION of `parts`: other parts, the same rows."""
+    """ADD PARTITION, or REORGANIZE PARTITION of `parts`. The rows do not change."""
 
     partitioning: Partitioning
     added: int = 0
@@ -195,7 +195,7 @@ class CreateDatabase:
 
 @dataclass(frozen=True)
 class ExchangePartition:
-    """The rows of one partition and those of a table of the same shape change places."""
+    """Exchanges the rows of one partition with those of a table of the same shape."""
 
     table: Table
     part: str
@@ -271,6 +271,6 @@ def _altered(table: Table, clauses: tuple[Clause, ...]) -> Table:
 
 
 def _new_names(clauses: tuple[Clause, ...]) -> dict[str, str]:
-    """Old names and new ones, all of a statement at once: two columns may swap their names."""
+    """Old name → new name, for all clauses of a statement at once, because two columns may swap their names."""
     found = {clause.name: clause.new_name for clause in clauses if isinstance(clause, RenameColumn)}
     return found | {clause.name: clause.column.name for clause in clauses if isinstance(clause, ChangeColumn)}

@@ -1,4 +1,4 @@
-"""DDL statements as texts: as TiDB's parser writes them anew, and as a user wrote them."""
+"""DDL statements as text: as TiDB's parser normalizes them, and as users write them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class Style(ABC):
-    """How a statement is written. `database` is where names without one lie."""
+    """How a statement is written. Names without a database are in `database`."""
 
     def __init__(self, choices: Choices, database: str) -> None:
         self.choices = choices
@@ -46,11 +46,11 @@ class Style(ABC):
 
     @abstractmethod
     def words(self, text: str) -> str:
-        """Keywords, or a type."""
+        """Keywords or a type."""
 
     @abstractmethod
     def name(self, name: str) -> str:
-        """A column, a partition or a database."""
+        """The name of a column, a partition or a database."""
 
     @abstractmethod
     def string(self, value: str) -> str: ...
@@ -80,7 +80,7 @@ class Tidb(Style):
 
 
 class User(Style):
-    """A user's own way: it stays the same in one statement, but for the spaces and comments."""
+    """A user's style. It is the same throughout a statement, except for spaces and comments."""
 
     def __init__(self, choices: Choices, database: str) -> None:
         super().__init__(choices, database)
@@ -111,7 +111,7 @@ class User(Style):
         return f"{self.words('PRIMARY KEY')} ({','.join(map(self.name, columns))})"
 
     def framed(self, sql: str) -> str:
-        """The statement with what may stand before and after it."""
+        """The statement with optional text before and after it."""
         if not self._odd:
             return sql
         before = self.choices.pick(("", "", "/* lead */ ", "-- dash\n", "# hash\n", "  "))
@@ -119,7 +119,7 @@ class User(Style):
 
 
 def user_text(statement: Statement, choices: Choices) -> str:
-    """The statement as the binlog has it: a user's text, but for DROP TABLE, which the server writes anew."""
+    """The statement as the binlog has it: the user's text, except for DROP TABLE, which the server normalizes."""
     if type(statement) is CreateTable:
         return statement.table.create_statement()
     style = User(choices, statement_database(statement))
@@ -130,7 +130,7 @@ def user_text(statement: Statement, choices: Choices) -> str:
 
 
 def clauses_text(statement: AlterTable, choices: Choices) -> str:
-    """What comes after ALTER TABLE and the name."""
+    """The clauses of an ALTER TABLE, without ALTER TABLE and the name."""
     style = User(choices, statement.before.database)
     return ", ".join(_clause(clause, style) for clause in statement.clauses)
 
@@ -140,12 +140,12 @@ def _full(table: Table) -> str:
 
 
 def statement_text(statement: Statement, style: Style) -> str:
-    """The statement. A table of the style's database has its database's name now and then."""
+    """The statement's text. Tables of the style's database are qualified now and then."""
     if type(statement) is CreateTable:
         return statement.table.create_statement()
     qualified = style.choices.chance(0.5)
     if isinstance(style, Tidb) and isinstance(statement, (DropTables, ExchangePartition)):
-        qualified = True  # TiCDC writes these anew
+        qualified = True  # TiCDC normalizes these
     words = style.words
 
     def table(item: Table) -> str:
@@ -174,7 +174,7 @@ def statement_text(statement: Statement, style: Style) -> str:
 
 
 def _rename(statement: RenameTables, style: Style, *, qualified: bool) -> str:
-    # where a database changes, nothing would tell in which one a name without it is
+    # if the pairs have several databases, the message does not show the database of an unqualified name
     tables = [table for pair in statement.pairs for table in pair]
     qualified = qualified or any(table.database != style.database for table in tables)
     pairs = [[style.table(table, qualified=qualified) for table in pair] for pair in statement.pairs]

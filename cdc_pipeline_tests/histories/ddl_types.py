@@ -1,4 +1,4 @@
-"""What a DDL message says beside its text: its type, and whose name it has."""
+"""The type and the table name of DDL messages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def ddl_type(statement: Statement, *, canal: bool = False) -> str:
-    """The type as TiCDC tells it (ticdc-facts §4), or as Canal's parser does (canal-facts 35)."""
+    """The `type` that TiCDC sends (ticdc-facts §4), or the one of Canal's parser (canal-facts 35)."""
     if isinstance(statement, CreateTable):
         return "CREATE"
     if isinstance(statement, (DropDatabase, CreateDatabase)):
@@ -44,13 +44,15 @@ def ddl_type(statement: Statement, *, canal: bool = False) -> str:
 
 
 def named_table(statement: Statement) -> Table | None:
-    """The table whose name the message has: the new one of the first pair of a RENAME, the first one that is dropped; None
-    where it has only a database's."""
+    """The table that the message names: the new name of the first pair of a RENAME, the first table of a DROP.
+
+    None if the message names only a database.
+    """
     return None if isinstance(statement, (DropDatabase, CreateDatabase)) else statement.tables[0]
 
 
 def statement_database(statement: Statement) -> str:
-    """Where names without a database lie."""
+    """The database of unqualified names."""
     if isinstance(statement, (DropDatabase, CreateDatabase)):
         return statement.database
     return statement.tables[0].database

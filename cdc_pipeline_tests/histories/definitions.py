@@ -1,4 +1,4 @@
-"""Random DDL over an upstream's tables, between its transactions."""
+"""Random DDL on the tables of an upstream, between its transactions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _NAMES = ("t1", "t2", "t3", "t4")
 
 
 class Definitions:
-    """Carries out random DDL."""
+    """Runs random DDL."""
 
     def __init__(
         self, upstream: Upstream, choices: Choices, clock: Clock, databases: tuple[str, str], rules: Rules
@@ -48,7 +48,7 @@ class Definitions:
         self._rules = rules
         self._alterations = Alterations(choices, rules)
         self._gone: set[str] = set()
-        """Databases that are dropped."""
+        """Dropped databases."""
         self._used = [table.full_name for table in upstream.tables]
         kinds = KINDS if rules.partitions else PLAIN_KINDS
         self._kinds = kinds if rules.keyless else keyed_kinds(kinds)
@@ -66,7 +66,7 @@ class Definitions:
         self._operations = plain if rules.plain else others + plain
 
     def change(self) -> None:
-        """One random change, of one statement or a few. One that does not fit makes way for another."""
+        """Runs one random change of one or a few statements. Draws another change if one does not apply."""
         for operation in self._choices.attempts(self._operations):
             if operation():
                 break
@@ -81,29 +81,29 @@ class Definitions:
         self._used += [table.full_name for table in statement.tables if table.full_name not in self._used]
         return True
 
-    # ---- what there is
+    # ---- tables and names
 
     def _table(self) -> Table | None:
-        """Any table; a partitioned one more often than others."""
+        """A random table. Partitioned tables are drawn more often."""
         tables = self._upstream.tables
-        parted = [table for table in tables if table.partitioning is not None]
-        if parted and self._choices.chance(0.4):
-            return self._choices.pick(parted)
+        partitioned = [table for table in tables if table.partitioning is not None]
+        if partitioned and self._choices.chance(0.4):
+            return self._choices.pick(partitioned)
         return self._choices.pick(tables) if tables else None
 
     def _free_name(self) -> Name:
-        """A name that no table has, in one of the databases, often one that a table has had."""
+        """An unused name in one of the databases, often one that a table had before."""
         present = {table.full_name for table in self._upstream.tables}
         free = [name for name in self._used if name not in present]
         if free and self._choices.chance(0.6):
             return self._choices.pick(free)
-        fresh = [(database, name) for name in _NAMES for database in self._databases]
-        return self._choices.pick([name for name in fresh if name not in present])
+        unused = [(database, name) for name in _NAMES for database in self._databases]
+        return self._choices.pick([name for name in unused if name not in present])
 
     def _is_full(self) -> bool:
         return len(self._upstream.tables) >= _MOST_TABLES
 
-    # ---- operations: whether they fit
+    # ---- operations, which return whether they apply
 
     def _alter(self) -> bool:
         table = self._table()
@@ -121,7 +121,7 @@ class Definitions:
             return False
         new = _named(table, self._free_name())
         others = [other for other in self._upstream.tables if other is not table]
-        # another one may take the name that this one leaves
+        # another table may take the old name
         if others and self._choices.chance(0.3):
             return self._run(
                 RenameTables(((table, new), (other := self._choices.pick(others), _named(other, table.full_name))))
@@ -134,24 +134,28 @@ class Definitions:
             return False
         one = tables.pop(self._choices.integer(0, len(tables) - 1))
         other = self._choices.pick(tables)
-        aside = _named(one, self._free_name())
-        pairs = ((one, aside), (other, _named(other, one.full_name)), (aside, _named(aside, other.full_name)))
+        temporary = _named(one, self._free_name())
+        pairs = (
+            (one, temporary),
+            (other, _named(other, one.full_name)),
+            (temporary, _named(temporary, other.full_name)),
+        )
         return self._run(RenameTables(pairs))
 
     def _there_and_back(self) -> bool:
-        """A table has another name for a while, which often is another one's afterwards."""
+        """Renames a table and back. Often another table then takes the temporary name."""
         table = self._table()
         if table is None:
             return False
-        aside = _named(table, self._free_name())
-        self._run(RenameTables(((table, aside),)))
-        self._run(RenameTables(((aside, table),)))
+        temporary = _named(table, self._free_name())
+        self._run(RenameTables(((table, temporary),)))
+        self._run(RenameTables(((temporary, table),)))
         if not self._is_full() and self._choices.chance(0.6):
-            self._run(CreateTable(self._made(aside.full_name)))
+            self._run(CreateTable(self._new_table(temporary.full_name)))
         return True
 
     def _replaced_and_reverted(self) -> bool:
-        """As tools do that change a table by a copy: it takes the table's name, and now and then gives it back."""
+        """Replaces a table by a copy of its own, as online DDL tools do, and reverts that now and then."""
         table = self._table()
         if table is None or self._is_full():
             return False
@@ -176,14 +180,14 @@ class Definitions:
         return self._run(DropTables(tuple(tables.pop(self._choices.integer(0, len(tables) - 1)) for _ in range(count))))
 
     def _create(self) -> bool:
-        return not self._is_full() and self._run(CreateTable(self._made(self._free_name())))
+        return not self._is_full() and self._run(CreateTable(self._new_table(self._free_name())))
 
     def _recreate(self) -> bool:
-        """The same name for another table."""
+        """Another table with the same name."""
         table = self._table()
         if table is None:
             return False
-        return self._run(DropTables((table,))) and self._run(CreateTable(self._made(table.full_name)))
+        return self._run(DropTables((table,))) and self._run(CreateTable(self._new_table(table.full_name)))
 
     def _create_like(self) -> bool:
         source = self._table()
@@ -192,7 +196,7 @@ class Definitions:
         return self._run(CreateLike(_named(source, self._free_name()), source))
 
     def _drop_database(self) -> bool:
-        """One of the two, with its tables. It comes again with the next table in it."""
+        """Drops one of the databases with its tables. The next table in it creates it again."""
         database = self._choices.pick(self._databases)
         tables = tuple(table for table in self._upstream.tables if table.database == database)
         if database in self._gone or len(tables) in (0, len(self._upstream.tables)):
@@ -202,27 +206,27 @@ class Definitions:
         return True
 
     def _exchange(self) -> bool:
-        """A partition with a table of its shape, or first of all such a table."""
+        """Exchanges a partition with a table of its shape. If there is none, creates one first."""
         tables = self._upstream.tables
-        parted = [table for table in tables if table.partitioning is not None]
+        partitioned = [table for table in tables if table.partitioning is not None]
         fitting = [
             (table, part, other)
-            for table in parted
+            for table in partitioned
             for other in tables
             if table.partitioning is not None and other.partitioning is None and _same_shape(table, other)
             for part in table.partitioning.names
             if all(table.part_of(row) == part for row in self._upstream.rows[other].values())
         ]
-        # rather with rows than without
+        # prefer a table with rows
         full = [found for found in fitting if self._upstream.rows[found[2]]]
         if fitting:
             return self._run(ExchangePartition(*self._choices.pick(full or fitting)))
-        if not parted or self._is_full():
+        if not partitioned or self._is_full():
             return False
-        shape = self._choices.pick(parted)
+        shape = self._choices.pick(partitioned)
         return self._run(CreateTable(replace(_named(shape, self._free_name()), kind=BESIDE, partitioning=None)))
 
-    def _made(self, name: Name) -> Table:
+    def _new_table(self, name: Name) -> Table:
         clustered = not self._choices.chance(0.4)
         return table_of(self._choices.pick(self._kinds), *name, clustered=clustered)
 

@@ -1,4 +1,4 @@
-"""Sent messages as Kafka records, and the records cut into files as a consumer may have written them."""
+"""Sent messages as Kafka records, split into files as a consumer could have written them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Record:
-    """A Kafka record. `commit_ts` is upstream's, also where the payload does not show it; `kind` as in `Message`."""
+    """A Kafka record. `commit_ts` is upstream's, even if the payload does not show it. `kind`: as in `Message`."""
 
     topic: str
     partition: int
@@ -27,21 +27,21 @@ class Record:
     kind: str
 
     def line(self) -> str:
-        """As `kcat -C -J` prints it. A false watermark is in a record of the time around it."""
+        """The record as `kcat -C -J` prints it. A false watermark has the Kafka timestamp of the records around it."""
         sent = EPOCH_MS + self.offset if self.kind == "note" else None
         return record_line(self.payload, self.topic, self.partition, self.offset, sent=sent)
 
 
 @dataclass(frozen=True)
 class Slice:
-    """The records of one file. `settled`: the TSO whose state all slices so far hold, where that can be said of them."""
+    """The records of one file. `complete_tso`: the TSO whose state the slices so far hold. None if there is no such TSO."""
 
     records: tuple[Record, ...]
-    settled: int | None = None
+    complete_tso: int | None = None
 
 
 def delivered(timeline: Iterable[Sent], topic: str, partitions: int) -> list[Record]:
-    """The records in the order of sending; a watermark is one in each partition."""
+    """The records in sending order. A watermark becomes one record in each partition."""
     offsets = [0] * partitions
     found: list[Record] = []
     for sent in timeline:
@@ -54,10 +54,10 @@ def delivered(timeline: Iterable[Sent], topic: str, partitions: int) -> list[Rec
 
 
 def resolved_tso(records: Iterable[Record], applied: int | None = None) -> int | None:
-    """Up to which TSO mirrors can be after these records, and never below what was `applied`.
+    """The TSO up to which mirrors can advance after these records, at least `applied`.
 
-    The minimum over all partitions that have any record of their largest watermark; None where one has none. A
-    partition without records does not count, which is why each begins with a watermark in the first file.
+    It is the minimum over all partitions of their largest watermark, or None if a partition has no watermark. Partitions
+    without records do not count, so the first file begins with a watermark in each partition.
     """
     marks: dict[tuple[str, int], int] = {}
     for record in records:
@@ -70,7 +70,7 @@ def resolved_tso(records: Iterable[Record], applied: int | None = None) -> int |
 
 def sliced(
     records: Sequence[Record],
-    settled: dict[tuple[int, int], int],
+    complete: dict[tuple[int, int], int],
     count: int,
     choices: Choices,
     *,
@@ -78,11 +78,13 @@ def sliced(
     alone: bool,
     repeats: int,
 ) -> list[Slice]:
-    """The records in `count` files: each holds a stretch of every partition, and they need not advance alike.
+    """The records in `count` files. Each file holds an offset range of every partition; partitions may advance unevenly.
 
-    The first has a record of each partition. `in_step`: files are cuts of the order of sending. `alone`: the topic has one
-    partition. `settled`: (partition, offset) of the records with which, of all that is sent, the state of a TSO is
-    complete. Some records come again, the same bytes at the same place, in a later file.
+    The first file has a record of each partition. Some records are redelivered in a later file: the same bytes at the
+    same offset.
+
+    `complete`: (partition, offset) → TSO, for each record that completes the state of a TSO. `in_step`: each file continues
+    the sending order where the one before ended. `alone`: the topic has one partition.
     """
     ends: dict[int, int] = {}
     for record in records:
@@ -90,7 +92,7 @@ def sliced(
     progress = [dict.fromkeys(ends, 0)]
     for left in range(count - 1, 0, -1):
         progress.append(
-            _advanced(records, progress[-1], ends, settled if alone else {}, left, choices, in_step=in_step)
+            _advanced(records, progress[-1], ends, complete if alone else {}, left, choices, in_step=in_step)
         )
     progress.append(ends)
     found = []
@@ -102,7 +104,7 @@ def sliced(
         tso = None
         if (in_step or len(stop) == 1) and any(stop.values()):
             last = records[sum(stop.values()) - 1]
-            tso = settled.get((last.partition, last.offset))
+            tso = complete.get((last.partition, last.offset))
         found.append(Slice(tuple(part), tso))
     return found
 
@@ -111,18 +113,18 @@ def _advanced(
     records: Sequence[Record],
     done: dict[int, int],
     ends: dict[int, int],
-    settled: dict[tuple[int, int], int],
+    complete: dict[tuple[int, int], int],
     left: int,
     choices: Choices,
     *,
     in_step: bool,
 ) -> dict[int, int]:
-    """How far each partition is after the next file, where `left` more files follow."""
+    """The end offset of each partition after the next file, if `left` more files follow."""
     first = not any(done.values())
     if len(ends) == 1 and choices.chance(0.5):
-        # a file that ends where the state of a TSO is complete
+        # end the file where the state of a TSO is complete
         (partition,) = ends
-        marks = [offset + 1 for _, offset in settled if offset >= done[partition]]
+        marks = [offset + 1 for _, offset in complete if offset >= done[partition]]
         if marks:
             return {partition: choices.pick(sorted(marks))}
     if not in_step:

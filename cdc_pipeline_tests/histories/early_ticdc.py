@@ -1,4 +1,4 @@
-"""What TiCDC wrote before v5.4 in place of what it writes since."""
+"""Differences of TiCDC's messages before v5.4."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _CODES = {**SQL_TYPES, "int": -5, "bigint": 3, _BYTES: 12, "enum": 1, "set": 1}
 
 
 def early_fields(body: Body, types: Mapping[str, str]) -> Body:
-    """The fields of a row message that were others then."""
-    bases = {name: base_type(words) for name, words in types.items()}
+    """The fields of a row message that differ before v5.4."""
+    bases = {name: base_type(mysql_type) for name, mysql_type in types.items()}
     (row,), (old,) = body["data"], body["old"] or [None]
     as_text = {
         name: base == _BYTES and all(_is_utf8(image[name]) for image in (row, old) if image is not None)
@@ -53,7 +53,7 @@ def _as_sent(row: Row | None, as_text: Mapping[str, bool]) -> Row | None:
 
 
 def read_early(body: dict[str, Any], row: Row) -> Row:
-    """A row of a message, if it is of such an encoder, with its bytes each as the character of its number."""
+    """The row of a message. For an early encoder, each character of a binary value is one byte."""
     if body.get("ts") != 0:
         return row
     text = {name for name, base in body["mysqlType"].items() if base == _BYTES and body["sqlType"][name] != _BLOB}

@@ -1,4 +1,4 @@
-"""Which encoder writes a mode, and to which partition a row goes."""
+"""The encoder of each mode, and the partition of each row."""
 
 from __future__ import annotations
 
@@ -23,15 +23,14 @@ Encoder: TypeAlias = "TiCdc | Canal | DataWorks"
 
 
 def dispatchers(mode: str) -> tuple[str, ...]:
-    """The ways in which a mode's rows may be spread over partitions."""
+    """How a mode may distribute its rows over partitions."""
     return ("table", "index_value", "ts") if mode in TICDC_MODES else ("table", "key")
 
 
 def partition_of(dispatcher: str, partitions: int) -> PartitionOf:
-    """The partition of a row: by table, by the key of the new row if there is one else of the old one, or by commitTs.
+    """Returns a row's partition by table, by key (of the new row, of a deleted one the old row) or by commitTs.
 
-    A table without a key goes by its name. Canal's `key` looks at the primary key only, and a table without one goes by
-    its database.
+    Keyless tables use their name. Canal's `key` uses the primary key only, and tables without one use their database.
     """
 
     def number(change: Change) -> int:
@@ -49,7 +48,7 @@ def partition_of(dispatcher: str, partitions: int) -> PartitionOf:
 
 
 def _java_hash(*texts: str) -> int:
-    """XOR of the hash codes of Java strings."""
+    """XOR of Java's hash codes of the strings."""
     found = 0
     for text in texts:
         code = 0
@@ -69,7 +68,7 @@ def encoder_of(
     late: bool = False,
     early: bool = False,
 ) -> Encoder:
-    """`late`: Canal's `es` is when a statement began, some of them seconds before they were logged. `early`: TiCDC before
+    """The encoder of a mode. `late`: some statements of Canal start seconds before they are logged. `early`: TiCDC before
     v5.4."""
     if mode == "canal":
         return Canal(partition, choices, late)
@@ -79,7 +78,7 @@ def encoder_of(
 
 
 def encoded(encoder: Encoder, events: Sequence[Event]) -> list[Message]:
-    """All messages of the events, each sent once and in order."""
+    """All messages of the events, each once and in order."""
     found: list[Message] = []
     for event in events:
         found += encoder.ddl(event) if isinstance(event, Ddl) else encoder.rows(event)

@@ -1,4 +1,4 @@
-"""Watermarks from the future: a broken or hostile sender, which must hold back and advance nothing."""
+"""Watermarks from the future, as a broken or hostile sender sends them. They must neither delay nor advance mirrors."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ if TYPE_CHECKING:
     from cdc_pipeline_tests.histories.sender import Sent
 
 _HOUR = 3_600_000
-# beyond what clocks may be apart, in ms: two hours, a year, the last time that has 13 digits
+# ms ahead, more than clocks may differ: two hours, a year, the last time of 13 digits
 _AHEAD = (2 * _HOUR, 365 * 24 * _HOUR, 10**13 - 1 - (END_TSO >> TSO_SHIFT))
 
 
 def with_false_watermarks(timeline: list[Sent], encoder: Encoder, partitions: int, choices: Choices) -> list[Sent]:
-    """The timeline with some of them in between, where the mode has watermarks. Each is in one partition alone, and its
-    record is no later than those around it."""
+    """The timeline with some false watermarks, if the mode has watermarks.
+
+    Each is sent to one partition, and its record is no later than the records around it.
+    """
     if not isinstance(encoder, TiCdc) or not encoder.extension or not choices.chance(0.4):
         return timeline
     found = list(timeline)
@@ -31,5 +33,5 @@ def with_false_watermarks(timeline: list[Sent], encoder: Encoder, partitions: in
         note = replace(
             mark, kind="note", commit_ts=around.message.commit_ts, partition=choices.integer(0, partitions - 1)
         )
-        found.insert(at, replace(around, message=note, settled=False))
+        found.insert(at, replace(around, message=note, complete_here=False))
     return found

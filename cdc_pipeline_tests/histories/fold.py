@@ -1,4 +1,4 @@
-"""A plain reader of records: what the tables must be, by the payloads alone. It shares no code with the encoders."""
+"""Reads records and computes the tables from the payloads alone. It shares no code with the encoders."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from cdc_pipeline_tests.histories.early_ticdc import read_early
 from cdc_pipeline_tests.histories.fold_ddl import run
-from cdc_pipeline_tests.histories.fold_tables import Held, as_label, as_type
+from cdc_pipeline_tests.histories.fold_tables import FoldTable, as_label, as_type
 from cdc_pipeline_tests.histories.shapes import Content, sort_key
 
 if TYPE_CHECKING:
@@ -30,9 +30,10 @@ _Images: TypeAlias = "tuple[_Items | None, _Items | None]"
 
 
 class RowChange(NamedTuple):
-    """A change as a payload tells it. `order`: sorts the changes of a row; `step` and `time` are for keyless tables.
+    """A change as its payload shows it.
 
-    `closed`: it came after a watermark at or above its time.
+    `order`: sorts the changes of a row. `time`, `step`: identify and count the changes of keyless tables. `closed`: it came
+    after a watermark at or above its time.
     """
 
     name: Name
@@ -46,7 +47,7 @@ class RowChange(NamedTuple):
 
 
 class DdlChange(NamedTuple):
-    """A DDL statement as a payload tells it. `place` orders those of one time."""
+    """A DDL statement as its payload shows it. `place` orders the statements of one time."""
 
     time: int
     place: tuple[int, int]
@@ -57,7 +58,7 @@ class DdlChange(NamedTuple):
 
 @dataclass
 class _Read:
-    """All that was read: changes by table's name and by partition."""
+    """The changes and DDL of all records. Changes are by table name and partition."""
 
     changes: dict[Name, dict[Place, list[RowChange]]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(list))
@@ -66,19 +67,19 @@ class _Read:
 
 
 def folded(mode: str, records: Iterable[Record], resolved: int | None) -> State:
-    """The tables that exist, from the changes up to `resolved` (all if None)."""
+    """The existing tables after all changes up to `resolved`. None: all changes."""
     read = _read(mode, records)
     statements = _statements(read.ddl, resolved)
     times = [statement.time for statement in statements]
-    tables: dict[Name, Held] = {}
-    # a row at the time of a statement lies before it
+    tables: dict[Name, FoldTable] = {}
+    # a row with the time of a statement precedes it
     keyed: dict[tuple[int, Name], list[RowChange]] = defaultdict(list)
     counted: dict[tuple[int, Name], Counter[_Items]] = defaultdict(Counter)
     for name, parts in read.changes.items():
         for change in (change for changes in parts.values() for change in changes):
             if resolved is None or change.time <= resolved:
                 keyed[bisect_left(times, change.time), name].append(change)
-        for (time, _, images), number in _multiset(parts.values()).items():
+        for (time, _, images), number in _counted_changes(parts.values()).items():
             if resolved is not None and time > resolved:
                 continue
             for image, sign in zip(images, (-1, 1), strict=True):
@@ -87,21 +88,23 @@ def folded(mode: str, records: Iterable[Record], resolved: int | None) -> State:
     for segment in range(len(statements) + 1):
         for (place, name), changes in keyed.items():
             if place == segment:
-                held = tables[name]
-                held.rows = _by_key(mode, held, changes) if held.key else _by_count(mode, held, counted[segment, name])
+                table = tables[name]
+                table.rows = (
+                    _by_key(mode, table, changes) if table.key else _by_count(mode, table, counted[segment, name])
+                )
         if segment < len(statements):
             run(statements[segment].sql, statements[segment].database, tables)
     return {
         name: Content(
-            tuple(held.columns),
-            sorted((tuple(row[column] for column, _ in held.columns) for row in held.rows), key=sort_key),
+            tuple(table.columns),
+            sorted((tuple(row[column] for column, _ in table.columns) for row in table.rows), key=sort_key),
         )
-        for name, held in tables.items()
+        for name, table in tables.items()
     }
 
 
 def _statements(ddl: Iterable[DdlChange], resolved: int | None) -> list[DdlChange]:
-    """Those up to `resolved` in order, each once."""
+    """The statements up to `resolved` in order, without duplicates."""
     first: dict[tuple[int, str, str, str], DdlChange] = {}
     for statement in sorted(ddl):
         if resolved is None or statement.time <= resolved:
@@ -118,7 +121,7 @@ def _read(mode: str, records: Iterable[Record]) -> _Read:
         tidb = body.get("_tidb", {})
         place = topic, partition
         if record.kind == "note" and tidb:
-            continue  # a watermark from the future: no record is sent before its time
+            continue  # a watermark from the future: records are never sent before their time
         watermarks[place] = max(watermarks[place], tidb.get("watermarkTs", 0))
         if statement := _statement(mode, body, (partition, offset)):
             found.ddl.append(statement)
@@ -164,7 +167,7 @@ def _changes(mode: str, body: _Raw, record: Record) -> Iterator[RowChange]:
         row = read_early(body, sent)
         old = {**row, **read_early(body, body["old"][number])} if op == "UPDATE" else None
         before, after = (row, None) if op == "DELETE" else (old, row)
-        # rows of one message of Canal come one after the other
+        # Canal applies the rows of one message in their order
         yield RowChange(name, op, before, after, (*order, number) if len(order) > 1 else order, time, step)
 
 
@@ -184,39 +187,39 @@ def _without_row_id(row: _Raw) -> _Raw:
     return {name: value for name, value in row.items() if name != "#alibaba_rds_row_id#"}
 
 
-def _texts(mode: str, held: Held, row: _Raw) -> Row:
+def _texts(mode: str, table: FoldTable, row: _Raw) -> Row:
     found: Row = {}
-    for name, words in held.columns:
+    for name, mysql_type in table.columns:
         if name not in row:
             continue
         value = row[name]
-        if value is not None and words.startswith("decimal"):
-            value = as_type(str(value), words)
-        elif mode != "dataworks" and words.startswith(("enum", "set")):
-            value = as_label(value, words)
+        if value is not None and mysql_type.startswith("decimal"):
+            value = as_type(str(value), mysql_type)
+        elif mode != "dataworks" and mysql_type.startswith(("enum", "set")):
+            value = as_label(value, mysql_type)
         elif isinstance(value, int):
             value = str(value)
-        elif value is not None and words.startswith("varbinary") and mode == "dataworks":
+        elif value is not None and mysql_type.startswith("varbinary") and mode == "dataworks":
             value = base64.b64decode(value).decode("latin-1")
         found[name] = value
     assert row.keys() == found.keys()
     return found
 
 
-def _by_key(mode: str, held: Held, changes: Iterable[RowChange]) -> list[Row]:
-    """The last gift of each key that nothing took since; what gives at a time comes after what takes."""
+def _by_key(mode: str, table: FoldTable, changes: Iterable[RowChange]) -> list[Row]:
+    """The table's rows by key. At one `order`, the deleted images precede the inserted ones."""
 
     def key_of(row: Row) -> Image:
-        return tuple(row[name] for name in held.key)
+        return tuple(row[name] for name in table.key)
 
     entries: list[tuple[tuple[int, ...], Image, Row | None]] = []
     for change in changes:
         if change.before is not None:
-            entries.append(((*change.order, 0), key_of(_texts(mode, held, change.before)), None))
+            entries.append(((*change.order, 0), key_of(_texts(mode, table, change.before)), None))
         if change.after is not None:
-            after = _texts(mode, held, change.after)
+            after = _texts(mode, table, change.after)
             entries.append(((*change.order, 1), key_of(after), after))
-    rows = {key_of(row): row for row in held.rows}
+    rows = {key_of(row): row for row in table.rows}
     for _, key, row in sorted(entries, key=lambda entry: entry[0]):
         rows.pop(key, None)
         if row is not None:
@@ -224,38 +227,38 @@ def _by_key(mode: str, held: Held, changes: Iterable[RowChange]) -> list[Row]:
     return list(rows.values())
 
 
-def _by_count(mode: str, held: Held, changes: Counter[_Items]) -> list[Row]:
-    """The rows, and how many more or fewer of each there are."""
+def _by_count(mode: str, table: FoldTable, changes: Counter[_Items]) -> list[Row]:
+    """The table's rows, each as often as its count and the changes of its count say."""
     counts: Counter[Image] = Counter()
-    for row in held.rows:
-        counts[tuple(row[name] for name, _ in held.columns)] += 1
+    for row in table.rows:
+        counts[tuple(row[name] for name, _ in table.columns)] += 1
     for image, number in changes.items():
-        texts = _texts(mode, held, dict(image))
-        counts[tuple(texts[name] for name, _ in held.columns)] += number
+        texts = _texts(mode, table, dict(image))
+        counts[tuple(texts[name] for name, _ in table.columns)] += number
     assert all(number >= 0 for number in counts.values())
-    names = [name for name, _ in held.columns]
+    names = [name for name, _ in table.columns]
     return [dict(zip(names, image, strict=True)) for image, number in counts.items() for _ in range(number)]
 
 
-def _multiset(parts: Iterable[list[RowChange]]) -> Counter[tuple[int, str, _Images]]:
-    """Each change as often as the fullest stretch between two steps back has it.
+def _counted_changes(parts: Iterable[list[RowChange]]) -> Counter[tuple[int, str, _Images]]:
+    """Each change, counted as often as in the fullest segment of each partition.
 
-    Steps back are those of all rows of the name, also of those beyond what is resolved.
+    A segment ends where `step` decreases, for any row of the table's name, unresolved ones included.
     """
     found: Counter[tuple[int, str, _Images]] = Counter()
     for changes in parts:
         fullest: Counter[tuple[int, str, _Images]] = Counter()
-        stretch: Counter[tuple[int, str, _Images]] = Counter()
+        segment: Counter[tuple[int, str, _Images]] = Counter()
         last = 0
         for change in changes:
             if change.closed:
                 continue
             if change.step < last:
-                fullest |= stretch
-                stretch.clear()
+                fullest |= segment
+                segment.clear()
             last = change.step
-            stretch[change.time, change.op, (_items(change.before), _items(change.after))] += 1
-        fullest |= stretch
+            segment[change.time, change.op, (_items(change.before), _items(change.after))] += 1
+        fullest |= segment
         found.update(fullest)
     return found
 

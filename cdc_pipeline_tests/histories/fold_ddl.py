@@ -1,11 +1,11 @@
-"""A plain reader of DDL texts, for the fold: it shares no code with what writes them."""
+"""Reads DDL texts for the fold. It shares no code with the writers of these texts."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
-from cdc_pipeline_tests.histories.fold_tables import Held, as_type, members
+from cdc_pipeline_tests.histories.fold_tables import FoldTable, as_type, members
 
 if TYPE_CHECKING:
     from cdc_pipeline_tests.histories.shapes import Name, Row
@@ -19,20 +19,20 @@ _TOKEN = re.compile(
 _ZEROS = {"int": "0", "bigint": "0", "decimal": "0", "varchar": "", "varbinary": "", "time": "00:00:00", "set": ""}
 
 
-def run(sql: str, database: str, tables: dict[Name, Held]) -> None:
-    """Carries a statement out. Names without a database lie in `database`."""
+def run(sql: str, database: str, tables: dict[Name, FoldTable]) -> None:
+    """Applies a statement to `tables`. Unqualified names are in `database`."""
     _Reader(sql, database.strip("`"), tables).run()
 
 
 class _Reader:
-    def __init__(self, sql: str, database: str, tables: dict[Name, Held]) -> None:
+    def __init__(self, sql: str, database: str, tables: dict[Name, FoldTable]) -> None:
         self._tokens: list[tuple[str, str]] = []
         for match in _TOKEN.finditer(sql):
             kind = match.lastgroup or ""
             text = match.group(kind)
             if kind == "text":
                 text = re.sub(r"''|\\(.)", lambda found: found.group(1) or "'", text)
-            # a doubled back quote around a name is an empty name to this pattern
+            # to this pattern, a doubled back quote around a name is an empty name
             if kind != "skip" and not (kind == "quoted" and not text):
                 self._tokens.append((kind, text))
         self._at = 0
@@ -42,7 +42,7 @@ class _Reader:
     # ---- tokens
 
     def _accept(self, *words: str) -> bool:
-        """Takes the words or marks, if all of them stand here."""
+        """Reads these words or marks if they are next."""
         found = [
             text.upper() for kind, text in self._tokens[self._at : self._at + len(words)] if kind in ("word", "mark")
         ]
@@ -122,37 +122,37 @@ class _Reader:
             self._tables[name] = self._tables[self._table()].empty()
             return
         self._expect("(")
-        held = Held([], [], set())
+        table = FoldTable([], [], set())
         more, unique = True, list[str]()
         while more:
             if self._accept("PRIMARY", "KEY"):
-                held.key = self._in_brackets()
+                table.key = self._in_brackets()
             elif self._accept("UNIQUE", "KEY"):
                 self._name()
                 unique = self._in_brackets()
             else:
                 column, needed, _ = self._column()
-                held.columns.append(column)
-                held.not_null |= {column[0]} if needed else set()
+                table.columns.append(column)
+                table.not_null |= {column[0]} if needed else set()
             more = self._accept(",")
         self._expect(")", "DEFAULT")
         while self._at < len(self._tokens) and not self._accept("PARTITION", "BY"):
             self._at += 1
         if self._at < len(self._tokens):
-            self._partitions(held)
-        held.has_primary_key, held.key = bool(held.key), held.key or unique
-        self._tables[name] = held
+            self._partitions(table)
+        table.has_primary_key, table.key = bool(table.key), table.key or unique
+        self._tables[name] = table
 
-    def _partitions(self, held: Held) -> None:
-        held.hashed = self._accept("HASH")
-        if not held.hashed:
+    def _partitions(self, table: FoldTable) -> None:
+        table.hashed = self._accept("HASH")
+        if not table.hashed:
             self._expect("RANGE")
-        (held.parted_by,) = self._in_brackets()
-        if held.hashed:
+        (table.partitioning_column,) = self._in_brackets()
+        if table.hashed:
             self._expect("PARTITIONS")
-            held.parts = [(f"p{number}", None) for number in range(int(self._take("number")))]
+            table.parts = [(f"p{number}", None) for number in range(int(self._take("number")))]
         else:
-            held.parts = self._ranges()
+            table.parts = self._ranges()
 
     def _ranges(self) -> list[tuple[str, int | None]]:
         self._expect("(")
@@ -169,16 +169,16 @@ class _Reader:
 
     def _column(self) -> tuple[tuple[str, str], bool, str | None]:
         """The column, whether it is NOT NULL, and its default."""
-        name, words = self._name(), self._take("word").lower()
-        base, needed, default = words, False, None
+        name, type_text = self._name(), self._take("word").lower()
+        base, needed, default = type_text, False, None
         if self._accept("("):
             numbers = [self._size()]
             while self._accept(","):
                 numbers.append(self._size())
             self._expect(")")
-            words += f"({','.join(numbers)})"
+            type_text += f"({','.join(numbers)})"
         if self._accept("UNSIGNED"):
-            words += " unsigned"
+            type_text += " unsigned"
         while True:
             if self._accept("NOT", "NULL"):
                 needed = True
@@ -186,11 +186,11 @@ class _Reader:
                 default = self._take("number", "text")
             else:
                 break
-        zero = (members(words)[0] if base == "enum" else _ZEROS[base]) if needed else None
-        return (name, words), needed, as_type(zero if default is None else default, words)
+        zero = (members(type_text)[0] if base == "enum" else _ZEROS[base]) if needed else None
+        return (name, type_text), needed, as_type(zero if default is None else default, type_text)
 
     def _size(self) -> str:
-        """A number, or a label with its quotes."""
+        """A number, or a label in quotes."""
         kind, text = self._tokens[self._at]
         self._at += 1
         return text if kind == "number" else f"'{text}'"
@@ -199,90 +199,90 @@ class _Reader:
 
     def _alter(self) -> None:
         name = self._table()
-        held = self._tables[name]
+        table = self._tables[name]
         if self._accept("RENAME", "AS") or self._accept("RENAME", "TO"):
             self._rename(name)
             return
         if self._accept("EXCHANGE", "PARTITION"):
-            self._exchange(held)
+            self._exchange(table)
             return
-        before = [column for column, _ in held.columns]
+        before = [column for column, _ in table.columns]
         moved: dict[str, str] = {}
         more = True
         while more:
-            self._clause(held, moved)
+            self._clause(table, moved)
             more = self._accept(",")
         if moved:
-            held.columns = [(moved.get(column, column), words) for column, words in held.columns]
-            held.key = [moved.get(column, column) for column in held.key]
-            held.not_null = {moved.get(column, column) for column in held.not_null}
-            held.rows = [{moved.get(column, column): value for column, value in row.items()} for row in held.rows]
+            table.columns = [(moved.get(column, column), type_text) for column, type_text in table.columns]
+            table.key = [moved.get(column, column) for column in table.key]
+            table.not_null = {moved.get(column, column) for column in table.not_null}
+            table.rows = [{moved.get(column, column): value for column, value in row.items()} for row in table.rows]
             assert all(column in before for column in moved)
 
-    def _clause(self, held: Held, moved: dict[str, str]) -> None:
+    def _clause(self, table: FoldTable, moved: dict[str, str]) -> None:
         if self._accept("RENAME", "COLUMN"):
             old = self._name()
             self._expect("TO")
             moved[old] = self._name()
         elif self._accept("DROP", "PRIMARY", "KEY"):
-            held.not_null |= set(held.key)
-            held.key, held.has_primary_key = [], False
+            table.not_null |= set(table.key)
+            table.key, table.has_primary_key = [], False
         elif self._accept("ADD", "PRIMARY", "KEY"):
-            held.key, held.has_primary_key = self._in_brackets(), True
+            table.key, table.has_primary_key = self._in_brackets(), True
         elif self._accept("ADD", "PARTITION", "PARTITIONS"):
             more = int(self._take("number"))
-            held.parts += [(f"p{len(held.parts) + number}", None) for number in range(more)]
+            table.parts += [(f"p{len(table.parts) + number}", None) for number in range(more)]
         elif self._accept("ADD", "PARTITION"):
-            held.parts += self._ranges()
+            table.parts += self._ranges()
         elif self._accept("REORGANIZE", "PARTITION"):
             old = self._name()
             self._expect("INTO")
-            at = [name for name, _ in held.parts].index(old)
-            held.parts[at : at + 1] = self._ranges()
+            at = [name for name, _ in table.parts].index(old)
+            table.parts[at : at + 1] = self._ranges()
         elif self._accept("TRUNCATE", "PARTITION"):
             gone = self._names()
-            held.rows = [row for row in held.rows if held.part_of(row) not in gone]
+            table.rows = [row for row in table.rows if table.part_of(row) not in gone]
         elif self._accept("DROP", "PARTITION"):
             gone = self._names()
-            held.rows = [row for row in held.rows if held.part_of(row) not in gone]
-            held.parts = [part for part in held.parts if part[0] not in gone]
+            table.rows = [row for row in table.rows if table.part_of(row) not in gone]
+            table.parts = [part for part in table.parts if part[0] not in gone]
         else:
-            self._column_clause(held)
+            self._column_clause(table)
 
-    def _column_clause(self, held: Held) -> None:
+    def _column_clause(self, table: FoldTable) -> None:
         verb = self._take("word").upper()
         self._accept("COLUMN")
         if verb == "DROP":
             gone = self._name()
-            held.columns = [column for column in held.columns if column[0] != gone]
-            held.not_null.discard(gone)
-            held.rows = [{name: value for name, value in row.items() if name != gone} for row in held.rows]
+            table.columns = [column for column in table.columns if column[0] != gone]
+            table.not_null.discard(gone)
+            table.rows = [{name: value for name, value in row.items() if name != gone} for row in table.rows]
             return
         old = self._name() if verb == "CHANGE" else ""
-        (name, words), needed, default = self._column()
+        (name, type_text), needed, default = self._column()
         if verb == "ADD":
-            held.rows = [{**row, name: default} for row in held.rows]
-            at = len(held.columns)
+            table.rows = [{**row, name: default} for row in table.rows]
+            at = len(table.columns)
         else:
             old = old or name
-            at = [column for column, _ in held.columns].index(old)
-            del held.columns[at]
-            held.key = [name if column == old else column for column in held.key]
-            held.not_null.discard(old)
-            held.rows = [{**_without(row, old), name: as_type(row[old], words)} for row in held.rows]
+            at = [column for column, _ in table.columns].index(old)
+            del table.columns[at]
+            table.key = [name if column == old else column for column in table.key]
+            table.not_null.discard(old)
+            table.rows = [{**_without(row, old), name: as_type(row[old], type_text)} for row in table.rows]
         if self._accept("FIRST"):
             at = 0
         elif self._accept("AFTER"):
-            at = 1 + [column for column, _ in held.columns].index(self._name())
-        held.columns.insert(at, (name, words))
-        held.not_null |= {name} if needed else set()
+            at = 1 + [column for column, _ in table.columns].index(self._name())
+        table.columns.insert(at, (name, type_text))
+        table.not_null |= {name} if needed else set()
 
-    def _exchange(self, held: Held) -> None:
+    def _exchange(self, table: FoldTable) -> None:
         part = self._name()
         self._expect("WITH", "TABLE")
         other = self._tables[self._table()]
-        inside = [row for row in held.rows if held.part_of(row) == part]
-        held.rows = [row for row in held.rows if held.part_of(row) != part] + other.rows
+        inside = [row for row in table.rows if table.part_of(row) == part]
+        table.rows = [row for row in table.rows if table.part_of(row) != part] + other.rows
         other.rows = inside
 
 

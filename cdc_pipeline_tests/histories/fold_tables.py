@@ -1,4 +1,4 @@
-"""The tables of the fold."""
+"""Tables of the fold."""
 
 from __future__ import annotations
 
@@ -10,61 +10,64 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Held:
-    """A table and its rows. `parts` are names with bounds, None for MAXVALUE; for HASH their bounds are all None."""
+class FoldTable:
+    """A table and its rows.
+
+    `parts`: (name, bound) of each table partition. The bound is None for MAXVALUE and for HASH.
+    """
 
     columns: list[tuple[str, str]]
     key: list[str]
     not_null: set[str]
     rows: list[Row] = field(default_factory=list)
-    parted_by: str = ""
+    partitioning_column: str = ""
     hashed: bool = False
     parts: list[tuple[str, int | None]] = field(default_factory=list)
     has_primary_key: bool = True
 
     def part_of(self, row: Row) -> str:
-        number = int(row[self.parted_by] or 0)
+        number = int(row[self.partitioning_column] or 0)
         if self.hashed:
             return self.parts[abs(number) % len(self.parts)][0]
         return next(name for name, bound in self.parts if bound is None or number < bound)
 
-    def empty(self) -> Held:
-        return Held(
+    def empty(self) -> FoldTable:
+        return FoldTable(
             list(self.columns),
             list(self.key),
             set(self.not_null),
             [],
-            self.parted_by,
+            self.partitioning_column,
             self.hashed,
             list(self.parts),
             self.has_primary_key,
         )
 
 
-def as_type(value: str | None, words: str) -> str | None:
+def as_type(value: str | None, mysql_type: str) -> str | None:
     if value is None:
         return None
-    if words.startswith("decimal"):
-        return _decimal(value, int(words[:-1].split(",")[1]))
-    if words.startswith("time"):
-        return _time(value, int(words[5:-1] or 0))
-    if words.startswith("set"):
-        return ",".join(label for label in members(words) if label in value.split(","))
+    if mysql_type.startswith("decimal"):
+        return _decimal(value, int(mysql_type[:-1].split(",")[1]))
+    if mysql_type.startswith("time"):
+        return _time(value, int(mysql_type[5:-1] or 0))
+    if mysql_type.startswith("set"):
+        return ",".join(label for label in members(mysql_type) if label in value.split(","))
     return value
 
 
-def members(words: str) -> list[str]:
-    """The labels of the words that `fold_ddl` makes of an ENUM or SET."""
-    return words[words.index("(") + 2 : -2].split("','")
+def members(mysql_type: str) -> list[str]:
+    """The labels of an ENUM or SET in the form that `fold_ddl` reads it to."""
+    return mysql_type[mysql_type.index("(") + 2 : -2].split("','")
 
 
-def as_label(number: str | None, words: str) -> str | None:
-    """The label, or the labels, of a number in a message."""
-    if number is None or not words.startswith(("enum", "set")):
+def as_label(number: str | None, mysql_type: str) -> str | None:
+    """The label or labels of the number in a message."""
+    if number is None or not mysql_type.startswith(("enum", "set")):
         return number
-    if words.startswith("enum"):
-        return members(words)[int(number) - 1]
-    return ",".join(label for place, label in enumerate(members(words)) if int(number) >> place & 1)
+    if mysql_type.startswith("enum"):
+        return members(mysql_type)[int(number) - 1]
+    return ",".join(label for place, label in enumerate(members(mysql_type)) if int(number) >> place & 1)
 
 
 def _decimal(value: str, scale: int) -> str:

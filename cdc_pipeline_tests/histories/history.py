@@ -1,4 +1,4 @@
-"""A whole history: the database, what was sent of it, the files that hold it, and the truth after each file."""
+"""A whole history: the database, the messages, the files that hold them, and the expected tables after each file."""
 
 from __future__ import annotations
 
@@ -41,14 +41,7 @@ _SECOND = 1000 << TSO_SHIFT
 
 @dataclass(frozen=True)
 class Settings:
-    """How a history is encoded and delivered; `seed` where it comes from one.
-
-    `in_step`: files are cuts of the order of sending, where rows of one key may travel in several partitions and there
-    are no watermarks to wait for. `ddl`: the chance of DDL before a transaction; `partition_ddl`: also that of partitions;
-    `plain_ddl`: only CREATE, TRUNCATE and DROP TABLE. `together`: DDL shares its moment with rows, where only time orders.
-    `apart`: partitions need not advance alike all the same, so that only the end can be compared. `respelt`: some values are
-    spelt in two ways.
-    """
+    """How a history is encoded and delivered."""
 
     mode: str
     partitions: int = 1
@@ -57,17 +50,27 @@ class Settings:
     disturbances: Disturbances = field(default_factory=Disturbances)
     slices: int = 1
     seed: int | None = None
+    """The seed of the history, if it has one."""
     ddl: float = 0
+    """The chance of DDL before a transaction."""
     partition_ddl: bool = True
+    """DDL includes that of table partitions."""
     plain_ddl: bool = False
+    """DDL is only CREATE, TRUNCATE and DROP TABLE."""
     together: bool = False
+    """DDL shares its moment with rows, so that only ordering by time works."""
     apart: bool = False
+    """Partitions may advance unevenly even where `in_step` would forbid it. Then only the final state can be compared."""
     respelt: bool = False
+    """Some values have two text forms."""
 
     @property
     def in_step(self) -> bool:
-        """Without watermarks DDL in partition 0 is not parted from the rows around it, but for what says that a table is
-        empty, unless partitions go `apart`."""
+        """Whether each file continues the sending order where the one before ended.
+
+        Without watermarks, rows of one key in several partitions need it. So does DDL in partition 0, which would otherwise
+        lose its place among the rows, unless it only empties tables or partitions go `apart`.
+        """
         return (
             not has_watermarks(self.mode)
             and not self.apart
@@ -80,7 +83,7 @@ class Settings:
 
     @property
     def ddl_apart(self) -> int:
-        """For how many ms a DDL stands alone, where only its `es` tells what lies before it."""
+        """For how many ms a DDL statement has no other events, where only its `es` orders it. 0: none."""
         return 0 if self.together else {"default": 1, "canal": 1000}.get(self.mode, 0)
 
 
@@ -92,7 +95,7 @@ class History:
     settings: Settings
     upstream: Upstream
     messages: tuple[Message, ...]
-    """Each message, sent once and in order."""
+    """Each message once and in order."""
     timeline: tuple[Sent, ...]
     slices: tuple[Slice, ...]
 
@@ -101,7 +104,7 @@ class History:
         return f"<History {self.name}: {self.settings}, {ddl}, {len(self.upstream.events)} events>"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """How Hypothesis prints it: by its settings."""
+        """Prints the settings only. Called by Hypothesis."""
         printer.text(repr(self))
 
     @property
@@ -110,7 +113,7 @@ class History:
 
     @property
     def records(self) -> list[Record]:
-        """All records, as the files hold them."""
+        """All records of the files."""
         return [record for part in self.slices for record in part.records]
 
     @cached_property
@@ -126,20 +129,20 @@ class History:
         return [[record.line() for record in part.records] for part in self.slices]
 
     def resolved_after(self, slice_index: int) -> int | None:
-        """Up to which TSO the mirrors are after this file; None for modes without watermarks."""
+        """The TSO of the mirrors after this file. None for modes without watermarks."""
         return self._resolved[slice_index] if has_watermarks(self.mode) else None
 
     def truth_after(self, slice_index: int) -> State | None:
-        """The tables after this file; None where no state can be said to be reached."""
+        """The tables after this file. None if no state is known to be reached."""
         if has_watermarks(self.mode):
             resolved = self._resolved[slice_index] or 0
             return None if self.ddl_comes_after(slice_index, resolved) else self.upstream.state_at(resolved)
-        settled = END_TSO if slice_index == len(self.slices) - 1 else self.slices[slice_index].settled
-        return None if settled is None else self.upstream.state_at(settled)
+        tso = END_TSO if slice_index == len(self.slices) - 1 else self.slices[slice_index].complete_tso
+        return None if tso is None else self.upstream.state_at(tso)
 
     def ddl_comes_after(self, slice_index: int, resolved: int) -> bool:
-        """Whether DDL at or below that TSO is only in later files: at the TSO of a watermark that came before it."""
-        told, later = (
+        """Whether later files hold DDL at or below that TSO: DDL at the TSO of a watermark that precedes it."""
+        sent, later = (
             {
                 (record.commit_ts, json.loads(record.payload)["sql"])
                 for part in parts
@@ -148,7 +151,7 @@ class History:
             }
             for parts in (self.slices[: slice_index + 1], self.slices[slice_index + 1 :])
         )
-        return any(tso <= resolved for tso, _ in later - told)
+        return any(tso <= resolved for tso, _ in later - sent)
 
     def final_truth(self) -> State:
         """The tables after all files."""
@@ -160,12 +163,12 @@ class History:
 def history_of(
     choices: Choices, settings: Settings, *, prefix: str, transactions: int, kinds: Sequence[str] | None = None
 ) -> History:
-    """The history of these choices, on the topic `prefix`, in the databases `<prefix>_a` and `<prefix>_b`."""
+    """The history of these choices, on topic `prefix`, in databases `<prefix>_a` and `<prefix>_b`."""
     mode = settings.mode
     upstream = Upstream()
     tables = _tables(choices, prefix, kinds or _kinds(choices, settings))
     for number, table in enumerate(tables):
-        # in seconds of their own, below that of the first transaction
+        # in seconds of their own, before the first transaction
         upstream.execute(CreateTable(table), START_TSO + (5 + number) * _SECOND)
     _run(upstream, choices, settings, (f"{prefix}_a", f"{prefix}_b"), transactions)
     encoder = encoder_of(
@@ -175,7 +178,7 @@ def history_of(
         raw_changes=settings.raw_changes,
         markers=mode == "dataworks" and choices.chance(0.5),
         late=settings.together and not settings.disturbances.restarts,
-        # what was sent again is told by times, which early encoders do not have
+        # redelivered records are recognized by times, which early encoders do not send
         early=mode == "default" and not settings.disturbances.restarts and choices.chance(0.5),
     )
     messages = encoded(encoder, upstream.events)
@@ -188,17 +191,17 @@ def history_of(
         choices,
     )
     records = delivered(timeline, prefix, settings.partitions)
-    settled = {}
+    complete = {}
     if settings.partitions == 1 or not has_watermarks(mode):
-        # then each message is one record
-        settled = {
+        # each message is one record
+        complete = {
             (record.partition, record.offset): record.commit_ts
             for record, sent in zip(records, timeline, strict=True)
-            if sent.settled
+            if sent.complete_here
         }
     slices = sliced(
         records,
-        settled,
+        complete,
         settings.slices,
         choices,
         in_step=settings.in_step,
@@ -211,7 +214,7 @@ def history_of(
 def _run(
     upstream: Upstream, choices: Choices, settings: Settings, databases: tuple[str, str], transactions: int
 ) -> None:
-    """Random transactions, and DDL between them."""
+    """Runs random transactions with DDL between them."""
     mode = settings.mode
     signed = mode == "dataworks"
     own_ms = mode == "default" and settings.dispatcher != "table"
@@ -239,7 +242,7 @@ def _kinds(choices: Choices, settings: Settings) -> list[str]:
 
 
 def _tables(choices: Choices, prefix: str, kinds: Sequence[str]) -> list[Table]:
-    """Tables of two databases; now and then a name is in both."""
+    """Tables of two databases. Now and then a name is in both."""
     found = [
         table_of(kind, f"{prefix}_{'ab'[number % 2]}", kind, clustered=not choices.chance(0.4))
         for number, kind in enumerate(kinds)
@@ -258,11 +261,13 @@ def drawn_settings(
     complete: bool = False,
     ddl: bool = True,
     partition_ddl: bool = True,
-    untold: bool = True,
+    ambiguous: bool = True,
 ) -> Settings:
-    """Settings that fit the mode. `complete`: a last watermark above everything always comes. `ddl`: there may be DDL.
-    `untold`: also what a plain reader cannot tell (`fold`): DDL that shares its moment with rows, values spelt in two
-    ways."""
+    """Random settings that are valid for the mode.
+
+    `complete`: always sends a final watermark above all changes. `ddl`: DDL may occur. `ambiguous`: includes what the plain
+    reader (`fold`) cannot resolve: DDL at the same moment as rows, and values with two text forms.
+    """
     watermarks = has_watermarks(mode)
     settings = Settings(
         mode,
@@ -281,13 +286,13 @@ def drawn_settings(
         slices=choices.integer(1, 3),
         seed=seed,
     )
-    # drawn last, so that a seed without DDL means what it did before there was any
+    # drawn last, so that seeds without DDL keep their histories
     share = choices.pick((0, 0.05, 0.15, 0.15, 0.3)) if ddl else 0
-    if untold:
+    if ambiguous:
         settings = replace(settings, respelt=mode != "dataworks" and choices.chance(0.3))
     if not share:
         return settings
-    together = untold and not watermarks and mode != "dataworks" and choices.chance(0.6)
+    together = ambiguous and not watermarks and mode != "dataworks" and choices.chance(0.6)
     settings = replace(
         settings,
         ddl=share,

@@ -22,25 +22,25 @@ PartitionOf: TypeAlias = "Callable[[Change], int]"
 
 @dataclass(frozen=True)
 class Message:
-    """What one Kafka record will hold. `kind`: row, ddl, watermark or note.
-
-    `order` is what a mode orders by: commitTs, or `es` where that is all there is, or sequenceId. `group` is the same
-    for what Canal splits over partitions: its batch number and time are too. `touched` are the tables of DDL.
-    """
+    """The content of one Kafka record."""
 
     kind: str
+    """row, ddl, watermark or note. Notes carry no change: heartbeats, transaction markers, false watermarks."""
     body: Body
     commit_ts: int
     order: int
+    """What the mode orders by: commitTs, `es` or sequenceId."""
     partition: int = 0
     table: Table | None = None
     op: str = ""
     rows: tuple[Change, ...] = ()
     group: int = 0
+    """Equal for the messages into which Canal splits one message. They have one batch number and time."""
     touched: frozenset[Name] = frozenset()
+    """The tables of a DDL statement."""
 
     def payload(self, ts: int, batch: int) -> str:
-        """The message as it is sent at `ts` (ms), in Canal's batch number `batch`."""
+        """The message as sent at `ts` (ms) in Canal's batch `batch`."""
         body = dict(self.body)
         if "payload" in body:
             times = body["payload"]["timestamp"]

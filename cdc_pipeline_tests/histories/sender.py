@@ -1,7 +1,7 @@
-"""A changefeed that sends messages: in what order, with which watermarks, and what it sends again.
+"""A changefeed that sends messages: their order, their watermarks, and what it sends again.
 
-A watermark is sent to all partitions at once, and only when every change at or below it has been sent, but for DDL at its
-very TSO; changes above it may have been sent before. It may come again, and step back after a restart.
+A watermark goes to all partitions at once, after all changes at or below it. Only DDL at its very TSO may follow it, and
+changes above it may precede it. Watermarks may repeat, and regress after a restart.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cdc_pipeline_tests.histories.message import physical_ms
-from cdc_pipeline_tests.histories.tellable import is_tellable
+from cdc_pipeline_tests.histories.resends import is_distinguishable
 from cdc_pipeline_tests.histories.ticdc import TiCdc
 from cdc_pipeline_tests.histories.upstream import END_TSO, START_TSO
 
@@ -22,39 +22,40 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Disturbances:
-    """What happens on the way.
-
-    `watermarks`: chance of a watermark after a message. `interleave`: tables run ahead of each other. `restarts`: the
-    changefeed (or Canal) starts again from an earlier point, and sends everything from there again. `retries`: single
-    messages, DDL too, that come once more, later in their partition. `swaps`: pairs of messages of one keyed table that
-    change places between two watermarks. `repeats`: records that two files hold. `complete`: a last watermark is above
-    everything. `ddl`: DDL is among what comes once more. `again`: batches that Canal sends again with new numbers.
-    Interleaving, retries and swaps are for modes with watermarks only.
-    """
+    """Disturbances of delivery. Interleaving, retries and swaps apply to modes with watermarks only."""
 
     watermarks: float = 0.1
+    """The chance of a watermark after a message."""
     interleave: bool = False
+    """Tables may overtake each other."""
     restarts: int = 0
+    """How often the changefeed (or Canal) restarts from an earlier point and sends everything from there again."""
     retries: int = 0
+    """Single messages, DDL with `ddl`, that are sent again later in their partition."""
     swaps: int = 0
+    """Pairs of messages of one keyed table that swap their places between two watermarks."""
     repeats: int = 0
+    """Records that two files hold."""
     complete: bool = True
+    """The last watermark is above all changes."""
     ddl: bool = False
+    """Retries include DDL."""
     again: int = 0
+    """Batches that Canal sends again with new numbers."""
 
 
 @dataclass(frozen=True)
 class Sent:
-    """A message that was sent; a watermark to all partitions.
+    """A sent message. Watermarks go to all partitions.
 
-    `settled`: all messages up to this one have been sent, none of them is about to be sent again, and its transaction is
-    complete. `restarted`: the first message after a restart.
+    `complete_here`: all messages up to this one have been sent, none of them is pending again after a restart, and its
+    transaction is complete. `restarted`: the first message after a restart.
     """
 
     message: Message
     ts: int = 0
     batch: int = 0
-    settled: bool = False
+    complete_here: bool = False
     restarted: bool = False
 
 
@@ -67,21 +68,23 @@ def sent_by(
     *,
     together: bool = False,
 ) -> list[Sent]:
-    """The messages in the order of sending. Restarts and retries that nothing in the bytes tells are left out. `together`:
-    Canal builds many messages in one ms."""
+    """The messages in sending order, without restarts and retries that the bytes do not show.
+
+    `together`: Canal builds many messages in one ms.
+    """
     for restarts in (disturbances.restarts, *range(disturbances.restarts, -1, -1)):
         sender = _Sender(encoder, messages, replace(disturbances, restarts=restarts), choices)
         timeline = _stamped(sender.run(), choices)
         if together and mode == "canal":
             timeline = _built_together(timeline, choices)
-        if is_tellable(mode, timeline, messages):
+        if is_distinguishable(mode, timeline, messages):
             break
     for _ in range(disturbances.again):
         timeline = _with_batch_again(timeline, choices)
     if isinstance(encoder, TiCdc) and encoder.extension:
         for _ in range(disturbances.retries):
             retried = _with_retry(timeline, choices, ddl=disturbances.ddl)
-            if is_tellable(mode, retried, messages):
+            if is_distinguishable(mode, retried, messages):
                 timeline = retried
         timeline = _growing(timeline)
         for _ in range(disturbances.swaps):
@@ -90,7 +93,7 @@ def sent_by(
 
 
 class _Sender:
-    """Sends from one queue for each table where tables interleave, else from one queue."""
+    """Sends from one queue per table if tables interleave, else from a single queue."""
 
     def __init__(self, encoder: Encoder, messages: list[Message], disturbances: Disturbances, choices: Choices) -> None:
         self._watermark_of = encoder.watermark if isinstance(encoder, TiCdc) and encoder.extension else None
@@ -124,7 +127,7 @@ class _Sender:
             elif stops and self._furthest >= stops[-1]:
                 stops.pop()
                 self._restart()
-                if stops and choices.chance(0.4):  # it fails again while it sends again
+                if stops and choices.chance(0.4):  # restarts again while it resends
                     stops.pop()
                     soon = choices.integer(1, 5)
         if self._plan.complete:
@@ -132,11 +135,11 @@ class _Sender:
         return self._timeline
 
     def _heads(self) -> dict[int, object]:
-        """The next message of each queue → the queue."""
+        """Next message of each queue → the queue."""
         return {queue[self._next[name]]: name for name, queue in self._queues.items() if self._next[name] < len(queue)}
 
     def _ready(self, heads: dict[int, object]) -> dict[int, object]:
-        """The heads that may be sent: DDL comes after what its tables' rows were before it, and before those after it."""
+        """The heads that may be sent. DDL follows the earlier rows of its tables, and precedes the later ones."""
         found = {}
         ddl = [
             index for index in self._queues.get(None, ())[self._next.get(None, 0) :] if self._messages[index].touched
@@ -168,10 +171,10 @@ class _Sender:
         message = self._messages[index]
         following = self._messages[index + 1 : index + 2]
         ends = not following or following[0].commit_ts != message.commit_ts
-        self._append(message, settled=ends and index + 1 == self._furthest)
+        self._append(message, complete_here=ends and index + 1 == self._furthest)
 
-    def _append(self, message: Message, *, settled: bool = False) -> None:
-        self._timeline.append(Sent(message, settled=settled, restarted=self._restarted))
+    def _append(self, message: Message, *, complete_here: bool = False) -> None:
+        self._timeline.append(Sent(message, complete_here=complete_here, restarted=self._restarted))
         self._restarted = False
 
     def _send_watermark(self, tso: int) -> None:
@@ -180,11 +183,11 @@ class _Sender:
             self._append(self._watermark_of(tso))
 
     def _low(self) -> int:
-        """The smallest TSO that is still to be sent."""
+        """The smallest TSO that has unsent messages."""
         return min((self._messages[index].commit_ts for index in self._heads()), default=self._last_tso() + 1)
 
     def _only_ddl_at(self, tso: int) -> bool:
-        """Whether all rows of the TSO have been sent. Its DDL, or what is left of it, may come after a watermark of it."""
+        """Whether all rows up to the TSO have been sent, and only its DDL has not. Its watermark may precede that DDL."""
         left = [self._messages[index] for name, queue in self._queues.items() for index in queue[self._next[name] :]]
         kinds = {message.kind for message in left if message.commit_ts == tso}
         return kinds == {"ddl"} and not any(message.commit_ts < tso for message in left)
@@ -193,14 +196,14 @@ class _Sender:
         return self._messages[-1].commit_ts
 
     def _advance(self) -> None:
-        """A watermark as high as it may be, or somewhat lower; sometimes the one before it again."""
+        """Sends the highest possible watermark, a lower one, or the previous one again."""
         highest = self._low() - (not self._only_ddl_at(self._low()))
         passed = [m.commit_ts for m in self._messages if self._watermark <= m.commit_ts <= highest]
         candidates = [highest, highest, *passed[-2:], self._watermark]
         self._send_watermark(max(self._watermark, self._choices.pick(candidates)))
 
     def _restart(self) -> None:
-        """Begins again at a checkpoint: a watermark that was sent, or the time just before some change."""
+        """Restarts at a checkpoint: a sent watermark, or the time just before a change."""
         low = self._low()
         if self._by_time:
             marks = [sent.message.commit_ts for sent in self._timeline if sent.message.kind == "watermark"]
@@ -223,7 +226,7 @@ class _Sender:
 
 
 def _stamped(timeline: list[Sent], choices: Choices) -> list[Sent]:
-    """The timeline with clock times, which grow, and Canal's batch numbers, which begin again at 1 after a restart."""
+    """The timeline with increasing clock times, and with Canal's batch numbers, which restart at 1 with Canal."""
     found: list[Sent] = []
     ts, batch, group = physical_ms(START_TSO), 1, 0
     for sent in timeline:
@@ -239,7 +242,7 @@ def _stamped(timeline: list[Sent], choices: Choices) -> list[Sent]:
 
 
 def _built_together(timeline: list[Sent], choices: Choices) -> list[Sent]:
-    """The timeline as Canal builds it: batches of what has been logged so far, some messages of a batch in one ms."""
+    """The timeline as Canal builds it: batches of what has been logged so far, with some messages in the same ms."""
     found: list[Sent] = []
     batch, built = 0, 0
     for place, sent in enumerate(timeline):
@@ -257,7 +260,7 @@ def _built_together(timeline: list[Sent], choices: Choices) -> list[Sent]:
 
 
 def _with_batch_again(timeline: list[Sent], choices: Choices) -> list[Sent]:
-    """Canal could not send a batch, and sends it again with the next number after a tenth of a second (canal-facts 50)."""
+    """Canal fails to send a batch, and sends it with the next number 0.1 s later (canal-facts 50)."""
     at = choices.integer(0, len(timeline) - 1)
     first, end = at, at + 1
     while first and not timeline[first].restarted and timeline[first - 1].batch == timeline[at].batch:
@@ -271,11 +274,11 @@ def _with_batch_again(timeline: list[Sent], choices: Choices) -> list[Sent]:
     for sent in timeline[end:]:
         same_run = same_run and not sent.restarted
         later.append(replace(sent, ts=sent.ts + wait, batch=sent.batch + same_run))
-    return [*timeline[:first], *(replace(sent, settled=False) for sent in batch), *again, *later]
+    return [*timeline[:first], *(replace(sent, complete_here=False) for sent in batch), *again, *later]
 
 
 def _growing(timeline: list[Sent]) -> list[Sent]:
-    """The timeline with clock times that grow where a message was put in between."""
+    """The timeline with increasing clock times around inserted messages."""
     found: list[Sent] = []
     for sent in timeline:
         found.append(replace(sent, ts=max(sent.ts, found[-1].ts + 1)) if found else sent)
@@ -283,7 +286,7 @@ def _growing(timeline: list[Sent]) -> list[Sent]:
 
 
 def _with_retry(timeline: list[Sent], choices: Choices, *, ddl: bool) -> list[Sent]:
-    """A row comes again after a later change of its table's name in the same partition; DDL after any later message."""
+    """Sends a row again after a later change of its table's name in the same partition, or DDL after any later message."""
     at = choices.integer(0, len(timeline) - 1)
     message = timeline[at].message
     if message.kind != "row" and not (ddl and message.kind == "ddl"):
@@ -296,7 +299,7 @@ def _with_retry(timeline: list[Sent], choices: Choices, *, ddl: bool) -> list[Se
     if not later:
         return timeline
     place = choices.integer(later[0], len(timeline) - 1)
-    again = replace(timeline[at], ts=timeline[place].ts + 1, settled=False)
+    again = replace(timeline[at], ts=timeline[place].ts + 1, complete_here=False)
     return [*timeline[: place + 1], again, *timeline[place + 1 :]]
 
 
@@ -320,7 +323,7 @@ def _with_swap(timeline: list[Sent], choices: Choices) -> list[Sent]:
 
 
 def _follows(later: Message, message: Message) -> bool:
-    """Whether `message` may come again after `later`."""
+    """Whether `message` may be sent again after `later`."""
     if message.kind == "ddl":
         return later.kind != "watermark"
     names = [None if item.table is None else item.table.full_name for item in (later, message)]

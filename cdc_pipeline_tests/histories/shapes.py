@@ -1,6 +1,6 @@
-"""Tables as they are between two DDL statements, and what they hold.
+"""Tables between two DDL statements, and their content.
 
-Values are texts as Canal-JSON has them (a byte of VARBINARY is the character of the same number) or None.
+A value is None or its Canal-JSON text. Each character of a VARBINARY text is one byte.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 Row: TypeAlias = "dict[str, str | None]"
-"""A row by column name. Rows are never changed in place."""
+"""A row by column name. Rows are never mutated."""
 Image: TypeAlias = "tuple[str | None, ...]"
-"""A row's values in the order of the columns."""
+"""A row's values in column order."""
 Name: TypeAlias = "tuple[str, str]"
 """Database and table."""
 Columns: TypeAlias = "tuple[tuple[str, str], ...]"
@@ -25,13 +25,13 @@ Columns: TypeAlias = "tuple[tuple[str, str], ...]"
 
 
 class Content(NamedTuple):
-    """What a table is at one moment: its columns and its sorted rows."""
+    """The columns and sorted rows of a table at one moment."""
 
     columns: Columns
     rows: list[Image]
 
     def expected(self) -> tuple[list[dict[str, str]], list[list[str | None]]]:
-        """Columns and rows as an `expected.json` has them, for `truth.differences`: bytes are in hex."""
+        """Columns and rows as in `expected.json`, with bytes in hex. For `truth.differences`."""
         binary = [words.startswith("varbinary") for _, words in self.columns]
         found = [
             [
@@ -44,20 +44,21 @@ class Content(NamedTuple):
 
 
 State: TypeAlias = "dict[Name, Content]"
-"""The tables that exist."""
+"""The existing tables."""
 
 
 @dataclass(frozen=True)
 class Partitioning:
-    """How an INT column parts a table: by RANGE, each part below its bound (None is MAXVALUE), or by HASH, the parts p0,
-    p1 and so on, without bounds."""
+    """How an INT column partitions a table: by RANGE or by HASH."""
 
     column: str
     names: tuple[str, ...]
+    """Those of HASH are p0, p1 and so on."""
     bounds: tuple[int | None, ...] = ()
+    """The exclusive upper bound of each RANGE partition. None: MAXVALUE. Empty for HASH."""
 
     def part_of(self, value: str | None) -> str | None:
-        """The part in which a row lies; None where no part takes it."""
+        """The partition of a value. None if no partition accepts it."""
         number = int(value or 0)
         if not self.bounds:
             return self.names[abs(number) % len(self.names)]
@@ -80,11 +81,10 @@ def part_words(name: str, bound: int | None) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A table from one DDL statement to the next: what it is called and its shape. Compared by identity: a DDL that changes
-    any of it makes another Table. Without `primary_key` and `unique_not_null` it is keyless.
+    """A table between two DDL statements.
 
-    `clustered`: TiDB keeps the rows under the primary key itself, so that a changed key is another row to TiCDC.
-    `not_null` are columns besides those of the key.
+    Compared by identity: DDL that changes a table creates another Table. A table without `primary_key` and
+    `unique_not_null` is keyless.
     """
 
     database: str
@@ -93,8 +93,10 @@ class Table:
     primary_key: tuple[str, ...] = ()
     unique_not_null: tuple[str, ...] = ()
     clustered: bool = True
+    """TiDB stores rows under the primary key, so for TiCDC an update of the key is another row."""
     kind: str = ""
     not_null: frozenset[str] = frozenset()
+    """NOT NULL columns that are not in the key."""
     partitioning: Partitioning | None = None
 
     @property
@@ -103,7 +105,7 @@ class Table:
 
     @cached_property
     def key(self) -> tuple[str, ...]:
-        """The handle key in the order of its index; empty for a keyless table."""
+        """The handle key in index order. Empty for a keyless table."""
         return self.primary_key or self.unique_not_null
 
     @property
@@ -132,11 +134,11 @@ class Table:
         return Content(self.columns, sorted((self.image(row) for row in rows), key=sort_key))
 
     def part_of(self, row: Mapping[str, str | None]) -> str | None:
-        """The partition of a row; None where the table has none, or none that takes the row."""
+        """The partition of a row. None if the table has no partitions, or none that accepts the row."""
         return None if self.partitioning is None else self.partitioning.part_of(row[self.partitioning.column])
 
     def create_statement(self) -> str:
-        """CREATE TABLE, with a collation that tells case and trailing spaces apart."""
+        """CREATE TABLE with a collation that distinguishes case and trailing spaces."""
         needed = {*self.key, *self.not_null}
         parts = [f"`{name}` {upper_type(words)}{' NOT NULL' if name in needed else ''}" for name, words in self.columns]
         if self.primary_key:

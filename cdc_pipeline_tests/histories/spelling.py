@@ -1,4 +1,4 @@
-"""Values spelt in another way that is the same value: a zero before a number, more or fewer zeros behind a point."""
+"""Other texts of the same values: a leading zero of a number, more or fewer trailing zeros of a fraction."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SHARE = 0.2
 
 
 def respelt(message: Message, choices: Choices) -> Message:
-    """The message of TiCDC or Canal with some numbers and times of its rows spelt in another way."""
+    """A message of TiCDC or Canal with some numbers and times of its rows in another text form."""
     table = message.table
     if message.kind != "row" or table is None or "data" not in message.body:
         return message
@@ -22,7 +22,7 @@ def respelt(message: Message, choices: Choices) -> Message:
         for side, rows in ((side, message.body[side]) for side in ("data", "old"))
     }
     if message.body["old"] == message.body["data"]:
-        sides["old"] = sides["data"]  # early TiCDC says the row of a DELETE twice, in the same words
+        sides["old"] = sides["data"]  # early TiCDC sends the row of a DELETE twice, in the same form
     return replace(message, body={**message.body, **sides})
 
 
@@ -34,8 +34,8 @@ def _row(row: dict[str, Any] | None, types: dict[str, str], choices: Choices) ->
     }
 
 
-def _other(value: str, words: str) -> str:
-    base = words.split("(")[0].split(" ")[0]
+def _other(value: str, mysql_type: str) -> str:
+    base = mysql_type.split("(")[0].split(" ")[0]
     if base in ("int", "bigint"):
         return f"-0{value[1:]}" if value.startswith("-") else f"0{value}"
     if base == "decimal":

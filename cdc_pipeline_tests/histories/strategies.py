@@ -1,4 +1,4 @@
-"""Histories for Hypothesis, and histories of a seed."""
+"""Histories of Hypothesis and of seeds."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def histories(
     transactions: tuple[int, int] = (5, MOST_TRANSACTIONS),
     settings: Settings | None = None,
     complete: bool = False,
-    untold: bool = True,
+    ambiguous: bool = True,
 ) -> History:
-    """A history of one of the modes, with settings that are drawn unless they are given.
+    """A history of one of the modes. The settings are drawn if not given.
 
-    `complete`: a last watermark above everything always comes. `untold`: also what a plain reader cannot tell.
+    `complete`: always sends a final watermark above all changes. `ambiguous`: includes what the plain reader cannot resolve.
     """
     choices = Drawn(draw)
-    used = settings or drawn_settings(choices, choices.pick(modes), complete=complete, untold=untold)
+    used = settings or drawn_settings(choices, choices.pick(modes), complete=complete, ambiguous=ambiguous)
     return history_of(choices, used, prefix=prefix, transactions=choices.integer(*transactions))
 
 
@@ -47,11 +47,11 @@ def combinations(
     count: int,
     transactions: tuple[int, int] = (5, 15),
     complete: bool = True,
-    untold: bool = True,
+    ambiguous: bool = True,
 ) -> Combined:
-    """Histories for one run of the pipeline. All of the modes have watermarks, or none has."""
+    """Histories for one run of the pipeline. Either all modes have watermarks or none has."""
     parts = [
-        draw(histories(modes, prefix=f"h{number}", transactions=transactions, complete=complete, untold=untold))
+        draw(histories(modes, prefix=f"h{number}", transactions=transactions, complete=complete, ambiguous=ambiguous))
         for number in range(count)
     ]
     return combined(parts)
@@ -68,12 +68,12 @@ def history_of_seed(
     complete: bool = False,
     ddl: bool = True,
     partition_ddl: bool = True,
-    untold: bool = True,
+    ambiguous: bool = True,
 ) -> History:
-    """The history of a seed, the same one each time, on the topic `prefix` (`h<seed>` if not given).
+    """The history of a seed, always the same, on topic `prefix` (default `h<seed>`).
 
-    `complete`: a last watermark above everything always comes. One that does not would hold back all of `combined`.
-    `ddl`, `partition_ddl`: there may be such statements; `untold`: also what a plain reader cannot tell.
+    `complete`: always sends a final watermark above all changes. Without it, the history holds back all of `combined`.
+    `ddl`, `partition_ddl`: such statements may occur. `ambiguous`: includes what the plain reader cannot resolve.
     """
     choices = Seeded(seed)
     used = settings or drawn_settings(
@@ -83,7 +83,7 @@ def history_of_seed(
         complete=complete,
         ddl=ddl,
         partition_ddl=partition_ddl,
-        untold=untold,
+        ambiguous=ambiguous,
     )
     name = f"h{seed}" if prefix is None else prefix
     return history_of(choices, used, prefix=name, transactions=transactions, kinds=kinds)

@@ -1,4 +1,4 @@
-"""The kinds of tables that histories have, and the values that their columns may hold."""
+"""The kinds of tables in histories, and the values of their columns."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PARTED: dict[str, Partitioning] = {
 }
 _PARTED_COLUMNS = (("id", "int"), *_PAYLOAD[:2])
 BESIDE = "beside"
-"""A table of the shape of a partitioned one, for EXCHANGE PARTITION: its rows lie in one partition, as a rule."""
+"""The kind of a table with the shape of a partitioned one, for EXCHANGE PARTITION. Its rows usually fit one partition."""
 
 PARTED_KINDS = tuple(_PARTED)
 PLAIN_KINDS = tuple(_SHAPES)
@@ -58,7 +58,7 @@ def keyed_kinds(kinds: tuple[str, ...]) -> tuple[str, ...]:
 
 def table_of(kind: str, database: str, name: str, *, clustered: bool = True) -> Table:
     if kind in _PARTED:
-        # TiCDC writes a row that moves to another partition as a DELETE and an INSERT, as if it were clustered
+        # for TiCDC, a row that moves to another partition is a DELETE and an INSERT, as in a clustered table
         return Table(database, name, _PARTED_COLUMNS, ("id",), kind=kind, partitioning=_PARTED[kind])
     columns, primary_key, unique = _SHAPES[kind]
     return Table(database, name, columns, primary_key, unique, clustered, kind)
@@ -66,12 +66,12 @@ def table_of(kind: str, database: str, name: str, *, clustered: bool = True) -> 
 
 @cache
 def values(mysql_type: str, *, signed: bool) -> tuple[str, ...]:
-    """Texts that a column of the type may hold; with `signed` no integer above 2^63 - 1."""
+    """Texts that a column of the type can hold. `signed`: no integer exceeds 2^63 - 1."""
     base = mysql_type.split("(")[0]
     if base == "bigint unsigned":
         return _LONGS if signed else _UNSIGNED
     if base == "decimal":
-        # a double, as DataWorks has it, has no more than 15 digits
+        # DataWorks sends a double, which has at most 15 digits
         long = int(mysql_type[8:].split(",")[0]) > 38 and not signed
         return tuple(
             dict.fromkeys(converted(value, mysql_type) or "" for value in (_LONG_DECIMALS if long else _DECIMALS))
@@ -87,7 +87,7 @@ def values(mysql_type: str, *, signed: bool) -> tuple[str, ...]:
 
 
 def keys(table: Table, *, signed: bool) -> tuple[Image, ...]:
-    """The keys that rows of the table may have, in the order of the key's columns. Few, so that they come again."""
+    """The possible keys of the table's rows, in the order of the key's columns. Few, so that keys are reused."""
     if table.partitioning is not None:
         part_of = table.partitioning.part_of
         return tuple((key,) for key in _PARTED_KEYS if part_of(key) is not None)
@@ -99,4 +99,4 @@ def keys(table: Table, *, signed: bool) -> tuple[Image, ...]:
 @cache
 def _keys(types: tuple[str, ...], signed: bool) -> tuple[Image, ...]:
     most = 12 if len(types) == 1 else 4
-    return tuple(product(*(values(words, signed=signed)[:most] for words in types)))
+    return tuple(product(*(values(mysql_type, signed=signed)[:most] for mysql_type in types)))

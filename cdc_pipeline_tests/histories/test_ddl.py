@@ -1,4 +1,4 @@
-"""DDL in histories: each kind occurs, its messages are those of a real encoder, and its truth is what MySQL does."""
+"""DDL in histories: each kind occurs, messages equal those of real encoders, and its effect is that of MySQL."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ _TYPES = {"CREATE", "ALTER", "ERASE", "TRUNCATE", "RENAME", "CINDEX", "DINDEX", 
 
 @cache
 def _history(seed: int, mode: str) -> History:
-    return history_of_seed(seed, transactions=15, mode=mode, untold=False)
+    return history_of_seed(seed, transactions=15, mode=mode, ambiguous=False)
 
 
 def _ddl(mode: str) -> Iterator[tuple[History, Ddl]]:
-    """The statements that come after the tables of the beginning."""
+    """The DDL statements after the initial CREATE TABLE statements."""
     for seed in _SEEDS:
         history = _history(seed, mode)
         for event in history.upstream.events:
@@ -95,7 +95,7 @@ def test_all_kinds_occur() -> None:
     for mode in MODES:
         for _, event in _ddl(mode):
             found.update(_kinds(event.statement))
-    wanted = {
+    expected = {
         *("CreateTable", "CreateLike", "TruncateTable", "DropTables", "DropDatabase", "CreateDatabase"),
         *("RenameTables", "1 pairs", "2 pairs", "3 pairs", "to another database", "ExchangePartition"),
         *("DropColumn", "DropKey", "AddKey", "two clauses", "rename of key", "rename"),
@@ -103,7 +103,7 @@ def test_all_kinds_occur() -> None:
         *("varchar(20) to varchar(40)", "int to bigint", "int to varchar(20)", "decimal(10,2) to decimal(14,4)"),
         *("truncate partition of hash", "truncate partition of range", "drop partition of range"),
     }
-    assert wanted <= found.keys()
+    assert expected <= found.keys()
 
 
 def test_most_histories_have_ddl() -> None:
@@ -112,7 +112,7 @@ def test_most_histories_have_ddl() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_ddl_is_in_partition_0_and_says_what_it_is(mode: str) -> None:
+def test_ddl_is_in_partition_0_with_its_type(mode: str) -> None:
     for seed in _SEEDS:
         for record in _history(seed, mode).records:
             if record.kind != "ddl":
@@ -130,7 +130,7 @@ def test_ddl_is_in_partition_0_and_says_what_it_is(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_one_message_for_a_statement_but_for_pairs_of_ticdc(mode: str) -> None:
+def test_a_statement_is_one_message_except_for_ticdc_renames(mode: str) -> None:
     several = 0
     for history, event in _ddl(mode):
         messages = [message for message in history.messages if message.commit_ts == event.commit_ts]
@@ -142,7 +142,7 @@ def test_one_message_for_a_statement_but_for_pairs_of_ticdc(mode: str) -> None:
     assert several
 
 
-def test_without_watermarks_ddl_stands_alone_in_what_orders_it() -> None:
+def test_without_watermarks_no_event_shares_the_time_of_ddl() -> None:
     for mode, unit in (("default", 1), ("canal", 1000)):
         for history, event in _ddl(mode):
             place = physical_ms(event.commit_ts) // unit
@@ -150,10 +150,9 @@ def test_without_watermarks_ddl_stands_alone_in_what_orders_it() -> None:
             assert others == [event]
 
 
-def test_without_watermarks_files_do_not_part_ddl_from_rows() -> None:
-    """Whatever a file holds for the first time comes after all that earlier files hold, where DDL tells more than that a
-    table is empty."""
-    parted = 0
+def test_without_watermarks_files_keep_ddl_and_rows_in_order() -> None:
+    """New records of a file are later than those of earlier files, unless DDL only empties tables."""
+    count = 0
     for mode in (mode for mode in MODES if not has_watermarks(mode)):
         for seed in _SEEDS:
             history = _history(seed, mode)
@@ -162,22 +161,22 @@ def test_without_watermarks_files_do_not_part_ddl_from_rows() -> None:
             seen: set[str] = set()
             newest = 0
             for part in history.slices:
-                new = [record for record in part.records if _deed(record.payload) not in seen]
+                new = [record for record in part.records if _without_send_time(record.payload) not in seen]
                 assert all(record.commit_ts >= newest for record in new)
                 newest = max((record.commit_ts for record in new), default=newest)
-                seen |= {_deed(record.payload) for record in part.records}
-            parted += len(history.slices) > 1
-    assert parted > 10
+                seen |= {_without_send_time(record.payload) for record in part.records}
+            count += len(history.slices) > 1
+    assert count > 10
 
 
-def _deed(payload: str) -> str:
-    """The message without what says when it was sent."""
+def _without_send_time(payload: str) -> str:
+    """The message without its fields about sending."""
     body = json.loads(payload)
     return json.dumps({name: value for name, value in body.items() if name not in ("ts", "id")})
 
 
-def test_ddl_comes_again() -> None:
-    """After a restart, and by itself."""
+def test_ddl_is_resent() -> None:
+    """After a restart, and as a retry."""
     found = 0
     for seed in _SEEDS:
         history = _history(seed, "extension")
@@ -186,8 +185,8 @@ def test_ddl_comes_again() -> None:
     assert found > 10
 
 
-def test_rows_of_a_renamed_table_go_elsewhere() -> None:
-    """The point of it all: a table's rows in one partition, its DDL in another, and after it rows in a third."""
+def test_a_renamed_table_changes_its_partition() -> None:
+    """The rows of a table, its DDL, and its rows after a RENAME can be in three partitions."""
     moved = 0
     for history, event in _ddl("extension"):
         statement = event.statement
@@ -202,8 +201,8 @@ def test_rows_of_a_renamed_table_go_elsewhere() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_statements_are_read_as_they_are_meant(mode: str) -> None:
-    """By the product's parser: the columns that the table has after it, as far as one statement tells them."""
+def test_the_parser_supports_all_alter_statements(mode: str) -> None:
+    """With the package's parser."""
     for history, event in _ddl(mode):
         statement = event.statement
         for message in history.messages:
@@ -217,7 +216,7 @@ def test_statements_are_read_as_they_are_meant(mode: str) -> None:
             assert not [change for change in found if isinstance(change, schema_changes.NotSupported)], sql
 
 
-# ---- what the statements do
+# ---- effect of the statements
 
 
 def _after(
@@ -234,7 +233,7 @@ _TABLE = Table("db", "t", (("id", "int"), ("a", "int"), ("d", "decimal(10,2)")),
 _ROW: dict[str, str | None] = {"id": "1", "a": None, "d": "1.50"}
 
 
-def test_columns_that_are_added_are_filled() -> None:
+def test_added_columns_have_their_defaults() -> None:
     table, rows = _after(
         _TABLE,
         [_ROW],
@@ -253,13 +252,13 @@ def test_columns_change_names_and_types() -> None:
     assert (table.columns, rows) == ((("e", "decimal(14,4)"), ("id", "int")), [{"e": "1.5000", "id": "1"}])
 
 
-def test_a_key_goes_and_comes() -> None:
+def test_a_key_is_dropped_and_added() -> None:
     table, _ = _after(_TABLE, [_ROW], DropKey())
     assert (table.keyless, table.not_null, table.clustered) == (True, frozenset({"id"}), False)
     assert _after(table, [_ROW], AddKey(("id",)))[0].key == ("id",)
 
 
-def test_partitions_take_their_rows_with_them() -> None:
+def test_dropped_and_truncated_partitions_lose_their_rows() -> None:
     table = replace(_TABLE, partitioning=Partitioning("id", ("p0", "p1", "p2"), (10, 20, None)))
     rows = [{**_ROW, "id": number} for number in ("-5", "9", "10", "20")]
     after, left = _after(table, rows, EmptyParts(("p1",), drop=True))
@@ -271,7 +270,7 @@ def test_partitions_take_their_rows_with_them() -> None:
     assert [Partitioning("id", ("p0", "p1", "p2")).part_of(key) for key in ("4", "-5")] == ["p1", "p2"]
 
 
-def test_a_partition_and_a_table_change_places() -> None:
+def test_a_partition_and_a_table_exchange_their_rows() -> None:
     table, other = table_of("range", "db", "t"), replace(table_of("range", "db", "o"), partitioning=None)
     upstream = Upstream()
     row: dict[str, str | None] = {"id": "1", "note": None, "amount": None}
@@ -282,13 +281,13 @@ def test_a_partition_and_a_table_change_places() -> None:
     assert [image[0] for image in state["db", "o"].rows] == ["1"]
 
 
-def test_rows_lie_in_partitions() -> None:
-    parted = 0
+def test_rows_fit_their_partitions() -> None:
+    count = 0
     for mode in MODES:
         for seed in _SEEDS:
             for event in _history(seed, mode).upstream.events:
                 for change in event.net if isinstance(event, Transaction) else ():
                     if change.table.partitioning is not None:
-                        parted += 1
+                        count += 1
                         assert change.table.part_of(change.row) is not None
-    assert parted > 100
+    assert count > 100

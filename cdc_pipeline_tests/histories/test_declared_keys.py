@@ -1,4 +1,4 @@
-"""Tables whose key only `keys` of a pipeline's file tells, with images that lack columns, against the model."""
+"""Tables whose keys only the YAML field `keys` declares, with partial images, compared with the model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline_tests.histories.ddl import CreateTable
-from cdc_pipeline_tests.histories.told import SEED, RandomKiller, Told, histories_of
+from cdc_pipeline_tests.histories.ingested import SEED, IngestedHistories, RandomKiller, histories_of
 from cdc_pipeline_tests.histories.upstream import Ddl
 from cdc_pipeline_tests.support.lakes.kills import ingested_with_kills
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 _KEY = re.compile(r", (?:PRIMARY|UNIQUE) KEY [^(]*\([^)]*\)")
 
 
-class ToldWithoutKeys(Told):
-    """Neither definitions nor messages name a key: it is declared."""
+class WithoutKeys(IngestedHistories):
+    """Definitions and messages without keys. The pipeline's settings declare them."""
 
     @property
     def keys(self) -> dict[str, tuple[str, ...]]:
@@ -37,7 +37,7 @@ class ToldWithoutKeys(Told):
     def lines(self) -> list[list[str]]:
         return [[_without_key(line) for line in lines] for lines in super().lines()]
 
-    def take_in(self) -> None:
+    def ingest_file(self) -> None:
         ingested_with_kills(self.spark, self.paths, self.captures, self.killer, keys=self.keys)
 
 
@@ -53,11 +53,11 @@ def _without_key(line: str) -> str:
 
 def test_mirrors_equal_the_model(spark: SparkSession, tmp_path: Path) -> None:
     histories = histories_of(("only_updated", "delete_keys_only"), SEED, 2, 12, ddl=False)
-    told = ToldWithoutKeys(spark, tmp_path, histories, RandomKiller(SEED, 0.02))
-    told.tell()
-    assert told.wrong == [], histories
-    assert len(told.keys) > 3
-    # the tables' definitions name none
-    entries = published_cut(spark, told.paths).mirrors
-    assert {f"{entry['database']}.{entry['table']}" for entry in entries} >= set(told.keys)
-    assert lake_balance(spark, told.paths).is_balanced
+    ingested = WithoutKeys(spark, tmp_path, histories, RandomKiller(SEED, 0.02))
+    ingested.ingest_files()
+    assert ingested.wrong == [], histories
+    assert len(ingested.keys) > 3
+    # no definition of a table has a key
+    entries = published_cut(spark, ingested.paths).mirrors
+    assert {f"{entry['database']}.{entry['table']}" for entry in entries} >= set(ingested.keys)
+    assert lake_balance(spark, ingested.paths).is_balanced

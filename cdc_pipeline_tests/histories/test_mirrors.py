@@ -1,7 +1,7 @@
-"""The pipeline against the model: after every slice each mirror is the table that upstream had at the resolved TSO.
+"""The pipeline against the model: after each slice, each mirror equals its upstream table at the resolved TSO.
 
-Several histories go through one lake, each with its own topic, and the run is killed at random commits on the way. A
-failure names the seed; a seed that failed once is kept in `KEPT`. More histories, and others:
+One lake holds several histories, each with its own topic. The run is killed at random commits. A failure shows the seed.
+Seeds that failed once are in `KEPT`. To run more histories with other seeds:
 CDC_HISTORIES=30 CDC_HISTORY_SEED=7000 make test-all TEST_FLAGS="-k many_histories".
 """
 
@@ -27,8 +27,15 @@ from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline_tests.histories.choices import Seeded
 from cdc_pipeline_tests.histories.combined import Combined, combined
 from cdc_pipeline_tests.histories.history import drawn_settings
+from cdc_pipeline_tests.histories.ingested import (
+    SEED,
+    TIME_MODES,
+    TSO_MODES,
+    IngestedHistories,
+    RandomKiller,
+    histories_of,
+)
 from cdc_pipeline_tests.histories.strategies import combinations, history_of_seed
-from cdc_pipeline_tests.histories.told import SEED, TIME_MODES, TSO_MODES, RandomKiller, Told, histories_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -38,7 +45,7 @@ if TYPE_CHECKING:
 
     from cdc_pipeline_tests.histories.history import History
 
-# Encoders as they are set up in practice → the modes, and the settings that are not drawn.
+# Encoder set-up, as in practice → its modes, and the settings that are not drawn.
 SETUPS: Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]] = {
     "ticdc_extension": (TSO_MODES, {}),
     "ticdc_default": (("default",), {}),
@@ -46,12 +53,12 @@ SETUPS: Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]] = {
     "canal_hashed": (("canal",), {"partitions": 3, "dispatcher": "key"}),
     "dataworks": (("dataworks",), {}),
 }
-# Seeds that once failed (the first of six histories), and whether DDL was made then; `mirrors/changes/test_redeliveries.py`
-# has the smallest form of each failure.
+# Seeds that once failed (first of six histories), and whether that run had DDL. `mirrors/changes/test_redeliveries.py` has
+# the smallest form of each failure.
 KEPT = ((1001, False),)
 
 
-def _told(
+def _ingested(
     spark: SparkSession,
     folder: Path,
     modes: tuple[str, ...],
@@ -62,27 +69,27 @@ def _told(
     ddl: bool = True,
     transactions: int = 15,
     columns: ColumnRules | None = None,
-) -> Told:
+) -> IngestedHistories:
     histories = histories_of(modes, seed, count, transactions, ddl=ddl)
-    told = Told(spark, folder, histories, RandomKiller(seed, share), columns)
-    told.tell()
-    return told
+    ingested = IngestedHistories(spark, folder, histories, RandomKiller(seed, share), columns)
+    ingested.ingest_files()
+    return ingested
 
 
 @pytest.fixture(scope="module")
-def with_watermarks(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
-    return _told(spark, tmp_path_factory.mktemp("tso"), TSO_MODES, SEED, 3, 0.03, transactions=12)
+def with_watermarks(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> IngestedHistories:
+    return _ingested(spark, tmp_path_factory.mktemp("tso"), TSO_MODES, SEED, 3, 0.03, transactions=12)
 
 
 @pytest.fixture(scope="module")
-def without_watermarks(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
-    with patch.object(apply_rows, "SMALL_MIRROR", 0):  # as mirrors are merged that are large
-        return _told(spark, tmp_path_factory.mktemp("time"), TIME_MODES, SEED, 3, 0.03, transactions=12)
+def without_watermarks(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> IngestedHistories:
+    with patch.object(apply_rows, "SMALL_MIRROR", 0):  # merges as for large mirrors
+        return _ingested(spark, tmp_path_factory.mktemp("time"), TIME_MODES, SEED, 3, 0.03, transactions=12)
 
 
 @pytest.fixture(scope="module")
-def core(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
-    return _told(spark, tmp_path_factory.mktemp("core"), TSO_MODES, SEED + 1, 1, 0.05, transactions=6)
+def core(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> IngestedHistories:
+    return _ingested(spark, tmp_path_factory.mktemp("core"), TSO_MODES, SEED + 1, 1, 0.05, transactions=6)
 
 
 @pytest.mark.parametrize(
@@ -91,51 +98,51 @@ def core(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
 def test_mirrors_equal_the_model(
     request: pytest.FixtureRequest, spark: SparkSession, group: str, counted: Callable[[str, int], None]
 ) -> None:
-    told: Told = request.getfixturevalue(group)
-    counted("histories compared", len(told.histories.histories))
-    counted("runs stopped at a commit or a move", told.killer.kills)
-    counted("cuts finished under other settings than they were begun with", told.finished_otherwise)
-    assert told.wrong == [], told.histories
-    assert lake_balance(spark, told.paths).is_balanced
-    cuts = spark.read.format("delta").load(told.paths.table("consistent_cuts"))
+    ingested: IngestedHistories = request.getfixturevalue(group)
+    counted("histories compared", len(ingested.histories.histories))
+    counted("runs stopped at a commit or a move", ingested.killer.kills)
+    counted("cuts finished under other settings than they were begun with", ingested.finished_under_other_settings)
+    assert ingested.wrong == [], ingested.histories
+    assert lake_balance(spark, ingested.paths).is_balanced
+    cuts = spark.read.format("delta").load(ingested.paths.table("consistent_cuts"))
     assert cuts.where("breaches > 0").count() == 0
 
 
-def test_the_runs_were_killed(with_watermarks: Told, without_watermarks: Told) -> None:
+def test_the_runs_were_killed(with_watermarks: IngestedHistories, without_watermarks: IngestedHistories) -> None:
     assert with_watermarks.killer.kills + without_watermarks.killer.kills > 0
 
 
-def _moment_wrong(told: Told, seed: int) -> list[str]:
-    """What is wrong with the tables as of a TSO drawn from the seed."""
-    commits = {event.commit_ts for history in told.histories.histories for event in history.upstream.events}
-    # of a cut at the very TSO of DDL that came after its watermark the mirrors are as before that DDL
-    cuts = {told.histories.resolved_after(number) for number in range(len(told.histories.slices))}
+def _differences_at_tso(ingested: IngestedHistories, seed: int) -> list[str]:
+    """Differences of the tables at a TSO drawn from the seed."""
+    commits = {event.commit_ts for history in ingested.histories.histories for event in history.upstream.events}
+    # if DDL follows the watermark of its own TSO, the mirrors of that cut are as before the DDL
+    cuts = {ingested.histories.resolved_after(number) for number in range(len(ingested.histories.slices))}
     tso = random.Random(seed).choice(sorted(commits - cuts))
-    with read_cut(told.spark, told.paths.root, told.paths.pipeline, tso) as cut:
-        return [f"at {tso}: {line}" for line in told.compared(told.histories.state_at(tso), cut)]
+    with read_cut(ingested.spark, ingested.paths.root, ingested.paths.pipeline, tso) as cut:
+        return [f"at {tso}: {line}" for line in ingested.compared(ingested.histories.state_at(tso), cut)]
 
 
-def _rebuild_wrong(told: Told) -> list[str]:
-    """The tables of which a rebuild makes something else."""
-    maker = CutMaker(told.spark, told.paths, "rebuild", "UTC", 2, lambda line: None, columns=told.columns)
+def _differences_of_rebuild(ingested: IngestedHistories) -> list[str]:
+    """Tables that a rebuild changes."""
+    maker = CutMaker(ingested.spark, ingested.paths, "rebuild", "UTC", 2, lambda line: None, columns=ingested.columns)
     report = Rebuilder(maker, "auto").rebuild()
     return [f"rebuilt: {table}" for table in report.tables if not table.equal]
 
 
-def _all_wrong(told: Told, seed: int) -> list[str]:
-    wrong = [*told.wrong, *_rebuild_wrong(told)]
-    return wrong + _moment_wrong(told, seed) if told.histories.watermarks else wrong
+def _all_differences(ingested: IngestedHistories, seed: int) -> list[str]:
+    wrong = [*ingested.wrong, *_differences_of_rebuild(ingested)]
+    return wrong + _differences_at_tso(ingested, seed) if ingested.histories.watermarks else wrong
 
 
-def _drawn_for(setup: str, seed: int, number: int) -> History:
-    """A history of the set-up, in two files or more."""
+def _history_of_setup(setup: str, seed: int, number: int) -> History:
+    """A history of the set-up in at least two files."""
     modes, fixed = SETUPS[setup]
     drawn = drawn_settings(Seeded(seed), modes[number % len(modes)], seed=seed, complete=True)
     used = replace(drawn, slices=max(2, drawn.slices), **fixed)
     return history_of_seed(seed, transactions=15, settings=used)
 
 
-# CDC_HISTORIES of each set-up, six in a lake.
+# CDC_HISTORIES histories of each set-up, six per lake.
 _A_LAKE = 6
 _FIRST = range(0, int(os.environ.get("CDC_HISTORIES", "12")), _A_LAKE)
 
@@ -146,12 +153,12 @@ _FIRST = range(0, int(os.environ.get("CDC_HISTORIES", "12")), _A_LAKE)
 def test_many_histories_of_a_setup(
     spark: SparkSession, tmp_path: Path, counted: Callable[[str, int], None], setup: str, first: int
 ) -> None:
-    """Histories of one encoder as it is set up in practice, fed in slices through kills."""
-    histories = combined([_drawn_for(setup, first + number, number) for number in range(_A_LAKE)])
-    told = Told(spark, tmp_path, histories, RandomKiller(first, 0.02))
-    told.tell()
-    _report(told, f"{setup} {first}", counted)
-    assert told.wrong == []
+    """Histories of one encoder set-up, ingested file by file with kills."""
+    histories = combined([_history_of_setup(setup, first + number, number) for number in range(_A_LAKE)])
+    ingested = IngestedHistories(spark, tmp_path, histories, RandomKiller(first, 0.02))
+    ingested.ingest_files()
+    _report(ingested, f"{setup} {first}", counted)
+    assert ingested.wrong == []
 
 
 @pytest.mark.long
@@ -165,31 +172,31 @@ def test_many_histories(
     first: int,
     ddl: bool,
 ) -> None:
-    """All encoders in one lake: after each file, at a moment between two cuts, and rebuilt."""
-    told = _told(spark, tmp_path, modes, first, _A_LAKE, 0.03, ddl=ddl)
-    wrong = _all_wrong(told, first)
-    _report(told, f"{modes} {first}", counted)
+    """All encoders in one lake: compared after each file, at a TSO between two cuts, and after a rebuild."""
+    ingested = _ingested(spark, tmp_path, modes, first, _A_LAKE, 0.03, ddl=ddl)
+    wrong = _all_differences(ingested, first)
+    _report(ingested, f"{modes} {first}", counted)
     assert wrong == []
-    assert told.killer.kills > 0
+    assert ingested.killer.kills > 0
 
 
-def _report(told: Told, name: str, counted: Callable[[str, int], None]) -> None:
-    counted("histories compared", len(told.histories.histories))
-    counted("runs stopped at a commit or a move", told.killer.kills)
-    tables = f"{len(told.compared_tables)} tables, {len(told.doubts)} of them in doubt"
-    print(f"{name}: {tables}, {told.killer.kills} kills", *told.wrong, sep="\n  ", flush=True)
+def _report(ingested: IngestedHistories, name: str, counted: Callable[[str, int], None]) -> None:
+    counted("histories compared", len(ingested.histories.histories))
+    counted("runs stopped at a commit or a move", ingested.killer.kills)
+    tables = f"{len(ingested.compared_tables)} tables, {len(ingested.doubts)} of them in doubt"
+    print(f"{name}: {tables}, {ingested.killer.kills} kills", *ingested.wrong, sep="\n  ", flush=True)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("modes", [TSO_MODES, TIME_MODES], ids=["with_watermarks", "without_watermarks"])
-def test_mirrors_that_keep_deleted_rows(
+def test_mirrors_with_soft_deletes(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, modes: tuple[str, ...]
 ) -> None:
-    """The rows that are there equal the model, and a rebuild has the same deleted ones."""
+    """Live rows equal the model, and a rebuild yields the same deleted rows."""
     rules = ColumnRules(soft_delete=("*",))
-    told = _told(spark, tmp_path_factory.mktemp("soft"), modes, SEED, 3, 0.02, columns=rules)
-    assert _all_wrong(told, SEED) == []
-    entries = published_entries(published_cut(spark, told.paths), told.paths)
+    ingested = _ingested(spark, tmp_path_factory.mktemp("soft"), modes, SEED, 3, 0.02, columns=rules)
+    assert _all_differences(ingested, SEED) == []
+    entries = published_entries(published_cut(spark, ingested.paths), ingested.paths)
     kept = [spark.read.format("delta").load(entry.path).where("_deleted") for entry in entries if entry.keeps_deleted]
     assert sum(rows.count() for rows in kept) > 0
 
@@ -199,12 +206,12 @@ def test_mirrors_that_keep_deleted_rows(
 def test_histories_that_hypothesis_draws(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, modes: tuple[str, ...]
 ) -> None:
-    # no shrinking: each example is minutes of Spark; the printed blob repeats it
+    # no shrinking: each example takes minutes of Spark; the printed blob repeats it
     @settings(max_examples=5, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate), print_blob=True)
     @given(histories=combinations(modes, count=4))
     def holds(histories: Combined) -> None:
-        told = Told(spark, tmp_path_factory.mktemp("drawn"), histories, RandomKiller(0, 0.02))
-        told.tell()
-        assert told.wrong == []
+        ingested = IngestedHistories(spark, tmp_path_factory.mktemp("drawn"), histories, RandomKiller(0, 0.02))
+        ingested.ingest_files()
+        assert ingested.wrong == []
 
     holds()

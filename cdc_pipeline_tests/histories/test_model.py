@@ -1,4 +1,4 @@
-"""The model itself: what it emits gives its truth by a plain fold, and what it promises of disturbances holds."""
+"""Tests of the model: a plain fold of its records yields its expected tables, and disturbances are as documented."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from cdc_pipeline_tests.histories.combined import combined
 from cdc_pipeline_tests.histories.ddl import CreateTable
 from cdc_pipeline_tests.histories.encoders import MODES, has_watermarks
 from cdc_pipeline_tests.histories.fold import folded
+from cdc_pipeline_tests.histories.resends import is_distinguishable
 from cdc_pipeline_tests.histories.shapes import Content
 from cdc_pipeline_tests.histories.strategies import combinations, histories, history_of_seed
 from cdc_pipeline_tests.histories.tables import KINDS, table_of
-from cdc_pipeline_tests.histories.tellable import is_tellable
 from cdc_pipeline_tests.histories.ticdc import EXTENSION_MODES
 from cdc_pipeline_tests.histories.upstream import DELETE, INSERT, START_TSO, TSO_SHIFT, UPDATE, Transaction, Upstream
 
@@ -35,12 +35,12 @@ _FEW = range(60)
 
 @cache
 def _history(seed: int, mode: str, transactions: int = 8) -> History:
-    # the plain reader orders by the time of a statement alone, and compares texts
-    return history_of_seed(seed, transactions=transactions, mode=mode, untold=False)
+    # the plain reader orders by statement time alone, and compares texts
+    return history_of_seed(seed, transactions=transactions, mode=mode, ambiguous=False)
 
 
 def _check(history: History | Combined, mode: str, *, least: int = 0) -> None:
-    """The fold of the records of each number of files is the truth after them, where there is one."""
+    """After each file with a known state, the fold of the records so far equals that state."""
     checked = 0
     for number in range(len(history.slices)):
         truth = history.truth_after(number)
@@ -54,36 +54,36 @@ def _check(history: History | Combined, mode: str, *, least: int = 0) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_plain_fold_gives_the_truth(mode: str) -> None:
+def test_a_plain_fold_equals_the_model(mode: str) -> None:
     for seed in _SEEDS:
         _check(_history(seed, mode), mode, least=1)
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
-@given(histories(untold=False))
-def test_histories_of_hypothesis_fold_too(history: History) -> None:
+@given(histories(ambiguous=False))
+def test_hypothesis_histories_fold_to_the_model(history: History) -> None:
     _check(history, history.mode, least=1)
 
 
 @settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
-@given(combinations(["extension"], count=3, transactions=(5, 8), untold=False))
+@given(combinations(["extension"], count=3, transactions=(5, 8), ambiguous=False))
 def test_combined_histories_stop_at_the_smallest_resolved_tso(history: Combined) -> None:
     _check(history, "extension", least=1)
 
 
-def test_combined_histories_without_watermarks_are_whole_at_the_end() -> None:
+def test_combined_histories_without_watermarks_are_complete_at_the_end() -> None:
     both = combined([history_of_seed(seed, transactions=8, mode="canal") for seed in (1, 2)])
     assert both.final_truth() == both.histories[0].final_truth() | both.histories[1].final_truth()
     assert sum(len(lines) for lines in both.files()) == sum(len(history.records) for history in both.histories)
 
 
-def test_a_seed_gives_the_same_history_again() -> None:
+def test_a_seed_repeats_its_history() -> None:
     assert _history(7, "extension").files() == _history(7, "extension").files()
     assert _history(7, "canal").files() != _history(8, "canal").files()
 
 
 @pytest.mark.parametrize("mode", ["extension", "default", "canal"])
-def test_replays_repeat_what_was_sent(mode: str) -> None:
+def test_restarts_resend_messages(mode: str) -> None:
     replayed = 0
     for seed in _FEW:
         history = _history(seed, mode)
@@ -104,8 +104,8 @@ def test_replays_repeat_what_was_sent(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", EXTENSION_MODES)
-def test_watermarks_are_true(mode: str) -> None:
-    """Nothing at or below one is still to come, but for DDL at its very TSO."""
+def test_no_change_follows_its_watermark(mode: str) -> None:
+    """Except DDL at the very TSO of the watermark."""
     steps_back = after_their_own = 0
     for seed in _SEEDS:
         history = _history(seed, mode)
@@ -147,11 +147,11 @@ def test_each_partition_begins_in_the_first_file_and_files_hold_all_records() ->
     assert uneven > 10
 
 
-def test_only_tellable_histories_come() -> None:
+def test_resends_are_distinguishable() -> None:
     for mode in MODES:
         for seed in _FEW:
             history = _history(seed, mode)
-            assert is_tellable(mode, history.timeline, history.messages)
+            assert is_distinguishable(mode, history.timeline, history.messages)
 
 
 def test_all_kinds_of_keys_and_values_occur() -> None:
@@ -173,8 +173,8 @@ def test_all_kinds_of_keys_and_values_occur() -> None:
             found["nulls"] += any(value is None for row in rows for value in row)
         for sent in history.timeline:
             found[f"{sent.message.op} of key"] += sent.message.kind == "row" and sent.message.rows[0].changes_key
-    wanted = {*KINDS, "high bytes", "case", "trailing space", "equal rows", "nulls", "UPDATE of key"}
-    assert {name for name, number in found.items() if number} >= wanted
+    expected = {*KINDS, "high bytes", "case", "trailing space", "equal rows", "nulls", "UPDATE of key"}
+    assert {name for name, number in found.items() if number} >= expected
 
 
 def test_early_encoders_and_watermarks_from_the_future_occur() -> None:
@@ -196,19 +196,22 @@ def test_early_encoders_and_watermarks_from_the_future_occur() -> None:
                     found["from the future"] += 1
                 elif record.kind == "watermark":
                     assert json.loads(record.line())["ts"] >= body["_tidb"]["watermarkTs"] >> TSO_SHIFT
-    wanted = {"statement", "INSERT", "UPDATE", "DELETE", "bytes", "bytes that are no text"}
-    assert {name for name, number in found.items() if number} >= {"from the future", *(f"early {of}" for of in wanted)}
+    expected = {"statement", "INSERT", "UPDATE", "DELETE", "bytes", "bytes that are no text"}
+    assert {name for name, number in found.items() if number} >= {
+        "from the future",
+        *(f"early {of}" for of in expected),
+    }
 
 
 @pytest.mark.parametrize("view", ["statements", "net"])
-def test_before_images_were_in_the_state(view: str) -> None:
+def test_before_images_match_the_state(view: str) -> None:
     for seed in _FEW:
         history = _history(seed, "canal", 20)
         rows: dict[Name, Counter[object]] = {}
         for event in history.upstream.events:
             state = history.upstream.state_at(event.commit_ts)
             if not isinstance(event, Transaction):
-                # DDL makes the rows what the state says
+                # DDL replaces the rows by those of the state
                 rows = {name: Counter(content.rows) for name, content in state.items()}
                 continue
             made = event.statements if view == "statements" else event.net
@@ -272,7 +275,7 @@ def test_net_changes_are_those_of_tikv(clustered: bool) -> None:
     assert gone.net == ()
 
 
-def test_the_state_is_known_at_every_tso() -> None:
+def test_the_state_at_each_tso() -> None:
     upstream = Upstream()
     table, one, two = _ops(upstream, clustered=True)
     assert upstream.state_at(START_TSO - 1) == {}
@@ -282,7 +285,7 @@ def test_the_state_is_known_at_every_tso() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_statement_is_read_as_it_is_meant(kind: str) -> None:
+def test_the_parser_reads_create_statements(kind: str) -> None:
     table = table_of(kind, "db", kind)
     (create,) = parse_ddl(table.create_statement(), "db")
     assert isinstance(create, schema_changes.CreateTable)
@@ -290,7 +293,7 @@ def test_the_statement_is_read_as_it_is_meant(kind: str) -> None:
     assert sorted(create.schema.row_key) == sorted(table.key)
 
 
-def test_rows_as_expected_json_has_them() -> None:
+def test_rows_in_the_form_of_expected_json() -> None:
     table = table_of("varbinary_pk", "db", "t")
     assert Content(table.columns, [(None, "\x80a", "é")]).expected() == (
         [
@@ -302,7 +305,7 @@ def test_rows_as_expected_json_has_them() -> None:
     )
 
 
-def test_modes_have_watermarks_or_none() -> None:
+def test_all_histories_of_a_mode_have_watermarks_or_none() -> None:
     for mode in MODES:
         kinds = {record.kind for seed in range(10) for record in _history(seed, mode).records}
         assert ("watermark" in kinds) == has_watermarks(mode)

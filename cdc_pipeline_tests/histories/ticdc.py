@@ -1,6 +1,6 @@
-"""TiCDC's messages.
+"""Encodes messages as TiCDC does.
 
-`pkNames` is [] where a table has no primary key, also where a UNIQUE NOT NULL key is its handle (ticdc-facts §1, and
+`pkNames` is [] for a table without a primary key, even if its handle is a UNIQUE NOT NULL key (ticdc-facts §1, and
 `payments` in the captures).
 """
 
@@ -33,29 +33,31 @@ TICDC_MODES = (*EXTENSION_MODES, "default")
 
 @dataclass
 class TiCdc:
-    """Net changes, one row a message; in a transaction each table's deletes come first, then updates, then inserts.
-
-    `mode` is one of `TICDC_MODES`. Unless `raw_changes`, an UPDATE of the key is a DELETE and an INSERT. In the default
-    mode it is so too where another change of the transaction takes the key that it leaves: nothing would tell their
-    order, and TiCDC's sort is not stable.
-
-    `early`: the default mode as it was before v5.4. `ts` is 0, an INSERT has [null] in `old` and a DELETE its row, types
-    do not say `unsigned`, and bytes travel as the text that they are in UTF-8; such as are none, which an encoder of that
-    time would have lost, as those of a BLOB.
-    """
+    """Net changes, one row per message. In a transaction each table's deletes come first, then updates, then inserts."""
 
     mode: str
+    """One of `TICDC_MODES`."""
     raw_changes: bool
+    """An UPDATE of the key is one message. Otherwise it is a DELETE and an INSERT.
+
+    The default mode splits it even so if another change of the transaction takes the old key: the messages do not show
+    their order, and TiCDC's sort is not stable.
+    """
     partition_of: PartitionOf
     choices: Choices
     early: bool = False
+    """The default mode before v5.4.
+
+    `ts` is 0, an INSERT has [null] in `old` and a DELETE its row, and types lack `unsigned`. Bytes that are valid UTF-8
+    are sent as that text. Other bytes, which such an encoder would have lost, are sent as those of a BLOB.
+    """
 
     @property
     def extension(self) -> bool:
         return self.mode in EXTENSION_MODES
 
     def ddl(self, event: Ddl) -> list[Message]:
-        """One message; one for each pair of a RENAME TABLE, all at one commitTs."""
+        """One message, or one per pair of a RENAME TABLE, all with the same commitTs."""
         statement = event.statement
         if isinstance(statement, RenameTables) and len(statement.pairs) > 1:
             single = [RenameTables((pair,)) for pair in statement.pairs]
@@ -63,7 +65,7 @@ class TiCdc:
         table = self._table(statement)
         sql = statement_text(statement, Tidb(self.choices, statement_database(statement)))
         if isinstance(statement, ExchangePartition) and table is statement.table and self.choices.chance(0.3):
-            # the old architecture, where the user had quoted the partition (ticdc-facts §10)
+            # the old architecture, if the user quoted the partition (ticdc-facts §10)
             sql = sql.replace(f"`{statement.part}`", f"``{statement.part}``")
         return [self._ddl(event, ddl_type(statement), statement, sql, table)]
 
@@ -73,7 +75,7 @@ class TiCdc:
         return ddl_message(body, event, self._order(event.commit_ts))
 
     def _table(self, statement: Statement) -> Table | None:
-        """Whose name the message has. EXCHANGE PARTITION: the partitioned table, in the new architecture the other one."""
+        """The table that the message names. Of EXCHANGE PARTITION the new architecture names the other table."""
         if isinstance(statement, ExchangePartition) and self.choices.chance(0.5):
             return statement.other
         return named_table(statement)
@@ -148,7 +150,7 @@ class TiCdc:
 
 
 def _leaves_to_another(change: Change, all_changes: Sequence[Change]) -> bool:
-    """Whether another change of the transaction takes the key that `change` leaves."""
+    """Whether another change of the transaction takes the old key of `change`."""
     assert change.before is not None
     left = change.table.key_of(change.before)
     return any(
@@ -158,7 +160,7 @@ def _leaves_to_another(change: Change, all_changes: Sequence[Change]) -> bool:
 
 
 def _type_to_str(mysql_type: str) -> str:
-    """The type as TiCDC's default writes it: without digits."""
+    """The type as TiCDC sends it by default, without digits."""
     return base_type(mysql_type) + (" unsigned" if mysql_type.endswith(" unsigned") else "")
 
 

@@ -1,6 +1,6 @@
-"""Texts of the types whose definition decides how a value is written: TIME, DECIMAL, ENUM and SET.
+"""Texts of types whose definition decides how a value is written: TIME, DECIMAL, ENUM and SET.
 
-The model holds ENUM and SET by their labels, as a table shows them; messages have their numbers.
+The model stores labels of ENUM and SET, as a table shows them. Messages have their numbers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _LABELLED = ("enum", "set")
 
 
 def labels(mysql_type: str) -> list[str]:
-    """The labels of an ENUM or SET, in the order of the definition."""
+    """The labels of an ENUM or SET in definition order."""
     return [label.replace("''", "'") for label in re.findall(r"'((?:[^']|'')*)'", mysql_type)]
 
 
@@ -22,7 +22,7 @@ def is_labelled(mysql_type: str) -> bool:
 
 
 def in_case(mysql_type: str, word: str) -> str:
-    """The type with `word` in the place of its own; labels stay as they are."""
+    """The type with `word` as its type name. Labels do not change."""
     return word + mysql_type[mysql_type.index("(") :]
 
 
@@ -32,7 +32,7 @@ def upper_type(mysql_type: str) -> str:
 
 
 def sent(mysql_type: str, value: str | None) -> str | None:
-    """The value as Canal-JSON has it: the number of a label, the mask of labels."""
+    """The value in Canal-JSON: the number of an ENUM label, the bit mask of SET labels."""
     if value is None or not is_labelled(mysql_type):
         return value
     members = labels(mysql_type)
@@ -42,7 +42,7 @@ def sent(mysql_type: str, value: str | None) -> str | None:
 
 
 def converted(value: str | None, mysql_type: str) -> str | None:
-    """The value as a column of the type has it, of those types that the model changes into one another."""
+    """The value after a conversion to the type. Supports the conversions of the model."""
     if value is None:
         return None
     if mysql_type.startswith("decimal"):

@@ -1,4 +1,4 @@
-"""An upstream database: transactions and DDL over its tables, and what each table truly is at every TSO."""
+"""An upstream database: transactions and DDL on its tables, and the true state at every TSO."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ INSERT, UPDATE, DELETE = "INSERT", "UPDATE", "DELETE"
 
 TSO_SHIFT = 18
 START_TSO = (EPOCH_MS - 20_000) << TSO_SHIFT
-"""Below everything that any history holds."""
+"""Below all changes of any history."""
 END_TSO = (EPOCH_MS + 86_400_000) << TSO_SHIFT
-"""Above everything that any history holds."""
+"""Above all changes of any history."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """A change of one row. `row_id` is the row's hidden number; `statement` the number of its statement."""
+    """A change of one row. `row_id`: the row's internal id. `statement`: the number of the statement in its transaction."""
 
     table: Table
     op: str
@@ -37,7 +37,7 @@ class Change:
 
     @property
     def row(self) -> Row:
-        """The new row where there is one, else the old one."""
+        """The new row, or the old one of a DELETE."""
         row = self.after if self.after is not None else self.before
         assert row is not None
         return row
@@ -51,7 +51,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Ddl:
-    """A DDL statement was carried out."""
+    """A DDL statement that was run."""
 
     statement: Statement
     commit_ts: int
@@ -60,7 +60,7 @@ class Ddl:
 
 @dataclass(frozen=True)
 class Transaction:
-    """`statements`: each row change as the binlog has it. `net`: what is left of each row's changes, as TiKV has it."""
+    """`statements`: each row change, as in the binlog. `net`: the net change of each row, as in TiKV."""
 
     commit_ts: int
     statements: tuple[Change, ...]
@@ -72,7 +72,7 @@ Event: TypeAlias = "Ddl | Transaction"
 
 
 class OpenTransaction:
-    """A transaction that has not committed yet. Rows are named by their hidden numbers."""
+    """An open transaction. Rows are identified by internal ids."""
 
     def __init__(self, upstream: Upstream, commit_ts: int) -> None:
         self._upstream = upstream
@@ -82,16 +82,16 @@ class OpenTransaction:
         self._statement = 0
 
     def rows(self, table: Table) -> dict[int, Row]:
-        """The rows as this transaction sees them."""
+        """The rows as the transaction sees them."""
         return self._upstream.rows[table]
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """The tables it has touched."""
+        """The tables that the transaction has touched."""
         return tuple(self._before)
 
     def insert(self, table: Table, rows: Iterable[Row]) -> list[int]:
-        """One INSERT of several rows; their hidden numbers."""
+        """One INSERT of several rows. Returns their ids."""
         self._begin(table)
         numbers = []
         for row in rows:
@@ -100,14 +100,14 @@ class OpenTransaction:
         return numbers
 
     def update(self, table: Table, row_id: int, new: Row) -> None:
-        """One UPDATE of a row. Where nothing changes no stream shows it."""
+        """One UPDATE of a row. An update without effect appears in no stream."""
         self._begin(table)
         old = self.rows(table)[row_id]
         if old != new:
             self._record(table, UPDATE, row_id, old, new)
 
     def update_all(self, table: Table, rows: Mapping[int, Row]) -> None:
-        """One UPDATE of several rows, which keep their keys."""
+        """One UPDATE of several rows that keep their keys."""
         self._begin(table)
         for row_id, new in rows.items():
             old = self.rows(table)[row_id]
@@ -159,7 +159,7 @@ def _by_identity(table: Table, rows: dict[int, Row], by_key: bool) -> dict[objec
 
 @dataclass
 class Upstream:
-    """The database, with its whole history. `rows` has the tables that exist now."""
+    """The database with its whole history. `rows`: the existing tables."""
 
     events: list[Event] = field(default_factory=list)
     rows: dict[Table, dict[int, Row]] = field(default_factory=dict)
@@ -171,7 +171,7 @@ class Upstream:
         return list(self.rows)
 
     def execute(self, statement: Statement, commit_ts: int) -> None:
-        """Carries out DDL."""
+        """Runs DDL."""
         statement.run(self.rows)
         names = [table.full_name for table in self.rows]
         assert len(names) == len(set(names)), statement
@@ -181,7 +181,7 @@ class Upstream:
         return OpenTransaction(self, commit_ts)
 
     def add(self, event: Event, touched: Iterable[Table]) -> None:
-        """Takes the event in, and the rows of the tables that it touched."""
+        """Appends the event, and the state with the new rows of the touched tables."""
         assert not self.events or event.commit_ts > self.events[-1].commit_ts
         self.events.append(event)
         known = self._states[-1][1] if self._states else {}
@@ -197,6 +197,6 @@ class Upstream:
         return self._row_ids
 
     def state_at(self, tso: int) -> State:
-        """The tables that exist at a TSO, each with the columns that it has then and its sorted rows."""
-        place = bisect_right(self._states, tso, key=lambda state: state[0])
-        return {table.full_name: content for table, content in self._states[place - 1][1].items()} if place else {}
+        """The tables that exist at a TSO, with their columns and sorted rows at that time."""
+        index = bisect_right(self._states, tso, key=lambda state: state[0])
+        return {table.full_name: content for table, content in self._states[index - 1][1].items()} if index else {}

@@ -1,4 +1,4 @@
-"""Random transactions over the tables of an `Upstream`."""
+"""Random transactions on the tables of an `Upstream`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Workload:
-    """Runs random transactions. `signed`: no integer above 2^63 - 1."""
+    """Runs random transactions. `signed`: no integer exceeds 2^63 - 1."""
 
     def __init__(self, upstream: Upstream, choices: Choices, clock: Clock, *, signed: bool = False) -> None:
         self.upstream = upstream
@@ -62,7 +62,7 @@ class Workload:
         for table in chosen:
             for _ in range(1 + choices.chance(0.4) + choices.chance(0.15)):
                 operations = self._operations[table.keyless]
-                # the first one inserts
+                # an empty table gets an insert
                 (choices.pick(operations) if transaction.rows(table) else operations[0])(transaction, table)
         transaction.commit()
 
@@ -70,9 +70,9 @@ class Workload:
 
     def _values(self, table: Table, *, without: tuple[str, ...] = ()) -> Row:
         row: Row = {}
-        for name, words in table.columns:
+        for name, mysql_type in table.columns:
             if name not in without:
-                pool = values(words, signed=self._signed)
+                pool = values(mysql_type, signed=self._signed)
                 row[name] = self._value(table, name, pool)
         return row
 
@@ -89,22 +89,22 @@ class Workload:
         return {name: row[name] for name in table.names}
 
     def _changed(self, table: Table, row: Row) -> Row:
-        """The row with another value in one column that is not of the key, where another one is drawn."""
+        """The row with another value in one non-key column. The drawn value may be equal."""
         names = [name for name in table.names if name not in table.key]
-        if not names:  # the rest was dropped
+        if not names:  # the other columns were dropped
             return row
         name = self._choices.pick(names)
         return {**row, name: self._value(table, name, values(table.types[name], signed=self._signed))}
 
     def _some(self, transaction: OpenTransaction, table: Table, most: int) -> list[int]:
-        """Hidden numbers of up to `most` rows, often of equal ones."""
+        """Ids of up to `most` rows, often of equal ones."""
         present = list(transaction.rows(table))
         if not present:
             return []
         start = self._choices.integer(0, len(present) - 1)
         return present[start : start + self._choices.integer(1, most)]
 
-    # ---- operations; one that finds no row or no free key does nothing
+    # ---- operations, which do nothing if they find no row or no free key
 
     def _insert(self, transaction: OpenTransaction, table: Table) -> None:
         free, rows = self._free_keys(transaction, table), []
@@ -143,7 +143,7 @@ class Workload:
             transaction.delete(table, transaction.insert(table, [row]))
 
     def _delete_and_insert(self, transaction: OpenTransaction, table: Table) -> None:
-        """The same key again, sometimes with the very same values."""
+        """Reuses the key, sometimes with the same values."""
         for number in self._some(transaction, table, 1):
             row = transaction.rows(table)[number]
             transaction.delete(table, [number])
@@ -158,7 +158,7 @@ class Workload:
             self._move(transaction, table, number, row, self._choices.pick(free))
 
     def _swap_keys(self, transaction: OpenTransaction, table: Table) -> None:
-        """Through a free key, as a user must do it."""
+        """Swaps keys through a free key, as a user must."""
         free, numbers = self._free_keys(transaction, table), self._some(transaction, table, 2)
         if free and len(numbers) == 2:
             (first, a), (second, b) = ((number, transaction.rows(table)[number]) for number in numbers)
@@ -167,7 +167,7 @@ class Workload:
             self._move(transaction, table, first, a, table.key_of(b))
 
     def _shift_keys(self, transaction: OpenTransaction, table: Table) -> None:
-        """A row takes the key that another one leaves."""
+        """A row takes the key that another row leaves."""
         free, numbers = self._free_keys(transaction, table), self._some(transaction, table, 2)
         if free and len(numbers) == 2:
             (first, a), (second, b) = ((number, transaction.rows(table)[number]) for number in numbers)
@@ -175,7 +175,7 @@ class Workload:
             self._move(transaction, table, second, b, table.key_of(a))
 
     def _take_freed_key(self, transaction: OpenTransaction, table: Table) -> None:
-        """A row leaves its key, and a new row takes it."""
+        """A row changes its key, and a new row takes the old one."""
         free = self._free_keys(transaction, table)
         for number in self._some(transaction, table, 1) if free else ():
             row = transaction.rows(table)[number]

@@ -1,4 +1,4 @@
-"""A cut that was begun is finished as it was planned, whatever has changed before the next run: settings, code, and who is
+"""An unfinished cut is finished as planned, even if settings or code change before the next run, or another run planned it
 first."""
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ def _bag(step: int, *values: str) -> list[tuple[str, int]]:
 
 @contextmanager
 def _no_planning() -> Iterator[None]:
-    """As if another version would plan otherwise: it must not be asked."""
+    """Fails if anything is planned, as another version could plan differently."""
 
-    def never(*_: object, **__: object) -> None:
-        raise AssertionError("a begun cut is not planned again")
+    def fail(*_: object, **__: object) -> None:
+        raise AssertionError("an unfinished cut must not be planned again")
 
-    with patch.object(Planner, "plan", never):
+    with patch.object(Planner, "plan", fail):
         yield
 
 
@@ -60,8 +60,10 @@ def stream(spark: SparkSession, tmp_path: Path) -> Stream:
 
 @pytest.mark.parametrize("first", [1, *(pytest.param(number, marks=pytest.mark.long) for number in (2, 3, 4))])
 def test_policy_keys_zone_selection_and_code_may_change(stream: Stream, tmp_path: Path, first: int) -> None:
-    """Killed at every fourth commit of the mirrors from the first one on, and finished under settings by which all steps
-    would be others."""
+    """Kills the run at every fourth commit of the mirrors from `first` on, and finishes it under other settings.
+
+    The new settings would change all steps.
+    """
     stream.tell(
         2,
         create("gone", 1),
@@ -74,15 +76,15 @@ def test_policy_keys_zone_selection_and_code_may_change(stream: Stream, tmp_path
     )
     before = {"keys": {"db.keyed": ("id",)}, "time_zone": "Asia/Shanghai"}
     stream.run(**before)
-    moment = {"id": "7", "at": "2026-11-21 08:00:00"}
+    values = {"id": "7", "at": "2026-11-21 08:00:00"}
     stream.tell(
         20,
-        # held by the later policy: then no step of it or after it would have its index
+        # the later policy would hold this statement, and so shift the index of all later steps
         change("DROP TABLE gone", 10),
         change("ALTER TABLE bag ADD n INT DEFAULT 3", 11),
         *_bag(12, "b", "b"),
         update("keyed", 12, ("1", "x"), ("1", "y")),
-        (row("INSERT", "at", 12, moment, types=T_TYPES, key=["id"]), 1),
+        (row("INSERT", "at", 12, values, types=T_TYPES, key=["id"]), 1),
         create("made", 13, KEYLESS),
         put("made", 14, "1", "m"),
         put("made", 14, "1", "m"),
@@ -96,33 +98,33 @@ def test_policy_keys_zone_selection_and_code_may_change(stream: Stream, tmp_path
         "selection": TableSelection(exclude=("db.a*",)),
     }
     for number in range(first, 100, 4):
-        told = stream.begun_again(tmp_path / f"killed-{number}")
-        if not told.killed(number, **before):
+        copy = stream.begun_again(tmp_path / f"killed-{number}")
+        if not copy.killed(number, **before):
             assert number > 12
             break
         with _no_planning(), patch.object(cut_maker, "next_window", lambda *_, **__: None):
-            said = told.run(**after)
-        assert said[0] == "finishing cut 2, which an earlier run began"
-        assert told.rows("made") == [(1, "a", 3), (1, "a", 3), (1, "b", None), (1, "b", None)], number
-        assert told.rows("bag") == [(1, "m"), (1, "m"), (2, "m2")]
-        assert told.rows("keyed") == [(1, "y")]
-        assert [str(found[1]) for found in told.rows("at")] == ["2026-11-21 00:00:00"]
-        assert not Path(told.paths.mirror(TableName("db", "gone"))).exists()
-        last = told.cuts()[-1]
+            lines = copy.run(**after)
+        assert lines[0] == "finishing cut 2, which an earlier run began"
+        assert copy.rows("made") == [(1, "a", 3), (1, "a", 3), (1, "b", None), (1, "b", None)], number
+        assert copy.rows("bag") == [(1, "m"), (1, "m"), (2, "m2")]
+        assert copy.rows("keyed") == [(1, "y")]
+        assert [str(found[1]) for found in copy.rows("at")] == ["2026-11-21 00:00:00"]
+        assert not Path(copy.paths.mirror(TableName("db", "gone"))).exists()
+        last = copy.cuts()[-1]
         assert (last["cut_id"], last["time_zone"], last["keys"]) == (2, "Asia/Shanghai", {"db.keyed": ["id"]})
         assert (last["ddl_policy"], last["held"]) == (DdlPolicy().to_json(), [])
-        assert lake_balance(told.spark, told.paths).is_balanced
-    # the next cut is made with what is declared now
-    told.tell(30, put("bag", 25, "2", "m2"), change("TRUNCATE TABLE made", 26))
-    told.run(**after)
-    last = told.cuts()[-1]
+        assert lake_balance(copy.spark, copy.paths).is_balanced
+    # the next cut uses the current settings
+    copy.tell(30, put("bag", 25, "2", "m2"), change("TRUNCATE TABLE made", 26))
+    copy.run(**after)
+    last = copy.cuts()[-1]
     assert [(held["table"], held["sql"]) for held in last["held"]] == [("made", "TRUNCATE TABLE made")]
     assert "at" not in {mirror["table"] for mirror in last["mirrors"]}
-    assert lake_balance(told.spark, told.paths).is_balanced
+    assert lake_balance(copy.spark, copy.paths).is_balanced
 
 
-def test_a_masked_default_is_no_part_of_what_is_stored(stream: Stream) -> None:
-    """It is read in the statement again."""
+def test_a_masked_default_is_not_stored(stream: Stream) -> None:
+    """It is read from the statement again."""
     rules = ColumnRules(masks=(("db.*", (("mail", "hash"),)),), salt=SALT)
     stream.tell(2, create("p", 1), put("p", 2, "1", "a"))
     stream.run(columns=rules)
@@ -142,23 +144,23 @@ def test_a_masked_default_is_no_part_of_what_is_stored(stream: Stream) -> None:
 
 @pytest.mark.core(12)
 def test_what_was_begun_by_another_run_first_is_carried_out(stream: Stream) -> None:
-    """Two runs without a lock: the second looks before the first has written its plan, and has a batch more in its own."""
+    """Two runs without a lock: the second one reads before the first has written its plan, and has a batch more."""
     stream.tell(2, create("a", 1), create("b", 1, KEYLESS))
     stream.run()
     stream.tell(10, put("a", 5, "1", "x"), put("b", 5, "1", "x"))
     assert stream.killed(1)
     stream.tell(20, put("a", 15, "1", "y"), put("b", 15, "1", "x"))
     with patch.object(cut_maker, "load_begun_cut", lambda *_: None):
-        said = stream.run()
-    assert "another run began cut 2 first: executing that run's plan" in said
+        lines = stream.run()
+    assert "another run began cut 2 first: executing that run's plan" in lines
     stream.run()
     assert [(found["cut_id"], found["last_batch"]) for found in stream.cuts()] == [(1, 1), (2, 2), (3, 3)]
     assert (stream.rows("a"), stream.rows("b")) == ([(1, "y")], [(1, "x"), (1, "x")])
     assert lake_balance(stream.spark, stream.paths).is_balanced
 
 
-def test_more_commits_than_a_hundred_in_one_step(stream: Stream) -> None:
-    """A statement that adds columns, each generated of the one before, needs a commit for each of them."""
+def test_a_step_of_more_than_a_hundred_commits(stream: Stream) -> None:
+    """A statement adds columns, each generated from the one before, so each column needs its own commit."""
     stream.tell(2, create("wide", 1, "CREATE TABLE `{}` (id INT PRIMARY KEY, c0 INT)"))
     stream.run()
     columns = ", ".join(f"ADD c{number} INT AS (c{number - 1} + 1) STORED" for number in range(1, 99))
@@ -171,8 +173,8 @@ def test_more_commits_than_a_hundred_in_one_step(stream: Stream) -> None:
     assert stream.rows("wide") == [(1, *range(10, 109), 9)]
 
 
-def test_a_finding_and_what_was_found_are_there_together(stream: Stream, tmp_path: Path) -> None:
-    """Rows that go without a message, some of them perhaps not: killed at each commit, the mirror says so all the same."""
+def test_a_gap_is_committed_with_its_cause(stream: Stream, tmp_path: Path) -> None:
+    """Rows move without a message, and some may not have moved. After a kill at any commit, the mirror has that gap."""
     ranges = (
         "PARTITION BY RANGE (YEAR(d)) (PARTITION p0 VALUES LESS THAN (2020), PARTITION p1 VALUES LESS THAN MAXVALUE)"
     )
@@ -189,10 +191,10 @@ def test_a_finding_and_what_was_found_are_there_together(stream: Stream, tmp_pat
         20, change("ALTER TABLE narrow MODIFY v INT", 10), change("ALTER TABLE narrow ADD w INT AS (v + 1)", 11)
     )
     for number in range(100):
-        told = stream.begun_again(tmp_path / f"killed-{number}")
-        through = not told.killed(number)
-        told.run()
-        mirrors = {mirror["table"]: mirror["gaps"] for mirror in told.cuts()[-1]["mirrors"]}
+        copy = stream.begun_again(tmp_path / f"killed-{number}")
+        through = not copy.killed(number)
+        copy.run()
+        mirrors = {mirror["table"]: mirror["gaps"] for mirror in copy.cuts()[-1]["mirrors"]}
         assert any(
             "1 value(s) may differ from upstream after the conversion to int" in gap for gap in mirrors["narrow"]
         ), (number, mirrors)
@@ -201,22 +203,22 @@ def test_a_finding_and_what_was_found_are_there_together(stream: Stream, tmp_pat
             break
 
 
-def test_what_was_kept_out_is_counted_by_whichever_run_finishes(stream: Stream) -> None:
+def test_excluded_changes_are_counted_by_the_run_that_finishes(stream: Stream) -> None:
     stream.tell(2, create("a", 1), create("b", 1))
     stream.run()
     stream.tell(10, put("a", 5, "no number", "x"), put("a", 5, "1", "x"), put("b", 5, "1", "x"))
     number = 0
     while stream.begun_again(stream.folder.parent / f"killed-{number}").killed(number):
-        told = Stream(stream.spark, stream.folder.parent / f"killed-{number}", stream.topic, stream.slices)
-        told.run()
-        last = told.cuts()[-1]
+        copy = Stream(stream.spark, stream.folder.parent / f"killed-{number}", stream.topic, stream.slices)
+        copy.run()
+        last = copy.cuts()[-1]
         assert (last["changes"], last["applied"], last["rejected"]) == (3, 2, 1), number
         number += 1
     assert number > 2
 
 
-def test_a_move_that_died_in_the_middle(stream: Stream) -> None:
-    """Of a file system that copies and deletes: half of the mirror's files are under the new name."""
+def test_a_folder_move_that_was_killed_halfway(stream: Stream) -> None:
+    """On a file system that copies and deletes: half of the mirror's files have the new name."""
     stream.tell(2, create("a", 1), put("a", 2, "1", "x"))
     stream.run()
     stream.tell(20, change("RENAME TABLE a TO b", 10), put("b", 11, "2", "y"))
@@ -228,7 +230,7 @@ def test_a_move_that_died_in_the_middle(stream: Stream) -> None:
 
     with patch.object(mirror_folders, "move_folder", half), pytest.raises(Killed):
         stream.run()
-    said = stream.run()
-    assert f"finished the move of a folder to {stream.paths.mirror(TableName('db', 'b'))}, at which a run died" in said
+    lines = stream.run()
+    assert f"finished the move of a folder to {stream.paths.mirror(TableName('db', 'b'))}, at which a run died" in lines
     assert stream.rows("b") == [(1, "x"), (2, "y")]
     assert published_cut(stream.spark, stream.paths).names == {TableName("db", "b")}

@@ -1,4 +1,4 @@
-"""Every capture of a real encoder ends with all its tables equal to the source's, value by value, but for those below."""
+"""Captures of real encoders: all tables equal the source's, value by value, with the listed exceptions."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry
 
 CAPTURES = Path(__file__).parents[2] / "data" / "captures"
-# `shop` has tests of its own (`test_shop`, `test_slices`)
+# `shop` has its own tests (`test_shop`, `test_slices`)
 NAMES = sorted(folder.name for folder in CAPTURES.iterdir() if folder.name != "shop")
 
 
 @dataclass(frozen=True)
 class Excused:
-    """Why a table cannot equal the source's yet. With `columns` only their values are not looked at."""
+    """Why a table cannot equal the source's yet. With `columns`, only these values are skipped."""
 
     reason: str
     columns: frozenset[str] = field(default_factory=frozenset)
@@ -38,7 +38,7 @@ class Excused:
 
 _NOT_SENT = "Canal did not send the information: README of the capture"
 
-# `make test` has a part of this one: what is spread over partitions. `types-canal` has the other tables.
+# `make test` runs a part of this capture: its tables in several partitions. `types-canal` covers the other tables.
 _IN_PART: dict[str, Callable[[str], bool]] = {
     "types-canal-hash3": frozenset(
         ("acct", "audit", "big", "chain", "child", "cpk", "ctas2", "h", "mr", "myisam_t", "parent", "ri", "s1", "s2")
@@ -46,7 +46,7 @@ _IN_PART: dict[str, Callable[[str], bool]] = {
     ).__contains__,
 }
 
-# capture → table → why it is not equal. A table that is listed here and is equal after all fails the test.
+# Capture → table → why it differs. The test fails if a listed table is equal.
 _OF_CANAL = {
     "lab1.acct": Excused(f"{_NOT_SENT} (rows of an XA transaction that was rolled back)"),
     "lab1.st": Excused(f"{_NOT_SENT} (changes logged as statements)"),
@@ -64,7 +64,7 @@ EXCEPTIONS: dict[str, dict[str, Excused]] = {
         "lab1.s1": Excused(f"{_NOT_SENT} (the order of a row and a rename in a circle, in one batch and second)"),
     },
 }
-# The mirror differs in the text of a DOUBLE alone, which no gap can tell: the encoder's own noise.
+# The mirror differs in the text of a DOUBLE alone. No gap can report it, because the encoder changed the value.
 _NO_GAP_NEEDED = frozenset({"d104"})
 
 
@@ -77,7 +77,7 @@ class Ingested:
 
 
 def _ingested(spark: SparkSession, name: str, folder: Path, part: Callable[[str], bool] | None) -> Ingested:
-    """A lake of the capture, or of the messages of some tables and of none."""
+    """A lake of the capture, or of the messages of some tables and the messages without a table."""
     captures, paths = CAPTURES / name, LakePaths(str(folder / "lake"), name.replace("-", "_"))
     truth = _truth(name)
     if part is not None:
@@ -97,7 +97,7 @@ def _truth(name: str) -> dict[str, Any]:
     return tables
 
 
-# promise 14 is of tables that cannot be equal: both captures of Canal have some
+# promise 14 is about tables that cannot be equal: both captures of Canal have some
 _IN_CORE = {
     "shop-canal": pytest.mark.core(4, 6),
     "shop-dataworks": pytest.mark.core(6, 14),
@@ -106,14 +106,14 @@ _IN_CORE = {
 
 
 def _parameter(name: str) -> Any:
-    """Each capture is a scope of its own: the largest takes minutes."""
+    """The parameter of a capture. Each capture is its own scope, because the largest takes minutes."""
     marks = [pytest.mark.xdist_group(name)]
     return pytest.param(name, marks=[*marks, _IN_CORE[name]] if name in _IN_CORE else marks)
 
 
 @pytest.fixture(scope="module", params=map(_parameter, NAMES))
 def capture(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ingested:
-    """The lake of a capture. pytest runs all tests of one capture before it ingests the next."""
+    """The lake of a capture. pytest runs all tests of a capture before it ingests the next one."""
     name: str = request.param
     return _ingested(spark, name, tmp_path_factory.mktemp(name), _IN_PART.get(name))
 
@@ -132,7 +132,7 @@ def test_all_tables_equal_the_source(name: str, spark: SparkSession, tmp_path: P
 
 
 def assert_equal(capture: Ingested, spark: SparkSession) -> None:
-    """Equal, or listed; a listed table is not equal, and is marked as having a gap."""
+    """Each table equals the source's, or is listed. A listed table differs and has a gap."""
     exceptions = EXCEPTIONS.get(capture.name, {})
     wrong: dict[str, list[str]] = {}
     for name, truth in capture.truth.items():
@@ -156,17 +156,17 @@ def assert_equal(capture: Ingested, spark: SparkSession) -> None:
         if not compared(frozenset()):
             wrong[name] = [f"is equal now: take it off the list of exceptions ({exception.reason})"]
         elif not entry.gaps and exception.columns != _NO_GAP_NEEDED:
-            wrong[name] = ["differs, and is not marked as having a gap"]
+            wrong[name] = ["differs, and has no gap"]
     assert {name: lines for name, lines in wrong.items() if lines} == {}
 
 
-def test_tables_whose_start_was_not_seen_have_a_gap(capture: Ingested) -> None:
-    """DataWorks sends the full load, but no message says that it is one, or complete. The stream creates one table."""
-    marked = {name for name, entry in capture.mirrors.items() if UNSEEN_LOAD.detail in entry.gaps}
-    assert marked == (set(capture.mirrors) - {"shop.vouchers"} if capture.name == "shop-dataworks" else set())
+def test_tables_without_a_known_start_have_a_gap(capture: Ingested) -> None:
+    """DataWorks sends the full load, but no message marks it as such or as complete. The stream creates one table."""
+    with_gap = {name for name, entry in capture.mirrors.items() if UNSEEN_LOAD.detail in entry.gaps}
+    assert with_gap == (set(capture.mirrors) - {"shop.vouchers"} if capture.name == "shop-dataworks" else set())
 
 
-def test_no_other_mirror_is_there(capture: Ingested) -> None:
+def test_there_are_no_other_mirrors(capture: Ingested) -> None:
     assert set(capture.mirrors) == set(capture.truth)
 
 
@@ -180,7 +180,7 @@ def test_row_changes_balance(capture: Ingested, spark: SparkSession) -> None:
     assert balance.decoded > 0
 
 
-def test_each_record_became_one_thing(capture: Ingested, spark: SparkSession) -> None:
+def test_each_record_has_one_result(capture: Ingested, spark: SparkSession) -> None:
     batches = spark.read.format("delta").load(capture.paths.table("batches")).collect()
     assert all(row["records"] == sum(row["kinds"].values()) for row in batches)
 

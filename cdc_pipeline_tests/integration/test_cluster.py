@@ -1,4 +1,4 @@
-"""The same pipeline on a real cluster, by settings only: a master, two workers, an executor on each, equal mirrors."""
+"""The same pipeline on a real cluster, by settings only: a master, two workers with an executor each, equal mirrors."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.jvm
 
 _ROOT = Path(__file__).parents[2]
-_WATERMARKS = (1, 2)  # a slice ends with these: the second one changes mirrors that the first one made
-_PATIENCE_SECONDS = 600  # ends a wait for nothing; a slow machine shares two cores with the other tests
+_WATERMARKS = (1, 2)  # the last watermark of each slice; the second slice changes mirrors of the first
+_PATIENCE_SECONDS = 600  # timeout; a slow machine shares two cores with the other tests
 _SETTINGS = {
     "spark.executor.memory": "640m",
     "spark.executor.cores": "1",
-    # no work before both are there: the first one alone could do all of so little
+    # start only with both executors: the first one alone could finish such a small job
     "spark.cores.max": "2",
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
-    # a task rather runs where its rows are not than it waits three seconds for the worker that has them
+    # run a task on any executor at once instead of waiting three seconds for the one that has its rows
     "spark.locality.wait": "0s",
     "spark.driver.extraJavaOptions": JVM_OPTIONS,
     "spark.executor.extraJavaOptions": JVM_OPTIONS,
@@ -49,14 +49,14 @@ _SETTINGS = {
 
 @pytest.fixture
 def slices(tmp_path: Path) -> list[Path]:
-    """Folders of captures, each with what the one before has."""
+    """Folders of captures. Each folder also has the files of the previous one."""
     lines = capture_lines(CAPTURE)
     with (CAPTURE / "expected_at_watermarks.jsonl").open(encoding="utf-8") as stream:
         watermarks = [json.loads(line)["watermark"] for line in stream]
     folder = tmp_path / "captures"
     done, found = 0, []
-    for number, place in enumerate(_WATERMARKS):
-        end = end_of_watermark(watermarks[place - 1], lines)
+    for number, watermark in enumerate(_WATERMARKS):
+        end = end_of_watermark(watermarks[watermark - 1], lines)
         found.append(folder / str(number))
         found[-1].mkdir(parents=True)
         (found[-1] / "part.jsonl").write_text("\n".join(lines[done:end]) + "\n", encoding="utf-8")
@@ -64,12 +64,12 @@ def slices(tmp_path: Path) -> list[Path]:
     return found
 
 
-def test_two_workers_make_the_same_mirrors(
+def test_two_workers_produce_the_same_mirrors(
     spark: SparkSession, paths: LakePaths, slices: list[Path], tmp_path: Path
 ) -> None:
     with StandaloneCluster(tmp_path / "cluster", 2) as cluster:
         with _driver(cluster.master, tmp_path / "clustered", slices, tmp_path / "driver.log") as driver:
-            wanted = hashes_of_slices(spark, paths, slices)  # meanwhile: each waits for much
+            expected = hashes_of_slices(spark, paths, slices)  # in parallel, because both mostly wait
             output, _ = driver.communicate(timeout=_PATIENCE_SECONDS)
         jars = cluster.jars_of_executors()
     assert driver.returncode == 0, (tmp_path / "driver.log").read_text(errors="replace")[-5000:]
@@ -77,19 +77,19 @@ def test_two_workers_make_the_same_mirrors(
     workers = {executor["address"]: executor for executor in found["executors"] if executor["id"] != "driver"}
     assert len(workers) == 2
     assert all(executor["completed_tasks"] > 0 for executor in workers.values()), workers
-    assert found["registered"] == 3  # with the driver
+    assert found["registered"] == 3  # executors and the driver
     assert len(jars) == 2
     for has in jars:
         for package in jar_packages():
             group, name, version = package.split(":")
             assert f"{group}_{name}-{version}.jar" in has
-    assert set(wanted) == {"change_log", *TABLES}
-    assert found["hashes"] == wanted
+    assert set(expected) == {"change_log", *TABLES}
+    assert found["hashes"] == expected
 
 
 @contextmanager
 def _driver(master: str, lake: Path, slices: list[Path], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """`cluster_run` in a process of its own, which is gone with all that it started when the block ends."""
+    """`cluster_run` in its own process, which is killed with its children when the block ends."""
     given = {
         "master": master,
         "settings": _SETTINGS,
@@ -109,7 +109,7 @@ def _driver(master: str, lake: Path, slices: list[Path], log: Path) -> Iterator[
     try:
         yield driver
     finally:
-        # nothing ran on where it has ended; until we have waited for it its number is nobody else's
+        # the process group cannot be reused before its leader is reaped
         if driver.poll() is None:
             os.killpg(driver.pid, signal.SIGKILL)
             driver.communicate()

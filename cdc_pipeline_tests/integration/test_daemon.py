@@ -1,4 +1,4 @@
-"""Without anyone's hand: Dagster's daemon, the sensor, a broker; records are produced, and mirrors arrive."""
+"""Dagster's daemon, the sensor and a broker, without manual steps: records are produced, and mirrors appear."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.jvm
 
 _ROOT = Path(__file__).parents[2]
-_PATIENCE_SECONDS = 900.0  # ends a wait for nothing; a slow machine shares two cores with the other tests
+_PATIENCE_SECONDS = 900.0  # timeout; a slow machine shares two cores with the other tests
 _FEW = 300  # enough for a watermark in each partition
-# How much of the shop: `test_slices` and `test_kafka` have all of it.
+# A part of the shop: `test_slices` and `test_kafka` use all of it.
 _WATERMARKS = 3
 _TABLES = ("customers", "products")
 
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[LocalBroker]:
-    """The broker; the daemon runs beside it, with a home and a lake of its own, until the test ends."""
+    """The broker. The daemon runs with its own home and lake until the test ends."""
     home = tmp_path / "dagster"
     home.mkdir()
     shutil.copy(_ROOT / "dagster.yaml", home)
@@ -82,13 +82,13 @@ def daemon(tmp_path: Path) -> Iterator[LocalBroker]:
             try:
                 process.wait(20)
             finally:
-                os.killpg(process.pid, signal.SIGKILL)  # its code server, and a run that has just begun
+                os.killpg(process.pid, signal.SIGKILL)  # includes its code server, and a run that has just started
                 end_warm_jvms(tmp_path / "jvms")
 
 
 @pytest.mark.core
 def test_mirrors_arrive_by_themselves(daemon: LocalBroker, spark: SparkSession, tmp_path: Path) -> None:
-    """More comes when the first few have arrived, and is noticed by itself too."""
+    """Records that are produced after the first cut are ingested too."""
     with (CAPTURE / "expected_at_watermarks.jsonl").open(encoding="utf-8") as stream:
         truth_at_end = [json.loads(line) for line in stream][_WATERMARKS - 1]
     watermark = truth_at_end["watermark"]
@@ -106,17 +106,17 @@ def test_mirrors_arrive_by_themselves(daemon: LocalBroker, spark: SparkSession, 
 
 
 def _produce(broker: LocalBroker, records: list[Record]) -> None:
-    """Sends the watermarks among these records, and what is of `_TABLES`."""
+    """Sends the watermarks among these records, and the messages of `_TABLES`."""
     kept = [record for record in records if json.loads(record.value or b"{}").get("table", "") in ("", *_TABLES)]
     for _ in produce(broker.bootstrap, kept):
         pass
 
 
 def _wait_for_cut(spark: SparkSession, paths: LakePaths, above: int, tmp_path: Path) -> int:
-    """The resolved TSO of the newest cut, when it is above that one."""
+    """Waits for a cut with a resolved TSO above `above`. Returns that TSO."""
     until, seen = time.monotonic() + _PATIENCE_SECONDS, 0
     while True:
-        # a look takes CPU from the run: at the log alone, until it has something new
+        # a query takes CPU from the run, so only check the log until it has a new commit
         cut = committed_version(spark, paths.table("consistent_cuts"), paths.app_id("consistent_cuts")) or 0
         if cut > seen and (tso := published_cut(spark, paths).resolved_tso or 0) > above:
             return tso
@@ -126,8 +126,8 @@ def _wait_for_cut(spark: SparkSession, paths: LakePaths, above: int, tmp_path: P
 
 
 def _what_happened(tmp_path: Path) -> str:
-    """The daemon's log without its looking around: what went wrong in it, and how it ended."""
+    """The daemon's log without its periodic lines: its errors and its end."""
     quiet = ("Checking for new runs", " skipped: ", "Yielded output", "ASSET_", "LOGS_CAPTURED", "RESOURCE_INIT")
     lines = (tmp_path / "daemon.log").read_text().splitlines()
-    told = [line[:500] for line in lines if not any(word in line for word in quiet)]
-    return "\n".join(told[-150:])
+    shown = [line[:500] for line in lines if not any(word in line for word in quiet)]
+    return "\n".join(shown[-150:])

@@ -1,4 +1,4 @@
-"""What Canal and DataWorks do that TiCDC does not, from the message to the mirror."""
+"""Behavior of Canal and DataWorks that TiCDC does not have, from the message to the mirror."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ def _pair(step: int, before: dict[str, Any], after: dict[str, Any], table: str, 
     )
 
 
-def test_an_update_whose_halves_are_in_two_batches(spark: SparkSession, paths: LakePaths, tmp_path: Path) -> None:
-    """The row is there after the first half: no upstream had the table without it."""
+def test_an_update_split_over_two_batches(spark: SparkSession, paths: LakePaths, tmp_path: Path) -> None:
+    """The row still exists after the first half, because upstream never had the table without it."""
     topic, folder = Topic(), tmp_path / "captures"
     keyed: dict[str, Any] = {"types": _ID, "key": ["id"]}
-    bare: dict[str, Any] = {"types": {**_ID, "#alibaba_rds_row_id#": "LONG"}}
+    keyless: dict[str, Any] = {"types": {**_ID, "#alibaba_rds_row_id#": "LONG"}}
     row_id = {"#alibaba_rds_row_id#": 1}
     topic.send(dataworks("INSERT", "k", 1, after={"id": 1, "v": "a"}, sequence="1000001", **keyed))
-    topic.send(dataworks("INSERT", "n", 2, after={"id": 1, "v": "a", **row_id}, sequence="1000002", **bare))
+    topic.send(dataworks("INSERT", "n", 2, after={"id": 1, "v": "a", **row_id}, sequence="1000002", **keyless))
     key_change = _pair(3, {"id": 1, "v": "a"}, {"id": 2, "v": "b"}, "k", **keyed)
-    no_key = _pair(4, {"id": 1, "v": "a", **row_id}, {"id": 1, "v": "c", **row_id}, "n", **bare)
+    no_key = _pair(4, {"id": 1, "v": "a", **row_id}, {"id": 1, "v": "c", **row_id}, "n", **keyless)
     topic.send(key_change[0]).send(no_key[0]).write(folder, "1.jsonl")
     report = ingest(spark, paths, folder)
     assert (report.totals.changes, report.totals.pending) == (2, 2)
@@ -65,7 +65,7 @@ def test_an_update_whose_halves_are_in_two_batches(spark: SparkSession, paths: L
 
 @pytest.fixture(scope="module")
 def mixed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[LakePaths, CutReport]:
-    """One topic in which all dialects, and records of no dialect, come one after the other."""
+    """One topic with records of all dialects and of no dialect."""
     folder = tmp_path_factory.mktemp("mixed")
     topic = Topic()
     topic.send(ddl("CREATE TABLE tidb (id INT PRIMARY KEY, v VARCHAR(20))", 1, table="tidb", extension=False))
@@ -82,7 +82,7 @@ def mixed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tupl
     )
     topic.send(row("INSERT", "tidb", 2, {"id": "1", "v": "t"}, types=_INT, key=["id"], extension=False))
     topic.send(dataworks("INSERT", "dw", 2, after={"id": 2**53 + 1, "v": "d"}, types=_ID, key=["id"], sequence="5"))
-    # records of a lower number that come later, as a full load beside its changes
+    # records with a lower number that arrive later, as those of a full load beside its changes
     topic.send(dataworks("DELETE", "dw", 3, before={"id": 7, "v": "x"}, types=_ID, key=["id"], sequence="9"))
     topic.send(dataworks("INSERT", "dw", 4, after={"id": 7, "v": "x"}, types=_ID, key=["id"], sequence="6"))
     topic.send(dataworks("MHEARTBEAT", None, 4))
@@ -93,7 +93,7 @@ def mixed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tupl
     topic.send(canal("UPDATE", "chain", 3, moved, old=olds, types=_INT, key=["id"]))
     topic.send(canal("INSERT", "twice", 3, [{"id": "1", "v": "a"}] * 3, types=_INT))
     topic.send(canal("DELETE", "twice", 3, [{"id": "1", "v": "a"}], types=_INT))
-    # `v` is in the second row's old only because it changed in the first
+    # `old` of the second row has `v` only because it changed in the first row
     leaked: list[dict[str, str | None]] = [{"v": "a"}, {"v": "b"}]
     topic.send(canal("INSERT", "twice", 4, [{"id": "2", "v": "b"}], types=_INT))
     topic.send(
@@ -154,15 +154,15 @@ def test_values_of_canal(mixed: tuple[LakePaths, CutReport], spark: SparkSession
     ]
 
 
-def test_what_is_not_certain_is_marked(mixed: tuple[LakePaths, CutReport]) -> None:
+def test_uncertain_tables_have_gaps(mixed: tuple[LakePaths, CutReport]) -> None:
     _, report = mixed
     gaps = {entry.name.table: entry.gaps for entry in report.mirrors}
     assert [gaps[table] for table in ("tidb", "chain")] == [(), ()]
-    # no message of DataWorks says that the rows from before its changes are all here
+    # no message of DataWorks shows that all rows from before its changes have been sent
     assert gaps["dw"] == (UNSEEN_LOAD.detail,)
     assert [gap.split(",")[0] for gap in gaps["twice"]] == ["a change was logged as a statement (binlog_format)"]
     starts = ("column l: the encoder has damaged its text", "1 row(s) with values", "rows came without some columns")
-    # the definition says what an INSERT without `t` means; of `half` there is none
+    # the definition shows what an INSERT without `t` means; `half` has no definition
     assert [any(gap.startswith(start) for gap in gaps["odd"]) for start in starts] == [True, True, False]
     unseen = "no CREATE TABLE was seen: rows from before the stream began are missing"
     assert [gap.split(",")[0] for gap in gaps["half"]] == [unseen, starts[2]]
@@ -182,8 +182,10 @@ def test_each_record_is_counted(mixed: tuple[LakePaths, CutReport], spark: Spark
         "dead_letter": 2,
     }
     assert batch["row_changes"] == 23
-    letters = spark.read.format("delta").load(paths.table("dead_letters"))
-    found = {(letter["rule"], letter["table"], letter["column"]) for letter in letters.collect()}
+    dead_letters = spark.read.format("delta").load(paths.table("dead_letters"))
+    found = {
+        (dead_letter["rule"], dead_letter["table"], dead_letter["column"]) for dead_letter in dead_letters.collect()
+    }
     assert found == {
         ("value_is_json_object", None, None),
         ("isDdl.not_null", None, "isDdl"),
@@ -193,7 +195,7 @@ def test_each_record_is_counted(mixed: tuple[LakePaths, CutReport], spark: Spark
 
 
 def test_canal_partitions_within_one_second(spark: SparkSession, paths: LakePaths, tmp_path: Path) -> None:
-    """`es` is a whole second: across partitions the ms at which Canal built a message tell what came first."""
+    """`es` is in whole seconds. Across partitions, the ms at which Canal built a message orders the changes."""
 
     def sent(message: str, ms: int) -> str:
         return json.dumps({**json.loads(message), "ts": json.loads(message)["ts"] + ms})
@@ -214,7 +216,7 @@ def test_canal_partitions_within_one_second(spark: SparkSession, paths: LakePath
     assert values(spark, paths, "p", "id", "v") == [(3, "a"), (5, "a")]
 
 
-# ---- databases that are not MySQL's, through DataWorks
+# ---- databases other than MySQL, through DataWorks
 
 
 def _of(kind: str, schema: str, message: str) -> str:
@@ -232,17 +234,17 @@ _ALTER = {
 
 
 @pytest.fixture(scope="module")
-def others(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[LakePaths, CutReport]:
+def other_databases(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[LakePaths, CutReport]:
     folder = tmp_path_factory.mktemp("others")
     topic = Topic()
-    for place, (kind, schema) in enumerate(_OTHERS.items()):
-        name = {"database": f"d{place}", "types": _ID, "key": ["id"]}
-        first = dataworks("INSERT", "t", 1, after={"id": 1, "v": "a"}, sequence=f"{place}1", **name)  # type: ignore[arg-type]
-        alter = dataworks("ALTER", "t", 2, sql=_ALTER[kind], sequence=f"{place}2", database=f"d{place}")
-        later = dataworks("INSERT", "t", 3, after={"id": 2, "v": "b"}, sequence=f"{place}3", **name)  # type: ignore[arg-type]
+    for index, (kind, schema) in enumerate(_OTHERS.items()):
+        name = {"database": f"d{index}", "types": _ID, "key": ["id"]}
+        first = dataworks("INSERT", "t", 1, after={"id": 1, "v": "a"}, sequence=f"{index}1", **name)  # type: ignore[arg-type]
+        alter = dataworks("ALTER", "t", 2, sql=_ALTER[kind], sequence=f"{index}2", database=f"d{index}")
+        later = dataworks("INSERT", "t", 3, after={"id": 2, "v": "b"}, sequence=f"{index}3", **name)  # type: ignore[arg-type]
         for message in (first, alter, later):
             topic.send(_of(kind, schema, message))
-    # a table of MySQL of the same name: no statement of the others is its own
+    # a table of MySQL with the same name: no statement of the other databases applies to it
     topic.send(dataworks("CREATE", "t", 1, sql="CREATE TABLE t (id BIGINT PRIMARY KEY, v TEXT)", sequence="1"))
     topic.send(dataworks("INSERT", "t", 2, after={"id": 1, "v": "m"}, types=_ID, key=["id"], sequence="2"))
     topic.write(folder / "captures", "1.jsonl")
@@ -250,25 +252,27 @@ def others(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tup
     return paths, ingest(spark, paths, folder / "captures")
 
 
-def test_names_with_schemas_find_their_mirrors(others: tuple[LakePaths, CutReport], spark: SparkSession) -> None:
-    paths, report = others
-    names = [TableName(f"d{place}.{schema}", "t") for place, schema in enumerate(_OTHERS.values())]
+def test_names_with_schemas_find_their_mirrors(
+    other_databases: tuple[LakePaths, CutReport], spark: SparkSession
+) -> None:
+    paths, report = other_databases
+    names = [TableName(f"d{index}.{schema}", "t") for index, schema in enumerate(_OTHERS.values())]
     assert {entry.name for entry in report.mirrors} == {*names, TableName("db", "t")}
     for name in names:
         rows = spark.read.format("delta").load(paths.mirror(name)).select("id", "v").collect()
         assert sorted(map(tuple, rows)) == [(1, "a"), (2, "b")]
 
 
-def test_ddl_that_is_not_of_mysql_is_recorded_on_its_table(
-    others: tuple[LakePaths, CutReport], spark: SparkSession
+def test_ddl_of_other_databases_is_recorded_on_its_table(
+    other_databases: tuple[LakePaths, CutReport], spark: SparkSession
 ) -> None:
-    paths, report = others
+    paths, report = other_databases
     history = spark.read.format("delta").load(paths.table("ddl_history"))
     rows = {(row["kind"], row["database"], row["table"], row["status"]) for row in history.collect()}
     assert rows == {
         ("ddl", "db", "t", "applied"),
-        *(("other_ddl", f"d{place}.{schema}", "t", "not applied yet") for place, schema in enumerate(_OTHERS.values())),
+        *(("other_ddl", f"d{index}.{schema}", "t", "not applied yet") for index, schema in enumerate(_OTHERS.values())),
     }
-    marked = {entry.name.database for entry in report.mirrors if any("not MySQL" in gap for gap in entry.gaps)}
-    assert marked == {f"d{place}.{schema}" for place, schema in enumerate(_OTHERS.values())}
+    with_gap = {entry.name.database for entry in report.mirrors if any("not MySQL" in gap for gap in entry.gaps)}
+    assert with_gap == {f"d{index}.{schema}" for index, schema in enumerate(_OTHERS.values())}
     assert next(entry.gaps for entry in report.mirrors if entry.name.database == "db") == ()

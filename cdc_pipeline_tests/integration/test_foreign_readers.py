@@ -1,6 +1,6 @@
-"""Mirrors as engines other than Spark read them, in the versions that requirements.lock pins.
+"""Mirrors read by engines other than Spark, in the versions of requirements.lock.
 
-What they cannot read is tested too: where one of them learns it, the test fails, and docs/reading.md can say more.
+Unsupported features are tested too. If an engine gains one, the test fails, and docs/reading.md needs an update.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _LEAST = (*_LEAST, "-1.5e300", "2")
 _MOST = ("18446744073709551615", "-5", "1234567890123456.7891", "\x00ÿz", "2024-02-29 23:59:59.123456")
 _MOST = (*_MOST, "2024-02-29 23:59:59.123", "1000-01-01", "é中😀", "0.1", "1")
 _WITH_6 = (_MOST[0], "6", *_MOST[2:])
-# The same rows as Python has them.
+# The same rows as Python values.
 _NULLS_READ = (Decimal(1), *[None] * 9)
 _LEAST_READ = (
     *(Decimal(2), 7, Decimal("-0.0001"), b"", datetime(1000, 1, 1, 0, 0, 0, 1)),
@@ -67,7 +67,7 @@ _WITH_6_READ = (_MOST_READ[0], 6, *_MOST_READ[2:])
 BEFORE, AFTER = [_NULLS_READ, _LEAST_READ, _MOST_READ], [_NULLS_READ, _WITH_6_READ]
 
 PLAIN, RENAMED, WIDENED = "plain", "renamed", "widened"
-"""Mirrors on which nothing but rows changes; on which a column gets another name; and another type, without a rewrite."""
+"""Three mirrors: only rows change; a column is renamed; a column changes its type without a rewrite."""
 TABLES = (PLAIN, RENAMED, WIDENED)
 _ALTERED = {
     RENAMED: "ALTER TABLE `renamed` RENAME COLUMN `n` TO `number`",
@@ -78,8 +78,10 @@ Read = list[tuple[Any, ...]]
 
 
 class Lake:
-    """Two cuts: before the ALTERs, and after them with an update and a delete of rows that are in the first one's files.
-    `versions` are the Delta versions of each mirror that the cuts name."""
+    """Two cuts: before the ALTERs, and after them with an update and a delete of rows in files of the first cut.
+
+    `versions`: the Delta version of each mirror in each cut.
+    """
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.paths = LakePaths(str(folder / "lake"), "shop")
@@ -98,7 +100,7 @@ class Lake:
             topic.send(_row("UPDATE", table, 14, types, _WITH_6, _MOST))
             topic.send(_row("DELETE", table, 15, types, _LEAST))
         topic.send(watermark(20)).write(folder / "captures", "2.jsonl")
-        with patch.object(apply_rows, "SMALL_MIRROR", 0):  # rows are marked as deleted, as in mirrors that are large
+        with patch.object(apply_rows, "SMALL_MIRROR", 0):  # deletes with deletion vectors, as in large mirrors
             ingest(spark, self.paths, folder / "captures")
         assert all('"deletionVector":{' in self._log(table) for table in TABLES)
         cuts = spark.read.format("delta").load(self.paths.table("consistent_cuts")).orderBy("cut_id").collect()
@@ -130,7 +132,7 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 @pytest.fixture(scope="module")
 def duck() -> duckdb.DuckDBPyConnection:
-    """DuckDB with its Delta extension from PyPI; it does not ask its own site for anything."""
+    """DuckDB with its Delta extension from PyPI. It does not download extensions."""
     connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
     (extension,) = (Path(duckdb_extension_delta.__file__).parent / "extensions").rglob("*.duckdb_extension")
     connection.load_extension(str(extension))
@@ -138,7 +140,7 @@ def duck() -> duckdb.DuckDBPyConnection:
 
 
 def _rows(found: Any) -> Read:
-    """An Arrow table's rows without the columns of the trace, by `id`."""
+    """The rows of an Arrow table by `id`, without metadata columns."""
     table = pa.table(found).to_pylist()
     return sorted(
         (tuple(value for name, value in row.items() if not name.startswith("_")) for row in table),
@@ -155,13 +157,13 @@ def _by_polars(path: str, version: int) -> Read:
 
 
 def _by_delta_rs(path: str, version: int) -> Read:
-    """delta-rs's own query engine; its way through pyarrow's datasets reads less."""
+    """Uses delta-rs's own query engine. Its pyarrow datasets support fewer features."""
     table = deltalake.DeltaTable(path, version=version)
     return _rows(deltalake.QueryBuilder().register("t", table).execute("SELECT * FROM t").read_all())
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_spark_and_duckdb_read_all_there_is(
+def test_spark_and_duckdb_read_all_mirrors(
     lake: Lake, spark: SparkSession, duck: duckdb.DuckDBPyConnection, table: str
 ) -> None:
     for number, truth in enumerate((BEFORE, AFTER)):
@@ -174,16 +176,16 @@ def test_spark_and_duckdb_read_all_there_is(
     assert _rows(newest.to_arrow_table()) == AFTER
 
 
-def test_polars_and_delta_rs_read_rows_that_were_deleted(lake: Lake) -> None:
-    """Deletion vectors, and versions before an ALTER."""
+def test_polars_and_delta_rs_read_deletion_vectors(lake: Lake) -> None:
+    """And versions before an ALTER."""
     for read in (_by_polars, _by_delta_rs):
         assert read(*lake.cut(1, PLAIN)) == AFTER
         for table in TABLES:
             assert read(*lake.cut(0, table)) == BEFORE
 
 
-def test_polars_and_delta_rs_refuse_what_they_cannot_read(lake: Lake) -> None:
-    """None of them gives wrong rows. delta-rs's own queries have column mapping, its datasets not even deletion vectors."""
+def test_polars_and_delta_rs_reject_unsupported_features(lake: Lake) -> None:
+    """None of them returns wrong rows. delta-rs's queries support column mapping, its datasets not even deletion vectors."""
 
     def refused(read: Callable[[], object], feature: str) -> None:
         with pytest.raises(
@@ -200,8 +202,10 @@ def test_polars_and_delta_rs_refuse_what_they_cannot_read(lake: Lake) -> None:
 
 
 def test_names_of_folders(lake: Lake, duck: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    """DuckDB needs a URI where a name is not ASCII. A name that our paths percent-encode is decoded by all of them once
-    too often, also behind a symbolic link."""
+    """DuckDB needs a URI for a name that is not ASCII.
+
+    All of them decode a percent-encoded name once too often, also through a symbolic link.
+    """
     folder = tmp_path / "x"
     shutil.copytree(lake.path(PLAIN), folder)
     version = lake.versions[1][PLAIN]
@@ -222,7 +226,7 @@ def test_names_of_folders(lake: Lake, duck: duckdb.DuckDBPyConnection, tmp_path:
 
 
 def _documented(heading: str, lake: Lake, **names: Any) -> dict[str, Any]:
-    """The names after the code below that heading of docs/reading.md has run, on this lake."""
+    """Runs the code below that heading of docs/reading.md on this lake. Returns its variables."""
     section = (DOCS / "reading.md").read_text(encoding="utf-8").split(f"### {heading}\n")[1].split("\n## ")[0]
     (code, *_) = re.findall(r"```python\n(.*?)```", section, flags=re.DOTALL)
     code = code.replace("data/lake/shop", lake.paths.home).replace("shop/orders", "db/plain")
@@ -236,7 +240,7 @@ def test_a_cut_in_duckdb_as_documented(lake: Lake, duck: duckdb.DuckDBPyConnecti
     assert _rows(names["orders"].to_arrow_table()) == AFTER
     found = duck.execute("SELECT (SELECT count(*) FROM db_plain), (SELECT count(*) FROM db_widened)").fetchall()
     assert found == [(2, 2)]
-    # a row's message, without Spark
+    # the message of a row, without Spark
     (message,) = duck.execute(
         "SELECT decode(r.value) FROM db_plain m JOIN delta_scan(?) r ON r.topic = m._topic AND r.partition = m._partition "
         "AND r.offset = m._offset WHERE m.n = 6",

@@ -1,4 +1,4 @@
-"""A live broker: what it has arrives in the lake, each record once, whatever happens on the way."""
+"""A live broker: each of its records arrives in the lake once, whatever happens on the way."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _CAPTURE = Path(__file__).parents[2] / "data" / "captures" / "shop"
 _WATERMARKS = 5
 _TICK_SECONDS = 1.0
-"""What a sensor's tick may take at 200 partitions."""
+"""The longest allowed tick of a sensor with 200 partitions."""
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ class Reader:
         return found
 
     def declared(self, **selection: object) -> Reader:
-        """The same with another declaration."""
+        """The same lake with another declaration of the source."""
         return replace(self, source=replace(self.source, selection=replace(self.source.selection, **selection)))  # type: ignore[arg-type]
 
 
@@ -100,9 +100,11 @@ def _topic(broker: LocalBroker, name: str, *values: str, partitions: int = 1) ->
 # ---- the shop, live
 
 
-def test_the_shop_in_slices_while_producing_goes_on(broker: LocalBroker, spark: SparkSession, tmp_path: Path) -> None:
-    """Each slice is a run of its own. At the end each record is there once, byte for byte, and each mirror is the source's
-    table. A part of the shop: `test_slices` and `test_shop` have all of it."""
+def test_the_shop_in_slices_during_production(broker: LocalBroker, spark: SparkSession, tmp_path: Path) -> None:
+    """Each slice is its own run. In the end each record exists once, byte for byte, and each mirror equals its source.
+
+    Uses a part of the shop: `test_slices` and `test_shop` use all of it.
+    """
     with (_CAPTURE / "expected_at_watermarks.jsonl").open(encoding="utf-8") as stream:
         truth_at_end = [json.loads(line) for line in stream][_WATERMARKS - 1]
     end = records_until(capture_records(_CAPTURE), truth_at_end["watermark"])
@@ -128,7 +130,7 @@ def test_the_shop_in_slices_while_producing_goes_on(broker: LocalBroker, spark: 
     assert resolved == sorted(resolved)
     produced_values = Counter((record.partition, record.value) for record in records)
     found = reader.values()
-    assert Counter((place[1], value) for place, values in found.items() for _, value in values) == produced_values
+    assert Counter((position[1], value) for position, values in found.items() for _, value in values) == produced_values
     assert all([offset for offset, _ in values] == list(range(len(values))) for values in found.values())
     wrong = {
         table: lines
@@ -141,15 +143,15 @@ def test_the_shop_in_slices_while_producing_goes_on(broker: LocalBroker, spark: 
 def test_a_broker_that_dies_in_a_run(
     broker: LocalBroker, spark: SparkSession, paths: LakePaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is taken in is whole batches; the next run goes on after them."""
+    """Only whole batches are ingested. The next run continues after them."""
     _topic(broker, "dies", *map(str, range(90)))
     reader = _reader(broker, spark, paths, "dies", most=30)
     monkeypatch.setattr("cdc_pipeline.sources.kafka.broker.PATIENCE_SECONDS", 3.0)
-    said: list[str] = []
+    lines: list[str] = []
 
     def report(line: str) -> None:
-        said.append(line)
-        if len(said) == 2:
+        lines.append(line)
+        if len(lines) == 2:
             broker.kill()
 
     impatient = replace(
@@ -171,7 +173,7 @@ def test_a_broker_that_dies_in_a_run(
     assert isinstance(reader.news(), NoNews)
 
 
-# ---- where to begin
+# ---- start positions
 
 
 @pytest.mark.parametrize(
@@ -185,10 +187,8 @@ def test_a_broker_that_dies_in_a_run(
     ],
     ids=lambda value: value.at + str(value.time_ms) if isinstance(value, Start) else None,
 )
-def test_where_a_lake_begins(
-    start: Start, first: int, broker: LocalBroker, spark: SparkSession, paths: LakePaths
-) -> None:
-    """And what comes later is not lost: also where the first run found nothing, the second begins where that one was."""
+def test_start_positions(start: Start, first: int, broker: LocalBroker, spark: SparkSession, paths: LakePaths) -> None:
+    """Later records are not lost: if the first run found none, the second one starts where the first one started."""
     admin = quiet_admin(broker.bootstrap)
     if "starts" not in admin.list_topics(timeout=10).topics:
         create_topics(broker.bootstrap, {"starts": 1})
@@ -203,7 +203,7 @@ def test_where_a_lake_begins(
     assert (batch.counts.records, batch.counts.is_balanced) == (3 - first, True)
 
 
-def test_a_start_at_the_end_does_not_move_on_with_the_end(
+def test_a_start_at_the_end_is_fixed_by_the_first_run(
     broker: LocalBroker, spark: SparkSession, paths: LakePaths
 ) -> None:
     _topic(broker, "end", "a", "b")
@@ -214,7 +214,7 @@ def test_a_start_at_the_end_does_not_move_on_with_the_end(
     assert reader.values() == {("end", 0): [(2, b"c")]}
 
 
-# ---- topics that come, grow, vanish
+# ---- new, growing and deleted topics
 
 
 def test_topics_and_partitions_that_appear_later(broker: LocalBroker, spark: SparkSession, paths: LakePaths) -> None:
@@ -245,7 +245,7 @@ def _wait_for_partitions(broker: LocalBroker, topic: str, number: int) -> None:
 
 
 def test_offsets_that_expired(broker: LocalBroker, spark: SparkSession, paths: LakePaths) -> None:
-    """The run and the sensor stop, both with the words to write; with them the others go on, and the loss is kept."""
+    """The run and the sensor fail with the setting to add. With it they continue, and the loss is recorded."""
     _topic(broker, "expires", "a", "b")
     reader = _reader(broker, spark, paths, "expires")
     reader.take_in()
@@ -257,15 +257,15 @@ def test_offsets_that_expired(broker: LocalBroker, spark: SparkSession, paths: L
         with pytest.raises(SourceError, match=r"at offset 2, .* begins at 4: .*source.resume_at: {expires: {0: 4}}"):
             ask()
     assert [value for _, value in reader.values()["expires", 0]] == [b"a", b"b"]
-    going_on = reader.declared(resume_at={("expires", 0): 4})
-    assert isinstance(going_on.news(), News)
-    intake = going_on.take_in()
+    continued = reader.declared(resume_at={("expires", 0): 4})
+    assert isinstance(continued.news(), News)
+    intake = continued.take_in()
     assert (intake.records, intake.lost) == (1, (("expires", 0, 2, 4),))
-    assert going_on.values() == {("expires", 0): [(0, b"a"), (1, b"b"), (4, b"e")]}
+    assert continued.values() == {("expires", 0): [(0, b"a"), (1, b"b"), (4, b"e")]}
     note = newest_note(paths)
     assert note is not None
     assert note["lost"] == [["expires", 0, 2, 4]]
-    assert isinstance(going_on.news(), NoNews)
+    assert isinstance(continued.news(), NoNews)
     decode_batches(spark, paths)
     check = lost_offsets_result(spark, paths, dg.AssetKey("change_log"))
     assert not check.passed
@@ -275,26 +275,28 @@ def test_offsets_that_expired(broker: LocalBroker, spark: SparkSession, paths: L
     assert check.metadata["expires/0"].value == "2–3, skipped in batch 2"
 
 
-def test_a_topic_that_was_made_anew(broker: LocalBroker, spark: SparkSession, paths: LakePaths) -> None:
-    """Also where the new one has as many records already: its id tells it."""
-    _topic(broker, "anew", "a", "b")
-    reader = _reader(broker, spark, paths, "anew")
+def test_a_recreated_topic(broker: LocalBroker, spark: SparkSession, paths: LakePaths) -> None:
+    """Recognized by its id, even if the new topic has as many records."""
+    _topic(broker, "twice", "a", "b")
+    reader = _reader(broker, spark, paths, "twice")
     reader.take_in()
-    admin = quiet_admin(broker.bootstrap)  # kept: one that is collected never answers
-    admin.delete_topics(["anew"])["anew"].result()
-    _wait_until_gone(broker, "anew")
+    admin = quiet_admin(broker.bootstrap)  # keep a reference: a garbage-collected client never answers
+    admin.delete_topics(["twice"])["twice"].result()
+    _wait_until_gone(broker, "twice")
     for ask in (reader.take_in, reader.news):
-        with pytest.raises(SourceError, match=r"has read topic 'anew' .*source.ended: \[anew\]"):
+        with pytest.raises(SourceError, match=r"has read topic 'twice' .*source.ended: \[twice\]"):
             ask()
-    _topic(broker, "anew", "c", "d", "e")
+    _topic(broker, "twice", "c", "d", "e")
     for ask in (reader.take_in, reader.news):
-        with pytest.raises(SourceError, match=r"'anew' was deleted and recreated: .*source.made_anew: {anew: anew@2}"):
+        with pytest.raises(
+            SourceError, match=r"'twice' was deleted and recreated: .*source.made_anew: {twice: twice@2}"
+        ):
             ask()
-    going_on = reader.declared(made_anew={"anew": "anew@2"})
-    going_on.take_in()
-    assert going_on.values() == {
-        ("anew", 0): [(0, b"a"), (1, b"b")],
-        ("anew@2", 0): [(0, b"c"), (1, b"d"), (2, b"e")],
+    continued = reader.declared(made_anew={"twice": "twice@2"})
+    continued.take_in()
+    assert continued.values() == {
+        ("twice", 0): [(0, b"a"), (1, b"b")],
+        ("twice@2", 0): [(0, b"c"), (1, b"d"), (2, b"e")],
     }
 
 
@@ -305,7 +307,7 @@ def _wait_until_gone(broker: LocalBroker, topic: str) -> None:
         time.sleep(0.05)
 
 
-def test_a_topic_that_nobody_has(broker: LocalBroker, spark: SparkSession, paths: LakePaths) -> None:
+def test_a_missing_topic(broker: LocalBroker, spark: SparkSession, paths: LakePaths) -> None:
     reader = _reader(broker, spark, paths, "nobody")
     for ask in (reader.take_in, reader.news):
         with pytest.raises(SourceError, match=r"has no topic 'nobody', which source.topics names"):
@@ -315,13 +317,13 @@ def test_a_topic_that_nobody_has(broker: LocalBroker, spark: SparkSession, paths
     assert isinstance(by_pattern.news(None), NoNews)
 
 
-# ---- how far the lake is
+# ---- progress of the lake
 
 
-def test_a_lake_whose_notes_are_gone_knows_by_its_records(
+def test_without_batch_commits_the_lake_reads_its_progress_from_records(
     broker: LocalBroker, spark: SparkSession, paths: LakePaths
 ) -> None:
-    """Delta removes old commits after a month; and a lake may have been filled from files before."""
+    """Delta removes old commits after a month, and a lake may have been filled from files before."""
     _topic(broker, "noteless", "a", "b", "c")
     reader = _reader(broker, spark, paths, "noteless")
     reader.take_in({"noteless": {"0": 2}})
@@ -342,14 +344,14 @@ def test_group_offsets_for_dashboards(broker: LocalBroker, spark: SparkSession, 
     replace(reader.source, publish_group="dashboard").take_in(spark, paths, RunContext("run", lambda line: None))
     admin = quiet_admin(broker.bootstrap)
     (future,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("dashboard")]).values()
-    assert [(place.topic, place.offset) for place in future.result().topic_partitions] == [("shown", 2)]
+    assert [(position.topic, position.offset) for position in future.result().topic_partitions] == [("shown", 2)]
 
 
 def test_a_tick_at_200_partitions(broker: LocalBroker, spark: SparkSession, paths: LakePaths) -> None:
     create_topics(broker.bootstrap, {"wide": 200})
     _produce(broker, [record for number in range(200) for record in _records("wide", "x", partition=number)])
     reader = _reader(broker, spark, paths, "wide")
-    reader.news()  # the first connection of this process
+    reader.news()  # excludes the first connection of the process
     started = time.monotonic()
     news = reader.news()
     spent = time.monotonic() - started

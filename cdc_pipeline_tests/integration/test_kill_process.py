@@ -1,4 +1,4 @@
-"""kill -9 of a whole run, JVM and all, at random moments; then the mirrors still equal the source."""
+"""kill -9 of whole runs with their JVM, at random moments. Afterwards the mirrors equal the source."""
 
 from __future__ import annotations
 

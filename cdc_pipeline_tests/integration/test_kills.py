@@ -1,8 +1,7 @@
 """A run that dies before any of its Delta commits or folder moves loses and doubles nothing (DESIGN §2, promise 2).
 
-Every commit and every move is stopped once, just before it happens; the next run begins from what is in the lake. The
-stop is an exception where a kill -9 would be, which differs only in that this process lives on: nothing in the lake is
-cleaned up on the way out.
+Every commit and every move is stopped once, just before it happens. The next run continues from the lake. The stop is an
+exception in place of a kill -9. It differs only in that this process survives: nothing in the lake is cleaned up.
 """
 
 from __future__ import annotations
@@ -37,8 +36,7 @@ SHORT_DDL = ("an_exchange_of_a_partition_with_a_table", "a_dropped_table_comes_b
 def survived_kills(
     spark: SparkSession, paths: LakePaths, folder: Path, slices: dict[int, list[tuple[str, int]]], every: int
 ) -> int:
-    """Tells the messages of each slice (by the step that its watermarks close), each through its kills. Returns how
-    many those were."""
+    """Sends the messages of each slice (by the step of its last watermarks) and kills its runs. Returns the kills."""
     topic, killer, kills = Topic(), Killer(every), 0
     for until, messages in slices.items():
         for payload, partition in messages:
@@ -55,7 +53,7 @@ def survived_kills(
 
 
 def assert_survives(spark: SparkSession, paths: LakePaths, folder: Path, stories: list[Story], every: int = 1) -> int:
-    """Tells the stories in two slices and checks the end. Returns the number of kills."""
+    """Ingests the stories in two slices and checks the result. Returns the number of kills."""
     first, last = 2, 1000
     slices: dict[int, list[tuple[str, int]]] = {first: [], last: []}
     for payload, partition in [message for story in stories for message in story.messages]:
@@ -70,7 +68,7 @@ def assert_survives(spark: SparkSession, paths: LakePaths, folder: Path, stories
 def assert_ddl_survives(
     spark: SparkSession, paths: LakePaths, folder: Path, names: Iterable[str], every: int = 1
 ) -> int:
-    """The same of stories of DDL that sends no rows, which have their slices."""
+    """As `assert_survives`, for stories of DDL without row changes, which define their slices."""
     stories = [ddl_stories.STORIES[name] for name in names]
     slices = {
         end: [message for story in stories for message in getattr(story, part)]
@@ -85,10 +83,10 @@ def assert_ddl_survives(
 def test_killed_before_every_sixth_commit(
     spark: SparkSession, paths: LakePaths, tmp_path: Path, counted: Callable[[str, int], None]
 ) -> None:
-    """The short form: each stop costs a whole run."""
+    """The short form: each kill costs a whole run."""
     kills = assert_survives(spark, paths, tmp_path / "captures", [STORIES[name] for name in SHORT], every=6)
     counted(_COUNTED, kills)
-    assert kills >= 4  # two at once count as one
+    assert kills >= 4  # parallel ones count once
 
 
 def test_killed_now_and_then_while_rows_move_without_messages(
@@ -99,7 +97,7 @@ def test_killed_now_and_then_while_rows_move_without_messages(
     assert kills >= 2
 
 
-# Each stop costs a run over all tables of its lake, so that few stories share one.
+# Each kill costs a run over all tables of its lake, so few stories share a lake.
 _A_LAKE = 4
 
 

@@ -1,5 +1,5 @@
-"""The customers of the shop capture with masked columns, the key among them, and with the rows that were deleted, against
-the source's own table."""
+"""The customers of the shop capture with masked columns (the key included) and soft deletes, compared with the source's
+table."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _hashed(text: str | None) -> str | None:
 def _masked(row: list[str | None]) -> list[str | None]:
     cells = dict(zip((column["name"] for column in TRUTH["columns"]), row, strict=True))
     balance = cells["balance"]
-    # its scale grew on the way, by MODIFY
+    # a MODIFY has increased the scale
     scaled = None if balance is None else f"{Decimal(balance).normalize():f}"
     masked = {"id": _hashed(cells["id"]), "email": _hashed(cells["email"]), "name": None, "balance": _hashed(scaled)}
     return [masked.get(name, text) for name, text in cells.items()]
@@ -51,7 +51,7 @@ def _masked(row: list[str | None]) -> list[str | None]:
 
 @pytest.fixture(scope="module")
 def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> LakePaths:
-    """The lake after one run on the records of this table, and the watermarks."""
+    """The lake after one run on the records of this table and the watermarks."""
     folder = tmp_path_factory.mktemp("masked")
     (folder / "captures").mkdir()
     for part in sorted(CAPTURE.glob("*.jsonl.gz")):
@@ -74,19 +74,19 @@ def test_the_mirror_equals_the_masked_source(lake: LakePaths, spark: SparkSessio
     assert MirrorState.from_properties(table.properties).gaps == ()
 
 
-def test_rows_that_were_deleted_are_as_they_were_last_and_masked(lake: LakePaths, spark: SparkSession) -> None:
+def test_deleted_rows_are_masked_and_keep_their_last_values(lake: LakePaths, spark: SparkSession) -> None:
     log = spark.read.format("delta").load(lake.table("change_log"))
-    # at one TSO the DELETE of a key comes before its INSERT
+    # at equal TSO, the DELETE of a key precedes its INSERT
     newest = F.max_by(F.struct("op", "before", "commit_ts"), F.struct("commit_ts", F.col("op") != "DELETE"))
     last = log.groupBy(F.expr("coalesce(after, before)['id']").alias("id")).agg(newest.alias("last"))
-    gone = [(found["id"], *found["last"][1:]) for found in last.where("last.op = 'DELETE'").collect()]
-    assert len(gone) > 10
+    deleted = [(found["id"], *found["last"][1:]) for found in last.where("last.op = 'DELETE'").collect()]
+    assert len(deleted) > 10
     mirror = spark.read.format("delta").load(lake.mirror(TableName("shop", "customers"))).where("_deleted")
     found = [(cells["id"], cells["email"], cells["name"], cells["_commit_ts"]) for cells in mirror.collect()]
-    assert sorted(found) == sorted((_hashed(key), _hashed(image["email"]), None, time) for key, image, time in gone)
+    assert sorted(found) == sorted((_hashed(key), _hashed(image["email"]), None, time) for key, image, time in deleted)
 
 
-def test_no_file_of_the_mirror_has_a_value_in_clear(lake: LakePaths, spark: SparkSession) -> None:
+def test_no_file_of_the_mirror_has_an_unmasked_value(lake: LakePaths, spark: SparkSession) -> None:
     log = spark.read.format("delta").load(lake.table("change_log"))
     images = log.selectExpr("after['email'] AS email", "after['name'] AS name").where("email IS NOT NULL").collect()
     values = {value for image in images for value in image}

@@ -1,4 +1,4 @@
-"""A table that appears in the stream is a node like all others, without a redeploy: the sensor, and a real webserver."""
+"""A new table in the stream becomes an asset like the others, without a redeployment: the sensor and a real webserver."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _mirrors(server: servers.Webserver) -> dict[str, dict[str, Any]]:
 
 
 def _ticked(server: servers.Webserver, cursor: str | None) -> tuple[str, str | None]:
-    """Why the sensor asks for no run, and its cursor."""
+    """The skip reason of the sensor and its cursor."""
     found = server.graphql(_DRY_RUN, cursor=cursor)["sensorDryRun"]
     assert "message" not in found, found
     result = found["evaluationResult"]
@@ -48,7 +48,7 @@ def _ticked(server: servers.Webserver, cursor: str | None) -> tuple[str, str | N
     return result["skipReason"], result["cursor"]
 
 
-def test_a_new_table_becomes_a_node(tmp_path: Path) -> None:
+def test_a_new_table_becomes_an_asset(tmp_path: Path) -> None:
     paths = LakePaths(str(tmp_path / "lake"), "shop")
     Path(paths.home).mkdir(parents=True)
     write_catalog(paths, [_entry("orders"), _entry("old", mirror_id="moves"), _entry("gone")])
@@ -57,7 +57,7 @@ def test_a_new_table_becomes_a_node(tmp_path: Path) -> None:
         write_catalog(
             paths, [_entry("orders", "id", "n"), _entry("new", mirror_id="moves"), _entry("added", "id", "v")]
         )
-        assert set(_mirrors(server)) == {"orders", "old", "gone"}, "there is no need of the sensor"
+        assert set(_mirrors(server)) == {"orders", "old", "gone"}, "the webserver reloaded without the sensor"
 
         reason, cursor = _ticked(server, None)
         assert (reason, cursor) == (f"reloaded {LOCATION} with 5 mirrors", catalog_digest(read_catalog(paths)))
@@ -98,7 +98,7 @@ def _reason(sensor: dg.SensorDefinition, cursor: str | None = None) -> str | Non
     return found.skip_message
 
 
-def test_where_there_is_nothing_to_do_it_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tick_without_work_shows_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(WEBSERVER, raising=False)
     sensor = _sensor(tmp_path)
     assert (sensor.name, sensor.default_status) == ("shop_new_tables", dg.DefaultSensorStatus.STOPPED)
@@ -112,13 +112,13 @@ def test_where_there_is_nothing_to_do_it_says_why(tmp_path: Path, monkeypatch: p
     assert _sensor(tmp_path).default_status == dg.DefaultSensorStatus.RUNNING
 
 
-def test_what_nodes_show_is_in_the_digest() -> None:
+def test_the_digest_has_all_that_nodes_show() -> None:
     entry = _entry("a")
     others = [replace(entry, dropped=True), replace(entry, moved_to="db.b"), _entry("a", "id", "n"), _entry("b")]
     assert len({catalog_digest(entries) for entries in ([entry], [], *([other] for other in others))}) == 6
 
 
-def test_places_of_a_webserver() -> None:
+def test_urls_of_a_webserver() -> None:
     good = {
         "127.0.0.1:3000": Webserver("127.0.0.1", 3000),
         "dagster": Webserver("dagster", None),
@@ -131,9 +131,9 @@ def test_places_of_a_webserver() -> None:
             Webserver.parse(text)
 
 
-def test_a_webserver_that_is_not_there_is_named() -> None:
+def test_an_unreachable_webserver_is_reported() -> None:
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))  # and nobody listens
+        probe.bind(("127.0.0.1", 0))  # without a listener
         port = probe.getsockname()[1]
         with pytest.raises(TransientError, match=rf"webserver at 127.0.0.1:{port} \(CDC_WEBSERVER\) does not answer"):
             Webserver("127.0.0.1", port).reload("cdc_pipeline")

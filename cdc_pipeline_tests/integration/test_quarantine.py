@@ -1,4 +1,4 @@
-"""A table at which runs fail again and again is put aside, and the others go on; a rebuild of it brings it back."""
+"""A table that fails in several runs is quarantined, and the others continue. A rebuild of it ends the quarantine."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 
 class BrokenError(Exception):
-    """A fault of ours in one table's rows."""
+    """A fault of the package in the rows of one table."""
 
 
 @contextmanager
 def broken(*tables: str, error: type[Exception] = BrokenError) -> Iterator[None]:
-    """Within it no rows can be let into the mirrors of these names."""
+    """Makes each merge into the mirrors of these names fail."""
     let_in = RowMerger.apply
 
     def fails(self: RowMerger, path: str, step: Any, *others: Any) -> Any:
@@ -56,7 +56,7 @@ def broken(*tables: str, error: type[Exception] = BrokenError) -> Iterator[None]
 
 @pytest.fixture(scope="module")
 def first_cut(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Stream:
-    """What all tests begin with. Copy it."""
+    """The initial lake of all tests. Copy it."""
     found = Stream(spark, tmp_path_factory.mktemp("first") / "one")
     names = ("a", "b", "x")
     found.tell(2, *(create(name, 1) for name in names), create("bag", 1, KEYLESS), put("bag", 2, "1", "q"))
@@ -73,13 +73,13 @@ def _maker(stream: Stream, **settings: Any) -> CutMaker:
     return CutMaker(stream.spark, stream.paths, "rebuild", "UTC", 2, lambda line: None, **settings)
 
 
-def _aside(stream: Stream) -> dict[str, tuple[str, int]]:
+def _quarantined(stream: Stream) -> dict[str, tuple[str, int]]:
     return {held["table"]: (held["error"], held["rows"]) for held in stream.cuts()[-1]["held"]}
 
 
 @pytest.mark.core(11)
 def test_a_table_is_put_aside_and_comes_back(stream: Stream, counted: Any) -> None:
-    """A file of its rows is gone: each run fails at it, and at nothing else."""
+    """A file of its rows is missing, so each run fails at this table only."""
     bag = Path(stream.paths.mirror(TableName("db", "bag")))
     for file in bag.glob("*.parquet"):
         file.unlink()
@@ -92,23 +92,25 @@ def test_a_table_is_put_aside_and_comes_back(stream: Stream, counted: Any) -> No
         with pytest.raises(Exception, match=r"(?s)parquet") as caught:
             stream.run()
         assert not isinstance(caught.value, AssertionError)
-        # what does not depend on it is in already
+        # independent tables are already up to date
         assert (stream.rows("a"), stream.rows("b")) == ([(1, "one")], [(1, "one")])
         assert len(recorded_errors(stream.spark, stream.paths, TableName("db", "bag"))) == number + 1
         assert published_cut(stream.spark, stream.paths).cut_id == 1
-    said = stream.run()
-    assert any(line.startswith("db.bag is quarantined: ApplyRows of db.bag failed 3 times in cut 2: ") for line in said)
+    lines = stream.run()
+    assert any(
+        line.startswith("db.bag is quarantined: ApplyRows of db.bag failed 3 times in cut 2: ") for line in lines
+    )
     assert published_cut(stream.spark, stream.paths).cut_id == 2
-    assert _aside(stream)["bag"][1] == 2
+    assert _quarantined(stream)["bag"][1] == 2
     assert lake_balance(stream.spark, stream.paths).is_balanced
 
-    # what comes for it waits, and all else goes on
+    # its changes wait, and all other tables continue
     late = row("INSERT", "bag", 15, {"id": "8", "v": "late", "n": "4"}, types={**TYPES, "n": "int"})
     stream.tell(20, put("a", 15, "1", "two"), (late, 1), change("ALTER TABLE bag ADD m INT", 16))
     report_lines = stream.run()
     assert not any("quarantined" in line for line in report_lines)
     assert stream.rows("a") == [(1, "two")]
-    assert _aside(stream)["bag"][1] == 3
+    assert _quarantined(stream)["bag"][1] == 3
     assert lake_balance(stream.spark, stream.paths).is_balanced
     history = stream.spark.read.format("delta").load(stream.paths.table("ddl_history"))
     assert [found["status"] for found in history.where("sql LIKE 'ALTER%'").orderBy("commit_ts").collect()] == [
@@ -121,17 +123,17 @@ def test_a_table_is_put_aside_and_comes_back(stream: Stream, counted: Any) -> No
     assert "then run shop_rebuild with their names in tables" in str(result.description)
 
     assert TableRebuilder(_maker(stream)).rebuild(["db.bag"]).cut_id == 4
-    assert _aside(stream) == {}
+    assert _quarantined(stream) == {}
     assert stream.rows("bag") == [(1, "one", None, None), (8, "late", 4, None)]
     assert {mirror["table"]: mirror["gaps"] for mirror in stream.cuts()[-1]["mirrors"]}["bag"] == []
     assert {found["status"] for found in history.where("sql LIKE 'ALTER%'").collect()} == {"applied"}
     stream.tell(30, put("bag", 25, "9", "on"))
     stream.run()
     assert (len(stream.rows("bag")), lake_balance(stream.spark, stream.paths).is_balanced) == (3, True)
-    counted("tables put aside and brought back", 1)
+    counted("tables quarantined and rebuilt", 1)
 
 
-def test_tables_that_a_rename_ties_to_it_wait_too(stream: Stream) -> None:
+def test_tables_tied_to_it_by_a_rename_wait_too(stream: Stream) -> None:
     stream.tell(
         10,
         put("a", 5, "1", "one"),
@@ -144,37 +146,37 @@ def test_tables_that_a_rename_ties_to_it_wait_too(stream: Stream) -> None:
         for _ in range(2):
             with pytest.raises(BrokenError, match="rows of a cannot be let in"):
                 stream.run()
-        said = stream.run()
-    assert sorted(_aside(stream)) == ["a", "b", "y"]
+        lines = stream.run()
+    assert sorted(_quarantined(stream)) == ["a", "b", "y"]
     assert stream.rows("x") == [(1, "free")]
-    assert sum("is quarantined" in line for line in said) == 3
+    assert sum("is quarantined" in line for line in lines) == 3
     assert lake_balance(stream.spark, stream.paths).is_balanced
     assert TableRebuilder(_maker(stream)).rebuild(["db.a"]).cut_id == 3
-    assert (_aside(stream), stream.rows("a"), stream.rows("b")) == ({}, [(1, "one"), (2, "b's")], [(1, "one")])
+    assert (_quarantined(stream), stream.rows("a"), stream.rows("b")) == ({}, [(1, "one"), (2, "b's")], [(1, "one")])
     assert lake_balance(stream.spark, stream.paths).is_balanced
 
 
-def test_a_table_that_cannot_be_made_and_a_rebuild_of_all(stream: Stream) -> None:
-    """It has no mirror then. A rebuild of all tries it again, and leaves it where it is when it fails."""
+def test_a_table_that_cannot_be_created_and_a_rebuild_of_all(stream: Stream) -> None:
+    """It has no mirror. A rebuild of all tables tries again, and leaves it quarantined if it fails."""
     stream.tell(10, create("new", 5), put("new", 6, "1", "n"), update("a", 6, ("1", "x"), ("1", "y")))
     with broken("new"):
         for _ in range(2):
             with pytest.raises(BrokenError):
                 stream.run()
         stream.run()
-        assert _aside(stream)["new"][1] == 1
+        assert _quarantined(stream)["new"][1] == 1
         assert Rebuilder(_maker(stream), "auto").rebuild().all_equal
-        assert _aside(stream)["new"][1] == 1
-        # a table that was not put aside before is not because of a rebuild
+        assert _quarantined(stream)["new"][1] == 1
+        # a rebuild quarantines no further table
         with broken("a"), pytest.raises(BrokenError, match="rows of a"):
             Rebuilder(_maker(stream), "auto").rebuild()
     assert Rebuilder(_maker(stream), "auto").rebuild().cut_id is not None
-    assert (_aside(stream), stream.rows("new")) == ({}, [(1, "n")])
+    assert (_quarantined(stream), stream.rows("new")) == ({}, [(1, "n")])
     assert lake_balance(stream.spark, stream.paths).is_balanced
 
 
 @pytest.mark.parametrize("error", [TransientError, OSError, MemoryError])
-def test_what_is_not_the_tables_own_puts_none_aside(stream: Stream, error: type[Exception]) -> None:
+def test_errors_that_no_table_causes_quarantine_none(stream: Stream, error: type[Exception]) -> None:
     stream.tell(10, put("a", 5, "1", "one"), put("b", 5, "1", "one"))
     with broken("a", error=error):
         for _ in range(4):
@@ -182,35 +184,35 @@ def test_what_is_not_the_tables_own_puts_none_aside(stream: Stream, error: type[
                 stream.run()
     assert recorded_errors(stream.spark, stream.paths, TableName("db", "a")) == []
     stream.run()
-    assert (_aside(stream), stream.rows("a"), stream.rows("b")) == ({}, [(1, "one")], [(1, "one")])
+    assert (_quarantined(stream), stream.rows("a"), stream.rows("b")) == ({}, [(1, "one")], [(1, "one")])
 
 
-def test_where_all_fail_none_is_quarantined(stream: Stream) -> None:
+def test_no_table_is_quarantined_if_all_fail(stream: Stream) -> None:
     stream.tell(10, *(put(name, 5, "1", "one") for name in ("a", "b", "x")))
     with broken("a", "b", "x"):
         for _ in range(4):
             with pytest.raises(BrokenError):
                 stream.run()
     stream.run()
-    assert (_aside(stream), stream.rows("x")) == ({}, [(1, "one")])
+    assert (_quarantined(stream), stream.rows("x")) == ({}, [(1, "one")])
 
 
-def test_a_begun_cut_does_not_keep_a_rebuild_from_its_work(stream: Stream) -> None:
-    """The table is put aside at once, and made again where it is among the chosen."""
+def test_an_unfinished_cut_does_not_block_a_rebuild(stream: Stream) -> None:
+    """The table is quarantined at once, and rebuilt if it is among the selected ones."""
     stream.tell(10, put("a", 5, "1", "one"), put("b", 5, "1", "one"))
     with broken("b"), pytest.raises(BrokenError):
         stream.run()
     with broken("b"):
         assert TableRebuilder(_maker(stream)).rebuild(["db.a"]).all_equal
-    assert sorted(_aside(stream)) == ["b"]
+    assert sorted(_quarantined(stream)) == ["b"]
     assert TableRebuilder(_maker(stream)).rebuild(["db.b"]).cut_id == 3
-    assert (_aside(stream), stream.rows("a"), stream.rows("b")) == ({}, [(1, "one")], [(1, "one")])
+    assert (_quarantined(stream), stream.rows("a"), stream.rows("b")) == ({}, [(1, "one")], [(1, "one")])
 
 
 @pytest.mark.parametrize("first", [7, *(pytest.param(number, marks=pytest.mark.long) for number in range(7))])
-def test_a_cut_that_cannot_be_finished_at_all_is_given_up_by_a_rebuild(stream: Stream, first: int) -> None:
-    """Killed at every eighth deed from the first one on. The salt that the cut started with is lost. What the cut moved,
-    dropped and created is undone first."""
+def test_a_rebuild_abandons_a_cut_that_cannot_be_finished(stream: Stream, first: int) -> None:
+    """Kills at every eighth commit or move from `first` on. The salt of the cut is lost. The rebuild first undoes what the
+    cut moved, dropped and created."""
     masks: Any = (("db.*", (("mail", "hash"),)),)
     rules, others = (ColumnRules(masks=masks, salt=salt) for salt in (SALT, "another salt of the tests"))
     stream.tell(
@@ -223,7 +225,7 @@ def test_a_cut_that_cannot_be_finished_at_all_is_given_up_by_a_rebuild(stream: S
         put("made", 8, "1", "m"),
     )
     number = first
-    # a folder of its own each time: Delta remembers the tables that it has seen at a path
+    # a new folder each time, because Delta caches tables by path
     while (copy := stream.begun_again(stream.folder.parent / f"begun-{number}")).killed(number, columns=rules):
         number += 8
         with pytest.raises(MaskSaltError):
@@ -232,7 +234,7 @@ def test_a_cut_that_cannot_be_finished_at_all_is_given_up_by_a_rebuild(stream: S
             TableRebuilder(_maker(copy, columns=others)).rebuild(["db.a"])
         assert Rebuilder(_maker(copy, columns=others), "auto").rebuild().cut_id == 2
         assert not is_begun(stream.spark, copy.paths, published_cut(stream.spark, copy.paths))
-        # upstream as the cut before had it, and on from there
+        # upstream's state at the previous cut, and the changes since
         assert (copy.rows("bag"), copy.rows("a")) == ([(1, "q")], [])
         copy.run(columns=others)
         assert (copy.rows("b"), copy.rows("made"), copy.rows("x")) == ([(1, "one")], [(1, "m")], [])
@@ -242,8 +244,8 @@ def test_a_cut_that_cannot_be_finished_at_all_is_given_up_by_a_rebuild(stream: S
     assert number > 12
 
 
-def test_a_version_that_parts_rows_otherwise_is_told(stream: Stream) -> None:
-    """Rows that were planned for one step must not come in two, or in none."""
+def test_a_version_that_splits_rows_differently_is_reported(stream: Stream) -> None:
+    """Rows that were planned for one step must not be applied in two steps, or in none."""
     stream.tell(10, put("bag", 5, "1", "one"), change("ALTER TABLE bag ADD n INT", 6), put("bag", 7, "2", "two"))
     assert stream.killed(2)
     from cdc_pipeline.mirrors.changes import cut_rows
@@ -254,7 +256,7 @@ def test_a_version_that_parts_rows_otherwise_is_told(stream: Stream) -> None:
     with_segments = cut_rows.with_segments
     with patch.object(cut_rows, "with_segments", all_before):
         for _ in range(2):
-            with pytest.raises(LakeError, match=r"row changes are there for db\.bag where . were planned"):
+            with pytest.raises(LakeError, match=r"db\.bag: the resumed cut has . row changes, but . were planned"):
                 stream.run()
     stream.run()
-    assert (_aside(stream), stream.rows("bag")) == ({}, [(1, "one", None), (1, "q", None), (2, "two", None)])
+    assert (_quarantined(stream), stream.rows("bag")) == ({}, [(1, "one", None), (1, "q", None), (2, "two", None)])

@@ -1,7 +1,7 @@
-"""Nothing that a run, a sensor or Spark leaves behind has a secret in it, whatever went wrong: everything is searched.
+"""Runs, sensors and Spark leave no secret behind, whatever fails: all their traces are searched.
 
-The secrets come from the environment, as in a pipeline's file, and have a core that is random and the same in all their
-forms but Base64.
+The secrets come from the environment, as in a pipeline's YAML file. Each has a random core, which is the same in all forms
+except Base64.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 _CORES = {name: secrets.token_hex(12) for name in ("password", "wrong", "key_password", "client_secret")}
-# what JAAS, JSON, URLs and Python's repr each write in another way
+# characters that JAAS, JSON, URLs and Python's repr each escape differently
 SECRETS = {name: f"{name[:2]} \"{core}\\é'%;" for name, core in _CORES.items()}
 _LISTENERS = (Listener("SECURED", "SASL_SSL", ("PLAIN", "OAUTHBEARER")),)
 _COMMON = """
@@ -105,7 +105,7 @@ class Kafka:
 
 @dataclass
 class Traces:
-    """What was left behind, by where it was found."""
+    """What runs left behind, by location."""
 
     instance: Path
     lake: Path
@@ -118,13 +118,13 @@ class Traces:
                 if file.suffix == ".parquet":
                     yield f"{file} as rows", repr(pq.ParquetFile(file).read().to_pylist()).encode()
                 elif file.suffix == ".db":
-                    # a text that goes over the end of a page is in two places of the file
+                    # a text that crosses a page boundary is in two parts of the file
                     with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as database:
                         yield f"{file} as SQL", "\n".join(database.iterdump()).encode()
-        # where the session's JVM writes what it says
+        # the output of the session's JVM
         for file in Path(tempfile.gettempdir()).glob("cdc_pipeline-spark-*.log"):
             yield str(file), file.read_bytes()
-        # also where the file is gone, as that of a JVM that has started
+        # includes deleted files that are still open, as the JVM deletes some at its start
         for process in Path("/proc").glob("[0-9]*/fd/2"):
             with contextlib.suppress(OSError):
                 if "cdc_pipeline-spark-" in str(process.readlink()):
@@ -133,15 +133,15 @@ class Traces:
             try:
                 yield str(process), process.read_bytes()
             except OSError:
-                continue  # it has ended meanwhile
+                continue  # the process has ended
 
-    def telling(self, hidden: list[bytes]) -> list[str]:
+    def leaks(self, secrets: list[bytes]) -> list[str]:
         everything = [*self.files(), *((where, text.encode()) for where, text in self.texts.items())]
-        return [f"{where}: {form!r}" for where, found in everything for form in hidden if form in found]
+        return [f"{where}: {form!r}" for where, found in everything for form in secrets if form in found]
 
 
 def forms(key_lines: list[str]) -> list[bytes]:
-    """What is searched for: the core of each secret, and what Base64 and URLs make of the whole."""
+    """The texts to search for: the core of each secret, and its whole value in Base64 and URL encoding."""
     found = [core.encode() for core in _CORES.values()] + [line.encode() for line in key_lines]
     for secret in SECRETS.values():
         for text in (secret, f"alice:{secret}", f"\0alice\0{secret}"):
@@ -153,32 +153,36 @@ def forms(key_lines: list[str]) -> list[bytes]:
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     folder = tmp_path_factory.mktemp("kafka")
-    made = create_certificates(folder / "certificates")
-    key: Any = load_pem_private_key(made.client_key.read_bytes(), None)
+    certificates = create_certificates(folder / "certificates")
+    key: Any = load_pem_private_key(certificates.client_key.read_bytes(), None)
     locked = folder / "locked.pem"
     encryption = BestAvailableEncryption(SECRETS["key_password"].encode())
     locked.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption))
     with (
         TokenServer({"alice": SECRETS["client_secret"]}) as tokens,
         LocalBroker(
-            folder / "b", _LISTENERS, users={"alice": SECRETS["password"]}, certificates=made, tokens=tokens
+            folder / "b", _LISTENERS, users={"alice": SECRETS["password"]}, certificates=certificates, tokens=tokens
         ) as broker,
     ):
         filled(broker.bootstrap, "orders", [messages.watermark(1), messages.watermark(2)])
         variables = {
-            "CDC_TEST_CA": str(made.ca),
-            "CDC_TEST_CERTIFICATE": str(made.client_certificate),
+            "CDC_TEST_CA": str(certificates.ca),
+            "CDC_TEST_CERTIFICATE": str(certificates.client_certificate),
             "CDC_TEST_KEY": str(locked),
             "CDC_TEST_KEY_PASSWORD": SECRETS["key_password"],
             "CDC_TEST_TOKENS": tokens.token_url,
         }
-        lines = [line for line in made.client_key.read_text().split("\n")[1:-1] if len(line) > 20 and "---" not in line]
+        lines = [
+            line
+            for line in certificates.client_key.read_text().split("\n")[1:-1]
+            if len(line) > 20 and "---" not in line
+        ]
         yield Kafka(broker, tokens, variables, lines)
 
 
 @dataclass
 class Bench:
-    """A pipeline on an instance of its own, with what it leaves."""
+    """A pipeline on its own instance, and its traces."""
 
     kafka: Kafka
     monkeypatch: pytest.MonkeyPatch
@@ -205,21 +209,26 @@ class Bench:
             raise_on_error=False,
             asset_selection=[dg.AssetKey([component.name, "raw_topic_snapshot"])] if raw_only else None,
         )
-        told = [repr(component), repr(result.dagster_run), repr(result.dagster_run.run_config), repr(result.all_events)]
-        told += [str(entry) for entry in self.instance.all_logs(result.run_id)]
-        self.traces.texts[f"run {where}"] = "\n".join(told)
+        shown = [
+            repr(component),
+            repr(result.dagster_run),
+            repr(result.dagster_run.run_config),
+            repr(result.all_events),
+        ]
+        shown += [str(entry) for entry in self.instance.all_logs(result.run_id)]
+        self.traces.texts[f"run {where}"] = "\n".join(shown)
         return result
 
     def tick(self, component: CdcPipeline, where: str) -> str | None:
-        """Evaluates the sensor as the daemon does; the text of its error, where it has one."""
+        """Evaluates the sensor as the daemon does. Returns the text of its error, if any."""
         sensor, _ = component.build_defs().sensors or ()
         assert isinstance(sensor, dg.SensorDefinition)
         context = dg.build_sensor_context(instance=self.instance, sensor_name=sensor.name)
         try:
-            said, error = repr(sensor(context)), None
+            shown, error = repr(sensor(context)), None
         except Exception:
-            error = said = serializable_error_info_from_exc_info(sys.exc_info()).to_string() + traceback.format_exc()
-        self.traces.texts[f"tick {where}"] = said
+            error = shown = serializable_error_info_from_exc_info(sys.exc_info()).to_string() + traceback.format_exc()
+        self.traces.texts[f"tick {where}"] = shown
         return error
 
 
@@ -240,7 +249,7 @@ def bench(
 def _searched(bench: Bench, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
     bench.traces.texts["output"] = "".join(capfd.readouterr())
     bench.traces.texts["logging"] = caplog.text + repr([vars(record) for record in caplog.records])
-    assert bench.traces.telling(forms(bench.kafka.key_lines)) == []
+    assert bench.traces.leaks(forms(bench.kafka.key_lines)) == []
 
 
 def _failure_text(result: dg.ExecuteInProcessResult) -> str:
@@ -251,24 +260,24 @@ def _failure_text(result: dg.ExecuteInProcessResult) -> str:
     )
 
 
-def test_the_search_finds_what_is_there(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
-    """A run without care: what it tells is found, so that a search that finds nothing says something."""
+def test_the_search_finds_leaked_secrets(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
+    """A careless run: its leaks are found, so a search without a result is meaningful."""
 
     @dg.op
-    def telling() -> None:
+    def leaking() -> None:
         dg.get_dagster_logger().info(SECRETS["password"])
         print(SECRETS["wrong"])
         raise RuntimeError("above") from ValueError(SECRETS["key_password"])
 
     @dg.job
-    def told() -> None:
-        telling()
+    def leaking_job() -> None:
+        leaking()
 
-    told.execute_in_process(instance=bench.instance, raise_on_error=False)
+    leaking_job.execute_in_process(instance=bench.instance, raise_on_error=False)
     bench.traces.texts["output"] = "".join(capfd.readouterr())
-    found = bench.traces.telling(forms([]))
+    found = bench.traces.leaks(forms([]))
     for name in ("password", "wrong", "key_password"):
-        assert [place for place in found if _CORES[name] in place and str(bench.traces.instance) in place], name
+        assert [leak for leak in found if _CORES[name] in leak and str(bench.traces.instance) in leak], name
 
 
 def test_a_run_and_a_tick_that_succeed(
@@ -328,7 +337,7 @@ def test_a_run_and_a_tick_that_succeed(
 
 @pytest.mark.long
 def test_a_whole_run(bench: Bench, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
-    """All tables of the lake. The other tests stop after the one step that has to do with the broker."""
+    """All tables of the lake. The other tests run only the step that uses the broker."""
     assert bench.run(bench.component("password"), "as a whole").success
     _searched(bench, capfd, caplog)
 
@@ -357,21 +366,21 @@ def _raised(error: BaseException, cause: BaseException | None) -> Callable[..., 
     return raising
 
 
-def test_an_error_that_tells_everything(
+def test_errors_that_contain_secrets(
     bench: Bench, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Errors from within Spark or ours, with the secrets in their text, their cause or the error that they came upon."""
+    """Errors of Spark or of the package with secrets in their message, their cause or their context."""
     component = bench.component("password")
     options = component.source.client.java()  # type: ignore[union-attr]
-    told = f"options {options}, {SECRETS['password']}, {options['sasl.jaas.config']}, {quote(SECRETS['password'])}"
-    told += f", {base64.b64encode(SECRETS['password'].encode()).decode()}, {options['ssl.keystore.key']}"
+    text = f"options {options}, {SECRETS['password']}, {options['sasl.jaas.config']}, {quote(SECRETS['password'])}"
+    text += f", {base64.b64encode(SECRETS['password'].encode()).decode()}, {options['ssl.keystore.key']}"
     java: Any = jvm(bench.spark)
     errors: dict[str, tuple[BaseException, BaseException | None]] = {
-        "unexpected": (RuntimeError(told), ValueError(told)),
-        "unexpected, only its cause": (RuntimeError("above"), ValueError(told)),
+        "unexpected": (RuntimeError(text), ValueError(text)),
+        "unexpected, only its cause": (RuntimeError("above"), ValueError(text)),
         "unexpected, only its context": (RuntimeError("above"), None),
-        "of Spark": (AnalysisException(told), None),
-        "transient": (TransientError(f"down: {told}"), ValueError(told)),
+        "of Spark": (AnalysisException(text), None),
+        "transient": (TransientError(f"down: {text}"), ValueError(text)),
         "interrupt": (dg.DagsterExecutionInterruptedError("stop"), None),
     }
     for name, (error, cause) in errors.items():
@@ -389,18 +398,18 @@ def test_an_error_that_tells_everything(
             if name != "interrupt":
                 assert bench.tick(component, name) is not None
     assert "***" in bench.traces.texts["run unexpected"]
-    # Java's own error, with a text of its own making
+    # Java's own error and its message
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(raw_topics, "append_once", lambda *_: java.java.lang.Integer.parseInt(told))
+        patch.setattr(raw_topics, "append_once", lambda *_: java.java.lang.Integer.parseInt(text))
         result = bench.run(component, "of Java", raw_only=True)
         assert "NumberFormatException" in _failure_text(result)
     _searched(bench, capfd, caplog)
 
 
-def test_a_broker_that_is_lost_in_mid_run(
+def test_a_broker_that_stops_during_a_run(
     bench: Bench, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The last one: the broker is gone after it."""
+    """Runs last, because the broker is gone afterwards."""
     component = bench.component("password")
     append = RawTopics.append
 

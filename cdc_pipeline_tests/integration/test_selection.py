@@ -1,4 +1,4 @@
-"""The shop capture through Dagster with tables left out and renamed: the mirrors equal the source's tables, under their new
+"""The shop capture with excluded and renamed tables, through Dagster: the mirrors equal the source's tables under their new
 names, and a rebuild finds them equal."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 CAPTURE = Path(__file__).parents[2] / "data" / "captures" / "shop"
 TABLES = read_json(CAPTURE / "expected.json")["tables"]
-# `vouchers` was made as `coupons`, which no route names
+# `vouchers` was created as `coupons`, which no route names
 MIRRORS = {
     "shop.customers": "shop_eu.customers_t",
     "shop.products": "shop_eu.products_t",
@@ -31,7 +31,7 @@ MIRRORS = {
 }
 
 
-def test_the_shop_without_some_tables_and_under_other_names(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_shop_with_excluded_and_renamed_tables(spark: SparkSession, tmp_path: Path) -> None:
     component = CdcPipeline(
         name="p",
         source=CaptureFilesSource(type="capture_files", path=str(CAPTURE)),

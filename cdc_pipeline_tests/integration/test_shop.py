@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.core(1, 3, 8)
 
 DOCS = Path(__file__).parents[2] / "docs"
-# The last of the capture's 55 watermarks, which all four partitions have.
+# The last of the capture's 55 watermarks, in all four partitions.
 LAST_WATERMARK = 470613987560259584
 
 
@@ -55,7 +55,7 @@ def test_mirror_equals_the_source(shop: Shop, spark: SparkSession, table: str) -
     assert mirror_differences(spark, shop.paths, name, truth["columns"], truth["rows"]) == []
 
 
-def test_no_other_mirror_is_there(shop: Shop) -> None:
+def test_there_are_no_other_mirrors(shop: Shop) -> None:
     home = Path(shop.paths.table("mirror"))
     assert {f"{path.parent.name}.{path.name}" for path in home.glob("*/*")} == set(TABLES)
 
@@ -65,7 +65,7 @@ def test_types_of_the_mirrors(shop: Shop, spark: SparkSession) -> None:
         frame = spark.read.format("delta").load(shop.paths.mirror(TableName("shop", table)))
         return dict(frame.dtypes)
 
-    trace = {"_commit_ts": "bigint", "_topic": "string", "_partition": "int", "_offset": "bigint"}
+    metadata = {"_commit_ts": "bigint", "_topic": "string", "_partition": "int", "_offset": "bigint"}
     assert types("customers") == {
         "id": "bigint",
         "name": "string",
@@ -74,7 +74,7 @@ def test_types_of_the_mirrors(shop: Shop, spark: SparkSession) -> None:
         "tags": "string",
         "joined_at": "timestamp_ntz",
         "balance": "decimal(16,4)",
-        **trace,
+        **metadata,
     }
     assert types("orders") == {
         "id": "decimal(20,0)",
@@ -84,7 +84,7 @@ def test_types_of_the_mirrors(shop: Shop, spark: SparkSession) -> None:
         "total": "decimal(14,2)",
         "note": "string",
         "channel": "string",
-        **trace,
+        **metadata,
     }
     assert types("vouchers") == {
         "code": "string",
@@ -93,7 +93,7 @@ def test_types_of_the_mirrors(shop: Shop, spark: SparkSession) -> None:
         "max_uses": "int",
         "used": "int",
         "active": "tinyint",
-        **trace,
+        **metadata,
     }
     assert types("products")["stock"] == "bigint"
     assert types("products")["weight"] == "double"
@@ -118,7 +118,7 @@ def test_every_mirror_row_leads_to_its_message(shop: Shop, spark: SparkSession) 
 
 
 def test_the_documented_audit_query(shop: Shop, spark: SparkSession) -> None:
-    """From a row to its change, message, batch and Dagster run, and the rest of the walk, as docs/audit.md says."""
+    """From a row to its change, message, batch and Dagster run, and the other queries of docs/audit.md."""
     queries = re.findall(r"```sql\n(.*?)```", (DOCS / "audit.md").read_text(encoding="utf-8"), flags=re.DOTALL)
     found = [spark.sql(query.replace("data/lake", str(shop.lake))).collect() for query in queries]
     (row,), history, (cut,), definitions, (balance,) = found
@@ -139,7 +139,7 @@ def test_the_documented_audit_query(shop: Shop, spark: SparkSession) -> None:
     assert (balance["batch_id"], balance["unclassified_records"], balance["missing_changes"]) == (1, 0, 0)
 
 
-def test_every_ddl_is_applied_or_says_why_not(shop: Shop, spark: SparkSession) -> None:
+def test_every_ddl_statement_is_applied_or_has_a_reason(shop: Shop, spark: SparkSession) -> None:
     history = spark.read.format("delta").load(shop.paths.table("ddl_history")).orderBy("commit_ts")
     assert [(row["type"], row["table"], row["status"]) for row in history.collect()] == [
         ("QUERY", "", "no effect"),
@@ -174,7 +174,7 @@ def test_the_batch_balances(shop: Shop, spark: SparkSession) -> None:
     assert spark.read.format("delta").load(shop.paths.table("change_log")).count() == 3213
 
 
-def test_the_cut_names_every_mirror_with_its_version(shop: Shop, spark: SparkSession) -> None:
+def test_the_cut_has_the_version_of_every_mirror(shop: Shop, spark: SparkSession) -> None:
     cuts = spark.read.format("delta").load(shop.paths.table("consistent_cuts")).collect()
     assert [(cut["cut_id"], cut["resolved_tso"], cut["late"]) for cut in cuts] == [(1, LAST_WATERMARK, 0)]
     versions = {f"{mirror['database']}.{mirror['table']}": mirror["version"] for mirror in cuts[0]["mirrors"]}
@@ -182,7 +182,7 @@ def test_the_cut_names_every_mirror_with_its_version(shop: Shop, spark: SparkSes
     assert versions == {table: now[f"mirror/{table.replace('.', '/')}"] for table in TABLES}
 
 
-def test_the_run_says_what_it_did(shop: Shop) -> None:
+def test_the_run_reports_its_results(shop: Shop) -> None:
     checks = {
         f"{check.asset_key.path[-1]} {check.check_name}": check.passed
         for check in shop.result.get_asset_check_evaluations()
@@ -209,7 +209,7 @@ def test_the_run_says_what_it_did(shop: Shop) -> None:
         assert metadata["resolved_tso"].value == str(LAST_WATERMARK)
 
 
-def test_mirrors_are_nodes_once_they_are_known(shop: Shop) -> None:
+def test_known_mirrors_are_assets(shop: Shop) -> None:
     from cdc_pipeline.definitions import defs
 
     with environment(CAPTURE, shop.lake):

@@ -1,4 +1,4 @@
-"""The shop capture in slices: after each, every mirror is the table that upstream had at the resolved TSO."""
+"""The shop capture in slices: after each slice, every mirror equals upstream's table at the resolved TSO."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize(
-    "places",
+    "indexes",
     [pytest.param((2, 4), marks=pytest.mark.core(3)), (5, None)],
     ids=["to_the_fifth_watermark", "whole"],
 )
 def test_each_slice_is_a_state_that_upstream_had(
-    spark: SparkSession, tmp_path: Path, paths: LakePaths, places: tuple[int, int | None]
+    spark: SparkSession, tmp_path: Path, paths: LakePaths, indexes: tuple[int, int | None]
 ) -> None:
-    """Each slice ends with a watermark; None: with the end of the capture."""
+    """Each slice ends with a watermark, or (None) with the capture."""
     lines = capture_lines(CAPTURE)
     with (CAPTURE / "expected_at_watermarks.jsonl").open(encoding="utf-8") as stream:
         truths = {truth["watermark"]: truth["tables"] for truth in map(json.loads, stream)}
-    watermarks = [None if place is None else sorted(truths)[place] for place in places]
-    # some rows beyond the watermark come along: they must wait
+    watermarks = [None if index is None else sorted(truths)[index] for index in indexes]
+    # some rows beyond the watermark are included, which must wait
     ends = [len(lines) if tso is None else end_of_watermark(tso, lines) + 9 for tso in watermarks]
     captures = tmp_path / "captures"
     captures.mkdir()
@@ -53,7 +53,7 @@ def test_each_slice_is_a_state_that_upstream_had(
         if watermark is not None:
             assert cut.resolved_tso == watermark
         assert {f"{mirror['database']}.{mirror['table']}" for mirror in cut.mirrors} == set(tables)
-        wrong = {
+        differences = {
             table: found
             for table, truth in tables.items()
             if (
@@ -62,4 +62,4 @@ def test_each_slice_is_a_state_that_upstream_had(
                 )
             )
         }
-        assert wrong == {}
+        assert differences == {}

@@ -1,4 +1,4 @@
-"""Real messages as TiCDC's storage sink puts them into a folder: mirrors equal the source's tables at each checkpoint."""
+"""Real messages in folders of TiCDC's storage sink: mirrors equal the source's tables at each checkpoint."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 
 _PARTITIONS = 4
-# Tables of the capture that have every type and every kind of statement; `test_captures` has all.
+# Tables of the capture that cover every type and every kind of statement. `test_captures` uses all tables.
 _TABLES = frozenset(
     ("all_types", "defaults", "no_pk", "cpk_nc", "", "evolve", "evolved", "evolved2", "part", "part_x", "part_h")
 )
 
 
 def _ingest(spark: SparkSession, paths: LakePaths, source: TicdcStorage) -> CutReport:
-    """One run of the stages, with the decoding of nothing but TiCDC."""
+    """One run of all stages, which decodes messages of TiCDC only."""
     source.take_in(spark, paths, RunContext("run", lambda line: None))
     decode_batches(spark, paths, "ticdc")
     maker = CutMaker(spark, paths, "run", "UTC", 2, lambda line: None, {}, DdlPolicy())
     return maker.advance()
 
 
-def _wrong(spark: SparkSession, paths: LakePaths, tables: dict[str, Any]) -> dict[str, list[str]]:
-    """Table → what its mirror has other than the truth."""
+def _differences(spark: SparkSession, paths: LakePaths, tables: dict[str, Any]) -> dict[str, list[str]]:
+    """Table → differences of its mirror from the expected rows."""
     found = {
         table: mirror_differences(spark, paths, TableName(*table.split(".", 1)), truth["columns"], truth["rows"])
         for table, truth in tables.items()
@@ -53,18 +53,20 @@ def _wrong(spark: SparkSession, paths: LakePaths, tables: dict[str, Any]) -> dic
 
 
 def _ends(messages: list[str], watermarks: list[int]) -> list[int]:
-    """For each watermark the number of messages up to its copy for the last partition."""
+    """For each watermark, the number of messages up to its copy in the last partition."""
     ends = []
     for watermark in watermarks:
-        copies = [place for place, text in enumerate(messages) if f'"watermarkTs":{watermark}' in text]
+        copies = [index for index, text in enumerate(messages) if f'"watermarkTs":{watermark}' in text]
         assert len(copies) == _PARTITIONS
         ends.append(copies[-1] + 1)
     return ends
 
 
 def test_slices_of_the_shop_with_a_restart(spark: SparkSession, tmp_path: Path, paths: LakePaths) -> None:
-    """Each slice: new files, a new checkpoint, a run. Rows above the checkpoint wait; rows and statements that TiCDC sends
-    again after a restart, from a checkpoint that is older than the last one too, change nothing."""
+    """Each slice: new files, a new checkpoint, a run. Rows above the checkpoint wait.
+
+    After a restart TiCDC sends rows and statements again, also from an older checkpoint. They change nothing.
+    """
     messages = payloads("shop")
     with (CAPTURES / "shop" / "expected_at_watermarks.jsonl").open(encoding="utf-8") as stream:
         truths = {truth["watermark"]: truth["tables"] for truth in map(json.loads, stream)}
@@ -74,7 +76,7 @@ def test_slices_of_the_shop_with_a_restart(spark: SparkSession, tmp_path: Path, 
     source = TicdcStorage(str(sink.root), max_bytes_per_batch=600_000)
     slices = [
         (messages[: ends[0] + 9], truths[first], first),
-        (_again(messages[ends[0] - 150 : ends[1] + 9]), truths[second], second),
+        (_resent(messages[ends[0] - 150 : ends[1] + 9]), truths[second], second),
     ]
     for sent, truth, watermark in slices:
         sink.write(sent)
@@ -82,27 +84,29 @@ def test_slices_of_the_shop_with_a_restart(spark: SparkSession, tmp_path: Path, 
         cut = published_cut(spark, paths)
         assert cut.resolved_tso == watermark
         assert {f"{mirror['database']}.{mirror['table']}" for mirror in cut.mirrors} == set(truth)
-        assert _wrong(spark, paths, truth) == {}
+        assert _differences(spark, paths, truth) == {}
     raw = spark.read.format("delta").load(paths.table("raw_topic_snapshot"))
     assert raw.agg(F.max("batch_id")).first()[0] > len(slices)  # type: ignore[index]
-    # each line once, each schema file once
+    # each line and each schema file once
     is_checkpoint = F.get("headers", F.lit(0))["value"] == F.lit(b"metadata")
     values = [bytes(found[0]) for found in raw.where(~is_checkpoint).select("value").collect()]
     assert len(values) == len(set(sink.names())) == raw.where(~is_checkpoint).select("headers").distinct().count()
     balance = lake_balance(spark, paths)
     assert balance.is_balanced, balance
-    again = _ingest(spark, paths, source)
-    assert not again.published
+    second = _ingest(spark, paths, source)
+    assert not second.published
 
 
-def _again(messages: list[str]) -> list[str]:
-    """Messages that are sent a second time by another encoder run: `ts` is another."""
+def _resent(messages: list[str]) -> list[str]:
+    """The messages as another encoder run resends them, with another `ts`."""
     return [text.replace('"ts":1', '"ts":2', 1) if '"isDdl":false' in text else text for text in messages]
 
 
 def test_every_type_and_statement_without_the_extension(spark: SparkSession, tmp_path: Path, paths: LakePaths) -> None:
-    """Only the ms of a commit is known, and the checkpoint closes the ms before its own. With dates, physical tables,
-    dispatchers, LF, and indexes of 20 digits."""
+    """Commit times are in ms, and a checkpoint closes the ms before its own.
+
+    Uses date folders, physical tables, dispatchers, LF, and indexes of 20 digits.
+    """
     messages = [text for text in payloads("types-ticdc-extension") if json.loads(text)["table"] in _TABLES]
     content = gzip.decompress((CAPTURES / "types-ticdc-extension" / "expected.json.gz").read_bytes())
     truth = {
@@ -124,13 +128,15 @@ def test_every_type_and_statement_without_the_extension(spark: SparkSession, tmp
     report = _ingest(spark, paths, TicdcStorage(str(sink.root)))
     assert report.resolved_tso == (last + 1 << 18) - 1
     assert {str(entry.name) for entry in report.mirrors} == set(truth)
-    assert _wrong(spark, paths, truth) == {}
+    assert _differences(spark, paths, truth) == {}
     assert lake_balance(spark, paths).is_balanced
 
 
-def test_definitions_of_tables_that_were_there_before(spark: SparkSession, tmp_path: Path, paths: LakePaths) -> None:
-    """A schema file without a statement gives the column types; of a table that is known it changes nothing. A row that
-    stands below a version of its own ms comes after it, and a checkpoint inside a ms does not close that ms."""
+def test_definitions_of_existing_tables(spark: SparkSession, tmp_path: Path, paths: LakePaths) -> None:
+    """A schema file without a statement gives the column types. It changes nothing for a known table.
+
+    A row that precedes a version of its own ms in the file comes after that version. A checkpoint does not close its ms.
+    """
     sink = StorageSink(tmp_path / "sink", extension=False)
     columns: list[dict[str, Any]] = [
         {"ColumnName": "id", "ColumnType": "BIGINT UNSIGNED", "ColumnPrecision": "20", "ColumnIsPk": "true"},
@@ -171,7 +177,7 @@ def test_definitions_of_tables_that_were_there_before(spark: SparkSession, tmp_p
     )
     shown = mirror.select(F.col("id").cast("string"), F.col("amount").cast("string"), "kind").orderBy("id")
     assert (report.resolved_tso, [tuple(found) for found in shown.collect()]) == (tso(3) - 1, [("1", "1.50", "it's")])
-    # the statement of a column's change, then the definition again, as a restart writes it
+    # the statement of a column's change, and the definition again, as a restart writes it
     sink.define("db", "ta`b", tso(4) + 1, "ALTER TABLE `ta``b` ADD COLUMN `n` INT DEFAULT 5", 5, columns)
     sink.define("db", "ta`b", tso(5), "", 0, columns)
     sink.put("metadata", checkpoint(tso(6)))

@@ -1,4 +1,4 @@
-"""How a stream's watermarks, or their absence, decide what mirrors show."""
+"""How watermarks, or their absence, decide what mirrors show."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_mirrors_stop_at_the_slowest_partition(spark: SparkSession, paths: LakeP
     assert (report.cut_id, report.resolved_tso, report.streams.held_by) == (1, tso(10), "t/0")
     assert rows(spark, paths, "t") == [(1, "a"), (2, "b")]
 
-    # the changefeed restarts from an earlier checkpoint: rows come again, watermarks step back
+    # the changefeed restarts from an earlier checkpoint: rows are redelivered, watermarks regress
     topic.send(*put("t", 2, "1", "a")).send(*update("t", 20, ("1", "a"), ("1", "c")))
     topic.send(watermark(5), 0).send(watermark(5), 1).send(watermark(5), 2).write(folder, "3.jsonl")
     report = ingest(spark, paths, folder)
@@ -47,13 +47,13 @@ def test_mirrors_stop_at_the_slowest_partition(spark: SparkSession, paths: LakeP
     assert (report.cut_id, report.resolved_tso, report.totals.late, report.breaches) == (2, tso(30), 2, ())
     assert rows(spark, paths, "t") == [(1, "c"), (2, "b")]
 
-    # a partition is added: until it has a watermark what it brings waits, and is seen to wait
+    # a partition is added: its records wait until it has a watermark, and the report shows it
     topic.send(*put("t", 35, "3", "d", 3)).send(watermark(40), 0).write(folder, "5.jsonl")
     report = ingest(spark, paths, folder)
     assert (report.published, report.streams.without_watermark, report.totals.pending) == (False, ("t/3",), 1)
     topic.send(watermark(33), 3).send(watermark(36), 1).write(folder, "6.jsonl")
     report = ingest(spark, paths, folder)
-    # partition 2 stands still at 30
+    # partition 2 is idle at 30
     assert (report.published, report.streams.held_by, report.streams.held_back_ms) == (False, "t/2", 10_000)
     assert report.totals.pending == 1
 
@@ -67,14 +67,14 @@ def test_without_watermarks_order_is_by_time_and_position(
 
     topic, folder = Topic(), tmp_path / "captures"
     topic.send(ddl(KEYED.format("t"), 1, table="t", kind="CREATE", extension=False))
-    topic.send(change("INSERT", 1, "1", "a"), 1)  # in the very millisecond of the CREATE, in another partition
+    topic.send(change("INSERT", 1, "1", "a"), 1)  # in the same ms as the CREATE, in another partition
     topic.send(change("UPDATE", 3, "1", "c", "b"), 1).send(change("UPDATE", 2, "1", "b", "a"), 1)
     topic.send(change("INSERT", 4, "2", "x"), 2).write(folder, "1.jsonl")
     report = ingest(spark, paths, folder)
     assert (report.published, report.resolved_tso) == (True, None)
     assert rows(spark, paths, "t") == [(1, "c"), (2, "x")]
 
-    # a re-delivery of older changes does not undo the newer ones; the same DDL again is one DDL
+    # redelivered older changes do not undo newer ones; a redelivered statement is a duplicate
     topic.send(ddl(KEYED.format("t"), 1, table="t", kind="CREATE", extension=False))
     topic.send(change("UPDATE", 2, "1", "b", "a"), 1).send(change("UPDATE", 5, "2", "y", "x"), 2)
     topic.write(folder, "2.jsonl")

@@ -1,4 +1,4 @@
-"""Two runs of one pipeline at once: with the lock one waits for the other; without it the lake is right all the same."""
+"""Two parallel runs of one pipeline: with the lock one waits for the other; without it the lake is still correct."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.lake.paths import LakePaths
 
 
-def _told(folder: Path) -> None:
+def _write_captures(folder: Path) -> None:
     topic = Topic()
     for name in SHORT:
         for payload, partition in STORIES[name].messages:
@@ -36,7 +36,7 @@ def _told(folder: Path) -> None:
     topic.write(folder, "all.jsonl")
 
 
-def _assert_right(spark: SparkSession, paths: LakePaths) -> None:
+def _assert_correct(spark: SparkSession, paths: LakePaths) -> None:
     for name in SHORT:
         assert_told(spark, paths, STORIES[name])
     sent = sum(len(STORIES[name].messages) for name in SHORT) + len(PARTITIONS)
@@ -49,34 +49,34 @@ def _assert_right(spark: SparkSession, paths: LakePaths) -> None:
 def test_a_run_waits_for_another_and_a_rebuild_finds_all_equal(
     spark: SparkSession, paths: LakePaths, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    _told(tmp_path / "captures")
-    held, release = threading.Event(), threading.Event()
+    _write_captures(tmp_path / "captures")
+    locked, release = threading.Event(), threading.Event()
 
     def other_run() -> None:
         with writer_lock(paths, "the-other-run", lambda line: None):
-            held.set()
+            locked.set()
             release.wait(60)
 
     other = threading.Thread(target=other_run)
     other.start()
-    assert held.wait(10)
+    assert locked.wait(10)
     threading.Timer(3, release.set).start()
     result = run_ingest(tmp_path / "captures", Path(paths.root), log_level="INFO")
     other.join()
     assert result.success
     assert "waiting: run the-other-run" in capfd.readouterr().err
-    _assert_right(spark, paths)
+    _assert_correct(spark, paths)
 
     with environment(tmp_path / "captures", Path(paths.root)), dg.DagsterInstance.ephemeral() as instance:
         rebuilt = defs().resolve_job_def("shop_rebuild").execute_in_process(instance=instance)
     output = rebuilt.filter_events(lambda event: event.is_successful_output)[0].step_output_data.metadata
     assert output["equal"].value is True
-    _assert_right(spark, paths)
+    _assert_correct(spark, paths)
 
 
 def test_two_runs_without_a_lock(spark: SparkSession, paths: LakePaths, tmp_path: Path) -> None:
-    """As on a lake that no lock of the operating system reaches: one may fail, which one and where is up to Delta."""
-    _told(tmp_path / "captures")
+    """As on a lake where a lock of the operating system has no effect. One run may fail; Delta decides which and where."""
+    _write_captures(tmp_path / "captures")
     start = threading.Barrier(2)
 
     def run(number: int) -> str | None:
@@ -90,4 +90,4 @@ def test_two_runs_without_a_lock(spark: SparkSession, paths: LakePaths, tmp_path
     errors = map_in_threads(spark, run, range(2), threads=2)
     print([error and error[:300] for error in errors])
     ingest(spark, paths, tmp_path / "captures")
-    _assert_right(spark, paths)
+    _assert_correct(spark, paths)

@@ -1,6 +1,6 @@
-"""What one sees of a pipeline in Dagster's UI: a real webserver after two real runs, in headless Chromium.
+"""A pipeline in Dagster's UI: a real webserver after two real runs, in headless Chromium.
 
-`CDC_PICTURES=docs/images make test TEST_FLAGS="-k test_ui"` takes the documents' pictures on the way.
+`CDC_PICTURES=docs/images make test TEST_FLAGS="-k test_ui"` also takes the pictures of the docs.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Ui:
     def picture(self, name: str) -> None:
         if _PICTURES:
             self.page.settle()
-            # a document has no use for the folder of a test
+            # pictures in docs do not show the folder of a test
             self.page.replace(str(self.lake.parent), "/data")
             self.page.picture(Path(_PICTURES) / f"{name}.png")
 
@@ -66,12 +66,12 @@ def test_the_asset_graph(ui: Ui) -> None:
     ui.picture("asset-graph")
 
 
-def test_a_mirror_says_what_it_is(ui: Ui) -> None:
+def test_the_page_of_a_mirror(ui: Ui) -> None:
     """Group, kinds, owner, tags, table name, path, columns with both types, row count, code version."""
     ui.open(
         "/assets/shop/mirror/shop/products", "Row count", "Columns", "Definition", "int unsigned", size=(1250, 1450)
     )
-    place = str(ui.lake / "shop" / "mirror" / "shop" / "products")
+    path = str(ui.lake / "shop" / "mirror" / "shop" / "products")
     text = ui.page.text()
     for shown in (
         *(
@@ -82,7 +82,7 @@ def test_a_mirror_says_what_it_is(ui: Ui) -> None:
             "domain: shop",
             "cdc/lifecycle: live",
             "shop.products",
-            place,
+            path,
         ),
         *("price", "decimal(10,2)", "stock", "bigint", "int unsigned", "json", "_commit_ts", "_offset"),
         *("resolved_tso", "lag_seconds", "delta_version", "1 row(s) with values that their types cannot hold"),
@@ -95,7 +95,7 @@ def test_a_mirror_says_what_it_is(ui: Ui) -> None:
     ui.page.wait_for(f"Code version\n{CODE_VERSION}")
 
 
-def test_numbers_are_plotted_over_the_runs(ui: Ui) -> None:
+def test_metadata_is_plotted_over_runs(ui: Ui) -> None:
     ui.open("/assets/shop/mirror/shop/products", "Row count", "Plots", size=(1250, 1500))
     ui.page.click("Plots")
     ui.page.wait_for("dagster/row_count", "lag_seconds", "delta_version", "inserted", "seconds")
@@ -103,7 +103,7 @@ def test_numbers_are_plotted_over_the_runs(ui: Ui) -> None:
     ui.picture("plots")
 
 
-def test_a_failed_check_says_where(ui: Ui) -> None:
+def test_a_failed_check_shows_its_location(ui: Ui) -> None:
     ui.open("/assets/shop/consistent_cuts?view=checks&checkDetail=no_gaps", "Latest execution", "Metadata")
     ui.page.wait_for(
         "1 mirror(s) have gaps", "Failed", "shop.products", "1 row(s) with values that their types cannot hold"

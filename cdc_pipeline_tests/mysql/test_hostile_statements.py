@@ -1,4 +1,4 @@
-"""Statements that nobody would write: each is read in bounded time, none raises, and what is beyond a limit says so."""
+"""Hostile statements: each is parsed in bounded time, none raises, and exceeding a limit gives a named reason."""
 
 from __future__ import annotations
 
@@ -47,31 +47,31 @@ _BEYOND = {
 }
 
 
-@pytest.mark.parametrize(("sql", "words"), _BEYOND.items(), ids=lambda text: text[:50])
-def test_what_is_beyond_a_limit_says_so_and_of_which_table(sql: str, words: str) -> None:
+@pytest.mark.parametrize(("sql", "text"), _BEYOND.items(), ids=lambda text: text[:50])
+def test_a_statement_beyond_a_limit_names_limit_and_table(sql: str, text: str) -> None:
     began = time.process_time()
     (change,) = parse_ddl(sql, "db", "t")
     assert isinstance(change, NotSupported)
-    assert words in change.reason
+    assert text in change.reason
     assert change.name == _T
     assert len(change.reason) < 400
     assert time.process_time() - began < 60
 
 
-@pytest.mark.parametrize("words", ["binary(2000000000)", "decimal(99,2)", "x" * 10**6, "enum(" + "('" * 9999])
-def test_a_type_beyond_a_limit_in_a_message_is_no_type_that_is_known(words: str) -> None:
-    kind = type_or_text(words)
+@pytest.mark.parametrize("text", ["binary(2000000000)", "decimal(99,2)", "x" * 10**6, "enum(" + "('" * 9999])
+def test_a_message_type_beyond_a_limit_is_unknown(text: str) -> None:
+    kind = type_or_text(text)
     assert kind.params == ()
-    assert kind.base == words[:200] + (f"… ({len(words):,} characters)" if len(words) > 200 else "")
+    assert kind.base == text[:200] + (f"… ({len(text):,} characters)" if len(text) > 200 else "")
 
 
-def test_a_long_varchar_is_what_a_server_that_is_not_strict_makes_of_it() -> None:
+def test_a_too_long_varchar_becomes_text_as_without_strict_mode() -> None:
     (change,) = parse_ddl("CREATE TABLE t (a VARCHAR(65536), b VARBINARY(17000000), c VARCHAR(65535))", "db")
     assert isinstance(change, CreateTable)
     assert [str(column.type) for column in change.schema.columns] == ["mediumtext", "longblob", "varchar(65535)"]
 
 
-def test_many_clauses_over_many_columns_take_no_longer_than_each_of_them() -> None:
+def test_many_clauses_over_many_columns_take_linear_time() -> None:
     (created,) = parse_ddl("CREATE TABLE t (" + ",".join(f"c{number} INT" for number in range(4000)) + ")", "db")
     (changed,) = parse_ddl(
         "ALTER TABLE t "
@@ -89,7 +89,7 @@ def test_many_clauses_over_many_columns_take_no_longer_than_each_of_them() -> No
     assert time.process_time() - began < 20
 
 
-def test_an_error_of_any_kind_is_a_statement_that_is_not_supported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_error_makes_a_statement_not_supported(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise RecursionError("maximum recursion depth exceeded" + "!" * 10_000)
 
@@ -101,13 +101,13 @@ def test_an_error_of_any_kind_is_a_statement_that_is_not_supported(monkeypatch: 
     assert len(change.reason) < 300
 
 
-# ---- by chance
+# ---- random mutations
 
 _FOLDER = Path(__file__).parent / "cases" / "ddl"
 
 
 def _statements() -> list[str]:
-    """All statements of the captures and of the cases."""
+    """All statements of the captures and the cases."""
     found: list[str] = []
 
     def collect(item: Any) -> None:
@@ -173,7 +173,7 @@ _KNOWN = parse_ddl("CREATE TABLE t (id INT PRIMARY KEY, a INT, b VARCHAR(9), c E
 
 @settings(max_examples=400, deadline=10_000, suppress_health_check=list(HealthCheck))
 @given(_mutated([sql for sql in _SOURCE if sql.upper().startswith("ALTER")]))
-def test_no_alteration_raises_but_what_it_says(sql: str) -> None:
+def test_schema_changes_raise_only_documented_errors(sql: str) -> None:
     (known,) = _KNOWN
     assert isinstance(known, CreateTable)
     for change in event_changes("ddl", "db", "t", sql):
@@ -200,7 +200,7 @@ _KINDS = [
 
 @settings(max_examples=400, deadline=10_000, suppress_health_check=list(HealthCheck))
 @given(st.data())
-def test_no_expression_raises_but_what_it_says(data: st.DataObject) -> None:
+def test_translation_raises_only_documented_errors(data: st.DataObject) -> None:
     columns, text = data.draw(st.sampled_from(_TEXTS))
     mutated = data.draw(_mutated([text]))
     (created,) = parse_ddl(f"CREATE TABLE t ({columns})", "db")

@@ -9,9 +9,9 @@ from cdc_pipeline.mysql.model.table import MySqlType
 from cdc_pipeline_tests.support.notation import cases, change_as_text, column_as_text, type_as_text
 
 
-@pytest.mark.parametrize(("words", "expected"), cases("types.yaml"))
-def test_type(words: str, expected: str) -> None:
-    assert type_as_text(parse_mysql_type(words)) == expected
+@pytest.mark.parametrize(("text", "expected"), cases("types.yaml"))
+def test_type(text: str, expected: str) -> None:
+    assert type_as_text(parse_mysql_type(text)) == expected
 
 
 def test_type_has_its_parts() -> None:
@@ -20,10 +20,10 @@ def test_type_has_its_parts() -> None:
     assert parse_mysql_type("NUMERIC(5,5)") == MySqlType("decimal", (5, 5))
 
 
-@pytest.mark.parametrize("words", ["enum('a", "", "  ", "'int'", "`int`", "int(", "decimal(1,", "varchar(1.5)"])
-def test_what_is_no_type(words: str) -> None:
+@pytest.mark.parametrize("text", ["enum('a", "", "  ", "'int'", "`int`", "int(", "decimal(1,", "varchar(1.5)"])
+def test_unknown_types(text: str) -> None:
     with pytest.raises(DdlSyntaxError):
-        parse_mysql_type(words)
+        parse_mysql_type(text)
 
 
 @pytest.mark.parametrize("case", cases("columns.yaml"), ids=lambda case: str(case["def"]))

@@ -60,14 +60,14 @@ def test_altered(case: dict[str, str]) -> None:
     assert schema_as_text(after) == schema_as_text(_table(case["to"]))
 
 
-def test_table_made_like_another_has_its_partitions() -> None:
+def test_create_like_copies_partitions() -> None:
     schema = _table("(a INT) PARTITION BY HASH (a) PARTITIONS 2")
     catalog = {TableName("db", "s"): schema}
     _apply(catalog, parse_ddl("CREATE TABLE t LIKE s", "db")[0])
     assert catalog[TableName("db", "t")].partitioning == schema.partitioning
 
 
-# ---- whole captures: the DDL folded over a catalog gives the SHOW CREATE TABLE of the end
+# ---- whole captures: the DDL folded over a catalog equals the final SHOW CREATE TABLE
 
 _DISPLAY_WIDTH = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "year"})
 
@@ -91,7 +91,7 @@ def test_fold_of_a_capture(name: str) -> None:
     assert {str(table) for table in catalog} - set(expected) == _LEFT_OVER[name]
 
 
-# Tables that the messages create and that expected.json does not have.
+# Tables that the messages create and expected.json does not have.
 _LEFT_OVER: dict[str, set[str]] = {
     "shop-ticdc": set(),
     "shop-canal": set(),
@@ -101,7 +101,7 @@ _LEFT_OVER: dict[str, set[str]] = {
 
 
 def _placed(change: Any, database: str, true_database: str) -> Any:
-    """The change on the table that the statement was about where its message names another database."""
+    """The change on the statement's own table, if its message names another database."""
     if isinstance(change, AlterTable) and change.name.database == database:
         return replace(change, name=TableName(true_database, change.name.table))
     return change
@@ -133,20 +133,20 @@ def _apply(catalog: dict[TableName, TableSchema], change: Any) -> None:
 
 
 def _facts(schema: TableSchema) -> dict[str, Any]:
-    """What SHOW CREATE TABLE and the folded statements must agree about."""
+    """The facts that SHOW CREATE TABLE and the folded statements must agree on."""
     return {
         "columns": [_column_facts(column) for column in schema.columns],
         "primary_key": schema.primary_key,
         "unique_keys": {(key.name, key.columns, key.exact) for key in schema.unique_keys},
         "row_key": schema.row_key,
-        # SHOW CREATE TABLE quotes names that statements do not
+        # SHOW CREATE TABLE quotes some names that statements do not
         "partitioning": str(schema.partitioning).replace("`", ""),
     }
 
 
 def _column_facts(column: Column) -> tuple[Any, ...]:
     kind = column.type
-    # the width that old servers show and new ones do not
+    # the display width, which new servers omit
     width = kind.base in _DISPLAY_WIDTH and not kind.zerofill and kind.params != (1,)
     return (
         column.name,
@@ -184,7 +184,7 @@ def test_columns_keep_their_charset_when_the_tables_default_changes() -> None:
     assert row_shape(unnamed) == row_shape(_table("(a VARCHAR(9))"))
 
 
-def test_convert_to_changes_the_columns() -> None:
+def test_convert_to_changes_column_charsets() -> None:
     before = _table("(a VARCHAR(9), b TEXT CHARACTER SET latin1)")
     after = altered(before, _clauses("ALTER TABLE t CONVERT TO CHARACTER SET gbk COLLATE gbk_bin"))
     assert _charsets(after) == dict.fromkeys("ab", ("gbk", "gbk_bin"))

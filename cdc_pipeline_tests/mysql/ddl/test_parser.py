@@ -27,7 +27,7 @@ _CAPTURED: list[dict[str, str]] = cases("captured.yaml")
 _READ: list[dict[str, str]] = cases("read.yaml")
 _STATEMENTS: list[dict[str, str]] = [*cases("statements.yaml"), *cases("partitions.yaml")]
 
-# What a message's own `type` says that its statement is. QUERY may be anything.
+# Message type → the statements that may have it. QUERY may be any statement.
 _KINDS: dict[str, tuple[type, ...]] = {
     "CREATE": (CreateTable, CreateTableLike),
     "ALTER": (AlterTable,),
@@ -51,7 +51,7 @@ def test_captured_statement(case: dict[str, str]) -> None:
     assert not _not_applied(changes)
     if case["table"] and case["type"] != "QUERY":
         named = _new_name(changes[0])
-        # Canal names the current database, not that of the table, when a statement qualifies the table (fact 41)
+        # if a statement qualifies its table, Canal sends the current database instead (canal-facts 41)
         assert (case["table"], case["database"]) == (named.table, named.database) or "lab1.mr" in case["sql"]
 
 
@@ -69,11 +69,11 @@ def _new_name(change: Any) -> Any:
 
 
 @pytest.mark.parametrize("case", _READ, ids=_id)
-def test_captured_statement_as_read(case: dict[str, str]) -> None:
+def test_captured_statement_is_parsed_as_recorded(case: dict[str, str]) -> None:
     assert changes_as_text(parse_ddl(case["sql"], case["database"])) == case["expect"]
 
 
-def test_cases_that_were_read_are_of_the_captures() -> None:
+def test_recorded_statements_are_in_the_captures() -> None:
     captured = {(case["sql"], case["database"]) for case in _CAPTURED}
     assert [case["sql"] for case in _READ if (case["sql"], case["database"]) not in captured] == []
     assert len(_READ) > len(_CAPTURED) / 3
@@ -90,14 +90,14 @@ def test_statement(case: dict[str, str]) -> None:
         assert changes_as_text(changes) == case["expect"]
 
 
-def test_not_supported_names_the_table_where_it_is_known() -> None:
+def test_not_supported_names_a_known_table() -> None:
     (change,) = parse_ddl("ALTER TABLE shop.orders ADD a FOO", "")
     assert isinstance(change, NotSupported)
     assert str(change.name) == "shop.orders"
     assert "unknown column type 'foo' (position 30)" in change.reason
 
 
-# ---- never an exception, whatever the text is
+# ---- no text raises an exception
 
 _SQL = [case["sql"] for case in (*_CAPTURED, *_STATEMENTS)]
 _PIECES = [*"'\"`(),;#.\\\0", "/*", "*/", "/*!", "/*T![x] ", "--", "0x", "b'", "_utf8'"]
@@ -122,13 +122,13 @@ def _mutated(draw: st.DrawFn) -> str:
 def test_never_raises(sql: str, database: str) -> None:
     changes = parse_ddl(sql, database)
     assert changes
-    # All or nothing: a part of a statement is never applied.
+    # all or nothing: a statement is never applied in part
     assert len(changes) == 1 or not any(isinstance(change, NotSupported) for change in changes)
 
 
 @given(st.sampled_from(_READ), st.data())
 @settings(max_examples=300, deadline=None, database=None)
-def test_words_left_over_are_never_ignored(case: dict[str, str], data: st.DataObject) -> None:
+def test_remaining_words_are_never_ignored(case: dict[str, str], data: st.DataObject) -> None:
     word = data.draw(st.sampled_from(["zzz", "`zzz`", "7 'zzz'", "(zzz)", "1 zzz", ")", "= zzz"]))
     whole = parse_ddl(case["sql"], case["database"])
     behind_semicolon = parse_ddl(f"{case['sql']}\n; {word}", case["database"])

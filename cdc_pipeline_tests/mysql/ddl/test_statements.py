@@ -1,4 +1,4 @@
-"""What an event of `ddl_history` says that is no DDL of MySQL."""
+"""Events of `ddl_history` that are not MySQL's DDL."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cdc_pipeline.mysql.ddl.statements import OTHER_DDL_EVENT, event_changes
 from cdc_pipeline.mysql.model.schema_changes import NotSupported
 from cdc_pipeline.mysql.model.table import TableName
 
-# statement → whether a table that the message does not name may be another one now
+# Statement → whether it may change a table that the message does not name.
 _STATEMENTS = {
     "ALTER TABLE public.t ADD COLUMN c integer": False,
     'ALTER TABLE "HR"."t" DROP ("C")': False,
@@ -23,13 +23,13 @@ _STATEMENTS = {
 
 @pytest.mark.parametrize("sql", _STATEMENTS)
 def test_ddl_of_another_database(sql: str) -> None:
-    """It is never read as if it were MySQL's."""
+    """Never parsed as MySQL's DDL."""
     (change,) = event_changes(OTHER_DDL_EVENT, "d.public", "t", sql)
     assert isinstance(change, NotSupported)
     assert (change.name, change.everywhere) == (TableName("d.public", "t"), _STATEMENTS[sql])
 
 
-def test_ddl_of_another_database_that_names_no_table() -> None:
+def test_ddl_of_another_database_without_a_table() -> None:
     (change,) = event_changes(OTHER_DDL_EVENT, "d", "", "DROP SCHEMA s CASCADE")
     assert isinstance(change, NotSupported)
     assert (change.name, change.everywhere) == (None, True)

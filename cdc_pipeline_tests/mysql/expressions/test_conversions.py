@@ -1,4 +1,4 @@
-"""Which type changes keep values exact. Each pair is (old type, new type) as MySQL writes them."""
+"""Which type changes keep values exact. Each pair is (old type, new type) as MySQL spells types."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ _TYPES = [
     ),
     *("text", "binary(9)", "varbinary(99)", "blob", "enum('a','b')", "set('a','b')", "json"),
 ]
-# MySQL and TiDB convert these differently, depend on more than the value, or reject the conversion
+# MySQL and TiDB differ here, or the result depend on more than the value, or both reject the change
 _LEFT = {
     "bit(8)": [
         "char(9)",
@@ -144,8 +144,8 @@ _LEFT = {
 
 
 @pytest.mark.parametrize("old", _TYPES)
-def test_what_is_converted_without_certainty(old: str) -> None:
-    """All conversions are exact or supported, except the ones in `_LEFT`, which the documentation lists."""
+def test_uncertain_conversions(old: str) -> None:
+    """All conversions are is decided, except the ones the pairs in the docs."""
     schema = TableSchema((Column("c", parse_mysql_type(old)),), primary_key=("c",))
     unsure = [
         new

@@ -1,4 +1,4 @@
-"""Conditions for the rows of table partitions. Each case lists rows with the partition in which MySQL stores them."""
+"""The for of each partition partitions. Each assigns them: lists rows with its expected partition."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _table(definition: str) -> TableSchema:
 
 @dataclass
 class _Case:
-    """A table and its rows: column values followed by the name of the partition."""
+    """A table and its rows: column values and the name of their partition."""
 
     definition: str
     rows: list[tuple[Any, ...]]
@@ -175,13 +175,13 @@ def test_rows_of_each_partition(spark: SparkSession, case: _Case) -> None:
         | ({"last two"} if row[-1] in names[-2:] else set())
         for row in case.rows
     ]
-    # some conditions are doubtful for certain rows, but for none of these
+    # some conditions may be doubtful, but not for these rows
     doubts = {f"doubt of {name}": SparkCondition(item.doubtful) for name, item in conditions.items() if item.doubtful}
     conditions.update(doubts)
     assert _found(spark, schema, [row[:-1] for row in case.rows], conditions) == expected
 
 
-def test_rows_on_which_mysql_and_tidb_differ_are_doubtful(spark: SparkSession) -> None:
+def test_rows_where_mysql_and_tidb_differ_are_doubtful(spark: SparkSession) -> None:
     linear = _table("(a INT) PARTITION BY LINEAR HASH (a) PARTITIONS 6")
     doubtful = _condition(linear, ("p2", "p3"), None).doubtful
     assert doubtful is not None
@@ -198,7 +198,7 @@ def test_rows_on_which_mysql_and_tidb_differ_are_doubtful(spark: SparkSession) -
     assert found == [set(), {"doubtful"}]
 
 
-def test_rows_of_which_the_value_is_not_sure_are_doubtful(spark: SparkSession) -> None:
+def test_rows_with_an_uncertain_value_are_doubtful(spark: SparkSession) -> None:
     schema = _table(
         "(d DATE NOT NULL) PARTITION BY RANGE (YEAR(d)) (PARTITION p VALUES LESS THAN (1), PARTITION q"
         " VALUES LESS THAN (2020))"
@@ -209,14 +209,14 @@ def test_rows_of_which_the_value_is_not_sure_are_doubtful(spark: SparkSession) -
     assert found == [{"doubtful"}, set()]
 
 
-def test_many_partitions_are_no_deep_expression() -> None:
+def test_many_partitions_make_no_deep_expression() -> None:
     partitions = ", ".join(f"PARTITION p{number} VALUES LESS THAN ({number}, 0)" for number in range(2000))
     schema = _table(f"(a INT, b INT) PARTITION BY RANGE COLUMNS (a, b) ({partitions})")
-    # each is a separate range; a chain of that many OR terms would be too deep for the parser
+    # each is its own range; a chain of that many OR terms would be too deep for parse
     assert "1999" in _condition(schema, tuple(f"p{number}" for number in range(1, 2000, 2)), None).sql
 
 
-def test_rows_below_a_bound_are_those_of_the_partitions_before_it(spark: SparkSession) -> None:
+def test_rows_below_a_bound_are_in_the_partitions_before_it(spark: SparkSession) -> None:
     interval = "INTERVAL (10) FIRST PARTITION LESS THAN (0) LAST PARTITION LESS THAN (30) NULL PARTITION"
     schema = _table(f"(a INT) PARTITION BY RANGE (a) {interval}")
     conditions = {bound: rows_below(schema, bound, _ZONE) for bound in ("0", "20", "30")}
@@ -259,7 +259,7 @@ def test_refused(definition: str, name: str, reason: str) -> None:
         rows_of_partitions(_table(definition), (name,), _ZONE)
 
 
-def test_rows_that_need_no_partitioning() -> None:
+def test_statements_on_all_rows_or_none_need_no_partitioning() -> None:
     # TRUNCATE PARTITION ALL
     assert rows_of_partitions(_table("(a INT) PARTITION BY FOO"), (), _ZONE) == SparkCondition("TRUE")
     by_key = _table("(a INT) PARTITION BY KEY (a) PARTITIONS 2")
@@ -275,7 +275,7 @@ def _condition(schema: TableSchema, names: tuple[str, ...], tidb: bool | None) -
 def _found(
     spark: SparkSession, schema: TableSchema, rows: list[tuple[Any, ...]], conditions: dict[str, SparkCondition]
 ) -> list[set[str]]:
-    """Per row the names of the conditions that are true. Asserts that no condition is NULL."""
+    """The conditions that are true for each row. All that no condition false, not NULL."""
     table = spark.createDataFrame(rows, row_type(schema))
     flags = [F.expr(condition.sql).alias(name) for name, condition in conditions.items()]
     found = table.select(*flags).collect()

@@ -1,6 +1,6 @@
 """What statements and clauses report about themselves.
 
-Descriptions are stored in `ddl_history.changes`: other words make each rebuild write that table again.
+Descriptions are stored in `ddl_history.changes`. If one changes, each rebuild rewrites that table.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def test_clause_that_is_not_supported() -> None:
     assert NotSupportedClause("DISCARD TABLESPACE").description() == "NotSupportedClause DISCARD TABLESPACE"
 
 
-def test_no_class_is_missing_here() -> None:
+def test_all_classes_are_covered() -> None:
     assert {type(_clause(sql)) for sql, _, _ in CLAUSES} | {NotSupportedClause} == set(get_args(Clause))
     assert {type(_parsed(sql)) for sql, _, _ in STATEMENTS} | {OfSourceTable} == set(get_args(SchemaChange))
 
@@ -167,7 +167,7 @@ def test_statement_on_a_table_of_a_merged_mirror(sql: str, names: TableNames, lo
     assert change.tables_losing_data(lambda name: SCHEMA, conversion_doubt) == ((MERGED,) if loses_data else ())
 
 
-def test_a_class_without_an_answer_is_refused() -> None:
+def test_a_class_without_an_answer_fails() -> None:
     @dataclass(frozen=True, slots=True)
     class Silent(BaseClause):
         def details(self) -> str:

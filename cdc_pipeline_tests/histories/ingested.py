@@ -1,4 +1,4 @@
-"""Histories of the model, taken in by a pipeline whose runs are killed at random."""
+"""Histories of the model, ingested by a pipeline whose runs are killed at random."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from cdc_pipeline_tests.histories.shapes import State
 
 
-# The default: few messages with DDL of many kinds, some of it sent again.
+# The default seed has few messages, with DDL of many kinds, some of it resent.
 SEED = int(os.environ.get("CDC_HISTORY_SEED", "668"))
 
 
@@ -44,11 +44,11 @@ TIME_MODES = tuple(mode for mode in MODES if not has_watermarks(mode))
 
 
 DOUBT = "do not show which"
-"""Part of the gaps of changes whose order is unknown, and of equal changes that may be copies."""
+"""A phrase in the gaps of changes with unknown order, and of equal changes that may be copies."""
 
 
 class RandomKiller(Killer):
-    """Kills a run now and then, at a commit or a move that it has not killed before."""
+    """Kills a run now and then, at a commit or move where it has not killed before."""
 
     def __init__(self, seed: int, share: float) -> None:
         super().__init__()
@@ -56,14 +56,14 @@ class RandomKiller(Killer):
         self._share = share
         self.kills = 0
 
-    def strike(self, *deed: object) -> None:
-        if self._random.random() < self._share and deed not in self.seen:
+    def strike(self, *operation: object) -> None:
+        if self._random.random() < self._share and operation not in self.seen:
             self.kills += 1
-            super().strike(*deed)
+            super().strike(*operation)
 
 
-class Told:
-    """Histories in a lake."""
+class IngestedHistories:
+    """Histories and the lake that ingests them."""
 
     def __init__(
         self,
@@ -81,32 +81,34 @@ class Told:
         self.doubts: set[TableName] = set()
         self.compared_tables: set[TableName] = set()
         self._chance = random.Random(str(histories))
-        self.finished_otherwise = 0
+        self.finished_under_other_settings = 0
 
-    def tell(self) -> None:
+    def ingest_files(self) -> None:
         for number, lines in enumerate(self.lines()):
             (self.captures / f"{number}.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-            self.take_in()
+            self.ingest_file()
             truth = self.histories.truth_after(number)
             if truth is not None:
                 self.wrong += [f"after file {number}: {line}" for line in self.compared(truth, self._mirrors(truth))]
 
     def lines(self) -> list[list[str]]:
-        """What is told, file by file."""
+        """The lines of each file."""
         return self.histories.files()
 
-    def take_in(self) -> None:
-        """What has been told, by as many runs as that needs."""
-        ingested_with_kills(self.spark, self.paths, self.captures, self.killer, self.columns, self._finished_otherwise)
+    def ingest_file(self) -> None:
+        """Ingests the files so far, in as many runs as the kills require."""
+        ingested_with_kills(
+            self.spark, self.paths, self.captures, self.killer, self.columns, self._finish_under_other_settings
+        )
 
-    def _finished_otherwise(self) -> None:
-        """What a killed run has begun, now and then under other settings: they must not change it."""
+    def _finish_under_other_settings(self) -> None:
+        """Resumes a killed run's cut now and then under other settings, which must not change the cut."""
         if not is_begun(self.spark, self.paths, published_cut(self.spark, self.paths)) or self._chance.random() < 0.3:
             return
-        others = CutMaker(
+        maker = CutMaker(
             self.spark,
             self.paths,
-            "otherwise",
+            "other_settings",
             self._chance.choice(("UTC", "Asia/Shanghai")),
             2,
             lambda line: None,
@@ -115,30 +117,30 @@ class Told:
             TableSelection(exclude=(self._chance.choice(("*_a.*", "*.t1", "nothing.*")),)),
             self.columns,
         )
-        # what has come since is for the run that follows
+        # leaves newer records to the next run
         with patch.object(cut_maker, "next_window", lambda *_, **__: None):
-            others.advance()
-        self.finished_otherwise += 1
+            maker.advance()
+        self.finished_under_other_settings += 1
 
     def _mirrors(self, truth: State) -> dict[TableName, DataFrame]:
-        """The mirrors that there are, as far as upstream has them, but for those of which the truth says nothing."""
+        """The existing mirrors, without those whose truth is unknown."""
         entries = published_entries(published_cut(self.spark, self.paths), self.paths)
-        told = {database for database, _ in truth}
+        databases = {database for database, _ in truth}
         return {
             entry.name: live_rows(self.spark.read.format("delta").load(entry.path), keeps_deleted=entry.keeps_deleted)
             for entry in entries
-            if self.histories.watermarks or entry.name.database in told
+            if self.histories.watermarks or entry.name.database in databases
         }
 
     def doubtful(self) -> set[TableName]:
-        """The tables that say of themselves what the stream does not tell (`DOUBT`)."""
+        """The tables with a gap that contains `DOUBT`, for which the stream does not show the truth."""
         entries = published_entries(published_cut(self.spark, self.paths), self.paths)
         found = {entry.name for entry in entries if any(DOUBT in gap for gap in entry.gaps)}
         self.doubts |= found
         return found
 
     def compared(self, truth: State, found: Mapping[TableName, DataFrame]) -> list[str]:
-        """What is wrong with the tables, in words: each has the columns and rows of that time, and there are no others."""
+        """The differences as messages: missing and surplus tables, columns and rows."""
         names = {TableName(*name): content for name, content in truth.items()}
         doubtful = self.doubtful()
         wrong = [f"{name} is missing" for name in sorted(names.keys() - found)]
@@ -151,7 +153,7 @@ class Told:
 
 
 def histories_of(modes: tuple[str, ...], first_seed: int, count: int, transactions: int, *, ddl: bool) -> Combined:
-    """As many histories, the modes in turn."""
+    """Histories of successive seeds. The modes alternate."""
     return combined(
         [
             history_of_seed(seed, transactions=transactions, mode=modes[number % len(modes)], complete=True, ddl=ddl)
