@@ -43,12 +43,12 @@ class BrokenError(Exception):
 @contextmanager
 def broken(*tables: str, error: type[Exception] = BrokenError) -> Iterator[None]:
     """Makes each merge into the mirrors of these names fail."""
-    let_in = RowMerger.apply
+    apply = RowMerger.apply
 
     def fails(self: RowMerger, path: str, step: Any, *others: Any) -> Any:
         if step.state.name.table in tables:
-            raise error(f"rows of {step.state.name.table} cannot be let in")
-        return let_in(self, path, step, *others)
+            raise error(f"rows of {step.state.name.table} cannot be merged")
+        return apply(self, path, step, *others)
 
     with patch.object(apply_rows.RowMerger, "apply", fails):
         yield
@@ -144,7 +144,7 @@ def test_tables_tied_to_it_by_a_rename_wait_too(stream: Stream) -> None:
     )
     with broken("a"):
         for _ in range(2):
-            with pytest.raises(BrokenError, match="rows of a cannot be let in"):
+            with pytest.raises(BrokenError, match="rows of a cannot be merged"):
                 stream.run()
         lines = stream.run()
     assert sorted(_quarantined(stream)) == ["a", "b", "y"]
