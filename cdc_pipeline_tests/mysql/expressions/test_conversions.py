@@ -1,4 +1,4 @@
-"""Which type changes keep values exact. Each pair is (old type, new type) as MySQL spells types."""
+"""Which type changes keep values exact. Each pair is (old type, new type) as MySQL writes them."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ _TYPES = [
     ),
     *("text", "binary(9)", "varbinary(99)", "blob", "enum('a','b')", "set('a','b')", "json"),
 ]
-# MySQL and TiDB differ here, or the result depend on more than the value, or both reject the change
+# MySQL and TiDB convert these differently, depend on more than the value, or reject the conversion
 _LEFT = {
     "bit(8)": [
         "char(9)",
@@ -145,7 +145,7 @@ _LEFT = {
 
 @pytest.mark.parametrize("old", _TYPES)
 def test_uncertain_conversions(old: str) -> None:
-    """All conversions are is decided, except the ones the pairs in the docs."""
+    """All conversions are exact or supported, except the ones in `_LEFT`, which the documentation lists."""
     schema = TableSchema((Column("c", parse_mysql_type(old)),), primary_key=("c",))
     unsure = [
         new

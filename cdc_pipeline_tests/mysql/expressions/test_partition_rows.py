@@ -1,4 +1,4 @@
-"""The for of each partition partitions. Each assigns them: lists rows with its expected partition."""
+"""Conditions for the rows of table partitions. Each case lists rows with the partition in which MySQL stores them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _table(definition: str) -> TableSchema:
 
 @dataclass
 class _Case:
-    """A table and its rows: column values and the name of their partition."""
+    """A table and its rows: column values followed by the name of the partition."""
 
     definition: str
     rows: list[tuple[Any, ...]]
@@ -175,7 +175,7 @@ def test_rows_of_each_partition(spark: SparkSession, case: _Case) -> None:
         | ({"last two"} if row[-1] in names[-2:] else set())
         for row in case.rows
     ]
-    # some conditions may be doubtful, but not for these rows
+    # some conditions are doubtful for certain rows, but for none of these
     doubts = {f"doubt of {name}": SparkCondition(item.doubtful) for name, item in conditions.items() if item.doubtful}
     conditions.update(doubts)
     assert _found(spark, schema, [row[:-1] for row in case.rows], conditions) == expected
@@ -212,7 +212,7 @@ def test_rows_with_an_uncertain_value_are_doubtful(spark: SparkSession) -> None:
 def test_many_partitions_make_no_deep_expression() -> None:
     partitions = ", ".join(f"PARTITION p{number} VALUES LESS THAN ({number}, 0)" for number in range(2000))
     schema = _table(f"(a INT, b INT) PARTITION BY RANGE COLUMNS (a, b) ({partitions})")
-    # each is its own range; a chain of that many OR terms would be too deep for parse
+    # each is a separate range; a chain of that many OR terms would be too deep for the parser
     assert "1999" in _condition(schema, tuple(f"p{number}" for number in range(1, 2000, 2)), None).sql
 
 
@@ -275,7 +275,7 @@ def _condition(schema: TableSchema, names: tuple[str, ...], tidb: bool | None) -
 def _found(
     spark: SparkSession, schema: TableSchema, rows: list[tuple[Any, ...]], conditions: dict[str, SparkCondition]
 ) -> list[set[str]]:
-    """The conditions that are true for each row. All that no condition false, not NULL."""
+    """Per row the names of the conditions that are true. Asserts that no condition is NULL."""
     table = spark.createDataFrame(rows, row_type(schema))
     flags = [F.expr(condition.sql).alias(name) for name, condition in conditions.items()]
     found = table.select(*flags).collect()

@@ -12,7 +12,7 @@ from cdc_pipeline.mysql.types.damaged_text import damaged_text
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# ---- (column type, character set of a column: (column type, charset of the table) → charset of the column
+# ---- (column type, character set of the table) → character set of the column
 
 _CHARSETS: dict[tuple[str, str | None], str | None] = {
     ("varchar(5)", None): None,
@@ -22,34 +22,34 @@ _CHARSETS: dict[tuple[str, str | None], str | None] = {
     ("varchar(5) collate gbk_chinese_ci", "utf8mb4"): "gbk",
     ("varchar(5) collate utf8mb4_0900_ai_ci", "latin1"): "utf8mb4",
     ("varchar(5) character set gbk collate gbk_bin", "utf8mb4"): "gbk",
-    ("text ascii", "utf8mb4"): "latin1",  # the attribute ASCII means latin1 in MySQL
+    ("text ascii", "utf8mb4"): "latin1",  # MySQL's own synonym
     ("text unicode", None): "ucs2",
     ("nchar(5)", "latin1"): "utf8mb3",
     ("national varchar(5)", None): "utf8mb3",
 }
 
 
-@pytest.mark.parametrize(("case", "expected"), _CHARSETS.items(), ids=str)
-def test_charset_of_column(case: tuple[str, str | None], expected: str | None) -> None:
+@pytest.mark.parametrize(("case", "wanted"), _CHARSETS.items(), ids=str)
+def test_charset_of_column(case: tuple[str, str | None], wanted: str | None) -> None:
     kind, default = case
-    assert charset_of_column(parse_mysql_type(kind), default) == expected
+    assert charset_of_column(parse_mysql_type(kind), default) == wanted
 
 
-# ---- damaged texts: those of the texts the each case considers damaged
+# ---- (column type, character set of the table) → the damaged texts of `_TEXTS`
 
 _TEXTS = ("", " ", "abc", "\x00\x7f", "a\nb", "é", "中", "😀", "a\ufffdb", "\u0080", "a\né", "\ufffd")
 _WIDE = ("é", "中", "😀", "a\ufffdb", "\u0080", "a\né", "\ufffd")
 _REPLACED = ("a\ufffdb", "\ufffd")
 _NEVER = None
 _DAMAGED: dict[tuple[str, str | None], tuple[str, ...] | None] = {
-    # UTF-8 and charsets with the same bytes, are subsets correctly
+    # UTF-8 and its subsets are decoded correctly
     **dict.fromkeys([(f"varchar(5) character set {name}", "gbk") for name in ("utf8", "utf8mb3", "utf8mb4")], _NEVER),
     ("char(5) collate utf8mb4_bin", "gbk"): _NEVER,
     ("text character set ascii", "gbk"): _NEVER,
     ("nchar(5)", "gbk"): _NEVER,
     ("longtext", "utf8mb4"): _NEVER,
     ("longtext", "utf8mb3"): _NEVER,
-    # ASCII in other character sets ASCII is correct
+    # in other character sets ASCII is decoded correctly
     **dict.fromkeys([("varchar(5) character set latin1", "utf8mb4"), ("varchar(5)", "gbk")], _WIDE),
     **dict.fromkeys([(kind, "latin1") for kind in ("char(5)", "tinytext", "text", "mediumtext", "longtext")], _WIDE),
     **dict.fromkeys([("text collate gb18030_chinese_ci", None), ("text collate big5_chinese_ci", "utf8mb4")], _WIDE),
@@ -59,11 +59,11 @@ _DAMAGED: dict[tuple[str, str | None], tuple[str, ...] | None] = {
         tuple(text for text in _TEXTS if text),
     ),
     ("varchar(5)", "utf16"): tuple(text for text in _TEXTS if text),
-    # unknown character set: only the replacement character shows damage
+    # unknown character set: only the replacement character counts as damage
     **dict.fromkeys([(kind, None) for kind in ("varchar(5)", "longtext", "char(5)")], _REPLACED),
     # 16 or 4 raw bytes decoded as UTF-8
     **dict.fromkeys([(kind, charset) for kind in ("uuid", "inet4", "inet6") for charset in (None, "utf8mb4")], _TEXTS),
-    # not text without a character set
+    # types without a character set
     **dict.fromkeys(
         [
             (kind, charset)
@@ -81,7 +81,7 @@ _DAMAGED: dict[tuple[str, str | None], tuple[str, ...] | None] = {
 
 @pytest.fixture(scope="module")
 def damaged(spark: SparkSession) -> dict[tuple[str, str | None], tuple[str, ...] | None]:
-    """The damaged texts of each case, in one query. NULL is never damaged, and no result is NULL."""
+    """The damaged texts of each case, from one query. Asserts that NULL is never damaged and no result is NULL."""
     conditions = {case: damaged_text(F.col("text"), parse_mysql_type(case[0]), case[1]) for case in _DAMAGED}
     asked = {case: condition for case, condition in conditions.items() if condition is not None}
     rows = (

@@ -86,9 +86,9 @@ _TYPES = {
 }
 
 
-@pytest.mark.parametrize(("text", "expected"), _TYPES.items())
-def test_spark_type(text: str, expected: str) -> None:
-    assert spark_type(parse_mysql_type(text)).simpleString() == expected
+@pytest.mark.parametrize(("text", "wanted"), _TYPES.items())
+def test_spark_type(text: str, wanted: str) -> None:
+    assert spark_type(parse_mysql_type(text)).simpleString() == wanted
 
 
 def test_row_type() -> None:
@@ -98,7 +98,7 @@ def test_row_type() -> None:
     assert found == [("B", "decimal(20,0)", True), ("a b", "timestamp_ntz", True), ("c", "decimal(10,0)", True)]
 
 
-# ---- values: type → text → the value as Spark prints it, binary as hex, arrays as JSON
+# ---- values: type → text → the value as Spark prints it. Binary as hex, arrays as JSON
 
 
 class _Outcome(NamedTuple):
@@ -174,7 +174,7 @@ _NO_NUMBERS = (
 
 
 def _integers(low: int, high: int) -> dict[str, str | _Outcome]:
-    """Texts at and beyond MySQL's range (ticdc-canal-json "Integer types"). Texts beyond it have may be even if the Spark type fits."""
+    """Texts at and beyond MySQL's range (ticdc-canal-json "Integer types"), which may be narrower than the Spark type's."""
     bad = [str(low - 1), str(high + 1), "-1" if low == 0 else str(2 * high + 1), *_NO_INTEGERS]
     return {str(number): str(number) for number in (0, 1, low, high)} | dict.fromkeys(bad, _BAD)
 
@@ -229,7 +229,7 @@ _VALUES: dict[str, dict[str, str | _Outcome]] = {
     "decimal(38,0)": {"9" * 38: "9" * 38, "5.0": "5", "5.4": _BAD, "9" * 39: _BAD},
     "decimal(65,30)": {
         **{text: text for text in ("9" * 35 + "." + "9" * 30, "0." + "0" * 29 + "1")},
-        # Canal omits zeros, so mirrors use one text per text
+        # Canal omits zeros; the mirror normalizes the text
         "100.0": "100." + "0" * 30,
     },
     "decimal": {"100.0": "100.0", "9" * 65: "9" * 65},
@@ -373,13 +373,13 @@ _VALUES: dict[str, dict[str, str | _Outcome]] = {
         **dict.fromkeys(["[null]", "[NaN]", "[Infinity]", "[1" + "0" * 39 + "]"], _BAD),
     },
 }
-# The same texts in other time zones: (type, zone) → text → instant in UTC.
+# The same texts in other zones: type, zone → text → instant in UTC.
 _INSTANTS: dict[tuple[str, str], dict[str, str | _Outcome]] = {
     ("timestamp(3)", "Asia/Shanghai"): {
         "2024-02-29 00:00:00.123": "2024-02-28 16:00:00.123",
         "1970-01-01 08:00:01.000": "1970-01-01 00:00:01",
         "2038-01-19 11:14:07.999": "2038-01-19 03:14:07.999",
-        "1986-07-01 00:00:00.000": "1986-06-30 15:00:00",  # daylight saving at that time
+        "1986-07-01 00:00:00.000": "1986-06-30 15:00:00",  # daylight saving, then
         "0000-00-00 00:00:00.000": _ZERO,
         "2024-13-01 00:00:00.000": _BAD,
     },
@@ -388,10 +388,10 @@ _INSTANTS: dict[tuple[str, str], dict[str, str | _Outcome]] = {
         "2024-07-15 12:00:00.000001": "2024-07-15 16:00:00.000001",
         "2024-03-10 01:59:59.999999": "2024-03-10 06:59:59.999999",
         "2024-03-10 03:00:00.000000": "2024-03-10 07:00:00",
-        # local times in a gap: use the offset before the change
+        # the clock skips this time: it is parsed with the offset before the change
         "2024-03-10 02:30:00.000000": "2024-03-10 07:30:00",
         "2024-11-03 00:59:59.999999": "2024-11-03 04:59:59.999999",
-        # ambiguous local times: use the first
+        # the clock shows this time twice: it is parsed as the first
         "2024-11-03 01:30:00.000000": "2024-11-03 05:30:00",
         "2024-11-03 02:00:00.000000": "2024-11-03 07:00:00",
     },
@@ -409,7 +409,7 @@ def _shown(cell: Column, kind: DataType) -> Column:
 
 @pytest.fixture(scope="module")
 def outcomes(spark: SparkSession) -> dict[tuple[str, str], dict[str | None, _Outcome]]:
-    """Each text and NULL in each type in one query: no text in any column may fail a query."""
+    """Converts every text and NULL to every type in one query: no text may fail a query."""
     assert spark.conf.get("spark.sql.ansi.enabled") == "true"
     texts: list[str | None] = [*_TEXTS, None]
     columns = []
@@ -432,9 +432,9 @@ def outcomes(spark: SparkSession) -> dict[tuple[str, str], dict[str | None, _Out
 
 @pytest.mark.parametrize("case", _CASES, ids=lambda case: f"{case[0][:40]} in {case[1]}")
 def test_values(case: tuple[str, str], outcomes: dict[tuple[str, str], dict[str | None, _Outcome]]) -> None:
-    expected = {text: shown if isinstance(shown, _Outcome) else _Outcome(shown) for text, shown in _CASES[case].items()}
-    found = {text: outcomes[case][text] for text in expected}
-    assert found == expected
+    wanted = {text: shown if isinstance(shown, _Outcome) else _Outcome(shown) for text, shown in _CASES[case].items()}
+    found = {text: outcomes[case][text] for text in wanted}
+    assert found == wanted
 
 
 def test_only_null_is_null(outcomes: dict[tuple[str, str], dict[str | None, _Outcome]]) -> None:
@@ -442,7 +442,7 @@ def test_only_null_is_null(outcomes: dict[tuple[str, str], dict[str | None, _Out
 
 
 def test_no_text_silently_becomes_null(outcomes: dict[tuple[str, str], dict[str | None, _Outcome]]) -> None:
-    """Each text in each type is exactly one of: a value, a zero date, not parsed."""
+    """Each text converted to each type is exactly one of: a value, a zero date, unparsed."""
     odd = [
         (case, text, outcome)
         for case, found in outcomes.items()

@@ -1,4 +1,4 @@
-"""Text in the encodings of DataWorks and of MariaDB's JSON: encoding, column type, time zone) → text → value."""
+"""Text of DataWorks and of MariaDB's JSON: (encoding, column type, time zone) → text → value."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _AS_BYTES: dict[str, str | None] = {
     **{_b64(found): found.hex().upper() for found in (_ALL_BYTES, _ALL_BYTES * 300, b"", b"\0", b"a\0\0", b"\xff")},
     "AA": "00",
     "AAA": "0000",
-    "_w==": None,  # Java's decoder accepts values without padding too
+    "_w==": None,  # the padding at the end may be left out, as for Java's decoder
     **dict.fromkeys(_NO_BASE64),
 }
 _AS_TEXT: dict[str, str | None] = {
@@ -55,7 +55,7 @@ _OF_BYTES: dict[str, dict[str, str | None]] = {
     "varchar(300) character set binary": _AS_BYTES,
     "binary(4)": {
         **{_b64(found): found.ljust(4, b"\0").hex().upper() for found in (b"", b"a", b"ab\0", b"abcd", b"\xff")},
-        _b64(b"abcde"): b"abcde".hex().upper(),  # never truncated
+        _b64(b"abcde"): b"abcde".hex().upper(),  # never cut
         **dict.fromkeys(_NO_BASE64),
     },
     "binary": {_b64(b"a"): "61"},
@@ -83,10 +83,10 @@ _INSTANTS = {
     "1969-12-31T23:59:59.999": ("1969-12-31 23:59:59.999", "1970-01-01 07:59:59.999", "1969-12-31 18:59:59.999"),
     "1000-01-01T12:00:00.000": ("1000-01-01 12:00:00", "1000-01-01 20:05:43", "1000-01-01 07:03:58"),
     "9999-12-31T12:59:59.999": ("9999-12-31 12:59:59.999", "9999-12-31 20:59:59.999", "9999-12-31 07:59:59.999"),
-    # daylight saving ends: 01:30 occurs twice in New York
+    # daylight saving ends: a clock in New York shows 01:30 twice
     "2024-11-03T05:30:00.000": ("2024-11-03 05:30:00", "2024-11-03 13:30:00", "2024-11-03 01:30:00"),
     "2024-11-03T06:30:00.000": ("2024-11-03 06:30:00", "2024-11-03 14:30:00", "2024-11-03 01:30:00"),
-    # daylight saving starts: New York skips 02:00 to 03:00
+    # daylight saving begins: the clock skips 02:00 to 03:00
     "2024-03-10T06:59:59.999": ("2024-03-10 06:59:59.999", "2024-03-10 14:59:59.999", "2024-03-10 01:59:59.999"),
     "2024-03-10T07:00:00.000": ("2024-03-10 07:00:00", "2024-03-10 15:00:00", "2024-03-10 03:00:00"),
 }
@@ -104,7 +104,7 @@ def _of_dates(place: int) -> dict[str, dict[str, str | None]]:
     bad: dict[str, str | None] = dict.fromkeys(_NO_INTEGERS)
     local = {_ms(instant): shown[place] for instant, shown in _INSTANTS.items()}
     local_or_bad: dict[str, str | None] = {**local, **bad}
-    # TIMESTAMP is the instant: an ambiguous local time has two of them
+    # TIMESTAMP is the instant: two instants if the clock shows one time twice
     instants: dict[str, str | None] = {_ms(instant): shown[0] for instant, shown in _INSTANTS.items()}
     instants |= bad
     return {
@@ -121,7 +121,7 @@ def _of_dates(place: int) -> dict[str, dict[str, str | None]]:
 
 
 def _integers(low: int, high: int) -> dict[str, str | None]:
-    """Numbers inside and values MySQL's range."""
+    """Numbers inside and outside MySQL's range."""
     good = {str(number): str(number) for number in (0, 1, low, high)}
     return good | dict.fromkeys((str(low - 1), str(high + 1), "", "x", "1.5", "1e3", "true", "9" * 30))
 
@@ -174,7 +174,7 @@ _CASES: dict[Case, dict[str, str | None]] = {
         "1.5e-1": "0.15",
         "-1E3": "-1000.00",
         "1.0E7": "10000000.00",
-        # 0.30, 1.10 and 4.35 as doubles
+        # 0.30, 1.10 and 4.35 after a conversion to double
         "0.30000000000000004": "0.30",
         "1.1000000000000001": "1.10",
         "4.3499999999999996": "4.35",
@@ -185,7 +185,7 @@ _CASES: dict[Case, dict[str, str | None]] = {
     },
     ("DOUBLE", "decimal(38,0)", "UTC"): {"1E37": "1" + "0" * 37, "1E38": None},
     ("DOUBLE", "decimal(65,30)", "UTC"): {
-        # too long for Spark's decimal: the text in the column's format
+        # too many digits for Spark's DECIMAL: normalized text
         "1.5E2": "150." + "0" * 30,
         "-1.5E-7": "-0.00000015" + "0" * 22,
         "1.2E34": "12" + "0" * 33 + "." + "0" * 30,
@@ -204,7 +204,7 @@ _CASES: dict[Case, dict[str, str | None]] = {
     },
     ("STRING", "decimal(65,30)", "UTC"): {"9" * 35 + ".5": "9" * 35 + ".5" + "0" * 29},
     **{("STRING", kind, "UTC"): {text: text for text in (*_TEXTS, *_JSON_TEXTS)} for kind in ("json", "longtext")},
-    # MySQL returns a CHAR without its trailing spaces
+    # MySQL returns a CHAR without trailing spaces
     ("STRING", "char(3)", "UTC"): {text: text.rstrip(" ") for text in (*_TEXTS, *_JSON_TEXTS)},
     ("STRING", "blob", "UTC"): {text: text.encode().hex().upper() for text in _TEXTS},
     ("STRING", "int", "UTC"): {"5": "5", "x": None},
@@ -229,11 +229,11 @@ def _shown(cell: Column, kind: DataType) -> Column:
 
 
 def _values(spark: SparkSession, cases: dict[Case, list[str]]) -> dict[Case, dict[str | None, str | None]]:
-    """Converts of all cases, and NULL, in one query."""
+    """Converts the texts of all cases, and NULL, in one query."""
     columns = []
-    for place, (encoding, name, zone) in enumerate(cases):
+    for place, (wire, name, zone) in enumerate(cases):
         kind = type_or_text(name)
-        cell = wire_value(F.col("text"), kind, zone, encoding)
+        cell = wire_value(F.col("text"), kind, zone, wire)
         shown = F.when(F.array_contains("asked", F.lit(place)), _shown(cell.cast(spark_type(kind)), spark_type(kind)))
         columns.append(shown.alias(f"c{place}"))
     texts = dict.fromkeys(text for asked in cases.values() for text in asked)
@@ -252,19 +252,19 @@ def values(spark: SparkSession) -> dict[Case, dict[str | None, str | None]]:
     """One query per encoding."""
     assert spark.conf.get("spark.sql.ansi.enabled") == "true"
     found = {}
-    for encoding in dict.fromkeys(case[0] for case in _CASES):
-        found.update(_values(spark, {case: list(texts) for case, texts in _CASES.items() if case[0] == encoding}))
+    for wire in dict.fromkeys(case[0] for case in _CASES):
+        found.update(_values(spark, {case: list(texts) for case, texts in _CASES.items() if case[0] == wire}))
     return found
 
 
 @pytest.mark.parametrize("case", _CASES, ids=lambda case: f"{case[0]} as {case[1][:40]} in {case[2]}")
 def test_values(case: Case, values: dict[Case, dict[str | None, str | None]]) -> None:
-    expected: dict[str | None, str | None] = {None: None}
-    expected.update(_CASES[case].items())
-    assert values[case] == expected
+    wanted: dict[str | None, str | None] = {None: None}
+    wanted.update(_CASES[case].items())
+    assert values[case] == wanted
 
 
-# ---- no text may fail a query, in any column type
+# ---- no text may fail a query, whatever the column type
 
 _WIRES = ("BYTES", "DATE", "LONG", "BOOLEAN", "DOUBLE", "STRING", "FLOAT", "", JSON_BYTES, None)
 _KINDS = (
@@ -285,13 +285,13 @@ _ODD_TEXTS = [
 ]
 
 
-@pytest.mark.parametrize("encoding", _WIRES)
-def test_no_text_fails_a_query(spark: SparkSession, encoding: str | None) -> None:
-    cases: list[Case] = [(encoding, kind, zone) for kind in _KINDS for zone in ("UTC", "America/New_York")]
+@pytest.mark.parametrize("wire", _WIRES)
+def test_no_text_fails_a_query(spark: SparkSession, wire: str | None) -> None:
+    cases: list[Case] = [(wire, kind, zone) for kind in _KINDS for zone in ("UTC", "America/New_York")]
     failed: dict[str, str] = {}
     try:
         _values(spark, dict.fromkeys(cases, _ODD_TEXTS))
-    except Exception:  # find the text that fails
+    except Exception:  # which of them it is
         for case in cases:
             try:
                 _values(spark, {case: _ODD_TEXTS})
@@ -314,7 +314,7 @@ _PADDED: dict[str, dict[bytes | None, bytes | None]] = {
     },
     "binary(1)": {b"": b"\0", b"\xff": b"\xff"},
     "binary(255)": {_ALL_BYTES[:100]: _ALL_BYTES[:100].ljust(255, b"\0")},
-    "binary": {b"": b"", b"a": b"a"},  # messages may omit the length
+    "binary": {b"": b"", b"a": b"a"},  # messages may leave the length out
     "varbinary(4)": {b"": b"", b"a\0": b"a\0"},
     "blob": {b"a": b"a"},
 }
