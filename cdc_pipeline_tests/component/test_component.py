@@ -346,7 +346,7 @@ def test_computed_columns(load: Callable[[str], CdcPipeline], monkeypatch: pytes
     ("fields", "field"),
     [({"name": "1"}, "name"), ({"time_zone": "x"}, "time_zone"), ({"lake": ""}, "lake"), ({"x": 1}, "x")],
 )
-def test_wrong_in_python(fields: dict[str, Any], field: str) -> None:
+def test_wrong_values_in_python(fields: dict[str, Any], field: str) -> None:
     source = CaptureFilesSource(type="capture_files", path="captures")
     with pytest.raises(ValidationError) as error:
         CdcPipeline(**{**_GOOD, "source": source, **fields})

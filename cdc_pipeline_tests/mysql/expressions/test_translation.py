@@ -139,7 +139,7 @@ def _wrong_types(table: dict[str, Any], names: list[str], found: list[SparkExpre
 
 
 @pytest.mark.parametrize("table", _TABLES, ids=lambda table: table["table"])
-def test_values_are_mysqls(table: dict[str, Any], spark: SparkSession) -> None:
+def test_values_equal_mysqls(table: dict[str, Any], spark: SparkSession) -> None:
     names, found, expected = _translations(table)
     frame = _rows(spark, _schema(table["columns"]), table["rows"])
     made = _values(frame, found)
@@ -158,7 +158,7 @@ _REFUSED = [
 
 
 @pytest.mark.parametrize(("table", "text", "word"), _REFUSED, ids=[text for _, text, _ in _REFUSED])
-def test_what_has_no_exact_equal_is_refused(table: dict[str, Any], text: str, word: str) -> None:
+def test_expressions_without_an_exact_translation_are_rejected(table: dict[str, Any], text: str, word: str) -> None:
     with pytest.raises(ExpressionError) as error:
         translate(text, _schema(table["columns"]), table["zone"])
     assert word in str(error.value)
@@ -225,7 +225,7 @@ def test_no_row_fails_a_job(table: dict[str, Any], spark: SparkSession) -> None:
     assert unclear is False, "a doubt is never NULL"
 
 
-def test_a_condition_is_true_where_the_value_is_not_zero(spark: SparkSession) -> None:
+def test_a_condition_is_true_for_a_nonzero_value(spark: SparkSession) -> None:
     schema = _schema("i int, d decimal(3,1)")
     frame = _rows(spark, schema, [{"i": 2, "d": "0.1"}, {"i": 0, "d": "0.0"}, {}])
     found = [
@@ -241,7 +241,7 @@ def test_a_condition_is_true_where_the_value_is_not_zero(spark: SparkSession) ->
     ]
 
 
-def test_a_column_may_have_the_name_of_a_function_or_the_place_of_another(spark: SparkSession) -> None:
+def test_column_names_that_look_like_keywords_or_functions(spark: SparkSession) -> None:
     schema = _schema("`year` int, `NULL` int, `x``.``y` int, `date` date")
     frame = _rows(spark, schema, [{"year": 1, "NULL": 2, "x`.`y": 3, "date": "2024-05-06"}])
     texts = ("year + `null` * `x``.``y`", "t.year", "YEAR(date)")
@@ -249,7 +249,7 @@ def test_a_column_may_have_the_name_of_a_function_or_the_place_of_another(spark:
     assert _texts(_values(frame, found)) == [["7"], ["1"], ["2024"]]
 
 
-def test_an_unknown_zone_is_refused() -> None:
+def test_an_unknown_zone_is_rejected() -> None:
     with pytest.raises(ExpressionError, match="is not an IANA time zone"):
         translate("1", _schema("i int"), "Moon/Base")
 
@@ -276,14 +276,14 @@ def _nested(template: str, inner: str, levels: int) -> str:
 
 
 @pytest.mark.parametrize("name", _NESTED)
-def test_text_grows_with_levels_and_not_with_their_powers(name: str) -> None:
+def test_text_grows_linearly_with_levels(name: str) -> None:
     template, inner, _ = _NESTED[name]
     schema = _schema("i int, s varchar(9)")
     five, ten = (len(translate(_nested(template, inner, levels), schema, "UTC").sql) for levels in (5, 10))
     assert ten < 3 * five
 
 
-def test_spark_follows_the_deepest_expression(spark: SparkSession) -> None:
+def test_spark_analyzes_the_deepest_expression(spark: SparkSession) -> None:
     schema = _schema("i int, s varchar(9)")
     frame = _rows(spark, schema, [{"i": 2, "s": "abc"}, {"i": 1, "s": ""}, {}])
     for template, inner, values in _NESTED.values():
@@ -307,6 +307,6 @@ def test_spark_follows_the_deepest_expression(spark: SparkSession) -> None:
         ("(" * 20_000 + "1" + ")" * 20_000, "the expression cannot be parsed"),
     ],
 )
-def test_what_is_too_large_is_refused_with_its_size(text: str, words: str) -> None:
+def test_too_large_expressions_are_rejected_with_their_size(text: str, words: str) -> None:
     with pytest.raises(ExpressionError, match=words):
         translate(text, _schema("j json"), "UTC")

@@ -34,7 +34,7 @@ def test_clock_changes_are_the_times_shown_twice_or_never(name: str) -> None:
 
 @pytest.mark.usefixtures("spark")  # for F.lit
 @pytest.mark.parametrize("name", ["UTC", "Etc/GMT-8", "+08:00", "no zone"])
-def test_a_clock_that_is_never_set_costs_nothing(name: str) -> None:
+def test_a_zone_without_changes_adds_no_expression(name: str) -> None:
     assert clock_changes(name) == ()
     assert is_shown(F.lit(""), name, TWICE) is None
 
@@ -74,7 +74,7 @@ def test_texts_of_odd_times(name: str, spark: SparkSession) -> None:
     assert not any(row[2] for row in found)
 
 
-def test_a_default_is_looked_at_too() -> None:
+def test_doubts_about_defaults() -> None:
     assert times_shown("2024-11-03 01:30:00.000000", "America/New_York") == TWICE
     assert times_shown("2024-03-10 02:30:00", "America/New_York") == NEVER
     assert times_shown("2024-11-03 01:30:00", "UTC") is None
