@@ -20,7 +20,7 @@ from cdc_pipeline.mirrors.changes.copies import PARTITION, image_hash
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, WindowSpec
 
 
 def with_restart_count(rows: DataFrame, restarts: DataFrame) -> DataFrame:
@@ -138,36 +138,8 @@ def batch_retries(log: DataFrame) -> DataFrame:
 
     `log` has `canal_restarts`.
     """
-    by_offset = Over.partitionBy(*PARTITION).orderBy("offset", "row")
-    decreases = F.col("message_id") < F.lag("message_id").over(by_offset)
-    numbered = log.withColumn("decreases", F.coalesce(decreases, F.lit(False))).withColumns(
-        {
-            "numbering": F.sum(F.col("decreases").cast("int")).over(by_offset) + F.col("canal_restarts"),
-            "change": F.xxhash64("database", "table", "commit_ts", "op", image_hash("before", "after")),
-        }
-    )
-    nth = F.row_number().over(Over.partitionBy(*_BATCH).orderBy("offset", "row"))
     in_order = Over.partitionBy("topic", "partition", "numbering").orderBy("first_offset")
-    batches = (
-        numbered.withColumn("nth", nth)
-        .groupBy(*_BATCH)
-        .agg(
-            F.min("offset").alias("first_offset"),
-            F.max("offset").alias("last_offset"),
-            F.min("ts").alias("ts"),
-            F.min("canal_restarts").alias("canal_restarts"),
-            F.expr(_CONTENT).alias("content"),
-        )
-    )
-    batches = batches.join(_unrepeatable_batches(numbered), list(_BATCH), "left").withColumns(
-        {
-            **{
-                f"previous_{name}": F.lag(name).over(in_order)
-                for name in ("message_id", "ts", "content", "is_unrepeatable")
-            },
-            "next_content": F.lead("content").over(in_order),
-        }
-    )
+    batches = _batches_in_order(log, in_order)
     in_time = (F.col("message_id") == F.col("previous_message_id") + 1) & (
         F.col("ts") - F.col("previous_ts") >= _RETRY_MS
     )
@@ -187,6 +159,39 @@ def batch_retries(log: DataFrame) -> DataFrame:
         *("topic", "partition", "message_id", "canal_restarts", "first_offset", "last_offset"),
         (F.col("is_full") | F.col("is_partial") | F.col("is_undecided")).alias("is_possible"),
         (~F.col("is_undecided") & is_proven).alias("is_certain"),
+    )
+
+
+def _batches_in_order(log: DataFrame, in_order: WindowSpec) -> DataFrame:
+    """One row per Canal batch and partition: its first and last offset, `content`, and columns of the batches around it."""
+    by_offset = Over.partitionBy(*PARTITION).orderBy("offset", "row")
+    decreases = F.col("message_id") < F.lag("message_id").over(by_offset)
+    numbered = log.withColumn("decreases", F.coalesce(decreases, F.lit(False))).withColumns(
+        {
+            "numbering": F.sum(F.col("decreases").cast("int")).over(by_offset) + F.col("canal_restarts"),
+            "change": F.xxhash64("database", "table", "commit_ts", "op", image_hash("before", "after")),
+        }
+    )
+    nth = F.row_number().over(Over.partitionBy(*_BATCH).orderBy("offset", "row"))
+    batches = (
+        numbered.withColumn("nth", nth)
+        .groupBy(*_BATCH)
+        .agg(
+            F.min("offset").alias("first_offset"),
+            F.max("offset").alias("last_offset"),
+            F.min("ts").alias("ts"),
+            F.min("canal_restarts").alias("canal_restarts"),
+            F.expr(_CONTENT).alias("content"),
+        )
+    )
+    return batches.join(_unrepeatable_batches(numbered), list(_BATCH), "left").withColumns(
+        {
+            **{
+                f"previous_{name}": F.lag(name).over(in_order)
+                for name in ("message_id", "ts", "content", "is_unrepeatable")
+            },
+            "next_content": F.lead("content").over(in_order),
+        }
     )
 
 

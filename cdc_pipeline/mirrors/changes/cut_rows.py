@@ -80,36 +80,36 @@ class CutRows:
     - `doubts`: the rows whose order against a statement is unknown; set by planning only
     - `gaps`: of tables with rows that are too late or may be redelivered; set by planning only
 
-    `log` is `change_log` with the names of mirrors. `table` loads another table of the pipeline. `waited`: the cut before
-    left changes pending. `finder`: given while planning.
+    `log` is `change_log` with the names of mirrors. `table` loads another table of the pipeline. `had_pending`: the cut
+    before left changes pending. `lookup`: given while planning.
     """
 
     def __init__(
         self,
         window: Window,
-        told: RowSelection,
+        selection: RowSelection,
         log: DataFrame,
         table: Callable[[str], DataFrame],
         *,
-        waited: bool,
-        finder: SegmentLookup | None = None,
+        had_pending: bool,
+        lookup: SegmentLookup | None = None,
     ) -> None:
         self._window, self._log, self._table = window, log, table
-        self._planning = finder is not None
-        self.selection = told
+        self._planning = lookup is not None
+        self.selection = selection
         self.doubts: tuple[UnknownOrder, ...] = ()
         self.gaps: dict[TableName, tuple[Gap, ...]] = {}
-        released = {table.name: table for table in told.resumed}
-        cuts = table("consistent_cuts") if released else None
-        also = rows_at_watermark(window, log, told.altered) if told.at_watermark else None
-        delivered = window.changes(log, waited=waited, again=dict(told.replayed), also=also)
-        self.delivered = with_resumed_rows(delivered, log, cuts, released, told.events, window).persist()
+        resumed = {table.name: table for table in selection.resumed}
+        cuts = table("consistent_cuts") if resumed else None
+        late = rows_at_watermark(window, log, selection.altered) if selection.at_watermark else None
+        delivered = window.changes(log, had_pending=had_pending, replayed=dict(selection.replayed), late=late)
+        self.delivered = with_resumed_rows(delivered, log, cuts, resumed, selection.events, window).persist()
         self._cached: list[DataFrame] = []
         self.redelivered: DataFrame | None = None
         try:
-            self.changes = self._with_segments(self._without_redelivered(self.delivered), finder)
-            if told.keyless:
-                self.drop_redelivered(told.keyless)
+            self.changes = self._with_segments(self._without_redelivered(self.delivered), lookup)
+            if selection.keyless:
+                self.drop_redelivered(selection.keyless)
         except BaseException:
             self.close()
             raise
@@ -129,23 +129,25 @@ class CutRows:
         self.redelivered = repeated if self.redelivered is None else self.redelivered.unionByName(repeated)
         return changes.join(repeated, list(POSITION), "left_anti")
 
-    def _with_segments(self, changes: DataFrame, finder: SegmentLookup | None) -> DataFrame:
-        told = self.selection
-        if finder is not None:
-            told = replace(told, past_events=tuple(finder.past_events(self.delivered)))
-        remaining = without_emptied(changes, told.past_events)
-        if finder is not None:
+    def _with_segments(self, changes: DataFrame, lookup: SegmentLookup | None) -> DataFrame:
+        selection = self.selection
+        if lookup is not None:
+            selection = replace(selection, past_events=tuple(lookup.past_events(self.delivered)))
+        remaining = without_emptied(changes, selection.past_events)
+        if lookup is not None:
             # only the statements themselves show whether a table existed before them
-            evidence, doubts = find_evidence(remaining, told.past_events, lambda name: False, finder.types_of)
-            told = replace(told, past_evidence=evidence)
-            for name, gaps in rebase_gaps(remaining, told.past_events, evidence, doubts, finder.types_of).items():
+            evidence, doubts = find_evidence(remaining, selection.past_events, lambda name: False, lookup.types_of)
+            selection = replace(selection, past_evidence=evidence)
+            for name, gaps in rebase_gaps(remaining, selection.past_events, evidence, doubts, lookup.types_of).items():
                 self.gaps[name] = (*self.gaps.get(name, ()), *gaps)
-        rebased = rebased_changes(remaining, told.past_events, told.past_evidence)
-        if finder is not None:
-            evidence, self.doubts = find_evidence(rebased, told.events, finder.is_known, finder.types_of)
-            told = replace(told, evidence=evidence)
-        self.selection = told
-        return with_replayed_rows(with_segments(rebased, told.events, told.evidence), dict(told.replayed))
+        rebased = rebased_changes(remaining, selection.past_events, selection.past_evidence)
+        if lookup is not None:
+            evidence, self.doubts = find_evidence(rebased, selection.events, lookup.is_known, lookup.types_of)
+            selection = replace(selection, evidence=evidence)
+        self.selection = selection
+        return with_replayed_rows(
+            with_segments(rebased, selection.events, selection.evidence), dict(selection.replayed)
+        )
 
     def drop_redelivered(self, tables: Collection[TableName]) -> None:
         """Removes the redelivered rows of these tables too. Their mirrors have no key, though their messages name one."""

@@ -57,9 +57,9 @@ class Window:
         self,
         log: DataFrame,
         *,
-        waited: bool,
-        again: Mapping[TableName | SourceTableName, Replay],
-        also: DataFrame | None = None,
+        had_pending: bool,
+        replayed: Mapping[TableName | SourceTableName, Replay],
+        late: DataFrame | None = None,
     ) -> DataFrame:
         """The row changes that this cut reads, with `fresh` (this cut applies it) and `taken` (an earlier cut had it).
 
@@ -69,14 +69,14 @@ class Window:
         Without watermarks, changes of earlier cuts that are not older than the oldest new change are read again with
         `taken`, so that late changes neither undo them nor count twice.
 
-        `waited`: the cut before left changes pending. `again`: tables whose earlier changes are replayed, and from when.
-        `also`: late rows of `log` that this cut applies too.
+        `had_pending`: the cut before left changes pending. `replayed`: tables whose earlier changes are replayed, and from
+        when. `late`: late rows of `log` that this cut applies too.
         """
-        inside = self.rows_in(log) if also is None else self.rows_in(log).unionByName(also)
+        inside = self.rows_in(log) if late is None else self.rows_in(log).unionByName(late)
         if self.resolved_tso is not None:
             return inside.withColumns({"fresh": F.lit(True), "taken": F.lit(False)})
         before = log.where(F.col("batch_id") <= self.after_batch)
-        if waited:
+        if had_pending:
             pending = _unpaired_halves(log, self.after_batch)
             inside = inside.unionByName(pending)
             before = before.join(F.broadcast(pending.select(*_POSITION)), list(_POSITION), "left_anti")
@@ -88,12 +88,12 @@ class Window:
             pending = _unpaired_halves(log, self.last_batch).select(*_POSITION)
             inside = inside.join(F.broadcast(pending), list(_POSITION), "left_anti")
         new = inside.withColumns({"fresh": F.lit(True), "taken": F.lit(False)})
-        if self.after_batch == 0 or (found["oldest"] is None and not again):
+        if self.after_batch == 0 or (found["oldest"] is None and not replayed):
             return new
-        replayed = [since.is_replayed(name) for name, since in again.items()]
-        is_read = balanced(operator.or_, [is_at_or_after(found["oldest"], found["ts"]), *replayed], F.lit(False))
+        conditions = [since.is_replayed(name) for name, since in replayed.items()]
+        is_read = balanced(operator.or_, [is_at_or_after(found["oldest"], found["ts"]), *conditions], F.lit(False))
         # source tables of merged mirrors only: `with_replayed_rows` decides for other tables
-        of_sources = [since.is_replayed(name) for name, since in again.items() if isinstance(name, SourceTableName)]
+        of_sources = [since.is_replayed(name) for name, since in replayed.items() if isinstance(name, SourceTableName)]
         is_replayed = balanced(operator.or_, of_sources, F.lit(False))
         return new.unionByName(before.where(is_read).withColumns({"fresh": is_replayed, "taken": F.lit(True)}))
 

@@ -144,7 +144,7 @@ class CutMaker:
 
     def _rows_of(self, planned: PlannedCut, published: PublishedCut) -> CutRows:
         log = planned.settings.selection.selected(self._table("change_log"))
-        return CutRows(planned.window, planned.row_selection, log, self._table, waited=published.pending > 0)
+        return CutRows(planned.window, planned.row_selection, log, self._table, had_pending=published.pending > 0)
 
     # ---- inputs
 

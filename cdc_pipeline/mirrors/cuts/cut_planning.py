@@ -89,9 +89,9 @@ class CutPlanner:
         late, selection = self._select_rows(ddl, approved.values(), streams)
         still_held = tuple(table for table in held if table.name not in approved)
         permissions = Permissions(self.settings.policy, self.inputs.approved, still_held, frozenset(approved))
-        waited = self.published.pending > 0
-        finder = _LakeRowFinder(self, history, streams)
-        rows = CutRows(window, selection, streams.log, self._table, waited=waited, finder=finder)
+        had_pending = self.published.pending > 0
+        lookup = _LakeLookup(self, history, streams)
+        rows = CutRows(window, selection, streams.log, self._table, had_pending=had_pending, lookup=lookup)
         try:
             plan, draft, changes = self._plan_steps(streams, ddl, late, permissions, rows)
         except BaseException:
@@ -231,7 +231,7 @@ class CutPlanner:
 
 
 @dataclass(frozen=True)
-class _LakeRowFinder:
+class _LakeLookup:
     """The RowFinder that reads the lake."""
 
     planner: CutPlanner

@@ -67,7 +67,7 @@ class CutStreams:
         if self.selection.includes_all:
             return 0
         log = self.selection.excluded(self.full_log)
-        passed = self.window.changes(log, waited=self.published.pending > 0, again={})
+        passed = self.window.changes(log, had_pending=self.published.pending > 0, replayed={})
         return passed.where("fresh").count() + self.window.late_rows(log).count()
 
     @property
