@@ -77,23 +77,23 @@ def test_broken_rules_of_a_shape_are_reported_in_every_run(lake: _Lake) -> None:
     bad = _other(_GOOD, sqlType={"id": 4}, mysqlType={"id": "varchar", "w": "int"})
     found = lake.run(bad)
     assert (found.passed, found.severity) == (False, dg.AssetCheckSeverity.WARN)
-    wanted = "mysql_type_fits_data: 1, for example t/0@0; sql_type_is_of_mysql_type: 1, for example t/0@0"
-    assert (found.description or "").startswith(wanted)
+    expected = "mysql_type_fits_data: 1, for example t/0@0; sql_type_is_of_mysql_type: 1, for example t/0@0"
+    assert (found.description or "").startswith(expected)
     assert "(column id)" in str(found.metadata["sql_type_is_of_mysql_type"].value)
 
-    again = lake.run(_other(bad, es=tso(2) >> 18, _tidb={"commitTs": tso(2)}), _GOOD.replace('"t"', '"u"'))
-    assert (again.description or "").startswith(wanted)
-    assert again.metadata["shapes"].value == 2
+    second = lake.run(_other(bad, es=tso(2) >> 18, _tidb={"commitTs": tso(2)}), _GOOD.replace('"t"', '"u"'))
+    assert (second.description or "").startswith(expected)
+    assert second.metadata["shapes"].value == 2
     nothing_new = lake.run()
-    assert (nothing_new.passed, nothing_new.description) == (False, again.description)
+    assert (nothing_new.passed, nothing_new.description) == (False, second.description)
 
 
 def test_rules_of_rows_are_counted_per_row(lake: _Lake) -> None:
     late = _other(_GOOD, _tidb={"commitTs": tso(9)})
     found = lake.run(_GOOD, late, _other(late, data=[{"id": "2"}]))
     assert (found.description or "").startswith("tso_is_es: 2, for example t/0@1")
-    again = lake.run(_other(watermark(9), es=tso(8) >> 18))
-    assert (again.description or "").startswith("tso_is_es: 3, for example t/0@1")
+    second = lake.run(_other(watermark(9), es=tso(8) >> 18))
+    assert (second.description or "").startswith("tso_is_es: 3, for example t/0@1")
 
 
 def test_original_messages_are_validated(lake: _Lake) -> None:
@@ -107,7 +107,7 @@ def test_original_messages_are_validated(lake: _Lake) -> None:
         dataworks("INSERT", "t", 5, after={"id": "1"}, types={"id": "LONG"}),
         dataworks("INSERT", "u", 5, after={"id": 1}, types={"x": "NUMBER"}, sequence="9"),
     )
-    counts = {rule: int(str(said.value).split(",")[0]) for rule, said in found.metadata.items() if rule != "shapes"}
+    counts = {rule: int(str(value.value).split(",")[0]) for rule, value in found.metadata.items() if rule != "shapes"}
     assert counts == {
         "mysql_type_is_map": 2,
         "sql_type_fits_data": 1,

@@ -305,12 +305,12 @@ def test_masks_and_hidden_salt(load: Callable[[str], CdcPipeline], monkeypatch: 
     ):
         with pytest.raises(Exception) as error:  # noqa: PT011 - Dagster's own kinds
             load(_yaml({**fields, **wrong}))
-        assert _SALT not in _told(error.value)
+        assert _SALT not in _messages(error.value)
     monkeypatch.setenv("CDC_SALT", "'1234567890'")
     with pytest.raises(Exception) as short:  # noqa: PT011 - Dagster's own kinds
         load(_yaml(fields))
-    assert "too short: at least" in _told(short.value)
-    assert "1234567890" not in _told(short.value)
+    assert "too short: at least" in _messages(short.value)
+    assert "1234567890" not in _messages(short.value)
 
 
 @pytest.mark.parametrize(
@@ -581,13 +581,13 @@ def test_invalid_file_fails_at_load(case: str, load: Callable[[str], CdcPipeline
     fields, parts = _WRONG[case]
     with pytest.raises(Exception) as error:  # noqa: PT011 - Dagster's own kinds, which differ by where it finds the error
         load(_yaml(fields))
-    text = _told(error.value)
+    text = _messages(error.value)
     assert [part for part in parts if part not in text] == []
 
 
-def _told(error: BaseException | None) -> str:
+def _messages(error: BaseException | None) -> str:
     """The texts of an error and its causes."""
-    return "" if error is None else f"{error}\n{_told(error.__cause__)}"
+    return "" if error is None else f"{error}\n{_messages(error.__cause__)}"
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,8 @@ def _resolved(part: dict[str, int]) -> _Whole:
     with warnings.catch_warnings():
         # pydantic's warning for reading a deprecated field, as Dagster does
         warnings.filterwarnings("ignore", "write size", DeprecationWarning)
-        whole: _Whole = _Whole.resolve_from_model(dg.ResolutionContext.default(), _Whole.model()(part=part))
-    return whole
+        loaded: _Whole = _Whole.resolve_from_model(dg.ResolutionContext.default(), _Whole.model()(part=part))
+    return loaded
 
 
 def test_deprecated_field_works_with_a_warning() -> None:

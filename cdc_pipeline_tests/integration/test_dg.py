@@ -41,7 +41,7 @@ attributes:
   colour: red
   merge_threads: [2]
 """
-_SAID = [
+_ERRORS = [
     "7 - cdc_pipeline.CdcPipeline attributes.source.bootstrap_server Additional properties are not allowed",
     "8 - cdc_pipeline.CdcPipeline attributes.source.topics 7 is not valid",
     "5 - cdc_pipeline.CdcPipeline attributes.source 'bootstrap_servers' is a required property",
@@ -76,14 +76,16 @@ def _dg(project: Path, *arguments: str) -> tuple[int, str, str]:
 
 
 def test_a_scaffolded_pipeline_is_checked_and_listed(project: Path) -> None:
-    status, said, errors = _dg(project, "scaffold", "defs", "cdc_pipeline.CdcPipeline", "eu-orders")
-    assert status == 0, said + errors
+    status, output, errors = _dg(project, "scaffold", "defs", "cdc_pipeline.CdcPipeline", "eu-orders")
+    assert status == 0, output + errors
     assert "bootstrap_servers" in (project / "cdc_pipeline" / "defs" / "eu-orders" / "defs.yaml").read_text()
-    status, said, errors = _dg(project, "check", "defs")
-    assert (status, "All component YAML validated" in said, "All definitions loaded" in said) == (0, True, True), errors
-    status, said, errors = _dg(project, "list", "defs", "--json")
+    status, output, errors = _dg(project, "check", "defs")
+    assert (status, "All component YAML validated" in output, "All definitions loaded" in output) == (0, True, True), (
+        errors
+    )
+    status, output, errors = _dg(project, "list", "defs", "--json")
     assert status == 0, errors
-    found = json.loads(said)
+    found = json.loads(output)
     assert {asset["asset_key"] for asset in found["assets"]} >= {"shop/change_log", "eu_orders/raw_topic_snapshot"}
     assert {sensor["name"] for sensor in found["sensors"]} >= {"shop_new_offsets", "eu_orders_new_tables"}
 
@@ -92,13 +94,13 @@ def test_errors_of_fields_have_their_line(project: Path) -> None:
     folder = project / "cdc_pipeline" / "defs" / "wrong"
     folder.mkdir()
     (folder / "defs.yaml").write_text(_WRONG)
-    status, said, _ = _dg(project, "check", "yaml", "cdc_pipeline/defs/wrong")
+    status, output, _ = _dg(project, "check", "yaml", "cdc_pipeline/defs/wrong")
     shutil.rmtree(folder)
     assert status == 1
-    lines = [line for line in said.splitlines() if line.startswith(str(folder))]
-    for line in _SAID:
-        assert any(found.startswith(f"{folder / 'defs.yaml'}:{line}") for found in lines), (line, said)
-    assert len(lines) == len(_SAID), said
+    lines = [line for line in output.splitlines() if line.startswith(str(folder))]
+    for line in _ERRORS:
+        assert any(found.startswith(f"{folder / 'defs.yaml'}:{line}") for found in lines), (line, output)
+    assert len(lines) == len(_ERRORS), output
 
 
 def test_errors_of_values_have_their_line(load: Callable[[str], CdcPipeline]) -> None:
@@ -107,12 +109,12 @@ def test_errors_of_values_have_their_line(load: Callable[[str], CdcPipeline]) ->
     )
     with pytest.raises(Exception, match="Error while loading component") as raised:
         load(f"{good}  sensor:\n    interval_seconds: many\n")
-    said = ""
+    output = ""
     error: BaseException | None = raised.value
     while error is not None:
-        said, error = f"{said}\n{error}", error.__cause__
+        output, error = f"{output}\n{error}", error.__cause__
     for part in ("defs.yaml:6 - attributes.sensor", "interval_seconds\n  Input should be a valid integer", "'many'"):
-        assert part in said, said
+        assert part in output, output
 
 
 @pytest.mark.parametrize("source", get_args(ScaffoldParams.model_fields["source"].annotation))

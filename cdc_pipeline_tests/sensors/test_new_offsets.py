@@ -121,9 +121,9 @@ def test_range_is_requested_again_after_a_failure(instance: DagsterInstance, mon
     assert "ended with status failure" in reason
     later = time.time() + 31
     monkeypatch.setattr(time, "time", lambda: later)
-    again = _request(_tick(_Source(), instance))
-    assert again.run_key == "from 5 to 17-2"  # Dagster launches one run per key
-    assert again.run_config == first.run_config
+    second = _request(_tick(_Source(), instance))
+    assert second.run_key == "from 5 to 17-2"  # Dagster launches one run per key
+    assert second.run_config == first.run_config
 
 
 def test_backoff_grows_with_consecutive_failures(instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,16 +214,16 @@ def test_no_new_records(instance: DagsterInstance) -> None:
 
 
 def test_few_records_wait_up_to_the_maximum(instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
-    few = _tick(_Source(), instance, minimum_records=100, maximum_wait_seconds=60)
-    assert "fewer than 100" in _reason(few)
-    assert isinstance(few, dg.SensorResult)
-    cursor, now = few.cursor, time.time()
+    waiting = _tick(_Source(), instance, minimum_records=100, maximum_wait_seconds=60)
+    assert "fewer than 100" in _reason(waiting)
+    assert isinstance(waiting, dg.SensorResult)
+    cursor, now = waiting.cursor, time.time()
     monkeypatch.setattr(time, "time", lambda: now + 59)
     # more records with the same start
     more = News("20 new", _NEWS.start_id, "from 5 to 25", 20, {"t": {"0": 25}})
-    again = _tick(_Source(more), instance, cursor=cursor, minimum_records=100, maximum_wait_seconds=60)
-    assert isinstance(again, dg.SensorResult)
-    assert again.cursor == cursor
+    second = _tick(_Source(more), instance, cursor=cursor, minimum_records=100, maximum_wait_seconds=60)
+    assert isinstance(second, dg.SensorResult)
+    assert second.cursor == cursor
     monkeypatch.setattr(time, "time", lambda: now + 61)
     _request(_tick(_Source(more), instance, cursor=cursor, minimum_records=100, maximum_wait_seconds=60))
     # records with another start have not waited yet
@@ -248,10 +248,10 @@ def test_error_fails_the_tick_without_secrets(instance: DagsterInstance) -> None
     with pytest.raises(Exception, match="topic made again") as error:
         _tick(_Source(SourceError("topic made again")), instance)
     assert type(error.value) is SourceError
-    with pytest.raises(RuntimeError, match=r"SourceError: login of \*\*\* refused") as hidden:
+    with pytest.raises(RuntimeError, match=r"SourceError: login of \*\*\* refused") as error:
         _tick(_Source(SourceError("login of hunter2 refused")), instance)
-    assert hidden.value.__cause__ is None
-    assert hidden.value.__suppress_context__
+    assert error.value.__cause__ is None
+    assert error.value.__suppress_context__
 
 
 # ---- a folder of files
