@@ -52,7 +52,7 @@ class RowSelection:
     at_watermark: bool = False
     """Whether late rows with exactly the applied TSO are applied."""
     altered: tuple[TableName, ...] = ()
-    """The tables of which those rows are not applied, because a statement with that TSO altered them."""
+    """Tables that a statement with that TSO altered: their late rows are not applied."""
     keyless: tuple[TableName, ...] = ()
     """Tables whose mirrors have no key though their messages name one."""
 

@@ -107,7 +107,7 @@ class CutPlanner:
             late,
             sources,
             changes,
-            streams.held_left_out,
+            streams.excluded_held_rows,
             is_redacted=self._has_masks(plan, draft, ddl.to_apply),
             plan_id=uuid.uuid4().hex,
         )
@@ -232,7 +232,7 @@ class CutPlanner:
 
 @dataclass(frozen=True)
 class _LakeLookup:
-    """The RowFinder that reads the lake."""
+    """The SegmentLookup that reads the lake."""
 
     planner: CutPlanner
     history: DataFrame

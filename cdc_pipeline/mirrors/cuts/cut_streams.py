@@ -71,7 +71,7 @@ class CutStreams:
         return passed.where("fresh").count() + self.window.late_rows(log).count()
 
     @property
-    def held_left_out(self) -> int:
+    def excluded_held_rows(self) -> int:
         """The number of held row changes of tables that are no longer included."""
         change = self.selection_change
         return 0 if change is None else change.excluded_held_rows(self.published.held)

@@ -58,7 +58,7 @@ def publish(
     """Appends one row: the resolved TSO, the Delta version of every mirror at it, and the outcome of the row changes.
 
     `settings` are stored for reads between cuts. `rebuilt`: the cut takes in all changes again, so the counts of earlier
-    cuts no longer apply. `rebuilt_tables`: the tables of which it does, if not of all.
+    cuts no longer apply. `rebuilt_tables`: the same for these tables only.
     """
     row = {
         "run_id": note["run_id"],

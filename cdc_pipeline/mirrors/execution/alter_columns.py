@@ -63,6 +63,16 @@ def needs_mapping(names: Iterable[str]) -> bool:
     return any(set(name) & _NOT_IN_PARQUET for name in names)
 
 
+def missing_features(table: TableState, *, mapped: bool, ntz: bool) -> dict[str, str]:
+    """The properties that the table lacks for column mapping and for its first TIMESTAMP_NTZ.
+
+    They need a metadata commit of their own: files store column names until mapping is on, and an overwrite enables
+    no feature.
+    """
+    missing = {MAPPING: "name"} if mapped and table.properties.get(MAPPING) != "name" else {}
+    return missing | NTZ_FEATURE if ntz and NTZ not in table.schema.simpleString() else missing
+
+
 _INTEGERS: tuple[type[DataType], ...] = (ByteType, ShortType, IntegerType, LongType)
 
 
@@ -85,14 +95,11 @@ def change_columns(context: StepContext, step: ChangeColumns) -> None:
     table = table_state(spark, path)
     assert table is not None
     kept = [origin for origin in step.origins if origin.before is not None]
-    features = dict(NTZ_FEATURE) if _has_datetime(step) else {}
+    has_datetime = _has_datetime(step)
+    features = dict(NTZ_FEATURE) if has_datetime else {}
     rewrites = any(_needs_rewrite_here(origin, step, context.time_zone) for origin in kept)
     mapped = needs_mapping(step.state.spark_schema().names) or (not rewrites and _loses_names(step, kept))
-    # Files store column names until mapping is on, and an overwrite enables no feature: both need a metadata commit first.
-    first = {MAPPING: "name"} if mapped and table.properties.get(MAPPING) != "name" else {}
-    if rewrites and NTZ not in table.schema.simpleString():
-        first |= features
-    if first:
+    if first := missing_features(table, mapped=mapped, ntz=rewrites and has_datetime):
         commit_metadata(spark, path, commits(_BEFORE_ROWS), properties=first)
         table = table_state(spark, path)
         assert table is not None

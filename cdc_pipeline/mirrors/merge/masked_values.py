@@ -1,7 +1,7 @@
 """Masks values before they are written to a mirror.
 
 The salt is not a literal, because Spark shows query plans in its UI, in event logs and in errors. It is joined as a table of
-one row, of which a plan contains only the column names.
+one row. A plan contains only its column names.
 """
 
 from __future__ import annotations

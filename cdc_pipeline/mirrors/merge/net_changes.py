@@ -194,7 +194,7 @@ def last_order() -> Column:
     exact = F.col("exact_ts")
     ranked = exact | has_trait(Trait.SPLITS_UPDATES)
     rank = F.when(ranked, F.col("entry.rank")).otherwise(F.lit(0))
-    # with an exact TSO the position only orders copies of a change, of which the first counts
+    # with an exact TSO the position only orders copies of a change. The first copy counts
     batch = F.when(exact, -F.col("batch_id"))
     offset = F.when(exact, -F.col("offset")).otherwise(F.col("offset"))
     # a copy with all columns counts before one with the handle key only, whichever came first

@@ -96,7 +96,7 @@ def typed_rows(net: DataFrame, target: Target, encoding: RowEncoding) -> DataFra
     - `bad`: array of (column, text, type), one for each text that its type cannot hold. Text of masked columns is redacted.
     - `zero_dates` int: number of dates that are NULL because no calendar has them.
     - `damaged`: array of the columns whose text the encoder damaged.
-    - `ambiguous_times`: array as returned by `local_times.odd_columns`.
+    - `ambiguous_times`: array as returned by `local_times.ambiguous_columns`.
     """
     key = {name: index for index, name in enumerate(target.key)}
     masked = {name for name, _ in target.state.masks}

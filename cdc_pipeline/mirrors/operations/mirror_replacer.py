@@ -21,7 +21,7 @@ from cdc_pipeline.lake.delta import (
 )
 from cdc_pipeline.lake.faults import affects_all_tables
 from cdc_pipeline.lake.paths import LakePaths, first_line, remove_folder
-from cdc_pipeline.mirrors.execution.alter_columns import MAPPING, NTZ_FEATURE
+from cdc_pipeline.mirrors.execution.alter_columns import MAPPING, missing_features
 from cdc_pipeline.mirrors.execution.mirror_folders import move_mirror
 from cdc_pipeline.mirrors.model.computed_columns import NTZ
 from cdc_pipeline.mirrors.model.state import METADATA_COLUMNS, MirrorState
@@ -153,12 +153,8 @@ class MirrorReplacer:
             create_table(self.spark, path, replace(commit, version=1), schema=_plain_schema(new), properties=properties)
             append_once(rows, path, replace(commit, version=2))
             return
-        features = {}
-        if new.properties.get(MAPPING) == "name" and now.properties.get(MAPPING) != "name":
-            features[MAPPING] = "name"
-        if NTZ in new.schema.simpleString() and NTZ not in now.schema.simpleString():
-            features |= NTZ_FEATURE
-        if features:
+        mapped = new.properties.get(MAPPING) == "name"
+        if features := missing_features(now, mapped=mapped, ntz=NTZ in new.schema.simpleString()):
             commit_metadata(self.spark, path, replace(commit, version=1), properties=features)
         overwrite_once(rows, path, replace(commit, version=2))
         self._set_state(path, now, new, replace(commit, version=3))

@@ -145,7 +145,7 @@ class Rebuilder:
         scratch, report, published = rebuilt.paths, rebuilt.report, rebuilt.published
         commit = rebuild_commit(self._paths, report.cut_id, self.maker.run_id)
         decoded = [self._compare(table, scratch) for table in _DECODED]
-        # the comparison ignores dead letters of cuts (VALUE_HAS_TYPE), of which a release removes some
+        # the comparison ignores dead letters of cuts (VALUE_HAS_TYPE): a release may remove some
         changed = rebuilt.releases or rebuilt.abandoned or not all(table.equal for table in decoded)
         if rebuilt.abandoned:
             move_mirrors_back(self.spark, self._paths, published)

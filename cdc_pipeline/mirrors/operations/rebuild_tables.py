@@ -60,7 +60,7 @@ class _Chosen:
     tables: frozenset[TableName]
     """Names of upstream, tied tables included."""
     positions: tuple[tuple[str, int, int], ...]
-    """The statements of these tables, and those of which no table is known."""
+    """The statements of these tables, and statements without a known table."""
 
 
 @dataclass(frozen=True)
