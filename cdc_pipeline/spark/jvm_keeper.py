@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from types import FrameType
 
-FREE, TAKEN = "free", "taken"
+FREE, TAKEN, ENDING = "free", "taken", "ending"
 _TEMPORARY = "temporary-"
 _POLL_SECONDS = 0.3
 _STOP_SECONDS = 10.0
@@ -47,7 +47,7 @@ class LockState:
     """The content of a lock file, written by the last process that held the lock."""
 
     state: str = FREE
-    """TAKEN: a client uses the JVM. FREE: the last client released it after stopping Spark."""
+    """TAKEN: a client uses the JVM. FREE: the last client released it after stopping Spark. ENDING: the keeper kills it."""
     seconds: float = 0.0
     """How long the keeper keeps the JVM after the release."""
     pid: int = 0
@@ -199,6 +199,7 @@ class Keeper:
             # The keeper holds the lock until the JVM has ended, so that no client takes a JVM that is about to end.
             if state.state == TAKEN:
                 # The client ended without releasing the JVM. Its last operation may still be writing.
+                write_state(lock, LockState(ENDING))
                 self._folder.set_connection(None)
                 _kill(process)
                 write_state(lock, LockState())

@@ -43,6 +43,7 @@ _JVM_ENVIRONMENT = (
 # PySpark sets these in its own process when a session starts.
 _SESSION_ENVIRONMENT = (_PORT, _SECRET, "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE")
 _KEEPER_SECONDS = 20.0  # maximum wait for a keeper that is ending its JVM
+_BUSY_SECONDS = 0.5  # how long a JVM has to look busy: its keeper, too, has the lock for a moment
 _STOP_SECONDS = 60.0
 _POLL_SECONDS = 0.05
 
@@ -211,15 +212,19 @@ def _digest(settings: Mapping[str, str]) -> str:
 
 def _acquire(folder: JvmFolder, seconds: float) -> int | None:
     """Locks the JVM, marks it as TAKEN and returns the lock's descriptor; None if another process holds it."""
-    until = time.monotonic() + _KEEPER_SECONDS
+    free_at = time.monotonic()  # the last time that it did not look busy
+    until = free_at + _KEEPER_SECONDS
     while time.monotonic() < until:
         lock = folder.lock()
         if lock is None:
-            if folder.state().state == TAKEN:
+            if folder.state().state != TAKEN:
+                free_at = time.monotonic()
+            elif time.monotonic() - free_at >= _BUSY_SECONDS:
                 return None
         # the client vanished or the JVM is ending: its keeper needs the lock to end it
         elif folder.has_keeper() and (folder.state().state == TAKEN or not _is_reachable(folder.connection())):
             os.close(lock)
+            free_at = time.monotonic()
         else:
             if not folder.has_keeper():
                 folder.set_connection(None)

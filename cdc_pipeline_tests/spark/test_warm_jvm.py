@@ -7,12 +7,13 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_pipeline.spark.jvm_keeper import FREE, TAKEN, JvmFolder
+from cdc_pipeline.spark.jvm_keeper import FREE, TAKEN, JvmFolder, LockState, write_state
 from cdc_pipeline.spark.warm_jvm import FOLDER_VARIABLE, WarmJvm, acquire_warm_jvm, end_warm_jvms
 
 if TYPE_CHECKING:
@@ -161,6 +162,23 @@ def test_one_whose_client_says_nothing_is_killed_and_another_one_follows(base: P
     assert _is_gone(following.pid)
     assert _only_folder(base).connection() is None
     assert {path.name for path in _only_folder(base).path.iterdir()} == {"keeper", "lock", "log"}
+
+
+@pytest.mark.usefixtures("program")
+def test_a_keeper_that_looks_at_the_lock_does_not_make_the_jvm_busy(base: Path) -> None:
+    jvm = _warm()
+    lock = jvm._lock
+
+    def end_as_the_keeper_does() -> None:  # it has just locked what a client left behind
+        write_state(lock, LockState(FREE, 600))
+        os.close(lock)
+
+    timer = threading.Timer(0.1, end_as_the_keeper_does)
+    timer.start()
+    assert _only_folder(base).state().state == TAKEN
+    following = _warm()
+    timer.join()
+    following.release()
 
 
 @pytest.mark.usefixtures("program")
