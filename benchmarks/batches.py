@@ -17,6 +17,7 @@ from benchmarks.processes import cpu_seconds
 from cdc_pipeline.dialects.decoded_tables import decode_batches
 from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.lake.delta import Commit, append_once
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.sources.raw_batches import raw_app_id
@@ -56,7 +57,7 @@ def local_spark() -> SparkSession:
 
 
 @dataclass
-class Lake:
+class BenchmarkLake:
     """A lake that ingests one batch after another."""
 
     spark: SparkSession
@@ -95,13 +96,13 @@ class Lake:
     def decode(self) -> float:
         """Returns the seconds."""
         started = time.monotonic()
-        decode_batches(self.spark, self.paths)
+        decode_batches(Lake(self.spark, self.paths))
         return time.monotonic() - started
 
     def make_cut(self, changes: int, threads: int = 2) -> float:
         """Makes a cut, which must have this number of changes. Returns its seconds, from plan to publication."""
         started = time.monotonic()
-        report = CutMaker(self.spark, self.paths, "benchmark", "UTC", threads, lambda _: None).advance()
+        report = CutMaker(Lake(self.spark, self.paths), "benchmark", "UTC", threads, lambda _: None).advance()
         seconds = time.monotonic() - started
         assert report.published
         assert report.totals.changes == changes, f"the cut has {report.totals.changes} changes, expected {changes}"

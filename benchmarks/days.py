@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from benchmarks.batches import Cost, Lake, local_spark, row_message, spread_changes
+from benchmarks.batches import BenchmarkLake, Cost, local_spark, row_message, spread_changes
 from benchmarks.output import log
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.operations.maintenance import Maintenance
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def main() -> int:
 
 def costs_of(spark: SparkSession, folder: Path, batches: int, changes: int, rows: int, a_day: int) -> list[Cost]:
     """The cost of each batch."""
-    lake = Lake(spark, folder)
+    lake = BenchmarkLake(spark, folder)
     lake.run(spark.range(rows).select(row_message("INSERT", F.col("id"), 1).alias("value")), rows)
     costs: list[Cost] = []
     for number in range(1, batches + 1):
@@ -74,7 +75,7 @@ def costs_of(spark: SparkSession, folder: Path, batches: int, changes: int, rows
             seconds, cpu = median_of(recent, "total"), median_of(recent, "cpu")
             log(f"• batch {number:,}: {seconds:.2f} s, {cpu:.1f} CPU s; {files:,} files")
         if a_day and number % a_day == 0 and number < batches:
-            upkeep = Maintenance().run(spark, lake.paths, lambda _: None)
+            upkeep = Maintenance().run(Lake(spark, lake.paths), lambda _: None)
             log(f"• maintenance after batch {number:,}: {sum(table.seconds for table in upkeep):.1f} s")
     return costs
 

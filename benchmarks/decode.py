@@ -29,6 +29,7 @@ from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.source_field import KafkaSource
 from cdc_pipeline.dialects.decoded_tables import decode_batches
 from cdc_pipeline.dialects.unified import DEAD
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.sources.records import RECORD
 from cdc_pipeline.sources.source import RunContext
 from cdc_pipeline.spark.jvm import jvm
@@ -151,14 +152,14 @@ def _offsets(topic: str, offset: int) -> str:
 
 def _append_raw(spark: SparkSession, pipeline: Pipeline, topic: str, end: int, count: int) -> None:
     until = {topic: dict.fromkeys(map(str, range(PARTITIONS)), end)}
-    taken = pipeline.source.take_in(spark, pipeline.paths, RunContext(f"run-{end}", lambda _: None), until)
+    taken = pipeline.source.take_in(Lake(spark, pipeline.paths), RunContext(f"run-{end}", lambda _: None), until)
     if taken.records != count:
         raise BenchmarkError(f"expected {count} records in raw, found {taken.records}")
 
 
 def _decode_batch(spark: SparkSession, pipeline: Pipeline, count: int) -> None:
     """Raises BenchmarkError if decoding did not classify every record of the batch."""
-    batches = decode_batches(spark, pipeline.paths)
+    batches = decode_batches(Lake(spark, pipeline.paths))
     if len(batches) != 1:
         raise BenchmarkError(f"expected one decoded batch, found {len(batches)}")
     counts = batches[0].counts

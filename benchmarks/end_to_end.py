@@ -27,6 +27,7 @@ from benchmarks.topics import fill_topic
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.source_field import KafkaSource
 from cdc_pipeline.dialects.decoded_tables import decode_batches
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.sources.source import RunContext
@@ -110,11 +111,11 @@ def _batch(spark: SparkSession, pipeline: Pipeline, broker: LocalBroker, partiti
 
     run = RunContext(f"run-{end}", lambda _: None)
     with timed("raw"):
-        events = pipeline.source.take_in(spark, pipeline.paths, run, until).records
+        events = pipeline.source.take_in(Lake(spark, pipeline.paths), run, until).records
     with timed("decode"):
-        decode_batches(spark, pipeline.paths)
+        decode_batches(Lake(spark, pipeline.paths))
     with timed("mirror"):
-        report = CutMaker(spark, pipeline.paths, run.run_id, "UTC", 2, lambda _: None).advance()
+        report = CutMaker(Lake(spark, pipeline.paths), run.run_id, "UTC", 2, lambda _: None).advance()
     assert report.published
     batch = Batch(events, tuple(stages))
     stage_costs = ", ".join(

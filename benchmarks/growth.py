@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from benchmarks.batches import Lake, local_spark, row_message, spread_changes
+from benchmarks.batches import BenchmarkLake, local_spark, row_message, spread_changes
 from benchmarks.output import log
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def main() -> int:
 
 def measure(spark: SparkSession, folder: Path, rows: int, batch: int, rounds: int) -> float:
     """Median seconds of a cut of `batch` changes into a mirror of `rows` rows."""
-    lake = Lake(spark, folder)
+    lake = BenchmarkLake(spark, folder)
     for first in range(0, rows, _ROWS_OF_A_BATCH):
         inserts = spark.range(first, min(first + _ROWS_OF_A_BATCH, rows))
         lake.append_raw(inserts.select(row_message("INSERT", F.col("id"), lake.batch + 1).alias("value")))

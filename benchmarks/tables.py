@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from benchmarks.batches import Cost, Lake, create_message, local_spark, mixed_changes, row_message
+from benchmarks.batches import BenchmarkLake, Cost, create_message, local_spark, mixed_changes, row_message
 from benchmarks.output import log
 from cdc_pipeline.spark.small_frames import small_frame
 
@@ -54,7 +54,7 @@ def main() -> int:
 
 def measure(spark: SparkSession, folder: Path, tables: int, events: int, rounds: int, threads: int) -> Cost:
     """Median costs of a batch of `events` changes over `tables` tables."""
-    lake = Lake(spark, folder)
+    lake = BenchmarkLake(spark, folder)
     costs: list[Cost] = []
     for number in range(rounds + 2):
         batch = changes(spark, lake.batch + 1, tables, events) if number else creation(spark, tables, events)

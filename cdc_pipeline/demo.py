@@ -13,14 +13,13 @@ import dagster as dg
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.definitions import defs
 from cdc_pipeline.errors import CdcError
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.progress import published_cut, read_progress
 from cdc_pipeline.mirrors.cuts.cut_report import published_entries, tso_datetime
 from cdc_pipeline.spark.java import JavaError
 from cdc_pipeline.spark.session import SparkLakehouse
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from cdc_pipeline.pipeline import Pipeline
 
 NAME = "shop"
@@ -51,9 +50,9 @@ def _demo(pipeline: Pipeline, started: float) -> int:
     seconds = {"load Dagster": time.monotonic() - started}
     spark_started = time.monotonic()
     _say("starting Spark")
-    spark = SparkLakehouse().session  # the run uses this session
+    lake = Lake(SparkLakehouse().session, pipeline.paths)  # the run uses this session
     seconds["start Spark"] = time.monotonic() - spark_started
-    before = published_cut(spark, pipeline.paths)
+    before = published_cut(lake)
     _say(f"running the Dagster job {NAME}_ingest: {pipeline.source.place} into {pipeline.lake}")
     result, step_seconds = _run(f"{NAME}_ingest")
     seconds.update(step_seconds)
@@ -61,12 +60,12 @@ def _demo(pipeline: Pipeline, started: float) -> int:
         for line in _failures(result):
             print(f"error: {line}", file=sys.stderr, flush=True)
         return 1
-    after = published_cut(spark, pipeline.paths)
+    after = published_cut(lake)
     if after.cut_id == before.cut_id:
-        _say(_why_no_cut(spark, pipeline, _new_records(result)))
+        _say(_why_no_cut(lake, _new_records(result)))
     for line in _warnings(result):
         print(f"warning: {line}")
-    _print_mirrors(spark, pipeline)
+    _print_mirrors(lake)
     seconds["total"] = time.monotonic() - started
     print("time: " + ", ".join(f"{stage} {spent:.0f} s" for stage, spent in seconds.items()))
     return 0
@@ -77,11 +76,11 @@ def _new_records(result: dg.ExecuteInProcessResult) -> int:
     return int(str(raw.metadata["records"].value))
 
 
-def _why_no_cut(spark: SparkSession, pipeline: Pipeline, new_records: int) -> str:
+def _why_no_cut(lake: Lake, new_records: int) -> str:
     if not new_records:
         return "no new records: the mirrors did not change"
-    published = published_cut(spark, pipeline.paths)
-    return f"{new_records} new records are pending: {read_progress(spark, pipeline.paths, published).blocking_reason()}"
+    reason = read_progress(lake, published_cut(lake)).blocking_reason()
+    return f"{new_records} new records are pending: {reason}"
 
 
 def declared_pipeline(name: str) -> Pipeline:
@@ -156,9 +155,9 @@ def _warnings(result: dg.ExecuteInProcessResult) -> list[str]:
     return lines
 
 
-def _print_mirrors(spark: SparkSession, pipeline: Pipeline) -> None:
-    cut = published_cut(spark, pipeline.paths)
-    entries = published_entries(cut, pipeline.paths)
+def _print_mirrors(lake: Lake) -> None:
+    cut = published_cut(lake)
+    entries = published_entries(cut, lake.paths)
     if not entries:
         print("no mirrors yet: no table has rows or a CREATE TABLE, or a partition has no watermark")
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks.batches import Lake
+from benchmarks.batches import BenchmarkLake
 from benchmarks.tables import changes, creation
 from cdc_pipeline.mysql.model.table import TableName
 
@@ -17,7 +17,7 @@ _TABLES, _EVENTS = 2, 20
 
 
 def test_a_batch_of_each_benchmark_has_the_changes_it_counts(spark: SparkSession, tmp_path: Path) -> None:
-    lake = Lake(spark, tmp_path / "lake")
+    lake = BenchmarkLake(spark, tmp_path / "lake")
     costs = [
         lake.run(creation(spark, _TABLES, _EVENTS), _EVENTS),
         lake.run(changes(spark, 2, _TABLES, _EVENTS), _EVENTS),

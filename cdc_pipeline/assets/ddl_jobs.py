@@ -9,6 +9,7 @@ from cdc_pipeline.assets.failures import translate_errors
 from cdc_pipeline.assets.metadata import table_value
 from cdc_pipeline.assets.one_step_job import one_step_job
 from cdc_pipeline.assets.opened_lake import open_lake
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.held_rows import approve
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.operations.dry_run import PendingStatement, pending_statements
@@ -36,7 +37,7 @@ def ddl_dry_run_job(pipeline: Pipeline) -> dg.JobDefinition:
             settings = CutSettings(
                 pipeline.time_zone, pipeline.keys, pipeline.ddl_policy, pipeline.selection, pipeline.columns
             )
-            statements = pending_statements(spark.session, pipeline.paths, settings)
+            statements = pending_statements(Lake(spark.session, pipeline.paths), settings)
         for statement in statements:
             context.log.info(f"{statement.status}: {statement.sql} → {statement.effect}")
         return dg.Output(None, metadata={"statements": _statements_table(statements)})
@@ -63,15 +64,15 @@ def approve_ddl_job(pipeline: Pipeline) -> dg.JobDefinition:
     def approve_statements(
         context: dg.OpExecutionContext, config: ApprovedTables, spark: SparkLakehouse
     ) -> dg.Output[None]:
-        with open_lake(context, pipeline, spark):
-            held = published_cut(spark.session, pipeline.paths).held
+        with open_lake(context, pipeline, spark) as lake:
+            held = published_cut(lake).held
             # a quarantined table needs a rebuild, not an approval
             selected = [table for table in held if not table.error and matches_any(str(table.name), config.tables)]
             if not selected:
                 raise dg.Failure(
                     f"tables {config.tables} match no held table; held: {_names(held)}", allow_retries=False
                 )
-            approve(spark.session, pipeline.paths, selected, context.run.run_id)
+            approve(lake, selected, context.run.run_id)
         for table in selected:
             context.log.info(f"{table.name}: approved {_statement(table)}")
         return dg.Output(

@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 
 import dagster as dg
-from pyspark.sql import SparkSession
 
 from cdc_pipeline.assets.keys import CHANGE_LOG, DDL_HISTORY, DEAD_LETTERS, RAW, WATERMARKS, table_key
 from cdc_pipeline.assets.metadata import delta_columns
@@ -19,7 +18,7 @@ from cdc_pipeline.checks.lost_offsets import NO_LOST_OFFSETS, lost_offsets_resul
 from cdc_pipeline.checks.watermarks import WATERMARKS_ADVANCE, watermarks_result
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.dialects.decoded_tables import KINDS_BY_TABLE, DecodedBatch, decode_batches
-from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.raw_batches import newest_batch
 from cdc_pipeline.spark.session import SparkLakehouse
@@ -47,11 +46,11 @@ def decoded_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext, spark: SparkLakehouse
     ) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
         started = time.monotonic()
-        with open_lake(context, pipeline, spark):
-            batches = decode_batches(spark.session, pipeline.paths, pipeline.dialect, claim_store=pipeline.claim_store)
-            version = dg.DataVersion(str(newest_batch(spark.session, pipeline.paths)))
-            checks = _check_results(spark.session, pipeline, batches, keys)
-            states = {table: table_state(spark.session, pipeline.paths.table(table)) for table in keys}
+        with open_lake(context, pipeline, spark) as lake:
+            batches = decode_batches(lake, pipeline.dialect, claim_store=pipeline.claim_store)
+            version = dg.DataVersion(str(newest_batch(lake)))
+            checks = _check_results(lake, pipeline, batches, keys)
+            states = {table: lake.state(table) for table in keys}
         seconds = round(time.monotonic() - started, 1)
         for table, key in keys.items():
             new_rows = sum(_rows(batch, table) for batch in batches)
@@ -98,16 +97,16 @@ def _check_specs(keys: Mapping[str, dg.AssetKey]) -> list[dg.AssetCheckSpec]:
 
 
 def _check_results(
-    spark: SparkSession, pipeline: Pipeline, batches: Sequence[DecodedBatch], keys: Mapping[str, dg.AssetKey]
+    lake: Lake, pipeline: Pipeline, batches: Sequence[DecodedBatch], keys: Mapping[str, dg.AssetKey]
 ) -> list[dg.AssetCheckResult]:
     """The results of all checks, in the order in which the step yields them."""
-    paths, new = pipeline.paths, [batch.batch_id for batch in batches]
-    dead = dead_letters_result(spark, paths, keys[DEAD_LETTERS])
-    lost = lost_offsets_result(spark, paths, keys[CHANGE_LOG])
-    balance = balance_result(spark, paths, batches, keys[CHANGE_LOG])
-    watermarks = watermarks_result(spark, paths, new, keys[WATERMARKS])
-    validations = [validate_table(spark, paths, table, new, _most_rows(batches, table)) for table in keys]
-    fields = field_rules_result(spark, paths, validations, new, pipeline.dialect, keys[CHANGE_LOG])
+    new = [batch.batch_id for batch in batches]
+    dead = dead_letters_result(lake, keys[DEAD_LETTERS])
+    lost = lost_offsets_result(lake, keys[CHANGE_LOG])
+    balance = balance_result(lake, batches, keys[CHANGE_LOG])
+    watermarks = watermarks_result(lake, new, keys[WATERMARKS])
+    validations = [validate_table(lake, table, new, _most_rows(batches, table)) for table in keys]
+    fields = field_rules_result(lake, validations, new, pipeline.dialect, keys[CHANGE_LOG])
     contracts = [contract_result(validation, keys[validation.table]) for validation in validations]
     return [balance, lost, dead, watermarks, fields, *contracts]
 

@@ -38,8 +38,8 @@ def maintain_job(pipeline: Pipeline) -> dg.JobDefinition:
     def keep_up(context: dg.OpExecutionContext, config: MaintenanceConfig, spark: SparkLakehouse) -> dg.Output[None]:
         with translate_errors():
             maintenance = Maintenance(config.tables, config.compact, config.vacuum, config.keep_hours)
-            with open_lake(context, pipeline, spark):
-                upkeep = maintenance.run(spark.session, pipeline.paths, context.log.info)
+            with open_lake(context, pipeline, spark) as lake:
+                upkeep = maintenance.run(lake, context.log.info)
         return dg.Output(None, metadata={"tables": _upkeep_table(upkeep)})
 
     return one_step_job(pipeline, "maintain", _DESCRIPTION, keep_up)

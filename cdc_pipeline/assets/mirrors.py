@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timezone
 
 import dagster as dg
-from pyspark.sql import SparkSession
 
 from cdc_pipeline.assets.keys import (
     CHANGE_LOG,
@@ -28,6 +27,7 @@ from cdc_pipeline.checks.no_breach import NO_BREACH, no_breach_result
 from cdc_pipeline.checks.rotation import previously_failed_tables
 from cdc_pipeline.checks.schema_matches_ddl import SCHEMA_MATCHES_DDL, schema_result
 from cdc_pipeline.lake.catalog import CatalogEntry, read_catalog, write_catalog
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.cuts.catalog_entries import catalog_entries
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry, TableCounts
@@ -51,11 +51,10 @@ def _sources(pipeline: Pipeline) -> list[dg.AssetKey]:
     return [table_key(pipeline.name, table) for table in (CHANGE_LOG, DDL_HISTORY, WATERMARKS)]
 
 
-def cut_maker(spark: SparkLakehouse, pipeline: Pipeline, run_id: str, report: Callable[[str], None]) -> CutMaker:
+def cut_maker(lake: Lake, pipeline: Pipeline, run_id: str, report: Callable[[str], None]) -> CutMaker:
     """The `CutMaker` of the pipeline. `report`: callback that receives one progress line per call."""
     return CutMaker(
-        spark.session,
-        pipeline.paths,
+        lake,
         run_id,
         pipeline.time_zone,
         pipeline.merge_threads,
@@ -120,13 +119,13 @@ def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg
     def mirrors(
         context: dg.AssetExecutionContext, spark: SparkLakehouse
     ) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
-        with open_lake(context, pipeline, spark):
-            maker = cut_maker(spark, pipeline, context.run.run_id, context.log.info)
+        with open_lake(context, pipeline, spark) as lake:
+            maker = cut_maker(lake, pipeline, context.run.run_id, context.log.info)
             report = maker.advance()
             if report.published or len(declared) < len(report.mirrors):
                 write_catalog(pipeline.paths, catalog_entries(spark.session, report.mirrors, report.sources))
-            checks = _lake_check_results(context.instance, spark.session, pipeline, report, cuts)
-            newest = newest_batch(spark.session, pipeline.paths)
+            checks = _lake_check_results(context.instance, lake, pipeline, report, cuts)
+            newest = newest_batch(lake)
         by_name = {entry.name: entry for entry in report.mirrors}
         for name, counts in report.changed.items():
             if name not in by_name:
@@ -178,19 +177,18 @@ def _check_specs(cuts: dg.AssetKey, limits: FreshnessLimits) -> list[dg.AssetChe
 
 
 def _lake_check_results(
-    instance: dg.DagsterInstance, spark: SparkSession, pipeline: Pipeline, report: CutReport, cuts: dg.AssetKey
+    instance: dg.DagsterInstance, lake: Lake, pipeline: Pipeline, report: CutReport, cuts: dg.AssetKey
 ) -> list[dg.AssetCheckResult]:
     """The results of the checks that read tables of the lake."""
-    paths = pipeline.paths
-    balance = cut_balance_result(spark, paths, cuts)
-    ddl = ddl_applied_result(spark, paths, cuts)
-    breach = no_breach_result(spark, paths, cuts)
+    balance = cut_balance_result(lake, cuts)
+    ddl = ddl_applied_result(lake, cuts)
+    breach = no_breach_result(lake, cuts)
     failed = {check: previously_failed_tables(instance, cuts, check) for check in (KEYS_HOLD, SCHEMA_MATCHES_DDL)}
     scope = KeysToCheck(pipeline.keys, pipeline.key_check_rows, failed[KEYS_HOLD], pipeline.merge_threads)
     # the check no_gaps reports quarantined tables, and their mirrors may be unreadable
     readable = report.without_quarantined
-    keys = keys_hold_result(spark, paths, readable, scope, cuts)
-    schemas = schema_result(spark, paths, readable, failed[SCHEMA_MATCHES_DDL], cuts)
+    keys = keys_hold_result(lake, readable, scope, cuts)
+    schemas = schema_result(lake, readable, failed[SCHEMA_MATCHES_DDL], cuts)
     return [ddl, balance, breach, keys, schemas]
 
 

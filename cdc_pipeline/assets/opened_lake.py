@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.assets.failures import translate_errors
 from cdc_pipeline.lake.format import require_known_format, store_format
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.lock import writer_lock
 from cdc_pipeline.mirrors.cuts.restored_lake import accept_restore
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 @contextlib.contextmanager
 def open_lake(
     context: dg.AssetExecutionContext | dg.OpExecutionContext, pipeline: Pipeline, spark: SparkLakehouse
-) -> Iterator[None]:
+) -> Iterator[Lake]:
     """Holds the writer lock of the lake and translates errors for Dagster.
 
     Fails if the lake has another format. Resets the writers of a lake that was restored (RESTORE).
@@ -31,7 +32,8 @@ def open_lake(
         translate_errors(pipeline.source.secrets),
         writer_lock(pipeline.paths, context.run.run_id, context.log.info),
     ):
-        require_known_format(spark.session, pipeline.paths)
-        accept_restore(spark.session, pipeline.paths, context.log.info)
-        store_format(spark.session, pipeline.paths)
-        yield
+        lake = Lake(spark.session, pipeline.paths)
+        require_known_format(lake)
+        accept_restore(lake, context.log.info)
+        store_format(lake)
+        yield lake

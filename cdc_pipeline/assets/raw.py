@@ -11,7 +11,6 @@ from cdc_pipeline.assets.keys import RAW, table_key
 from cdc_pipeline.assets.metadata import delta_columns, ranges_table
 from cdc_pipeline.assets.nodes import node_attributes
 from cdc_pipeline.assets.opened_lake import open_lake
-from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.format import store_format
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.raw_batches import newest_batch
@@ -49,11 +48,11 @@ def raw_asset(pipeline: Pipeline) -> dg.AssetsDefinition:
     ) -> dg.MaterializeResult[None]:
         run = RunContext(context.run.run_id, context.log.info)
         started = time.monotonic()
-        with open_lake(context, pipeline, spark):
-            intake = pipeline.source.take_in(spark.session, pipeline.paths, run, config.until or None)
-            store_format(spark.session, pipeline.paths)
-            newest = newest_batch(spark.session, pipeline.paths)
-            state = table_state(spark.session, pipeline.paths.table(RAW))
+        with open_lake(context, pipeline, spark) as lake:
+            intake = pipeline.source.take_in(lake, run, config.until or None)
+            store_format(lake)
+            newest = newest_batch(lake)
+            state = lake.state(RAW)
         context.log.info(_summary(intake))
         return dg.MaterializeResult(
             # unchanged by a run without new records, so that downstream assets stay in sync

@@ -9,6 +9,7 @@ from cdc_pipeline.assets.mirrors import cut_maker
 from cdc_pipeline.assets.one_step_job import one_step_job
 from cdc_pipeline.assets.opened_lake import open_lake
 from cdc_pipeline.lake.catalog import write_catalog
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.catalog_entries import catalog_entries
 from cdc_pipeline.mirrors.cuts.cut_report import published_entries
@@ -35,24 +36,24 @@ class RebuildConfig(dg.Config):
 def rebuild_job(pipeline: Pipeline) -> dg.JobDefinition:
     @dg.op(name=f"{pipeline.name}_rebuild_all", description=_DESCRIPTION)
     def rebuild_all(context: dg.OpExecutionContext, config: RebuildConfig, spark: SparkLakehouse) -> dg.Output[None]:
-        with open_lake(context, pipeline, spark):
-            maker = cut_maker(spark, pipeline, context.run.run_id, context.log.info)
+        with open_lake(context, pipeline, spark) as lake:
+            maker = cut_maker(lake, pipeline, context.run.run_id, context.log.info)
             if config.tables:
                 report = TableRebuilder(maker).rebuild(config.tables)
             else:
                 report = Rebuilder(maker, pipeline.dialect, pipeline.claim_store).rebuild()
             if report.cut_id is not None:
-                update_catalog(spark, pipeline)
+                update_catalog(lake)
         return dg.Output(None, metadata=_metadata(report))
 
     return one_step_job(pipeline, "rebuild", _DESCRIPTION, rebuild_all)
 
 
-def update_catalog(spark: SparkLakehouse, pipeline: Pipeline) -> None:
+def update_catalog(lake: Lake) -> None:
     """Writes the mirrors of the newest cut to the catalog, from which Dagster loads its asset nodes."""
-    published = published_cut(spark.session, pipeline.paths)
-    entries = published_entries(published, pipeline.paths)
-    write_catalog(pipeline.paths, catalog_entries(spark.session, entries, published.sources))
+    published = published_cut(lake)
+    entries = published_entries(published, lake.paths)
+    write_catalog(lake.paths, catalog_entries(lake.spark, entries, published.sources))
 
 
 def content_hashes(report: RebuildReport) -> dg.TableMetadataValue:

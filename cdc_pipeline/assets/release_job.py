@@ -54,12 +54,12 @@ def release_job(pipeline: Pipeline) -> dg.JobDefinition:
     ) -> dg.Output[None]:
         with translate_errors():
             choice = _choice(config)
-            with open_lake(context, pipeline, spark):
-                maker = cut_maker(spark, pipeline, context.run.run_id, context.log.info)
+            with open_lake(context, pipeline, spark) as lake:
+                maker = cut_maker(lake, pipeline, context.run.run_id, context.log.info)
                 rebuilder = Rebuilder(maker, pipeline.dialect, pipeline.claim_store)
                 report = Releaser(rebuilder, config.note).release(choice)
                 if report.rebuild is not None and report.rebuild.cut_id is not None:
-                    update_catalog(spark, pipeline)
+                    update_catalog(lake)
         for letter in report.dead.shown[:_MOST_LOGGED]:
             context.log.warning(f"{letter.position} was not released: it breaks {letter.rule}: {letter.reason}")
         if not report.released.count:

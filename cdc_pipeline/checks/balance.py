@@ -14,7 +14,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects import unified
-from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.mirrors.changes.dead_letters import VALUE_HAS_TYPE
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline.spark.few_rows import small_query
@@ -22,10 +21,10 @@ from cdc_pipeline.spark.few_rows import small_query
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import Column, SparkSession
+    from pyspark.sql import Column
 
     from cdc_pipeline.dialects.decoded_tables import DecodedBatch
-    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.lake.lake import Lake
 
 BALANCE = "balance"
 _SHOWN = 5
@@ -35,9 +34,7 @@ _ADVICE = (
 )
 
 
-def balance_result(
-    spark: SparkSession, paths: LakePaths, batches: Sequence[DecodedBatch], key: dg.AssetKey
-) -> dg.AssetCheckResult:
+def balance_result(lake: Lake, batches: Sequence[DecodedBatch], key: dg.AssetKey) -> dg.AssetCheckResult:
     """Fails if the decoded rows of a batch do not add up to its records. Blocks downstream assets.
 
     Compares the counts of the decoder with the records in the raw snapshot, and with the rows in each table.
@@ -47,12 +44,12 @@ def balance_result(
         for batch in batches
         if not batch.counts.is_balanced
     ]
-    errors += _differences(spark, paths, batches)
+    errors += _differences(lake, batches)
     return dg.AssetCheckResult(
         check_name=BALANCE,
         asset_key=key,
         passed=not errors,
-        description=f"{'; '.join(errors)}. {_ADVICE.format(pipeline=paths.pipeline)}" if errors else None,
+        description=f"{'; '.join(errors)}. {_ADVICE.format(pipeline=lake.paths.pipeline)}" if errors else None,
         metadata={f"batch {batch.batch_id}": _equation(batch) for batch in batches},
     )
 
@@ -69,7 +66,7 @@ def _equation(batch: DecodedBatch) -> str:
     return f"{batch.counts.records} records = {parts or 0}, with {batch.counts.row_changes} row changes"
 
 
-def _differences(spark: SparkSession, paths: LakePaths, batches: Sequence[DecodedBatch]) -> list[str]:
+def _differences(lake: Lake, batches: Sequence[DecodedBatch]) -> list[str]:
     """One text per batch and table whose number of rows differs from the count of the decoder."""
     if not batches:
         return []
@@ -81,10 +78,9 @@ def _differences(spark: SparkSession, paths: LakePaths, batches: Sequence[Decode
         "dead_letters": (by_decoder, _count_by_batch(batches, unified.DEAD)),
     }
     ids = [batch.batch_id for batch in batches]
-    with small_query(spark, sum(sum(expected.values()) for _, expected in counted.values())):
+    with small_query(lake.spark, sum(sum(expected.values()) for _, expected in counted.values())):
         new = [
-            spark.read.format("delta")
-            .load(paths.table(table))
+            lake.read(table)
             .where(F.col("batch_id").between(min(ids), max(ids)) & condition)
             .select(F.lit(table).alias("table"), "batch_id")
             for table, (condition, _) in counted.items()
@@ -104,11 +100,11 @@ def _count_by_batch(batches: Sequence[DecodedBatch], *kinds: str) -> dict[int, i
     return {batch.batch_id: sum(batch.counts.by_kind[kind] for kind in kinds) for batch in batches}
 
 
-def cut_balance_result(spark: SparkSession, paths: LakePaths, key: dg.AssetKey) -> dg.AssetCheckResult:
+def cut_balance_result(lake: Lake, key: dg.AssetKey) -> dg.AssetCheckResult:
     """Fails if a decoded row change is neither applied, late, filtered nor pending, or is counted twice."""
-    if table_state(spark, paths.table("consistent_cuts")) is None:
+    if not lake.exists("consistent_cuts"):
         return dg.AssetCheckResult(check_name=BALANCE, asset_key=key, passed=True, metadata={"cuts": 0})
-    balance = lake_balance(spark, paths)
+    balance = lake_balance(lake)
     equation = (
         f"{balance.decoded} row changes = {balance.in_cuts} in cuts + {balance.late} late + {balance.filtered} filtered + "
         f"{balance.pending} pending"
@@ -120,6 +116,6 @@ def cut_balance_result(spark: SparkSession, paths: LakePaths, key: dg.AssetKey) 
         description=None
         if balance.is_balanced
         else f"does not add up over all cuts since the newest rebuild: {equation}. "
-        + _ADVICE.format(pipeline=paths.pipeline),
+        + _ADVICE.format(pipeline=lake.paths.pipeline),
         metadata={"all_cuts": equation},
     )

@@ -16,11 +16,11 @@ from cdc_pipeline.spark.few_rows import small_query
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from cdc_pipeline.contracts.validation import Breach
     from cdc_pipeline.dialects.shapes import Shape
-    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.lake.lake import Lake
 
 CONTRACT = "contract"
 MOST_ROWS = 100_000
@@ -44,17 +44,15 @@ class TableValidation:
     shapes: tuple[Shape, ...] = ()
 
 
-def validate_table(
-    spark: SparkSession, paths: LakePaths, table: str, batches: Sequence[int], count: int
-) -> TableValidation:
+def validate_table(lake: Lake, table: str, batches: Sequence[int], count: int) -> TableValidation:
     """Validates the rows of the batches. `count` is an upper bound of their number."""
     if not count:
         return TableValidation(table)
-    rows = spark.read.format("delta").load(paths.table(table))
+    rows = lake.read(table)
     written = rows.where(F.col("batch_id").between(min(batches), max(batches)))
     sample = _sample(written, count).select(*_columns(table, rows.columns)).coalesce(2).persist()
     # Rules are cheap per row and expensive to compile: interpreted, 44,000 rows took two thirds of the time.
-    with small_query(spark, count // 5):
+    with small_query(lake.spark, count // 5):
         try:
             validated = sample.count()
             found = find_breaches(sample, TABLES[table]) if validated else ()

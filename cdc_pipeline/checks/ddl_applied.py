@@ -12,9 +12,9 @@ from cdc_pipeline.lake.tables.ddl_history import HELD, NOT_APPLIED
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import Row, SparkSession
+    from pyspark.sql import Row
 
-    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 
 DDL_APPLIED, NO_GAPS = "ddl_applied", "no_gaps"
@@ -22,9 +22,9 @@ _SHOWN = 20
 _LONGEST = 200
 
 
-def ddl_applied_result(spark: SparkSession, paths: LakePaths, key: dg.AssetKey) -> dg.AssetCheckResult:
+def ddl_applied_result(lake: Lake, key: dg.AssetKey) -> dg.AssetCheckResult:
     """Warns if statements are held for approval or cannot be applied. The metadata lists them by position."""
-    history = spark.read.format("delta").load(paths.table("ddl_history"))
+    name, history = lake.paths.pipeline, lake.read("ddl_history")
     unapplied = history.where(F.col("status").isin(NOT_APPLIED, HELD)).orderBy("commit_ts", "offset")
     rows = unapplied.limit(_SHOWN).collect()
     count = unapplied.count() if len(rows) == _SHOWN else len(rows)
@@ -36,8 +36,8 @@ def ddl_applied_result(spark: SparkSession, paths: LakePaths, key: dg.AssetKey) 
         description=None
         if not rows
         else f"{count} DDL statement(s) {NOT_APPLIED} or held, the first at {_position(rows[0])}. To apply held "
-        f"statements, run {paths.pipeline}_approve_ddl, or {paths.pipeline}_rebuild if the table is quarantined. For the "
-        f"others, run {paths.pipeline}_ddl_dry_run, see docs/ddl.md and compare their tables with upstream",
+        f"statements, run {name}_approve_ddl, or {name}_rebuild if the table is quarantined. For the "
+        f"others, run {name}_ddl_dry_run, see docs/ddl.md and compare their tables with upstream",
         metadata={_position(row): f"{row['sql']} ({row['effect']})" for row in rows},
     )
 

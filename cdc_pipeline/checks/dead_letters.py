@@ -10,20 +10,19 @@ from pyspark.sql import functions as F
 from cdc_pipeline.lake.delta import table_state
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from cdc_pipeline.lake.lake import Lake
 
-    from cdc_pipeline.lake.paths import LakePaths
 
 NO_DEAD_LETTERS = "no_dead_letters"
 _EXAMPLES = 5
 
 
-def dead_letters_result(spark: SparkSession, paths: LakePaths, key: dg.AssetKey) -> dg.AssetCheckResult:
+def dead_letters_result(lake: Lake, key: dg.AssetKey) -> dg.AssetCheckResult:
     """Warns if the lake has dead letters. The metadata has the count and example positions per rule."""
-    path = paths.table("dead_letters")
+    path = lake.paths.table("dead_letters")
     rules = []
-    if table_state(spark, path) is not None:
-        dead_letters = spark.read.format("delta").load(path)
+    if table_state(lake.spark, path) is not None:
+        dead_letters = lake.read_path(path)
         position = F.format_string("%s/%d@%d", "topic", "partition", "offset")
         rules = (
             dead_letters.groupBy("rule")
@@ -43,6 +42,6 @@ def dead_letters_result(spark: SparkSession, paths: LakePaths, key: dg.AssetKey)
         if not rules
         else "; ".join(f"{row['rule']}: {row['count']}, for example {row['examples'][0]}" for row in rules)
         + f". The table dead_letters has reasons and bytes. To decode them again, unchanged or with replacement messages, "
-        f"run {paths.pipeline}_release_dead_letters",
+        f"run {lake.paths.pipeline}_release_dead_letters",
         metadata={row["rule"]: f"{row['count']}, for example {', '.join(row['examples'])}" for row in rules},
     )

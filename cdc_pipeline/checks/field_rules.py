@@ -15,12 +15,10 @@ from cdc_pipeline.spark.few_rows import small_query
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pyspark.sql import SparkSession
-
     from cdc_pipeline.checks.contract import TableValidation
     from cdc_pipeline.contracts.validation import Breach
     from cdc_pipeline.dialects.decode import DialectName
-    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.sources.places import Place
 
 FIELD_RULES = "field_rules"
@@ -31,8 +29,7 @@ _VALIDATED_PER_ROW = {"tso_is_es"}
 
 
 def field_rules_result(
-    spark: SparkSession,
-    paths: LakePaths,
+    lake: Lake,
     validations: Sequence[TableValidation],
     batches: Sequence[int],
     dialect: DialectName,
@@ -42,7 +39,7 @@ def field_rules_result(
 
     One message per shape is validated. Rules in `_VALIDATED_PER_ROW` are checked for every row.
     """
-    notes = read_notes(paths)
+    notes = read_notes(lake.paths)
     if batches:
         if notes.batch > max(batches):
             notes = NO_NOTES  # the lake was restored to an earlier version
@@ -55,10 +52,10 @@ def field_rules_result(
         }
         selected = dict(list(new.items())[:MOST_SHAPES])
         found = [breach for validation in validations for breach in validation.warnings]
-        found += warnings_at(spark, paths, selected.values(), dialect) if selected else []
+        found += warnings_at(lake, selected.values(), dialect) if selected else []
         before, notes = notes, notes.extended(max(batches), selected, found)
         if notes.shapes != before.shapes or found:
-            write_notes(paths, notes)
+            write_notes(lake.paths, notes)
     return dg.AssetCheckResult(
         check_name=FIELD_RULES,
         asset_key=key,
@@ -80,10 +77,10 @@ def field_rules_result(
     )
 
 
-def warnings_at(spark: SparkSession, paths: LakePaths, places: Iterable[Place], dialect: DialectName) -> list[Breach]:
+def warnings_at(lake: Lake, places: Iterable[Place], dialect: DialectName) -> list[Breach]:
     """Validates the original messages at these positions and returns the broken rules that are warnings."""
-    raw = spark.read.format("delta").load(paths.table("raw_topic_snapshot"))
-    with small_query(spark, 0), messages_at(raw, places) as messages:
+    raw = lake.read("raw_topic_snapshot")
+    with small_query(lake.spark, 0), messages_at(raw, places) as messages:
         frame = complete_messages(messages, dialect).persist()
         try:
             forms = [row["form"] for row in frame.select("form").distinct().collect()]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry
 
 KEYS_HOLD = "keys_hold"
@@ -57,9 +57,7 @@ class _Checked:
     error: str = ""
 
 
-def keys_hold_result(
-    spark: SparkSession, paths: LakePaths, report: CutReport, scope: KeysToCheck, key: dg.AssetKey
-) -> dg.AssetCheckResult:
+def keys_hold_result(lake: Lake, report: CutReport, scope: KeysToCheck, key: dg.AssetKey) -> dg.AssetCheckResult:
     """Fails if two rows of a mirror have the same key, or a key column is NULL.
 
     The metadata lists the positions of the messages that wrote such rows. It has no key values, which may be sensitive.
@@ -71,16 +69,16 @@ def keys_hold_result(
         else []
     )
     selected = next_in_rotation(changed, (), report.cut_id, _MOST_TABLES)
-    since = _since(spark, paths, report) if any(entries[name].rows > scope.most_rows for name in selected) else None
+    since = _since(lake, report) if any(entries[name].rows > scope.most_rows for name in selected) else None
 
     def check(entry: MirrorEntry) -> _Checked:
-        return _check_mirror(spark, entry, scope, since)
+        return _check_mirror(lake.spark, entry, scope, since)
 
-    checked = map_in_threads(spark, check, [entries[name] for name in selected], scope.threads)
+    checked = map_in_threads(lake.spark, check, [entries[name] for name in selected], scope.threads)
     errors = {table.name: table.error for table in checked if table.error}
     counts = dict(sorted(Counter(table.scope for table in checked).items()))
     postponed = {"postponed to a later cut": len(changed) - len(selected)} if len(changed) > len(selected) else {}
-    advice = f"Run {paths.pipeline}_rebuild, which rebuilds the mirrors and replaces those that differ"
+    advice = f"Run {lake.paths.pipeline}_rebuild, which rebuilds the mirrors and replaces those that differ"
     return tables_result(KEYS_HOLD, key, errors, advice, dg.MetadataValue.json(counts | postponed))
 
 
@@ -126,10 +124,10 @@ def _positions(*positions: tuple[str | None, int | None, int | None]) -> str:
     return " and ".join(dict.fromkeys(texts))
 
 
-def _since(spark: SparkSession, paths: LakePaths, report: CutReport) -> int | None:
+def _since(lake: Lake, report: CutReport) -> int | None:
     """Resolved TSO of the previous cut: rows of this cut are above it. -1 if there is none, None without TSOs."""
     if report.resolved_tso is None:
         return None
-    cuts = spark.read.format("delta").load(paths.table("consistent_cuts"))
+    cuts = lake.read("consistent_cuts")
     row = cuts.where(F.col("cut_id") == report.cut_id - 1).select("resolved_tso").first()
     return -1 if row is None or row[0] is None else int(row[0])

@@ -8,16 +8,15 @@ import dagster as dg
 from pyspark.sql import functions as F
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from cdc_pipeline.lake.lake import Lake
 
-    from cdc_pipeline.lake.paths import LakePaths
 
 NO_LOST_OFFSETS = "no_lost_offsets"
 
 
-def lost_offsets_result(spark: SparkSession, paths: LakePaths, key: dg.AssetKey) -> dg.AssetCheckResult:
+def lost_offsets_result(lake: Lake, key: dg.AssetKey) -> dg.AssetCheckResult:
     """Warns if records expired before they were read and `source.resume_at` skipped them."""
-    batches = spark.read.format("delta").load(paths.table("batches"))
+    batches = lake.read("batches")
     rows = (
         batches.select("batch_id", F.explode("lost").alias("range"))
         .select("batch_id", "range.*")

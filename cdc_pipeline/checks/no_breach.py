@@ -11,19 +11,18 @@ from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.mirrors.changes.progress import cuts_since_rebuild, rebuilt_tables
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from cdc_pipeline.lake.lake import Lake
 
-    from cdc_pipeline.lake.paths import LakePaths
 
 NO_BREACH = "no_breach"
 
 
-def no_breach_result(spark: SparkSession, paths: LakePaths, key: dg.AssetKey) -> dg.AssetCheckResult:
+def no_breach_result(lake: Lake, key: dg.AssetKey) -> dg.AssetCheckResult:
     """Fails if new changes arrived at or below an applied resolved TSO. The metadata has the first position per table."""
-    path = paths.table("consistent_cuts")
+    path = lake.paths.table("consistent_cuts")
     rows = []
-    if table_state(spark, path) is not None:
-        cuts = cuts_since_rebuild(spark.read.format("delta").load(path))
+    if table_state(lake.spark, path) is not None:
+        cuts = cuts_since_rebuild(lake.read_path(path))
         breaches = cuts.select("cut_id", F.explode("breached").alias("breach"))
         rebuilt = F.broadcast(rebuilt_tables(cuts).alias("rebuilt"))
         same_table = [F.col(f"breach.{name}") == F.col(f"rebuilt.{name}") for name in ("database", "table")]
@@ -42,7 +41,7 @@ def no_breach_result(spark: SparkSession, paths: LakePaths, key: dg.AssetKey) ->
         description=None
         if not rows
         else f"{total} change(s) arrived after a watermark with a higher TSO. They are in change_log, but in no mirror. "
-        f"Run {paths.pipeline}_rebuild to apply them, and find out what broke the order of the stream",
+        f"Run {lake.paths.pipeline}_rebuild to apply them, and find out what broke the order of the stream",
         metadata={
             f"{row['database']}.{row['table']}": f"{row['changes']} change(s), the first at "
             f"{row['first']['topic']}/{row['first']['partition']}@{row['first']['offset']}"

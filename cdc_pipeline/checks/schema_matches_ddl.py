@@ -18,10 +18,10 @@ from cdc_pipeline.spark.small_frames import small_frame
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from pyspark.sql import Row, SparkSession
+    from pyspark.sql import Row
     from pyspark.sql.types import StructType
 
-    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 
 SCHEMA_MATCHES_DDL = "schema_matches_ddl"
@@ -30,7 +30,7 @@ _NONE = "no such column"
 
 
 def schema_result(
-    spark: SparkSession, paths: LakePaths, report: CutReport, failed_before: Collection[str], key: dg.AssetKey
+    lake: Lake, report: CutReport, failed_before: Collection[str], key: dg.AssetKey
 ) -> dg.AssetCheckResult:
     """Fails if columns differ. The metadata lists column, types and statement per table.
 
@@ -41,10 +41,10 @@ def schema_result(
     # a run without a new cut checks only previous failures
     others = list(entries) if report.published else []
     selected = next_in_rotation(first, others, report.cut_id, _MOST_TABLES)
-    statements = _newest_statements(spark, paths, selected)
+    statements = _newest_statements(lake, selected)
     errors: dict[str, str] = {}
     for name in selected:
-        table = table_state(spark, entries[name].path)
+        table = table_state(lake.spark, entries[name].path)
         if table is None:
             errors[str(name)] = f"no Delta table at {entries[name].path}"
             continue
@@ -52,7 +52,9 @@ def schema_result(
         differences = [*delta_differences(table.schema, state), *ddl_differences(state, statements.get(name))]
         if differences:
             errors[str(name)] = "; ".join(differences)
-    advice = f"A mirror may have been altered by hand. Run {paths.pipeline}_rebuild, which replaces tables that differ"
+    advice = (
+        f"A mirror may have been altered by hand. Run {lake.paths.pipeline}_rebuild, which replaces tables that differ"
+    )
     checked = dg.MetadataValue.text(f"{len(selected)} of {len(entries)} mirrors")
     return tables_result(SCHEMA_MATCHES_DDL, key, errors, advice, checked)
 
@@ -86,12 +88,14 @@ def _differences(left: Mapping[str, str], right: Mapping[str, str], left_has: st
     ]
 
 
-def _newest_statements(spark: SparkSession, paths: LakePaths, names: Collection[TableName]) -> dict[TableName, Row]:
+def _newest_statements(lake: Lake, names: Collection[TableName]) -> dict[TableName, Row]:
     """The newest statement of each table: its position, and the columns of the table after it."""
     if not names:
         return {}
-    history = spark.read.format("delta").load(paths.table("ddl_history"))
-    tables = small_frame(spark, [(name.database, name.table) for name in names], "`database` STRING, `table` STRING")
+    history = lake.read("ddl_history")
+    tables = small_frame(
+        lake.spark, [(name.database, name.table) for name in names], "`database` STRING, `table` STRING"
+    )
     position = ["topic", "partition", "offset"]
     rows = (
         history.where("size(tables) > 0")

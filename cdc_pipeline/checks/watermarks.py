@@ -15,9 +15,9 @@ from cdc_pipeline.spark.few_rows import small_query
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import Row, SparkSession
+    from pyspark.sql import Row
 
-    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.changes.progress import StreamProgress
 
 WATERMARKS_ADVANCE = "watermarks_advance"
@@ -30,16 +30,14 @@ _NO_WATERMARK = (
 _SHOWN = 20
 
 
-def watermarks_result(
-    spark: SparkSession, paths: LakePaths, batches: Sequence[int], key: dg.AssetKey
-) -> dg.AssetCheckResult:
+def watermarks_result(lake: Lake, batches: Sequence[int], key: dg.AssetKey) -> dg.AssetCheckResult:
     """Warns if a watermark of these batches regresses in its partition, is missing, or lags others by ten minutes.
 
     The metadata lists positions with advice.
     """
-    with small_query(spark, 0):
-        streams = read_progress(spark, paths, published_cut(spark, paths))
-    regressions = _regressions(spark, paths, batches) if batches else []
+    with small_query(lake.spark, 0):
+        streams = read_progress(lake, published_cut(lake))
+    regressions = _regressions(lake, batches) if batches else []
     problems = {
         **{f"{row['topic']}/{row['partition']}@{row['offset']}": _regression_text(row) for row in regressions[:_SHOWN]},
         **_lagging_partitions(streams),
@@ -56,8 +54,8 @@ def watermarks_result(
     )
 
 
-def _regressions(spark: SparkSession, paths: LakePaths, batches: Sequence[int]) -> list[Row]:
-    watermarks = spark.read.format("delta").load(paths.table("watermarks"))
+def _regressions(lake: Lake, batches: Sequence[int]) -> list[Row]:
+    watermarks = lake.read("watermarks")
     # includes the previous batch, to compare the first watermark of each partition
     recent = watermarks.where(F.col("batch_id").between(min(batches) - 1, max(batches)))
     previous = F.lag("watermark_ts").over(Window.partitionBy("topic", "partition").orderBy("offset"))

@@ -27,9 +27,10 @@ from cdc_pipeline.spark.small_frames import small_frame
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame
 
-    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.lake.lake import Lake
+
 
 CLAIMS = "claims"
 CONTENT, PROBLEM = "content", "claim_problem"
@@ -65,10 +66,10 @@ class Reference:
         return (self.topic, self.partition, self.offset)
 
 
-def read_claims(spark: SparkSession, paths: LakePaths) -> DataFrame | None:
+def read_claims(lake: Lake) -> DataFrame | None:
     """The table `claims`; None if the lake has none."""
-    path = paths.table(CLAIMS)
-    return None if table_state(spark, path) is None else spark.read.format("delta").load(path)
+    path = lake.paths.table(CLAIMS)
+    return None if table_state(lake.spark, path) is None else lake.read_path(path)
 
 
 def may_refer(content: Column) -> Column:
@@ -89,7 +90,7 @@ def find_references(frame: DataFrame) -> list[Reference]:
 
 
 def copy_claim_files(
-    spark: SparkSession, paths: LakePaths, store: ClaimStore, references: Sequence[Reference], commit: Commit
+    lake: Lake, store: ClaimStore, references: Sequence[Reference], commit: Commit
 ) -> dict[Position, str]:
     """Copies the files of these references into the table `claims`.
 
@@ -105,7 +106,7 @@ def copy_claim_files(
     ]
     if readable:
         rows = small_frame(
-            spark, readable, "topic STRING, `partition` INT, `offset` BIGINT, location STRING, name STRING"
+            lake.spark, readable, "topic STRING, `partition` INT, `offset` BIGINT, location STRING, name STRING"
         )
         files = store.contents({name for *_, name in readable})
         claims = (
@@ -113,7 +114,7 @@ def copy_claim_files(
             .join(F.broadcast(rows), "name")
             .select(F.lit(commit.note["batch"]).cast("bigint").alias("batch_id"), *_POSITION, "location", "content")
         )
-        append_once(claims, paths.table(CLAIMS), commit)
+        append_once(claims, lake.paths.table(CLAIMS), commit)
     return {
         reference.position: _NO_FILE_NAME
         if name is None

@@ -27,10 +27,11 @@ from cdc_pipeline.sources.intake import OffsetRange, ranges_and_conditions
 from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from cdc_pipeline.dialects.claims import Position, Reference
     from cdc_pipeline.lake.delta import Commit
+    from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.lake.paths import LakePaths
 
 
@@ -47,14 +48,12 @@ class BatchValues:
     """Whether the pipeline has a claim store, or the lake a table `claims`."""
 
 
-def inspect_values(
-    spark: SparkSession, paths: LakePaths, raw: DataFrame, note: dict[str, Any], claim_store: str | None
-) -> BatchValues:
+def inspect_values(lake: Lake, raw: DataFrame, note: dict[str, Any], claim_store: str | None) -> BatchValues:
     """Inspects the values of one batch `raw`, with at most one query.
 
     `note`: the note of the batch's commit. It may list the offsets, and `plain` true means that no value is compressed.
     """
-    has_claims = claim_store is not None or read_claims(spark, paths) is not None
+    has_claims = claim_store is not None or read_claims(lake) is not None
     noted = tuple(OffsetRange(*span) for span in note["offsets"])
     conditions = {} if note.get("plain") is True else {"may_be_compressed": may_be_compressed(F.col("value"))}
     if has_claims:
@@ -66,8 +65,7 @@ def inspect_values(
 
 
 def with_contents(
-    spark: SparkSession,
-    paths: LakePaths,
+    lake: Lake,
     raw: DataFrame,
     values: BatchValues,
     commit: Commit,
@@ -89,12 +87,11 @@ def with_contents(
     references = find_references(frame) if values.has_claims else []
     if not references:
         return frame
-    return _with_claims(spark, paths, frame, references, commit, claim_store, begun=begun)
+    return _with_claims(lake, frame, references, commit, claim_store, begun=begun)
 
 
 def _with_claims(
-    spark: SparkSession,
-    paths: LakePaths,
+    lake: Lake,
     frame: DataFrame,
     references: list[Reference],
     commit: Commit,
@@ -103,7 +100,7 @@ def _with_claims(
     begun: bool,
 ) -> DataFrame:
     of_batch = F.col("batch_id") == commit.note["batch"]
-    claims = read_claims(spark, paths)
+    claims = read_claims(lake)
     kept = set()
     if claims is not None:
         kept = {tuple(row) for row in claims.where(of_batch).select("topic", "partition", "offset").collect()}
@@ -112,10 +109,10 @@ def _with_claims(
     if begun:
         problems = dict.fromkeys((reference.position for reference in missing), NOT_KEPT)
     elif missing and claim_store is not None:
-        problems.update(copy_claim_files(spark, paths, ClaimStore(spark, claim_store), missing, commit))
-        claims = read_claims(spark, paths)
+        problems.update(copy_claim_files(lake, ClaimStore(lake.spark, claim_store), missing, commit))
+        claims = read_claims(lake)
     if claims is None:
-        claims = small_frame(spark, [], CLAIMS_SCHEMA)
+        claims = small_frame(lake.spark, [], CLAIMS_SCHEMA)
     return resolve_references(frame, claims.where(of_batch), references, problems)
 
 

@@ -18,7 +18,7 @@ from cdc_pipeline.dialects.counts import BatchCounts, ObservedFrame
 from cdc_pipeline.dialects.ddl_rows import ddl_rows
 from cdc_pipeline.dialects.decode import DialectName, decode, decode_with_reasons
 from cdc_pipeline.dialects.releases import with_replacements
-from cdc_pipeline.lake.delta import Commit, append_once, is_committed, table_state
+from cdc_pipeline.lake.delta import Commit, append_once, is_committed
 from cdc_pipeline.lake.delta_log import require_intact_logs
 from cdc_pipeline.lake.tables.batches import BATCHES_SCHEMA, last_decoded_batch
 from cdc_pipeline.lake.tables.ddl_history import with_empty_results
@@ -28,8 +28,9 @@ from cdc_pipeline.spark.small_frames import small_frame
 from cdc_pipeline.spark.threads import map_in_threads
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
+    from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.lake.paths import LakePaths
     from cdc_pipeline.sources.intake import OffsetRange
 
@@ -56,8 +57,7 @@ class DecodedBatch:
 
 
 def decode_batches(
-    spark: SparkSession,
-    paths: LakePaths,
+    lake: Lake,
     dialect: DialectName = "auto",
     up_to: int | None = None,
     claim_store: str | None = None,
@@ -67,67 +67,62 @@ def decode_batches(
     `up_to`: the last batch to decode; None for the newest. `claim_store`: folder or URI of TiCDC's claim store. Raises
     LakeError if the Delta log of a table of the lake is damaged.
     """
-    require_intact_logs(paths.own_tables)
-    last = last_decoded_batch(spark, paths)
-    newest = newest_batch(spark, paths) if up_to is None else up_to
-    return [_decode_batch(spark, paths, batch_id, dialect, claim_store) for batch_id in range(last + 1, newest + 1)]
+    require_intact_logs(lake.paths.own_tables)
+    last = last_decoded_batch(lake)
+    newest = newest_batch(lake) if up_to is None else up_to
+    return [_decode_batch(lake, batch_id, dialect, claim_store) for batch_id in range(last + 1, newest + 1)]
 
 
-def _decode_batch(
-    spark: SparkSession, paths: LakePaths, batch_id: int, dialect: DialectName, claim_store: str | None
-) -> DecodedBatch:
-    raw = spark.read.format("delta").load(paths.table("raw_topic_snapshot")).where(F.col("batch_id") == batch_id)
-    raw = with_replacements(spark, paths, raw)
-    note = _raw_note(spark, paths, batch_id)
-    values = inspect_values(spark, paths, raw, note, claim_store)
+def _decode_batch(lake: Lake, batch_id: int, dialect: DialectName, claim_store: str | None) -> DecodedBatch:
+    raw = lake.read("raw_topic_snapshot").where(F.col("batch_id") == batch_id)
+    raw = with_replacements(lake, raw)
+    note = _raw_note(lake, batch_id)
+    values = inspect_values(lake, raw, note, claim_store)
     records = sum(span.records for span in values.ranges)
-    begun = is_committed(spark, paths.table("change_log"), _commit(paths, "change_log", batch_id, note))
-    claims_commit = Commit(claims_writer(paths), batch_id, {"batch": batch_id, "run_id": note["run_id"]})
-    raw = with_contents(spark, paths, raw, values, claims_commit, claim_store, begun=begun)
+    begun = is_committed(lake.spark, lake.paths.table("change_log"), _commit(lake.paths, "change_log", batch_id, note))
+    claims_commit = Commit(claims_writer(lake.paths), batch_id, {"batch": batch_id, "run_id": note["run_id"]})
+    raw = with_contents(lake, raw, values, claims_commit, claim_store, begun=begun)
     # A large batch is decoded once without a cache, and its few other records a second time. A small batch is cached,
     # because planning a second query costs more than decoding it.
     small = records <= SMALL_BATCH
-    with small_query(spark, records):
+    with small_query(lake.spark, records):
         frame = decode_with_reasons(raw, dialect).persist() if small else decode(raw, dialect)
         others = frame
         try:
             observed = ObservedFrame(frame)
-            _write_changes(spark, paths, observed, batch_id, note)
+            _write_changes(lake, observed, batch_id, note)
             counts = observed.counts(records)
-            wanted = _tables_to_write(spark, paths, counts)
+            wanted = _tables_to_write(lake, counts)
             if not small and any(table != "watermarks" for table in wanted):
                 others = decode_with_reasons(observed.other_records(raw), dialect).persist()
-            _write_others(spark, paths, others, observed, batch_id, note, wanted)
+            _write_others(lake, others, observed, batch_id, note, wanted)
         finally:
             others.unpersist()
-        _write_batch(spark, paths, batch_id, note, values.ranges, counts)
+        _write_batch(lake, batch_id, note, values.ranges, counts)
     return DecodedBatch(batch_id, values.ranges, counts)
 
 
-def _write_changes(
-    spark: SparkSession, paths: LakePaths, observed: ObservedFrame, batch_id: int, note: dict[str, Any]
-) -> None:
+def _write_changes(lake: Lake, observed: ObservedFrame, batch_id: int, note: dict[str, Any]) -> None:
     """Writes row changes into `change_log` and counts all records, in one pass over the messages."""
-    path, commit = paths.table("change_log"), _commit(paths, "change_log", batch_id, note)
-    if is_committed(spark, path, commit):
+    path, commit = lake.paths.table("change_log"), _commit(lake.paths, "change_log", batch_id, note)
+    if is_committed(lake.spark, path, commit):
         observed.frame.write.format("noop").mode("overwrite").save()  # an interrupted run has written it: only count
     else:
         append_once(unified.row_changes(observed.frame), path, commit)
     observed.wait()
 
 
-def _tables_to_write(spark: SparkSession, paths: LakePaths, counts: BatchCounts) -> list[str]:
+def _tables_to_write(lake: Lake, counts: BatchCounts) -> list[str]:
     """The tables other than `change_log` that the batch has rows for, or that do not exist yet."""
     return [
         table
         for table in OTHER_TABLES
-        if any(counts.by_kind[kind] for kind in KINDS_BY_TABLE[table]) or table_state(spark, paths.table(table)) is None
+        if any(counts.by_kind[kind] for kind in KINDS_BY_TABLE[table]) or not lake.exists(table)
     ]
 
 
 def _write_others(
-    spark: SparkSession,
-    paths: LakePaths,
+    lake: Lake,
     frame: DataFrame,
     observed: ObservedFrame,
     batch_id: int,
@@ -137,32 +132,31 @@ def _write_others(
     """Writes the tables in `wanted`."""
     if not wanted:
         return
-    change_log = spark.read.format("delta").load(paths.table("change_log"))
+    change_log = lake.read("change_log")
     rows = {
-        "watermarks": lambda: observed.watermarks(spark, batch_id),
+        "watermarks": lambda: observed.watermarks(lake.spark, batch_id),
         "dead_letters": lambda: unified.dead_letters(frame),
         "ddl_history": lambda: with_empty_results(ddl_rows(frame, change_log)),
     }
 
     def write(table: str) -> None:
-        append_once(rows[table](), paths.table(table), _commit(paths, table, batch_id, note))
+        append_once(rows[table](), lake.paths.table(table), _commit(lake.paths, table, batch_id, note))
 
-    map_in_threads(spark, write, wanted, threads=2)
+    map_in_threads(lake.spark, write, wanted, threads=2)
 
 
 def _commit(paths: LakePaths, table: str, batch_id: int, note: dict[str, Any]) -> Commit:
     return Commit(paths.app_id(table), batch_id, {"batch": batch_id, "run_id": note["run_id"]})
 
 
-def _raw_note(spark: SparkSession, paths: LakePaths, batch_id: int) -> dict[str, Any]:
+def _raw_note(lake: Lake, batch_id: int) -> dict[str, Any]:
     """The note of the batch's commit to `raw_topic_snapshot`, with a default for each missing field."""
     empty: dict[str, Any] = {"run_id": None, "files": [], "offsets": [], "ended": [], "lost": []}
-    return {**empty, **(batch_note(spark, paths, batch_id) or {})}
+    return {**empty, **(batch_note(lake, batch_id) or {})}
 
 
 def _write_batch(
-    spark: SparkSession,
-    paths: LakePaths,
+    lake: Lake,
     batch_id: int,
     note: dict[str, Any],
     ranges: tuple[OffsetRange, ...],
@@ -182,5 +176,5 @@ def _write_batch(
         [tuple(stretch) for stretch in note["lost"]],
         dict(counts.heartbeats),
     )
-    frame = small_frame(spark, [row], BATCHES_SCHEMA)
-    append_once(frame, paths.table("batches"), _commit(paths, "batches", batch_id, note))
+    frame = small_frame(lake.spark, [row], BATCHES_SCHEMA)
+    append_once(frame, lake.paths.table("batches"), _commit(lake.paths, "batches", batch_id, note))

@@ -14,23 +14,24 @@ from pyspark.sql import functions as F
 from cdc_pipeline.lake.delta import table_state
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
-    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.lake.lake import Lake
+
 
 RELEASES = "dead_letter_releases"
 POSITION = ("topic", "partition", "offset")
 
 
-def read_releases(spark: SparkSession, paths: LakePaths) -> DataFrame | None:
+def read_releases(lake: Lake) -> DataFrame | None:
     """The table `dead_letter_releases`; None if the lake has none."""
-    path = paths.table(RELEASES)
-    return None if table_state(spark, path) is None else spark.read.format("delta").load(path)
+    path = lake.paths.table(RELEASES)
+    return None if table_state(lake.spark, path) is None else lake.read_path(path)
 
 
-def with_replacements(spark: SparkSession, paths: LakePaths, raw: DataFrame) -> DataFrame:
+def with_replacements(lake: Lake, raw: DataFrame) -> DataFrame:
     """`raw` with each `value` replaced by the newest replacement of its record, if any."""
-    releases = read_releases(spark, paths)
+    releases = read_releases(lake)
     if releases is None:
         return raw
     newest = (

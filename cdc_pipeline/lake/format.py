@@ -12,46 +12,46 @@ from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import Commit, commit_metadata, table_state
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from cdc_pipeline.lake.lake import Lake
 
-    from cdc_pipeline.lake.paths import LakePaths
 
 LAKE_FORMAT = 1
 _PROPERTY = "cdc.lake_format"
 _RAW = "raw_topic_snapshot"
 
 
-def require_known_format(spark: SparkSession, paths: LakePaths) -> None:
+def require_known_format(lake: Lake) -> None:
     """Raises LakeError if the lake has another format, or has tables but no format.
 
     A lake with only raw records passes, whatever its format: a run killed before `store_format` leaves one, and so does a
     user who follows the error's instructions.
     """
-    raw = table_state(spark, paths.table(_RAW))
+    raw = lake.state(_RAW)
     stored = None if raw is None else raw.properties.get(_PROPERTY)
-    if raw is None or stored == str(LAKE_FORMAT) or _has_raw_only(spark, paths):
+    if raw is None or stored == str(LAKE_FORMAT) or _has_raw_only(lake):
         return
+    home = lake.paths.home
     raise LakeError(
-        f"{paths.home}: the lake has format {stored or 'unknown'}, this version of cdc_pipeline reads and writes format "
+        f"{home}: the lake has format {stored or 'unknown'}, this version of cdc_pipeline reads and writes format "
         f"{LAKE_FORMAT}. Nothing was changed. Install the version that wrote the lake, or rebuild it from its raw records: "
-        f"move all folders but {_RAW} out of {paths.home}, then start a run (docs/operations.md, Upgrade)",
-        pipeline=paths.pipeline,
+        f"move all folders but {_RAW} out of {home}, then start a run (docs/operations.md, Upgrade)",
+        pipeline=lake.paths.pipeline,
     )
 
 
-def _has_raw_only(spark: SparkSession, paths: LakePaths) -> bool:
-    others = (path for path in paths.own_tables if path != paths.table(_RAW))
-    return all(table_state(spark, path) is None for path in others)
+def _has_raw_only(lake: Lake) -> bool:
+    others = (path for path in lake.paths.own_tables if path != lake.paths.table(_RAW))
+    return all(table_state(lake.spark, path) is None for path in others)
 
 
-def store_format(spark: SparkSession, paths: LakePaths) -> None:
+def store_format(lake: Lake) -> None:
     """Stores the format in `raw_topic_snapshot`, if the table exists and lacks it.
 
     Call it after `require_known_format`, before any other table is written.
     """
-    state = table_state(spark, paths.table(_RAW))
+    state = lake.state(_RAW)
     if state is None or state.properties.get(_PROPERTY) == str(LAKE_FORMAT):
         return
     # The writer's version must increase, but a lake may return to a lower format.
-    commit = Commit(paths.app_id("lake_format"), state.version + 1, {"format": LAKE_FORMAT})
-    commit_metadata(spark, paths.table(_RAW), commit, properties={_PROPERTY: str(LAKE_FORMAT)})
+    commit = Commit(lake.paths.app_id("lake_format"), state.version + 1, {"format": LAKE_FORMAT})
+    commit_metadata(lake.spark, lake.paths.table(_RAW), commit, properties={_PROPERTY: str(LAKE_FORMAT)})

@@ -19,8 +19,7 @@ from cdc_pipeline.lake.delta import committed_version, table_state
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyspark.sql import SparkSession
-
+    from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.lake.paths import LakePaths
 
 _COMMIT = re.compile(r"\d{20}\.json")
@@ -35,12 +34,12 @@ def newest_note(paths: LakePaths) -> dict[str, Any] | None:
     return next(_newest_first(paths), None)
 
 
-def batch_note(spark: SparkSession, paths: LakePaths, batch_id: int) -> dict[str, Any] | None:
+def batch_note(lake: Lake, batch_id: int) -> dict[str, Any] | None:
     """The note of the batch; None if Delta has removed its commit."""
-    for note in _newest_first(paths):
+    for note in _newest_first(lake.paths):
         if note.get("batch") == batch_id:
             return note
-    history = DeltaTable.forPath(spark, paths.table("raw_topic_snapshot")).history()
+    history = DeltaTable.forPath(lake.spark, lake.paths.table("raw_topic_snapshot")).history()
     noted = history.where(F.get_json_object("userMetadata", "$.batch") == str(batch_id)).select("userMetadata").first()
     return None if noted is None else _parse(noted[0])
 
@@ -74,12 +73,18 @@ def _actions(commit: Path) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def newest_note_by_spark(spark: SparkSession, paths: LakePaths) -> dict[str, Any] | None:
+def newest_note_by_spark(lake: Lake) -> dict[str, Any] | None:
     """`read_newest_note` for any lake, among the newest 20 commits with `userMetadata`."""
-    path = paths.table("raw_topic_snapshot")
-    if table_state(spark, path) is None:
+    path = lake.paths.table("raw_topic_snapshot")
+    if table_state(lake.spark, path) is None:
         return None
-    noted = DeltaTable.forPath(spark, path).history().where("userMetadata IS NOT NULL").select("userMetadata").limit(20)
+    noted = (
+        DeltaTable.forPath(lake.spark, path)
+        .history()
+        .where("userMetadata IS NOT NULL")
+        .select("userMetadata")
+        .limit(20)
+    )
     return next((note for row in noted.collect() if (note := _parse(row["userMetadata"])) is not None), None)
 
 
@@ -94,6 +99,6 @@ def raw_app_id(paths: LakePaths) -> str:
     return f"cdc:{paths.pipeline}:raw"
 
 
-def newest_batch(spark: SparkSession, paths: LakePaths) -> int:
+def newest_batch(lake: Lake) -> int:
     """Id of the newest batch in `raw_topic_snapshot`; 0 before the first."""
-    return committed_version(spark, paths.table("raw_topic_snapshot"), raw_app_id(paths)) or 0
+    return committed_version(lake.spark, lake.paths.table("raw_topic_snapshot"), raw_app_id(lake.paths)) or 0

@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.sources.intake import OffsetRange
 
 
@@ -109,8 +107,7 @@ class Source(Protocol):
 
     def take_in(
         self,
-        spark: SparkSession,
-        paths: LakePaths,
+        lake: Lake,
         run: RunContext,
         until: Mapping[str, Mapping[str, int]] | None = None,
     ) -> Intake:

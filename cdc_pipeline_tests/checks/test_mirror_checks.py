@@ -20,6 +20,7 @@ from cdc_pipeline.checks.keys_hold import KeysToCheck, keys_hold_result
 from cdc_pipeline.checks.rotation import WRONG_TABLES, next_in_rotation, previously_failed_tables
 from cdc_pipeline.checks.schema_matches_ddl import ddl_differences, delta_differences
 from cdc_pipeline.gaps import Gap, GapKind
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.model.state import METADATA, MirrorState
 from cdc_pipeline.mysql.model.table import Column, MySqlType, TableName, TableSchema
@@ -125,8 +126,8 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> LakeP
 def test_each_check_reports_problem_location_and_remedy(lake: LakePaths, spark: SparkSession) -> None:
     report = report_of(spark, lake)
     checks = {
-        "value_has_type: 1, for example t/1@1": dead_letters_result(spark, lake, CUTS),
-        "the first at t/0@2": ddl_applied_result(spark, lake, CUTS),
+        "value_has_type: 1, for example t/1@1": dead_letters_result(Lake(spark, lake), CUTS),
+        "the first at t/0@2": ddl_applied_result(Lake(spark, lake), CUTS),
         "1 mirror(s) have gaps, for example db.t": no_gaps_result(report, CUTS),
     }
     jobs = ["shop_release_dead_letters", "shop_ddl_dry_run", "shop_rebuild"]
@@ -139,7 +140,7 @@ def test_each_check_reports_problem_location_and_remedy(lake: LakePaths, spark: 
         spark.read.format("delta").load(path).withColumns({"rule": F.lit(None).cast("string"), "reason": F.lit("")})
     )
     dead_letters.write.format("delta").mode("append").save(path)
-    contract = contract_result(validate_table(spark, lake, "dead_letters", [1], 2), CUTS)
+    contract = contract_result(validate_table(Lake(spark, lake), "dead_letters", [1], 2), CUTS)
     assert (contract.description or "").startswith(
         "dead_letters has 1 rows that break reason.str_length, for example t/1@1; dead_letters has 1 rows that break rule."
     )
@@ -152,7 +153,7 @@ def test_keys_and_columns_of_mirrors(lake: LakePaths, spark: SparkSession) -> No
     assert (keys.passed, keys.description, schemas.passed, schemas.description) == (True, None, True, None)
     assert keys.metadata["checked"].value == {"all rows": 1, "tables without a key": 1}
     # a run without changes checks nothing
-    untouched = keys_hold_result(spark, lake, report_of(spark, lake), KeysToCheck({}), CUTS)
+    untouched = keys_hold_result(Lake(spark, lake), report_of(spark, lake), KeysToCheck({}), CUTS)
     assert (untouched.passed, untouched.metadata["checked"].value) == (True, {})
 
     path = lake.mirror(TableName("db", "t"))
@@ -175,7 +176,7 @@ def test_keys_and_columns_of_mirrors(lake: LakePaths, spark: SparkSession) -> No
     )
     for most_rows, checked in ((2, "all rows"), (1, "rows of this cut")):
         to_check = KeysToCheck({}, most_rows, ["db.t"])
-        found = keys_hold_result(spark, lake, replace(report, mirrors=entries), to_check, CUTS)
+        found = keys_hold_result(Lake(spark, lake), replace(report, mirrors=entries), to_check, CUTS)
         assert found.severity == dg.AssetCheckSeverity.ERROR
         assert found.description is not None
         assert found.description.startswith("db.t: 1 key(s) in more than one row, or NULL: t/1@0 and t/1@77. ")

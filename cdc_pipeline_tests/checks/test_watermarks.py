@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from cdc_pipeline.checks.watermarks import watermarks_result
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline_tests.support.messages import tso
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def _checked(
     batches = [(batch, True, None, 0, [("t", 0), ("t", 1)], {})]
     for table, found, schema in (("watermarks", rows, _WATERMARK), ("batches", batches, _BATCH)):
         spark.createDataFrame(found, schema).write.format("delta").mode("append").save(paths.table(table))
-    return watermarks_result(spark, paths, [batch], dg.AssetKey("watermarks"))
+    return watermarks_result(Lake(spark, paths), [batch], dg.AssetKey("watermarks"))
 
 
 def test_regressions_and_silent_partitions(spark: SparkSession, paths: LakePaths) -> None:

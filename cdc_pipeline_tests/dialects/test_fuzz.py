@@ -25,6 +25,7 @@ from cdc_pipeline.dialects.counts import BatchCounts, ObservedFrame
 from cdc_pipeline.dialects.decode import EXPECTATIONS, decode, decode_with_reasons
 from cdc_pipeline.dialects.decoded_tables import decode_batches
 from cdc_pipeline.dialects.unified import DEAD, EMPTY, KINDS, OTHER_DDL, ROW, XA
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.sources.capture_files.new_files import take_in_new_files
@@ -479,8 +480,8 @@ def lake(
     lines = (_line(number, value) + "\n" for number, value in enumerate(values[:_DRAWN]))
     (captures / "all.jsonl").write_text("".join(lines), encoding="utf-8")
     paths = LakePaths(str(folder / "lake"), "shop")
-    assert take_in_new_files(spark, paths, str(captures), "test").records == _DRAWN
-    (batch,) = decode_batches(spark, paths)
+    assert take_in_new_files(Lake(spark, paths), str(captures), "test").records == _DRAWN
+    (batch,) = decode_batches(Lake(spark, paths))
     return paths, batch.counts
 
 
@@ -515,7 +516,7 @@ def test_the_tables_keep_their_contracts(spark: SparkSession, lake: tuple[LakePa
 
 @pytest.mark.long
 def test_a_cut_is_made_of_it(spark: SparkSession, lake: tuple[LakePaths, BatchCounts]) -> None:
-    report = CutMaker(spark, lake[0], "test", "UTC", 2, print).advance()
+    report = CutMaker(Lake(spark, lake[0]), "test", "UTC", 2, print).advance()
     assert report.published
     totals = report.totals
     log = spark.read.format("delta").load(lake[0].table("change_log"))

@@ -20,6 +20,7 @@ from cdc_pipeline.dialects.contents import inspect_values, with_contents
 from cdc_pipeline.dialects.decode import decode
 from cdc_pipeline.dialects.decoded_tables import decode_batches
 from cdc_pipeline.lake.delta import Commit, table_state
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
@@ -82,7 +83,7 @@ def _letters(spark: SparkSession, paths: LakePaths) -> list[Any]:
 
 
 def _rebuilt(spark: SparkSession, paths: LakePaths, claim_store: str | None = None) -> Any:
-    return Rebuilder(CutMaker(spark, paths, "again", "UTC", 2, lambda _: None), "auto", claim_store).rebuild()
+    return Rebuilder(CutMaker(Lake(spark, paths), "again", "UTC", 2, lambda _: None), "auto", claim_store).rebuild()
 
 
 # ---- the plan of a batch
@@ -93,8 +94,8 @@ def _contents(spark: SparkSession, frame: DataFrame, folder: Path, *, store: boo
     commit = Commit("cdc:shop:claims", 1, {"batch": 1})
     claim_store = str(folder / "store") if store else None
     paths = LakePaths(str(folder), "shop")
-    look = inspect_values(spark, paths, frame, note, claim_store)
-    return with_contents(spark, paths, frame, look, commit, claim_store, begun=False)
+    look = inspect_values(Lake(spark, paths), frame, note, claim_store)
+    return with_contents(Lake(spark, paths), frame, look, commit, claim_store, begun=False)
 
 
 def _plan(frame: DataFrame) -> str:
@@ -297,7 +298,7 @@ def test_hostile_and_broken_references_stop_nothing_but_themselves(
         for table in ("t", "u")
     }
     assert mirrors == {"t": {(0, "whole"), (77, "v")}, "u": {(0, "whole")}}
-    assert lake_balance(spark, paths).is_balanced
+    assert lake_balance(Lake(spark, paths)).is_balanced
     # the missing file exists now: a rebuild copies it. Kept claims stay, broken references stay dead letters
     missing = list(_HOSTILE).index("s3://key:hush@b/missing.json") + 1
     (store / "missing.json").write_bytes(_change(missing).encode())
@@ -314,8 +315,8 @@ def test_without_a_store_and_with_one_that_is_not_there(spark: SparkSession, tmp
     found = {}
     for name, store in (("none", None), ("gone", str(tmp_path / "gone")), ("unknown", "nosuch://key:hush@host/x")):
         paths = LakePaths(str(tmp_path / name), "shop")
-        take_in_new_files(spark, paths, str(captures), "test")
-        decode_batches(spark, paths, claim_store=store)
+        take_in_new_files(Lake(spark, paths), str(captures), "test")
+        decode_batches(Lake(spark, paths), claim_store=store)
         found[name] = [(letter["rule"], letter["reason"]) for letter in _letters(spark, paths)]
         assert table_state(spark, paths.table("claims")) is None
     start = "expected: the complete row, in the message or in the claim-check file that it refers to; "

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from dagster import DagsterInstance, DagsterRunStatus
 
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline_tests.support.lakes.told import FIRST, Told, as_a_new_process
 from cdc_pipeline_tests.support.messages import tso
@@ -79,6 +80,6 @@ def test_a_canceled_run_ends_and_the_next_one_resumes(spark: SparkSession, first
     with DagsterInstance.from_config(str(tmp_path / "home")) as instance:
         assert [found.status for found in instance.get_runs()] == [DagsterRunStatus.CANCELED]
     as_a_new_process(spark)
-    assert published_cut(spark, lake.paths).resolved_tso == tso(FIRST)
+    assert published_cut(Lake(spark, lake.paths)).resolved_tso == tso(FIRST)
     lake.run()
     lake.assert_right()

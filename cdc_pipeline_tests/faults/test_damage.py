@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.faults import to_lake_error
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.cuts.reading import read_cut
@@ -73,7 +74,7 @@ def test_a_torn_log_is_reported_and_not_repaired(
 
 def _published(lake: Told) -> int | None:
     try:
-        return published_cut(lake.spark, lake.paths).resolved_tso
+        return published_cut(Lake(lake.spark, lake.paths)).resolved_tso
     except LakeError:
         return None
 
@@ -84,7 +85,7 @@ def test_a_mirror_with_a_damaged_log_is_rebuilt(spark: SparkSession, lake: Told,
     _newest_commit(table).write_bytes(b"")
     shutil.move(table, tmp_path / "away")
     as_a_new_process(spark)
-    maker = CutMaker(spark, lake.paths, "rebuild", "UTC", 2, lambda line: None)
+    maker = CutMaker(Lake(spark, lake.paths), "rebuild", "UTC", 2, lambda line: None)
     report = TableRebuilder(maker).rebuild(["db.bag"])
     assert report.cut_id is not None
     lake.run()
@@ -115,7 +116,7 @@ def test_a_clock_that_jumps_back(spark: SparkSession, lake: Told) -> None:
     as_a_new_process(spark)
     lake.run()
     lake.assert_right()
-    Maintenance(("*",), compact=True, vacuum=True, keep_hours=168).run(spark, lake.paths, lambda line: None)
+    Maintenance(("*",), compact=True, vacuum=True, keep_hours=168).run(Lake(spark, lake.paths), lambda line: None)
     lake.assert_right()
     with read_cut(spark, lake.paths.root, "shop", tso(FIRST)) as cut:
         assert cut[TableName("db", "s1")].collect()[0]["v"] == "one"

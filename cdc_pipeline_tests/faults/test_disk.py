@@ -10,6 +10,7 @@ import pytest
 
 from cdc_pipeline.errors import LakeError, TransientError
 from cdc_pipeline.lake.faults import to_lake_error
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline_tests.support.lakes.told import FIRST, Told, as_a_new_process
 from cdc_pipeline_tests.support.messages import tso
@@ -56,7 +57,7 @@ def survived_full_disks(lake: Told, disk: Path, free: int) -> int:
         fault = to_lake_error(error)
         assert isinstance(fault, TransientError), error
         assert "the disk is full" in str(fault)
-        assert published_cut(lake.spark, lake.paths).resolved_tso == tso(FIRST)
+        assert published_cut(Lake(lake.spark, lake.paths)).resolved_tso == tso(FIRST)
         as_a_new_process(lake.spark)
     raise AssertionError("no run got through")
 

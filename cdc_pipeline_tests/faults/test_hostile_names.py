@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_report import published_entries
@@ -139,7 +140,7 @@ def test_upstream_adds_a_column_with_the_name_of_a_metadata_column(
     assert frame.columns == ["id", "v", "_topic", "_Commit_Ts", "_partition", "_offset"]
     rows = sorted(tuple(found)[:4] for found in frame.collect())
     assert rows == [(1, "c", "theirs", "theirs too"), (2, "b", None, None)]
-    (entry,) = published_entries(published_cut(spark, paths), paths)
+    (entry,) = published_entries(published_cut(Lake(spark, paths)), paths)
     assert [gap.split(",")[0] for gap in entry.gaps] == ["the table has a column _commit_ts of its own"]
 
 
@@ -183,6 +184,6 @@ def test_a_table_of_a_thousand_columns(
     }
     assert {len(found) for found in rows.values()} == {1005}
     assert (rows[0]["column_7"], rows[1]["last"], rows[2]["last"]) == ("column_7 of 0", "new", "column_999 of 2")
-    (entry,) = published_entries(published_cut(spark, paths), paths)
-    assert published_cut(spark, paths).resolved_tso == tso(20)
+    (entry,) = published_entries(published_cut(Lake(spark, paths)), paths)
+    assert published_cut(Lake(spark, paths)).resolved_tso == tso(20)
     assert entry.rows == 3

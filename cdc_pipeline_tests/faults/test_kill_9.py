@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline_tests.histories.ingested import (
     SEED,
@@ -123,4 +124,4 @@ def test_mirrors_equal_the_model_after_each_recovery(
     counted("histories compared", count)
     assert ingested.wrong == []
     assert ingested.killer.kills > 0
-    assert lake_balance(spark, ingested.paths).is_balanced
+    assert lake_balance(Lake(spark, ingested.paths)).is_balanced

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_pipeline.definitions import defs
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_report import published_entries
 from cdc_pipeline.mirrors.settings.selection import TableSelection
@@ -57,7 +58,7 @@ def test_many_tables_that_are_not_mirrored(
     ingest(spark, paths, captures, selection=selection)
     counted("names of tables in a cut that mirrors one", tables)
     counted("seconds for those cuts", round(time.monotonic() - started))
-    (entry,) = published_entries(published_cut(spark, paths), paths)
+    (entry,) = published_entries(published_cut(Lake(spark, paths)), paths)
     assert (entry.name, entry.rows, entry.gaps) == (TableName("db", "wanted"), 2, ())
     assert (
         spark.read.format("delta").load(paths.table("ddl_history")).where("status = 'not included'").count() == tables

@@ -11,6 +11,7 @@ import pytest
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import Commit, commit_metadata
 from cdc_pipeline.lake.format import require_known_format, store_format
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.cuts.reading import read_cut
 from cdc_pipeline_tests.support.folders import tree
 from cdc_pipeline_tests.support.lakes.runs import run_ingest
@@ -42,7 +43,7 @@ def test_a_lake_of_another_format_is_rebuilt_from_its_raw_records(
         if folder.name != "raw_topic_snapshot":
             shutil.move(folder, tmp_path / "away")
     as_a_new_process(spark)
-    require_known_format(spark, lake.paths)
-    store_format(spark, lake.paths)
+    require_known_format(Lake(spark, lake.paths))
+    store_format(Lake(spark, lake.paths))
     lake.run()
     lake.assert_right()

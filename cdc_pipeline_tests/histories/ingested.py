@@ -7,6 +7,7 @@ import random
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts import cut_maker
@@ -103,11 +104,13 @@ class IngestedHistories:
 
     def _finish_under_other_settings(self) -> None:
         """Resumes a killed run's cut now and then under other settings, which must not change the cut."""
-        if not is_begun(self.spark, self.paths, published_cut(self.spark, self.paths)) or self._chance.random() < 0.3:
+        if (
+            not is_begun(Lake(self.spark, self.paths), published_cut(Lake(self.spark, self.paths)))
+            or self._chance.random() < 0.3
+        ):
             return
         maker = CutMaker(
-            self.spark,
-            self.paths,
+            Lake(self.spark, self.paths),
             "other_settings",
             self._chance.choice(("UTC", "Asia/Shanghai")),
             2,
@@ -124,7 +127,7 @@ class IngestedHistories:
 
     def _mirrors(self, truth: State) -> dict[TableName, DataFrame]:
         """The existing mirrors, without those whose truth is unknown."""
-        entries = published_entries(published_cut(self.spark, self.paths), self.paths)
+        entries = published_entries(published_cut(Lake(self.spark, self.paths)), self.paths)
         databases = {database for database, _ in truth}
         return {
             entry.name: live_rows(self.spark.read.format("delta").load(entry.path), keeps_deleted=entry.keeps_deleted)
@@ -134,7 +137,7 @@ class IngestedHistories:
 
     def doubtful(self) -> set[TableName]:
         """The tables with a gap that contains `DOUBT`, for which the stream does not show the truth."""
-        entries = published_entries(published_cut(self.spark, self.paths), self.paths)
+        entries = published_entries(published_cut(Lake(self.spark, self.paths)), self.paths)
         found = {entry.name for entry in entries if any(DOUBT in gap for gap in entry.gaps)}
         self.doubts |= found
         return found

@@ -6,6 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING
 
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline_tests.histories.ddl import CreateTable
@@ -58,6 +59,6 @@ def test_mirrors_equal_the_model(spark: SparkSession, tmp_path: Path) -> None:
     assert ingested.wrong == [], histories
     assert len(ingested.keys) > 3
     # no definition of a table has a key
-    entries = published_cut(spark, ingested.paths).mirrors
+    entries = published_cut(Lake(spark, ingested.paths)).mirrors
     assert {f"{entry['database']}.{entry['table']}" for entry in entries} >= set(ingested.keys)
-    assert lake_balance(spark, ingested.paths).is_balanced
+    assert lake_balance(Lake(spark, ingested.paths)).is_balanced

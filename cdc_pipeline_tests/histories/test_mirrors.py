@@ -16,6 +16,7 @@ from unittest.mock import patch
 import pytest
 from hypothesis import Phase, given, settings
 
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.cuts.cut_report import published_entries
@@ -103,7 +104,7 @@ def test_mirrors_equal_the_model(
     counted("runs stopped at a commit or a move", ingested.killer.kills)
     counted("cuts finished under other settings than they were begun with", ingested.finished_under_other_settings)
     assert ingested.wrong == [], ingested.histories
-    assert lake_balance(spark, ingested.paths).is_balanced
+    assert lake_balance(Lake(spark, ingested.paths)).is_balanced
     cuts = spark.read.format("delta").load(ingested.paths.table("consistent_cuts"))
     assert cuts.where("breaches > 0").count() == 0
 
@@ -124,7 +125,9 @@ def _differences_at_tso(ingested: IngestedHistories, seed: int) -> list[str]:
 
 def _differences_of_rebuild(ingested: IngestedHistories) -> list[str]:
     """Tables that a rebuild changes."""
-    maker = CutMaker(ingested.spark, ingested.paths, "rebuild", "UTC", 2, lambda line: None, columns=ingested.columns)
+    maker = CutMaker(
+        Lake(ingested.spark, ingested.paths), "rebuild", "UTC", 2, lambda line: None, columns=ingested.columns
+    )
     report = Rebuilder(maker, "auto").rebuild()
     return [f"rebuilt: {table}" for table in report.tables if not table.equal]
 
@@ -196,7 +199,7 @@ def test_mirrors_with_soft_deletes(
     rules = ColumnRules(soft_delete=("*",))
     ingested = _ingested(spark, tmp_path_factory.mktemp("soft"), modes, SEED, 3, 0.02, columns=rules)
     assert _all_differences(ingested, SEED) == []
-    entries = published_entries(published_cut(spark, ingested.paths), ingested.paths)
+    entries = published_entries(published_cut(Lake(spark, ingested.paths)), ingested.paths)
     kept = [spark.read.format("delta").load(entry.path).where("_deleted") for entry in entries if entry.keeps_deleted]
     assert sum(rows.count() for rows in kept) > 0
 

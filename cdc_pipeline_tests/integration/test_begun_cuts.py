@@ -12,6 +12,7 @@ from unittest.mock import patch
 import pytest
 
 from cdc_pipeline.lake import folder_moves
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts import cut_maker
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
@@ -113,14 +114,14 @@ def test_policy_keys_zone_selection_and_code_may_change(stream: Stream, tmp_path
         last = copy.cuts()[-1]
         assert (last["cut_id"], last["time_zone"], last["keys"]) == (2, "Asia/Shanghai", {"db.keyed": ["id"]})
         assert (last["ddl_policy"], last["held"]) == (DdlPolicy().to_json(), [])
-        assert lake_balance(copy.spark, copy.paths).is_balanced
+        assert lake_balance(Lake(copy.spark, copy.paths)).is_balanced
     # the next cut uses the current settings
     copy.tell(30, put("bag", 25, "2", "m2"), change("TRUNCATE TABLE made", 26))
     copy.run(**after)
     last = copy.cuts()[-1]
     assert [(held["table"], held["sql"]) for held in last["held"]] == [("made", "TRUNCATE TABLE made")]
     assert "at" not in {mirror["table"] for mirror in last["mirrors"]}
-    assert lake_balance(copy.spark, copy.paths).is_balanced
+    assert lake_balance(Lake(copy.spark, copy.paths)).is_balanced
 
 
 def test_a_masked_default_is_not_stored(stream: Stream) -> None:
@@ -156,7 +157,7 @@ def test_what_was_begun_by_another_run_first_is_carried_out(stream: Stream) -> N
     stream.run()
     assert [(found["cut_id"], found["last_batch"]) for found in stream.cuts()] == [(1, 1), (2, 2), (3, 3)]
     assert (stream.rows("a"), stream.rows("b")) == ([(1, "y")], [(1, "x"), (1, "x")])
-    assert lake_balance(stream.spark, stream.paths).is_balanced
+    assert lake_balance(Lake(stream.spark, stream.paths)).is_balanced
 
 
 def test_a_step_of_more_than_a_hundred_commits(stream: Stream) -> None:
@@ -233,4 +234,4 @@ def test_a_folder_move_that_was_killed_halfway(stream: Stream) -> None:
     lines = stream.run()
     assert f"finished the move of a folder to {stream.paths.mirror(TableName('db', 'b'))}, at which a run died" in lines
     assert stream.rows("b") == [(1, "x"), (2, "y")]
-    assert published_cut(stream.spark, stream.paths).names == {TableName("db", "b")}
+    assert published_cut(Lake(stream.spark, stream.paths)).names == {TableName("db", "b")}

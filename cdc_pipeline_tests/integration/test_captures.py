@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline.mirrors.model.state import UNSEEN_LOAD
@@ -128,7 +129,7 @@ def test_all_tables_equal_the_source(name: str, spark: SparkSession, tmp_path: P
     capture = _ingested(spark, name, tmp_path, None)
     assert_equal(capture, spark)
     assert set(capture.mirrors) == set(capture.truth)
-    assert lake_balance(spark, capture.paths).is_balanced
+    assert lake_balance(Lake(spark, capture.paths)).is_balanced
 
 
 def assert_equal(capture: Ingested, spark: SparkSession) -> None:
@@ -175,7 +176,7 @@ def test_listed_exceptions_name_tables_of_their_capture(capture: Ingested) -> No
 
 
 def test_row_changes_balance(capture: Ingested, spark: SparkSession) -> None:
-    balance = lake_balance(spark, capture.paths)
+    balance = lake_balance(Lake(spark, capture.paths))
     assert balance.is_balanced, balance
     assert balance.decoded > 0
 

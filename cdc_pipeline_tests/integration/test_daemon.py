@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_pipeline.lake.delta import committed_version
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mysql.model.table import TableName
@@ -118,7 +119,7 @@ def _wait_for_cut(spark: SparkSession, paths: LakePaths, above: int, tmp_path: P
     while True:
         # a query takes CPU from the run, so only check the log until it has a new commit
         cut = committed_version(spark, paths.table("consistent_cuts"), paths.app_id("consistent_cuts")) or 0
-        if cut > seen and (tso := published_cut(spark, paths).resolved_tso or 0) > above:
+        if cut > seen and (tso := published_cut(Lake(spark, paths)).resolved_tso or 0) > above:
             return tso
         seen = cut
         assert time.monotonic() < until, _what_happened(tmp_path)

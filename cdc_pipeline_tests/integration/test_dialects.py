@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F
 
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline.mirrors.model.state import UNSEEN_LOAD
@@ -60,7 +61,7 @@ def test_an_update_split_over_two_batches(spark: SparkSession, paths: LakePaths,
     assert (report.totals.changes, report.totals.pending) == (4, 0)
     assert values(spark, paths, "k", "id", "v") == [(2, "b")]
     assert values(spark, paths, "n", "id", "v") == [(1, "c")]
-    assert lake_balance(spark, paths).is_balanced
+    assert lake_balance(Lake(spark, paths)).is_balanced
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +192,7 @@ def test_each_record_is_counted(mixed: tuple[LakePaths, CutReport], spark: Spark
         ("isDdl.not_null", None, "isDdl"),
         ("value_has_type", "odd", "id"),
     }
-    assert lake_balance(spark, paths).is_balanced
+    assert lake_balance(Lake(spark, paths)).is_balanced
 
 
 def test_canal_partitions_within_one_second(spark: SparkSession, paths: LakePaths, tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ _ALTERED = {
 Read = list[tuple[Any, ...]]
 
 
-class Lake:
+class ForeignLake:
     """Two cuts: before the ALTERs, and after them with an update and a delete of rows in files of the first cut.
 
     `versions`: the Delta version of each mirror in each cut.
@@ -126,8 +126,8 @@ def _row(
 
 
 @pytest.fixture(scope="module")
-def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    return Lake(spark, tmp_path_factory.mktemp("foreign"))
+def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> ForeignLake:
+    return ForeignLake(spark, tmp_path_factory.mktemp("foreign"))
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +164,7 @@ def _by_delta_rs(path: str, version: int) -> Read:
 
 @pytest.mark.parametrize("table", TABLES)
 def test_spark_and_duckdb_read_all_mirrors(
-    lake: Lake, spark: SparkSession, duck: duckdb.DuckDBPyConnection, table: str
+    lake: ForeignLake, spark: SparkSession, duck: duckdb.DuckDBPyConnection, table: str
 ) -> None:
     for number, truth in enumerate((BEFORE, AFTER)):
         path, version = lake.cut(number, table)
@@ -176,7 +176,7 @@ def test_spark_and_duckdb_read_all_mirrors(
     assert _rows(newest.to_arrow_table()) == AFTER
 
 
-def test_polars_and_delta_rs_read_deletion_vectors(lake: Lake) -> None:
+def test_polars_and_delta_rs_read_deletion_vectors(lake: ForeignLake) -> None:
     """And versions before an ALTER."""
     for read in (_by_polars, _by_delta_rs):
         assert read(*lake.cut(1, PLAIN)) == AFTER
@@ -184,7 +184,7 @@ def test_polars_and_delta_rs_read_deletion_vectors(lake: Lake) -> None:
             assert read(*lake.cut(0, table)) == BEFORE
 
 
-def test_polars_and_delta_rs_reject_unsupported_features(lake: Lake) -> None:
+def test_polars_and_delta_rs_reject_unsupported_features(lake: ForeignLake) -> None:
     """None of them returns wrong rows. delta-rs's queries support column mapping, its datasets not even deletion vectors."""
 
     def refused(read: Callable[[], object], feature: str) -> None:
@@ -201,7 +201,7 @@ def test_polars_and_delta_rs_reject_unsupported_features(lake: Lake) -> None:
         refused(deltalake.DeltaTable(lake.path(table)).to_pyarrow_table, feature)
 
 
-def test_names_of_folders(lake: Lake, duck: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+def test_names_of_folders(lake: ForeignLake, duck: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     """DuckDB needs a URI for a name that is not ASCII.
 
     All of them decode a percent-encoded name once too often, also through a symbolic link.
@@ -225,7 +225,7 @@ def test_names_of_folders(lake: Lake, duck: duckdb.DuckDBPyConnection, tmp_path:
                 read(path, version)
 
 
-def _documented(heading: str, lake: Lake, **names: Any) -> dict[str, Any]:
+def _documented(heading: str, lake: ForeignLake, **names: Any) -> dict[str, Any]:
     """Runs the code below that heading of docs/reading.md on this lake. Returns its variables."""
     section = (DOCS / "reading.md").read_text(encoding="utf-8").split(f"### {heading}\n")[1].split("\n## ")[0]
     (code, *_) = re.findall(r"```python\n(.*?)```", section, flags=re.DOTALL)
@@ -235,7 +235,7 @@ def _documented(heading: str, lake: Lake, **names: Any) -> dict[str, Any]:
     return names
 
 
-def test_a_cut_in_duckdb_as_documented(lake: Lake, duck: duckdb.DuckDBPyConnection) -> None:
+def test_a_cut_in_duckdb_as_documented(lake: ForeignLake, duck: duckdb.DuckDBPyConnection) -> None:
     names = _documented("DuckDB", lake, duck=duck)
     assert _rows(names["orders"].to_arrow_table()) == AFTER
     found = duck.execute("SELECT (SELECT count(*) FROM db_plain), (SELECT count(*) FROM db_widened)").fetchall()
@@ -250,5 +250,5 @@ def test_a_cut_in_duckdb_as_documented(lake: Lake, duck: duckdb.DuckDBPyConnecti
     assert '"table": "plain"' in message
 
 
-def test_polars_as_documented(lake: Lake) -> None:
+def test_polars_as_documented(lake: ForeignLake) -> None:
     assert _rows(_documented("Polars and delta-rs", lake)["orders"]) == AFTER

@@ -18,6 +18,7 @@ from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]  #
 from cdc_pipeline.checks.lost_offsets import lost_offsets_result
 from cdc_pipeline.dialects.decoded_tables import decode_batches
 from cdc_pipeline.errors import SourceError, TransientError
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mysql.model.table import TableName
@@ -58,7 +59,7 @@ class Reader:
     source: KafkaTopics
 
     def take_in(self, until: dict[str, dict[str, int]] | None = None) -> Intake:
-        return self.source.take_in(self.spark, self.paths, RunContext("run", lambda line: None), until)
+        return self.source.take_in(Lake(self.spark, self.paths), RunContext("run", lambda line: None), until)
 
     def news(self) -> News | NoNews:
         return self.source.news(newest_note(self.paths))
@@ -124,7 +125,7 @@ def test_the_shop_in_slices_during_production(broker: LocalBroker, spark: SparkS
     while not done.is_set() or isinstance(reader.news(), News):
         if isinstance(reader.news(), News):
             ingest(spark, paths, reader.source)
-            resolved.append(published_cut(spark, paths).resolved_tso or 0)
+            resolved.append(published_cut(Lake(spark, paths)).resolved_tso or 0)
     feeder.join()
     assert len(resolved) > 1
     assert resolved == sorted(resolved)
@@ -160,7 +161,7 @@ def test_a_broker_that_dies_in_a_run(
     )
     try:
         with pytest.raises(TransientError, match=r"dies/0 60 to 89 could not be read from the Kafka broker"):
-            impatient.take_in(spark, paths, RunContext("run", report))
+            impatient.take_in(Lake(spark, paths), RunContext("run", report))
         assert [offset for offset, _ in reader.values()["dies", 0]] == list(range(60))
         with pytest.raises(TransientError, match="does not answer"):
             reader.news()
@@ -199,7 +200,7 @@ def test_start_positions(start: Start, first: int, broker: LocalBroker, spark: S
     assert (intake.batches, intake.records) == ((1,), 3 - first)
     assert intake.positions["next"] == {"starts": {"0": 3}}
     assert [value for values in reader.values().values() for _, value in values] == [b"1", b"2", b"3"][first:]
-    (batch,) = decode_batches(spark, paths)
+    (batch,) = decode_batches(Lake(spark, paths))
     assert (batch.counts.records, batch.counts.is_balanced) == (3 - first, True)
 
 
@@ -266,8 +267,8 @@ def test_offsets_that_expired(broker: LocalBroker, spark: SparkSession, paths: L
     assert note is not None
     assert note["lost"] == [["expires", 0, 2, 4]]
     assert isinstance(continued.news(), NoNews)
-    decode_batches(spark, paths)
-    check = lost_offsets_result(spark, paths, dg.AssetKey("change_log"))
+    decode_batches(Lake(spark, paths))
+    check = lost_offsets_result(Lake(spark, paths), dg.AssetKey("change_log"))
     assert not check.passed
     assert check.description is not None
     assert check.description.startswith("2 records expired before they were read, the first in ")
@@ -341,7 +342,7 @@ def test_without_batch_commits_the_lake_reads_its_progress_from_records(
 def test_group_offsets_for_dashboards(broker: LocalBroker, spark: SparkSession, paths: LakePaths) -> None:
     _topic(broker, "shown", "a", "b")
     reader = _reader(broker, spark, paths, "shown")
-    replace(reader.source, publish_group="dashboard").take_in(spark, paths, RunContext("run", lambda line: None))
+    replace(reader.source, publish_group="dashboard").take_in(Lake(spark, paths), RunContext("run", lambda line: None))
     admin = quiet_admin(broker.bootstrap)
     (future,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("dashboard")]).values()
     assert [(position.topic, position.offset) for position in future.result().topic_partitions] == [("shown", 2)]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline_tests.support.lakes import ddl_stories, told_ddl_stories
 from cdc_pipeline_tests.support.lakes.kills import SHORT, Killer, ingested_with_kills
@@ -48,7 +49,7 @@ def survived_kills(
     sent = sum(len(messages) + len(PARTITIONS) for messages in slices.values())
     assert spark.read.format("delta").load(paths.table("raw_topic_snapshot")).count() == sent
     assert spark.read.format("delta").load(paths.table("batches")).agg({"records": "sum"}).first()[0] == sent  # type: ignore[index]
-    assert published_cut(spark, paths).cut_id == len(slices)
+    assert published_cut(Lake(spark, paths)).cut_id == len(slices)
     return kills
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from cdc_pipeline.checks.ddl_applied import no_gaps_result
 from cdc_pipeline.errors import LakeError, TransientError
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.cuts.quarantine import recorded_errors
@@ -70,7 +71,7 @@ def stream(first_cut: Stream, tmp_path: Path) -> Stream:
 
 
 def _maker(stream: Stream, **settings: Any) -> CutMaker:
-    return CutMaker(stream.spark, stream.paths, "rebuild", "UTC", 2, lambda line: None, **settings)
+    return CutMaker(Lake(stream.spark, stream.paths), "rebuild", "UTC", 2, lambda line: None, **settings)
 
 
 def _quarantined(stream: Stream) -> dict[str, tuple[str, int]]:
@@ -94,15 +95,15 @@ def test_a_table_is_put_aside_and_comes_back(stream: Stream, counted: Any) -> No
         assert not isinstance(caught.value, AssertionError)
         # independent tables are already up to date
         assert (stream.rows("a"), stream.rows("b")) == ([(1, "one")], [(1, "one")])
-        assert len(recorded_errors(stream.spark, stream.paths, TableName("db", "bag"))) == number + 1
-        assert published_cut(stream.spark, stream.paths).cut_id == 1
+        assert len(recorded_errors(Lake(stream.spark, stream.paths), TableName("db", "bag"))) == number + 1
+        assert published_cut(Lake(stream.spark, stream.paths)).cut_id == 1
     lines = stream.run()
     assert any(
         line.startswith("db.bag is quarantined: ApplyRows of db.bag failed 3 times in cut 2: ") for line in lines
     )
-    assert published_cut(stream.spark, stream.paths).cut_id == 2
+    assert published_cut(Lake(stream.spark, stream.paths)).cut_id == 2
     assert _quarantined(stream)["bag"][1] == 2
-    assert lake_balance(stream.spark, stream.paths).is_balanced
+    assert lake_balance(Lake(stream.spark, stream.paths)).is_balanced
 
     # its changes wait, and all other tables continue
     late = row("INSERT", "bag", 15, {"id": "8", "v": "late", "n": "4"}, types={**TYPES, "n": "int"})
@@ -111,7 +112,7 @@ def test_a_table_is_put_aside_and_comes_back(stream: Stream, counted: Any) -> No
     assert not any("quarantined" in line for line in report_lines)
     assert stream.rows("a") == [(1, "two")]
     assert _quarantined(stream)["bag"][1] == 3
-    assert lake_balance(stream.spark, stream.paths).is_balanced
+    assert lake_balance(Lake(stream.spark, stream.paths)).is_balanced
     history = stream.spark.read.format("delta").load(stream.paths.table("ddl_history"))
     assert [found["status"] for found in history.where("sql LIKE 'ALTER%'").orderBy("commit_ts").collect()] == [
         "held"
@@ -129,7 +130,7 @@ def test_a_table_is_put_aside_and_comes_back(stream: Stream, counted: Any) -> No
     assert {found["status"] for found in history.where("sql LIKE 'ALTER%'").collect()} == {"applied"}
     stream.tell(30, put("bag", 25, "9", "on"))
     stream.run()
-    assert (len(stream.rows("bag")), lake_balance(stream.spark, stream.paths).is_balanced) == (3, True)
+    assert (len(stream.rows("bag")), lake_balance(Lake(stream.spark, stream.paths)).is_balanced) == (3, True)
     counted("tables quarantined and rebuilt", 1)
 
 
@@ -150,10 +151,10 @@ def test_tables_tied_to_it_by_a_rename_wait_too(stream: Stream) -> None:
     assert sorted(_quarantined(stream)) == ["a", "b", "y"]
     assert stream.rows("x") == [(1, "free")]
     assert sum("is quarantined" in line for line in lines) == 3
-    assert lake_balance(stream.spark, stream.paths).is_balanced
+    assert lake_balance(Lake(stream.spark, stream.paths)).is_balanced
     assert TableRebuilder(_maker(stream)).rebuild(["db.a"]).cut_id == 3
     assert (_quarantined(stream), stream.rows("a"), stream.rows("b")) == ({}, [(1, "one"), (2, "b's")], [(1, "one")])
-    assert lake_balance(stream.spark, stream.paths).is_balanced
+    assert lake_balance(Lake(stream.spark, stream.paths)).is_balanced
 
 
 def test_a_table_that_cannot_be_created_and_a_rebuild_of_all(stream: Stream) -> None:
@@ -172,7 +173,7 @@ def test_a_table_that_cannot_be_created_and_a_rebuild_of_all(stream: Stream) -> 
             Rebuilder(_maker(stream), "auto").rebuild()
     assert Rebuilder(_maker(stream), "auto").rebuild().cut_id is not None
     assert (_quarantined(stream), stream.rows("new")) == ({}, [(1, "n")])
-    assert lake_balance(stream.spark, stream.paths).is_balanced
+    assert lake_balance(Lake(stream.spark, stream.paths)).is_balanced
 
 
 @pytest.mark.parametrize("error", [TransientError, OSError, MemoryError])
@@ -182,7 +183,7 @@ def test_errors_that_no_table_causes_quarantine_none(stream: Stream, error: type
         for _ in range(4):
             with pytest.raises(error):
                 stream.run()
-    assert recorded_errors(stream.spark, stream.paths, TableName("db", "a")) == []
+    assert recorded_errors(Lake(stream.spark, stream.paths), TableName("db", "a")) == []
     stream.run()
     assert (_quarantined(stream), stream.rows("a"), stream.rows("b")) == ({}, [(1, "one")], [(1, "one")])
 
@@ -233,14 +234,14 @@ def test_a_rebuild_abandons_a_cut_that_cannot_be_finished(stream: Stream, first:
         with pytest.raises(MaskSaltError):
             TableRebuilder(_maker(copy, columns=others)).rebuild(["db.a"])
         assert Rebuilder(_maker(copy, columns=others), "auto").rebuild().cut_id == 2
-        assert not is_begun(stream.spark, copy.paths, published_cut(stream.spark, copy.paths))
+        assert not is_begun(Lake(stream.spark, copy.paths), published_cut(Lake(stream.spark, copy.paths)))
         # upstream's state at the previous cut, and the changes since
         assert (copy.rows("bag"), copy.rows("a")) == ([(1, "q")], [])
         copy.run(columns=others)
         assert (copy.rows("b"), copy.rows("made"), copy.rows("x")) == ([(1, "one")], [(1, "m")], [])
-        names = {str(name) for name in published_cut(stream.spark, copy.paths).names}
+        names = {str(name) for name in published_cut(Lake(stream.spark, copy.paths)).names}
         assert names == {"db.a", "db.b", "db.x", "db.made"}
-        assert lake_balance(stream.spark, copy.paths).is_balanced
+        assert lake_balance(Lake(stream.spark, copy.paths)).is_balanced
     assert number > 12
 
 

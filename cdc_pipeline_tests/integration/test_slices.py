@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.captures import capture_lines
@@ -48,7 +49,7 @@ def test_each_slice_is_a_state_that_upstream_had(
         done = end
         result = run_ingest(captures, Path(paths.root))
         assert result.success
-        cut = published_cut(spark, paths)
+        cut = published_cut(Lake(spark, paths))
         tables = read_json(CAPTURE / "expected.json")["tables"] if watermark is None else truths[watermark]
         if watermark is not None:
             assert cut.resolved_tso == watermark

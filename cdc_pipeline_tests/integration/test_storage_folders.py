@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.decoded_tables import decode_batches
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
@@ -37,9 +38,9 @@ _TABLES = frozenset(
 
 def _ingest(spark: SparkSession, paths: LakePaths, source: TicdcStorage) -> CutReport:
     """One run of all stages, which decodes messages of TiCDC only."""
-    source.take_in(spark, paths, RunContext("run", lambda line: None))
-    decode_batches(spark, paths, "ticdc")
-    maker = CutMaker(spark, paths, "run", "UTC", 2, lambda line: None, {}, DdlPolicy())
+    source.take_in(Lake(spark, paths), RunContext("run", lambda line: None))
+    decode_batches(Lake(spark, paths), "ticdc")
+    maker = CutMaker(Lake(spark, paths), "run", "UTC", 2, lambda line: None, {}, DdlPolicy())
     return maker.advance()
 
 
@@ -81,7 +82,7 @@ def test_slices_of_the_shop_with_a_restart(spark: SparkSession, tmp_path: Path, 
     for sent, truth, watermark in slices:
         sink.write(sent)
         _ingest(spark, paths, source)
-        cut = published_cut(spark, paths)
+        cut = published_cut(Lake(spark, paths))
         assert cut.resolved_tso == watermark
         assert {f"{mirror['database']}.{mirror['table']}" for mirror in cut.mirrors} == set(truth)
         assert _differences(spark, paths, truth) == {}
@@ -91,7 +92,7 @@ def test_slices_of_the_shop_with_a_restart(spark: SparkSession, tmp_path: Path, 
     is_checkpoint = F.get("headers", F.lit(0))["value"] == F.lit(b"metadata")
     values = [bytes(found[0]) for found in raw.where(~is_checkpoint).select("value").collect()]
     assert len(values) == len(set(sink.names())) == raw.where(~is_checkpoint).select("headers").distinct().count()
-    balance = lake_balance(spark, paths)
+    balance = lake_balance(Lake(spark, paths))
     assert balance.is_balanced, balance
     second = _ingest(spark, paths, source)
     assert not second.published
@@ -129,7 +130,7 @@ def test_every_type_and_statement_without_the_extension(spark: SparkSession, tmp
     assert report.resolved_tso == (last + 1 << 18) - 1
     assert {str(entry.name) for entry in report.mirrors} == set(truth)
     assert _differences(spark, paths, truth) == {}
-    assert lake_balance(spark, paths).is_balanced
+    assert lake_balance(Lake(spark, paths)).is_balanced
 
 
 def test_definitions_of_existing_tables(spark: SparkSession, tmp_path: Path, paths: LakePaths) -> None:

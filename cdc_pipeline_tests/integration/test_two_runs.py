@@ -10,6 +10,7 @@ import dagster as dg
 import pytest
 
 from cdc_pipeline.definitions import defs
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.lock import writer_lock
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline.spark.threads import map_in_threads
@@ -42,7 +43,7 @@ def _assert_correct(spark: SparkSession, paths: LakePaths) -> None:
     sent = sum(len(STORIES[name].messages) for name in SHORT) + len(PARTITIONS)
     assert spark.read.format("delta").load(paths.table("raw_topic_snapshot")).count() == sent
     assert spark.read.format("delta").load(paths.table("consistent_cuts")).count() == 1
-    assert lake_balance(spark, paths).is_balanced
+    assert lake_balance(Lake(spark, paths)).is_balanced
 
 
 @pytest.mark.core(2, 9)

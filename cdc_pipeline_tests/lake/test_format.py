@@ -9,6 +9,7 @@ import pytest
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import Commit, commit_metadata, table_state
 from cdc_pipeline.lake.format import LAKE_FORMAT, require_known_format, store_format
+from cdc_pipeline.lake.lake import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,20 +37,20 @@ def _stored(spark: SparkSession, lake: LakePaths) -> str | None:
 
 
 def test_a_lake_that_is_not_there_yet_passes(spark: SparkSession, paths: LakePaths) -> None:
-    require_known_format(spark, paths)
-    store_format(spark, paths)
+    require_known_format(Lake(spark, paths))
+    store_format(Lake(spark, paths))
     assert table_state(spark, paths.table("raw_topic_snapshot")) is None
 
 
 def test_a_new_lake_is_given_the_format_once(spark: SparkSession, lake: LakePaths) -> None:
-    require_known_format(spark, lake)
+    require_known_format(Lake(spark, lake))
     assert _stored(spark, lake) is None
     for _ in range(2):
-        store_format(spark, lake)
+        store_format(Lake(spark, lake))
     assert _stored(spark, lake) == str(LAKE_FORMAT) == "1"
     assert table_state(spark, lake.table("raw_topic_snapshot")).version == 1  # type: ignore[union-attr]
     spark.range(1).write.format("delta").save(lake.table("batches"))
-    require_known_format(spark, lake)
+    require_known_format(Lake(spark, lake))
 
 
 @pytest.mark.parametrize("number", [None, "0", "2", "two"])
@@ -59,7 +60,7 @@ def test_another_format_is_refused(number: str | None, table: str, spark: SparkS
     if number is not None:
         _set_format(spark, lake, number)
     with pytest.raises(LakeError) as caught:
-        require_known_format(spark, lake)
+        require_known_format(Lake(spark, lake))
     said = str(caught.value)
     assert f"the lake has format {number or 'unknown'}, this version of cdc_pipeline reads and writes format 1." in said
     assert f"move all folders but raw_topic_snapshot out of {lake.home}, then start a run" in said
@@ -67,8 +68,8 @@ def test_another_format_is_refused(number: str | None, table: str, spark: SparkS
 
 def test_raw_records_of_another_format_are_taken_over(spark: SparkSession, lake: LakePaths) -> None:
     """A lake with raw records only accepts any format, and gets the present one."""
-    store_format(spark, lake)
+    store_format(Lake(spark, lake))
     _set_format(spark, lake, "2")
-    require_known_format(spark, lake)
-    store_format(spark, lake)
+    require_known_format(Lake(spark, lake))
+    store_format(Lake(spark, lake))
     assert _stored(spark, lake) == str(LAKE_FORMAT)

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.reading import read_cut
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
@@ -52,6 +53,6 @@ def test_a_pipeline_goes_on_without_its_first_commits(spark: SparkSession, paths
         as_a_new_process(spark)
     left = {log.parent.name for log in _logs(paths) if not (log / f"{0:020d}.json").exists()}
     assert {"batches", "change_log", "consistent_cuts", "raw_topic_snapshot", "watermarks", "t"} <= left
-    assert published_cut(spark, paths).resolved_tso == tso(42)
+    assert published_cut(Lake(spark, paths)).resolved_tso == tso(42)
     assert [found["id"] for found in read_cut(spark, paths.root, "shop")["db.t"].collect()] == [4]
-    assert lake_balance(spark, paths).is_balanced
+    assert lake_balance(Lake(spark, paths)).is_balanced

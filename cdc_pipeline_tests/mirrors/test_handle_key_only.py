@@ -8,6 +8,7 @@ import pytest
 
 from cdc_pipeline.gaps import gap_texts
 from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
@@ -203,7 +204,7 @@ def test_gaps_say_how_many_rows_and_which_message_was_first(told: tuple[LakePath
 def test_nothing_became_a_dead_letter_and_changes_balance(told: tuple[LakePaths, Any], spark: SparkSession) -> None:
     paths = told[0]
     assert spark.read.format("delta").load(paths.table("dead_letters")).isEmpty()
-    balance = lake_balance(spark, paths)
+    balance = lake_balance(Lake(spark, paths))
     assert balance.is_balanced
     assert balance.decoded == sum('"isDdl": false' in text and "WATERMARK" not in text for text in (*FIRST, *SECOND))
 
@@ -211,7 +212,7 @@ def test_nothing_became_a_dead_letter_and_changes_balance(told: tuple[LakePaths,
 def test_a_rebuild_makes_the_same_rows(told: tuple[LakePaths, Any], spark: SparkSession) -> None:
     """In one cut: where a later change told of a row, its gap is not there any more."""
     paths = told[0]
-    report = Rebuilder(CutMaker(spark, paths, "again", "UTC", 2, lambda _: None), "auto").rebuild()
+    report = Rebuilder(CutMaker(Lake(spark, paths), "again", "UTC", 2, lambda _: None), "auto").rebuild()
     assert {table.table: table.equal for table in report.tables} == dict.fromkeys(
         (table.table for table in report.tables), True
     )

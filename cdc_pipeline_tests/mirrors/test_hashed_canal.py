@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_report import published_entries
@@ -307,7 +308,7 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
                 topics[name].send(renamed, partition)
             topics[name].write(folder / "captures", f"{number}-{name}.jsonl")
         ingest(spark, paths, folder / "captures")
-    return Told(paths, {entry.name: entry for entry in published_entries(published_cut(spark, paths), paths)})
+    return Told(paths, {entry.name: entry for entry in published_entries(published_cut(Lake(spark, paths)), paths)})
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -329,7 +330,7 @@ def test_the_table_is_upstreams(told: Told, spark: SparkSession, name: str) -> N
 
 
 def test_nothing_is_lost_or_counted_twice(told: Told, spark: SparkSession) -> None:
-    balance = lake_balance(spark, told.paths)
+    balance = lake_balance(Lake(spark, told.paths))
     assert balance.is_balanced, balance
 
 

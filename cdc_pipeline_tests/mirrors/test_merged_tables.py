@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import DeclarationError
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_streams import CutStreams
 from cdc_pipeline.mirrors.cuts.reading import read_cut
@@ -107,7 +108,7 @@ def test_three_tables_in_one_mirror(spark: SparkSession, tmp_path: Path) -> None
     assert rows(told, "m.bags") == ("id v", [("a.bag", "1", "x"), ("b.bag", "1", "x")])
     names = [TableName("a", "o1"), TableName("a", "o2"), TableName("b", "o1")]
     assert report.sources[TableName("m", "orders")] == tuple(names)
-    assert published_cut(spark, told.paths).sources == report.sources
+    assert published_cut(Lake(spark, told.paths)).sources == report.sources
     assert [entry.gaps for entry in report.mirrors] == [()] * 2
 
     report = told.send(_SECOND, 20)
@@ -210,5 +211,5 @@ def test_a_stream_without_watermarks(spark: SparkSession, tmp_path: Path) -> Non
     assert rows(told, "m.orders")[1] == [("a.o1", "2"), ("b.o1", "1"), ("b.o1", "2"), ("b.o1", "3")]
     assert rows(told, "m.bags")[1] == [("a.bag", "1"), ("b.bag", "1"), ("b.bag", "1"), ("b.bag", "3")]
     assert report.totals.superseded == 2
-    assert lake_balance(spark, told.paths).is_balanced
+    assert lake_balance(Lake(spark, told.paths)).is_balanced
     assert [entry.gaps for entry in report.mirrors] == [()] * 2

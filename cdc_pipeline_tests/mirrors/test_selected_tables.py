@@ -8,6 +8,7 @@ import pytest
 
 from cdc_pipeline.errors import DeclarationError
 from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import subfolders
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts import cut_execution
@@ -118,7 +119,7 @@ def test_tables_that_are_in_and_out_and_change_sides(
     assert "not included before cut 3" in told.gaps("db.out")[0]
     aside = [folder for folder in subfolders(spark, f"{told.paths.home}/dropped/db") if "/stays@" in folder]
     assert spark.read.format("delta").load(aside[0]).count() == 2
-    assert lake_balance(spark, told.paths).is_balanced
+    assert lake_balance(Lake(spark, told.paths)).is_balanced
 
     # between two cuts a reader sees the tables that those selected
     with read_cut(spark, told.paths.root, "p", tso(13)) as cut:
@@ -136,15 +137,15 @@ def test_tables_that_are_in_and_out_and_change_sides(
     Rebuilder(told.maker(), "auto").rebuild()
     rows = [("1", "x"), ("2", "y"), ("3", "z"), ("4", "new"), ("9", "never seen")]
     told.assert_mirrors({**moved, "db.out": Table(ID_V, rows)})
-    assert lake_balance(spark, told.paths).is_balanced
+    assert lake_balance(Lake(spark, told.paths)).is_balanced
     assert Rebuilder(told.maker(), "auto").rebuild().all_equal
 
     # two tables, one mirror: nothing is touched
-    newest = published_cut(spark, told.paths).cut_id
+    newest = published_cut(Lake(spark, told.paths)).cut_id
     told.selection = TableSelection(exclude=("db.stays",), routes=(Route("eu.orders", "db.orders"),))
     with pytest.raises(DeclarationError, match=r"db\.orders and eu\.orders would both be mirrored as db\.orders"):
         told.maker().advance()
-    assert published_cut(spark, told.paths).cut_id == newest
+    assert published_cut(Lake(spark, told.paths)).cut_id == newest
     told.assert_mirrors({**moved, "db.out": Table(ID_V, rows)})
 
 

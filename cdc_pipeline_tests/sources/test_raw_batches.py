@@ -10,6 +10,7 @@ import pytest
 from delta.tables import DeltaTable
 
 from cdc_pipeline.lake.delta import Commit, append_once
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.sources.raw_batches import batch_note, newest_note, newest_note_by_spark
 
@@ -60,14 +61,14 @@ def test_a_lake_that_is_no_folder() -> None:
 
 def test_both_ways_to_read_it_agree(spark: SparkSession, paths: LakePaths) -> None:
     path = paths.table("raw_topic_snapshot")
-    assert newest_note_by_spark(spark, paths) is None
+    assert newest_note_by_spark(Lake(spark, paths)) is None
     for number in (1, 2):
         append_once(spark.range(1), path, Commit("writer", number, {"run_id": "r", "batch": number, "é": "😀\n"}))
     DeltaTable.forPath(spark, path).delete("id = 7")
     expected = {"run_id": "r", "batch": 2, "é": "😀\n"}
-    assert (newest_note(paths), newest_note_by_spark(spark, paths)) == (expected, expected)
+    assert (newest_note(paths), newest_note_by_spark(Lake(spark, paths))) == (expected, expected)
     # without local files, Delta's history returns the same notes
     elsewhere = LakePaths("s3a://bucket/lake", paths.pipeline, {"raw_topic_snapshot": path})
     first = {"run_id": "r", "batch": 1, "é": "😀\n"}
     for found in (paths, elsewhere):
-        assert [batch_note(spark, found, number) for number in (1, 2, 3)] == [first, expected, None]
+        assert [batch_note(Lake(spark, found), number) for number in (1, 2, 3)] == [first, expected, None]

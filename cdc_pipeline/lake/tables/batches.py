@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from cdc_pipeline.lake.delta import committed_version
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from cdc_pipeline.lake.lake import Lake
 
-    from cdc_pipeline.lake.paths import LakePaths
 
 BATCHES_SCHEMA = (
     "batch_id BIGINT, run_id STRING, decoded_at TIMESTAMP, "
@@ -25,6 +24,6 @@ BATCHES_SCHEMA = (
 )
 
 
-def last_decoded_batch(spark: SparkSession, paths: LakePaths) -> int:
+def last_decoded_batch(lake: Lake) -> int:
     """The id of the newest decoded batch; 0 if none is."""
-    return committed_version(spark, paths.table("batches"), paths.app_id("batches")) or 0
+    return committed_version(lake.spark, lake.paths.table("batches"), lake.paths.app_id("batches")) or 0

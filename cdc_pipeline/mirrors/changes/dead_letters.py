@@ -12,9 +12,9 @@ from cdc_pipeline.lake.delta import committed_version
 from cdc_pipeline.mysql.model.table import TableName
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame
 
-    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.changes.window import Window
     from cdc_pipeline.mirrors.model.state import MirrorState
     from cdc_pipeline.mirrors.settings.selection import TableSelection
@@ -25,15 +25,13 @@ _SHOWN = 100
 """Characters of a rejected value in `reason`."""
 
 
-def dead_letter_gaps(
-    spark: SparkSession, paths: LakePaths, window: Window, selection: TableSelection
-) -> dict[TableName, tuple[Gap, ...]]:
+def dead_letter_gaps(lake: Lake, window: Window, selection: TableSelection) -> dict[TableName, tuple[Gap, ...]]:
     """The gaps of tables whose records became dead letters while this cut's batches were decoded."""
-    path = paths.table("dead_letters")
-    newest = committed_version(spark, path, paths.app_id("dead_letters"))
+    path = lake.paths.table("dead_letters")
+    newest = committed_version(lake.spark, path, lake.paths.app_id("dead_letters"))
     if newest is not None and newest <= window.after_batch:
         return {}
-    dead_letters = selection.selected(spark.read.format("delta").load(path))
+    dead_letters = selection.selected(lake.read_path(path))
     new = dead_letters.where(F.col("batch_id").between(window.after_batch + 1, window.last_batch))
     with_table = new.where((F.col("rule") != VALUE_HAS_TYPE) & (F.coalesce("table", F.lit("")) != ""))
     rows = (

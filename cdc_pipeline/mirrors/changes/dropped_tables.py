@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
     from cdc_pipeline.mysql.model.table import TableName
 
@@ -49,29 +49,28 @@ class DroppedTable:
 
 
 def dropped_tables(
-    spark: SparkSession,
-    paths: LakePaths,
+    lake: Lake,
     history: DataFrame,
     database: str,
     before_cut: int,
     mirrored: Callable[[DdlEvent], DdlEvent],
 ) -> tuple[DroppedTable, ...]:
     """The mirrors of a database that earlier cuts dropped or truncated. `mirrored`: event → its effect on mirrors."""
-    dropped, retired = _dropped(spark, paths, database), _retired(spark, paths, database)
-    return (*dropped, *retired, *_truncated(spark, paths, history, database, before_cut, mirrored))
+    dropped, retired = _dropped(lake, database), _retired(lake, database)
+    return (*dropped, *retired, *_truncated(lake, history, database, before_cut, mirrored))
 
 
-def _retired(spark: SparkSession, paths: LakePaths, database: str) -> list[DroppedTable]:
-    folders = subfolders(spark, f"{paths.home}/mirror/{path_segment(database)}")
-    tables = filter(None, (table_state(spark, path) for path in folders))
+def _retired(lake: Lake, database: str) -> list[DroppedTable]:
+    folders = subfolders(lake.spark, f"{lake.paths.home}/mirror/{path_segment(database)}")
+    tables = filter(None, (table_state(lake.spark, path) for path in folders))
     states = [MirrorState.from_properties(table.properties) for table in tables]
     return [DroppedTable(state, state.retired, "retired") for state in states if state.retired is not None]
 
 
-def _dropped(spark: SparkSession, paths: LakePaths, database: str) -> list[DroppedTable]:
+def _dropped(lake: Lake, database: str) -> list[DroppedTable]:
     found = []
-    for path in subfolders(spark, f"{paths.home}/dropped/{path_segment(database)}"):
-        table = table_state(spark, path)
+    for path in subfolders(lake.spark, f"{lake.paths.home}/dropped/{path_segment(database)}"):
+        table = table_state(lake.spark, path)
         mark = path.rsplit("@", 1)[-1]
         if table is not None and mark.split(".")[0].isdigit():
             found.append(DroppedTable(MirrorState.from_properties(table.properties), mark, "dropped"))
@@ -79,8 +78,7 @@ def _dropped(spark: SparkSession, paths: LakePaths, database: str) -> list[Dropp
 
 
 def _truncated(
-    spark: SparkSession,
-    paths: LakePaths,
+    lake: Lake,
     history: DataFrame,
     database: str,
     before_cut: int,
@@ -93,7 +91,7 @@ def _truncated(
         for change in event.changes:
             if not isinstance(change, TruncateTable) or change.name.database != database:
                 continue
-            table = table_state(spark, paths.mirror(change.name))
+            table = table_state(lake.spark, lake.paths.mirror(change.name))
             if table is not None:
                 found.append(DroppedTable(MirrorState.from_properties(table.properties), event.ddl_id, "truncated"))
     return found

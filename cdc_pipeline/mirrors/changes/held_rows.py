@@ -22,9 +22,9 @@ from cdc_pipeline.spark.small_frames import small_frame
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
-    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.changes.window import Window
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
     from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable, StatementPosition
@@ -34,22 +34,22 @@ APPROVALS = "ddl_approvals"
 _APPROVALS_SCHEMA = "topic STRING, `partition` INT, `offset` BIGINT, sql STRING, run_id STRING, approved_at TIMESTAMP"
 
 
-def approved_statements(spark: SparkSession, paths: LakePaths) -> frozenset[StatementPosition]:
+def approved_statements(lake: Lake) -> frozenset[StatementPosition]:
     """The positions of all approved statements."""
-    path = paths.table(APPROVALS)
-    if table_state(spark, path) is None:
+    path = lake.paths.table(APPROVALS)
+    if table_state(lake.spark, path) is None:
         return frozenset()
-    rows = spark.read.format("delta").load(path).select("topic", "partition", "offset").collect()
+    rows = lake.read_path(path).select("topic", "partition", "offset").collect()
     return frozenset((row["topic"], row["partition"], row["offset"]) for row in rows)
 
 
-def approve(spark: SparkSession, paths: LakePaths, held: Iterable[HeldTable], run_id: str) -> None:
+def approve(lake: Lake, held: Iterable[HeldTable], run_id: str) -> None:
     """Approves the statements that hold these tables. The next cut applies them."""
     causes = {table.statement: table.sql for table in held}
     now = datetime.now(timezone.utc)
     rows = [(*cause, sql, run_id, now) for cause, sql in sorted(causes.items())]
-    commit = Commit(f"cdc:{paths.pipeline}:ddl_approvals:{run_id}", 1, {"run_id": run_id})
-    append_once(small_frame(spark, rows, _APPROVALS_SCHEMA), paths.table(APPROVALS), commit)
+    commit = Commit(f"cdc:{lake.paths.pipeline}:ddl_approvals:{run_id}", 1, {"run_id": run_id})
+    append_once(small_frame(lake.spark, rows, _APPROVALS_SCHEMA), lake.paths.table(APPROVALS), commit)
 
 
 def resumed_events(

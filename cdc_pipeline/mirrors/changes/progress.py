@@ -16,9 +16,9 @@ from cdc_pipeline.mysql.model.table import TableName
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from pyspark.sql import Column, DataFrame, Row, SparkSession
+    from pyspark.sql import Column, DataFrame, Row
 
-    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.settings.selection import Sources
 
 
@@ -107,13 +107,13 @@ class PublishedCut:
 NO_CUT = PublishedCut(0, None, 0, ())
 
 
-def read_progress(spark: SparkSession, paths: LakePaths, published: PublishedCut = NO_CUT) -> StreamProgress:
+def read_progress(lake: Lake, published: PublishedCut = NO_CUT) -> StreamProgress:
     """Reads the progress from `batches` and `watermarks`. Topics in `ended` of the newest batch are ignored.
 
     `published` bounds what is read: every partition has reached its resolved TSO, so only newer batches and watermarks
     count.
     """
-    batches = spark.read.format("delta").load(paths.table("batches"))
+    batches = lake.read("batches")
     is_new = F.col("batch_id") > published.last_batch
     totals = (
         # without a newer batch, the newest one of the cut lists the topics that ended
@@ -132,8 +132,8 @@ def read_progress(spark: SparkSession, paths: LakePaths, published: PublishedCut
     if totals["last"] is None:
         return StreamProgress(published.last_batch, False, None, None, (), heartbeats=published.heartbeats)
     if totals["exact"] and published.cut_id and published.resolved_tso is None:
-        return read_progress(spark, paths)  # first records with a TSO: every partition needs a watermark
-    newest_of = _newest_watermarks(spark, paths, published.resolved_tso)
+        return read_progress(lake)  # first records with a TSO: every partition needs a watermark
+    newest_of = _newest_watermarks(lake, published.resolved_tso)
     partitions = {(row["topic"], row["partition"]) for rows in totals["partitions"] for row in rows} | newest_of.keys()
     # if all topics ended, their last watermarks still count
     partitions = {partition for partition in partitions if partition[0] not in (totals["ended"] or ())} or partitions
@@ -141,7 +141,7 @@ def read_progress(spark: SparkSession, paths: LakePaths, published: PublishedCut
     newest = {partition: newest_of.get(partition) for partition in sorted(partitions)}
     waiting = tuple(f"{topic}/{number}" for (topic, number), tso in newest.items() if tso is None) if exact else ()
     if waiting and published.cut_id:
-        return read_progress(spark, paths)  # a new partition, or one below the published TSO
+        return read_progress(lake)  # a new partition, or one below the published TSO
     heartbeats = _newest_heartbeats([published.heartbeats, *totals["heartbeats"]], totals["ended"] or ())
     if not exact or waiting:
         return StreamProgress(
@@ -180,33 +180,33 @@ def _topic_partition(offsets: Column) -> Column:
     return F.struct(offsets["topic"], offsets["partition"])
 
 
-def _newest_watermarks(spark: SparkSession, paths: LakePaths, least: int | None) -> dict[tuple[str, int], int]:
+def _newest_watermarks(lake: Lake, least: int | None) -> dict[tuple[str, int], int]:
     """(topic, partition) → its newest watermark, if that is at or above `least`."""
-    watermarks = spark.read.format("delta").load(paths.table("watermarks"))
+    watermarks = lake.read("watermarks")
     if least is not None:
         watermarks = watermarks.where(F.col("watermark_ts") >= least)
     newest = watermarks.groupBy("topic", "partition").agg(F.max("watermark_ts").alias("tso"))
     return {(row["topic"], row["partition"]): row["tso"] for row in newest.collect()}
 
 
-def published_cut(spark: SparkSession, paths: LakePaths) -> PublishedCut:
+def published_cut(lake: Lake) -> PublishedCut:
     """The newest cut. Reads only the last file of `consistent_cuts`, because each row lists all mirrors and is large."""
-    path = paths.table("consistent_cuts")
-    if table_state(spark, path) is None:
+    path = lake.paths.table("consistent_cuts")
+    if table_state(lake.spark, path) is None:
         return NO_CUT
-    cuts = spark.read.format("delta").load(path)
-    committed = committed_version(spark, path, paths.app_id("consistent_cuts"))
+    cuts = lake.read_path(path)
+    committed = committed_version(lake.spark, path, lake.paths.app_id("consistent_cuts"))
     newest = NO_CUT if committed is None else _newest(cuts.where(F.col("cut_id") >= committed))
     # a copied table has no writer versions; a restored one lacks the cut that its writer committed
     return _newest(cuts) if newest is NO_CUT else newest
 
 
-def cut_at(spark: SparkSession, paths: LakePaths, tso: int) -> PublishedCut:
+def cut_at(lake: Lake, tso: int) -> PublishedCut:
     """The newest cut at or below the TSO. Skips cuts before a rebuild, which may have repaired them."""
-    path = paths.table("consistent_cuts")
-    if table_state(spark, path) is None:
+    path = lake.paths.table("consistent_cuts")
+    if table_state(lake.spark, path) is None:
         return NO_CUT
-    cuts = cuts_since_rebuild(spark.read.format("delta").load(path))
+    cuts = cuts_since_rebuild(lake.read_path(path))
     rebuilt = cuts.where("size(rebuilt_tables) > 0").agg(F.max("cut_id")).first()
     since = cuts if rebuilt is None or rebuilt[0] is None else cuts.where(F.col("cut_id") >= rebuilt[0])
     return _newest(since.where(F.col("resolved_tso") <= tso))

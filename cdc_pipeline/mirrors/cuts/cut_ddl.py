@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from cdc_pipeline.gaps import Gap
+    from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.lake.paths import LakePaths
     from cdc_pipeline.mirrors.changes.statement_copies import RestartsOf
     from cdc_pipeline.mirrors.changes.window import Window
@@ -160,27 +161,24 @@ def altered_at_watermark(window: Window, history: DataFrame, route: Callable[[Dd
     return {name for row in altering.collect() for name in route(ddl_event(row)).names()}
 
 
-def store_outcomes(
-    spark: SparkSession, paths: LakePaths, outcomes: dict[tuple[str, int, int], DdlOutcome], note: dict[str, Any]
-) -> None:
+def store_outcomes(lake: Lake, outcomes: dict[tuple[str, int, int], DdlOutcome], note: dict[str, Any]) -> None:
     """Writes the outcome of each statement into `ddl_history`, in one commit."""
     if not outcomes:
         return
-    commit = Commit(f"cdc:{paths.pipeline}:ddl_results", int(note["cut"]), note)
-    session = commit_session(spark, commit)
+    commit = Commit(f"cdc:{lake.paths.pipeline}:ddl_results", int(note["cut"]), note)
+    session = commit_session(lake.spark, commit)
     rows = [
         (*position, outcome.status, outcome.effect, note["cut"], [_table_row(state) for state in outcome.tables])
         for position, outcome in outcomes.items()
     ]
-    _merge_results(session, paths, small_frame(session, rows, _RESULTS))
+    _merge_results(session, lake.paths, small_frame(session, rows, _RESULTS))
 
 
-def close_held_statements(spark: SparkSession, paths: LakePaths, rebuilt: LakePaths, note: dict[str, Any]) -> None:
+def close_held_statements(lake: Lake, rebuilt: LakePaths, note: dict[str, Any]) -> None:
     """Copies the outcomes of held statements that a rebuild has applied from the scratch lake `rebuilt` to `ddl_history`."""
-    held = spark.read.format("delta").load(paths.table("ddl_history")).where(F.col("status") == HELD)
+    held = lake.read("ddl_history").where(F.col("status") == HELD)
     done = (
-        spark.read.format("delta")
-        .load(rebuilt.table("ddl_history"))
+        lake.read_path(rebuilt.table("ddl_history"))
         .where(F.col("status") != HELD)
         .join(held.select(*_POSITION), list(_POSITION), "left_semi")
         .select(*_POSITION, "status", "effect", "tables")
@@ -188,8 +186,8 @@ def close_held_statements(spark: SparkSession, paths: LakePaths, rebuilt: LakePa
     )
     if done.isEmpty():
         return
-    commit = Commit(f"cdc:{paths.pipeline}:ddl_results:{uuid.uuid4().hex}", 1, note)
-    _merge_results(commit_session(spark, commit), paths, done)
+    commit = Commit(f"cdc:{lake.paths.pipeline}:ddl_results:{uuid.uuid4().hex}", 1, note)
+    _merge_results(commit_session(lake.spark, commit), lake.paths, done)
 
 
 def _merge_results(session: SparkSession, paths: LakePaths, results: DataFrame) -> None:

@@ -35,9 +35,9 @@ from cdc_pipeline.spark.threads import map_in_threads
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
-    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.changes.cut_rows import CutRows
     from cdc_pipeline.mirrors.changes.progress import PublishedCut, StreamProgress
     from cdc_pipeline.mirrors.changes.window import Window
@@ -51,8 +51,7 @@ if TYPE_CHECKING:
 class CutExecution:
     """Executes cuts of one pipeline."""
 
-    spark: SparkSession
-    paths: LakePaths
+    lake: Lake
     run_id: str
     threads: int
     """How many tables are written at once."""
@@ -81,7 +80,7 @@ class CutExecution:
         done, net_rows = self._run_steps(planned, rows.changes, count, stages, resumed=resumed)
         if done.failures:
             planned = self._quarantine_failed(planned, done)
-        with small_query(self.spark, count):
+        with small_query(self.lake.spark, count):
             read = _count_changes(planned, rows)
         held = tuple(replace(table, rows=table.rows + read.held.get(table.name, 0)) for table in planned.plan.held)
         rejected = sum(result.counts.rejected for result in done.results.values())
@@ -110,10 +109,10 @@ class CutExecution:
             sources=planned.sources,
             selection_changes=planned.selection_changes,
         )
-        with small_query(self.spark, len(planned.row_selection.events)):
-            store_outcomes(self.spark, self.paths, planned.outcomes, self._note(window))
+        with small_query(self.lake.spark, len(planned.row_selection.events)):
+            store_outcomes(self.lake, planned.outcomes, self._note(window))
             stages.end("counts")
-            publish(self.spark, self.paths, window, report, self._note(window), planned.settings)
+            publish(self.lake, window, report, self._note(window), planned.settings)
         stages.end("publish")
         versions = {row["mirror_id"]: row["version"] for row in published.mirrors}
         return replace(report, stages=stages.seconds, versions_before=versions, newest_record=read.newest)
@@ -132,7 +131,7 @@ class CutExecution:
         return streams.pending(), streams.filtered()
 
     def _table(self, name: str) -> DataFrame:
-        return self.spark.read.format("delta").load(self.paths.table(name))
+        return self.lake.read(name)
 
     # ---- steps
 
@@ -144,7 +143,7 @@ class CutExecution:
         view = f"net_{uuid.uuid4().hex}"
         entries = row_entries(changes, row_sets.values(), exact=planned.window.resolved_tso is not None)
         net = net_changes(entries).persist()
-        with small_query(self.spark, rows):
+        with small_query(self.lake.spark, rows):
             net_rows, contested = net.agg(F.count_if("counts"), F.count_if("contested")).first() or (0, 0)
             if contested:
                 unresolved, net = net, resolve_contested(entries, net).persist()
@@ -153,21 +152,19 @@ class CutExecution:
             found = _rows_by_step(changes, planned) if resumed else None
         stages.end("net changes")
         net.createOrReplaceGlobalTempView(view)
-        steps = RowMerger(
-            self.spark, self.paths, planned.settings.time_zone, view, found, planned.settings.columns.salt
-        )
+        steps = RowMerger(self.lake, planned.settings.time_zone, view, found, planned.settings.columns.salt)
         note = self._note(planned.window)
-        commits = CutCommits(self.paths.pipeline, planned.window.cut_id, note)
-        runner = StepRunner(self.spark, self.paths, planned.plan.steps, row_sets, commits, steps, self.threads)
+        commits = CutCommits(self.lake.paths.pipeline, planned.window.cut_id, note)
+        runner = StepRunner(self.lake, planned.plan.steps, row_sets, commits, steps, self.threads)
         try:
             done = runner.run(self.report)
             if done.skipped:
-                with small_query(self.spark, rows):
+                with small_query(self.lake.spark, rows):
                     net_rows = net.where("counts").where(~F.col("step").isin(sorted(done.skipped))).count()
             return done, net_rows
         finally:
             stages.end("steps")
-            self.spark.catalog.dropGlobalTempView(view)
+            self.lake.spark.catalog.dropGlobalTempView(view)
             net.unpersist()
 
     def _quarantine_failed(self, planned: PlannedCut, done: StepResults) -> PlannedCut:
@@ -177,7 +174,7 @@ class CutExecution:
         if not done.results and len(names) > 1 and not names <= self.quarantine_policy.at_once:
             self.report(f"all steps of cut {planned.window.cut_id} failed: no table is quarantined for that")
             raise done.failures[0].error
-        times = record_failures(self.spark, self.paths, planned, done.failures, self.run_id)
+        times = record_failures(self.lake, planned, done.failures, self.run_id)
         for failure in done.failures:
             name = failure.step.state.name
             kind = type(failure.step).__name__
@@ -202,7 +199,7 @@ class CutExecution:
         """All mirrors after the cut. Mirrors without a step keep their entries of the cut before, and so do quarantined ones
         that cannot be read."""
         touched = sorted({name for step in plan.steps for name in step.names()})
-        entries = {entry.name: entry for entry in published_entries(published, self.paths)}
+        entries = {entry.name: entry for entry in published_entries(published, self.lake.paths)}
         quarantined = {table.name for table in plan.held if table.error}
 
         def current_entry(name: TableName) -> MirrorEntry | None:
@@ -213,14 +210,14 @@ class CutExecution:
                     raise
                 return entries.get(name)
 
-        current = dict(zip(touched, map_in_threads(self.spark, current_entry, touched, self.threads), strict=True))
+        current = dict(zip(touched, map_in_threads(self.lake.spark, current_entry, touched, self.threads), strict=True))
         entries.update({name: entry for name, entry in current.items() if entry is not None})
         return tuple(entries[name] for name in sorted(entries) if current.get(name, entries[name]) is not None)
 
     def mirror_entry(self, name: TableName) -> MirrorEntry | None:
         """The mirror as it is now; None if there is none of that name."""
-        path = self.paths.mirror(name)
-        table = table_state(self.spark, path)
+        path = self.lake.paths.mirror(name)
+        table = table_state(self.lake.spark, path)
         if table is None:
             return None
         state = MirrorState.from_properties(table.properties)
@@ -238,12 +235,12 @@ class CutExecution:
     def _upstream_rows(self, path: str, state: MirrorState) -> int:
         """The number of rows that upstream has, without deleted rows that the mirror keeps."""
         if not state.has_soft_delete:
-            return row_count(self.spark, path)
-        return live_rows(self.spark.read.format("delta").load(path), keeps_deleted=True).count()
+            return row_count(self.lake.spark, path)
+        return live_rows(self.lake.read_path(path), keeps_deleted=True).count()
 
     def _note(self, window: Window) -> dict[str, object]:
         return {
-            "pipeline": self.paths.pipeline,
+            "pipeline": self.lake.paths.pipeline,
             "cut": window.cut_id,
             "resolved_tso": window.resolved_tso,
             "run_id": self.run_id,

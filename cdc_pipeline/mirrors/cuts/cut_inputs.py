@@ -11,9 +11,9 @@ from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
-    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.changes.window import Window
     from cdc_pipeline.mirrors.settings.ddl_policy import StatementPosition
     from cdc_pipeline.mirrors.settings.selection import TableSelection
@@ -24,19 +24,18 @@ if TYPE_CHECKING:
 class StoredMirrors:
     """Reads the lake's mirrors as they are now."""
 
-    spark: SparkSession
-    paths: LakePaths
+    lake: Lake
     history: DataFrame
     selection: TableSelection
 
     def mirror(self, name: TableName) -> MirrorState | None:
         """None if the table has no mirror."""
-        table = table_state(self.spark, self.paths.mirror(name))
+        table = table_state(self.lake.spark, self.lake.paths.mirror(name))
         return None if table is None else MirrorState.from_properties(table.properties)
 
     def dropped_tables(self, database: str, cut_id: int) -> tuple[DroppedTable, ...]:
         route_event = IncludedDdl(self.selection).mirrored_event
-        return dropped_tables(self.spark, self.paths, self.history, database, cut_id, route_event)
+        return dropped_tables(self.lake, self.history, database, cut_id, route_event)
 
 
 @dataclass

@@ -34,9 +34,9 @@ from cdc_pipeline.spark.few_rows import small_query
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
-    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
     from cdc_pipeline.mysql.model.table import TableName
 
@@ -45,8 +45,7 @@ if TYPE_CHECKING:
 class CutMaker:
     """Makes cuts of one pipeline."""
 
-    spark: SparkSession
-    paths: LakePaths
+    lake: Lake
     run_id: str
     time_zone: str
     threads: int
@@ -71,17 +70,17 @@ class CutMaker:
         Raises LakeError if the log of a table is damaged, or `consistent_cuts` was restored (RESTORE) and then changed.
         """
         started = time.monotonic()
-        require_intact_logs(self.paths.own_tables)
-        for path in finish_moves(self.spark, self.paths.moves):
+        require_intact_logs(self.lake.paths.own_tables)
+        for path in finish_moves(self.lake.spark, self.lake.paths.moves):
             self.report(f"finished the move of a folder to {path}, at which a run died")
-        with small_query(self.spark, 0):
-            published = current_cut(self.spark, self.paths)
-            streams = read_progress(self.spark, self.paths, published).limited_to(up_to)
+        with small_query(self.lake.spark, 0):
+            published = current_cut(self.lake)
+            streams = read_progress(self.lake, published).limited_to(up_to)
         report: CutReport | None = None
-        if begun := load_begun_cut(self.spark, self.paths, published, self.columns.salt):
+        if begun := load_begun_cut(self.lake, published, self.columns.salt):
             self.report(f"finishing cut {begun.window.cut_id}, which an earlier run began")
             report = self._resume(begun, published, streams)
-            published = published_cut(self.spark, self.paths)
+            published = published_cut(self.lake)
         inputs = self._inputs()
         resumes = bool(resumed_tables(published.held, inputs.approved))
         selection_changed = published.cut_id > 0 and published.selection != self.selection
@@ -93,7 +92,7 @@ class CutMaker:
 
     def replay_all(self, resolved_tso: int | None, last_batch: int) -> CutReport:
         """Makes the first cut of an empty lake, with all changes up to that TSO and batch."""
-        rows = read_progress(self.spark, self.paths).new_row_changes
+        rows = read_progress(self.lake).new_row_changes
         streams = StreamProgress(last_batch, resolved_tso is not None, resolved_tso, None, (), new_row_changes=rows)
         return self._make_cut(Window(1, None, resolved_tso, 0, last_batch), NO_CUT, streams, self._inputs())
 
@@ -101,12 +100,12 @@ class CutMaker:
         self, window: Window, published: PublishedCut, streams: StreamProgress, inputs: CutInputs
     ) -> CutReport:
         stages, count = Stages(), self._rows_to_read(window, published, streams)
-        with small_query(self.spark, count):
-            planner = CutPlanner(self.spark, self.paths, self.settings, window, published, inputs, self.report)
+        with small_query(self.lake.spark, count):
+            planner = CutPlanner(self.lake, self.settings, window, published, inputs, self.report)
             planned, rows = planner.plan()
         try:
-            with small_query(self.spark, 1):
-                stored = store_plan(self.spark, self.paths, planned, self.run_id)
+            with small_query(self.lake.spark, 1):
+                stored = store_plan(self.lake, planned, self.run_id)
             if stored is planned:
                 stages.end("plan")
                 return self._execution.run(planned, rows, published, streams, stages, count=count, resumed=False)
@@ -118,7 +117,7 @@ class CutMaker:
     def _resume(self, begun: PlannedCut, published: PublishedCut, streams: StreamProgress) -> CutReport:
         """Executes the plan of a cut that another run has begun."""
         stages, count = Stages(), self._rows_to_read(begun.window, published, streams)
-        with small_query(self.spark, count):
+        with small_query(self.lake.spark, count):
             rows = self._rows_of(begun, published)
         stages.end("plan")
         try:
@@ -136,7 +135,7 @@ class CutMaker:
             published.cut_id,
             published.resolved_tso,
             streams,
-            with_held_gaps(published_entries(published, self.paths), published.held),
+            with_held_gaps(published_entries(published, self.lake.paths), published.held),
             totals=replace(NO_CHANGES, pending=pending),
             held=published.held,
             sources=published.sources,
@@ -154,14 +153,14 @@ class CutMaker:
         return sys.maxsize if window.resolved_tso is None else published.pending + streams.new_row_changes
 
     def _table(self, name: str) -> DataFrame:
-        return self.spark.read.format("delta").load(self.paths.table(name))
+        return self.lake.read(name)
 
     def _inputs(self) -> CutInputs:
-        return CutInputs(self._stored, approved_statements(self.spark, self.paths))
+        return CutInputs(self._stored, approved_statements(self.lake))
 
     @property
     def _stored(self) -> StoredMirrors:
-        return StoredMirrors(self.spark, self.paths, self._table("ddl_history"), self.selection)
+        return StoredMirrors(self.lake, self._table("ddl_history"), self.selection)
 
     # ---- results
 
@@ -171,4 +170,4 @@ class CutMaker:
 
     @property
     def _execution(self) -> CutExecution:
-        return CutExecution(self.spark, self.paths, self.run_id, self.threads, self.report, self.quarantine_policy)
+        return CutExecution(self.lake, self.run_id, self.threads, self.report, self.quarantine_policy)

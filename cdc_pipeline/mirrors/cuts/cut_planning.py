@@ -35,11 +35,11 @@ from cdc_pipeline.mirrors.settings.column_rules import require_commit_ts, soft_d
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from cdc_pipeline.dialects.message_types import MessageTypes
     from cdc_pipeline.gaps import Gap
-    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.changes.late_changes import LateChanges
     from cdc_pipeline.mirrors.changes.progress import PublishedCut
     from cdc_pipeline.mirrors.changes.row_groups import RowGroup
@@ -60,8 +60,7 @@ if TYPE_CHECKING:
 class CutPlanner:
     """Plans one cut."""
 
-    spark: SparkSession
-    paths: LakePaths
+    lake: Lake
     settings: CutSettings
     window: Window
     published: PublishedCut
@@ -132,7 +131,7 @@ class CutPlanner:
 
         groups = self._groups(rows)
         result = plan_for(groups)
-        require_commit_ts(result[0].steps, self.window.resolved_tso, self.paths.pipeline)
+        require_commit_ts(result[0].steps, self.window.resolved_tso, self.lake.paths.pipeline)
         if keyless := self._keyed_in_messages_only(result[0], groups):
             repeated = rows.redelivered
             rows.drop_redelivered(keyless)
@@ -153,7 +152,7 @@ class CutPlanner:
             return plan_with(GuardedPlanner)
 
     def _table(self, name: str) -> DataFrame:
-        return self.spark.read.format("delta").load(self.paths.table(name))
+        return self.lake.read(name)
 
     def _select_rows(
         self, ddl: CutStatements, resumed: Iterable[HeldTable], streams: CutStreams
@@ -169,11 +168,11 @@ class CutPlanner:
 
     @property
     def raw(self) -> DataFrame:
-        return with_replacements(self.spark, self.paths, self._table("raw_topic_snapshot"))
+        return with_replacements(self.lake, self._table("raw_topic_snapshot"))
 
     @property
     def claims(self) -> Callable[[], DataFrame | None]:
-        return partial(read_claims, self.spark, self.paths)
+        return partial(read_claims, self.lake)
 
     def _groups(self, rows: CutRows) -> list[RowGroup]:
         return with_types(row_groups(rows.changes), self.raw, rows.changes, self.inputs.mirror, self.claims)
@@ -191,7 +190,7 @@ class CutPlanner:
 
     def _known_gaps(self, ddl: CutStatements, late: LateChanges, rows: CutRows) -> dict[TableName, tuple[Gap, ...]]:
         """The gaps that tables get from their records, whatever the plan is."""
-        gaps = dead_letter_gaps(self.spark, self.paths, self.window, self.settings.selection)
+        gaps = dead_letter_gaps(self.lake, self.window, self.settings.selection)
         more = [*((breach.name, breach.gap) for breach in late.breaches), *ddl.late_gaps()]
         more += [(name, gap) for name, own in rows.gaps.items() for gap in own]
         more += early_row_gaps(rows.changes, dict(rows.selection.replayed)).items()
@@ -226,7 +225,7 @@ class CutPlanner:
             self.report(f"mask: {name} has no column {', '.join(columns)}")
         for name, reason in soft_delete_problems(self.settings.columns, plan.steps, draft.key).items():
             self.report(f"soft_delete: {name} does not keep deleted rows: {reason}")
-        for line in computed_problems(self.spark, plan.steps):
+        for line in computed_problems(self.lake.spark, plan.steps):
             self.report(line)
 
 

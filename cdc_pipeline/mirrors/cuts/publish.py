@@ -13,8 +13,7 @@ from cdc_pipeline.spark.small_frames import small_frame, struct_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import SparkSession
-
+    from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.lake.paths import LakePaths
     from cdc_pipeline.mirrors.changes.window import Window
     from cdc_pipeline.mirrors.cuts.cut_report import CutReport
@@ -45,8 +44,7 @@ CUTS_SCHEMA = (
 
 
 def publish(
-    spark: SparkSession,
-    paths: LakePaths,
+    lake: Lake,
     window: Window,
     report: CutReport,
     note: dict[str, object],
@@ -68,13 +66,13 @@ def publish(
         **_window_fields(window),
         **_settings_fields(settings),
         **_change_fields(report),
-        **_mirror_fields(report, paths),
+        **_mirror_fields(report, lake.paths),
     }
     columns = struct_of(CUTS_SCHEMA).names
     assert row.keys() == set(columns), row.keys() ^ set(columns)
-    frame = small_frame(spark, [[row[column] for column in columns]], CUTS_SCHEMA)
-    commit = Commit(paths.app_id("consistent_cuts"), window.cut_id, note)
-    append_once(frame, paths.table("consistent_cuts"), commit)
+    frame = small_frame(lake.spark, [[row[column] for column in columns]], CUTS_SCHEMA)
+    commit = Commit(lake.paths.app_id("consistent_cuts"), window.cut_id, note)
+    append_once(frame, lake.paths.table("consistent_cuts"), commit)
 
 
 def _window_fields(window: Window) -> dict[str, object]:

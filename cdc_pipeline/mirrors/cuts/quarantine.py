@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.lake.delta import Commit, append_once, table_state
+from cdc_pipeline.lake.delta import Commit, append_once
 from cdc_pipeline.lake.tables.ddl_history import HELD
 from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
 from cdc_pipeline.mirrors.model.steps import ApplyRows, touched_names
@@ -23,9 +23,7 @@ from cdc_pipeline.spark.small_frames import small_frame
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
     from cdc_pipeline.mirrors.execution.step_runner import StepFailure
     from cdc_pipeline.mysql.model.table import TableName
@@ -54,7 +52,7 @@ class QuarantinePolicy:
 
 
 def record_failures(
-    spark: SparkSession, paths: LakePaths, planned: PlannedCut, failures: Iterable[StepFailure], run_id: str
+    lake: Lake, planned: PlannedCut, failures: Iterable[StepFailure], run_id: str
 ) -> dict[TableName, int]:
     """Appends the failures to `cut_failures`. Returns how often each of their tables has failed in this plan."""
     now = datetime.now(timezone.utc)
@@ -72,23 +70,23 @@ def record_failures(
         )
         for failure in failures
     ]
-    path = paths.table(FAILURES)
+    path = lake.paths.table(FAILURES)
     # a version from the clock, because each run's failures count
     number = int(now.timestamp() * 1_000_000)
-    commit = Commit(f"cdc:{paths.pipeline}:{FAILURES}:{planned.plan_id}", number, {"run_id": run_id})
-    append_once(small_frame(spark, rows, _SCHEMA), path, commit)
-    recorded = spark.read.format("delta").load(path).where(F.col("plan_id") == planned.plan_id)
+    commit = Commit(f"cdc:{lake.paths.pipeline}:{FAILURES}:{planned.plan_id}", number, {"run_id": run_id})
+    append_once(small_frame(lake.spark, rows, _SCHEMA), path, commit)
+    recorded = lake.read_path(path).where(F.col("plan_id") == planned.plan_id)
     counts = recorded.groupBy("database", "table").agg(F.countDistinct("failed_at").alias("times")).collect()
     times = {(row["database"], row["table"]): row["times"] for row in counts}
     names = {failure.step.state.name for failure in failures}
     return {name: times[name.database, name.table] for name in names}
 
 
-def recorded_errors(spark: SparkSession, paths: LakePaths, name: TableName) -> list[str]:
+def recorded_errors(lake: Lake, name: TableName) -> list[str]:
     """The error messages of the table's failures, oldest first."""
-    if table_state(spark, paths.table(FAILURES)) is None:
+    if not lake.exists(FAILURES):
         return []
-    rows = spark.read.format("delta").load(paths.table(FAILURES))
+    rows = lake.read(FAILURES)
     rows = rows.where((F.col("database") == name.database) & (F.col("table") == name.table))
     return [row["error"] for row in rows.orderBy("failed_at").collect()]
 

@@ -21,6 +21,7 @@ from cdc_pipeline.dialects.releases import RELEASES
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.format import require_known_format
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths, path_segment, remove_folder, subfolders
 from cdc_pipeline.mirrors.changes.held_rows import APPROVALS
 from cdc_pipeline.mirrors.changes.progress import (
@@ -119,27 +120,27 @@ def read_cut(
     Raises LakeError if the pipeline does not exist, its lake has another format, it has no cut yet, or the streams are not
     complete up to `tso`.
     """
-    paths = LakePaths(str(lake), pipeline)
-    if table_state(spark, paths.table("batches")) is None:
-        raise LakeError(f"no pipeline {pipeline!r} in the lake {str(lake)!r}: {paths.home} has no table batches")
-    require_known_format(spark, paths)
-    newest = published_cut(spark, paths)
+    handle = Lake(spark, LakePaths(str(lake), pipeline))
+    if not handle.exists("batches"):
+        raise LakeError(f"no pipeline {pipeline!r} in the lake {str(lake)!r}: {handle.paths.home} has no table batches")
+    require_known_format(handle)
+    newest = published_cut(handle)
     if newest is NO_CUT:
         raise LakeError("no cut is published yet: run the ingest first", pipeline=pipeline)
     if tso is None or newest.resolved_tso == tso:
-        return _at_cut(spark, paths, newest)
-    base = cut_at(spark, paths, tso)
+        return _at_cut(handle, newest)
+    base = cut_at(handle, tso)
     if base.resolved_tso == tso:
-        return _at_cut(spark, paths, base)
-    complete = read_progress(spark, paths, newest)
+        return _at_cut(handle, base)
+    complete = read_progress(handle, newest)
     if complete.resolved_tso is None or complete.resolved_tso < tso:
         raise LakeError(
             f"the streams are complete up to {_complete(complete.resolved_tso)}, not up to the TSO {tso}",
             pipeline=pipeline,
         )
-    folder = _Scratch(spark, _scratch_folder(paths, scratch))
+    folder = _Scratch(spark, _scratch_folder(handle.paths, scratch))
     try:
-        return _between(spark, paths, base, tso, folder, mask_salt)
+        return _between(handle, base, tso, folder, mask_salt)
     except BaseException:
         folder.remove()
         raise
@@ -154,35 +155,32 @@ def _complete(tso: int | None) -> str:
     return "no TSO: a partition has no watermark yet, or the encoder sends none" if tso is None else f"the TSO {tso}"
 
 
-def _at_cut(spark: SparkSession, paths: LakePaths, cut: PublishedCut) -> CutTables:
-    entries = published_entries(cut, paths)
-    current = mirror_paths(spark, paths, entries)
+def _at_cut(lake: Lake, cut: PublishedCut) -> CutTables:
+    entries = published_entries(cut, lake.paths)
+    current = mirror_paths(lake, entries)
     tables = {
         entry.name: _upstream_rows(
-            spark.read.format("delta").option("versionAsOf", entry.version).load(current[entry.mirror_id]), entry
+            lake.spark.read.format("delta").option("versionAsOf", entry.version).load(current[entry.mirror_id]), entry
         )
         for entry in entries
     }
     return CutTables(cut.cut_id, cut.resolved_tso, tables)
 
 
-def _between(
-    spark: SparkSession, paths: LakePaths, base: PublishedCut, tso: int, folder: _Scratch, salt: str
-) -> CutTables:
-    view = LakePaths(folder.path, paths.pipeline, {name: paths.table(name) for name in _READ_ONLY})
-    entries = published_entries(base, paths)
-    current = mirror_paths(spark, paths, entries)
+def _between(lake: Lake, base: PublishedCut, tso: int, folder: _Scratch, salt: str) -> CutTables:
+    view = LakePaths(folder.path, lake.paths.pipeline, {name: lake.paths.table(name) for name in _READ_ONLY})
+    entries = published_entries(base, lake.paths)
+    current = mirror_paths(lake, entries)
     for entry in entries:
-        _clone(spark, current[entry.mirror_id], view.mirror(entry.name), entry.version)
+        _clone(lake.spark, current[entry.mirror_id], view.mirror(entry.name), entry.version)
     for table in _CLONED:
-        _clone(spark, paths.table(table), view.table(table), None)
-    settings = _settings(spark, paths, base, salt)
+        _clone(lake.spark, lake.paths.table(table), view.table(table), None)
+    settings = _settings(lake, base, salt)
     if base is not NO_CUT:
-        cuts = spark.read.format("delta").load(paths.table("consistent_cuts")).where(F.col("cut_id") == base.cut_id)
+        cuts = lake.read("consistent_cuts").where(F.col("cut_id") == base.cut_id)
         cuts.write.format("delta").save(view.table("consistent_cuts"))
     maker = CutMaker(
-        spark,
-        view,
+        Lake(lake.spark, view),
         "read_cut",
         settings.time_zone,
         _SIDE_BY_SIDE,
@@ -194,13 +192,11 @@ def _between(
         QuarantinePolicy(None),
     )
     report = maker.advance(up_to=tso)
-    tables = {
-        entry.name: _upstream_rows(spark.read.format("delta").load(entry.path), entry) for entry in report.mirrors
-    }
+    tables = {entry.name: _upstream_rows(lake.read_path(entry.path), entry) for entry in report.mirrors}
     return CutTables(base.cut_id, tso, tables, folder)
 
 
-def mirror_paths(spark: SparkSession, paths: LakePaths, entries: Iterable[MirrorEntry]) -> dict[str, str]:
+def mirror_paths(lake: Lake, entries: Iterable[MirrorEntry]) -> dict[str, str]:
     """The current paths of a cut's mirrors, by mirror id: a RENAME or DROP may have moved them since.
 
     Raises LakeError if one is no longer in the lake.
@@ -208,21 +204,21 @@ def mirror_paths(spark: SparkSession, paths: LakePaths, entries: Iterable[Mirror
     found: dict[str, str] = {}
     missing: dict[str, TableName] = {}
     for entry in entries:
-        if _mirror_id(spark, entry.path) == entry.mirror_id:
+        if _mirror_id(lake.spark, entry.path) == entry.mirror_id:
             found[entry.mirror_id] = entry.path
         else:
             missing[entry.mirror_id] = entry.name
     if missing:
         for kind in ("mirror", "dropped"):
-            for database in subfolders(spark, f"{paths.home}/{kind}"):
-                for path in subfolders(spark, database):
-                    mirror_id = _mirror_id(spark, path)
+            for database in subfolders(lake.spark, f"{lake.paths.home}/{kind}"):
+                for path in subfolders(lake.spark, database):
+                    mirror_id = _mirror_id(lake.spark, path)
                     if mirror_id is not None and mirror_id in missing:
                         found[mirror_id] = path
                         del missing[mirror_id]
     if missing:
         lost = ", ".join(map(str, missing.values()))
-        raise LakeError(f"mirrors of this cut are no longer in the lake: {lost}", pipeline=paths.pipeline)
+        raise LakeError(f"mirrors of this cut are no longer in the lake: {lost}", pipeline=lake.paths.pipeline)
     return found
 
 
@@ -231,9 +227,9 @@ def _mirror_id(spark: SparkSession, path: str) -> str | None:
     return None if state is None else state.properties.get("cdc.mirror_id")
 
 
-def _settings(spark: SparkSession, paths: LakePaths, base: PublishedCut, salt: str) -> CutSettings:
+def _settings(lake: Lake, base: PublishedCut, salt: str) -> CutSettings:
     """The settings of the newest cut, with the selection of the cut after `base`."""
-    cuts = spark.read.format("delta").load(paths.table("consistent_cuts"))
+    cuts = lake.read("consistent_cuts")
     row = cuts.orderBy(F.desc("cut_id")).first()
     after = cuts_since_rebuild(cuts).where(F.col("cut_id") > base.cut_id).orderBy("cut_id").select("selection").first()
     assert row is not None

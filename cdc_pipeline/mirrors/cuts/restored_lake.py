@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Row, SparkSession
 
+    from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.lake.paths import LakePaths
 
 _CUTS = "consistent_cuts"
@@ -40,51 +41,51 @@ _UPKEEP = re.compile("OPTIMIZE|VACUUM|REORG")
 """Operations that change no row."""
 
 
-def current_cut(spark: SparkSession, paths: LakePaths) -> PublishedCut:
+def current_cut(lake: Lake) -> PublishedCut:
     """The newest published cut. Raises LakeError if a later one was committed, but a RESTORE reverted it."""
     # read before the cut: a concurrent run may publish in between
-    committed = committed_version(spark, paths.table(_CUTS), paths.app_id(_CUTS)) or 0
-    published = published_cut(spark, paths)
+    committed = committed_version(lake.spark, lake.paths.table(_CUTS), lake.paths.app_id(_CUTS)) or 0
+    published = published_cut(lake)
     if published.cut_id < committed:
         raise LakeError(
             f"consistent_cuts ends with cut {published.cut_id}, but cut {committed} was committed: the table was restored "
             "and changed since. RESTORE it again and start a run, or replace the pipeline's folder by a copy "
             "(docs/operations.md, Restore the lake)",
-            pipeline=paths.pipeline,
+            pipeline=lake.paths.pipeline,
         )
     return published
 
 
-def accept_restore(spark: SparkSession, paths: LakePaths, report: Callable[[str], None]) -> bool:
+def accept_restore(lake: Lake, report: Callable[[str], None]) -> bool:
     """If the newest commit of `consistent_cuts` is a RESTORE, resets every table's writers to the version that the table was
     restored to. Returns whether it did.
 
     Each table gets one commit, `consistent_cuts` the last, so an interrupted reset resumes. Raises LakeError before any
     change if a table is not at the restored cut; the error lists each such table and what to do.
     """
-    if table_state(spark, paths.table(_CUTS)) is None or newest_operation(spark, paths.table(_CUTS)) != _RESTORE:
+    if not lake.exists(_CUTS) or newest_operation(lake.spark, lake.paths.table(_CUTS)) != _RESTORE:
         return False
-    published = published_cut(spark, paths)
-    since = _newest_time(spark, paths.table(_CUTS))
-    tables = list(_tables(spark, paths, since))
-    begun = _cut_of(tables, paths, "cut_plans") == published.cut_id + 1
+    published = published_cut(lake)
+    since = _newest_time(lake.spark, lake.paths.table(_CUTS))
+    tables = list(_tables(lake, since))
+    begun = _cut_of(tables, lake.paths, "cut_plans") == published.cut_id + 1
     problems = [
         *(
             problem
             for table in tables
-            if (problem := table.problem(paths, published.cut_id, _needed_until(table, tables), begun=begun))
+            if (problem := table.problem(lake.paths, published.cut_id, _needed_until(table, tables), begun=begun))
         ),
-        *_misplaced(spark, paths, published, begun=begun),
+        *_misplaced(lake, published, begun=begun),
     ]
     if problems:
         raise LakeError(
             f"consistent_cuts is restored to cut {published.cut_id}, but other tables are not at that cut. Nothing was "
             f"changed. {'; '.join(problems)}. See docs/operations.md, Restore the lake",
-            pipeline=paths.pipeline,
+            pipeline=lake.paths.pipeline,
         )
     for table in sorted(tables, key=lambda table: table.name == _CUTS):
         if table.stale:
-            set_committed_versions(spark, table.path, table.stale, table.note, {_TAKEN_BACK: str(table.content)})
+            set_committed_versions(lake.spark, table.path, table.stale, table.note, {_TAKEN_BACK: str(table.content)})
             report(f"{table.name} is restored to version {table.content}: later commits count no more")
     report(f"the lake is restored to cut {published.cut_id}: the pipeline continues from there")
     return True
@@ -154,38 +155,38 @@ def _cut_of(tables: list[_Table], paths: LakePaths, name: str) -> int:
     return next((table.cut_of(paths) for table in tables if table.name == name), 0)
 
 
-def _tables(spark: SparkSession, paths: LakePaths, since: datetime) -> Iterator[_Table]:
-    table_paths = {name: paths.table(name) for name in OWN_TABLES}
-    table_paths |= {path.removeprefix(f"{paths.home}/"): path for path in _mirror_folders(spark, paths)}
+def _tables(lake: Lake, since: datetime) -> Iterator[_Table]:
+    table_paths = {name: lake.paths.table(name) for name in OWN_TABLES}
+    table_paths |= {path.removeprefix(f"{lake.paths.home}/"): path for path in _mirror_folders(lake)}
     for name, path in table_paths.items():
-        if table_state(spark, path) is not None:
-            yield _table(spark, paths, name, path, since)
+        if table_state(lake.spark, path) is not None:
+            yield _table(lake, name, path, since)
 
 
 def _newest_time(spark: SparkSession, path: str) -> datetime:
     return _utc(DeltaTable.forPath(spark, path).history(1).select("timestamp").collect()[0][0])
 
 
-def _table(spark: SparkSession, paths: LakePaths, name: str, path: str, since: datetime) -> _Table:
+def _table(lake: Lake, name: str, path: str, since: datetime) -> _Table:
     """`since`: when `consistent_cuts` was restored. A reset after that time was interrupted, so it is ignored here."""
     columns = ("version", "timestamp", "operation", "operationParameters", "userMetadata")
-    history = DeltaTable.forPath(spark, path).history().select(*columns).collect()
+    history = DeltaTable.forPath(lake.spark, path).history().select(*columns).collect()
     commits = {row["version"]: row for row in history if not _UPKEEP.match(row["operation"])}
-    last, snapshot = max(commits), snapshot_of(spark, path)
-    now = then = committed_versions(spark, snapshot)
+    last, snapshot = max(commits), snapshot_of(lake.spark, path)
+    now = then = committed_versions(lake.spark, snapshot)
     if _is_reset(commits[last]) and _utc(commits[last]["timestamp"]) >= since:
         last = max(version for version in commits if version < last)
     content = last
     if commits[last]["operation"] == _RESTORE:
-        content = _restored_version(paths, name, commits[last], history)
-        source = snapshot_at(spark, path, content)
+        content = _restored_version(lake.paths, name, commits[last], history)
+        source = snapshot_at(lake.spark, path, content)
         if not has_same_files(source, snapshot):
             raise LakeError(
                 f"{name} is restored ({commits[last]['operationParameters']}), but its files are not those of version "
                 f"{content}: RESTORE it again, by version",
-                pipeline=paths.pipeline,
+                pipeline=lake.paths.pipeline,
             )
-        then = committed_versions(spark, source)
+        then = committed_versions(lake.spark, source)
     times = {version: _utc(row["timestamp"]) for version, row in commits.items()}
     return _Table(
         name,
@@ -235,22 +236,26 @@ def _parse(note: str) -> dict[str, Any]:
     return parsed if isinstance(parsed, dict) else {}
 
 
-def _mirror_folders(spark: SparkSession, paths: LakePaths) -> list[str]:
-    return [path for database in subfolders(spark, f"{paths.home}/mirror") for path in subfolders(spark, database)]
+def _mirror_folders(lake: Lake) -> list[str]:
+    return [
+        path
+        for database in subfolders(lake.spark, f"{lake.paths.home}/mirror")
+        for path in subfolders(lake.spark, database)
+    ]
 
 
-def _misplaced(spark: SparkSession, paths: LakePaths, published: PublishedCut, *, begun: bool) -> Iterator[str]:
+def _misplaced(lake: Lake, published: PublishedCut, *, begun: bool) -> Iterator[str]:
     """Problems: mirrors that are not at their path of the cut, and folders of mirrors that the cut does not have."""
     expected = {}
     for name, row in zip(sorted(published.names), sorted(published.mirrors, key=_by_name), strict=True):
-        path = paths.mirror(name)
+        path = lake.paths.mirror(name)
         expected[path] = row
-        state = table_state(spark, path)
+        state = table_state(lake.spark, path)
         if state is None or state.properties.get("cdc.mirror_id") != row["mirror_id"]:
             yield f"the mirror {name} is not at its path of the cut: a later RENAME, DROP or CREATE TABLE moved its folder"
-    for path in _mirror_folders(spark, paths):
-        if path not in expected and not begun and table_state(spark, path) is not None:
-            yield f"{path.removeprefix(f'{paths.home}/')} did not exist at the cut: move its folder out of the lake"
+    for path in _mirror_folders(lake):
+        if path not in expected and not begun and table_state(lake.spark, path) is not None:
+            yield f"{path.removeprefix(f'{lake.paths.home}/')} did not exist at the cut: move its folder out of the lake"
 
 
 def _by_name(row: Row) -> tuple[str, str]:

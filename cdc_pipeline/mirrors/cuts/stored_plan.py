@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.changes.progress import PublishedCut
 
 _TABLE = "cut_plans"
@@ -99,39 +99,37 @@ def plan_format(salt: str = "") -> JsonFormat:
     )
 
 
-def is_begun(spark: SparkSession, paths: LakePaths, published: PublishedCut) -> bool:
+def is_begun(lake: Lake, published: PublishedCut) -> bool:
     """Whether a cut is begun (its plan stored) and not published."""
-    return (committed_version(spark, paths.table(_TABLE), paths.app_id(_TABLE)) or 0) > published.cut_id
+    return (committed_version(lake.spark, lake.paths.table(_TABLE), lake.paths.app_id(_TABLE)) or 0) > published.cut_id
 
 
-def load_begun_cut(spark: SparkSession, paths: LakePaths, published: PublishedCut, salt: str = "") -> PlannedCut | None:
+def load_begun_cut(lake: Lake, published: PublishedCut, salt: str = "") -> PlannedCut | None:
     """The plan of the cut that is begun and not published. Raises MaskSaltError if it has another mask salt than `salt`."""
-    return _load(spark, paths, published.cut_id + 1, salt) if is_begun(spark, paths, published) else None
+    return _load(lake, published.cut_id + 1, salt) if is_begun(lake, published) else None
 
 
-def _load(spark: SparkSession, paths: LakePaths, cut_id: int, salt: str) -> PlannedCut | None:
-    row = spark.read.format("delta").load(paths.table(_TABLE)).where(F.col("cut_id") == cut_id).first()
+def _load(lake: Lake, cut_id: int, salt: str) -> PlannedCut | None:
+    row = lake.read(_TABLE).where(F.col("cut_id") == cut_id).first()
     if row is None:
         return None
     planned: PlannedCut = plan_format(salt).from_json(row["plan"])
-    return (
-        restore_values(planned, spark.read.format("delta").load(paths.table("ddl_history")))
-        if planned.is_redacted
-        else planned
-    )
+    return restore_values(planned, lake.read("ddl_history")) if planned.is_redacted else planned
 
 
-def store_plan(spark: SparkSession, paths: LakePaths, planned: PlannedCut, run_id: str) -> PlannedCut:
+def store_plan(lake: Lake, planned: PlannedCut, run_id: str) -> PlannedCut:
     """Begins a cut: replaces the stored plan with this one.
 
     Returns the plan that is stored in the end, which is another one if another run began the cut first.
     """
     cut_id = planned.window.cut_id
     note = {"cut": cut_id, "run_id": run_id, "plan": uuid.uuid4().hex}
-    overwrite_once(_frame(spark, planned, run_id), paths.table(_TABLE), Commit(paths.app_id(_TABLE), cut_id, note))
-    if read_newest_note(spark, paths.table(_TABLE)).get("plan") == note["plan"]:
+    overwrite_once(
+        _frame(lake.spark, planned, run_id), lake.paths.table(_TABLE), Commit(lake.paths.app_id(_TABLE), cut_id, note)
+    )
+    if read_newest_note(lake.spark, lake.paths.table(_TABLE)).get("plan") == note["plan"]:
         return planned
-    return _load(spark, paths, cut_id, planned.settings.columns.salt) or planned
+    return _load(lake, cut_id, planned.settings.columns.salt) or planned
 
 
 def _frame(spark: SparkSession, planned: PlannedCut, run_id: str) -> DataFrame:

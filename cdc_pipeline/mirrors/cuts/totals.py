@@ -10,9 +10,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.mirrors.changes.progress import cuts_since_rebuild
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.lake.lake import Lake
 
 
 @dataclass(frozen=True)
@@ -60,9 +58,9 @@ class LakeBalance:
         return self.decoded == self.in_cuts + self.late + self.filtered + self.pending
 
 
-def lake_balance(spark: SparkSession, paths: LakePaths) -> LakeBalance:
+def lake_balance(lake: Lake) -> LakeBalance:
     """Compares all cuts since the newest full rebuild with all batches that they cover."""
-    cuts = spark.read.format("delta").load(paths.table("consistent_cuts"))
+    cuts = lake.read("consistent_cuts")
     totals = (
         cuts_since_rebuild(cuts)
         .agg(
@@ -75,7 +73,7 @@ def lake_balance(spark: SparkSession, paths: LakePaths) -> LakeBalance:
         .first()
     )
     assert totals is not None
-    batches = spark.read.format("delta").load(paths.table("batches")).where(F.col("batch_id") <= totals["last"])
+    batches = lake.read("batches").where(F.col("batch_id") <= totals["last"])
     decoded = batches.agg(F.coalesce(F.sum("row_changes"), F.lit(0)).alias("sum")).first()
     assert decoded is not None
     return LakeBalance(decoded["sum"], totals["taken"], totals["late"], totals["pending"], totals["filtered"])

@@ -17,10 +17,8 @@ from cdc_pipeline.mirrors.execution.alter_columns import MAPPING, needs_mapping
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import SparkSession
-
     from cdc_pipeline.lake.delta import Commit
-    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.model.state import MirrorState
     from cdc_pipeline.mirrors.model.step_commits import StepCommits
     from cdc_pipeline.mirrors.model.steps import DropMirror, RenameMirror, RestoreMirror
@@ -31,25 +29,24 @@ _CREATION = {
 }
 
 
-def move_mirror(spark: SparkSession, paths: LakePaths, source: str, target: str) -> None:
+def move_mirror(lake: Lake, source: str, target: str) -> None:
     """Moves the folder of a mirror to `target`, which must not exist."""
-    move_folder(spark, source, target, paths.moves)
+    move_folder(lake.spark, source, target, lake.paths.moves)
     for path in (source, target):
-        forget_cached_log(spark, path)
+        forget_cached_log(lake.spark, path)
 
 
 @dataclass(frozen=True)
 class MirrorFolders:
     """Runs the folder steps of one cut."""
 
-    spark: SparkSession
-    paths: LakePaths
+    lake: Lake
     later_folders: Mapping[str, Sequence[str]]
     """Mirror id → the folders to which steps of the cut move the mirror."""
 
     def is_at(self, path: str, state: MirrorState) -> bool:
         """Whether this mirror, by its id, is at the path."""
-        table = table_state(self.spark, path)
+        table = table_state(self.lake.spark, path)
         return table is not None and table.properties.get("cdc.mirror_id") == state.mirror_id
 
     def require_moved(self, path: str, state: MirrorState) -> None:
@@ -58,14 +55,14 @@ class MirrorFolders:
             raise LakeError(
                 f"the mirror {state.name} is not at {path}, where the plan of the cut expects it, nor in a folder to which "
                 "the cut moves it: restore the folder, or rebuild the table",
-                pipeline=self.paths.pipeline,
+                pipeline=self.lake.paths.pipeline,
             )
 
     def create(self, path: str, state: MirrorState, commit: Commit) -> None:
         """Creates the empty mirror unless it exists. Raises LakeError if the folder holds another table."""
         if self._is_moved(state):
             return
-        table = table_state(self.spark, path)
+        table = table_state(self.lake.spark, path)
         if table is not None:
             if table.properties.get("cdc.mirror_id") == state.mirror_id:
                 return
@@ -76,32 +73,35 @@ class MirrorFolders:
         settings = {**_CREATION, **state.properties()}
         if needs_mapping(state.spark_schema().names):
             settings[MAPPING] = "name"
-        create_table(self.spark, path, commit, schema=state.spark_schema(), properties=settings)
+        create_table(self.lake.spark, path, commit, schema=state.spark_schema(), properties=settings)
 
     def rename(self, step: RenameMirror, commits: StepCommits) -> None:
-        old, new = self.paths.mirror(step.before.name), self.paths.mirror(step.state.name)
+        old, new = self.lake.paths.mirror(step.before.name), self.lake.paths.mirror(step.state.name)
         self._move(old, new, step.state, commits(0))
 
     def restore(self, step: RestoreMirror, commits: StepCommits) -> None:
-        dropped, path = self.paths.dropped_mirror(step.before.name, step.ddl_id), self.paths.mirror(step.state.name)
+        dropped, path = (
+            self.lake.paths.dropped_mirror(step.before.name, step.ddl_id),
+            self.lake.paths.mirror(step.state.name),
+        )
         self._move(dropped, path, step.state, commits(0))
 
     def drop(self, step: DropMirror, next_commits: StepCommits) -> None:
         """`next_commits`: those of the step that follows the DROP."""
-        path = self.paths.mirror(step.state.name)
+        path = self.lake.paths.mirror(step.state.name)
         # a commit of a later step means that the mirror was dropped already and then restored
-        if self.is_at(path, step.state) and not is_committed(self.spark, path, next_commits(0)):
-            move_mirror(self.spark, self.paths, path, self.paths.dropped_mirror(step.state.name, step.ddl_id))
+        if self.is_at(path, step.state) and not is_committed(self.lake.spark, path, next_commits(0)):
+            move_mirror(self.lake, path, self.lake.paths.dropped_mirror(step.state.name, step.ddl_id))
 
     def _move(self, source: str, target: str, state: MirrorState, commit: Commit) -> None:
         """Moves the mirror and writes `state` to its properties."""
         if self.is_at(source, state):
             # this commit means that the mirror was moved already, and that a later step has moved it back
-            if is_committed(self.spark, source, commit):
+            if is_committed(self.lake.spark, source, commit):
                 return
-            move_mirror(self.spark, self.paths, source, target)
+            move_mirror(self.lake, source, target)
         if self.is_at(target, state):
-            commit_metadata(self.spark, target, commit, properties=state.properties())
+            commit_metadata(self.lake.spark, target, commit, properties=state.properties())
         else:
             self.require_moved(target, state)
 

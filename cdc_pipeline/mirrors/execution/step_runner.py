@@ -49,9 +49,7 @@ from cdc_pipeline.spark.threads import map_in_threads
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.merge.net_changes import RowSet
     from cdc_pipeline.mirrors.model.step_commits import CutCommits
     from cdc_pipeline.mysql.model.table import TableName
@@ -108,8 +106,7 @@ class StepResults:
 class StepRunner:
     """Runs the steps of one cut."""
 
-    spark: SparkSession
-    paths: LakePaths
+    lake: Lake
     steps: Sequence[Step]
     row_sets: Mapping[int, RowSet]
     """The rows of each ApplyRows step, by the step's index."""
@@ -125,7 +122,7 @@ class StepRunner:
         Raises an error that concerns more than one table at once, and starts no further step. `report` receives one line
         per step.
         """
-        done, folders = StepResults(), MirrorFolders(self.spark, self.paths, later_folders(self.paths, self.steps))
+        done, folders = StepResults(), MirrorFolders(self.lake, later_folders(self.lake.paths, self.steps))
         stopped = threading.Event()
 
         def run(chain: list[int]) -> None:
@@ -153,7 +150,7 @@ class StepRunner:
                 done.results[index] = result
                 report(f"{type(step).__name__} {step.state.name} {result.seconds:.1f} s")
 
-        map_in_threads(self.spark, run, independent_chains(self.steps), self.threads)
+        map_in_threads(self.lake.spark, run, independent_chains(self.steps), self.threads)
         return done
 
     # ---- one step
@@ -172,7 +169,7 @@ class StepRunner:
             case RestoreRows():
                 folders.create(context.path, step.state, context.commits(0))
                 if self._is_in_place(context.path, step, folders):
-                    restore_rows(context, step, self.paths.mirror(step.source.name))
+                    restore_rows(context, step, self.lake.paths.mirror(step.source.name))
             case ExchangeRows():
                 self._exchange(index, step, context, folders)
             case (
@@ -194,8 +191,8 @@ class StepRunner:
         return result
 
     def _context(self, index: int, step: Step) -> StepContext:
-        path = self.paths.mirror(step.state.name)
-        return StepContext(self.spark, path, self.commits.step(index), self.rows.time_zone, self.rows.salt)
+        path = self.lake.paths.mirror(step.state.name)
+        return StepContext(self.lake.spark, path, self.commits.step(index), self.rows.time_zone, self.rows.salt)
 
     def _is_in_place(self, path: str, step: Step, folders: MirrorFolders) -> bool:
         """False if a later step has moved the mirror, so that this one is done."""
@@ -212,12 +209,12 @@ class StepRunner:
             case ChangeColumns():
                 change_columns(context, step)
             case UpdateState():
-                commit_metadata(self.spark, path, commits(0), properties=step.state.properties())
+                commit_metadata(self.lake.spark, path, commits(0), properties=step.state.properties())
             case PurgeSurplusRows():
-                purge_surplus_rows(self.spark, path, step.state, commits(0))
-                commit_metadata(self.spark, path, commits(1), properties=step.state.properties())
+                purge_surplus_rows(self.lake.spark, path, step.state, commits(0))
+                commit_metadata(self.lake.spark, path, commits(1), properties=step.state.properties())
             case PurgeDeletedRows():
-                purge_deleted_rows(self.spark, path, commits(0))
+                purge_deleted_rows(self.lake.spark, path, commits(0))
             case TruncateMirror():
                 self._truncate(step, context)
             case DeleteRows():
@@ -225,27 +222,29 @@ class StepRunner:
             case ChangeSourceRows():
                 change_source_rows(context, step)
                 if step.state.computed_shown:
-                    recompute_columns(self.spark, path, step.state, step.state.computed_shown, commits(3))
+                    recompute_columns(self.lake.spark, path, step.state, step.state.computed_shown, commits(3))
             case _:
                 assert_never(step)
 
     def _exchange(self, index: int, step: ExchangeRows, context: StepContext, folders: MirrorFolders) -> None:
         places = []
         for state in (step.state, step.other):
-            path = self.paths.mirror(state.name)
+            path = self.lake.paths.mirror(state.name)
             is_here = folders.is_at(path, state)
             if not is_here:
                 folders.require_moved(path, state)
             places.append(path if is_here else None)
-        staged = f"{self.paths.home}/staged/exchange-{self.commits.cut_id}-{index}"
+        staged = f"{self.lake.paths.home}/staged/exchange-{self.commits.cut_id}-{index}"
         exchange_rows(context, step, places[0], places[1], staged)
 
     def _truncate(self, step: TruncateMirror, context: StepContext) -> None:
         state, path, commits = step.state, context.path, context.commits
         before = {"masks": state.masks, "mask_key": state.mask_key, "keeps_deleted": state.has_soft_delete}
         commit = commits(0, truncated=step.ddl_id, **before) if step.ddl_id else commits(0)
-        delete_or_mark_rows(self.spark, path, None, commit, keeps_deleted=state.has_soft_delete and bool(step.ddl_id))
-        table = table_state(self.spark, path)
+        delete_or_mark_rows(
+            self.lake.spark, path, None, commit, keeps_deleted=state.has_soft_delete and bool(step.ddl_id)
+        )
+        table = table_state(self.lake.spark, path)
         if table is not None and has_row_gaps(table):
             # the gaps were about rows that no longer exist
-            commit_metadata(self.spark, path, commits(1), properties=no_row_gaps())
+            commit_metadata(self.lake.spark, path, commits(1), properties=no_row_gaps())

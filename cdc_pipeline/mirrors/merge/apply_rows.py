@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.merge.net_changes import RowSet
     from cdc_pipeline.mirrors.merge.row_findings import RowFindings
     from cdc_pipeline.mirrors.model.step_commits import StepCommits
@@ -68,8 +68,7 @@ class RowCounts:
 class RowMerger:
     """Runs the `ApplyRows` steps of a cut."""
 
-    spark: SparkSession
-    paths: LakePaths
+    lake: Lake
     time_zone: str
     """The zone in which the encoder prints TIMESTAMP."""
     net_view: str
@@ -93,18 +92,18 @@ class RowMerger:
         """
         commit = commits(_ROWS)
         if self.changes_found is not None:
-            if is_committed(self.spark, path, commit):
+            if is_committed(self.lake.spark, path, commit):
                 return self.recount(step, row_set)
             if self.changes_found[row_set.step] != step.changes:
                 raise LakeError(
                     f"{step.state.name}: the resumed cut has {self.changes_found[row_set.step]} row changes, but "
                     f"{step.changes} were planned. Finish the cut with the version that started it: "
                     "this one groups changes differently",
-                    pipeline=self.paths.pipeline,
+                    pipeline=self.lake.paths.pipeline,
                 )
-        size = stored_bytes(self.spark, path)
+        size = stored_bytes(self.lake.spark, path)
         few = is_small(step.changes) and size <= TINY_MIRROR
-        session = commit_session(self.spark, commit, whole_files=size <= SMALL_MIRROR, few=few)
+        session = commit_session(self.lake.spark, commit, whole_files=size <= SMALL_MIRROR, few=few)
         state = step.state
         computed = ComputedValues(allow_null_on_error(session), state) if state.computed_shown else None
         target = Target(state, row_set.columns, row_set.keyless, computed)
@@ -132,7 +131,7 @@ class RowMerger:
     def recount(self, step: ApplyRows, row_set: RowSet) -> RowCounts:
         """Counts the rows of a step that an earlier run of the cut has merged; `merged` is not known any more."""
         target = Target(step.state, row_set.columns, row_set.keyless)
-        return _counts(row_findings(self._rows(self.spark, step, row_set, target)[0], keyless=target.keyless))
+        return _counts(row_findings(self._rows(self.lake.spark, step, row_set, target)[0], keyless=target.keyless))
 
     def _rows(
         self, session: SparkSession, step: ApplyRows, row_set: RowSet, target: Target
@@ -153,9 +152,11 @@ class RowMerger:
         if not found.bad:
             return [*gaps]
         part = commits(_DEAD_LETTERS)
-        raw = self.spark.read.format("delta").load(self.paths.table("raw_topic_snapshot"))
-        commit = Commit(f"cdc:{self.paths.pipeline}:bad_rows:{step.state.mirror_id}", part.version, dict(part.note))
-        append_once(value_dead_letters(rows, step.state, raw), self.paths.table("dead_letters"), commit)
+        raw = self.lake.read("raw_topic_snapshot")
+        commit = Commit(
+            f"cdc:{self.lake.paths.pipeline}:bad_rows:{step.state.mirror_id}", part.version, dict(part.note)
+        )
+        append_once(value_dead_letters(rows, step.state, raw), self.lake.paths.table("dead_letters"), commit)
         message = f"{found.bad} row(s) with values that their types cannot hold: see dead_letters"
         return [*gaps, Gap(GapKind.BAD_VALUES, message)]
 

@@ -19,9 +19,7 @@ from cdc_pipeline.mirrors.execution.mirror_folders import move_mirror
 from cdc_pipeline.mirrors.settings.column_rules import MaskSaltError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.changes.progress import PublishedCut
     from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 
@@ -32,11 +30,10 @@ def finish_begun_cut(maker: CutMaker, *, abandon: bool) -> bool:
     If a new cut fails, its changes remain for a later run. Returns True if a begun cut failed and the caller replaces it;
     without `abandon` that raises the cut's error instead. Errors of the disk, the lake or Spark are always raised.
     """
-    spark, paths = maker.spark, maker.paths
     try:
         replace(maker, quarantine_policy=QuarantinePolicy(1)).advance()
     except Exception as error:
-        begun = is_begun(spark, paths, published_cut(spark, paths))
+        begun = is_begun(maker.lake, published_cut(maker.lake))
         if isinstance(error, MaskSaltError) and not begun:
             maker.report("mask_salt changed: masked values are hashed again")
             return False
@@ -49,21 +46,25 @@ def finish_begun_cut(maker: CutMaker, *, abandon: bool) -> bool:
     return False
 
 
-def move_mirrors_back(spark: SparkSession, paths: LakePaths, published: PublishedCut) -> None:
+def move_mirrors_back(lake: Lake, published: PublishedCut) -> None:
     """Moves each mirror's folder to its path at the published cut, and mirrors that the cut does not have to `dropped/`.
 
     Undoes the moves of an abandoned cut. Rows and columns stay as they are.
     """
-    entries = published_entries(published, paths)
-    current = mirror_paths(spark, paths, entries)
+    entries = published_entries(published, lake.paths)
+    current = mirror_paths(lake, entries)
     wanted = {current[entry.mirror_id]: entry.path for entry in entries}
     displaced = {path: target for path, target in wanted.items() if path != target}
-    folders = [path for database in subfolders(spark, f"{paths.home}/mirror") for path in subfolders(spark, database)]
-    unknown = [path for path in folders if path not in wanted and table_state(spark, path) is not None]
+    folders = [
+        path
+        for database in subfolders(lake.spark, f"{lake.paths.home}/mirror")
+        for path in subfolders(lake.spark, database)
+    ]
+    unknown = [path for path in folders if path not in wanted and table_state(lake.spark, path) is not None]
     # two mirrors may have swapped paths, so all of them leave first
-    away = f"{paths.home}/dropped/given-up-{uuid.uuid4().hex[:8]}"
+    away = f"{lake.paths.home}/dropped/given-up-{uuid.uuid4().hex[:8]}"
     interim = {path: f"{away}/{number}" for number, path in enumerate([*displaced, *unknown])}
     for path, target in interim.items():
-        move_mirror(spark, paths, path, target)
+        move_mirror(lake, path, target)
     for path, target in displaced.items():
-        move_mirror(spark, paths, interim[path], target)
+        move_mirror(lake, interim[path], target)

@@ -18,9 +18,7 @@ from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import Permissions, Planner
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
     from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
 
@@ -40,11 +38,11 @@ class PendingStatement:
     """What it would do now, if it were approved."""
 
 
-def pending_statements(spark: SparkSession, paths: LakePaths, settings: CutSettings) -> tuple[PendingStatement, ...]:
+def pending_statements(lake: Lake, settings: CutSettings) -> tuple[PendingStatement, ...]:
     """The statements that wait for an approval or for the resolved TSO, in stream order, apart from those that concern
     excluded tables only. Row changes between them are ignored."""
-    history = spark.read.format("delta").load(paths.table("ddl_history"))
-    published = published_cut(spark, paths)
+    history = lake.read("ddl_history")
+    published = published_cut(lake)
     rows = history.where(F.col("status").isin(PENDING, HELD)).collect()
     held = {(row["topic"], row["partition"], row["offset"]) for row in rows if row["status"] == HELD}
     unapplied: list[DdlEvent] = [
@@ -56,7 +54,7 @@ def pending_statements(spark: SparkSession, paths: LakePaths, settings: CutSetti
         (event, included.mirrored_event(event)) for event in with_databases(in_upstream_order(unapplied), upstream)
     ]
     events = [routed for event, routed in pairs if routed.changes or not event.changes]
-    inputs = CutInputs(StoredMirrors(spark, paths, history, settings.selection), frozenset(held))
+    inputs = CutInputs(StoredMirrors(lake, history, settings.selection), frozenset(held))
     window = Window(published.cut_id + 1, None, None, published.last_batch, published.last_batch)
     draft = PlanDraft(
         (), inputs.mirror, published.names, window.cut_id, settings.time_zone, settings.columns, settings.keys

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.lake.lake import Lake
+
 
 LEAST_KEEP_HOURS = 168
 """Delta's own limit: a slow reader or writer may still use files that were replaced after it started."""
@@ -59,28 +60,30 @@ class Maintenance:
                 "readers keep their files"
             )
 
-    def run(self, spark: SparkSession, paths: LakePaths, report: Callable[[str], None]) -> list[TableMaintenance]:
+    def run(self, lake: Lake, report: Callable[[str], None]) -> list[TableMaintenance]:
         """Maintains each chosen table, one after another. Call it as the only writer (`lake.lock`).
 
         Raises LakeError if no table matches, or if a cut is begun and not published: its mirrors have newer versions
         already, and the published cut still needs the older ones.
         """
-        published = published_cut(spark, paths)
-        if is_begun(spark, paths, published):
+        published = published_cut(lake)
+        if is_begun(lake, published):
             raise LakeError(
-                f"cut {published.cut_id + 1} is begun and not published: run the ingest first", pipeline=paths.pipeline
+                f"cut {published.cut_id + 1} is begun and not published: run the ingest first",
+                pipeline=lake.paths.pipeline,
             )
-        names = {table: paths.table(table) for table in OWN_TABLES}
-        names |= {f"mirror/{name}": paths.mirror(name) for name in sorted(published.names)}
+        names = {table: lake.paths.table(table) for table in OWN_TABLES}
+        names |= {f"mirror/{name}": lake.paths.mirror(name) for name in sorted(published.names)}
         chosen = {name: path for name, path in names.items() if matches_any(name, self.tables)}
         if not chosen:
             raise LakeError(
-                f"tables: {list(self.tables)} matches no table of the lake: {', '.join(names)}", pipeline=paths.pipeline
+                f"tables: {list(self.tables)} matches no table of the lake: {', '.join(names)}",
+                pipeline=lake.paths.pipeline,
             )
         done = []
         for name, path in chosen.items():
-            if table_state(spark, path) is not None:
-                upkeep = self._maintain(spark, name, path)
+            if table_state(lake.spark, path) is not None:
+                upkeep = self._maintain(lake.spark, name, path)
                 done.append(upkeep)
                 report(f"{name}: {upkeep.files_removed} files into {upkeep.files_added}, {upkeep.seconds:.1f} s")
         return done

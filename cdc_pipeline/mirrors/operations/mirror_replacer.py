@@ -30,9 +30,8 @@ from cdc_pipeline.mirrors.operations.content_hash import content_hash
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from pyspark.sql import DataFrame, SparkSession
-
     from cdc_pipeline.lake.delta import TableState
+    from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry
     from cdc_pipeline.mysql.model.table import TableName
 
@@ -48,9 +47,9 @@ def rebuild_paths(paths: LakePaths, borrowed: Iterable[str]) -> LakePaths:
     return LakePaths(folder, paths.pipeline, {name: paths.table(name) for name in borrowed})
 
 
-def clear_rebuilds(spark: SparkSession, paths: LakePaths) -> None:
+def clear_rebuilds(lake: Lake) -> None:
     """Removes the scratch lakes of all rebuilds, of those that died too."""
-    remove_folder(spark, f"{paths.home}/{_FOLDER}")
+    remove_folder(lake.spark, f"{lake.paths.home}/{_FOLDER}")
 
 
 def rebuild_commit(paths: LakePaths, cut_id: int, run_id: str) -> Commit:
@@ -77,8 +76,7 @@ class TableRebuild:
 class MirrorReplacer:
     """Writes rebuilt mirrors into the lake at `paths`."""
 
-    spark: SparkSession
-    paths: LakePaths
+    lake: Lake
     commit: Commit
     """That of `rebuild_commit`."""
     report: Callable[[str], None]
@@ -103,13 +101,10 @@ class MirrorReplacer:
             self.report(f"{table.table}: {'equal' if table.equal else 'replaced'}")
         return tables, changed
 
-    def _read(self, path: str) -> DataFrame:
-        return self.spark.read.format("delta").load(path)
-
     def _compare(self, name: TableName, before: MirrorEntry | None, after: MirrorEntry | None) -> TableRebuild:
         return TableRebuild(
             f"mirror/{name}",
-            None if before is None else self._lake_hash(self.paths.mirror(name)),
+            None if before is None else self._lake_hash(self.lake.paths.mirror(name)),
             None if after is None else self._mirror_hash(after.path),
         )
 
@@ -118,51 +113,51 @@ class MirrorReplacer:
         try:
             return self._mirror_hash(path)
         except Exception as error:
-            if affects_all_tables(error) or table_state(self.spark, path) is None:
+            if affects_all_tables(error) or table_state(self.lake.spark, path) is None:
                 raise
             self.report(f"{path} cannot be read, it is replaced: {first_line(error)}")
             return UNREADABLE
 
     def _mirror_hash(self, path: str) -> str | None:
-        state = table_state(self.spark, path)
+        state = table_state(self.lake.spark, path)
         if state is None:
             return None
         mirror = MirrorState.from_properties(state.properties)
         # a DELETE in a keyless table removes any one of several equal rows, so the origins of the others may differ
         ignored = () if mirror.schema.row_key else mirror.metadata
         # upstream has dropped the columns of `kept`
-        content = content_hash(self._read(path), frozenset((*ignored, *mirror.kept_columns)))
+        content = content_hash(self.lake.read_path(path), frozenset((*ignored, *mirror.kept_columns)))
         return content if mirror.metadata == METADATA_COLUMNS else f"{content}:{','.join(mirror.metadata)}"
 
     def _replace_mirror(self, name: TableName, after: MirrorEntry | None, commit: Commit) -> None:
-        path = self.paths.mirror(name)
-        now = table_state(self.spark, path)
+        path = self.lake.paths.mirror(name)
+        now = table_state(self.lake.spark, path)
         if after is None:
             if now is not None:
-                move_mirror(
-                    self.spark, self.paths, path, self.paths.dropped_mirror(name, f"rebuild-{commit.note['rebuild']}")
-                )
+                move_mirror(self.lake, path, self.lake.paths.dropped_mirror(name, f"rebuild-{commit.note['rebuild']}"))
             return
-        new = table_state(self.spark, after.path)
+        new = table_state(self.lake.spark, after.path)
         assert new is not None
-        rows = self._read(after.path)
+        rows = self.lake.read_path(after.path)
         if now is None:
             properties = {
                 key: value for key, value in new.properties.items() if not key.startswith("delta.columnMapping.max")
             }
-            create_table(self.spark, path, replace(commit, version=1), schema=_plain_schema(new), properties=properties)
+            create_table(
+                self.lake.spark, path, replace(commit, version=1), schema=_plain_schema(new), properties=properties
+            )
             append_once(rows, path, replace(commit, version=2))
             return
         mapped = new.properties.get(MAPPING) == "name"
         if features := missing_features(now, mapped=mapped, ntz=NTZ in new.schema.simpleString()):
-            commit_metadata(self.spark, path, replace(commit, version=1), properties=features)
+            commit_metadata(self.lake.spark, path, replace(commit, version=1), properties=features)
         overwrite_once(rows, path, replace(commit, version=2))
         self._set_state(path, now, new, replace(commit, version=3))
 
     def _update_state(self, name: TableName, after: MirrorEntry, commit: Commit) -> bool:
         """Gives a mirror with equal rows the state of the rebuilt one. Returns whether it differed."""
-        path = self.paths.mirror(name)
-        now, new = table_state(self.spark, path), table_state(self.spark, after.path)
+        path = self.lake.paths.mirror(name)
+        now, new = table_state(self.lake.spark, path), table_state(self.lake.spark, after.path)
         assert now is not None and new is not None  # noqa: PT018
         if _compared_state(now) == _compared_state(new):
             return False
@@ -174,7 +169,7 @@ class MirrorReplacer:
         properties = {key: value for key, value in new.properties.items() if key.startswith("cdc.")}
         properties["cdc.mirror_id"] = now.properties["cdc.mirror_id"]
         properties.setdefault("cdc.row_gaps", "[]")
-        commit_metadata(self.spark, path, commit, properties=properties)
+        commit_metadata(self.lake.spark, path, commit, properties=properties)
 
 
 def _compared_state(table: TableState) -> tuple[object, ...]:

@@ -39,9 +39,10 @@ from cdc_pipeline.mirrors.operations.mirror_replacer import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from cdc_pipeline.dialects.decode import DialectName
+    from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.lake.paths import LakePaths
     from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 
@@ -93,12 +94,8 @@ class Rebuilder:
     """Where large messages are read that the lake does not keep yet."""
 
     @property
-    def spark(self) -> SparkSession:
-        return self.maker.spark
-
-    @property
-    def _paths(self) -> LakePaths:
-        return self.maker.paths
+    def _lake(self) -> Lake:
+        return self.maker.lake
 
     def rebuild(self) -> RebuildReport:
         """Rebuilds and replaces what differs. Call it as the only writer (`lake.lock`).
@@ -115,66 +112,63 @@ class Rebuilder:
         `releases` are applied in place of the lake's own (`dialects.releases`). Raises as `rebuild`.
         """
         abandoned = finish_begun_cut(self.maker, abandon=True)
-        published = published_cut(self.spark, self._paths)
+        published = published_cut(self._lake)
         if published is NO_CUT:
-            raise LakeError("no cut is published yet: run the ingest first", pipeline=self._paths.pipeline)
+            raise LakeError("no cut is published yet: run the ingest first", pipeline=self._lake.paths.pipeline)
         borrowed = ["raw_topic_snapshot", CLAIMS, APPROVALS, *([RELEASES] if releases is None else [])]
-        scratch = rebuild_paths(self._paths, borrowed)
-        clear_rebuilds(self.spark, self._paths)
+        scratch = rebuild_paths(self._lake.paths, borrowed)
+        clear_rebuilds(self._lake)
         try:
             if releases is not None:
                 releases.write.format("delta").save(scratch.table(RELEASES))
             # all decoded batches: those after the published cut have pending changes
-            streams = read_progress(self.spark, self._paths)
+            streams = read_progress(self._lake)
             self.maker.report(f"decoding {streams.last_batch} batches again")
-            decode_batches(self.spark, scratch, self.dialect, streams.last_batch, self.claim_store)
+            decode_batches(replace(self._lake, paths=scratch), self.dialect, streams.last_batch, self.claim_store)
             self.maker.report("rebuilding the mirrors")
             # a quarantined table that fails again stays quarantined, any other failure stops the rebuild
             quarantine_policy = QuarantinePolicy(None, frozenset(table.name for table in published.held if table.error))
-            maker = replace(self.maker, paths=scratch, quarantine_policy=quarantine_policy)
+            maker = replace(self.maker, lake=replace(self._lake, paths=scratch), quarantine_policy=quarantine_policy)
             report = maker.replay_all(published.resolved_tso, published.last_batch)
             report = replace(report, cut_id=published.cut_id + 1, streams=streams)
             yield RebuiltTables(scratch, report, published, releases is not None, abandoned)
         finally:
-            clear_rebuilds(self.spark, self._paths)
+            clear_rebuilds(self._lake)
 
     # ---- compare and replace
 
     def replace_differing(self, rebuilt: RebuiltTables) -> RebuildReport:
         """Replaces the lake's tables that differ, and publishes a cut if any does."""
         scratch, report, published = rebuilt.paths, rebuilt.report, rebuilt.published
-        commit = rebuild_commit(self._paths, report.cut_id, self.maker.run_id)
+        commit = rebuild_commit(self._lake.paths, report.cut_id, self.maker.run_id)
         decoded = [self._compare(table, scratch) for table in _DECODED]
         # the comparison ignores dead letters of cuts (VALUE_HAS_TYPE): a release may remove some
         changed = rebuilt.releases or rebuilt.abandoned or not all(table.equal for table in decoded)
         if rebuilt.abandoned:
-            move_mirrors_back(self.spark, self._paths, published)
+            move_mirrors_back(self._lake, published)
         if changed:
             for table in _DECODED:
-                overwrite_once(self._read(scratch.table(table)), self._paths.table(table), commit)
+                overwrite_once(self._lake.read_path(scratch.table(table)), self._lake.paths.table(table), commit)
         quarantined = {table.name for table in report.held if table.error}
-        before = {entry.name: entry for entry in published_entries(published, self._paths)}
+        before = {entry.name: entry for entry in published_entries(published, self._lake.paths)}
         after = {entry.name: entry for entry in report.mirrors if entry.name not in quarantined}
         untouched = [before.pop(name) for name in quarantined & before.keys()]
-        replacer = MirrorReplacer(self.spark, self._paths, commit, self.maker.report)
+        replacer = MirrorReplacer(self._lake, commit, self.maker.report)
         mirrors, replaced = replacer.replace_differing(before, after)
         changed = changed or replaced or {table.name for table in published.held if table.error} != quarantined
         if not changed:
             return RebuildReport((*decoded, *mirrors), None)
-        close_held_statements(self.spark, self._paths, scratch, commit.note)
+        close_held_statements(self._lake, scratch, commit.note)
         entries = [*filter(None, map(self.maker.mirror_entry, sorted(after))), *untouched]
         report = replace(report, mirrors=with_held_gaps(sorted(entries, key=lambda entry: entry.name), report.held))
         window = Window(report.cut_id, None, report.resolved_tso, 0, published.last_batch)
-        note = {**commit.note, "cut": report.cut_id, "pipeline": self._paths.pipeline}
-        publish(self.spark, self._paths, window, report, note, self.maker.settings, rebuilt=True)
+        note = {**commit.note, "cut": report.cut_id, "pipeline": self._lake.paths.pipeline}
+        publish(self._lake, window, report, note, self.maker.settings, rebuilt=True)
         return RebuildReport((*decoded, *mirrors), report.cut_id)
-
-    def _read(self, path: str) -> DataFrame:
-        return self.spark.read.format("delta").load(path)
 
     def _compare(self, table: str, scratch: LakePaths) -> TableRebuild:
         without = _NOT_COMPARED.get(table, frozenset())
-        frames = [self._read(paths.table(table)) for paths in (self._paths, scratch)]
+        frames = [self._lake.read_path(paths.table(table)) for paths in (self._lake.paths, scratch)]
         if table == "dead_letters":
             # cuts write those: of a row's bad values each cut rejects the last one, and the lake had more cuts
             frames = [frame.where(F.col("rule") != VALUE_HAS_TYPE) for frame in frames]

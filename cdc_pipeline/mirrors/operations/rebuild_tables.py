@@ -44,8 +44,7 @@ from cdc_pipeline.spark.small_frames import small_frame
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
-
+    from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.lake.paths import LakePaths
     from cdc_pipeline.mirrors.changes.progress import PublishedCut
     from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
@@ -70,12 +69,8 @@ class TableRebuilder:
     maker: CutMaker
 
     @property
-    def _spark(self) -> SparkSession:
-        return self.maker.spark
-
-    @property
-    def _paths(self) -> LakePaths:
-        return self.maker.paths
+    def _lake(self) -> Lake:
+        return self.maker.lake
 
     def rebuild(self, patterns: Sequence[str]) -> RebuildReport:
         """Rebuilds the mirrors whose `database.table` matches a pattern, and replaces those that differ. Call it as the only
@@ -84,29 +79,28 @@ class TableRebuilder:
         Raises LakeError if no mirror matches, or no cut is published yet.
         """
         finish_begun_cut(self.maker, abandon=False)
-        published = published_cut(self._spark, self._paths)
+        published = published_cut(self._lake)
         if published is NO_CUT:
-            raise LakeError("no cut is published yet: run the ingest first", pipeline=self._paths.pipeline)
+            raise LakeError("no cut is published yet: run the ingest first", pipeline=self._lake.paths.pipeline)
         chosen = self._choose(patterns, published)
         self.maker.report(f"rebuilding from the change log: {', '.join(map(str, sorted(chosen.tables)))}")
-        scratch = rebuild_paths(self._paths, _BORROWED)
-        clear_rebuilds(self._spark, self._paths)
+        scratch = rebuild_paths(self._lake.paths, _BORROWED)
+        clear_rebuilds(self._lake)
         try:
             self._write_inputs(scratch, chosen)
-            maker = replace(self.maker, paths=scratch, quarantine_policy=QuarantinePolicy(None))
+            maker = replace(
+                self.maker, lake=replace(self._lake, paths=scratch), quarantine_policy=QuarantinePolicy(None)
+            )
             built = maker.replay_all(published.resolved_tso, published.last_batch)
             return self._replace_differing(built, chosen, published, scratch)
         finally:
-            clear_rebuilds(self._spark, self._paths)
-
-    def _read(self, table: str) -> DataFrame:
-        return self._spark.read.format("delta").load(self._paths.table(table))
+            clear_rebuilds(self._lake)
 
     # ---- what to rebuild
 
     def _choose(self, patterns: Sequence[str], published: PublishedCut) -> _Chosen:
-        rows = self._read("change_log").select("database", "table").distinct().collect()
-        events = [ddl_event(row) for row in self._read("ddl_history").collect()]
+        rows = self._lake.read("change_log").select("database", "table").distinct().collect()
+        events = [ddl_event(row) for row in self._lake.read("ddl_history").collect()]
         named = {TableName(row["database"], row["table"]) for row in rows}
         named |= {source for name in published.names for source in self._source_tables(name, published)}
         named |= {name for event in events for name in event_tables(event, frozenset())}
@@ -118,7 +112,7 @@ class TableRebuilder:
             more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
             raise LakeError(
                 f"tables: {list(patterns)} matches no table; there are: {', '.join(shown[:_SHOWN])}{more}",
-                pipeline=self._paths.pipeline,
+                pipeline=self._lake.paths.pipeline,
             )
         known = frozenset(named)
         tables = tied_and_merged(events, known, wanted, mirror_names)
@@ -129,7 +123,7 @@ class TableRebuilder:
     def _source_tables(self, name: TableName, published: PublishedCut) -> tuple[TableName, ...]:
         """The upstream tables of a mirror. Its own name may differ: `routes` rename, and `ddl_policy: keep` renames the
         mirror of a dropped table."""
-        table = table_state(self._spark, self._paths.mirror(name))
+        table = table_state(self._lake.spark, self._lake.paths.mirror(name))
         former = name if table is None else MirrorState.from_properties(table.properties).former_name
         return published.sources.get(name) or published.upstream(former)
 
@@ -137,25 +131,25 @@ class TableRebuilder:
         """Writes the rows of the lake's decoded tables that concern the chosen tables."""
         names = F.broadcast(
             small_frame(
-                self._spark,
+                self._lake.spark,
                 [(name.database, name.table) for name in chosen.tables],
                 "`database` STRING, `table` STRING",
             )
         )
         positions = F.broadcast(
-            small_frame(self._spark, list(chosen.positions), "topic STRING, `partition` INT, `offset` BIGINT")
+            small_frame(self._lake.spark, list(chosen.positions), "topic STRING, `partition` INT, `offset` BIGINT")
         )
         inputs = {
-            "change_log": self._read("change_log").join(names, ["database", "table"], "left_semi"),
+            "change_log": self._lake.read("change_log").join(names, ["database", "table"], "left_semi"),
             "ddl_history": with_empty_results(
-                self._read("ddl_history").join(positions, ["topic", "partition", "offset"], "left_semi")
+                self._lake.read("ddl_history").join(positions, ["topic", "partition", "offset"], "left_semi")
             ),
-            "dead_letters": self._read("dead_letters")
+            "dead_letters": self._lake.read("dead_letters")
             .where(F.col("rule") != VALUE_HAS_TYPE)  # the cut finds those again
             .join(names, ["database", "table"], "left_semi"),
         }
         for table, rows in inputs.items():
-            rows.select(*self._read(table).columns).write.format("delta").save(scratch.table(table))
+            rows.select(*self._lake.read(table).columns).write.format("delta").save(scratch.table(table))
 
     # ---- compare and replace
 
@@ -163,15 +157,15 @@ class TableRebuilder:
         self, built: CutReport, chosen: _Chosen, published: PublishedCut, scratch: LakePaths
     ) -> RebuildReport:
         cut_id = published.cut_id + 1
-        entries = {entry.name: entry for entry in published_entries(published, self._paths)}
+        entries = {entry.name: entry for entry in published_entries(published, self._lake.paths)}
         before = {
             name: entry
             for name, entry in entries.items()
             if chosen.tables.intersection(self._source_tables(name, published))
         }
         after = {entry.name: entry for entry in built.mirrors}
-        commit = rebuild_commit(self._paths, cut_id, self.maker.run_id)
-        replacer = MirrorReplacer(self._spark, self._paths, commit, self.maker.report)
+        commit = rebuild_commit(self._lake.paths, cut_id, self.maker.run_id)
+        replacer = MirrorReplacer(self._lake, commit, self.maker.report)
         tables, changed = replacer.replace_differing(before, after)
         sources = published.sources
         others_held = (table for table in published.held if not chosen.tables & {*published.upstream(table.name)})
@@ -181,13 +175,13 @@ class TableRebuilder:
         recovered = {table.name for table in published.held if table.error} - {table.name for table in held}
         if not changed and not released_rows and not recovered:
             return RebuildReport(tuple(tables), None)
-        close_held_statements(self._spark, self._paths, scratch, commit.note)
+        close_held_statements(self._lake, scratch, commit.note)
         others = [entry for name, entry in entries.items() if name not in before]
         rebuilt = [entry for name in sorted(after) if (entry := self.maker.mirror_entry(name)) is not None]
         report = replace(
             built,
             cut_id=cut_id,
-            streams=read_progress(self._spark, self._paths),
+            streams=read_progress(self._lake),
             mirrors=_in_order(with_held_gaps([*others, *rebuilt], held)),
             # earlier cuts have counted all other changes
             totals=replace(NO_CHANGES, changes=released_rows, pending=published.pending - released_rows),
@@ -195,9 +189,9 @@ class TableRebuilder:
             sources={**{name: source for name, source in sources.items() if name not in before}, **built.sources},
         )
         window = Window(cut_id, None, built.resolved_tso, 0, published.last_batch)
-        note = {**commit.note, "cut": cut_id, "pipeline": self._paths.pipeline}
+        note = {**commit.note, "cut": cut_id, "pipeline": self._lake.paths.pipeline}
         names = tuple(sorted(chosen.tables))
-        publish(self._spark, self._paths, window, report, note, self.maker.settings, rebuilt_tables=names)
+        publish(self._lake, window, report, note, self.maker.settings, rebuilt_tables=names)
         return RebuildReport(tuple(tables), cut_id)
 
 

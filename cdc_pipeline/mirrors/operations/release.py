@@ -19,14 +19,14 @@ from cdc_pipeline.dialects.decode import decode_with_reasons
 from cdc_pipeline.dialects.releases import POSITION, RELEASES, read_releases, with_replacements
 from cdc_pipeline.dialects.unified import DEAD, DEAD_LETTER_COLUMNS
 from cdc_pipeline.errors import LakeError
-from cdc_pipeline.lake.delta import Commit, append_once, table_state
+from cdc_pipeline.lake.delta import Commit, append_once
 from cdc_pipeline.mirrors.operations.begun_cut import finish_begun_cut
 from cdc_pipeline.sources.compressed_values import decompressed, may_be_compressed
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
-    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.operations.letter_choice import DeadLetterChoice
     from cdc_pipeline.mirrors.operations.rebuild import Rebuilder, RebuildReport
 
@@ -80,12 +80,8 @@ class Releaser:
     """The operator's reason, kept in `dead_letter_releases`."""
 
     @property
-    def _spark(self) -> SparkSession:
-        return self.rebuilder.spark
-
-    @property
-    def _paths(self) -> LakePaths:
-        return self.rebuilder.maker.paths
+    def _lake(self) -> Lake:
+        return self.rebuilder.maker.lake
 
     @property
     def _run_id(self) -> str:
@@ -96,17 +92,17 @@ class Releaser:
 
         Raises LakeError if no dead letter is chosen or a chosen position has none, and as `Rebuilder.rebuild`.
         """
-        kept = read_releases(self._spark, self._paths)
+        kept = read_releases(self._lake)
         if kept is not None and not kept.where(F.col("run_id") == self._run_id).isEmpty():
             # this run died after it had stored the releases
             rebuilt = self.rebuilder.rebuild()
             own = kept.where(F.col("run_id") == self._run_id)
             return ReleaseReport(_letters(own), DeadLetters(0, ()), rebuilt)
         finish_begun_cut(self.rebuilder.maker, abandon=True)  # it may write dead letters
-        if table_state(self._spark, self._paths.table("dead_letters")) is None:
-            raise LakeError("there are no dead letters yet", pipeline=self._paths.pipeline)
-        letters = self._spark.read.format("delta").load(self._paths.table("dead_letters"))
-        chosen = self._new_releases(choice.choose(letters, choice.replacement_rows(self._spark))).persist()
+        if not self._lake.exists("dead_letters"):
+            raise LakeError("there are no dead letters yet", pipeline=self._lake.paths.pipeline)
+        letters = self._lake.read("dead_letters")
+        chosen = self._new_releases(choice.choose(letters, choice.replacement_rows(self._lake.spark))).persist()
         try:
             return self._release(chosen, kept)
         finally:
@@ -128,7 +124,7 @@ class Releaser:
         ).isEmpty():
             releases = remaining if kept is None else kept.unionByName(remaining)
             with self.rebuilder.rebuild_in_scratch(releases) as rebuilt:
-                letters = self._spark.read.format("delta").load(rebuilt.paths.table("dead_letters"))
+                letters = self._lake.read_path(rebuilt.paths.table("dead_letters"))
                 still = _details(letters.join(remaining.select(*POSITION).distinct(), list(POSITION), "left_semi"))
                 if not still.isEmpty():
                     self.rebuilder.maker.report(
@@ -136,8 +132,8 @@ class Releaser:
                     )
                     dead = _details(dead.unionByName(still))
                     continue
-                commit = Commit(f"cdc:{self._paths.pipeline}:releases:{self._run_id}", 1, {"run_id": self._run_id})
-                append_once(remaining, self._paths.table(RELEASES), commit)
+                commit = Commit(f"cdc:{self._lake.paths.pipeline}:releases:{self._run_id}", 1, {"run_id": self._run_id})
+                append_once(remaining, self._lake.paths.table(RELEASES), commit)
                 return ReleaseReport(_letters(remaining), _letters(dead), self.rebuilder.replace_differing(rebuilt))
         return ReleaseReport(DeadLetters(0, ()), _letters(dead), None)
 
@@ -147,11 +143,11 @@ class Releaser:
         Only the rebuild can check claims, which may exist in the claim store by now, and values, which need the table's
         definition.
         """
-        raw = self._spark.read.format("delta").load(self._paths.table("raw_topic_snapshot"))
+        raw = self._lake.read("raw_topic_snapshot")
         positions = F.broadcast(chosen.select("batch_id", *POSITION).distinct())
         batches = [row[0] for row in chosen.select("batch_id").distinct().collect()]
         records = raw.where(F.col("batch_id").isin(batches)).join(positions, ["batch_id", *POSITION], "left_semi")
-        records = with_replacements(self._spark, self._paths, records)
+        records = with_replacements(self._lake, records)
         repaired = chosen.where("replacement IS NOT NULL").select(*POSITION, "replacement").distinct()
         records = records.join(F.broadcast(repaired), list(POSITION), "left").withColumn(
             "value", F.coalesce("replacement", "value")

@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import SourceError, TransientError
-from cdc_pipeline.lake.delta import Commit, append_once, table_state
+from cdc_pipeline.lake.delta import Commit, append_once
 from cdc_pipeline.lake.faults import to_lake_error
 from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.sources.capture_files.reading import (
@@ -37,9 +37,10 @@ from cdc_pipeline.sources.source import CaptureFile, Intake, digest
 from cdc_pipeline.spark.few_rows import small_query
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
-    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.lake.lake import Lake
+
 
 _SHORT_LINE = 200
 """Bytes per line that most records exceed; gives an upper estimate of a file's records."""
@@ -47,16 +48,16 @@ _GZIP_RATIO = 20
 """Upper estimate of a text's compression ratio."""
 
 
-def take_in_new_files(spark: SparkSession, paths: LakePaths, folder: str, run_id: str) -> Intake:
+def take_in_new_files(lake: Lake, folder: str, run_id: str) -> Intake:
     """Appends the records of `folder` that the lake does not have, as one batch.
 
     Raises SourceError if the folder or a file is invalid, LakeError if the lake cannot be written. The lake is then
     unchanged.
     """
-    paths.require_writable(spark)
+    lake.paths.require_writable(lake.spark)
     listing = list_folder(folder)
-    before = newest_batch(spark, paths)
-    new = _new_files(spark, paths, listing)
+    before = newest_batch(lake)
+    new = _new_files(lake, listing)
     if not new:
         if before == 0:
             raise SourceError(
@@ -70,10 +71,10 @@ def take_in_new_files(spark: SparkSession, paths: LakePaths, folder: str, run_id
             f"line {number} of {name} in {folder!r} is longer than {MAX_LINE_BYTES} bytes. Each line must be one record as "
             "kcat -C -J prints it. Nothing was ingested"
         )
-    frame = records(spark, new).persist()
+    frame = records(lake.spark, new).persist()
     try:
-        with small_query(spark, _max_records(new)):
-            records_to_append, ranges, plain = _read(spark, paths, frame, folder, new, exists=before > 0)
+        with small_query(lake.spark, _max_records(new)):
+            records_to_append, ranges, plain = _read(lake, frame, folder, new, exists=before > 0)
             note = {
                 "batch": before + 1,
                 "run_id": run_id,
@@ -83,7 +84,7 @@ def take_in_new_files(spark: SparkSession, paths: LakePaths, folder: str, run_id
                 "offsets": [[span.topic, span.partition, span.first, span.last, span.records] for span in ranges],
             }
             batch = records_to_append.select(F.lit(before + 1).cast("bigint").alias("batch_id"), "*")
-            append_once(batch, paths.table("raw_topic_snapshot"), Commit(raw_app_id(paths), before + 1, note))
+            append_once(batch, lake.paths.table("raw_topic_snapshot"), Commit(raw_app_id(lake.paths), before + 1, note))
     finally:
         frame.unpersist()
     return Intake((before + 1,), new, ranges, listing.skipped)
@@ -99,18 +100,17 @@ def listing_digest(listing: FolderListing) -> str:
     return digest(*(f"{file.path} {file.size} {file.modified_ms}" for file in listing.files))
 
 
-def _new_files(spark: SparkSession, paths: LakePaths, listing: FolderListing) -> tuple[CaptureFile, ...]:
+def _new_files(lake: Lake, listing: FolderListing) -> tuple[CaptureFile, ...]:
     """Files that no decoded batch has read with this size and time. A file that has grown is read again as a whole."""
-    if table_state(spark, paths.table("batches")) is None:
+    if not lake.exists("batches"):
         return listing.files
-    read = spark.read.format("delta").load(paths.table("batches")).select(F.explode("files").alias("file"))
+    read = lake.read("batches").select(F.explode("files").alias("file"))
     known = {CaptureFile(row["path"], row["size"], row["modified_ms"]) for row in read.select("file.*").collect()}
     return tuple(file for file in listing.files if file not in known)
 
 
 def _read(
-    spark: SparkSession,
-    paths: LakePaths,
+    lake: Lake,
     frame: DataFrame,
     folder: str,
     files: tuple[CaptureFile, ...],
@@ -119,7 +119,7 @@ def _read(
 ) -> tuple[DataFrame, tuple[OffsetRange, ...], bool]:
     """`_new_records`, with Spark's errors converted to SourceError or TransientError. Reads all files into the cache."""
     try:
-        return _new_records(spark, paths, frame, folder, exists=exists)
+        return _new_records(lake, frame, folder, exists=exists)
     except (PySparkException, Py4JJavaError) as error:
         if isinstance(fault := to_lake_error(error), TransientError):
             raise fault from error
@@ -131,7 +131,7 @@ def _read(
 
 
 def _new_records(
-    spark: SparkSession, paths: LakePaths, frame: DataFrame, folder: str, *, exists: bool
+    lake: Lake, frame: DataFrame, folder: str, *, exists: bool
 ) -> tuple[DataFrame, tuple[OffsetRange, ...], bool]:
     """The records that the lake does not have, their ranges, and whether no value can be compressed.
 
@@ -142,7 +142,7 @@ def _new_records(
     distinct = distinct_records(frame)
     if not exists or not ranges:
         return distinct, ranges, plain
-    raw = spark.read.format("delta").load(paths.table("raw_topic_snapshot"))
+    raw = lake.read("raw_topic_snapshot")
     new = new_records(distinct, raw, ranges)
     return new, offset_ranges(new), plain
 

@@ -12,9 +12,7 @@ from cdc_pipeline.sources.source import Intake, News, NoNews
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.sources.source import RunContext
 
 
@@ -38,13 +36,12 @@ class CaptureFiles:
 
     def take_in(
         self,
-        spark: SparkSession,
-        paths: LakePaths,
+        lake: Lake,
         run: RunContext,
         until: Mapping[str, Mapping[str, int]] | None = None,
     ) -> Intake:
         """Ingests all new files as one batch. Ignores `until`: the run uses the current listing, not the sensor's."""
-        return take_in_new_files(spark, paths, self.path, run.run_id)
+        return take_in_new_files(lake, self.path, run.run_id)
 
     def news(self, note: Mapping[str, Any] | None) -> News | NoNews:
         listing = list_folder(self.path)

@@ -21,9 +21,9 @@ from cdc_pipeline.spark.few_rows import small_query
 from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
-    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.sources.kafka.client_settings import ClientSettings
     from cdc_pipeline.sources.kafka.reading_plan import PlannedRange
     from cdc_pipeline.sources.source import RunContext
@@ -36,8 +36,7 @@ _REFUSED = re.compile(r"Authentication|Authorization|ConfigException")
 class RawTopics:
     """The writer of `raw_topic_snapshot` for one run."""
 
-    spark: SparkSession
-    paths: LakePaths
+    lake: Lake
     client: ClientSettings
     run: RunContext
     ended: frozenset[str]
@@ -45,19 +44,19 @@ class RawTopics:
 
     @property
     def _path(self) -> str:
-        return self.paths.table("raw_topic_snapshot")
+        return self.lake.paths.table("raw_topic_snapshot")
 
     def positions(self, *, exists: bool) -> Positions | None:
         """The lake's positions: of the newest note, else from the stored records. None for an empty lake.
 
         `exists`: whether `raw_topic_snapshot` exists.
         """
-        note = newest_note(self.paths) or newest_note_by_spark(self.spark, self.paths)
+        note = newest_note(self.lake.paths) or newest_note_by_spark(self.lake)
         found = Positions.from_note(note)
         if found is not None or not exists:
             return found
         # the records come from another source, or Delta has removed the commits with their notes
-        raw = self.spark.read.format("delta").load(self._path)
+        raw = self.lake.read_path(self._path)
         ends = raw.groupBy("topic", "partition").agg(F.max("offset").alias("last"))
         return Positions({(row["topic"], row["partition"]): row["last"] + 1 for row in ends.collect()})
 
@@ -76,8 +75,8 @@ class RawTopics:
         note = {"batch": number, **self._note(positions, lost)}
         frame = self._records(batch).select(F.lit(number).cast("bigint").alias("batch_id"), *RECORD.names)
         try:
-            with small_query(self.spark, sum(planned.offsets for planned in batch)):
-                append_once(frame, self._path, Commit(raw_app_id(self.paths), number, note))
+            with small_query(self.lake.spark, sum(planned.offsets for planned in batch)):
+                append_once(frame, self._path, Commit(raw_app_id(self.lake.paths), number, note))
         except (PySparkException, Py4JJavaError) as error:
             causes = _causes(error)
             if is_conflict(error) or not any("kafka" in text.lower() for text in causes):
@@ -86,9 +85,9 @@ class RawTopics:
 
     def commit_positions(self, positions: Positions) -> None:
         """Commits positions without records, so that a partition that starts at `latest` does not move with its end."""
-        app_id = f"cdc:{self.paths.pipeline}:positions"
-        number = (committed_version(self.spark, self._path, app_id) or 0) + 1
-        empty = small_frame(self.spark, [], RECORD).select(F.lit(0).cast("bigint").alias("batch_id"), "*")
+        app_id = f"cdc:{self.lake.paths.pipeline}:positions"
+        number = (committed_version(self.lake.spark, self._path, app_id) or 0) + 1
+        empty = small_frame(self.lake.spark, [], RECORD).select(F.lit(0).cast("bigint").alias("batch_id"), "*")
         append_once(empty, self._path, Commit(app_id, number, self._note(positions, ())))
 
     def _note(self, positions: Positions, lost: tuple[tuple[str, int, int, int], ...]) -> dict[str, Any]:
@@ -97,19 +96,19 @@ class RawTopics:
     def _records(self, batch: tuple[PlannedRange, ...]) -> DataFrame:
         """The records of the batch as `RECORD`, with the topics' names in the lake."""
         if not batch:
-            return small_frame(self.spark, [], RECORD)
+            return small_frame(self.lake.spark, [], RECORD)
         first = {(planned.source, planned.partition): planned.first for planned in batch}
         end = {(planned.source, planned.partition): planned.end for planned in batch}
         assigned = {topic: sorted(map(int, found)) for topic, found in by_topic(first).items()}
         frame = (
-            self.spark.read.format("kafka")
+            self.lake.spark.read.format("kafka")
             .options(**{f"kafka.{name}": value for name, value in self.client.java().items()})
             .option("assign", json.dumps(assigned))
             .option("startingOffsets", json.dumps(by_topic(first)))
             .option("endingOffsets", json.dumps(by_topic(end)))
             .option("includeHeaders", "true")
             .option("failOnDataLoss", "true")
-            .option("minPartitions", str(self.spark.sparkContext.defaultParallelism))
+            .option("minPartitions", str(self.lake.spark.sparkContext.defaultParallelism))
             .load()
         )
         names = {planned.source: planned.topic for planned in batch if planned.source != planned.topic}

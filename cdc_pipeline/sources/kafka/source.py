@@ -23,9 +23,7 @@ from cdc_pipeline.sources.source import Intake, News, NoNews, digest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.sources.kafka.broker import BrokerTopic
     from cdc_pipeline.sources.kafka.client_settings import ClientSettings
     from cdc_pipeline.sources.kafka.positions import TopicPartition
@@ -61,16 +59,15 @@ class KafkaTopics:
 
     def take_in(
         self,
-        spark: SparkSession,
-        paths: LakePaths,
+        lake: Lake,
         run: RunContext,
         until: Mapping[str, Mapping[str, int]] | None = None,
     ) -> Intake:
-        paths.require_writable(spark)
+        lake.paths.require_writable(lake.spark)
         broker = Broker(self.client)
-        raw = RawTopics(spark, paths, self.client, run, self.selection.ended_in_lake)
+        raw = RawTopics(lake, self.client, run, self.selection.ended_in_lake)
         # read before the positions, so that a batch committed in between is not written twice
-        newest = newest_batch(spark, paths)
+        newest = newest_batch(lake)
         known = raw.positions(exists=newest > 0)
         plan = self._plan(broker, known, until)
         if known is None and not plan.ranges:

@@ -13,9 +13,7 @@ from cdc_pipeline.sources.storage.reading import blocks_by_path, read_lines
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.sources.storage.layout import StorageFile
     from cdc_pipeline.sources.storage.progress import Progress
 
@@ -24,7 +22,7 @@ MAX_FILES = 5000
 
 
 def files_to_read(
-    spark: SparkSession, paths: LakePaths, root: str, files: Sequence[StorageFile], before: Progress
+    lake: Lake, root: str, files: Sequence[StorageFile], before: Progress
 ) -> tuple[tuple[StorageFile, ...], tuple[StorageFile, ...]]:
     """New or grown files, and schema files that were rewritten with the same content.
 
@@ -48,18 +46,16 @@ def files_to_read(
         elif file.size > known.size:
             new.append(file)
     if rewritten:
-        _require_same_content(spark, paths, root, rewritten, before)
+        _require_same_content(lake, root, rewritten, before)
     return tuple(new), tuple(rewritten)
 
 
-def _require_same_content(
-    spark: SparkSession, paths: LakePaths, root: str, files: Sequence[StorageFile], before: Progress
-) -> None:
+def _require_same_content(lake: Lake, root: str, files: Sequence[StorageFile], before: Progress) -> None:
     """Raises SourceError if a schema file differs from its record. After a restart TiCDC writes identical files again.
 
     Collects the files: statements are few.
     """
-    lines = read_lines(spark, root, files).persist()
+    lines = read_lines(lake.spark, root, files).persist()
     try:
         uris = {uri: path for path, (uri, _) in blocks_by_path(lines, root).items()}
         present = {uris[row["uri"]]: row["value"] for row in lines.select("uri", "value").collect()}
@@ -67,7 +63,7 @@ def _require_same_content(
         lines.unpersist()
     batches = sorted({before.files[file.path].batch_id for file in files})
     path = F.get(F.filter("headers", lambda header: header["key"] == FILE), F.lit(0))["value"].cast("string")
-    raw = spark.read.format("delta").load(paths.table("raw_topic_snapshot"))
+    raw = lake.read("raw_topic_snapshot")
     # after a second rewrite `batch_id` is later than the batch that contains the file's record
     known = raw.where(F.col("batch_id") <= batches[-1]).where(path.isin([file.path for file in files]))
     for row in known.select(path.alias("path"), "value").collect():

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 
-from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.tables.batches import last_decoded_batch
 from cdc_pipeline.sources.raw_batches import newest_batch
 from cdc_pipeline.sources.storage.layout import FILE
@@ -21,9 +20,10 @@ from cdc_pipeline.sources.storage.layout import FILE
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from pyspark.sql import Row, SparkSession
+    from pyspark.sql import Row
 
-    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.lake.lake import Lake
+
 
 _RECENT_COMMITS = 100
 _UNKNOWN = -1
@@ -55,26 +55,26 @@ class Progress:
     """By path relative to the root."""
 
 
-def read_progress(spark: SparkSession, paths: LakePaths, topic: str) -> Progress:
+def read_progress(lake: Lake, topic: str) -> Progress:
     """The lake's progress in the folder whose records have this topic."""
-    newest = newest_batch(spark, paths)
+    newest = newest_batch(lake)
     if newest == 0:
         return Progress(0, 0, None, False, {})
-    decoded = last_decoded_batch(spark, paths)
-    notes = _notes(spark, paths, min(decoded, newest - 1))
-    files, last = _read_batches(spark, paths, topic) if decoded else ({}, _UNKNOWN)
+    decoded = last_decoded_batch(lake)
+    notes = _notes(lake, min(decoded, newest - 1))
+    files, last = _read_batches(lake, topic) if decoded else ({}, _UNKNOWN)
     for note in sorted(notes.values(), key=lambda note: int(note["batch"])):
         files.update(_files(note["files"], note["batch"]))
         last = max([last, *(span[3] for span in note["offsets"] if span[0] == topic)])
     note = notes.get(newest, {})
-    checkpoint = note["checkpoint"] if "checkpoint" in note else _newest_watermark(spark, paths)
+    checkpoint = note["checkpoint"] if "checkpoint" in note else _newest_watermark(lake)
     return Progress(newest, last + 1, checkpoint, bool(note.get("without_tso", newest not in notes)), files)
 
 
-def _notes(spark: SparkSession, paths: LakePaths, after: int) -> dict[int, dict[str, Any]]:
+def _notes(lake: Lake, after: int) -> dict[int, dict[str, Any]]:
     """The notes of batches later than `after`, by batch id. Delta removes commits with their notes after 30 days."""
-    newest = newest_batch(spark, paths)
-    table = DeltaTable.forPath(spark, paths.table("raw_topic_snapshot"))
+    newest = newest_batch(lake)
+    table = DeltaTable.forPath(lake.spark, lake.paths.table("raw_topic_snapshot"))
     found: dict[int, dict[str, Any]] = {}
     for history in (table.history(_RECENT_COMMITS), table.history()):
         rows = history.where(F.get_json_object("userMetadata", "$.batch").try_cast("bigint") > after)
@@ -85,13 +85,13 @@ def _notes(spark: SparkSession, paths: LakePaths, after: int) -> dict[int, dict[
     return found
 
 
-def _read_batches(spark: SparkSession, paths: LakePaths, topic: str) -> tuple[dict[str, KnownFile], int]:
+def _read_batches(lake: Lake, topic: str) -> tuple[dict[str, KnownFile], int]:
     """The files of the decoded batches by path, and the topic's last offset (-1 if none)."""
-    batches = spark.read.format("delta").load(paths.table("batches"))
+    batches = lake.read("batches")
     span = batches.select(F.explode("offsets").alias("span")).where(F.col("span.topic") == topic)
     last = span.agg(F.coalesce(F.max("span.last"), F.lit(_UNKNOWN))).first()
     assert last is not None
-    files = {path: KnownFile(_UNKNOWN, 0, batch_id) for path, batch_id in _files_of_records(spark, paths, batches)}
+    files = {path: KnownFile(_UNKNOWN, 0, batch_id) for path, batch_id in _files_of_records(lake, batches)}
     by_batch = batches.select("batch_id", F.explode("files").alias("file")).select("batch_id", "file.*")
     columns = by_batch.orderBy("batch_id").toArrow().to_pydict()
     for batch_id, *file in zip(*(columns[name] for name in ("batch_id", "path", "size", "modified_ms")), strict=True):
@@ -99,7 +99,7 @@ def _read_batches(spark: SparkSession, paths: LakePaths, topic: str) -> tuple[di
     return files, int(last[0])
 
 
-def _files_of_records(spark: SparkSession, paths: LakePaths, batches: Any) -> Iterator[tuple[str, int]]:
+def _files_of_records(lake: Lake, batches: Any) -> Iterator[tuple[str, int]]:
     """Path and batch id of the files of batches that a rebuild rewrote after their notes had been removed.
 
     The headers of their records still contain the paths.
@@ -107,7 +107,7 @@ def _files_of_records(spark: SparkSession, paths: LakePaths, batches: Any) -> It
     without = batches.where("size(files) = 0 AND records > 1").select("batch_id")
     if without.isEmpty():
         return
-    raw = spark.read.format("delta").load(paths.table("raw_topic_snapshot")).join(F.broadcast(without), "batch_id")
+    raw = lake.read("raw_topic_snapshot").join(F.broadcast(without), "batch_id")
     path = F.get(F.filter("headers", lambda header: header["key"] == FILE), F.lit(0))["value"].cast("string")
     rows: list[Row] = raw.groupBy(path.alias("path")).agg(F.max("batch_id").alias("batch_id")).collect()
     yield from ((row["path"], row["batch_id"]) for row in rows if row["path"] is not None)
@@ -117,8 +117,8 @@ def _files(files: list[list[Any]], batch_id: int) -> dict[str, KnownFile]:
     return {path: KnownFile(size, modified_ms, batch_id) for path, size, modified_ms in files}
 
 
-def _newest_watermark(spark: SparkSession, paths: LakePaths) -> int | None:
-    if table_state(spark, paths.table("watermarks")) is None:
+def _newest_watermark(lake: Lake) -> int | None:
+    if not lake.exists("watermarks"):
         return None
-    row = spark.read.format("delta").load(paths.table("watermarks")).agg(F.max("watermark_ts")).first()
+    row = lake.read("watermarks").agg(F.max("watermark_ts")).first()
     return None if row is None else row[0]

@@ -46,9 +46,9 @@ from cdc_pipeline.sources.storage.reading import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
-    from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.sources.source import RunContext
     from cdc_pipeline.sources.storage.layout import StorageFile
     from cdc_pipeline.sources.storage.progress import Progress
@@ -84,21 +84,20 @@ class TicdcStorage:
 
     def take_in(
         self,
-        spark: SparkSession,
-        paths: LakePaths,
+        lake: Lake,
         run: RunContext,
         until: Mapping[str, Mapping[str, int]] | None = None,
     ) -> Intake:
         """Ingests all new files in one or more batches, and the checkpoint in the last one. Ignores `until`."""
-        paths.require_writable(spark)
-        folder = local_or_hadoop(spark, self.path)
+        lake.paths.require_writable(lake.spark)
+        folder = local_or_hadoop(lake.spark, self.path)
         listing = list_folder(folder)
-        before = read_progress(spark, paths, self.name)
+        before = read_progress(lake, self.name)
         if before.batch_id == 0 and not listing.files and listing.checkpoint is None:
             raise SourceError(
                 f"{self.place} is empty; files of a TiCDC storage sink with protocol=canal-json are expected"
             )
-        return _FolderIngest(self, spark, paths, run, folder, listing, before).run_all()
+        return _FolderIngest(self, lake, run, folder, listing, before).run_all()
 
     def news(self, note: Mapping[str, Any] | None) -> News | NoNews:
         """Compares the folder's listing with the note. Python lists a local folder, pyarrow any other."""
@@ -119,8 +118,7 @@ class _FolderIngest:
     """Ingests one listing in one run, and holds the run's results so far."""
 
     source: TicdcStorage
-    spark: SparkSession
-    paths: LakePaths
+    lake: Lake
     run: RunContext
     folder: Folder
     listing: Listing
@@ -136,7 +134,7 @@ class _FolderIngest:
         self._checkpoint = self.before.checkpoint
 
     def run_all(self) -> Intake:
-        new, rewritten = files_to_read(self.spark, self.paths, self.folder.root, self.listing.files, self.before)
+        new, rewritten = files_to_read(self.lake, self.folder.root, self.listing.files, self.before)
         chunks = split_files(new, self.source.max_bytes_per_batch) or [()]
         for number, chunk in enumerate(chunks, start=1):
             last = number == len(chunks)
@@ -160,7 +158,7 @@ class _FolderIngest:
             self._append([], None, rewritten, last=last)
             return
         try:
-            lines = read_lines(self.spark, self.folder.root, chunk).persist()
+            lines = read_lines(self.lake.spark, self.folder.root, chunk).persist()
         except (PySparkException, Py4JJavaError) as error:
             raise self._unreadable(error) from error
         try:
@@ -206,7 +204,7 @@ class _FolderIngest:
         if checkpoint is not None:
             headers = {FILE: METADATA, **({CLOSES_MS: "true"} if self._without_tso else {})}
             record = (self.source.name, self._next, checkpoint.text, checkpoint.modified_ms, headers)
-            frames.append(one_record(self.spark, *record))
+            frames.append(one_record(self.lake.spark, *record))
             self._next += 1
             self._checkpoint = checkpoint.tso
         span = OffsetRange(self.source.name, 0, first, self._next - 1, self._next - first)
@@ -225,7 +223,9 @@ class _FolderIngest:
         }
         frame = frames[0] if len(frames) == 1 else frames[0].unionByName(frames[1])
         batch = frame.select(F.lit(batch_id).cast("bigint").alias("batch_id"), "*")
-        append_once(batch, self.paths.table("raw_topic_snapshot"), Commit(raw_app_id(self.paths), batch_id, note))
+        append_once(
+            batch, self.lake.paths.table("raw_topic_snapshot"), Commit(raw_app_id(self.lake.paths), batch_id, note)
+        )
         self.batches.append(batch_id)
         self.files += [file.file for file in read]
         if span.records:

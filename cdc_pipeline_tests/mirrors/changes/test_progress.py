@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_pipeline.lake.delta import Commit, append_once
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.progress import PublishedCut, published_cut, read_progress
 from cdc_pipeline.mirrors.settings.selection import ALL_TABLES
@@ -43,7 +44,7 @@ def test_ended_topics_are_ignored(
     spark.createDataFrame(batches, _BATCHES).write.format("delta").save(paths.table("batches"))
     rows = spark.createDataFrame(_WATERMARKS, _TOPIC)
     rows.write.format("delta").save(paths.table("watermarks"))
-    streams = read_progress(spark, paths)
+    streams = read_progress(Lake(spark, paths))
     assert (streams.last_batch, streams.resolved_tso, streams.held_by) == (2, resolved, held_by)
 
 
@@ -81,7 +82,7 @@ def test_progress_from_a_cut_on_equals_the_full_progress(
     spark.createDataFrame(batches, _BATCHES).write.format("delta").save(paths.table("batches"))
     rows = spark.createDataFrame([*_WATERMARKS[1:], *watermarks], _TOPIC)
     rows.write.format("delta").save(paths.table("watermarks"))
-    streams, whole = read_progress(spark, paths, _AFTER_TWO), read_progress(spark, paths)
+    streams, whole = read_progress(Lake(spark, paths), _AFTER_TWO), read_progress(Lake(spark, paths))
     assert (streams.resolved_tso, streams.held_by, streams.without_watermark) == (resolved, held_by, waiting)
     assert replace(streams, new_row_changes=0) == replace(whole, new_row_changes=0)
     assert waiting or resolved == 9 or streams.new_row_changes == (9 if batch else 0)
@@ -95,7 +96,7 @@ def test_after_a_cut_without_watermarks(
     batches = [(1, False, [], 7, _RANGES[1:], {}), (2, exact, [], 8, _NEW, {})]
     spark.createDataFrame(batches, _BATCHES).write.format("delta").save(paths.table("batches"))
     spark.createDataFrame(_WATERMARKS[1:], _TOPIC).write.format("delta").save(paths.table("watermarks"))
-    streams = read_progress(spark, paths, PublishedCut(1, None, 1, ()))
+    streams = read_progress(Lake(spark, paths), PublishedCut(1, None, 1, ()))
     assert (streams.last_batch, streams.has_tsos, streams.resolved_tso) == (2, exact, resolved)
 
 
@@ -104,12 +105,12 @@ def test_the_newest_cut_is_found_with_and_without_its_writer_version(spark: Spar
     path = paths.table("consistent_cuts")
     for cut_id in (1, 2):
         append_once(_cut(spark, cut_id), path, Commit(paths.app_id("consistent_cuts"), cut_id, {}))
-    assert published_cut(spark, paths).cut_id == 2
+    assert published_cut(Lake(spark, paths)).cut_id == 2
     spark.sql(f"RESTORE TABLE delta.`{path}` TO VERSION AS OF 0")
-    assert published_cut(spark, paths).cut_id == 1
+    assert published_cut(Lake(spark, paths)).cut_id == 1
     copy = LakePaths(f"{paths.root}/copy", paths.pipeline)
     _cut(spark, 4).unionByName(_cut(spark, 3)).write.format("delta").save(copy.table("consistent_cuts"))
-    assert published_cut(spark, copy).cut_id == 4
+    assert published_cut(Lake(spark, copy)).cut_id == 4
 
 
 def _cut(spark: SparkSession, cut_id: int) -> DataFrame:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import cdc_pipeline_tests
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_report import published_entries
@@ -647,7 +648,9 @@ def _ingest_cases(spark: SparkSession, folder: Path, cases: dict[str, Case], *, 
             mirror = spark.read.format("delta").load(runs.paths.mirror(TableName("db", tables[name])))
             rows = [found.asDict() for found in mirror.collect()]
             runs.rows[name].append(sorted((found["id"], found.get("v")) for found in rows))
-    entries = {entry.name.table: entry for entry in published_entries(published_cut(spark, runs.paths), runs.paths)}
+    entries = {
+        entry.name.table: entry for entry in published_entries(published_cut(Lake(spark, runs.paths)), runs.paths)
+    }
     runs.doubtful = {
         name for name, table in tables.items() if any("do not show which" in gap for gap in entries[table].gaps)
     }
@@ -730,7 +733,7 @@ def test_each_change_is_counted_once(
     assert all(not report.breaches for report in runs.reports)
     statuses = spark.read.format("delta").load(runs.paths.table("ddl_history")).select("status").distinct().collect()
     assert {row["status"] for row in statuses} <= {"applied", "duplicate"}
-    assert lake_balance(spark, runs.paths).is_balanced
+    assert lake_balance(Lake(spark, runs.paths)).is_balanced
 
 
 class _KillAfterPlan(Killer):

@@ -17,6 +17,7 @@ from cdc_pipeline.checks.no_breach import no_breach_result
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.gaps import gap_texts
 from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts import cut_execution
@@ -94,7 +95,7 @@ class Stream:
             return seen(tables)
 
     def rebuilt(self) -> RebuildReport:
-        maker = CutMaker(self.spark, self.paths, "rebuild", "UTC", 2, lambda line: None)
+        maker = CutMaker(Lake(self.spark, self.paths), "rebuild", "UTC", 2, lambda line: None)
         return Rebuilder(maker, "auto").rebuild()
 
     def gaps(self, table: str) -> tuple[str, ...]:
@@ -151,7 +152,7 @@ def test_upkeep_changes_nothing_that_can_be_read(stream: Stream, spark: SparkSes
     said: list[str] = []
     found = {
         upkeep.table: upkeep
-        for upkeep in Maintenance(tables=["mirror/*", "change_log"]).run(spark, stream.paths, said.append)
+        for upkeep in Maintenance(tables=["mirror/*", "change_log"]).run(Lake(spark, stream.paths), said.append)
     }
     assert list(found) == ["change_log", "mirror/db.bag", "mirror/db.new", "mirror/db.t"]
     assert found["mirror/db.t"].files_removed > found["mirror/db.t"].files_added == 1
@@ -160,16 +161,16 @@ def test_upkeep_changes_nothing_that_can_be_read(stream: Stream, spark: SparkSes
     for step in (10, 21, 30):
         assert stream.read(step) == TRUTH[step]
     with pytest.raises(LakeError, match=r"matches no table of the lake: raw_topic_snapshot, .*mirror/db\.t"):
-        Maintenance(tables=["mirror/db.gone"]).run(spark, stream.paths, said.append)
+        Maintenance(tables=["mirror/db.gone"]).run(Lake(spark, stream.paths), said.append)
 
 
 def test_a_rebuild_of_a_correct_lake_changes_nothing(stream: Stream) -> None:
-    before = published_cut(stream.spark, stream.paths)
+    before = published_cut(Lake(stream.spark, stream.paths))
     report = stream.rebuilt()
     assert [table.table for table in report.tables if not table.equal] == []
     assert {table.table for table in report.tables} >= {"change_log", "mirror/db.t", "mirror/db.bag", "mirror/db.new"}
     assert report.cut_id is None
-    assert published_cut(stream.spark, stream.paths) == before
+    assert published_cut(Lake(stream.spark, stream.paths)) == before
     assert not Path(stream.paths.home, "rebuild").exists()
 
 
@@ -185,20 +186,20 @@ def test_readers_see_whole_cuts_only_and_late_changes_are_breaches_or_redeliveri
     assert mirror.count() == 4
     assert stream.read() == TRUTH[30]
     with pytest.raises(LakeError, match=r"cut \d+ is begun and not published: run the ingest first"):
-        Maintenance().run(spark, stream.paths, lambda line: None)
+        Maintenance().run(Lake(spark, stream.paths), lambda line: None)
 
     report = stream.told(41, [])
-    assert published_cut(spark, stream.paths).cut_id == 4  # the one that was begun, and the one up to 41
+    assert published_cut(Lake(spark, stream.paths)).cut_id == 4  # the one that was begun, and the one up to 41
     expected = {**TRUTH[30], "t": [*TRUTH[30]["t"], (4, "f", 4)], "bag": [(1, "x")]}
     assert stream.read() == expected
     cuts = spark.read.format("delta").load(stream.paths.table("consistent_cuts")).orderBy("cut_id")
     assert [(row["late"], row["breaches"]) for row in cuts.collect()] == [(0, 0), (0, 0), (2, 1), (0, 0)]
     (gap,) = stream.gaps("t")
     assert "1 change(s) arrived after the mirror had passed their commit TSO" in gap
-    check = no_breach_result(spark, stream.paths, _CHECKED)
+    check = no_breach_result(Lake(spark, stream.paths), _CHECKED)
     assert not check.passed
     assert list(check.metadata) == ["db.t"]
-    assert lake_balance(spark, stream.paths).is_balanced
+    assert lake_balance(Lake(spark, stream.paths)).is_balanced
     assert report.breaches == ()
 
     # the rebuild also restores a row that was deleted by hand, and applies the change that was late
@@ -211,14 +212,14 @@ def test_readers_see_whole_cuts_only_and_late_changes_are_breaches_or_redeliveri
     repaired = {**expected, "t": sorted([*expected["t"], (8, "never seen", 7)])}
     assert stream.read() == repaired
     assert stream.gaps("t") == ()
-    assert no_breach_result(spark, stream.paths, _CHECKED).passed
-    assert lake_balance(spark, stream.paths).is_balanced
+    assert no_breach_result(Lake(spark, stream.paths), _CHECKED).passed
+    assert lake_balance(Lake(spark, stream.paths)).is_balanced
     assert (8, "never seen") in stream.read(12)["t"]
 
     # the pipeline continues
     stream.told(50, [wide("DELETE", "t", 45, {"id": "8", "v": "never seen", "n": "7"})])
     assert stream.read() == expected
-    assert lake_balance(spark, stream.paths).is_balanced
+    assert lake_balance(Lake(spark, stream.paths)).is_balanced
 
 
 def test_chosen_tables_are_rebuilt_with_those_tied_to_them(stream: Stream, spark: SparkSession) -> None:
@@ -229,8 +230,8 @@ def test_chosen_tables_are_rebuilt_with_those_tied_to_them(stream: Stream, spark
     stream.told(60, [late, put("new", 55, "2", "q")])
     DeltaTable.forPath(spark, stream.paths.mirror(TableName("db", "new"))).delete(F.col("id") == 1)
     wrong = stream.read()
-    cut = published_cut(spark, stream.paths)
-    rebuilder = TableRebuilder(CutMaker(spark, stream.paths, "rebuild", "UTC", 2, lambda line: None))
+    cut = published_cut(Lake(spark, stream.paths))
+    rebuilder = TableRebuilder(CutMaker(Lake(spark, stream.paths), "rebuild", "UTC", 2, lambda line: None))
 
     def rebuilt(*patterns: str) -> tuple[dict[str, bool], int | None]:
         report = rebuilder.rebuild(patterns)
@@ -242,16 +243,16 @@ def test_chosen_tables_are_rebuilt_with_those_tied_to_them(stream: Stream, spark
     ):
         rebuilt("db.x", "t")
     assert rebuilt("db.bag", "db.gone") == ({"mirror/db.bag": True}, None)
-    assert published_cut(spark, stream.paths) == cut
-    assert not no_breach_result(spark, stream.paths, _CHECKED).passed
+    assert published_cut(Lake(spark, stream.paths)) == cut
+    assert not no_breach_result(Lake(spark, stream.paths), _CHECKED).passed
 
     assert rebuilt("*.t") == ({"mirror/db.t": False}, cut.cut_id + 1)
     right = {**wrong, "t": sorted([*wrong["t"], (78, "late again", 7)])}
     assert stream.read() == right
     assert (78, "late again", 7) in stream.read(43)["t"]
     assert stream.gaps("t") == ()
-    assert no_breach_result(spark, stream.paths, _CHECKED).passed
-    assert lake_balance(spark, stream.paths).is_balanced
+    assert no_breach_result(Lake(spark, stream.paths), _CHECKED).passed
+    assert lake_balance(Lake(spark, stream.paths)).is_balanced
 
     # the first name of the table
     assert rebuilt("db.old") == ({"mirror/db.new": False}, cut.cut_id + 2)
@@ -263,4 +264,4 @@ def test_chosen_tables_are_rebuilt_with_those_tied_to_them(stream: Stream, spark
     assert [table.table for table in report.tables if not table.equal] == []
     stream.told(70, [put("new", 65, "3", "r")])
     assert stream.read() == {**right, "new": [*right["new"], (3, "r")]}
-    assert lake_balance(spark, stream.paths).is_balanced
+    assert lake_balance(Lake(spark, stream.paths)).is_balanced

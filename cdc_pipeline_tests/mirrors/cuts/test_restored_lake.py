@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import set_committed_versions
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts import restored_lake
@@ -64,7 +65,7 @@ class Told:
 
     def taken_back(self) -> list[str]:
         said: list[str] = []
-        accept_restore(self.spark, self.paths, said.append)
+        accept_restore(Lake(self.spark, self.paths), said.append)
         return said
 
     def rows(self) -> list[tuple[int, str]]:
@@ -126,10 +127,10 @@ def test_a_lake_with_all_tables_restored_continues(told: Told, monkeypatch: pyte
     # raw snapshot, change log, watermarks, batches, plans, the mirror, cuts
     assert calls >= 7
     assert told.taken_back() == []
-    assert published_cut(told.spark, told.paths).resolved_tso == tso(10)
+    assert published_cut(Lake(told.spark, told.paths)).resolved_tso == tso(10)
     told.take_in()
-    assert (told.rows(), published_cut(told.spark, told.paths).resolved_tso) == (whole, tso(30))
-    assert lake_balance(told.spark, told.paths).is_balanced
+    assert (told.rows(), published_cut(Lake(told.spark, told.paths)).resolved_tso) == (whole, tso(30))
+    assert lake_balance(Lake(told.spark, told.paths)).is_balanced
     raw = told.spark.read.format("delta").load(told.paths.table("raw_topic_snapshot"))
     assert raw.count() == raw.select("topic", "partition", "offset").distinct().count() == 8
 
@@ -140,8 +141,11 @@ def test_a_lake_with_all_tables_restored_continues(told: Told, monkeypatch: pyte
     assert told.rows() == [*whole, (4, "e")]
     told.taken_back()
     told.take_in()
-    assert (told.rows(), published_cut(told.spark, told.paths).resolved_tso) == ([*whole, (4, "e"), (5, "f")], tso(50))
-    assert lake_balance(told.spark, told.paths).is_balanced
+    assert (told.rows(), published_cut(Lake(told.spark, told.paths)).resolved_tso) == (
+        [*whole, (4, "e"), (5, "f")],
+        tso(50),
+    )
+    assert lake_balance(Lake(told.spark, told.paths)).is_balanced
 
 
 def test_tables_at_different_points_are_named_and_nothing_changes(told: Told) -> None:
@@ -203,9 +207,9 @@ def test_a_copy_continues_and_single_restored_tables_are_refused(spark: SparkSes
     assert _rows(spark, paths) == after
 
     # a copy from after the first cut, at another path: later records are taken in again
-    assert (_rows(spark, copy), published_cut(spark, copy).resolved_tso) == ([(1, "a")], tso(10))
+    assert (_rows(spark, copy), published_cut(Lake(spark, copy)).resolved_tso) == ([(1, "a")], tso(10))
     ingest(spark, copy, captures)
-    assert (_rows(spark, copy), published_cut(spark, copy).resolved_tso) == (after, tso(20))
+    assert (_rows(spark, copy), published_cut(Lake(spark, copy)).resolved_tso) == (after, tso(20))
 
     # Delta would skip the commits of the second cut, so the mirror would never get them
     for table in ("consistent_cuts", "batches", "mirror/db/t"):

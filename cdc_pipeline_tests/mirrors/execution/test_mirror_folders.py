@@ -16,6 +16,7 @@ import pytest
 
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import Commit, TableState
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.execution import mirror_folders, step_runner
 from cdc_pipeline.mirrors.execution.step_runner import StepRunner
@@ -101,7 +102,7 @@ class FakeLake:
         settings = {"time_zone": "UTC", "salt": ""}
         rows: Any = type("Rows", (), {"apply": staticmethod(self.let_in), "recount": again, **settings})
         row_sets: Any = dict.fromkeys(range(len(plan.steps)))
-        writer = StepRunner(None, PATHS, plan.steps, row_sets, CutCommits("p", 7, {}), rows, 1)  # type: ignore[arg-type]
+        writer = StepRunner(Lake(None, PATHS), plan.steps, row_sets, CutCommits("p", 7, {}), rows, 1)  # type: ignore[arg-type]
         with (
             patch.object(mirror_folders, "table_state", self.table_state),
             patch.object(mirror_folders, "is_committed", self.is_in),

@@ -11,6 +11,7 @@ import pytest
 from cdc_pipeline.assets.nodes import mirror_lineage
 from cdc_pipeline.lake.catalog import CatalogColumn
 from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.cuts.catalog_entries import catalog_entries
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
@@ -168,7 +169,7 @@ def test_what_is_said_of_mirrors(told: LakePaths, spark: SparkSession) -> None:
         own = [(field.name, field.dataType) for field in states[-1].spark_schema()]
         assert [(field.name, field.dataType) for field in table.schema] == own
         assert states[-1].gaps == ()
-    maker = CutMaker(spark, told, "look", "UTC", 2, lambda _: None)
+    maker = CutMaker(Lake(spark, told), "look", "UTC", 2, lambda _: None)
     found = maker.mirror_entry(TableName("db", "p"))
     assert found is not None
     (entry,) = catalog_entries(spark, [found], {})
@@ -197,7 +198,7 @@ def test_a_rebuild_is_equal_and_takes_up_what_is_declared_now(told: LakePaths, s
     # only the changed declaration of `canal` is recomputed
     at = (ComputedColumn("at", "timestamp_ntz", "timestamp_ntz '2026-01-01 00:00:00'"),)
     rules = ColumnRules(masks=LATER.masks, salt=SALT, computed=(("db.canal", at), *RULES.computed))
-    maker = CutMaker(spark, told, "again", "UTC", 2, lambda _: None, columns=rules)
+    maker = CutMaker(Lake(spark, told), "again", "UTC", 2, lambda _: None, columns=rules)
     report = TableRebuilder(maker).rebuild(["db.canal", "db.s_keyed", "db.bag"])
     assert [(table.table, table.equal) for table in report.tables] == [
         ("mirror/db.bag", True),

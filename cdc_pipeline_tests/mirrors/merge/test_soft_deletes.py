@@ -9,6 +9,7 @@ import pytest
 
 import cdc_pipeline
 from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
@@ -200,7 +201,7 @@ def test_traces_and_what_is_said(told: Told, spark: SparkSession) -> None:
 
 
 def test_what_is_counted_and_checked_is_what_upstream_has(told: Told, spark: SparkSession) -> None:
-    entries = published_entries(published_cut(spark, told.paths), told.paths)
+    entries = published_entries(published_cut(Lake(spark, told.paths)), told.paths)
     live = {table: sum(found[-1] is not True for found in rows) for table, rows in ROWS.items()}
     assert {entry.name.table: entry.rows for entry in entries} == live
     counts = told.reports[1].changed[TableName("db", "s")]
@@ -221,7 +222,7 @@ def test_read_cut_gives_what_upstream_had(told: Told, spark: SparkSession) -> No
 
 
 def test_a_rebuild_is_equal(told: Told, spark: SparkSession) -> None:
-    maker = CutMaker(spark, told.paths, "again", "UTC", 2, lambda _: None, columns=RULES)
+    maker = CutMaker(Lake(spark, told.paths), "again", "UTC", 2, lambda _: None, columns=RULES)
     report = TableRebuilder(maker).rebuild(["db.*"])
     assert {table.table for table in report.tables} == {f"mirror/db.{table}" for table in ROWS}
     assert [table.table for table in report.tables if not table.equal] == []
@@ -252,7 +253,7 @@ def test_without_watermarks_and_made_so_by_a_rebuild(spark: SparkSession, tmp_pa
     # a mirror created without soft_delete has it after a rebuild
     ingested("0.jsonl", [table, *old, *first], ColumnRules())
     assert _rows(spark, paths, "c") == [(2, "bb"), (3, "c")]
-    Rebuilder(CutMaker(spark, paths, "r", "UTC", 2, lambda _: None, columns=RULES), "auto").rebuild()
+    Rebuilder(CutMaker(Lake(spark, paths), "r", "UTC", 2, lambda _: None, columns=RULES), "auto").rebuild()
     assert _rows(spark, paths, "c") == [(1, "a", True), (2, "bb", False), (3, "c", False)]
     assert ingested("1.jsonl", second, RULES) == []
     assert _rows(spark, paths, "c") == [(1, "a", True), (2, "bb", False), (3, "c", True)]

@@ -10,6 +10,7 @@ import pytest
 
 from cdc_pipeline.gaps import gap_texts
 from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.merge.masked_values import with_masks
@@ -155,7 +156,7 @@ def test_no_file_has_a_masked_value_in_clear(told: LakePaths) -> None:
 def test_a_rebuild_is_equal_and_hashes_anew_under_another_salt(told: LakePaths, spark: SparkSession) -> None:
     salt = "another salt of the tests"
     rules = ColumnRules(masks=WITH_LATER.masks, salt=salt)
-    maker = CutMaker(spark, told, "again", "UTC", 2, lambda _: None, columns=rules)
+    maker = CutMaker(Lake(spark, told), "again", "UTC", 2, lambda _: None, columns=rules)
     report = Rebuilder(maker, "auto").rebuild()
     assert {table.table for table in report.tables if not table.equal} == {
         f"mirror/db.{name}" for name in ("people", "keyed", "later")

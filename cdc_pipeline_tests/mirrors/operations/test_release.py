@@ -17,6 +17,7 @@ from cdc_pipeline.component.source_field import CaptureFilesSource
 from cdc_pipeline.errors import LakeError, SourceError
 from cdc_pipeline.gaps import gap_texts
 from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
@@ -58,7 +59,7 @@ TRUTH = {
 }
 
 
-class Lake:
+class ReleaseLake:
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.spark, self.folder, self.topic = spark, folder, Topic()
         self.paths = LakePaths(str(folder / "lake"), "shop")
@@ -81,7 +82,7 @@ class Lake:
         ingest(self.spark, self.paths, self.folder / "captures")
 
     def rebuilder(self, run_id: str) -> Rebuilder:
-        return Rebuilder(CutMaker(self.spark, self.paths, run_id, "UTC", 2, lambda _: None), "auto")
+        return Rebuilder(CutMaker(Lake(self.spark, self.paths), run_id, "UTC", 2, lambda _: None), "auto")
 
     def table(self, name: str) -> Any:
         return self.spark.read.format("delta").load(self.paths.table(name))
@@ -97,13 +98,13 @@ class Lake:
 
 
 @pytest.fixture(scope="module")
-def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    lake = Lake(spark, tmp_path_factory.mktemp("release"))
+def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> ReleaseLake:
+    lake = ReleaseLake(spark, tmp_path_factory.mktemp("release"))
     lake.told(12, STREAM)
     return lake
 
 
-def test_a_release_without_a_valid_record_changes_nothing(lake: Lake, spark: SparkSession) -> None:
+def test_a_release_without_a_valid_record_changes_nothing(lake: ReleaseLake, spark: SparkSession) -> None:
     assert lake.letters() == set(lake.places.values())
     assert "the first at " + lake.places["no newer"] in lake.gaps("t")[0]
     before = delta_versions(spark, Path(lake.paths.home))
@@ -119,7 +120,7 @@ def test_a_release_without_a_valid_record_changes_nothing(lake: Lake, spark: Spa
     assert delta_versions(spark, Path(lake.paths.home)) == before
 
 
-def test_wrong_choices_are_reported(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:
+def test_wrong_choices_are_reported(lake: ReleaseLake, spark: SparkSession, tmp_path: Path) -> None:
     letters = spark.createDataFrame(lake.table("dead_letters").collect(), lake.table("dead_letters").schema)
     twice = tmp_path / "twice.jsonl"
     twice.write_text(record_line("{}", "t", 1, 2) + "\n", encoding="utf-8")
@@ -152,7 +153,7 @@ def test_wrong_choices_are_reported(lake: Lake, spark: SparkSession, tmp_path: P
             choice.choose(letters, choice.replacement_rows(spark))
 
 
-def test_released_records_are_applied_at_their_position(lake: Lake, spark: SparkSession) -> None:
+def test_released_records_are_applied_at_their_position(lake: ReleaseLake, spark: SparkSession) -> None:
     replacements = {lake.places[name]: payload for name, (payload, _) in BROKEN.items() if name != "its row"}
     mended, still = put("t", 8, "2", "mended")[0], put("t", 8, "x3", "no int at all")[0]
     replacements |= {lake.places["x1"]: mended, lake.places["x2"]: still}
@@ -174,7 +175,7 @@ def test_released_records_are_applied_at_their_position(lake: Lake, spark: Spark
     assert lake.letters() == {lake.places["x2"]}
     assert [gap.split(":")[0] for gap in lake.gaps("t")] == ["1 row(s) with values that their types cannot hold"]
     assert lake.gaps("bag") == ()
-    assert lake_balance(spark, lake.paths).is_balanced
+    assert lake_balance(Lake(spark, lake.paths)).is_balanced
     log = (
         lake.table("change_log").where("`table` = 't' AND after['id'] = '8'").select("partition", "offset", "batch_id")
     )
@@ -188,7 +189,7 @@ def test_released_records_are_applied_at_their_position(lake: Lake, spark: Spark
     assert by_place[lake.places["x1"]]["rule"] == "value_has_type"
 
 
-def test_rebuilds_and_later_runs_keep_the_releases(lake: Lake) -> None:
+def test_rebuilds_and_later_runs_keep_the_releases(lake: ReleaseLake) -> None:
     # a new dead letter, and the same run again, as after an interruption: it releases nothing more, and all is equal
     lake.told(20, ["its row", put("t", 13, "10", "ten")])
     assert lake.letters() == {lake.places["x2"], lake.places["its row"]}
@@ -198,7 +199,7 @@ def test_rebuilds_and_later_runs_keep_the_releases(lake: Lake) -> None:
     assert [table.table for table in stopped.rebuild.tables if not table.equal] == []
 
 
-def test_the_job(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:
+def test_the_job(lake: ReleaseLake, spark: SparkSession, tmp_path: Path) -> None:
     """The last test of the module."""
     source = CaptureFilesSource(type="capture_files", path=str(lake.folder / "captures"))
     component = CdcPipeline(name="shop", source=source, lake=lake.paths.root)

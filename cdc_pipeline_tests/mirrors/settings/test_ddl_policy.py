@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.held_rows import approve
 from cdc_pipeline.mirrors.changes.progress import published_cut
@@ -54,7 +55,7 @@ class Told:
         return ingest(self.spark, self.paths, self.folder / "captures", policy=self.policy)
 
     def maker(self) -> CutMaker:
-        return CutMaker(self.spark, self.paths, "again", "UTC", 2, lambda line: None, {}, self.policy)
+        return CutMaker(Lake(self.spark, self.paths), "again", "UTC", 2, lambda line: None, {}, self.policy)
 
     def rows(self, *tables: str) -> Found:
         """The rows of mirrors as texts, after a row of column names."""
@@ -149,17 +150,17 @@ def test_what_is_dropped_is_kept_and_a_table_waits_until_its_statement_is_approv
         "partner": [("id", "v"), ("1", "p")],
     }
     assert report.totals.pending == 6
-    assert lake_balance(spark, told.paths).is_balanced
+    assert lake_balance(Lake(spark, told.paths)).is_balanced
     assert told.statuses().count("held") == 4
 
     settings = CutSettings("UTC", {}, told.policy)
-    shown = {found.sql: found.effect for found in pending_statements(spark, told.paths, settings)}
+    shown = {found.sql: found.effect for found in pending_statements(Lake(spark, told.paths), settings)}
     assert shown["TRUNCATE TABLE hbag"] == "truncated db.hbag"
     assert "renamed db.partner to db.held" in shown["RENAME TABLE held TO tmp, partner TO held, tmp TO partner"]
     assert told.rows("held", "hbag") == {"held": before["held"], "hbag": before["hbag"]}
 
-    held = published_cut(spark, told.paths).held
-    approve(spark, told.paths, [table for table in held if table.name.table == "held"], "approval")
+    held = published_cut(Lake(spark, told.paths)).held
+    approve(Lake(spark, told.paths), [table for table in held if table.name.table == "held"], "approval")
     report = told.maker().advance()
     assert told.rows("held", "partner", "hbag", "tmp") == {
         "partner": [("id", "n", "m"), ("1", "5", None), ("2", "6", None), ("3", "8", "9"), ("4", "1", "2")],
@@ -167,17 +168,17 @@ def test_what_is_dropped_is_kept_and_a_table_waits_until_its_statement_is_approv
         "hbag": before["hbag"],
     }
     assert [str(table.name) for table in report.held] == ["db.hbag"]
-    assert lake_balance(spark, told.paths).is_balanced
+    assert lake_balance(Lake(spark, told.paths)).is_balanced
     assert told.statuses().count("held") == 1
 
-    approve(spark, told.paths, report.held, "approval 2")
+    approve(Lake(spark, told.paths), report.held, "approval 2")
     report = told.send([put("hbag", 21, "3", "z"), delete("hbag", 22, "2", "y"), *_KEPT[2]], 30)
     assert told.rows("kgone", _KEPT_TABLE) == _KEPT_ROWS[2]
     assert told.rows("hbag") == {"hbag": [("id", "v"), ("2", "y"), ("3", "z")]}
     assert report.held == ()
     assert report.totals.pending == 0
     assert all(entry.gaps == () for entry in report.mirrors)
-    assert lake_balance(spark, told.paths).is_balanced
+    assert lake_balance(Lake(spark, told.paths)).is_balanced
     assert Rebuilder(told.maker(), "auto").rebuild().all_equal
 
 
@@ -189,10 +190,10 @@ def test_a_dropped_database_waits_table_by_table(spark: SparkSession, tmp_path: 
         10,
     )
     assert told.rows("a", "b") == {"a": [("id", "v"), ("1", "x")], "b": [("id", "v"), ("2", "y")]}
-    approve(spark, told.paths, published_cut(spark, told.paths).held, "approval")
+    approve(Lake(spark, told.paths), published_cut(Lake(spark, told.paths)).held, "approval")
     told.maker().advance()
     assert told.rows("a", "b") == {"a": [("id", "v"), ("2", "x")], "b": [("id", "v"), ("2", "y")]}
-    assert lake_balance(spark, told.paths).is_balanced
+    assert lake_balance(Lake(spark, told.paths)).is_balanced
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 from delta.tables import DeltaTable
 
 from cdc_pipeline.errors import LakeError, SourceError
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.sources.capture_files.new_files import listing_digest, take_in_new_files
 from cdc_pipeline.sources.capture_files.reading import list_folder
@@ -42,7 +43,7 @@ def _places(spark: SparkSession, paths: LakePaths) -> list[tuple[int, str, int, 
 
 
 def _take_in(spark: SparkSession, paths: LakePaths, place: str, run_id: str = "run") -> Intake:
-    return take_in_new_files(spark, paths, place, run_id)
+    return take_in_new_files(Lake(spark, paths), place, run_id)
 
 
 # ---- ingested records
@@ -132,9 +133,9 @@ def test_a_decoded_file_is_read_again_only_when_it_grew(spark: SparkSession, pat
 
 def test_two_pipelines_in_one_lake(spark: SparkSession, paths: LakePaths, tmp_path: Path) -> None:
     other = LakePaths(paths.root, "other")
-    assert newest_batch(spark, paths) == 0
+    assert newest_batch(Lake(spark, paths)) == 0
     _take_in(spark, paths, folder(tmp_path / "c", {"a.jsonl": line("shop")}))
-    assert (newest_batch(spark, paths), newest_batch(spark, other)) == (1, 0)
+    assert (newest_batch(Lake(spark, paths)), newest_batch(Lake(spark, other))) == (1, 0)
     assert _take_in(spark, other, folder(tmp_path / "d", {"a.jsonl": line("other")})).batch_id == 1
     assert [place[4] for place in _places(spark, paths) + _places(spark, other)] == [b"shop", b"other"]
 

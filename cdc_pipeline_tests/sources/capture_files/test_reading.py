@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import SourceError
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.sources.capture_files.new_files import take_in_new_files
 from cdc_pipeline.sources.capture_files.reading import damaged_gzip, list_folder, overlong_line, records
 from cdc_pipeline.sources.records import RECORD
@@ -281,7 +282,7 @@ def test_a_file_that_opens_to_a_thousand_times_its_size(spark: SparkSession, pat
     assert len(bomb) < 1 << 20
     place = folder(tmp_path, {"bomb.jsonl.gz": bomb})
     with pytest.raises(SourceError, match=r"line 1 of bomb\.jsonl\.gz in .* is longer than 536870912 bytes"):
-        take_in_new_files(spark, paths, place, "test")
+        take_in_new_files(Lake(spark, paths), place, "test")
     assert not Path(paths.home).exists() or not any(Path(paths.home).iterdir())
 
 

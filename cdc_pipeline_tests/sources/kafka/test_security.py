@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from cdc_pipeline.component.source_field import KafkaSource
 from cdc_pipeline.errors import SourceError, TransientError
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.sources.kafka import broker as broker_module
 from cdc_pipeline.sources.source import Intake, News, RunContext
 from cdc_pipeline_tests.local_kafka.broker import LocalBroker
@@ -158,7 +159,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def take_in(source: Source, spark: SparkSession, paths: LakePaths) -> Intake:
-    return source.take_in(spark, paths, RunContext("test", lambda line: None))
+    return source.take_in(Lake(spark, paths), RunContext("test", lambda line: None))
 
 
 def test_the_sensor_and_the_run_get_in_by_one_declaration(kafka: Kafka, spark: SparkSession, paths: LakePaths) -> None:

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.decoded_tables import decode_batches
 from cdc_pipeline.errors import SourceError
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.sources.raw_batches import newest_note
 from cdc_pipeline.sources.records import RECORD
 from cdc_pipeline.sources.source import News, NoNews, RunContext
@@ -58,7 +59,7 @@ class _Taker:
 
     def take_in(self) -> Intake:
         self.reports = []
-        return self.source.take_in(self.spark, self.paths, RunContext("run", self.reports.append))
+        return self.source.take_in(Lake(self.spark, self.paths), RunContext("run", self.reports.append))
 
     def rows(self) -> list[Row]:
         return self.spark.read.format("delta").load(self.paths.table("raw_topic_snapshot")).orderBy("offset").collect()
@@ -200,7 +201,7 @@ def test_growing_torn_and_empty_files(taker: _Taker, sink: StorageSink) -> None:
     assert taker.take_in().records == 4
     assert taker.values()[2:] == [content, _line(4), _line(5), checkpoint(_V + 5)]
     # the files of decoded batches are in `batches`, those of the others in the notes only
-    decode_batches(taker.spark, taker.paths)
+    decode_batches(Lake(taker.spark, taker.paths))
     sink.put(f"{data}000001.json", _lines(1, 2, 6, 7))
     sink.put(f"{data}000002.json", _lines(3, 4))
     sink.put("metadata", checkpoint(_V + 4))  # a lower one, after a restart
@@ -238,7 +239,7 @@ def test_batches_are_bounded_and_a_killed_run_goes_on(taker: _Taker, sink: Stora
     assert len(taker.values()) == 8
     # an incomplete run does not store the listing
     assert isinstance(taker.news(), News)
-    decode_batches(taker.spark, taker.paths, up_to=1)
+    decode_batches(Lake(taker.spark, taker.paths), up_to=1)
     assert taker.take_in().batches == (3, 4)
     wanted = [_line(number) for place in range(7) for number in (10 * place, 10 * place + 1)]
     assert taker.values() == [*wanted, checkpoint(_V)]
@@ -255,7 +256,7 @@ def test_batches_whose_notes_are_gone(taker: _Taker, sink: StorageSink) -> None:
     sink.put(f"d/t/{_V}/CDC000002.json", _lines(3))
     sink.put("metadata", checkpoint(_V))
     taker.take_in()
-    decode_batches(taker.spark, taker.paths)
+    decode_batches(Lake(taker.spark, taker.paths))
     batches_table = taker.spark.read.format("delta").load(taker.paths.table("batches"))
     forgotten = batches_table.withColumn("files", F.expr("filter(files, file -> false)")).localCheckpoint()
     forgotten.write.format("delta").mode("overwrite").save(taker.paths.table("batches"))

@@ -8,6 +8,7 @@ import dagster as dg
 
 from cdc_pipeline.checks.keys_hold import KeysToCheck, keys_hold_result
 from cdc_pipeline.checks.schema_matches_ddl import schema_result
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.progress import StreamProgress, published_cut
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, published_entries
 
@@ -21,7 +22,7 @@ CUTS = dg.AssetKey(["shop", "consistent_cuts"])
 
 def report_of(spark: SparkSession, paths: LakePaths) -> CutReport:
     """The report of the newest cut, as of a run without new records."""
-    cut = published_cut(spark, paths)
+    cut = published_cut(Lake(spark, paths))
     streams = StreamProgress(cut.last_batch, True, cut.resolved_tso, None, ())
     return CutReport(False, cut.cut_id, cut.resolved_tso, streams, published_entries(cut, paths))
 
@@ -32,5 +33,5 @@ def mirror_checks(
     """The results of `keys_hold` and `schema_matches_ddl`."""
     report = report_of(spark, paths)
     names = [str(entry.name) for entry in report.mirrors]
-    keys = keys_hold_result(spark, paths, report, KeysToCheck({}, most_rows, names), CUTS)
-    return keys, schema_result(spark, paths, report, names, CUTS)
+    keys = keys_hold_result(Lake(spark, paths), report, KeysToCheck({}, most_rows, names), CUTS)
+    return keys, schema_result(Lake(spark, paths), report, names, CUTS)

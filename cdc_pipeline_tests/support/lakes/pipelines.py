@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.dialects.decoded_tables import decode_batches
 from cdc_pipeline.lake.format import store_format
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
@@ -39,12 +40,11 @@ def ingest(
     report: Callable[[str], None] = lambda line: None,
 ) -> CutReport:
     source = CaptureFiles(str(captures)) if isinstance(captures, Path) else captures
-    source.take_in(spark, paths, RunContext(run_id, lambda line: None))
-    store_format(spark, paths)
-    decode_batches(spark, paths, claim_store=claim_store)
+    source.take_in(Lake(spark, paths), RunContext(run_id, lambda line: None))
+    store_format(Lake(spark, paths))
+    decode_batches(Lake(spark, paths), claim_store=claim_store)
     maker = CutMaker(
-        spark,
-        paths,
+        Lake(spark, paths),
         run_id,
         time_zone,
         2,

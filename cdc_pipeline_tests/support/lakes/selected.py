@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
@@ -52,13 +53,12 @@ class Told:
         self.topic.write(self.folder / "captures", f"{self.parts}.jsonl")
         captures = self.folder / "captures"
         report = ingest(self.spark, self.paths, captures, selection=self.selection, columns=self.columns)
-        assert lake_balance(self.spark, self.paths).is_balanced
+        assert lake_balance(Lake(self.spark, self.paths)).is_balanced
         return report
 
     def maker(self) -> CutMaker:
         return CutMaker(
-            self.spark,
-            self.paths,
+            Lake(self.spark, self.paths),
             "again",
             "UTC",
             2,
@@ -71,7 +71,7 @@ class Told:
         """The lake has exactly these mirrors. `expected`: by `database.table`."""
         for name, table in expected.items():
             assert_mirror(self.spark, self.paths, TableName(*name.split(".")), table)
-        found = {str(name) for name in published_cut(self.spark, self.paths).names}
+        found = {str(name) for name in published_cut(Lake(self.spark, self.paths)).names}
         assert found == set(expected)
 
     def statuses(self) -> dict[str, str]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.lake import delta_log
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
@@ -66,8 +67,8 @@ class Told:
         for name in SHORT:
             assert_told(self.spark, self.paths, STORIES[name])
         assert self.spark.read.format("delta").load(self.paths.table("raw_topic_snapshot")).count() == self.sent
-        assert published_cut(self.spark, self.paths).resolved_tso == tso(LAST)
-        assert lake_balance(self.spark, self.paths).is_balanced
+        assert published_cut(Lake(self.spark, self.paths)).resolved_tso == tso(LAST)
+        assert lake_balance(Lake(self.spark, self.paths)).is_balanced
 
 
 def begun(spark: SparkSession, folder: Path) -> Told:
