@@ -152,7 +152,7 @@ def _offsets(topic: str, offset: int) -> str:
 
 def _append_raw(spark: SparkSession, pipeline: Pipeline, topic: str, end: int, count: int) -> None:
     until = {topic: dict.fromkeys(map(str, range(PARTITIONS)), end)}
-    taken = pipeline.source.take_in(Lake(spark, pipeline.paths), RunContext(f"run-{end}", lambda _: None), until)
+    taken = pipeline.source.ingest(Lake(spark, pipeline.paths), RunContext(f"run-{end}", lambda _: None), until)
     if taken.records != count:
         raise BenchmarkError(f"expected {count} records in raw, found {taken.records}")
 

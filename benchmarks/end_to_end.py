@@ -111,7 +111,7 @@ def _batch(spark: SparkSession, pipeline: Pipeline, broker: LocalBroker, partiti
 
     run = RunContext(f"run-{end}", lambda _: None)
     with timed("raw"):
-        events = pipeline.source.take_in(Lake(spark, pipeline.paths), run, until).records
+        events = pipeline.source.ingest(Lake(spark, pipeline.paths), run, until).records
     with timed("decode"):
         decode_batches(Lake(spark, pipeline.paths))
     with timed("mirror"):

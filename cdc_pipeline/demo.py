@@ -53,7 +53,7 @@ def _demo(pipeline: Pipeline, started: float) -> int:
     lake = Lake(SparkLakehouse().session, pipeline.paths)  # the run uses this session
     seconds["start Spark"] = time.monotonic() - spark_started
     before = published_cut(lake)
-    _say(f"running the Dagster job {NAME}_ingest: {pipeline.source.place} into {pipeline.lake}")
+    _say(f"running the Dagster job {NAME}_ingest: {pipeline.source.location} into {pipeline.lake}")
     result, step_seconds = _run(f"{NAME}_ingest")
     seconds.update(step_seconds)
     if not result.success:

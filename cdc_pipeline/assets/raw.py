@@ -49,7 +49,7 @@ def raw_asset(pipeline: Pipeline) -> dg.AssetsDefinition:
         run = RunContext(context.run.run_id, context.log.info)
         started = time.monotonic()
         with open_lake(context, pipeline, spark) as lake:
-            intake = pipeline.source.take_in(lake, run, config.until or None)
+            intake = pipeline.source.ingest(lake, run, config.until or None)
             store_format(lake)
             newest = newest_batch(lake)
             state = lake.state(RAW)
@@ -58,13 +58,13 @@ def raw_asset(pipeline: Pipeline) -> dg.AssetsDefinition:
             # unchanged by a run without new records, so that downstream assets stay in sync
             data_version=dg.DataVersion(str(newest)),
             metadata={
-                "source": pipeline.source.place,
+                "source": pipeline.source.location,
                 "batch": intake.batch_id or "no new records",
                 "batches": len(intake.batches),
                 "records": intake.records,
                 "seconds": round(time.monotonic() - started, 1),
                 "files": _first(file.name for file in intake.files),
-                "skipped_files": list(intake.passed_over),
+                "skipped_files": list(intake.skipped_files),
                 "offsets": ranges_table(intake.ranges[:_MOST_SHOWN]),
                 **({} if pipeline.paths.is_local else {POSITIONS: dg.MetadataValue.json(dict(intake.positions))}),
                 **delta_columns(state),
@@ -85,7 +85,7 @@ def _first(names: Iterable[str]) -> list[str]:
 
 
 def _summary(intake: Intake) -> str:
-    skipped = f"; skipped files without records: {', '.join(intake.passed_over)}" if intake.passed_over else ""
+    skipped = f"; skipped files without records: {', '.join(intake.skipped_files)}" if intake.skipped_files else ""
     if intake.batch_id is None:
         return f"no new records{skipped}"
     batches = f"batch {intake.batch_id}" if len(intake.batches) == 1 else f"{len(intake.batches)} batches"

@@ -7,7 +7,7 @@ from typing import Annotated, TypeAlias
 from pydantic import ConfigDict, Field
 
 from cdc_pipeline.component.json_schema import YamlModel
-from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn, DerivedRules
+from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn, ComputedRules
 from cdc_pipeline.mirrors.model.state import METADATA_COLUMNS
 from cdc_pipeline.mirrors.settings.table_patterns import require_pattern
 
@@ -63,7 +63,7 @@ def validate_computed(value: ComputedColumns) -> ComputedColumns:
     return value
 
 
-def computed_rules(value: ComputedColumns) -> DerivedRules:
+def computed_rules(value: ComputedColumns) -> ComputedRules:
     """The field in the form of `ColumnRules`."""
     return tuple(
         (pattern, tuple(ComputedColumn(name, column.type, column.sql) for name, column in columns.items()))

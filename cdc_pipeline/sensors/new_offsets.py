@@ -20,7 +20,7 @@ from cdc_pipeline.assets.failures import redact_secrets
 from cdc_pipeline.assets.keys import RAW, table_key
 from cdc_pipeline.assets.raw import POSITIONS
 from cdc_pipeline.sources.raw_batches import newest_note
-from cdc_pipeline.sources.source import News, NoNews
+from cdc_pipeline.sources.source import NewRecords, NoNewRecords
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,7 +62,7 @@ def new_offsets_sensor(
         job=job,
         minimum_interval_seconds=timing.interval_seconds,
         default_status=DefaultSensorStatus.RUNNING if running else DefaultSensorStatus.STOPPED,
-        description=f"Requests {pipeline.name}_ingest when {pipeline.source.place} has new records.",
+        description=f"Requests {pipeline.name}_ingest when {pipeline.source.location} has new records.",
     )
     def new_offsets(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         with redact_secrets(pipeline.source.secrets):
@@ -80,21 +80,21 @@ def _evaluate(
         run = unfinished[0].dagster_run
         return dg.SkipReason(f"run {run.run_id} of {run.job_name} is not finished yet ({run.status.value.lower()})")
     note = _progress_note(pipeline, instance)
-    news = pipeline.source.news(note)
-    if isinstance(news, NoNews):
-        return _retry(pipeline, instance, job_name, note) or dg.SkipReason(news.reason)
-    requested = _runs(instance, {PIPELINE_TAG: pipeline.name, RANGE_ID_TAG: news.range_id})
-    if reason := _already_ingested(news, note, requested) or _backoff(_runs(instance, {PIPELINE_TAG: pipeline.name})):
+    found = pipeline.source.find_new_records(note)
+    if isinstance(found, NoNewRecords):
+        return _retry(pipeline, instance, job_name, note) or dg.SkipReason(found.reason)
+    requested = _runs(instance, {PIPELINE_TAG: pipeline.name, RANGE_ID_TAG: found.range_id})
+    if reason := _already_ingested(found, note, requested) or _backoff(_runs(instance, {PIPELINE_TAG: pipeline.name})):
         return dg.SkipReason(reason)
-    since = _waiting_since(news, cursor)
+    since = _waiting_since(found, cursor)
     waited = time.time() - since
-    if news.records < timing.minimum_records and waited < timing.maximum_wait_seconds:
+    if found.records < timing.minimum_records and waited < timing.maximum_wait_seconds:
         reason = (
-            f"{news.summary}; fewer than {timing.minimum_records} (minimum_records), waiting for {waited:.0f} s of "
+            f"{found.summary}; fewer than {timing.minimum_records} (minimum_records), waiting for {waited:.0f} s of "
             f"{timing.maximum_wait_seconds} s"
         )
-        return dg.SensorResult(skip_reason=reason, cursor=json.dumps({"start_id": news.start_id, "since": since}))
-    return dg.SensorResult(run_requests=[_run_request(pipeline, news, len(requested) + 1)])
+        return dg.SensorResult(skip_reason=reason, cursor=json.dumps({"start_id": found.start_id, "since": since}))
+    return dg.SensorResult(run_requests=[_run_request(pipeline, found, len(requested) + 1)])
 
 
 def _retry(
@@ -134,9 +134,9 @@ def _progress_note(pipeline: Pipeline, instance: DagsterInstance) -> Mapping[str
     return entry.value if isinstance(entry, dg.JsonMetadataValue) and isinstance(entry.value, dict) else None
 
 
-def _already_ingested(news: News, note: Mapping[str, Any] | None, requested: list[RunRecord]) -> str | None:
+def _already_ingested(found: NewRecords, note: Mapping[str, Any] | None, requested: list[RunRecord]) -> str | None:
     """Reason to skip a range that a run has ingested although the source still differs: its files were deleted."""
-    if note is None or news.until or not requested:
+    if note is None or found.until or not requested:
         return None
     run = requested[0].dagster_run
     return f"no new records: run {run.run_id} ingested this range" if run.is_success else None
@@ -156,24 +156,24 @@ def _backoff(runs: list[RunRecord]) -> str | None:
     return f"run {run.run_id} ended with status {run.status.value.lower()}; retry in {remaining:.0f} s"
 
 
-def _waiting_since(news: News, cursor: str | None) -> float:
+def _waiting_since(found: NewRecords, cursor: str | None) -> float:
     """When the sensor first saw new records from this start offset, in seconds since 1970."""
     try:
         stored = json.loads(cursor or "null")
-        if stored["start_id"] == news.start_id:
+        if stored["start_id"] == found.start_id:
             return float(stored["since"])
     except (ValueError, TypeError, KeyError):
         pass
     return time.time()
 
 
-def _run_request(pipeline: Pipeline, news: News, attempt: int) -> dg.RunRequest:
+def _run_request(pipeline: Pipeline, found: NewRecords, attempt: int) -> dg.RunRequest:
     op = "__".join(table_key(pipeline.name, RAW).path)
     return dg.RunRequest(
         # Dagster launches a run key only once, so a retry of the range needs another key
-        run_key=f"{news.range_id}-{attempt}",
+        run_key=f"{found.range_id}-{attempt}",
         run_config={
-            "ops": {op: {"config": {"until": {topic: dict(offsets) for topic, offsets in news.until.items()}}}}
+            "ops": {op: {"config": {"until": {topic: dict(offsets) for topic, offsets in found.until.items()}}}}
         },
-        tags={RANGE_TAG: news.summary[:_LONGEST_TAG], RANGE_ID_TAG: news.range_id},
+        tags={RANGE_TAG: found.summary[:_LONGEST_TAG], RANGE_ID_TAG: found.range_id},
     )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, order=True)
-class CaptureFile:
+class SourceFile:
     """A file of a source. A file with another size or modification time counts as changed."""
 
     path: str
@@ -37,10 +37,10 @@ class Intake:
 
     batches: tuple[int, ...]
     """Ids of the batches that the run committed; empty if nothing was new."""
-    files: tuple[CaptureFile, ...]
+    files: tuple[SourceFile, ...]
     """Files that were read; empty for Kafka."""
     ranges: tuple[OffsetRange, ...]
-    passed_over: tuple[str, ...] = ()
+    skipped_files: tuple[str, ...] = ()
     """Names of files that were skipped because they contain no records."""
     lost: tuple[tuple[str, int, int, int], ...] = ()
     """Offsets that `resume_at` skipped, as (topic, partition, first, end); `end` is exclusive."""
@@ -58,7 +58,7 @@ class Intake:
 
 
 @dataclass(frozen=True)
-class News:
+class NewRecords:
     """Records of a source that the lake does not have yet."""
 
     summary: str
@@ -74,7 +74,7 @@ class News:
 
 
 @dataclass(frozen=True)
-class NoNews:
+class NoNewRecords:
     """The source has no new records."""
 
     reason: str
@@ -94,7 +94,7 @@ class Source(Protocol):
     """One kind of source."""
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The location of the records, for messages and metadata; without secrets."""
 
     @property
@@ -105,7 +105,7 @@ class Source(Protocol):
     def secrets(self) -> tuple[str, ...]:
         """Texts that must not appear in logs, metadata, the lake or an exception, in every encoding that may occur."""
 
-    def take_in(
+    def ingest(
         self,
         lake: Lake,
         run: RunContext,
@@ -118,7 +118,7 @@ class Source(Protocol):
         then contains complete batches only.
         """
 
-    def news(self, note: Mapping[str, Any] | None) -> News | NoNews:
+    def find_new_records(self, note: Mapping[str, Any] | None) -> NewRecords | NoNewRecords:
         """Compares the source with the newest note (`raw_batches.read_newest_note`), without Spark and in seconds.
 
         Raises as `take_in`.

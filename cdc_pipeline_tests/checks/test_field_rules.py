@@ -15,7 +15,7 @@ from cdc_pipeline.checks.field_rules import field_rules_result
 from cdc_pipeline.contracts.validation import Breach
 from cdc_pipeline.dialects.decoded_tables import decode_batches
 from cdc_pipeline.lake.lake import Lake
-from cdc_pipeline.sources.capture_files.new_files import take_in_new_files
+from cdc_pipeline.sources.capture_files.new_files import ingest_new_files
 from cdc_pipeline.sources.raw_batches import newest_batch
 from cdc_pipeline_tests.support.messages import Topic, canal, dataworks, ddl, row, tso, watermark
 
@@ -46,7 +46,7 @@ class _Lake:
         if messages:
             number = newest_batch(Lake(self.spark, self.paths))
             self.topic.write(self.folder / "captures", f"{number}.jsonl")
-            take_in_new_files(Lake(self.spark, self.paths), str(self.folder / "captures"), "run")
+            ingest_new_files(Lake(self.spark, self.paths), str(self.folder / "captures"), "run")
         batches = [batch.batch_id for batch in decode_batches(Lake(self.spark, self.paths))]
         rows = 1000 if batches else 0
         validations = [validate_table(Lake(self.spark, self.paths), table, batches, rows) for table in _TABLES]

@@ -28,7 +28,7 @@ from cdc_pipeline.dialects.unified import DEAD, EMPTY, KINDS, OTHER_DDL, ROW, XA
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
-from cdc_pipeline.sources.capture_files.new_files import take_in_new_files
+from cdc_pipeline.sources.capture_files.new_files import ingest_new_files
 from cdc_pipeline.sources.records import RECORD
 from cdc_pipeline_tests.support.messages import EPOCH_MS, record_line, tso, watermark
 
@@ -480,7 +480,7 @@ def lake(
     lines = (_line(number, value) + "\n" for number, value in enumerate(values[:_DRAWN]))
     (captures / "all.jsonl").write_text("".join(lines), encoding="utf-8")
     paths = LakePaths(str(folder / "lake"), "shop")
-    assert take_in_new_files(Lake(spark, paths), str(captures), "test").records == _DRAWN
+    assert ingest_new_files(Lake(spark, paths), str(captures), "test").records == _DRAWN
     (batch,) = decode_batches(Lake(spark, paths))
     return paths, batch.counts
 

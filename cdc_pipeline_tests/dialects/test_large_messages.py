@@ -26,7 +26,7 @@ from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
 from cdc_pipeline.mysql.model.table import TableName
-from cdc_pipeline.sources.capture_files.new_files import take_in_new_files
+from cdc_pipeline.sources.capture_files.new_files import ingest_new_files
 from cdc_pipeline_tests.support.captures import capture_lines
 from cdc_pipeline_tests.support.dialect_cases import raw
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
@@ -315,7 +315,7 @@ def test_without_a_store_and_with_one_that_is_not_there(spark: SparkSession, tmp
     found = {}
     for name, store in (("none", None), ("gone", str(tmp_path / "gone")), ("unknown", "nosuch://key:hush@host/x")):
         paths = LakePaths(str(tmp_path / name), "shop")
-        take_in_new_files(Lake(spark, paths), str(captures), "test")
+        ingest_new_files(Lake(spark, paths), str(captures), "test")
         decode_batches(Lake(spark, paths), claim_store=store)
         found[name] = [(letter["rule"], letter["reason"]) for letter in _letters(spark, paths)]
         assert table_state(spark, paths.table("claims")) is None

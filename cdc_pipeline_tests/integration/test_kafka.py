@@ -26,7 +26,7 @@ from cdc_pipeline.sources.kafka.client_settings import ClientSettings
 from cdc_pipeline.sources.kafka.source import KafkaTopics
 from cdc_pipeline.sources.kafka.topic_selection import Selection, Start
 from cdc_pipeline.sources.raw_batches import newest_note
-from cdc_pipeline.sources.source import Intake, News, NoNews, RunContext
+from cdc_pipeline.sources.source import Intake, NewRecords, NoNewRecords, RunContext
 from cdc_pipeline_tests.local_kafka.broker import LocalBroker
 from cdc_pipeline_tests.local_kafka.clients import quiet_admin
 from cdc_pipeline_tests.local_kafka.feed import Record, capture_records, create_topics, partition_counts, produce
@@ -58,11 +58,11 @@ class Reader:
     paths: LakePaths
     source: KafkaTopics
 
-    def take_in(self, until: dict[str, dict[str, int]] | None = None) -> Intake:
-        return self.source.take_in(Lake(self.spark, self.paths), RunContext("run", lambda line: None), until)
+    def ingest(self, until: dict[str, dict[str, int]] | None = None) -> Intake:
+        return self.source.ingest(Lake(self.spark, self.paths), RunContext("run", lambda line: None), until)
 
-    def news(self) -> News | NoNews:
-        return self.source.news(newest_note(self.paths))
+    def find_new_records(self) -> NewRecords | NoNewRecords:
+        return self.source.find_new_records(newest_note(self.paths))
 
     def values(self) -> dict[tuple[str, int], list[tuple[int, bytes]]]:
         """Offset and value of each record in the lake, by partition."""
@@ -122,8 +122,8 @@ def test_the_shop_in_slices_during_production(broker: LocalBroker, spark: SparkS
 
     feeder = threading.Thread(target=feed)
     feeder.start()
-    while not done.is_set() or isinstance(reader.news(), News):
-        if isinstance(reader.news(), News):
+    while not done.is_set() or isinstance(reader.find_new_records(), NewRecords):
+        if isinstance(reader.find_new_records(), NewRecords):
             ingest(spark, paths, reader.source)
             resolved.append(published_cut(Lake(spark, paths)).resolved_tso or 0)
     feeder.join()
@@ -161,17 +161,17 @@ def test_a_broker_that_dies_in_a_run(
     )
     try:
         with pytest.raises(TransientError, match=r"dies/0 60 to 89 could not be read from the Kafka broker"):
-            impatient.take_in(Lake(spark, paths), RunContext("run", report))
+            impatient.ingest(Lake(spark, paths), RunContext("run", report))
         assert [offset for offset, _ in reader.values()["dies", 0]] == list(range(60))
         with pytest.raises(TransientError, match="does not answer"):
-            reader.news()
+            reader.find_new_records()
         with pytest.raises(TransientError, match="does not answer"):
-            reader.take_in()
+            reader.ingest()
     finally:
         broker.start()
-    assert reader.take_in().batches == (3,)
+    assert reader.ingest().batches == (3,)
     assert [offset for offset, _ in reader.values()["dies", 0]] == list(range(90))
-    assert isinstance(reader.news(), NoNews)
+    assert isinstance(reader.find_new_records(), NoNewRecords)
 
 
 # ---- start positions
@@ -196,7 +196,7 @@ def test_start_positions(start: Start, first: int, broker: LocalBroker, spark: S
         for second in (1, 2, 3):
             _produce(broker, _records("starts", str(second), timestamp_ms=second * 1000))
     reader = _reader(broker, spark, paths, "starts", start=start)
-    intake = reader.take_in({"starts": {"0": 3}})
+    intake = reader.ingest({"starts": {"0": 3}})
     assert (intake.batches, intake.records) == ((1,), 3 - first)
     assert intake.positions["next"] == {"starts": {"0": 3}}
     assert [value for values in reader.values().values() for _, value in values] == [b"1", b"2", b"3"][first:]
@@ -209,9 +209,9 @@ def test_a_start_at_the_end_is_fixed_by_the_first_run(
 ) -> None:
     _topic(broker, "end", "a", "b")
     reader = _reader(broker, spark, paths, "end", start=Start("latest"))
-    reader.take_in()
+    reader.ingest()
     _produce(broker, _records("end", "c"))
-    assert reader.take_in().records == 1
+    assert reader.ingest().records == 1
     assert reader.values() == {("end", 0): [(2, b"c")]}
 
 
@@ -225,16 +225,16 @@ def test_topics_and_partitions_that_appear_later(broker: LocalBroker, spark: Spa
         paths,
         KafkaTopics(ClientSettings(broker.bootstrap, {}), Selection(pattern=r"grows\..*", start=Start("latest"))),
     )
-    reader.take_in()
+    reader.ingest()
     _topic(broker, "grows.b", "2")
     admin = quiet_admin(broker.bootstrap)
     admin.create_partitions([NewPartitions("grows.a", 2)])["grows.a"].result()
     _wait_for_partitions(broker, "grows.a", 2)
     _produce(broker, [*_records("grows.a", "3", partition=1), *_records("other", "4")][:1])
-    news = reader.news()
-    assert isinstance(news, News)
+    news = reader.find_new_records()
+    assert isinstance(news, NewRecords)
     assert news.until == {"grows.a": {"0": 1, "1": 1}, "grows.b": {"0": 1}}
-    assert reader.take_in().records == 2
+    assert reader.ingest().records == 2
     assert reader.values() == {("grows.a", 1): [(0, b"3")], ("grows.b", 0): [(0, b"2")]}
 
 
@@ -249,24 +249,24 @@ def test_offsets_that_expired(broker: LocalBroker, spark: SparkSession, paths: L
     """The run and the sensor fail with the setting to add. With it they continue, and the loss is recorded."""
     _topic(broker, "expires", "a", "b")
     reader = _reader(broker, spark, paths, "expires")
-    reader.take_in()
+    reader.ingest()
     _produce(broker, _records("expires", "c", "d", "e"))
     admin = quiet_admin(broker.bootstrap)
     for future in admin.delete_records([TopicPartition("expires", 0, 4)]).values():
         future.result()
-    for ask in (reader.take_in, reader.news):
+    for ask in (reader.ingest, reader.find_new_records):
         with pytest.raises(SourceError, match=r"at offset 2, .* begins at 4: .*source.resume_at: {expires: {0: 4}}"):
             ask()
     assert [value for _, value in reader.values()["expires", 0]] == [b"a", b"b"]
     continued = reader.declared(resume_at={("expires", 0): 4})
-    assert isinstance(continued.news(), News)
-    intake = continued.take_in()
+    assert isinstance(continued.find_new_records(), NewRecords)
+    intake = continued.ingest()
     assert (intake.records, intake.lost) == (1, (("expires", 0, 2, 4),))
     assert continued.values() == {("expires", 0): [(0, b"a"), (1, b"b"), (4, b"e")]}
     note = newest_note(paths)
     assert note is not None
     assert note["lost"] == [["expires", 0, 2, 4]]
-    assert isinstance(continued.news(), NoNews)
+    assert isinstance(continued.find_new_records(), NoNewRecords)
     decode_batches(Lake(spark, paths))
     check = lost_offsets_result(Lake(spark, paths), dg.AssetKey("change_log"))
     assert not check.passed
@@ -280,21 +280,21 @@ def test_a_recreated_topic(broker: LocalBroker, spark: SparkSession, paths: Lake
     """Recognized by its id, even if the new topic has as many records."""
     _topic(broker, "twice", "a", "b")
     reader = _reader(broker, spark, paths, "twice")
-    reader.take_in()
+    reader.ingest()
     admin = quiet_admin(broker.bootstrap)  # keep a reference: a garbage-collected client never answers
     admin.delete_topics(["twice"])["twice"].result()
     _wait_until_gone(broker, "twice")
-    for ask in (reader.take_in, reader.news):
+    for ask in (reader.ingest, reader.find_new_records):
         with pytest.raises(SourceError, match=r"has read topic 'twice' .*source.ended: \[twice\]"):
             ask()
     _topic(broker, "twice", "c", "d", "e")
-    for ask in (reader.take_in, reader.news):
+    for ask in (reader.ingest, reader.find_new_records):
         with pytest.raises(
             SourceError, match=r"'twice' was deleted and recreated: .*source.made_anew: {twice: twice@2}"
         ):
             ask()
     continued = reader.declared(made_anew={"twice": "twice@2"})
-    continued.take_in()
+    continued.ingest()
     assert continued.values() == {
         ("twice", 0): [(0, b"a"), (1, b"b")],
         ("twice@2", 0): [(0, b"c"), (1, b"d"), (2, b"e")],
@@ -310,12 +310,12 @@ def _wait_until_gone(broker: LocalBroker, topic: str) -> None:
 
 def test_a_missing_topic(broker: LocalBroker, spark: SparkSession, paths: LakePaths) -> None:
     reader = _reader(broker, spark, paths, "nobody")
-    for ask in (reader.take_in, reader.news):
+    for ask in (reader.ingest, reader.find_new_records):
         with pytest.raises(SourceError, match=r"has no topic 'nobody', which source.topics names"):
             ask()
     assert not Path(paths.home, "raw_topic_snapshot").exists()
     by_pattern = replace(reader.source, selection=Selection(pattern="nobody.*"))
-    assert isinstance(by_pattern.news(None), NoNews)
+    assert isinstance(by_pattern.find_new_records(None), NoNewRecords)
 
 
 # ---- progress of the lake
@@ -327,7 +327,7 @@ def test_without_batch_commits_the_lake_reads_its_progress_from_records(
     """Delta removes old commits after a month, and a lake may have been filled from files before."""
     _topic(broker, "noteless", "a", "b", "c")
     reader = _reader(broker, spark, paths, "noteless")
-    reader.take_in({"noteless": {"0": 2}})
+    reader.ingest({"noteless": {"0": 2}})
     for commit in Path(paths.table("raw_topic_snapshot"), "_delta_log").glob("*.json"):
         actions = [json.loads(line) for line in commit.read_text().splitlines()]
         for action in actions:
@@ -335,14 +335,14 @@ def test_without_batch_commits_the_lake_reads_its_progress_from_records(
         commit.write_text("\n".join(map(json.dumps, actions)))
         commit.with_name(f".{commit.name}.crc").unlink(missing_ok=True)
     assert newest_note(paths) is None
-    assert reader.take_in().records == 1
+    assert reader.ingest().records == 1
     assert [value for _, value in reader.values()["noteless", 0]] == [b"a", b"b", b"c"]
 
 
 def test_group_offsets_for_dashboards(broker: LocalBroker, spark: SparkSession, paths: LakePaths) -> None:
     _topic(broker, "shown", "a", "b")
     reader = _reader(broker, spark, paths, "shown")
-    replace(reader.source, publish_group="dashboard").take_in(Lake(spark, paths), RunContext("run", lambda line: None))
+    replace(reader.source, publish_group="dashboard").ingest(Lake(spark, paths), RunContext("run", lambda line: None))
     admin = quiet_admin(broker.bootstrap)
     (future,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("dashboard")]).values()
     assert [(position.topic, position.offset) for position in future.result().topic_partitions] == [("shown", 2)]
@@ -352,10 +352,10 @@ def test_a_tick_at_200_partitions(broker: LocalBroker, spark: SparkSession, path
     create_topics(broker.bootstrap, {"wide": 200})
     _produce(broker, [record for number in range(200) for record in _records("wide", "x", partition=number)])
     reader = _reader(broker, spark, paths, "wide")
-    reader.news()  # excludes the first connection of the process
+    reader.find_new_records()  # excludes the first connection of the process
     started = time.monotonic()
-    news = reader.news()
+    news = reader.find_new_records()
     spent = time.monotonic() - started
-    assert isinstance(news, News)
+    assert isinstance(news, NewRecords)
     assert news.records == 200
     assert spent < _TICK_SECONDS

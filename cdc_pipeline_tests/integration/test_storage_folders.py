@@ -38,7 +38,7 @@ _TABLES = frozenset(
 
 def _ingest(spark: SparkSession, paths: LakePaths, source: TicdcStorage) -> CutReport:
     """One run of all stages, which decodes messages of TiCDC only."""
-    source.take_in(Lake(spark, paths), RunContext("run", lambda line: None))
+    source.ingest(Lake(spark, paths), RunContext("run", lambda line: None))
     decode_batches(Lake(spark, paths), "ticdc")
     maker = CutMaker(Lake(spark, paths), "run", "UTC", 2, lambda line: None, {}, DdlPolicy())
     return maker.advance()

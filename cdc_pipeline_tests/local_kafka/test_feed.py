@@ -108,7 +108,7 @@ def test_a_partition_keeps_its_order_where_its_times_go_back(tmp_path: Path) -> 
     assert {record.value for record in records} == {b"{}"}
 
 
-def test_files_without_records_are_passed_over(tmp_path: Path) -> None:
+def test_files_without_records_are_skipped(tmp_path: Path) -> None:
     (tmp_path / "expected.jsonl").write_text('{"watermark": 1}\n')
     assert [record.offset for record in capture(tmp_path, line(0, 1), "", line(1, 2))] == [0, 1]
 

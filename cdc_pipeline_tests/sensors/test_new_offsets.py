@@ -16,7 +16,7 @@ from cdc_pipeline.component.source_field import CaptureFilesSource
 from cdc_pipeline.errors import SourceError
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sensors.new_offsets import SensorTiming, new_offsets_sensor
-from cdc_pipeline.sources.source import News, NoNews
+from cdc_pipeline.sources.source import NewRecords, NoNewRecords
 from cdc_pipeline.spark.session import SparkLakehouse
 from cdc_pipeline_tests.support.folders import folder, line
 
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-_NEWS = News("12 new offsets: t/0 5–16", "from 5", "from 5 to 17", 12, {"t": {"0": 17}})
+_NEWS = NewRecords("12 new offsets: t/0 5–16", "from 5", "from 5 to 17", 12, {"t": {"0": 17}})
 
 
 @dataclass
 class _Source:
     """A source with a fixed answer."""
 
-    answer: News | NoNews | Exception = _NEWS
+    answer: NewRecords | NoNewRecords | Exception = _NEWS
     secrets: tuple[str, ...] = ("hunter2",)
-    place: str = "a broker"
+    location: str = "a broker"
     notes: list[Mapping[str, Any] | None] = field(default_factory=list)
 
-    def news(self, note: Mapping[str, Any] | None) -> News | NoNews:
+    def find_new_records(self, note: Mapping[str, Any] | None) -> NewRecords | NoNewRecords:
         self.notes.append(note)
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
 
-    def take_in(self, *_: object) -> Any:
+    def ingest(self, *_: object) -> Any:
         raise AssertionError("a sensor must not ingest")
 
 
@@ -140,11 +140,11 @@ def test_backoff_grows_with_consecutive_failures(instance: DagsterInstance, monk
 
 
 def test_first_run_has_no_end_offsets(instance: DagsterInstance) -> None:
-    request = _request(_tick(_Source(News("new", "a", "b", 3)), instance))
+    request = _request(_tick(_Source(NewRecords("new", "a", "b", 3)), instance))
     assert request.run_config == {"ops": {"p__raw_topic_snapshot": {"config": {"until": {}}}}}
 
 
-_NOTHING = NoNews("all is read")
+_NOTHING = NoNewRecords("all is read")
 
 
 def _lake(folder: Path) -> str:
@@ -210,7 +210,7 @@ def test_runs_of_other_pipelines_do_not_block(instance: DagsterInstance) -> None
 
 
 def test_no_new_records(instance: DagsterInstance) -> None:
-    assert _reason(_tick(_Source(NoNews("all is read")), instance)) == "all is read"
+    assert _reason(_tick(_Source(NoNewRecords("all is read")), instance)) == "all is read"
 
 
 def test_few_records_wait_up_to_the_maximum(instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,14 +220,14 @@ def test_few_records_wait_up_to_the_maximum(instance: DagsterInstance, monkeypat
     cursor, now = waiting.cursor, time.time()
     monkeypatch.setattr(time, "time", lambda: now + 59)
     # more records with the same start
-    more = News("20 new", _NEWS.start_id, "from 5 to 25", 20, {"t": {"0": 25}})
+    more = NewRecords("20 new", _NEWS.start_id, "from 5 to 25", 20, {"t": {"0": 25}})
     second = _tick(_Source(more), instance, cursor=cursor, minimum_records=100, maximum_wait_seconds=60)
     assert isinstance(second, dg.SensorResult)
     assert second.cursor == cursor
     monkeypatch.setattr(time, "time", lambda: now + 61)
     _request(_tick(_Source(more), instance, cursor=cursor, minimum_records=100, maximum_wait_seconds=60))
     # records with another start have not waited yet
-    other = News("20 new", "from 30", "from 30 to 50", 20, {"t": {"0": 50}})
+    other = NewRecords("20 new", "from 30", "from 30 to 50", 20, {"t": {"0": 50}})
     assert "0 s of 60" in _reason(
         _tick(_Source(other), instance, cursor=cursor, minimum_records=100, maximum_wait_seconds=60)
     )
@@ -296,7 +296,7 @@ def test_new_files_request_a_run(instance: DagsterInstance, tmp_path: Path) -> N
 
 def test_deleted_files_are_not_new_records(instance: DagsterInstance, tmp_path: Path) -> None:
     """The listing differs from the lake permanently, so a successful run of it is not repeated."""
-    source, lake = _Source(News("new files", "one", "one", 1)), _lake(tmp_path)
+    source, lake = _Source(NewRecords("new files", "one", "one", 1)), _lake(tmp_path)
     request = _request(_tick(source, instance, lake))
     assert [found and found["listing"] for found in source.notes] == ["of two files"]
     run_id = _run(instance, DagsterRunStatus.SUCCESS, request.tags)

@@ -81,7 +81,7 @@ def tables_to_replay(
                 if state is None or (keyless(state) and _only_drops_columns(change)):
                     continue
                 inner = change.change if isinstance(change, OfSourceTable) else change
-                known = state if isinstance(name, TableName) else state.shard(name.source)
+                known = state if isinstance(name, TableName) else state.source_table(name.source)
                 is_created = isinstance(inner, CreateTable) or name in change.names().added
                 replays_all = is_created and known is not None and precedes_rows(event, known)
                 if isinstance(change, OfSourceTable) and is_created and not replays_all:

@@ -46,15 +46,15 @@ class ComputedColumn:
         return [self.name, self.type, self.sql]
 
 
-DerivedRules = tuple[tuple[str, tuple[ComputedColumn, ...]], ...]
+ComputedRules = tuple[tuple[str, tuple[ComputedColumn, ...]], ...]
 """(pattern on `database.table`, columns). For each column name the first matching entry wins."""
 
 
-def rules_as_plain(rules: DerivedRules) -> list[list[object]]:
+def rules_as_plain(rules: ComputedRules) -> list[list[object]]:
     return [[pattern, [column.as_plain() for column in columns]] for pattern, columns in rules]
 
 
-def rules_from_plain(plain: Iterable[Sequence[object]]) -> DerivedRules:
+def rules_from_plain(plain: Iterable[Sequence[object]]) -> ComputedRules:
     return tuple((str(pattern), columns_from_plain(columns)) for pattern, columns in plain)  # type: ignore[arg-type]
 
 

@@ -71,7 +71,7 @@ def source_columns(changes: DataFrame) -> tuple[str, ...]:
     return SOURCE_OF_CHANGE if set(SOURCE_OF_CHANGE) <= set(changes.columns) else ()
 
 
-def with_shard(shards: Iterable[SourceTable], shard: SourceTable) -> tuple[SourceTable, ...]:
+def with_source_table(shards: Iterable[SourceTable], shard: SourceTable) -> tuple[SourceTable, ...]:
     """The shards with this one replaced and moved to the front, so that its definition sets the column order."""
     return (shard, *(other for other in shards if other.name != shard.name))
 
@@ -109,6 +109,8 @@ def shards_of_text(text: str) -> tuple[SourceTable, ...]:
     )
 
 
-def with_renamed_shard(shards: Iterable[SourceTable], name: TableName, new_name: TableName) -> tuple[SourceTable, ...]:
+def with_renamed_source_table(
+    shards: Iterable[SourceTable], name: TableName, new_name: TableName
+) -> tuple[SourceTable, ...]:
     """The shards after upstream renamed one of them."""
     return tuple(replace(shard, name=new_name) if shard.name == name else shard for shard in shards)

@@ -111,7 +111,7 @@ class MirrorState:
         masked = dict(self.masks)
         return self.schema.with_columns(tuple(column for column in self.schema.columns if column.name not in masked))
 
-    def shard(self, name: TableName) -> SourceTable | None:
+    def source_table(self, name: TableName) -> SourceTable | None:
         """The source table of upstream's name; None if the mirror does not have it."""
         return next((shard for shard in self.shards or () if shard.name == name), None)
 

@@ -16,7 +16,7 @@ from cdc_pipeline.errors import LakeError, SourceError
 from cdc_pipeline.mirrors.settings.table_patterns import matches_any
 from cdc_pipeline.sources.capture_files.reading import records
 from cdc_pipeline.sources.intake import distinct_records, offset_ranges, require_readable
-from cdc_pipeline.sources.source import CaptureFile
+from cdc_pipeline.sources.source import SourceFile
 from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def _rows_of_file(spark: SparkSession, path: str) -> DataFrame:
     if file.name.startswith(("_", ".")) or ":" in file.name:
         raise SourceError(f"replacement_file: Spark does not read a file named {file.name!r}: rename it")
     stat = file.stat()
-    frame = records(spark, (CaptureFile(str(file.resolve()), stat.st_size, stat.st_mtime_ns // 1_000_000),))
+    frame = records(spark, (SourceFile(str(file.resolve()), stat.st_size, stat.st_mtime_ns // 1_000_000),))
     require_readable(frame, f"the file {path!r}")
     offset_ranges(frame)  # raises on two records at one position
     empty = frame.where("value IS NULL").select(*POSITION).limit(_SHOWN).collect()

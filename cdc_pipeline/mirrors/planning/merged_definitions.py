@@ -85,7 +85,7 @@ def with_rows(state: MirrorState, groups: Sequence[RowGroup]) -> MirrorState:
 
 def with_lacking_columns(group: RowGroup, state: MirrorState) -> RowGroup:
     """The group with the mirror's columns that its source table does not have: they are known to be NULL, without a gap."""
-    source = None if group.source is None else state.shard(group.source)
+    source = None if group.source is None else state.source_table(group.source)
     if source is None:
         return group
     lacking = (name for name in state.schema.column_names if name not in SOURCE_NAMES and not source.schema.find(name))

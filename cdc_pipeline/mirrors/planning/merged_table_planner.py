@@ -14,7 +14,13 @@ from typing_extensions import assert_never
 
 from cdc_pipeline.gaps import Gap, GapKind, without_kinds
 from cdc_pipeline.mirrors.changes.late_ddl import precedes_rows
-from cdc_pipeline.mirrors.model.shards import SourceTable, rows_of_source, source_rows, with_renamed_shard, with_shard
+from cdc_pipeline.mirrors.model.shards import (
+    SourceTable,
+    rows_of_source,
+    source_rows,
+    with_renamed_source_table,
+    with_source_table,
+)
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import ChangeSourceRows, DeleteRows
 from cdc_pipeline.mirrors.planning.alter_planner import (
@@ -70,7 +76,7 @@ class MergedTablePlanner:
         mirror, name, inner = change.name, change.source_table, change.change
         self._draft.flush_rows(mirror)
         state = self._draft.state(mirror)
-        source = None if state is None else state.shard(name)
+        source = None if state is None else state.source_table(name)
         match inner:
             case CreateTable():
                 self._create(mirror, name, inner, event, outcome)
@@ -116,7 +122,7 @@ class MergedTablePlanner:
             created = self._draft.create(with_sources(empty, (source,)).with_gaps(*change.gaps))
             record_effect(outcome, f"created {mirror} for the rows of {name}", created)
             return
-        before, known = state, state.shard(name)
+        before, known = state, state.source_table(name)
         effect = f"{name} is merged into {mirror}"
         if known is not None and precedes_rows(event, known):
             # its rows arrived before its CREATE TABLE: they are replayed (`changes.late_ddl`)
@@ -149,7 +155,7 @@ class MergedTablePlanner:
             )
         refuse(self._draft, mirror, f"{name}: {change.reason}", event, outcome)
         state = self._draft.state(mirror)
-        source = None if state is None else state.shard(name)
+        source = None if state is None else state.source_table(name)
         if state is not None and source is not None and not source.inferred:
             sources = tuple(replace(one, inferred=one.inferred or one == source) for one in state.shards or ())
             self._draft.record_state(replace(state, inferred=True, shards=sources))
@@ -174,14 +180,14 @@ class MergedTablePlanner:
     def _rename(
         self, state: MirrorState, source: SourceTable, new_name: TableName, event: DdlEvent, outcome: DdlOutcome
     ) -> None:
-        if state.shard(new_name) is not None:
+        if state.source_table(new_name) is not None:
             refuse(self._draft, state.name, f"RENAME of {source.name} to {new_name}: {new_name} exists", event, outcome)
             return
         self._change_rows(ChangeSourceRows(state, source.name, renamed=new_name))
         # the mirror may keep deleted rows of a former table of that name, with the same keys
         soft_key = () if state.has_soft_delete else None
         renamed = replace(
-            state, shards=with_renamed_shard(state.shards or (), source.name, new_name), soft_delete_key=soft_key
+            state, shards=with_renamed_source_table(state.shards or (), source.name, new_name), soft_delete_key=soft_key
         )
         self._draft.record_state(renamed)
         record_effect(outcome, f"renamed the rows of {source.name} in {state.name} to {new_name}", renamed)
@@ -215,7 +221,7 @@ class MergedTablePlanner:
             return
         origins = altered_origins(source.schema, schema, clauses)
         others = [other for other in state.shards or () if other.name != source.name]
-        sources = with_shard(state.shards or (), replace(source, schema=schema))
+        sources = with_source_table(state.shards or (), replace(source, schema=schema))
         dropped = [column.name for column in source.schema.columns if schema.find(column.name) is None]
         shared = [name for name in dropped if any(other.schema.find(name) for other in others)]
         gaps = unsure_values(source.name, origins, with_sources(state, sources).schema, alone=not others)

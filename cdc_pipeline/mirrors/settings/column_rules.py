@@ -13,7 +13,7 @@ from cdc_pipeline.errors import LakeError
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.mirrors.model.computed_columns import (
     ComputedColumn,
-    DerivedRules,
+    ComputedRules,
     merged_columns,
     rules_as_plain,
     rules_from_plain,
@@ -60,7 +60,7 @@ class ColumnRules:
     """`mask_salt`."""
     soft_delete: tuple[str, ...] = ()
     """Patterns of new mirrors that keep deleted rows."""
-    computed: DerivedRules = ()
+    computed: ComputedRules = ()
     """`computed` columns of mirrors that are created or renamed."""
 
     @property

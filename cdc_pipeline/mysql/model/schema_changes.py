@@ -433,7 +433,7 @@ class OfSourceTable(BaseChange):
     """The merged mirror."""
     source_table: TableName
     """The source table, by its upstream name."""
-    change: ShardChange
+    change: SourceTableChange
     """The statement, with upstream names. The new name of a RenameTable belongs to the same mirror."""
 
     def details(self) -> str:
@@ -452,7 +452,7 @@ class OfSourceTable(BaseChange):
         return f"{self.name}: {self.details()}"
 
 
-ShardChange: TypeAlias = "CreateTable | AlterTable | RenameTable | TruncateTable | DropTable | NotSupported"
+SourceTableChange: TypeAlias = "CreateTable | AlterTable | RenameTable | TruncateTable | DropTable | NotSupported"
 """The statements that `OfSourceTable` may hold."""
 SchemaChange: TypeAlias = (
     CreateTable

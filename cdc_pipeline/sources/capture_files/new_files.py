@@ -33,7 +33,7 @@ from cdc_pipeline.sources.intake import (
     require_readable,
 )
 from cdc_pipeline.sources.raw_batches import newest_batch, raw_app_id
-from cdc_pipeline.sources.source import CaptureFile, Intake, digest
+from cdc_pipeline.sources.source import Intake, SourceFile, digest
 from cdc_pipeline.spark.few_rows import small_query
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ _GZIP_RATIO = 20
 """Upper estimate of a text's compression ratio."""
 
 
-def take_in_new_files(lake: Lake, folder: str, run_id: str) -> Intake:
+def ingest_new_files(lake: Lake, folder: str, run_id: str) -> Intake:
     """Appends the records of `folder` that the lake does not have, as one batch.
 
     Raises SourceError if the folder or a file is invalid, LakeError if the lake cannot be written. The lake is then
@@ -90,7 +90,7 @@ def take_in_new_files(lake: Lake, folder: str, run_id: str) -> Intake:
     return Intake((before + 1,), new, ranges, listing.skipped)
 
 
-def _max_records(files: tuple[CaptureFile, ...]) -> int:
+def _max_records(files: tuple[SourceFile, ...]) -> int:
     """An upper estimate of the number of records in the files."""
     return sum(file.size * (_GZIP_RATIO if file.path.endswith(".gz") else 1) for file in files) // _SHORT_LINE
 
@@ -100,12 +100,12 @@ def listing_digest(listing: FolderListing) -> str:
     return digest(*(f"{file.path} {file.size} {file.modified_ms}" for file in listing.files))
 
 
-def _new_files(lake: Lake, listing: FolderListing) -> tuple[CaptureFile, ...]:
+def _new_files(lake: Lake, listing: FolderListing) -> tuple[SourceFile, ...]:
     """Files that no decoded batch has read with this size and time. A file that has grown is read again as a whole."""
     if not lake.exists("batches"):
         return listing.files
     read = lake.read("batches").select(F.explode("files").alias("file"))
-    known = {CaptureFile(row["path"], row["size"], row["modified_ms"]) for row in read.select("file.*").collect()}
+    known = {SourceFile(row["path"], row["size"], row["modified_ms"]) for row in read.select("file.*").collect()}
     return tuple(file for file in listing.files if file not in known)
 
 
@@ -113,7 +113,7 @@ def _read(
     lake: Lake,
     frame: DataFrame,
     folder: str,
-    files: tuple[CaptureFile, ...],
+    files: tuple[SourceFile, ...],
     *,
     exists: bool,
 ) -> tuple[DataFrame, tuple[OffsetRange, ...], bool]:

@@ -24,7 +24,7 @@ from cdc_pipeline.errors import SourceError
 from cdc_pipeline.lake.paths import escape_glob
 from cdc_pipeline.sources.codecs import MOST_BYTES
 from cdc_pipeline.sources.records import RECORD
-from cdc_pipeline.sources.source import CaptureFile
+from cdc_pipeline.sources.source import SourceFile
 
 if TYPE_CHECKING:
     import io
@@ -48,7 +48,7 @@ MAX_LINE_BYTES = 2 * MOST_BYTES
 class FolderListing:
     """The files of a capture folder."""
 
-    files: tuple[CaptureFile, ...]
+    files: tuple[SourceFile, ...]
     """Capture files, ordered by name."""
     skipped: tuple[str, ...]
     """Names of files whose first line is not a record."""
@@ -78,7 +78,7 @@ def list_folder(folder: str) -> FolderListing:
                 "contains a colon. Rename the file"
             )
         stat = path.stat()
-        captures.append(CaptureFile(str(path.resolve()), stat.st_size, stat.st_mtime_ns // 1_000_000))
+        captures.append(SourceFile(str(path.resolve()), stat.st_size, stat.st_mtime_ns // 1_000_000))
     return FolderListing(tuple(captures), tuple(skipped))
 
 
@@ -101,7 +101,7 @@ def _has_no_records(path: Path) -> bool:
     return isinstance(first, dict) and not {"topic", "partition", "offset"} & first.keys()
 
 
-def records(spark: SparkSession, files: tuple[CaptureFile, ...]) -> DataFrame:
+def records(spark: SparkSession, files: tuple[SourceFile, ...]) -> DataFrame:
     """One row per line that is not blank: `RECORD`, `_file` (name), and `_unreadable`.
 
     `_unreadable`: the first 200 characters of a line that is not a record, else null. `payload` is unescaped to the bytes
@@ -163,7 +163,7 @@ def _headers() -> Column:
     )
 
 
-def overlong_line(files: tuple[CaptureFile, ...], max_bytes: int = MAX_LINE_BYTES) -> tuple[str, int] | None:
+def overlong_line(files: tuple[SourceFile, ...], max_bytes: int = MAX_LINE_BYTES) -> tuple[str, int] | None:
     """Name of the first file with a line longer than `max_bytes`, and the line's number from 1; None if there is none.
 
     Memory does not grow with the line, because a small compressed file may contain a very long one. Skips files that cannot
@@ -186,7 +186,7 @@ def overlong_line(files: tuple[CaptureFile, ...], max_bytes: int = MAX_LINE_BYTE
     return None
 
 
-def damaged_gzip(files: tuple[CaptureFile, ...]) -> str | None:
+def damaged_gzip(files: tuple[SourceFile, ...]) -> str | None:
     """Name of the first `.gz` file that is truncated or damaged; None if all are intact.
 
     Reads every file, so it is called only after Spark failed to read one of them.

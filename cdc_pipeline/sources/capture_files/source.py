@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cdc_pipeline.sources.capture_files.new_files import listing_digest, take_in_new_files
+from cdc_pipeline.sources.capture_files.new_files import ingest_new_files, listing_digest
 from cdc_pipeline.sources.capture_files.reading import list_folder
-from cdc_pipeline.sources.source import Intake, News, NoNews
+from cdc_pipeline.sources.source import Intake, NewRecords, NoNewRecords
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +23,7 @@ class CaptureFiles:
     path: str
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         return f"the capture folder {self.path!r}"
 
     @property
@@ -34,22 +34,22 @@ class CaptureFiles:
     def secrets(self) -> tuple[str, ...]:
         return ()
 
-    def take_in(
+    def ingest(
         self,
         lake: Lake,
         run: RunContext,
         until: Mapping[str, Mapping[str, int]] | None = None,
     ) -> Intake:
         """Ingests all new files as one batch. Ignores `until`: the run uses the current listing, not the sensor's."""
-        return take_in_new_files(lake, self.path, run.run_id)
+        return ingest_new_files(lake, self.path, run.run_id)
 
-    def news(self, note: Mapping[str, Any] | None) -> News | NoNews:
+    def find_new_records(self, note: Mapping[str, Any] | None) -> NewRecords | NoNewRecords:
         listing = list_folder(self.path)
         if not listing.files:
-            return NoNews(f"there are no capture files in {self.path!r} yet")
+            return NoNewRecords(f"there are no capture files in {self.path!r} yet")
         range_id = listing_digest(listing)
         if note is not None and note.get("listing") == range_id:
-            return NoNews(f"nothing new: all {len(listing.files)} files of {self.path!r} are ingested")
+            return NoNewRecords(f"nothing new: all {len(listing.files)} files of {self.path!r} are ingested")
         # the number of records is unknown until the files are read
         summary = f"new files among the {len(listing.files)} of {self.path!r}"
-        return News(summary, range_id, range_id, len(listing.files))
+        return NewRecords(summary, range_id, range_id, len(listing.files))

@@ -18,7 +18,7 @@ from cdc_pipeline.sources.kafka.positions import Positions, by_topic
 from cdc_pipeline.sources.kafka.raw_topics import RawTopics
 from cdc_pipeline.sources.kafka.reading_plan import reading_plan, split_plan
 from cdc_pipeline.sources.raw_batches import newest_batch
-from cdc_pipeline.sources.source import Intake, News, NoNews, digest
+from cdc_pipeline.sources.source import Intake, NewRecords, NoNewRecords, digest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,7 +46,7 @@ class KafkaTopics:
     """Consumer group whose offsets are set after each run, for lag dashboards."""
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         return f"the Kafka broker {self.client.bootstrap_servers}"
 
     @property
@@ -57,7 +57,7 @@ class KafkaTopics:
     def secrets(self) -> tuple[str, ...]:
         return self.client.secrets
 
-    def take_in(
+    def ingest(
         self,
         lake: Lake,
         run: RunContext,
@@ -71,7 +71,7 @@ class KafkaTopics:
         known = raw.positions(exists=newest > 0)
         plan = self._plan(broker, known, until)
         if known is None and not plan.ranges:
-            raise SourceError(f"{self.place} has no topic yet that matches source.topic_pattern {self._pattern!r}")
+            raise SourceError(f"{self.location} has no topic yet that matches source.topic_pattern {self._pattern!r}")
         for topic, partition, first, end in plan.lost:
             run.report(f"topic {topic}, partition {partition}: skips lost offsets {first} to {end - 1}")
         # an empty batch creates the tables of an empty lake, and stores lost offsets
@@ -92,19 +92,19 @@ class KafkaTopics:
         ranges = tuple(_offset_range(planned) for planned in plan.ranges if planned.offsets)
         return Intake(numbers, (), ranges, lost=plan.lost, positions=positions.to_note())
 
-    def news(self, note: Mapping[str, Any] | None) -> News | NoNews:
+    def find_new_records(self, note: Mapping[str, Any] | None) -> NewRecords | NoNewRecords:
         known = Positions.from_note(note)
         plan = self._plan(Broker(self.client), known, None)
         new = [planned for planned in plan.ranges if planned.offsets]
         if not plan.ranges:
-            return NoNews(f"{self.place} has no topic yet that the pipeline reads")
+            return NoNewRecords(f"{self.location} has no topic yet that the pipeline reads")
         if not new and not plan.changed:
-            return NoNews(f"nothing new: all {len(plan.ranges)} partitions are read to their ends")
+            return NoNewRecords(f"nothing new: all {len(plan.ranges)} partitions are read to their ends")
         start = by_topic({planned.topic_partition: planned.first for planned in plan.ranges})
         until = by_topic({planned.topic_partition: planned.end for planned in plan.ranges})
         start_id, range_id = digest(json.dumps(start)), digest(json.dumps(start), json.dumps(until))
         # without positions in a note, the run takes them from the lake and reads to the current end
-        return News(_summary(new), start_id, range_id, plan.offsets, {} if known is None else until)
+        return NewRecords(_summary(new), start_id, range_id, plan.offsets, {} if known is None else until)
 
     def _plan(
         self, broker: Broker, known: Positions | None, until: Mapping[str, Mapping[str, int]] | None
@@ -125,7 +125,8 @@ class KafkaTopics:
             name = self.selection.lake_name(topic)
             if topic not in topics and name not in read and name not in self.selection.ended:
                 raise SourceError(
-                    f"{self.place} has no topic {topic!r}, which source.topics names; create it or remove it from the list",
+                    f"{self.location} has no topic {topic!r}, which source.topics names; create it or remove it from "
+                    "the list",
                     topic=topic,
                 )
 

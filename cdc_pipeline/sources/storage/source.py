@@ -19,7 +19,7 @@ from cdc_pipeline.lake.delta import Commit, append_once
 from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.sources.intake import OffsetRange
 from cdc_pipeline.sources.raw_batches import raw_app_id
-from cdc_pipeline.sources.source import CaptureFile, Intake, News, NoNews
+from cdc_pipeline.sources.source import Intake, NewRecords, NoNewRecords, SourceFile
 from cdc_pipeline.sources.storage.batches import file_blocking_checkpoint, files_to_read, split_files
 from cdc_pipeline.sources.storage.folder import (
     ArrowFolder,
@@ -71,7 +71,7 @@ class TicdcStorage:
     """Maximum total size of a batch's files; a larger file is a batch of its own."""
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         return f"the storage folder {self.path!r}"
 
     @property
@@ -82,7 +82,7 @@ class TicdcStorage:
     def secrets(self) -> tuple[str, ...]:
         return ()
 
-    def take_in(
+    def ingest(
         self,
         lake: Lake,
         run: RunContext,
@@ -95,22 +95,22 @@ class TicdcStorage:
         before = read_progress(lake, self.name)
         if before.batch_id == 0 and not listing.files and listing.checkpoint is None:
             raise SourceError(
-                f"{self.place} is empty; files of a TiCDC storage sink with protocol=canal-json are expected"
+                f"{self.location} is empty; files of a TiCDC storage sink with protocol=canal-json are expected"
             )
         return _FolderIngest(self, lake, run, folder, listing, before).run_all()
 
-    def news(self, note: Mapping[str, Any] | None) -> News | NoNews:
+    def find_new_records(self, note: Mapping[str, Any] | None) -> NewRecords | NoNewRecords:
         """Compares the folder's listing with the note. Python lists a local folder, pyarrow any other."""
         folder: Folder = LocalFolder(self.path) if is_local(self.path) else ArrowFolder(self.path)
         listing = list_folder(folder)
         if not listing.files and listing.checkpoint is None:
-            return NoNews(f"{self.path!r} is empty")
+            return NoNewRecords(f"{self.path!r} is empty")
         range_id, seen = listing.digest, (note or {}).get("listing")
         if seen == range_id:
-            return NoNews(f"nothing new: all {len(listing.files)} files of {self.path!r} are ingested")
+            return NoNewRecords(f"nothing new: all {len(listing.files)} files of {self.path!r} are ingested")
         # the number of records is unknown until the files are read
         summary = f"new among the {len(listing.files)} files of {self.path!r}"
-        return News(summary, str(seen), range_id, len(listing.files))
+        return NewRecords(summary, str(seen), range_id, len(listing.files))
 
 
 @dataclass
@@ -140,13 +140,13 @@ class _FolderIngest:
             last = number == len(chunks)
             self._ingest(chunk, rewritten if number == 1 else (), last=last)
             if not last:
-                self.run.report(f"batch {number} of {len(chunks)} of {self.source.place}")
+                self.run.report(f"batch {number} of {len(chunks)} of {self.source.location}")
         if self.incomplete:
             names = ", ".join(file.path for file in self.incomplete[:_SHOWN])
             self.run.report(
                 f"{len(self.incomplete)} files are empty or end in the middle of a line; the next run reads them: {names}"
             )
-        files = tuple(CaptureFile(file.path, file.size, file.modified_ms) for file in self.files)
+        files = tuple(SourceFile(file.path, file.size, file.modified_ms) for file in self.files)
         return Intake(tuple(self.batches), files, tuple(self.ranges))
 
     def _ingest(self, chunk: tuple[StorageFile, ...], rewritten: tuple[StorageFile, ...], *, last: bool) -> None:
@@ -174,7 +174,7 @@ class _FolderIngest:
             raise self._unreadable(error) from error
 
     def _unreadable(self, error: Exception) -> SourceError:
-        return SourceError(f"{self.source.place} cannot be read: {first_line(error)}")
+        return SourceError(f"{self.source.location} cannot be read: {first_line(error)}")
 
     def _complete_files(self, lines: DataFrame, chunk: tuple[StorageFile, ...]) -> list[ReadFile]:
         found = blocks_by_path(lines, self.folder.root)

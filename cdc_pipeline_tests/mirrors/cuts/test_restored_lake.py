@@ -57,10 +57,10 @@ class Told:
             self.topic.send(payload)
         self.topic.send(watermark(10 + 10 * self.slices)).write(self.folder / "captures", f"{self.slices}.jsonl")
         self.slices += 1
-        self.take_in()
+        self.ingest()
         return datetime.now(timezone.utc)
 
-    def take_in(self) -> None:
+    def ingest(self) -> None:
         ingest(self.spark, self.paths, self.folder / "captures")
 
     def taken_back(self) -> list[str]:
@@ -128,7 +128,7 @@ def test_a_lake_with_all_tables_restored_continues(told: Told, monkeypatch: pyte
     assert calls >= 7
     assert told.taken_back() == []
     assert published_cut(Lake(told.spark, told.paths)).resolved_tso == tso(10)
-    told.take_in()
+    told.ingest()
     assert (told.rows(), published_cut(Lake(told.spark, told.paths)).resolved_tso) == (whole, tso(30))
     assert lake_balance(Lake(told.spark, told.paths)).is_balanced
     raw = told.spark.read.format("delta").load(told.paths.table("raw_topic_snapshot"))
@@ -140,7 +140,7 @@ def test_a_lake_with_all_tables_restored_continues(told: Told, monkeypatch: pyte
     told.restore_all(moment, by_version=False, only=("consistent_cuts", "mirror/db/t"))
     assert told.rows() == [*whole, (4, "e")]
     told.taken_back()
-    told.take_in()
+    told.ingest()
     assert (told.rows(), published_cut(Lake(told.spark, told.paths)).resolved_tso) == (
         [*whole, (4, "e"), (5, "f")],
         tso(50),
@@ -178,7 +178,7 @@ def test_tables_at_different_points_are_named_and_nothing_changes(told: Told) ->
     assert "mirror/" not in words
     told.restore("raw_topic_snapshot", "VERSION AS OF 2")  # the one between has the lake's format
     told.taken_back()
-    told.take_in()
+    told.ingest()
     assert told.rows() == [(1, "b"), (2, "c")]
     mirror = told.spark.read.format("delta").load(told.paths.mirror(TableName("db", "u")))
     assert [name for name in mirror.columns if not name.startswith("_")] == ["id", "v"]

@@ -8,7 +8,7 @@ import pytest
 
 from cdc_pipeline.mirrors.changes.dropped_tables import DroppedTable
 from cdc_pipeline.mirrors.merge.computed_values import columns_to_recompute, drops_computed, unavailable_columns
-from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn, DerivedRules
+from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn, ComputedRules
 from cdc_pipeline.mirrors.model.masks import HASH
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import ChangeColumns
@@ -23,12 +23,12 @@ from cdc_pipeline_tests.support.plans.mask_plans import masked_event
 TOTAL = ComputedColumn("total", "decimal(12,2)", "Price * quantity")
 NOTE = ComputedColumn("note", "string", "upper(v)")
 OTHER = ComputedColumn("Total", "int", "1")
-RULES: DerivedRules = (("db.a*", (TOTAL,)), ("db.*", (NOTE, OTHER)))
+RULES: ComputedRules = (("db.a*", (TOTAL,)), ("db.*", (NOTE, OTHER)))
 T = "CREATE TABLE {} (id INT PRIMARY KEY, price DECIMAL(10,2), quantity INT, v VARCHAR(9))"
 
 
 def planned(
-    *statements: str, rules: DerivedRules = RULES, known: tuple[MirrorState, ...] = ()
+    *statements: str, rules: ComputedRules = RULES, known: tuple[MirrorState, ...] = ()
 ) -> tuple[PlanDraft, CutPlan]:
     there = {state.name: state for state in known}
     columns = ColumnRules(masks=(("db.h*", (("v", HASH),)),), salt=SALT, computed=rules)

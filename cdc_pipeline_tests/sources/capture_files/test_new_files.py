@@ -13,7 +13,7 @@ from delta.tables import DeltaTable
 from cdc_pipeline.errors import LakeError, SourceError
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
-from cdc_pipeline.sources.capture_files.new_files import listing_digest, take_in_new_files
+from cdc_pipeline.sources.capture_files.new_files import ingest_new_files, listing_digest
 from cdc_pipeline.sources.capture_files.reading import list_folder
 from cdc_pipeline.sources.intake import OffsetRange
 from cdc_pipeline.sources.raw_batches import newest_batch, newest_note
@@ -42,8 +42,8 @@ def _places(spark: SparkSession, paths: LakePaths) -> list[tuple[int, str, int, 
     )
 
 
-def _take_in(spark: SparkSession, paths: LakePaths, place: str, run_id: str = "run") -> Intake:
-    return take_in_new_files(Lake(spark, paths), place, run_id)
+def _ingest(spark: SparkSession, paths: LakePaths, place: str, run_id: str = "run") -> Intake:
+    return ingest_new_files(Lake(spark, paths), place, run_id)
 
 
 # ---- ingested records
@@ -54,8 +54,8 @@ def test_a_batch_byte_for_byte(spark: SparkSession, paths: LakePaths, tmp_path: 
         ..., payload_base64=_EACH_BYTE, key=..., key_base64=_EACH_BYTE, headers=["a", "é"], partition=2, offset=9
     )
     place = folder(tmp_path / "c", {"a.jsonl": record + line(None, offset=1), "b.jsonl.gz": gzip.compress(line("é😀"))})
-    intake = _take_in(spark, paths, place)
-    assert (intake.batch_id, intake.records, intake.passed_over) == (1, 3, ())
+    intake = _ingest(spark, paths, place)
+    assert (intake.batch_id, intake.records, intake.skipped_files) == (1, 3, ())
     assert intake.ranges == (OffsetRange("t", 0, 0, 1, 2), OffsetRange("t", 2, 9, 9, 1))
     assert [file.name for file in intake.files] == ["a.jsonl", "b.jsonl.gz"]
     table = spark.read.format("delta").load(paths.table("raw_topic_snapshot"))
@@ -72,7 +72,7 @@ def test_a_batch_byte_for_byte(spark: SparkSession, paths: LakePaths, tmp_path: 
 
 def test_the_commit_names_run_files_and_offsets(spark: SparkSession, paths: LakePaths, tmp_path: Path) -> None:
     place = folder(tmp_path / "c", {"a.jsonl": line(offset=4) + line(offset=7)})
-    intake = _take_in(spark, paths, place, run_id="run-1")
+    intake = _ingest(spark, paths, place, run_id="run-1")
     history = DeltaTable.forPath(spark, paths.table("raw_topic_snapshot")).history().select("userMetadata").collect()
     (file,) = intake.files
     assert [json.loads(row[0]) for row in history] == [
@@ -88,7 +88,7 @@ def test_the_commit_names_run_files_and_offsets(spark: SparkSession, paths: Lake
 
 
 def test_a_batch_of_json_is_plain(spark: SparkSession, paths: LakePaths, tmp_path: Path) -> None:
-    _take_in(spark, paths, folder(tmp_path / "c", {"a.jsonl": line("{}") + line('{"a": 1}', offset=1)}))
+    _ingest(spark, paths, folder(tmp_path / "c", {"a.jsonl": line("{}") + line('{"a": 1}', offset=1)}))
     note = newest_note(paths)
     assert note is not None
     assert note["plain"] is True
@@ -98,11 +98,11 @@ def test_the_same_record_is_one_record(spark: SparkSession, paths: LakePaths, tm
     """In one file, in two files and in later runs. Other timestamps or headers do not make another record."""
     place = folder(tmp_path / "c", {"a.jsonl": line("0") + line("0", ts=EPOCH_MS + 1) + line("1", offset=1)})
     folder(tmp_path / "c", {"b.jsonl.gz": gzip.compress(line("1", offset=1, headers=["a", "b"]) + line("2", offset=2))})
-    assert _take_in(spark, paths, place).ranges == (OffsetRange("t", 0, 0, 2, 3),)
-    again = _take_in(spark, paths, place)
+    assert _ingest(spark, paths, place).ranges == (OffsetRange("t", 0, 0, 2, 3),)
+    again = _ingest(spark, paths, place)
     assert (again.batch_id, again.records) == (2, 0)
     folder(tmp_path / "c", {"c.jsonl": line("2", offset=2) + line("3", offset=3) + line("0", partition=1)})
-    assert _take_in(spark, paths, place).ranges == (OffsetRange("t", 0, 3, 3, 1), OffsetRange("t", 1, 0, 0, 1))
+    assert _ingest(spark, paths, place).ranges == (OffsetRange("t", 0, 3, 3, 1), OffsetRange("t", 1, 0, 0, 1))
     assert _places(spark, paths) == [
         (1, "t", 0, 0, b"0"),
         (1, "t", 0, 1, b"1"),
@@ -115,14 +115,14 @@ def test_the_same_record_is_one_record(spark: SparkSession, paths: LakePaths, tm
 def test_a_decoded_file_is_read_again_only_when_it_grew(spark: SparkSession, paths: LakePaths, tmp_path: Path) -> None:
     first, second = line("0"), line("1", offset=1)
     place = folder(tmp_path / "c", {"a.jsonl": first, "b.jsonl": b'{"table": "t"}\n'})
-    (file,) = _take_in(spark, paths, place).files
+    (file,) = _ingest(spark, paths, place).files
     # as decoding stores the batch
     noted = "files ARRAY<STRUCT<path: STRING, size: BIGINT, modified_ms: BIGINT>>"
     decoded = spark.createDataFrame([([(file.path, file.size, file.modified_ms)],)], noted)
     decoded.write.format("delta").save(paths.table("batches"))
-    assert _take_in(spark, paths, place) == Intake((), (), (), ("b.jsonl",))
+    assert _ingest(spark, paths, place) == Intake((), (), (), ("b.jsonl",))
     folder(tmp_path / "c", {"a.jsonl": first + second})
-    grown = _take_in(spark, paths, place)
+    grown = _ingest(spark, paths, place)
     assert (grown.batch_id, grown.ranges, [file.name for file in grown.files]) == (
         2,
         (OffsetRange("t", 0, 1, 1, 1),),
@@ -134,9 +134,9 @@ def test_a_decoded_file_is_read_again_only_when_it_grew(spark: SparkSession, pat
 def test_two_pipelines_in_one_lake(spark: SparkSession, paths: LakePaths, tmp_path: Path) -> None:
     other = LakePaths(paths.root, "other")
     assert newest_batch(Lake(spark, paths)) == 0
-    _take_in(spark, paths, folder(tmp_path / "c", {"a.jsonl": line("shop")}))
+    _ingest(spark, paths, folder(tmp_path / "c", {"a.jsonl": line("shop")}))
     assert (newest_batch(Lake(spark, paths)), newest_batch(Lake(spark, other))) == (1, 0)
-    assert _take_in(spark, other, folder(tmp_path / "d", {"a.jsonl": line("other")})).batch_id == 1
+    assert _ingest(spark, other, folder(tmp_path / "d", {"a.jsonl": line("other")})).batch_id == 1
     assert [place[4] for place in _places(spark, paths) + _places(spark, other)] == [b"shop", b"other"]
 
 
@@ -188,7 +188,7 @@ def test_a_bad_folder_makes_no_lake(name: str, spark: SparkSession, paths: LakeP
     files, parts = _BAD_FOLDERS[name]
     place = str(tmp_path / "c") if files is None else folder(tmp_path / "c", files)
     with pytest.raises(SourceError) as error:
-        _take_in(spark, paths, place)
+        _ingest(spark, paths, place)
     assert [part for part in parts if part.replace("{folder}", place) not in str(error.value)] == []
     assert tree(Path(paths.root)) is None
 
@@ -197,7 +197,7 @@ def test_a_folder_that_is_a_file(spark: SparkSession, paths: LakePaths, tmp_path
     place = tmp_path / "a.jsonl"
     place.write_bytes(line())
     with pytest.raises(SourceError, match="is a file"):
-        _take_in(spark, paths, str(place))
+        _ingest(spark, paths, str(place))
     assert tree(Path(paths.root)) is None
 
 
@@ -207,7 +207,7 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> LakeP
     root = tmp_path_factory.mktemp("lake")
     paths = LakePaths(str(root / "lake"), "shop")
     known = line("0") + line(None, offset=1) + line("2", offset=2)
-    _take_in(spark, paths, folder(root / "c", {"a.jsonl": known}))
+    _ingest(spark, paths, folder(root / "c", {"a.jsonl": known}))
     return paths
 
 
@@ -226,7 +226,7 @@ def test_a_bad_file_leaves_the_lake_as_it_was(
 ) -> None:
     before = tree(Path(lake.root))
     with pytest.raises(SourceError) as error:
-        _take_in(spark, lake, folder(tmp_path, {"z.jsonl": content}))
+        _ingest(spark, lake, folder(tmp_path, {"z.jsonl": content}))
     assert [part for part in parts if part not in str(error.value)] == []
     assert tree(Path(lake.root)) == before
 
@@ -267,7 +267,7 @@ def test_a_lake_that_cannot_be_written(make: Callable[[Path], str], spark: Spark
     captures = folder(tmp_path / "c", {"a.jsonl": line()})
     before = tree(place)
     with pytest.raises(LakeError) as error:
-        _take_in(spark, LakePaths(root, "shop"), captures)
+        _ingest(spark, LakePaths(root, "shop"), captures)
     assert str(error.value).startswith(f"the lake {root!r} cannot be written: ")
     assert tree(place) == before
 

@@ -12,10 +12,10 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import SourceError
 from cdc_pipeline.lake.lake import Lake
-from cdc_pipeline.sources.capture_files.new_files import take_in_new_files
+from cdc_pipeline.sources.capture_files.new_files import ingest_new_files
 from cdc_pipeline.sources.capture_files.reading import damaged_gzip, list_folder, overlong_line, records
 from cdc_pipeline.sources.records import RECORD
-from cdc_pipeline.sources.source import CaptureFile
+from cdc_pipeline.sources.source import SourceFile
 from cdc_pipeline_tests.support.folders import folder, line
 from cdc_pipeline_tests.support.messages import EPOCH_MS
 
@@ -172,9 +172,9 @@ def test_files_in_name_order_with_size_and_time(tmp_path: Path) -> None:
     found = list_folder(place).files
     times = [(tmp_path / name).stat().st_mtime_ns // 1_000_000 for name in ("B.jsonl", "a.jsonl.gz", "b.jsonl")]
     assert found == (
-        CaptureFile(str(tmp_path / "B.jsonl"), 2 * len(line()), times[0]),
-        CaptureFile(str(tmp_path / "a.jsonl.gz"), (tmp_path / "a.jsonl.gz").stat().st_size, times[1]),
-        CaptureFile(str(tmp_path / "b.jsonl"), len(line()), times[2]),
+        SourceFile(str(tmp_path / "B.jsonl"), 2 * len(line()), times[0]),
+        SourceFile(str(tmp_path / "a.jsonl.gz"), (tmp_path / "a.jsonl.gz").stat().st_size, times[1]),
+        SourceFile(str(tmp_path / "b.jsonl"), len(line()), times[2]),
     )
 
 
@@ -196,7 +196,7 @@ def test_other_files_and_folders_are_not_list_folder(tmp_path: Path) -> None:
     ],
     ids=["another object", "no position in the first line", "empty object", "a long line"],
 )
-def test_files_without_records_are_passed_over(content: bytes, tmp_path: Path) -> None:
+def test_files_without_records_are_skipped(content: bytes, tmp_path: Path) -> None:
     place = folder(tmp_path, {"expected.jsonl": content, "z.jsonl.gz": gzip.compress(content), "a.jsonl": line()})
     listing = list_folder(place)
     assert [file.name for file in listing.files] == ["a.jsonl"]
@@ -217,7 +217,7 @@ def test_files_without_records_are_passed_over(content: bytes, tmp_path: Path) -
     ],
     ids=["record", "half a record", "blank first", "no JSON", "empty", "torn", "deep", "position after the payload"],
 )
-def test_files_that_might_hold_records_are_not_passed_over(content: bytes, tmp_path: Path) -> None:
+def test_files_that_might_hold_records_are_not_skipped(content: bytes, tmp_path: Path) -> None:
     place = folder(tmp_path, {"a.jsonl": content})
     listing = list_folder(place)
     assert ([file.name for file in listing.files], listing.skipped) == (["a.jsonl"], ())
@@ -282,7 +282,7 @@ def test_a_file_that_opens_to_a_thousand_times_its_size(spark: SparkSession, pat
     assert len(bomb) < 1 << 20
     place = folder(tmp_path, {"bomb.jsonl.gz": bomb})
     with pytest.raises(SourceError, match=r"line 1 of bomb\.jsonl\.gz in .* is longer than 536870912 bytes"):
-        take_in_new_files(Lake(spark, paths), place, "test")
+        ingest_new_files(Lake(spark, paths), place, "test")
     assert not Path(paths.home).exists() or not any(Path(paths.home).iterdir())
 
 
@@ -312,4 +312,4 @@ def test_unfinished_gzip(contents: list[bytes], found: str | None, tmp_path: Pat
 
 def test_only_gzip_files_are_looked_at(tmp_path: Path) -> None:
     place = Path(folder(tmp_path, {"a.jsonl": _WHOLE[:5]}))
-    assert damaged_gzip((CaptureFile(str(place / "a.jsonl"), 5, 0),)) is None
+    assert damaged_gzip((SourceFile(str(place / "a.jsonl"), 5, 0),)) is None

@@ -20,7 +20,7 @@ from cdc_pipeline.component.source_field import KafkaSource
 from cdc_pipeline.errors import SourceError, TransientError
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.sources.kafka import broker as broker_module
-from cdc_pipeline.sources.source import Intake, News, RunContext
+from cdc_pipeline.sources.source import Intake, NewRecords, RunContext
 from cdc_pipeline_tests.local_kafka.broker import LocalBroker
 from cdc_pipeline_tests.local_kafka.certificates import Certificates, create_certificates
 from cdc_pipeline_tests.local_kafka.conftest import ALL_LISTENERS, PASSWORD, SECRET
@@ -158,18 +158,18 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker_module, "PATIENCE_SECONDS", 2.0)
 
 
-def take_in(source: Source, spark: SparkSession, paths: LakePaths) -> Intake:
-    return source.take_in(Lake(spark, paths), RunContext("test", lambda line: None))
+def ingest_records(source: Source, spark: SparkSession, paths: LakePaths) -> Intake:
+    return source.ingest(Lake(spark, paths), RunContext("test", lambda line: None))
 
 
 def test_the_sensor_and_the_run_get_in_by_one_declaration(kafka: Kafka, spark: SparkSession, paths: LakePaths) -> None:
     """All connections share a lake: each finds one record more than the one before."""
     for number, (name, (listener, options)) in enumerate(forms(kafka).items()):
         source = kafka.source(listener, options)
-        news = source.news(None)
-        assert isinstance(news, News), name
+        news = source.find_new_records(None)
+        assert isinstance(news, NewRecords), name
         assert news.records == 2 + number, name
-        assert take_in(source, spark, paths).records == (2 if number == 0 else 1), name
+        assert ingest_records(source, spark, paths).records == (2 if number == 0 else 1), name
         list(produce(kafka.broker.bootstrap, [Record("secured", 0, 0, 1_000, None, name.encode())]))
     rows = spark.read.format("delta").load(paths.table("raw_topic_snapshot")).orderBy("offset").collect()
     assert [bytes(row["value"]).decode() for row in rows] == ["one", "two", *list(forms(kafka))[:-1]]
@@ -179,7 +179,7 @@ def test_a_refusal_is_told_at_once_and_is_final(kafka: Kafka, spark: SparkSessio
     paths.require_writable(spark)
     for name, (listener, options, said) in refusals(kafka).items():
         source = kafka.source(listener, options)
-        for asked in (lambda: source.news(None), lambda: take_in(source, spark, paths)):  # noqa: B023
+        for asked in (lambda: source.find_new_records(None), lambda: ingest_records(source, spark, paths)):  # noqa: B023
             started = time.monotonic()
             with pytest.raises(SourceError) as caught:
                 asked()
@@ -209,10 +209,10 @@ def test_who_does_not_answer_is_asked_again_later(kafka: Kafka, spark: SparkSess
     for source, said in cases:
         started = time.monotonic()
         with pytest.raises(TransientError, match=said):
-            source.news(None)
+            source.find_new_records(None)
         assert time.monotonic() - started < 2 + _SOON
     with pytest.raises(TransientError, match=r"127\.0\.0\.1:9 does not answer"):
-        take_in(nobody, spark, paths)
+        ingest_records(nobody, spark, paths)
 
 
 # Dagster 1.13.27 parses YAML with a deprecated function of pydantic.
@@ -237,7 +237,7 @@ def test_a_file_takes_its_secrets_from_the_environment(
     }
     fields = {"name": "shop", "lake": "lake", "source": source}
     component = load(f"type: cdc_pipeline.CdcPipeline\nattributes: {json.dumps(fields)}\n")
-    assert isinstance(component.pipeline.source.news(None), News)
+    assert isinstance(component.pipeline.source.find_new_records(None), NewRecords)
     assert PASSWORD not in repr(component)
     filled_in = {**options, "sasl.mechanism": "SCRAM-SHA-512", "sasl.password": PASSWORD}
     assert component.pipeline.source == kafka.source("LOGIN_TLS", filled_in)

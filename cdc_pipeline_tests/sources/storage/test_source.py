@@ -16,7 +16,7 @@ from cdc_pipeline.errors import SourceError
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.sources.raw_batches import newest_note
 from cdc_pipeline.sources.records import RECORD
-from cdc_pipeline.sources.source import News, NoNews, RunContext
+from cdc_pipeline.sources.source import NewRecords, NoNewRecords, RunContext
 from cdc_pipeline.sources.storage import batches
 from cdc_pipeline.sources.storage import source as storage
 from cdc_pipeline.sources.storage.layout import storage_file
@@ -57,9 +57,9 @@ class _Taker:
     def home(self) -> Path:
         return Path(self.paths.root)
 
-    def take_in(self) -> Intake:
+    def ingest(self) -> Intake:
         self.reports = []
-        return self.source.take_in(Lake(self.spark, self.paths), RunContext("run", self.reports.append))
+        return self.source.ingest(Lake(self.spark, self.paths), RunContext("run", self.reports.append))
 
     def rows(self) -> list[Row]:
         return self.spark.read.format("delta").load(self.paths.table("raw_topic_snapshot")).orderBy("offset").collect()
@@ -70,8 +70,8 @@ class _Taker:
         assert [found["offset"] for found in rows] == list(range(len(rows)))
         return [bytes(found["value"]) for found in rows]
 
-    def news(self) -> News | NoNews:
-        return self.source.news(newest_note(self.paths))
+    def find_new_records(self) -> NewRecords | NoNewRecords:
+        return self.source.find_new_records(newest_note(self.paths))
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def test_lines_in_order_whatever_names_and_splits(remote: bool, taker: _Taker, s
     sink.put(f"d/t/{_V}/.CDC000009.json.crc", b"x")
     if remote:
         taker.source = TicdcStorage(f"file://{sink.root}")
-    intake = taker.take_in()
+    intake = taker.ingest()
     rows = taker.rows()
     found = [
         (headers["ticdc.file"], int(headers.get("ticdc.line", 0)), bytes(record["value"]))
@@ -151,8 +151,8 @@ def test_lines_in_order_whatever_names_and_splits(remote: bool, taker: _Taker, s
     assert (intake.records, [span.last for span in intake.ranges]) == (len(rows), [len(rows) - 1])
     raw = taker.spark.read.format("delta").load(taker.paths.table("raw_topic_snapshot"))
     assert raw.columns == ["batch_id", *RECORD.names]
-    assert isinstance(taker.news(), NoNews)
-    assert taker.take_in().batches == ()
+    assert isinstance(taker.find_new_records(), NoNewRecords)
+    assert taker.ingest().batches == ()
 
 
 def _size(place: int) -> int:
@@ -177,7 +177,7 @@ def test_all_variants_of_paths_in_the_order_of_the_reference_consumer(taker: _Ta
     ]
     for number, path in enumerate(paths):
         sink.put(path, schema_file("d", "t", _V, "", 0, [_COLUMN])[1] if "schema_" in path else _lines(number))
-    taker.take_in()
+    taker.ingest()
     assert [record["headers"][0]["value"].decode() for record in taker.rows()] == paths
 
 
@@ -189,7 +189,7 @@ def test_growing_torn_and_empty_files(taker: _Taker, sink: StorageSink) -> None:
     sink.put(f"d/u/{_V}/CDC000001.json", b"")
     sink.put(f"d/u/meta/schema_{_V}_0000000001.json", schema_file("d", "u", _V, "", 0, [_COLUMN])[1][:-9])
     sink.put("metadata", checkpoint(_V + 5))
-    assert taker.take_in().records == 2
+    assert taker.ingest().records == 2
     assert taker.values() == [_line(1), _line(2)]
     assert [line.split(" ")[0] for line in taker.reports] == ["the", "3"]
     # TiCDC abandoned the second file in a crash and sent its rows again: the third one releases the checkpoint
@@ -198,17 +198,17 @@ def test_growing_torn_and_empty_files(taker: _Taker, sink: StorageSink) -> None:
     path, content = schema_file("d", "u", _V, "", 0, [_COLUMN])
     (sink.root / f"d/u/meta/schema_{_V}_0000000001.json").unlink()
     sink.put(path, content)
-    assert taker.take_in().records == 4
+    assert taker.ingest().records == 4
     assert taker.values()[2:] == [content, _line(4), _line(5), checkpoint(_V + 5)]
     # the files of decoded batches are in `batches`, those of the others in the notes only
     decode_batches(Lake(taker.spark, taker.paths))
     sink.put(f"{data}000001.json", _lines(1, 2, 6, 7))
     sink.put(f"{data}000002.json", _lines(3, 4))
     sink.put("metadata", checkpoint(_V + 4))  # a lower one, after a restart
-    assert taker.take_in().records == 4
+    assert taker.ingest().records == 4
     assert taker.values()[6:] == [_line(6), _line(7), _line(3), _line(4)]
     sink.put(f"{data}000001.json", _lines(1, 2, 6, 7, 8))
-    taker.take_in()
+    taker.ingest()
     assert taker.values()[10:] == [_line(8)]
     lines = [
         record["headers"][1]["value"]
@@ -216,7 +216,7 @@ def test_growing_torn_and_empty_files(taker: _Taker, sink: StorageSink) -> None:
         if record["headers"][0]["value"] == f"{data}000001.json".encode()
     ]
     assert lines == [b"1", b"2", b"3", b"4", b"5"]
-    assert taker.take_in().batches == ()
+    assert taker.ingest().batches == ()
 
 
 def test_batches_are_bounded_and_a_killed_run_goes_on(taker: _Taker, sink: StorageSink) -> None:
@@ -235,19 +235,19 @@ def test_batches_are_bounded_and_a_killed_run_goes_on(taker: _Taker, sink: Stora
         append_once(*args)
 
     with patch.object(storage, "append_once", killed), pytest.raises(KeyboardInterrupt):
-        taker.take_in()
+        taker.ingest()
     assert len(taker.values()) == 8
     # an incomplete run does not store the listing
-    assert isinstance(taker.news(), News)
+    assert isinstance(taker.find_new_records(), NewRecords)
     decode_batches(Lake(taker.spark, taker.paths), up_to=1)
-    assert taker.take_in().batches == (3, 4)
+    assert taker.ingest().batches == (3, 4)
     wanted = [_line(number) for place in range(7) for number in (10 * place, 10 * place + 1)]
     assert taker.values() == [*wanted, checkpoint(_V)]
     assert [record["batch_id"] for record in taker.rows()] == [*([1] * 4), *([2] * 4), *([3] * 4), *([4] * 3)]
-    assert isinstance(taker.news(), NoNews)
+    assert isinstance(taker.find_new_records(), NoNewRecords)
     sink.put("metadata", checkpoint(_V + 1))
-    assert isinstance(taker.news(), News)
-    assert taker.take_in().records == 1
+    assert isinstance(taker.find_new_records(), NewRecords)
+    assert taker.ingest().records == 1
 
 
 def test_batches_whose_notes_are_gone(taker: _Taker, sink: StorageSink) -> None:
@@ -255,29 +255,29 @@ def test_batches_whose_notes_are_gone(taker: _Taker, sink: StorageSink) -> None:
     sink.put(f"d/t/{_V}/CDC000001.json", _lines(1, 2))
     sink.put(f"d/t/{_V}/CDC000002.json", _lines(3))
     sink.put("metadata", checkpoint(_V))
-    taker.take_in()
+    taker.ingest()
     decode_batches(Lake(taker.spark, taker.paths))
     batches_table = taker.spark.read.format("delta").load(taker.paths.table("batches"))
     forgotten = batches_table.withColumn("files", F.expr("filter(files, file -> false)")).localCheckpoint()
     forgotten.write.format("delta").mode("overwrite").save(taker.paths.table("batches"))
     with patch("cdc_pipeline.sources.storage.progress._notes", lambda *_: {}):
-        assert taker.take_in().batches == ()
+        assert taker.ingest().batches == ()
 
 
 def test_schema_files_that_are_written_again(taker: _Taker, sink: StorageSink) -> None:
     """After a restart TiCDC writes the same bytes again. Other bytes under the same name are an error."""
     path, content = schema_file("d", "t", _V, "CREATE TABLE t (id INT)", 3, [_COLUMN])
     sink.put(path, content)
-    taker.take_in()
+    taker.ingest()
     os.utime(sink.root / path, (1, 1))
     sink.put("metadata", checkpoint(_V))
-    assert taker.take_in().records == 1
+    assert taker.ingest().records == 1
     os.utime(sink.root / path, (2, 2))
-    assert taker.take_in().batches == ()
+    assert taker.ingest().batches == ()
     before = tree(taker.home)
     sink.put(path, content.replace(b"CREATE", b"create"))
     with pytest.raises(SourceError, match=r"schema_\d+_0123456789\.json in .* has changed since it was read"):
-        taker.take_in()
+        taker.ingest()
     assert tree(taker.home) == before
 
 
@@ -299,7 +299,7 @@ def test_what_is_refused_makes_no_lake(name: str, taker: _Taker, sink: StorageSi
     for path, content in files.items():
         sink.put(path, content)
     with pytest.raises(SourceError, match=message):
-        taker.take_in()
+        taker.ingest()
     assert tree(taker.home) is None
 
 
@@ -308,32 +308,32 @@ def test_no_folder(path: str, taker: _Taker, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     taker.source = TicdcStorage(path if ":" in path else str(tmp_path / path))
     with pytest.raises(SourceError, match=r"does not exist|is a file"):
-        taker.take_in()
+        taker.ingest()
     with pytest.raises(SourceError, match=r"does not exist|is a file"):
-        taker.source.news(None)
+        taker.source.find_new_records(None)
 
 
 def test_a_file_that_was_cut_or_written_anew(taker: _Taker, sink: StorageSink) -> None:
     path = f"d/t/{_V}/CDC000001.json"
     sink.put(path, _lines(1, 2))
-    taker.take_in()
+    taker.ingest()
     before = tree(taker.home)
     sink.put(path, _lines(1))
     with pytest.raises(SourceError, match=r"CDC000001\.json in .* and had \d+ when it was read"):
-        taker.take_in()
+        taker.ingest()
     sink.put(path, _lines(1, 2000, 3, size=1))
     with pytest.raises(SourceError, match=r"CDC000001\.json was overwritten"):
-        taker.take_in()
+        taker.ingest()
     assert tree(taker.home) == before
 
 
 def test_news_of_an_empty_and_of_a_remote_folder(taker: _Taker, sink: StorageSink) -> None:
-    assert isinstance(taker.news(), NoNews)
+    assert isinstance(taker.find_new_records(), NoNewRecords)
     sink.put("metadata", checkpoint(_V))
     sink.put(f"d/t/{_V}/CDC000001.json", _lines(1))
-    local, remote = taker.news(), TicdcStorage(f"file://{sink.root}").news(None)
-    assert isinstance(local, News)
-    assert isinstance(remote, News)
+    local, remote = taker.find_new_records(), TicdcStorage(f"file://{sink.root}").find_new_records(None)
+    assert isinstance(local, NewRecords)
+    assert isinstance(remote, NewRecords)
     assert local.range_id == remote.range_id
 
 

@@ -40,7 +40,7 @@ def ingest(
     report: Callable[[str], None] = lambda line: None,
 ) -> CutReport:
     source = CaptureFiles(str(captures)) if isinstance(captures, Path) else captures
-    source.take_in(Lake(spark, paths), RunContext(run_id, lambda line: None))
+    source.ingest(Lake(spark, paths), RunContext(run_id, lambda line: None))
     store_format(Lake(spark, paths))
     decode_batches(Lake(spark, paths), claim_store=claim_store)
     maker = CutMaker(
