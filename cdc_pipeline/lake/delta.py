@@ -145,15 +145,15 @@ def is_conflict(error: BaseException) -> bool:
 
 
 def commit_session(
-    spark: SparkSession, commit: Commit, *, whole_files: bool = False, few: bool = False
+    spark: SparkSession, commit: Commit, *, whole_files: bool = False, small: bool = False
 ) -> SparkSession:
     """A new session whose next MERGE, UPDATE or DELETE is this commit. Use it for one statement.
 
     `whole_files`: MERGE rewrites the files with changed rows, instead of marking these rows in deletion vectors.
-    `few`: the table and the source of the statement are small (`few_rows`).
+    `small`: the table and the source of the statement are small (`few_rows`).
     """
     session = spark.newSession()
-    if few:
+    if small:
         set_for_small_queries(session)
     session.conf.set("spark.databricks.delta.merge.deletionVectors.persistent", str(not whole_files).lower())
     session.conf.set("spark.databricks.delta.write.txnAppId", commit.app_id)

@@ -73,7 +73,7 @@ class SegmentLookup(Protocol):
 class CutRows:
     """The row changes of a cut. Caches DataFrames until `close`.
 
-    - `delivered`: the row changes that the cut reads, with `fresh` and `taken` (`Window.changes`)
+    - `delivered`: the row changes that the cut reads, with `is_new` and `applied_before` (`Window.changes`)
     - `redelivered`: the positions (`POSITION`) of the redelivered ones; None if there are none
     - `changes`: the others, with `segment`
     - `selection`: the given selection, with the evidence that planning found

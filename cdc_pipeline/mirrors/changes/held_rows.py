@@ -110,9 +110,9 @@ def with_resumed_rows(
         is_late = (F.col("cut_tso") >= F.col("commit_ts")) & (F.col("cut_batch") < F.col("batch_id"))
         past = past.join(F.broadcast(cut_ends), is_late, "left_anti")
     resumed = with_segments(past.select(*log.columns), events).where("segment > 0").drop("segment")
-    resumed = resumed.withColumns({"fresh": F.lit(True), "taken": F.lit(False)})
-    # without watermarks `delivered` has some of these changes already, as `taken`
-    repeated = delivered.join(F.broadcast(bounds), names).where(F.col("taken") & is_held)
+    resumed = resumed.withColumns({"is_new": F.lit(True), "applied_before": F.lit(False)})
+    # without watermarks `delivered` has some of these changes already, as `applied_before`
+    repeated = delivered.join(F.broadcast(bounds), names).where(F.col("applied_before") & is_held)
     others = delivered.join(repeated.select(*POSITION), list(POSITION), "left_anti")
     return others.unionByName(resumed)
 
@@ -128,7 +128,7 @@ def count_held_rows(changes: DataFrame, held_from: Mapping[TableName, int]) -> d
         "`database` STRING, `table` STRING, first INT",
     )
     rows = (
-        changes.where("NOT taken")
+        changes.where("NOT applied_before")
         .join(F.broadcast(bounds), ["database", "table"])
         .where(F.col("segment") >= F.col("first"))
         .groupBy("database", "table")

@@ -112,12 +112,12 @@ def _only_drops_columns(change: SchemaChange) -> bool:
 
 
 def with_replayed_rows(changes: DataFrame, tables: Mapping[TableName | SourceTableName, Replay]) -> DataFrame:
-    """Sets `fresh` of the rows to replay: `taken` rows after a statement of this cut. `changes` has `segment`."""
+    """Sets `is_new` of the rows to replay: `applied_before` rows after a statement of this cut. `changes` has `segment`."""
     names = [name for name, since in tables.items() if isinstance(name, TableName) and since.reapplies]
     if not names:
         return changes
-    is_replayed = F.col("taken") & (F.col("segment") > 0) & is_in_tables(names)
-    return changes.withColumn("fresh", F.col("fresh") | is_replayed)
+    is_replayed = F.col("applied_before") & (F.col("segment") > 0) & is_in_tables(names)
+    return changes.withColumn("is_new", F.col("is_new") | is_replayed)
 
 
 def early_row_gaps(changes: DataFrame, tables: Mapping[TableName | SourceTableName, Replay]) -> dict[TableName, Gap]:
@@ -125,7 +125,7 @@ def early_row_gaps(changes: DataFrame, tables: Mapping[TableName | SourceTableNa
     names = [name for name, since in tables.items() if isinstance(name, TableName) and not since.reapplies]
     if not names:
         return {}
-    is_early = F.col("taken") & (F.col("segment") > 0) & is_in_tables(names)
+    is_early = F.col("applied_before") & (F.col("segment") > 0) & is_in_tables(names)
     rows = changes.where(is_early).groupBy("database", "table").count().collect()
     message = (
         "row change(s) of a keyless table arrived before a statement that they follow; a rebuild applies them in order"

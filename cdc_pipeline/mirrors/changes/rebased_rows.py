@@ -156,7 +156,7 @@ def rebase_gaps(
         return dict(gaps)
     keys = [(name.database, name.table, segment) for name, segment in rebases]
     small = small_frame(changes.sparkSession, keys, _KEY)
-    rows = _with_past_segment(changes, past, evidence).where("NOT taken").join(F.broadcast(small), list(_KEY_COLUMNS))
+    rows = _with_past_segment(changes, past, evidence).where("NOT applied_before").join(F.broadcast(small), list(_KEY_COLUMNS))
     counts = F.count("*").alias("count"), F.min(F.struct(*MESSAGE, "dialect")).alias("first")
     found = rows.groupBy(*_KEY_COLUMNS).agg(*counts).collect()
     # rows between the same two statements have the same types

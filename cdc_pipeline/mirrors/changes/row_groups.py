@@ -51,11 +51,11 @@ class RowGroup:
 
 
 def row_groups(changes: DataFrame) -> list[RowGroup]:
-    """Groups the rows that this cut applies (`fresh`), in the order of their first row."""
+    """Groups the rows that this cut applies (`is_new`), in the order of their first row."""
     image = F.coalesce("after", "before")
     source = source_columns(changes)
     rows = (
-        changes.where("fresh")
+        changes.where("is_new")
         .groupBy(
             "database",
             "table",
@@ -139,7 +139,7 @@ def _with_decimal_digits(groups: list[RowGroup], changes: DataFrame) -> list[Row
     parts = F.split(text, r"\.")
     seen = {
         (row["database"], row["table"], row["segment"], row["column"]): (row["digits"], row["scale"])
-        for row in changes.where("fresh")
+        for row in changes.where("is_new")
         .join(F.broadcast(wanted), ["database", "table", "segment"])
         .groupBy("database", "table", "segment", "column")
         .agg(

@@ -61,20 +61,20 @@ class Window:
         replayed: Mapping[TableName | SourceTableName, Replay],
         late: DataFrame | None = None,
     ) -> DataFrame:
-        """The row changes that this cut reads, with `fresh` (this cut applies it) and `taken` (an earlier cut had it).
+        """The row changes that this cut reads, with `is_new` (this cut applies it) and `applied_before` (an earlier cut had it).
 
         DataWorks may send an UPDATE as two records. The first half alone would delete the row, so it stays pending until
         the second arrives.
 
         Without watermarks, changes of earlier cuts that are not older than the oldest new change are read again with
-        `taken`, so that late changes neither undo them nor count twice.
+        `applied_before`, so that late changes neither undo them nor count twice.
 
         `had_pending`: the cut before left changes pending. `replayed`: tables whose earlier changes are replayed, and from
         when. `late`: late rows of `log` that this cut applies too.
         """
         inside = self.rows_in(log) if late is None else self.rows_in(log).unionByName(late)
         if self.resolved_tso is not None:
-            return inside.withColumns({"fresh": F.lit(True), "taken": F.lit(False)})
+            return inside.withColumns({"is_new": F.lit(True), "applied_before": F.lit(False)})
         before = log.where(F.col("batch_id") <= self.after_batch)
         if had_pending:
             pending = _unpaired_halves(log, self.after_batch)
@@ -87,7 +87,7 @@ class Window:
         if found["halves"]:
             pending = _unpaired_halves(log, self.last_batch).select(*_POSITION)
             inside = inside.join(F.broadcast(pending), list(_POSITION), "left_anti")
-        new = inside.withColumns({"fresh": F.lit(True), "taken": F.lit(False)})
+        new = inside.withColumns({"is_new": F.lit(True), "applied_before": F.lit(False)})
         if self.after_batch == 0 or (found["oldest"] is None and not replayed):
             return new
         conditions = [since.is_replayed(name) for name, since in replayed.items()]
@@ -95,7 +95,7 @@ class Window:
         # source tables of merged mirrors only: `with_replayed_rows` decides for other tables
         of_sources = [since.is_replayed(name) for name, since in replayed.items() if isinstance(name, SourceTableName)]
         is_replayed = balanced(operator.or_, of_sources, F.lit(False))
-        return new.unionByName(before.where(is_read).withColumns({"fresh": is_replayed, "taken": F.lit(True)}))
+        return new.unionByName(before.where(is_read).withColumns({"is_new": is_replayed, "applied_before": F.lit(True)}))
 
     def rows_before(self, frame: DataFrame) -> DataFrame:
         """The rows up to the end of the cut before."""
@@ -167,12 +167,12 @@ def _without_skipping(condition: Column) -> Column:
     return F.coalesce(condition, F.lit(False))
 
 
-def next_window(published: PublishedCut, streams: StreamProgress, *, returning: bool = False) -> Window | None:
+def next_window(published: PublishedCut, streams: StreamProgress, *, resumes: bool = False) -> Window | None:
     """The window of the next cut; None if the streams are complete no further than the published cut.
 
-    `returning`: held tables resume, so the result is a window even if nothing is new.
+    `resumes`: held tables resume, so the result is a window even if nothing is new.
     """
-    return _window_of_new_batches(published, streams) or (_empty_window(published) if returning else None)
+    return _window_of_new_batches(published, streams) or (_empty_window(published) if resumes else None)
 
 
 def _empty_window(published: PublishedCut) -> Window:

@@ -142,7 +142,7 @@ def statements_applied_since(
     if window.resolved_tso is not None or window.after_batch == 0:
         return []
     times = F.min("commit_ts").alias("commit_ts"), F.min(clock_ts()).alias("ts")
-    oldest = changes.where("NOT taken").agg(*times).first()
+    oldest = changes.where("NOT applied_before").agg(*times).first()
     if oldest is None or oldest["commit_ts"] is None:
         return []
     not_before = is_at_or_after(oldest["commit_ts"], oldest["ts"])

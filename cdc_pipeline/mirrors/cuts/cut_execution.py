@@ -262,13 +262,13 @@ class _ChangeCounts:
 
 def _count_changes(planned: PlannedCut, rows: CutRows) -> _ChangeCounts:
     first, events = planned.plan.held_from, planned.row_selection.events
-    read = rows.delivered.where("NOT taken").agg(F.count("*"), F.max("timestamp")).first()
+    read = rows.delivered.where("NOT applied_before").agg(F.count("*"), F.max("timestamp")).first()
     assert read is not None
     held, duplicates = Counter(count_held_rows(rows.changes, first)), 0
     if rows.redelivered is not None:
         repeated = with_segments(rows.delivered.join(rows.redelivered, list(POSITION), "left_semi"), events)
         held_repeated = count_held_rows(repeated, first)
-        duplicates = repeated.where("NOT taken").count() - sum(held_repeated.values())
+        duplicates = repeated.where("NOT applied_before").count() - sum(held_repeated.values())
         held.update(held_repeated)
     # PySpark converts timestamps to this process's time zone
     newest = None if read[1] is None else read[1].astimezone(timezone.utc)
@@ -277,7 +277,7 @@ def _count_changes(planned: PlannedCut, rows: CutRows) -> _ChangeCounts:
 
 def _rows_by_step(changes: DataFrame, planned: PlannedCut) -> dict[int, int]:
     """The number of row changes of each ApplyRows step."""
-    rows = changes.where("fresh").groupBy("database", "table", "segment").count().collect()
+    rows = changes.where("is_new").groupBy("database", "table", "segment").count().collect()
     counts = {(row["database"], row["table"], row["segment"]): row["count"] for row in rows}
     return {
         item.step: sum(counts.get((item.source.database, item.source.table, segment), 0) for segment in item.segments)

@@ -84,7 +84,7 @@ class CutMaker:
         inputs = self._inputs()
         resumes = bool(resumed_tables(published.held, inputs.approved))
         selection_changed = published.cut_id > 0 and published.selection != self.selection
-        if window := next_window(published, streams, returning=resumes or selection_changed):
+        if window := next_window(published, streams, resumes=resumes or selection_changed):
             report = self._make_cut(window, published, streams, inputs)
         if report is None:
             report = self._unchanged(published, streams)

@@ -68,7 +68,7 @@ class CutStreams:
             return 0
         log = self.selection.excluded(self.full_log)
         passed = self.window.changes(log, had_pending=self.published.pending > 0, replayed={})
-        return passed.where("fresh").count() + self.window.late_rows(log).count()
+        return passed.where("is_new").count() + self.window.late_rows(log).count()
 
     @property
     def excluded_held_rows(self) -> int:

@@ -64,7 +64,7 @@ def lake_balance(lake: Lake) -> LakeBalance:
     totals = (
         cuts_since_rebuild(cuts)
         .agg(
-            F.coalesce(F.sum("changes"), F.lit(0)).alias("taken"),
+            F.coalesce(F.sum("changes"), F.lit(0)).alias("read"),
             F.coalesce(F.sum("late"), F.lit(0)).alias("late"),
             F.coalesce(F.sum("filtered"), F.lit(0)).alias("filtered"),
             F.coalesce(F.max_by("pending", "cut_id"), F.lit(0)).alias("pending"),
@@ -76,4 +76,4 @@ def lake_balance(lake: Lake) -> LakeBalance:
     batches = lake.read("batches").where(F.col("batch_id") <= totals["last"])
     decoded = batches.agg(F.coalesce(F.sum("row_changes"), F.lit(0)).alias("sum")).first()
     assert decoded is not None
-    return LakeBalance(decoded["sum"], totals["taken"], totals["late"], totals["pending"], totals["filtered"])
+    return LakeBalance(decoded["sum"], totals["read"], totals["late"], totals["pending"], totals["filtered"])

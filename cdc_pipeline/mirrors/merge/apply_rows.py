@@ -103,7 +103,7 @@ class RowMerger:
                 )
         size = stored_bytes(self.lake.spark, path)
         few = is_small(step.changes) and size <= TINY_MIRROR
-        session = commit_session(self.lake.spark, commit, whole_files=size <= SMALL_MIRROR, few=few)
+        session = commit_session(self.lake.spark, commit, whole_files=size <= SMALL_MIRROR, small=few)
         state = step.state
         computed = ComputedValues(allow_null_on_error(session), state) if state.computed_shown else None
         target = Target(state, row_set.columns, row_set.keyless, computed)

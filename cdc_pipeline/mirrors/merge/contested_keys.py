@@ -73,12 +73,12 @@ def _summaries(entries: RowEntries) -> DataFrame:
         entries,
         order,
         F.max_by(F.when(is_write, F.struct(*LAST, "after")), F.when(is_write, order)).alias("last_write"),
-        F.sum(F.when(F.col("fresh"), effect).otherwise(0)).alias("balance_of_cut"),
+        F.sum(F.when(F.col("is_new"), effect).otherwise(0)).alias("balance_of_cut"),
         F.sum(F.when(F.col("newest"), effect).otherwise(0)).alias("balance_of_moment"),
         _in_several_partitions(F.col("newest")).alias("tied"),
         _in_several_partitions(F.col("newest") & is_write).alias("tied_writes"),
-        F.max(F.col("newest") & ~F.col("fresh")).alias("partly_applied"),
-        F.max_by(F.struct(*LAST, "after"), F.when(F.col("fresh"), order)).alias("last_new"),
+        F.max(F.col("newest") & ~F.col("is_new")).alias("partly_applied"),
+        F.max_by(F.struct(*LAST, "after"), F.when(F.col("is_new"), order)).alias("last_new"),
     )
     # after an earlier cut applied a part of the moment, the mirror no longer shows the key as it was before the moment
     balance = F.when(F.col("partly_applied"), F.col("balance_of_moment")).otherwise(F.col("balance_of_cut"))
@@ -106,7 +106,7 @@ def _resolved_rows(summaries: DataFrame) -> DataFrame:
     image = F.when(last["sign"] > 0, F.coalesce(last["after"], last_write["after"])).otherwise(last_write["after"])
     deleted = last.withField("sign", F.lit(-1).cast("bigint"))
     # a row that is not new would be filtered, and its gap with it
-    unknown = F.when(order_unknown & ~last["fresh"], F.coalesce("last_new", "last")).otherwise(last)
+    unknown = F.when(order_unknown & ~last["is_new"], F.coalesce("last_new", "last")).otherwise(last)
     row = F.when(exists, last_write.withField("after", image)).when(decided & (balance < 0), deleted).otherwise(unknown)
     return net_rows(summaries.withColumn("last", row), update_only=exists & (balance == 0), order_unknown=order_unknown)
 

@@ -65,7 +65,7 @@ class RowEntries:
 
 
 def net_changes(entries: RowEntries) -> DataFrame:
-    """One row per step and row identity: its last change. None if an earlier cut applied that change (`fresh` false).
+    """One row per step and row identity: its last change. None if an earlier cut applied that change (`is_new` false).
 
     - `step` int
     - `identity` array: canonical texts, equal for equal rows
@@ -88,7 +88,7 @@ def net_changes(entries: RowEntries) -> DataFrame:
     more = [
         F.min(partition).alias("min_partition"),
         F.max(partition).alias("max_partition"),
-        F.max("fresh").alias("has_new"),
+        F.max("is_new").alias("has_new"),
     ]
     is_contested = F.coalesce(F.col("min_partition") != F.col("max_partition"), F.lit(False))
     return net_rows(grouped(entries, last_order(), *more), contested=is_contested)
@@ -131,7 +131,7 @@ def row_entries(changes: DataFrame, row_sets: Iterable[RowSet], *, exact: bool) 
         "ts",
         "message_id",
         "exact_ts",
-        "fresh",
+        "is_new",
         "dialect",
         "op",
         "after",
@@ -157,7 +157,7 @@ _LAST_IMAGE = (
 )
 _ORIGIN = ("commit_ts", "topic", "partition", "offset")
 _ORIGIN_TYPE = "STRUCT<commit_ts: BIGINT, topic: STRING, `partition`: INT, `offset`: BIGINT>"
-LAST = ("entry.key", "entry.sign", "op", "commit_ts", "topic", "partition", "offset", "dialect", "fresh")
+LAST = ("entry.key", "entry.sign", "op", "commit_ts", "topic", "partition", "offset", "dialect", "is_new")
 
 _AFTER_KEY = "transform(key_columns, name -> after[name])"
 # a column that `before` lacks did not change
@@ -275,7 +275,7 @@ def _by_identity(entries: DataFrame) -> GroupedData:
 
 
 def _delta() -> Column:
-    return F.sum(F.when(F.col("fresh"), F.col("entry.sign")).otherwise(F.lit(0))).alias("delta")
+    return F.sum(F.when(F.col("is_new"), F.col("entry.sign")).otherwise(F.lit(0))).alias("delta")
 
 
 def net_rows(
@@ -288,7 +288,7 @@ def net_rows(
     """The columns of `net_changes` for the rows of `grouped`, without identities whose last change is not new."""
     no = F.lit(False)
     contested = no if contested is None else contested
-    is_new = F.col("last.fresh")
+    is_new = F.col("last.is_new")
     if "has_new" in last_changes.columns:
         is_new = F.when(contested, F.col("has_new")).otherwise(is_new)
     return last_changes.where(is_new | (F.col("keyless") & (F.col("delta") != 0))).select(

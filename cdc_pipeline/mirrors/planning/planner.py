@@ -83,8 +83,8 @@ class Permissions:
 class Planner:
     """Plans a cut on a draft.
 
-    lost: gaps that are known before planning, such as those of dead letters.
-    ended: returns the tables of a database that earlier cuts dropped or truncated.
+    known_gaps: gaps that are known before planning, such as those of dead letters.
+    dropped: returns the tables of a database that earlier cuts dropped or truncated.
     doubts: rows for which it is unknown whether they precede or follow a statement.
     """
 
@@ -92,19 +92,19 @@ class Planner:
         self,
         draft: PlanDraft,
         *,
-        lost: Mapping[TableName, tuple[Gap, ...]] | None = None,
+        known_gaps: Mapping[TableName, tuple[Gap, ...]] | None = None,
         permissions: Permissions | None = None,
-        ended: Callable[[str], Iterable[DroppedTable]] = lambda database: (),
+        dropped: Callable[[str], Iterable[DroppedTable]] = lambda database: (),
         doubts: Iterable[UnknownOrder] = (),
     ) -> None:
         self._draft = draft
-        self._lost = dict(lost or {})
+        self._known_gaps = dict(known_gaps or {})
         self._doubts = list(doubts)
         self._permissions = permissions or Permissions()
         self._held = {held.name: held for held in self._permissions.held}
         self._held_from = dict.fromkeys(self._held, 0)
         self._alterations = AlterPlanner(draft, self._permissions.policy)
-        self._recovery = RecoveryPlanner(draft, ended)
+        self._recovery = RecoveryPlanner(draft, dropped)
         self._tables = TablePlanner(draft, self._permissions.policy, self._recovery)
         self._merged_tables = MergedTablePlanner(draft, self._permissions.policy, self._tables)
 
@@ -119,7 +119,7 @@ class Planner:
             for change in event.changes:
                 for old, new in change.names().renamed:
                     # the gaps move with the table
-                    self._lost[new] = (*self._lost.get(new, ()), *self._lost.get(old, ()))
+                    self._known_gaps[new] = (*self._known_gaps.get(new, ()), *self._known_gaps.get(old, ()))
                 self._permit(change, event, outcome)
             for name in event.names():
                 self._draft.pass_event(name)
@@ -132,7 +132,7 @@ class Planner:
         for name in self._held:
             self._draft.discard_rows(name, everything=True)
         self._flush_all_rows()
-        for name, gaps in sorted(self._lost.items()):
+        for name, gaps in sorted(self._known_gaps.items()):
             self._draft.add_gaps(name, *gaps)
         steps = coalesced(self._draft.steps)
         during = tuple(bisect_right(first_steps, index) - 1 for index in steps)
