@@ -17,7 +17,7 @@ from cdc_pipeline.sources.kafka.client_settings import ClientSettings
 from cdc_pipeline.sources.kafka.known_options import SECRET_NAMES, option_name
 from cdc_pipeline.sources.kafka.secret_text import HIDDEN, SecretText
 from cdc_pipeline.sources.kafka.source import MAX_RECORDS, KafkaTopics
-from cdc_pipeline.sources.kafka.topic_selection import CLOCK_SKEW_MS, Selection, Start
+from cdc_pipeline.sources.kafka.topic_selection import CLOCK_SKEW_MS, Start, TopicSelection
 from cdc_pipeline.sources.source import Source  # noqa: TC001  # Dagster reads the annotations
 from cdc_pipeline.sources.storage.source import MAX_BYTES, TicdcStorage
 
@@ -223,7 +223,7 @@ class KafkaSource(YamlModel):
     @property
     def source(self) -> Source:
         start = Start(self.start) if isinstance(self.start, str) else self.start.start
-        selection = Selection(
+        selection = TopicSelection(
             tuple(self.topics),
             self.topic_pattern,
             start,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
 from cdc_pipeline.lake.paths import LakePaths, hadoop_path
-from cdc_pipeline.sources.codecs import MOST_BYTES
+from cdc_pipeline.sources.codecs import MAX_VALUE_BYTES
 from cdc_pipeline.spark.jvm import jvm
 from cdc_pipeline.spark.threads import map_in_threads
 
@@ -27,7 +27,7 @@ FILE_NAME = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,200}\.json"
 """Accepted file names. TiCDC writes `<uuid>.json`."""
 LONGEST_LOCATION = 4096
 """Most characters of a reference. TiCDC writes a URI and a UUID."""
-_MOST_FILE_BYTES = 2 * MOST_BYTES
+_MOST_FILE_BYTES = 2 * MAX_VALUE_BYTES
 """Twice the limit of a message, because of Base64. Spark reads a file into one array."""
 _THREADS = 8
 _GLOB_CHARACTERS = re.compile(r"[\\\[\]{}*?^]")

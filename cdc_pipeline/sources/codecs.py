@@ -9,7 +9,7 @@ from __future__ import annotations
 import pyarrow as pa  # type: ignore[import-untyped]
 
 LZ4_MAGIC = b"\x04\x22\x4d\x18"
-MOST_BYTES = 256 * 1024 * 1024
+MAX_VALUE_BYTES = 256 * 1024 * 1024
 """Maximum size of a decompressed value, in bytes. TiDB rejects rows of more than 120 MiB
 (`performance.txn-entry-size-limit`), which JSON escapes may double. Spark holds each value in one array."""
 _CHUNK = 1024 * 1024
@@ -18,7 +18,7 @@ _MAX_SNAPPY_RATIO = 22
 _JSON_SPACE = b" \t\r\n"
 
 
-def decompress_value(compressed: bytes, max_bytes: int = MOST_BYTES) -> bytes | None:
+def decompress_value(compressed: bytes, max_bytes: int = MAX_VALUE_BYTES) -> bytes | None:
     """The decompressed value; None if it is neither format, larger than `max_bytes`, or not a JSON object.
 
     Raises nothing.

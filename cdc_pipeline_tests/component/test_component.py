@@ -21,7 +21,7 @@ from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.capture_files.source import CaptureFiles
 from cdc_pipeline.sources.kafka.client_settings import ClientSettings
 from cdc_pipeline.sources.kafka.source import KafkaTopics
-from cdc_pipeline.sources.kafka.topic_selection import Selection, Start
+from cdc_pipeline.sources.kafka.topic_selection import Start, TopicSelection
 from cdc_pipeline.sources.storage.source import TicdcStorage
 from cdc_pipeline.spark.session import SparkLakehouse
 
@@ -148,7 +148,7 @@ def test_a_kafka_source(load: Callable[[str], CdcPipeline], monkeypatch: pytest.
         "ended": ["shop.c"],
     }
     source = load(_yaml({**_GOOD, "source": fields})).pipeline.source
-    selection = Selection(
+    selection = TopicSelection(
         (),
         r"shop\..*",
         Start("time", 470613987560259584 // 2**18 - 600_000),

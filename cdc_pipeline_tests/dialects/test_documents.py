@@ -20,7 +20,7 @@ from cdc_pipeline.dialects.shapes import complete_messages
 from cdc_pipeline.mysql.ddl.column_types import parse_mysql_type
 from cdc_pipeline.mysql.ddl.parser import parse_ddl
 from cdc_pipeline.mysql.model.schema_changes import CreateTable
-from cdc_pipeline.mysql.types.spark_types import value
+from cdc_pipeline.mysql.types.spark_types import parse_value
 from cdc_pipeline_tests.support.dialect_cases import Columns, by_name, raw
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def test_the_bytes_of_the_example_of_binary_types(name: tuple[str, str], rows: C
     told = _told(name)["bytes"]
     (_, after), *_ = rows[f"{name}: completed"]["rows"]
     text = F.lit(after[told["column"]])
-    (found,) = spark.range(1).select(value(text, parse_mysql_type("varbinary(16)"), "UTC").alias("v")).collect()
+    (found,) = spark.range(1).select(parse_value(text, parse_mysql_type("varbinary(16)"), "UTC").alias("v")).collect()
     assert list(found["v"]) == told["values"]
 
 

@@ -24,7 +24,7 @@ from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.sources.kafka.client_settings import ClientSettings
 from cdc_pipeline.sources.kafka.source import KafkaTopics
-from cdc_pipeline.sources.kafka.topic_selection import Selection, Start
+from cdc_pipeline.sources.kafka.topic_selection import Start, TopicSelection
 from cdc_pipeline.sources.raw_batches import newest_note
 from cdc_pipeline.sources.source import Intake, NewRecords, NoNewRecords, RunContext
 from cdc_pipeline_tests.local_kafka.broker import LocalBroker
@@ -80,7 +80,7 @@ class Reader:
 def _reader(
     broker: LocalBroker, spark: SparkSession, paths: LakePaths, *topics: str, most: int = 100_000, **selection: object
 ) -> Reader:
-    chosen = Selection(topics=topics, **selection)  # type: ignore[arg-type]
+    chosen = TopicSelection(topics=topics, **selection)  # type: ignore[arg-type]
     return Reader(spark, paths, KafkaTopics(ClientSettings(broker.bootstrap, {}), chosen, most))
 
 
@@ -147,7 +147,7 @@ def test_a_broker_that_dies_in_a_run(
     """Only whole batches are ingested. The next run continues after them."""
     _topic(broker, "dies", *map(str, range(90)))
     reader = _reader(broker, spark, paths, "dies", most=30)
-    monkeypatch.setattr("cdc_pipeline.sources.kafka.broker.PATIENCE_SECONDS", 3.0)
+    monkeypatch.setattr("cdc_pipeline.sources.kafka.broker.TIMEOUT_SECONDS", 3.0)
     lines: list[str] = []
 
     def report(line: str) -> None:
@@ -223,7 +223,7 @@ def test_topics_and_partitions_that_appear_later(broker: LocalBroker, spark: Spa
     reader = Reader(
         spark,
         paths,
-        KafkaTopics(ClientSettings(broker.bootstrap, {}), Selection(pattern=r"grows\..*", start=Start("latest"))),
+        KafkaTopics(ClientSettings(broker.bootstrap, {}), TopicSelection(pattern=r"grows\..*", start=Start("latest"))),
     )
     reader.ingest()
     _topic(broker, "grows.b", "2")
@@ -314,7 +314,7 @@ def test_a_missing_topic(broker: LocalBroker, spark: SparkSession, paths: LakePa
         with pytest.raises(SourceError, match=r"has no topic 'nobody', which source.topics names"):
             ask()
     assert not Path(paths.home, "raw_topic_snapshot").exists()
-    by_pattern = replace(reader.source, selection=Selection(pattern="nobody.*"))
+    by_pattern = replace(reader.source, selection=TopicSelection(pattern="nobody.*"))
     assert isinstance(by_pattern.find_new_records(None), NoNewRecords)
 
 

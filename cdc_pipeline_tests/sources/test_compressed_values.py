@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
-from cdc_pipeline.sources.codecs import MOST_BYTES, decompress_value
+from cdc_pipeline.sources.codecs import MAX_VALUE_BYTES, decompress_value
 from cdc_pipeline.sources.compressed_values import decompressed, may_be_compressed
 from cdc_pipeline_tests.support.large_messages import CODECS, lz4, plain, snappy
 from cdc_pipeline_tests.support.messages import row, watermark
@@ -83,7 +83,7 @@ def test_a_bomb_stays_closed() -> None:
     assert decompress_value(bomb, max_bytes=1 << 20) is None
     assert decompress_value(bomb) is not None
     # the size in a block's header is checked against the limit before decompression
-    said = (MOST_BYTES + 1).to_bytes(4, "little")
+    said = (MAX_VALUE_BYTES + 1).to_bytes(4, "little")
     assert said == b"\x01\x00\x00\x10"
     assert decompress_value(b"\x81\x80\x80\x80\x01" + b"\x00" * 100) is None
 

@@ -55,4 +55,4 @@ def test_queries_over_many_rows_are_compiled(session: SparkSession) -> None:
 
 
 def test_a_commit_on_few_rows_is_interpreted(spark: SparkSession) -> None:
-    assert not _is_compiled(commit_session(spark, Commit("a", 1, {}), few=True))
+    assert not _is_compiled(commit_session(spark, Commit("a", 1, {}), small=True))

@@ -18,7 +18,7 @@ from cdc_pipeline.gaps import GapKind, statement_gap
 from cdc_pipeline.mirrors.changes.rebased_values import ROUNDED, rounded_sql, text_stays
 from cdc_pipeline.mirrors.changes.segments import MESSAGE, with_segments
 from cdc_pipeline.mysql.ddl.column_types import type_or_text
-from cdc_pipeline.mysql.expressions.values import bound
+from cdc_pipeline.mysql.expressions.values import bind_sql
 from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
     ChangeColumn,
@@ -156,7 +156,11 @@ def rebase_gaps(
         return dict(gaps)
     keys = [(name.database, name.table, segment) for name, segment in rebases]
     small = small_frame(changes.sparkSession, keys, _KEY)
-    rows = _with_past_segment(changes, past, evidence).where("NOT applied_before").join(F.broadcast(small), list(_KEY_COLUMNS))
+    rows = (
+        _with_past_segment(changes, past, evidence)
+        .where("NOT applied_before")
+        .join(F.broadcast(small), list(_KEY_COLUMNS))
+    )
     counts = F.count("*").alias("count"), F.min(F.struct(*MESSAGE, "dialect")).alias("first")
     found = rows.groupBy(*_KEY_COLUMNS).agg(*counts).collect()
     # rows between the same two statements have the same types
@@ -245,5 +249,5 @@ def _rebased_image(name: str, chains: Sequence[tuple[MySqlType, ...]]) -> Column
 def _rounded_through(text: str, types: Sequence[MySqlType]) -> str:
     """SQL that rounds the expression `text` to each of the types in turn."""
     for kind in types:
-        text = bound(text, partial(rounded_sql, kind=kind))
+        text = bind_sql(text, partial(rounded_sql, kind=kind))
     return text

@@ -61,7 +61,7 @@ class Window:
         replayed: Mapping[TableName | SourceTableName, Replay],
         late: DataFrame | None = None,
     ) -> DataFrame:
-        """The row changes that this cut reads, with `is_new` (this cut applies it) and `applied_before` (an earlier cut had it).
+        """The row changes that this cut reads, with `is_new` (this cut applies it) and `applied_before` (an earlier cut did).
 
         DataWorks may send an UPDATE as two records. The first half alone would delete the row, so it stays pending until
         the second arrives.
@@ -95,7 +95,9 @@ class Window:
         # source tables of merged mirrors only: `with_replayed_rows` decides for other tables
         of_sources = [since.is_replayed(name) for name, since in replayed.items() if isinstance(name, SourceTableName)]
         is_replayed = balanced(operator.or_, of_sources, F.lit(False))
-        return new.unionByName(before.where(is_read).withColumns({"is_new": is_replayed, "applied_before": F.lit(True)}))
+        return new.unionByName(
+            before.where(is_read).withColumns({"is_new": is_replayed, "applied_before": F.lit(True)})
+        )
 
     def rows_before(self, frame: DataFrame) -> DataFrame:
         """The rows up to the end of the cut before."""

@@ -124,7 +124,7 @@ class CutPlanner:
                 draft = self._draft(groups)
                 changes = streams.plan_selection_change(draft)
                 ended = partial(self.inputs.dropped_tables, window=self.window)
-                planner = kind(draft, lost=gaps, permissions=permissions, ended=ended, doubts=rows.doubts)
+                planner = kind(draft, known_gaps=gaps, permissions=permissions, dropped=ended, doubts=rows.doubts)
                 return planner.plan(ddl.to_apply), draft, changes
 
             return self._guard(plan_with)

@@ -36,7 +36,7 @@ from cdc_pipeline.mirrors.model.masks import HASH
 from cdc_pipeline.mirrors.model.state import row_gaps_after_alter
 from cdc_pipeline.mysql.expressions.conversions import adds_labels, conversion_doubt, converted_value
 from cdc_pipeline.mysql.model.quoted_names import quoted
-from cdc_pipeline.mysql.types.spark_types import spark_type, value
+from cdc_pipeline.mysql.types.spark_types import parse_value, spark_type
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -293,7 +293,7 @@ def new_value(origin: ColumnOrigin, schema: TableSchema, time_zone: str) -> tupl
     assert before is not None
     column, no_doubt = F.col(quoted(before.name)), F.lit(False)
     if adds_labels(before.type, after.type):
-        return value(column, after.type, time_zone), no_doubt
+        return parse_value(column, after.type, time_zone), no_doubt
     new = spark_type(after.type)
     if conversion_doubt(before.type, after.type) is not None:
         expression = converted_value(before, after, schema, time_zone)

@@ -21,7 +21,7 @@ from cdc_pipeline.mysql.model.table import TEXT_TYPES
 from cdc_pipeline.mysql.types.charsets import charset_of_column, collation_of_column
 from cdc_pipeline.mysql.types.labels import LabelError, matching_label, matching_labels
 from cdc_pipeline.mysql.types.local_times import times_shown
-from cdc_pipeline.mysql.types.spark_types import GEOMETRIES, spark_type, value
+from cdc_pipeline.mysql.types.spark_types import GEOMETRIES, parse_value, spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -133,7 +133,7 @@ def _number_text(kind: MySqlType, text: str) -> str:
 def _moment(text: str, kind: MySqlType, time_zone: str) -> SparkColumn:
     if kind.base == "timestamp" and (doubt := times_shown(text, time_zone)) is not None:
         raise ValueError(f"its default {text!r} is a local time that {time_zone} shows {doubt}")
-    return value(F.lit(text), kind, time_zone)
+    return parse_value(F.lit(text), kind, time_zone)
 
 
 def _labelled(kind: MySqlType, text: str, *, is_number: bool) -> str:

@@ -60,7 +60,9 @@ def pending_statements(lake: Lake, settings: CutSettings) -> tuple[PendingStatem
         (), inputs.mirror, published.names, window.cut_id, settings.time_zone, settings.columns, settings.keys
     )
     permissions = Permissions(settings.policy, inputs.approved, (), frozenset(table.name for table in published.held))
-    plan = Planner(draft, permissions=permissions, ended=lambda name: inputs.dropped_tables(name, window)).plan(events)
+    plan = Planner(draft, permissions=permissions, dropped=lambda name: inputs.dropped_tables(name, window)).plan(
+        events
+    )
     return tuple(
         PendingStatement(
             *event.position,

@@ -12,7 +12,7 @@ from cdc_pipeline.mysql.expressions.values import (
     ExpressionError,
     Value,
     ValueKind,
-    bound,
+    bind_sql,
     combined_doubt,
     constant_integer,
     decimal_literal,
@@ -74,7 +74,7 @@ def decimal(sql: str, digits: int, scale: int, *sources: Value) -> Value:
 
 def finite_double(sql: str, *sources: Value) -> Value:
     """A DOUBLE; NULL if it is infinite or NaN, where MySQL raises an error."""
-    checked = bound(sql, lambda x: f"CASE WHEN abs({x}) < double('Infinity') THEN {x} END")
+    checked = bind_sql(sql, lambda x: f"CASE WHEN abs({x}) < double('Infinity') THEN {x} END")
     return Value(checked, ValueKind.DOUBLE, combined_doubt(*sources))
 
 
@@ -130,7 +130,7 @@ def _truncated_quotient(left: Value, right: Value, places: int) -> tuple[str, in
         return f"try_cast(try_divide({dividend} - try_mod({dividend}, {divisor}), {divisor}) AS DECIMAL({digits},0))"
 
     dividend = f"({exact_sql(left)} * {_power(places)})"
-    return bound(dividend, lambda x: bound(exact_sql(right), lambda y: over(x, y))), digits
+    return bind_sql(dividend, lambda x: bind_sql(exact_sql(right), lambda y: over(x, y))), digits
 
 
 def integer_quotient(left: Value, right: Value) -> Value:
@@ -189,7 +189,7 @@ def _truncate(values: Sequence[Value]) -> Value:
         return value
     if not 0 <= places <= value.scale:
         raise ExpressionError(f"TRUNCATE to {places} digits: the number has {value.scale} fractional digits")
-    sql = bound(value.sql, lambda x: f"CASE WHEN {x} < 0 THEN ceil({x}, {places}) ELSE floor({x}, {places}) END")
+    sql = bind_sql(value.sql, lambda x: f"CASE WHEN {x} < 0 THEN ceil({x}, {places}) ELSE floor({x}, {places}) END")
     return decimal(sql, value.digits - value.scale + places + 1, places, value)
 
 
@@ -203,7 +203,7 @@ def _floor_or_ceil(function: str) -> Callable[[Sequence[Value]], Value]:
             return value
         if value.kind is ValueKind.DOUBLE:
             # beyond 2^53 a DOUBLE has no fraction, and BIGINT would overflow
-            whole = bound(
+            whole = bind_sql(
                 value.sql, lambda x: f"CASE WHEN abs({x}) < 9e15D THEN CAST({function}({x}) AS DOUBLE) ELSE {x} END"
             )
             return Value(whole, ValueKind.DOUBLE, value.doubt)

@@ -20,7 +20,7 @@ from cdc_pipeline.mysql.expressions.values import (
     Value,
     ValueKind,
     add_doubts,
-    bound,
+    bind_sql,
     double_sql,
     exact_sql,
     integer,
@@ -44,7 +44,9 @@ _PARSED = (ValueKind.TEXT, ValueKind.JSON)
 
 def _parse_text(value: Value, pattern: str, sql_type: str) -> str:
     """Text cast to another type if it matches the pattern, else NULL. JSON true and false become 1 and 0."""
-    text = bound(value.sql, lambda x: f"CASE WHEN {x} RLIKE {sql_string(pattern)} THEN try_cast({x} AS {sql_type}) END")
+    text = bind_sql(
+        value.sql, lambda x: f"CASE WHEN {x} RLIKE {sql_string(pattern)} THEN try_cast({x} AS {sql_type}) END"
+    )
     if value.kind is ValueKind.TEXT:
         return text
     number = f"CAST({{}} AS {sql_type})"
@@ -79,10 +81,10 @@ def cast_integer(value: Value, unsigned: bool, context: Context) -> Value:
     number = as_integer(value, unsigned, context)
     if unsigned and not number.unsigned:
         wrapped = f"CAST(CASE WHEN {{0}} < 0 THEN CAST({{0}} AS DECIMAL(20,0)) + {_TWO_TO_64} ELSE {{0}} END"
-        sql = bound(number.sql, lambda x: f"{wrapped.format(x)} AS DECIMAL(20,0))")
+        sql = bind_sql(number.sql, lambda x: f"{wrapped.format(x)} AS DECIMAL(20,0))")
         return replace(number, sql=sql, unsigned=True, digits=UNSIGNED_DIGITS, constant=None, condition=None)
     if not unsigned and number.is_wide:
-        sql = bound(number.sql, lambda x: f"CASE WHEN {x} >= {_TWO_TO_64 // 2} THEN {x} - {_TWO_TO_64} ELSE {x} END")
+        sql = bind_sql(number.sql, lambda x: f"CASE WHEN {x} >= {_TWO_TO_64 // 2} THEN {x} - {_TWO_TO_64} ELSE {x} END")
         return replace(number, sql=f"try_cast({sql} AS BIGINT)", unsigned=False, digits=SIGNED_DIGITS, constant=None)
     return replace(number, unsigned=unsigned, no_text_reason=None)
 
@@ -156,7 +158,7 @@ def rounded_instant(sql: str, digits: int) -> str:
     """A TIMESTAMP or TIMESTAMP_NTZ as TIMESTAMP, rounded half up to `digits` fractional digits of the second."""
     step = 10 ** (6 - digits)
     micros = f"(unix_micros(CAST({sql} AS TIMESTAMP)) + {step // 2})"
-    return f"timestamp_micros({bound(micros, lambda x: f'({x} - pmod({x}, {step}L))')})"
+    return f"timestamp_micros({bind_sql(micros, lambda x: f'({x} - pmod({x}, {step}L))')})"
 
 
 def cast(value: Value, target: exp.Expr, context: Context) -> Value | None:

@@ -15,7 +15,7 @@ from cdc_pipeline.mysql.expressions.values import (
     Value,
     ValueKind,
     add_doubts,
-    bound,
+    bind_sql,
     constant_integer,
     constant_text,
     integer,
@@ -122,7 +122,7 @@ def _time_to_sec(values: Sequence[Value], context: Context) -> Value:
         parts = [f"try_cast({_time_part(text, group)} AS BIGINT)" for group in (2, 3, 4)]
         return f"(({parts[0]} * 3600 + {parts[1]} * 60 + {parts[2]}) * CASE WHEN {text} LIKE '-%' THEN -1 ELSE 1 END)"
 
-    return integer(bound(value.sql, signed), value, digits=7)
+    return integer(bind_sql(value.sql, signed), value, digits=7)
 
 
 def _datediff(values: Sequence[Value], context: Context) -> Value:
@@ -148,9 +148,9 @@ def _week(values: Sequence[Value], context: Context) -> Value:
     """WEEK(date[, mode]). The default mode is 0, the default of `default_week_format`."""
     day, mode = as_date(values[0], context), _week_mode(values, "WEEK")
     if mode in (2, 3, 6, 7):
-        return integer_from_int(bound(day.sql, lambda x: f"((dayofyear({_week_start(x, mode)}) + 6) DIV 7)"), day)
+        return integer_from_int(bind_sql(day.sql, lambda x: f"((dayofyear({_week_start(x, mode)}) + 6) DIV 7)"), day)
     # week 0 has the days before the first week
-    sql = bound(day.sql, lambda x: f"((datediff({_week_start(x, mode)}, trunc({x}, 'YEAR')) + 7) DIV 7)")
+    sql = bind_sql(day.sql, lambda x: f"((datediff({_week_start(x, mode)}, trunc({x}, 'YEAR')) + 7) DIV 7)")
     return integer_from_int(sql, day)
 
 
@@ -161,7 +161,7 @@ def _year_week(values: Sequence[Value], context: Context) -> Value:
         named = _week_start(text, mode)
         return f"(year({named}) * 100 + (dayofyear({named}) + 6) DIV 7)"
 
-    return integer_from_int(bound(day.sql, number), day)
+    return integer_from_int(bind_sql(day.sql, number), day)
 
 
 def _unix_timestamp(values: Sequence[Value], context: Context) -> Value:
@@ -178,7 +178,7 @@ def _unix_timestamp(values: Sequence[Value], context: Context) -> Value:
     else:
         seconds, zero = integer(f"unix_seconds({value.sql})", value, digits=12), "CAST(0 AS BIGINT)"
     # times before 1970 give 0; the maximum, after 2038, depends on the server version
-    sql = bound(seconds.sql, lambda x: f"CASE WHEN {x} < 0 THEN {zero} ELSE {x} END")
+    sql = bind_sql(seconds.sql, lambda x: f"CASE WHEN {x} < 0 THEN {zero} ELSE {x} END")
     if seconds.kind is ValueKind.DECIMAL:
         sql = f"CAST({sql} AS DECIMAL(20,{seconds.scale}))"
     return add_doubts(replace(seconds, sql=sql), f"{seconds.sql} > 2147483647")
@@ -187,7 +187,7 @@ def _unix_timestamp(values: Sequence[Value], context: Context) -> Value:
 def _from_unixtime(values: Sequence[Value], context: Context) -> Value:
     value = values[0]
     require_kind(value, [ValueKind.INTEGER], "FROM_UNIXTIME")
-    seconds = bound(value.sql, lambda x: f"CASE WHEN {x} BETWEEN 0 AND 2147483647 THEN CAST({x} AS BIGINT) END")
+    seconds = bind_sql(value.sql, lambda x: f"CASE WHEN {x} BETWEEN 0 AND 2147483647 THEN CAST({x} AS BIGINT) END")
     sql = f"timestamp_seconds({seconds})"
     local = local_time(Value(sql, ValueKind.TIMESTAMP, value.doubt), context.time_zone)
     return add_doubts(local, f"{value.sql} > 2147483647")
@@ -228,7 +228,7 @@ def extract(unit: str, value: Value, context: Context) -> Value:
     """EXTRACT(unit FROM value)."""
     if unit == "YEAR_MONTH":
         day = as_date(value, context)
-        return integer_from_int(bound(day.sql, lambda x: f"(year({x}) * 100 + month({x}))"), day)
+        return integer_from_int(bind_sql(day.sql, lambda x: f"(year({x}) * 100 + month({x}))"), day)
     if unit not in ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MICROSECOND"):
         raise ExpressionError(f"EXTRACT of {unit} is not supported")
     return FUNCTIONS[unit][2]([value], context)

@@ -14,7 +14,7 @@ from cdc_pipeline.mysql.expressions.values import (
     Value,
     ValueKind,
     add_doubts,
-    bound,
+    bind_sql,
     integer,
     sql_string,
 )
@@ -60,7 +60,7 @@ def _stored_label(text: Value, members: Sequence[str], collation: str | None, *,
         whens += [f"WHEN {number} BETWEEN 1 AND {len(members)} THEN get(array({_literal_list(members)}), {number} - 1)"]
         return f"CASE {' '.join(whens)} END"
 
-    sql = bound(text.sql, label)
+    sql = bind_sql(text.sql, label)
     return add_doubts(
         replace(text, sql=sql), became_null(text.sql, sql), _is_collation_dependent(text.sql, sql, collation)
     )
@@ -80,9 +80,9 @@ def _stored_set(text: Value, members: Sequence[str], collation: str | None) -> V
             )
             return f"CASE WHEN NOT exists({chosen}, part -> part IS NULL) THEN {known} END"
 
-        return f"CASE WHEN rtrim({x}) = '' THEN '' WHEN {x} IS NOT NULL THEN {bound(parts, ordered)} END"
+        return f"CASE WHEN rtrim({x}) = '' THEN '' WHEN {x} IS NOT NULL THEN {bind_sql(parts, ordered)} END"
 
-    sql = bound(text.sql, labels)
+    sql = bind_sql(text.sql, labels)
     wrong_case = f"NOT forall(split({sql}, ','), label -> array_contains(split(rtrim({text.sql}), ','), label))"
     return add_doubts(
         replace(text, sql=sql), became_null(text.sql, sql), None if _ignores_case(collation) else wrong_case
@@ -104,7 +104,7 @@ def label_number(value: Value, members: Sequence[str], base: str) -> Value:
         mask = f"aggregate(array({bits}), {zero}, (sum, bit) -> CAST(sum + bit AS DECIMAL(20,0)))"
         return f"CASE WHEN {x} IS NOT NULL THEN {mask} END"
 
-    sql = bound(value.sql, number)
+    sql = bind_sql(value.sql, number)
     if base == "enum":
         return integer(f"CAST({sql} AS BIGINT)", value, digits=5)
     return Value(sql, ValueKind.INTEGER, value.doubt, digits=20, unsigned=True)

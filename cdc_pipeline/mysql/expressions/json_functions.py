@@ -18,7 +18,7 @@ from cdc_pipeline.mysql.expressions.values import (
     Value,
     ValueKind,
     add_doubts,
-    bound,
+    bind_sql,
     combined_doubt,
     constant_text,
     require_kind,
@@ -93,7 +93,7 @@ def _array_cell(json: str, index: int) -> str:
         item = f"nullif(regexp_extract({text}, {sql_string(pattern)}, 1), '')"
         return f"CASE WHEN {text} LIKE '[%' THEN {item}{own} END"
 
-    return bound(json, cell)
+    return bind_sql(json, cell)
 
 
 def json_unquote(value: Value) -> Value:
@@ -103,8 +103,8 @@ def json_unquote(value: Value) -> Value:
     def content(text: str) -> str:
         return f"CASE WHEN {text} LIKE '\"%' THEN get(from_json(concat('[', {text}, ']'), 'array<string>'), 0) "
 
-    sql = bound(value.sql, lambda x: f"{content(x)}ELSE {x} END")
-    lost = bound(value.sql, lambda x: f"({content(x)}ELSE {x} END IS NULL AND {x} IS NOT NULL)")
+    sql = bind_sql(value.sql, lambda x: f"{content(x)}ELSE {x} END")
+    lost = bind_sql(value.sql, lambda x: f"({content(x)}ELSE {x} END IS NULL AND {x} IS NOT NULL)")
     text = Value(sql, ValueKind.TEXT, value.doubt, charset="utf8mb4", collation="utf8mb4_bin")
     return add_doubts(text, lost)
 

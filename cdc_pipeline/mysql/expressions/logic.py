@@ -24,9 +24,9 @@ from cdc_pipeline.mysql.expressions.values import (
     ValueKind,
     add_doubts,
     any_true,
+    bind_sql,
     bind_value,
     boolean_value,
-    bound,
     combined_doubt,
     double_sql,
     exact_sql,
@@ -248,7 +248,7 @@ def greatest_or_least(function: str, values: Sequence[Value], context: Context) 
         values = [as_date(value, context) for value in values]
     sqls, model = unify(values, context)
     # Spark's greatest and least skip NULL; an array of all values also shows whether one is NULL
-    sql = bound(
+    sql = bind_sql(
         f"array({', '.join(sqls)})",
         lambda all_: f"CASE WHEN exists({all_}, one -> one IS NULL) THEN NULL ELSE {_EXTREMES[function]}({all_}) END",
     )

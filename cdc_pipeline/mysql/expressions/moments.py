@@ -12,7 +12,7 @@ from cdc_pipeline.mysql.expressions.values import (
     ExpressionError,
     Value,
     ValueKind,
-    bound,
+    bind_sql,
     combined_doubt,
     constant_integer,
     constant_text,
@@ -80,7 +80,7 @@ def add_interval(value: Value, amount: Value, unit: str, sign: int, context: Con
     if amount.kind is ValueKind.TEXT and re.fullmatch(r"-?\d{1,9}", constant_text(amount, "INTERVAL")):
         amount = integer(f"CAST({amount.constant!s} AS BIGINT)")
     require_kind(amount, [ValueKind.INTEGER], f"INTERVAL of {unit}")
-    near = bound(
+    near = bind_sql(
         amount.sql, lambda x: f"CASE WHEN {x} BETWEEN -{_MAX_INTERVAL} AND {_MAX_INTERVAL} THEN CAST({x} AS BIGINT) END"
     )
     doubt = combined_doubt(value, amount)
@@ -95,7 +95,7 @@ def add_interval(value: Value, amount: Value, unit: str, sign: int, context: Con
     if base == "MONTH":
         limit = 120_000
     steps = f"({near} * {sign * factor})"
-    steps = bound(steps, lambda x: f"CASE WHEN {x} BETWEEN -{limit} AND {limit} THEN {x} END")
+    steps = bind_sql(steps, lambda x: f"CASE WHEN {x} BETWEEN -{limit} AND {limit} THEN {x} END")
     start = f"CAST({value.sql} AS TIMESTAMP_NTZ)"
     sql = null_outside_years(f"timestampadd({base}, {steps}, {start})")
     if value.kind is ValueKind.DATE:
@@ -106,7 +106,7 @@ def add_interval(value: Value, amount: Value, unit: str, sign: int, context: Con
 def null_outside_years(sql: str) -> str:
     """A TIMESTAMP_NTZ that is NULL outside the years 1 to 9999."""
     start = "TIMESTAMP_NTZ'0001-01-01 00:00:00'"
-    return bound(sql, lambda x: f"CASE WHEN {x} >= {start} AND year({x}) <= 9999 THEN {x} END")
+    return bind_sql(sql, lambda x: f"CASE WHEN {x} >= {start} AND year({x}) <= 9999 THEN {x} END")
 
 
 def timestamp_diff(unit: str, values: Sequence[Value], context: Context) -> Value:

@@ -26,7 +26,7 @@ from cdc_pipeline.mysql.expressions.values import (
     Value,
     ValueKind,
     add_doubts,
-    bound,
+    bind_sql,
     integer,
     sql_string,
     value_from,
@@ -66,7 +66,7 @@ def number_for_column(value: Value, kind: MySqlType, context: Context) -> Value:
 
 def ascii_text(value: Value) -> Value:
     """ASCII bytes as text; NULL and doubtful for other bytes."""
-    text = bound(
+    text = bind_sql(
         f"CAST({value.sql} AS STRING)", lambda x: f"CASE WHEN {x} NOT RLIKE {sql_string(NOT_ASCII)} THEN {x} END"
     )
     return add_doubts(value_from(text, ValueKind.TEXT, value), became_null(value.sql, text))
@@ -94,7 +94,7 @@ def _moment_of_number(value: Value) -> Value:
         pattern = sql_string("^(\\d{4})(\\d\\d)(\\d\\d)(\\d\\d)(\\d\\d)(\\d\\d)$")
         return f"try_cast(regexp_replace({digits}, {pattern}, {parts}) AS TIMESTAMP_NTZ)"
 
-    sql = bound(value.sql, moment)
+    sql = bind_sql(value.sql, moment)
     return add_doubts(Value(sql, ValueKind.DATETIME, value.doubt), became_null(value.sql, sql))
 
 
@@ -113,10 +113,10 @@ def _number_of_time(value: Value, kind: MySqlType) -> Value:
             fraction = f"CAST({x} % 1000000 AS DECIMAL(7,0)) * CAST('0.000001' AS DECIMAL(6,6))"
             return f"CAST(CAST({number(x)} AS DECIMAL(9,0)) + {fraction} AS DECIMAL(15,6))"
 
-        return Value(bound(micros, exact), ValueKind.DECIMAL, value.doubt, digits=15, scale=6)
+        return Value(bind_sql(micros, exact), ValueKind.DECIMAL, value.doubt, digits=15, scale=6)
     if kind.base in ("float", "double") and value.scale:
         raise ExpressionError(f"a time with a fraction assigned to a column of type {kind} is not supported")
-    return integer(bound(rounded_micros_sql(micros, 0), number), value, digits=7)
+    return integer(bind_sql(rounded_micros_sql(micros, 0), number), value, digits=7)
 
 
 def _number_of_moment(value: Value, kind: MySqlType, context: Context) -> Value:
@@ -169,14 +169,14 @@ def stored_time(value: Value, digits: int, context: Context) -> Value:
         case ValueKind.TIME | ValueKind.TEXT:
             micros = time_micros_sql(value.sql)
         case ValueKind.INTEGER:
-            micros = bound(value.sql, _micros_of_number)
+            micros = bind_sql(value.sql, _micros_of_number)
         case ValueKind.DATE:
             micros = f"CASE WHEN {value.sql} IS NOT NULL THEN 0L END"
         case ValueKind.DATETIME | ValueKind.TIMESTAMP:
             value = as_datetime(value, context)
             micros = rounded_micros_sql(f"pmod(unix_micros(CAST({value.sql} AS TIMESTAMP)), {_DAY_MICROS}L)", digits)
             # NULL if the time was rounded to midnight
-            micros = bound(micros, lambda x: f"CASE WHEN {x} < {_DAY_MICROS} THEN {x} END")
+            micros = bind_sql(micros, lambda x: f"CASE WHEN {x} < {_DAY_MICROS} THEN {x} END")
         case _:
             raise ExpressionError(f"{value.kind.value} values cannot be assigned to a column of type time")
     sql = time_text_sql(micros, digits)
@@ -191,7 +191,7 @@ def _micros_of_number(x: str) -> str:
         fits = f"abs({n}) % 100 < 60 AND abs({n}) DIV 100 % 100 < 60"
         return f"CASE WHEN {fits} THEN {seconds} * 1000000 * CAST(sign({n}) AS BIGINT) END"
 
-    return bound(f"CASE WHEN {x} BETWEEN -8385959 AND 8385959 THEN CAST({x} AS BIGINT) END", micros)
+    return bind_sql(f"CASE WHEN {x} BETWEEN -8385959 AND 8385959 THEN CAST({x} AS BIGINT) END", micros)
 
 
 def stored_json(value: Value, context: Context) -> Value:
@@ -249,6 +249,6 @@ def _text_of_double(value: Value) -> Value:
         is_short = f"length(regexp_replace(regexp_replace({plain(x)}, '[-.]', ''), '^0+', '')) <= {most}"
         return f"CASE WHEN {x} = 0 THEN '0' WHEN {near} AND {is_short} THEN {plain(x)} END"
 
-    sql = bound(single, printed)
+    sql = bind_sql(single, printed)
     text = replace(value_from(sql, ValueKind.TEXT, value), charset="ascii")
     return add_doubts(text, became_null(value.sql, sql))

@@ -50,7 +50,7 @@ from cdc_pipeline.mysql.expressions.values import (
     Value,
     ValueKind,
     add_doubts,
-    bound,
+    bind_sql,
 )
 from cdc_pipeline.mysql.model.table import TEXT_TYPES
 from cdc_pipeline.mysql.types.spark_types import GEOMETRIES, spark_type, text_decimal
@@ -126,7 +126,7 @@ def _stored_integer(value: Value, kind: MySqlType, context: Context) -> Value:
         raise ExpressionError("text assigned to a column of type bit is not supported")
     if kind.base == "year":
         return _stored_year(number, value)
-    sql = bound(number.sql, lambda x: f"CASE WHEN {x} BETWEEN {low} AND {high} THEN try_cast({x} AS {target}) END")
+    sql = bind_sql(number.sql, lambda x: f"CASE WHEN {x} BETWEEN {low} AND {high} THEN try_cast({x} AS {target}) END")
     return add_doubts(replace(number, sql=sql), became_null(number.sql, sql))
 
 
@@ -149,12 +149,12 @@ def _stored_year(number: Value, source: Value) -> Value:
             f"WHEN {x} BETWEEN 70 AND 99 THEN {x} + 1900 END AS INT)"
         )
 
-    sql = bound(number.sql, year)
+    sql = bind_sql(number.sql, year)
     return add_doubts(replace(number, sql=sql), became_null(number.sql, sql))
 
 
 def _not_negative(value: Value) -> Value:
-    sql = bound(value.sql, lambda x: f"CASE WHEN {x} >= 0 THEN {x} END")
+    sql = bind_sql(value.sql, lambda x: f"CASE WHEN {x} >= 0 THEN {x} END")
     return add_doubts(replace(value, sql=sql), became_null(value.sql, sql))
 
 
@@ -167,7 +167,7 @@ def _stored_float(value: Value, kind: MySqlType, target: str) -> Value:
     if len(kind.params) > 1:
         number = _round_to_scale(number, kind)
     least = 0 if kind.unsigned else "double('-Infinity')"
-    sql = bound(
+    sql = bind_sql(
         f"CAST({number.sql} AS {target})",
         lambda x: f"CASE WHEN abs({x}) < double('Infinity') AND {x} >= {least} THEN {x} END",
     )
@@ -184,12 +184,12 @@ def _round_to_scale(number: Value, kind: MySqlType) -> Value:
         mysql, tidb = f"({whole} + rint(({x} - {whole}) * {power}) / {power})", f"(rint({x} * {power}) / {power})"
         return f"CASE WHEN abs({x}) < least({most}, 9e15D) AND {mysql} = {tidb} THEN {mysql} END"
 
-    sql = bound(number.sql, rounded)
+    sql = bind_sql(number.sql, rounded)
     return add_doubts(replace(number, sql=sql), became_null(number.sql, sql))
 
 
 def _not_negative_text(value: Value) -> Value:
-    sql = bound(value.sql, lambda x: f"CASE WHEN {x} NOT LIKE '-%' THEN {x} END")
+    sql = bind_sql(value.sql, lambda x: f"CASE WHEN {x} NOT LIKE '-%' THEN {x} END")
     return add_doubts(replace(value, sql=sql), became_null(value.sql, sql))
 
 
@@ -200,7 +200,7 @@ def _stored_timestamp(value: Value, digits: int, context: Context) -> Value:
             result = replace(value, sql=rounded_instant(value.sql, digits))
     else:
         result = instant(to_datetime(value, digits, context), context.time_zone)
-    sql = bound(result.sql, lambda x: f"CASE WHEN {x} BETWEEN {_TIMESTAMP_RANGE} THEN {x} END")
+    sql = bind_sql(result.sql, lambda x: f"CASE WHEN {x} BETWEEN {_TIMESTAMP_RANGE} THEN {x} END")
     return add_doubts(replace(result, sql=sql), became_null(result.sql, sql))
 
 
@@ -213,7 +213,7 @@ def _stored_bytes(value: Value, kind: MySqlType, context: Context) -> Value:
     whole = f"rpad({{0}}, {size}, X'00')" if kind.base == "binary" else "{0}"
     # MySQL truncates a value that is too long only if it drops trailing spaces
     cut = f"WHEN octet_length(rtrim({{0}})) <= {size} THEN substring({{0}}, 1, {size})"
-    sql = bound(
+    sql = bind_sql(
         content.sql,
         lambda x: f"CASE WHEN octet_length({x}) <= {size} THEN {whole.format(x)} {cut.format(x)} END",
     )
@@ -235,5 +235,5 @@ def _stored_text(value: Value, kind: MySqlType, context: Context) -> Value:
     size = kind.params[0]
     # MySQL truncates a value that is too long only if it drops trailing spaces
     cut = f"WHEN char_length(rtrim({{0}})) <= {size} THEN substring({{0}}, 1, {size})"
-    sql = bound(text.sql, lambda x: f"CASE WHEN char_length({x}) <= {size} THEN {x} {cut.format(x)} END")
+    sql = bind_sql(text.sql, lambda x: f"CASE WHEN char_length({x}) <= {size} THEN {x} {cut.format(x)} END")
     return add_doubts(replace(text, sql=sql), became_null(text.sql, sql))

@@ -19,7 +19,7 @@ from cdc_pipeline.mysql.expressions.values import (
     Value,
     ValueKind,
     add_doubts,
-    bound,
+    bind_sql,
     combined_doubt,
     constant_integer,
     constant_text,
@@ -101,7 +101,9 @@ def substring(values: Sequence[Value]) -> Value:
             f"ELSE {empty} END"
         )
 
-    sql = bound(source.sql, lambda x: bound(position, lambda at: bound(size, lambda count: part(x, at, count))))
+    sql = bind_sql(
+        source.sql, lambda x: bind_sql(position, lambda at: bind_sql(size, lambda count: part(x, at, count)))
+    )
     return _string_from(source, sql, *values[1:])
 
 
@@ -118,7 +120,7 @@ def _right(values: Sequence[Value]) -> Value:
     def part(text: str, count: str) -> str:
         return f"CASE WHEN {count} <= 0 THEN nvl2({text}, {empty}, NULL) ELSE substring({text}, -{count}) END"
 
-    return _string_from(source, bound(source.sql, lambda x: bound(size, lambda n: part(x, n))), values[1])
+    return _string_from(source, bind_sql(source.sql, lambda x: bind_sql(size, lambda n: part(x, n))), values[1])
 
 
 def _case_function(function: str) -> Callable[[Sequence[Value]], Value]:

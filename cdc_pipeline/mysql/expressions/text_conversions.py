@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cdc_pipeline.mysql.expressions.values import bound, sql_string
+from cdc_pipeline.mysql.expressions.values import bind_sql, sql_string
 from cdc_pipeline.mysql.types.text_values import MOST_DIGITS, MOST_TIME, NUMBER, TIME_PARTS
 
 
@@ -18,7 +18,7 @@ def time_micros_sql(text: str) -> str:
         sign = f"CASE WHEN {x} LIKE '-%' THEN -1 ELSE 1 END"
         return f"CASE WHEN {x} RLIKE {sql_string(TIME_PARTS)} THEN (({seconds}) * 1000000 + {fraction}) * {sign} END"
 
-    return bound(text, micros)
+    return bind_sql(text, micros)
 
 
 def rounded_micros_sql(micros: str, digits: int) -> str:
@@ -26,7 +26,7 @@ def rounded_micros_sql(micros: str, digits: int) -> str:
     step = 10 ** (6 - digits)
     if step == 1:
         return micros
-    return bound(micros, lambda x: f"((abs({x}) + {step // 2}) DIV {step} * {step} * CAST(sign({x}) AS BIGINT))")
+    return bind_sql(micros, lambda x: f"((abs({x}) + {step // 2}) DIV {step} * {step} * CAST(sign({x}) AS BIGINT))")
 
 
 def time_text_sql(micros: str, digits: int) -> str:
@@ -45,7 +45,7 @@ def time_text_sql(micros: str, digits: int) -> str:
             parts.append(f"'.', substring(lpad(CAST(abs({x}) % 1000000 AS STRING), 6, '0'), 1, {digits})")
         return f"CASE WHEN abs({x}) <= {MOST_TIME}000000 THEN concat({', '.join(parts)}) END"
 
-    return bound(rounded_micros_sql(micros, digits), text)
+    return bind_sql(rounded_micros_sql(micros, digits), text)
 
 
 def decimal_text_sql(text: str, digits: int, scale: int) -> str:
@@ -69,26 +69,26 @@ def decimal_text_sql(text: str, digits: int, scale: int) -> str:
             raised = f"CAST(CAST({digit} AS INT) + 1 AS STRING), repeat('0', length({nines}))"
             return f"CASE WHEN {up} THEN concat({head}, {raised}) ELSE {k} END"
 
-        return bound(kept, increment)
+        return bind_sql(kept, increment)
 
     def convert(x: str) -> str:
-        rounded = bound(parts(x), round_last)
+        rounded = bind_sql(parts(x), round_last)
 
         def printed(d: str) -> str:
             whole = f"regexp_replace(substring({d}, 1, length({d}) - {scale}), '^0+', '')"
             tail = f", '.', right({d}, {scale})" if scale else ""
-            number = bound(
+            number = bind_sql(
                 whole,
                 lambda w: (
                     f"CASE WHEN length({w}) <= {digits - scale} THEN "
                     f"concat(CASE WHEN {w} = '' THEN '0' ELSE {w} END{tail}) END"
                 ),
             )
-            return bound(
+            return bind_sql(
                 number, lambda n: f"CASE WHEN {x} LIKE '-%' AND {n} RLIKE '[1-9]' THEN concat('-', {n}) ELSE {n} END"
             )
 
         number = f"length({x}) <= {MOST_DIGITS} AND {x} RLIKE {sql_string(NUMBER)}"
-        return f"CASE WHEN {number} THEN {bound(rounded, printed)} END"
+        return f"CASE WHEN {number} THEN {bind_sql(rounded, printed)} END"
 
-    return bound(text, convert)
+    return bind_sql(text, convert)

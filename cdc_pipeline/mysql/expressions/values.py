@@ -112,7 +112,7 @@ def sql_string(text: str) -> str:
 _SHORT = re.compile(r"`(?:[^`]|``)*`|\w+|'[^'\\]{0,20}'|CAST\((?:NULL|-?\d+) AS [A-Z]+\)")
 
 
-def bound(sql: str, body: Callable[[str], str]) -> str:
+def bind_sql(sql: str, body: Callable[[str], str]) -> str:
     """`body(name)`, where `name` is bound to `sql`: the SQL is written and evaluated once, however often `body` uses it."""
     if _SHORT.fullmatch(sql):
         return body(sql)
@@ -185,7 +185,7 @@ def integer_in_range(exact: str, unsigned: bool, *sources: Value) -> Value:
     """An integer; `exact` is a DECIMAL without a fraction. NULL outside BIGINT (UNSIGNED), where MySQL raises an error."""
     if not unsigned:
         return integer(f"try_cast({exact} AS BIGINT)", *sources)
-    sql = bound(exact, lambda x: f"CASE WHEN {x} BETWEEN 0 AND {_MAX_UNSIGNED} THEN CAST({x} AS DECIMAL(20,0)) END")
+    sql = bind_sql(exact, lambda x: f"CASE WHEN {x} BETWEEN 0 AND {_MAX_UNSIGNED} THEN CAST({x} AS DECIMAL(20,0)) END")
     return Value(sql, ValueKind.INTEGER, combined_doubt(*sources), digits=UNSIGNED_DIGITS, unsigned=True)
 
 

@@ -115,7 +115,7 @@ def row_type(schema: TableSchema) -> StructType:
     return StructType([StructField(column.name, spark_type(column.type)) for column in schema.columns])
 
 
-def value(text: Column, kind: MySqlType, time_zone: str) -> Column:
+def parse_value(text: Column, kind: MySqlType, time_zone: str) -> Column:
     """The typed value of a message's text; NULL if it cannot be parsed.
 
     `time_zone`: IANA zone in which the encoder prints TIMESTAMP.

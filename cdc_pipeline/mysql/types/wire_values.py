@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, DecimalType, StringType
 
-from cdc_pipeline.mysql.types.spark_types import latin1_bytes, padded, spark_type, text_decimal, value
+from cdc_pipeline.mysql.types.spark_types import latin1_bytes, padded, parse_value, spark_type, text_decimal
 from cdc_pipeline.mysql.types.text_values import MOST_DIGITS, decimal_text_of_double, time_text
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def wire_value(text: Column, kind: MySqlType, time_zone: str, encoding: str | No
     text. DATE is ms since 1970 UTC: an instant for TIMESTAMP, a local time in `time_zone` for other types.
     """
     if encoding is None or (encoding == JSON_BYTES and kind.base != "json"):
-        return value(text, kind, time_zone)
+        return parse_value(text, kind, time_zone)
     if encoding == JSON_BYTES:
         document = F.decode(latin1_bytes(text), "UTF-8")
         return F.when(F.is_valid_utf8(latin1_bytes(text).cast("string")), document)
@@ -43,7 +43,7 @@ def wire_value(text: Column, kind: MySqlType, time_zone: str, encoding: str | No
         return _of_date(text, kind, time_zone)
     if encoding == "BOOLEAN":
         number = F.when(text == "true", F.lit("1")).when(text == "false", F.lit("0"))
-        return value(F.coalesce(number, text), kind, time_zone)
+        return parse_value(F.coalesce(number, text), kind, time_zone)
     target = spark_type(kind)
     if encoding == "DOUBLE" and (digits := text_decimal(kind)) is not None:
         return decimal_text_of_double(text, *digits)
@@ -54,7 +54,7 @@ def wire_value(text: Column, kind: MySqlType, time_zone: str, encoding: str | No
         return text
     if encoding == "STRING" and isinstance(target, BinaryType):
         return padded(F.encode(text, "UTF-8"), kind)
-    return value(text, kind, time_zone)
+    return parse_value(text, kind, time_zone)
 
 
 def _of_bytes(text: Column, kind: MySqlType, time_zone: str) -> Column:
@@ -65,12 +65,12 @@ def _of_bytes(text: Column, kind: MySqlType, time_zone: str) -> Column:
         return padded(content, kind)
     if kind.base == "bit":
         fits = F.octet_length(content).between(1, _BIT_BYTES)
-        return value(F.when(fits, F.conv(F.hex(F.when(fits, content)), 16, 10)), kind, time_zone)
+        return parse_value(F.when(fits, F.conv(F.hex(F.when(fits, content)), 16, 10)), kind, time_zone)
     is_text = F.is_valid_utf8(content.cast("string"))
     chars = F.when(is_text, F.decode(F.when(is_text, content), "UTF-8"))
     if isinstance(target, StringType):
         return chars
-    return F.lit(None).cast(target) if isinstance(target, ArrayType) else value(chars, kind, time_zone)
+    return F.lit(None).cast(target) if isinstance(target, ArrayType) else parse_value(chars, kind, time_zone)
 
 
 def _of_date(text: Column, kind: MySqlType, time_zone: str) -> Column:

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.contracts.json_text import END_MARK, OPTIONS, has_unpaired_surrogate, with_end_mark
 from cdc_pipeline.errors import SourceError
 from cdc_pipeline.lake.paths import escape_glob
-from cdc_pipeline.sources.codecs import MOST_BYTES
+from cdc_pipeline.sources.codecs import MAX_VALUE_BYTES
 from cdc_pipeline.sources.records import RECORD
 from cdc_pipeline.sources.source import SourceFile
 
@@ -40,7 +40,7 @@ _NOT_A_STRING = r'"(?:payload|key)"\s*:\s*[^"n\s]'
 _MAX_FIRST_LINE = 1 << 26  # a file with a longer first line is read as a capture
 _CHUNK = 1 << 20
 _MAX_GZIP_RATIO = 1032  # deflate encodes 258 bytes in at least two bits
-MAX_LINE_BYTES = 2 * MOST_BYTES
+MAX_LINE_BYTES = 2 * MAX_VALUE_BYTES
 """Maximum length of a line. Spark holds a line in one array: a value of `codecs.MOST_BYTES`, and its escapes or base64."""
 
 

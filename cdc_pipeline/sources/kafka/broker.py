@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.sources.kafka.client_settings import ClientSettings
 
-PATIENCE_SECONDS = 15.0
+TIMEOUT_SECONDS = 15.0
 """Timeout of a request, in seconds. Dagster's timeout of a sensor is 60 s."""
 _FIRST_TRY_SECONDS = 1.0
 _REFUSALS = frozenset(
@@ -130,7 +130,7 @@ class Broker:
             return {}
         with self._converted_errors():
             found = {
-                name: future.result(timeout=PATIENCE_SECONDS)
+                name: future.result(timeout=TIMEOUT_SECONDS)
                 for name, future in self._admin.describe_topics(TopicCollection(chosen)).items()
             }
         partitions = [(name, partition.id) for name, topic in found.items() for partition in topic.partitions]
@@ -162,12 +162,12 @@ class Broker:
         partitions = [
             TopicPartition(topic, partition, offset) for (topic, partition), offset in sorted(offsets.items())
         ]
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         with self._converted_errors():
             while partitions:
                 request = [ConsumerGroupTopicPartitions(group, partitions)]
                 (future,) = self._admin.alter_consumer_group_offsets(request).values()
-                results = future.result(timeout=PATIENCE_SECONDS).topic_partitions
+                results = future.result(timeout=TIMEOUT_SECONDS).topic_partitions
                 error = next((result.error for result in results if result.error), None)
                 if error is None:
                     return
@@ -181,7 +181,7 @@ class Broker:
         Retries with increasing timeouts, so that a refusal that the error callback reports is raised early.
         """
         self._errors.clear()
-        deadline, timeout = time.monotonic() + PATIENCE_SECONDS, _FIRST_TRY_SECONDS
+        deadline, timeout = time.monotonic() + TIMEOUT_SECONDS, _FIRST_TRY_SECONDS
         while True:
             try:
                 found = self._admin.list_topics(timeout=timeout)
@@ -196,15 +196,15 @@ class Broker:
     def _offsets(self, specs: Mapping[tuple[str, int], Any]) -> dict[tuple[str, int], int]:
         """The offset of each partition for its OffsetSpec. Retries temporary errors until the timeout."""
         request = {TopicPartition(topic, partition): spec for (topic, partition), spec in specs.items()}
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while True:
             with self._converted_errors():
                 futures = self._admin.list_offsets(
-                    request, isolation_level=self._isolation, request_timeout=PATIENCE_SECONDS
+                    request, isolation_level=self._isolation, request_timeout=TIMEOUT_SECONDS
                 )
                 try:
                     return {
-                        (partition.topic, partition.partition): future.result(timeout=PATIENCE_SECONDS).offset
+                        (partition.topic, partition.partition): future.result(timeout=TIMEOUT_SECONDS).offset
                         for partition, future in futures.items()
                     }
                 except KafkaException as error:

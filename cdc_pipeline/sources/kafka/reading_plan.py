@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.sources.kafka.broker import BrokerTopic
     from cdc_pipeline.sources.kafka.positions import TopicPartition
-    from cdc_pipeline.sources.kafka.topic_selection import Selection
+    from cdc_pipeline.sources.kafka.topic_selection import TopicSelection
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class ReadingPlan:
 
 
 def reading_plan(
-    selection: Selection,
+    selection: TopicSelection,
     known: Positions | None,
     topics: Mapping[str, BrokerTopic],
     starts: Mapping[TopicPartition, int],
@@ -128,7 +128,7 @@ def split_plan(plan: ReadingPlan, max_offsets: int) -> Iterator[tuple[PlannedRan
         remaining = sorted(rest, key=lambda planned: planned.topic_partition in in_batch)
 
 
-def _require_read_topics(selection: Selection, seen: Positions, on_broker: Set[str]) -> None:
+def _require_read_topics(selection: TopicSelection, seen: Positions, on_broker: Set[str]) -> None:
     """Requires that every topic that was read exists, or is in `ended` or recreated. `on_broker`: names in the lake."""
     missing = {name for name, _ in seen.next_offsets} - on_broker - selection.ended_in_lake
     for name in sorted(missing):
@@ -179,7 +179,9 @@ def _require_available(name: str, partition: int, first: int, broker_first: int,
     )
 
 
-def _resume_offset(selection: Selection, topic_partition: TopicPartition, expected: int, first: int, end: int) -> int:
+def _resume_offset(
+    selection: TopicSelection, topic_partition: TopicPartition, expected: int, first: int, end: int
+) -> int:
     """The offset in `resume_at` for a partition with expired records. Raises SourceError if there is no valid one.
 
     `first`, `end`: the broker's offsets.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.sources.kafka.client_settings import ClientSettings
     from cdc_pipeline.sources.kafka.positions import TopicPartition
     from cdc_pipeline.sources.kafka.reading_plan import PlannedRange, ReadingPlan
-    from cdc_pipeline.sources.kafka.topic_selection import Selection
+    from cdc_pipeline.sources.kafka.topic_selection import TopicSelection
     from cdc_pipeline.sources.source import RunContext
 
 MAX_RECORDS = 500_000
@@ -40,7 +40,7 @@ class KafkaTopics:
     """Topics of one broker."""
 
     client: ClientSettings
-    selection: Selection
+    selection: TopicSelection
     max_records_per_batch: int = MAX_RECORDS
     publish_group: str | None = None
     """Consumer group whose offsets are set after each run, for lag dashboards."""

@@ -28,7 +28,7 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Selection:
+class TopicSelection:
     """Topics to read, and how to continue where the lake's next offset cannot be read."""
 
     topics: tuple[str, ...] = ()

@@ -374,7 +374,7 @@ def test_each_step_knows_its_statement() -> None:
         "TRUNCATE s",
     )
     lost = {U: (Gap(GapKind.BAD_VALUES, "x"),)}
-    plan = Planner(draft, lost=lost).plan(
+    plan = Planner(draft, known_gaps=lost).plan(
         [replace(_event(text, place), resumed=False) for place, text in enumerate(sql)]
     )
     kinds = [type(step).__name__ for step in plan.steps]

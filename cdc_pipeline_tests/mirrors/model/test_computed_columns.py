@@ -163,7 +163,7 @@ def test_a_mirror_keeps_what_it_was_made_with() -> None:
 def test_what_comes_back_has_the_columns_of_its_name() -> None:
     made = _state(planned(T.format("b1"))[0], "b1")
     draft = PlanDraft((), {}.get, frozenset(), 1, "UTC", ColumnRules(computed=RULES))
-    Planner(draft, ended=lambda _: [DroppedTable(made, f"{tso(1)}", "dropped")]).plan(
+    Planner(draft, dropped=lambda _: [DroppedTable(made, f"{tso(1)}", "dropped")]).plan(
         [masked_event(2, "FLASHBACK TABLE b1 TO a1")]
     )
     assert _state(draft, "a1").computed == (NOTE, TOTAL)

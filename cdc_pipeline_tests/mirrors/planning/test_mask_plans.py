@@ -94,7 +94,7 @@ def test_a_dropped_mirror_with_another_salt_is_not_recovered() -> None:
     ended = DroppedTable(created.state, f"{tso(1)}", "dropped")
     for salt, gaps in ((SALT, 0), ("another salt, as long", 1)):
         draft = PlanDraft((), {}.get, frozenset(), 1, "UTC", ColumnRules(masks=RULES, salt=salt))
-        Planner(draft, ended=lambda _: [ended]).plan([masked_event(2, "RECOVER TABLE a1")])
+        Planner(draft, dropped=lambda _: [ended]).plan([masked_event(2, "RECOVER TABLE a1")])
         state = _state(draft, "a1")
         assert len(state.gaps) == gaps
         assert state.mask_key == ColumnRules(salt=salt).mask_key
@@ -166,7 +166,7 @@ def test_the_gap_of_a_late_statement_shows_no_masked_value(known: bool) -> None:
             _state(created, table) if rules else _state(planned(f"CREATE TABLE {table} (id INT)", rules=())[0], table)
         )
         draft = PlanDraft((), {name: state}.get, frozenset({name}), 2, "UTC", ColumnRules(masks=rules, salt=SALT))
-        Planner(draft, lost={name: (gap,)}).plan([])
+        Planner(draft, known_gaps={name: (gap,)}).plan([])
         (marked,) = _state(draft, table).gaps
         assert "DDL arrived after the mirrors had passed its commit_ts" in str(marked)
         assert ("clear" in _text([marked])) == (shown or not rules)

@@ -9,7 +9,7 @@ from pyspark.sql.types import ArrayType, BinaryType
 from cdc_pipeline.mysql.ddl.column_types import parse_mysql_type
 from cdc_pipeline.mysql.ddl.parser import parse_ddl
 from cdc_pipeline.mysql.model.schema_changes import CreateTable
-from cdc_pipeline.mysql.types.spark_types import is_unparsed, is_zero_date, row_type, spark_type, value
+from cdc_pipeline.mysql.types.spark_types import is_unparsed, is_zero_date, parse_value, row_type, spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -415,7 +415,7 @@ def outcomes(spark: SparkSession) -> dict[tuple[str, str], dict[str | None, _Out
     columns = []
     for place, (name, zone) in enumerate(_CASES):
         kind, text = parse_mysql_type(name), F.col("text")
-        cell = value(text, kind, zone)
+        cell = parse_value(text, kind, zone)
         shown = _shown(cell, spark_type(kind)).alias("value")
         columns.append(
             F.array(

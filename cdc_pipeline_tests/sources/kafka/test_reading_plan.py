@@ -10,7 +10,7 @@ from cdc_pipeline.errors import SourceError
 from cdc_pipeline.sources.kafka.broker import BrokerPartition, BrokerTopic
 from cdc_pipeline.sources.kafka.positions import Positions, TopicPartition, by_topic
 from cdc_pipeline.sources.kafka.reading_plan import PlannedRange, ReadingPlan, reading_plan, split_plan
-from cdc_pipeline.sources.kafka.topic_selection import Selection
+from cdc_pipeline.sources.kafka.topic_selection import TopicSelection
 
 
 def _topic(*partitions: tuple[int, int], topic_id: str = "one") -> BrokerTopic:
@@ -30,7 +30,7 @@ def _read(plan: ReadingPlan) -> dict[TopicPartition, tuple[int, int]]:
 
 def test_a_first_run_begins_where_it_is_told() -> None:
     offered = {"a": _topic((3, 10), (0, 0)), "b": _topic((0, 5))}
-    plan = reading_plan(Selection(), None, offered, {("a", 0): 7, ("a", 1): 0, ("b", 0): 5})
+    plan = reading_plan(TopicSelection(), None, offered, {("a", 0): 7, ("a", 1): 0, ("b", 0): 5})
     assert _read(plan) == {("a", 0): (7, 10)}
     assert plan.positions == Positions({("a", 0): 7, ("a", 1): 0, ("b", 0): 5}, {"a": "one", "b": "one"})
     assert plan.changed
@@ -38,13 +38,13 @@ def test_a_first_run_begins_where_it_is_told() -> None:
 
 def test_a_later_run_goes_on() -> None:
     known = _known({("a", 0): 4, ("a", 1): 9})
-    plan = reading_plan(Selection(), known, {"a": _topic((0, 6), (0, 9))}, {})
+    plan = reading_plan(TopicSelection(), known, {"a": _topic((0, 6), (0, 9))}, {})
     assert (_read(plan), plan.changed, plan.lost) == ({("a", 0): (4, 6)}, False, ())
 
 
 def test_what_appears_later_is_read_from_its_first_record() -> None:
     known = _known({("a", 0): 6})
-    plan = reading_plan(Selection(), known, {"a": _topic((0, 6), (2, 5)), "b": _topic((0, 1))}, {})
+    plan = reading_plan(TopicSelection(), known, {"a": _topic((0, 6), (2, 5)), "b": _topic((0, 1))}, {})
     assert _read(plan) == {("a", 1): (2, 5), ("b", 0): (0, 1)}
     assert plan.changed
 
@@ -52,39 +52,39 @@ def test_what_appears_later_is_read_from_its_first_record() -> None:
 def test_a_run_reads_no_further_than_it_was_asked() -> None:
     known = _known({("a", 0): 4, ("a", 1): 1})
     offered = {"a": _topic((0, 60), (0, 9), (0, 8))}
-    assert _read(reading_plan(Selection(), known, offered, {}, {"a": {"0": 10}})) == {("a", 0): (4, 10)}
-    assert _read(reading_plan(Selection(), known, offered, {}, {"a": {"0": 3, "1": 99}})) == {("a", 1): (1, 9)}
+    assert _read(reading_plan(TopicSelection(), known, offered, {}, {"a": {"0": 10}})) == {("a", 0): (4, 10)}
+    assert _read(reading_plan(TopicSelection(), known, offered, {}, {"a": {"0": 3, "1": 99}})) == {("a", 1): (1, 9)}
 
 
 def test_a_range_that_was_taken_in_is_nothing_to_do() -> None:
-    plan = reading_plan(Selection(), _known({("a", 0): 6}), {"a": _topic((0, 9))}, {}, {"a": {"0": 6}})
+    plan = reading_plan(TopicSelection(), _known({("a", 0): 6}), {"a": _topic((0, 9))}, {}, {"a": {"0": 6}})
     assert (_read(plan), plan.changed) == ({}, False)
 
 
 # ---- the lake cannot continue: the error names topic, partition, both offsets and the setting to write
 
 _KNOWN = _known({("a", 0): 5, ("a", 1): 7})
-_STOPS: dict[str, tuple[Selection, Positions, dict[str, BrokerTopic], list[str]]] = {
+_STOPS: dict[str, tuple[TopicSelection, Positions, dict[str, BrokerTopic], list[str]]] = {
     "expired": (
-        Selection(),
+        TopicSelection(),
         _KNOWN,
         {"a": _topic((8, 20), (0, 9))},
         ["at offset 5", "begins at 8", "3 records", "source.resume_at: {a: {0: 8}}", "topic a, partition 0, offset 5"],
     ),
     "expired, and told to go on where nothing is": (
-        Selection(resume_at={("a", 0): 6}),
+        TopicSelection(resume_at={("a", 0): 6}),
         _KNOWN,
         {"a": _topic((8, 20), (0, 9))},
         ["source.resume_at: {a: {0: 8}}", "it is 6 now", "8 to 20"],
     ),
     "lost by the broker": (
-        Selection(),
+        TopicSelection(),
         _KNOWN,
         {"a": _topic((0, 5), (0, 3))},
         ["at offset 7", "ends at 3", "source.made_anew: {a: a@2}", "topic a, partition 1, offset 7"],
     ),
     "made anew": (
-        Selection(),
+        TopicSelection(),
         _KNOWN,
         {"a": _topic((0, 2), (0, 1), topic_id="two")},
         [
@@ -97,25 +97,25 @@ _STOPS: dict[str, tuple[Selection, Positions, dict[str, BrokerTopic], list[str]]
         ],
     ),
     "made anew, and already as long": (
-        Selection(),
+        TopicSelection(),
         _KNOWN,
         {"a": _topic((0, 50), (0, 50), topic_id="two")},
         ["deleted and recreated", "expected offset 5"],
     ),
     "made anew once more": (
-        Selection(made_anew={"a": "a@2"}),
+        TopicSelection(made_anew={"a": "a@2"}),
         _known({("a", 0): 5, ("a@2", 0): 3}),
         {"a": _topic((0, 50), topic_id="two")},
         ["topic 'a'", "source.made_anew: {a: a@3}"],
     ),
     "made anew, told by its offsets alone": (
-        Selection(made_anew={"a": "a@2"}),
+        TopicSelection(made_anew={"a": "a@2"}),
         Positions({("a@2", 0): 30}),
         {"a": _topic((0, 2))},
         ["expected to continue at offset 30", "ends at 2", "source.made_anew: {a: a@3}"],
     ),
     "gone": (
-        Selection(),
+        TopicSelection(),
         _known({("a", 0): 5, ("b", 1): 4, ("b", 0): 3}),
         {"a": _topic((0, 5))},
         ["topic 'b'", "partition 0 up to offset 3", "source.ended: [b]"],
@@ -133,26 +133,26 @@ def test_where_the_lake_stops(case: str) -> None:
 
 def test_a_start_that_the_broker_has_not() -> None:
     with pytest.raises(SourceError, match=r"source.start names offset 11, but the broker has offsets 0 to 10"):
-        reading_plan(Selection(), None, {"a": _topic((0, 10))}, {("a", 0): 11})
+        reading_plan(TopicSelection(), None, {"a": _topic((0, 10))}, {("a", 0): 11})
 
 
 # ---- the lake continues
 
 
 def test_expired_records_are_given_up_by_name() -> None:
-    plan = reading_plan(Selection(resume_at={("a", 0): 9}), _KNOWN, {"a": _topic((8, 20), (0, 9))}, {})
+    plan = reading_plan(TopicSelection(resume_at={("a", 0): 9}), _KNOWN, {"a": _topic((8, 20), (0, 9))}, {})
     assert plan.lost == (("a", 0, 5, 9),)
     assert _read(plan) == {("a", 0): (9, 20), ("a", 1): (7, 9)}
     assert plan.changed
 
 
 def test_resume_at_does_nothing_where_the_lake_can_go_on() -> None:
-    plan = reading_plan(Selection(resume_at={("a", 0): 1}), _KNOWN, {"a": _topic((0, 6), (0, 7))}, {})
+    plan = reading_plan(TopicSelection(resume_at={("a", 0): 1}), _KNOWN, {"a": _topic((0, 6), (0, 7))}, {})
     assert (plan.lost, _read(plan)) == ((), {("a", 0): (5, 6)})
 
 
 def test_a_topic_made_anew_stands_beside_the_old_one() -> None:
-    selection = Selection(made_anew={"a": "a@2"})
+    selection = TopicSelection(made_anew={"a": "a@2"})
     plan = reading_plan(selection, _KNOWN, {"a": _topic((0, 2), topic_id="two")}, {})
     assert _read(plan) == {("a@2", 0): (0, 2)}
     assert [planned.source for planned in plan.ranges] == ["a"]
@@ -162,7 +162,7 @@ def test_a_topic_made_anew_stands_beside_the_old_one() -> None:
 
 def test_an_ended_topic_is_missed_by_nobody() -> None:
     known = _known({("a", 0): 5, ("b", 0): 3})
-    plan = reading_plan(Selection(ended=frozenset({"b"})), known, {"a": _topic((0, 6)), "b": _topic((0, 9))}, {})
+    plan = reading_plan(TopicSelection(ended=frozenset({"b"})), known, {"a": _topic((0, 6)), "b": _topic((0, 9))}, {})
     assert _read(plan) == {("a", 0): (5, 6)}
 
 
