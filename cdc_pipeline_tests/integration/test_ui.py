@@ -69,7 +69,9 @@ def test_the_asset_graph(ui: Ui) -> None:
 def test_the_page_of_a_mirror(ui: Ui) -> None:
     """Group, kinds, owner, tags, table name, path, columns with both types, row count, code version."""
     ui.open(
-        "/assets/shop/mirror/shop/products", "Row count", "Columns", "Definition", "int unsigned", size=(1250, 1450)
+        "/assets/shop/mirror/shop/products",
+        *("Row count", "Columns", "Definition", "int unsigned", "shop / change_log"),
+        size=(1250, 1450),
     )
     path = str(ui.lake / "shop" / "mirror" / "shop" / "products")
     text = ui.page.text()
@@ -113,7 +115,7 @@ def test_a_failed_check_shows_its_location(ui: Ui) -> None:
 
 def test_a_job_documents_its_configuration(ui: Ui) -> None:
     ui.open("/locations/cdc_pipeline/jobs/shop_maintain/playground", "shop_keep_up", "Scaffold", "Launch Run")
-    ui.page.wait_for("keep_hours: 168", "compact: true", "Where Spark runs and with what")
+    ui.page.wait_for("keep_hours: 168", "compact: true", "The Spark session and its settings.")
     ui.picture("launchpad")
 
 

@@ -1,6 +1,6 @@
 """Converts message text whose encoding does not follow from the column type: MariaDB's JSON and DataWorks' six types.
 
-`wire_value` extends `spark_types.value`, which converts the standard Canal-JSON text.
+`wire_value` extends `spark_types.parse_value`, which converts the standard Canal-JSON text.
 """
 
 from __future__ import annotations
