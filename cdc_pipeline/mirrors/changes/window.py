@@ -61,7 +61,7 @@ class Window:
         replayed: Mapping[TableName | SourceTableName, Replay],
         late: DataFrame | None = None,
     ) -> DataFrame:
-        """The row changes that this cut reads, with `is_new` (this cut applies it) and `applied_before` (an earlier cut did).
+        """The row changes that this cut reads, with `is_new` (applied by this cut) and `applied_before` (by an earlier one).
 
         DataWorks may send an UPDATE as two records. The first half alone would delete the row, so it stays pending until
         the second arrives.

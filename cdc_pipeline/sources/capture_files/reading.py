@@ -41,7 +41,7 @@ _MAX_FIRST_LINE = 1 << 26  # a file with a longer first line is read as a captur
 _CHUNK = 1 << 20
 _MAX_GZIP_RATIO = 1032  # deflate encodes 258 bytes in at least two bits
 MAX_LINE_BYTES = 2 * MAX_VALUE_BYTES
-"""Maximum length of a line. Spark holds a line in one array: a value of `codecs.MAX_VALUE_BYTES`, and its escapes or base64."""
+"""Maximum length of a line. Spark holds a line in one array: a value of `codecs.MAX_VALUE_BYTES`, with escapes or base64."""
 
 
 @dataclass(frozen=True)
