@@ -41,7 +41,7 @@ def test_no_breach(spark: SparkSession) -> None:
     assert find_breaches(frame_of(spark, DeadLetter, [_LETTER]), DeadLetter) == ()
 
 
-def test_a_missing_field_and_one_of_another_type_are_told_alone(spark: SparkSession) -> None:
+def test_a_missing_field_and_one_of_another_type_are_reported_alone(spark: SparkSession) -> None:
     """No other rule can be evaluated: the empty `rule` is not reported."""
     frame = frame_of(spark, DeadLetter, [{**_LETTER, "rule": ""}, {**_LETTER, "rule": ""}])
     other = frame.drop("reason").withColumn("offset", F.col("offset").cast("int"))

@@ -485,7 +485,7 @@ def lake(
     return paths, batch.counts
 
 
-def test_what_was_taken_in_is_what_was_sent(
+def test_raw_records_are_what_was_sent(
     spark: SparkSession, lake: tuple[LakePaths, BatchCounts], raw: DataFrame
 ) -> None:
     stored = spark.read.format("delta").load(lake[0].table("raw_topic_snapshot"))

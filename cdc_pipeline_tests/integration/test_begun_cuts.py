@@ -144,7 +144,7 @@ def test_a_masked_default_is_not_stored(stream: Stream) -> None:
 
 
 @pytest.mark.core(12)
-def test_what_was_begun_by_another_run_first_is_carried_out(stream: Stream) -> None:
+def test_a_begun_cut_is_finished_as_planned(stream: Stream) -> None:
     """Two runs without a lock: the second one reads before the first has written its plan, and has a batch more."""
     stream.tell(2, create("a", 1), create("b", 1, KEYLESS))
     stream.run()

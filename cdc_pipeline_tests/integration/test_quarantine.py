@@ -79,7 +79,7 @@ def _quarantined(stream: Stream) -> dict[str, tuple[str, int]]:
 
 
 @pytest.mark.core(11)
-def test_a_table_is_put_aside_and_comes_back(stream: Stream, counted: Any) -> None:
+def test_a_table_is_quarantined_and_rebuilt(stream: Stream, counted: Any) -> None:
     """A file of its rows is missing, so each run fails at this table only."""
     bag = Path(stream.paths.mirror(TableName("db", "bag")))
     for file in bag.glob("*.parquet"):

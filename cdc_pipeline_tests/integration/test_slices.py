@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize(
     "indexes",
-    [pytest.param((2, 4), marks=pytest.mark.core(3)), (5, None)],
-    ids=["to_the_fifth_watermark", "whole"],
+    [pytest.param((0, 2), marks=pytest.mark.core(3)), (4, 5, None)],
+    ids=["to_the_third_watermark", "whole"],
 )
 def test_each_slice_is_a_state_that_upstream_had(
     spark: SparkSession, tmp_path: Path, paths: LakePaths, indexes: tuple[int, int | None]

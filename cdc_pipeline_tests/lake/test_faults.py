@@ -48,7 +48,7 @@ _SAID: dict[str, tuple[Exception, type[Exception] | None, str]] = {
 
 
 @pytest.mark.parametrize("case", _SAID)
-def test_what_is_said(case: str) -> None:
+def test_messages(case: str) -> None:
     error, kind, said = _SAID[case]
     fault = to_lake_error(error)
     assert type(fault) is (type(None) if kind is None else kind)

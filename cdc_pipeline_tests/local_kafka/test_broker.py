@@ -51,7 +51,7 @@ def test_records_survive_a_kill_a_restart_and_another_broker_of_the_folder(tmp_p
 
 
 @pytest.mark.jvm
-def test_a_broker_that_ends_by_itself_is_told_with_the_line_that_says_why(tmp_path: Path) -> None:
+def test_a_broker_that_ends_by_itself_is_reported_with_the_line_that_says_why(tmp_path: Path) -> None:
     broker = LocalBroker(tmp_path)
     host, port = broker.bootstrap.split(":")
     with socket.create_server((host, int(port))), pytest.raises(TransientError, match=r"BindException|already in use"):
@@ -60,7 +60,7 @@ def test_a_broker_that_ends_by_itself_is_told_with_the_line_that_says_why(tmp_pa
 
 
 @pytest.mark.jvm
-def test_a_setting_that_kafka_does_not_take_is_told(tmp_path: Path) -> None:
+def test_an_unsupported_setting_is_reported(tmp_path: Path) -> None:
     with pytest.raises(TransientError, match=r"num\.partitions"):
         LocalBroker(tmp_path, settings={"num.partitions": "many"}).start()
 

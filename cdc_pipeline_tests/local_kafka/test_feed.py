@@ -118,12 +118,12 @@ def test_files_without_records_are_skipped(tmp_path: Path) -> None:
     ["nonsense", "[]", '{"topic": "t"}', line(1, 1, payload={"a": 1}), line(1, 1, headers=["odd"]), '"half', "null"]
     + [line(1, 1, payload="\ud800"), line(1, 1, payload=None, payload_base64="*")],
 )
-def test_a_line_that_is_no_record_is_told_with_its_place(tmp_path: Path, second: str) -> None:
+def test_a_line_that_is_no_record_is_reported_with_its_position(tmp_path: Path, second: str) -> None:
     with pytest.raises(SourceError, match=r"part\.jsonl, line 2 is not a record"):
         capture(tmp_path, line(0, 1), second)
 
 
-def test_a_file_that_was_cut_off_is_told(tmp_path: Path) -> None:
+def test_a_truncated_file_is_reported(tmp_path: Path) -> None:
     whole = (CAPTURES / "types-canal" / "records.jsonl.gz").read_bytes()
     (tmp_path / "cut.jsonl.gz").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(SourceError, match=r"cut\.jsonl\.gz cannot be read"):
@@ -147,7 +147,7 @@ def test_nothing_is_sent_ahead_of_being_asked_for(kafka: Kafka) -> None:
         consumed(bootstrap, "sliced", 16, seconds=0.5)
 
 
-def test_a_record_that_the_broker_does_not_take_is_told_with_its_place(kafka: Kafka) -> None:
+def test_a_refused_record_is_reported_with_its_position(kafka: Kafka) -> None:
     bootstrap = kafka.broker.bootstrap
     create_topics(bootstrap, {"small": 1}, {"max.message.bytes": "1000"})
     sent = produce(bootstrap, [Record("small", 0, 7, None, None, b"x" * 2000)])

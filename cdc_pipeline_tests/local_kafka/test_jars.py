@@ -36,7 +36,7 @@ def test_a_class_path_whose_jars_are_there_is_not_asked_for_again(tmp_path: Path
 
 @pytest.mark.jvm
 @pytest.mark.usefixtures("no_network")
-def test_a_missing_jar_is_fetched_and_a_failure_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_missing_jar_is_fetched_and_a_failure_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "a.jar").touch()
     remembered(tmp_path, "a.jar", "gone.jar")
     with pytest.raises(TransientError, match=r"cannot be fetched: .*(refused|not found|[Ss]erver access)") as caught:

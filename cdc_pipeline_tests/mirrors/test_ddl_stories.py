@@ -43,6 +43,6 @@ def test_story(lake: LakePaths, spark: SparkSession, name: str) -> None:
     assert_told(spark, lake, STORIES[name])
 
 
-def test_keys_and_columns_are_as_told(lake: LakePaths, spark: SparkSession) -> None:
+def test_keys_and_columns(lake: LakePaths, spark: SparkSession) -> None:
     checks = mirror_checks(spark, lake, most_rows=0)  # keys are looked at in `test_stories`
     assert [(check.passed, check.description) for check in checks] == [(True, None)] * 2

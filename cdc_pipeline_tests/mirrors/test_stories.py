@@ -55,7 +55,7 @@ def test_dead_letter_names_table_column_value_and_type(lake: LakePaths, spark: S
     assert b'"id": "x1"' in bytes(letters[0]["value"])
 
 
-def test_keys_and_columns_are_as_told(lake: LakePaths, spark: SparkSession) -> None:
+def test_keys_and_columns(lake: LakePaths, spark: SparkSession) -> None:
     assert [(check.passed, check.description) for check in mirror_checks(spark, lake)] == [(True, None)] * 2
 
 

@@ -80,7 +80,7 @@ def test_turns_follow_one_another() -> None:
                 pass
 
 
-def test_a_turn_that_does_not_come_is_told(private: Path) -> None:
+def test_a_lock_that_is_not_released_is_reported(private: Path) -> None:
     words = f"another process has held the lock {private}/{_NAME}.lock for 0 s: "
     with process_lock(_NAME), pytest.raises(TransientError, match=words), process_lock(_NAME, wait_seconds=0.2):
         pass

@@ -209,7 +209,7 @@ def test_a_folder_that_others_may_write_is_refused(base: Path) -> None:
     base.chmod(0o700)
 
 
-def test_a_jvm_that_does_not_start_is_told(base: Path, program: Path) -> None:
+def test_a_jvm_that_does_not_start_is_reported(base: Path, program: Path) -> None:
     program.write_text("#!/bin/sh\necho no such jar >&2; exit 1\n")
     reports: list[str] = []
     assert acquire_warm_jvm(_SETTINGS, 600, reports.append) is None

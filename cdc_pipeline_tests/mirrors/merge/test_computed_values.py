@@ -160,7 +160,7 @@ def test_rows(told: LakePaths, spark: SparkSession) -> None:
     assert {name: _mirror(spark, told, name) for name in ROWS} == ROWS
 
 
-def test_what_is_said_of_mirrors(told: LakePaths, spark: SparkSession) -> None:
+def test_gaps_of_mirrors(told: LakePaths, spark: SparkSession) -> None:
     states = []
     for name in ROWS:
         table = table_state(spark, told.mirror(TableName("db", name)))

@@ -169,7 +169,7 @@ def test_rows(told: Told, spark: SparkSession, table: str) -> None:
     assert _rows(spark, told.paths, table) == ROWS[table]
 
 
-def test_traces_and_what_is_said(told: Told, spark: SparkSession) -> None:
+def test_origins_and_gaps(told: Told, spark: SparkSession) -> None:
     s = spark.read.format("delta").load(told.paths.mirror(TableName("db", "s")))
     assert s.columns == ["id", "v", *METADATA_COLUMNS, "_deleted"]
     # metadata of the DELETE; of a row that no message deleted, its own

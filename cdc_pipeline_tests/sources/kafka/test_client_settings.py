@@ -229,14 +229,14 @@ def test_each_client_gets_what_it_knows(files: dict[str, Path]) -> None:
     assert wrong == []
 
 
-def test_librdkafka_takes_what_it_is_told(files: dict[str, Path]) -> None:
+def test_librdkafka_accepts_the_settings(files: dict[str, Path]) -> None:
     for options, _, _ in CASES.values():
         client = ClientSettings("127.0.0.1:9", _filled(options, files))
         config: dict[str, Any] = {**client.librdkafka(), "log_level": 0}
         AdminClient(config)
 
 
-def test_java_takes_what_it_is_told(spark: SparkSession, files: dict[str, Path]) -> None:
+def test_java_accepts_the_settings(spark: SparkSession, files: dict[str, Path]) -> None:
     """Java creates the client with its stores and its login, without connecting.
 
     With OAUTHBEARER it would request a token first, so only the settings are checked.
@@ -386,7 +386,7 @@ def test_the_environment_gives_a_password_as_it_is(monkeypatch: pytest.MonkeyPat
 
 
 @_WITHOUT_DEPRECATION
-def test_what_the_environment_does_not_have_is_told_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_environment_variables_are_reported_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CDC_TEST_PASSWORD", SECRET)
     known = "sasl.password: '{{ env.CDC_TEST_PASSWORD }}'"
     for options, expected in (
@@ -412,7 +412,7 @@ def test_what_the_environment_does_not_have_is_told_by_name(monkeypatch: pytest.
     assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
-def test_a_certificate_that_is_none_is_told_with_its_option(tmp_path: Path, files: dict[str, Path]) -> None:
+def test_an_invalid_certificate_is_reported_with_its_option(tmp_path: Path, files: dict[str, Path]) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     (tmp_path / "damaged").write_text("-----BEGIN EC PRIVATE KEY-----\nMHc=\n-----END EC PRIVATE KEY-----")
     own = {"ssl.certificate.location": str(files["CERTIFICATE"])}

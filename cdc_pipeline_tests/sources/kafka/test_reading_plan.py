@@ -28,7 +28,7 @@ def _read(plan: ReadingPlan) -> dict[TopicPartition, tuple[int, int]]:
 # ---- planned ranges
 
 
-def test_a_first_run_begins_where_it_is_told() -> None:
+def test_a_first_run_begins_at_the_declared_position() -> None:
     offered = {"a": _topic((3, 10), (0, 0)), "b": _topic((0, 5))}
     plan = reading_plan(TopicSelection(), None, offered, {("a", 0): 7, ("a", 1): 0, ("b", 0): 5})
     assert _read(plan) == {("a", 0): (7, 10)}
@@ -56,7 +56,7 @@ def test_a_run_reads_no_further_than_it_was_asked() -> None:
     assert _read(reading_plan(TopicSelection(), known, offered, {}, {"a": {"0": 3, "1": 99}})) == {("a", 1): (1, 9)}
 
 
-def test_a_range_that_was_taken_in_is_nothing_to_do() -> None:
+def test_an_ingested_range_is_nothing_to_do() -> None:
     plan = reading_plan(TopicSelection(), _known({("a", 0): 6}), {"a": _topic((0, 9))}, {}, {"a": {"0": 6}})
     assert (_read(plan), plan.changed) == ({}, False)
 
@@ -151,7 +151,7 @@ def test_resume_at_does_nothing_where_the_lake_can_go_on() -> None:
     assert (plan.lost, _read(plan)) == ((), {("a", 0): (5, 6)})
 
 
-def test_a_topic_made_anew_stands_beside_the_old_one() -> None:
+def test_a_recreated_topic_is_a_new_topic_in_the_lake() -> None:
     selection = TopicSelection(made_anew={"a": "a@2"})
     plan = reading_plan(selection, _KNOWN, {"a": _topic((0, 2), topic_id="two")}, {})
     assert _read(plan) == {("a@2", 0): (0, 2)}

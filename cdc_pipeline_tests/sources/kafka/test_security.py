@@ -175,7 +175,7 @@ def test_the_sensor_and_the_run_get_in_by_one_declaration(kafka: Kafka, spark: S
     assert [bytes(row["value"]).decode() for row in rows] == ["one", "two", *list(forms(kafka))[:-1]]
 
 
-def test_a_refusal_is_told_at_once_and_is_final(kafka: Kafka, spark: SparkSession, paths: LakePaths) -> None:
+def test_a_refusal_is_reported_at_once_and_is_terminal(kafka: Kafka, spark: SparkSession, paths: LakePaths) -> None:
     paths.require_writable(spark)
     for name, (listener, options, said) in refusals(kafka).items():
         source = kafka.source(listener, options)
