@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from pyspark.sql import functions as F
 
-from cdc_pipeline.lake.delta import table_state
-from cdc_pipeline.mirrors.changes.progress import cuts_since_rebuild, rebuilt_tables
+from cdc_pipeline.lake.tables.consistent_cuts import cuts_since_rebuild, read_cuts, rebuilt_tables
 
 if TYPE_CHECKING:
     from cdc_pipeline.lake.lake import Lake
@@ -19,10 +18,9 @@ NO_BREACH = "no_breach"
 
 def no_breach_result(lake: Lake, key: dg.AssetKey) -> dg.AssetCheckResult:
     """Fails if new changes arrived at or below an applied resolved TSO. The metadata has the first position per table."""
-    path = lake.paths.table("consistent_cuts")
     rows = []
-    if table_state(lake.spark, path) is not None:
-        cuts = cuts_since_rebuild(lake.read_path(path))
+    if (all_cuts := read_cuts(lake)) is not None:
+        cuts = cuts_since_rebuild(all_cuts)
         breaches = cuts.select("cut_id", F.explode("breached").alias("breach"))
         rebuilt = F.broadcast(rebuilt_tables(cuts).alias("rebuilt"))
         same_table = [F.col(f"breach.{name}") == F.col(f"rebuilt.{name}") for name in ("database", "table")]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.unified import TSO_SHIFT
-from cdc_pipeline.lake.delta import committed_version, table_state
+from cdc_pipeline.lake.tables.consistent_cuts import cuts_since_rebuild, last_cut, read_cuts, read_newest_cut
 from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
 from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, TableSelection
 from cdc_pipeline.mysql.model.table import TableName
@@ -16,7 +16,7 @@ from cdc_pipeline.mysql.model.table import TableName
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from pyspark.sql import Column, DataFrame, Row
+    from pyspark.sql import Column, Row
 
     from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.settings.selection import Sources
@@ -190,45 +190,22 @@ def _newest_watermarks(lake: Lake, least: int | None) -> dict[tuple[str, int], i
 
 
 def published_cut(lake: Lake) -> PublishedCut:
-    """The newest cut. Reads only the last file of `consistent_cuts`, because each row lists all mirrors and is large."""
-    path = lake.paths.table("consistent_cuts")
-    if table_state(lake.spark, path) is None:
-        return NO_CUT
-    cuts = lake.read_path(path)
-    committed = committed_version(lake.spark, path, lake.paths.app_id("consistent_cuts"))
-    newest = NO_CUT if committed is None else _newest(cuts.where(F.col("cut_id") >= committed))
-    # a copied table has no writer versions; a restored one lacks the cut that its writer committed
-    return _newest(cuts) if newest is NO_CUT else newest
+    """The newest cut."""
+    return _published(read_newest_cut(lake))
 
 
 def cut_at(lake: Lake, tso: int) -> PublishedCut:
     """The newest cut at or below the TSO. Skips cuts before a rebuild, which may have repaired them."""
-    path = lake.paths.table("consistent_cuts")
-    if table_state(lake.spark, path) is None:
+    all_cuts = read_cuts(lake)
+    if all_cuts is None:
         return NO_CUT
-    cuts = cuts_since_rebuild(lake.read_path(path))
+    cuts = cuts_since_rebuild(all_cuts)
     rebuilt = cuts.where("size(rebuilt_tables) > 0").agg(F.max("cut_id")).first()
     since = cuts if rebuilt is None or rebuilt[0] is None else cuts.where(F.col("cut_id") >= rebuilt[0])
-    return _newest(since.where(F.col("resolved_tso") <= tso))
+    return _published(last_cut(since.where(F.col("resolved_tso") <= tso)))
 
 
-def cuts_since_rebuild(cuts: DataFrame) -> DataFrame:
-    """The rows of `consistent_cuts` from the newest full rebuild on; all rows if there was none."""
-    rebuilt = cuts.where("rebuilt").agg(F.coalesce(F.max("cut_id"), F.lit(0)).alias("rebuilt_id"))
-    return cuts.join(F.broadcast(rebuilt), F.col("cut_id") >= F.col("rebuilt_id")).drop("rebuilt_id")
-
-
-def rebuilt_tables(cuts: DataFrame) -> DataFrame:
-    """The tables that were rebuilt one by one: `database`, `table`, and `rebuilt_id`, the newest cut that rebuilt them."""
-    return (
-        cuts.select("cut_id", F.explode("rebuilt_tables").alias("rebuilt"))
-        .groupBy("rebuilt.database", "rebuilt.table")
-        .agg(F.max("cut_id").alias("rebuilt_id"))
-    )
-
-
-def _newest(cuts: DataFrame) -> PublishedCut:
-    row = cuts.orderBy(F.desc("cut_id")).limit(1).first()
+def _published(row: Row | None) -> PublishedCut:
     if row is None:
         return NO_CUT
     held = tuple(map(_held_table, row["held"]))

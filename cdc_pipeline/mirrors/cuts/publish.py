@@ -6,9 +6,8 @@ import json
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.lake.delta import Commit, append_once
+from cdc_pipeline.lake.tables.consistent_cuts import append_cut
 from cdc_pipeline.mirrors.cuts.cut_report import tso_datetime
-from cdc_pipeline.spark.small_frames import small_frame, struct_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,28 +18,6 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.cuts.cut_report import CutReport
     from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
     from cdc_pipeline.mysql.model.table import TableName
-
-_MIRROR = (
-    "STRUCT<`database`: STRING, `table`: STRING, mirror_id: STRING, path: STRING, version: BIGINT, `rows`: BIGINT, "
-    "columns: INT, gaps: ARRAY<STRING>, keeps_deleted: BOOLEAN>"
-)
-_BREACH = (
-    "STRUCT<`database`: STRING, `table`: STRING, changes: BIGINT, topic: STRING, `partition`: INT, `offset`: BIGINT>"
-)
-_HELD = (
-    "STRUCT<`database`: STRING, `table`: STRING, topic: STRING, `partition`: INT, `offset`: BIGINT, commit_ts: BIGINT, "
-    "sql: STRING, `rows`: BIGINT, error: STRING>"
-)
-_SOURCE = "STRUCT<`database`: STRING, `table`: STRING, upstream_database: STRING, upstream_table: STRING>"
-CUTS_SCHEMA = (
-    "cut_id BIGINT, resolved_tso BIGINT, resolved_time TIMESTAMP, last_batch BIGINT, run_id STRING, "
-    "published_at TIMESTAMP, changes BIGINT, applied BIGINT, superseded BIGINT, rejected BIGINT, duplicates BIGINT, "
-    "late BIGINT, breaches BIGINT, filtered BIGINT, pending BIGINT, held_by STRING, rebuilt BOOLEAN, "
-    "time_zone STRING, keys MAP<STRING, ARRAY<STRING>>, ddl_policy STRING, selection STRING, column_rules STRING, "
-    f"mirrors ARRAY<{_MIRROR}>, changed ARRAY<STRUCT<`database`: STRING, `table`: STRING>>, breached ARRAY<{_BREACH}>, "
-    f"held ARRAY<{_HELD}>, rebuilt_tables ARRAY<STRUCT<`database`: STRING, `table`: STRING>>, sources ARRAY<{_SOURCE}>, "
-    "heartbeats MAP<STRING, BIGINT>"
-)
 
 
 def publish(
@@ -68,11 +45,7 @@ def publish(
         **_change_fields(report),
         **_mirror_fields(report, lake.paths),
     }
-    columns = struct_of(CUTS_SCHEMA).names
-    assert row.keys() == set(columns), row.keys() ^ set(columns)
-    frame = small_frame(lake.spark, [[row[column] for column in columns]], CUTS_SCHEMA)
-    commit = Commit(lake.paths.app_id("consistent_cuts"), window.cut_id, note)
-    append_once(frame, lake.paths.table("consistent_cuts"), commit)
+    append_cut(lake, window.cut_id, row, note)
 
 
 def _window_fields(window: Window) -> dict[str, object]:

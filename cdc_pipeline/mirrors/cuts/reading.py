@@ -23,12 +23,12 @@ from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.format import require_known_format
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths, path_segment, remove_folder, subfolders
+from cdc_pipeline.lake.tables.consistent_cuts import cuts_since_rebuild
 from cdc_pipeline.mirrors.changes.held_rows import APPROVALS
 from cdc_pipeline.mirrors.changes.progress import (
     NO_CUT,
     PublishedCut,
     cut_at,
-    cuts_since_rebuild,
     published_cut,
     read_progress,
 )

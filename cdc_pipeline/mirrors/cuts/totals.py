@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.mirrors.changes.progress import cuts_since_rebuild
+from cdc_pipeline.lake.tables.consistent_cuts import cuts_since_rebuild
 
 if TYPE_CHECKING:
     from cdc_pipeline.lake.lake import Lake
