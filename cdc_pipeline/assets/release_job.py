@@ -101,5 +101,5 @@ def _metadata(report: ReleaseReport) -> dict[str, dg.MetadataValue]:
 
 
 def _dead_letters_table(letters: DeadLetters) -> dg.TableMetadataValue:
-    rows = ((letter.position, letter.table, letter.rule, letter.reason) for letter in letters.shown)
+    rows = ((str(letter.position), letter.table, letter.rule, letter.reason) for letter in letters.shown)
     return table_value(["position", "table", "rule", "reason"], rows)

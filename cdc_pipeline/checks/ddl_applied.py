@@ -8,6 +8,7 @@ import dagster as dg
 from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.tables.ddl_history import HELD, NOT_APPLIED
+from cdc_pipeline.positions import Position
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +44,7 @@ def ddl_applied_result(lake: Lake, key: dg.AssetKey) -> dg.AssetCheckResult:
 
 
 def _position(row: Row) -> str:
-    return f"{row['topic']}/{row['partition']}@{row['offset']}"
+    return str(Position(row["topic"], row["partition"], row["offset"]))
 
 
 def no_gaps_result(report: CutReport, key: dg.AssetKey) -> dg.AssetCheckResult:

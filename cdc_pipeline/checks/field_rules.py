@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.contracts.validation import Breach
     from cdc_pipeline.dialects.decode import DialectName
     from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.sources.places import Place
+    from cdc_pipeline.positions import BatchPosition
 
 FIELD_RULES = "field_rules"
 MOST_SHAPES = 500
@@ -77,7 +77,7 @@ def field_rules_result(
     )
 
 
-def warnings_at(lake: Lake, places: Iterable[Place], dialect: DialectName) -> list[Breach]:
+def warnings_at(lake: Lake, places: Iterable[BatchPosition], dialect: DialectName) -> list[Breach]:
     """Validates the original messages at these positions and returns the broken rules that are warnings."""
     raw = lake.read("raw_topic_snapshot")
     with small_query(lake.spark, 0), messages_at(raw, places) as messages:

@@ -17,12 +17,13 @@ from cdc_pipeline.mirrors.merge.soft_deletes import live_rows
 from cdc_pipeline.mirrors.model.row_key import key_columns
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mysql.model.quoted_names import quoted
+from cdc_pipeline.positions import Position
 from cdc_pipeline.spark.threads import map_in_threads
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
     from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry
@@ -119,8 +120,9 @@ def _broken(rows: DataFrame, key: tuple[str, ...]) -> DataFrame:
     )
 
 
-def _positions(*positions: tuple[str | None, int | None, int | None]) -> str:
-    texts = [f"{topic}/{partition}@{offset}" for topic, partition, offset in positions if topic is not None]
+def _positions(*positions: Row) -> str:
+    """Texts of structs with the fields of `_POSITION`; empty if the mirror has no such columns."""
+    texts = [str(Position(*row)) for row in positions if row[0] is not None]
     return " and ".join(dict.fromkeys(texts))
 
 

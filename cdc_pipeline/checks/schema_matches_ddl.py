@@ -13,6 +13,7 @@ from cdc_pipeline.gaps import GapKind
 from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.positions import POSITION, Position
 from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def ddl_differences(state: MirrorState, statement: Row | None) -> list[str]:
     now = {column.name: str(column.type) for column in state.schema.columns}
     undeclared = {gap.column for gap in state.gaps if gap.kind is GapKind.UNDECLARED_COLUMN}
     now = {name: kind for name, kind in now.items() if name in declared or undeclared.isdisjoint((name, None))}
-    ddl = f"the DDL at {statement['topic']}/{statement['partition']}@{statement['offset']} has"
+    ddl = f"the DDL at {Position(*(statement[name] for name in POSITION))} has"
     return _differences(declared, now, ddl, "the mirror's definition has")
 
 
@@ -96,7 +97,7 @@ def _newest_statements(lake: Lake, names: Collection[TableName]) -> dict[TableNa
     tables = small_frame(
         lake.spark, [(name.database, name.table) for name in names], "`database` STRING, `table` STRING"
     )
-    position = ["topic", "partition", "offset"]
+    position = list(POSITION)
     rows = (
         history.where("size(tables) > 0")
         .select("cut_id", "commit_ts", *position, F.explode("tables").alias("result"))

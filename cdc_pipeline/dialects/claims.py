@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.contracts.json_text import OPTIONS
 from cdc_pipeline.dialects.claim_files import FILE_NAME, LONGEST_LOCATION, ClaimStore, file_name
 from cdc_pipeline.lake.delta import Commit, append_once, table_state
+from cdc_pipeline.positions import POSITION, Position
 from cdc_pipeline.sources.compressed_values import decompressed, may_be_compressed
 from cdc_pipeline.spark.small_frames import small_frame
 
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 CLAIMS = "claims"
 CONTENT, PROBLEM = "content", "claim_problem"
 """Columns added to raw records: the bytes to parse, and why a reference could not be resolved (null if it was)."""
-_POSITION = ("topic", "partition", "offset")
 _REFERENCE = "_tidb STRUCT<claimCheckLocation: STRING>"
 _EVENT = (
     "type STRING, `database` STRING, `table` STRING, isDdl BOOLEAN, data ARRAY<MAP<STRING, STRING>>, "
@@ -43,8 +43,6 @@ _EVENT = (
 )
 CLAIMS_SCHEMA = "batch_id BIGINT, topic STRING, `partition` INT, `offset` BIGINT, location STRING, content BINARY"
 _SHOWN_CHARACTERS = 100
-Position = tuple[str, int, int]
-"""Topic, partition and offset of a record."""
 NOT_KEPT = (
     "expected: the complete message in the lake's table claims; it was missing when the batch was first decoded: run a "
     "rebuild to look it up again"
@@ -63,7 +61,7 @@ class Reference:
 
     @property
     def position(self) -> Position:
-        return (self.topic, self.partition, self.offset)
+        return Position(self.topic, self.partition, self.offset)
 
 
 def read_claims(lake: Lake) -> DataFrame | None:
@@ -85,7 +83,7 @@ def claim_location(content: Column) -> Column:
 def find_references(frame: DataFrame) -> list[Reference]:
     """The references among the records of `frame`, in order of position. `frame` has `CONTENT`."""
     location = F.left(claim_location(F.col(CONTENT)), F.lit(LONGEST_LOCATION + 1)).alias("location")
-    rows = frame.where(may_refer(F.col(CONTENT))).select(*_POSITION, location).where("location IS NOT NULL").collect()
+    rows = frame.where(may_refer(F.col(CONTENT))).select(*POSITION, location).where("location IS NOT NULL").collect()
     return sorted((Reference(*row) for row in rows), key=lambda reference: reference.position)
 
 
@@ -112,7 +110,7 @@ def copy_claim_files(
         claims = (
             files.withColumn("name", F.element_at(F.split("path", "/"), -1))
             .join(F.broadcast(rows), "name")
-            .select(F.lit(commit.note["batch"]).cast("bigint").alias("batch_id"), *_POSITION, "location", "content")
+            .select(F.lit(commit.note["batch"]).cast("bigint").alias("batch_id"), *POSITION, "location", "content")
         )
         append_once(claims, lake.paths.table(CLAIMS), commit)
     return {
@@ -149,7 +147,7 @@ def resolve_references(
     contents of files stay in Spark.
     """
     spark = frame.sparkSession
-    found = {tuple(row) for row in claims.select(*_POSITION).collect()}
+    found = {tuple(row) for row in claims.select(*POSITION).collect()}
     missing = [
         (*position, problems.get(position))
         for position in (reference.position for reference in references)
@@ -157,21 +155,21 @@ def resolve_references(
     ]
     positions = "topic STRING, `partition` INT, `offset` BIGINT"
     missing_rows = small_frame(spark, missing, f"{positions}, {PROBLEM} STRING")
-    others = frame.join(F.broadcast(missing_rows), list(_POSITION), "left").select(*frame.columns, PROBLEM)
+    others = frame.join(F.broadcast(missing_rows), list(POSITION), "left").select(*frame.columns, PROBLEM)
     if not found:
         return others
     found_rows = F.broadcast(small_frame(spark, sorted(found), positions))
-    others = others.join(found_rows, list(_POSITION), "left_anti")
-    referring = frame.join(found_rows, list(_POSITION), "left_semi")
+    others = others.join(found_rows, list(POSITION), "left_anti")
+    referring = frame.join(found_rows, list(POSITION), "left_semi")
     return others.unionByName(_with_messages(referring, claims))
 
 
 def _with_messages(referring: DataFrame, claims: DataFrame) -> DataFrame:
     """`referring` with the message of its file as `CONTENT`, or with `PROBLEM` if that is another change."""
     files = claim_messages(claims).select(
-        *_POSITION, F.col("location").alias("_location"), F.col("message").alias("_message")
+        *POSITION, F.col("location").alias("_location"), F.col("message").alias("_message")
     )
-    both = files.join(F.broadcast(referring), list(_POSITION)).withColumns(
+    both = files.join(F.broadcast(referring), list(POSITION)).withColumns(
         {
             "_wanted": F.from_json(F.col(CONTENT).cast("string"), _EVENT, OPTIONS),
             "_found": F.from_json(F.col("_message").cast("string"), _EVENT, OPTIONS),

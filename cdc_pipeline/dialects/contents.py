@@ -22,6 +22,7 @@ from cdc_pipeline.dialects.claims import (
     read_claims,
     resolve_references,
 )
+from cdc_pipeline.positions import POSITION, Position
 from cdc_pipeline.sources.compressed_values import decompressed, may_be_compressed
 from cdc_pipeline.sources.intake import OffsetRange, ranges_and_conditions
 from cdc_pipeline.spark.small_frames import small_frame
@@ -29,7 +30,7 @@ from cdc_pipeline.spark.small_frames import small_frame
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from cdc_pipeline.dialects.claims import Position, Reference
+    from cdc_pipeline.dialects.claims import Reference
     from cdc_pipeline.lake.delta import Commit
     from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.lake.paths import LakePaths
@@ -103,7 +104,7 @@ def _with_claims(
     claims = read_claims(lake)
     kept = set()
     if claims is not None:
-        kept = {tuple(row) for row in claims.where(of_batch).select("topic", "partition", "offset").collect()}
+        kept = {tuple(row) for row in claims.where(of_batch).select(*POSITION).collect()}
     missing = [reference for reference in references if reference.position not in kept]
     problems: dict[Position, str | None] = {}
     if begun:

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.contracts.canal_json import SENT_MS
 from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
 from cdc_pipeline.dialects import unified
-from cdc_pipeline.sources.records import POSITION
+from cdc_pipeline.positions import POSITION
 from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:
@@ -123,4 +123,4 @@ class ObservedFrame:
             for position in json.loads(self._observation.get["positions"])
         ]
         rows = small_frame(raw.sparkSession, positions, _POSITION_SCHEMA)
-        return raw.join(F.broadcast(rows), ["topic", "partition", "offset"], "left_semi")
+        return raw.join(F.broadcast(rows), list(POSITION), "left_semi")

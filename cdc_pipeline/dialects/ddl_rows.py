@@ -10,6 +10,7 @@ from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.dialects.registry import BY_NAME
 from cdc_pipeline.mysql.ddl.statements import event_changes
+from cdc_pipeline.positions import POSITION
 from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def ddl_rows(frame: DataFrame, change_log: DataFrame) -> DataFrame:
 def _transaction_bounds(frame: DataFrame) -> list[Row]:
     """The positions of the batch's XA and DDL events."""
     is_bound = F.col("kind").isin(unified.XA, *unified.DDL_STATEMENTS)
-    return frame.where(is_bound).select("topic", "partition", "offset").collect()
+    return frame.where(is_bound).select(*POSITION).collect()
 
 
 def _rolled_back_tables(event: Row, bounds: list[Row], change_log: DataFrame) -> list[tuple[str, str]]:

@@ -13,15 +13,16 @@ from cdc_pipeline.contracts.json_text import OPTIONS
 from cdc_pipeline.dialects.claims import claim_messages
 from cdc_pipeline.dialects.dialect import MessageTypes
 from cdc_pipeline.dialects.registry import BY_NAME
+from cdc_pipeline.positions import BATCH_POSITION
 from cdc_pipeline.sources.compressed_values import decompressed, may_be_compressed
-from cdc_pipeline.sources.places import PLACE, records_at
+from cdc_pipeline.sources.raw_records import records_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from pyspark.sql import Column, DataFrame, Row
 
-    from cdc_pipeline.sources.places import Place
+    from cdc_pipeline.positions import BatchPosition
 
 __all__ = ["MessageTypes", "read_message_types"]
 
@@ -33,8 +34,8 @@ _MESSAGE = (
 
 
 def read_message_types(
-    raw: DataFrame, places: Mapping[Place, str], claims: Callable[[], DataFrame | None] = lambda: None
-) -> dict[Place, MessageTypes]:
+    raw: DataFrame, places: Mapping[BatchPosition, str], claims: Callable[[], DataFrame | None] = lambda: None
+) -> dict[BatchPosition, MessageTypes]:
     """Position → the types that its record names. A record that cannot be parsed is not in the result.
 
     `raw`: `raw_topic_snapshot`. `places`: position → dialect. `claims`: returns the table `claims`, or None if the lake has
@@ -55,7 +56,9 @@ def read_message_types(
     }
 
 
-def _parsed(records: DataFrame, places: Iterable[Place], value: Column) -> dict[Place, tuple[Row | None, bool]]:
+def _parsed(
+    records: DataFrame, places: Iterable[BatchPosition], value: Column
+) -> dict[BatchPosition, tuple[Row | None, bool]]:
     """Position → the parsed `value` of its record, and whether that may be compressed."""
     if not (positions := list(places)):
         return {}
@@ -63,7 +66,7 @@ def _parsed(records: DataFrame, places: Iterable[Place], value: Column) -> dict[
         records_at(records, positions)
         .withColumn("_value", value)
         .select(
-            F.struct(*PLACE).alias("place"),
+            F.struct(*BATCH_POSITION).alias("place"),
             F.from_json(F.col("_value").cast("string"), _MESSAGE, OPTIONS).alias("message"),
             may_be_compressed(F.col("_value")).alias("may_be_compressed"),
         )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.positions import POSITION
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 
 RELEASES = "dead_letter_releases"
-POSITION = ("topic", "partition", "offset")
 
 
 def read_releases(lake: Lake) -> DataFrame | None:

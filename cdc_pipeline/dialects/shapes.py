@@ -17,8 +17,9 @@ from cdc_pipeline.contracts.json_text import OPTIONS
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.dialects.decode import dialect_and_form
 from cdc_pipeline.dialects.envelope import HAS_PAYLOAD, parse_records
+from cdc_pipeline.positions import BATCH_POSITION
 from cdc_pipeline.sources.compressed_values import decompressed, may_be_compressed
-from cdc_pipeline.sources.places import PLACE, records_at
+from cdc_pipeline.sources.raw_records import records_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from cdc_pipeline.dialects.decode import DialectName
-    from cdc_pipeline.sources.places import Place
+    from cdc_pipeline.positions import BatchPosition
 
 _AGE_BITS = 31
 """2^31 ms are 24.9 days."""
@@ -53,7 +54,7 @@ _OTHER_PATHS = {
 class Shape:
     number: int
     """Hash of the shape."""
-    position: Place
+    position: BatchPosition
     """Position of its first message."""
 
 
@@ -70,7 +71,7 @@ def message_shapes(table: str, rows: DataFrame) -> list[Shape]:
     if parts is None:
         return []
     number = F.xxhash64(*parts, F.shiftright("es", _AGE_BITS))
-    place = F.min(F.struct(*PLACE))
+    place = F.min(F.struct(*BATCH_POSITION))
     found = rows.groupBy(number.alias("number")).agg(place.alias("place")).collect()
     return [Shape(row["number"], tuple(row["place"])) for row in found]
 
@@ -81,7 +82,7 @@ def _change_parts() -> list[Column]:
 
 
 @contextlib.contextmanager
-def messages_at(raw: DataFrame, places: Iterable[Place]) -> Iterator[DataFrame]:
+def messages_at(raw: DataFrame, places: Iterable[BatchPosition]) -> Iterator[DataFrame]:
     """Yields the records of `raw_topic_snapshot` at these positions, decompressed and cached in memory until exit."""
     records = records_at(raw, places).persist()
     try:

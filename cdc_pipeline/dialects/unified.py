@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.mysql.ddl.statements import DDL_EVENT, OTHER_DDL_EVENT, STATEMENT_EVENT, XA_EVENT
+from cdc_pipeline.positions import BATCH_POSITION
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -34,7 +35,7 @@ DDL_STATEMENTS = (DDL, OTHER_DDL)
 COUNTED_ONLY = (HEARTBEAT, TRANSACTION, QUERY_TEXT, EMPTY)
 """Kinds that are only counted, and in no table but `raw_topic_snapshot`."""
 
-RECORD_COLUMNS = ("batch_id", "topic", "partition", "offset", "timestamp")
+RECORD_COLUMNS = (*BATCH_POSITION, "timestamp")
 
 CHANGE_COLUMNS = (
     *RECORD_COLUMNS,

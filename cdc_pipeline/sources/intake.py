@@ -13,8 +13,9 @@ from urllib.parse import unquote
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import SourceError
+from cdc_pipeline.positions import POSITION
 from cdc_pipeline.sources.compressed_values import may_be_compressed
-from cdc_pipeline.sources.records import POSITION, RECORD
+from cdc_pipeline.sources.records import RECORD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -30,4 +30,3 @@ RECORD = StructType(
         StructField("headers", HEADERS),
     ]
 )
-POSITION = ("topic", "partition", "offset")

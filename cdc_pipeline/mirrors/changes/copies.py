@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from cdc_pipeline.positions import POSITION
+
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-POSITION = ("topic", "partition", "offset", "row")
+ROW_POSITION = (*POSITION, "row")
 """Identifies one row of `change_log`."""
 PARTITION = ("topic", "partition")
 CHANGE = ("database", "table", "commit_ts", "op", "images")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from cdc_pipeline.mirrors.changes.copies import POSITION
+from cdc_pipeline.mirrors.changes.copies import ROW_POSITION
 from cdc_pipeline.mirrors.changes.held_rows import with_resumed_rows
 from cdc_pipeline.mirrors.changes.late_changes import rows_at_watermark
 from cdc_pipeline.mirrors.changes.late_ddl import with_replayed_rows
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.model.shards import SourceTableName
     from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
     from cdc_pipeline.mysql.model.table import TableName
-    from cdc_pipeline.sources.places import Place
+    from cdc_pipeline.positions import BatchPosition
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class SegmentLookup(Protocol):
     def is_known(self, name: TableName) -> bool:
         """Whether the table existed before the cut."""
 
-    def types_of(self, places: Mapping[Place, str]) -> Mapping[Place, MessageTypes]:
+    def types_of(self, places: Mapping[BatchPosition, str]) -> Mapping[BatchPosition, MessageTypes]:
         """Returns the column types that the messages at these positions name. `places` maps each to its dialect."""
 
 
@@ -74,7 +74,7 @@ class CutRows:
     """The row changes of a cut. Caches DataFrames until `close`.
 
     - `delivered`: the row changes that the cut reads, with `is_new` and `applied_before` (`Window.changes`)
-    - `redelivered`: the positions (`POSITION`) of the redelivered ones; None if there are none
+    - `redelivered`: the positions (`ROW_POSITION`) of the redelivered ones; None if there are none
     - `changes`: the others, with `segment`
     - `selection`: the given selection, with the evidence that planning found
     - `doubts`: the rows whose order against a statement is unknown; set by planning only
@@ -127,7 +127,7 @@ class CutRows:
                 self.gaps[name] = (*self.gaps.get(name, ()), gap)
         self._cached.append(repeated.persist())
         self.redelivered = repeated if self.redelivered is None else self.redelivered.unionByName(repeated)
-        return changes.join(repeated, list(POSITION), "left_anti")
+        return changes.join(repeated, list(ROW_POSITION), "left_anti")
 
     def _with_segments(self, changes: DataFrame, lookup: SegmentLookup | None) -> DataFrame:
         selection = self.selection

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.delta import committed_version
 from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.positions import BATCH_POSITION, POSITION, Position
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -38,7 +39,7 @@ def dead_letter_gaps(lake: Lake, window: Window, selection: TableSelection) -> d
         with_table.groupBy("database", "table", "rule")
         .agg(
             F.count("*").alias("count"),
-            F.min(F.struct("batch_id", "topic", "partition", "offset")).alias("first"),
+            F.min(F.struct(*BATCH_POSITION)).alias("first"),
         )
         .orderBy("database", "table", "rule")
         .collect()
@@ -50,7 +51,7 @@ def dead_letter_gaps(lake: Lake, window: Window, selection: TableSelection) -> d
             Gap(
                 GapKind.DEAD_LETTERS,
                 f"{row['count']} record(s) are dead letters of rule {row['rule']}, "
-                f"the first at {first['topic']}/{first['partition']}@{first['offset']}",
+                f"the first at {Position(first['topic'], first['partition'], first['offset'])}",
             )
         )
     return {name: tuple(found) for name, found in gaps.items()}
@@ -70,9 +71,10 @@ def value_dead_letters(rows: DataFrame, state: MirrorState, raw: DataFrame) -> D
             F.concat_ws(", ", "bad.column").alias("column"),
             F.concat_ws("; ", F.transform("bad", _reason)).alias("reason"),
         )
-        .join(raw, ["topic", "partition", "offset"])
+        .join(raw, list(POSITION))
         .select(
-            *("batch_id", "topic", "partition", "offset", "timestamp"),
+            *BATCH_POSITION,
+            "timestamp",
             *("rule", "database", "table", "column", "reason", "key", "value"),
         )
     )

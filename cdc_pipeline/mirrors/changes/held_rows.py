@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.delta import Commit, append_once, table_state
 from cdc_pipeline.lake.tables.ddl_history import HELD
-from cdc_pipeline.mirrors.changes.copies import POSITION
+from cdc_pipeline.mirrors.changes.copies import ROW_POSITION
 from cdc_pipeline.mirrors.changes.segments import with_segments
 from cdc_pipeline.mirrors.model.ddl_events import ddl_event, in_upstream_order
 from cdc_pipeline.mysql.model.schema_changes import DropDatabase
@@ -113,7 +113,7 @@ def with_resumed_rows(
     resumed = resumed.withColumns({"is_new": F.lit(True), "applied_before": F.lit(False)})
     # without watermarks `delivered` has some of these changes already, as `applied_before`
     repeated = delivered.join(F.broadcast(bounds), names).where(F.col("applied_before") & is_held)
-    others = delivered.join(repeated.select(*POSITION), list(POSITION), "left_anti")
+    others = delivered.join(repeated.select(*ROW_POSITION), list(ROW_POSITION), "left_anti")
     return others.unionByName(resumed)
 
 

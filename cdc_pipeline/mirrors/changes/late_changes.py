@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.mirrors.changes.row_filters import is_in_tables
 from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.positions import BATCH_POSITION, Position
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -47,7 +48,7 @@ class Breach:
         """The gap that the mirror gets."""
         message = (
             f"{self.changes} change(s) arrived after the mirror had passed their commit TSO, the first at "
-            f"{self.topic}/{self.partition}@{self.offset}; a rebuild applies them"
+            f"{Position(self.topic, self.partition, self.offset)}; a rebuild applies them"
         )
         return Gap(GapKind.LATE_CHANGES, message)
 
@@ -111,7 +112,7 @@ def _unseen(window: Window, log: DataFrame, late: DataFrame, first: int, last: i
 def _breaches(unseen: DataFrame) -> tuple[Breach, ...]:
     rows = (
         unseen.groupBy("database", "table")
-        .agg(F.count("*").alias("changes"), F.min(F.struct("batch_id", "topic", "partition", "offset")).alias("first"))
+        .agg(F.count("*").alias("changes"), F.min(F.struct(*BATCH_POSITION)).alias("first"))
         .orderBy("database", "table")
         .collect()
     )

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.gaps import GapKind, statement_gap
 from cdc_pipeline.mirrors.changes.rebased_values import ROUNDED, rounded_sql, text_stays
-from cdc_pipeline.mirrors.changes.segments import MESSAGE, with_segments
+from cdc_pipeline.mirrors.changes.segments import with_segments
 from cdc_pipeline.mysql.ddl.column_types import type_or_text
 from cdc_pipeline.mysql.expressions.values import bind_sql
 from cdc_pipeline.mysql.model.schema_changes import (
@@ -32,6 +32,7 @@ from cdc_pipeline.mysql.model.schema_changes import (
     TruncateTable,
 )
 from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.positions import BATCH_POSITION
 from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ def rebase_gaps(
         .where("NOT applied_before")
         .join(F.broadcast(small), list(_KEY_COLUMNS))
     )
-    counts = F.count("*").alias("count"), F.min(F.struct(*MESSAGE, "dialect")).alias("first")
+    counts = F.count("*").alias("count"), F.min(F.struct(*BATCH_POSITION, "dialect")).alias("first")
     found = rows.groupBy(*_KEY_COLUMNS).agg(*counts).collect()
     # rows between the same two statements have the same types
     types = types_of({tuple(row["first"])[:4]: row["first"]["dialect"] for row in found})

@@ -32,7 +32,7 @@ from cdc_pipeline.mirrors.changes.canal_deliveries import (
     with_restart_count,
     with_retry_count,
 )
-from cdc_pipeline.mirrors.changes.copies import CHANGE, COMMIT, PARTITION, POSITION, image_hash
+from cdc_pipeline.mirrors.changes.copies import CHANGE, COMMIT, PARTITION, ROW_POSITION, image_hash
 from cdc_pipeline.mirrors.changes.restarts import (
     UNSURE_COPIES,
     commit_restarts,
@@ -82,7 +82,7 @@ class Redeliveries:
         if self.window.resolved_tso is not None:
             suspects = suspects.where(keyless)
         copies = suspects.select(
-            *POSITION,
+            *ROW_POSITION,
             "batch_id",
             "dialect",
             "exact_ts",
@@ -126,7 +126,9 @@ class Redeliveries:
         rows = _with_delivery_starts(with_resume_signs(rows, watermarks, table), [*PARTITION, *table, "is_late"])
         found = commit_restarts(rows.where("NOT is_late"), copies, log, watermarks, self.window.resolved_tso)
         copies = (
-            copies.join(rows.select(*POSITION, "delivery_starts", "pauses", "may_be_retry", "is_late"), list(POSITION))
+            copies.join(
+                rows.select(*ROW_POSITION, "delivery_starts", "pauses", "may_be_retry", "is_late"), list(ROW_POSITION)
+            )
             .join(found, [*COMMIT, "delivery_starts", "pauses"], "left")
             .fillna({"restarts": 0, "is_unsure": False})
         )
@@ -145,8 +147,8 @@ class Redeliveries:
 
     @property
     def positions(self) -> DataFrame | None:
-        """The positions (`POSITION`) of the redelivered changes; None if there are none."""
-        return None if self._copies is None else _redelivered(_with_delivery_number(self._copies)).select(*POSITION)
+        """The positions (`ROW_POSITION`) of the redelivered changes; None if there are none."""
+        return None if self._copies is None else _redelivered(_with_delivery_number(self._copies)).select(*ROW_POSITION)
 
     @property
     def gaps(self) -> dict[TableName, Gap]:
@@ -159,7 +161,7 @@ class Redeliveries:
 
 def _redelivered(copies: DataFrame) -> DataFrame:
     """All copies but the first of each ordinal (n-th equal change of a delivery)."""
-    in_order = [F.col(name) for name in ("is_late", "batch_id", *POSITION)]
+    in_order = [F.col(name) for name in ("is_late", "batch_id", *ROW_POSITION)]
     one_delivery = Over.partitionBy(*CHANGE, *PARTITION, "delivery").orderBy("offset", "row")
     one_ordinal = Over.partitionBy(*CHANGE, "ordinal").orderBy(*in_order)
     numbered = copies.withColumn("ordinal", F.row_number().over(one_delivery))
@@ -222,7 +224,7 @@ def _with_delivery_starts(rows: DataFrame, stream: Sequence[str]) -> DataFrame:
     is_start = F.col("starts_delivery") | F.col("follows_pause")
     next_start = F.min(F.when(is_start, F.struct("offset", "ts"))).over(following)
     return rows.select(
-        *POSITION,
+        *ROW_POSITION,
         "ts",
         *CHANGE[:-1],
         image_hash("before", "after").alias("images"),

@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.traits import Trait, has_trait
 from cdc_pipeline.gaps import Gap, GapKind
-from cdc_pipeline.mirrors.changes.copies import CHANGE, COMMIT, PARTITION, POSITION, image_hash
+from cdc_pipeline.mirrors.changes.copies import CHANGE, COMMIT, PARTITION, ROW_POSITION, image_hash
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -180,7 +180,7 @@ def _rows_ahead(log: DataFrame, candidates: DataFrame, resolved_tso: int | None)
     partitions = F.broadcast(candidates.select(*PARTITION).distinct())
     rows = (
         log.join(partitions, list(PARTITION), "left_semi")
-        .select(*POSITION, *CHANGE[:-1], "ts", image_hash("before", "after").alias("images"))
+        .select(*ROW_POSITION, *CHANGE[:-1], "ts", image_hash("before", "after").alias("images"))
         .withColumn("next", F.lead(F.struct("offset", "ts")).over(one_change))
         .select(*PARTITION, "offset", "ts", "next", *(F.col(name).alias(f"{name}_ahead") for name in CHANGE[:3]))
     )

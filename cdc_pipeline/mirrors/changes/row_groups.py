@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from cdc_pipeline.mirrors.model.state import MirrorState
-    from cdc_pipeline.sources.places import Place
+    from cdc_pipeline.positions import BatchPosition
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class RowGroup:
     dialect: str
     has_after: bool
     """Whether they have an after image: False for deletes."""
-    position: Place
+    position: BatchPosition
     """The position of the first one."""
     is_insert: bool = False
     """Whether they are INSERTs."""

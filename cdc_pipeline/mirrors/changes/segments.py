@@ -26,6 +26,7 @@ from cdc_pipeline.mirrors.changes.segment_evidence import SegmentFinder
 from cdc_pipeline.mirrors.model.shards import source_columns
 from cdc_pipeline.mysql.model.schema_changes import DropTable, OfSourceTable, TruncateTable
 from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.positions import BATCH_POSITION
 from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:
@@ -36,13 +37,12 @@ if TYPE_CHECKING:
     from cdc_pipeline.dialects.message_types import MessageTypes
     from cdc_pipeline.gaps import Gap
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
-    from cdc_pipeline.sources.places import Place
+    from cdc_pipeline.positions import BatchPosition
 
-    TypesOf = Callable[[Mapping[Place, str]], Mapping[Place, MessageTypes]]
+    TypesOf = Callable[[Mapping[BatchPosition, str]], Mapping[BatchPosition, MessageTypes]]
     """Position of a message → its dialect, to the column types that the message names."""
 
 _TABLE = ("database", "table")
-MESSAGE = ("batch_id", "topic", "partition", "offset")
 _BOUND = (
     "commit_ts: BIGINT, exact: BOOLEAN, dialect: STRING, topic: STRING, `partition`: INT, `offset`: BIGINT, ts: BIGINT, "
     "message_id: BIGINT"
@@ -73,7 +73,7 @@ class UnknownOrder:
     statement: DdlEvent
     changes: int
     """How many there are."""
-    first: Place
+    first: BatchPosition
     """The position of the first one."""
 
     @property
@@ -91,7 +91,7 @@ class UnknownOrder:
 class Evidence:
     """The segments of rows whose position leaves them open."""
 
-    segments: tuple[tuple[Place, int, int], ...] = ()
+    segments: tuple[tuple[BatchPosition, int, int], ...] = ()
     """(position of the message, first segment in which the row can lie, segment in which it lies)"""
 
 
@@ -108,7 +108,7 @@ def with_segments(changes: DataFrame, events: Iterable[DdlEvent], evidence: Evid
         [(*message, low, segment) for message, low, segment in evidence.segments],
         "batch_id BIGINT, topic STRING, `partition` INT, `offset` BIGINT, low INT, evident INT",
     )
-    found = placed.join(F.broadcast(small), [*MESSAGE, "low"], "left")
+    found = placed.join(F.broadcast(small), [*BATCH_POSITION, "low"], "left")
     return found.withColumn("segment", F.coalesce("evident", "low")).drop("low", "high", "evident")
 
 
@@ -126,7 +126,7 @@ def find_evidence(
     rows = (
         _with_segment_range(changes, tables)
         .where("high > low")
-        .groupBy(*_TABLE, "low", "high", *MESSAGE, "dialect", image.alias("columns"))
+        .groupBy(*_TABLE, "low", "high", *BATCH_POSITION, "dialect", image.alias("columns"))
         .count()
         .collect()
     )
@@ -144,8 +144,8 @@ def _decide(
         name: SegmentFinder(TableName(*name), tables[name], known=known(TableName(*name)))
         for name in {(row["database"], row["table"]) for row in rows}
     }
-    segments: dict[tuple[Place, int], int] = {}
-    doubtful: dict[tuple[tuple[str, str], int], list[tuple[Place, int]]] = defaultdict(list)
+    segments: dict[tuple[BatchPosition, int], int] = {}
+    doubtful: dict[tuple[tuple[str, str], int], list[tuple[BatchPosition, int]]] = defaultdict(list)
     for row in rows:
         name, message = (row["database"], row["table"]), _message(row)
         named = types[message].mysql_types if message in types else {}
@@ -165,7 +165,7 @@ def _decide(
     return Evidence(tuple((*place, segment) for place, segment in sorted(segments.items()))), doubts
 
 
-def _message(row: Row) -> Place:
+def _message(row: Row) -> BatchPosition:
     return (row["batch_id"], row["topic"], row["partition"], row["offset"])
 
 

@@ -15,6 +15,7 @@ from cdc_pipeline.dialects.traits import Trait, has_trait
 from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.mirrors.changes.row_filters import clock_ts, is_at_or_after
 from cdc_pipeline.mirrors.model.shards import SourceTableName, source_columns
+from cdc_pipeline.positions import POSITION
 from cdc_pipeline.spark.folded import balanced
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.changes.late_ddl import Replay
     from cdc_pipeline.mirrors.changes.progress import PublishedCut, StreamProgress
     from cdc_pipeline.mysql.model.table import TableName
-
-_POSITION = ("topic", "partition", "offset")
 
 
 @dataclass(frozen=True)
@@ -79,14 +78,14 @@ class Window:
         if had_pending:
             pending = _unpaired_halves(log, self.after_batch)
             inside = inside.unionByName(pending)
-            before = before.join(F.broadcast(pending.select(*_POSITION)), list(_POSITION), "left_anti")
+            before = before.join(F.broadcast(pending.select(*POSITION)), list(POSITION), "left_anti")
         found = inside.agg(
             F.min("commit_ts").alias("oldest"), F.max(_is_update_half()).alias("halves"), F.min(clock_ts()).alias("ts")
         ).first()
         assert found is not None
         if found["halves"]:
-            pending = _unpaired_halves(log, self.last_batch).select(*_POSITION)
-            inside = inside.join(F.broadcast(pending), list(_POSITION), "left_anti")
+            pending = _unpaired_halves(log, self.last_batch).select(*POSITION)
+            inside = inside.join(F.broadcast(pending), list(POSITION), "left_anti")
         new = inside.withColumns({"is_new": F.lit(True), "applied_before": F.lit(False)})
         if self.after_batch == 0 or (found["oldest"] is None and not replayed):
             return new

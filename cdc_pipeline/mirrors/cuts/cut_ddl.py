@@ -26,6 +26,7 @@ from cdc_pipeline.mirrors.changes.unqualified_names import with_databases
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent, ddl_event, in_upstream_order
 from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
 from cdc_pipeline.mirrors.planning.included_ddl import exclusion_reason
+from cdc_pipeline.positions import POSITION
 from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl
     from cdc_pipeline.mysql.model.table import TableName
 
-_POSITION = ("topic", "partition", "offset")
 _RESULTS = f"topic STRING, `partition` INT, `offset` BIGINT, {RESULT_COLUMNS}"
 
 
@@ -180,8 +180,8 @@ def close_held_statements(lake: Lake, rebuilt: LakePaths, note: dict[str, Any]) 
     done = (
         lake.read_path(rebuilt.table("ddl_history"))
         .where(F.col("status") != HELD)
-        .join(held.select(*_POSITION), list(_POSITION), "left_semi")
-        .select(*_POSITION, "status", "effect", "tables")
+        .join(held.select(*POSITION), list(POSITION), "left_semi")
+        .select(*POSITION, "status", "effect", "tables")
         .localCheckpoint()
     )
     if done.isEmpty():
@@ -195,8 +195,8 @@ def _merge_results(session: SparkSession, paths: LakePaths, results: DataFrame) 
     (
         DeltaTable.forPath(session, paths.table("ddl_history"))
         .alias("t")
-        .merge(results.alias("s"), " AND ".join(f"t.`{name}` = s.`{name}`" for name in _POSITION))
-        .whenMatchedUpdate(set={name: f"s.{name}" for name in results.columns if name not in _POSITION})
+        .merge(results.alias("s"), " AND ".join(f"t.`{name}` = s.`{name}`" for name in POSITION))
+        .whenMatchedUpdate(set={name: f"s.{name}" for name in results.columns if name not in POSITION})
         .execute()
     )
 

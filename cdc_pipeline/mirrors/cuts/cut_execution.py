@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.gaps import gap_texts
 from cdc_pipeline.lake.delta import row_count, table_state
-from cdc_pipeline.mirrors.changes.copies import POSITION
+from cdc_pipeline.mirrors.changes.copies import ROW_POSITION
 from cdc_pipeline.mirrors.changes.held_rows import count_held_rows
 from cdc_pipeline.mirrors.changes.segments import with_segments
 from cdc_pipeline.mirrors.cuts.cut_ddl import store_outcomes
@@ -266,7 +266,7 @@ def _count_changes(planned: PlannedCut, rows: CutRows) -> _ChangeCounts:
     assert read is not None
     held, duplicates = Counter(count_held_rows(rows.changes, first)), 0
     if rows.redelivered is not None:
-        repeated = with_segments(rows.delivered.join(rows.redelivered, list(POSITION), "left_semi"), events)
+        repeated = with_segments(rows.delivered.join(rows.redelivered, list(ROW_POSITION), "left_semi"), events)
         held_repeated = count_held_rows(repeated, first)
         duplicates = repeated.where("NOT applied_before").count() - sum(held_repeated.values())
         held.update(held_repeated)

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
     from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
     from cdc_pipeline.mysql.model.table import TableName
-    from cdc_pipeline.sources.places import Place
+    from cdc_pipeline.positions import BatchPosition
 
     _PlanResult = tuple[CutPlan, PlanDraft, tuple[str, ...]]
     """A plan, its draft, and one sentence for each effect of a changed selection."""
@@ -243,7 +243,7 @@ class _LakeLookup:
     def is_known(self, name: TableName) -> bool:
         return self.planner.inputs.mirror(name) is not None
 
-    def types_of(self, places: Mapping[Place, str]) -> Mapping[Place, MessageTypes]:
+    def types_of(self, places: Mapping[BatchPosition, str]) -> Mapping[BatchPosition, MessageTypes]:
         return read_message_types(self.planner.raw, places, self.planner.claims)
 
 

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.mysql.types.local_times import local_time_gaps
+from cdc_pipeline.positions import POSITION, Position
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,11 +74,10 @@ def _gaps(counts: Row) -> Iterator[Gap]:
     for name in sorted(counts["doubtful"]):
         yield Gap(GapKind.UNSURE_FORMULA, "values of some rows may differ from what upstream computes", name)
     if counts["unordered"]:
-        topic, partition, offset = counts["first_unordered"]
         yield Gap(
             GapKind.UNSURE_ORDER,
             f"{counts['unordered']} row(s) were changed in several partitions at the same time, the first at "
-            f"{topic}/{partition}@{offset}: the messages do not show which change was the last",
+            f"{Position(*counts['first_unordered'])}: the messages do not show which change was the last",
         )
     yield from local_time_gaps(counts["ambiguous_times"])
     if counts["key_only"]:
@@ -85,6 +85,6 @@ def _gaps(counts: Row) -> Iterator[Gap]:
         yield Gap(
             GapKind.HANDLE_KEY_ONLY,
             f"{counts['key_only']} row(s) were too large for a message and were sent with their handle key only, the first "
-            f"at {first['topic']}/{first['partition']}@{first['offset']}: their other columns keep the earlier values, or "
+            f"at {Position(*(first[name] for name in POSITION))}: their other columns keep the earlier values, or "
             "are NULL if there were none",
         )

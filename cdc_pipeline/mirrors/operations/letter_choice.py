@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.dialects.releases import POSITION
 from cdc_pipeline.errors import LakeError, SourceError
 from cdc_pipeline.mirrors.settings.table_patterns import matches_any
+from cdc_pipeline.positions import POSITION, Position
 from cdc_pipeline.sources.capture_files.reading import records
 from cdc_pipeline.sources.intake import distinct_records, offset_ranges, require_readable
 from cdc_pipeline.sources.source import SourceFile
@@ -170,7 +170,7 @@ def _rows_of_file(spark: SparkSession, path: str) -> DataFrame:
 
 
 def _shown(positions: Iterable[tuple[Any, ...]]) -> str:
-    return ", ".join(f"{topic}/{partition}@{offset}" for topic, partition, offset in positions)
+    return ", ".join(str(Position(*position)) for position in positions)
 
 
 def _counts(letters: DataFrame) -> str:

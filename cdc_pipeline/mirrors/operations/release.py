@@ -16,11 +16,12 @@ from pyspark.sql import functions as F
 from cdc_pipeline.contracts.canal_json import CLAIM_RULE
 from cdc_pipeline.dialects.claims import CONTENT
 from cdc_pipeline.dialects.decode import decode_with_reasons
-from cdc_pipeline.dialects.releases import POSITION, RELEASES, read_releases, with_replacements
+from cdc_pipeline.dialects.releases import RELEASES, read_releases, with_replacements
 from cdc_pipeline.dialects.unified import DEAD, DEAD_LETTER_COLUMNS
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import Commit, append_once
 from cdc_pipeline.mirrors.operations.begun_cut import finish_begun_cut
+from cdc_pipeline.positions import POSITION, Position
 from cdc_pipeline.sources.compressed_values import decompressed, may_be_compressed
 
 if TYPE_CHECKING:
@@ -47,8 +48,8 @@ class DeadLetter:
     reason: str
 
     @property
-    def position(self) -> str:
-        return f"{self.topic}/{self.partition}@{self.offset}"
+    def position(self) -> Position:
+        return Position(self.topic, self.partition, self.offset)
 
 
 @dataclass(frozen=True)

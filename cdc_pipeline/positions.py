@@ -1,0 +1,22 @@
+"""The position of a record in its topic, as messages, errors and checks show it: `topic/partition@offset`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Position(NamedTuple):
+    topic: str
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}@{self.offset}"
+
+
+POSITION = Position._fields
+"""The columns of a position, in every table of the lake that has one."""
+BATCH_POSITION = ("batch_id", *POSITION)
+"""The columns of a position that also say in which batch the record is: reading it needs no other batch."""
+BatchPosition = tuple[int, str, int, int]
+"""The values of `BATCH_POSITION`."""
