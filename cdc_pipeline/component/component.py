@@ -132,8 +132,8 @@ class CdcPipeline(dg.Component, YamlModel):
     dialect: Annotated[
         DialectName,
         Field(
-            description="`auto` detects the dialect per record. With `ticdc`, `canal` or `dataworks`, records of another "
-            "dialect become dead letters."
+            description="`auto` detects the dialect per record. With the name of a dialect, records of the others become "
+            "dead letters."
         ),
     ] = "auto"
     include: Annotated[

@@ -5,7 +5,7 @@ They repeat the contracts of the messages in terms of the tables, so that a mist
 """
 
 # No `from __future__ import annotations`: Pandera evaluates the annotations.
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 import pandera.pyspark as pa
 import pyspark.sql.types as T
@@ -21,6 +21,8 @@ else:
     _Names = T.ArrayType(T.StringType())
     _Row = T.MapType(T.StringType(), T.StringType())
 
+KnownDialect = Literal["ticdc", "canal", "dataworks"]
+"""The names of the dialects in `dialects.registry`."""
 _MS = {"min_value": FIRST_MS, "max_value": LAST_MS}
 _NAMED = {"min_value": 1}
 _TSO_IS_ES = rule(
@@ -42,7 +44,7 @@ class _Placed(pa.DataFrameModel):  # type: ignore[type-arg]
 
 
 class _Timed(_Placed):
-    dialect: T.StringType = pa.Field(isin=["ticdc", "canal", "dataworks"])
+    dialect: T.StringType = pa.Field(isin=list(get_args(KnownDialect)))
     commit_ts: T.LongType = pa.Field(ge=0)
     exact_ts: T.BooleanType = pa.Field()
     es: T.LongType = pa.Field(in_range=_MS)

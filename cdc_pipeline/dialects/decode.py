@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.canal_json import CLAIM_RULE
 from cdc_pipeline.contracts.rules import broken_rule, expectations, model_rules, rejecting_rules
+from cdc_pipeline.contracts.tables import KnownDialect
 from cdc_pipeline.dialects.claims import CONTENT, PROBLEM, no_store_problem
 from cdc_pipeline.dialects.dialect import COLUMNS
 from cdc_pipeline.dialects.envelope import JSON_RULES, base_kind, is_empty, parse_records
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.dialects.dialect import Dialect
 
-DialectName = Literal["auto", "ticdc", "canal", "dataworks"]
+DialectName = Literal["auto", KnownDialect]
 """`auto` recognizes the dialect of each record. With a name, records of another dialect become dead letters."""
 
-assert set(BY_NAME) == set(get_args(DialectName)) - {"auto"}
+assert set(BY_NAME) == set(get_args(KnownDialect))
 _RULES = {form.name: rejecting_rules(model_rules(form.contract)) for dialect in DIALECTS for form in dialect.forms}
 _DECLARED_RULE = "dialect_is_declared"
 COMPLETE_CONTRACTS = {

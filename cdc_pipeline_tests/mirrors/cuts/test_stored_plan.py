@@ -25,7 +25,7 @@ from cdc_pipeline.mirrors.cuts import stored_plan
 from cdc_pipeline.mirrors.cuts.cut_planning import row_sets
 from cdc_pipeline.mirrors.cuts.plan_json import JsonFormat
 from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
-from cdc_pipeline.mirrors.cuts.redacted_plan import _REDACTED, redact
+from cdc_pipeline.mirrors.cuts.redacted_plan import _REDACTED, _TEXTS, redact
 from cdc_pipeline.mirrors.cuts.stored_plan import plan_format
 from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
@@ -67,6 +67,7 @@ from cdc_pipeline.mysql.model.schema_changes import (
     AddUniqueKey,
     AlterTable,
     ChangeColumn,
+    Clause,
     CoalescePartition,
     ColumnPosition,
     CreateTable,
@@ -309,6 +310,16 @@ def test_plans_of_masked_tables_have_no_values(name: str) -> None:
     assert [type(step) for step in read.plan.steps] == [type(step) for step in plan.steps]
     assert [event.names() for event in read.row_selection.events] == [event.names() for event in events]
     assert read.plan.event_indexes == plan.event_indexes
+
+
+_NAMES = {"charset", "collation", "columns", "database", "name", "names", "new_database", "new_name"}
+"""Fields of statements and clauses that quote nothing else of the statement."""
+
+
+def test_each_text_of_a_statement_is_a_name_or_redacted() -> None:
+    kinds = (*typing.get_args(Clause), *typing.get_args(SchemaChange))
+    texts = {field.name for kind in kinds for field in dataclasses.fields(kind) if "str" in str(field.type)}
+    assert texts - _TEXTS == _NAMES
 
 
 def test_all_classes_of_a_plan_are_known() -> None:
