@@ -1,4 +1,4 @@
-"""Parses and checks the Spark SQL expressions of computed columns, without a JVM.
+"""Parses the Spark SQL expressions of computed columns, without a JVM. `spark.determinism` checks what they compute.
 
 An expression keeps its text. Only its column names are replaced to evaluate it, so Spark evaluates what the user wrote.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -14,31 +15,16 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import TokenType
 
-from cdc_pipeline.spark.sql_functions import NOT_FUNCTIONS, SCALAR_FUNCTIONS
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from sqlglot.tokenizer_core import Token
 
-_REFUSED: tuple[tuple[type, str], ...] = (
-    (exp.Query, "a subquery"),
-    (exp.Window, "a window function"),
-    (exp.Star, "a star"),
-    (exp.Alias, "an alias"),
-    (exp.Aliases, "an alias"),
-    (exp.Filter, "an aggregate"),
-    (exp.AggFunc, "an aggregate"),
-    (exp.Placeholder, "a parameter"),
-    (exp.Parameter, "a parameter"),
-    (exp.SessionParameter, "a parameter"),
-)
-_CURRENT_VALUES = (exp.CurrentDate, exp.CurrentTimestamp, exp.CurrentUser, exp.CurrentRole, exp.SessionUser)
-_CURRENT_TIME_KEYWORDS = frozenset({"current_time", "localtimestamp"})
-_RELATIVE_TIMES = frozenset({"now", "today", "tomorrow", "yesterday"})
+_REFUSED = (exp.Query, exp.Star, exp.Alias, exp.Aliases, exp.Placeholder, exp.Parameter, exp.SessionParameter)
+_EXPECTED = "expected one such as price * quantity, of columns of the row"
 _TIME_TYPES = frozenset({"date", "timestamp", "timestamp_ltz", "timestamp_ntz"})
-_CURRENT_WITHOUT_ARGUMENTS = frozenset({"unix_timestamp"})
-"""Functions that return the current time if called without arguments."""
+_REFUSED_CALLS = frozenset({"aes_encrypt", "identifier", "version"})
+"""What Spark takes for deterministic and is not: random bytes by default, a column named by a string, Spark's version."""
 
 
 class SparkExpressionError(ValueError):
@@ -90,8 +76,8 @@ class SparkExpression:
 def parse_spark_expression(text: str) -> SparkExpression:
     """Parses an expression.
 
-    Raises SparkExpressionError if the text is not exactly one expression, or if its value depends on more than one row, on
-    chance, on the time or on the session.
+    Raises SparkExpressionError if the text is not exactly one expression without subquery, star, alias and parameter, or
+    if its value depends on the time in a way that Spark's analyzer does not show.
     """
     dialect = Spark()
     try:
@@ -99,44 +85,32 @@ def parse_spark_expression(text: str) -> SparkExpression:
         trees = dialect.parser().parse(tokens, text)
     except SqlglotError as error:
         raise SparkExpressionError(f"{text!r} cannot be parsed as a Spark SQL expression: {_message(error)}") from None
-    if len(trees) != 1 or trees[0] is None or any(token.token_type == TokenType.SEMICOLON for token in tokens):
-        raise SparkExpressionError(f"{text!r} is not one Spark SQL expression; expected one such as price * quantity")
-    _check_tokens(text, tokens)
+    is_more = any(token.comments or token.token_type == TokenType.SEMICOLON for token in tokens)
+    if is_more or len(trees) != 1 or trees[0] is None:
+        raise SparkExpressionError(f"{text!r} is not one Spark SQL expression without comments; {_EXPECTED}")
     tree = trees[0]
-    for node in tree.walk():
-        if isinstance(node, _CURRENT_VALUES):
-            raise SparkExpressionError(f"{text!r} depends on the current time or session; use columns of the row")
-        for kind, what in _REFUSED:
-            if isinstance(node, kind):
-                raise SparkExpressionError(f"{text!r} contains {what}; use columns of the row and functions of them")
+    if tree.find(*_REFUSED):
+        raise SparkExpressionError(f"{text!r} contains a subquery, a star, an alias or a parameter; {_EXPECTED}")
     if not isinstance(tree, exp.Condition):
-        raise SparkExpressionError(f"{text!r} is not a Spark SQL expression; expected one such as price * quantity")
+        raise SparkExpressionError(f"{text!r} is not a Spark SQL expression; {_EXPECTED}")
+    _check_tokens(text, tokens)
     references = sorted((_reference(text, column) for column in tree.find_all(exp.Column)), key=lambda at: at.start)
     return SparkExpression(text, tuple(references))
 
 
 def _check_tokens(text: str, tokens: Sequence[Token]) -> None:
-    for index, token in enumerate(tokens):
-        following = tokens[index + 1 :]
+    for token, following in pairwise(tokens):
         word = token.text.casefold()
-        if token.comments:
-            raise SparkExpressionError(f"{text!r} contains a comment; remove it")
-        if not following:
-            break
-        is_time = word in _TIME_TYPES and following[0].token_type == TokenType.STRING
-        if is_time and following[0].text.strip().casefold() in _RELATIVE_TIMES:
-            raise SparkExpressionError(f"{text!r}: {following[0].text!r} depends on the current time")
-        if following[0].token_type != TokenType.L_PAREN or not (word[:1].isalpha() or word.startswith("_")):
-            continue
-        if token.token_type == TokenType.STRING or (word in NOT_FUNCTIONS and token.token_type != TokenType.IDENTIFIER):
-            continue
-        if word not in SCALAR_FUNCTIONS:
+        if word in _REFUSED_CALLS and following.token_type == TokenType.L_PAREN:
             raise SparkExpressionError(
-                f"{text!r}: {token.text} is not an allowed function; use Spark's built-in deterministic functions of one "
-                "row (no aggregates, nothing that depends on chance, time or session)"
+                f"{text!r} calls {word}, whose result may differ in a rebuild; use another function"
             )
-        if word in _CURRENT_WITHOUT_ARGUMENTS and following[1:] and following[1].token_type == TokenType.R_PAREN:
-            raise SparkExpressionError(f"{text!r}: {token.text}() depends on the current time; pass it a value")
+        # Spark's parser replaces date'today' by the date
+        is_time = word in _TIME_TYPES and following.token_type == TokenType.STRING
+        if is_time and not following.text.strip().lstrip("+-")[:1].isdigit():
+            raise SparkExpressionError(
+                f"{text!r}: {following.text!r} is not a date; expected one that begins with digits"
+            )
 
 
 def _reference(text: str, column: exp.Column) -> Reference:
@@ -151,10 +125,6 @@ def _reference(text: str, column: exp.Column) -> Reference:
         written = written.removeprefix("`").removesuffix("`").replace("``", "`")
     if start is None or end is None or written != name.name:
         raise SparkExpressionError(f"{text!r}: cannot locate the column {name.name} in the text")
-    if not name.quoted and written.casefold() in _CURRENT_TIME_KEYWORDS:
-        raise SparkExpressionError(
-            f"{text!r}: {written} depends on the current time; put a column of this name in backticks"
-        )
     return Reference(written, start, end + 1)
 
 

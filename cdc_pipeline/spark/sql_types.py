@@ -24,27 +24,11 @@ from pyspark.sql.types import (
 
 from cdc_pipeline.mysql.types.spark_types import MAX_DECIMAL_DIGITS
 
-_TYPES: dict[str, DataType] = {
-    "boolean": BooleanType(),
-    "tinyint": ByteType(),
-    "byte": ByteType(),
-    "smallint": ShortType(),
-    "short": ShortType(),
-    "int": IntegerType(),
-    "integer": IntegerType(),
-    "bigint": LongType(),
-    "long": LongType(),
-    "float": FloatType(),
-    "real": FloatType(),
-    "double": DoubleType(),
-    "decimal": DecimalType(10, 0),
-    "string": StringType(),
-    "binary": BinaryType(),
-    "date": DateType(),
-    "timestamp": TimestampType(),
-    "timestamp_ltz": TimestampType(),
-    "timestamp_ntz": TimestampNTZType(),
-}
+_KINDS: tuple[type[DataType], ...] = (
+    *(BooleanType, ByteType, ShortType, IntegerType, LongType, FloatType, DoubleType, DecimalType),
+    *(StringType, BinaryType, DateType, TimestampType, TimestampNTZType),
+)
+_TYPES = {name: kind() for kind in _KINDS for name in (kind.typeName(), kind().simpleString())}
 _DECIMAL = re.compile(r"(?:decimal|dec|numeric)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
 _ARRAY = re.compile(r"array\s*<\s*(.+)\s*>", re.DOTALL)
 _EXPECTED = (

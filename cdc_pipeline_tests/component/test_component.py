@@ -554,8 +554,8 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
         ["computed", "db.t.a: 'decimal(39,2)' is not a Spark SQL type", "decimal(p,s)"],
     ),
     "computed of no expression": (
-        {**_GOOD, "computed": {"db.t": {"a": {"type": "int", "sql": "sum(b)"}}}},
-        ["computed", "db.t.a: 'sum(b)': sum is not an allowed function", "of one row"],
+        {**_GOOD, "computed": {"db.t": {"a": {"type": "int", "sql": "sum(b"}}}},
+        ["computed", "db.t.a: 'sum(b' cannot be parsed as a Spark SQL expression"],
     ),
     "computed of another": (
         {**_GOOD, "computed": {"db.t": {"a": {"type": "int", "sql": "b"}, "c": {"type": "int", "sql": "A + 1"}}}},

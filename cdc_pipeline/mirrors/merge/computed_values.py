@@ -1,7 +1,7 @@
 """Evaluates `computed` columns (`mirrors.model.computed_columns`) over the values of the mirror, which may be masked.
 
-An expression that fails for a row is NULL in that row. One that Spark cannot analyze is NULL in all rows. Neither stops a
-cut.
+An expression that fails for a row is NULL in that row. One that Spark cannot analyze, or that is not a deterministic
+function of its row, is NULL in all rows. Neither stops a cut.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pyspark.sql.types import StructField, StructType
 from cdc_pipeline.lake.delta import commit_session
 from cdc_pipeline.mirrors.model.steps import final_states
 from cdc_pipeline.mysql.model.quoted_names import quoted
+from cdc_pipeline.spark.determinism import nondeterminism
 from cdc_pipeline.spark.null_on_error import allow_null_on_error, null_on_error
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mysql.model.table import ColumnOrigin
 
 
+_EXPECTED = "expected Spark's deterministic functions of the row's columns"
 _LOG_LOCK = threading.Lock()
 
 
@@ -66,7 +68,7 @@ class ComputedValues:
 
     @functools.cached_property
     def _unusable(self) -> dict[str, str]:
-        """Columns that Spark cannot evaluate over the mirror's types, each with the first line of Spark's error."""
+        """Columns without values, each with its expression and the reason or the first line of Spark's error."""
         shown = self.state.computed_shown
         if not shown:
             return {}
@@ -81,10 +83,14 @@ class ComputedValues:
             with _query_log_disabled():
                 try:
                     query = empty.select(self._value(column, cells))
+                    if reason := nondeterminism(query):
+                        reasons[column.name] = f"{column.sql!r} {reason}; {_EXPECTED}"
+                        continue
                     # the optimizer evaluates constant expressions
                     query._jdf.queryExecution().optimizedPlan()
                 except (PySparkException, Py4JError) as error:
-                    reasons[column.name] = str(error).split("\n")[0].split(" SQLSTATE")[0]
+                    first = str(error).split("\n")[0].split(" SQLSTATE")[0]
+                    reasons[column.name] = f"{column.sql!r}: {first}"
         return reasons
 
     def problems(self) -> dict[str, str]:
