@@ -91,27 +91,23 @@ _RUN_ON = frozenset({GapKind.NULL_IN_OLDER_ROWS, GapKind.NOT_COMPUTED, GapKind.A
 """The detail of these kinds continues the sentence: column `a` of older rows is NULL."""
 _LISTED = frozenset({GapKind.UNDECLARED_COLUMN, GapKind.VIRTUAL_NOT_SENT, GapKind.PARTIAL_IMAGES})
 """One text lists all columns with a gap of these kinds."""
-_LONGEST_STATEMENT = 200
 _LONGEST_DETAIL = 600
 
 
 @dataclass(frozen=True)
 class Gap:
-    """One reason why a mirror may differ from upstream."""
+    """One reason why a mirror may differ from upstream. Its text quotes neither statements nor values."""
 
     kind: GapKind
     detail: str
     """Short text."""
     column: str | None = None
     """None: the gap concerns the table."""
-    clear: str = ""
-    """Replaces `detail` if the table has no masked columns, because it may contain values."""
     example: str = field(default="", compare=False)
     """A source table of a merged mirror with this gap. Gaps that differ only in it are equal."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "detail", _cut(self.detail, _LONGEST_DETAIL))
-        object.__setattr__(self, "clear", _cut(self.clear, _LONGEST_DETAIL))
 
     def __str__(self) -> str:
         return f"{self.sentence}{_such_as(self.example)}"
@@ -119,49 +115,26 @@ class Gap:
     @property
     def sentence(self) -> str:
         """The text without the example."""
-        said = self.clear or self.detail
         if self.column is None:
-            return said
+            return self.detail
         if self.kind in _LISTED:
-            return f"{said}: {self.column}"
-        return f"column {self.column}{' ' if self.kind in _RUN_ON else ': '}{said}"
-
-    @property
-    def hidden(self) -> Gap:
-        """The gap without text that may contain values."""
-        return replace(self, clear="") if self.clear else self
+            return f"{self.detail}: {self.column}"
+        return f"column {self.column}{' ' if self.kind in _RUN_ON else ': '}{self.detail}"
 
     def as_plain(self) -> dict[str, str]:
         column = {} if self.column is None else {"column": self.column}
-        more = {"clear": self.clear, "example": self.example}
-        return {
-            "kind": self.kind.value,
-            **column,
-            "detail": self.detail,
-            **{name: text for name, text in more.items() if text},
-        }
+        example = {"example": self.example} if self.example else {}
+        return {"kind": self.kind.value, **column, "detail": self.detail, **example}
 
     @staticmethod
     def from_plain(plain: Mapping[str, Any]) -> Gap:
-        return Gap(
-            GapKind(plain["kind"]),
-            plain["detail"],
-            plain.get("column"),
-            plain.get("clear", ""),
-            plain.get("example", ""),
-        )
+        return Gap(GapKind(plain["kind"]), plain["detail"], plain.get("column"), plain.get("example", ""))
 
 
-def statement_gap(kind: GapKind, hidden: str, clear: str, statement: str) -> Gap:
-    """A gap that quotes a statement, shortened. A table with masked columns shows only `hidden`."""
-    return Gap(kind, hidden, clear=f"{_cut(clear, _LONGEST_STATEMENT)}: {short_statement(statement)}")
-
-
-def short_statement(statement: str) -> str:
-    """The beginning of the statement, with a reference to `ddl_history` if it is shortened."""
-    if len(statement) <= _LONGEST_STATEMENT:
-        return statement
-    return f"{statement[:_LONGEST_STATEMENT]}… ({len(statement)} characters, all of them in ddl_history)"
+def statement_gap(kind: GapKind, text: str, position: tuple[str, int, int]) -> Gap:
+    """A gap that a statement causes. `position`: topic, partition and offset of the statement."""
+    topic, partition, offset = position
+    return Gap(kind, f"{text}: see ddl_history at {topic}/{partition}@{offset}")
 
 
 def gaps_to_json(gaps: Iterable[Gap]) -> str:

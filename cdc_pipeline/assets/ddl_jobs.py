@@ -51,7 +51,7 @@ def _statements_table(statements: tuple[PendingStatement, ...]) -> dg.MetadataVa
             statement.status,
             statement.sql,
             statement.effect,
-            f"{statement.topic}/{statement.partition}/{statement.offset}",
+            f"{statement.topic}/{statement.partition}@{statement.offset}",
             str(statement.commit_ts),
         )
         for statement in statements
@@ -84,7 +84,7 @@ def approve_ddl_job(pipeline: Pipeline) -> dg.JobDefinition:
 
 def _statement(table: HeldTable) -> str:
     topic, partition, offset = table.statement
-    return table.sql or f"the statement at {topic}/{partition}/{offset} (see ddl_history)"
+    return f"the statement at {topic}/{partition}@{offset}"
 
 
 def _names(held: tuple[HeldTable, ...]) -> str:

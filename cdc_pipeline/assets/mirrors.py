@@ -272,6 +272,6 @@ def _cut_metadata(report: CutReport) -> dict[str, dg.MetadataValue]:
             ["stage", "seconds"], ((stage, round(seconds, 1)) for stage, seconds in report.stages.items())
         ),
         "selection_changes": dg.MetadataValue.json(list(report.selection_changes)),
-        "held_tables": dg.MetadataValue.json({str(table.name): table.sql or str(table.gap) for table in report.held}),
+        "held_tables": dg.MetadataValue.json({str(table.name): str(table.gap) for table in report.held}),
         "seconds": dg.MetadataValue.float(round(report.seconds, 1)),
     }

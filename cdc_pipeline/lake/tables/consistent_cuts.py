@@ -26,7 +26,7 @@ _BREACH = (
 )
 _HELD = (
     "STRUCT<`database`: STRING, `table`: STRING, topic: STRING, `partition`: INT, `offset`: BIGINT, commit_ts: BIGINT, "
-    "sql: STRING, `rows`: BIGINT, error: STRING>"
+    "`rows`: BIGINT, error: STRING>"
 )
 _SOURCE = "STRUCT<`database`: STRING, `table`: STRING, upstream_database: STRING, upstream_table: STRING>"
 _SCHEMA = (

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mysql.model.table import TableName
 
 APPROVALS = "ddl_approvals"
-_APPROVALS_SCHEMA = "topic STRING, `partition` INT, `offset` BIGINT, sql STRING, run_id STRING, approved_at TIMESTAMP"
+_APPROVALS_SCHEMA = "topic STRING, `partition` INT, `offset` BIGINT, run_id STRING, approved_at TIMESTAMP"
 
 
 def approved_statements(lake: Lake) -> frozenset[StatementPosition]:
@@ -45,9 +45,8 @@ def approved_statements(lake: Lake) -> frozenset[StatementPosition]:
 
 def approve(lake: Lake, held: Iterable[HeldTable], run_id: str) -> None:
     """Approves the statements that hold these tables. The next cut applies them."""
-    causes = {table.statement: table.sql for table in held}
     now = datetime.now(timezone.utc)
-    rows = [(*cause, sql, run_id, now) for cause, sql in sorted(causes.items())]
+    rows = [(*statement, run_id, now) for statement in sorted({table.statement for table in held})]
     commit = Commit(f"cdc:{lake.paths.pipeline}:ddl_approvals:{run_id}", 1, {"run_id": run_id})
     append_once(small_frame(lake.spark, rows, _APPROVALS_SCHEMA), lake.paths.table(APPROVALS), commit)
 

@@ -235,4 +235,4 @@ def _sources(rows: Iterable[Row]) -> Sources:
 
 def _held_table(row: Row) -> HeldTable:
     name, cause = TableName(row["database"], row["table"]), (row["topic"], row["partition"], row["offset"])
-    return HeldTable(name, cause, row["commit_ts"], row["sql"], row["rows"], row["error"])
+    return HeldTable(name, cause, row["commit_ts"], row["rows"], row["error"])

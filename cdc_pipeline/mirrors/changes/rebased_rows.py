@@ -173,9 +173,11 @@ def rebase_gaps(
         statements = rebase.inapplicable_to({name: type_or_text(text) for name, text in named.items()})
         if not statements:
             continue
-        clear = f"{row['count']} row change(s) arrived after a later statement that cannot be applied to them"
-        hidden = f"{clear}; a rebuild applies them in order"
-        gaps[rebase.name] += (statement_gap(GapKind.LATE_CHANGES, hidden, clear, statements[0].sql),)
+        text = (
+            f"{row['count']} row change(s) arrived after a later statement that cannot be applied to them; a rebuild "
+            "applies them in order"
+        )
+        gaps[rebase.name] += (statement_gap(GapKind.LATE_CHANGES, text, statements[0].position),)
     return dict(gaps)
 
 

@@ -82,9 +82,9 @@ class UnknownOrder:
         _, topic, partition, offset = self.first
         message = (
             f"{self.changes} row change(s), the first at {topic}/{partition}@{offset}, have the same time as a statement in "
-            f"another partition; the messages do not show which came first (commit_ts {self.statement.commit_ts})"
+            "another partition; the messages do not show which came first"
         )
-        return statement_gap(GapKind.UNSURE_ORDER, message, message, self.statement.sql)
+        return statement_gap(GapKind.UNSURE_ORDER, message, self.statement.position)
 
 
 @dataclass(frozen=True)

@@ -122,11 +122,10 @@ class CutStatements:
 
     def late_gaps(self) -> list[tuple[TableName, Gap]]:
         """A gap for each table of a late statement that no earlier cut has applied."""
-        message = "DDL arrived after the mirrors had passed its commit_ts {}"
+        text = "DDL arrived after the mirrors had passed its commit_ts"
         return [
-            (name, statement_gap(GapKind.LATE_DDL, f"{text}: see ddl_history", text, event.sql))
+            (name, statement_gap(GapKind.LATE_DDL, text, event.position))
             for event in self.late
-            for text in [message.format(event.commit_ts)]
             if self.decided[event.position].status == NOT_APPLIED
             for name in event.names()
         ]

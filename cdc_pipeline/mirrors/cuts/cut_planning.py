@@ -92,7 +92,7 @@ class CutPlanner:
         lookup = _LakeLookup(self, history, streams)
         rows = CutRows(window, selection, streams.log, self._table, had_pending=had_pending, lookup=lookup)
         try:
-            plan, draft, changes = self._plan_steps(streams, ddl, late, permissions, rows)
+            plan, _, changes = self._plan_steps(streams, ddl, late, permissions, rows)
         except BaseException:
             rows.close()
             raise
@@ -107,7 +107,6 @@ class CutPlanner:
             sources,
             changes,
             streams.excluded_held_rows,
-            is_redacted=self._has_masks(plan, draft, ddl.to_apply),
             plan_id=uuid.uuid4().hex,
         )
         return planned, rows
@@ -209,14 +208,6 @@ class CutPlanner:
             for step in plan.steps
             if isinstance(step, ApplyRows) and step.source in named and not key_columns(step.state, self.settings.keys)
         }
-
-    def _has_masks(self, plan: CutPlan, draft: PlanDraft, events: Iterable[DdlEvent]) -> bool:
-        """Whether masks are declared, or a table of the cut has masked columns."""
-        return (
-            bool(self.settings.columns.masks)
-            or any(step.state.masks for step in plan.steps)
-            or any(draft.has_masks(name) for event in events for name in event.names())
-        )
 
     def _report(self, plan: CutPlan, draft: PlanDraft, changes: Iterable[str]) -> None:
         for line in changes:

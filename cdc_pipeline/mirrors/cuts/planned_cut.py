@@ -40,8 +40,6 @@ class PlannedCut:
     """One sentence for each effect of a changed selection."""
     excluded_held_rows: int = 0
     """Held row changes of tables that are no longer included."""
-    is_redacted: bool = False
-    """Whether tables of the cut have masks. The stored plan then has no values of statements (`redacted_plan`)."""
     plan_id: str = ""
     """Unique: distinguishes plans for the same cut number, which a restored lake may have."""
 

@@ -87,15 +87,7 @@ def _change_fields(report: CutReport) -> dict[str, object]:
             for breach in report.breaches
         ],
         "held": [
-            (
-                table.name.database,
-                table.name.table,
-                *table.statement,
-                table.commit_ts,
-                table.sql,
-                table.rows,
-                table.error,
-            )
+            (table.name.database, table.name.table, *table.statement, table.commit_ts, table.rows, table.error)
             for table in report.held
         ],
     }

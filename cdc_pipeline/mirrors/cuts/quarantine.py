@@ -105,7 +105,7 @@ def without_failed_tables(
         step, event_index = plan.steps[index], plan.event_indexes[index]
         since = events[event_index].commit_ts if 0 <= event_index < len(events) else 0
         for name in touched_names(step):
-            held.setdefault(name, HeldTable(name, NO_STATEMENT, since, "", error=reasons[index]))
+            held.setdefault(name, HeldTable(name, NO_STATEMENT, since, error=reasons[index]))
             stopped_at.setdefault(name, event_index)
         if isinstance(step, ApplyRows):
             held_from[step.source] = min(*step.segments, held_from.get(step.source, sys.maxsize))
@@ -124,11 +124,10 @@ def _reasons(
     """The failure that each skipped step depends on."""
     reasons: dict[int, str] = {}
     for failure in failures:
-        # an error may quote a value of a masked column
-        message = type(failure.error).__name__ if planned.is_redacted else failure.message
+        # without the text of the error, which may quote a value
         reason = (
             f"{type(failure.step).__name__} of {failure.step.state.name} failed {times} times in cut "
-            f"{planned.window.cut_id}: {message}"
+            f"{planned.window.cut_id}: {type(failure.error).__name__}, see {FAILURES}"
         )
         names: set[TableName] = set()
         for index in sorted(skipped):

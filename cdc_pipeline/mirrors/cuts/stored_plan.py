@@ -20,7 +20,6 @@ from cdc_pipeline.mirrors.changes.cut_rows import RowSelection
 from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mirrors.cuts.plan_json import CustomFormat, JsonFormat
 from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
-from cdc_pipeline.mirrors.cuts.redacted_plan import redact, restore_values
 from cdc_pipeline.mirrors.merge import net_changes, row_identity
 from cdc_pipeline.mirrors.model import computed_columns, ddl_events, ddl_outcome, shards, steps
 from cdc_pipeline.mirrors.model.state import MirrorState
@@ -114,7 +113,7 @@ def _load(lake: Lake, cut_id: int, salt: str) -> PlannedCut | None:
     if row is None:
         return None
     planned: PlannedCut = plan_format(salt).from_json(row["plan"])
-    return restore_values(planned, lake.read("ddl_history")) if planned.is_redacted else planned
+    return planned
 
 
 def store_plan(lake: Lake, planned: PlannedCut, run_id: str) -> PlannedCut:
@@ -134,7 +133,6 @@ def store_plan(lake: Lake, planned: PlannedCut, run_id: str) -> PlannedCut:
 
 def _frame(spark: SparkSession, planned: PlannedCut, run_id: str) -> DataFrame:
     window = planned.window
-    stored = redact(planned) if planned.is_redacted else planned
-    text = plan_format().to_json(stored)
+    text = plan_format().to_json(planned)
     bounds = (window.cut_id, window.after_tso, window.resolved_tso, window.after_batch, window.last_batch)
     return small_frame(spark, [(*bounds, run_id, text)], _PLAN)

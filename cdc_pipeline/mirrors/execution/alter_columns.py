@@ -110,7 +110,7 @@ def change_columns(context: StepContext, step: ChangeColumns) -> None:
         schema = _new_schema(table, step)
         if any(_is_widened(origin, step) for origin in kept):
             features["delta.enableTypeWidening"] = "true"
-    row_gaps = row_gaps_after_alter(table, _names_after(step, kept), dict(step.state.masks))
+    row_gaps = row_gaps_after_alter(table, _names_after(step, kept))
     properties = {**step.state.properties(), **features, **row_gaps}
     commit_metadata(spark, path, commits(_METADATA), schema=schema, properties=properties)
     backfill_columns(context, step)

@@ -20,7 +20,7 @@ from cdc_pipeline.mysql.model.table import TableName, TableSchema
 from cdc_pipeline.mysql.types.spark_types import spark_type
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
     from pyspark.sql.types import DataType
 
@@ -92,7 +92,6 @@ class MirrorState:
             object.__setattr__(self, "metadata", tuple(name for name in self.metadata if name not in taken))
         if self.masks:
             object.__setattr__(self, "schema", redacted_schema(self.schema, dict(self.masks)))
-            object.__setattr__(self, "gaps", tuple(gap.hidden for gap in self.gaps))
             if self.shards is not None:
                 object.__setattr__(self, "shards", redacted_shards(self.shards, dict(self.masks)))
 
@@ -218,12 +217,10 @@ def no_row_gaps() -> dict[str, str]:
     return {_ROW_GAPS: "[]"}
 
 
-def row_gaps_after_alter(table: TableState, now: Mapping[str, str | None], masks: Collection[str]) -> dict[str, str]:
-    """The property after a change of columns (`gaps.gaps_after_alter`) and masks; empty if the property stays the same."""
+def row_gaps_after_alter(table: TableState, now: Mapping[str, str | None]) -> dict[str, str]:
+    """The property after a change of columns (`gaps.gaps_after_alter`); empty if it stays the same."""
     before = _row_gaps(table)
     after = gaps_after_alter(before, now)
-    if masks:
-        after = tuple(gap.hidden for gap in after)
     return {} if after == before else {_ROW_GAPS: gaps_to_json(after)}
 
 

@@ -78,13 +78,11 @@ class GuardedPlanner(Planner):
     def _quarantine(self, name: TableName, commit_ts: int, error: Exception) -> None:
         if name in self._held:
             return
-        message = _message(error, redacted=self._draft.has_masks(name))
-        self._held[name] = HeldTable(name, NO_STATEMENT, commit_ts, "", error=message)
+        # without the text of the error, which may quote a value
+        self._held[name] = HeldTable(name, NO_STATEMENT, commit_ts, error=f"planning failed ({type(error).__name__})")
         self._held_from[name] = self._draft.first_pending_segments().get(name, self._draft.passed_events(name))
         self._draft.discard_rows(name, everything=True)
 
 
-def _message(error: Exception, *, redacted: bool = False) -> str:
-    """`redacted`: without the text of the error, which may quote a value."""
-    cause = type(error).__name__ if redacted else f"{type(error).__name__}: {first_line(error)}"
-    return f"planning failed ({cause})"[:_LONGEST]
+def _message(error: Exception) -> str:
+    return f"planning failed ({type(error).__name__}: {first_line(error)})"[:_LONGEST]

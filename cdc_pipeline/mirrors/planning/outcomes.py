@@ -24,16 +24,15 @@ def record_effect(outcome: DdlOutcome, effect: str, *states: MirrorState) -> Non
 
 
 def refuse(draft: PlanDraft, name: TableName | None, reason: str, event: DdlEvent, outcome: DdlOutcome) -> None:
-    """Records that the statement is not applied, and adds a gap to the table's mirror. `name` None: no single table."""
+    """Records that the statement is not applied and why, and adds a gap to the table's mirror. `name` None: no single
+    table."""
     outcome.status = NOT_APPLIED
     outcome.effects.append(f"{NOT_APPLIED}: {reason}")
     if name is None:
         return
     draft.flush_rows(name)
     before = draft.state(name)
-    hidden = f"a statement is not applied yet: see ddl_history (commit_ts {event.commit_ts})"
-    clear = f"{reason} (commit_ts {event.commit_ts})"
-    draft.add_gaps(name, statement_gap(GapKind.DDL_NOT_APPLIED, hidden, clear, event.sql))
+    draft.add_gaps(name, statement_gap(GapKind.DDL_NOT_APPLIED, "a statement is not applied yet", event.position))
     marked = draft.state(name)
     if marked is not None and marked is not before:
         outcome.tables.append(marked)

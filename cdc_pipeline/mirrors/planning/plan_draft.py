@@ -125,7 +125,6 @@ class PlanDraft:
 
     def create(self, state: MirrorState) -> MirrorState:
         """Creates the mirror with the columns and masks of the rules. Returns its state."""
-        state = replace(state, gaps=self._visible(state.name, state.gaps))
         declared = replace(state, metadata=self._rules.metadata, computed=self._rules.computed_for(state))
         created = self._rules.with_masks(declared, {})
         created = self._rules.with_soft_delete(created, self.key(created))
@@ -212,11 +211,6 @@ class PlanDraft:
         """Whether the declared salt is the one of the mirror's hashed values. True if it has none."""
         return self._rules.has_same_salt(state)
 
-    def has_masks(self, name: TableName) -> bool:
-        """Whether the mirror has masked columns, or the rules name some for it."""
-        state = self.state(name)
-        return self._rules.has_masks_for(name) or (state is not None and bool(state.masks))
-
     def mask_all(self) -> None:
         """Masks the columns that the rules name in mirrors of earlier cuts."""
         for name in sorted(name for name in self._known if self._rules.has_masks_for(name)):
@@ -251,13 +245,9 @@ class PlanDraft:
         state = self.state(name)
         if state is None:
             return
-        marked = state.with_gaps(*self._visible(name, gaps))
+        marked = state.with_gaps(*gaps)
         if marked != state:
             self.record_state(marked)
-
-    def _visible(self, name: TableName, gaps: Iterable[Gap]) -> tuple[Gap, ...]:
-        """The gaps, redacted if the table has masks."""
-        return tuple(gap.hidden for gap in gaps) if self.has_masks(name) else tuple(gaps)
 
     def record_state(self, state: MirrorState) -> None:
         """Changes the mirror's properties. Its rows and columns stay as they are."""

@@ -170,9 +170,8 @@ class Planner:
         return self._permissions.policy.action_for(name) == HOLD
 
     def _held_before(self, name: TableName, event: DdlEvent) -> HeldTable:
-        """The table, held before the event. Without the statement if that may contain values of masked columns."""
-        redacted = self._draft.has_masks(name) or any(map(self._draft.has_masks, event.names()))
-        return HeldTable(name, event.position, event.commit_ts, "" if redacted else event.sql)
+        """The table, held before the event."""
+        return HeldTable(name, event.position, event.commit_ts)
 
     def _hold(self, name: TableName, cause: HeldTable, event: DdlEvent, outcome: DdlOutcome) -> None:
         if name not in self._held:

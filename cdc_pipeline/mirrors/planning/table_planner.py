@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.gaps import Gap, GapKind, short_statement
+from cdc_pipeline.gaps import GapKind, statement_gap
 from cdc_pipeline.mirrors.changes.late_ddl import precedes_rows
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import DropMirror, RenameMirror, TruncateMirror
@@ -132,8 +132,7 @@ class TablePlanner:
             self.refuse_table(NotSupported(str(error), change.name, creates=True), event, outcome)
             return
         reason = "its first rows came from a query and were not sent"
-        clear = f"{reason}: {short_statement(change.query)}"
-        gap = Gap(GapKind.FILLED_BY_QUERY, f"{reason}: see ddl_history", clear=clear)
+        gap = statement_gap(GapKind.FILLED_BY_QUERY, reason, event.position)
         self.create(CreateTable(change.name, schema, change.if_not_exists, (gap,)), event, outcome)
 
     # ---- TRUNCATE, DROP, RENAME

@@ -51,8 +51,6 @@ class HeldTable:
     """The statement that needs approval."""
     commit_ts: int
     """Where this table stopped. It is later than the statement for a table that a RENAME connected with a held one."""
-    sql: str
-    """The statement's text; empty if it may contain values of masked columns."""
     rows: int = 0
     """Number of held row changes."""
     error: str = ""
@@ -63,7 +61,4 @@ class HeldTable:
         if self.error:
             message = f"quarantined: {self.error}. Later changes are held; rebuild the table to resume it"
             return Gap(GapKind.QUARANTINED, message)
-        topic, partition, offset = self.statement
-        message = f"held (ddl_policy) until the statement at {topic}/{partition}/{offset} is approved"
-        redacted = f"{message}: see ddl_history"
-        return statement_gap(GapKind.HELD, redacted, message, self.sql) if self.sql else Gap(GapKind.HELD, redacted)
+        return statement_gap(GapKind.HELD, "held (ddl_policy) until its statement is approved", self.statement)
