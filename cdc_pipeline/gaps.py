@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from cdc_pipeline.positions import Position
+from cdc_pipeline.stored_json import StoredJson
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -121,29 +123,13 @@ class Gap:
             return f"{self.detail}: {self.column}"
         return f"column {self.column}{' ' if self.kind in _RUN_ON else ': '}{self.detail}"
 
-    def as_plain(self) -> dict[str, str]:
-        column = {} if self.column is None else {"column": self.column}
-        example = {"example": self.example} if self.example else {}
-        return {"kind": self.kind.value, **column, "detail": self.detail, **example}
-
-    @staticmethod
-    def from_plain(plain: Mapping[str, Any]) -> Gap:
-        return Gap(GapKind(plain["kind"]), plain["detail"], plain.get("column"), plain.get("example", ""))
-
 
 def statement_gap(kind: GapKind, text: str, position: tuple[str, int, int]) -> Gap:
     """A gap that a statement causes. `position`: topic, partition and offset of the statement."""
-    topic, partition, offset = position
-    return Gap(kind, f"{text}: see ddl_history at {topic}/{partition}@{offset}")
+    return Gap(kind, f"{text}: see ddl_history at {Position(*position)}")
 
 
-def gaps_to_json(gaps: Iterable[Gap]) -> str:
-    """The text that `gaps_from_json` reads back to equal gaps."""
-    return json.dumps([gap.as_plain() for gap in gaps], ensure_ascii=False)
-
-
-def gaps_from_json(text: str) -> tuple[Gap, ...]:
-    return tuple(map(Gap.from_plain, json.loads(text)))
+GAPS_JSON = StoredJson(tuple[Gap, ...])
 
 
 def merge_gaps(gaps: Iterable[Gap], more: Iterable[Gap]) -> tuple[Gap, ...]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from cdc_pipeline.gaps import (
+    GAPS_JSON,
     Gap,
     GapKind,
     gap_texts,
     gaps_after_alter,
-    gaps_from_json,
-    gaps_to_json,
     merge_gaps,
     statement_gap,
 )
@@ -99,6 +98,6 @@ def test_the_gap_of_a_statement_names_its_position() -> None:
 @pytest.mark.parametrize("gap", [UNSEEN_START, UNSEEN_TABLES, HAS_OWN_DELETED, HAS_OWN_COMMIT_TS])
 def test_text_and_back(gap: Gap) -> None:
     gaps = (gap, Gap(GapKind.DAMAGED_TEXT, LOSSY, ""), statement_gap(GapKind.HELD, "held", ("é", 0, 7)))
-    read = gaps_from_json(gaps_to_json(gaps))
+    read = GAPS_JSON.from_json(GAPS_JSON.to_json(gaps))
     assert read == gaps
     assert [found.example for found in read] == [found.example for found in gaps]

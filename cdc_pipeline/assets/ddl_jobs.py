@@ -17,6 +17,7 @@ from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
 from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
 from cdc_pipeline.mirrors.settings.table_patterns import matches_any
 from cdc_pipeline.pipeline import Pipeline
+from cdc_pipeline.positions import Position
 from cdc_pipeline.spark.session import SparkLakehouse
 
 _DRY_RUN = """Lists DDL statements that are held for approval or lie above the resolved TSO, and the effect of each on the
@@ -83,8 +84,7 @@ def approve_ddl_job(pipeline: Pipeline) -> dg.JobDefinition:
 
 
 def _statement(table: HeldTable) -> str:
-    topic, partition, offset = table.statement
-    return f"the statement at {topic}/{partition}@{offset}"
+    return f"the statement at {Position(*table.statement)}"
 
 
 def _names(held: tuple[HeldTable, ...]) -> str:

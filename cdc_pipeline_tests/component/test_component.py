@@ -293,7 +293,7 @@ def test_masks_and_hidden_salt(load: Callable[[str], CdcPipeline], monkeypatch: 
     rules = component.pipeline.columns
     assert rules.masks == (("db.*", (("a", "hash"), ("b", "null"))), ("*", (("c", "null"),)))
     assert rules.salt == _SALT
-    shown = f"{component!r} {component.pipeline!r} {component.model_dump_json()} {rules.to_plain()}"
+    shown = f"{component!r} {component.pipeline!r} {component.model_dump_json()} {rules.to_json()}"
     assert "***" in shown
     assert _SALT not in shown
     for wrong in (

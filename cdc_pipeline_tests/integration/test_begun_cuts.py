@@ -19,7 +19,7 @@ from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline.mirrors.execution import mirror_folders
 from cdc_pipeline.mirrors.planning.planner import Planner
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
-from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
+from cdc_pipeline.mirrors.settings.ddl_policy import POLICY_JSON, DdlPolicy
 from cdc_pipeline.mirrors.settings.selection import TableSelection
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.kills import Killed
@@ -113,7 +113,7 @@ def test_policy_keys_zone_selection_and_code_may_change(stream: Stream, tmp_path
         assert not Path(copy.paths.mirror(TableName("db", "gone"))).exists()
         last = copy.cuts()[-1]
         assert (last["cut_id"], last["time_zone"], last["keys"]) == (2, "Asia/Shanghai", {"db.keyed": ["id"]})
-        assert (last["ddl_policy"], last["held"]) == (DdlPolicy().to_json(), [])
+        assert (last["ddl_policy"], last["held"]) == (POLICY_JSON.to_json(DdlPolicy()), [])
         assert lake_balance(Lake(copy.spark, copy.paths)).is_balanced
     # the next cut uses the current settings
     copy.tell(30, put("bag", 25, "2", "m2"), change("TRUNCATE TABLE made", 26))

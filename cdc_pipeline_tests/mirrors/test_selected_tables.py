@@ -15,7 +15,7 @@ from cdc_pipeline.mirrors.cuts import cut_execution
 from cdc_pipeline.mirrors.cuts.reading import read_cut
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
-from cdc_pipeline.mirrors.settings.selection import Route, TableSelection
+from cdc_pipeline.mirrors.settings.selection import SELECTION_JSON, Route, TableSelection
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.selected import Message, Told
 from cdc_pipeline_tests.support.lakes.stories import ID_V, KEYED, TYPES, Table, change, create, put, update, wide
@@ -102,7 +102,7 @@ def test_tables_that_are_in_and_out_and_change_sides(
     told.selection = _OTHER
     report = told.maker().advance()
     cuts = spark.read.format("delta").load(told.paths.table("consistent_cuts")).orderBy("cut_id").collect()
-    assert [TableSelection.from_json(cut["selection"]) for cut in cuts] == [_SELECTION, _SELECTION, _OTHER]
+    assert [SELECTION_JSON.from_json(cut["selection"]) for cut in cuts] == [_SELECTION, _SELECTION, _OTHER]
     assert [(cut["filtered"], cut["late"], cut["breaches"], cut["pending"]) for cut in cuts] == [
         (5, 0, 0, 2),
         (3, 1, 0, 0),

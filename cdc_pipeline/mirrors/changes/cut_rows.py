@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Protocol
 from cdc_pipeline.mirrors.changes.copies import ROW_POSITION
 from cdc_pipeline.mirrors.changes.held_rows import with_resumed_rows
 from cdc_pipeline.mirrors.changes.late_changes import rows_at_watermark
-from cdc_pipeline.mirrors.changes.late_ddl import with_replayed_rows
+from cdc_pipeline.mirrors.changes.late_ddl import Replay, with_replayed_rows
 from cdc_pipeline.mirrors.changes.rebased_rows import rebase_gaps, rebased_changes
 from cdc_pipeline.mirrors.changes.redeliveries import Redeliveries
-from cdc_pipeline.mirrors.changes.segments import NO_EVIDENCE, find_evidence, with_segments, without_emptied
+from cdc_pipeline.mirrors.changes.segments import NO_EVIDENCE, Evidence, find_evidence, with_segments, without_emptied
+from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
+from cdc_pipeline.mirrors.model.shards import SourceTableName
+from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
+from cdc_pipeline.mysql.model.table import TableName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -20,13 +24,8 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.dialects.message_types import MessageTypes
     from cdc_pipeline.gaps import Gap
-    from cdc_pipeline.mirrors.changes.late_ddl import Replay
-    from cdc_pipeline.mirrors.changes.segments import Evidence, UnknownOrder
+    from cdc_pipeline.mirrors.changes.segments import UnknownOrder
     from cdc_pipeline.mirrors.changes.window import Window
-    from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
-    from cdc_pipeline.mirrors.model.shards import SourceTableName
-    from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
-    from cdc_pipeline.mysql.model.table import TableName
     from cdc_pipeline.positions import BatchPosition
 
 

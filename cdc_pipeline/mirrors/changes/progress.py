@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.lake.tables.consistent_cuts import cuts_since_rebuild, last_cut, read_cuts, read_newest_cut
 from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
-from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, TableSelection
+from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, SELECTION_JSON, TableSelection
 from cdc_pipeline.mysql.model.table import TableName
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ def _published(row: Row | None) -> PublishedCut:
         tuple(row["mirrors"]),
         row["pending"],
         held,
-        TableSelection.from_json(row["selection"]),
+        SELECTION_JSON.from_json(row["selection"]),
         _sources(row["sources"]),
         row["heartbeats"],
     )

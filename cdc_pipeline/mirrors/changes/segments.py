@@ -26,7 +26,7 @@ from cdc_pipeline.mirrors.changes.segment_evidence import SegmentFinder
 from cdc_pipeline.mirrors.model.shards import source_columns
 from cdc_pipeline.mysql.model.schema_changes import DropTable, OfSourceTable, TruncateTable
 from cdc_pipeline.mysql.model.table import TableName
-from cdc_pipeline.positions import BATCH_POSITION
+from cdc_pipeline.positions import BATCH_POSITION, BatchPosition
 from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from cdc_pipeline.dialects.message_types import MessageTypes
     from cdc_pipeline.gaps import Gap
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
-    from cdc_pipeline.positions import BatchPosition
 
     TypesOf = Callable[[Mapping[BatchPosition, str]], Mapping[BatchPosition, MessageTypes]]
     """Position of a message → its dialect, to the column types that the message names."""

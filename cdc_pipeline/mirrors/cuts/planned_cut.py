@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Annotated
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from cdc_pipeline.mirrors.changes.cut_rows import RowSelection
-    from cdc_pipeline.mirrors.changes.late_changes import LateChanges
-    from cdc_pipeline.mirrors.changes.window import Window
-    from cdc_pipeline.mirrors.merge.net_changes import RowSet
-    from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
-    from cdc_pipeline.mirrors.planning.planner import CutPlan
-    from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
-    from cdc_pipeline.mirrors.settings.ddl_policy import StatementPosition
-    from cdc_pipeline.mirrors.settings.selection import Sources
+from cdc_pipeline.mirrors.changes.cut_rows import RowSelection
+from cdc_pipeline.mirrors.changes.late_changes import LateChanges
+from cdc_pipeline.mirrors.changes.window import Window
+from cdc_pipeline.mirrors.merge.net_changes import RowSet
+from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
+from cdc_pipeline.mirrors.planning.planner import CutPlan
+from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
+from cdc_pipeline.mirrors.settings.ddl_policy import StatementPosition
+from cdc_pipeline.mirrors.settings.selection import Sources
+from cdc_pipeline.stored_json import AS_PAIRS
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class PlannedCut:
     plan: CutPlan
     row_sets: tuple[RowSet, ...]
     """The rows of each ApplyRows step, and the key that identifies them."""
-    decided: Mapping[StatementPosition, DdlOutcome]
+    decided: Annotated[Mapping[StatementPosition, DdlOutcome], AS_PAIRS]
     """Outcomes of statements that need no step."""
     late: LateChanges
     sources: Sources = field(default_factory=dict)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.lake.tables.consistent_cuts import append_cut
 from cdc_pipeline.mirrors.cuts.cut_report import tso_datetime
+from cdc_pipeline.mirrors.settings.ddl_policy import POLICY_JSON
+from cdc_pipeline.mirrors.settings.selection import SELECTION_JSON
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,9 +62,9 @@ def _settings_fields(settings: CutSettings) -> dict[str, object]:
     return {
         "time_zone": settings.time_zone,
         "keys": {table: list(columns) for table, columns in settings.keys.items()},
-        "ddl_policy": settings.policy.to_json(),
-        "selection": settings.selection.to_json(),
-        "column_rules": json.dumps(settings.columns.to_plain(), ensure_ascii=False),
+        "ddl_policy": POLICY_JSON.to_json(settings.policy),
+        "selection": SELECTION_JSON.to_json(settings.selection),
+        "column_rules": settings.columns.to_json(),
     }
 
 

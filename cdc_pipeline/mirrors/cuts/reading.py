@@ -6,7 +6,6 @@ A reader who opens mirrors one by one during a cut sees some of them before it a
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 import uuid
@@ -39,8 +38,8 @@ from cdc_pipeline.mirrors.merge.soft_deletes import live_rows
 from cdc_pipeline.mirrors.model.state import DELETED
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
-from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
-from cdc_pipeline.mirrors.settings.selection import TableSelection
+from cdc_pipeline.mirrors.settings.ddl_policy import POLICY_JSON
+from cdc_pipeline.mirrors.settings.selection import SELECTION_JSON
 from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.model.table import TableName
 
@@ -233,10 +232,10 @@ def _settings(lake: Lake, base: PublishedCut, salt: str) -> CutSettings:
     row = cuts.orderBy(F.desc("cut_id")).first()
     after = cuts_since_rebuild(cuts).where(F.col("cut_id") > base.cut_id).orderBy("cut_id").select("selection").first()
     assert row is not None
-    columns = ColumnRules.from_plain(json.loads(row["column_rules"]), salt)
+    columns = ColumnRules.from_json(row["column_rules"], salt)
     keys = {table: tuple(columns) for table, columns in (row["keys"] or {}).items()}
-    selection = TableSelection.from_json((after or row)["selection"])
-    return CutSettings(row["time_zone"], keys, DdlPolicy.from_json(row["ddl_policy"]), selection, columns)
+    selection = SELECTION_JSON.from_json((after or row)["selection"])
+    return CutSettings(row["time_zone"], keys, POLICY_JSON.from_json(row["ddl_policy"]), selection, columns)
 
 
 def _clone(spark: SparkSession, source: str, target: str, version: int | None) -> None:

@@ -5,38 +5,21 @@ If a run dies, the next one executes the stored plan, even if settings, selectio
 
 from __future__ import annotations
 
-import json
 import uuid
-from dataclasses import is_dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline import gaps
 from cdc_pipeline.lake.delta import Commit, committed_version, overwrite_once
 from cdc_pipeline.lake.delta_log import read_newest_note
-from cdc_pipeline.mirrors.changes import late_changes, late_ddl, segments
-from cdc_pipeline.mirrors.changes.cut_rows import RowSelection
-from cdc_pipeline.mirrors.changes.window import Window
-from cdc_pipeline.mirrors.cuts.plan_json import CustomFormat, JsonFormat
 from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
-from cdc_pipeline.mirrors.merge import net_changes, row_identity
-from cdc_pipeline.mirrors.model import computed_columns, ddl_events, ddl_outcome, shards, steps
 from cdc_pipeline.mirrors.model.state import MirrorState
-from cdc_pipeline.mirrors.planning.planner import CutPlan
-from cdc_pipeline.mirrors.settings import cut_settings, ddl_policy
-from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
-from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
-from cdc_pipeline.mirrors.settings.selection import TableSelection
-from cdc_pipeline.mysql.ddl.stored_schema import schema_from_json
-from cdc_pipeline.mysql.expressions import partition_rows
-from cdc_pipeline.mysql.model import partition_clauses, partitions, schema_changes, table
 from cdc_pipeline.mysql.model.table import TableSchema
 from cdc_pipeline.spark.small_frames import small_frame
+from cdc_pipeline.stored_json import StoredJson
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from pyspark.sql import DataFrame, SparkSession
 
     from cdc_pipeline.lake.lake import Lake
@@ -47,55 +30,19 @@ _PLAN = (
     "cut_id BIGINT, after_tso BIGINT, resolved_tso BIGINT, after_batch BIGINT, last_batch BIGINT, run_id STRING, "
     "plan STRING"
 )
+_PLAN_JSON = StoredJson(tuple[PlannedCut, str], shared=MirrorState | TableSchema)
 
 
-def _dataclasses(*modules: ModuleType) -> tuple[type, ...]:
-    """All dataclasses that the modules define."""
-    return tuple(
-        kind
-        for module in modules
-        for kind in vars(module).values()
-        if isinstance(kind, type) and is_dataclass(kind) and kind.__module__ == module.__name__
-    )
+def plan_to_json(planned: PlannedCut) -> str:
+    """The plan with the `mask_key` instead of the mask salt."""
+    return _PLAN_JSON.to_json((planned, planned.settings.columns.mask_key))
 
 
-# The classes that a plan consists of. Names of classes and fields belong to the lake's format: a test reads a stored plan.
-_CLASSES: tuple[type, ...] = (
-    *(PlannedCut, CutPlan, Window, RowSelection, ColumnRules, DdlPolicy, TableSelection, MirrorState, gaps.GapKind),
-    *(cut_settings.CutSettings, ddl_policy.HeldTable, ddl_outcome.DdlOutcome, ddl_events.DdlEvent, net_changes.RowSet),
-    *(
-        segments.Evidence,
-        row_identity.Identity,
-        late_ddl.Replay,
-        late_changes.LateChanges,
-        late_changes.Breach,
-        shards.SourceTable,
-        shards.SourceTableName,
-        computed_columns.ComputedColumn,
-        partition_rows.SparkCondition,
-    ),
-    *_dataclasses(steps, schema_changes, partition_clauses, gaps, table, partitions),
-)
-
-
-def plan_format(salt: str = "") -> JsonFormat:
-    """The format of a stored PlannedCut, which has no salt. Reading raises MaskSaltError if `salt`, the mask salt, differs
-    from the one that the plan was made with."""
-    return JsonFormat(
-        _CLASSES,
-        {
-            MirrorState: CustomFormat(lambda state: state.properties(), MirrorState.from_properties),
-            TableSchema: CustomFormat(
-                lambda schema: json.loads(schema.to_json()), lambda plain: schema_from_json(json.dumps(plain))
-            ),
-            ColumnRules: CustomFormat(
-                lambda rules: rules.to_plain(), lambda plain: ColumnRules.from_plain(plain, salt)
-            ),
-            TableSelection: CustomFormat(lambda selection: selection.to_json(), TableSelection.from_json),
-            DdlPolicy: CustomFormat(lambda policy: policy.to_json(), DdlPolicy.from_json),
-        },
-        frozenset({MirrorState, TableSchema}),
-    )
+def plan_from_json(text: str, salt: str = "") -> PlannedCut:
+    """Raises LakeError if the text is not a plan, and MaskSaltError if the plan was made with another mask salt."""
+    planned, mask_key = _PLAN_JSON.from_json(text)
+    columns = planned.settings.columns.with_salt(salt, mask_key)
+    return replace(planned, settings=replace(planned.settings, columns=columns))
 
 
 def is_begun(lake: Lake, published: PublishedCut) -> bool:
@@ -110,10 +57,7 @@ def load_begun_cut(lake: Lake, published: PublishedCut, salt: str = "") -> Plann
 
 def _load(lake: Lake, cut_id: int, salt: str) -> PlannedCut | None:
     row = lake.read(_TABLE).where(F.col("cut_id") == cut_id).first()
-    if row is None:
-        return None
-    planned: PlannedCut = plan_format(salt).from_json(row["plan"])
-    return planned
+    return None if row is None else plan_from_json(row["plan"], salt)
 
 
 def store_plan(lake: Lake, planned: PlannedCut, run_id: str) -> PlannedCut:
@@ -133,6 +77,5 @@ def store_plan(lake: Lake, planned: PlannedCut, run_id: str) -> PlannedCut:
 
 def _frame(spark: SparkSession, planned: PlannedCut, run_id: str) -> DataFrame:
     window = planned.window
-    text = plan_format().to_json(planned)
     bounds = (window.cut_id, window.after_tso, window.resolved_tso, window.after_batch, window.last_batch)
-    return small_frame(spark, [(*bounds, run_id, text)], _PLAN)
+    return small_frame(spark, [(*bounds, run_id, plan_to_json(planned))], _PLAN)

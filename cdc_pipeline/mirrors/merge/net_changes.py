@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.traits import Trait, has_trait
+from cdc_pipeline.mirrors.merge.row_identity import Identity
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:
@@ -22,8 +24,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, GroupedData
 
-    from cdc_pipeline.mirrors.merge.row_identity import Identity
-    from cdc_pipeline.mysql.model.table import TableName
 
 _ROW_SETS = "key_columns ARRAY<STRING>, identity INT, keyless BOOLEAN, partial BOOLEAN, soft_delete BOOLEAN"
 

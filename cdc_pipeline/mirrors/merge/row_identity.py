@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, DoubleType, FloatType, StringType, TimestampType
 
-from cdc_pipeline.mysql.model.table import TEXT_TYPES
+from cdc_pipeline.mysql.model.table import TEXT_TYPES, Column
 from cdc_pipeline.mysql.types.spark_types import is_zero_date, spark_type
 from cdc_pipeline.mysql.types.typed_cells import typed_cell
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
 
-    from cdc_pipeline.mysql.model.table import Column
     from cdc_pipeline.mysql.types.typed_cells import Encodings
 
 _BAD = "\0"

@@ -12,7 +12,7 @@ from cdc_pipeline.spark.sql_expressions import SparkExpression, parse_spark_expr
 from cdc_pipeline.spark.sql_types import parse_spark_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from pyspark.sql.types import DataType
 
@@ -42,24 +42,9 @@ class ComputedColumn:
     def expression(self) -> SparkExpression:
         return parse_spark_expression(self.sql)
 
-    def as_plain(self) -> list[str]:
-        return [self.name, self.type, self.sql]
-
 
 ComputedRules = tuple[tuple[str, tuple[ComputedColumn, ...]], ...]
 """(pattern on `database.table`, columns). For each column name the first matching entry wins."""
-
-
-def rules_as_plain(rules: ComputedRules) -> list[list[object]]:
-    return [[pattern, [column.as_plain() for column in columns]] for pattern, columns in rules]
-
-
-def rules_from_plain(plain: Iterable[Sequence[object]]) -> ComputedRules:
-    return tuple((str(pattern), columns_from_plain(columns)) for pattern, columns in plain)  # type: ignore[arg-type]
-
-
-def columns_from_plain(plain: Iterable[Sequence[str]]) -> tuple[ComputedColumn, ...]:
-    return tuple(ComputedColumn(name, kind, sql) for name, kind, sql in plain)
 
 
 def merged_columns(first: Iterable[ComputedColumn], others: Iterable[ComputedColumn]) -> tuple[ComputedColumn, ...]:

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
 from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.mysql.ddl.statements import event_changes
+from cdc_pipeline.mysql.model.schema_changes import SchemaChange
+from cdc_pipeline.mysql.model.table import TableName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyspark.sql import Row
-
-    from cdc_pipeline.mysql.model.schema_changes import SchemaChange
-    from cdc_pipeline.mysql.model.table import TableName
 
 
 @dataclass(frozen=True)

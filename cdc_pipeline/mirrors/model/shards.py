@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.mirrors.model.masks import redacted_schema
-from cdc_pipeline.mysql.ddl.stored_schema import schema_from_json
 from cdc_pipeline.mysql.expressions.partition_rows import SparkCondition
 from cdc_pipeline.mysql.model.table import Column, MySqlType, TableName, TableSchema
+from cdc_pipeline.stored_json import StoredJson
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -86,27 +85,7 @@ def redacted_shards(shards: tuple[SourceTable, ...], masks: Collection[str]) -> 
     return tuple(replace(shard, schema=redacted[id(shard.schema)]) for shard in shards)
 
 
-def shards_text(shards: Iterable[SourceTable]) -> str:
-    """JSON for `shards_of_text`. Equal definitions are stored once."""
-    definitions: dict[str, int] = {}
-    texts: dict[int, str] = {}  # by id, because a thousand shards may share one definition
-    rows = []
-    for shard in shards:
-        text = texts.get(id(shard.schema)) or shard.schema.to_json()
-        texts[id(shard.schema)] = text
-        index = definitions.setdefault(text, len(definitions))
-        rows.append([shard.name.database, shard.name.table, index, shard.inferred, shard.since])
-    plain = {"definitions": [json.loads(text) for text in definitions], "shards": rows}
-    return json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
-
-
-def shards_of_text(text: str) -> tuple[SourceTable, ...]:
-    plain = json.loads(text)
-    definitions = [schema_from_json(json.dumps(item)) for item in plain["definitions"]]
-    return tuple(
-        SourceTable(TableName(database, table), definitions[index], inferred, since)
-        for database, table, index, inferred, since in plain["shards"]
-    )
+SHARDS_JSON = StoredJson(tuple[SourceTable, ...], shared=TableSchema)
 
 
 def with_renamed_source_table(

@@ -6,18 +6,18 @@ The state is stored in the Delta properties of the mirror, in the commits that c
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, StructField, StructType
 
-from cdc_pipeline.gaps import Gap, GapKind, gaps_after_alter, gaps_from_json, gaps_to_json, merge_gaps
-from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn, columns_from_plain
-from cdc_pipeline.mirrors.model.masks import HASH, redacted_schema
-from cdc_pipeline.mirrors.model.shards import SourceTable, redacted_shards, shards_of_text, shards_text
-from cdc_pipeline.mysql.ddl.stored_schema import schema_from_json
+from cdc_pipeline.gaps import GAPS_JSON, Gap, GapKind, gaps_after_alter, merge_gaps
+from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn
+from cdc_pipeline.mirrors.model.masks import HASH, Mask, redacted_schema
+from cdc_pipeline.mirrors.model.shards import SHARDS_JSON, SourceTable, redacted_shards
 from cdc_pipeline.mysql.model.table import TableName, TableSchema
 from cdc_pipeline.mysql.types.spark_types import spark_type
+from cdc_pipeline.stored_json import StoredJson, shareable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
     from cdc_pipeline.lake.delta import TableState
-    from cdc_pipeline.mirrors.model.masks import Mask
     from cdc_pipeline.mysql.model.table import Column
 
 _ROW_GAPS = "cdc.row_gaps"
@@ -53,6 +52,7 @@ DELETED = "_deleted"
 """The column of mirrors with `soft_delete`: whether upstream deleted the row. Never NULL."""
 
 
+@shareable
 @dataclass(frozen=True)
 class MirrorState:
     """One mirror at one moment. Upstream's columns win name conflicts with metadata and computed columns."""
@@ -159,45 +159,32 @@ class MirrorState:
         return replace(self.name, table=self.name.table.removesuffix(f"__dropped_{self.retired}"))
 
     def properties(self) -> dict[str, str]:
-        """The Delta properties that hold this state."""
+        """The Delta properties that hold this state: `cdc.` with the name of each field, as JSON except names and ids."""
+        plain = _STATE_JSON.to_plain(self, exclude=_NO_JSON)
         return {
             "cdc.database": self.name.database,
             "cdc.table": self.name.table,
             "cdc.mirror_id": self.mirror_id,
-            "cdc.schema": self.schema.to_json(),
-            "cdc.inferred": json.dumps(self.inferred),
-            "cdc.gaps": gaps_to_json(self.gaps),
-            "cdc.since": json.dumps(self.since),
-            "cdc.kept": json.dumps(self.kept_columns, ensure_ascii=False),
-            "cdc.retired": json.dumps(self.retired),
-            "cdc.trace": json.dumps(self.metadata),
-            "cdc.masks": json.dumps(self.masks, ensure_ascii=False),
-            "cdc.mask_key": self.mask_key,
-            **({} if self.shards is None else {"cdc.shards": shards_text(self.shards)}),
-            "cdc.soft_delete": json.dumps(self.soft_delete_key, ensure_ascii=False),
-            "cdc.computed": json.dumps([column.as_plain() for column in self.computed], ensure_ascii=False),
+            **{f"cdc.{field}": json.dumps(value, ensure_ascii=False) for field, value in plain.items()},
+            **({} if self.shards is None else {"cdc.shards": SHARDS_JSON.to_json(self.shards)}),
         }
 
     @staticmethod
     def from_properties(properties: Mapping[str, str]) -> MirrorState:
-        soft_key = json.loads(properties["cdc.soft_delete"])
-        schema = schema_from_json(properties["cdc.schema"])
-        return MirrorState(
-            name=TableName(properties["cdc.database"], properties["cdc.table"]),
-            mirror_id=properties["cdc.mirror_id"],
-            schema=schema,
-            inferred=json.loads(properties["cdc.inferred"]),
-            since=json.loads(properties["cdc.since"]),
-            kept_columns=tuple(json.loads(properties["cdc.kept"])),
-            retired=json.loads(properties["cdc.retired"]),
-            masks=tuple((column, how) for column, how in json.loads(properties["cdc.masks"])),
-            mask_key=properties["cdc.mask_key"],
-            shards=shards_of_text(properties["cdc.shards"]) if "cdc.shards" in properties else None,
-            soft_delete_key=None if soft_key is None else tuple(soft_key),
-            computed=columns_from_plain(json.loads(properties["cdc.computed"])),
-            metadata=tuple(json.loads(properties["cdc.trace"])),
-            gaps=merge_gaps(gaps_from_json(properties["cdc.gaps"]), gaps_from_json(properties.get(_ROW_GAPS, "[]"))),
-        )
+        """The state of `properties`, with the gaps of `row_gaps`. Raises LakeError if it cannot be read."""
+        name = {"database": properties["cdc.database"], "table": properties["cdc.table"]}
+        texts = {"name": json.dumps(name), "mirror_id": json.dumps(properties["cdc.mirror_id"])}
+        for field in fields(MirrorState):
+            if field.name not in _NO_JSON and (text := properties.get(f"cdc.{field.name}")) is not None:
+                texts[field.name] = text
+        state = _STATE_JSON.from_json(f"{{{','.join(f'{json.dumps(name)}:{text}' for name, text in texts.items())}}}")
+        if (shards := properties.get("cdc.shards")) is not None:
+            state = replace(state, shards=SHARDS_JSON.from_json(shards))
+        return state.with_gaps(*GAPS_JSON.from_json(properties.get(_ROW_GAPS, "[]")))
+
+
+_STATE_JSON = StoredJson(MirrorState)
+_NO_JSON = {"name", "mirror_id", "shards"}
 
 
 def row_gaps(table: TableState, *gaps: Gap) -> dict[str, str]:
@@ -205,7 +192,7 @@ def row_gaps(table: TableState, *gaps: Gap) -> dict[str, str]:
 
     It is separate from `cdc.gaps`: later steps of the cut overwrite that property with the planned state.
     """
-    return {_ROW_GAPS: gaps_to_json(merge_gaps(_row_gaps(table), gaps))}
+    return {_ROW_GAPS: GAPS_JSON.to_json(merge_gaps(_row_gaps(table), gaps))}
 
 
 def has_row_gaps(table: TableState) -> bool:
@@ -221,8 +208,8 @@ def row_gaps_after_alter(table: TableState, now: Mapping[str, str | None]) -> di
     """The property after a change of columns (`gaps.gaps_after_alter`); empty if it stays the same."""
     before = _row_gaps(table)
     after = gaps_after_alter(before, now)
-    return {} if after == before else {_ROW_GAPS: gaps_to_json(after)}
+    return {} if after == before else {_ROW_GAPS: GAPS_JSON.to_json(after)}
 
 
 def _row_gaps(table: TableState) -> tuple[Gap, ...]:
-    return gaps_from_json(table.properties.get(_ROW_GAPS, "[]"))
+    return GAPS_JSON.from_json(table.properties.get(_ROW_GAPS, "[]"))

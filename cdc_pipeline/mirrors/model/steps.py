@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+from cdc_pipeline.mirrors.model.state import MirrorState
+from cdc_pipeline.mysql.expressions.partition_rows import SparkCondition
+from cdc_pipeline.mysql.model.table import ColumnOrigin, TableName
+from cdc_pipeline.stored_json import BY_CLASS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cdc_pipeline.lake.paths import LakePaths
-    from cdc_pipeline.mirrors.model.state import MirrorState
-    from cdc_pipeline.mysql.expressions.partition_rows import SparkCondition
-    from cdc_pipeline.mysql.model.table import ColumnOrigin, TableName
 
 
 class BaseStep(ABC):
@@ -216,7 +218,7 @@ class RestoreRows(_InPlace):
         return (self.source.name, self.state.name)
 
 
-Step: TypeAlias = (
+Step: TypeAlias = Annotated[
     CreateMirror
     | ApplyRows
     | ChangeColumns
@@ -230,8 +232,9 @@ Step: TypeAlias = (
     | RestoreMirror
     | RestoreRows
     | PurgeSurplusRows
-    | PurgeDeletedRows
-)
+    | PurgeDeletedRows,
+    BY_CLASS,
+]
 
 
 def final_states(steps: Iterable[Step]) -> list[MirrorState]:

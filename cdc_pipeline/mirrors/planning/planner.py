@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from typing_extensions import assert_never
 
 from cdc_pipeline.lake.tables.ddl_history import HELD, NO_EFFECT
 from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
+from cdc_pipeline.mirrors.model.steps import Step
 from cdc_pipeline.mirrors.planning.alter_planner import AlterPlanner
 from cdc_pipeline.mirrors.planning.merged_steps import coalesced
 from cdc_pipeline.mirrors.planning.merged_table_planner import MergedTablePlanner
 from cdc_pipeline.mirrors.planning.recovery_planner import RecoveryPlanner
 from cdc_pipeline.mirrors.planning.table_planner import TablePlanner
-from cdc_pipeline.mirrors.settings.ddl_policy import HOLD, DdlPolicy, HeldTable
+from cdc_pipeline.mirrors.settings.ddl_policy import HOLD, DdlPolicy, HeldTable, StatementPosition
 from cdc_pipeline.mysql.expressions.conversions import conversion_doubt
 from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
@@ -39,6 +40,7 @@ from cdc_pipeline.mysql.model.schema_changes import (
     TruncateTable,
 )
 from cdc_pipeline.mysql.model.table import TableName, TableSchema
+from cdc_pipeline.stored_json import AS_PAIRS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -47,9 +49,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.changes.dropped_tables import DroppedTable
     from cdc_pipeline.mirrors.changes.segments import UnknownOrder
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
-    from cdc_pipeline.mirrors.model.steps import Step
     from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
-    from cdc_pipeline.mirrors.settings.ddl_policy import StatementPosition
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,11 @@ class CutPlan:
     steps: tuple[Step, ...]
     event_indexes: tuple[int, ...]
     """The index of the event that each step belongs to: -1 before the first, the number of events after the last."""
-    outcomes: dict[StatementPosition, DdlOutcome]
+    outcomes: Annotated[dict[StatementPosition, DdlOutcome], AS_PAIRS]
     """By the position of the DDL event."""
     held: tuple[HeldTable, ...] = ()
     """The tables that are held or quarantined after the cut."""
-    held_from: dict[TableName, int] = field(default_factory=dict)
+    held_from: Annotated[dict[TableName, int], AS_PAIRS] = field(default_factory=dict)
     """The first segment of a held table whose rows are not applied."""
 
 

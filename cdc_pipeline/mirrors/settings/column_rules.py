@@ -7,7 +7,9 @@ existing mirror. Only a rebuild removes them.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
 
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.gaps import Gap, GapKind
@@ -15,14 +17,13 @@ from cdc_pipeline.mirrors.model.computed_columns import (
     ComputedColumn,
     ComputedRules,
     merged_columns,
-    rules_as_plain,
-    rules_from_plain,
 )
 from cdc_pipeline.mirrors.model.masks import HASH, NULL, Mask, salt_key
 from cdc_pipeline.mirrors.model.shards import SOURCE_NAMES
 from cdc_pipeline.mirrors.model.state import DELETED, METADATA_COLUMNS, MirrorState
 from cdc_pipeline.mirrors.model.steps import ApplyRows, final_states
 from cdc_pipeline.mirrors.settings.table_patterns import matches, matches_any
+from cdc_pipeline.stored_json import StoredJson
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -56,8 +57,8 @@ class ColumnRules:
     """`metadata_columns` of new mirrors, in the order of `state.METADATA`."""
     masks: tuple[tuple[str, tuple[tuple[str, Mask], ...]], ...] = ()
     """(pattern, (column, mask) …). For each column the first entry that names it wins."""
-    salt: str = field(default="", repr=False)
-    """`mask_salt`."""
+    salt: Annotated[str, Field(exclude=True)] = field(default="", repr=False)
+    """`mask_salt`. Never stored."""
     soft_delete: tuple[str, ...] = ()
     """Patterns of new mirrors that keep deleted rows."""
     computed: ComputedRules = ()
@@ -164,30 +165,27 @@ class ColumnRules:
                 "salt again, or run the rebuild job to hash all values with the new one"
             )
 
-    def to_plain(self) -> dict[str, Any]:
-        """A JSON value that `from_plain` reads back. It has the `mask_key` instead of the salt."""
-        masks = [[pattern, [list(column) for column in columns]] for pattern, columns in self.masks]
-        return {
-            "trace": list(self.metadata),
-            "masks": masks,
-            "mask_key": self.mask_key if masks else "",
-            "soft_delete": list(self.soft_delete),
-            "computed": rules_as_plain(self.computed),
-        }
-
-    @staticmethod
-    def from_plain(plain: dict[str, Any], salt: str = "") -> ColumnRules:
-        """The rules of `to_plain`. Raises MaskSaltError if they were stored with another salt."""
-        masks = tuple(
-            (pattern, tuple((column, mask) for column, mask in columns)) for pattern, columns in plain["masks"]
-        )
-        soft_delete, derived = tuple(plain["soft_delete"]), rules_from_plain(plain["computed"])
-        rules = ColumnRules(tuple(plain["trace"]), masks, salt, soft_delete, derived)
-        if plain["mask_key"] and plain["mask_key"] != rules.mask_key:
+    def with_salt(self, salt: str, mask_key: str) -> ColumnRules:
+        """Stored rules with the salt, which is not stored. Raises MaskSaltError if `mask_key` is not its key."""
+        rules = replace(self, salt=salt)
+        if self.masks and mask_key not in ("", rules.mask_key):
             raise MaskSaltError(
                 "mask_salt: it is missing, or it differs from the salt that stored values were hashed with"
             )
         return rules
+
+    def to_json(self) -> str:
+        """JSON with the `mask_key` instead of the salt."""
+        return _RULES_JSON.to_json((self, self.mask_key))
+
+    @staticmethod
+    def from_json(text: str, salt: str = "") -> ColumnRules:
+        """The rules of `to_json`. Raises MaskSaltError if they were stored with another salt."""
+        rules, mask_key = _RULES_JSON.from_json(text)
+        return rules.with_salt(salt, mask_key)
+
+
+_RULES_JSON = StoredJson(tuple[ColumnRules, str])
 
 
 def _mask_gap(column: Column, message: str) -> Gap:

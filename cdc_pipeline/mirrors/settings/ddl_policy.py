@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from cdc_pipeline.gaps import Gap, GapKind, statement_gap
 from cdc_pipeline.mirrors.settings.table_patterns import matches
-
-if TYPE_CHECKING:
-    from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.stored_json import StoredJson
 
 DdlAction: TypeAlias = Literal["apply", "keep", "hold"]
 APPLY: DdlAction = "apply"
 KEEP: DdlAction = "keep"
 HOLD: DdlAction = "hold"
 
-StatementPosition: TypeAlias = "tuple[str, int, int]"
+StatementPosition: TypeAlias = tuple[str, int, int]
 """Topic, partition and offset of a statement's message."""
 
 NO_STATEMENT: StatementPosition = ("", -1, -1)
@@ -33,13 +31,8 @@ class DdlPolicy:
     def action_for(self, name: TableName) -> DdlAction:
         return next((action for pattern, action in self.tables if matches(str(name), pattern)), self.default)
 
-    def to_json(self) -> str:
-        return json.dumps({"default": self.default, "tables": self.tables}, ensure_ascii=False)
 
-    @staticmethod
-    def from_json(text: str) -> DdlPolicy:
-        plain = json.loads(text)
-        return DdlPolicy(plain["default"], tuple((pattern, action) for pattern, action in plain["tables"]))
+POLICY_JSON = StoredJson(DdlPolicy)
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ The decoded tables contain all upstream tables under their upstream names. A cut
 from __future__ import annotations
 
 import functools
-import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from pyspark.sql import functions as F
 
@@ -18,13 +18,14 @@ from cdc_pipeline.errors import DeclarationError
 from cdc_pipeline.mirrors.model.shards import SOURCE_NAMES, SOURCE_OF_CHANGE
 from cdc_pipeline.mirrors.settings.table_patterns import java_regex, matches, matches_any
 from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.stored_json import AS_PAIRS, StoredJson
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from pyspark.sql import Column, DataFrame
 
-Sources: TypeAlias = "Mapping[TableName, tuple[TableName, ...]]"
+Sources: TypeAlias = Annotated[Mapping[TableName, tuple[TableName, ...]], AS_PAIRS]
 """Upstream's tables of each mirror, sorted by name: several for a merged mirror, else one."""
 
 _PLACEHOLDER = re.compile(r"(\{[^{}]*\})")
@@ -151,26 +152,8 @@ class TableSelection:
         """The rows of excluded tables, under upstream's names."""
         return frame.where(f"NOT ({self.is_in_sql()})")
 
-    # ---- stored with each cut
 
-    def to_json(self) -> str:
-        plain = {
-            "include": self.include,
-            "exclude": self.exclude,
-            "routes": [
-                {"match": route.match, "to": route.to} | ({"merge": True} if route.merge else {})
-                for route in self.routes
-            ],
-        }
-        return json.dumps(plain, ensure_ascii=False)
-
-    @staticmethod
-    def from_json(text: str) -> TableSelection:
-        plain: dict[str, Any] = json.loads(text)
-        routes = tuple(Route(route["match"], route["to"], route.get("merge", False)) for route in plain["routes"])
-        return TableSelection(tuple(plain["include"]), tuple(plain["exclude"]), routes)
-
-
+SELECTION_JSON = StoredJson(TableSelection)
 ALL_TABLES = TableSelection()
 
 

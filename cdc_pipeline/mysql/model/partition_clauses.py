@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from cdc_pipeline.mysql.model.base_changes import KeepingClause, RemovingClause
-from cdc_pipeline.mysql.model.partitions import partitions_as_text
-
-if TYPE_CHECKING:
-    from cdc_pipeline.mysql.model.partitions import Partition, Partitioning
-    from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.mysql.model.partitions import Partition, Partitioning, partitions_as_text
+from cdc_pipeline.mysql.model.table import TableName
 
 # ---- clauses that remove or exchange rows. No row event reports these rows.
 

@@ -7,7 +7,7 @@ the rows of a partition. Stored in plans and mirror properties by field name.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from cdc_pipeline.mysql.model.limits import shortened
 from cdc_pipeline.mysql.model.quoted_names import quoted
@@ -138,26 +138,3 @@ def partitions_as_text(partitions: tuple[Partition, ...]) -> str:
 
 def _head(method: str, expression: str, columns: tuple[str, ...]) -> str:
     return f"{method.upper()} ({expression or ', '.join(quoted(name) for name in columns)})"
-
-
-def partitioning_from_plain(plain: dict[str, Any]) -> Partitioning:
-    """The partitioning from its fields as parsed JSON."""
-    sub, interval = plain["subpartitioning"], plain["interval"]
-    return Partitioning(
-        method=plain["method"],
-        expression=plain["expression"],
-        columns=tuple(plain["columns"]),
-        partitions=tuple(
-            Partition(
-                name=item["name"],
-                less_than=tuple(item["less_than"]),
-                values=tuple(tuple(values) for values in item["values"]),
-                subpartitions=tuple(item["subpartitions"]),
-            )
-            for item in plain["partitions"]
-        ),
-        subpartitioning=None if sub is None else Subpartitioning(**{**sub, "columns": tuple(sub["columns"])}),
-        interval=None if interval is None else Interval(**interval),
-        reason=plain["reason"],
-        text=plain["text"],
-    )

@@ -7,8 +7,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
+from cdc_pipeline.gaps import Gap
 from cdc_pipeline.mysql.model.base_changes import BaseChange, BaseClause, KeepingClause, RemovingClause, TableNames
 
 # `as` with the same name exports them from here.
@@ -25,13 +26,13 @@ from cdc_pipeline.mysql.model.partition_clauses import PartitionRowsClause as Pa
 from cdc_pipeline.mysql.model.partition_clauses import RemovePartitioning as RemovePartitioning
 from cdc_pipeline.mysql.model.partition_clauses import ReorganizePartition as ReorganizePartition
 from cdc_pipeline.mysql.model.partition_clauses import TruncatePartition as TruncatePartition
+from cdc_pipeline.mysql.model.table import Column, Default, PlainIndex, TableName, TableSchema, UniqueKey
+from cdc_pipeline.stored_json import BY_CLASS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cdc_pipeline.gaps import Gap
     from cdc_pipeline.mysql.model.base_changes import UnsureConversion
-    from cdc_pipeline.mysql.model.table import Column, Default, PlainIndex, TableName, TableSchema, UniqueKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +209,7 @@ class NotSupportedClause(KeepingClause):
         return self.what
 
 
-Clause: TypeAlias = (
+Clause: TypeAlias = Annotated[
     AddColumn
     | DropColumn
     | ChangeColumn
@@ -226,8 +227,9 @@ Clause: TypeAlias = (
     | PartitionRowsClause
     | PartitionDefinitionClause
     | NoRowEffect
-    | NotSupportedClause
-)
+    | NotSupportedClause,
+    BY_CLASS,
+]
 RowKeepingClause: TypeAlias = NoRowEffect | AddIndex | DefaultCharset | PartitionDefinitionClause
 """The clauses that change neither rows nor columns."""
 
@@ -452,9 +454,11 @@ class OfSourceTable(BaseChange):
         return f"{self.name}: {self.details()}"
 
 
-SourceTableChange: TypeAlias = "CreateTable | AlterTable | RenameTable | TruncateTable | DropTable | NotSupported"
+SourceTableChange: TypeAlias = Annotated[
+    CreateTable | AlterTable | RenameTable | TruncateTable | DropTable | NotSupported, BY_CLASS
+]
 """The statements that `OfSourceTable` may hold."""
-SchemaChange: TypeAlias = (
+SchemaChange: TypeAlias = Annotated[
     CreateTable
     | CreateTableLike
     | CreateTableAsSelect
@@ -467,8 +471,9 @@ SchemaChange: TypeAlias = (
     | RecoverDatabase
     | NoTableEffect
     | NotSupported
-    | OfSourceTable
-)
+    | OfSourceTable,
+    BY_CLASS,
+]
 
 
 def without_merge(change: SchemaChange) -> SchemaChange:

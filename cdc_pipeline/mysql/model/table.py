@@ -6,14 +6,15 @@ types. They are stored in plans and mirror properties by field name.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
+
+from cdc_pipeline.mysql.model.partitions import Partitioning
+from cdc_pipeline.stored_json import shareable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cdc_pipeline.mysql.model.partitions import Partitioning
 
 TEXT_TYPES = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
 """The `base` of each character type."""
@@ -108,6 +109,7 @@ class PlainIndex:
     columns: tuple[str, ...]
 
 
+@shareable
 @dataclass(frozen=True, slots=True)
 class TableSchema:
     """The definition of a table."""
@@ -148,10 +150,6 @@ class TableSchema:
         found = [self.find(name) for name in names]
         return all(column is not None and not column.nullable for column in found)
 
-    def to_json(self) -> str:
-        """One line of JSON. `mysql.ddl.stored_schema.schema_from_json` reads it."""
-        return json.dumps(_as_plain(self), ensure_ascii=False, separators=(",", ":"))
-
     def with_columns(self, columns: tuple[Column, ...]) -> TableSchema:
         return replace(self, columns=columns)
 
@@ -167,11 +165,3 @@ class ColumnOrigin:
 def origins_by_name(before: TableSchema, columns: Iterable[Column]) -> tuple[ColumnOrigin, ...]:
     """The origin of each column: the column of the same name in `before`."""
     return tuple(ColumnOrigin(column, before.find(column.name)) for column in columns)
-
-
-def _as_plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_as_plain(item) for item in value]
-    if hasattr(value, "__dataclass_fields__"):
-        return {name: _as_plain(getattr(value, name)) for name in value.__dataclass_fields__}
-    return value

@@ -11,7 +11,7 @@ from cdc_pipeline.lake.delta import Commit, append_once
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.progress import PublishedCut, published_cut, read_progress
-from cdc_pipeline.mirrors.settings.selection import ALL_TABLES
+from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, SELECTION_JSON
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -119,5 +119,5 @@ def _cut(spark: SparkSession, cut_id: int) -> DataFrame:
         "heartbeats MAP<STRING, BIGINT>"
     )
     nothing = "ARRAY<STRUCT<database: STRING, `table`: STRING>>"
-    row = (cut_id, 25, 2, 0, ALL_TABLES.to_json(), {}, [], [], [])
+    row = (cut_id, 25, 2, 0, SELECTION_JSON.to_json(ALL_TABLES), {}, [], [], [])
     return spark.createDataFrame([row], f"{columns}, mirrors {nothing}, held {nothing}, sources {nothing}")

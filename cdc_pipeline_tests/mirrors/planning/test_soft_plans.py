@@ -137,8 +137,8 @@ def test_keys_are_made_unique_before_rows_are_merged() -> None:
 
 def test_rules_round_trip_and_soft_delete_problems() -> None:
     rules = replace(SOFT, masks=(("*.*", (("v", HASH),)),), salt="a salt of the tests, long")
-    assert ColumnRules.from_plain(rules.to_plain(), rules.salt) == rules
-    assert ColumnRules.from_plain(ColumnRules(()).to_plain()) == ColumnRules(())
+    assert ColumnRules.from_json(rules.to_json(), rules.salt) == rules
+    assert ColumnRules.from_json(ColumnRules(()).to_json()) == ColumnRules(())
     before, _ = planned("CREATE TABLE s2 (id INT PRIMARY KEY)", rules=ColumnRules())
     older = before.state(TableName("db", "s2"))
     assert older is not None

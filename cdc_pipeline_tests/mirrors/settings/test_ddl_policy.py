@@ -17,7 +17,7 @@ from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline.mirrors.operations.dry_run import pending_statements
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
 from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
-from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
+from cdc_pipeline.mirrors.settings.ddl_policy import POLICY_JSON, DdlPolicy
 from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
@@ -203,4 +203,4 @@ def test_a_dropped_database_waits_table_by_table(spark: SparkSession, tmp_path: 
 def test_first_pattern_that_matches_counts(name: str, action: str) -> None:
     policy = DdlPolicy("apply", (("shop.orders", "hold"), ("shop.*", "keep")))
     assert policy.action_for(TableName(*name.split("."))) == action
-    assert DdlPolicy.from_json(policy.to_json()) == policy
+    assert POLICY_JSON.from_json(POLICY_JSON.to_json(policy)) == policy

@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import SparkRuntimeException
 from pyspark.sql import functions as F
 
-from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, Route, TableSelection
+from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, SELECTION_JSON, Route, TableSelection
 from cdc_pipeline.mirrors.settings.table_patterns import matches
 from cdc_pipeline.mysql.model.table import TableName
 
@@ -128,7 +128,7 @@ def test_exclude_comes_after_include() -> None:
 
 def test_a_selection_is_written_down_whole() -> None:
     selection = TableSelection(("shop.*",), ("*'\n",), _ROUTES)
-    assert TableSelection.from_json(selection.to_json()) == selection
+    assert SELECTION_JSON.from_json(SELECTION_JSON.to_json(selection)) == selection
 
 
 @pytest.mark.parametrize(

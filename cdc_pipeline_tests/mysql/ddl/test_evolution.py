@@ -7,7 +7,6 @@ import pytest
 
 from cdc_pipeline.mysql.ddl.evolution import SchemaConflictError, altered, row_shape
 from cdc_pipeline.mysql.ddl.parser import parse_ddl
-from cdc_pipeline.mysql.ddl.stored_schema import schema_from_json
 from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
     Clause,
@@ -22,7 +21,10 @@ from cdc_pipeline.mysql.model.schema_changes import (
 )
 from cdc_pipeline.mysql.model.table import Column, TableName, TableSchema
 from cdc_pipeline.mysql.types.charsets import charset_of_column, collation_of_column
+from cdc_pipeline.stored_json import StoredJson
 from cdc_pipeline_tests.support.notation import cases, schema_as_text
+
+_SCHEMA_JSON = StoredJson(TableSchema)
 
 
 def _table(definition: str) -> TableSchema:
@@ -50,8 +52,8 @@ def test_altered(case: dict[str, str]) -> None:
         assert error.value.clause in clauses
         return
     after = altered(before, clauses)
-    assert schema_from_json(before.to_json()) == before
-    assert schema_from_json(after.to_json()) == after
+    assert _SCHEMA_JSON.from_json(_SCHEMA_JSON.to_json(before)) == before
+    assert _SCHEMA_JSON.from_json(_SCHEMA_JSON.to_json(after)) == after
     if "unknown" in case:
         assert after.partitioning is not None
         assert not after.partitioning.is_known

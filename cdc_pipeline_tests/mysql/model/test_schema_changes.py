@@ -130,8 +130,10 @@ def test_clause_that_is_not_supported() -> None:
 
 
 def test_all_classes_are_covered() -> None:
-    assert {type(_clause(sql)) for sql, _, _ in CLAUSES} | {NotSupportedClause} == set(get_args(Clause))
-    assert {type(_parsed(sql)) for sql, _, _ in STATEMENTS} | {OfSourceTable} == set(get_args(SchemaChange))
+    assert {type(_clause(sql)) for sql, _, _ in CLAUSES} | {NotSupportedClause} == set(get_args(get_args(Clause)[0]))
+    assert {type(_parsed(sql)) for sql, _, _ in STATEMENTS} | {OfSourceTable} == set(
+        get_args(get_args(SchemaChange)[0])
+    )
 
 
 @pytest.mark.parametrize(
