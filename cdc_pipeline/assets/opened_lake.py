@@ -9,7 +9,7 @@ from cdc_pipeline.assets.failures import translate_errors
 from cdc_pipeline.lake.format import require_known_format, store_format
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.lock import writer_lock
-from cdc_pipeline.mirrors.cuts.restored_lake import accept_restore
+from cdc_pipeline.lake.restored_tables import require_not_restored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,8 @@ def open_lake(
 ) -> Iterator[Lake]:
     """Holds the writer lock of the lake and translates errors for Dagster.
 
-    Fails if the lake has another format. Resets the writers of a lake that was restored (RESTORE).
+    Fails if the lake has another format, or one of its tables was restored (RESTORE). Mirrors are not checked here: a
+    rebuild repairs them, and a cut checks those that it changes.
     """
     with (
         translate_errors(pipeline.source.secrets),
@@ -34,6 +35,6 @@ def open_lake(
     ):
         lake = Lake(spark.session, pipeline.paths)
         require_known_format(lake)
-        accept_restore(lake, context.log.info)
+        require_not_restored(lake, *lake.paths.own_tables)
         store_format(lake)
         yield lake

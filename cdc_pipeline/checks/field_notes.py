@@ -42,8 +42,6 @@ class RuleWarning:
 class FieldNotes:
     """The fields are stored by name."""
 
-    batch: int = 0
-    """Newest validated batch."""
     shapes: tuple[int, ...] = ()
     """Numbers of the validated shapes, newest last."""
     warned: tuple[RuleWarning, ...] = ()
@@ -61,7 +59,7 @@ class FieldNotes:
                 found=before.found or breach.found,
             )
         known = tuple(dict.fromkeys((*self.shapes, *shapes)))[-_MOST_SHAPES:]
-        return FieldNotes(batch, known, tuple(rules[name] for name in sorted(rules)))
+        return FieldNotes(known, tuple(rules[name] for name in sorted(rules)))
 
 
 NO_NOTES = FieldNotes()
@@ -73,7 +71,7 @@ def read_notes(paths: LakePaths) -> FieldNotes:
     try:
         stored = json.loads((Path(paths.home) / _FILE).read_text(encoding="utf-8"))
         warned = tuple(RuleWarning(**{**item, "places": tuple(item["places"])}) for item in stored["warned"])
-        return FieldNotes(int(stored["batch"]), tuple(map(int, stored["shapes"])), warned)
+        return FieldNotes(tuple(map(int, stored["shapes"])), warned)
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return NO_NOTES
 

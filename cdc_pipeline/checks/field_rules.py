@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from cdc_pipeline.checks.field_notes import NO_NOTES, read_notes, write_notes
+from cdc_pipeline.checks.field_notes import read_notes, write_notes
 from cdc_pipeline.contracts.validation import find_breaches
 from cdc_pipeline.dialects.decode import COMPLETE_CONTRACTS
 from cdc_pipeline.dialects.shapes import complete_messages, messages_at
@@ -41,8 +41,6 @@ def field_rules_result(
     """
     notes = read_notes(lake.paths)
     if batches:
-        if notes.batch > max(batches):
-            notes = NO_NOTES  # the lake was restored to an earlier version
         known = set(notes.shapes)
         new = {
             shape.number: shape.position

@@ -206,37 +206,13 @@ def create_table(
     commit_metadata(spark, path, commit, schema=schema, properties=properties)
 
 
-def set_committed_versions(
-    spark: SparkSession, path: str, versions: dict[str, int], note: str, parameters: dict[str, str]
-) -> None:
-    """Sets the committed version of each writer in `versions`, lower ones included, in one commit without data.
-
-    `note`: JSON text, as in `Commit.note`. `parameters`: added to the operation parameters of the commit.
-    """
-    none = log_names(spark).option.empty()
-    transaction = delta_log(spark, path).startTransaction(none, none)
-    spark.conf.set(_NOTE, note)
-    try:
-        _commit_writers(spark, transaction, versions, {"cdc.last_note": note, **parameters})
-    finally:
-        spark.conf.unset(_NOTE)
-
-
 def _commit(spark: SparkSession, transaction: Any, commit: Commit) -> None:
-    _commit_writers(spark, transaction, {commit.app_id: commit.version}, {"cdc.last_note": commit.note_json})
-
-
-def _commit_writers(
-    spark: SparkSession, transaction: Any, versions: dict[str, int], parameters: dict[str, str]
-) -> None:
     names = log_names(spark)
-    actions, java_parameters = names.array_list(), names.hash_map()
+    actions, parameters = names.array_list(), names.hash_map()
     now_ms = time.time_ns() // 1_000_000
-    for app_id, version in versions.items():
-        actions.add(names.set_transaction(app_id, version, names.option.apply(now_ms)))
-    for name, value in parameters.items():
-        java_parameters.put(name, value)
+    actions.add(names.set_transaction(commit.app_id, commit.version, names.option.apply(now_ms)))
+    parameters.put("cdc.last_note", commit.note_json)
     # For SetTableProperties Delta updates the table's checksum incrementally. For ManualUpdate it would recompute it from
     # the whole log, twice.
-    operation = names.set_properties(names.immutable_map(names.converters.asScala(java_parameters)))
+    operation = names.set_properties(names.immutable_map(names.converters.asScala(parameters)))
     transaction.commit(names.converters.asScala(actions).toSeq(), operation)

@@ -91,41 +91,21 @@ def snapshot_of(spark: SparkSession, path: str) -> Any:
     return delta_log(spark, path).update(False, none, none)
 
 
-def snapshot_at(spark: SparkSession, path: str, version: int) -> Any:
-    """The table's snapshot at that version."""
-    none = log_names(spark).option.empty()
-    return delta_log(spark, path).getSnapshotAt(version, none, none, False)
-
-
-def has_same_files(one: Any, other: Any) -> bool:
-    """Whether two snapshots of a table have the same number of files, total size and schema."""
-    return bool(
-        one.numOfFiles() == other.numOfFiles()
-        and one.sizeInBytes() == other.sizeInBytes()
-        and one.metadata().schemaString() == other.metadata().schemaString()
-    )
-
-
-def newest_operation(spark: SparkSession, path: str) -> str | None:
-    """Delta's name of the newest commit's operation, such as `WRITE`; None if the commit has no `commitInfo`."""
-    operation: str | None = _newest_commit(spark, path).get("operation")
-    return operation
-
-
 def read_newest_note(spark: SparkSession, path: str) -> dict[str, Any]:
     """The note of the table's newest commit (`delta.Commit`); empty if it has none."""
-    note: dict[str, Any] = json.loads(_newest_commit(spark, path).get("userMetadata") or "{}")
+    actions = read_commit(spark, path, snapshot_of(spark, path).version())
+    notes = (action["commitInfo"].get("userMetadata") for action in actions if "commitInfo" in action)
+    note: dict[str, Any] = json.loads(next(notes, None) or "{}")
     return note
 
 
-def _newest_commit(spark: SparkSession, path: str) -> dict[str, Any]:
-    log = delta_log(spark, path)
-    file = log_names(spark).path(f"{path}/_delta_log/{snapshot_of(spark, path).version():020}.json")
-    for line in log_names(spark).converters.asJava(log.store().read(file, log.newDeltaHadoopConf())):
-        commit_info: dict[str, Any] | None = json.loads(line).get("commitInfo")
-        if commit_info is not None:
-            return commit_info
-    return {}
+def read_commit(spark: SparkSession, path: str, version: int) -> list[dict[str, Any]]:
+    """The actions of a commit, as in its file; empty if Delta has removed the file."""
+    log, file = delta_log(spark, path), log_names(spark).path(f"{path}/_delta_log/{version:020}.json")
+    hadoop = log.newDeltaHadoopConf()
+    if not file.getFileSystem(hadoop).exists(file):
+        return []
+    return [json.loads(line) for line in log.store().read(file, hadoop).mkString("\n").split("\n")]
 
 
 def committed_versions(spark: SparkSession, snapshot: Any) -> dict[str, int]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import Commit, commit_metadata, table_state
+from cdc_pipeline.lake.restored_tables import require_not_restored
 
 if TYPE_CHECKING:
     from cdc_pipeline.lake.lake import Lake
@@ -21,7 +22,8 @@ _RAW = "raw_topic_snapshot"
 
 
 def require_known_format(lake: Lake) -> None:
-    """Raises LakeError if the lake has another format, or has tables but no format.
+    """Raises LakeError if the lake has another format, or has tables but no format; RestoredTableError if a RESTORE removed
+    the format.
 
     A lake with only raw records passes, whatever its format: a run killed before `store_format` leaves one, and so does a
     user who follows the error's instructions.
@@ -30,6 +32,7 @@ def require_known_format(lake: Lake) -> None:
     stored = None if raw is None else raw.properties.get(_PROPERTY)
     if raw is None or stored == str(LAKE_FORMAT) or _has_raw_only(lake):
         return
+    require_not_restored(lake, lake.paths.table(_RAW))  # RESTORE reverts properties too
     home = lake.paths.home
     raise LakeError(
         f"{home}: the lake has format {stored or 'unknown'}, this version of cdc_pipeline reads and writes format "

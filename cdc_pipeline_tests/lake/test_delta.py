@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,12 +17,12 @@ from cdc_pipeline.lake.delta import (
     forget_cached_log,
     overwrite_once,
     row_count,
-    set_committed_versions,
     table_state,
 )
-from cdc_pipeline.lake.delta_log import newest_operation
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import DataFrame, SparkSession
 
 _APP = "cdc:shop:test"
@@ -237,21 +236,3 @@ def test_a_moved_table_is_seen_anew(spark: SparkSession, tmp_path: Path) -> None
 
 def test_a_note_is_one_line_of_json() -> None:
     assert Commit("app", 1, {"text": "é\n", "n": 1}).note_json == '{"text":"é\\n","n":1}'
-
-
-def test_writers_are_set_back_in_one_commit(spark: SparkSession, tmp_path: Path) -> None:
-    path = str(tmp_path / "t")
-    for version in (1, 2):
-        append_once(_frame(spark, (version, "a")), path, _commit(version))
-    assert newest_operation(spark, path) == "WRITE"
-    note = json.dumps({"run_id": "the first"})
-    set_committed_versions(spark, path, {_APP: 1}, note, {"cdc.said": "so"})
-    assert (committed_version(spark, path, _APP), _rows(spark, path)) == (1, [(1, "a"), (2, "a")])
-    newest = DeltaTable.forPath(spark, path).history(1).collect()[0]
-    assert (newest["version"], newest["userMetadata"]) == (2, note)
-    assert json.loads(newest["operationParameters"]["properties"])["cdc.said"] == "so"
-    append_once(_frame(spark, (2, "b")), path, _commit(2))
-    assert _rows(spark, path) == [(1, "a"), (2, "a"), (2, "b")]
-    Path(path, "_delta_log", f"{3:020}.json").unlink()
-    forget_cached_log(spark, path)
-    assert newest_operation(spark, path) == "SET TBLPROPERTIES"

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.paths import path_segment, subfolders
+from cdc_pipeline.lake.restored_tables import require_not_restored
 from cdc_pipeline.mirrors.model.ddl_events import ddl_event, in_upstream_order
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mysql.model.quoted_names import quoted
@@ -70,6 +71,7 @@ def _retired(lake: Lake, database: str) -> list[DroppedTable]:
 def _dropped(lake: Lake, database: str) -> list[DroppedTable]:
     found = []
     for path in subfolders(lake.spark, f"{lake.paths.home}/dropped/{path_segment(database)}"):
+        require_not_restored(lake, path)
         table = table_state(lake.spark, path)
         mark = path.rsplit("@", 1)[-1]
         if table is not None and mark.split(".")[0].isdigit():

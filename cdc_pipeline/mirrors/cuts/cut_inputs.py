@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.lake.restored_tables import require_not_restored
 from cdc_pipeline.mirrors.changes.dropped_tables import DroppedTable, dropped_tables
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl
@@ -29,8 +30,10 @@ class StoredMirrors:
     selection: TableSelection
 
     def mirror(self, name: TableName) -> MirrorState | None:
-        """None if the table has no mirror."""
-        table = table_state(self.lake.spark, self.lake.paths.mirror(name))
+        """None if the table has no mirror. Raises RestoredTableError if the mirror was restored (RESTORE)."""
+        path = self.lake.paths.mirror(name)
+        require_not_restored(self.lake, path)
+        table = table_state(self.lake.spark, path)
         return None if table is None else MirrorState.from_properties(table.properties)
 
     def dropped_tables(self, database: str, cut_id: int) -> tuple[DroppedTable, ...]:

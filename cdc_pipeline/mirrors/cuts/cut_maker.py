@@ -21,7 +21,6 @@ from cdc_pipeline.mirrors.cuts.cut_inputs import CutInputs, StoredMirrors
 from cdc_pipeline.mirrors.cuts.cut_planning import CutPlanner
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry, published_entries, with_held_gaps
 from cdc_pipeline.mirrors.cuts.quarantine import QuarantinePolicy
-from cdc_pipeline.mirrors.cuts.restored_lake import current_cut
 from cdc_pipeline.mirrors.cuts.stages import Stages
 from cdc_pipeline.mirrors.cuts.stored_plan import load_begun_cut, store_plan
 from cdc_pipeline.mirrors.cuts.totals import NO_CHANGES
@@ -67,14 +66,14 @@ class CutMaker:
     def advance(self, up_to: int | None = None) -> CutReport:
         """Finishes a begun cut, then advances all mirrors to the newest resolved TSO, or to `up_to` if that is lower.
 
-        Raises LakeError if the log of a table is damaged, or `consistent_cuts` was restored (RESTORE) and then changed.
+        Raises LakeError if the log of a table is damaged, or a mirror that the cut changes was restored (RESTORE).
         """
         started = time.monotonic()
         require_intact_logs(self.lake.paths.own_tables)
         for path in finish_moves(self.lake.spark, self.lake.paths.moves):
             self.report(f"finished the move of a folder to {path}, at which a run died")
         with small_query(self.lake.spark, 0):
-            published = current_cut(self.lake)
+            published = published_cut(self.lake)
             streams = read_progress(self.lake, published).limited_to(up_to)
         report: CutReport | None = None
         if begun := load_begun_cut(self.lake, published, self.columns.salt):

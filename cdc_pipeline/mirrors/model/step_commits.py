@@ -23,15 +23,6 @@ _VERSIONS = _PARTS * _STEPS
 _MOST = 2**63 - 1
 
 
-def newest_cut(pipeline: str, writers: Mapping[str, int]) -> int:
-    """The newest cut that committed to a mirror, by the versions of the mirror's writers; 0 if none did."""
-    return writers.get(_writer(pipeline), 0) // _VERSIONS
-
-
-def _writer(pipeline: str) -> str:
-    return f"cdc:{pipeline}:steps"
-
-
 @dataclass(frozen=True)
 class CutCommits:
     pipeline: str
@@ -49,7 +40,7 @@ class CutCommits:
                 pipeline=self.pipeline,
             )
         first = self.cut_id * _VERSIONS + index * _PARTS
-        return StepCommits(_writer(self.pipeline), first, {**self.note, "step": index}, self.pipeline)
+        return StepCommits(f"cdc:{self.pipeline}:steps", first, {**self.note, "step": index}, self.pipeline)
 
 
 @dataclass(frozen=True)

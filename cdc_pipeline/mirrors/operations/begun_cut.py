@@ -10,6 +10,7 @@ from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.faults import affects_all_tables
 from cdc_pipeline.lake.paths import first_line, subfolders
+from cdc_pipeline.lake.restored_tables import RestoredTableError
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_report import published_entries
 from cdc_pipeline.mirrors.cuts.quarantine import QuarantinePolicy
@@ -34,8 +35,8 @@ def finish_begun_cut(maker: CutMaker, *, abandon: bool) -> bool:
         replace(maker, quarantine_policy=QuarantinePolicy(1)).advance()
     except Exception as error:
         begun = is_begun(maker.lake, published_cut(maker.lake))
-        if isinstance(error, MaskSaltError) and not begun:
-            maker.report("mask_salt changed: masked values are hashed again")
+        if isinstance(error, (MaskSaltError, RestoredTableError)) and not begun:
+            maker.report(f"no new cut is made before the rebuild: {first_line(error)}")
             return False
         if affects_all_tables(error) or (begun and not abandon) or (isinstance(error, LakeError) and not begun):
             raise

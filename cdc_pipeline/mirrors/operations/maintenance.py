@@ -15,6 +15,7 @@ from delta.tables import DeltaTable
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.paths import OWN_TABLES
+from cdc_pipeline.lake.restored_tables import require_not_restored
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.stored_plan import is_begun
 from cdc_pipeline.mirrors.settings.table_patterns import matches_any
@@ -63,8 +64,8 @@ class Maintenance:
     def run(self, lake: Lake, report: Callable[[str], None]) -> list[TableMaintenance]:
         """Maintains each chosen table, one after another. Call it as the only writer (`lake.lock`).
 
-        Raises LakeError if no table matches, or if a cut is begun and not published: its mirrors have newer versions
-        already, and the published cut still needs the older ones.
+        Raises LakeError if no table matches, if a table was restored (RESTORE), or if a cut is begun and not published: its
+        mirrors have newer versions already, and the published cut still needs the older ones.
         """
         published = published_cut(lake)
         if is_begun(lake, published):
@@ -83,6 +84,7 @@ class Maintenance:
         done = []
         for name, path in chosen.items():
             if table_state(lake.spark, path) is not None:
+                require_not_restored(lake, path)
                 upkeep = self._maintain(lake.spark, name, path)
                 done.append(upkeep)
                 report(f"{name}: {upkeep.files_removed} files into {upkeep.files_added}, {upkeep.seconds:.1f} s")

@@ -21,6 +21,7 @@ from cdc_pipeline.lake.delta import (
 )
 from cdc_pipeline.lake.faults import affects_all_tables
 from cdc_pipeline.lake.paths import LakePaths, first_line, remove_folder
+from cdc_pipeline.lake.restored_tables import require_not_restored
 from cdc_pipeline.mirrors.execution.alter_columns import MAPPING, missing_features
 from cdc_pipeline.mirrors.execution.mirror_folders import move_mirror
 from cdc_pipeline.mirrors.model.computed_columns import NTZ
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 _FOLDER = "rebuild"
 UNREADABLE = "unreadable"
-"""The content hash of a mirror whose rows cannot be read."""
+"""The content hash of a mirror whose rows cannot be read, or that was restored (RESTORE)."""
 
 
 def rebuild_paths(paths: LakePaths, borrowed: Iterable[str]) -> LakePaths:
@@ -109,13 +110,15 @@ class MirrorReplacer:
         )
 
     def _lake_hash(self, path: str) -> str | None:
-        """The content hash of a mirror in the lake; UNREADABLE if data files are lost, so that it is replaced."""
+        """The content hash of a mirror in the lake; UNREADABLE if data files are lost or it was restored, so that it
+        is replaced."""
         try:
+            require_not_restored(self.lake, path)
             return self._mirror_hash(path)
         except Exception as error:
             if affects_all_tables(error) or table_state(self.lake.spark, path) is None:
                 raise
-            self.report(f"{path} cannot be read, it is replaced: {first_line(error)}")
+            self.report(f"{path} is replaced: {first_line(error)}")
             return UNREADABLE
 
     def _mirror_hash(self, path: str) -> str | None:

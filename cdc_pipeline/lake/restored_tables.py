@@ -1,0 +1,65 @@
+"""Rejects tables that were restored to an earlier version with Delta's RESTORE.
+
+RESTORE reverts rows, columns and properties, but not the (writer, version) pairs that make each commit unique
+(`lake/delta.py`). The pipeline would therefore never write the reverted rows again.
+
+Delta removes commits from the log after `delta.logRetentionDuration` (30 days): a RESTORE is not found if it is older
+and other writers have committed since.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cdc_pipeline.errors import LakeError
+from cdc_pipeline.lake.delta_log import read_commit, snapshot_of
+from cdc_pipeline.mysql.model.quoted_names import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline.lake.lake import Lake
+
+
+class RestoredTableError(LakeError):
+    """A RESTORE reverted commits of the pipeline."""
+
+
+def require_not_restored(lake: Lake, *tables: str) -> None:
+    """Raises RestoredTableError if a RESTORE has reverted commits of the pipeline to one of the tables.
+
+    A RESTORE that is undone by another one is accepted. `tables`: paths; those without a table are skipped.
+    """
+    paths = lake.paths
+    for path in tables:
+        if (version := _complete_version(lake.spark, path, paths.app_id(""))) is None:
+            continue
+        is_mirror = path.startswith(f"{paths.home}/mirror/")
+        rebuild = f", or run {paths.pipeline}_rebuild with its name in `tables`" if is_mirror else ""
+        raise RestoredTableError(
+            f"{path.removeprefix(f'{paths.home}/')} was restored to an earlier version (RESTORE): the content of version "
+            f"{version} was expected, and the pipeline would not write the missing rows again. Undo the RESTORE by RESTORE "
+            f"TABLE delta.{quoted(path)} TO VERSION AS OF {version}, or replace {paths.home} by a copy{rebuild} "
+            "(docs/operations.md, Restore the lake)",
+            pipeline=paths.pipeline,
+        )
+
+
+def _complete_version(spark: SparkSession, path: str, writer: str) -> int | None:
+    """The newest version with all commits of `writer`, a prefix of application ids, if a RESTORE has reverted some; None if
+    the newest version has them."""
+    newest = version = int(snapshot_of(spark, path).version())
+    targets: dict[int, int] = {}  # RESTORE → the version that it restored
+    while version > 0 and (actions := read_commit(spark, path, version)):
+        if any(action.get("txn", {}).get("appId", "").startswith(writer) for action in actions):
+            break
+        for action in actions:
+            if (info := action.get("commitInfo", {})).get("operation") == "RESTORE":
+                target = info["operationParameters"].get("version")
+                targets[version] = -1 if target is None else int(target)  # -1: RESTORE by timestamp
+        version -= 1
+    complete = [version]
+    for later in range(version + 1, newest + 1):
+        if targets.get(later, later - 1) in complete:
+            complete.append(later)
+    return None if complete[-1] == newest else complete[-1]
