@@ -105,6 +105,7 @@ class FakeLake:
         writer = StepRunner(Lake(None, PATHS), plan.steps, row_sets, CutCommits("p", 7, {}), rows, 1)  # type: ignore[arg-type]
         with (
             patch.object(mirror_folders, "table_state", self.table_state),
+            patch.object(mirror_folders, "require_not_restored", lambda *_: None),
             patch.object(mirror_folders, "is_committed", self.is_in),
             patch.object(mirror_folders, "commit_metadata", self.commit),
             patch.object(mirror_folders, "create_table", self.create),
