@@ -14,7 +14,6 @@ from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.catalog_entries import catalog_entries
 from cdc_pipeline.mirrors.cuts.cut_report import published_entries
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder, RebuildReport
-from cdc_pipeline.mirrors.operations.rebuild_tables import TableRebuilder
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.spark.session import SparkLakehouse
 
@@ -38,10 +37,7 @@ def rebuild_job(pipeline: Pipeline) -> dg.JobDefinition:
     def rebuild_all(context: dg.OpExecutionContext, config: RebuildConfig, spark: SparkLakehouse) -> dg.Output[None]:
         with open_lake(context, pipeline, spark) as lake:
             maker = cut_maker(lake, pipeline, context.run.run_id, context.log.info)
-            if config.tables:
-                report = TableRebuilder(maker).rebuild(config.tables)
-            else:
-                report = Rebuilder(maker, pipeline.dialect, pipeline.claim_store).rebuild()
+            report = Rebuilder(maker, pipeline.dialect, pipeline.claim_store).rebuild(config.tables)
             if report.cut_id is not None:
                 update_catalog(lake)
         return dg.Output(None, metadata=_metadata(report))

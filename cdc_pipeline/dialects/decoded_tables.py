@@ -17,7 +17,7 @@ from cdc_pipeline.dialects.contents import claims_writer, inspect_values, with_c
 from cdc_pipeline.dialects.counts import BatchCounts, ObservedFrame
 from cdc_pipeline.dialects.ddl_rows import ddl_rows
 from cdc_pipeline.dialects.decode import DialectName, decode, decode_with_reasons
-from cdc_pipeline.dialects.releases import with_replacements
+from cdc_pipeline.dialects.releases import read_releases, with_replacements
 from cdc_pipeline.lake.delta import Commit, append_once, is_committed
 from cdc_pipeline.lake.delta_log import require_intact_logs
 from cdc_pipeline.lake.tables.batches import BATCHES_SCHEMA, last_decoded_batch
@@ -75,7 +75,7 @@ def decode_batches(
 
 def _decode_batch(lake: Lake, batch_id: int, dialect: DialectName, claim_store: str | None) -> DecodedBatch:
     raw = lake.read("raw_topic_snapshot").where(F.col("batch_id") == batch_id)
-    raw = with_replacements(lake, raw)
+    raw = with_replacements(raw, read_releases(lake))
     note = _raw_note(lake, batch_id)
     values = inspect_values(lake, raw, note, claim_store)
     records = sum(span.records for span in values.ranges)

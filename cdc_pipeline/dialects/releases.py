@@ -29,9 +29,8 @@ def read_releases(lake: Lake) -> DataFrame | None:
     return None if table_state(lake.spark, path) is None else lake.read_path(path)
 
 
-def with_replacements(lake: Lake, raw: DataFrame) -> DataFrame:
+def with_replacements(raw: DataFrame, releases: DataFrame | None) -> DataFrame:
     """`raw` with each `value` replaced by the newest replacement of its record, if any."""
-    releases = read_releases(lake)
     if releases is None:
         return raw
     newest = (

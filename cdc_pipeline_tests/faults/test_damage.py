@@ -19,7 +19,7 @@ from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.cuts.reading import read_cut
 from cdc_pipeline.mirrors.operations.maintenance import Maintenance
-from cdc_pipeline.mirrors.operations.rebuild_tables import TableRebuilder
+from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.folders import tree
 from cdc_pipeline_tests.support.lakes.told import FIRST, Told, as_a_new_process
@@ -86,7 +86,7 @@ def test_a_mirror_with_a_damaged_log_is_rebuilt(spark: SparkSession, lake: Told,
     shutil.move(table, tmp_path / "away")
     as_a_new_process(spark)
     maker = CutMaker(Lake(spark, lake.paths), "rebuild", "UTC", 2, lambda line: None)
-    report = TableRebuilder(maker).rebuild(["db.bag"])
+    report = Rebuilder(maker).rebuild(["db.bag"])
     assert report.cut_id is not None
     lake.run()
     lake.assert_right()

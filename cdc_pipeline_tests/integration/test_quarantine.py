@@ -22,7 +22,6 @@ from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline.mirrors.merge import apply_rows
 from cdc_pipeline.mirrors.merge.apply_rows import RowMerger
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
-from cdc_pipeline.mirrors.operations.rebuild_tables import TableRebuilder
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules, MaskSaltError
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.stories import KEYLESS, TYPES, change, create, put, update
@@ -123,7 +122,7 @@ def test_a_table_is_quarantined_and_rebuilt(stream: Stream, counted: Any) -> Non
     assert "quarantined: ApplyRows of db.bag failed 3 times" in str(result.metadata["db.bag"])
     assert "then run shop_rebuild with their names in tables" in str(result.description)
 
-    assert TableRebuilder(_maker(stream)).rebuild(["db.bag"]).cut_id == 4
+    assert Rebuilder(_maker(stream)).rebuild(["db.bag"]).cut_id == 4
     assert _quarantined(stream) == {}
     assert stream.rows("bag") == [(1, "one", None, None), (8, "late", 4, None)]
     assert {mirror["table"]: mirror["gaps"] for mirror in stream.cuts()[-1]["mirrors"]}["bag"] == []
@@ -152,7 +151,7 @@ def test_tables_tied_to_it_by_a_rename_wait_too(stream: Stream) -> None:
     assert stream.rows("x") == [(1, "free")]
     assert sum("is quarantined" in line for line in lines) == 3
     assert lake_balance(Lake(stream.spark, stream.paths)).is_balanced
-    assert TableRebuilder(_maker(stream)).rebuild(["db.a"]).cut_id == 3
+    assert Rebuilder(_maker(stream)).rebuild(["db.a"]).cut_id == 3
     assert (_quarantined(stream), stream.rows("a"), stream.rows("b")) == ({}, [(1, "one"), (2, "b's")], [(1, "one")])
     assert lake_balance(Lake(stream.spark, stream.paths)).is_balanced
 
@@ -204,9 +203,9 @@ def test_an_unfinished_cut_does_not_block_a_rebuild(stream: Stream) -> None:
     with broken("b"), pytest.raises(BrokenError):
         stream.run()
     with broken("b"):
-        assert TableRebuilder(_maker(stream)).rebuild(["db.a"]).all_equal
+        assert Rebuilder(_maker(stream)).rebuild(["db.a"]).all_equal
     assert sorted(_quarantined(stream)) == ["b"]
-    assert TableRebuilder(_maker(stream)).rebuild(["db.b"]).cut_id == 3
+    assert Rebuilder(_maker(stream)).rebuild(["db.b"]).cut_id == 3
     assert (_quarantined(stream), stream.rows("a"), stream.rows("b")) == ({}, [(1, "one")], [(1, "one")])
 
 
@@ -232,7 +231,7 @@ def test_a_rebuild_abandons_a_cut_that_cannot_be_finished(stream: Stream, first:
         with pytest.raises(MaskSaltError):
             copy.run(columns=others)
         with pytest.raises(MaskSaltError):
-            TableRebuilder(_maker(copy, columns=others)).rebuild(["db.a"])
+            Rebuilder(_maker(copy, columns=others)).rebuild(["db.a"])
         assert Rebuilder(_maker(copy, columns=others), "auto").rebuild().cut_id == 2
         assert not is_begun(Lake(stream.spark, copy.paths), published_cut(Lake(stream.spark, copy.paths)))
         # upstream's state at the previous cut, and the changes since

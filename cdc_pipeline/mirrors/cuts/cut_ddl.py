@@ -173,11 +173,11 @@ def store_outcomes(lake: Lake, outcomes: dict[tuple[str, int, int], DdlOutcome],
     _merge_results(session, lake.paths, small_frame(session, rows, _RESULTS))
 
 
-def close_held_statements(lake: Lake, rebuilt: LakePaths, note: dict[str, Any]) -> None:
+def close_held_statements(lake: Lake, rebuilt: Lake, note: dict[str, Any]) -> None:
     """Copies the outcomes of held statements that a rebuild has applied from the scratch lake `rebuilt` to `ddl_history`."""
     held = lake.read("ddl_history").where(F.col("status") == HELD)
     done = (
-        lake.read_path(rebuilt.table("ddl_history"))
+        rebuilt.read("ddl_history")
         .where(F.col("status") != HELD)
         .join(held.select(*POSITION), list(POSITION), "left_semi")
         .select(*POSITION, "status", "effect", "tables")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.dialects.claims import read_claims
 from cdc_pipeline.dialects.message_types import read_message_types
-from cdc_pipeline.dialects.releases import with_replacements
+from cdc_pipeline.dialects.releases import read_releases, with_replacements
 from cdc_pipeline.errors import CdcError
 from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.mirrors.changes.cut_rows import CutRows, RowSelection
@@ -167,7 +167,7 @@ class CutPlanner:
 
     @property
     def raw(self) -> DataFrame:
-        return with_replacements(self.lake, self._table("raw_topic_snapshot"))
+        return with_replacements(self._table("raw_topic_snapshot"), read_releases(self.lake))
 
     @property
     def claims(self) -> Callable[[], DataFrame | None]:

@@ -1,12 +1,14 @@
-"""Rebuilds change log and mirrors from the raw snapshot, compares them with the lake, and replaces tables that differ.
+"""Rebuilds tables in a scratch lake, compares them with the lake, and replaces those that differ.
 
-The rebuild writes to a scratch lake, `<lake>/<pipeline>/rebuild`, in one cut up to the newest published one. A table with
-equal content stays as it is. One that differs gets the new rows in a commit of its own, so earlier cuts stay readable.
-A rebuild that dies is simply run again.
+All tables are decoded again from the raw snapshot. Chosen ones are built from the change log (`rebuild_scope`). The scratch
+lake, `<lake>/<pipeline>/rebuild`, gets one cut up to the newest published one. A table with equal content stays as it is.
+One that differs gets the new rows in a commit of its own, so earlier cuts stay readable. A rebuild that dies is simply run
+again.
 """
 
 from __future__ import annotations
 
+import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -17,7 +19,8 @@ from cdc_pipeline.dialects.claims import CLAIMS
 from cdc_pipeline.dialects.decoded_tables import OTHER_TABLES, decode_batches
 from cdc_pipeline.dialects.releases import RELEASES
 from cdc_pipeline.errors import LakeError
-from cdc_pipeline.lake.delta import overwrite_once
+from cdc_pipeline.lake.delta import Commit, overwrite_once
+from cdc_pipeline.lake.paths import LakePaths, remove_folder
 from cdc_pipeline.mirrors.changes.dead_letters import VALUE_HAS_TYPE
 from cdc_pipeline.mirrors.changes.held_rows import APPROVALS
 from cdc_pipeline.mirrors.changes.progress import NO_CUT, PublishedCut, published_cut, read_progress
@@ -26,26 +29,24 @@ from cdc_pipeline.mirrors.cuts.cut_ddl import close_held_statements
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, published_entries, with_held_gaps
 from cdc_pipeline.mirrors.cuts.publish import publish
 from cdc_pipeline.mirrors.cuts.quarantine import QuarantinePolicy
+from cdc_pipeline.mirrors.cuts.totals import NO_CHANGES
 from cdc_pipeline.mirrors.operations.begun_cut import finish_begun_cut, move_mirrors_back
 from cdc_pipeline.mirrors.operations.content_hash import content_hash
-from cdc_pipeline.mirrors.operations.mirror_replacer import (
-    MirrorReplacer,
-    TableRebuild,
-    clear_rebuilds,
-    rebuild_commit,
-    rebuild_paths,
-)
+from cdc_pipeline.mirrors.operations.mirror_replacer import MirrorReplacer, TableRebuild
+from cdc_pipeline.mirrors.operations.rebuild_scope import ALL, Scope, chosen_scope, copy_inputs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pyspark.sql import DataFrame
 
     from cdc_pipeline.dialects.decode import DialectName
     from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.lake.paths import LakePaths
     from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
+    from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
+    from cdc_pipeline.mysql.model.table import TableName
 
+_BORROWED = frozenset({"raw_topic_snapshot", CLAIMS, RELEASES, APPROVALS})
 _DECODED = ("change_log", *OTHER_TABLES, "batches")
 # columns that differ between two decodings of the same bytes, or that cuts write
 _NOT_COMPARED = {
@@ -71,25 +72,26 @@ class RebuildReport:
 
 @dataclass(frozen=True)
 class RebuiltTables:
-    """All tables of a pipeline, rebuilt in a scratch lake up to a published cut."""
+    """Tables of a pipeline, rebuilt in a scratch lake up to a published cut."""
 
-    paths: LakePaths
+    lake: Lake
     """The scratch lake."""
+    scope: Scope
     report: CutReport
-    """Its cut, with the number after `published`."""
+    """The cut to publish, which follows `published`. Its mirrors are those of the scratch lake."""
     published: PublishedCut
     releases: bool
     """Whether other releases than the lake's own were applied (`dialects.releases`)."""
-    abandoned: bool = False
+    abandoned: bool
     """Whether the lake has a begun cut that cannot be finished."""
 
 
 @dataclass(frozen=True)
 class Rebuilder:
-    """Rebuilds all tables of one pipeline."""
+    """Rebuilds tables of one pipeline."""
 
     maker: CutMaker
-    dialect: DialectName
+    dialect: DialectName = "auto"
     claim_store: str | None = None
     """Where large messages are read that the lake does not keep yet."""
 
@@ -97,80 +99,141 @@ class Rebuilder:
     def _lake(self) -> Lake:
         return self.maker.lake
 
-    def rebuild(self) -> RebuildReport:
-        """Rebuilds and replaces what differs. Call it as the only writer (`lake.lock`).
+    def rebuild(self, patterns: Sequence[str] = ()) -> RebuildReport:
+        """Rebuilds from the change log the mirrors whose `database.table` matches a pattern, or, without patterns, all
+        tables from the raw snapshot. Replaces what differs. Call it as the only writer (`lake.lock`).
 
-        Raises LakeError if no cut is published yet.
+        Raises LakeError if no mirror matches, or no cut is published yet.
         """
-        with self.rebuild_in_scratch() as rebuilt:
+        with self.rebuild_in_scratch(patterns) as rebuilt:
             return self.replace_differing(rebuilt)
 
     @contextmanager
-    def rebuild_in_scratch(self, releases: DataFrame | None = None) -> Iterator[RebuiltTables]:
-        """Rebuilds all tables in a scratch lake, which exists until the `with` block ends. The lake itself stays the same.
+    def rebuild_in_scratch(
+        self, patterns: Sequence[str] = (), releases: DataFrame | None = None
+    ) -> Iterator[RebuiltTables]:
+        """Rebuilds tables in a scratch lake, which exists until the `with` block ends. The lake itself stays the same.
 
-        `releases` are applied in place of the lake's own (`dialects.releases`). Raises as `rebuild`.
+        `releases` are applied in place of the lake's own (`dialects.releases`), without patterns only. Raises as `rebuild`.
         """
-        abandoned = finish_begun_cut(self.maker, abandon=True)
+        # chosen tables cannot replace what a cut has begun in the others
+        abandoned = finish_begun_cut(self.maker, abandon=not patterns)
         published = published_cut(self._lake)
         if published is NO_CUT:
             raise LakeError("no cut is published yet: run the ingest first", pipeline=self._lake.paths.pipeline)
-        borrowed = ["raw_topic_snapshot", CLAIMS, APPROVALS, *([RELEASES] if releases is None else [])]
-        scratch = rebuild_paths(self._lake.paths, borrowed)
-        clear_rebuilds(self._lake)
-        try:
+        scope = chosen_scope(self.maker, patterns, published) if patterns else ALL
+        streams = read_progress(self._lake)
+        borrowed = _BORROWED if scope.is_all else _BORROWED | {"watermarks", "batches"}
+        with self._scratch_lake(borrowed if releases is None else borrowed - {RELEASES}) as scratch:
             if releases is not None:
-                releases.write.format("delta").save(scratch.table(RELEASES))
-            # all decoded batches: those after the published cut have pending changes
-            streams = read_progress(self._lake)
-            self.maker.report(f"decoding {streams.last_batch} batches again")
-            decode_batches(replace(self._lake, paths=scratch), self.dialect, streams.last_batch, self.claim_store)
-            self.maker.report("rebuilding the mirrors")
-            # a quarantined table that fails again stays quarantined, any other failure stops the rebuild
-            quarantine_policy = QuarantinePolicy(None, frozenset(table.name for table in published.held if table.error))
-            maker = replace(self.maker, lake=replace(self._lake, paths=scratch), quarantine_policy=quarantine_policy)
-            report = maker.replay_all(published.resolved_tso, published.last_batch)
-            report = replace(report, cut_id=published.cut_id + 1, streams=streams)
-            yield RebuiltTables(scratch, report, published, releases is not None, abandoned)
+                releases.write.format("delta").save(scratch.paths.table(RELEASES))
+            if scope.is_all:
+                # all decoded batches: those after the published cut have pending changes
+                self.maker.report(f"decoding {streams.last_batch} batches again")
+                decode_batches(scratch, self.dialect, streams.last_batch, self.claim_store)
+            else:
+                copy_inputs(self._lake, scratch, scope)
+            built = self._replay(scratch, scope, published)
+            report = _scoped_report(replace(built, cut_id=published.cut_id + 1, streams=streams), scope, published)
+            yield RebuiltTables(scratch, scope, report, published, releases is not None, abandoned)
+
+    @contextmanager
+    def _scratch_lake(self, borrowed: Iterable[str]) -> Iterator[Lake]:
+        """A new lake that reads the tables in `borrowed` in place. Removes those of rebuilds that died."""
+        paths = self._lake.paths
+        folder = f"{paths.home}/rebuild"
+        remove_folder(self._lake.spark, folder)
+        try:
+            # a new folder each time: Delta caches the logs of the paths it has read
+            tables = {name: paths.table(name) for name in borrowed}
+            yield replace(self._lake, paths=LakePaths(f"{folder}/{uuid.uuid4().hex}", paths.pipeline, tables))
         finally:
-            clear_rebuilds(self._lake)
+            remove_folder(self._lake.spark, folder)
+
+    def _replay(self, scratch: Lake, scope: Scope, published: PublishedCut) -> CutReport:
+        """Makes the mirrors of the scratch lake."""
+        named = "" if scope.tables is None else f" from the change log: {', '.join(map(str, sorted(scope.tables)))}"
+        self.maker.report(f"rebuilding the mirrors{named}")
+        # one of all tables that is quarantined and fails again stays quarantined, any other failure stops the rebuild
+        at_once = _quarantined(published.held) if scope.is_all else frozenset()
+        maker = replace(self.maker, lake=scratch, quarantine_policy=QuarantinePolicy(None, at_once))
+        return maker.replay_all(published.resolved_tso, published.last_batch)
 
     # ---- compare and replace
 
     def replace_differing(self, rebuilt: RebuiltTables) -> RebuildReport:
-        """Replaces the lake's tables that differ, and publishes a cut if any does."""
-        scratch, report, published = rebuilt.paths, rebuilt.report, rebuilt.published
-        commit = rebuild_commit(self._lake.paths, report.cut_id, self.maker.run_id)
-        decoded = [self._compare(table, scratch) for table in _DECODED]
+        """Replaces the lake's tables that differ, and publishes a cut if any does or other tables are held."""
+        scratch, scope, report, published = rebuilt.lake, rebuilt.scope, rebuilt.report, rebuilt.published
+        commit = Commit(
+            # a new writer, so Delta never skips it: a rebuild compares before it writes
+            f"cdc:{self._lake.paths.pipeline}:rebuild:{uuid.uuid4().hex}",
+            1,
+            {"rebuild": report.cut_id, "run_id": self.maker.run_id},
+        )
+        decoded, decoded_changed = self._replace_decoded(rebuilt, commit)
+        entries = published_entries(published, self._lake.paths)
+        kept = _quarantined(report.held)  # still quarantined: their mirrors stay as they are
+        before = {entry.name for entry in entries if scope.covers(entry.name)} - kept
+        after = {entry.name for entry in report.mirrors} - kept
+        replacer = MirrorReplacer(self._lake, scratch, commit, self.maker.report)
+        mirrors, mirrors_changed = replacer.replace_differing(before, after)
+        tables = (*decoded, *mirrors)
+        if not (decoded_changed or mirrors_changed or _held_rows(report.held) != _held_rows(published.held)):
+            return RebuildReport(tables, None)
+        close_held_statements(self._lake, scratch, commit.note)
+        others = (entry for entry in entries if entry.name not in before)
+        now = sorted([*others, *filter(None, map(self.maker.mirror_entry, after))], key=lambda entry: entry.name)
+        publish(
+            self._lake,
+            Window(report.cut_id, None, report.resolved_tso, 0, published.last_batch),
+            replace(report, mirrors=with_held_gaps(now, report.held)),
+            {**commit.note, "cut": report.cut_id, "pipeline": self._lake.paths.pipeline},
+            self.maker.settings,
+            rebuilt=scope.is_all,
+            rebuilt_tables=sorted(scope.tables or ()),
+        )
+        return RebuildReport(tables, report.cut_id)
+
+    def _replace_decoded(self, rebuilt: RebuiltTables, commit: Commit) -> tuple[list[TableRebuild], bool]:
+        """Replaces all decoded tables if any differs. Returns one entry per table, and whether they were replaced."""
+        if not rebuilt.scope.is_all:
+            return [], False
+        tables = [self._compare(table, rebuilt.lake) for table in _DECODED]
         # the comparison ignores dead letters of cuts (VALUE_HAS_TYPE): a release may remove some
-        changed = rebuilt.releases or rebuilt.abandoned or not all(table.equal for table in decoded)
+        changed = rebuilt.releases or rebuilt.abandoned or not all(table.equal for table in tables)
         if rebuilt.abandoned:
-            move_mirrors_back(self._lake, published)
+            move_mirrors_back(self._lake, rebuilt.published)
         if changed:
             for table in _DECODED:
-                overwrite_once(self._lake.read_path(scratch.table(table)), self._lake.paths.table(table), commit)
-        quarantined = {table.name for table in report.held if table.error}
-        before = {entry.name: entry for entry in published_entries(published, self._lake.paths)}
-        after = {entry.name: entry for entry in report.mirrors if entry.name not in quarantined}
-        untouched = [before.pop(name) for name in quarantined & before.keys()]
-        replacer = MirrorReplacer(self._lake, commit, self.maker.report)
-        mirrors, replaced = replacer.replace_differing(before, after)
-        changed = changed or replaced or {table.name for table in published.held if table.error} != quarantined
-        if not changed:
-            return RebuildReport((*decoded, *mirrors), None)
-        close_held_statements(self._lake, scratch, commit.note)
-        entries = [*filter(None, map(self.maker.mirror_entry, sorted(after))), *untouched]
-        report = replace(report, mirrors=with_held_gaps(sorted(entries, key=lambda entry: entry.name), report.held))
-        window = Window(report.cut_id, None, report.resolved_tso, 0, published.last_batch)
-        note = {**commit.note, "cut": report.cut_id, "pipeline": self._lake.paths.pipeline}
-        publish(self._lake, window, report, note, self.maker.settings, rebuilt=True)
-        return RebuildReport((*decoded, *mirrors), report.cut_id)
+                overwrite_once(rebuilt.lake.read(table), self._lake.paths.table(table), commit)
+        return tables, changed
 
-    def _compare(self, table: str, scratch: LakePaths) -> TableRebuild:
+    def _compare(self, table: str, scratch: Lake) -> TableRebuild:
         without = _NOT_COMPARED.get(table, frozenset())
-        frames = [self._lake.read_path(paths.table(table)) for paths in (self._lake.paths, scratch)]
+        frames = [lake.read(table) for lake in (self._lake, scratch)]
         if table == "dead_letters":
             # cuts write those: of a row's bad values each cut rejects the last one, and the lake had more cuts
             frames = [frame.where(F.col("rule") != VALUE_HAS_TYPE) for frame in frames]
         before, after = (content_hash(frame, without) for frame in frames)
         return TableRebuild(table, before, after)
+
+
+def _scoped_report(report: CutReport, scope: Scope, published: PublishedCut) -> CutReport:
+    """The report of a rebuild's cut, with what `published` has of other tables."""
+    if scope.is_all:
+        return report
+    held = (*(table for table in published.held if not scope.covers(table.name)), *report.held)
+    # negative if more rows are held than before
+    released_rows = published.held_rows - sum(table.rows for table in held)
+    # earlier cuts have counted all other changes
+    totals = replace(NO_CHANGES, changes=released_rows, pending=published.pending - released_rows)
+    others = {name: sources for name, sources in published.sources.items() if not scope.covers(name)}
+    return replace(report, held=held, totals=totals, sources={**others, **report.sources})
+
+
+def _quarantined(held: Iterable[HeldTable]) -> frozenset[TableName]:
+    return frozenset(table.name for table in held if table.error)
+
+
+def _held_rows(held: Iterable[HeldTable]) -> set[tuple[TableName, int, bool]]:
+    return {(table.name, table.rows, bool(table.error)) for table in held}

@@ -119,14 +119,11 @@ class Releaser:
 
     def _release(self, chosen: DataFrame, kept: DataFrame | None) -> ReleaseReport:
         """Releases the records of `chosen` that no longer break a rule; `kept` are earlier releases."""
-        dead = _details(self._still_dead(chosen))
-        while not (
-            remaining := chosen.join(dead.select(*POSITION), list(POSITION), "left_anti").select(*_RELEASE)
-        ).isEmpty():
-            releases = remaining if kept is None else kept.unionByName(remaining)
-            with self.rebuilder.rebuild_in_scratch(releases) as rebuilt:
-                letters = self._lake.read_path(rebuilt.paths.table("dead_letters"))
-                still = _details(letters.join(remaining.select(*POSITION).distinct(), list(POSITION), "left_semi"))
+        dead = _details(self._still_dead(chosen, kept))
+        while not (remaining := chosen.join(dead, list(POSITION), "left_anti").select(*_RELEASE)).isEmpty():
+            with self.rebuilder.rebuild_in_scratch(releases=_with_earlier(remaining, kept)) as rebuilt:
+                letters = rebuilt.lake.read("dead_letters")
+                still = _details(letters.join(remaining, list(POSITION), "left_semi"))
                 if not still.isEmpty():
                     self.rebuilder.maker.report(
                         f"{still.count()} of the records still break a rule: rebuilding without them"
@@ -138,27 +135,26 @@ class Releaser:
                 return ReleaseReport(_letters(remaining), _letters(dead), self.rebuilder.replace_differing(rebuilt))
         return ReleaseReport(DeadLetters(0, ()), _letters(dead), None)
 
-    def _still_dead(self, chosen: DataFrame) -> DataFrame:
+    def _still_dead(self, chosen: DataFrame, kept: DataFrame | None) -> DataFrame:
         """The records that still break a rule on their own, without the cost of a rebuild.
 
         Only the rebuild can check claims, which may exist in the claim store by now, and values, which need the table's
         definition.
         """
         raw = self._lake.read("raw_topic_snapshot")
-        positions = F.broadcast(chosen.select("batch_id", *POSITION).distinct())
         batches = [row[0] for row in chosen.select("batch_id").distinct().collect()]
-        records = raw.where(F.col("batch_id").isin(batches)).join(positions, ["batch_id", *POSITION], "left_semi")
-        records = with_replacements(self._lake, records)
-        repaired = chosen.where("replacement IS NOT NULL").select(*POSITION, "replacement").distinct()
-        records = records.join(F.broadcast(repaired), list(POSITION), "left").withColumn(
-            "value", F.coalesce("replacement", "value")
-        )
-        records = records.drop("replacement")
+        records = raw.where(F.col("batch_id").isin(batches))
+        records = records.join(F.broadcast(chosen), ["batch_id", *POSITION], "left_semi")
+        records = with_replacements(records, _with_earlier(chosen, kept))
         if not records.where(may_be_compressed(F.col("value"))).isEmpty():
             records = records.withColumn(CONTENT, decompressed(F.col("value")))
         # the checkpoint keeps Spark from pushing the filter through the decoding, which takes its planner minutes
         decoded = decode_with_reasons(records, self.rebuilder.dialect).localCheckpoint()
         return decoded.where((F.col("kind") == DEAD) & (F.col("rule") != CLAIM_RULE))
+
+
+def _with_earlier(releases: DataFrame, kept: DataFrame | None) -> DataFrame:
+    return releases if kept is None else kept.unionByName(releases)
 
 
 def _details(letters: DataFrame) -> DataFrame:

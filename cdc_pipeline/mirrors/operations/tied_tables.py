@@ -17,43 +17,28 @@ if TYPE_CHECKING:
 
 
 def tied_tables(
-    events: Iterable[DdlEvent], known: Iterable[TableName], chosen: Iterable[TableName]
-) -> frozenset[TableName]:
-    """The chosen tables and all that statements tie to them, directly or through others.
-
-    `known`: all names that tables ever had. A statement on a database ties all of its tables.
-    """
-    known = frozenset(known)
-    neighbours: dict[TableName, set[TableName]] = defaultdict(set)
-    for event in events:
-        names = event_tables(event, known)
-        for name in names:
-            neighbours[name] |= names
-    tied: set[TableName] = set()
-    to_visit = list(chosen)
-    while to_visit:
-        name = to_visit.pop()
-        if name not in tied:
-            tied.add(name)
-            to_visit += neighbours[name] - tied
-    return frozenset(tied)
-
-
-def tied_and_merged(
     events: Iterable[DdlEvent],
     known: Iterable[TableName],
     chosen: Iterable[TableName],
-    mirror_names: Mapping[TableName, str],
+    mirror_names: Mapping[TableName, str] | None = None,
 ) -> frozenset[TableName]:
-    """`tied_tables`, with the tables that share a merged mirror with any of them."""
-    events, known = tuple(events), frozenset(known)
-    tied = tied_tables(events, known, chosen)
-    while True:
-        mirrors = {mirror_names[name] for name in tied if name in mirror_names}
-        merged = {name for name, mirror in mirror_names.items() if mirror in mirrors}
-        if merged <= tied:
-            return tied
-        tied = tied_tables(events, known, {*tied, *merged})
+    """The chosen tables and all that statements or a merged mirror tie to them, directly or through others.
+
+    `known`: all names that tables ever had. A statement on a database ties all of its tables. `mirror_names`: the mirror of
+    each included table.
+    """
+    known = frozenset(known)
+    merged: dict[str, set[TableName]] = defaultdict(set)
+    for name, mirror in (mirror_names or {}).items():
+        merged[mirror].add(name)
+    groups = [*(event_tables(event, known) for event in events), *merged.values()]
+    tied, size = set(chosen), -1
+    while len(tied) > size:
+        size = len(tied)
+        for group in groups:
+            if not tied.isdisjoint(group):
+                tied |= group
+    return frozenset(tied)
 
 
 def event_tables(event: DdlEvent, known: frozenset[TableName]) -> set[TableName]:

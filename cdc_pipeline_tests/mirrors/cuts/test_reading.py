@@ -26,7 +26,6 @@ from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.operations.maintenance import LEAST_KEEP_HOURS, Maintenance
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder, RebuildReport
-from cdc_pipeline.mirrors.operations.rebuild_tables import TableRebuilder
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.lakes.seen import Rows, seen
@@ -231,7 +230,7 @@ def test_chosen_tables_are_rebuilt_with_those_tied_to_them(stream: Stream, spark
     DeltaTable.forPath(spark, stream.paths.mirror(TableName("db", "new"))).delete(F.col("id") == 1)
     wrong = stream.read()
     cut = published_cut(Lake(spark, stream.paths))
-    rebuilder = TableRebuilder(CutMaker(Lake(spark, stream.paths), "rebuild", "UTC", 2, lambda line: None))
+    rebuilder = Rebuilder(CutMaker(Lake(spark, stream.paths), "rebuild", "UTC", 2, lambda line: None))
 
     def rebuilt(*patterns: str) -> tuple[dict[str, bool], int | None]:
         report = rebuilder.rebuild(patterns)

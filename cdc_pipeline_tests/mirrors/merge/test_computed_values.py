@@ -20,7 +20,7 @@ from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn
 from cdc_pipeline.mirrors.model.masks import HASH
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import UpdateState
-from cdc_pipeline.mirrors.operations.rebuild_tables import TableRebuilder
+from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
@@ -201,7 +201,7 @@ def test_a_rebuild_is_equal_and_takes_up_what_is_declared_now(told: LakePaths, s
     at = (ComputedColumn("at", "timestamp_ntz", "timestamp_ntz '2026-01-01 00:00:00'"),)
     rules = ColumnRules(masks=LATER.masks, salt=SALT, computed=(("db.canal", at), *RULES.computed))
     maker = CutMaker(Lake(spark, told), "again", "UTC", 2, lambda _: None, columns=rules)
-    report = TableRebuilder(maker).rebuild(["db.canal", "db.s_keyed", "db.bag"])
+    report = Rebuilder(maker).rebuild(["db.canal", "db.s_keyed", "db.bag"])
     assert [(table.table, table.equal) for table in report.tables] == [
         ("mirror/db.bag", True),
         ("mirror/db.canal", False),

@@ -17,7 +17,6 @@ from cdc_pipeline.mirrors.cuts.cut_report import published_entries
 from cdc_pipeline.mirrors.model.masks import HASH, NULL
 from cdc_pipeline.mirrors.model.state import METADATA_COLUMNS, MirrorState
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
-from cdc_pipeline.mirrors.operations.rebuild_tables import TableRebuilder
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.ddl_stories import _BY_RANGE
@@ -223,7 +222,7 @@ def test_read_cut_gives_what_upstream_had(told: Told, spark: SparkSession) -> No
 
 def test_a_rebuild_is_equal(told: Told, spark: SparkSession) -> None:
     maker = CutMaker(Lake(spark, told.paths), "again", "UTC", 2, lambda _: None, columns=RULES)
-    report = TableRebuilder(maker).rebuild(["db.*"])
+    report = Rebuilder(maker).rebuild(["db.*"])
     assert {table.table for table in report.tables} == {f"mirror/db.{table}" for table in ROWS}
     assert [table.table for table in report.tables if not table.equal] == []
     assert report.cut_id is None

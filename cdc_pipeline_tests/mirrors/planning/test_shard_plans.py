@@ -24,7 +24,7 @@ from cdc_pipeline.mirrors.model.steps import (
     Step,
     UpdateState,
 )
-from cdc_pipeline.mirrors.operations.tied_tables import tied_and_merged
+from cdc_pipeline.mirrors.operations.tied_tables import tied_tables
 from cdc_pipeline.mirrors.planning.merged_steps import coalesced
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.selection_change import SelectionChange
@@ -205,7 +205,7 @@ def test_source_tables_of_one_mirror_are_rebuilt_together() -> None:
     names = [TableName(*text.split(".")) for text in ("s1.o1", "s2.o1", "s1.x", "s1.y")]
     mirrored = {name: str(MERGED.mirror_name(name)) for name in names}
     events = [_event(1, "CREATE TABLE s1.x LIKE s2.o1")]
-    assert tied_and_merged(events, names, names[:1], mirrored) == {*names[:3]}
+    assert tied_tables(events, names, names[:1], mirrored) == {*names[:3]}
 
 
 # ---- a change of the selection

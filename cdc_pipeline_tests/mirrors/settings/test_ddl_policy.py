@@ -196,6 +196,29 @@ def test_a_dropped_database_waits_table_by_table(spark: SparkSession, tmp_path: 
     assert lake_balance(Lake(spark, told.paths)).is_balanced
 
 
+def test_a_rebuild_under_another_policy_ends_the_wait(spark: SparkSession, tmp_path: Path) -> None:
+    """Also of a table whose statement changes nothing. Without another policy, waiting tables are no difference."""
+    told = Told(spark, tmp_path, DdlPolicy("hold"))
+    told.send(
+        [create("a", 1), create("b", 1), change("TRUNCATE TABLE a", 3), change("TRUNCATE TABLE b", 3)]
+        + [put("b", 5, "2", "y")],
+        10,
+    )
+    for patterns in ((), ("db.b",)):
+        report = Rebuilder(told.maker()).rebuild(patterns)
+        assert (report.all_equal, report.cut_id) == (True, None)
+    told.policy = DdlPolicy("hold", (("db.a", "apply"),))
+    report = Rebuilder(told.maker()).rebuild(["db.a"])
+    assert (report.all_equal, report.cut_id) == (True, 2)
+    assert [(str(table.name), table.rows) for table in published_cut(Lake(spark, told.paths)).held] == [("db.b", 1)]
+    assert lake_balance(Lake(spark, told.paths)).is_balanced
+    told.policy = DdlPolicy("apply")
+    assert Rebuilder(told.maker()).rebuild().cut_id == 3
+    assert published_cut(Lake(spark, told.paths)).held == ()
+    assert (told.rows("b"), told.statuses().count("held")) == ({"b": [("id", "v"), ("2", "y")]}, 0)
+    assert lake_balance(Lake(spark, told.paths)).is_balanced
+
+
 @pytest.mark.parametrize(
     ("name", "action"),
     [("shop.orders", "hold"), ("shop.other", "keep"), ("audit.x", "apply"), ("SHOP.orders", "apply")],

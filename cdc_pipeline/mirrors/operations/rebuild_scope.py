@@ -1,0 +1,106 @@
+"""Which tables a rebuild covers: all, or chosen ones with the tables that statements tie to them (`tied_tables`).
+
+Chosen tables are rebuilt from the change log: records are not decoded again and other mirrors are not read, so the cost
+depends on the chosen tables only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from cdc_pipeline.errors import LakeError
+from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.lake.tables.ddl_history import with_empty_results
+from cdc_pipeline.mirrors.changes.dead_letters import VALUE_HAS_TYPE
+from cdc_pipeline.mirrors.model.ddl_events import ddl_event
+from cdc_pipeline.mirrors.model.state import MirrorState
+from cdc_pipeline.mirrors.operations.tied_tables import event_tables, tied_tables
+from cdc_pipeline.mirrors.settings.table_patterns import matches_any
+from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.spark.small_frames import small_frame
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cdc_pipeline.lake.lake import Lake
+    from cdc_pipeline.mirrors.changes.progress import PublishedCut
+    from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
+    from cdc_pipeline.mirrors.settings.ddl_policy import StatementPosition
+
+_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The tables that a rebuild covers."""
+
+    tables: frozenset[TableName] | None = None
+    """Names of upstream, tied tables included. None: all."""
+    mirrors: frozenset[TableName] = frozenset()
+    """The mirrors of these tables, as far as the published cut knows them."""
+    statements: tuple[StatementPosition, ...] = ()
+    """The statements of these tables, and statements without a known table."""
+
+    @property
+    def is_all(self) -> bool:
+        return self.tables is None
+
+    def covers(self, mirror: TableName) -> bool:
+        return self.is_all or mirror in self.mirrors
+
+
+ALL = Scope()
+
+
+def chosen_scope(maker: CutMaker, patterns: Sequence[str], published: PublishedCut) -> Scope:
+    """The tables whose mirror's `database.table` matches a pattern, and those tied to them. Raises LakeError if no mirror
+    matches."""
+    rows = maker.lake.read("change_log").select("database", "table").distinct().collect()
+    events = [ddl_event(row) for row in maker.lake.read("ddl_history").collect()]
+    mirrors = {*published.names, *published.sources, *(table.name for table in published.held)}
+    sources = {name: _source_tables(maker, name, published) for name in mirrors}
+    known = frozenset(TableName(row["database"], row["table"]) for row in rows).union(
+        *sources.values(), *(event_tables(event, frozenset()) for event in events)
+    )
+    mirror_names = {name: str(maker.selection.mirror_name(name)) for name in known if maker.selection.includes(name)}
+    wanted = [name for name, mirror in mirror_names.items() if matches_any(mirror, patterns)]
+    if not wanted:
+        shown = sorted(mirror_names.values())
+        more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
+        raise LakeError(
+            f"tables: {list(patterns)} matches no table; there are: {', '.join(shown[:_SHOWN])}{more}",
+            pipeline=maker.lake.paths.pipeline,
+        )
+    tables = tied_tables(events, known, wanted, mirror_names)
+    # a statement without a known table may concern any table
+    statements = (event.position for event in events if not (names := event_tables(event, known)) or names & tables)
+    return Scope(tables, frozenset(name for name in mirrors if tables.intersection(sources[name])), tuple(statements))
+
+
+def _source_tables(maker: CutMaker, name: TableName, published: PublishedCut) -> tuple[TableName, ...]:
+    """The upstream tables of a mirror. Its own name may differ: `routes` rename, and `ddl_policy: keep` renames the mirror
+    of a dropped table."""
+    if name in published.sources:
+        return published.sources[name]
+    table = table_state(maker.lake.spark, maker.lake.paths.mirror(name))
+    return published.upstream(name if table is None else MirrorState.from_properties(table.properties).former_name)
+
+
+def copy_inputs(lake: Lake, scratch: Lake, scope: Scope) -> None:
+    """Copies the rows of the lake's decoded tables that concern the chosen tables to the scratch lake."""
+    tables = [(name.database, name.table) for name in scope.tables or ()]
+    by_table = F.broadcast(small_frame(lake.spark, tables, "`database` STRING, `table` STRING"))
+    by_position = F.broadcast(
+        small_frame(lake.spark, list(scope.statements), "topic STRING, `partition` INT, `offset` BIGINT")
+    )
+    for table, keys in (("change_log", by_table), ("ddl_history", by_position), ("dead_letters", by_table)):
+        rows = lake.read(table)
+        copied = rows.join(keys, keys.columns, "left_semi")
+        if table == "ddl_history":
+            copied = with_empty_results(copied)
+        elif table == "dead_letters":
+            copied = copied.where(F.col("rule") != VALUE_HAS_TYPE)  # the cut finds those again
+        copied.select(*rows.columns).write.format("delta").save(scratch.paths.table(table))
