@@ -21,7 +21,15 @@ from delta.exceptions import DeltaConcurrentModificationException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from cdc_pipeline.lake.delta_log import committed_versions, delta_log, known_rows, log_names, size_in_bytes, snapshot_of
+from cdc_pipeline.lake.delta_log import (
+    committed_versions,
+    delta_log,
+    known_rows,
+    log_names,
+    size_in_bytes,
+    snapshot_at,
+    snapshot_of,
+)
 from cdc_pipeline.spark.few_rows import set_for_small_queries
 from cdc_pipeline.spark.jvm import jvm_session
 
@@ -56,7 +64,7 @@ class Commit:
 
 @dataclass(frozen=True)
 class TableState:
-    """Metadata of a Delta table's newest snapshot. Reading it needs no Spark job."""
+    """Metadata of a snapshot of a Delta table. Reading it needs no Spark job."""
 
     version: int
     schema: StructType
@@ -73,9 +81,9 @@ def is_committed(spark: SparkSession, path: str, commit: Commit) -> bool:
     return (committed_version(spark, path, commit.app_id) or 0) >= commit.version
 
 
-def table_state(spark: SparkSession, path: str) -> TableState | None:
-    """The state of the table at `path`; None if there is no table."""
-    snapshot = snapshot_of(spark, path)
+def table_state(spark: SparkSession, path: str, at: int | None = None) -> TableState | None:
+    """The state of the table at `path`, of its version `at` or of the newest; None if there is no table."""
+    snapshot = snapshot_of(spark, path) if at is None else snapshot_at(spark, path, at)
     version: int = snapshot.version()
     if version < 0:
         return None

@@ -91,6 +91,12 @@ def snapshot_of(spark: SparkSession, path: str) -> Any:
     return delta_log(spark, path).update(False, none, none)
 
 
+def snapshot_at(spark: SparkSession, path: str, version: int) -> Any:
+    """The table's snapshot at that version."""
+    none = log_names(spark).option.empty()
+    return delta_log(spark, path).getSnapshotAt(version, none, none, False)
+
+
 def read_newest_note(spark: SparkSession, path: str) -> dict[str, Any]:
     """The note of the table's newest commit (`delta.Commit`); empty if it has none."""
     actions = read_commit(spark, path, snapshot_of(spark, path).version())

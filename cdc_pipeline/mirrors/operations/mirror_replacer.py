@@ -28,10 +28,11 @@ from cdc_pipeline.mirrors.model.state import METADATA_COLUMNS, MirrorState
 from cdc_pipeline.mirrors.operations.content_hash import content_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
 
     from cdc_pipeline.lake.delta import TableState
     from cdc_pipeline.lake.lake import Lake
+    from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry
     from cdc_pipeline.mysql.model.table import TableName
 
 UNREADABLE = "unreadable"
@@ -65,11 +66,11 @@ class MirrorReplacer:
     """Receives one line per mirror."""
 
     def replace_differing(
-        self, before: Collection[TableName], after: Collection[TableName]
+        self, before: Mapping[TableName, MirrorEntry], after: Collection[TableName]
     ) -> tuple[list[TableRebuild], bool]:
         """Compares the lake's mirrors (`before`) with the rebuilt ones (`after`) and replaces those that differ.
 
-        Returns one entry per name, and whether any mirror changed.
+        `before` has the published versions. Returns one entry per name, and whether any mirror differs from its version.
         """
         tables, changed = [], False
         for name in sorted({*before, *after}):
@@ -82,7 +83,7 @@ class MirrorReplacer:
             if name not in after:
                 self._drop_mirror(name)
                 changed = True
-            elif self._replace_mirror(name, equal=table.equal):
+            elif self._replace_mirror(name, equal=table.equal) or not self._is_published(before[name], table.after):
                 changed = True
             self.report(f"{table.table}: {'equal' if table.equal else 'replaced'}")
         return tables, changed
@@ -99,15 +100,36 @@ class MirrorReplacer:
             self.report(f"{path} is replaced: {first_line(error)}")
             return UNREADABLE
 
-    def _mirror_hash(self, path: str) -> str | None:
-        state = table_state(self.lake.spark, path)
+    def _is_published(self, entry: MirrorEntry, content: str | None) -> bool:
+        """Whether the published version of an equal mirror has this content and the mirror's state. It has not if a rebuild
+        died after it had replaced the mirror."""
+        path = self.lake.paths.mirror(entry.name)
+        now = table_state(self.lake.spark, path)
+        assert now is not None
+        if now.properties["cdc.mirror_id"] != entry.mirror_id:
+            return False
+        if now.version == entry.version:
+            return True
+        try:
+            published = table_state(self.lake.spark, path, entry.version)
+            same_state = published is not None and _compared_state(published) == _compared_state(now)
+            return same_state and self._mirror_hash(path, entry.version) == content
+        except Exception as error:
+            if affects_all_tables(error):
+                raise
+            return False
+
+    def _mirror_hash(self, path: str, at: int | None = None) -> str | None:
+        """The content hash of the version `at`, or of the newest."""
+        state = table_state(self.lake.spark, path, at)
         if state is None:
             return None
         mirror = MirrorState.from_properties(state.properties)
         # a DELETE in a keyless table removes any one of several equal rows, so the origins of the others may differ
         ignored = () if mirror.schema.row_key else mirror.metadata
         # upstream has dropped the columns of `kept`
-        content = content_hash(self.lake.read_path(path), frozenset((*ignored, *mirror.kept_columns)))
+        rows = self.lake.spark.read.format("delta").option("versionAsOf", state.version).load(path)
+        content = content_hash(rows, frozenset((*ignored, *mirror.kept_columns)))
         return content if mirror.metadata == METADATA_COLUMNS else f"{content}:{','.join(mirror.metadata)}"
 
     def _drop_mirror(self, name: TableName) -> None:

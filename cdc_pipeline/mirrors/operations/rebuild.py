@@ -3,7 +3,7 @@
 All tables are decoded again from the raw snapshot. Chosen ones are built from the change log (`rebuild_scope`). The scratch
 lake, `<lake>/<pipeline>/rebuild`, gets one cut up to the newest published one. A table with equal content stays as it is.
 One that differs gets the new rows in a commit of its own, so earlier cuts stay readable. A rebuild that dies is simply run
-again.
+again: it publishes what the other has replaced.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from cdc_pipeline.mirrors.cuts.cut_ddl import close_held_statements
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, published_entries, with_held_gaps
 from cdc_pipeline.mirrors.cuts.publish import publish
 from cdc_pipeline.mirrors.cuts.quarantine import QuarantinePolicy
-from cdc_pipeline.mirrors.cuts.totals import NO_CHANGES
+from cdc_pipeline.mirrors.cuts.totals import NO_CHANGES, lake_balance
 from cdc_pipeline.mirrors.operations.begun_cut import finish_begun_cut, move_mirrors_back
 from cdc_pipeline.mirrors.operations.content_hash import content_hash
 from cdc_pipeline.mirrors.operations.mirror_replacer import MirrorReplacer, TableRebuild
@@ -173,7 +173,7 @@ class Rebuilder:
         decoded, decoded_changed = self._replace_decoded(rebuilt, commit)
         entries = published_entries(published, self._lake.paths)
         kept = _quarantined(report.held)  # still quarantined: their mirrors stay as they are
-        before = {entry.name for entry in entries if scope.covers(entry.name)} - kept
+        before = {entry.name: entry for entry in entries if scope.covers(entry.name) and entry.name not in kept}
         after = {entry.name for entry in report.mirrors} - kept
         replacer = MirrorReplacer(self._lake, scratch, commit, self.maker.report)
         mirrors, mirrors_changed = replacer.replace_differing(before, after)
@@ -195,7 +195,8 @@ class Rebuilder:
         return RebuildReport(tables, report.cut_id)
 
     def _replace_decoded(self, rebuilt: RebuiltTables, commit: Commit) -> tuple[list[TableRebuild], bool]:
-        """Replaces all decoded tables if any differs. Returns one entry per table, and whether they were replaced."""
+        """Replaces all decoded tables if any differs. Returns one entry per table, and whether they differ from what the
+        cuts have counted."""
         if not rebuilt.scope.is_all:
             return [], False
         tables = [self._compare(table, rebuilt.lake) for table in _DECODED]
@@ -206,7 +207,8 @@ class Rebuilder:
         if changed:
             for table in _DECODED:
                 overwrite_once(rebuilt.lake.read(table), self._lake.paths.table(table), commit)
-        return tables, changed
+        # a rebuild that died may have replaced them before
+        return tables, changed or not lake_balance(self._lake).is_balanced
 
     def _compare(self, table: str, scratch: Lake) -> TableRebuild:
         without = _NOT_COMPARED.get(table, frozenset())

@@ -24,7 +24,6 @@ from cdc_pipeline.mirrors.cuts.stored_plan import is_begun
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline.mirrors.operations.maintenance import Maintenance
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
-from cdc_pipeline.mirrors.operations.rebuild_tables import TableRebuilder
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.folders import tree
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
@@ -153,7 +152,7 @@ def test_a_restored_mirror_is_rebuilt(stream: Stream, tables: list[str]) -> None
         _restore(stream, path, version)
         _open(stream)
         if tables:
-            assert TableRebuilder(_maker(stream)).rebuild(tables).cut_id is not None
+            assert Rebuilder(_maker(stream)).rebuild(tables).cut_id is not None
         else:
             assert Rebuilder(_maker(stream), "auto").rebuild().cut_id is not None
         assert stream.rows("t") == [*_AFTER, (3, "d")]
@@ -177,7 +176,7 @@ def test_a_mirror_restored_during_a_begun_cut(stream: Stream) -> None:
     with pytest.raises(RestoredTableError, match=r"^mirror/db/t was restored"):
         stream.run()
     assert (stream.rows("t"), stream.rows("u")) == ([(1, "a")], [(1, "x")])
-    assert TableRebuilder(_maker(stream)).rebuild(["db.t"]).cut_id == 4
+    assert Rebuilder(_maker(stream)).rebuild(["db.t"]).cut_id == 4
     with pytest.raises(RestoredTableError) as caught:
         undone.run()
     _undo(undone, caught.value)
