@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypedDict
 import dagster as dg
 
 from cdc_pipeline.assets.keys import CHANGE_LOG, CODE_VERSION, RAW, table_key
-from cdc_pipeline.mirrors.model.shards import SOURCE_NAMES
+from cdc_pipeline.mirrors.model.source_tables import SOURCE_NAMES
 from cdc_pipeline.mirrors.model.state import DELETED
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from cdc_pipeline.mirrors.changes.rebased_rows import rebase_gaps, rebased_chang
 from cdc_pipeline.mirrors.changes.redeliveries import Redeliveries
 from cdc_pipeline.mirrors.changes.segments import NO_EVIDENCE, Evidence, find_evidence, with_segments, without_emptied
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
-from cdc_pipeline.mirrors.model.shards import SourceTableName
+from cdc_pipeline.mirrors.model.source_tables import SourceTableName
 from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
 from cdc_pipeline.mysql.model.table import TableName
 

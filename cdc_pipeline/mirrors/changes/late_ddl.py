@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.mirrors.changes.row_filters import is_at_or_after, is_in_table, is_in_tables
-from cdc_pipeline.mirrors.model.shards import SourceTableName
+from cdc_pipeline.mirrors.model.source_tables import SourceTableName
 from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
     CreateTable,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
-    from cdc_pipeline.mirrors.model.shards import SourceTable
+    from cdc_pipeline.mirrors.model.source_tables import SourceTable
     from cdc_pipeline.mirrors.model.state import MirrorState
     from cdc_pipeline.mysql.model.schema_changes import SchemaChange
 

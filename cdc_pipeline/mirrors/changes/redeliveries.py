@@ -41,7 +41,7 @@ from cdc_pipeline.mirrors.changes.restarts import (
     with_resume_signs,
 )
 from cdc_pipeline.mirrors.changes.row_filters import is_in_tables
-from cdc_pipeline.mirrors.model.shards import source_columns
+from cdc_pipeline.mirrors.model.source_tables import source_columns
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.spark.small_frames import small_frame
 

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.message_types import MessageTypes, read_message_types
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
-from cdc_pipeline.mirrors.model.shards import source_columns
+from cdc_pipeline.mirrors.model.source_tables import source_columns
 from cdc_pipeline.mysql.ddl.column_types import type_or_text
 from cdc_pipeline.mysql.model.table import MySqlType, TableName
 from cdc_pipeline.spark.small_frames import small_frame

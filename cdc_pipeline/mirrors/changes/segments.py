@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.dialects.traits import Trait, trait_sql
 from cdc_pipeline.gaps import GapKind, statement_gap
 from cdc_pipeline.mirrors.changes.segment_evidence import SegmentFinder
-from cdc_pipeline.mirrors.model.shards import source_columns
+from cdc_pipeline.mirrors.model.source_tables import source_columns
 from cdc_pipeline.mysql.model.schema_changes import DropTable, OfSourceTable, TruncateTable
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import BATCH_POSITION, BatchPosition

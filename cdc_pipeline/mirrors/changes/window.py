@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.dialects.traits import Trait, has_trait
 from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.mirrors.changes.row_filters import clock_ts, is_at_or_after
-from cdc_pipeline.mirrors.model.shards import SourceTableName, source_columns
+from cdc_pipeline.mirrors.model.source_tables import SourceTableName, source_columns
 from cdc_pipeline.positions import POSITION
 from cdc_pipeline.spark.folded import balanced
 

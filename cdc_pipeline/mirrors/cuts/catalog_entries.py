@@ -46,8 +46,8 @@ def catalog_entries(spark: SparkSession, mirrors: Iterable[MirrorEntry], sources
                 mirror.path,
                 columns,
                 mirror_id=mirror.mirror_id,
-                upstream=_upstream(mirror.name, sources) if state.shards is None else "",
-                merged=tuple(str(name) for name in sorted(shard.name for shard in state.shards or ())),
+                upstream=_upstream(mirror.name, sources) if state.source_tables is None else "",
+                merged=tuple(str(name) for name in sorted(source.name for source in state.source_tables or ())),
             )
         )
     return entries

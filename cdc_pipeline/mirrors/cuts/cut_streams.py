@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.lake.tables.ddl_history import DUPLICATE, HELD, NOT_INCLUDED
 from cdc_pipeline.mirrors.model.ddl_events import ddl_event, in_upstream_order
 from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
-from cdc_pipeline.mirrors.model.shards import SOURCE_NAMES
+from cdc_pipeline.mirrors.model.source_tables import SOURCE_NAMES
 from cdc_pipeline.mirrors.model.upstream_tables import existing_tables, last_rows
 from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl, exclusion_reason
 from cdc_pipeline.mirrors.planning.merged_definitions import reserved_column_error

@@ -19,7 +19,7 @@ from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.mirrors.execution.alter_columns import change_columns
 from cdc_pipeline.mirrors.execution.mirror_folders import MirrorFolders
 from cdc_pipeline.mirrors.execution.row_moves import delete_rows, exchange_rows, restore_rows
-from cdc_pipeline.mirrors.execution.shard_rows import change_source_rows
+from cdc_pipeline.mirrors.execution.source_rows import change_source_rows
 from cdc_pipeline.mirrors.execution.step_context import StepContext
 from cdc_pipeline.mirrors.execution.step_order import independent_chains, later_folders
 from cdc_pipeline.mirrors.merge.apply_rows import RowCounts, RowMerger

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.mirrors.model.shards import SOURCE_NAMES
+from cdc_pipeline.mirrors.model.source_tables import SOURCE_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,4 +23,4 @@ def key_columns(state: MirrorState, declared: Mapping[str, tuple[str, ...]]) -> 
     columns = [schema.find(column) for column in declared.get(str(state.name), ())]
     # a declared key with columns that the table lacks is ignored
     own = tuple(column.name for column in columns if column is not None) if all(columns) else ()
-    return (*SOURCE_NAMES, *own) if own and state.shards is not None else own
+    return (*SOURCE_NAMES, *own) if own and state.source_tables is not None else own

@@ -14,7 +14,7 @@ from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, St
 from cdc_pipeline.gaps import GAPS_JSON, Gap, GapKind, gaps_after_alter, merge_gaps
 from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn
 from cdc_pipeline.mirrors.model.masks import HASH, Mask, redacted_schema
-from cdc_pipeline.mirrors.model.shards import SHARDS_JSON, SourceTable, redacted_shards
+from cdc_pipeline.mirrors.model.source_tables import SOURCE_TABLES_JSON, SourceTable, redacted_source_tables
 from cdc_pipeline.mysql.model.table import TableName, TableSchema
 from cdc_pipeline.mysql.types.spark_types import spark_type
 from cdc_pipeline.stored_json import StoredJson, shareable
@@ -78,7 +78,7 @@ class MirrorState:
     """Masked columns and how each is masked."""
     mask_key: str = ""
     """Identifies the salt of hashed values (`masks.salt_key`); empty without hashes."""
-    shards: tuple[SourceTable, ...] | None = None
+    source_tables: tuple[SourceTable, ...] | None = None
     """Source tables of a merged mirror, the last changed one first. None: the mirror has one source table."""
     soft_delete_key: tuple[str, ...] | None = None
     """`soft_delete`: no two rows share this key, deleted ones included. None: deletes remove rows. Empty: keys must be made
@@ -92,8 +92,8 @@ class MirrorState:
             object.__setattr__(self, "metadata", tuple(name for name in self.metadata if name not in taken))
         if self.masks:
             object.__setattr__(self, "schema", redacted_schema(self.schema, dict(self.masks)))
-            if self.shards is not None:
-                object.__setattr__(self, "shards", redacted_shards(self.shards, dict(self.masks)))
+            if self.source_tables is not None:
+                object.__setattr__(self, "source_tables", redacted_source_tables(self.source_tables, dict(self.masks)))
 
     def spark_schema(self) -> StructType:
         """The mirror's columns: upstream's (without `kept_columns`), then computed, then metadata and `_deleted`."""
@@ -112,7 +112,7 @@ class MirrorState:
 
     def source_table(self, name: TableName) -> SourceTable | None:
         """The source table of upstream's name; None if the mirror does not have it."""
-        return next((shard for shard in self.shards or () if shard.name == name), None)
+        return next((source for source in self.source_tables or () if source.name == name), None)
 
     @property
     def computed_shown(self) -> tuple[ComputedColumn, ...]:
@@ -166,7 +166,11 @@ class MirrorState:
             "cdc.table": self.name.table,
             "cdc.mirror_id": self.mirror_id,
             **{f"cdc.{field}": json.dumps(value, ensure_ascii=False) for field, value in plain.items()},
-            **({} if self.shards is None else {"cdc.shards": SHARDS_JSON.to_json(self.shards)}),
+            **(
+                {}
+                if self.source_tables is None
+                else {"cdc.source_tables": SOURCE_TABLES_JSON.to_json(self.source_tables)}
+            ),
         }
 
     @staticmethod
@@ -178,13 +182,13 @@ class MirrorState:
             if field.name not in _NO_JSON and (text := properties.get(f"cdc.{field.name}")) is not None:
                 texts[field.name] = text
         state = _STATE_JSON.from_json(f"{{{','.join(f'{json.dumps(name)}:{text}' for name, text in texts.items())}}}")
-        if (shards := properties.get("cdc.shards")) is not None:
-            state = replace(state, shards=SHARDS_JSON.from_json(shards))
+        if (sources := properties.get("cdc.source_tables")) is not None:
+            state = replace(state, source_tables=SOURCE_TABLES_JSON.from_json(sources))
         return state.with_gaps(*GAPS_JSON.from_json(properties.get(_ROW_GAPS, "[]")))
 
 
 _STATE_JSON = StoredJson(MirrorState)
-_NO_JSON = {"name", "mirror_id", "shards"}
+_NO_JSON = {"name", "mirror_id", "source_tables"}
 
 
 def row_gaps(table: TableState, *gaps: Gap) -> dict[str, str]:

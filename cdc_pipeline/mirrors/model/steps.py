@@ -164,7 +164,7 @@ class ChangeSourceRows(_InPlace):
     """Changes values in the rows of one source table of a merged mirror."""
 
     state: MirrorState
-    shard: TableName
+    source_table: TableName
     """The source table's name in the existing rows."""
     origins: tuple[ColumnOrigin, ...] = ()
     """Columns that get the values of another column, or their default if they have no source."""

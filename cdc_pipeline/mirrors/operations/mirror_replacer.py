@@ -166,9 +166,9 @@ class MirrorReplacer:
 
 def _compared_state(table: TableState) -> tuple[object, ...]:
     state = MirrorState.from_properties(table.properties)
-    shards = {(shard.name, shard.schema, shard.inferred) for shard in state.shards or ()}
+    sources = {(source.name, source.schema, source.inferred) for source in state.source_tables or ()}
     # the name too: an abandoned cut may have renamed the mirror
-    return (state.name, state.schema, state.inferred, state.gaps, state.masks, state.mask_key, shards, state.computed)
+    return (state.name, state.schema, state.inferred, state.gaps, state.masks, state.mask_key, sources, state.computed)
 
 
 def _plain_schema(table: TableState) -> StructType:

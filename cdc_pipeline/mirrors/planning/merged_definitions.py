@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cdc_pipeline.errors import DeclarationError
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.mirrors.model.merged_schema import merged_schema
-from cdc_pipeline.mirrors.model.shards import SOURCE_NAMES, SourceTable, conflicting_columns
+from cdc_pipeline.mirrors.model.source_tables import SOURCE_NAMES, SourceTable, conflicting_columns
 from cdc_pipeline.mirrors.model.state import UNSEEN_START, MirrorState
 from cdc_pipeline.mirrors.planning.inferred_schema import (
     first_commit_ts,
@@ -38,7 +38,7 @@ def with_sources(state: MirrorState, sources: Iterable[SourceTable]) -> MirrorSt
         if conflicting_columns(source.schema.column_names):
             raise reserved_column_error(source.name)
     schema, gaps = merged_schema(found, state.schema)
-    merged = replace(state, schema=schema, shards=found, inferred=any(source.inferred for source in found))
+    merged = replace(state, schema=schema, source_tables=found, inferred=any(source.inferred for source in found))
     return replace(merged, gaps=replace_type_gaps(state.gaps, schema.columns)).with_gaps(*gaps)
 
 
@@ -68,7 +68,7 @@ def with_rows(state: MirrorState, groups: Sequence[RowGroup]) -> MirrorState:
     for group in groups:
         assert group.source is not None
         by_source.setdefault(group.source, []).append(_as_upstream(group))
-    sources = list(state.shards or ())
+    sources = list(state.source_tables or ())
     gaps: list[Gap] = []
     for name, own in by_source.items():
         index = next((index for index, source in enumerate(sources) if source.name == name), None)
@@ -78,7 +78,7 @@ def with_rows(state: MirrorState, groups: Sequence[RowGroup]) -> MirrorState:
         else:
             sources[index], column_gaps = _widened(sources[index], own)
             gaps += column_gaps
-    if tuple(sources) == state.shards:
+    if tuple(sources) == state.source_tables:
         return state
     return with_sources(state, sources).with_gaps(*gaps)
 

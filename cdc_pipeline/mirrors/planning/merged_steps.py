@@ -21,7 +21,7 @@ def coalesced(steps: Sequence[Step]) -> dict[int, Step]:
     found: dict[int, Step] = dict(enumerate(steps))
     by_mirror: dict[str, list[int]] = defaultdict(list)
     for index, step in enumerate(steps):
-        if step.state.shards is not None:
+        if step.state.source_tables is not None:
             by_mirror[step.state.mirror_id].append(index)
     for indexes in by_mirror.values():
         while len(indexes) > 1 and _is_still_empty(found[indexes[0]], found[indexes[1]]):

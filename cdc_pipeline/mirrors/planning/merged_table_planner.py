@@ -14,7 +14,7 @@ from typing_extensions import assert_never
 
 from cdc_pipeline.gaps import Gap, GapKind, without_kinds
 from cdc_pipeline.mirrors.changes.late_ddl import precedes_rows
-from cdc_pipeline.mirrors.model.shards import (
+from cdc_pipeline.mirrors.model.source_tables import (
     SourceTable,
     rows_of_source,
     source_rows,
@@ -118,7 +118,7 @@ class MergedTablePlanner:
     ) -> None:
         state, source = self._draft.state(mirror), SourceTable(name, change.schema)
         if state is None:
-            empty = MirrorState(mirror, f"{mirror}@{event.ddl_id}", TableSchema(()), shards=())
+            empty = MirrorState(mirror, f"{mirror}@{event.ddl_id}", TableSchema(()), source_tables=())
             created = self._draft.create(with_sources(empty, (source,)).with_gaps(*change.gaps))
             record_effect(outcome, f"created {mirror} for the rows of {name}", created)
             return
@@ -127,7 +127,7 @@ class MergedTablePlanner:
         if known is not None and precedes_rows(event, known):
             # its rows arrived before its CREATE TABLE: they are replayed (`changes.late_ddl`)
             self._change_rows(DeleteRows(state, source_rows(name), f"CREATE of {name}"))
-            if all(other.since is None for other in state.shards or () if other != known):
+            if all(other.since is None for other in state.source_tables or () if other != known):
                 before = replace(state, gaps=without_kinds(state.gaps, GapKind.UNSEEN_TABLES))
             effect = f"defined {name} and replayed the rows that had arrived before"
         elif known is not None and change.if_not_exists:
@@ -139,7 +139,7 @@ class MergedTablePlanner:
         elif known is not None:
             self._change_rows(DeleteRows(state, source_rows(name), f"CREATE of {name}"))
             outcome.effects.append(f"deleted the former rows of {name}: the stream has no DROP or RENAME of it")
-        others = tuple(other for other in state.shards or () if other.name != name)
+        others = tuple(other for other in state.source_tables or () if other.name != name)
         after = self._change_definitions(state, before, (*others, source), (), (), event)
         if change.gaps:
             self._draft.add_gaps(mirror, *change.gaps)
@@ -151,19 +151,19 @@ class MergedTablePlanner:
         """Refuses a statement. Infers the table's columns from its rows until another statement defines them."""
         if change.creates and self._draft.state(mirror) is None:
             self._draft.create(
-                MirrorState(mirror, f"{mirror}@{event.ddl_id}", TableSchema(()), inferred=True, shards=())
+                MirrorState(mirror, f"{mirror}@{event.ddl_id}", TableSchema(()), inferred=True, source_tables=())
             )
         refuse(self._draft, mirror, f"{name}: {change.reason}", event, outcome)
         state = self._draft.state(mirror)
         source = None if state is None else state.source_table(name)
         if state is not None and source is not None and not source.inferred:
-            sources = tuple(replace(one, inferred=one.inferred or one == source) for one in state.shards or ())
-            self._draft.record_state(replace(state, inferred=True, shards=sources))
+            sources = tuple(replace(one, inferred=one.inferred or one == source) for one in state.source_tables or ())
+            self._draft.record_state(replace(state, inferred=True, source_tables=sources))
 
     # ---- DROP, RENAME
 
     def _drop(self, state: MirrorState, source: SourceTable, event: DdlEvent, outcome: DdlOutcome) -> None:
-        others = tuple(other for other in state.shards or () if other != source)
+        others = tuple(other for other in state.source_tables or () if other != source)
         if not others:
             outcome.effects.append(f"{source.name} was the last table of {state.name}")
             self._tables.drop(state.name, event, outcome)
@@ -187,7 +187,9 @@ class MergedTablePlanner:
         # the mirror may keep deleted rows of a former table of that name, with the same keys
         soft_key = () if state.has_soft_delete else None
         renamed = replace(
-            state, shards=with_renamed_source_table(state.shards or (), source.name, new_name), soft_delete_key=soft_key
+            state,
+            source_tables=with_renamed_source_table(state.source_tables or (), source.name, new_name),
+            soft_delete_key=soft_key,
         )
         self._draft.record_state(renamed)
         record_effect(outcome, f"renamed the rows of {source.name} in {state.name} to {new_name}", renamed)
@@ -220,8 +222,8 @@ class MergedTablePlanner:
                 outcome.effects.append(f"{source.name}: changes neither columns nor rows")
             return
         origins = altered_origins(source.schema, schema, clauses)
-        others = [other for other in state.shards or () if other.name != source.name]
-        sources = with_source_table(state.shards or (), replace(source, schema=schema))
+        others = [other for other in state.source_tables or () if other.name != source.name]
+        sources = with_source_table(state.source_tables or (), replace(source, schema=schema))
         dropped = [column.name for column in source.schema.columns if schema.find(column.name) is None]
         shared = [name for name in dropped if any(other.schema.find(name) for other in others)]
         gaps = unsure_values(source.name, origins, with_sources(state, sources).schema, alone=not others)

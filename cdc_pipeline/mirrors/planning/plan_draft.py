@@ -293,7 +293,7 @@ class PlanDraft:
             return
         groups = [group for segment in segments for group in self._groups[name].pop(segment)]
         state = self._make_keys_unique(self._fit_state(name, groups))
-        if state.shards is not None:
+        if state.source_tables is not None:
             groups = [with_lacking_columns(group, state) for group in groups]
         key = self.key(state)
         lacking = tuple(column.name for column in partial_columns(state.schema, key, groups))
@@ -354,7 +354,9 @@ class PlanDraft:
 
     def _fit_merged(self, name: TableName, state: MirrorState | None, groups: list[RowGroup]) -> MirrorState:
         """As `_fit_state`, for a merged mirror."""
-        before = state or MirrorState(name, f"{name}@cut{self._cut_id}.{len(self.steps)}", TableSchema(()), shards=())
+        before = state or MirrorState(
+            name, f"{name}@cut{self._cut_id}.{len(self.steps)}", TableSchema(()), source_tables=()
+        )
         fitting = with_rows(before, groups)
         return self.create(fitting) if state is None else self.change_merged(before, fitting)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.gaps import Gap, GapKind
-from cdc_pipeline.mirrors.model.shards import SourceTable
+from cdc_pipeline.mirrors.model.source_tables import SourceTable
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import DropMirror, RenameMirror
 from cdc_pipeline.mirrors.planning.merged_definitions import with_sources
@@ -138,10 +138,12 @@ def _add_source_table(
     """Adds a source table to a merged mirror, and creates the mirror if it does not exist."""
     gap = _not_included(str(source), cut_id)
     state = draft.state(mirror)
-    before = state or MirrorState(mirror, f"{mirror}@cut{cut_id}.{len(draft.steps)}", TableSchema(()), shards=())
+    before = state or MirrorState(mirror, f"{mirror}@cut{cut_id}.{len(draft.steps)}", TableSchema(()), source_tables=())
     after = before.with_gaps(gap)
     if known is not None:
-        after = with_sources(after, (*(after.shards or ()), SourceTable(source, known.schema))).with_gaps(*known.gaps)
+        after = with_sources(after, (*(after.source_tables or ()), SourceTable(source, known.schema))).with_gaps(
+            *known.gaps
+        )
     if state is None:
         draft.create(replace(after, inferred=after.inferred or known is None))
     else:

@@ -19,7 +19,7 @@ from cdc_pipeline.mirrors.model.computed_columns import (
     merged_columns,
 )
 from cdc_pipeline.mirrors.model.masks import HASH, NULL, Mask, salt_key
-from cdc_pipeline.mirrors.model.shards import SOURCE_NAMES
+from cdc_pipeline.mirrors.model.source_tables import SOURCE_NAMES
 from cdc_pipeline.mirrors.model.state import DELETED, METADATA_COLUMNS, MirrorState
 from cdc_pipeline.mirrors.model.steps import ApplyRows, final_states
 from cdc_pipeline.mirrors.settings.table_patterns import matches, matches_any
@@ -113,7 +113,7 @@ class ColumnRules:
         key = {name.casefold() for name in state.schema.row_key}
         for column in state.schema.columns:
             mask = earlier.get(column.name) or self.mask_for(state.former_name, column.name)
-            if mask is not None and state.shards is not None and column.name in SOURCE_NAMES:
+            if mask is not None and state.source_tables is not None and column.name in SOURCE_NAMES:
                 gaps.append(_mask_gap(column, "it identifies the source table of a merged mirror and is not masked"))
                 continue
             if mask == NULL and column.name.casefold() in key:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import DeclarationError
-from cdc_pipeline.mirrors.model.shards import SOURCE_NAMES, SOURCE_OF_CHANGE
+from cdc_pipeline.mirrors.model.source_tables import SOURCE_NAMES, SOURCE_OF_CHANGE
 from cdc_pipeline.mirrors.settings.table_patterns import java_regex, matches, matches_any
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.stored_json import AS_PAIRS, StoredJson
@@ -42,7 +42,7 @@ class Route:
     to: str
     """The mirror's `database.table`, in which `{database}` and `{table}` stand for upstream's names."""
     merge: bool = False
-    """Whether several tables may share the mirror; its rows then name their source table (`mirrors.model.shards`)."""
+    """Whether several tables may share the mirror; its rows then name their source table (`mirrors.model.source_tables`)."""
 
     def __post_init__(self) -> None:
         unknown = [name for name in _PLACEHOLDER.findall(self.to) if name not in _PLACEHOLDERS]

@@ -25,7 +25,7 @@ from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
 from cdc_pipeline.mirrors.model.masks import HASH
-from cdc_pipeline.mirrors.model.shards import SourceTable, SourceTableName
+from cdc_pipeline.mirrors.model.source_tables import SourceTable, SourceTableName
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import (
     ApplyRows,
@@ -172,7 +172,7 @@ def _all_steps() -> tuple[Step, ...]:
         computed=(ComputedColumn("d", "int", "id + 1"),),
     )
     masked = MirrorState(
-        U, "db.u@1", _SCHEMA, True, masks=(("v", HASH),), mask_key="0123", shards=(SourceTable(U, _SCHEMA),)
+        U, "db.u@1", _SCHEMA, True, masks=(("v", HASH),), mask_key="0123", source_tables=(SourceTable(U, _SCHEMA),)
     )
     added = Column("w", MySqlType("int"), default=Default("literal", "5"))
     origins = (ColumnOrigin(_ID, _ID), ColumnOrigin(added, None))

@@ -13,7 +13,7 @@ from cdc_pipeline.lake.catalog import CatalogColumn, CatalogEntry
 from cdc_pipeline.mirrors.changes.late_ddl import Replay, tables_to_replay
 from cdc_pipeline.mirrors.model.masks import HASH
 from cdc_pipeline.mirrors.model.row_key import key_columns
-from cdc_pipeline.mirrors.model.shards import SourceTableName
+from cdc_pipeline.mirrors.model.source_tables import SourceTableName
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import (
     ApplyRows,
@@ -57,7 +57,9 @@ def _words(step: Step) -> str:
             f"{origin.after.name}<-{origin.before.name if origin.before else 'default'}" for origin in step.origins
         ]
         renamed = [] if step.renamed is None else [f"to {step.renamed}"]
-        return " ".join([f"rows of {step.shard}:", *moved, *(f"{name}<-NULL" for name in step.cleared), *renamed])
+        return " ".join(
+            [f"rows of {step.source_table}:", *moved, *(f"{name}<-NULL" for name in step.cleared), *renamed]
+        )
     if isinstance(step, (ChangeColumns, CreateMirror)):
         columns = [f"{column.name}:{column.type}" for column in step.state.schema.columns if column.name not in SOURCE]
         return f"{'columns' if isinstance(step, ChangeColumns) else 'create'} {' '.join(columns)}"
@@ -82,7 +84,7 @@ def test_source_columns_come_first_in_columns_and_key() -> None:
     assert state is not None
     assert state.schema.column_names == (*SOURCE, "id", "v")
     assert state.schema.row_key == (*SOURCE, "id")
-    assert [str(shard.name) for shard in state.shards or ()] == ["s1.o1", "s2.o1"]
+    assert [str(shard.name) for shard in state.source_tables or ()] == ["s1.o1", "s2.o1"]
     assert MirrorState.from_properties(state.properties()) == state
     keyless, _ = planned("CREATE TABLE s1.o1 (id INT)", groups=())
     assert keyless is not None
@@ -135,7 +137,7 @@ def test_source_tables_without_ddl() -> None:
     unseen = "no CREATE TABLE was seen: rows from before the stream began are missing"
     assert [gap.split(", and")[0] for gap in gap_texts(state.gaps)] == [f"for some source tables, {unseen}"]
     assert state.inferred
-    assert [shard.inferred for shard in state.shards or ()] == [True, False]
+    assert [shard.inferred for shard in state.source_tables or ()] == [True, False]
 
 
 def test_rows_that_arrive_before_their_ddl_are_replayed() -> None:
@@ -181,7 +183,7 @@ def test_a_declared_key_follows_the_source_columns() -> None:
     assert state is not None
     assert key_columns(state, {"m.o": ("ID",)}) == (*SOURCE, "id")
     assert key_columns(state, {"m.o": ("x",)}) == ()
-    assert key_columns(replace(state, shards=None), {"m.o": ("id",)}) == ("id",)
+    assert key_columns(replace(state, source_tables=None), {"m.o": ("id",)}) == ("id",)
 
 
 def test_source_columns_are_not_masked() -> None:
@@ -229,11 +231,11 @@ def test_merging_differently_restarts_mirrors() -> None:
     assert existing is not None
     draft = PlanDraft((), {MIRROR: existing}.get, frozenset({MIRROR}), 2, "UTC")
     change.plan(
-        draft, 2, more, {TableName("t3", "o1"): replace(existing, schema=(existing.shards or ())[0].schema)}.get
+        draft, 2, more, {TableName("t3", "o1"): replace(existing, schema=(existing.source_tables or ())[0].schema)}.get
     )
     (step,) = draft.steps
     assert isinstance(step, UpdateState)
-    assert [str(shard.name) for shard in step.state.shards or ()] == ["s1.o1", "s2.o1", "t3.o1"]
+    assert [str(shard.name) for shard in step.state.source_tables or ()] == ["s1.o1", "s2.o1", "t3.o1"]
     assert gap_texts(step.state.gaps)[0].startswith("t3.o1 was not included before cut 2: earlier rows are missing")
 
 
@@ -279,11 +281,11 @@ def test_overwritten_states_are_coalesced() -> None:
     (created,) = coalesced(plan.steps).values()
     assert isinstance(created, CreateMirror)
     assert _words(created) == "create id:int v:varchar(20) n:int"
-    assert len(created.state.shards or ()) == 3
+    assert len(created.state.source_tables or ()) == 3
     rows = (_rows("s1.o1", 1, "id:int v:varchar(20)"), _rows("s1.o1", 9, "id:int v:varchar(20)"))
     _, plan = planned(ONE, TWO, T.format("s3.o1"), "DROP TABLE s2.o1", groups=rows)
     steps = tuple(coalesced(plan.steps).values())
     assert [_words(step) for step in steps] == [
         *("create id:int v:varchar(20)", "ApplyRows", "DROP of s2.o1", "UpdateState", "ApplyRows")
     ]
-    assert [str(shard.name) for shard in steps[3].state.shards or ()] == ["s1.o1", "s3.o1"]
+    assert [str(shard.name) for shard in steps[3].state.source_tables or ()] == ["s1.o1", "s3.o1"]

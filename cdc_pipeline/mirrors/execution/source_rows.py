@@ -12,7 +12,7 @@ from cdc_pipeline.lake.delta import commit_session, is_committed
 from cdc_pipeline.mirrors.execution.alter_columns import needs_rewrite, new_value
 from cdc_pipeline.mirrors.merge.default_values import default_value, is_current_time
 from cdc_pipeline.mirrors.model.masks import HASH
-from cdc_pipeline.mirrors.model.shards import SOURCE_NAMES, source_rows
+from cdc_pipeline.mirrors.model.source_tables import SOURCE_NAMES, source_rows
 from cdc_pipeline.mysql.expressions.translation import translate_assignment
 from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.model.table import ColumnOrigin
@@ -44,12 +44,16 @@ def change_source_rows(context: StepContext, step: ChangeSourceRows) -> None:
             doubts[name] = doubtful
     if step.renamed is not None:
         values |= dict(zip(SOURCE_NAMES, map(F.lit, (step.renamed.database, step.renamed.table)), strict=True))
-    rows = source_rows(step.shard).sql
+    rows = source_rows(step.source_table).sql
     if doubts:
         found = mirror.where(rows).agg(*(F.count(F.when(doubtful, 1)) for doubtful in doubts.values())).first()
         assert found is not None
         gaps += [
-            Gap(GapKind.NO_EXACT_EQUIVALENT, f"{count} older row(s) of {step.shard} may differ from upstream", name)
+            Gap(
+                GapKind.NO_EXACT_EQUIVALENT,
+                f"{count} older row(s) of {step.source_table} may differ from upstream",
+                name,
+            )
             for name, count in zip(doubts, found, strict=True)
             if count
         ]
@@ -97,7 +101,7 @@ def _value(
 
 
 def _null(step: ChangeSourceRows, column: UpstreamColumn, reason: str) -> Gap:
-    return Gap(GapKind.NULL_IN_OLDER_ROWS, f"is NULL in older rows of {step.shard}: {reason}", column.name)
+    return Gap(GapKind.NULL_IN_OLDER_ROWS, f"is NULL in older rows of {step.source_table}: {reason}", column.name)
 
 
 def _default(step: ChangeSourceRows, column: UpstreamColumn, time_zone: str) -> tuple[Column, Column | None]:

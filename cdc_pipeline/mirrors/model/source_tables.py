@@ -70,26 +70,26 @@ def source_columns(changes: DataFrame) -> tuple[str, ...]:
     return SOURCE_OF_CHANGE if set(SOURCE_OF_CHANGE) <= set(changes.columns) else ()
 
 
-def with_source_table(shards: Iterable[SourceTable], shard: SourceTable) -> tuple[SourceTable, ...]:
-    """The shards with this one replaced and moved to the front, so that its definition sets the column order."""
-    return (shard, *(other for other in shards if other.name != shard.name))
+def with_source_table(sources: Iterable[SourceTable], source: SourceTable) -> tuple[SourceTable, ...]:
+    """The source tables with this one replaced and moved to the front, so that its definition sets the column order."""
+    return (source, *(other for other in sources if other.name != source.name))
 
 
-def redacted_shards(shards: tuple[SourceTable, ...], masks: Collection[str]) -> tuple[SourceTable, ...]:
-    """The shards without texts that reveal values of masked columns (`masks.redacted_schema`)."""
-    # by id, because a thousand shards may share one definition
-    schemas = {id(shard.schema): shard.schema for shard in shards}
+def redacted_source_tables(sources: tuple[SourceTable, ...], masks: Collection[str]) -> tuple[SourceTable, ...]:
+    """The source tables without texts that reveal values of masked columns (`masks.redacted_schema`)."""
+    # by id, because a thousand source tables may share one definition
+    schemas = {id(source.schema): source.schema for source in sources}
     redacted = {key: redacted_schema(schema, masks) for key, schema in schemas.items()}
     if all(redacted[key] == schema for key, schema in schemas.items()):
-        return shards
-    return tuple(replace(shard, schema=redacted[id(shard.schema)]) for shard in shards)
+        return sources
+    return tuple(replace(source, schema=redacted[id(source.schema)]) for source in sources)
 
 
-SHARDS_JSON = StoredJson(tuple[SourceTable, ...], shared=TableSchema)
+SOURCE_TABLES_JSON = StoredJson(tuple[SourceTable, ...], shared=TableSchema)
 
 
 def with_renamed_source_table(
-    shards: Iterable[SourceTable], name: TableName, new_name: TableName
+    sources: Iterable[SourceTable], name: TableName, new_name: TableName
 ) -> tuple[SourceTable, ...]:
-    """The shards after upstream renamed one of them."""
-    return tuple(replace(shard, name=new_name) if shard.name == name else shard for shard in shards)
+    """The source tables after upstream renamed one of them."""
+    return tuple(replace(source, name=new_name) if source.name == name else source for source in sources)
