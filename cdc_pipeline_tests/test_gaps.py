@@ -46,10 +46,10 @@ def test_a_dropped_column_drops_its_gaps() -> None:
     after = _altered((*gaps, table, run_on), "ALTER TABLE t DROP COLUMN a")
     assert after.gaps == (gaps[1], gaps[2], table)
     # values missing in rows heal too, for each column by itself
-    untold = tuple(
-        Gap(GapKind.UNDECLARED_COLUMN, "rows have columns that no DDL has told of", name) for name in ("a", "a b")
+    undeclared = tuple(
+        Gap(GapKind.UNDECLARED_COLUMN, "rows have columns that no DDL declares", name) for name in ("a", "a b")
     )
-    assert _altered(untold, "ALTER TABLE t DROP COLUMN a").gaps == untold[1:]
+    assert _altered(undeclared, "ALTER TABLE t DROP COLUMN a").gaps == undeclared[1:]
 
 
 def test_gaps_follow_renamed_columns() -> None:
@@ -75,10 +75,10 @@ def test_equal_gaps_of_another_table_are_equal() -> None:
 
 
 def test_equal_gaps_of_several_columns_make_one_sentence() -> None:
-    words = "rows have columns that no DDL has told of"
-    untold = [Gap(GapKind.UNDECLARED_COLUMN, words, name) for name in ("a", "b")]
+    words = "rows have columns that no DDL declares"
+    undeclared = [Gap(GapKind.UNDECLARED_COLUMN, words, name) for name in ("a", "b")]
     other = Gap(GapKind.UNDECLARED_COLUMN, words, "c", example="s.t")
-    assert gap_texts([untold[0], UNSEEN_START, untold[1], other]) == (
+    assert gap_texts([undeclared[0], UNSEEN_START, undeclared[1], other]) == (
         f"{words}: a, b",
         UNSEEN_START.detail,
         f"{words}: c, such as in s.t",

@@ -102,9 +102,9 @@ def test_columns_of_the_newest_statement() -> None:
     ]
     # rows had columns that DDL does not have, or rows had all columns
     assert ddl_differences(_STATE, statement(id="int")) != []
-    undeclared = _STATE.with_gaps(Gap(GapKind.UNDECLARED_COLUMN, "rows have columns that no DDL has told of", "v"))
+    undeclared = _STATE.with_gaps(Gap(GapKind.UNDECLARED_COLUMN, "rows have columns that no DDL declares", "v"))
     assert ddl_differences(undeclared, statement(id="int")) == []
-    other = _STATE.with_gaps(Gap(GapKind.UNDECLARED_COLUMN, "rows have columns that no DDL has told of", "w"))
+    other = _STATE.with_gaps(Gap(GapKind.UNDECLARED_COLUMN, "rows have columns that no DDL declares", "w"))
     assert ddl_differences(other, statement(id="int")) != []
     assert ddl_differences(replace(_STATE, inferred=True), statement(id="bigint")) == []
 

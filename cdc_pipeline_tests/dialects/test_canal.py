@@ -323,13 +323,13 @@ def test_broken_rule(rule: str, name: str, rows: Columns) -> None:
 
 
 def test_each_rule_has_a_case(spark: SparkSession) -> None:
-    told_by = {
+    identified_by = {
         "canal_ddl": ["isDdl"],
         "canal_statement": ["type", "sql"],
         "canal_query": ["type"],
         "canal_xa": ["type"],
     }
-    wanted = breakable(CANAL, told_by)
+    wanted = breakable(CANAL, identified_by)
     assert broken_by_form(spark, _BAD, CANAL) >= wanted
     assert {rule for rule in _BAD if rule != "value_is_json_object"} == {rule for _, rule in wanted}
 

@@ -424,8 +424,8 @@ def test_broken_rule(rule: str, name: str, rows: Columns) -> None:
 
 
 def test_each_rule_has_a_case(spark: SparkSession) -> None:
-    told_by = {form.name: ["op"] for form in DATAWORKS.forms if form.kind != unified.ROW}
-    wanted = breakable(DATAWORKS, told_by)
+    identified_by = {form.name: ["op"] for form in DATAWORKS.forms if form.kind != unified.ROW}
+    wanted = breakable(DATAWORKS, identified_by)
     assert broken_by_form(spark, _BAD, DATAWORKS) >= wanted
     assert set(_BAD) - _OF_OTHERS == {rule for _, rule in wanted}
 

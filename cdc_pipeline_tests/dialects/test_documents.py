@@ -61,7 +61,7 @@ def _completed(text: str, how: dict[str, Any]) -> str:
     return re.sub(r",(\s*[}\]])", r"\1", text)
 
 
-def _told(name: tuple[str, str]) -> dict[str, Any]:
+def _documented(name: tuple[str, str]) -> dict[str, Any]:
     document, example = name
     found: dict[str, Any] = _EXPECTED[document]["messages"][example]
     return found
@@ -72,8 +72,8 @@ def _values() -> dict[str, bytes | None]:
     for name, text in _MESSAGES.items():
         plain = _without_comments(text)
         found[f"{name}: as printed"] = plain.encode()
-        if "completed" in _told(name):
-            found[f"{name}: completed"] = _completed(plain, _told(name)["completed"]).encode()
+        if "completed" in _documented(name):
+            found[f"{name}: completed"] = _completed(plain, _documented(name)["completed"]).encode()
     return found
 
 
@@ -84,8 +84,8 @@ def rows(spark: SparkSession) -> Columns:
 
 
 def test_every_example_has_what_it_must_become() -> None:
-    told = {(document, name) for document in _DOCUMENTS for name in _EXPECTED[document]["messages"]}
-    assert told == set(_MESSAGES)
+    documented = {(document, name) for document in _DOCUMENTS for name in _EXPECTED[document]["messages"]}
+    assert documented == set(_MESSAGES)
     statements = {(document, name) for document in _DOCUMENTS for name in _EXPECTED[document]["statements"]}
     assert statements == set(_STATEMENTS)
     assert len(_MESSAGES) == 9 + 8 + 9 + 7
@@ -93,14 +93,14 @@ def test_every_example_has_what_it_must_become() -> None:
 
 @pytest.mark.parametrize("name", _MESSAGES, ids=lambda name: " ".join(name))
 def test_as_it_is_printed(name: tuple[str, str], rows: Columns) -> None:
-    _is_as_wanted(rows[f"{name}: as printed"], _told(name)["as_printed"])
+    _is_as_wanted(rows[f"{name}: as printed"], _documented(name)["as_printed"])
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in _MESSAGES if "completed" in _told(name)], ids=lambda name: " ".join(name)
+    "name", [name for name in _MESSAGES if "completed" in _documented(name)], ids=lambda name: " ".join(name)
 )
 def test_completed(name: tuple[str, str], rows: Columns) -> None:
-    wanted = {key: what for key, what in _told(name)["completed"].items() if key not in ("fill", "replace")}
+    wanted = {key: what for key, what in _documented(name)["completed"].items() if key not in ("fill", "replace")}
     _is_as_wanted(rows[f"{name}: completed"], wanted)
 
 
@@ -128,28 +128,30 @@ def test_the_rules_that_they_break_and_go_on(spark: SparkSession) -> None:
     frame.unpersist()
     wanted = {}
     for name in _MESSAGES:
-        told = _told(name)
-        good = [how for how in ("as_printed", "completed") if how in told and told[how]["kind"] != "dead_letter"]
-        wanted |= {f"{name}: {how.replace('_', ' ')}": set(told["warnings"]) for how in good}
+        documented = _documented(name)
+        good = [
+            how for how in ("as_printed", "completed") if how in documented and documented[how]["kind"] != "dead_letter"
+        ]
+        wanted |= {f"{name}: {how.replace('_', ' ')}": set(documented["warnings"]) for how in good}
     assert {name: found.get(name) for name in wanted} == wanted
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in _MESSAGES if "bytes" in _told(name)], ids=lambda name: " ".join(name)
+    "name", [name for name in _MESSAGES if "bytes" in _documented(name)], ids=lambda name: " ".join(name)
 )
 def test_the_bytes_of_the_example_of_binary_types(name: tuple[str, str], rows: Columns, spark: SparkSession) -> None:
-    told = _told(name)["bytes"]
+    documented = _documented(name)["bytes"]
     (_, after), *_ = rows[f"{name}: completed"]["rows"]
-    text = F.lit(after[told["column"]])
+    text = F.lit(after[documented["column"]])
     (found,) = spark.range(1).select(parse_value(text, parse_mysql_type("varbinary(16)"), "UTC").alias("v")).collect()
-    assert list(found["v"]) == told["values"]
+    assert list(found["v"]) == documented["values"]
 
 
 @pytest.mark.parametrize("name", _STATEMENTS, ids=lambda name: " ".join(name))
 def test_statements(name: tuple[str, str]) -> None:
     """The CREATE TABLE statements among the SQL of the documents."""
-    told = _EXPECTED[name[0]]["statements"][name[1]]
-    (created,) = parse_ddl(_STATEMENTS[name].split(";")[0], "test", told["table"])
+    documented = _EXPECTED[name[0]]["statements"][name[1]]
+    (created,) = parse_ddl(_STATEMENTS[name].split(";")[0], "test", documented["table"])
     assert isinstance(created, CreateTable)
-    assert (created.name.table, list(created.schema.primary_key)) == (told["table"], told["key"])
-    assert {column.name: str(column.type) for column in created.schema.columns} == told["columns"]
+    assert (created.name.table, list(created.schema.primary_key)) == (documented["table"], documented["key"])
+    assert {column.name: str(column.type) for column in created.schema.columns} == documented["columns"]

@@ -518,9 +518,9 @@ def test_broken_rule(rule: str, name: str, rows: Columns) -> None:
 
 
 def test_each_rule_has_a_case(spark: SparkSession) -> None:
-    told_by = {"ticdc_ddl": ["isDdl"], "ticdc_watermark": ["type"]}
+    identified_by = {"ticdc_ddl": ["isDdl"], "ticdc_watermark": ["type"]}
     # rules of the storage sink's files: test_ticdc_storage
-    wanted = {found for found in breakable(TICDC, told_by) if not found[0].startswith("ticdc_storage")}
+    wanted = {found for found in breakable(TICDC, identified_by) if not found[0].startswith("ticdc_storage")}
     assert broken_by_form(spark, _BAD, TICDC) >= wanted
     assert set(_BAD) >= set(JSON_RULES)
 

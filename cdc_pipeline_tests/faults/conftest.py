@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_pipeline_tests.support.lakes.told import Told, begun
+from cdc_pipeline_tests.support.lakes.story_lake import StoryLake, begun
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="session")
-def first_slice(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
+def first_slice(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> StoryLake:
     """A lake that has ingested the first slice of the stories. The second slice is waiting. Copy it before use."""
-    return begun(spark, tmp_path_factory.mktemp("begun") / "told")
+    return begun(spark, tmp_path_factory.mktemp("begun") / "begun")

@@ -16,7 +16,7 @@ from dagster import DagsterInstance, DagsterRunStatus
 
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.progress import published_cut
-from cdc_pipeline_tests.support.lakes.told import FIRST, Told, as_a_new_process
+from cdc_pipeline_tests.support.lakes.story_lake import FIRST, StoryLake, as_a_new_process
 from cdc_pipeline_tests.support.messages import tso
 from cdc_pipeline_tests.support.spark_settings import SHORT_LIVED, write_defaults
 
@@ -29,7 +29,7 @@ _ROOT = Path(__file__).parents[2]
 _PATIENCE_SECONDS = 300.0
 
 
-def _job(lake: Told, home: Path) -> subprocess.Popen[bytes]:
+def _job(lake: StoryLake, home: Path) -> subprocess.Popen[bytes]:
     """A run of `shop_ingest` in its own process, as Dagster's launcher starts it."""
     home.mkdir()
     shutil.copy(_ROOT / "dagster.yaml", home)
@@ -59,7 +59,9 @@ def _job(lake: Told, home: Path) -> subprocess.Popen[bytes]:
     )
 
 
-def test_a_canceled_run_ends_and_the_next_one_resumes(spark: SparkSession, first_slice: Told, tmp_path: Path) -> None:
+def test_a_canceled_run_ends_and_the_next_one_resumes(
+    spark: SparkSession, first_slice: StoryLake, tmp_path: Path
+) -> None:
     lake = first_slice.copied(tmp_path)
     run = _job(lake, tmp_path / "home")
     try:

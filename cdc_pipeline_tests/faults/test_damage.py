@@ -22,7 +22,7 @@ from cdc_pipeline.mirrors.operations.maintenance import Maintenance
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.folders import tree
-from cdc_pipeline_tests.support.lakes.told import FIRST, Told, as_a_new_process
+from cdc_pipeline_tests.support.lakes.story_lake import FIRST, StoryLake, as_a_new_process
 from cdc_pipeline_tests.support.messages import tso
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _DAY = 86_400
 
 
 @pytest.fixture
-def lake(first_slice: Told, tmp_path: Path) -> Told:
+def lake(first_slice: StoryLake, tmp_path: Path) -> StoryLake:
     """A copy of the lake that the test may damage."""
     return first_slice.copied(tmp_path / "lake")
 
@@ -48,7 +48,7 @@ def _newest_commit(table: Path) -> Path:
 
 
 def test_a_torn_log_is_reported_and_not_repaired(
-    spark: SparkSession, lake: Told, tmp_path: Path, counted: Callable[[str, int], None]
+    spark: SparkSession, lake: StoryLake, tmp_path: Path, counted: Callable[[str, int], None]
 ) -> None:
     for number, name in enumerate(_TABLES):
         table = Path(lake.paths.home) / name
@@ -72,14 +72,14 @@ def test_a_torn_log_is_reported_and_not_repaired(
     lake.assert_right()
 
 
-def _published(lake: Told) -> int | None:
+def _published(lake: StoryLake) -> int | None:
     try:
         return published_cut(Lake(lake.spark, lake.paths)).resolved_tso
     except LakeError:
         return None
 
 
-def test_a_mirror_with_a_damaged_log_is_rebuilt(spark: SparkSession, lake: Told, tmp_path: Path) -> None:
+def test_a_mirror_with_a_damaged_log_is_rebuilt(spark: SparkSession, lake: StoryLake, tmp_path: Path) -> None:
     """As docs/operations.md describes: move its folder away, and name the mirror to the rebuild."""
     table = Path(lake.paths.mirror(TableName("db", "bag")))
     _newest_commit(table).write_bytes(b"")
@@ -92,7 +92,7 @@ def test_a_mirror_with_a_damaged_log_is_rebuilt(spark: SparkSession, lake: Told,
     lake.assert_right()
 
 
-def test_a_missing_data_file_is_reported(spark: SparkSession, lake: Told, tmp_path: Path) -> None:
+def test_a_missing_data_file_is_reported(spark: SparkSession, lake: StoryLake, tmp_path: Path) -> None:
     table = Path(lake.paths.mirror(TableName("db", "bag")))
     file = next(table.glob("*.parquet"))
     shutil.move(file, tmp_path / "kept.parquet")
@@ -108,7 +108,7 @@ def test_a_missing_data_file_is_reported(spark: SparkSession, lake: Told, tmp_pa
     lake.assert_right()
 
 
-def test_a_clock_that_jumps_back(spark: SparkSession, lake: Told) -> None:
+def test_a_clock_that_jumps_back(spark: SparkSession, lake: StoryLake) -> None:
     """All existing files have tomorrow's date, as if the clock had been set back by a day."""
     tomorrow = time.time() + _DAY
     for file in Path(lake.paths.home).rglob("*"):

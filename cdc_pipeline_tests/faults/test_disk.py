@@ -12,7 +12,7 @@ from cdc_pipeline.errors import LakeError, TransientError
 from cdc_pipeline.lake.faults import to_lake_error
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.progress import published_cut
-from cdc_pipeline_tests.support.lakes.told import FIRST, Told, as_a_new_process
+from cdc_pipeline_tests.support.lakes.story_lake import FIRST, StoryLake, as_a_new_process
 from cdc_pipeline_tests.support.messages import tso
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def _sized(disk: Path, free: int) -> None:
     _remount(disk, f"size={-(-(shutil.disk_usage(disk).used + free) // _PAGE) * _PAGE}")
 
 
-def survived_full_disks(lake: Told, disk: Path, free: int) -> int:
+def survived_full_disks(lake: StoryLake, disk: Path, free: int) -> int:
     """Runs the last slice with `free` bytes on the disk, and `_STEP` more after each failure. Returns the failed runs.
 
     A run keeps the commits of earlier ones, so each run fails at a later write. With constant space, no run could pass a
@@ -62,7 +62,7 @@ def survived_full_disks(lake: Told, disk: Path, free: int) -> int:
     raise AssertionError("no run got through")
 
 
-def _error_of(lake: Told) -> Exception | None:
+def _error_of(lake: StoryLake) -> Exception | None:
     try:
         lake.run()
     except Exception as error:
@@ -72,7 +72,7 @@ def _error_of(lake: Told) -> Exception | None:
 
 @pytest.mark.parametrize("free", [160 * 1024, pytest.param(24 * 1024, marks=pytest.mark.long)])
 def test_a_full_disk_at_each_write(
-    first_slice: Told, disk: Path, tmp_path: Path, free: int, counted: Callable[[str, int], None]
+    first_slice: StoryLake, disk: Path, tmp_path: Path, free: int, counted: Callable[[str, int], None]
 ) -> None:
     lake = first_slice.copied(tmp_path)
     failures = survived_full_disks(lake, disk, free)
@@ -82,7 +82,7 @@ def test_a_full_disk_at_each_write(
     lake.assert_right()
 
 
-def test_a_read_only_lake(first_slice: Told, disk: Path, tmp_path: Path) -> None:
+def test_a_read_only_lake(first_slice: StoryLake, disk: Path, tmp_path: Path) -> None:
     lake = first_slice.copied(tmp_path)
     _remount(disk, "ro")
     with pytest.raises(LakeError, match=r"the lake '.*' cannot be written: Read-only file system"):

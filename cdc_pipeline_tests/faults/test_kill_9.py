@@ -22,7 +22,7 @@ from cdc_pipeline_tests.histories.ingested import (
     RandomKiller,
     histories_of,
 )
-from cdc_pipeline_tests.support.lakes.told import as_a_new_process
+from cdc_pipeline_tests.support.lakes.story_lake import as_a_new_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable

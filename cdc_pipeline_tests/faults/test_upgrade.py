@@ -15,14 +15,14 @@ from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.cuts.reading import read_cut
 from cdc_pipeline_tests.support.folders import tree
 from cdc_pipeline_tests.support.lakes.runs import run_ingest
-from cdc_pipeline_tests.support.lakes.told import Told, as_a_new_process
+from cdc_pipeline_tests.support.lakes.story_lake import StoryLake, as_a_new_process
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 def test_a_lake_of_another_format_is_rebuilt_from_its_raw_records(
-    spark: SparkSession, first_slice: Told, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    spark: SparkSession, first_slice: StoryLake, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     lake = first_slice.copied(tmp_path)
     home = Path(lake.paths.home)

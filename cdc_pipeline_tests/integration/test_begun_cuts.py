@@ -65,7 +65,7 @@ def test_policy_keys_zone_selection_and_code_may_change(stream: Stream, tmp_path
 
     The new settings would change all steps.
     """
-    stream.tell(
+    stream.write_slice(
         2,
         create("gone", 1),
         put("gone", 2, "1", "g"),
@@ -78,7 +78,7 @@ def test_policy_keys_zone_selection_and_code_may_change(stream: Stream, tmp_path
     before = {"keys": {"db.keyed": ("id",)}, "time_zone": "Asia/Shanghai"}
     stream.run(**before)
     values = {"id": "7", "at": "2026-11-21 08:00:00"}
-    stream.tell(
+    stream.write_slice(
         20,
         # the later policy would hold this statement, and so shift the index of all later steps
         change("DROP TABLE gone", 10),
@@ -116,7 +116,7 @@ def test_policy_keys_zone_selection_and_code_may_change(stream: Stream, tmp_path
         assert (last["ddl_policy"], last["held"]) == (POLICY_JSON.to_json(DdlPolicy()), [])
         assert lake_balance(Lake(copy.spark, copy.paths)).is_balanced
     # the next cut uses the current settings
-    copy.tell(30, put("bag", 25, "2", "m2"), change("TRUNCATE TABLE made", 26))
+    copy.write_slice(30, put("bag", 25, "2", "m2"), change("TRUNCATE TABLE made", 26))
     copy.run(**after)
     last = copy.cuts()[-1]
     assert [held["table"] for held in last["held"]] == ["made"]
@@ -126,9 +126,9 @@ def test_policy_keys_zone_selection_and_code_may_change(stream: Stream, tmp_path
 
 def test_a_masked_default_of_a_resumed_cut(stream: Stream) -> None:
     rules = ColumnRules(masks=(("db.*", (("mail", "hash"),)),), salt=SALT)
-    stream.tell(2, create("p", 1), put("p", 2, "1", "a"))
+    stream.write_slice(2, create("p", 1), put("p", 2, "1", "a"))
     stream.run(columns=rules)
-    stream.tell(
+    stream.write_slice(
         20,
         change("ALTER TABLE p ADD mail VARCHAR(40) DEFAULT 'clear-mail', ADD n INT DEFAULT 5", 10),
         put("p", 11, "2", "b"),
@@ -145,11 +145,11 @@ def test_a_masked_default_of_a_resumed_cut(stream: Stream) -> None:
 @pytest.mark.core(12)
 def test_a_begun_cut_is_finished_as_planned(stream: Stream) -> None:
     """Two runs without a lock: the second one reads before the first has written its plan, and has a batch more."""
-    stream.tell(2, create("a", 1), create("b", 1, KEYLESS))
+    stream.write_slice(2, create("a", 1), create("b", 1, KEYLESS))
     stream.run()
-    stream.tell(10, put("a", 5, "1", "x"), put("b", 5, "1", "x"))
+    stream.write_slice(10, put("a", 5, "1", "x"), put("b", 5, "1", "x"))
     assert stream.killed(1)
-    stream.tell(20, put("a", 15, "1", "y"), put("b", 15, "1", "x"))
+    stream.write_slice(20, put("a", 15, "1", "y"), put("b", 15, "1", "x"))
     with patch.object(cut_maker, "load_begun_cut", lambda *_: None):
         lines = stream.run()
     assert "another run began cut 2 first: executing that run's plan" in lines
@@ -161,12 +161,12 @@ def test_a_begun_cut_is_finished_as_planned(stream: Stream) -> None:
 
 def test_a_step_of_more_than_a_hundred_commits(stream: Stream) -> None:
     """A statement adds columns, each generated from the one before, so each column needs its own commit."""
-    stream.tell(2, create("wide", 1, "CREATE TABLE `{}` (id INT PRIMARY KEY, c0 INT)"))
+    stream.write_slice(2, create("wide", 1, "CREATE TABLE `{}` (id INT PRIMARY KEY, c0 INT)"))
     stream.run()
     columns = ", ".join(f"ADD c{number} INT AS (c{number - 1} + 1) STORED" for number in range(1, 99))
     types = {"id": "int", "c0": "int"}
     rows = [(row("INSERT", "wide", 3, {"id": "1", "c0": "10"}, types=types, key=["id"]), 1)]
-    stream.tell(
+    stream.write_slice(
         20, *rows, change(f"ALTER TABLE wide {columns}", 10), change("ALTER TABLE wide ADD z INT DEFAULT 9", 11)
     )
     stream.run()
@@ -178,7 +178,7 @@ def test_a_gap_is_committed_with_its_cause(stream: Stream, tmp_path: Path) -> No
     ranges = (
         "PARTITION BY RANGE (YEAR(d)) (PARTITION p0 VALUES LESS THAN (2020), PARTITION p1 VALUES LESS THAN MAXVALUE)"
     )
-    stream.tell(
+    stream.write_slice(
         2,
         create("narrow", 1),
         put("narrow", 2, "1", "no number"),
@@ -187,7 +187,7 @@ def test_a_gap_is_committed_with_its_cause(stream: Stream, tmp_path: Path) -> No
         (ddl("ALTER TABLE days COMMENT 'x'", 1), 0),
     )
     stream.run()
-    stream.tell(
+    stream.write_slice(
         20, change("ALTER TABLE narrow MODIFY v INT", 10), change("ALTER TABLE narrow ADD w INT AS (v + 1)", 11)
     )
     for number in range(100):
@@ -204,9 +204,9 @@ def test_a_gap_is_committed_with_its_cause(stream: Stream, tmp_path: Path) -> No
 
 
 def test_excluded_changes_are_counted_by_the_run_that_finishes(stream: Stream) -> None:
-    stream.tell(2, create("a", 1), create("b", 1))
+    stream.write_slice(2, create("a", 1), create("b", 1))
     stream.run()
-    stream.tell(10, put("a", 5, "no number", "x"), put("a", 5, "1", "x"), put("b", 5, "1", "x"))
+    stream.write_slice(10, put("a", 5, "no number", "x"), put("a", 5, "1", "x"), put("b", 5, "1", "x"))
     number = 0
     while stream.begun_again(stream.folder.parent / f"killed-{number}").killed(number):
         copy = Stream(stream.spark, stream.folder.parent / f"killed-{number}", stream.topic, stream.slices)
@@ -219,9 +219,9 @@ def test_excluded_changes_are_counted_by_the_run_that_finishes(stream: Stream) -
 
 def test_a_folder_move_that_was_killed_halfway(stream: Stream) -> None:
     """On a file system that copies and deletes: half of the mirror's files have the new name."""
-    stream.tell(2, create("a", 1), put("a", 2, "1", "x"))
+    stream.write_slice(2, create("a", 1), put("a", 2, "1", "x"))
     stream.run()
-    stream.tell(20, change("RENAME TABLE a TO b", 10), put("b", 11, "2", "y"))
+    stream.write_slice(20, change("RENAME TABLE a TO b", 10), put("b", 11, "2", "y"))
 
     def half(spark: SparkSession, source: str, target: str, notes: str) -> None:
         folder_moves._record_move(spark, source, target, notes)

@@ -14,10 +14,10 @@ import pytest
 
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.progress import published_cut
-from cdc_pipeline_tests.support.lakes import ddl_stories, told_ddl_stories
+from cdc_pipeline_tests.support.lakes import ddl_stories, ingested_ddl_stories
+from cdc_pipeline_tests.support.lakes.ingested_stories import PARTITIONS, assert_ingested
 from cdc_pipeline_tests.support.lakes.kills import SHORT, Killer, ingested_with_kills
 from cdc_pipeline_tests.support.lakes.stories import STORIES, Story
-from cdc_pipeline_tests.support.lakes.told_stories import PARTITIONS, assert_told
 from cdc_pipeline_tests.support.messages import Topic, tso, watermark
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def assert_survives(spark: SparkSession, paths: LakePaths, folder: Path, stories
         slices[first if early else last].append((payload, partition))
     kills = survived_kills(spark, paths, folder, slices, every)
     for story in stories:
-        assert_told(spark, paths, story)
+        assert_ingested(spark, paths, story)
     return kills
 
 
@@ -73,11 +73,11 @@ def assert_ddl_survives(
     stories = [ddl_stories.STORIES[name] for name in names]
     slices = {
         end: [message for story in stories for message in getattr(story, part)]
-        for part, end in told_ddl_stories.SLICES.items()
+        for part, end in ingested_ddl_stories.SLICES.items()
     }
     kills = survived_kills(spark, paths, folder, slices, every)
     for story in stories:
-        told_ddl_stories.assert_told(spark, paths, story)
+        ingested_ddl_stories.assert_ingested(spark, paths, story)
     return kills
 
 

@@ -25,8 +25,8 @@ from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules, MaskSaltError
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.stories import KEYLESS, TYPES, change, create, put, update
+from cdc_pipeline_tests.support.lakes.story_lake import as_a_new_process
 from cdc_pipeline_tests.support.lakes.stream import Stream
-from cdc_pipeline_tests.support.lakes.told import as_a_new_process
 from cdc_pipeline_tests.support.masks import SALT
 from cdc_pipeline_tests.support.messages import row
 
@@ -59,7 +59,7 @@ def first_cut(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     """The initial lake of all tests. Copy it."""
     found = Stream(spark, tmp_path_factory.mktemp("first") / "one")
     names = ("a", "b", "x")
-    found.tell(2, *(create(name, 1) for name in names), create("bag", 1, KEYLESS), put("bag", 2, "1", "q"))
+    found.write_slice(2, *(create(name, 1) for name in names), create("bag", 1, KEYLESS), put("bag", 2, "1", "q"))
     found.run()
     return found
 
@@ -84,7 +84,9 @@ def test_a_table_is_quarantined_and_rebuilt(stream: Stream, counted: Any) -> Non
     for file in bag.glob("*.parquet"):
         file.unlink()
     as_a_new_process(stream.spark)
-    stream.tell(10, *(put(name, 5, "1", "one") for name in ("a", "b", "bag")), change("ALTER TABLE bag ADD n INT", 6))
+    stream.write_slice(
+        10, *(put(name, 5, "1", "one") for name in ("a", "b", "bag")), change("ALTER TABLE bag ADD n INT", 6)
+    )
     stream.topic.send(row("DELETE", "bag", 4, {"id": "1", "v": "q"}, key=["id"]), 1).write(
         stream.folder / "captures", "1b.jsonl"
     )
@@ -106,7 +108,7 @@ def test_a_table_is_quarantined_and_rebuilt(stream: Stream, counted: Any) -> Non
 
     # its changes wait, and all other tables continue
     late = row("INSERT", "bag", 15, {"id": "8", "v": "late", "n": "4"}, types={**TYPES, "n": "int"})
-    stream.tell(20, put("a", 15, "1", "two"), (late, 1), change("ALTER TABLE bag ADD m INT", 16))
+    stream.write_slice(20, put("a", 15, "1", "two"), (late, 1), change("ALTER TABLE bag ADD m INT", 16))
     report_lines = stream.run()
     assert not any("quarantined" in line for line in report_lines)
     assert stream.rows("a") == [(1, "two")]
@@ -127,14 +129,14 @@ def test_a_table_is_quarantined_and_rebuilt(stream: Stream, counted: Any) -> Non
     assert stream.rows("bag") == [(1, "one", None, None), (8, "late", 4, None)]
     assert {mirror["table"]: mirror["gaps"] for mirror in stream.cuts()[-1]["mirrors"]}["bag"] == []
     assert {found["status"] for found in history.where("sql LIKE 'ALTER%'").collect()} == {"applied"}
-    stream.tell(30, put("bag", 25, "9", "on"))
+    stream.write_slice(30, put("bag", 25, "9", "on"))
     stream.run()
     assert (len(stream.rows("bag")), lake_balance(Lake(stream.spark, stream.paths)).is_balanced) == (3, True)
     counted("tables quarantined and rebuilt", 1)
 
 
 def test_tables_tied_to_it_by_a_rename_wait_too(stream: Stream) -> None:
-    stream.tell(
+    stream.write_slice(
         10,
         put("a", 5, "1", "one"),
         put("b", 5, "1", "one"),
@@ -158,7 +160,7 @@ def test_tables_tied_to_it_by_a_rename_wait_too(stream: Stream) -> None:
 
 def test_a_table_that_cannot_be_created_and_a_rebuild_of_all(stream: Stream) -> None:
     """It has no mirror. A rebuild of all tables tries again, and leaves it quarantined if it fails."""
-    stream.tell(10, create("new", 5), put("new", 6, "1", "n"), update("a", 6, ("1", "x"), ("1", "y")))
+    stream.write_slice(10, create("new", 5), put("new", 6, "1", "n"), update("a", 6, ("1", "x"), ("1", "y")))
     with broken("new"):
         for _ in range(2):
             with pytest.raises(BrokenError):
@@ -177,7 +179,7 @@ def test_a_table_that_cannot_be_created_and_a_rebuild_of_all(stream: Stream) -> 
 
 @pytest.mark.parametrize("error", [TransientError, OSError, MemoryError])
 def test_errors_that_no_table_causes_quarantine_none(stream: Stream, error: type[Exception]) -> None:
-    stream.tell(10, put("a", 5, "1", "one"), put("b", 5, "1", "one"))
+    stream.write_slice(10, put("a", 5, "1", "one"), put("b", 5, "1", "one"))
     with broken("a", error=error):
         for _ in range(4):
             with pytest.raises(error):
@@ -188,7 +190,7 @@ def test_errors_that_no_table_causes_quarantine_none(stream: Stream, error: type
 
 
 def test_no_table_is_quarantined_if_all_fail(stream: Stream) -> None:
-    stream.tell(10, *(put(name, 5, "1", "one") for name in ("a", "b", "x")))
+    stream.write_slice(10, *(put(name, 5, "1", "one") for name in ("a", "b", "x")))
     with broken("a", "b", "x"):
         for _ in range(4):
             with pytest.raises(BrokenError):
@@ -199,7 +201,7 @@ def test_no_table_is_quarantined_if_all_fail(stream: Stream) -> None:
 
 def test_an_unfinished_cut_does_not_block_a_rebuild(stream: Stream) -> None:
     """The table is quarantined at once, and rebuilt if it is among the selected ones."""
-    stream.tell(10, put("a", 5, "1", "one"), put("b", 5, "1", "one"))
+    stream.write_slice(10, put("a", 5, "1", "one"), put("b", 5, "1", "one"))
     with broken("b"), pytest.raises(BrokenError):
         stream.run()
     with broken("b"):
@@ -215,7 +217,7 @@ def test_a_rebuild_abandons_a_cut_that_cannot_be_finished(stream: Stream, first:
     cut moved, dropped and created."""
     masks: Any = (("db.*", (("mail", "hash"),)),)
     rules, others = (ColumnRules(masks=masks, salt=salt) for salt in (SALT, "another salt of the tests"))
-    stream.tell(
+    stream.write_slice(
         10,
         put("a", 5, "1", "one"),
         change("RENAME TABLE a TO c, b TO a, c TO b", 6),
@@ -246,7 +248,7 @@ def test_a_rebuild_abandons_a_cut_that_cannot_be_finished(stream: Stream, first:
 
 def test_a_version_that_splits_rows_differently_is_reported(stream: Stream) -> None:
     """Rows that were planned for one step must not be applied in two steps, or in none."""
-    stream.tell(10, put("bag", 5, "1", "one"), change("ALTER TABLE bag ADD n INT", 6), put("bag", 7, "2", "two"))
+    stream.write_slice(10, put("bag", 5, "1", "one"), change("ALTER TABLE bag ADD n INT", 6), put("bag", 7, "2", "two"))
     assert stream.killed(2)
     from cdc_pipeline.mirrors.changes import cut_rows
 

@@ -14,11 +14,11 @@ from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.lock import writer_lock
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline.spark.threads import map_in_threads
+from cdc_pipeline_tests.support.lakes.ingested_stories import PARTITIONS, assert_ingested
 from cdc_pipeline_tests.support.lakes.kills import SHORT
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.lakes.runs import environment, run_ingest
 from cdc_pipeline_tests.support.lakes.stories import STORIES
-from cdc_pipeline_tests.support.lakes.told_stories import PARTITIONS, assert_told
 from cdc_pipeline_tests.support.messages import Topic, watermark
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def _write_captures(folder: Path) -> None:
 
 def _assert_correct(spark: SparkSession, paths: LakePaths) -> None:
     for name in SHORT:
-        assert_told(spark, paths, STORIES[name])
+        assert_ingested(spark, paths, STORIES[name])
     sent = sum(len(STORIES[name].messages) for name in SHORT) + len(PARTITIONS)
     assert spark.read.format("delta").load(paths.table("raw_topic_snapshot")).count() == sent
     assert spark.read.format("delta").load(paths.table("consistent_cuts")).count() == 1

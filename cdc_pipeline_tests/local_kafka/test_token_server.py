@@ -46,9 +46,9 @@ def test_a_token_carries_its_claims_and_the_published_key_signed_it(server: Toke
     assert status == 200
     assert (document["token_type"], document["expires_in"], document["scope"]) == ("Bearer", 60, "kafka")
     header, claims, signature = document["access_token"].split(".")
-    told = json.loads(unpacked(claims))
-    assert (told["sub"], told["iss"], told["aud"]) == ("alice", server.issuer, "local-kafka")
-    assert (told["scope"], told["exp"] - told["iat"]) == ("kafka", 60)
+    payload = json.loads(unpacked(claims))
+    assert (payload["sub"], payload["iss"], payload["aud"]) == ("alice", server.issuer, "local-kafka")
+    assert (payload["scope"], payload["exp"] - payload["iat"]) == ("kafka", 60)
     status, keys = asked(server.keys_url, None)
     (key,) = keys["keys"]
     assert json.loads(unpacked(header)) == {"alg": "RS256", "typ": "JWT", "kid": key["kid"]}

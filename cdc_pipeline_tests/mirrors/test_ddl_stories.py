@@ -8,10 +8,10 @@ import pytest
 
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline_tests.support.lakes.ddl_stories import STORIES, Messages
+from cdc_pipeline_tests.support.lakes.ingested_ddl_stories import SLICES, assert_ingested
+from cdc_pipeline_tests.support.lakes.ingested_stories import PARTITIONS
 from cdc_pipeline_tests.support.lakes.mirror_checks import mirror_checks
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
-from cdc_pipeline_tests.support.lakes.told_ddl_stories import SLICES, assert_told
-from cdc_pipeline_tests.support.lakes.told_stories import PARTITIONS
 from cdc_pipeline_tests.support.messages import Topic, watermark
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> LakeP
 
 @pytest.mark.parametrize("name", STORIES)
 def test_story(lake: LakePaths, spark: SparkSession, name: str) -> None:
-    assert_told(spark, lake, STORIES[name])
+    assert_ingested(spark, lake, STORIES[name])
 
 
 def test_keys_and_columns(lake: LakePaths, spark: SparkSession) -> None:

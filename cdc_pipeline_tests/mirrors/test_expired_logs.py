@@ -11,7 +11,7 @@ from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.reading import read_cut
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
-from cdc_pipeline_tests.support.lakes.told import as_a_new_process
+from cdc_pipeline_tests.support.lakes.story_lake import as_a_new_process
 from cdc_pipeline_tests.support.messages import Topic, row, tso, watermark
 
 if TYPE_CHECKING:

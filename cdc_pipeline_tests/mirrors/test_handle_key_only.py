@@ -50,9 +50,9 @@ def _delete(table: str, step: int, number: int) -> str:
     return _change("DELETE", table, step, {"id": str(number), "v": "a", "b": "a"})
 
 
-_TOLD, _LEFT, _GENERATED, _UNIQUE, _UNSEEN = "told", "left", "generated", "unique", "unseen"
+_COMPLETE, _LEFT, _GENERATED, _UNIQUE, _UNSEEN = "complete", "left", "generated", "unique", "unseen"
 FIRST = (
-    *(ddl(f"CREATE TABLE {table} {_COLUMNS}", 1, table=table, kind="CREATE") for table in (_TOLD, _LEFT)),
+    *(ddl(f"CREATE TABLE {table} {_COLUMNS}", 1, table=table, kind="CREATE") for table in (_COMPLETE, _LEFT)),
     ddl(
         "CREATE TABLE generated (id INT PRIMARY KEY, n INT, twice INT AS (n * 2) VIRTUAL, s INT AS (n + 1) STORED)",
         1,
@@ -60,28 +60,28 @@ FIRST = (
         kind="CREATE",
     ),
     ddl("CREATE TABLE `unique` (v TEXT, ref VARCHAR(20) NOT NULL UNIQUE)", 1, table=_UNIQUE, kind="CREATE"),
-    # told: all that came with the key alone is told of by others
-    _bare(_insert(_TOLD, 2, 1)),
-    _update(_TOLD, 3, 1, "later"),
-    _bare(_insert(_TOLD, 2, 2)),
-    _delete(_TOLD, 3, 2),
-    _bare(_insert(_TOLD, 2, 3)),
-    _insert(_TOLD, 2, 3, "again"),
-    _insert(_TOLD, 2, 4, "before"),
-    _bare(_insert(_TOLD, 2, 4)),
-    _insert(_TOLD, 2, 5),
-    _bare(_update(_TOLD, 3, 5, "big")),
-    _update(_TOLD, 3, 5, "big"),
-    _insert(_TOLD, 2, 6),
-    _update(_TOLD, 3, 6, "big"),
-    _bare(_update(_TOLD, 3, 6, "big")),
-    _insert(_TOLD, 2, 7),
-    _bare(_delete(_TOLD, 3, 7)),
-    _insert(_TOLD, 2, 8),
-    _insert(_TOLD, 2, 9),
+    # complete: other messages have the columns of all rows that came with the key alone
+    _bare(_insert(_COMPLETE, 2, 1)),
+    _update(_COMPLETE, 3, 1, "later"),
+    _bare(_insert(_COMPLETE, 2, 2)),
+    _delete(_COMPLETE, 3, 2),
+    _bare(_insert(_COMPLETE, 2, 3)),
+    _insert(_COMPLETE, 2, 3, "again"),
+    _insert(_COMPLETE, 2, 4, "before"),
+    _bare(_insert(_COMPLETE, 2, 4)),
+    _insert(_COMPLETE, 2, 5),
+    _bare(_update(_COMPLETE, 3, 5, "big")),
+    _update(_COMPLETE, 3, 5, "big"),
+    _insert(_COMPLETE, 2, 6),
+    _update(_COMPLETE, 3, 6, "big"),
+    _bare(_update(_COMPLETE, 3, 6, "big")),
+    _insert(_COMPLETE, 2, 7),
+    _bare(_delete(_COMPLETE, 3, 7)),
+    _insert(_COMPLETE, 2, 8),
+    _insert(_COMPLETE, 2, 9),
     # a change of a unique column comes as both, of one commit TSO
-    _delete(_TOLD, 3, 9),
-    _insert(_TOLD, 3, 9, "split"),
+    _delete(_COMPLETE, 3, 9),
+    _insert(_COMPLETE, 3, 9, "split"),
     # left: nothing tells of them
     _bare(_insert(_LEFT, 2, 1)),
     _insert(_LEFT, 2, 2),
@@ -106,18 +106,18 @@ FIRST = (
     watermark(5),
 )
 SECOND = (
-    _bare(_update(_TOLD, 6, 8, "big")),
-    _update(_TOLD, 7, 8, "known", "big"),
-    _bare(_delete(_TOLD, 6, 9)),
+    _bare(_update(_COMPLETE, 6, 8, "big")),
+    _update(_COMPLETE, 7, 8, "known", "big"),
+    _bare(_delete(_COMPLETE, 6, 9)),
     _bare(_update(_LEFT, 6, 4, "big")),
-    _update(_LEFT, 6, 1, "told at last"),
+    _update(_LEFT, 6, 1, "known at last"),
     _bare(_change("UPDATE", _GENERATED, 6, {"id": "1", "n": "9", "s": "10"}, {"id": "1", "n": "5", "s": "6"})),
     _change("UPDATE", _GENERATED, 6, {"id": "2", "n": "8", "s": "9"}, {"id": "2", "n": "7", "s": "8"}),
     _bare(_change("UPDATE", _UNIQUE, 6, {"v": "big", "ref": "D"}, {"v": "vC", "ref": "C"}), "ref"),
     watermark(9),
 )
 EXPECTED: dict[str, list[list[tuple[Any, ...]]]] = {
-    _TOLD: [
+    _COMPLETE: [
         [
             *((1, "later", "later1"), (3, "again", "again3"), (4, "before", "before4"), (5, "big", "big5")),
             *((6, "big", "big6"), (8, "a", "a8"), (9, "split", "split9")),
@@ -129,7 +129,7 @@ EXPECTED: dict[str, list[list[tuple[Any, ...]]]] = {
     ],
     _LEFT: [
         [(1, None, None), (2, "a", "a2"), (3, None, None), (4, "a", "a4"), (5, None, None)],
-        [(1, "told at last", "told at last1"), (2, "a", "a2"), (3, None, None), (4, "a", "a4"), (5, None, None)],
+        [(1, "known at last", "known at last1"), (2, "a", "a2"), (3, None, None), (4, "a", "a4"), (5, None, None)],
     ],
     _GENERATED: [
         [(1, 5, 10, 6), (2, 5, 10, 6), (3, None, None, None)],
@@ -152,7 +152,7 @@ def _offset(message: str) -> int:
 
 
 @pytest.fixture(scope="module")
-def told(
+def known(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[LakePaths, dict[str, list[list[tuple[Any, ...]]]]]:
     folder, topic = tmp_path_factory.mktemp("handle_key"), Topic()
@@ -170,8 +170,8 @@ def told(
 
 
 @pytest.mark.parametrize("table", EXPECTED)
-def test_rows(told: tuple[LakePaths, dict[str, list[list[tuple[Any, ...]]]]], table: str) -> None:
-    assert told[1][table] == [sorted(rows, key=str) for rows in EXPECTED[table]]
+def test_rows(known: tuple[LakePaths, dict[str, list[list[tuple[Any, ...]]]]], table: str) -> None:
+    assert known[1][table] == [sorted(rows, key=str) for rows in EXPECTED[table]]
 
 
 def _gaps(spark: SparkSession, paths: LakePaths, table: str) -> tuple[str, ...]:
@@ -180,8 +180,8 @@ def _gaps(spark: SparkSession, paths: LakePaths, table: str) -> tuple[str, ...]:
     return gap_texts(MirrorState.from_properties(state.properties).gaps)
 
 
-def test_gaps_say_how_many_rows_and_which_message_was_first(told: tuple[LakePaths, Any], spark: SparkSession) -> None:
-    paths = told[0]
+def test_gaps_say_how_many_rows_and_which_message_was_first(known: tuple[LakePaths, Any], spark: SparkSession) -> None:
+    paths = known[0]
     found = {table: _gaps(spark, paths, table) for table in EXPECTED}
     unseen = found.pop(_UNSEEN)
     first = {
@@ -192,7 +192,7 @@ def test_gaps_say_how_many_rows_and_which_message_was_first(told: tuple[LakePath
     }
     unique = _bare(_change("UPDATE", _UNIQUE, 3, {"v": "big", "ref": "A"}, {"v": "vA", "ref": "A"}), "ref")
     assert found == {
-        _TOLD: (),
+        _COMPLETE: (),
         _LEFT: (_gap(4, first[_LEFT]), _gap(1, _offset(_bare(_update(_LEFT, 6, 4, "big"))))),
         _GENERATED: (_gap(2, first[_GENERATED]), _gap(1, len(FIRST) + 5)),
         _UNIQUE: (_gap(1, _offset(unique)), _gap(1, len(FIRST) + 7)),
@@ -201,20 +201,20 @@ def test_gaps_say_how_many_rows_and_which_message_was_first(told: tuple[LakePath
     assert unseen[0].startswith("no CREATE TABLE was seen")
 
 
-def test_nothing_became_a_dead_letter_and_changes_balance(told: tuple[LakePaths, Any], spark: SparkSession) -> None:
-    paths = told[0]
+def test_nothing_became_a_dead_letter_and_changes_balance(known: tuple[LakePaths, Any], spark: SparkSession) -> None:
+    paths = known[0]
     assert spark.read.format("delta").load(paths.table("dead_letters")).isEmpty()
     balance = lake_balance(Lake(spark, paths))
     assert balance.is_balanced
     assert balance.decoded == sum('"isDdl": false' in text and "WATERMARK" not in text for text in (*FIRST, *SECOND))
 
 
-def test_a_rebuild_makes_the_same_rows(told: tuple[LakePaths, Any], spark: SparkSession) -> None:
-    """In one cut: where a later change told of a row, its gap is not there any more."""
-    paths = told[0]
+def test_a_rebuild_makes_the_same_rows(known: tuple[LakePaths, Any], spark: SparkSession) -> None:
+    """In one cut: where a later change known of a row, its gap is not there any more."""
+    paths = known[0]
     report = Rebuilder(CutMaker(Lake(spark, paths), "again", "UTC", 2, lambda _: None), "auto").rebuild()
     assert {table.table: table.equal for table in report.tables} == dict.fromkeys(
         (table.table for table in report.tables), True
     )
     assert _gaps(spark, paths, _LEFT) == (_gap(4, _offset(_bare(_update(_LEFT, 3, 2, "big")))),)
-    assert _gaps(spark, paths, _TOLD) == ()
+    assert _gaps(spark, paths, _COMPLETE) == ()

@@ -1,6 +1,6 @@
 """Canal over several partitions, rows by their key, DDL in partition 0: each case is one table's stream.
 
-A case is told in two slices, a cut after each: a partition may be ahead of the one that DDL travels in, or behind it.
+A case is ingested in two slices, a cut after each: a partition may be ahead of the one that DDL travels in, or behind it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Row = dict[str, str | None]
 class Case:
     """`first` and `second` are (payload, partition); `rows` the table's rows at the end, None where it is not there.
 
-    `doubt`: it is marked as one of which the order is not told. The table is made before both, unless `create` is ""."""
+    `doubt`: it is marked as one of which the order is unknown. The table is made before both, unless `create` is ""."""
 
     first: list[Sent]
     second: list[Sent]
@@ -289,13 +289,13 @@ CASES = {
 
 
 @dataclass
-class Told:
+class Ingested:
     paths: LakePaths
     entries: dict[TableName, MirrorEntry]
 
 
 @pytest.fixture(scope="module")
-def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
+def ingested(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ingested:
     """All cases in one lake, each with a topic and tables of its name (`x` in the messages)."""
     folder = tmp_path_factory.mktemp("hashed")
     paths = LakePaths(str(folder / "lake"), "shop")
@@ -308,15 +308,15 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
                 topics[name].send(renamed, partition)
             topics[name].write(folder / "captures", f"{number}-{name}.jsonl")
         ingest(spark, paths, folder / "captures")
-    return Told(paths, {entry.name: entry for entry in published_entries(published_cut(Lake(spark, paths)), paths)})
+    return Ingested(paths, {entry.name: entry for entry in published_entries(published_cut(Lake(spark, paths)), paths)})
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_table_is_upstreams(told: Told, spark: SparkSession, name: str) -> None:
+def test_the_table_is_upstreams(ingested: Ingested, spark: SparkSession, name: str) -> None:
     case = CASES[name]
     wanted = {name: case.rows} | {table.replace("x_", f"{name}_"): rows for table, rows in case.others.items()}
     for table, rows in wanted.items():
-        entry = told.entries.get(TableName("db", table))
+        entry = ingested.entries.get(TableName("db", table))
         if rows is None:
             assert entry is None
             continue
@@ -329,11 +329,11 @@ def test_the_table_is_upstreams(told: Told, spark: SparkSession, name: str) -> N
         assert sorted(found, key=str) == sorted(rows, key=str)
 
 
-def test_nothing_is_lost_or_counted_twice(told: Told, spark: SparkSession) -> None:
-    balance = lake_balance(Lake(spark, told.paths))
+def test_nothing_is_lost_or_counted_twice(ingested: Ingested, spark: SparkSession) -> None:
+    balance = lake_balance(Lake(spark, ingested.paths))
     assert balance.is_balanced, balance
 
 
-def test_every_statement_fits(told: Told, spark: SparkSession) -> None:
-    history = spark.read.format("delta").load(told.paths.table("ddl_history"))
+def test_every_statement_fits(ingested: Ingested, spark: SparkSession) -> None:
+    history = spark.read.format("delta").load(ingested.paths.table("ddl_history"))
     assert [row["effect"] for row in history.where("status <> 'applied'").collect()] == []

@@ -1,4 +1,4 @@
-"""Tables that are merged into one mirror, in a lake: rows told apart by their table, and what DDL on one of them does."""
+"""Tables that are merged into one mirror, in a lake: rows identified by their table, and what DDL on one of them does."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from cdc_pipeline.mirrors.settings.selection import Route, TableSelection
 from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.mirror_checks import mirror_checks
-from cdc_pipeline_tests.support.lakes.selected import Message, Told
+from cdc_pipeline_tests.support.lakes.selected import Ingested, Message
 from cdc_pipeline_tests.support.messages import canal, canal_ddl, ddl, row, tso
 
 if TYPE_CHECKING:
@@ -53,9 +53,9 @@ def put(table: str, step: int, *, old: Texts | None = None, kind: str = "INSERT"
     return payload, 1 if database == "a" else 2
 
 
-def rows(told: Told, table: str) -> tuple[str, list[tuple[str, ...]]]:
+def rows(ingested: Ingested, table: str) -> tuple[str, list[tuple[str, ...]]]:
     """The columns of a mirror, without the trace, and its rows: the table's name first, then the texts ("-" for NULL)."""
-    mirror = told.spark.read.format("delta").load(told.paths.mirror(TableName(*table.split("."))))
+    mirror = ingested.spark.read.format("delta").load(ingested.paths.mirror(TableName(*table.split("."))))
     columns = [name for name in mirror.columns if name not in _TRACE]
     assert columns[:2] == ["_source_database", "_source_table"]
     texts = (F.coalesce(F.col(quoted(name)).cast("string"), F.lit("-")) for name in columns)
@@ -96,22 +96,22 @@ _SECOND: list[Message] = [
 
 
 def test_three_tables_in_one_mirror(spark: SparkSession, tmp_path: Path) -> None:
-    told = Told(spark, tmp_path, MERGED)
-    report = told.send(_FIRST, 10)
-    assert rows(told, "m.orders") == (
+    ingested = Ingested(spark, tmp_path, MERGED)
+    report = ingested.send(_FIRST, 10)
+    assert rows(ingested, "m.orders") == (
         "id v n",
         [
             *(("a.o1", "1", "a", "7"), ("a.o1", "2", "b", "7"), ("a.o1", "3", "e", "9"), ("a.o2", "1", "c", "-")),
             *(("b.o1", "1", "DD", "-"), ("b.o1", "2", "f", "-")),
         ],
     )
-    assert rows(told, "m.bags") == ("id v", [("a.bag", "1", "x"), ("b.bag", "1", "x")])
+    assert rows(ingested, "m.bags") == ("id v", [("a.bag", "1", "x"), ("b.bag", "1", "x")])
     names = [TableName("a", "o1"), TableName("a", "o2"), TableName("b", "o1")]
     assert report.sources[TableName("m", "orders")] == tuple(names)
-    assert published_cut(Lake(spark, told.paths)).sources == report.sources
+    assert published_cut(Lake(spark, ingested.paths)).sources == report.sources
     assert [entry.gaps for entry in report.mirrors] == [()] * 2
 
-    report = told.send(_SECOND, 20)
+    report = ingested.send(_SECOND, 20)
     orders = (
         "id v w n",
         [
@@ -119,14 +119,14 @@ def test_three_tables_in_one_mirror(spark: SparkSession, tmp_path: Path) -> None
             *(("a.o3", "1", "cc", "-", "7"), ("a.o3", "2", "g", "-", "5")),
         ],
     )
-    assert rows(told, "m.orders") == orders
-    assert rows(told, "m.bags") == ("id v", [("a.bag", "9", "y"), ("b.bag", "1", "x")])
+    assert rows(ingested, "m.orders") == orders
+    assert rows(ingested, "m.bags") == ("id v", [("a.bag", "9", "y"), ("b.bag", "1", "x")])
     assert [entry.gaps for entry in report.mirrors] == [()] * 2
-    assert [(check.passed, check.description) for check in mirror_checks(spark, told.paths)] == [(True, None)] * 2
-    assert set(told.statuses().values()) == {"applied"}
+    assert [(check.passed, check.description) for check in mirror_checks(spark, ingested.paths)] == [(True, None)] * 2
+    assert set(ingested.statuses().values()) == {"applied"}
 
     # all anew in one cut is the same
-    again = Rebuilder(told.maker(), "auto").rebuild()
+    again = Rebuilder(ingested.maker(), "auto").rebuild()
     assert again.all_equal, again
     assert again.cut_id is None
 
@@ -150,10 +150,10 @@ def test_all_that_mirrors_carry_at_once(spark: SparkSession, tmp_path: Path) -> 
             ("m.bags", (ComputedColumn("of", "string", "concat(_source_database, '.', id)"),)),
         ),
     )
-    told = Told(spark, tmp_path, MERGED, rules)
-    told.send(_FIRST, 10)
-    report = told.send(_SECOND, 20)
-    mirror = spark.read.format("delta").load(told.paths.mirror(TableName("m", "orders")))
+    ingested = Ingested(spark, tmp_path, MERGED, rules)
+    ingested.send(_FIRST, 10)
+    report = ingested.send(_SECOND, 20)
+    mirror = spark.read.format("delta").load(ingested.paths.mirror(TableName("m", "orders")))
     names = ["id", "length(v) AS v", "length(w) AS w", "n", "twice", "hashed", "_deleted"]
     found = mirror.selectExpr("concat(_source_database, '.', _source_table) AS t", *names).collect()
     assert sorted(map(tuple, found)) == [
@@ -166,10 +166,10 @@ def test_all_that_mirrors_carry_at_once(spark: SparkSession, tmp_path: Path) -> 
         # DROP has taken them
         *(("b.o1", 1, 64, None, None, None, 64, True), ("b.o1", 2, 64, None, None, None, 64, True)),
     ]
-    assert rows(told, "m.bags") == ("id v of", [("a.bag", "9", "y", "a.9"), ("b.bag", "1", "x", "b.1")])
+    assert rows(ingested, "m.bags") == ("id v of", [("a.bag", "9", "y", "a.9"), ("b.bag", "1", "x", "b.1")])
     assert [(entry.rows, entry.gaps) for entry in report.mirrors] == [(2, ()), (4, ())]
     # between the two cuts: what was there then, not what was deleted, with all that mirrors carry
-    with read_cut(spark, told.paths.root, "p", tso(15), mask_salt=rules.salt) as tables:
+    with read_cut(spark, ingested.paths.root, "p", tso(15), mask_salt=rules.salt) as tables:
         there = tables["m.orders"].selectExpr(
             "concat(_source_database, '.', _source_table) AS t", "id", "length(v) AS v", "n", "twice", "hashed"
         )
@@ -181,7 +181,7 @@ def test_all_that_mirrors_carry_at_once(spark: SparkSession, tmp_path: Path) -> 
             ("a", 9, "y", "a.9"),
             ("b", 1, "x", "b.1"),
         ]
-    again = Rebuilder(told.maker(), "auto").rebuild()
+    again = Rebuilder(ingested.maker(), "auto").rebuild()
     assert again.all_equal, again
 
 
@@ -193,7 +193,7 @@ def _canal(table: str, step: int, key: str, partition: int = 1) -> Message:
 
 def test_a_stream_without_watermarks(spark: SparkSession, tmp_path: Path) -> None:
     """Rows of one table that are ahead of its TRUNCATE, or behind it, and of others that have nothing to do with it."""
-    told = Told(spark, tmp_path, MERGED)
+    ingested = Ingested(spark, tmp_path, MERGED)
 
     def statement(sql: str, step: int) -> Message:
         return canal_ddl(sql, step, database="a"), 0
@@ -203,13 +203,13 @@ def test_a_stream_without_watermarks(spark: SparkSession, tmp_path: Path) -> Non
     names = ("a.o1", "b.o1", "a.bag", "b.bag")
     at_first = [_canal(table, 2, "1") for table in names]
     ahead = [_canal(table, 6, "1" if "bag" in table else "2") for table in names]
-    told.send([*tables, *at_first, *ahead], None)
-    told.send([statement(f"TRUNCATE TABLE {table}", 4) for table in ("a.o1", "a.bag")], None)
-    assert rows(told, "m.orders")[1] == [("a.o1", "2"), ("b.o1", "1"), ("b.o1", "2")]
-    assert rows(told, "m.bags")[1] == [("a.bag", "1"), ("b.bag", "1"), ("b.bag", "1")]
-    report = told.send([_canal(table, 3, "3", 2) for table in names], None)
-    assert rows(told, "m.orders")[1] == [("a.o1", "2"), ("b.o1", "1"), ("b.o1", "2"), ("b.o1", "3")]
-    assert rows(told, "m.bags")[1] == [("a.bag", "1"), ("b.bag", "1"), ("b.bag", "1"), ("b.bag", "3")]
+    ingested.send([*tables, *at_first, *ahead], None)
+    ingested.send([statement(f"TRUNCATE TABLE {table}", 4) for table in ("a.o1", "a.bag")], None)
+    assert rows(ingested, "m.orders")[1] == [("a.o1", "2"), ("b.o1", "1"), ("b.o1", "2")]
+    assert rows(ingested, "m.bags")[1] == [("a.bag", "1"), ("b.bag", "1"), ("b.bag", "1")]
+    report = ingested.send([_canal(table, 3, "3", 2) for table in names], None)
+    assert rows(ingested, "m.orders")[1] == [("a.o1", "2"), ("b.o1", "1"), ("b.o1", "2"), ("b.o1", "3")]
+    assert rows(ingested, "m.bags")[1] == [("a.bag", "1"), ("b.bag", "1"), ("b.bag", "1"), ("b.bag", "3")]
     assert report.totals.superseded == 2
-    assert lake_balance(Lake(spark, told.paths)).is_balanced
+    assert lake_balance(Lake(spark, ingested.paths)).is_balanced
     assert [entry.gaps for entry in report.mirrors] == [()] * 2

@@ -17,7 +17,7 @@ from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
 from cdc_pipeline.mirrors.settings.selection import SELECTION_JSON, Route, TableSelection
 from cdc_pipeline.mysql.model.table import TableName
-from cdc_pipeline_tests.support.lakes.selected import Message, Told
+from cdc_pipeline_tests.support.lakes.selected import Ingested, Message
 from cdc_pipeline_tests.support.lakes.stories import ID_V, KEYED, TYPES, Table, change, create, put, update, wide
 from cdc_pipeline_tests.support.messages import canal, canal_ddl, ddl, row, tso
 
@@ -73,19 +73,19 @@ _FOUND = {
 def test_tables_that_are_in_and_out_and_change_sides(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = Told(spark, tmp_path, _SELECTION)
-    report = told.send(_FIRST, 10)
-    told.assert_mirrors(_FOUND)
+    ingested = Ingested(spark, tmp_path, _SELECTION)
+    report = ingested.send(_FIRST, 10)
+    ingested.assert_mirrors(_FOUND)
     assert (report.totals.filtered, report.totals.pending, report.totals.late) == (5, 2, 0)
     assert report.sources[TableName("db", "eu_orders")] == (TableName("eu", "orders"),)
-    assert "earlier rows are missing" in told.gaps("db.orders")[0]
+    assert "earlier rows are missing" in ingested.gaps("db.orders")[0]
     assert [
-        folder.rsplit("/", 1)[-1].split("@")[0] for folder in subfolders(spark, f"{told.paths.home}/dropped/db")
+        folder.rsplit("/", 1)[-1].split("@")[0] for folder in subfolders(spark, f"{ingested.paths.home}/dropped/db")
     ] == [
         "away",
         "orders",
     ]
-    statuses = told.statuses()
+    statuses = ingested.statuses()
     assert statuses["CREATE TABLE `out` (`id` INT PRIMARY KEY,`v` VARCHAR(20))"] == "not included"
     assert set(statuses.values()) == {"applied", "not included"}
 
@@ -97,11 +97,11 @@ def test_tables_that_are_in_and_out_and_change_sides(
     with monkeypatch.context() as patch:
         patch.setattr(cut_execution, "publish", dies)
         with pytest.raises(RuntimeError, match="killed"):
-            told.send([*late, eu("INSERT", 12, {"id": "2", "v": "g"})], 20)
+            ingested.send([*late, eu("INSERT", 12, {"id": "2", "v": "g"})], 20)
     # it is finished as it was begun, then comes a cut with the selection that is declared by now
-    told.selection = _OTHER
-    report = told.maker().advance()
-    cuts = spark.read.format("delta").load(told.paths.table("consistent_cuts")).orderBy("cut_id").collect()
+    ingested.selection = _OTHER
+    report = ingested.maker().advance()
+    cuts = spark.read.format("delta").load(ingested.paths.table("consistent_cuts")).orderBy("cut_id").collect()
     assert [SELECTION_JSON.from_json(cut["selection"]) for cut in cuts] == [_SELECTION, _SELECTION, _OTHER]
     assert [(cut["filtered"], cut["late"], cut["breaches"], cut["pending"]) for cut in cuts] == [
         (5, 0, 0, 2),
@@ -115,45 +115,45 @@ def test_tables_that_are_in_and_out_and_change_sides(
     )
     moved = {name: table for name, table in _FOUND.items() if name not in ("db.stays", "db.eu_orders")}
     moved["europe.orders"] = Table(ID_V, [("1", "f"), ("2", "g")])
-    told.assert_mirrors({**moved, "db.out": Table(ID_V, [], gaps=True)})
-    assert "not included before cut 3" in told.gaps("db.out")[0]
-    aside = [folder for folder in subfolders(spark, f"{told.paths.home}/dropped/db") if "/stays@" in folder]
+    ingested.assert_mirrors({**moved, "db.out": Table(ID_V, [], gaps=True)})
+    assert "not included before cut 3" in ingested.gaps("db.out")[0]
+    aside = [folder for folder in subfolders(spark, f"{ingested.paths.home}/dropped/db") if "/stays@" in folder]
     assert spark.read.format("delta").load(aside[0]).count() == 2
-    assert lake_balance(Lake(spark, told.paths)).is_balanced
+    assert lake_balance(Lake(spark, ingested.paths)).is_balanced
 
     # between two cuts a reader sees the tables that those selected
-    with read_cut(spark, told.paths.root, "p", tso(13)) as cut:
+    with read_cut(spark, ingested.paths.root, "p", tso(13)) as cut:
         assert {"db.stays", "db.eu_orders"} <= {str(name) for name in cut}
         assert cut["db.eu_orders"].count() == 2
         assert cut["db.stays"].count() == 1
 
-    report = told.send(
+    report = ingested.send(
         [put("out", 22, "4", "new"), put("stays", 22, "7", "gone"), eu("INSERT", 23, {"id": "3", "v": "h"})], 30
     )
     assert report.totals.filtered == 1
     moved["europe.orders"] = Table(ID_V, [("1", "f"), ("2", "g"), ("3", "h")])
-    told.assert_mirrors({**moved, "db.out": Table(ID_V, [("4", "new")], gaps=True)})
+    ingested.assert_mirrors({**moved, "db.out": Table(ID_V, [("4", "new")], gaps=True)})
     # a rebuild takes in what was left out before; what came by a RENAME stays without its rows
-    Rebuilder(told.maker(), "auto").rebuild()
+    Rebuilder(ingested.maker(), "auto").rebuild()
     rows = [("1", "x"), ("2", "y"), ("3", "z"), ("4", "new"), ("9", "never seen")]
-    told.assert_mirrors({**moved, "db.out": Table(ID_V, rows)})
-    assert lake_balance(Lake(spark, told.paths)).is_balanced
-    assert Rebuilder(told.maker(), "auto").rebuild().all_equal
+    ingested.assert_mirrors({**moved, "db.out": Table(ID_V, rows)})
+    assert lake_balance(Lake(spark, ingested.paths)).is_balanced
+    assert Rebuilder(ingested.maker(), "auto").rebuild().all_equal
 
     # two tables, one mirror: nothing is touched
-    newest = published_cut(Lake(spark, told.paths)).cut_id
-    told.selection = TableSelection(exclude=("db.stays",), routes=(Route("eu.orders", "db.orders"),))
+    newest = published_cut(Lake(spark, ingested.paths)).cut_id
+    ingested.selection = TableSelection(exclude=("db.stays",), routes=(Route("eu.orders", "db.orders"),))
     with pytest.raises(DeclarationError, match=r"db\.orders and eu\.orders would both be mirrored as db\.orders"):
-        told.maker().advance()
-    assert published_cut(Lake(spark, told.paths)).cut_id == newest
-    told.assert_mirrors({**moved, "db.out": Table(ID_V, rows)})
+        ingested.maker().advance()
+    assert published_cut(Lake(spark, ingested.paths)).cut_id == newest
+    ingested.assert_mirrors({**moved, "db.out": Table(ID_V, rows)})
 
 
 def test_a_stream_without_watermarks(spark: SparkSession, tmp_path: Path) -> None:
     """Statements without a database find theirs among upstream's tables, not among those that are included."""
-    told = Told(spark, tmp_path, TableSelection(("db.*",), (), (Route("db.*", "m.{table}"),)))
+    ingested = Ingested(spark, tmp_path, TableSelection(("db.*",), (), (Route("db.*", "m.{table}"),)))
     tables = [("db", "a"), ("other", "a"), ("other", "b"), ("db", "c")]
-    report = told.send(
+    report = ingested.send(
         [
             (
                 canal_ddl(
@@ -170,7 +170,7 @@ def test_a_stream_without_watermarks(spark: SparkSession, tmp_path: Path) -> Non
         None,
     )
     assert report.totals.filtered == 2
-    report = told.send(
+    report = ingested.send(
         [
             (canal_ddl("ALTER TABLE a ADD COLUMN n INT", 3, database=""), 0),
             (canal_ddl("ALTER TABLE b ADD COLUMN n INT", 3, database=""), 0),
@@ -180,7 +180,9 @@ def test_a_stream_without_watermarks(spark: SparkSession, tmp_path: Path) -> Non
         None,
     )
     assert report.totals.filtered == 1
-    told.assert_mirrors({"m.a": Table(ID_V, [("1", "db")], gaps=True), "m.c": Table((*ID_V, "n"), [("1", "db", "5")])})
-    statuses = told.statuses()
+    ingested.assert_mirrors(
+        {"m.a": Table(ID_V, [("1", "db")], gaps=True), "m.c": Table((*ID_V, "n"), [("1", "db", "5")])}
+    )
+    statuses = ingested.statuses()
     assert [statuses[f"ALTER TABLE {table} ADD COLUMN n INT"] for table in "ab"] == ["not applied yet", "not included"]
-    assert table_state(spark, told.paths.mirror(TableName("m", "b"))) is None
+    assert table_state(spark, ingested.paths.mirror(TableName("m", "b"))) is None

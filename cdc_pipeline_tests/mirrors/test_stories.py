@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline_tests.support.lakes.ingested_stories import PARTITIONS, assert_ingested
 from cdc_pipeline_tests.support.lakes.mirror_checks import mirror_checks
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.lakes.stories import STORIES
-from cdc_pipeline_tests.support.lakes.told_stories import PARTITIONS, assert_told
 from cdc_pipeline_tests.support.messages import Topic, watermark
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.core(5, 7)
 END = 1000
 
 
-def told(folder: Path) -> None:
+def write_captures(folder: Path) -> None:
     """Writes all stories as one topic, each partition closed by a watermark."""
     topic = Topic()
     for story in STORIES.values():
@@ -38,14 +38,14 @@ def told(folder: Path) -> None:
 def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> LakePaths:
     folder = tmp_path_factory.mktemp("stories")
     paths = LakePaths(str(folder / "lake"), "shop")
-    told(folder / "captures")
+    write_captures(folder / "captures")
     ingest(spark, paths, folder / "captures")
     return paths
 
 
 @pytest.mark.parametrize("name", STORIES)
 def test_story(lake: LakePaths, spark: SparkSession, name: str) -> None:
-    assert_told(spark, lake, STORIES[name])
+    assert_ingested(spark, lake, STORIES[name])
 
 
 def test_dead_letter_names_table_column_value_and_type(lake: LakePaths, spark: SparkSession) -> None:

@@ -65,11 +65,11 @@ jvms = 0
 for process in Path("/proc").glob("[0-9]*"):
     if process.name != own:
         try:
-            told = process.joinpath("cmdline").read_bytes() + process.joinpath("environ").read_bytes()
+            texts = process.joinpath("cmdline").read_bytes() + process.joinpath("environ").read_bytes()
         except OSError:
             continue
-        assert sys.argv[1].encode() not in told, process
-        jvms += b"SparkSubmit" in told
+        assert sys.argv[1].encode() not in texts, process
+        jvms += b"SparkSubmit" in texts
 assert jvms > 0
 spark.stop()
 """

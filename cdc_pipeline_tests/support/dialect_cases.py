@@ -124,14 +124,14 @@ def broken_by_form(spark: SparkSession, bad: Bad, dialect: Dialect) -> set[tuple
     return {(row["form"], names[row["offset"]].split(": ")[0]) for row in forms}
 
 
-def breakable(dialect: Dialect, told_by: Mapping[str, Sequence[str]]) -> set[tuple[str, str]]:
+def breakable(dialect: Dialect, identified_by: Mapping[str, Sequence[str]]) -> set[tuple[str, str]]:
     """(form, rule) of all rules that a message of the dialect can break.
 
-    `told_by`: form → fields that define the form, whose rules it cannot break.
+    `identified_by`: form → fields that define the form, whose rules it cannot break.
     """
     return {
         (form.name, rule.name)
         for form in dialect.forms
         for rule in rejecting_rules(model_rules(form.contract))
-        if rule.name not in _ALWAYS_KEPT and rule.field not in told_by.get(form.name, ())
+        if rule.name not in _ALWAYS_KEPT and rule.field not in identified_by.get(form.name, ())
     }

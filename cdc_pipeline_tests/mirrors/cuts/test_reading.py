@@ -81,7 +81,7 @@ class Stream:
         self.spark, self.folder, self.topic = spark, folder, Topic()
         self.paths = LakePaths(str(folder / "lake"), "shop")
 
-    def told(self, until: int, messages: list[tuple[str, int]]) -> CutReport:
+    def send(self, until: int, messages: list[tuple[str, int]]) -> CutReport:
         for payload, partition in messages:
             self.topic.send(payload, partition)
         for partition in PARTITIONS:
@@ -107,7 +107,7 @@ class Stream:
 def stream(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Stream:
     stream = Stream(spark, tmp_path_factory.mktemp("reading"))
     for until, messages in SLICES:
-        stream.told(until, messages)
+        stream.send(until, messages)
     return stream
 
 
@@ -180,14 +180,14 @@ def test_readers_see_whole_cuts_only_and_late_changes_are_breaches_or_redeliveri
     fourth = wide("INSERT", "t", 35, {"id": "4", "v": "f", "n": "4"})
     late = [put("t", 2, "1", "a"), put("t", 11, "8", "never seen"), fourth, delete("bag", 36, "2", "y")]
     with patch.object(cut_execution, "publish", side_effect=RuntimeError("stopped")), pytest.raises(RuntimeError):
-        stream.told(40, late)
+        stream.send(40, late)
     mirror = spark.read.format("delta").load(stream.paths.mirror(TableName("db", "t")))
     assert mirror.count() == 4
     assert stream.read() == TRUTH[30]
     with pytest.raises(LakeError, match=r"cut \d+ is begun and not published: run the ingest first"):
         Maintenance().run(Lake(spark, stream.paths), lambda line: None)
 
-    report = stream.told(41, [])
+    report = stream.send(41, [])
     assert published_cut(Lake(spark, stream.paths)).cut_id == 4  # the one that was begun, and the one up to 41
     expected = {**TRUTH[30], "t": [*TRUTH[30]["t"], (4, "f", 4)], "bag": [(1, "x")]}
     assert stream.read() == expected
@@ -216,7 +216,7 @@ def test_readers_see_whole_cuts_only_and_late_changes_are_breaches_or_redeliveri
     assert (8, "never seen") in stream.read(12)["t"]
 
     # the pipeline continues
-    stream.told(50, [wide("DELETE", "t", 45, {"id": "8", "v": "never seen", "n": "7"})])
+    stream.send(50, [wide("DELETE", "t", 45, {"id": "8", "v": "never seen", "n": "7"})])
     assert stream.read() == expected
     assert lake_balance(Lake(spark, stream.paths)).is_balanced
 
@@ -226,7 +226,7 @@ def test_chosen_tables_are_rebuilt_with_those_tied_to_them(stream: Stream, spark
     from delta.tables import DeltaTable
 
     late = wide("INSERT", "t", 42, {"id": "78", "v": "late again", "n": "7"})
-    stream.told(60, [late, put("new", 55, "2", "q")])
+    stream.send(60, [late, put("new", 55, "2", "q")])
     DeltaTable.forPath(spark, stream.paths.mirror(TableName("db", "new"))).delete(F.col("id") == 1)
     wrong = stream.read()
     cut = published_cut(Lake(spark, stream.paths))
@@ -261,6 +261,6 @@ def test_chosen_tables_are_rebuilt_with_those_tied_to_them(stream: Stream, spark
     assert sorted(tuple(row)[:2] for row in mirror.collect()) == [(1, "p"), (2, "q")] == right["new"]
     report = stream.rebuilt()
     assert [table.table for table in report.tables if not table.equal] == []
-    stream.told(70, [put("new", 65, "3", "r")])
+    stream.send(70, [put("new", 65, "3", "r")])
     assert stream.read() == {**right, "new": [*right["new"], (3, "r")]}
     assert lake_balance(Lake(spark, stream.paths)).is_balanced

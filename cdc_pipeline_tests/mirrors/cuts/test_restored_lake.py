@@ -42,9 +42,9 @@ _AFTER = [(1, "b"), (2, "c")]
 def two_cuts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Stream:
     """The initial lake of all tests. Copy it."""
     found = Stream(spark, tmp_path_factory.mktemp("two") / "cuts")
-    found.tell(10, create("t", 1), create("u", 1), put("t", 2, "1", "a"))
+    found.write_slice(10, create("t", 1), create("u", 1), put("t", 2, "1", "a"))
     found.run()
-    found.tell(20, create("v", 11), update("t", 12, ("1", "a"), ("1", "b")), put("t", 13, "2", "c"), ("{", 0))
+    found.write_slice(20, create("v", 11), update("t", 12, ("1", "a"), ("1", "b")), put("t", 13, "2", "c"), ("{", 0))
     found.run()
     return found
 
@@ -84,7 +84,7 @@ def _maker(stream: Stream) -> CutMaker:
 
 def _assert_continues(stream: Stream) -> None:
     _open(stream)
-    stream.tell(30, put("t", 22, "3", "d"), put("u", 23, "1", "x"))
+    stream.write_slice(30, put("t", 22, "3", "d"), put("u", 23, "1", "x"))
     stream.run()
     assert (stream.rows("t"), stream.rows("u")) == ([*_AFTER, (3, "d")], [(1, "x")])
     assert published_cut(_lake(stream)).resolved_tso == tso(30)
@@ -124,9 +124,9 @@ def test_a_restored_mirror_is_refused_until_its_restore_is_undone(stream: Stream
     with pytest.raises(RestoredTableError, match=r"^mirror/db/t was restored .* or run shop_rebuild"):
         Maintenance(tables=["mirror/*"]).run(_lake(stream), lambda line: None)
     # a run that does not change the mirror passes
-    stream.tell(25, put("u", 21, "1", "x"))
+    stream.write_slice(25, put("u", 21, "1", "x"))
     stream.run()
-    stream.tell(26, change("ALTER TABLE t ADD n INT", 25), put("t", 26, "3", "d"))
+    stream.write_slice(26, change("ALTER TABLE t ADD n INT", 25), put("t", 26, "3", "d"))
     before = tree(Path(path))
     with pytest.raises(RestoredTableError, match=r"^mirror/db/t was restored") as caught:
         stream.run()
@@ -134,7 +134,7 @@ def test_a_restored_mirror_is_refused_until_its_restore_is_undone(stream: Stream
     assert not is_begun(_lake(stream), published_cut(_lake(stream)))
     _undo(stream, caught.value)
     stream.run()
-    stream.tell(30)
+    stream.write_slice(30)
     stream.run()
     assert stream.rows("t") == [(1, "b", None), (2, "c", None), (3, "d", None)]
     assert lake_balance(_lake(stream)).is_balanced
@@ -144,9 +144,9 @@ def test_a_restored_mirror_is_refused_until_its_restore_is_undone(stream: Stream
 def test_a_restored_mirror_is_rebuilt(stream: Stream, tables: list[str]) -> None:
     """Also if the RESTORE changed no rows: the newest commit of the first rebuild sets properties."""
     path = stream.paths.mirror(_T)
-    stream.tell(25, put("t", 21, "3", "d"))
+    stream.write_slice(25, put("t", 21, "3", "d"))
     stream.run()
-    stream.tell(30, put("t", 26, "3", "d"), put("u", 26, "1", "x"))
+    stream.write_slice(30, put("t", 26, "3", "d"), put("u", 26, "1", "x"))
     stream.run()
     for version in (1, table_state(stream.spark, path).version - 1):  # type: ignore[union-attr]
         _restore(stream, path, version)
@@ -157,7 +157,7 @@ def test_a_restored_mirror_is_rebuilt(stream: Stream, tables: list[str]) -> None
             assert Rebuilder(_maker(stream), "auto").rebuild().cut_id is not None
         assert stream.rows("t") == [*_AFTER, (3, "d")]
     _open(stream)
-    stream.tell(40, put("t", 33, "4", "e"))
+    stream.write_slice(40, put("t", 33, "4", "e"))
     stream.run()
     assert stream.rows("t") == [*_AFTER, (3, "d"), (4, "e")]
     assert lake_balance(_lake(stream)).is_balanced
@@ -165,7 +165,7 @@ def test_a_restored_mirror_is_rebuilt(stream: Stream, tables: list[str]) -> None
 
 def test_a_mirror_restored_during_a_begun_cut(stream: Stream) -> None:
     """The commits that the cut has made already would be skipped. The other tables continue."""
-    stream.tell(30, put("t", 22, "3", "d"), change("ALTER TABLE t ADD n INT", 23), put("u", 24, "1", "x"))
+    stream.write_slice(30, put("t", 22, "3", "d"), change("ALTER TABLE t ADD n INT", 23), put("u", 24, "1", "x"))
     number = 0
     while stream.killed(number) and stream.rows("t") == _AFTER:
         number += 1
@@ -189,8 +189,8 @@ def test_a_mirror_restored_during_a_begun_cut(stream: Stream) -> None:
 def test_a_copy_continues(spark: SparkSession, tmp_path: Path) -> None:
     paths, copy = LakePaths(str(tmp_path / "lake"), "shop"), LakePaths(str(tmp_path / "copy"), "shop")
     captures, topic = tmp_path / "captures", Topic()
-    told = [(create("t", 1), put("t", 2, "1", "a")), (update("t", 12, ("1", "a"), ("1", "b")), put("t", 13, "2", "c"))]
-    for number, messages in enumerate(told):
+    slices = [(create("t", 1), put("t", 2, "1", "a")), (update("t", 12, ("1", "a"), ("1", "b")), put("t", 13, "2", "c"))]
+    for number, messages in enumerate(slices):
         for payload, _ in messages:
             topic.send(payload)
         topic.send(watermark(10 + 10 * number)).write(captures, f"{number}.jsonl")

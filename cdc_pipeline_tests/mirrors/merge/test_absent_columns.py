@@ -98,7 +98,9 @@ GAPS = {
 
 
 @pytest.fixture(scope="module")
-def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[LakePaths, dict[str, list[object]]]:
+def ingested(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[LakePaths, dict[str, list[object]]]:
     folder, topic = tmp_path_factory.mktemp("partial"), Topic()
     paths = LakePaths(str(folder / "lake"), "shop")
     rows: dict[str, list[object]] = {table: [] for table in EXPECTED}
@@ -114,13 +116,13 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple
 
 
 @pytest.mark.parametrize("table", EXPECTED)
-def test_rows(told: tuple[LakePaths, dict[str, list[object]]], table: str) -> None:
-    assert told[1][table] == EXPECTED[table]
+def test_rows(ingested: tuple[LakePaths, dict[str, list[object]]], table: str) -> None:
+    assert ingested[1][table] == EXPECTED[table]
 
 
 @pytest.mark.parametrize("table", GAPS)
-def test_gaps(told: tuple[LakePaths, dict[str, list[object]]], spark: SparkSession, table: str) -> None:
-    state = table_state(spark, told[0].mirror(TableName("db", table)))
+def test_gaps(ingested: tuple[LakePaths, dict[str, list[object]]], spark: SparkSession, table: str) -> None:
+    state = table_state(spark, ingested[0].mirror(TableName("db", table)))
     assert state is not None
     gaps = gap_texts(MirrorState.from_properties(state.properties).gaps)
     assert len(gaps) == len(GAPS[table])

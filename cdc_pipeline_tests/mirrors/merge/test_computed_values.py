@@ -131,7 +131,7 @@ ROWS: dict[str, list[tuple[object, ...]]] = {
 
 
 @pytest.fixture(scope="module")
-def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> LakePaths:
+def ingested(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> LakePaths:
     folder, topic = tmp_path_factory.mktemp("derived"), Topic()
     paths = LakePaths(str(folder / "lake"), "shop")
     for number, (messages, rules) in enumerate(((FIRST, RULES), (SECOND, LATER))):
@@ -156,20 +156,20 @@ def _mirror(spark: SparkSession, paths: LakePaths, name: str) -> list[tuple[obje
     return sorted((tuple(found)[:-4] for found in mirror.collect()), key=str)
 
 
-def test_rows(told: LakePaths, spark: SparkSession) -> None:
-    assert {name: _mirror(spark, told, name) for name in ROWS} == ROWS
+def test_rows(ingested: LakePaths, spark: SparkSession) -> None:
+    assert {name: _mirror(spark, ingested, name) for name in ROWS} == ROWS
 
 
-def test_gaps_of_mirrors(told: LakePaths, spark: SparkSession) -> None:
+def test_gaps_of_mirrors(ingested: LakePaths, spark: SparkSession) -> None:
     states = []
     for name in ROWS:
-        table = table_state(spark, told.mirror(TableName("db", name)))
+        table = table_state(spark, ingested.mirror(TableName("db", name)))
         assert table is not None
         states.append(MirrorState.from_properties(table.properties))
         own = [(field.name, field.dataType) for field in states[-1].spark_schema()]
         assert [(field.name, field.dataType) for field in table.schema] == own
         assert states[-1].gaps == ()
-    maker = CutMaker(Lake(spark, told), "look", "UTC", 2, lambda _: None)
+    maker = CutMaker(Lake(spark, ingested), "look", "UTC", 2, lambda _: None)
     found = maker.mirror_entry(TableName("db", "p"))
     assert found is not None
     (entry,) = catalog_entries(spark, [found], {})
@@ -186,27 +186,27 @@ def test_gaps_of_mirrors(told: LakePaths, spark: SparkSession) -> None:
     ]
 
 
-def test_no_file_has_what_is_masked_in_clear(told: LakePaths) -> None:
-    files = _files(told)
+def test_no_file_has_what_is_masked_in_clear(ingested: LakePaths) -> None:
+    files = _files(ingested)
     assert [str(path) for path in files if "clear-w" in texts(path).lower()] == []
     # `v` was not masked when the first files were written
-    first = (Path(told.root).parent / "first").read_text().split("\n")
+    first = (Path(ingested.root).parent / "first").read_text().split("\n")
     later = [path for path in files if str(path) not in first]
     assert len(later) > 3
     assert [str(path) for path in later if "shown-" in texts(path).lower()] == []
 
 
-def test_a_rebuild_is_equal_and_takes_up_what_is_declared_now(told: LakePaths, spark: SparkSession) -> None:
+def test_a_rebuild_is_equal_and_takes_up_what_is_declared_now(ingested: LakePaths, spark: SparkSession) -> None:
     # only the changed declaration of `canal` is recomputed
     at = (ComputedColumn("at", "timestamp_ntz", "timestamp_ntz '2026-01-01 00:00:00'"),)
     rules = ColumnRules(masks=LATER.masks, salt=SALT, computed=(("db.canal", at), *RULES.computed))
-    maker = CutMaker(Lake(spark, told), "again", "UTC", 2, lambda _: None, columns=rules)
+    maker = CutMaker(Lake(spark, ingested), "again", "UTC", 2, lambda _: None, columns=rules)
     report = Rebuilder(maker).rebuild(["db.canal", "db.s_keyed", "db.bag"])
     assert [(table.table, table.equal) for table in report.tables] == [
         ("mirror/db.bag", True),
         ("mirror/db.canal", False),
         ("mirror/db.s_keyed", True),
     ]
-    mirror = spark.read.format("delta").load(told.mirror(TableName("db", "canal")))
+    mirror = spark.read.format("delta").load(ingested.mirror(TableName("db", "canal")))
     assert mirror.columns[:-4] == ["id", "a", "b", "at", "sum", "wrong"]
     assert [str(found.at) for found in mirror.collect()] == ["2026-01-01 00:00:00"] * 2

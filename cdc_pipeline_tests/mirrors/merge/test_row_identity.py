@@ -135,7 +135,7 @@ CASES = {
 
 
 @pytest.fixture(scope="module")
-def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> LakePaths:
+def ingested(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> LakePaths:
     return _told(spark, tmp_path_factory.mktemp("identity"))
 
 
@@ -158,9 +158,9 @@ def _told(spark: SparkSession, folder: Path) -> LakePaths:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_mirror_has_each_row_once(told: LakePaths, spark: SparkSession, name: str) -> None:
-    mirror = spark.read.format("delta").load(told.mirror(TableName("db", name)))
+def test_a_mirror_has_each_row_once(ingested: LakePaths, spark: SparkSession, name: str) -> None:
+    mirror = spark.read.format("delta").load(ingested.mirror(TableName("db", name)))
     found = [tuple(row) for row in mirror.select(F.col("k").cast("string"), "v").collect()]
     assert sorted(found, key=str) == sorted(CASES[name].rows, key=str)
-    letters = spark.read.format("delta").load(told.table("dead_letters")).where(F.col("table") == name)
+    letters = spark.read.format("delta").load(ingested.table("dead_letters")).where(F.col("table") == name)
     assert letters.count() == CASES[name].dead_letters

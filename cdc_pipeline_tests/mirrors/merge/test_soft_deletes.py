@@ -138,16 +138,16 @@ ROWS: dict[str, Rows] = {
 
 
 @dataclass
-class Told:
+class Ingested:
     paths: LakePaths
     reports: list[CutReport] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
 
 
 @pytest.fixture(scope="module")
-def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
+def ingested(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ingested:
     folder, topic = tmp_path_factory.mktemp("soft"), Topic()
-    found = Told(LakePaths(str(folder / "lake"), "shop"))
+    found = Ingested(LakePaths(str(folder / "lake"), "shop"))
     for number, messages in enumerate((FIRST, SECOND)):
         for payload, partition in messages:
             topic.send(payload, partition)
@@ -164,22 +164,22 @@ def _rows(spark: SparkSession, paths: LakePaths, table: str) -> Rows:
 
 
 @pytest.mark.parametrize("table", ROWS)
-def test_rows(told: Told, spark: SparkSession, table: str) -> None:
-    assert _rows(spark, told.paths, table) == ROWS[table]
+def test_rows(ingested: Ingested, spark: SparkSession, table: str) -> None:
+    assert _rows(spark, ingested.paths, table) == ROWS[table]
 
 
-def test_origins_and_gaps(told: Told, spark: SparkSession) -> None:
-    s = spark.read.format("delta").load(told.paths.mirror(TableName("db", "s")))
+def test_origins_and_gaps(ingested: Ingested, spark: SparkSession) -> None:
+    s = spark.read.format("delta").load(ingested.paths.mirror(TableName("db", "s")))
     assert s.columns == ["id", "v", *METADATA_COLUMNS, "_deleted"]
     # metadata of the DELETE; of a row that no message deleted, its own
     assert {found.id: found["_commit_ts"] for found in s.where("_deleted").collect()} == {
         key: tso(step) for key, step in ((1, 12), (3, 11), (4, 3), (5, 13), (9, 11), (30, 14))
     }
-    t = spark.read.format("delta").load(told.paths.mirror(TableName("db", "t"))).where("_deleted")
+    t = spark.read.format("delta").load(ingested.paths.mirror(TableName("db", "t"))).where("_deleted")
     assert {found.id: found["_commit_ts"] for found in t.collect()} == {2: tso(3), 3: tso(11)}
     states = {}
     for table in ROWS:
-        state = table_state(spark, told.paths.mirror(TableName("db", table)))
+        state = table_state(spark, ingested.paths.mirror(TableName("db", table)))
         assert state is not None
         states[table] = MirrorState.from_properties(state.properties)
     assert {table: state.soft_delete_key for table, state in states.items()} == {
@@ -192,36 +192,36 @@ def test_origins_and_gaps(told: Told, spark: SparkSession) -> None:
     gaps = {table: state.gaps for table, state in states.items() if state.gaps}
     assert list(gaps) == ["o"]
     assert str(gaps["o"][0]).startswith("soft_delete: the table has a column _deleted of its own")
-    lines = sorted({line for line in told.said if line.startswith("soft_delete")})
+    lines = sorted({line for line in ingested.said if line.startswith("soft_delete")})
     assert lines == [
         "soft_delete: db.bag does not keep deleted rows: its rows have no key",
         "soft_delete: db.o does not keep deleted rows: the table has a column _deleted of its own",
     ]
 
 
-def test_what_is_counted_and_checked_is_what_upstream_has(told: Told, spark: SparkSession) -> None:
-    entries = published_entries(published_cut(Lake(spark, told.paths)), told.paths)
+def test_what_is_counted_and_checked_is_what_upstream_has(ingested: Ingested, spark: SparkSession) -> None:
+    entries = published_entries(published_cut(Lake(spark, ingested.paths)), ingested.paths)
     live = {table: sum(found[-1] is not True for found in rows) for table, rows in ROWS.items()}
     assert {entry.name.table: entry.rows for entry in entries} == live
-    counts = told.reports[1].changed[TableName("db", "s")]
+    counts = ingested.reports[1].changed[TableName("db", "s")]
     assert (counts.inserted, counts.updated, counts.deleted) == (1, 1, 2)
-    assert [(check.passed, check.description) for check in mirror_checks(spark, told.paths)] == [(True, None)] * 2
+    assert [(check.passed, check.description) for check in mirror_checks(spark, ingested.paths)] == [(True, None)] * 2
 
 
-def test_read_cut_gives_what_upstream_had(told: Told, spark: SparkSession) -> None:
-    with cdc_pipeline.read_cut(spark, told.paths.root, "shop", tso(20)) as tables:
+def test_read_cut_gives_what_upstream_had(ingested: Ingested, spark: SparkSession) -> None:
+    with cdc_pipeline.read_cut(spark, ingested.paths.root, "shop", tso(20)) as tables:
         for table, rows in ROWS.items():
             found = tables["db", table].drop(*METADATA_COLUMNS).collect()
             soft = table not in ("o", "bag")
             assert sorted(map(tuple, found)) == [
                 cells[:-1] if soft else cells for cells in rows if cells[-1] is not True
             ]
-    with cdc_pipeline.read_cut(spark, told.paths.root, "shop", tso(10)) as tables:
+    with cdc_pipeline.read_cut(spark, ingested.paths.root, "shop", tso(10)) as tables:
         assert sorted(map(tuple, tables["db.o"].drop(*METADATA_COLUMNS).collect())) == [(1, "a"), (4, "d")]
 
 
-def test_a_rebuild_is_equal(told: Told, spark: SparkSession) -> None:
-    maker = CutMaker(Lake(spark, told.paths), "again", "UTC", 2, lambda _: None, columns=RULES)
+def test_a_rebuild_is_equal(ingested: Ingested, spark: SparkSession) -> None:
+    maker = CutMaker(Lake(spark, ingested.paths), "again", "UTC", 2, lambda _: None, columns=RULES)
     report = Rebuilder(maker).rebuild(["db.*"])
     assert {table.table for table in report.tables} == {f"mirror/db.{table}" for table in ROWS}
     assert [table.table for table in report.tables if not table.equal] == []

@@ -95,7 +95,7 @@ ROWS: dict[str, list[tuple[object, ...]]] = {
 
 
 @pytest.fixture(scope="module")
-def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> LakePaths:
+def ingested(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> LakePaths:
     folder, topic = tmp_path_factory.mktemp("masks"), Topic()
     paths = LakePaths(str(folder / "lake"), "shop")
     for number, (messages, rules) in enumerate(((FIRST, RULES), (SECOND, WITH_LATER))):
@@ -112,18 +112,18 @@ def _state(spark: SparkSession, paths: LakePaths, name: str) -> MirrorState:
     return MirrorState.from_properties(table.properties)
 
 
-def test_rows(told: LakePaths, spark: SparkSession) -> None:
+def test_rows(ingested: LakePaths, spark: SparkSession) -> None:
     found = {
         name: sorted(
-            tuple(row)[:-4] for row in spark.read.format("delta").load(told.mirror(TableName("db", name))).collect()
+            tuple(row)[:-4] for row in spark.read.format("delta").load(ingested.mirror(TableName("db", name))).collect()
         )
         for name in ROWS
     }
     assert found == ROWS
 
 
-def test_what_mirrors_say_of_themselves(told: LakePaths, spark: SparkSession) -> None:
-    people = _state(spark, told, "people")
+def test_what_mirrors_say_of_themselves(ingested: LakePaths, spark: SparkSession) -> None:
+    people = _state(spark, ingested, "people")
     assert people.masks == _PEOPLE
     assert len(people.gaps) == 3
     assert any(
@@ -131,14 +131,14 @@ def test_what_mirrors_say_of_themselves(told: LakePaths, spark: SparkSession) ->
     )
     assert "1 row(s) with values that their types cannot hold: see dead_letters" in gap_texts(people.gaps)
     assert any(gap.startswith("column loud is not recomputed in older rows") for gap in gap_texts(people.gaps))
-    assert [_state(spark, told, name).gaps for name in ("keyed", "bag", "later")] == [(), (), ()]
-    assert [gap.split(",")[0] for gap in gap_texts(_state(spark, told, "canal").gaps)] == [
+    assert [_state(spark, ingested, name).gaps for name in ("keyed", "bag", "later")] == [(), (), ()]
+    assert [gap.split(",")[0] for gap in gap_texts(_state(spark, ingested, "canal").gaps)] == [
         "rows came without some columns"
     ]
 
 
-def test_no_file_has_a_masked_value_in_clear(told: LakePaths) -> None:
-    home = Path(told.home)
+def test_no_file_has_a_masked_value_in_clear(ingested: LakePaths) -> None:
+    home = Path(ingested.home)
     searched = [
         path
         for folder in ("mirror", "consistent_cuts")
@@ -154,15 +154,15 @@ def test_no_file_has_a_masked_value_in_clear(told: LakePaths) -> None:
     assert "column age: expected int, found a masked value" in letters
 
 
-def test_a_rebuild_is_equal_and_hashes_anew_under_another_salt(told: LakePaths, spark: SparkSession) -> None:
+def test_a_rebuild_is_equal_and_hashes_anew_under_another_salt(ingested: LakePaths, spark: SparkSession) -> None:
     salt = "another salt of the tests"
     rules = ColumnRules(masks=WITH_LATER.masks, salt=salt)
-    maker = CutMaker(Lake(spark, told), "again", "UTC", 2, lambda _: None, columns=rules)
+    maker = CutMaker(Lake(spark, ingested), "again", "UTC", 2, lambda _: None, columns=rules)
     report = Rebuilder(maker, "auto").rebuild()
     assert {table.table for table in report.tables if not table.equal} == {
         f"mirror/db.{name}" for name in ("people", "keyed", "later")
     }
-    keyed = spark.read.format("delta").load(told.mirror(TableName("db", "keyed"))).collect()
+    keyed = spark.read.format("delta").load(ingested.mirror(TableName("db", "keyed"))).collect()
     assert sorted((row.id, row.v) for row in keyed) == sorted(
         [(hashed("clear-w", salt), "w"), (hashed("clear-z", salt), "zz")]
     )

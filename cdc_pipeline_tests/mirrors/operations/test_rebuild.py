@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def stream(spark: SparkSession, tmp_path: Path) -> Stream:
     stream = Stream(spark, tmp_path / "one")
-    stream.tell(10, create("t", 1), create("bag", 1, KEYLESS), put("t", 5, "1", "a"), put("bag", 5, "1", "x"))
+    stream.write_slice(10, create("t", 1), create("bag", 1, KEYLESS), put("t", 5, "1", "a"), put("bag", 5, "1", "x"))
     stream.run()
     return stream
 
@@ -54,7 +54,7 @@ def test_replaced_mirrors_are_published_by_the_next_rebuild(stream: Stream, patt
     assert _rebuilt(stream, patterns) == ([], None)
     # the same number of rows, and no gap
     DeltaTable.forPath(stream.spark, path).update("id = 1", {"v": "'by hand'"})
-    stream.tell(20, put("t", 15, "2", "b"))
+    stream.write_slice(20, put("t", 15, "2", "b"))
     stream.run()
     assert _published(stream)["t"] == [(1, "by hand"), (2, "b")]
     with patch.object(rebuild, "publish", side_effect=RuntimeError("stopped")), pytest.raises(RuntimeError):

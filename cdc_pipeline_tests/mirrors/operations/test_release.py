@@ -65,7 +65,7 @@ class ReleaseLake:
         self.paths = LakePaths(str(folder / "lake"), "shop")
         self.places: dict[str, str] = {}
 
-    def told(self, until: int, messages: list[tuple[str, int] | str]) -> None:
+    def send(self, until: int, messages: list[tuple[str, int] | str]) -> None:
         for message in messages:
             payload, partition = BROKEN[message] if isinstance(message, str) else message
             offset = self.topic.offsets.get(partition, 0)
@@ -100,7 +100,7 @@ class ReleaseLake:
 @pytest.fixture(scope="module")
 def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> ReleaseLake:
     lake = ReleaseLake(spark, tmp_path_factory.mktemp("release"))
-    lake.told(12, STREAM)
+    lake.send(12, STREAM)
     return lake
 
 
@@ -191,7 +191,7 @@ def test_released_records_are_applied_at_their_position(lake: ReleaseLake, spark
 
 def test_rebuilds_and_later_runs_keep_the_releases(lake: ReleaseLake) -> None:
     # a new dead letter, and the same run again, as after an interruption: it releases nothing more, and all is equal
-    lake.told(20, ["its row", put("t", 13, "10", "ten")])
+    lake.send(20, ["its row", put("t", 13, "10", "ten")])
     assert lake.letters() == {lake.places["x2"], lake.places["its row"]}
     stopped = Releaser(lake.rebuilder("released")).release(DeadLetterChoice(rules=("*",)))
     assert stopped.released.count == 7

@@ -35,7 +35,7 @@ PARTITIONS = (0, 1, 2)
 Found = dict[str, list[tuple[str | None, ...]]]
 
 
-class Told:
+class Ingested:
     """A lake with one policy, built from batches of messages."""
 
     def __init__(self, spark: SparkSession, folder: Path, policy: DdlPolicy) -> None:
@@ -105,8 +105,8 @@ _KEPT_ROWS: list[Found] = [
 def test_what_is_dropped_is_kept_and_a_table_waits_until_its_statement_is_approved(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    told = Told(spark, tmp_path, DdlPolicy("apply", (("db.h*", "hold"), ("db.k*", "keep"))))
-    report = told.send(
+    ingested = Ingested(spark, tmp_path, DdlPolicy("apply", (("db.h*", "hold"), ("db.k*", "keep"))))
+    report = ingested.send(
         [create("held", 1), create("hbag", 1, KEYLESS), create("free", 1), put("held", 2, "1", "a")]
         + [put("hbag", 2, "1", "x"), put("hbag", 2, "1", "x"), put("free", 2, "1", "f")]
         + [change("TRUNCATE TABLE free", 3), change("ALTER TABLE held DROP COLUMN v, ADD COLUMN n INT DEFAULT 5", 4)]
@@ -120,13 +120,13 @@ def test_what_is_dropped_is_kept_and_a_table_waits_until_its_statement_is_approv
         + _KEPT[0],
         10,
     )
-    assert told.rows("kgone", _KEPT_TABLE) == _KEPT_ROWS[0]
+    assert ingested.rows("kgone", _KEPT_TABLE) == _KEPT_ROWS[0]
     before = {
         "held": [("id", "v"), ("1", "a")],
         "hbag": [("id", "v"), ("1", "x"), ("1", "x")],
         "free": [("id", "v"), ("2", "g")],
     }
-    assert told.rows("held", "hbag", "free") == before
+    assert ingested.rows("held", "hbag", "free") == before
     assert {str(table.name): (table.rows, table.commit_ts) for table in report.held} == {
         "db.held": (1, tso(4)),
         "db.hbag": (2, tso(4)),
@@ -136,87 +136,87 @@ def test_what_is_dropped_is_kept_and_a_table_waits_until_its_statement_is_approv
     assert gaps["db.hbag"][0].startswith("held (ddl_policy) until its statement is approved: see ddl_history at t/")
     assert gaps["db.free"] == ()
     # other tables continue; a swap with a held table holds the other table too
-    report = told.send(
+    report = ingested.send(
         [wide("INSERT", "held", 11, {"id": "3", "n": "8", "m": "9"}), put("free", 11, "3", "h"), create("partner", 11)]
         + [put("partner", 12, "1", "p"), change("RENAME TABLE held TO tmp, partner TO held, tmp TO partner", 13)]
         + [put("held", 14, "2", "q"), wide("INSERT", "partner", 14, {"id": "4", "n": "1", "m": "2"})]
         + _KEPT[1],
         20,
     )
-    assert told.rows("kt", "kbag", "plain", "kgone", _KEPT_TABLE) == _KEPT_ROWS[1]
-    assert told.rows("held", "free", "partner", "tmp") == {
+    assert ingested.rows("kt", "kbag", "plain", "kgone", _KEPT_TABLE) == _KEPT_ROWS[1]
+    assert ingested.rows("held", "free", "partner", "tmp") == {
         "held": before["held"],
         "free": [("id", "v"), ("2", "g"), ("3", "h")],
         "partner": [("id", "v"), ("1", "p")],
     }
     assert report.totals.pending == 6
-    assert lake_balance(Lake(spark, told.paths)).is_balanced
-    assert told.statuses().count("held") == 4
+    assert lake_balance(Lake(spark, ingested.paths)).is_balanced
+    assert ingested.statuses().count("held") == 4
 
-    settings = CutSettings("UTC", {}, told.policy)
-    shown = {found.sql: found.effect for found in pending_statements(Lake(spark, told.paths), settings)}
+    settings = CutSettings("UTC", {}, ingested.policy)
+    shown = {found.sql: found.effect for found in pending_statements(Lake(spark, ingested.paths), settings)}
     assert shown["TRUNCATE TABLE hbag"] == "truncated db.hbag"
     assert "renamed db.partner to db.held" in shown["RENAME TABLE held TO tmp, partner TO held, tmp TO partner"]
-    assert told.rows("held", "hbag") == {"held": before["held"], "hbag": before["hbag"]}
+    assert ingested.rows("held", "hbag") == {"held": before["held"], "hbag": before["hbag"]}
 
-    held = published_cut(Lake(spark, told.paths)).held
-    approve(Lake(spark, told.paths), [table for table in held if table.name.table == "held"], "approval")
-    report = told.maker().advance()
-    assert told.rows("held", "partner", "hbag", "tmp") == {
+    held = published_cut(Lake(spark, ingested.paths)).held
+    approve(Lake(spark, ingested.paths), [table for table in held if table.name.table == "held"], "approval")
+    report = ingested.maker().advance()
+    assert ingested.rows("held", "partner", "hbag", "tmp") == {
         "partner": [("id", "n", "m"), ("1", "5", None), ("2", "6", None), ("3", "8", "9"), ("4", "1", "2")],
         "held": [("id", "v"), ("1", "p"), ("2", "q")],
         "hbag": before["hbag"],
     }
     assert [str(table.name) for table in report.held] == ["db.hbag"]
-    assert lake_balance(Lake(spark, told.paths)).is_balanced
-    assert told.statuses().count("held") == 1
+    assert lake_balance(Lake(spark, ingested.paths)).is_balanced
+    assert ingested.statuses().count("held") == 1
 
-    approve(Lake(spark, told.paths), report.held, "approval 2")
-    report = told.send([put("hbag", 21, "3", "z"), delete("hbag", 22, "2", "y"), *_KEPT[2]], 30)
-    assert told.rows("kgone", _KEPT_TABLE) == _KEPT_ROWS[2]
-    assert told.rows("hbag") == {"hbag": [("id", "v"), ("2", "y"), ("3", "z")]}
+    approve(Lake(spark, ingested.paths), report.held, "approval 2")
+    report = ingested.send([put("hbag", 21, "3", "z"), delete("hbag", 22, "2", "y"), *_KEPT[2]], 30)
+    assert ingested.rows("kgone", _KEPT_TABLE) == _KEPT_ROWS[2]
+    assert ingested.rows("hbag") == {"hbag": [("id", "v"), ("2", "y"), ("3", "z")]}
     assert report.held == ()
     assert report.totals.pending == 0
     assert all(entry.gaps == () for entry in report.mirrors)
-    assert lake_balance(Lake(spark, told.paths)).is_balanced
-    assert Rebuilder(told.maker(), "auto").rebuild().all_equal
+    assert lake_balance(Lake(spark, ingested.paths)).is_balanced
+    assert Rebuilder(ingested.maker(), "auto").rebuild().all_equal
 
 
 def test_a_dropped_database_waits_table_by_table(spark: SparkSession, tmp_path: Path) -> None:
-    told = Told(spark, tmp_path, DdlPolicy("hold", (("db.b", "apply"),)))
-    told.send(
+    ingested = Ingested(spark, tmp_path, DdlPolicy("hold", (("db.b", "apply"),)))
+    ingested.send(
         [create("a", 1), create("b", 1), put("a", 2, "1", "x"), put("b", 2, "1", "y"), change("DROP DATABASE db", 3)]
         + [create("a", 4), create("b", 4), put("a", 5, "2", "x"), put("b", 5, "2", "y")],
         10,
     )
-    assert told.rows("a", "b") == {"a": [("id", "v"), ("1", "x")], "b": [("id", "v"), ("2", "y")]}
-    approve(Lake(spark, told.paths), published_cut(Lake(spark, told.paths)).held, "approval")
-    told.maker().advance()
-    assert told.rows("a", "b") == {"a": [("id", "v"), ("2", "x")], "b": [("id", "v"), ("2", "y")]}
-    assert lake_balance(Lake(spark, told.paths)).is_balanced
+    assert ingested.rows("a", "b") == {"a": [("id", "v"), ("1", "x")], "b": [("id", "v"), ("2", "y")]}
+    approve(Lake(spark, ingested.paths), published_cut(Lake(spark, ingested.paths)).held, "approval")
+    ingested.maker().advance()
+    assert ingested.rows("a", "b") == {"a": [("id", "v"), ("2", "x")], "b": [("id", "v"), ("2", "y")]}
+    assert lake_balance(Lake(spark, ingested.paths)).is_balanced
 
 
 def test_a_rebuild_under_another_policy_ends_the_wait(spark: SparkSession, tmp_path: Path) -> None:
     """Also of a table whose statement changes nothing. Without another policy, waiting tables are no difference."""
-    told = Told(spark, tmp_path, DdlPolicy("hold"))
-    told.send(
+    ingested = Ingested(spark, tmp_path, DdlPolicy("hold"))
+    ingested.send(
         [create("a", 1), create("b", 1), change("TRUNCATE TABLE a", 3), change("TRUNCATE TABLE b", 3)]
         + [put("b", 5, "2", "y")],
         10,
     )
     for patterns in ((), ("db.b",)):
-        report = Rebuilder(told.maker()).rebuild(patterns)
+        report = Rebuilder(ingested.maker()).rebuild(patterns)
         assert (report.all_equal, report.cut_id) == (True, None)
-    told.policy = DdlPolicy("hold", (("db.a", "apply"),))
-    report = Rebuilder(told.maker()).rebuild(["db.a"])
+    ingested.policy = DdlPolicy("hold", (("db.a", "apply"),))
+    report = Rebuilder(ingested.maker()).rebuild(["db.a"])
     assert (report.all_equal, report.cut_id) == (True, 2)
-    assert [(str(table.name), table.rows) for table in published_cut(Lake(spark, told.paths)).held] == [("db.b", 1)]
-    assert lake_balance(Lake(spark, told.paths)).is_balanced
-    told.policy = DdlPolicy("apply")
-    assert Rebuilder(told.maker()).rebuild().cut_id == 3
-    assert published_cut(Lake(spark, told.paths)).held == ()
-    assert (told.rows("b"), told.statuses().count("held")) == ({"b": [("id", "v"), ("2", "y")]}, 0)
-    assert lake_balance(Lake(spark, told.paths)).is_balanced
+    assert [(str(table.name), table.rows) for table in published_cut(Lake(spark, ingested.paths)).held] == [("db.b", 1)]
+    assert lake_balance(Lake(spark, ingested.paths)).is_balanced
+    ingested.policy = DdlPolicy("apply")
+    assert Rebuilder(ingested.maker()).rebuild().cut_id == 3
+    assert published_cut(Lake(spark, ingested.paths)).held == ()
+    assert (ingested.rows("b"), ingested.statuses().count("held")) == ({"b": [("id", "v"), ("2", "y")]}, 0)
+    assert lake_balance(Lake(spark, ingested.paths)).is_balanced
 
 
 @pytest.mark.parametrize(

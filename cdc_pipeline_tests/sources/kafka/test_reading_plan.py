@@ -71,7 +71,7 @@ _STOPS: dict[str, tuple[TopicSelection, Positions, dict[str, BrokerTopic], list[
         {"a": _topic((8, 20), (0, 9))},
         ["at offset 5", "begins at 8", "3 records", "source.resume_at: {a: {0: 8}}", "topic a, partition 0, offset 5"],
     ),
-    "expired, and told to go on where nothing is": (
+    "expired, and declared to continue where nothing is": (
         TopicSelection(resume_at={("a", 0): 6}),
         _KNOWN,
         {"a": _topic((8, 20), (0, 9))},
@@ -108,7 +108,7 @@ _STOPS: dict[str, tuple[TopicSelection, Positions, dict[str, BrokerTopic], list[
         {"a": _topic((0, 50), topic_id="two")},
         ["topic 'a'", "source.made_anew: {a: a@3}"],
     ),
-    "made anew, told by its offsets alone": (
+    "recreated, as its offsets show": (
         TopicSelection(made_anew={"a": "a@2"}),
         Positions({("a@2", 0): 30}),
         {"a": _topic((0, 2))},

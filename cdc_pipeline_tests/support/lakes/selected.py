@@ -11,8 +11,8 @@ from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline_tests.support.lakes.ingested_stories import assert_mirror
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
-from cdc_pipeline_tests.support.lakes.told_stories import assert_mirror
 from cdc_pipeline_tests.support.messages import Topic, watermark
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ PARTITIONS = (0, 1, 2)
 Message = tuple[str, int]
 
 
-class Told:
+class Ingested:
     """A lake and its pipeline, whose selection may change between slices."""
 
     def __init__(

@@ -57,7 +57,7 @@ class Stream:
     def paths(self) -> LakePaths:
         return LakePaths(str(self.folder / "lake"), "shop")
 
-    def tell(self, until: int, *messages: tuple[str, int]) -> None:
+    def write_slice(self, until: int, *messages: tuple[str, int]) -> None:
         for payload, partition in messages:
             self.topic.send(payload, partition)
         for partition in (0, 1):

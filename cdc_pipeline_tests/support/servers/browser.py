@@ -129,13 +129,13 @@ def browser(profile: Path) -> Iterator[Page]:
 
 def _tab(process: subprocess.Popen[bytes], profile: Path) -> str:
     """Waits for the browser and returns the WebSocket address of its tab."""
-    told = profile / "DevToolsActivePort"
+    port_file = profile / "DevToolsActivePort"
     until = time.monotonic() + _PATIENCE_SECONDS
-    while not (told.exists() and len(told.read_text().splitlines()) == 2):
+    while not (port_file.exists() and len(port_file.read_text().splitlines()) == 2):
         assert process.poll() is None, f"chromium has ended with {process.returncode}"
         assert time.monotonic() < until, "chromium did not write its port"
         time.sleep(0.2)
-    port = told.read_text().splitlines()[0]
+    port = port_file.read_text().splitlines()[0]
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list", timeout=_PATIENCE_SECONDS) as answer:
         tabs = json.load(answer)
     return str(next(tab for tab in tabs if tab["type"] == "page")["webSocketDebuggerUrl"])

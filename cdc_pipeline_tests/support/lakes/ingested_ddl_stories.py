@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.mysql.model.table import TableName
-from cdc_pipeline_tests.support.lakes.told_stories import assert_mirror
+from cdc_pipeline_tests.support.lakes.ingested_stories import assert_mirror
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,6 +17,6 @@ if TYPE_CHECKING:
 SLICES = {"first": 10, "second": 100}
 
 
-def assert_told(spark: SparkSession, lake: LakePaths, story: DdlStory) -> None:
+def assert_ingested(spark: SparkSession, lake: LakePaths, story: DdlStory) -> None:
     for full_name, expected in story.tables.items():
         assert_mirror(spark, lake, TableName(*full_name.split(".")), expected)

@@ -14,10 +14,10 @@ from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline.spark.jvm import jvm
+from cdc_pipeline_tests.support.lakes.ingested_stories import PARTITIONS, assert_ingested
 from cdc_pipeline_tests.support.lakes.kills import SHORT
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.lakes.stories import STORIES
-from cdc_pipeline_tests.support.lakes.told_stories import PARTITIONS, assert_told
 from cdc_pipeline_tests.support.messages import Topic, tso, watermark
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ FIRST, LAST = 2, 1000
 
 
 @dataclass
-class Told:
+class StoryLake:
     """A pipeline `shop` in `folder` and its captures."""
 
     spark: SparkSession
@@ -41,7 +41,7 @@ class Told:
     def paths(self) -> LakePaths:
         return LakePaths(str(self.folder / "lake"), "shop")
 
-    def tell(self, until: int) -> None:
+    def write_slice(self, until: int) -> None:
         """Writes a capture file without ingesting it.
 
         It has the messages of all stories up to FIRST if `until` is FIRST, else those after it.
@@ -55,7 +55,7 @@ class Told:
             self.sent += 1
         self.topic.write(self.folder / "captures", f"until-{until:04d}.jsonl")
 
-    def copied(self, folder: Path) -> Told:
+    def copied(self, folder: Path) -> StoryLake:
         """A copy of the lake and its captures in `folder`, which may exist."""
         shutil.copytree(self.folder, folder, dirs_exist_ok=True)
         return replace(self, folder=folder, topic=deepcopy(self.topic))
@@ -65,19 +65,19 @@ class Told:
 
     def assert_right(self) -> None:
         for name in SHORT:
-            assert_told(self.spark, self.paths, STORIES[name])
+            assert_ingested(self.spark, self.paths, STORIES[name])
         assert self.spark.read.format("delta").load(self.paths.table("raw_topic_snapshot")).count() == self.sent
         assert published_cut(Lake(self.spark, self.paths)).resolved_tso == tso(LAST)
         assert lake_balance(Lake(self.spark, self.paths)).is_balanced
 
 
-def begun(spark: SparkSession, folder: Path) -> Told:
+def begun(spark: SparkSession, folder: Path) -> StoryLake:
     """A pipeline that has ingested the first slice. The capture file of the second exists."""
-    told = Told(spark, folder)
-    told.tell(FIRST)
-    told.run()
-    told.tell(LAST)
-    return told
+    lake = StoryLake(spark, folder)
+    lake.write_slice(FIRST)
+    lake.run()
+    lake.write_slice(LAST)
+    return lake
 
 
 def as_a_new_process(spark: SparkSession) -> None:

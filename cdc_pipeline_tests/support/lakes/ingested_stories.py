@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PARTITIONS = (0, 1, 2)
 
 
-def assert_told(spark: SparkSession, lake: LakePaths, story: Story) -> None:
+def assert_ingested(spark: SparkSession, lake: LakePaths, story: Story) -> None:
     for table, expected in story.tables.items():
         assert_mirror(spark, lake, TableName("db", table), expected)
 
