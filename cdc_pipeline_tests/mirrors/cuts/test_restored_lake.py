@@ -189,7 +189,10 @@ def test_a_mirror_restored_during_a_begun_cut(stream: Stream) -> None:
 def test_a_copy_continues(spark: SparkSession, tmp_path: Path) -> None:
     paths, copy = LakePaths(str(tmp_path / "lake"), "shop"), LakePaths(str(tmp_path / "copy"), "shop")
     captures, topic = tmp_path / "captures", Topic()
-    slices = [(create("t", 1), put("t", 2, "1", "a")), (update("t", 12, ("1", "a"), ("1", "b")), put("t", 13, "2", "c"))]
+    slices = [
+        (create("t", 1), put("t", 2, "1", "a")),
+        (update("t", 12, ("1", "a"), ("1", "b")), put("t", 13, "2", "c")),
+    ]
     for number, messages in enumerate(slices):
         for payload, _ in messages:
             topic.send(payload)
