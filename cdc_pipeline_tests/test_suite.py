@@ -198,3 +198,10 @@ def test_changes_affect_their_importers() -> None:
         set(),
         {"mirrors/test_far.py", "mirrors/test_other.py"},
     )
+
+
+@pytest.mark.xdist_group("alone")
+def test_pytest_xdist_appends_the_group_to_the_node_id(request: pytest.FixtureRequest) -> None:
+    """Without it, groups are lost in silence: neither shards nor processes separate the tests of a file."""
+    if hasattr(request.config, "workerinput"):
+        assert shards.scope(request.node.nodeid) == "test_suite.py@alone"
