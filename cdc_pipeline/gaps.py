@@ -6,11 +6,12 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.positions import Position
 from cdc_pipeline.stored_json import StoredJson
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from cdc_pipeline.positions import Position
 
 
 class GapKind(Enum):
@@ -124,9 +125,9 @@ class Gap:
         return f"column {self.column}{' ' if self.kind in _RUN_ON else ': '}{self.detail}"
 
 
-def statement_gap(kind: GapKind, text: str, position: tuple[str, int, int]) -> Gap:
-    """A gap that a statement causes. `position`: topic, partition and offset of the statement."""
-    return Gap(kind, f"{text}: see ddl_history at {Position(*position)}")
+def statement_gap(kind: GapKind, text: str, position: Position) -> Gap:
+    """A gap that a statement causes. `position`: that of the statement."""
+    return Gap(kind, f"{text}: see ddl_history at {position}")
 
 
 GAPS_JSON = StoredJson(tuple[Gap, ...])

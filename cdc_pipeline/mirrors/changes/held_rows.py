@@ -17,6 +17,7 @@ from cdc_pipeline.mirrors.changes.copies import ROW_POSITION
 from cdc_pipeline.mirrors.changes.segments import with_segments
 from cdc_pipeline.mirrors.model.ddl_events import ddl_event, in_upstream_order
 from cdc_pipeline.mysql.model.schema_changes import DropDatabase
+from cdc_pipeline.positions import Position
 from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:
@@ -27,20 +28,20 @@ if TYPE_CHECKING:
     from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.changes.window import Window
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
-    from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable, StatementPosition
+    from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
     from cdc_pipeline.mysql.model.table import TableName
 
 APPROVALS = "ddl_approvals"
 _APPROVALS_SCHEMA = "topic STRING, `partition` INT, `offset` BIGINT, run_id STRING, approved_at TIMESTAMP"
 
 
-def approved_statements(lake: Lake) -> frozenset[StatementPosition]:
+def approved_statements(lake: Lake) -> frozenset[Position]:
     """The positions of all approved statements."""
     path = lake.paths.table(APPROVALS)
     if table_state(lake.spark, path) is None:
         return frozenset()
     rows = lake.read_path(path).select("topic", "partition", "offset").collect()
-    return frozenset((row["topic"], row["partition"], row["offset"]) for row in rows)
+    return frozenset(Position(row["topic"], row["partition"], row["offset"]) for row in rows)
 
 
 def approve(lake: Lake, held: Iterable[HeldTable], run_id: str) -> None:
@@ -67,7 +68,7 @@ def resumed_events(
     oldest = min(held.commit_ts for held in released.values())
     is_held = (F.col("status") == HELD) | (F.col("cut_id") == window.cut_id)
     past = history.where((F.col("commit_ts") >= oldest) & is_held).where(F.col("batch_id") <= window.last_batch)
-    inside = {(row["topic"], row["partition"], row["offset"]) for row in window.rows_in(history).collect()}
+    inside = {Position(row["topic"], row["partition"], row["offset"]) for row in window.rows_in(history).collect()}
     events = [replace(ddl_event(row), resumed=True) for row in past.collect()]
     return in_upstream_order(
         event for event in events if event.position not in inside and _concerns(mirrored(event), released)
@@ -138,6 +139,6 @@ def count_held_rows(changes: DataFrame, held_from: Mapping[TableName, int]) -> d
     return {name: counts.get((name.database, name.table), 0) for name in held_from}
 
 
-def resumed_tables(held: Iterable[HeldTable], approved: Collection[StatementPosition]) -> dict[TableName, HeldTable]:
+def resumed_tables(held: Iterable[HeldTable], approved: Collection[Position]) -> dict[TableName, HeldTable]:
     """The held tables whose statement is approved."""
     return {table.name: table for table in held if table.statement in approved}

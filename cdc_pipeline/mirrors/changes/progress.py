@@ -12,6 +12,7 @@ from cdc_pipeline.lake.tables.consistent_cuts import cuts_since_rebuild, last_cu
 from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
 from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, SELECTION_JSON, TableSelection
 from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.positions import Position
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -234,5 +235,5 @@ def _sources(rows: Iterable[Row]) -> Sources:
 
 
 def _held_table(row: Row) -> HeldTable:
-    name, cause = TableName(row["database"], row["table"]), (row["topic"], row["partition"], row["offset"])
+    name, cause = TableName(row["database"], row["table"]), Position(row["topic"], row["partition"], row["offset"])
     return HeldTable(name, cause, row["commit_ts"], row["rows"], row["error"])

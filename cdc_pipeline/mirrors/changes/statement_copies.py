@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
     from cdc_pipeline.mysql.model.schema_changes import SchemaChange
+    from cdc_pipeline.positions import Position
 
     Identity: TypeAlias = tuple[int, str, str, str, int]
     Restarts: TypeAlias = Mapping[tuple[str, int], Sequence[int]]
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     """Returns the restarts between the given statements."""
 
 
-def statement_identities(events: Iterable[DdlEvent], restarts_of: RestartsOf) -> dict[tuple[str, int, int], Identity]:
+def statement_identities(events: Iterable[DdlEvent], restarts_of: RestartsOf) -> dict[Position, Identity]:
     """Maps the position of each statement to its identity. Equal identities mark copies of one statement."""
     in_order = sorted({event.position: event for event in events}.values(), key=lambda event: event.position)
     groups: dict[tuple[int, str, str, str], list[DdlEvent]] = defaultdict(list)
@@ -44,7 +45,7 @@ def statement_identities(events: Iterable[DdlEvent], restarts_of: RestartsOf) ->
         groups[event.identity].append(event)
     repeated = [event for equal in groups.values() if len(equal) > 1 for event in equal if _has_batch_number(event)]
     restarts = restarts_of(repeated) if repeated else {}
-    numbers: dict[tuple[str, int, int], int] = {}
+    numbers: dict[Position, int] = {}
     for equal in groups.values():
         for index, event in enumerate(equal):
             numbers[event.position] = _ordinal(event, equal[:index], in_order, restarts, numbers)
@@ -60,7 +61,7 @@ def _ordinal(
     earlier: Sequence[DdlEvent],
     in_order: Sequence[DdlEvent],
     restarts: Restarts,
-    numbers: Mapping[tuple[str, int, int], int],
+    numbers: Mapping[Position, int],
 ) -> int:
     """The number of the statement among equal ones of its delivery, from 1. Copies have the same number."""
     if not _has_batch_number(event) or not earlier or earlier[-1].position[:2] != event.position[:2]:

@@ -26,7 +26,7 @@ from cdc_pipeline.mirrors.changes.unqualified_names import with_databases
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent, ddl_event, in_upstream_order
 from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
 from cdc_pipeline.mirrors.planning.included_ddl import exclusion_reason
-from cdc_pipeline.positions import POSITION
+from cdc_pipeline.positions import POSITION, Position
 from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class CutStatements:
 
     to_apply: tuple[DdlEvent, ...]
     """Statements for the planner, in stream order."""
-    decided: dict[tuple[str, int, int], DdlOutcome]
+    decided: dict[Position, DdlOutcome]
     """Outcomes of statements that need no planner, by position."""
     late: tuple[DdlEvent, ...] = ()
     """Statements of `decided` that arrived after the mirrors had passed their commit_ts."""
@@ -80,7 +80,7 @@ class CutStatements:
         at_watermark = [event for event in late if event.exact_ts and event.commit_ts == window.after_tso]
         inside += [event for event in at_watermark if identities[event.position] not in known]
         late = [event for event in late if event not in inside]
-        decided: dict[tuple[str, int, int], DdlOutcome] = {}
+        decided: dict[Position, DdlOutcome] = {}
         for event in (*inside, *late):
             if identities[event.position] in known:
                 decided[event.position] = DdlOutcome(DUPLICATE, ["applied by an earlier cut"])
@@ -160,7 +160,7 @@ def altered_at_watermark(window: Window, history: DataFrame, route: Callable[[Dd
     return {name for row in altering.collect() for name in route(ddl_event(row)).names()}
 
 
-def store_outcomes(lake: Lake, outcomes: dict[tuple[str, int, int], DdlOutcome], note: dict[str, Any]) -> None:
+def store_outcomes(lake: Lake, outcomes: dict[Position, DdlOutcome], note: dict[str, Any]) -> None:
     """Writes the outcome of each statement into `ddl_history`, in one commit."""
     if not outcomes:
         return

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.changes.window import Window
-    from cdc_pipeline.mirrors.settings.ddl_policy import StatementPosition
     from cdc_pipeline.mirrors.settings.selection import TableSelection
     from cdc_pipeline.mysql.model.table import TableName
+    from cdc_pipeline.positions import Position
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class CutInputs:
     """Caches what it reads, so that a plan sees each mirror in one state."""
 
     stored: StoredMirrors
-    approved: frozenset[StatementPosition]
+    approved: frozenset[Position]
     mirrors: dict[TableName, MirrorState | None] = field(default_factory=dict)
     ended_by_database: dict[str, tuple[DroppedTable, ...]] = field(default_factory=dict)
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
     from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
     from cdc_pipeline.mirrors.settings.selection import Sources, TableSelection
+    from cdc_pipeline.positions import Position
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class CutStreams:
             ddl = replace(ddl, decided={**self._no_longer_held(), **ddl.decided})
         return ddl, included.sources
 
-    def _no_longer_held(self) -> dict[tuple[str, int, int], DdlOutcome]:
+    def _no_longer_held(self) -> dict[Position, DdlOutcome]:
         """Outcomes of held statements that concern only tables that are no longer included."""
         held = in_upstream_order(map(ddl_event, self.history.where(F.col("status") == HELD).collect()))
         return {

@@ -13,8 +13,8 @@ from cdc_pipeline.mirrors.merge.net_changes import RowSet
 from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
 from cdc_pipeline.mirrors.planning.planner import CutPlan
 from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
-from cdc_pipeline.mirrors.settings.ddl_policy import StatementPosition
 from cdc_pipeline.mirrors.settings.selection import Sources
+from cdc_pipeline.positions import Position
 from cdc_pipeline.stored_json import AS_PAIRS
 
 
@@ -30,7 +30,7 @@ class PlannedCut:
     plan: CutPlan
     row_sets: tuple[RowSet, ...]
     """The rows of each ApplyRows step, and the key that identifies them."""
-    decided: Annotated[Mapping[StatementPosition, DdlOutcome], AS_PAIRS]
+    decided: Annotated[Mapping[Position, DdlOutcome], AS_PAIRS]
     """Outcomes of statements that need no step."""
     late: LateChanges
     sources: Sources = field(default_factory=dict)
@@ -43,11 +43,11 @@ class PlannedCut:
     """Unique: distinguishes plans for the same cut number, which a restored lake may have."""
 
     @property
-    def outcomes(self) -> dict[StatementPosition, DdlOutcome]:
+    def outcomes(self) -> dict[Position, DdlOutcome]:
         """The outcome of each statement of the cut."""
         return {**self.decided, **self.plan.outcomes}
 
     @property
-    def positions(self) -> tuple[StatementPosition, ...]:
+    def positions(self) -> tuple[Position, ...]:
         """The positions of `rows.events`."""
         return tuple(event.position for event in self.row_selection.events)

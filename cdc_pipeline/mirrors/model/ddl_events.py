@@ -10,6 +10,7 @@ from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.mysql.ddl.statements import event_changes
 from cdc_pipeline.mysql.model.schema_changes import SchemaChange
 from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.positions import Position
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,8 +50,8 @@ class DdlEvent:
         return (self.commit_ts, self.sql, self.database, self.table)
 
     @property
-    def position(self) -> tuple[str, int, int]:
-        return (self.topic, self.partition, self.offset)
+    def position(self) -> Position:
+        return Position(self.topic, self.partition, self.offset)
 
     @property
     def ddl_id(self) -> str:
@@ -93,7 +94,7 @@ def in_upstream_order(events: Iterable[DdlEvent]) -> list[DdlEvent]:
     Canal's events are ordered by its clock `ts`, because `es` is when a statement began: one that waited for a lock is
     logged after others that began later.
     """
-    times: dict[tuple[str, int, int], tuple[int, int]] = {}
+    times: dict[Position, tuple[int, int]] = {}
     newest: dict[tuple[str, int], int] = {}
     by_position = sorted(events, key=lambda event: event.position)
     for event in by_position:

@@ -16,6 +16,7 @@ from cdc_pipeline.mirrors.model.ddl_events import ddl_event, in_upstream_order
 from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import Permissions, Planner
+from cdc_pipeline.positions import Position
 
 if TYPE_CHECKING:
     from cdc_pipeline.lake.lake import Lake
@@ -44,7 +45,7 @@ def pending_statements(lake: Lake, settings: CutSettings) -> tuple[PendingStatem
     history = lake.read("ddl_history")
     published = published_cut(lake)
     rows = history.where(F.col("status").isin(PENDING, HELD)).collect()
-    held = {(row["topic"], row["partition"], row["offset"]) for row in rows if row["status"] == HELD}
+    held = {Position(row["topic"], row["partition"], row["offset"]) for row in rows if row["status"] == HELD}
     unapplied: list[DdlEvent] = [
         replace(ddl_event(row), resumed=row["status"] == HELD) for row in rows if row["kind"] is not None
     ]

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.changes.progress import PublishedCut
     from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
-    from cdc_pipeline.mirrors.settings.ddl_policy import StatementPosition
+    from cdc_pipeline.positions import Position
+
 
 _SHOWN = 20
 
@@ -41,7 +42,7 @@ class Scope:
     """Names of upstream, tied tables included. None: all."""
     mirrors: frozenset[TableName] = frozenset()
     """The mirrors of these tables, as far as the published cut knows them."""
-    statements: tuple[StatementPosition, ...] = ()
+    statements: tuple[Position, ...] = ()
     """The statements of these tables, and statements without a known table."""
 
     @property

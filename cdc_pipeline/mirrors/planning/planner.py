@@ -20,7 +20,7 @@ from cdc_pipeline.mirrors.planning.merged_steps import coalesced
 from cdc_pipeline.mirrors.planning.merged_table_planner import MergedTablePlanner
 from cdc_pipeline.mirrors.planning.recovery_planner import RecoveryPlanner
 from cdc_pipeline.mirrors.planning.table_planner import TablePlanner
-from cdc_pipeline.mirrors.settings.ddl_policy import HOLD, DdlPolicy, HeldTable, StatementPosition
+from cdc_pipeline.mirrors.settings.ddl_policy import HOLD, DdlPolicy, HeldTable
 from cdc_pipeline.mysql.expressions.conversions import conversion_doubt
 from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
@@ -40,6 +40,7 @@ from cdc_pipeline.mysql.model.schema_changes import (
     TruncateTable,
 )
 from cdc_pipeline.mysql.model.table import TableName, TableSchema
+from cdc_pipeline.positions import Position
 from cdc_pipeline.stored_json import AS_PAIRS
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class CutPlan:
     steps: tuple[Step, ...]
     event_indexes: tuple[int, ...]
     """The index of the event that each step belongs to: -1 before the first, the number of events after the last."""
-    outcomes: Annotated[dict[StatementPosition, DdlOutcome], AS_PAIRS]
+    outcomes: Annotated[dict[Position, DdlOutcome], AS_PAIRS]
     """By the position of the DDL event."""
     held: tuple[HeldTable, ...] = ()
     """The tables that are held or quarantined after the cut."""
@@ -72,7 +73,7 @@ class Permissions:
     """Which statements may be applied, and which tables are held."""
 
     policy: DdlPolicy = field(default_factory=DdlPolicy)
-    approved: frozenset[StatementPosition] = frozenset()
+    approved: frozenset[Position] = frozenset()
     """The approved statements."""
     held: tuple[HeldTable, ...] = ()
     """The tables that earlier cuts hold."""
@@ -110,7 +111,7 @@ class Planner:
 
     def plan(self, events: Iterable[DdlEvent]) -> CutPlan:
         """Plans the events, new ones and those of resumed tables, sorted by `ddl_events.in_upstream_order`."""
-        outcomes: dict[StatementPosition, DdlOutcome] = {}
+        outcomes: dict[Position, DdlOutcome] = {}
         self._draft.mask_all()
         first_steps: list[int] = []
         for event in events:

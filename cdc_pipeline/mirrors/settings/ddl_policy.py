@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 from cdc_pipeline.gaps import Gap, GapKind, statement_gap
 from cdc_pipeline.mirrors.settings.table_patterns import matches
 from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.positions import Position
 from cdc_pipeline.stored_json import StoredJson
 
 DdlAction: TypeAlias = Literal["apply", "keep", "hold"]
@@ -15,10 +16,7 @@ APPLY: DdlAction = "apply"
 KEEP: DdlAction = "keep"
 HOLD: DdlAction = "hold"
 
-StatementPosition: TypeAlias = tuple[str, int, int]
-"""Topic, partition and offset of a statement's message."""
-
-NO_STATEMENT: StatementPosition = ("", -1, -1)
+NO_STATEMENT: Position = Position("", -1, -1)
 """The cause of a quarantined table, which no approval resumes."""
 
 
@@ -40,7 +38,7 @@ class HeldTable:
     """A table whose rows and later DDL are held before a statement, or that is quarantined."""
 
     name: TableName
-    statement: StatementPosition
+    statement: Position
     """The statement that needs approval."""
     commit_ts: int
     """Where this table stopped. It is later than the statement for a table that a RENAME connected with a held one."""
