@@ -21,6 +21,7 @@ from cdc_pipeline.mirrors.planning.planner import Planner
 from cdc_pipeline.mirrors.settings.column_rules import HAS_OWN_COMMIT_TS, HAS_OWN_DELETED
 from cdc_pipeline.mysql.ddl.statements import event_changes
 from cdc_pipeline.mysql.model.table import Column, MySqlType, TableName, TableSchema
+from cdc_pipeline.positions import Position
 from cdc_pipeline_tests.support.messages import tso
 
 NAME = TableName("db", "t")
@@ -97,7 +98,7 @@ def test_the_gap_of_a_statement_names_its_position() -> None:
 
 @pytest.mark.parametrize("gap", [UNSEEN_START, UNSEEN_TABLES, HAS_OWN_DELETED, HAS_OWN_COMMIT_TS])
 def test_text_and_back(gap: Gap) -> None:
-    gaps = (gap, Gap(GapKind.DAMAGED_TEXT, LOSSY, ""), statement_gap(GapKind.HELD, "held", ("é", 0, 7)))
+    gaps = (gap, Gap(GapKind.DAMAGED_TEXT, LOSSY, ""), statement_gap(GapKind.HELD, "held", Position("é", 0, 7)))
     read = GAPS_JSON.from_json(GAPS_JSON.to_json(gaps))
     assert read == gaps
     assert [found.example for found in read] == [found.example for found in gaps]

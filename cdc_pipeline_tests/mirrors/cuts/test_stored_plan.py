@@ -105,6 +105,7 @@ from cdc_pipeline.mysql.model.table import (
     TableSchema,
     UniqueKey,
 )
+from cdc_pipeline.positions import Position
 from cdc_pipeline_tests.support.masks import SALT
 from cdc_pipeline_tests.support.messages import EPOCH_MS, tso
 from cdc_pipeline_tests.support.plans.mask_plans import CASES as MASK_CASES
@@ -142,7 +143,7 @@ def _planned(plan: CutPlan, columns: ColumnRules | None = None, *events: DdlEven
         RowSelection(
             events,
             ((T, Replay(-1, -1, True)), (SourceTableName(T, U), Replay(tso(2), EPOCH_MS, False))),
-            (HeldTable(U, ("t", 0, 3), tso(2), 4),),
+            (HeldTable(U, Position("t", 0, 3), tso(2), 4),),
             (_event("TRUNCATE TABLE t", 2),),
             Evidence((((4, "t", 1, 5), 0, 2),)),
             Evidence((((4, "t", 1, 7), 1, 1),)),
@@ -152,7 +153,7 @@ def _planned(plan: CutPlan, columns: ColumnRules | None = None, *events: DdlEven
         ),
         plan,
         tuple(row_sets(plan, settings)),
-        {("t", 0, 9): DdlOutcome("duplicate", ["before"])},
+        {Position("t", 0, 9): DdlOutcome("duplicate", ["before"])},
         LateChanges(3, (Breach(T, 2, "t", 1, 5),)),
         {T: (T,), U: (T, U)},
         ("db.a is included now",),
@@ -196,7 +197,7 @@ def _all_steps() -> tuple[Step, ...]:
 
 def _whole() -> PlannedCut:
     steps = _all_steps()
-    held = HeldTable(T, ("t", 0, 3), tso(2))
+    held = HeldTable(T, Position("t", 0, 3), tso(2))
     outcome = DdlOutcome(APPLIED, ["altered"], [steps[0].state])
     plan = CutPlan(steps, tuple(range(-1, len(steps) - 1)), {("t", 0, 7): outcome}, (held,), {T: 2})
     parts = Partitioning(

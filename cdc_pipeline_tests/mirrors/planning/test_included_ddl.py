@@ -18,6 +18,7 @@ from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, Route, TableSele
 from cdc_pipeline.mysql.ddl.parser import parse_ddl
 from cdc_pipeline.mysql.model.schema_changes import CreateTable, NotSupported
 from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.positions import Position
 
 _IN = TableSelection(("shop.*",), ("shop.tmp*", "shop._*"), (Route("shop.eu_*", "{database}_eu.x_{table}"),))
 _PLAIN = TableSelection(("shop.*",), ("shop.tmp*", "shop._*"))
@@ -231,7 +232,7 @@ def test_another_selection() -> None:
 def test_held_tables_follow_a_selection_change() -> None:
     now = TableSelection(exclude=("d.gone",), routes=(Route("d.x", "d.y"),))
     change = _change(ALL_TABLES, now, "d.gone d.x d.same", "d.gone d.x d.same")
-    held = [HeldTable(TableName("d", name), ("t", 0, 7), 4, 3) for name in ("gone", "x", "same")]
+    held = [HeldTable(TableName("d", name), Position("t", 0, 7), 4, 3) for name in ("gone", "x", "same")]
     assert [(str(table.name), table.rows) for table in change.still_held(held)] == [("d.y", 3), ("d.same", 3)]
     assert change.excluded_held_rows(held) == 3
 
