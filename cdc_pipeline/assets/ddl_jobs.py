@@ -52,7 +52,7 @@ def _statements_table(statements: tuple[PendingStatement, ...]) -> dg.MetadataVa
             statement.status,
             statement.sql,
             statement.effect,
-            f"{statement.topic}/{statement.partition}@{statement.offset}",
+            str(Position(statement.topic, statement.partition, statement.offset)),
             str(statement.commit_ts),
         )
         for statement in statements
@@ -84,7 +84,7 @@ def approve_ddl_job(pipeline: Pipeline) -> dg.JobDefinition:
 
 
 def _statement(table: HeldTable) -> str:
-    return f"the statement at {Position(*table.statement)}"
+    return f"the statement at {table.statement}"
 
 
 def _names(held: tuple[HeldTable, ...]) -> str:

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from pyspark.sql import functions as F
 
-from cdc_pipeline.lake.delta import table_state
-
 if TYPE_CHECKING:
     from cdc_pipeline.lake.lake import Lake
 
@@ -19,10 +17,8 @@ _EXAMPLES = 5
 
 def dead_letters_result(lake: Lake, key: dg.AssetKey) -> dg.AssetCheckResult:
     """Warns if the lake has dead letters. The metadata has the count and example positions per rule."""
-    path = lake.paths.table("dead_letters")
     rules = []
-    if table_state(lake.spark, path) is not None:
-        dead_letters = lake.read_path(path)
+    if (dead_letters := lake.read_if_exists("dead_letters")) is not None:
         position = F.format_string("%s/%d@%d", "topic", "partition", "offset")
         rules = (
             dead_letters.groupBy("rule")

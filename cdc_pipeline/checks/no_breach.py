@@ -8,6 +8,7 @@ import dagster as dg
 from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.tables.consistent_cuts import cuts_since_rebuild, read_cuts, rebuilt_tables
+from cdc_pipeline.positions import POSITION, Position
 
 if TYPE_CHECKING:
     from cdc_pipeline.lake.lake import Lake
@@ -42,7 +43,7 @@ def no_breach_result(lake: Lake, key: dg.AssetKey) -> dg.AssetCheckResult:
         f"Run {lake.paths.pipeline}_rebuild to apply them, and find out what broke the order of the stream",
         metadata={
             f"{row['database']}.{row['table']}": f"{row['changes']} change(s), the first at "
-            f"{row['first']['topic']}/{row['first']['partition']}@{row['first']['offset']}"
+            f"{Position(*(row['first'][name] for name in POSITION))}"
             for row in rows
         },
     )

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.mirrors.changes.progress import published_cut, read_progress
+from cdc_pipeline.positions import Position
 from cdc_pipeline.spark.few_rows import small_query
 
 if TYPE_CHECKING:
@@ -39,7 +40,10 @@ def watermarks_result(lake: Lake, batches: Sequence[int], key: dg.AssetKey) -> d
         streams = read_progress(lake, published_cut(lake))
     regressions = _regressions(lake, batches) if batches else []
     problems = {
-        **{f"{row['topic']}/{row['partition']}@{row['offset']}": _regression_text(row) for row in regressions[:_SHOWN]},
+        **{
+            str(Position(row["topic"], row["partition"], row["offset"])): _regression_text(row)
+            for row in regressions[:_SHOWN]
+        },
         **_lagging_partitions(streams),
     }
     if len(regressions) > _SHOWN:

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.json_text import OPTIONS
 from cdc_pipeline.dialects.claim_files import FILE_NAME, LONGEST_LOCATION, ClaimStore, file_name
-from cdc_pipeline.lake.delta import Commit, append_once, table_state
+from cdc_pipeline.lake.delta import Commit, append_once
 from cdc_pipeline.positions import POSITION, Position
 from cdc_pipeline.sources.compressed_values import decompressed, may_be_compressed
 from cdc_pipeline.spark.small_frames import small_frame
@@ -66,8 +66,7 @@ class Reference:
 
 def read_claims(lake: Lake) -> DataFrame | None:
     """The table `claims`; None if the lake has none."""
-    path = lake.paths.table(CLAIMS)
-    return None if table_state(lake.spark, path) is None else lake.read_path(path)
+    return lake.read_if_exists(CLAIMS)
 
 
 def may_refer(content: Column) -> Column:

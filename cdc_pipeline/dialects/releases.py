@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.positions import POSITION
 
 if TYPE_CHECKING:
@@ -25,8 +24,7 @@ RELEASES = "dead_letter_releases"
 
 def read_releases(lake: Lake) -> DataFrame | None:
     """The table `dead_letter_releases`; None if the lake has none."""
-    path = lake.paths.table(RELEASES)
-    return None if table_state(lake.spark, path) is None else lake.read_path(path)
+    return lake.read_if_exists(RELEASES)
 
 
 def with_replacements(raw: DataFrame, releases: DataFrame | None) -> DataFrame:

@@ -25,6 +25,10 @@ class Lake:
         """The rows of one of `paths.OWN_TABLES`, which must exist."""
         return self.read_path(self.paths.table(table))
 
+    def read_if_exists(self, table: str) -> DataFrame | None:
+        """As `read`; None if the table does not exist."""
+        return self.read(table) if self.exists(table) else None
+
     def read_path(self, path: str) -> DataFrame:
         """The rows of the Delta table at `path`, such as a mirror's."""
         return self.spark.read.format("delta").load(path)

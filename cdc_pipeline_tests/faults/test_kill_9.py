@@ -75,7 +75,7 @@ def _has_finished(ingested: IngestedHistories, operation: int, moment: float | N
 
 
 class IngestedByProcesses(IngestedHistories):
-    """Histories ingested by processes, of which `kills` are killed.
+    """Histories ingested by processes. `kills`: how many of these processes are killed.
 
     The kills are distributed over the files. A file whose runs finish early leaves its kills to the next file.
     """

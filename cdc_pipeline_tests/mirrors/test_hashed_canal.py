@@ -35,7 +35,7 @@ Row = dict[str, str | None]
 class Case:
     """`first` and `second` are (payload, partition); `rows` the table's rows at the end, None where it is not there.
 
-    `doubt`: it is marked as one of which the order is unknown. The table is made before both, unless `create` is ""."""
+    `doubt`: the table gets a gap, because the order is unknown. It is created before both, unless `create` is ""."""
 
     first: list[Sent]
     second: list[Sent]

@@ -51,7 +51,7 @@ def append_cut(lake: Lake, cut_id: int, row: Mapping[str, object], note: dict[st
 
 def read_cuts(lake: Lake) -> DataFrame | None:
     """All cuts; None if none was published yet."""
-    return lake.read(_TABLE) if lake.exists(_TABLE) else None
+    return lake.read_if_exists(_TABLE)
 
 
 def read_newest_cut(lake: Lake) -> Row | None:

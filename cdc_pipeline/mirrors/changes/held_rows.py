@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.lake.delta import Commit, append_once, table_state
+from cdc_pipeline.lake.delta import Commit, append_once
 from cdc_pipeline.lake.tables.ddl_history import HELD
 from cdc_pipeline.mirrors.changes.copies import ROW_POSITION
 from cdc_pipeline.mirrors.changes.segments import with_segments
@@ -37,10 +37,10 @@ _APPROVALS_SCHEMA = "topic STRING, `partition` INT, `offset` BIGINT, run_id STRI
 
 def approved_statements(lake: Lake) -> frozenset[Position]:
     """The positions of all approved statements."""
-    path = lake.paths.table(APPROVALS)
-    if table_state(lake.spark, path) is None:
+    approvals = lake.read_if_exists(APPROVALS)
+    if approvals is None:
         return frozenset()
-    rows = lake.read_path(path).select("topic", "partition", "offset").collect()
+    rows = approvals.select("topic", "partition", "offset").collect()
     return frozenset(Position(row["topic"], row["partition"], row["offset"]) for row in rows)
 
 
