@@ -172,7 +172,7 @@ def test_compressed_values_and_claims_give_the_same_mirrors(
     assert sorted(found) == sorted(path.read_bytes() for path in store.iterdir())
     shutil.rmtree(store)
     rebuilt = _rebuilt(spark, paths, str(store))
-    assert rebuilt.equal
+    assert rebuilt.all_equal
     assert rebuilt.cut_id is None
 
 

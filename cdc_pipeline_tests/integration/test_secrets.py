@@ -239,7 +239,7 @@ def bench(
     caplog.set_level(logging.DEBUG)
     monkeypatch.setattr(failures, "_RETRIES", 1)
     monkeypatch.setattr(failures, "_PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(broker_module, "PATIENCE_SECONDS", 3.0)
+    monkeypatch.setattr(broker_module, "TIMEOUT_SECONDS", 3.0)
     folder = tmp_path / "instance"
     folder.mkdir()
     with dg.DagsterInstance.local_temp(str(folder), {"telemetry": {"enabled": False}}) as instance:

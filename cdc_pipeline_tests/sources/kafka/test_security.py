@@ -155,7 +155,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reduces the timeout from 15 s, which fits into a sensor's 60 s, to 2 s."""
     assert broker_module.TIMEOUT_SECONDS <= 15
-    monkeypatch.setattr(broker_module, "PATIENCE_SECONDS", 2.0)
+    monkeypatch.setattr(broker_module, "TIMEOUT_SECONDS", 2.0)
 
 
 def ingest_records(source: Source, spark: SparkSession, paths: LakePaths) -> Intake:
