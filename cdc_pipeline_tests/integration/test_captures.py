@@ -64,6 +64,9 @@ EXCEPTIONS: dict[str, dict[str, Excused]] = {
         **_OF_CANAL,
         "lab1.s1": Excused(f"{_NOT_SENT} (the order of a row and a rename in a circle, in one batch and second)"),
     },
+    "world-canal-json-text": {
+        "doc.odd_keys": Excused(f"{_NOT_SENT} (a quote in a JSON key has no escape, so the row is a dead letter)")
+    },
 }
 # Capture `world-…` → tables that equal the source's and have a gap all the same. The test fails if a listed table has none.
 FLAGGED: dict[str, frozenset[str]] = {}

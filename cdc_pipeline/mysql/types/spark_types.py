@@ -31,6 +31,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from cdc_pipeline.mysql.types.json_documents import document
 from cdc_pipeline.mysql.types.text_values import MOST_DIGITS, decimal_text, time_text
 
 if TYPE_CHECKING:
@@ -170,7 +171,9 @@ def _exact(number: int) -> Column:
 
 
 def _kept_text(text: Column, kind: MySqlType) -> Column:
-    """The normalized text of a value that a mirror stores as text. JSON and unknown types are not changed."""
+    """The normalized text of a value that a mirror stores as text. Unknown types are not changed."""
+    if kind.base == "json":
+        return document(text)
     if kind.base == "time":
         return time_text(text, kind.params[0] if kind.params else None)
     if kind.base == "decimal" and kind.params and (digits_and_scale := text_decimal(kind)) is not None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, DecimalType, StringType
 
+from cdc_pipeline.mysql.types.json_documents import is_document
 from cdc_pipeline.mysql.types.spark_types import latin1_bytes, padded, parse_value, spark_type, text_decimal
 from cdc_pipeline.mysql.types.text_values import MOST_DIGITS, decimal_text_of_double, time_text
 
@@ -35,8 +36,9 @@ def wire_value(text: Column, kind: MySqlType, time_zone: str, encoding: str | No
     if encoding is None or (encoding == JSON_BYTES and kind.base != "json"):
         return parse_value(text, kind, time_zone)
     if encoding == JSON_BYTES:
-        document = F.decode(latin1_bytes(text), "UTF-8")
-        return F.when(F.is_valid_utf8(latin1_bytes(text).cast("string")), document)
+        # no encoder prints this text: it is as MariaDB stores it, so there is nothing to repair
+        chars = F.when(F.is_valid_utf8(latin1_bytes(text).cast("string")), F.decode(latin1_bytes(text), "UTF-8"))
+        return F.when(is_document(chars), chars)
     if encoding == "BYTES":
         return _of_bytes(text, kind, time_zone)
     if encoding == "DATE":
@@ -68,14 +70,14 @@ def _of_bytes(text: Column, kind: MySqlType, time_zone: str) -> Column:
         return parse_value(F.when(fits, F.conv(F.hex(F.when(fits, content)), 16, 10)), kind, time_zone)
     is_text = F.is_valid_utf8(content.cast("string"))
     chars = F.when(is_text, F.decode(F.when(is_text, content), "UTF-8"))
-    if isinstance(target, StringType):
+    if kind.base in _LABELS:
         return chars
     return F.lit(None).cast(target) if isinstance(target, ArrayType) else parse_value(chars, kind, time_zone)
 
 
 def _of_date(text: Column, kind: MySqlType, time_zone: str) -> Column:
     target = spark_type(kind)
-    if isinstance(target, (BinaryType, ArrayType)):
+    if isinstance(target, (BinaryType, ArrayType)) or kind.base == "json":
         return F.lit(None).cast(target)
     number = F.when(text.rlike(r"^-?\d+\z"), text.try_cast("bigint"))
     instant = F.timestamp_millis(F.when(number.between(_FIRST_MS, _LAST_MS), number))

@@ -316,8 +316,9 @@ _VALUES: dict[str, dict[str, str | _Outcome]] = {
     "varchar(64)": {text: text for text in ("", "  ", "a ", "\u0080\u009f", "中\U0010ffff", "\ufffe")},
     "longtext": {text: text for text in ("", "x" * 70_000)},
     "json": {
-        text: text
-        for text in ('{"b": 1.50, "a": [1, 2.5]}', "null", '"base64:type253:AAH/"', "1.0", '{"a": 1, "a": 2}', " {} ")
+        **{text: text for text in ('{"b": 1.50, "a": [1, 2.5]}', "null", '"base64:type253:AAH/"', "1.0", " {} ")},
+        "NULL": "null",
+        **dict.fromkeys(("x", "{'a': 1}", '{"a"b": 1}', "{} {}"), _BAD),
     },
     "geometry": {"\x00\x00\x00\x00\x01\xff": "0000000001FF", "": ""},
     "enum('a','c,d','it''s','')": {

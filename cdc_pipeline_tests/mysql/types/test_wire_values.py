@@ -69,7 +69,10 @@ _OF_BYTES: dict[str, dict[str, str | None]] = {
     },
     "bit(63)": {_b64(b"\x7f" + b"\xff" * 7): str(2**63 - 1)},
     "bit(64)": {_b64(b"\xff" * 8): str(2**64 - 1), _b64(b"\x80" + b"\0" * 7): str(2**63), **dict.fromkeys(_NO_BASE64)},
-    **dict.fromkeys(("char(9)", "varchar(9)", "text", "longtext", "json", "time", "decimal"), _AS_TEXT),
+    **dict.fromkeys(("varchar(9)", "text", "longtext", "decimal", "enum('a')"), _AS_TEXT),
+    "char(9)": {text: found and found.rstrip(" ") for text, found in _AS_TEXT.items()},
+    "json": {**dict.fromkeys(_AS_TEXT), **{_b64(text.encode()): text for text in _JSON_TEXTS}, "": "null"},
+    "time(3)": {**dict.fromkeys(_AS_TEXT), _b64(b"10:00:00.5"): "10:00:00.500"},
     "int": {_b64(b"5"): "5", _b64(b"-7"): "-7", _b64(b"x"): None, _b64(b""): None, **dict.fromkeys(_NO_BASE64)},
     "tinyint unsigned": {_b64(b"255"): "255", _b64(b"256"): None, _b64(b"-1"): None},
     "decimal(5,2)": {_b64(b"1.50"): "1.50", _b64(b"12345"): None},
@@ -203,7 +206,9 @@ _CASES: dict[Case, dict[str, str | None]] = {
         **dict.fromkeys(("1.505", "1E2", "x", "", "10000000000")),
     },
     ("STRING", "decimal(65,30)", "UTC"): {"9" * 35 + ".5": "9" * 35 + ".5" + "0" * 29},
-    **{("STRING", kind, "UTC"): {text: text for text in (*_TEXTS, *_JSON_TEXTS)} for kind in ("json", "longtext")},
+    ("STRING", "longtext", "UTC"): {text: text for text in (*_TEXTS, *_JSON_TEXTS)},
+    ("STRING", "json", "UTC"): {**dict.fromkeys(_TEXTS), **{text: text for text in _JSON_TEXTS}, "": "null"},
+    ("DATE", "json", "UTC"): {"0": None},
     # MySQL returns a CHAR without trailing spaces
     ("STRING", "char(3)", "UTC"): {text: text.rstrip(" ") for text in (*_TEXTS, *_JSON_TEXTS)},
     ("STRING", "blob", "UTC"): {text: text.encode().hex().upper() for text in _TEXTS},
@@ -214,13 +219,15 @@ _CASES: dict[Case, dict[str, str | None]] = {
     ("STRING", "datetime", "America/New_York"): {"2024-11-03 01:30:00": "2024-11-03 01:30:00"},
     ("STRING", "timestamp", "Asia/Shanghai"): {"2024-02-29 00:00:00": "2024-02-28 16:00:00"},
     (JSON_BYTES, "json", "UTC"): {
-        **{text.encode().decode("latin-1"): text for text in (*_TEXTS, *_JSON_TEXTS, '{"é":1}')},
+        **{text.encode().decode("latin-1"): text for text in (*_JSON_TEXTS, '{"é":1}', '"é中😀"', "[1]\r\n")},
+        # MariaDB stores what was sent, so nothing is repaired
+        **{text.encode().decode("latin-1"): None for text in (*_TEXTS, "NULL", '["a\nb"]', "{'a': 1}")},
         **{f"{found:c}": None for found in (0x80, 0xC3, 0xFF)},
         **dict.fromkeys(("\xed\xa0\x80", "\xc0\x80", "a\xe4\xb8", "\u0100", "😀", "{}\ufffd")),
     },
     (None, "enum('a','b')", "UTC"): {"2": "b", "b": None},
     (None, "blob", "UTC"): {"\xff": "FF", "\u0100": None},
-    (None, "json", "UTC"): {'{"é": 1}': '{"é": 1}'},
+    (None, "json", "UTC"): {'{"é": 1}': '{"é": 1}', "[NULL]": "[null]", "": "null", "x": None},
 }
 
 
