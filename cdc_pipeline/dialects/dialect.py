@@ -51,7 +51,9 @@ class Trait(Enum):
     NEEDS_TYPES = "Values are parsed by the types that their message names, even where DDL defines the column."
     JSON_NEEDS_TYPES = "JSON values are parsed by the types that their message names."
     READS_TEXT_AS_UTF8 = "Text in other character sets may arrive damaged."
-    FROM_TIDB = "The upstream is TiDB, which assigns some rows to other table partitions than MySQL."
+    FROM_TIDB = (
+        "The upstream is TiDB: names never distinguish case, and some rows are in other table partitions than in MySQL."
+    )
 
 
 @dataclass(frozen=True)

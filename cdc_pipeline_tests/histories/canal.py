@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from cdc_pipeline_tests.histories.ddl_text import user_text
 from cdc_pipeline_tests.histories.ddl_types import ddl_type, named_table, statement_database
 from cdc_pipeline_tests.histories.message import SQL_TYPES, Message, base_type, ddl_message, physical_ms, row_message
+from cdc_pipeline_tests.histories.recased import Recased
 from cdc_pipeline_tests.histories.typed_texts import sent, upper_type
 from cdc_pipeline_tests.histories.upstream import UPDATE, Change
 
@@ -35,15 +36,21 @@ class Canal:
     choices: Choices
     late: bool = False
     """Some statements start seconds before they are logged."""
+    recased: bool = False
+    """The upstream has `lower_case_table_names=1`, and statements spell names in any case."""
     _groups: int = 0
 
     def ddl(self, event: Ddl) -> list[Message]:
         """One message with the user's text, also for a statement on several tables."""
         statement, table = event.statement, named_table(event.statement)
-        sql, database = user_text(statement, self.choices), statement_database(statement)
+        recased = Recased(self.choices, new=True) if self.recased else None
+        sql, database = user_text(statement, self.choices, recased), statement_database(statement)
+        # Canal takes the names from the statement, else the session's database, which is in lower case
+        spelled = {} if recased is None else recased.spelled
+        database = spelled.get(database, database)
         if table is None and "`" in sql:
             database = f"`{database}`"
-        name = (database, "") if table is None else table.full_name
+        name = (database, "" if table is None else spelled.get(table.name, table.name))
         body = self._body(name, ddl_type(statement, canal=True), event.commit_ts) | {"isDdl": True, "sql": sql}
         return [ddl_message(body, event, body["es"], group=self._next_group())]
 

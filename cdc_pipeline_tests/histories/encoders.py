@@ -67,14 +67,15 @@ def encoder_of(
     markers: bool,
     late: bool = False,
     early: bool = False,
+    recased: bool = False,
 ) -> Encoder:
     """The encoder of a mode. `late`: some statements of Canal start seconds before they are logged. `early`: TiCDC before
-    v5.4."""
+    v5.4. `recased`: statements spell names in any case."""
     if mode == "canal":
-        return Canal(partition, choices, late)
+        return Canal(partition, choices, late, recased)
     if mode == "dataworks":
         return DataWorks(partition, choices, markers)
-    return TiCdc(mode, raw_changes, partition, choices, early)
+    return TiCdc(mode, raw_changes, partition, choices, recased, early)
 
 
 def encoded(encoder: Encoder, events: Sequence[Event]) -> list[Message]:

@@ -63,6 +63,8 @@ class Settings:
     """Partitions may advance unevenly even where `in_step` would forbid it. Then only the final state can be compared."""
     respelt: bool = False
     """Some values have two text forms."""
+    recased: bool = False
+    """Statements spell names in any case. The upstream of Canal has `lower_case_table_names=1`."""
 
     @property
     def in_step(self) -> bool:
@@ -180,6 +182,7 @@ def history_of(
         late=settings.together and not settings.disturbances.restarts,
         # redelivered records are recognized by times, which early encoders do not send
         early=mode == "default" and not settings.disturbances.restarts and choices.chance(0.5),
+        recased=settings.recased,
     )
     messages = encoded(encoder, upstream.events)
     if settings.respelt:
@@ -266,7 +269,7 @@ def drawn_settings(
     """Random settings that are valid for the mode.
 
     `complete`: always sends a final watermark above all changes. `ddl`: DDL may occur. `ambiguous`: includes what the plain
-    reader (`fold`) cannot resolve: DDL at the same moment as rows, and values with two text forms.
+    reader (`fold`) cannot resolve: DDL at the same moment as rows, values with two text forms, names in another case.
     """
     watermarks = has_watermarks(mode)
     settings = Settings(
@@ -302,6 +305,7 @@ def drawn_settings(
         together=together,
         apart=together and settings.dispatcher in ("table", "key") and choices.chance(0.3),
     )
+    settings = replace(settings, recased=ambiguous and mode != "dataworks" and choices.chance(0.2))
     again = choices.integer(0, 1) if together and mode == "canal" else 0
     return replace(settings, disturbances=replace(settings.disturbances, again=again))
 

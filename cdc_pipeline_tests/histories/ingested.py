@@ -129,16 +129,22 @@ class IngestedHistories:
         """The existing mirrors, without those whose truth is unknown."""
         entries = published_entries(published_cut(Lake(self.spark, self.paths)), self.paths)
         databases = {database for database, _ in truth}
+        names = [self.histories.name_in_truth(entry.name) for entry in entries]
         return {
-            entry.name: live_rows(self.spark.read.format("delta").load(entry.path), keeps_deleted=entry.keeps_deleted)
-            for entry in entries
-            if self.histories.watermarks or entry.name.database in databases
+            # two mirrors of one table keep their names, so that one of them is surplus
+            (name if names.count(name) == 1 else entry.name): live_rows(
+                self.spark.read.format("delta").load(entry.path), keeps_deleted=entry.keeps_deleted
+            )
+            for name, entry in zip(names, entries, strict=True)
+            if self.histories.watermarks or name.database in databases
         }
 
     def doubtful(self) -> set[TableName]:
         """The tables with a gap that contains `DOUBT`, for which the stream does not show the truth."""
         entries = published_entries(published_cut(Lake(self.spark, self.paths)), self.paths)
-        found = {entry.name for entry in entries if any(DOUBT in gap for gap in entry.gaps)}
+        found = {
+            self.histories.name_in_truth(entry.name) for entry in entries if any(DOUBT in gap for gap in entry.gaps)
+        }
         self.doubts |= found
         return found
 

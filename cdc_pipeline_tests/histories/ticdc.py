@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from cdc_pipeline_tests.histories.ddl_text import Tidb, statement_text
 from cdc_pipeline_tests.histories.ddl_types import ddl_type, named_table, statement_database
 from cdc_pipeline_tests.histories.early_ticdc import early_fields
 from cdc_pipeline_tests.histories.message import SQL_TYPES, Message, base_type, ddl_message, physical_ms, row_message
+from cdc_pipeline_tests.histories.recased import Recased
 from cdc_pipeline_tests.histories.typed_texts import sent
 from cdc_pipeline_tests.histories.upstream import DELETE, INSERT, UPDATE, Change
 
@@ -45,6 +47,8 @@ class TiCdc:
     """
     partition_of: PartitionOf
     choices: Choices
+    recased: bool = False
+    """Statements spell the names of existing objects in any case."""
     early: bool = False
     """The default mode before v5.4.
 
@@ -63,10 +67,10 @@ class TiCdc:
             single = [RenameTables((pair,)) for pair in statement.pairs]
             return [self._ddl(event, "RENAME", pair, self._pair(pair), pair.pairs[0][1]) for pair in single]
         table = self._table(statement)
-        sql = statement_text(statement, Tidb(self.choices, statement_database(statement)))
+        sql = statement_text(statement, self._style(statement_database(statement)))
         if isinstance(statement, ExchangePartition) and table is statement.table and self.choices.chance(0.3):
             # the old architecture, if the user quoted the partition (ticdc-facts §10)
-            sql = sql.replace(f"`{statement.part}`", f"``{statement.part}``")
+            sql = re.sub(r"(EXCHANGE PARTITION )(`\w+`)", r"\1`\2`", sql)
         return [self._ddl(event, ddl_type(statement), statement, sql, table)]
 
     def _ddl(self, event: Ddl, kind: str, statement: Statement, sql: str, table: Table | None) -> Message:
@@ -81,8 +85,11 @@ class TiCdc:
         return named_table(statement)
 
     def _pair(self, statement: RenameTables) -> str:
-        style = Tidb(self.choices, "")
-        return f"RENAME TABLE {' TO '.join(style.table(table) for table in statement.pairs[0])}"
+        style, (old, new) = self._style(""), statement.pairs[0]
+        return f"RENAME TABLE {style.table(old)} TO {style.table(new, new=True)}"
+
+    def _style(self, database: str) -> Tidb:
+        return Tidb(self.choices, database, Recased(self.choices) if self.recased else None)
 
     def watermark(self, tso: int) -> Message:
         return Message("watermark", self._body(("", ""), "TIDB_WATERMARK", tso, {"watermarkTs": tso}), tso, tso)

@@ -122,8 +122,9 @@ class Rebase:
         """The statements that cannot be applied to a row with these column types: `inapplicable`, and those that convert a
         value to another kind."""
         found = list(self.inapplicable)
+        by_name = {name.casefold(): kind for name, kind in types.items()}
         for name, conversions in self.conversions.items():
-            current = types.get(name)
+            current = by_name.get(name.casefold())
             for kind, event in conversions if current is not None else ():
                 if current is not None and not text_stays(current, kind):
                     found.append(event)
@@ -213,9 +214,9 @@ def _apply_rebases(rows: DataFrame, rebases: Mapping[tuple[TableName, int], Reba
         [
             (
                 *(name.database, name.table, segment, rebase.name.database, rebase.name.table, rebase.superseded),
-                {old: new for old, new in rebase.columns.items() if new is not None and new != old},
-                [old for old, new in rebase.columns.items() if new is None],
-                {old: chains.index(types) for old, types in rebase.rounded.items()},
+                {old.lower(): new for old, new in rebase.columns.items() if new is not None and new != old},
+                [old.lower() for old, new in rebase.columns.items() if new is None],
+                {old.lower(): chains.index(types) for old, types in rebase.rounded.items()},
             )
             for (name, segment), rebase in rebases.items()
         ],
@@ -223,7 +224,7 @@ def _apply_rebases(rows: DataFrame, rebases: Mapping[tuple[TableName, int], Reba
     )
     found = rows.join(F.broadcast(small), list(_KEY_COLUMNS), "left")
     found = found.where(~F.coalesce("superseded", F.lit(False)))
-    names = F.transform("key_names", lambda name: F.coalesce(F.col("renames")[name], name))
+    names = F.transform("key_names", lambda name: F.coalesce(F.col("renames")[F.lower(name)], name))
     return found.select(
         *(
             {
@@ -242,9 +243,9 @@ def _rebased_image(name: str, chains: Sequence[tuple[MySqlType, ...]]) -> Column
     value = "e.value"
     if chains:
         rounded = [f"WHEN {number} THEN {_rounded_through(value, types)}" for number, types in enumerate(chains)]
-        value = f"CASE chains[e.key] {' '.join(rounded)} ELSE {value} END"
-    kept = f"filter(map_entries({name}), e -> NOT array_contains(dropped, e.key))"
-    renamed = f"transform({kept}, e -> struct(coalesce(renames[e.key], e.key), {value}))"
+        value = f"CASE chains[lower(e.key)] {' '.join(rounded)} ELSE {value} END"
+    kept = f"filter(map_entries({name}), e -> NOT array_contains(dropped, lower(e.key)))"
+    renamed = f"transform({kept}, e -> struct(coalesce(renames[lower(e.key)], e.key), {value}))"
     is_changed = "renames IS NOT NULL AND (size(renames) > 0 OR size(dropped) > 0 OR size(chains) > 0)"
     return F.expr(f"CASE WHEN {is_changed} THEN map_from_entries({renamed}) ELSE {name} END")
 

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
 from cdc_pipeline.mirrors.changes.canal_deliveries import restart_times
+from cdc_pipeline.mysql.model.change_names import folded
 from cdc_pipeline.mysql.model.schema_changes import AlterTable, ExchangePartition, TruncatePartition, TruncateTable
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
     from cdc_pipeline.mysql.model.schema_changes import SchemaChange
+    from cdc_pipeline.mysql.model.table import TableName
     from cdc_pipeline.positions import Position
 
     Identity: TypeAlias = tuple[int, str, str, str, int]
@@ -75,13 +77,17 @@ def _ordinal(
 
 def _is_new(last: DdlEvent, event: DdlEvent, in_order: Sequence[DdlEvent]) -> bool:
     """Whether `event` happened after the equal statement `last` of the same delivery, and is no copy of it."""
-    names = set(event.names())
+    names = _folded_names(event)
     return _can_follow_itself(event.changes) or any(
         last.position < other.position < event.position
         and other.identity != event.identity
-        and names & set(other.names())
+        and names & _folded_names(other)
         for other in in_order
     )
+
+
+def _folded_names(event: DdlEvent) -> set[TableName]:
+    return set(map(folded, event.names()))
 
 
 def _can_follow_itself(changes: Sequence[SchemaChange]) -> bool:

@@ -22,7 +22,6 @@ from cdc_pipeline.lake.tables.ddl_history import (
 )
 from cdc_pipeline.mirrors.changes.row_filters import clock_ts, is_at_or_after
 from cdc_pipeline.mirrors.changes.statement_copies import statement_identities
-from cdc_pipeline.mirrors.changes.unqualified_names import with_databases
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent, ddl_event, in_upstream_order
 from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
 from cdc_pipeline.mirrors.planning.included_ddl import exclusion_reason
@@ -30,7 +29,7 @@ from cdc_pipeline.positions import POSITION, Position
 from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.lake.paths import LakePaths
     from cdc_pipeline.mirrors.changes.statement_copies import RestartsOf
     from cdc_pipeline.mirrors.changes.window import Window
+    from cdc_pipeline.mirrors.cuts.cut_names import CutNames
     from cdc_pipeline.mirrors.model.state import MirrorState
     from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl
     from cdc_pipeline.mysql.model.table import TableName
@@ -98,10 +98,10 @@ class CutStatements:
             seen.add(identities[event.position])
         return CutStatements(tuple(to_apply), decided, tuple(late))
 
-    def with_databases(self, known: Iterable[TableName]) -> CutStatements:
-        """Adds the database to tables for which neither message nor statement names one. `known`: upstream's tables before
-        the cut, and those of its rows."""
-        return replace(self, to_apply=tuple(with_databases(self.to_apply, known)))
+    def named(self, names: CutNames) -> CutStatements:
+        """The statements with the names of the tables that they mean."""
+        to_apply = tuple(names.resolved(self.to_apply))
+        return replace(self, to_apply=to_apply, late=tuple(map(names.looked_up, self.late)))
 
     def routed(self, included: IncludedDdl) -> CutStatements:
         """Replaces statements on upstream's tables by what they do to mirrors. Those that concern no mirror are decided."""

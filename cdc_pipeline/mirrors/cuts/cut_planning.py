@@ -121,7 +121,7 @@ class CutPlanner:
 
             def plan_with(kind: type[Planner]) -> _PlanResult:
                 draft = self._draft(groups)
-                changes = streams.plan_selection_change(draft)
+                changes = streams.plan_names(draft, groups)
                 ended = partial(self.inputs.dropped_tables, window=self.window)
                 planner = kind(draft, known_gaps=gaps, permissions=permissions, dropped=ended, doubts=rows.doubts)
                 return planner.plan(ddl.to_apply), draft, changes
@@ -251,4 +251,5 @@ def row_sets(plan: CutPlan, settings: CutSettings) -> Iterable[RowSet]:
                 Identity.for_columns(columns, step.encodings, settings.time_zone, keyless=not key),
                 partial=bool(step.absent or step.absent_in_deletes),
                 soft_delete=bool(key) and step.state.has_soft_delete,
+                spellings=step.spellings,
             )

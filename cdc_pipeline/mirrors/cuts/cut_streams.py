@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.tables.ddl_history import DUPLICATE, HELD, NOT_INCLUDED
+from cdc_pipeline.mirrors.changes.object_names import ObjectNames
+from cdc_pipeline.mirrors.cuts.cut_names import CutNames
 from cdc_pipeline.mirrors.model.ddl_events import ddl_event, in_upstream_order
 from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
 from cdc_pipeline.mirrors.model.source_tables import SOURCE_NAMES
-from cdc_pipeline.mirrors.model.upstream_tables import existing_tables, last_rows
+from cdc_pipeline.mirrors.model.upstream_tables import RowTimes, existing_tables, row_times
 from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl, exclusion_reason
 from cdc_pipeline.mirrors.planning.merged_definitions import reserved_column_error
 from cdc_pipeline.mirrors.planning.selection_change import SelectionChange
@@ -22,11 +24,12 @@ from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from pyspark.sql import DataFrame
 
     from cdc_pipeline.mirrors.changes.progress import PublishedCut
+    from cdc_pipeline.mirrors.changes.row_groups import RowGroup
     from cdc_pipeline.mirrors.changes.window import Window
     from cdc_pipeline.mirrors.cuts.cut_ddl import CutStatements
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
@@ -81,16 +84,17 @@ class CutStreams:
 
     def route_event(self, event: DdlEvent) -> DdlEvent:
         """An event of an earlier cut by the names of mirrors. Its definitions are not resolved."""
-        return IncludedDdl(self.selection, self._known_sources).mirrored_event(event)
+        return IncludedDdl(self.selection, self._known_sources).mirrored_event(self.names.looked_up(event))
 
     def route_statements(self, ddl: CutStatements) -> tuple[CutStatements, Sources]:
         """The statements by what they do to mirrors, and the upstream tables of mirrors whose names differ from theirs.
 
         Raises DeclarationError if two tables would have one mirror.
         """
-        if any(not event.database for event in ddl.to_apply):
-            ddl = ddl.with_databases(self._upstream_names())
-        included = IncludedDdl(self.selection, self._known_sources, self._definitions)
+        if not self.selection.is_identity and any(not event.database for event in ddl.to_apply):
+            self.names.known |= self._existing
+        ddl = ddl.named(self.names)
+        included = IncludedDdl(self.selection, self.names.with_moved(self._known_sources), self._definitions)
         if self.selection.routes:
             included = replace(
                 included,
@@ -110,18 +114,28 @@ class CutStreams:
             if event.database and not self.route_event(event).changes
         }
 
-    def _upstream_names(self) -> set[TableName]:
-        """The tables that statements without a database may mean."""
-        rows = last_rows(self.window.rows_in(self.full_log))
-        if self.selection.is_identity:
-            return {*self.published.names, *rows}
-        return {*self._existing, *rows}
+    @cached_property
+    def names(self) -> CutNames:
+        known = {source for name in self.published.names for source in self._tables_of(name)}
+        moves = self.selection_change is None
+        return CutNames(self.window, self.full_log, self.selection, known, self.lookup, moves=moves)
+
+    def _tables_of(self, mirror: TableName) -> Iterable[TableName]:
+        """The tables that the mirror has now; of a merged mirror `published` lists former ones too."""
+        found = self.published.upstream(mirror)
+        state = self.lookup(mirror) if len(found) > 1 else None
+        return found if state is None else [source.name for source in state.source_tables or ()]
 
     @cached_property
     def _past(self) -> list[DdlEvent]:
-        """The statements of earlier cuts, without duplicates."""
+        """The statements of earlier cuts, without duplicates, with the names of the tables that they meant."""
         past = self.history.where((F.col("cut_id") < self.window.cut_id) & (F.col("status") != DUPLICATE))
-        return in_upstream_order(map(ddl_event, past.collect()))
+        names = ObjectNames(set(), lambda: self._rows_before)
+        return names.resolved(in_upstream_order(map(ddl_event, past.collect())))
+
+    @cached_property
+    def _rows_before(self) -> dict[TableName, RowTimes]:
+        return row_times(self.window.rows_before(self.full_log))
 
     @cached_property
     def _definitions(self) -> UpstreamDefinitions:
@@ -130,7 +144,7 @@ class CutStreams:
     @cached_property
     def _existing(self) -> set[TableName]:
         """Upstream's tables before this cut, excluded ones too."""
-        return existing_tables(last_rows(self.window.rows_before(self.full_log)), self._past)
+        return existing_tables({name: times.last for name, times in self._rows_before.items()}, self._past)
 
     # ---- a changed selection
 
@@ -150,8 +164,12 @@ class CutStreams:
         change = self.selection_change
         return self.published.held if change is None else change.still_held(self.published.held)
 
-    def plan_selection_change(self, draft: PlanDraft) -> tuple[str, ...]:
-        """Adds the steps of a changed selection to the empty draft. Returns one sentence for each effect."""
+    def plan_names(self, draft: PlanDraft, groups: Iterable[RowGroup]) -> tuple[str, ...]:
+        """Adds the steps of mirrors that change their names, or of a changed selection, to the empty draft.
+
+        Returns one sentence for each effect of a changed selection.
+        """
+        self.names.plan_moves(draft, groups)
         if self.selection_change is None:
             return ()
         # new: `_definitions` has applied this cut's statements already
@@ -176,9 +194,10 @@ class CutStreams:
             new = new.where(F.col("batch_id") > self.window.after_batch)
         names = new.select("database", "table").distinct().collect()
         rows = [TableName(row["database"], row["table"]) for row in names]
-        known = {source for sources in self._known_sources.values() for source in sources}
+        known_sources = self.names.with_moved(self._known_sources)
+        known = {source for sources in known_sources.values() for source in sources}
         self.require_free_names(new, [name for name in rows if name not in known and self.selection.merges(name)])
-        return sources_with(self._known_sources, [*rows, *created], self.selection)
+        return sources_with(known_sources, [*rows, *created], self.selection)
 
     @staticmethod
     def require_free_names(changes: DataFrame, names: list[TableName]) -> None:

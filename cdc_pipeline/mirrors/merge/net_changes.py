@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, GroupedData
 
 
-_ROW_SETS = "key_columns ARRAY<STRING>, identity INT, keyless BOOLEAN, partial BOOLEAN, soft_delete BOOLEAN"
+_ROW_SETS = (
+    "spellings MAP<STRING, STRING>, key_columns ARRAY<STRING>, identity INT, keyless BOOLEAN, partial BOOLEAN, "
+    "soft_delete BOOLEAN"
+)
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,8 @@ class RowSet:
     """Some changes lack columns; an UPDATE leaves these unchanged."""
     soft_delete: bool = False
     """`soft_delete`: deleted rows stay in the mirror, with their last values."""
+    spellings: tuple[tuple[str, str], ...] = ()
+    """(name in messages, name in the mirror) of columns that messages spell in another case."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -101,7 +106,8 @@ def row_entries(changes: DataFrame, row_sets: Iterable[RowSet], *, exact: bool) 
     numbers = {identity: number for number, identity in enumerate(canonical)}
     rows = [
         (
-            *(item.source.database, item.source.table, segment, item.step, list(item.columns)),
+            *(item.source.database, item.source.table, segment, item.step),
+            *(dict(item.spellings) or None, list(item.columns)),
             *(numbers.get(item.identity), item.keyless, item.partial, item.soft_delete),
         )
         for item in sets
@@ -110,9 +116,10 @@ def row_entries(changes: DataFrame, row_sets: Iterable[RowSet], *, exact: bool) 
     small = small_frame(
         changes.sparkSession, rows, f"`database` STRING, `table` STRING, segment INT, step INT, {_ROW_SETS}"
     )
-    keyed = changes.join(F.broadcast(small), ["database", "table", "segment"]).withColumns(
-        {"after_key": F.expr(_AFTER_KEY), "before_key": F.expr(_BEFORE_KEY)}
-    )
+    joined = changes.join(F.broadcast(small), ["database", "table", "segment"])
+    if any(item.spellings for item in sets):
+        joined = joined.withColumns({image: F.expr(_SPELT.format(image=image)) for image in ("before", "after")})
+    keyed = joined.withColumns({"after_key": F.expr(_AFTER_KEY), "before_key": F.expr(_BEFORE_KEY)})
     entries = keyed.withColumns(
         {"after_identity": _identity("after_key", canonical), "before_identity": _identity("before_key", canonical)}
     ).select(
@@ -159,6 +166,7 @@ _ORIGIN = ("commit_ts", "topic", "partition", "offset")
 _ORIGIN_TYPE = "STRUCT<commit_ts: BIGINT, topic: STRING, `partition`: INT, `offset`: BIGINT>"
 LAST = ("entry.key", "entry.sign", "op", "commit_ts", "topic", "partition", "offset", "dialect", "is_new")
 
+_SPELT = "if(spellings IS NULL, {image}, transform_keys({image}, (name, text) -> coalesce(spellings[name], name)))"
 _AFTER_KEY = "transform(key_columns, name -> after[name])"
 # a column that `before` lacks did not change
 _BEFORE_KEY = (

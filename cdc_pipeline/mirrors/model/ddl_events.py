@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
 from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.mysql.ddl.statements import event_changes
+from cdc_pipeline.mysql.model.change_names import with_message_names
 from cdc_pipeline.mysql.model.schema_changes import SchemaChange
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import Position
@@ -71,19 +72,23 @@ class DdlEvent:
 
 def ddl_event(row: Row) -> DdlEvent:
     """The event of a row of `ddl_history`. Parses the statement again instead of reading the stored changes."""
+    database, table, dialect = row["database"] or "", row["table"] or "", row["dialect"] or ""
+    changes = event_changes(row["kind"], database, table, row["sql"] or "")
+    if dialect_has_trait(dialect, Trait.FROM_TIDB):
+        changes = tuple(with_message_names(change, database, table) for change in changes)
     return DdlEvent(
         topic=row["topic"],
         partition=row["partition"],
         offset=row["offset"],
-        database=row["database"] or "",
-        table=row["table"] or "",
+        database=database,
+        table=table,
         commit_ts=row["commit_ts"],
         exact_ts=row["exact_ts"],
         es=row["es"],
         ts=row["ts"],
         sql=row["sql"] or "",
-        changes=event_changes(row["kind"], row["database"] or "", row["table"] or "", row["sql"] or ""),
-        dialect=row["dialect"] or "",
+        changes=changes,
+        dialect=dialect,
         message_id=row["message_id"],
     )
 

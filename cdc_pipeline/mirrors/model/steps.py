@@ -78,6 +78,8 @@ class ApplyRows(_InPlace):
     unchanged."""
     absent_in_deletes: tuple[str, ...] = ()
     """Columns that deletes lack, in a mirror with `soft_delete`. They stay unchanged."""
+    spellings: tuple[tuple[str, str], ...] = ()
+    """(name in messages, name in the mirror) of columns that messages spell in another case."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
 
@@ -18,10 +18,18 @@ if TYPE_CHECKING:
     from cdc_pipeline.mysql.model.schema_changes import SchemaChange
 
 
-def last_rows(log: DataFrame) -> dict[TableName, int]:
-    """The greatest `commit_ts` of each table with row changes."""
-    rows = log.groupBy("database", "table").agg(F.max("commit_ts").alias("last")).collect()
-    return {TableName(row["database"], row["table"]): row["last"] for row in rows}
+class RowTimes(NamedTuple):
+    """The `commit_ts` of the first and the last row change of a table."""
+
+    first: int
+    last: int
+
+
+def row_times(log: DataFrame) -> dict[TableName, RowTimes]:
+    """The tables with row changes."""
+    ends = F.min("commit_ts").alias("first"), F.max("commit_ts").alias("last")
+    rows = log.groupBy("database", "table").agg(*ends).collect()
+    return {TableName(row["database"], row["table"]): RowTimes(row["first"], row["last"]) for row in rows}
 
 
 def existing_tables(rows: Mapping[TableName, int], past: Iterable[DdlEvent]) -> set[TableName]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.tables.ddl_history import HELD, PENDING
+from cdc_pipeline.mirrors.changes.object_names import ObjectNames
 from cdc_pipeline.mirrors.changes.progress import published_cut
-from cdc_pipeline.mirrors.changes.unqualified_names import with_databases
 from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mirrors.cuts.cut_inputs import CutInputs, StoredMirrors
 from cdc_pipeline.mirrors.model.ddl_events import ddl_event, in_upstream_order
@@ -51,9 +51,8 @@ def pending_statements(lake: Lake, settings: CutSettings) -> tuple[PendingStatem
     ]
     upstream = {source for name in published.names for source in published.upstream(name)}
     included = IncludedDdl(settings.selection, published.sources)
-    pairs = [
-        (event, included.mirrored_event(event)) for event in with_databases(in_upstream_order(unapplied), upstream)
-    ]
+    named = ObjectNames(upstream).resolved(in_upstream_order(unapplied))
+    pairs = [(event, included.mirrored_event(event)) for event in named]
     events = [routed for event, routed in pairs if routed.changes or not event.changes]
     inputs = CutInputs(StoredMirrors(lake, history, settings.selection), frozenset(held))
     window = Window(published.cut_id + 1, None, None, published.last_batch, published.last_batch)

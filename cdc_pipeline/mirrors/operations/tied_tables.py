@@ -7,6 +7,7 @@ from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from cdc_pipeline.mysql.ddl.queried_columns import queried_tables
+from cdc_pipeline.mysql.model.change_names import folded
 from cdc_pipeline.mysql.model.schema_changes import CreateTableAsSelect, DropDatabase, RecoverDatabase
 from cdc_pipeline.mysql.model.table import TableName
 
@@ -24,13 +25,15 @@ def tied_tables(
 ) -> frozenset[TableName]:
     """The chosen tables and all that statements or a merged mirror tie to them, directly or through others.
 
-    `known`: all names that tables ever had. A statement on a database ties all of its tables. `mirror_names`: the mirror of
-    each included table.
+    `known`: all names that tables ever had. A statement on a database ties all of its tables. Names that differ in case
+    alone may be one table (`changes.object_names`). `mirror_names`: the mirror of each included table.
     """
     known = frozenset(known)
-    merged: dict[str, set[TableName]] = defaultdict(set)
+    merged: dict[str | TableName, set[TableName]] = defaultdict(set)
     for name, mirror in (mirror_names or {}).items():
         merged[mirror].add(name)
+    for name in known:
+        merged[folded(name)].add(name)
     groups = [*(event_tables(event, known) for event in events), *merged.values()]
     tied, size = set(chosen), -1
     while len(tied) > size:
@@ -46,9 +49,11 @@ def event_tables(event: DdlEvent, known: frozenset[TableName]) -> set[TableName]
     that name."""
     named: set[TableName] = set()
     for name in _names(event.changes):
-        named |= {name} if name.database else {other for other in known if other.table == name.table}
-    databases = {change.database for change in event.changes if isinstance(change, (DropDatabase, RecoverDatabase))}
-    return named | {name for name in known if name.database in databases}
+        named |= {name} if name.database else {other for other in known if other.table.lower() == name.table.lower()}
+    databases = {
+        change.database.lower() for change in event.changes if isinstance(change, (DropDatabase, RecoverDatabase))
+    }
+    return named | {name for name in known if name.database.lower() in databases}
 
 
 def _names(value: Any) -> Iterator[TableName]:

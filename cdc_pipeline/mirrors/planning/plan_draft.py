@@ -17,9 +17,11 @@ from cdc_pipeline.mirrors.model.steps import (
     CreateMirror,
     PurgeDeletedRows,
     PurgeSurplusRows,
+    RenameMirror,
     Step,
     UpdateState,
 )
+from cdc_pipeline.mirrors.planning.column_spellings import column_spellings, with_spellings
 from cdc_pipeline.mirrors.planning.inferred_schema import (
     first_commit_ts,
     inferred_schema,
@@ -114,6 +116,14 @@ class PlanDraft:
 
     def remove(self, name: TableName) -> None:
         self._states[name] = None
+
+    def rename(self, state: MirrorState, new_name: TableName) -> MirrorState:
+        """Renames the mirror. Returns its state."""
+        renamed = replace(state, name=new_name)
+        self.steps.append(RenameMirror(state, renamed))
+        self.remove(state.name)
+        self.set_state(renamed)
+        return renamed
 
     def exists(self, name: TableName) -> bool:
         """Whether the mirror exists, or rows before this point create it."""
@@ -292,6 +302,8 @@ class PlanDraft:
         if not segments:
             return
         groups = [group for segment in segments for group in self._groups[name].pop(segment)]
+        spellings = column_spellings(groups, self.state(name))
+        groups = [with_spellings(group, spellings) for group in groups] if spellings else groups
         state = self._make_keys_unique(self._fit_state(name, groups))
         if state.source_tables is not None:
             groups = [with_lacking_columns(group, state) for group in groups]
@@ -314,6 +326,7 @@ class PlanDraft:
                 absent=lacking,
                 generated=tuple(column.name for column in computed),
                 absent_in_deletes=tuple(column.name for column in missing_in_deletes if column not in computed),
+                spellings=tuple(sorted(spellings.items())),
             )
         )
         self._empty.discard(state.mirror_id)

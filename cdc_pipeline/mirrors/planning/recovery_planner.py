@@ -9,6 +9,7 @@ from cdc_pipeline.mirrors.changes.dropped_tables import DroppedTable
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import RenameMirror, RestoreMirror, RestoreRows
 from cdc_pipeline.mirrors.planning.outcomes import record_effect, refuse
+from cdc_pipeline.mysql.model.change_names import folded
 from cdc_pipeline.mysql.model.table import TableName, TableSchema
 
 if TYPE_CHECKING:
@@ -55,7 +56,9 @@ class RecoveryPlanner:
     def recover(self, name: TableName, new_name: TableName | None, event: DdlEvent, outcome: DdlOutcome) -> None:
         """Restores the table that was last dropped or truncated under the name, under `new_name` if given."""
         candidates = [
-            table for table in self._dropped_in(name.database) if table.name == name and table.time < event.commit_ts
+            table
+            for table in self._dropped_in(name.database)
+            if folded(table.name) == folded(name) and table.time < event.commit_ts
         ]
         table = max(candidates, key=lambda item: item.time, default=None)
         target = new_name or name

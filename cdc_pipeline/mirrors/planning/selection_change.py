@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.mirrors.model.source_tables import SourceTable
 from cdc_pipeline.mirrors.model.state import MirrorState
-from cdc_pipeline.mirrors.model.steps import DropMirror, RenameMirror
+from cdc_pipeline.mirrors.model.steps import DropMirror
 from cdc_pipeline.mirrors.planning.merged_definitions import with_sources
 from cdc_pipeline.mysql.model.table import TableSchema
 
@@ -107,10 +107,7 @@ class SelectionChange:
                 draft.remove(mirror)
         for mirror, target in self.renamed.items():
             if (state := draft.state(mirror)) is not None:
-                after = replace(state, name=target)
-                draft.steps.append(RenameMirror(state, after))
-                draft.remove(mirror)
-                draft.set_state(after)
+                draft.rename(state, target)
         for source in self.created:
             name, known = now.mirror_name(source), definition(source)
             if now.merges(source):

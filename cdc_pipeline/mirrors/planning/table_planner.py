@@ -14,6 +14,7 @@ from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
 from cdc_pipeline.mysql.ddl.evolution import altered
 from cdc_pipeline.mysql.ddl.queried_columns import created_columns, queried_columns
 from cdc_pipeline.mysql.expressions.conversions import replace_type_gaps, type_gaps
+from cdc_pipeline.mysql.model.change_names import folded
 from cdc_pipeline.mysql.model.schema_changes import CreateTable, CreateTableAsSelect, CreateTableLike, NotSupported
 from cdc_pipeline.mysql.model.table import TableSchema, origins_by_name
 
@@ -119,7 +120,9 @@ class TablePlanner:
     def create_as_select(self, change: CreateTableAsSelect, event: DdlEvent, outcome: DdlOutcome) -> None:
         """Creates the table of CREATE TABLE … SELECT, with a gap: upstream sends either the rows or, as here, the query."""
 
-        def schema_of(name: TableName) -> TableSchema | None:
+        def schema_of(typed: TableName) -> TableSchema | None:
+            same = [other for other in self._draft.names() if folded(other) == folded(typed)]
+            name = same[0] if len(same) == 1 else typed
             self._draft.flush_rows(name)
             state = self._draft.state(name)
             return None if state is None else state.schema
@@ -194,11 +197,8 @@ class TablePlanner:
         if target is not None:
             refuse(self._draft, found, f"RENAME of {found} to {new}: {new} exists", event, outcome)
             return
-        renamed = replace(state, name=new)
-        self._draft.steps.append(RenameMirror(state, renamed))
-        self._draft.remove(found)
-        self._draft.set_state(renamed)
-        record_effect(outcome, f"renamed {found} to {new}", self._draft.apply_name_rules(renamed))
+        renamed = self._draft.apply_name_rules(self._draft.rename(state, new))
+        record_effect(outcome, f"renamed {found} to {new}", renamed)
 
     def _rename_source(self, name: TableName) -> TableName | None:
         """The table that a RENAME renames; None if it has no mirror.
@@ -208,5 +208,5 @@ class TablePlanner:
         """
         if self._draft.exists(name):
             return name
-        same = [other for other in self._draft.names() if other.table == name.table]
+        same = [other for other in self._draft.names() if other.table.lower() == name.table.lower()]
         return same[0] if len(same) == 1 else None

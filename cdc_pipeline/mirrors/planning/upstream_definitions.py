@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.mirrors.changes.unqualified_names import with_databases
-from cdc_pipeline.mirrors.model.ddl_events import in_upstream_order
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import Planner
 
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
 class UpstreamDefinitions:
     """The definitions at one point of the stream.
 
-    past: returns the events of earlier cuts, each once. Called only when a definition is needed, which is rare.
+    past: returns the events of earlier cuts, each once, in order. Called only when a definition is needed, which is rare.
     """
 
     def __init__(self, past: Callable[[], Iterable[DdlEvent]], time_zone: str) -> None:
@@ -48,7 +46,7 @@ class UpstreamDefinitions:
     def _advanced(self) -> PlanDraft:
         if self._draft is None:
             self._draft = PlanDraft((), lambda name: None, frozenset(), 0, self._time_zone)
-            self._pending = [*with_databases(in_upstream_order(self._past()), ()), *self._pending]
+            self._pending = [*self._past(), *self._pending]
         Planner(self._draft).plan(self._pending)
         self._pending = []
         return self._draft

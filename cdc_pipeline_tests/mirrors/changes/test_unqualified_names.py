@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from cdc_pipeline.dialects.message_types import MessageTypes
 from cdc_pipeline.gaps import GapKind
+from cdc_pipeline.mirrors.changes.object_names import ObjectNames
 from cdc_pipeline.mirrors.changes.row_groups import RowGroup
-from cdc_pipeline.mirrors.changes.unqualified_names import with_databases
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import Planner
@@ -31,7 +31,9 @@ def _rows(segment: int, *columns: str) -> RowGroup:
 
 
 def _planned(statements: list[tuple[str, str]], *groups: RowGroup, known: tuple[TableName, ...] = ()) -> PlanDraft:
-    events = with_databases((_event(place, sql, name) for place, (sql, name) in enumerate(statements, 1)), known)
+    events = ObjectNames(set(known)).resolved(
+        _event(place, sql, name) for place, (sql, name) in enumerate(statements, 1)
+    )
     draft = PlanDraft(groups, lambda name: None, frozenset(), 1, "UTC")
     Planner(draft).plan(events)
     return draft

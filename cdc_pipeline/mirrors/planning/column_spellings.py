@@ -1,0 +1,40 @@
+"""Columns that messages spell in another case than the mirror. Column names never distinguish case upstream."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cdc_pipeline.dialects.message_types import MessageTypes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cdc_pipeline.mirrors.changes.row_groups import RowGroup
+    from cdc_pipeline.mirrors.model.state import MirrorState
+
+
+def column_spellings(groups: Sequence[RowGroup], state: MirrorState | None) -> dict[str, str]:
+    """Name in the messages → name in the mirror, of columns whose case differs. A new column is spelled as in the first
+    message that has it."""
+    names = {} if state is None else {name.casefold(): name for name in state.schema.column_names}
+    found: dict[str, str] = {}
+    for group in groups:
+        for name in (*group.columns, *group.key_names):
+            if (known := names.setdefault(name.casefold(), name)) != name:
+                found[name] = known
+    return found
+
+
+def with_spellings(group: RowGroup, spellings: Mapping[str, str]) -> RowGroup:
+    """The group with its columns as the mirror spells them."""
+
+    def spelled(name: str) -> str:
+        return spellings.get(name, name)
+
+    types = MessageTypes(
+        {spelled(name): text for name, text in group.types.mysql_types.items()},
+        {spelled(name): encoding for name, encoding in group.types.encodings.items()},
+    )
+    columns, key = (tuple(map(spelled, names)) for names in (group.columns, group.key_names))
+    return replace(group, columns=columns, key_names=key, types=types)

@@ -1,0 +1,78 @@
+"""Replaces the table names of a statement."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
+
+from cdc_pipeline.mysql.model.schema_changes import (
+    AlterTable,
+    CreateTable,
+    CreateTableAsSelect,
+    CreateTableLike,
+    DropDatabase,
+    NotSupported,
+    RecoverDatabase,
+    RecoverTable,
+    RenameTable,
+    RenameTo,
+    SchemaChange,
+)
+from cdc_pipeline.mysql.model.table import TableName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_CREATED = frozenset(
+    (
+        *((kind, "name") for kind in (CreateTable, CreateTableLike, CreateTableAsSelect, RecoverTable, RenameTo)),
+        *((kind, "new_name") for kind in (RenameTable, RecoverTable)),
+    )
+)
+"""The fields whose tables do not exist before the statement."""
+
+
+def folded(name: TableName) -> TableName:
+    """The name in lower case: equal for names that differ in case alone."""
+    return TableName(name.database.lower(), name.table.lower())
+
+
+def with_names(
+    change: SchemaChange, existing: Callable[[TableName], TableName], created: Callable[[TableName], TableName]
+) -> SchemaChange:
+    """The statement with other table names: `existing` replaces those of tables before it, `created` those after it."""
+    named: SchemaChange = _with_names(change, existing, created)
+    if isinstance(named, AlterTable):
+        return replace(named, clauses=tuple(_with_names(clause, existing, created) for clause in named.clauses))
+    return named
+
+
+def _with_names(
+    value: Any, existing: Callable[[TableName], TableName], created: Callable[[TableName], TableName]
+) -> Any:
+    names = {item.name: name for item in fields(value) if isinstance(name := getattr(value, item.name), TableName)}
+    creates = isinstance(value, NotSupported) and value.creates
+    found = {
+        field: (created if creates or (type(value), field) in _CREATED else existing)(name)
+        for field, name in names.items()
+    }
+    return value if found == names else replace(value, **found)
+
+
+def with_message_names(change: SchemaChange, database: str, table: str) -> SchemaChange:
+    """The statement with the names of its message wherever it spells them in another case.
+
+    For an upstream that never distinguishes case. The message of a RENAME has the new name.
+    """
+    of_message = TableName(database, table)
+
+    def in_database(name: TableName) -> TableName:
+        return replace(name, database=database) if name.database.lower() == database.lower() else name
+
+    def created(name: TableName) -> TableName:
+        return of_message if folded(name) == folded(of_message) else in_database(name)
+
+    if isinstance(change, (DropDatabase, RecoverDatabase)):
+        same = change.database.lower() == database.lower()
+        return replace(change, database=database) if same else change
+    return with_names(change, in_database if change.names().renamed else created, created)

@@ -1,0 +1,57 @@
+"""Columns that messages spell in another case. No Spark."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cdc_pipeline.dialects.message_types import MessageTypes
+from cdc_pipeline.mirrors.model.steps import ApplyRows, ChangeColumns, CreateMirror
+from cdc_pipeline.mirrors.planning.column_spellings import column_spellings
+from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
+from cdc_pipeline.mirrors.planning.planner import CutPlan, Planner
+from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline_tests.support.plans.by_hand import ddl_event, mirror_state, row_group
+
+if TYPE_CHECKING:
+    from cdc_pipeline.mirrors.changes.row_groups import RowGroup
+
+_T = TableName("db", "t")
+
+
+def _group(segment: int, *columns: str, key: str = "") -> RowGroup:
+    types = MessageTypes(dict.fromkeys(columns, "int"), {columns[-1]: "json_bytes"})
+    group = replace(row_group(_T, segment), columns=columns, key_names=(key or columns[0],), is_insert=True)
+    return replace(group, types=types)
+
+
+def _plan(groups: list[RowGroup], *statements: str) -> CutPlan:
+    draft = PlanDraft(groups, lambda name: None, frozenset(), 1, "UTC")
+    return Planner(draft).plan(ddl_event(place, sql) for place, sql in enumerate(statements, 1))
+
+
+def _applied(plan: CutPlan) -> list[ApplyRows]:
+    return [step for step in plan.steps if isinstance(step, ApplyRows)]
+
+
+def test_rows_are_merged_by_the_columns_of_the_definition() -> None:
+    created = "CREATE TABLE t (Id INT PRIMARY KEY, State INT)"
+    plan = _plan([_group(1, "id", "STATE"), _group(2, "Id", "state", "Note")], created, "ALTER TABLE t ADD NOTE INT")
+    first, second = _applied(plan)
+    assert first.spellings == (("STATE", "State"), ("id", "Id"))
+    assert first.encodings == (("ticdc", {"State": "json_bytes"}),)
+    assert second.spellings == (("Note", "NOTE"), ("state", "State"))
+    assert second.state.schema.column_names == ("Id", "State", "NOTE")
+    assert [*first.state.gaps, *second.state.gaps, *first.absent, *second.absent] == []
+
+
+def test_a_table_without_a_definition_has_each_column_once() -> None:
+    plan = _plan([_group(0, "Id", "v", key="ID"), _group(0, "ID", "V", "w")])
+    assert not [step for step in plan.steps if isinstance(step, ChangeColumns)]
+    (created,) = [step for step in plan.steps if isinstance(step, CreateMirror)]
+    assert created.state.schema.column_names == ("Id", "v", "w")
+    assert created.state.schema.primary_key == ("Id",)
+
+
+def test_no_spellings_if_all_names_are_equal() -> None:
+    assert column_spellings([row_group(TableName("db", "t"), 0)], mirror_state("t")) == {}
