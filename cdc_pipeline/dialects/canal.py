@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.contracts.canal import CanalDdl, CanalNote, CanalRow, CanalStatement
 from cdc_pipeline.contracts.canal_json import ROW_TYPES, XA_TYPES
 from cdc_pipeline.contracts.sent_canal_json import CanalDdlSent, CanalNoteSent, CanalRowSent, CanalStatementSent
-from cdc_pipeline.dialects.dialect import Dialect, Form, MessageTypes, Trait, no_row, row_images
+from cdc_pipeline.dialects.dialect import Dialect, Form, MessageTypes, Trait, mysql_type, no_row, row_images
 from cdc_pipeline.dialects.envelope import BATCH
 from cdc_pipeline.dialects.unified import DDL, QUERY_TEXT, ROW, STATEMENT, TSO_SHIFT, XA
 from cdc_pipeline.mysql.types.wire_values import JSON_BYTES
@@ -86,7 +86,7 @@ def _without_back_ticks(column: str) -> Column:
 
 def _types(message: Row) -> MessageTypes:
     """The types of `mysqlType`. A JSON column with the `sqlType` of bytes is MariaDB's (canal-facts 29)."""
-    types = {name: text or "" for name, text in (message["mysqlType"] or {}).items()}
+    types = {name: mysql_type(text or "") for name, text in (message["mysqlType"] or {}).items()}
     sql_types = message["sqlType"] or {}
     encodings = {
         name: JSON_BYTES

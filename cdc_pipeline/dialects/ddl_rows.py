@@ -9,6 +9,7 @@ from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.dialects.registry import BY_NAME
+from cdc_pipeline.dialects.traits import statement_quotings
 from cdc_pipeline.mysql.ddl.statements import event_changes
 from cdc_pipeline.positions import POSITION
 from cdc_pipeline.spark.small_frames import small_frame
@@ -39,7 +40,7 @@ def ddl_rows(frame: DataFrame, change_log: DataFrame) -> DataFrame:
         for database, table in tables:
             sql = BY_NAME[row["dialect"]].statement(row)
             values = {**row.asDict(), "database": database, "table": table, "sql": sql}
-            changes = event_changes(row["kind"], database or "", table or "", sql or "")
+            changes = event_changes(row["kind"], database or "", table or "", sql or "", statement_quotings(row))
             rows.append((*(values[name] for name in names), [change.description() for change in changes]))
     schema = StructType([*events.schema.fields, StructField("changes", ArrayType(StringType()))])
     return small_frame(frame.sparkSession, rows, schema)

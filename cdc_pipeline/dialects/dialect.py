@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from cdc_pipeline.mysql.ddl.tokens import Quoting
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -66,10 +68,20 @@ class MessageTypes:
     """Column → encoding of its values (`mysql.types.wire_values`), where the MySQL type does not determine it."""
 
 
+def mysql_type(text: str) -> str:
+    """A type of `mysqlType` as MySQL writes it: TiCDC and Canal send labels with their backslashes as they are."""
+    return text.replace("\\", "\\\\")
+
+
 def sent_statement(event: Row) -> str | None:
     """The SQL text of a row of `unified.ddl_events`."""
     sql: str | None = event["sql"]
     return sql
+
+
+def user_quotings(_event: Row) -> tuple[Quoting, ...]:
+    """The quoting of a statement that is sent as the user wrote it."""
+    return (Quoting.MYSQL,)
 
 
 @dataclass(frozen=True)
@@ -91,6 +103,8 @@ class Dialect:
     traits: frozenset[Trait]
     statement: Callable[[Row], str | None] = sent_statement
     """The SQL statement of a row of `unified.ddl_events`."""
+    quotings: Callable[[Row], tuple[Quoting, ...]] = user_quotings
+    """Who may have written the strings of a statement: of a row of `unified.ddl_events` or of `ddl_history`."""
 
 
 COLUMNS = {

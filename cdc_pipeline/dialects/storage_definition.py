@@ -58,4 +58,5 @@ def _type(column: dict[str, Any]) -> str:
 
 
 def _literal(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+    """The label as TiDB prints it (`Quoting.TIDB`)."""
+    return "'" + text.replace("'", "''") + "'"

@@ -23,7 +23,7 @@ from cdc_pipeline.contracts.json_text import OPTIONS
 from cdc_pipeline.contracts.rules import model_rules
 from cdc_pipeline.contracts.sent_canal_json import TicdcDdlSent, TicdcRowSent, TicdcWatermarkSent
 from cdc_pipeline.contracts.ticdc import KEY_RULE, TicdcDdl, TicdcRow, TicdcWatermark
-from cdc_pipeline.dialects.dialect import Dialect, Form, MessageTypes, Trait, no_row, row_images
+from cdc_pipeline.dialects.dialect import Dialect, Form, MessageTypes, Trait, mysql_type, no_row, row_images
 from cdc_pipeline.dialects.envelope import BATCH
 from cdc_pipeline.dialects.ticdc_storage import (
     STORAGE_FORM,
@@ -36,6 +36,7 @@ from cdc_pipeline.dialects.ticdc_storage import (
     statement,
 )
 from cdc_pipeline.dialects.unified import DDL, ROW, TSO_SHIFT, WATERMARK
+from cdc_pipeline.mysql.ddl.tokens import Quoting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -147,7 +148,19 @@ def _types(message: Row) -> MessageTypes:
     )
     if has_no_signs:
         types |= {name: wide for name, (wide, _) in integers.items()}
-    return MessageTypes({name: "bit(64)" if text.strip().lower() == "bit" else text for name, text in types.items()})
+    # in a label, TiDB prints a line break and the characters `\n` alike; the characters are more likely
+    return MessageTypes(
+        {name: "bit(64)" if text.strip().lower() == "bit" else mysql_type(text) for name, text in types.items()}
+    )
+
+
+def _quotings(event: Row) -> tuple[Quoting, ...]:
+    """TiDB prints the statements of TiCDC since v5.3.1. Older versions send the user's text.
+
+    `ts` is sent since v5.4, and the storage sink is younger. A message without `ts` is of any earlier version.
+    """
+    is_printed = event["exact_ts"] or event["ts"] is not None
+    return (Quoting.TIDB,) if is_printed else (Quoting.TIDB, Quoting.MYSQL)
 
 
 TICDC = Dialect(
@@ -165,4 +178,5 @@ TICDC = Dialect(
     _types,
     frozenset({Trait.FROM_TIDB, Trait.RESTARTS_FROM_CHECKPOINT}),
     event_statement,
+    _quotings,
 )

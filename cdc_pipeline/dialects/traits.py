@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.dialects.dialect import Trait
-from cdc_pipeline.dialects.registry import DIALECTS
+from cdc_pipeline.dialects.dialect import Trait, user_quotings
+from cdc_pipeline.dialects.registry import BY_NAME, DIALECTS
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, Row
 
-__all__ = ["Trait", "dialect_has_trait", "dialects_with_trait", "has_trait", "trait_sql"]
+    from cdc_pipeline.mysql.ddl.tokens import Quoting
+
+__all__ = ["Trait", "dialect_has_trait", "dialects_with_trait", "has_trait", "statement_quotings", "trait_sql"]
 
 
 def dialects_with_trait(trait: Trait) -> tuple[str, ...]:
@@ -35,3 +37,9 @@ def trait_sql(trait: Trait, column: str = "dialect") -> str:
     """SQL of whether the dialect in `column` has the trait."""
     names = ", ".join(f"'{name}'" for name in dialects_with_trait(trait))
     return f"{column} = {names}" if len(dialects_with_trait(trait)) == 1 else f"{column} IN ({names})"
+
+
+def statement_quotings(event: Row) -> tuple[Quoting, ...]:
+    """Who may have written the strings of a statement: of a row of `unified.ddl_events` or of `ddl_history`."""
+    dialect = BY_NAME.get(event["dialect"])
+    return user_quotings(event) if dialect is None else dialect.quotings(event)

@@ -42,6 +42,11 @@ _DATAWORKS = dataworks("INSERT", "t", 1, after={}, types={**_SIX, ROW_ID: "LONG"
 # dialect, value, its types; None if the record cannot be parsed
 _CASES: dict[str, tuple[str, bytes | None, MessageTypes | None]] = {
     "TiCDC": ("ticdc", _TICDC.encode(), MessageTypes(_TYPES)),
+    "TiCDC, labels with backslashes": (
+        "ticdc",
+        changed(_TICDC, mysqlType={"a": r"enum('C:\new','\')", "b": "set('it''s','\\''')"}),
+        MessageTypes({"a": r"enum('C:\\new','\\')", "b": "set('it''s','\\\\''')"}),
+    ),
     "TiCDC, mysqlType null": ("ticdc", changed(_TICDC, mysqlType=None, sqlType=None), MessageTypes()),
     "TiCDC, no types": ("ticdc", without(_TICDC, "mysqlType", "sqlType"), MessageTypes()),
     "TiCDC, mysqlType a text": ("ticdc", changed(_TICDC, mysqlType="int"), MessageTypes()),
@@ -55,6 +60,11 @@ _CASES: dict[str, tuple[str, bytes | None, MessageTypes | None]] = {
     "TiCDC, sqlType a text": ("ticdc", changed(_TICDC, sqlType="x"), MessageTypes(_TYPES)),
     "TiCDC, sqlTypes as texts": ("ticdc", changed(_TICDC, sqlType={"id": "x"}), MessageTypes(_TYPES)),
     "TiCDC's JSON": ("ticdc", changed(_TICDC, sqlType={"j": 12}), MessageTypes(_TYPES)),
+    "Canal, labels with backslashes": (
+        "canal",
+        changed(_canal("json", 1111).decode(), mysqlType={"a": r"ENUM('C:\new','\')"}),
+        MessageTypes({"a": r"ENUM('C:\\new','\\')"}),
+    ),
     "Canal, MySQL's JSON": ("canal", _canal("json", 1111), _of_canal("json", {})),
     "Canal, MariaDB's JSON": ("canal", _canal("json", 2004), _of_canal("json", {"j": JSON_BYTES})),
     "Canal, MariaDB's JSON as the DDL wrote it": (

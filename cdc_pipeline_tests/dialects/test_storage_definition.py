@@ -7,6 +7,7 @@ import pytest
 
 from cdc_pipeline.dialects.storage_definition import to_statement
 from cdc_pipeline.mysql.ddl.parser import parse_ddl
+from cdc_pipeline.mysql.ddl.tokens import Quoting
 from cdc_pipeline.mysql.model.schema_changes import CreateTable
 from cdc_pipeline.mysql.model.table import TableName
 
@@ -29,6 +30,7 @@ _COLUMNS: list[tuple[dict[str, Any], str, bool]] = [
     ({"ColumnType": "TIME", "ColumnScale": "3"}, "time(3)", True),
     ({"ColumnType": "YEAR", "ColumnPrecision": "4"}, "year", True),
     ({"ColumnType": "ENUM", "ColumnElems": ["a", "it's", "b\\c"]}, "enum('a','it''s','b\\c')", True),
+    ({"ColumnType": "SET", "ColumnElems": ["C:\\temp", "\\"]}, "set('C:\\temp','\\')", True),
     ({"ColumnType": "SET"}, "set", True),
     ({"ColumnType": "JSON"}, "json", True),
     ({"ColumnType": "VECTOR"}, "vector", True),
@@ -37,7 +39,7 @@ _COLUMNS: list[tuple[dict[str, Any], str, bool]] = [
 
 def _created(columns: list[dict[str, Any]], database: str = "d", table: str = "t") -> CreateTable:
     definition = {"Schema": database, "Table": table, "TableColumns": columns}
-    (change,) = parse_ddl(to_statement(json.dumps(definition, indent=4)), "other")
+    (change,) = parse_ddl(to_statement(json.dumps(definition, indent=4)), "other", quotings=[Quoting.TIDB])
     assert isinstance(change, CreateTable)
     assert change.if_not_exists
     return change

@@ -7,11 +7,19 @@ import re
 from pathlib import Path
 
 import pytest
+from pyspark.sql import Row
 
 import cdc_pipeline
 from cdc_pipeline.contracts.tables import ChangeRow
 from cdc_pipeline.dialects.registry import BY_NAME, DIALECTS
-from cdc_pipeline.dialects.traits import Trait, dialect_has_trait, dialects_with_trait, trait_sql
+from cdc_pipeline.dialects.traits import (
+    Trait,
+    dialect_has_trait,
+    dialects_with_trait,
+    statement_quotings,
+    trait_sql,
+)
+from cdc_pipeline.mysql.ddl.tokens import Quoting
 
 _PACKAGE = Path(cdc_pipeline.__file__).parent
 _DOCUMENT = Path(__file__).parents[2] / "docs" / "dialects.md"
@@ -51,6 +59,24 @@ def test_a_name_that_is_of_no_dialect_has_no_trait() -> None:
 def test_trait_in_sql() -> None:
     assert trait_sql(Trait.IN_LOG_ORDER) == "dialect = 'canal'"
     assert trait_sql(Trait.FROM_TIDB, "bound.dialect") == "bound.dialect = 'ticdc'"
+
+
+@pytest.mark.parametrize(
+    ("dialect", "exact_ts", "ts", "quotings"),
+    [
+        ("canal", False, 1, (Quoting.MYSQL,)),
+        ("dataworks", False, 1, (Quoting.MYSQL,)),
+        ("", False, None, (Quoting.MYSQL,)),
+        ("ticdc", True, 1, (Quoting.TIDB,)),  # with `_tidb`
+        ("ticdc", True, None, (Quoting.TIDB,)),  # a schema file of the storage sink
+        ("ticdc", False, 1, (Quoting.TIDB,)),  # v5.4 and later
+        ("ticdc", False, None, (Quoting.TIDB, Quoting.MYSQL)),
+    ],
+)
+def test_who_may_have_written_a_statement(
+    dialect: str, exact_ts: bool, ts: int | None, quotings: tuple[Quoting, ...]
+) -> None:
+    assert statement_quotings(Row(dialect=dialect, exact_ts=exact_ts, ts=ts)) == quotings
 
 
 def test_trait_of_several_dialects_in_sql(monkeypatch: pytest.MonkeyPatch) -> None:

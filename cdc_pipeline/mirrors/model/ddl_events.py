@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
+from cdc_pipeline.dialects.traits import Trait, dialect_has_trait, statement_quotings
 from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.mysql.ddl.statements import event_changes
 from cdc_pipeline.mysql.model.change_names import with_message_names
@@ -73,7 +73,7 @@ class DdlEvent:
 def ddl_event(row: Row) -> DdlEvent:
     """The event of a row of `ddl_history`. Parses the statement again instead of reading the stored changes."""
     database, table, dialect = row["database"] or "", row["table"] or "", row["dialect"] or ""
-    changes = event_changes(row["kind"], database, table, row["sql"] or "")
+    changes = event_changes(row["kind"], database, table, row["sql"] or "", statement_quotings(row))
     if dialect_has_trait(dialect, Trait.FROM_TIDB):
         changes = tuple(with_message_names(change, database, table) for change in changes)
     return DdlEvent(

@@ -146,7 +146,7 @@ def _read_key_attribute(cursor: Cursor, attributes: _Attributes) -> bool:
 def _skip_attribute(cursor: Cursor) -> bool:
     """Moves past an attribute that affects no values: comments, storage, checks, references."""
     if cursor.accept("COMMENT"):
-        cursor.read_string()
+        cursor.read_string(is_literal=True)
     elif cursor.accept("COLUMN_FORMAT"):
         _expect_any(cursor, "FIXED", "DYNAMIC", "DEFAULT")
     elif cursor.accept("STORAGE"):
@@ -216,7 +216,7 @@ def read_default(cursor: Cursor) -> Default:
     start = cursor.position
     introducer = accept_introducer(cursor)
     if cursor.at_kind(Kind.STRING):
-        text = cursor.read_string()
+        text = cursor.read_string(is_literal=True)
         # the statement is UTF-8: with the introducer of another character set only ASCII keeps its meaning
         plain = introducer is None or introducer in _UTF8_CHARSETS or text.isascii()
         return Default("literal", text) if plain else Default("expression", cursor.text_since(start))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cdc_pipeline.mysql.ddl.alter_table import drop_index_clause, read_alter_clauses
 from cdc_pipeline.mysql.ddl.create_table import read_create_table
 from cdc_pipeline.mysql.ddl.keys import accept_index_type, read_key_parts, read_table_name
-from cdc_pipeline.mysql.ddl.tokens import Cursor, Kind
+from cdc_pipeline.mysql.ddl.tokens import Cursor, Kind, Quoting
 from cdc_pipeline.mysql.model.limits import shortened
 from cdc_pipeline.mysql.model.schema_changes import (
     AddIndex,
@@ -25,6 +25,8 @@ from cdc_pipeline.mysql.model.schema_changes import (
 from cdc_pipeline.mysql.model.table import PlainIndex, TableName, UniqueKey
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cdc_pipeline.mysql.model.schema_changes import Clause, SchemaChange
 
 # Objects of CREATE, ALTER and DROP that do not change the rows of a table. Words before them are skipped (CREATE
@@ -53,25 +55,26 @@ _OTHER_VERBS = (
 _ROUTINES = frozenset({"TRIGGER", "PROCEDURE", "FUNCTION", "EVENT", "PACKAGE", "LIBRARY"})
 
 
-def parse_ddl(sql: str, database: str, table: str = "") -> tuple[SchemaChange, ...]:
+def parse_ddl(
+    sql: str, database: str, table: str = "", quotings: Sequence[Quoting] = (Quoting.MYSQL,)
+) -> tuple[SchemaChange, ...]:
     """The changes of a statement in their order. Never raises.
 
     `database`: for unqualified names; may be in backquotes, as Canal sends it. `table`: the table of the message, for
     statements that name their table by a job number or cannot be parsed up to its name. A statement that cannot be parsed
     to its end becomes one NotSupported. Its reason names the words at which the parser stopped.
+
+    `quotings`: those that the statement may have, at least one. If it can be parsed in several and they differ, it becomes
+    a NotSupported.
     """
-    statement = _Statement(_unquoted(database), table)
-    try:
-        return statement.read(Cursor(sql))
-    except ValueError as error:  # DdlSyntaxError, SchemaConflictError
-        reason = str(error)
-    except Exception as error:  # a statement must not fail other tables
-        reason = f"cannot be read: {type(error).__name__}: {shortened(str(error))}"
-    return (NotSupported(reason, statement.table or _message_table(database, table), creates=statement.creates),)
-
-
-def _message_table(database: str, table: str) -> TableName | None:
-    return TableName(_unquoted(database), table) if table else None
+    # without a backslash they are the same
+    statements = [_Statement(_unquoted(database), table) for _ in quotings[: None if "\\" in sql else 1]]
+    readings = [statement.changes(sql, quoting) for statement, quoting in zip(statements, quotings, strict=False)]
+    parsed = [reading for reading in readings if not isinstance(reading[0], NotSupported)] or readings[:1]
+    if all(reading == parsed[0] for reading in parsed):
+        return parsed[0]
+    reason = "the statement has backslashes: it is not known whether they are escapes, or TiDB printed its labels"
+    return (statements[0].not_supported(reason),)
 
 
 def _unquoted(database: str) -> str:
@@ -90,6 +93,20 @@ class _Statement:
         self.creates = False
         """Whether the statement creates `table`."""
         self._message_table = message_table
+
+    def changes(self, sql: str, quoting: Quoting) -> tuple[SchemaChange, ...]:
+        """The changes of the statement; one NotSupported if it cannot be parsed. Never raises."""
+        try:
+            return self.read(Cursor(sql, quoting))
+        except ValueError as error:  # DdlSyntaxError, SchemaConflictError
+            reason = str(error)
+        except Exception as error:  # a statement must not fail other tables
+            reason = f"cannot be read: {type(error).__name__}: {shortened(str(error))}"
+        return (self.not_supported(reason),)
+
+    def not_supported(self, reason: str) -> NotSupported:
+        table = TableName(self.database, self._message_table) if self._message_table else None
+        return NotSupported(reason, self.table or table, creates=self.creates)
 
     def read(self, cursor: Cursor) -> tuple[SchemaChange, ...]:
         while cursor.accept(";"):

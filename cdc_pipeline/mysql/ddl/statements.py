@@ -9,10 +9,13 @@ import re
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.mysql.ddl.parser import parse_ddl
+from cdc_pipeline.mysql.ddl.tokens import Quoting
 from cdc_pipeline.mysql.model.schema_changes import NotSupported
 from cdc_pipeline.mysql.model.table import TableName
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cdc_pipeline.mysql.model.schema_changes import SchemaChange
 
 DDL_EVENT, OTHER_DDL_EVENT, STATEMENT_EVENT, XA_EVENT = "ddl", "other_ddl", "statement", "xa"
@@ -24,10 +27,12 @@ _OF_COLUMN = re.compile("'(?:column|index)'", re.I)
 """The object types of SQL Server's `sp_rename` other than tables."""
 
 
-def event_changes(kind: str, database: str, table: str, sql: str) -> tuple[SchemaChange, ...]:
+def event_changes(
+    kind: str, database: str, table: str, sql: str, quotings: Sequence[Quoting] = (Quoting.MYSQL,)
+) -> tuple[SchemaChange, ...]:
     """The changes of one event. Unqualified names get `database`. Never raises, see `parse_ddl`."""
     if kind == DDL_EVENT:
-        return parse_ddl(sql, database, table)
+        return parse_ddl(sql, database, table, quotings)
     name = TableName(database, table) if table else None
     if kind == OTHER_DDL_EVENT:
         reason = "not applied: DDL of a database that is not MySQL"

@@ -28,6 +28,17 @@ class DdlSyntaxError(ValueError):
         """In characters of the text, from 0."""
 
 
+class Quoting(Enum):
+    """Who wrote the strings of a statement."""
+
+    MYSQL = "mysql"
+    """A user: each string has MySQL's escapes."""
+    TIDB = "tidb"
+    """TiDB's printer. It doubles each quote, and the backslashes of literals in expressions: defaults, comments of columns,
+    bounds of partitions. Labels of ENUM and SET, and options of tables, indexes and partitions, keep their backslashes.
+    There are no other escapes."""
+
+
 class Kind(Enum):
     WORD = "word"
     """A keyword or an unquoted name."""
@@ -43,7 +54,10 @@ class Kind(Enum):
 class Token:
     kind: Kind
     text: str
-    """The value: a name without quotes, an unescaped string, the digits of a bit or hex literal."""
+    """The value: a name without quotes, an unescaped string, the digits of a bit or hex literal.
+
+    Of a string that TiDB printed, the value of a label or an option.
+    """
     start: int
     """Its first character in the statement."""
     end: int
@@ -51,22 +65,26 @@ class Token:
 
 
 # Literals and quoted names come first, so that a comment inside them does not count.
-_LEXEME = re.compile(
-    r"""
-    (?P<quoted> '(?:[^'\\]|\\.|'')*' | "(?:[^"\\]|\\.|"")*" | `(?:[^`]|``)*` )
+_USER_STRINGS = r"""'(?:[^'\\]|\\.|'')*' | "(?:[^"\\]|\\.|"")*" """
+_PRINTED_STRINGS = "'(?:[^']|'')*'"
+_LEXEME_PATTERN = r"""
+    (?P<quoted> STRINGS | `(?:[^`]|``)*` )
     | (?P<unclosed> ['"`] )
     | (?P<executable> /\*M?!(?P<version>\d{5,6})? | /\*T!(?:\[[^\]\s]*\])? )
     | (?P<comment> /\*(?:.*?)\*/ )
     | (?P<endless> /\* )
     | (?P<line> (?:\#|--(?=[\s\x00-\x1f]|\Z)) [^\n]* )
     | (?P<close> \*/ )
-    """,
-    re.VERBOSE | re.DOTALL,
-)
+    """
+_LEXEMES = {
+    quoting: re.compile(_LEXEME_PATTERN.replace("STRINGS", strings), re.VERBOSE | re.DOTALL)
+    for quoting, strings in ((Quoting.MYSQL, _USER_STRINGS), (Quoting.TIDB, _PRINTED_STRINGS))
+}
 _WORD = re.compile(r"(?:[0-9A-Za-z$_]|[^\x00-\x7f])+")
 _NUMBER = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _GAP = re.compile(r"[ \t\n\r\v\f]*")
 _ESCAPE = re.compile(r"\\(.)|''|\"\"", re.DOTALL)
+_BACKSLASHES = re.compile(r"\\+")
 _ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
 # The highest possible version of a MySQL server. Above it are the versions of MariaDB.
 _NEWEST_MYSQL = 99998
@@ -80,8 +98,9 @@ class _Tokenizer(MySQL.Tokenizer):
 class Cursor:
     """Reads the tokens of one statement from left to right. Raises DdlSyntaxError if the text has no tokens."""
 
-    def __init__(self, sql: str) -> None:
-        self.text, self._tokens = _tokens(sql)
+    def __init__(self, sql: str, quoting: Quoting = Quoting.MYSQL) -> None:
+        self.text, self._tokens = _tokens(sql, quoting)
+        self._quoting = quoting
         self.index = 0
 
     # ---- look ahead
@@ -163,9 +182,19 @@ class Cursor:
             )
         return token.text
 
-    def read_string(self) -> str:
-        """Reads a string literal. Adjacent literals are concatenated, as in MySQL."""
+    def read_string(self, *, is_literal: bool = False) -> str:
+        """Reads a string. Adjacent strings are concatenated, as in MySQL.
+
+        `is_literal`: it is part of an expression or the comment of a column, where TiDB doubles backslashes. Raises
+        DdlSyntaxError if TiDB does not print such a literal.
+        """
+        start = self.index
         parts = [self.take(Kind.STRING, what="a string").text]
+        if self._quoting is Quoting.TIDB:
+            if is_literal and any(len(run) % 2 for run in _BACKSLASHES.findall(parts[0])):
+                self.index = start
+                raise self.error("a literal with an escape that TiDB does not print")
+            return parts[0].replace("\\\\", "\\") if is_literal else parts[0]
         while self.at_kind(Kind.STRING):
             parts.append(self.skip().text)
         return "".join(parts)
@@ -208,13 +237,13 @@ class Cursor:
         return DdlSyntaxError(f"{message} at {words!r}", token.start)
 
 
-def _tokens(sql: str) -> tuple[str, list[Token]]:
+def _tokens(sql: str, quoting: Quoting) -> tuple[str, list[Token]]:
     """The text with comments replaced by spaces, and its tokens. Positions do not change."""
     if len(sql) > MAX_STATEMENT_CHARACTERS:
         raise DdlSyntaxError(
             limit_message("characters of the statement", len(sql), MAX_STATEMENT_CHARACTERS), MAX_STATEMENT_CHARACTERS
         )
-    text, masked = _without_comments(sql)
+    text, masked = _without_comments(sql, _LEXEMES[quoting])
     try:
         raw = _Tokenizer().tokenize(masked)
     except TokenError as error:
@@ -226,13 +255,13 @@ def _tokens(sql: str) -> tuple[str, list[Token]]:
         if not _GAP.fullmatch(text, end, item.start):
             raise DdlSyntaxError(f"cannot read {text[end : item.start][:60]!r}", end)
         end = item.end + 1
-        _append(tokens, item, text)
+        _append(tokens, item, text, quoting)
     if not _GAP.fullmatch(text, end):
         raise DdlSyntaxError(f"cannot read {text[end:][:60]!r}", end)
     return text, tokens
 
 
-def _without_comments(sql: str) -> tuple[str, str]:
+def _without_comments(sql: str, lexeme_pattern: re.Pattern[str]) -> tuple[str, str]:
     """The text with comments replaced by spaces and executable comments opened; the same with zeros inside quotes.
 
     sqlglot differs from MySQL in escapes and quotes. Zeros leave nothing to interpret.
@@ -244,7 +273,7 @@ def _without_comments(sql: str) -> tuple[str, str]:
 
     opened: list[int] = []
     end = 0
-    while lexeme := _LEXEME.search(sql, end):
+    while lexeme := lexeme_pattern.search(sql, end):
         start, end = lexeme.span()
         if lexeme["quoted"]:
             masked[start + 1 : end - 1] = "0" * (end - start - 2)
@@ -275,13 +304,14 @@ def _check_version(opening: str, version: str | None, position: int) -> None:
         raise DdlSyntaxError(f"{opening!r}: only some servers run this comment", position)
 
 
-def _append(tokens: list[Token], item: SqlglotToken, text: str) -> None:
+def _append(tokens: list[Token], item: SqlglotToken, text: str, quoting: Quoting) -> None:
     start, end = item.start, item.end + 1
     raw = text[start:end]
     if raw[0] == "`":
         tokens.append(Token(Kind.QUOTED, raw[1:-1].replace("``", "`"), start, end))
     elif raw[0] in "'\"":
-        tokens.append(Token(Kind.STRING, _unescaped(raw), start, end))
+        value = _unescaped(raw) if quoting is Quoting.MYSQL else raw[1:-1].replace("''", "'")
+        tokens.append(Token(Kind.STRING, value, start, end))
     elif raw[-1] == "'" and raw[0] in "nN":
         tokens.append(Token(Kind.STRING, _unescaped(raw[1:]), start, end))
     elif item.token_type in (TokenType.BIT_STRING, TokenType.HEX_STRING):

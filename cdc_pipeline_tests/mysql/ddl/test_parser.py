@@ -7,6 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cdc_pipeline.mysql.ddl.parser import parse_ddl
+from cdc_pipeline.mysql.ddl.tokens import Quoting
 from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
     CreateTable,
@@ -25,7 +26,7 @@ from cdc_pipeline_tests.support.notation import cases, changes_as_text
 
 _CAPTURED: list[dict[str, str]] = cases("captured.yaml")
 _READ: list[dict[str, str]] = cases("read.yaml")
-_STATEMENTS: list[dict[str, str]] = [*cases("statements.yaml"), *cases("partitions.yaml")]
+_STATEMENTS: list[dict[str, str]] = [*cases("statements.yaml"), *cases("partitions.yaml"), *cases("printed.yaml")]
 
 # Message type → the statements that may have it. QUERY may be any statement.
 _KINDS: dict[str, tuple[type, ...]] = {
@@ -38,6 +39,10 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "TRUNCATE": (TruncateTable,),
     "QUERY": (NoTableEffect, DropDatabase, AlterTable),
 }
+
+
+def _quotings(case: dict[str, str]) -> list[Quoting]:
+    return [Quoting(name) for name in case.get("quotings", "mysql").split()]
 
 
 def _id(case: dict[str, str]) -> str:
@@ -81,7 +86,7 @@ def test_recorded_statements_are_in_the_captures() -> None:
 
 @pytest.mark.parametrize("case", _STATEMENTS, ids=_id)
 def test_statement(case: dict[str, str]) -> None:
-    changes = parse_ddl(case["sql"], case.get("database", "db"))
+    changes = parse_ddl(case["sql"], case.get("database", "db"), quotings=_quotings(case))
     if "not_supported" in case:
         (change,) = changes
         assert isinstance(change, NotSupported)
@@ -113,14 +118,16 @@ def _mutated(draw: st.DrawFn) -> str:
     return text
 
 
-@given(st.text() | _mutated(), st.text(max_size=5))
+@given(
+    st.text() | _mutated(), st.text(max_size=5), st.sampled_from([(quoting,) for quoting in Quoting] + [(*Quoting,)])
+)
 @settings(max_examples=1200, deadline=None, database=None)
-@example("\ud800", "")
-@example("ALTER TABLE t ADD a DECIMAL(" + "9" * 5000 + ")", "db")
-@example("ALTER TABLE t ADD a INT DEFAULT " + "(" * 5000, "db")
-@example("ALTER TABLE t ADD a INT(²)", "db")
-def test_never_raises(sql: str, database: str) -> None:
-    changes = parse_ddl(sql, database)
+@example("\ud800", "", (Quoting.MYSQL,))
+@example("ALTER TABLE t ADD a DECIMAL(" + "9" * 5000 + ")", "db", (Quoting.MYSQL,))
+@example("ALTER TABLE t ADD a INT DEFAULT " + "(" * 5000, "db", (Quoting.MYSQL,))
+@example("ALTER TABLE t ADD a INT(²)", "db", (Quoting.MYSQL,))
+def test_never_raises(sql: str, database: str, quotings: tuple[Quoting, ...]) -> None:
+    changes = parse_ddl(sql, database, quotings=quotings)
     assert changes
     # all or nothing: a statement is never applied in part
     assert len(changes) == 1 or not any(isinstance(change, NotSupported) for change in changes)
