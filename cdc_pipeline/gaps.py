@@ -49,6 +49,8 @@ class GapKind(Enum):
     HANDLE_KEY_ONLY = "handle_key_only"
     UNKNOWN_ROWS = "unknown_rows"
     """Partial row images for rows that are not in the mirror."""
+    UNSURE_UPDATES = "unsure_updates"
+    """UPDATEs of a keyless table whose before image is not certain."""
     UNSURE_PARTITION = "unsure_partition"
     """Unknown whether rows belong to a table partition that was truncated, dropped or exchanged."""
     NOT_RESTORED = "not_restored"

@@ -17,6 +17,9 @@ from cdc_pipeline.contracts.canal_json import (
 from cdc_pipeline.contracts.checks import length_text, rule
 from cdc_pipeline.contracts.limits import NAME
 
+_NO_UPDATE = "coalesce(type <> 'UPDATE', true)"
+_HAS_BEFORE_VALUES = "coalesce(size(old) = size(data) AND NOT exists(old, row -> coalesce(size(row), 0) <= 0), false)"
+
 
 class CanalDdl(DdlMessage):
     """A DDL event of Canal.
@@ -50,8 +53,19 @@ class CanalRow(RowChange):
     )
     old_has_the_rows_of_data = rule(
         "old_has_the_rows_of_data",
-        "an UPDATE has as many rows in old as in data",
-        "coalesce(type <> 'UPDATE', true) OR (size(old) = size(data) AND NOT exists(old, row -> row IS NULL))",
+        "an UPDATE has as many rows in old as in data, and each has columns; without that, data is applied by key",
+        f"{_NO_UPDATE} OR {_HAS_BEFORE_VALUES}",
+        clause="canal-facts 9",
+        field="old",
+        warn=True,
+    )
+    old_keeps_the_key = rule(
+        "old_keeps_the_key",
+        "an UPDATE whose old has rows, but not as many as data, names its key in pkNames and none of its columns in old, "
+        "because it is unknown to which row each before value belongs",
+        f"{_NO_UPDATE} OR coalesce(size(old), 0) <= 0 OR size(old) = size(data) "
+        "OR (size(pkNames) > 0 AND size(array_except(pkNames, map_keys(get(data, 0)))) = 0 "
+        "AND NOT exists(old, row -> coalesce(size(array_intersect(map_keys(row), pkNames)), 0) > 0))",
         clause="canal-facts 9",
     )
     values_are_whole = rule(
@@ -62,8 +76,9 @@ class CanalRow(RowChange):
     )
     image_has_key = rule(
         "image_has_key",
-        "each row in old of an UPDATE has columns (binlog_row_image=MINIMAL sends neither key nor before image)",
-        "coalesce(type <> 'UPDATE', true) OR coalesce(NOT exists(old, row -> size(row) = 0), true)",
+        "an UPDATE whose pkNames is null has before values of each row in old (binlog_row_image=MINIMAL sends neither key "
+        "nor before image)",
+        f"{_NO_UPDATE} OR NOT noKey OR {_HAS_BEFORE_VALUES}",
         clause="canal-facts 16",
     )
 

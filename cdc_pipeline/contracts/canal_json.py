@@ -25,7 +25,7 @@ DDL_TYPES = ("CREATE", "ALTER", "ERASE", "QUERY", "TRUNCATE", "RENAME", "CINDEX"
 XA_TYPES = ("XACOMMIT", "XAROLLBACK")
 WATERMARK_TYPE = "TIDB_WATERMARK"
 CLAIM_RULE = "claim_is_resolved"
-EXTENSION, PARTIAL_JSON, SENT = "hasTidb", "partialJson", "timestamp"
+EXTENSION, PARTIAL_JSON, NO_KEY, SENT = "hasTidb", "partialJson", "noKey", "timestamp"
 """Columns that are no field of the message (see `CanalMessage`)."""
 SENT_MS = f"IF(unix_millis({SENT}) >= {FIRST_MS}, unix_millis({SENT}), NULL)"
 """SQL of the Kafka timestamp of the record, in ms; null unless it has 13 digits."""
@@ -66,6 +66,8 @@ class CanalMessage(pa.DataFrameModel):  # type: ignore[type-arg]
     claim_check_location: T.StringType = pa.Field(nullable=True, alias="claimCheckLocation")
     partial_json: T.BooleanType = pa.Field(nullable=True, alias=PARTIAL_JSON)
     """Whether a value of a JSON column is an expression (canal-facts 30). No field of the message."""
+    no_key: T.BooleanType = pa.Field(nullable=True, alias=NO_KEY)
+    """Whether `pkNames` is null, and not absent. No field of the message."""
     has_tidb: T.BooleanType = pa.Field(nullable=True, alias=EXTENSION)
     """Whether the message has `_tidb`."""
     sent: T.TimestampType = pa.Field(nullable=True, alias=SENT)

@@ -67,12 +67,20 @@ class ChangeRow(_Timed):
     tso_is_es = _TSO_IS_ES
     images_fit_op = rule(
         "images_fit_op",
-        "INSERT has only after, DELETE only before, UPDATE both (DataWorks: at least one); "
+        "INSERT has only after, DELETE only before, UPDATE both (Canal: at least after, DataWorks: at least one); "
         "only before of an UPDATE may be empty",
         "CASE op WHEN 'INSERT' THEN before IS NULL AND size(after) > 0 "
         "WHEN 'DELETE' THEN after IS NULL AND size(before) > 0 "
-        "ELSE (before IS NOT NULL AND size(after) > 0) "
+        "ELSE ((before IS NOT NULL OR dialect = 'canal') AND size(after) > 0) "
         "OR (dialect = 'dataworks' AND size(coalesce(after, before)) > 0) END",
+    )
+    update_has_before = rule(
+        "update_has_before",
+        "an UPDATE has its before values; without them, its row is applied by key",
+        "op <> 'UPDATE' OR dialect <> 'canal' OR before IS NOT NULL",
+        clause="canal-facts 9",
+        field="before",
+        warn=True,
     )
     only_key_is_of_ticdc = rule(
         "only_key_is_of_ticdc",

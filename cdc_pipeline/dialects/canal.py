@@ -2,7 +2,11 @@
 
 A row change has one or more rows in binlog order (canal-facts 8). `old[i]` has the before values of the changed columns of
 `data[i]`. It may also have columns that changed in an earlier row only, so a column in `old` need not have changed
-(canal-facts 10).
+(canal-facts 10). `old` may be null, empty or shorter than `data`: up to Canal 1.1.6, a row of which no sent column changed
+has no entry. Then no row gets before values, because nothing pairs them, and the rows are applied by key.
+
+Some encoders leave out columns that are NULL (Canal up to 1.1.3). `mysqlType`, else `sqlType`, names all columns of the
+rows: a column that it names and a row lacks is NULL. A column that it does not name is not in the image (MINIMAL).
 
 A message without rows that is no DDL event is one of:
 
@@ -19,10 +23,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.canal import CanalDdl, CanalNote, CanalRow, CanalStatement
-from cdc_pipeline.contracts.canal_json import ROW_TYPES, XA_TYPES
+from cdc_pipeline.contracts.canal_json import NO_KEY, ROW_TYPES, XA_TYPES
 from cdc_pipeline.contracts.sent_canal_json import CanalDdlSent, CanalNoteSent, CanalRowSent, CanalStatementSent
 from cdc_pipeline.dialects.dialect import Dialect, Form, MessageTypes, Trait, mysql_type, no_row, row_images
-from cdc_pipeline.dialects.envelope import BATCH
+from cdc_pipeline.dialects.envelope import BATCH, MESSAGE
 from cdc_pipeline.dialects.unified import DDL, QUERY_TEXT, ROW, STATEMENT, TSO_SHIFT, XA
 from cdc_pipeline.mysql.types.wire_values import JSON_BYTES
 
@@ -53,11 +57,11 @@ def _form() -> Column:
 
 def _columns() -> dict[str, Column]:
     op, data, old = F.col("type"), F.col("data"), F.col("old")
-    deleted = F.when(F.coalesce(F.size(data), F.lit(0)) > 0, data).otherwise(old)
+    sent = _with_nulls(F.when(F.coalesce(F.size(data), F.lit(0)) > 0, data).otherwise(old))
     rows = (
-        F.when(op == "INSERT", F.transform(data, lambda row: row_images(no_row(), row)))
-        .when(op == "DELETE", F.transform(deleted, lambda row: row_images(row, no_row())))
-        .when(op == "UPDATE", F.transform(data, lambda row, index: row_images(F.get(old, index), row)))
+        F.when(op == "INSERT", F.transform(sent, lambda row: row_images(no_row(), row)))
+        .when(op == "DELETE", F.transform(sent, lambda row: row_images(row, no_row())))
+        .when(op == "UPDATE", F.transform(sent, lambda row, index: row_images(_before_values(index), row)))
     )
     return {
         "database": _without_back_ticks("database"),
@@ -71,10 +75,43 @@ def _columns() -> dict[str, Column]:
         "ts": F.nullif("ts", F.lit(0)),
         "message_id": F.col(BATCH),
         "sql": F.col("sql"),
-        "key_names": F.col("pkNames"),
+        # empty: the encoder left `pkNames` out, and may have left out NULL columns too
+        "key_names": F.coalesce("pkNames", F.when(~F.col(NO_KEY), F.array().cast("array<string>"))),
         "only_key": F.lit(False),
         "rows": rows,
     }
+
+
+def _before_values(index: Column) -> Column:
+    """The entry of `old` for a row of `data`; null if it has no columns, or if `old` has not one entry per row."""
+    values = F.get("old", index)
+    return F.when((F.size("old") == F.size("data")) & (F.size(values) > 0), values)
+
+
+def _with_nulls(rows: Column) -> Column:
+    """The rows with each column that the message names; null in a row that lacks it."""
+    names = _named_columns()
+    nulls = F.map_from_arrays(names, F.array_repeat(F.lit(None).cast("string"), F.size(names)))
+    # a let: Spark would evaluate `nulls` for each row
+    filled = F.transform(F.array(nulls), lambda own: F.transform(rows, lambda row: F.map_concat(own, row)))
+    lacks = F.array_min(F.transform(rows, F.size)) < F.size(names)
+    return F.when(lacks, F.get(filled, F.lit(0))).otherwise(rows)
+
+
+def _named_columns() -> Column:
+    """The columns that `mysqlType` names, else those that `sqlType` names; null if neither is an object.
+
+    Almost every message writes the field without white space and once. Reading the keys at its text is much cheaper than
+    to parse the message again.
+    """
+    text = F.col(MESSAGE).cast("string")
+    found = []
+    for field in ("mysqlType", "sqlType"):
+        name, start = F.lit(f'"{field}"'), F.lit(f'"{field}":')
+        keys = F.json_object_keys(F.substring_index(text, f'"{field}":', -1))
+        parsed = F.json_object_keys(F.get_json_object(text, f"$.{field}"))
+        found += [F.when(F.contains(text, start), keys), F.when(F.contains(text, name), parsed)]
+    return F.coalesce(*found)
 
 
 def _without_back_ticks(column: str) -> Column:
@@ -117,6 +154,7 @@ CANAL = Dialect(
             Trait.ABSENT_IS_DEFAULT,
             Trait.JSON_NEEDS_TYPES,
             Trait.READS_TEXT_AS_UTF8,
+            Trait.OMITS_NULLS,
         }
     ),
 )

@@ -53,6 +53,10 @@ class Trait(Enum):
     NEEDS_TYPES = "Values are parsed by the types that their message names, even where DDL defines the column."
     JSON_NEEDS_TYPES = "JSON values are parsed by the types that their message names."
     READS_TEXT_AS_UTF8 = "Text in other character sets may arrive damaged."
+    OMITS_NULLS = (
+        "A message without `pkNames` may omit columns that are NULL, so a column that `old` lacks may have been NULL. "
+        "An UPDATE may have no before values."
+    )
     FROM_TIDB = (
         "The upstream is TiDB: names never distinguish case, and some rows are in other table partitions than in MySQL."
     )

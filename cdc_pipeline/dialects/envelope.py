@@ -1,18 +1,20 @@
 """Parses the JSON of each record once, for all dialects, and checks the rules of JSON itself.
 
 The schema has only the fields that some dialect needs, because each field costs time on every message. Types come from the
-contracts. `mysqlType` and `sqlType` are missing: all messages of a table have the same, so `dialects.message_types` reads
-them from one message when they are needed.
+contracts. `mysqlType` and `sqlType` are missing: all messages of a table have the same types, so `dialects.message_types`
+reads them from one message when they are needed. `dialects.canal` reads the names in them.
 """
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, DataType, LongType, StringType, StructField, StructType
 
-from cdc_pipeline.contracts.canal_json import EXTENSION, PARTIAL_JSON, SENT, CanalMessage
+from cdc_pipeline.contracts.canal_json import EXTENSION, NO_KEY, PARTIAL_JSON, SENT, CanalMessage
 from cdc_pipeline.contracts.dataworks import DataWorksMessage
 from cdc_pipeline.contracts.json_text import END_MARK, OPTIONS, has_unpaired_surrogate, with_end_mark
 from cdc_pipeline.contracts.limits import NESTING
@@ -45,7 +47,9 @@ PATHS = {
 """Field of a contract → its path in the message. All other fields are at the top level under their own name."""
 HAS_PAYLOAD, BATCH = "has_payload", "id"
 """Columns that distinguish the dialects: whether the message has `payload`, and its `id` (Canal's batch number)."""
-_DERIVED = (PARTIAL_JSON, EXTENSION, SENT)
+MESSAGE = "message_bytes"
+"""The bytes that were parsed."""
+_DERIVED = (PARTIAL_JSON, EXTENSION, NO_KEY, SENT)
 _UNREADABLE = "_unreadable"
 _OPTIONS = {**OPTIONS, "columnNameOfCorruptRecord": _UNREADABLE}
 
@@ -94,7 +98,9 @@ def parse_records(raw: DataFrame) -> DataFrame:
         *raw.columns,
         *fields,
         message[BATCH].alias(BATCH),
+        F.col(content).alias(MESSAGE),
         _is_partial_json(content).alias(PARTIAL_JSON),
+        _has_null_key(content).alias(NO_KEY),
         message["_tidb"].isNotNull().alias(EXTENSION),
         message["payload"].isNotNull().alias(HAS_PAYLOAD),
         _unreadable_rule(content).alias("unreadable"),
@@ -115,6 +121,12 @@ def _is_partial_json(content: str) -> Column:
 
     is_partial = F.exists(F.col("message.data"), lambda row: F.size(F.map_filter(row, is_expression)) > 0)
     return F.when(may_be_partial, F.coalesce(is_partial, F.lit(False))).otherwise(F.lit(False))
+
+
+def _has_null_key(content: str) -> Column:
+    """Whether `pkNames` is null in the message's text, and not absent."""
+    texts = (b'"pkNames":null', b'"pkNames": null')
+    return F.col("message.pkNames").isNull() & reduce(or_, (F.contains(content, F.lit(text)) for text in texts))
 
 
 JSON_RULES = {

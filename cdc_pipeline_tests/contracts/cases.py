@@ -112,6 +112,7 @@ _MESSAGE: Fields = {
     "isDdl": False,
     "es": ES,
     "partialJson": False,
+    "noKey": False,
 }
 _TSOS = (0, -1, -TSO, LAST_TSO + 1)
 _TIMES = {"es": _MS}
@@ -191,6 +192,7 @@ _CANAL_ROW = Cases(
         {"ts": 0, "data": [_WIDEST, _WIDEST], "pkNames": None},
         {"type": "UPDATE", "old": [_OLD]},
         {"type": "UPDATE", "data": [_ROW, _ROW], "old": [_OLD, {"v": None}], "pkNames": None},
+        {"type": "UPDATE", "old": [_OLD], "pkNames": None, "noKey": True},
         {"type": "DELETE"},
         {"type": "DELETE", "data": None, "old": [_OLD, _OLD]},
         {"type": "DELETE", "data": [], "old": [_OLD]},
@@ -204,16 +206,25 @@ _CANAL_ROW = Cases(
             *({"type": "DELETE", "data": None, "old": old} for old in ([], *_EMPTY_ROWS, [_OLD, None])),
         ),
         "old_has_the_rows_of_data": (
-            {"type": "UPDATE", "old": []},
+            *({"type": "UPDATE", "old": old, "pkNames": names} for old in _NO_ROWS for names in (["id"], [], None)),
+            *({"type": "UPDATE", "old": old, "pkNames": None} for old in ([{}], [None])),
+            {"type": "UPDATE", "data": [_ROW, _ROW], "old": [{"v": "a"}]},
+            {"type": "UPDATE", "old": [{"v": "a"}, {}]},
+            {"type": "UPDATE", "data": [_ROW, _ROW], "old": [_OLD, {}]},
+            {"type": "UPDATE", "data": [_ROW, _ROW], "old": [None, _OLD]},
+        ),
+        "old_keeps_the_key": (
             {"type": "UPDATE", "old": [_OLD, _OLD]},
             {"type": "UPDATE", "data": [_ROW, _ROW], "old": [_OLD]},
+            *({"type": "UPDATE", "old": [{"v": "a"}, None], "pkNames": names} for names in ([], None, ["stale"])),
         ),
         "values_are_whole": ({"partialJson": True},),
         "image_has_key": (
-            {"type": "UPDATE", "old": [{}]},
-            {"type": "UPDATE", "data": [_ROW, _ROW], "old": [_OLD, {}]},
+            *({"type": "UPDATE", "old": old, "pkNames": None, "noKey": True} for old in (*_NO_ROWS, *_EMPTY_ROWS)),
+            {"type": "UPDATE", "data": [_ROW, _ROW], "old": [_OLD, {}], "pkNames": None, "noKey": True},
         ),
     },
+    also={"old_keeps_the_key": {"old_has_the_rows_of_data"}, "image_has_key": {"old_has_the_rows_of_data"}},
 )
 _DDL = {**_MESSAGE, "isDdl": True, "type": "ALTER", "sql": "ALTER TABLE t ADD c INT"}
 _DDL_FIELDS = {"isDdl": (False,), "sql": ("", "x" * (STATEMENT + 1)), "table": (_LONG_NAME,), **_TIMES}
@@ -444,6 +455,7 @@ CASES: dict[Model, Cases] = {
             {"only_key": True, "op": "INSERT", "before": None, "key_names": []},
             {"dialect": "canal", "key_names": ["stale"], "message_id": 7},
             {"dialect": "dataworks", "before": None},
+            {"dialect": "canal", "op": "INSERT", "before": None},
             {"dialect": "dataworks", "after": None, "commit_ts": 0},
         ),
         wrong={**_TIMED_FIELDS, "row": (-1,), "database": ("",), "table": ("",), "op": (*_WORDS, "UPDATE_AFTER")},
@@ -458,6 +470,7 @@ CASES: dict[Model, Cases] = {
                     *(("UPDATE", None, None, "dataworks"), ("UPDATE", None, {}, "dataworks")),
                 )
             ),
+            "update_has_before": ({"dialect": "canal", "before": None},),
             "only_key_is_of_ticdc": (
                 {"only_key": True, "op": "DELETE", "after": None},
                 *({"only_key": True, "dialect": dialect} for dialect in ("canal", "dataworks")),

@@ -23,8 +23,20 @@ _CAPTURES = Path(__file__).parents[2] / "data" / "captures"
 _NAMES = sorted(folder.name for folder in _CAPTURES.iterdir())
 # what Canal does not send, by the captures' README: MINIMAL images and PARTIAL_JSON
 _NOT_SENT = {"image_has_key": 2, "values_are_whole": 2}
-_REJECTED = {"types-canal": _NOT_SENT, "types-canal-hash3": _NOT_SENT}
-_WARNED: dict[str, dict[str, int]] = {}
+_REJECTED = {
+    "types-canal": _NOT_SENT,
+    "types-canal-hash3": _NOT_SENT,
+    "world-canal-update-without-old": {"image_has_key": 1},
+}
+_WARNED: dict[str, dict[str, int]] = {
+    "world-canal-nulls-left-out": {
+        "mysql_type_fits_data": 7,
+        "sql_type_fits_data": 7,
+        "old_is_of_data": 3,
+        "old_has_the_rows_of_data": 1,
+    },
+    "world-canal-update-without-old": {"old_has_the_rows_of_data": 3},
+}
 
 
 def _raw(spark: SparkSession, name: str) -> DataFrame:

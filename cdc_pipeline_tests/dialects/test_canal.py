@@ -56,6 +56,55 @@ def _json(column: str, value: str) -> str:
     return canal("UPDATE", "t", 1, [whole, {**whole, column: value}], old=old, types=_JSON_TYPES, key=["id"])
 
 
+def _nulls_left_out() -> Good:
+    """Messages without the columns that are NULL. `_THREE` has a NULL name."""
+    sparse: list[_Image] = [{"id": "1", "name": "a"}, {"id": "3"}]
+    types = {"id": "int", "name": "enum('},\"','b')"}
+    insert = canal("INSERT", "t", 1, sparse, types=types)
+    whole = {"key_names": None, "rows": [(None, _ONE), (None, _THREE)]}
+    compact = json.dumps(json.loads(insert), separators=(",", ":"))
+    codes = {"id": 4, "name": 12}
+    named_so: _Image = {"mysqlType": "1", "sqlType": '"mysqlType":{"x":1}'}
+    return {
+        "nulls left out": (insert.encode(), whole),
+        "nulls left out, written without spaces": (compact.encode(), whole),
+        "nulls left out, spaces before colons": (insert.replace(":", " : ").encode(), {"rows": whole["rows"]}),
+        "nulls left out, and pkNames": (without(insert, "pkNames"), {**whole, "key_names": []}),
+        "nulls left out, sqlType alone": (changed(insert, mysqlType=None, sqlType=codes), whole),
+        "nulls left out, no mysqlType": (without(changed(insert, sqlType=codes).decode(), "mysqlType"), whole),
+        "columns that no type names": (
+            changed(insert, mysqlType=None, sqlType=None),
+            {"rows": [(None, _ONE), (None, {"id": "3"})]},
+        ),
+        "columns named like fields": (
+            canal(
+                "UPDATE", "t", 1, [named_so], old=[named_so], types={**dict.fromkeys(named_so, "text"), "x": "int"}
+            ).encode(),
+            {"rows": [(named_so, {**named_so, "x": None})]},
+        ),
+        "update to null with nulls left out": (
+            without(canal("UPDATE", "t", 1, [{"id": "3"}], old=[{"name": "x"}], types=types), "pkNames"),
+            {"key_names": [], "rows": [({"name": "x"}, _THREE)]},
+        ),
+        "delete with nulls left out": (
+            canal("DELETE", "t", 1, sparse, types=types).encode(),
+            {"rows": [(_ONE, None), (_THREE, None)]},
+        ),
+        "delete with nulls left out, rows in old": (
+            changed(canal("DELETE", "t", 1, None, types=types), old=sparse),
+            {"rows": [(_ONE, None), (_THREE, None)]},
+        ),
+        "a minimal insert": (
+            canal("INSERT", "t", 1, [{"name": "a"}], types={"name": "int"}).encode(),
+            {"rows": [(None, {"name": "a"})]},
+        ),
+        "a type fewer than columns": (
+            canal("INSERT", "t", 1, [_ONE], types={"name": "int"}).encode(),
+            {"rows": [(None, _ONE)]},
+        ),
+    }
+
+
 _GOOD: Good = {
     "insert of several rows": (
         _INSERT.encode(),
@@ -96,6 +145,27 @@ _GOOD: Good = {
         canal("UPDATE", "t", 2, [_row(1, "b"), _row(3, "c")], old=[{"id": "2"}, {"id": "3", "name": "b"}]).encode(),
         {"kind": unified.ROW, "rows": [({"id": "2"}, _row(1, "b")), ({"id": "3", "name": "b"}, _row(3, "c"))]},
     ),
+    **{
+        f"update, {name}": (value, {"kind": unified.ROW, "rule": None, "rows": [(None, _ONE), (None, _TWO)]})
+        for name, value in {
+            "old null": changed(_UPDATE, old=None),
+            "old absent": without(_UPDATE, "old"),
+            "old empty": changed(_UPDATE, old=[]),
+            "old shorter": changed(_UPDATE, old=[{"name": "x"}]),
+            "old longer": changed(_UPDATE, old=[{"name": "x"}, {"name": "y"}, {"name": "z"}]),
+            "old null and no pkNames": without(changed(_UPDATE, old=None).decode(), "pkNames"),
+            "rows of old without columns, and no pkNames": without(changed(_UPDATE, old=[{}, {}]).decode(), "pkNames"),
+        }.items()
+    },
+    "one row of old is empty": (
+        changed(_UPDATE, old=[{"name": "x"}, {}]),
+        {"kind": unified.ROW, "rows": [({"name": "x"}, _ONE), (None, _TWO)]},
+    ),
+    "one row of old is null": (
+        changed(_UPDATE, old=[None, {"name": "y"}]),
+        {"kind": unified.ROW, "rows": [(None, _ONE), ({"name": "y"}, _TWO)]},
+    ),
+    **_nulls_left_out(),
     "a chain of keys": (
         canal("UPDATE", "t", 2, [_row(4), _row(3), _row(2)], old=[{"id": "3"}, {"id": "2"}, {"id": "1"}]).encode(),
         {"rows": [({"id": "3"}, _row(4)), ({"id": "2"}, _row(3)), ({"id": "1"}, _row(2))]},
@@ -267,13 +337,11 @@ _BAD: Bad = {
         "delete of a row without columns in old": changed(_DELETE, data=None, old=[_ONE, {}]),
         "insert with rows in old only": changed(_INSERT, data=None, old=[]),
     },
-    "old_has_the_rows_of_data": {
-        "old null": changed(_UPDATE, old=None),
-        "old absent": without(_UPDATE, "old"),
-        "no old": changed(_UPDATE, old=[]),
+    "old_keeps_the_key": {
         "one old less": changed(_UPDATE, old=[_ONE]),
         "one old more": changed(_UPDATE, old=[_ONE, _TWO, _THREE]),
-        "an old that is null": changed(_UPDATE, old=[_ONE, None]),
+        "one old less, without a key": changed(_UPDATE, old=[{"name": "x"}], pkNames=None),
+        "one old less, without pkNames": without(changed(_UPDATE, old=[{"name": "x"}]).decode(), "pkNames"),
     },
     "values_are_whole": {
         "JSON_SET": _json("j", "JSON_SET(`j`, '$.a', 2)").encode(),
@@ -284,7 +352,10 @@ _BAD: Bad = {
     },
     "image_has_key": {
         "a minimal image": _MINIMAL.encode(),
-        "one of two rows": changed(_UPDATE, old=[{"name": "x"}, {}]),
+        "a minimal image, old null": changed(_MINIMAL, old=None),
+        "written without spaces": json.dumps(json.loads(_MINIMAL), separators=(",", ":")).encode(),
+        "one of two rows": changed(_UPDATE, old=[{"name": "x"}, {}], pkNames=None),
+        "one of two rows, null": changed(_UPDATE, old=[{"name": "x"}, None], pkNames=None),
     },
     "value_is_json_object": {
         "data an object": changed(_INSERT, data=_ONE),

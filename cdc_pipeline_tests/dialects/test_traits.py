@@ -30,6 +30,7 @@ _TRAITS: dict[str, set[Trait]] = {
         Trait.ABSENT_IS_DEFAULT,
         Trait.JSON_NEEDS_TYPES,
         Trait.READS_TEXT_AS_UTF8,
+        Trait.OMITS_NULLS,
     },
     "dataworks": {Trait.NUMBERS_CHANGES, Trait.SPLITS_UPDATES, Trait.LOADS_FIRST, Trait.NEEDS_TYPES},
     "ticdc": {Trait.FROM_TIDB, Trait.RESTARTS_FROM_CHECKPOINT},

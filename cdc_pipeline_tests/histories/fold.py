@@ -163,9 +163,12 @@ def _changes(mode: str, body: _Raw, record: Record) -> Iterator[RowChange]:
     else:
         time = step = body["_tidb"]["commitTs"]
         order = (time,)
+    olds = body.get("old") or []
     for number, sent in enumerate(body["data"]):
-        row = read_early(body, sent)
-        old = {**row, **read_early(body, body["old"][number])} if op == "UPDATE" else None
+        # Canal may omit columns that are NULL, and entries of `old`
+        row = read_early(body, {name: sent.get(name) for name in body["mysqlType"]} if mode == "canal" else sent)
+        changed = read_early(body, olds[number]) if len(olds) == len(body["data"]) else {}
+        old = {**row, **changed} if op == "UPDATE" else None
         before, after = (row, None) if op == "DELETE" else (old, row)
         # Canal applies the rows of one message in their order
         yield RowChange(name, op, before, after, (*order, number) if len(order) > 1 else order, time, step)

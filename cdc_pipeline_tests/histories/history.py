@@ -22,6 +22,7 @@ from cdc_pipeline_tests.histories.encoders import (
     partition_of,
 )
 from cdc_pipeline_tests.histories.false_watermarks import with_false_watermarks
+from cdc_pipeline_tests.histories.omissions import with_omissions
 from cdc_pipeline_tests.histories.sender import Disturbances, sent_by
 from cdc_pipeline_tests.histories.spelling import respelt
 from cdc_pipeline_tests.histories.tables import KINDS, PLAIN_KINDS, keyed_kinds, table_of
@@ -187,6 +188,8 @@ def history_of(
     messages = encoded(encoder, upstream.events)
     if settings.respelt:
         messages = [respelt(message, choices) for message in messages]
+    if mode == "canal":
+        messages = with_omissions(messages, choices)
     timeline = with_false_watermarks(
         sent_by(encoder, mode, messages, settings.disturbances, choices, together=settings.together),
         encoder,

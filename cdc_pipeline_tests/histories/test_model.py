@@ -177,6 +177,23 @@ def test_all_kinds_of_keys_and_values_occur() -> None:
     assert {name for name, number in found.items() if number} >= expected
 
 
+def test_omissions_of_old_versions_of_canal_occur() -> None:
+    found = Counter[str]()
+    for seed in _SEEDS:
+        for message in _history(seed, "canal").messages:
+            body = message.body
+            if message.kind != "row":
+                found["statement without data"] += "data" not in body
+                continue
+            found["without nulls"] += any(row.keys() != body["mysqlType"].keys() for row in body["data"])
+            found["without pkNames"] += "pkNames" not in body
+            if message.op == UPDATE:
+                found["without old"] += not body.get("old")
+                found["fewer rows in old"] += 0 < len(body.get("old") or []) < len(body["data"])
+                found["empty rows in old"] += {} in (body.get("old") or [])
+    assert set(found) == set(+found), found
+
+
 def test_early_encoders_and_watermarks_from_the_future_occur() -> None:
     found: Counter[str] = Counter()
     for mode in ("default", "extension"):

@@ -69,7 +69,10 @@ EXCEPTIONS: dict[str, dict[str, Excused]] = {
     },
 }
 # Capture `world-…` → tables that equal the source's and have a gap all the same. The test fails if a listed table has none.
-FLAGGED: dict[str, frozenset[str]] = {}
+FLAGGED: dict[str, frozenset[str]] = {
+    # a column that no message has; an UPDATE without its key
+    "world-canal-update-without-old": frozenset({"erp.stock_item", "erp.order_head"}),
+}
 # The mirror differs in the text of a DOUBLE alone. No gap can report it, because the encoder changed the value.
 _NO_GAP_NEEDED = frozenset({"d104"})
 

@@ -68,7 +68,7 @@ def value_dead_letters(rows: DataFrame, state: MirrorState, raw: DataFrame) -> D
             F.lit(VALUE_HAS_TYPE).alias("rule"),
             F.lit(state.name.database).alias("database"),
             F.lit(state.name.table).alias("table"),
-            F.concat_ws(", ", "bad.column").alias("column"),
+            F.nullif(F.concat_ws(", ", "bad.column"), F.lit("")).alias("column"),
             F.concat_ws("; ", F.transform("bad", _reason)).alias("reason"),
         )
         .join(raw, list(POSITION))
@@ -82,4 +82,5 @@ def value_dead_letters(rows: DataFrame, state: MirrorState, raw: DataFrame) -> D
 
 def _reason(bad: Column) -> Column:
     text = F.coalesce(F.substring(bad["text"], 1, _SHOWN), F.lit("no value"))
-    return F.concat(F.lit("column "), bad["column"], F.lit(": expected "), bad["type"], F.lit(", found "), text)
+    column = F.coalesce(F.concat(F.lit("column "), bad["column"], F.lit(": ")), F.lit(""))
+    return F.concat(column, F.lit("expected "), bad["type"], F.lit(", found "), text)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.message_types import MessageTypes, read_message_types
-from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
+from cdc_pipeline.dialects.traits import Trait, dialect_has_trait, trait_sql
 from cdc_pipeline.mirrors.model.source_tables import source_columns
 from cdc_pipeline.mysql.ddl.column_types import type_or_text
 from cdc_pipeline.mysql.model.table import MySqlType, TableName
@@ -42,12 +42,23 @@ class RowGroup:
     """Whether they are INSERTs."""
     handle_key_only: bool = False
     """Whether the images have the handle key only, because the row was too large for a message."""
+    bare_updates: int = 0
+    """UPDATEs without a before image."""
+    unsure_updates: int = 0
+    """UPDATEs whose before image is not certain, because the encoder may omit NULL columns."""
     first_commit_ts: int | None = None
     """The lowest `commit_ts`."""
     types: MessageTypes = field(default_factory=MessageTypes)
     """The column types that the message at `place` names; empty unless `with_types` needed them."""
     source: TableName | None = None
     """The source table; None unless the mirror is merged."""
+
+
+# a column that `before` lacks and `after` has a value of: it did not change, or it was NULL
+_IS_UNSURE = (
+    f"op = 'UPDATE' AND size(key_names) = 0 AND {trait_sql(Trait.OMITS_NULLS)} AND before IS NOT NULL "
+    "AND exists(map_keys(after), name -> after[name] IS NOT NULL AND NOT map_contains_key(before, name))"
+)
 
 
 def row_groups(changes: DataFrame) -> list[RowGroup]:
@@ -70,7 +81,9 @@ def row_groups(changes: DataFrame) -> list[RowGroup]:
         .agg(
             F.count("*").alias("changes"),
             # any one of them: `collect_set` lets Spark aggregate by hash, where `min` of an array would sort all rows
-            F.get(F.array_sort(F.collect_set("key_names")), F.lit(0)).alias("key_names"),
+            F.array_max(F.collect_set("key_names")).alias("key_names"),
+            F.count_if((F.col("op") == "UPDATE") & F.col("before").isNull()).alias("bare_updates"),
+            F.count_if(F.expr(_IS_UNSURE)).alias("unsure_updates"),
             F.min(F.struct("commit_ts", "batch_id", "topic", "partition", "offset")).alias("first"),
         )
         .orderBy("database", "table", "segment", "first", F.desc("images"), F.desc("inserts"))
@@ -87,6 +100,8 @@ def row_groups(changes: DataFrame) -> list[RowGroup]:
             has_after=row["images"],
             is_insert=row["inserts"],
             handle_key_only=row["only_key"],
+            bare_updates=row["bare_updates"],
+            unsure_updates=row["unsure_updates"],
             first_commit_ts=row["first"][0],
             position=tuple(row["first"][1:]),
             source=TableName(*(row[name] for name in source)) if source and row[source[1]] else None,

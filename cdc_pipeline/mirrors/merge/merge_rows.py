@@ -83,7 +83,7 @@ def count_unknown_rows(spark: SparkSession, path: str, rows: DataFrame, target: 
 
     Rows that were sent with their handle key only are not counted: `row_findings` reports them.
     """
-    partial = rows.where("NOT replaces_row AND NOT deleted AND key_only_since IS NULL")
+    partial = rows.where("NOT replaces_row AND NOT deleted AND key_only_since IS NULL AND size(bad) = 0")
     mirror = live_rows(spark.read.format("delta").load(path), keeps_deleted=target.state.has_soft_delete)
     return partial.alias("s").join(mirror.alias("t"), F.expr(_same_key(target)), "left_anti").count()
 

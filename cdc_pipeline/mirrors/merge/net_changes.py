@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.dialects.traits import Trait, has_trait
+from cdc_pipeline.dialects.traits import Trait, has_trait, trait_sql
 from cdc_pipeline.mirrors.merge.row_identity import Identity
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.spark.small_frames import small_frame
@@ -74,7 +74,8 @@ def net_changes(entries: RowEntries) -> DataFrame:
 
     - `step` int
     - `identity` array: canonical texts, equal for equal rows
-    - `key` array: the texts of the last change, in the order of `RowSet.columns`
+    - `key` array: the texts of the last change, in the order of `RowSet.columns`; NULL if it does not show which row it
+      changes
     - `deleted` boolean: the last change deletes the identity
     - `delta` bigint: inserts minus deletes of the identity, for keyless tables
     - `counts` boolean: whether the row counts as a change; false for the delete half of an UPDATE, whose other half counts
@@ -120,6 +121,7 @@ def row_entries(changes: DataFrame, row_sets: Iterable[RowSet], *, exact: bool) 
     if any(item.spellings for item in sets):
         joined = joined.withColumns({image: F.expr(_SPELT.format(image=image)) for image in ("before", "after")})
     keyed = joined.withColumns({"after_key": F.expr(_AFTER_KEY), "before_key": F.expr(_BEFORE_KEY)})
+    keyed = keyed.withColumn("is_unidentified", F.expr(_IS_UNIDENTIFIED))
     entries = keyed.withColumns(
         {"after_identity": _identity("after_key", canonical), "before_identity": _identity("before_key", canonical)}
     ).select(
@@ -185,8 +187,19 @@ _WRITE = (
     "'moved', false)"
 )
 _MOVE = _WRITE.replace("'moved', false", "'moved', true")
+# An UPDATE that does not show which row it changes: it lacks the key (MINIMAL), or for a keyless table the before image.
+# `typed_rows` rejects it, because its key is NULL. Its own identity keeps it apart from all others.
+_IS_UNIDENTIFIED = (
+    "op = 'UPDATE' AND after IS NOT NULL AND CASE WHEN keyless THEN before IS NULL AND "
+    f"NOT {trait_sql(Trait.SPLITS_UPDATES)} ELSE partial AND exists(after_key, text -> text IS NULL) END"
+)
+_UNIDENTIFIED = (
+    "named_struct('key', CAST(NULL AS ARRAY<STRING>), 'identity', "
+    "array(topic, string(partition), string(offset), string(row)), 'sign', 1L, 'rank', 1, 'moved', false)"
+)
 _ENTRIES = (
-    f"CASE WHEN after IS NULL THEN array({_DELETE}) WHEN before IS NULL THEN array({_WRITE}) "
+    f"CASE WHEN is_unidentified THEN array({_UNIDENTIFIED}) "
+    f"WHEN after IS NULL THEN array({_DELETE}) WHEN before IS NULL THEN array({_WRITE}) "
     f"WHEN NOT keyless AND before_identity <=> after_identity THEN array({_WRITE}) ELSE array({_DELETE}, {_MOVE}) END"
 )
 

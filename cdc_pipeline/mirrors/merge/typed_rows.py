@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mysql.model.table import MySqlType, TableSchema
     from cdc_pipeline.mysql.types.typed_cells import Encodings
 
+_NO_BEFORE_IMAGE = {"column": None, "text": None, "type": "the row before the update, for a table without a key"}
 _ZERO_DATE = r"^0000-00-00(?: 00:00:00(?:\.0+)?)?\z"
 
 
@@ -94,6 +95,7 @@ def typed_rows(net: DataFrame, target: Target, encoding: RowEncoding) -> DataFra
     - `has_full_image` boolean: false if the row came with its handle key only and `after` lacks an absent column. For a
       deleted row it equals `replaces_row`.
     - `bad`: array of (column, text, type), one for each text that its type cannot hold. Text of masked columns is redacted.
+      Without column for an UPDATE of a keyless table that has no before image.
     - `zero_dates` int: number of dates that are NULL because no calendar has them.
     - `damaged`: array of the columns whose text the encoder damaged.
     - `ambiguous_times`: array as returned by `local_times.ambiguous_columns`.
@@ -108,6 +110,11 @@ def typed_rows(net: DataFrame, target: Target, encoding: RowEncoding) -> DataFra
     is_complete = balanced(operator.and_, (cell.is_sent for cell in cells if cell.is_sent is not None), F.lit(True))
     has_full_image = F.when(F.col("deleted"), replaces_row).otherwise(F.col("key_only_since").isNull() | is_complete)
     damaged = [cell.damaged for cell in cells if cell.damaged is not None]
+    bad = [cell.bad for cell in cells]
+    if target.keyless:
+        # otherwise the cells of the key are bad
+        unidentified = F.struct(*(F.lit(text).cast("string").alias(name) for name, text in _NO_BEFORE_IMAGE.items()))
+        bad.append(F.when(F.col("key").isNull(), unidentified))
     return net.select(
         *(cell.value.alias(value_column(index)) for index, cell in enumerate(cells)),
         *(cell.has.alias(has_column(index)) for index, cell in enumerate(cells) if cell.has is not None),
@@ -120,7 +127,7 @@ def typed_rows(net: DataFrame, target: Target, encoding: RowEncoding) -> DataFra
         "counts",
         "update_only",
         "order_unknown",
-        F.array_compact(F.array(*(cell.bad for cell in cells))).alias("bad"),
+        F.array_compact(F.array(*bad)).alias("bad"),
         balanced(operator.add, (cell.zero_dates for cell in cells), F.lit(0)).alias("zero_dates"),
         _texts(damaged).alias("damaged"),
         _texts_or_none(ambiguous_columns((cell.sent for cell in cells), encoding.time_zone)).alias("ambiguous_times"),

@@ -29,7 +29,13 @@ from cdc_pipeline.mirrors.planning.inferred_schema import (
     unseen_start,
     widened_schema,
 )
-from cdc_pipeline.mirrors.planning.lacking_columns import computed_columns, partial_columns, unknown_columns
+from cdc_pipeline.mirrors.planning.lacking_columns import (
+    computed_columns,
+    filtered_columns,
+    partial_columns,
+    unknown_columns,
+    unsure_update_gaps,
+)
 from cdc_pipeline.mirrors.planning.merged_definitions import with_lacking_columns, with_rows
 from cdc_pipeline.mirrors.planning.soft_delete_plans import (
     columns_in_no_row,
@@ -315,13 +321,15 @@ class PlanDraft:
         missing_in_deletes = columns_missing_in_deletes(state, key, groups)
         missing = list(dict.fromkeys((*unknown, *columns_in_no_row(missing_in_deletes, groups))))
         computed = () if partial else computed_columns(state.schema, missing, self.time_zone)
+        first = state.mirror_id in self._empty
+        filtered = filtered_columns(state.schema, key, groups, first=first)
         self.steps.append(
             ApplyRows(
                 state,
                 name,
                 tuple(segments),
                 changes=sum(group.changes for group in groups),
-                into_empty=state.mirror_id in self._empty,
+                into_empty=first,
                 encodings=tuple(sorted({group.dialect: group.types.encodings for group in groups}.items())),
                 absent=lacking,
                 generated=tuple(column.name for column in computed),
@@ -330,7 +338,11 @@ class PlanDraft:
             )
         )
         self._empty.discard(state.mirror_id)
-        self.add_gaps(name, *absent_column_gaps([column for column in unknown if column not in computed]))
+        unfilled = [column for column in unknown if column not in computed]
+        unfilled += [column for column in filtered if column not in unfilled]
+        self.add_gaps(name, *absent_column_gaps(unfilled))
+        if not key:
+            self.add_gaps(name, *unsure_update_gaps(groups))
 
     def _make_keys_unique(self, state: MirrorState) -> MirrorState:
         """Ensures, before rows are merged by key, that no two rows of a soft-delete mirror share a key.

@@ -1,7 +1,8 @@
-"""Rows that lack columns, and keys declared in the pipeline: one stream in two runs."""
+"""Rows that lack columns, updates that lack their former row, and keys declared in the pipeline: one stream in two runs."""
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -34,6 +35,20 @@ def _canal(
     return canal(kind, table, step, [image], old=None if old is None else [old], types=types, key=names)
 
 
+def _sparse(
+    kind: str, table: str, step: int, image: dict[str, str | None], old: dict[str, str | None] | None = None
+) -> str:
+    """A message without the columns that are NULL and without `pkNames`, as Canal up to 1.1.2 sends it."""
+    sent = json.loads(_canal(kind, table, step, image, old))
+    rows = {
+        name: [{column: text for column, text in row.items() if text is not None} for row in sent[name]]
+        for name in ("data", "old")
+        if sent[name] is not None
+    }
+    names = [name for name in sent if name != "pkNames" and sent[name] is not None]
+    return json.dumps({name: rows.get(name, sent[name]) for name in names})
+
+
 def _uk(kind: str, step: int, code: str, value: str, old: dict[str, str | None] | None = None) -> str:
     return canal(kind, "uk", step, [{"code": code, "v": value}], old=None if old is None else [old])
 
@@ -41,7 +56,7 @@ def _uk(kind: str, step: int, code: str, value: str, old: dict[str, str | None] 
 FIRST = (
     *(
         canal_ddl(f"CREATE TABLE {name} {_COLUMNS}", 1, table=name, kind="CREATE")
-        for name in ("kept", "lost", "chosen")
+        for name in ("kept", "lost", "chosen", "sparse", "filtered")
     ),
     _canal("INSERT", "kept", 2, {"id": "1", "v": "a", "b": "long", "n": "1"}),
     _canal("INSERT", "kept", 2, {"id": "2", "v": "b", "b": "text", "n": "2"}),
@@ -57,6 +72,16 @@ FIRST = (
     _canal("INSERT", "declared", 2, {"id": "1", "v": "a", "b": "long", "n": "1"}, key=None),
     _canal("INSERT", "declared", 2, {"id": "2", "v": "b", "b": "text", "n": "2"}, key=None),
     _canal("UPDATE", "declared", 3, {"id": "1", "v": "c", "n": "1"}, {"v": "a"}, key=None),
+    _sparse("INSERT", "sparse", 2, {"id": "1", "v": None, "b": None, "n": "1"}),
+    _sparse("INSERT", "sparse", 2, {"id": "2", "v": "b", "b": "x", "n": "2"}),
+    _sparse("UPDATE", "sparse", 3, {"id": "2", "v": "b", "b": None, "n": "2"}, {"b": "x"}),
+    canal_ddl(f"CREATE TABLE keyless {_COLUMNS.replace(' PRIMARY KEY', '')}", 1, table="keyless", kind="CREATE"),
+    *(
+        _sparse("INSERT", "keyless", 2, {"id": str(number), "v": text, "b": None, "n": "1"})
+        for number, text in ((1, "a"), (2, None), (3, "c"))
+    ),
+    _canal("INSERT", "filtered", 2, {"id": "1", "v": "a", "n": "1"}),
+    _canal("INSERT", "filtered", 2, {"id": "2", "v": "b", "n": "2"}),
     _uk("INSERT", 2, "A", "one"),
     _uk("INSERT", 2, "a", "two"),
     _uk("INSERT", 3, "b ", "three"),
@@ -71,6 +96,18 @@ SECOND = (
     # an UPDATE of the key without its text column, and an UPDATE of an unknown row
     _canal("UPDATE", "lost", 5, {"id": "5", "v": "a", "n": "1"}, {"id": "1"}),
     _canal("UPDATE", "lost", 6, {"id": "9", "v": "z", "n": "9"}, {"v": "y"}),
+    _sparse("UPDATE", "sparse", 5, {"id": "1", "v": "a", "b": None, "n": "1"}, {}),
+    _sparse("UPDATE", "sparse", 6, {"id": "3", "v": "b", "b": None, "n": "2"}, {"id": "2"}),
+    # MINIMAL: which rows these are is unknown
+    _sparse("UPDATE", "sparse", 7, {"v": "y"}, {}),
+    _sparse("UPDATE", "sparse", 8, {"v": "z"}),
+    # its n may have been NULL; then two that do not show their former row
+    _sparse("UPDATE", "keyless", 5, {"id": "1", "v": "aa", "b": None, "n": "1"}, {"v": "a"}),
+    _sparse("UPDATE", "keyless", 6, {"id": "2", "v": "b", "b": None, "n": "1"}, {"v": None}),
+    _sparse("UPDATE", "keyless", 7, {"id": "3", "v": "c", "b": None, "n": "1"}),
+    # the message names the key: a column that is not sent has changed
+    _canal("UPDATE", "filtered", 5, {"id": "1", "v": "aa", "n": "1"}),
+    _canal("UPDATE", "filtered", 6, {"id": "3", "v": "b", "n": "2"}, {"id": "2"}),
     _uk("UPDATE", 5, "A", "uno", {"v": "one"}),
     _uk("UPDATE", 6, "b", "three", {"code": "b "}),
     _uk("DELETE", 7, "a", "two"),
@@ -82,6 +119,15 @@ EXPECTED = {
     ],
     "lost": [[(1, "a", "long", 1)], [(5, "a", None, 1), (9, "z", None, 9)]],
     "chosen": [[(1, None, "y", 1)]] * 2,
+    "sparse": [
+        [(1, None, None, 1), (2, "b", None, 2)],
+        [(1, "a", None, 1), (3, "b", None, 2)],
+    ],
+    "keyless": [
+        [(1, "a", None, 1), (2, None, None, 1), (3, "c", None, 1)],
+        [(1, "aa", None, 1), (2, None, None, 1), (3, "c", None, 1)],
+    ],
+    "filtered": [[(1, "a", None, 1), (2, "b", None, 2)], [(1, "aa", None, 1), (3, "b", None, 2)]],
     # the key is declared by `keys` of the pipeline only
     "declared": [[(1, "c", "long", 1), (2, "b", "text", 2)], [(1, "c", "long", 1), (2, "b", "text", 22)]],
     "uk": [[("A", "one"), ("a", "two"), ("b ", "three")], [("A", "uno"), ("b", "three")]],
@@ -92,6 +138,12 @@ GAPS = {
         "1 row(s) were updated without some columns and did not exist in the mirror, so these columns are NULL: b",
     ),
     "chosen": ("rows came without some columns",),
+    "sparse": ("2 row(s) with values that their types cannot hold: see dead_letters",),
+    "keyless": (
+        "1 UPDATE(s) of a table without a key do not show",
+        "2 row(s) with values that their types cannot hold: see dead_letters",
+    ),
+    "filtered": ("rows came without some columns",),
     "declared": (),
     "uk": ("no CREATE TABLE was seen",),
 }
@@ -127,3 +179,15 @@ def test_gaps(ingested: tuple[LakePaths, dict[str, list[object]]], spark: SparkS
     gaps = gap_texts(MirrorState.from_properties(state.properties).gaps)
     assert len(gaps) == len(GAPS[table])
     assert all(gap.startswith(start) for gap, start in zip(gaps, GAPS[table], strict=True)), gaps
+
+
+def test_updates_that_identify_no_row_are_dead_letters(
+    ingested: tuple[LakePaths, dict[str, list[object]]], spark: SparkSession
+) -> None:
+    letters = spark.read.format("delta").load(ingested[0].table("dead_letters"))
+    no_key = "column id: expected a key, found no value"
+    no_row = "expected the row before the update, for a table without a key, found no value"
+    assert sorted(letters.select("table", "rule", "column", "reason").collect(), key=str) == [
+        *[("keyless", "value_has_type", None, no_row)] * 2,
+        *[("sparse", "value_has_type", "id", no_key)] * 2,
+    ]
