@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.lake.catalog import CatalogEntry
     from cdc_pipeline.lake.delta import TableState
-    from cdc_pipeline.sources.intake import OffsetRange
+    from cdc_pipeline.sources.intake import OffsetSpan
 
 
 def table_value(columns: Sequence[str], rows: Iterable[Sequence[str | int | float]]) -> dg.TableMetadataValue:
@@ -22,9 +22,9 @@ def table_value(columns: Sequence[str], rows: Iterable[Sequence[str | int | floa
     )
 
 
-def ranges_table(ranges: Iterable[OffsetRange]) -> dg.TableMetadataValue:
+def ranges_table(ranges: Iterable[OffsetSpan]) -> dg.TableMetadataValue:
     """The first and last offset of each partition."""
-    columns = ["topic", "partition", "first", "last", "records"]
+    columns = ["topic", "partition", "first", "last"]
     # as text: JSON numbers are exact up to 2^53 only
     return table_value(columns, ([str(getattr(span, name)) for name in columns] for span in ranges))
 

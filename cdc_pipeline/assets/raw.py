@@ -2,7 +2,7 @@
 
 # No `from __future__ import annotations` here: Dagster reads the annotations of the functions it decorates.
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import dagster as dg
 from pydantic import Field
@@ -11,6 +11,7 @@ from cdc_pipeline.assets.keys import RAW, table_key
 from cdc_pipeline.assets.metadata import delta_columns, ranges_table
 from cdc_pipeline.assets.nodes import node_attributes
 from cdc_pipeline.assets.opened_lake import open_lake
+from cdc_pipeline.checks.open_transactions import NO_OPEN_TRANSACTIONS, open_transactions_result
 from cdc_pipeline.lake.format import store_format
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.raw_batches import newest_batch
@@ -36,16 +37,19 @@ class Range(dg.Config):
 
 
 def raw_asset(pipeline: Pipeline) -> dg.AssetsDefinition:
+    key, is_kafka = table_key(pipeline.name, RAW), "kafka" in pipeline.source.kinds
+
     @dg.asset(
-        key=table_key(pipeline.name, RAW),
+        key=key,
         group_name=pipeline.name,
         description=_DESCRIPTION,
         **node_attributes(pipeline),
         metadata={"dagster/uri": pipeline.paths.table(RAW)},
+        check_specs=[dg.AssetCheckSpec(NO_OPEN_TRANSACTIONS, asset=key)] if is_kafka else [],
     )
     def raw_topic_snapshot(
         context: dg.AssetExecutionContext, config: Range, spark: SparkLakehouse
-    ) -> dg.MaterializeResult[None]:
+    ) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
         run = RunContext(context.run.run_id, context.log.info)
         started = time.monotonic()
         with open_lake(context, pipeline, spark) as lake:
@@ -54,7 +58,7 @@ def raw_asset(pipeline: Pipeline) -> dg.AssetsDefinition:
             newest = newest_batch(lake)
             state = lake.state(RAW)
         context.log.info(_summary(intake))
-        return dg.MaterializeResult(
+        yield dg.MaterializeResult(
             # unchanged by a run without new records, so that downstream assets stay in sync
             data_version=dg.DataVersion(str(newest)),
             metadata={
@@ -73,6 +77,8 @@ def raw_asset(pipeline: Pipeline) -> dg.AssetsDefinition:
                 ],
             },
         )
+        if is_kafka:
+            yield open_transactions_result(intake, key)
 
     return raw_topic_snapshot
 

@@ -62,7 +62,8 @@ def fresh_result(
         description=None
         if not failed and not warned
         else f"the mirrors lag by {age}: {report.streams.blocking_reason()}. Check the checkpoint of the changefeed (or the "
-        "DataWorks synchronization task), and the sensor and runs of this pipeline",
+        "DataWorks synchronization task), the sensor and runs of this pipeline, and with Kafka the check "
+        "no_open_transactions",
         metadata={
             "lag_seconds": -1.0 if age is None else round(age.total_seconds(), 1),
             "warn_after": str(limits.warn),

@@ -15,7 +15,7 @@ NO_LOST_OFFSETS = "no_lost_offsets"
 
 
 def lost_offsets_result(lake: Lake, key: dg.AssetKey) -> dg.AssetCheckResult:
-    """Warns if records expired before they were read and `source.resume_at` skipped them."""
+    """Warns if offsets expired before they were read and `source.resume_at` skipped them."""
     batches = lake.read("batches")
     rows = (
         batches.select("batch_id", F.explode("lost").alias("range"))
@@ -34,7 +34,7 @@ def lost_offsets_result(lake: Lake, key: dg.AssetKey) -> dg.AssetCheckResult:
         severity=dg.AssetCheckSeverity.WARN,
         description=None
         if not rows
-        else f"{sum(row['next'] - row['first'] for row in rows)} records expired before they were read, the first in "
+        else f"{sum(row['next'] - row['first'] for row in rows)} offsets expired before they were read, the first in "
         f"{next(iter(skipped))}: {next(iter(skipped.values()))}. Only a new snapshot of the upstream tables has their "
         "changes. Set retention.ms of the topic above the longest downtime of the pipeline",
         metadata=dict(skipped),

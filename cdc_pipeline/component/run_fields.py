@@ -27,7 +27,7 @@ class SensorSettings(YamlModel):
 
     running: Annotated[bool, Field(description="Turn the sensor on by default.")] = False
     interval_seconds: Annotated[int, Field(description="Seconds between two evaluations of the sensor.")] = 30
-    minimum_records: Annotated[int, Field(description="Minimum number of new records for a run.")] = 1
+    minimum_records: Annotated[int, Field(description="Minimum number of new records (Kafka: offsets) for a run.")] = 1
     maximum_wait_seconds: Annotated[
         int, Field(description="After this time, fewer than minimum_records records start a run, too.")
     ] = 300

@@ -141,14 +141,15 @@ class KafkaSource(YamlModel):
         ),
     ] = "earliest"
     max_records_per_batch: Annotated[
-        int, Field(description="Maximum number of records per batch. A run ingests all available batches.")
+        int, Field(description="Maximum number of offsets per batch. A run ingests all available batches.")
     ] = MAX_RECORDS
     options: Annotated[
         Options,
         dg.Resolver(_resolve_options, model_field_type=Options),
         Field(
             description="Consumer settings by their Java names. Security settings of librdkafka, such as sasl.username, "
-            "sasl.password and ssl.ca.location, work, too. They apply to Spark and to the sensor."
+            "sasl.password and ssl.ca.location, work, too. They apply to Spark and to the sensor. isolation.level is "
+            "read_committed by default."
         ),
     ] = {}  # noqa: RUF012  # pydantic copies it
     publish_group: Annotated[

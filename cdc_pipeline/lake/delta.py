@@ -26,6 +26,7 @@ from cdc_pipeline.lake.delta_log import (
     delta_log,
     known_rows,
     log_names,
+    read_commit,
     size_in_bytes,
     snapshot_at,
     snapshot_of,
@@ -43,6 +44,7 @@ _CONFLICT = re.compile(
 
 
 _NOTE = "spark.databricks.delta.commitInfo.userMetadata"
+_NEWEST_COMMITS = 5
 _RECORDS = "CAST(get_json_object(add.stats, '$.numRecords') AS BIGINT)"
 
 
@@ -120,6 +122,21 @@ def forget_cached_log(spark: SparkSession, path: str) -> None:
 def append_once(frame: DataFrame, path: str, commit: Commit, **options: str) -> None:
     """Appends `frame`, unless the table already contains the commit or a later one of the same writer."""
     _writer(frame, commit, options).mode("append").save(path)
+
+
+def appended_rows(spark: SparkSession, path: str, commit: Commit) -> int:
+    """The number of rows that the commit has appended, by the statistics in the table's log. 0 if it has none."""
+    newest = snapshot_of(spark, path).version()
+    for version in range(newest, max(newest - _NEWEST_COMMITS, -1), -1):
+        actions = read_commit(spark, path, version)
+        if any(
+            action["txn"]["appId"] == commit.app_id and action["txn"]["version"] == commit.version
+            for action in actions
+            if "txn" in action
+        ):
+            stats = [json.loads(action["add"].get("stats") or "{}") for action in actions if "add" in action]
+            return sum(found.get("numRecords", 0) for found in stats)
+    return 0
 
 
 def overwrite_once(frame: DataFrame, path: str, commit: Commit) -> None:

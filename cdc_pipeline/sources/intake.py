@@ -26,14 +26,20 @@ _FINGERPRINT = "xxhash64(key, value, key IS NULL, value IS NULL)"
 
 
 @dataclass(frozen=True)
-class OffsetRange:
-    """Offsets of one partition in a batch."""
+class OffsetSpan:
+    """Offsets of one partition."""
 
     topic: str
     partition: int
     first: int
     last: int
     """Inclusive."""
+
+
+@dataclass(frozen=True)
+class OffsetRange(OffsetSpan):
+    """Offsets of one partition in a batch, with the number of their records."""
+
     records: int
     """May be less than `last - first + 1`: offsets can have gaps."""
 

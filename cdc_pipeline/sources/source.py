@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.sources.intake import OffsetRange
+    from cdc_pipeline.sources.intake import OffsetSpan
 
 
 @dataclass(frozen=True, order=True)
@@ -32,6 +32,23 @@ class SourceFile:
 
 
 @dataclass(frozen=True)
+class OpenTransaction:
+    """A transaction of a Kafka producer that holds back a partition: later records are read after it ends."""
+
+    topic: str
+    partition: int
+    stable_offset: int
+    """The last stable offset: that of the transaction's first record."""
+    end_offset: int
+    """The high watermark: the exclusive end of all records."""
+    is_overdue: bool = False
+    """Whether it has been open for longer than brokers allow by default (`transaction.max.timeout.ms`)."""
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}: last stable offset {self.stable_offset}, end offset {self.end_offset}"
+
+
+@dataclass(frozen=True)
 class Intake:
     """The result of one run of a source."""
 
@@ -39,22 +56,23 @@ class Intake:
     """Ids of the batches that the run committed; empty if nothing was new."""
     files: tuple[SourceFile, ...]
     """Files that were read; empty for Kafka."""
-    ranges: tuple[OffsetRange, ...]
+    ranges: tuple[OffsetSpan, ...]
+    records: int
+    """Number of records in the batches. Kafka: without control records and records of aborted transactions."""
     skipped_files: tuple[str, ...] = ()
     """Names of files that were skipped because they contain no records."""
     lost: tuple[tuple[str, int, int, int], ...] = ()
     """Offsets that `resume_at` skipped, as (topic, partition, first, end); `end` is exclusive."""
     positions: Mapping[str, Any] = field(default_factory=dict)
     """Next offsets and topic ids as the newest note stores them (`Positions.to_note`); empty for file sources."""
+    open_transactions: tuple[OpenTransaction, ...] = ()
+    reads_uncommitted: bool = False
+    """Whether records of aborted and open transactions are read, too."""
 
     @property
     def batch_id(self) -> int | None:
         """Id of the run's newest batch; None if nothing was new."""
         return self.batches[-1] if self.batches else None
-
-    @property
-    def records(self) -> int:
-        return sum(span.records for span in self.ranges)
 
 
 @dataclass(frozen=True)
@@ -68,7 +86,7 @@ class NewRecords:
     range_id: str
     """Equal if the records are the same."""
     records: int
-    """Number of records; for a source of files, the number of files in the folder."""
+    """Number of offsets, which is at least that of the records; for a source of files, of the files in the folder."""
     until: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Exclusive end offsets by topic and partition, for the run's configuration. Empty: the run reads to the current end."""
 

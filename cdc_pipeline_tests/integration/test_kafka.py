@@ -271,7 +271,7 @@ def test_offsets_that_expired(broker: LocalBroker, spark: SparkSession, paths: L
     check = lost_offsets_result(Lake(spark, paths), dg.AssetKey("change_log"))
     assert not check.passed
     assert check.description is not None
-    assert check.description.startswith("2 records expired before they were read, the first in ")
+    assert check.description.startswith("2 offsets expired before they were read, the first in ")
     assert "retention.ms" in check.description
     assert check.metadata["expires/0"].value == "2–3, skipped in batch 2"
 

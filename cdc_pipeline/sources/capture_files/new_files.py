@@ -64,7 +64,7 @@ def ingest_new_files(lake: Lake, folder: str, run_id: str) -> Intake:
                 f"the capture folder {folder!r} has no records. Expected are files *.jsonl or *.jsonl.gz, in which each "
                 f"line is one record as kcat -C -J prints it{_skipped(listing)}"
             )
-        return Intake((), (), (), listing.skipped)
+        return Intake((), (), (), 0, listing.skipped)
     if (found := overlong_line(new)) is not None:
         name, number = found
         raise SourceError(
@@ -87,7 +87,7 @@ def ingest_new_files(lake: Lake, folder: str, run_id: str) -> Intake:
             append_once(batch, lake.paths.table("raw_topic_snapshot"), Commit(raw_app_id(lake.paths), before + 1, note))
     finally:
         frame.unpersist()
-    return Intake((before + 1,), new, ranges, listing.skipped)
+    return Intake((before + 1,), new, ranges, sum(span.records for span in ranges), listing.skipped)
 
 
 def _max_records(files: tuple[SourceFile, ...]) -> int:

@@ -78,7 +78,10 @@ class BrokerPartition:
 
     first: int
     end: int
-    """Exclusive."""
+    """Exclusive. The last stable offset, at which the oldest open transaction begins; with `read_uncommitted` the high
+    watermark."""
+    high_watermark: int
+    """Exclusive end of all records; at least `end`."""
 
 
 @dataclass(frozen=True)
@@ -100,9 +103,8 @@ class Broker:
         self._settings = settings
         # bounded: a client without connection reports an error per attempt
         self._errors: deque[KafkaError] = deque(maxlen=50)
-        level = settings.options.get("isolation.level", settings.options.get("kafka.isolation.level"))
         self._isolation = (
-            IsolationLevel.READ_COMMITTED if level == "read_committed" else IsolationLevel.READ_UNCOMMITTED
+            IsolationLevel.READ_UNCOMMITTED if settings.reads_uncommitted else IsolationLevel.READ_COMMITTED
         )
         try:
             settings.java()  # the sensor fails with the same error as a run if Spark's settings are invalid
@@ -136,21 +138,30 @@ class Broker:
         partitions = [(name, partition.id) for name, topic in found.items() for partition in topic.partitions]
         spec: Any = OffsetSpec
         first = self._offsets(dict.fromkeys(partitions, spec.earliest()))
-        end = self._offsets(dict.fromkeys(partitions, spec.latest()))
+        latest = dict.fromkeys(partitions, spec.latest())
+        # in this order: a transaction is open if the end is lower although it is requested later
+        high_watermark = self._offsets(latest, IsolationLevel.READ_UNCOMMITTED)
+        end = self._offsets(latest)
         return {
             name: BrokerTopic(
                 str(topic.topic_id),
                 {
-                    partition.id: BrokerPartition(first[name, partition.id], end[name, partition.id])
-                    for partition in topic.partitions
+                    key[1]: BrokerPartition(first[key], end[key], max(end[key], high_watermark[key]))
+                    for key in ((name, partition.id) for partition in topic.partitions)
                 },
             )
             for name, topic in sorted(found.items())
         }
 
-    def offsets_at(self, partitions: Iterable[tuple[str, int]], time_ms: int) -> dict[tuple[str, int], int | None]:
-        """For each partition the first offset with a record timestamp of `time_ms` or later; None if there is none."""
-        found = self._offsets({partition: OffsetSpec.for_timestamp(time_ms) for partition in partitions})
+    def offsets_at(
+        self, partitions: Iterable[tuple[str, int]], time_ms: int, *, uncommitted: bool = False
+    ) -> dict[tuple[str, int], int | None]:
+        """For each partition the first offset with a record timestamp of `time_ms` or later; None if there is none.
+
+        `uncommitted`: also searches after the last stable offset.
+        """
+        specs = {partition: OffsetSpec.for_timestamp(time_ms) for partition in partitions}
+        found = self._offsets(specs, IsolationLevel.READ_UNCOMMITTED if uncommitted else None)
         return {partition: offset if offset >= 0 else None for partition, offset in found.items()}
 
     def publish(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
@@ -193,15 +204,19 @@ class Broker:
                     raise self._failure(error) from None
                 timeout = min(2 * timeout, max(remaining, _FIRST_TRY_SECONDS))
 
-    def _offsets(self, specs: Mapping[tuple[str, int], Any]) -> dict[tuple[str, int], int]:
-        """The offset of each partition for its OffsetSpec. Retries temporary errors until the timeout."""
+    def _offsets(
+        self, specs: Mapping[tuple[str, int], Any], isolation: IsolationLevel | None = None
+    ) -> dict[tuple[str, int], int]:
+        """The offset of each partition for its OffsetSpec. Retries temporary errors until the timeout.
+
+        `isolation`: None for that of the settings.
+        """
+        isolation = self._isolation if isolation is None else isolation
         request = {TopicPartition(topic, partition): spec for (topic, partition), spec in specs.items()}
         deadline = time.monotonic() + TIMEOUT_SECONDS
         while True:
             with self._converted_errors():
-                futures = self._admin.list_offsets(
-                    request, isolation_level=self._isolation, request_timeout=TIMEOUT_SECONDS
-                )
+                futures = self._admin.list_offsets(request, isolation_level=isolation, request_timeout=TIMEOUT_SECONDS)
                 try:
                     return {
                         (partition.topic, partition.partition): future.result(timeout=TIMEOUT_SECONDS).offset

@@ -43,6 +43,7 @@ _KEY_OPTIONS = {
     "ssl.keystore.location": "",
     "ssl.keystore.certificate.chain": "ssl.keystore.key",
 }
+_ISOLATION_LEVEL = "isolation.level"
 _HOST_CHECK = "ssl.endpoint.identification.algorithm"
 
 
@@ -67,6 +68,11 @@ class ClientSettings:
     @property
     def protocol(self) -> str:
         return self._given.get("security.protocol", "PLAINTEXT")
+
+    @property
+    def reads_uncommitted(self) -> bool:
+        """Whether records of aborted and open transactions are read, too. Both clients' own defaults do so."""
+        return self._given.get(_ISOLATION_LEVEL) == "read_uncommitted"
 
     @property
     def _mechanism(self) -> str:
@@ -96,6 +102,7 @@ class ClientSettings:
         """Returns these settings if both clients support them. Raises ValueError with the option's name otherwise."""
         given = self._given
         option_rules.require_known(map(option_name, self.options))
+        option_rules.require_isolation_level(given)
         option_rules.require_protocol(given)
         option_rules.require_one_login(given)
         option_rules.require_login(given, self._login)
@@ -109,6 +116,7 @@ class ClientSettings:
         given = self._given
         found = {name: value for name, value in given.items() if name in JAVA_NAMES}
         found["bootstrap.servers"] = self.bootstrap_servers
+        found.setdefault(_ISOLATION_LEVEL, "read_committed")
         if self.protocol.startswith("SASL"):
             found.update(self._java_login())
         stores = self._java_certificates()

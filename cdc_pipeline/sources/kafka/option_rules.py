@@ -25,6 +25,7 @@ LOGIN_OPTIONS = {
 }
 """Option of Java's login module → option of librdkafka."""
 
+_ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _NEEDED = {
     "PLAIN": ("username", "password"),
@@ -53,6 +54,12 @@ def require_known(names: Iterable[str]) -> None:
             matches = difflib.get_close_matches(name, [*JAVA_NAMES, *LIBRDKAFKA_NAMES], n=1)
             hint = f"; do you mean {matches[0]!r}?" if matches else ""
             raise ValueError(f"options: {name!r} is not a setting of a Kafka consumer{hint}")
+
+
+def require_isolation_level(given: Mapping[str, str]) -> None:
+    """Requires a value of `isolation.level` that Java accepts, which compares the case."""
+    if given.get("isolation.level", _ISOLATION_LEVELS[0]) not in _ISOLATION_LEVELS:
+        raise ValueError(f"options: isolation.level must be one of {', '.join(_ISOLATION_LEVELS)}")
 
 
 def require_protocol(given: Mapping[str, str]) -> None:

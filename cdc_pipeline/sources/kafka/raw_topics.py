@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import SourceError, TransientError, redact
-from cdc_pipeline.lake.delta import Commit, append_once, committed_version, is_conflict
+from cdc_pipeline.lake.delta import Commit, append_once, appended_rows, committed_version, is_conflict
 from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.sources.kafka.positions import Positions, by_topic
 from cdc_pipeline.sources.raw_batches import newest_note, newest_note_by_spark, raw_app_id
@@ -66,22 +66,23 @@ class RawTopics:
         batch: tuple[PlannedRange, ...],
         positions: Positions,
         lost: tuple[tuple[str, int, int, int], ...],
-    ) -> None:
-        """Appends a batch and its note in one commit.
+    ) -> int:
+        """Appends a batch and its note in one commit. Returns its number of records, which is at most that of its offsets.
 
         `positions`: after the batch. Raises SourceError if the broker refuses the client, TransientError for another
         failure of Kafka; errors of the lake pass unchanged.
         """
-        note = {"batch": number, **self._note(positions, lost)}
+        commit = Commit(raw_app_id(self.lake.paths), number, {"batch": number, **self._note(positions, lost)})
         frame = self._records(batch).select(F.lit(number).cast("bigint").alias("batch_id"), *RECORD.names)
         try:
             with small_query(self.lake.spark, sum(planned.offsets for planned in batch)):
-                append_once(frame, self._path, Commit(raw_app_id(self.lake.paths), number, note))
+                append_once(frame, self._path, commit)
         except (PySparkException, Py4JJavaError) as error:
             causes = _causes(error)
             if is_conflict(error) or not any("kafka" in text.lower() for text in causes):
                 raise  # the lake could not be written
             raise self._failure(causes, batch) from None
+        return appended_rows(self.lake.spark, self._path, commit)
 
     def commit_positions(self, positions: Positions) -> None:
         """Commits positions without records, so that a partition that starts at `latest` does not move with its end."""

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.errors import SourceError
 from cdc_pipeline.sources.kafka.positions import Positions
+from cdc_pipeline.sources.source import OpenTransaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Set
 
-    from cdc_pipeline.sources.kafka.broker import BrokerTopic
+    from cdc_pipeline.sources.kafka.broker import BrokerPartition, BrokerTopic
     from cdc_pipeline.sources.kafka.positions import TopicPartition
     from cdc_pipeline.sources.kafka.topic_selection import TopicSelection
 
@@ -54,6 +55,7 @@ class ReadingPlan:
     """Offsets that `resume_at` skips, as (topic, partition, first, end); `end` is exclusive."""
     changed: bool
     """Whether `positions` differ from the lake's."""
+    open_transactions: tuple[OpenTransaction, ...] = ()
 
     @property
     def offsets(self) -> int:
@@ -77,7 +79,7 @@ def reading_plan(
     _require_read_topics(selection, seen, {selection.lake_name(source) for source in topics})
     next_offsets: dict[TopicPartition, int] = {}
     lost: list[tuple[str, int, int, int]] = []
-    ranges = []
+    ranges, held = [], []
     for source, topic in sorted(topics.items()):
         name = selection.lake_name(source)
         if name in selection.ended:
@@ -88,19 +90,22 @@ def reading_plan(
             if expected is None:
                 # later partitions are read from their first record: `start` applies to an empty lake only
                 first = partition.first if known is not None else starts[source, number]
-                _require_available(name, number, first, partition.first, partition.end)
-            elif partition.first <= expected <= partition.end:
+                _require_available(name, number, first, partition)
+            elif partition.first <= expected <= partition.high_watermark:
                 first = expected
             else:
-                first = _resume_offset(selection, (name, number), expected, partition.first, partition.end)
+                first = _resume_offset(selection, (name, number), expected, partition)
                 lost.append((name, number, expected, first))
             next_offsets[name, number] = first
             end = partition.end if until is None else until.get(name, {}).get(str(number), first)
+            # `first` is above the end if the lake was written with read_uncommitted before
             ranges.append(PlannedRange(name, source, number, first, max(first, min(end, partition.end))))
+            if partition.end < partition.high_watermark:
+                held.append(OpenTransaction(name, number, partition.end, partition.high_watermark))
     ids = {selection.lake_name(source): topic.topic_id for source, topic in topics.items()}
     read_ids = {name: topic_id for name, topic_id in ids.items() if name not in selection.ended}
     positions = seen.updated(next_offsets, read_ids)
-    return ReadingPlan(positions, tuple(ranges), tuple(lost), positions != known)
+    return ReadingPlan(positions, tuple(ranges), tuple(lost), positions != known, tuple(held))
 
 
 def split_plan(plan: ReadingPlan, max_offsets: int) -> Iterator[tuple[PlannedRange, ...]]:
@@ -151,7 +156,9 @@ def _require_same_topic(name: str, source: str, seen: Positions, topic: BrokerTo
     offsets = {number: offset for (known_name, number), offset in seen.next_offsets.items() if known_name == name}
     number = min(offsets)
     partition = topic.partitions.get(number)
-    found = "has no such partition" if partition is None else f"has offsets {partition.first} to {partition.end}"
+    found = (
+        "has no such partition" if partition is None else f"has offsets {partition.first} to {partition.high_watermark}"
+    )
     raise SourceError(
         f"topic {source!r} was deleted and recreated: expected offset {offsets[number]} of the topic with id {known}, but "
         f"the topic with id {topic.topic_id} {found}. Its offsets start again, so its records need another name in the "
@@ -168,25 +175,22 @@ def _next_name(name: str) -> str:
     return f"{head}@{int(number) + 1}" if mark and number.isdigit() else f"{name}@2"
 
 
-def _require_available(name: str, partition: int, first: int, broker_first: int, broker_end: int) -> None:
-    if broker_first <= first <= broker_end:
+def _require_available(name: str, number: int, first: int, partition: BrokerPartition) -> None:
+    if partition.first <= first <= partition.high_watermark:
         return
     raise SourceError(
-        f"source.start names offset {first}, but the broker has offsets {broker_first} to {broker_end}",
+        f"source.start names offset {first}, but the broker has offsets {partition.first} to {partition.high_watermark}",
         topic=name,
-        partition=partition,
+        partition=number,
         offset=first,
     )
 
 
 def _resume_offset(
-    selection: TopicSelection, topic_partition: TopicPartition, expected: int, first: int, end: int
+    selection: TopicSelection, topic_partition: TopicPartition, expected: int, found: BrokerPartition
 ) -> int:
-    """The offset in `resume_at` for a partition with expired records. Raises SourceError if there is no valid one.
-
-    `first`, `end`: the broker's offsets.
-    """
-    topic, partition = topic_partition
+    """The offset in `resume_at` for a partition with expired records. Raises SourceError if there is no valid one."""
+    (topic, partition), first, end = topic_partition, found.first, found.high_watermark
     if expected > end:
         source = next((source for source, name in selection.made_anew.items() if name == topic), topic)
         raise SourceError(
@@ -202,7 +206,7 @@ def _resume_offset(
         return chosen
     current = "" if chosen is None else f" (it is {chosen} now, but the broker has offsets {first} to {end})"
     raise SourceError(
-        f"expected to continue at offset {expected}, but the broker begins at {first}: the {first - expected} records "
+        f"expected to continue at offset {expected}, but the broker begins at {first}: the {first - expected} offsets "
         f"before it have expired. To continue without them, set source.resume_at: {{{topic}: {{{partition}: {first}}}}}"
         f"{current}. The check no_lost_offsets then lists the skipped offsets",
         topic=topic,

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cdc_pipeline.errors import SourceError
-from cdc_pipeline.sources.intake import OffsetRange
+from cdc_pipeline.sources.intake import OffsetSpan
 from cdc_pipeline.sources.kafka.broker import Broker
 from cdc_pipeline.sources.kafka.positions import Positions, by_topic
 from cdc_pipeline.sources.kafka.raw_topics import RawTopics
@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from cdc_pipeline.sources.kafka.positions import TopicPartition
     from cdc_pipeline.sources.kafka.reading_plan import PlannedRange, ReadingPlan
     from cdc_pipeline.sources.kafka.topic_selection import TopicSelection
-    from cdc_pipeline.sources.source import RunContext
+    from cdc_pipeline.sources.source import OpenTransaction, RunContext
 
+OVERDUE_MS = 15 * 60 * 1000
+"""The longest timeout of a transaction that brokers allow by default (`transaction.max.timeout.ms`)."""
 MAX_RECORDS = 500_000
 """Default of `max_records_per_batch`: about 300 MB."""
 
@@ -78,10 +80,10 @@ class KafkaTopics:
         batches = list(split_plan(plan, self.max_records_per_batch)) or ([()] if newest == 0 or plan.lost else [])
         if plan.changed and not batches:
             raw.commit_positions(plan.positions)
-        positions, done, started = plan.positions, 0, time.monotonic()
+        positions, done, records, started = plan.positions, 0, 0, time.monotonic()
         for number, batch in enumerate(batches, newest + 1):
             positions = positions.updated({planned.topic_partition: planned.end for planned in batch}, {})
-            raw.append(number, batch, positions, plan.lost if number == newest + 1 else ())
+            records += raw.append(number, batch, positions, plan.lost if number == newest + 1 else ())
             done += sum(planned.offsets for planned in batch)
             if len(batches) > 1:
                 seconds = time.monotonic() - started
@@ -89,8 +91,21 @@ class KafkaTopics:
         if self.publish_group is not None:
             broker.publish(self.publish_group, self._broker_offsets(positions))
         numbers = tuple(range(newest + 1, newest + 1 + len(batches)))
-        ranges = tuple(_offset_range(planned) for planned in plan.ranges if planned.offsets)
-        return Intake(numbers, (), ranges, lost=plan.lost, positions=positions.to_note())
+        ranges = tuple(
+            OffsetSpan(planned.topic, planned.partition, planned.first, planned.end - 1)
+            for planned in plan.ranges
+            if planned.offsets
+        )
+        return Intake(
+            numbers,
+            (),
+            ranges,
+            records,
+            lost=plan.lost,
+            positions=positions.to_note(),
+            open_transactions=self._with_age(broker, plan.open_transactions),
+            reads_uncommitted=self.client.reads_uncommitted,
+        )
 
     def find_new_records(self, note: Mapping[str, Any] | None) -> NewRecords | NoNewRecords:
         known = Positions.from_note(note)
@@ -99,7 +114,7 @@ class KafkaTopics:
         if not plan.ranges:
             return NoNewRecords(f"{self.location} has no topic yet that the pipeline reads")
         if not new and not plan.changed:
-            return NoNewRecords(f"nothing new: all {len(plan.ranges)} partitions are read to their ends")
+            return NoNewRecords(f"nothing new: all {len(plan.ranges)} partitions are read to {_ends(plan)}")
         start = by_topic({planned.topic_partition: planned.first for planned in plan.ranges})
         until = by_topic({planned.topic_partition: planned.end for planned in plan.ranges})
         start_id, range_id = digest(json.dumps(start)), digest(json.dumps(start), json.dumps(until))
@@ -154,10 +169,22 @@ class KafkaTopics:
             )
         return {key: start.offsets[key] for key in partitions}
 
+    def _with_age(self, broker: Broker, held: tuple[OpenTransaction, ...]) -> tuple[OpenTransaction, ...]:
+        """Sets `is_overdue`. A record at or before the stable offset, if the search finds one, is young enough."""
+        if not held:
+            return ()
+        names = self.selection.broker_names
+        limit_ms = int(time.time() * 1000) - OVERDUE_MS
+        partitions = {found: (names.get(found.topic, found.topic), found.partition) for found in held}
+        young = broker.offsets_at(partitions.values(), limit_ms, uncommitted=True)
+        return tuple(
+            replace(found, is_overdue=(offset := young[partition]) is None or offset > found.stable_offset)
+            for found, partition in partitions.items()
+        )
+
     def _broker_offsets(self, positions: Positions) -> dict[TopicPartition, int]:
         """Next offsets by the broker's names, without ended topics."""
-        names = {name: source for source, name in self.selection.made_anew.items()}
-        ended = self.selection.ended_in_lake
+        names, ended = self.selection.broker_names, self.selection.ended_in_lake
         return {
             (names.get(topic, topic), partition): offset
             for (topic, partition), offset in positions.next_offsets.items()
@@ -165,9 +192,13 @@ class KafkaTopics:
         }
 
 
-def _offset_range(planned: PlannedRange) -> OffsetRange:
-    """The range for metadata. `records` is its number of offsets; transactional or compacted topics have fewer records."""
-    return OffsetRange(planned.topic, planned.partition, planned.first, planned.end - 1, planned.offsets)
+def _ends(plan: ReadingPlan) -> str:
+    """What a complete plan reads to, with up to three partitions that open transactions hold back."""
+    held = plan.open_transactions
+    if not held:
+        return "their ends"
+    more = f" and {len(held) - 3} more partitions" if len(held) > 3 else ""
+    return f"their last stable offsets. Open transactions hold back {'; '.join(map(str, held[:3]))}{more}"
 
 
 def _summary(ranges: list[PlannedRange]) -> str:

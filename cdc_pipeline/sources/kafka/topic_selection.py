@@ -47,6 +47,11 @@ class TopicSelection:
         return self.made_anew.get(topic, topic)
 
     @property
+    def broker_names(self) -> dict[str, str]:
+        """Name in the lake of a recreated topic → its name on the broker."""
+        return {name: source for source, name in self.made_anew.items()}
+
+    @property
     def ended_in_lake(self) -> frozenset[str]:
         """Names in the lake of ended topics, and former names of recreated topics.
 

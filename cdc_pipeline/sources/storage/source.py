@@ -147,7 +147,7 @@ class _FolderIngest:
                 f"{len(self.incomplete)} files are empty or end in the middle of a line; the next run reads them: {names}"
             )
         files = tuple(SourceFile(file.path, file.size, file.modified_ms) for file in self.files)
-        return Intake(tuple(self.batches), files, tuple(self.ranges))
+        return Intake(tuple(self.batches), files, tuple(self.ranges), sum(span.records for span in self.ranges))
 
     def _ingest(self, chunk: tuple[StorageFile, ...], rewritten: tuple[StorageFile, ...], *, last: bool) -> None:
         """Appends the complete files of the chunk as one batch; after the last chunk also the checkpoint.

@@ -120,7 +120,7 @@ def test_a_decoded_file_is_read_again_only_when_it_grew(spark: SparkSession, pat
     noted = "files ARRAY<STRUCT<path: STRING, size: BIGINT, modified_ms: BIGINT>>"
     decoded = spark.createDataFrame([([(file.path, file.size, file.modified_ms)],)], noted)
     decoded.write.format("delta").save(paths.table("batches"))
-    assert _ingest(spark, paths, place) == Intake((), (), (), ("b.jsonl",))
+    assert _ingest(spark, paths, place) == Intake((), (), (), 0, ("b.jsonl",))
     folder(tmp_path / "c", {"a.jsonl": first + second})
     grown = _ingest(spark, paths, place)
     assert (grown.batch_id, grown.ranges, [file.name for file in grown.files]) == (

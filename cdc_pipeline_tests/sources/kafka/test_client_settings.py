@@ -85,7 +85,8 @@ _CERTIFICATE_JAVA = {
 CASES: dict[str, tuple[dict[str, str], dict[str, str], dict[str, str]]] = {
     "nothing": ({}, {}, {}),
     "Spark's prefix": ({"kafka.client.id": "a"}, {"client.id": "a"}, {"client.id": "a"}),
-    "only for Java": ({"fetch.max.bytes": "1000", "isolation.level": "read_committed"},) * 2 + ({},),  # type: ignore[dict-item]
+    "only for Java": ({"fetch.max.bytes": "1000", "max.poll.records": "9"},) * 2 + ({},),  # type: ignore[dict-item]
+    "uncommitted records": ({"kafka.isolation.level": "read_uncommitted"}, {"isolation.level": "read_uncommitted"}, {}),
     "for both": ({"reconnect.backoff.ms": "20", "client.dns.lookup": "use_all_dns_ips", "client.rack": "r"},) * 3,  # type: ignore[dict-item]
     "an empty value": ({"client.id": "", "ssl.ca.location": "", "security.protocol": "SSL"}, _TLS, _TLS),
     "a protocol in small letters": ({"security.protocol": "ssl"}, _TLS, _TLS),
@@ -223,7 +224,8 @@ def test_each_client_gets_what_it_knows(files: dict[str, Path]) -> None:
     wrong = []
     for name, (options, java, librdkafka) in CASES.items():
         client = ClientSettings("127.0.0.1:9", _filled(options, files)).validate()
-        for got, expected in ((client.java(), java), (client.librdkafka(), librdkafka)):
+        by_java = {"isolation.level": "read_committed", **java}
+        for got, expected in ((client.java(), by_java), (client.librdkafka(), librdkafka)):
             if not _same(got, _filled(expected, files)):
                 wrong.append((name, sorted(got), sorted(expected)))
     assert wrong == []
@@ -313,6 +315,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"kafka.sasl.jaas.confg": SECRET}, "'sasl.jaas.confg' is not a setting .* 'sasl.jaas.config'"),
     ({"qqq": SECRET}, r"'qqq' is not a setting of a Kafka consumer \["),
     ({"bootstrap.servers": "x"}, "'bootstrap.servers' cannot be set here: set the source's field bootstrap_servers"),
+    ({"isolation.level": "READ_COMMITTED"}, "isolation.level must be one of read_committed, read_uncommitted"),
+    ({"kafka.isolation.level": True}, "isolation.level must be one of read_committed, read_uncommitted"),
     ({"auto.offset.reset": "latest"}, "'auto.offset.reset' cannot be set here: the source's field start"),
     ({"kafka.enable.auto.commit": True}, "'enable.auto.commit' cannot be set here"),
     ({**_DOOR, "sasl.username": "a"}, "PLAIN needs sasl.password, which is missing or empty"),

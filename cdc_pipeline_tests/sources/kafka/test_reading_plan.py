@@ -11,10 +11,13 @@ from cdc_pipeline.sources.kafka.broker import BrokerPartition, BrokerTopic
 from cdc_pipeline.sources.kafka.positions import Positions, TopicPartition, by_topic
 from cdc_pipeline.sources.kafka.reading_plan import PlannedRange, ReadingPlan, reading_plan, split_plan
 from cdc_pipeline.sources.kafka.topic_selection import TopicSelection
+from cdc_pipeline.sources.source import OpenTransaction
 
 
-def _topic(*partitions: tuple[int, int], topic_id: str = "one") -> BrokerTopic:
-    return BrokerTopic(topic_id, {number: BrokerPartition(*offsets) for number, offsets in enumerate(partitions)})
+def _topic(*partitions: tuple[int, int], topic_id: str = "one", held: int = 0) -> BrokerTopic:
+    """`partitions`: first and end offset of each. `held`: offsets of each that open transactions hold back."""
+    found = {number: BrokerPartition(first, end, end + held) for number, (first, end) in enumerate(partitions)}
+    return BrokerTopic(topic_id, found)
 
 
 def _known(offsets: dict[TopicPartition, int], **ids: str) -> Positions:
@@ -69,7 +72,7 @@ _STOPS: dict[str, tuple[TopicSelection, Positions, dict[str, BrokerTopic], list[
         TopicSelection(),
         _KNOWN,
         {"a": _topic((8, 20), (0, 9))},
-        ["at offset 5", "begins at 8", "3 records", "source.resume_at: {a: {0: 8}}", "topic a, partition 0, offset 5"],
+        ["at offset 5", "begins at 8", "3 offsets", "source.resume_at: {a: {0: 8}}", "topic a, partition 0, offset 5"],
     ),
     "expired, and declared to continue where nothing is": (
         TopicSelection(resume_at={("a", 0): 6}),
@@ -164,6 +167,24 @@ def test_an_ended_topic_is_missed_by_nobody() -> None:
     known = _known({("a", 0): 5, ("b", 0): 3})
     plan = reading_plan(TopicSelection(ended=frozenset({"b"})), known, {"a": _topic((0, 6)), "b": _topic((0, 9))}, {})
     assert _read(plan) == {("a", 0): (5, 6)}
+
+
+# ---- transactions
+
+
+def test_a_run_reads_to_the_last_stable_offset() -> None:
+    known = _known({("a", 0): 4, ("a", 1): 9})
+    plan = reading_plan(TopicSelection(), known, {"a": _topic((0, 6), (0, 9), held=3)}, {}, {"a": {"0": 99, "1": 99}})
+    assert _read(plan) == {("a", 0): (4, 6)}
+    assert plan.open_transactions == (OpenTransaction("a", 0, 6, 9), OpenTransaction("a", 1, 9, 12))
+    assert not plan.changed
+
+
+def test_a_lake_that_has_read_uncommitted_records_continues() -> None:
+    plan = reading_plan(TopicSelection(), _known({("a", 0): 8}), {"a": _topic((0, 6), held=3)}, {})
+    assert (_read(plan), plan.positions.next_offsets, plan.lost) == ({}, {("a", 0): 8}, ())
+    plan = reading_plan(TopicSelection(), None, {"a": _topic((0, 6), held=3)}, {("a", 0): 8})
+    assert (_read(plan), plan.positions.next_offsets) == ({}, {("a", 0): 8})
 
 
 # ---- batches

@@ -1,0 +1,77 @@
+"""What the sensor says about new offsets and open transactions, with a broker of fixed answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cdc_pipeline.sources.kafka.broker import BrokerPartition, BrokerTopic
+from cdc_pipeline.sources.kafka.client_settings import ClientSettings
+from cdc_pipeline.sources.kafka.positions import Positions
+from cdc_pipeline.sources.kafka.source import KafkaTopics
+from cdc_pipeline.sources.kafka.topic_selection import TopicSelection
+from cdc_pipeline.sources.source import NewRecords, NoNewRecords, OpenTransaction
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cdc_pipeline.sources.kafka.positions import TopicPartition
+
+_TOPICS = KafkaTopics(ClientSettings("broker:9092", {}), TopicSelection(("t",), made_anew={"t": "t@2"}))
+
+
+@dataclass
+class _Broker:
+    """`partitions`: last stable offset and high watermark of each."""
+
+    partitions: list[tuple[int, int]]
+    young: dict[TopicPartition, int | None] = field(default_factory=dict)
+    """First offset of a record that is younger than the limit."""
+
+    def topics(self, *_: Any) -> dict[str, BrokerTopic]:
+        found = {number: BrokerPartition(0, *offsets) for number, offsets in enumerate(self.partitions)}
+        return {"t": BrokerTopic("id", found)}
+
+    def offsets_at(
+        self, partitions: Iterable[TopicPartition], time_ms: int, *, uncommitted: bool
+    ) -> dict[TopicPartition, int | None]:
+        assert uncommitted
+        return {partition: self.young[partition] for partition in partitions}
+
+
+def _find(monkeypatch: pytest.MonkeyPatch, broker: _Broker, *positions: int) -> NewRecords | NoNewRecords:
+    monkeypatch.setattr("cdc_pipeline.sources.kafka.source.Broker", lambda settings: broker)
+    known = Positions({("t@2", number): offset for number, offset in enumerate(positions)}, {"t@2": "id"})
+    return _TOPICS.find_new_records(known.to_note())
+
+
+def test_an_open_transaction_is_not_new_but_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = _find(monkeypatch, _Broker([(5, 9), (3, 3)]), 5, 3)
+    assert found == NoNewRecords(
+        "nothing new: all 2 partitions are read to their last stable offsets. Open transactions hold back t@2/0: last "
+        "stable offset 5, end offset 9"
+    )
+    found = _find(monkeypatch, _Broker([(0, 1)] * 5), *[0] * 5)
+    assert isinstance(found, NoNewRecords)
+    assert found.reason.endswith("t@2/2: last stable offset 0, end offset 1 and 2 more partitions")
+    assert _find(monkeypatch, _Broker([(5, 5)]), 5) == NoNewRecords(
+        "nothing new: all 1 partitions are read to their ends"
+    )
+
+
+def test_the_range_ends_at_the_last_stable_offset(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = _find(monkeypatch, _Broker([(7, 9), (3, 8)]), 5, 3)
+    assert isinstance(found, NewRecords)
+    assert (found.records, found.until) == (2, {"t@2": {"0": 7, "1": 3}})
+    # later records of an open transaction do not change the request
+    assert _find(monkeypatch, _Broker([(7, 90), (3, 80)]), 5, 3) == found
+
+
+@pytest.mark.parametrize(("young", "is_overdue"), [(None, True), (6, True), (5, False), (2, False)])
+def test_the_age_of_an_open_transaction(young: int | None, *, is_overdue: bool) -> None:
+    held = OpenTransaction("t@2", 0, 5, 9)
+    broker: Any = _Broker([(5, 9)], {("t", 0): young})
+    (found,) = _TOPICS._with_age(broker, (held,))
+    assert found == OpenTransaction("t@2", 0, 5, 9, is_overdue)
