@@ -28,6 +28,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _KEY = "checkpoint-ts"
+_REFUSED = re.compile(
+    r"(?i)permission denied|not permitted|AccessControlException|access.?denied|forbidden|HTTP status 40[13]"
+    r"|No FileSystem for scheme|unrecognized filesystem|ClassNotFoundException"
+)
+"""Errors of a file system for which a retry cannot succeed."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +62,7 @@ class Listing:
 
 
 class Folder(Protocol):
-    """A folder. Implementations raise SourceError if it does not exist."""
+    """A folder. Implementations raise SourceError if it does not exist, and `read_error` if it cannot be read."""
 
     root: str
 
@@ -105,6 +110,16 @@ def local_or_hadoop(spark: SparkSession, path: str) -> Folder:
     return LocalFolder(path) if is_local(path) else HadoopFolder(spark, path)
 
 
+def read_error(folder: str, error: BaseException) -> SourceError | TransientError:
+    """The error to raise if the file system cannot list or read the folder: terminal if it refuses access."""
+    text = f"the storage folder {folder!r} cannot be read: {first_line(error)}"
+    if isinstance(error, PermissionError) or any(map(_REFUSED.search, (text, str(error)))):
+        return SourceError(
+            f"{text}. Check the path, and that the user of the pipeline may list the folder and read its files"
+        )
+    return TransientError(f"{text}. Check that its file system is available; the next run continues")
+
+
 class LocalFolder:
     """A local or mounted folder."""
 
@@ -117,6 +132,12 @@ class LocalFolder:
             raise SourceError(f"{path!r} is a file; the folder of a TiCDC storage sink is expected")
 
     def files(self) -> Iterator[tuple[str, int, int]]:
+        try:
+            yield from self._files()
+        except OSError as error:
+            raise read_error(self.root, error) from error
+
+    def _files(self) -> Iterator[tuple[str, int, int]]:
         folders = [""]
         while folders:
             folder = folders.pop()
@@ -124,8 +145,6 @@ class LocalFolder:
                 entries = list(os.scandir(f"{self.root}/{folder}"))
             except FileNotFoundError:
                 continue  # TiCDC removes empty folders
-            except OSError as error:
-                raise SourceError(f"{error.filename!r} cannot be listed: {error.strerror}") from error
             for entry in entries:
                 path = f"{folder}{entry.name}"
                 if entry.is_dir():
@@ -143,6 +162,8 @@ class LocalFolder:
             return path.read_bytes(), path.stat().st_mtime_ns // 1_000_000
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise read_error(self.root, error) from error
 
 
 class HadoopFolder:
@@ -155,7 +176,7 @@ class HadoopFolder:
             self._root = self._files.makeQualified(unqualified)
             exists = self._files.exists(self._root) and self._files.getFileStatus(self._root).isDirectory()
         except Exception as error:
-            raise TransientError(f"the storage folder {path!r} cannot be read: {first_line(error)}") from error
+            raise read_error(path, error) from error
         self.root = str(self._root.toString())
         if not exists:
             raise SourceError(f"the storage folder {path!r} does not exist")
@@ -168,25 +189,25 @@ class HadoopFolder:
                 path = str(status.getPath().toString())
                 yield path[len(self.root) + 1 :], int(status.getLen()), int(status.getModificationTime())
         except Py4JJavaError as error:
-            raise TransientError(f"the storage folder {self.root!r} cannot be listed: {first_line(error)}") from error
+            raise read_error(self.root, error) from error
 
     def metadata(self) -> tuple[bytes, int] | None:
         path = jvm(self._spark).org.apache.hadoop.fs.Path(self._root, METADATA)
-        if not self._files.exists(path):
-            return None
-        stream = self._files.open(path)
         try:
-            text = bytes(jvm(self._spark).org.apache.commons.io.IOUtils.toByteArray(stream))
-        finally:
-            stream.close()
-        return text, int(self._files.getFileStatus(path).getModificationTime())
+            if not self._files.exists(path):
+                return None
+            stream = self._files.open(path)
+            try:
+                text = bytes(jvm(self._spark).org.apache.commons.io.IOUtils.toByteArray(stream))
+            finally:
+                stream.close()
+            return text, int(self._files.getFileStatus(path).getModificationTime())
+        except Py4JJavaError as error:
+            raise read_error(self.root, error) from error
 
 
 class ArrowFolder:
-    """A folder at a file, s3, gs, hdfs or abfs URI, listed by pyarrow with credentials from the environment.
-
-    Raises TransientError if pyarrow cannot list it.
-    """
+    """A folder at a file, s3, gs, hdfs or abfs URI, listed by pyarrow with credentials from the environment."""
 
     def __init__(self, path: str) -> None:
         from pyarrow import fs  # type: ignore[import-untyped]
@@ -195,7 +216,7 @@ class ArrowFolder:
         try:
             self._files, self._root = fs.FileSystem.from_uri(re.sub(r"^s3[an]:", "s3:", path.rstrip("/")))
         except Exception as error:
-            raise self._error(error) from error
+            raise read_error(path, error) from error
 
     def files(self) -> Iterator[tuple[str, int, int]]:
         from pyarrow import fs
@@ -205,7 +226,7 @@ class ArrowFolder:
         except FileNotFoundError as error:
             raise SourceError(f"the storage folder {self.root!r} does not exist") from error
         except Exception as error:
-            raise self._error(error) from error
+            raise read_error(self.root, error) from error
         for info in found:
             if info.is_file:
                 yield info.path[len(self._root) :].lstrip("/"), info.size, _ms(info)
@@ -219,10 +240,7 @@ class ArrowFolder:
             with self._files.open_input_file(path) as stream:
                 return stream.readall(), _ms(info)
         except Exception as error:
-            raise self._error(error) from error
-
-    def _error(self, error: Exception) -> TransientError:
-        return TransientError(f"the storage folder {self.root!r} cannot be listed by pyarrow: {first_line(error)}")
+            raise read_error(self.root, error) from error
 
 
 def _ms(info: Any) -> int:

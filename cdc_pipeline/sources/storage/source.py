@@ -16,7 +16,6 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import SourceError
 from cdc_pipeline.lake.delta import Commit, append_once
-from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.sources.intake import OffsetRange
 from cdc_pipeline.sources.raw_batches import raw_app_id
 from cdc_pipeline.sources.source import Intake, NewRecords, NoNewRecords, SourceFile
@@ -30,6 +29,7 @@ from cdc_pipeline.sources.storage.folder import (
     is_local,
     list_folder,
     local_or_hadoop,
+    read_error,
 )
 from cdc_pipeline.sources.storage.layout import CLOSES_MS, FILE, METADATA
 from cdc_pipeline.sources.storage.progress import read_progress
@@ -160,21 +160,18 @@ class _FolderIngest:
         try:
             lines = read_lines(self.lake.spark, self.folder.root, chunk).persist()
         except (PySparkException, Py4JJavaError) as error:
-            raise self._unreadable(error) from error
+            raise read_error(self.folder.root, error) from error
         try:
             self._append(self._read(lines, chunk), lines, rewritten, last=last)
         finally:
             lines.unpersist()
 
     def _read(self, lines: DataFrame, chunk: tuple[StorageFile, ...]) -> list[ReadFile]:
-        """`_complete_files`, with Spark's errors converted to SourceError. Reads every file to its end."""
+        """`_complete_files`, with Spark's errors converted by `read_error`. Reads every file to its end."""
         try:
             return self._complete_files(lines, chunk)
         except (PySparkException, Py4JJavaError) as error:
-            raise self._unreadable(error) from error
-
-    def _unreadable(self, error: Exception) -> SourceError:
-        return SourceError(f"{self.source.location} cannot be read: {first_line(error)}")
+            raise read_error(self.folder.root, error) from error
 
     def _complete_files(self, lines: DataFrame, chunk: tuple[StorageFile, ...]) -> list[ReadFile]:
         found = blocks_by_path(lines, self.folder.root)

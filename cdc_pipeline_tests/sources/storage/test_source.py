@@ -12,13 +12,14 @@ import pytest
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.decoded_tables import decode_batches
-from cdc_pipeline.errors import SourceError
+from cdc_pipeline.errors import SourceError, TransientError
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.sources.raw_batches import newest_note
 from cdc_pipeline.sources.records import RECORD
 from cdc_pipeline.sources.source import NewRecords, NoNewRecords, RunContext
 from cdc_pipeline.sources.storage import batches
 from cdc_pipeline.sources.storage import source as storage
+from cdc_pipeline.sources.storage.folder import list_folder
 from cdc_pipeline.sources.storage.layout import storage_file
 from cdc_pipeline.sources.storage.source import TicdcStorage
 from cdc_pipeline_tests.support.folders import tree
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.lake.paths import LakePaths
     from cdc_pipeline.sources.source import Intake
+    from cdc_pipeline.sources.storage.folder import Folder, Listing
 
 _V = tso(0)
 _COLUMN = {"ColumnName": "id", "ColumnType": "INT"}
@@ -311,6 +313,29 @@ def test_no_folder(path: str, taker: _Taker, tmp_path: Path) -> None:
         taker.ingest()
     with pytest.raises(SourceError, match=r"does not exist|is a file"):
         taker.source.find_new_records(None)
+
+
+@pytest.mark.parametrize("prefix", ["", "file://"])
+def test_a_folder_that_cannot_be_read_now(
+    prefix: str, taker: _Taker, sink: StorageSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run is retried, and the lake is unchanged."""
+    taker.source = TicdcStorage(f"{prefix}{sink.root}")
+    (sink.root / "metadata").mkdir()
+    with pytest.raises(TransientError, match=rf"storage folder '.*{sink.root}' cannot be read: "):
+        taker.ingest()
+    (sink.root / "metadata").rmdir()
+    sink.put(f"d/t/{_V}/CDC000001.json", _lines(1))
+
+    def list_and_expire(folder: Folder) -> Listing:
+        listing = list_folder(folder)
+        (sink.root / listing.files[0].path).unlink()
+        return listing
+
+    monkeypatch.setattr(storage, "list_folder", list_and_expire)
+    with pytest.raises(TransientError, match=rf"storage folder '.*{sink.root}' cannot be read: .*CDC000001"):
+        taker.ingest()
+    assert tree(taker.home) is None
 
 
 def test_a_file_that_was_cut_or_written_anew(taker: _Taker, sink: StorageSink) -> None:

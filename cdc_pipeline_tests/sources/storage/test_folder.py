@@ -1,0 +1,59 @@
+"""A storage folder that cannot be listed or read: which errors are retried, and what they say."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdc_pipeline.errors import SourceError, TransientError
+from cdc_pipeline.sources.storage.folder import ArrowFolder, LocalFolder, list_folder, read_error
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (PermissionError(errno.EACCES, "Permission denied", "/sink/metadata"), SourceError),
+        (
+            OSError("When listing objects: AWS Error ACCESS_DENIED during ListObjectsV2 operation: Access Denied"),
+            SourceError,
+        ),
+        (OSError("When getting information: AWS Error UNKNOWN (HTTP status 403) during HeadObject"), SourceError),
+        (
+            RuntimeError("org.apache.hadoop.fs.UnsupportedFileSystemException: No FileSystem for scheme 's4'"),
+            SourceError,
+        ),
+        (RuntimeError("Job aborted\n\tat org.apache.hadoop.security.AccessControlException: denied"), SourceError),
+        (RuntimeError("Job aborted\n\tat java.security.AccessController.doPrivileged(Native Method)"), TransientError),
+        (OSError(errno.EIO, "Input/output error", "/sink"), TransientError),
+        (OSError("AWS Error NETWORK_CONNECTION during ListObjectsV2 operation"), TransientError),
+    ],
+)
+def test_refused_access_is_terminal(error: Exception, kind: type[Exception]) -> None:
+    found = read_error("/sink", error)
+    assert type(found) is kind
+    assert str(found).startswith(f"the storage folder '/sink' cannot be read: {str(error).splitlines()[0]}. Check ")
+
+
+def _refuse(*_: Any) -> Any:
+    raise PermissionError(errno.EACCES, "Permission denied", "there")
+
+
+@pytest.mark.parametrize(("place", "name"), [(os, "scandir"), (Path, "read_bytes")])
+def test_a_local_folder_without_permission(
+    place: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = LocalFolder(str(tmp_path))
+    monkeypatch.setattr(place, name, _refuse)
+    with pytest.raises(
+        SourceError, match=r"storage folder .* cannot be read: .*Permission denied: 'there'\. Check the path"
+    ):
+        list_folder(folder)
+
+
+def test_an_unknown_file_system_is_terminal() -> None:
+    with pytest.raises(SourceError, match=r"storage folder 's4://bucket/sink' cannot be read"):
+        ArrowFolder("s4://bucket/sink")
