@@ -59,6 +59,8 @@ class GapKind(Enum):
     # columns
     UNDECLARED_COLUMN = "untold_column"
     """Rows have the column, but no DDL declares it."""
+    CONTRADICTORY_TYPES = "contradictory_types"
+    """Messages name two types for a column that contradict each other."""
     UNCLEAR_TYPE = "unclear_type"
     """The type is known from messages only, and not completely."""
     VIRTUAL_NOT_SENT = "virtual_not_sent"

@@ -6,6 +6,12 @@ the signed type has the next larger code.
 
 from __future__ import annotations
 
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 CODES: dict[str, int] = {
     "boolean": -6,
     "float": 7,
@@ -53,9 +59,11 @@ CODES_BEFORE_5_4: dict[str, int] = {
 }
 """Codes of TiCDC before v5.4 that differ: all integers have the code of large unsigned values, text is VARCHAR (tiflow v5.0,
 `MysqlToJavaType`)."""
+_NULL_BYTES = (-2, -3, -4)
+"""Codes of NULL in a column of bytes or text, up to Canal 1.1.6."""
 CANAL_CODES: dict[str, tuple[int, ...]] = {
-    "boolean": (-6,),
-    "bool": (-6,),
+    # up to Canal 1.1.4 TINYINT(1) has the code of BIT
+    **dict.fromkeys(("boolean", "bool", "tinyint"), (-6, -7)),
     "numeric": (3,),
     "dec": (3,),
     "fixed": (3,),
@@ -64,16 +72,49 @@ CANAL_CODES: dict[str, tuple[int, ...]] = {
     "national": (1, 12),
     "nchar": (1,),
     "nvarchar": (12,),
-    # codes of the MySQL driver and of MariaDB
-    "set": (-7, 2004),
-    "json": (12, 1111, 2004),
+    "float": (8,),  # FLOAT(25) is a DOUBLE
+    # codes of MariaDB, of NULL, and of the MySQL driver
+    "set": (-7, 2004, -2, 1),
+    "enum": (1,),
+    "year": (91,),
+    "json": (12, 1111, 2004, -1, -4),
     "char": (1,),
-    "geometry": (2004,),
+    **dict.fromkeys(("tinytext", "text", "mediumtext", "longtext"), (*_NULL_BYTES, -1)),
+    **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "bit"), _NULL_BYTES),
+    "geometry": (2004, -2),
     **dict.fromkeys(("uuid", "inet4", "inet6"), (1,)),
-    **dict.fromkeys(("point", "linestring", "polygon"), (2004,)),
-    **dict.fromkeys(("multipoint", "multilinestring", "multipolygon", "geometrycollection", "geomcollection"), (2004,)),
+    **dict.fromkeys(("point", "linestring", "polygon"), (2004, -2)),
+    **dict.fromkeys(("multipoint", "multilinestring", "multipolygon"), (2004, -2)),
+    **dict.fromkeys(("geometrycollection", "geomcollection"), (2004, -2)),
 }
-"""Type words that Canal copies from DDL, and codes of Canal beyond those of TiCDC (canal-facts 21, 23, 27, 29, 31)."""
+"""Type words that Canal copies from DDL, and codes of Canal beyond those of TiCDC (canal-facts 21, 23, 27, 29, 31; Canal's
+`LogEventConvert` and `RowsLogBuffer`, 1.1.0 to 1.1.8)."""
+
+
+def _all_canal_codes() -> dict[str, frozenset[int]]:
+    codes = {name: {code} for name, code in CODES.items()}
+    for name, (_, code) in PROMOTED.items():
+        codes[name].add(code)
+    for name, others in CANAL_CODES.items():
+        codes[name] = codes.get(name, set()) | set(others)
+    return {name: frozenset(allowed) for name, allowed in codes.items()}
+
+
+_ALL_CANAL_CODES = _all_canal_codes()
+"""First word of a MySQL type → all codes that Canal may write for it. An unsigned integer may have either of its codes."""
+_WORD = "^[a-z0-9]+"
+
+
+def contradictions(mysql_types: Mapping[str, str | None], sql_types: Mapping[str, int | None]) -> tuple[str, ...]:
+    """The columns of a message of Canal whose `sqlType` does not fit `mysqlType`. Unknown types contradict nothing."""
+    found = []
+    for name, text in mysql_types.items():
+        word = re.match(_WORD, (text or "").strip().lower())
+        allowed = _ALL_CANAL_CODES.get(word[0]) if word else None
+        code = sql_types.get(name)
+        if allowed is not None and code is not None and code not in allowed:
+            found.append(name)
+    return tuple(found)
 
 
 def ticdc_codes(mysql_type: str, value: str, early: str) -> str:
@@ -91,21 +132,13 @@ def ticdc_codes(mysql_type: str, value: str, early: str) -> str:
 
 
 def canal_codes(mysql_type: str) -> str:
-    """SQL of an array of the codes that Canal may write for a column; null for an unknown type.
-
-    An unsigned integer may have either of its codes.
-    """
-    codes = {name: {code} for name, code in CODES.items()}
-    for name, (_, code) in PROMOTED.items():
-        codes[name].add(code)
-    for name, others in CANAL_CODES.items():
-        codes[name] = codes.get(name, set()) | set(others)
-    arrays = {name: f"array({', '.join(map(str, sorted(allowed)))})" for name, allowed in codes.items()}
+    """SQL of an array of the codes that Canal may write for a column; null for an unknown type."""
+    arrays = {name: f"array({', '.join(map(str, sorted(allowed)))})" for name, allowed in _ALL_CANAL_CODES.items()}
     return _case(_word(mysql_type), arrays)
 
 
 def _word(mysql_type: str) -> str:
-    return f"regexp_extract(lower(trim({mysql_type})), '^[a-z0-9]+', 0)"
+    return f"regexp_extract(lower(trim({mysql_type})), '{_WORD}', 0)"
 
 
 def _case(word: str, codes: dict[str, str]) -> str:

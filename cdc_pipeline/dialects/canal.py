@@ -24,6 +24,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.canal import CanalDdl, CanalNote, CanalRow, CanalStatement
 from cdc_pipeline.contracts.canal_json import NO_KEY, ROW_TYPES, XA_TYPES
+from cdc_pipeline.contracts.java_types import contradictions
 from cdc_pipeline.contracts.sent_canal_json import CanalDdlSent, CanalNoteSent, CanalRowSent, CanalStatementSent
 from cdc_pipeline.dialects.dialect import Dialect, Form, MessageTypes, Trait, mysql_type, no_row, row_images
 from cdc_pipeline.dialects.envelope import BATCH, MESSAGE
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, Row
 
 _ROW, _DDL, _STATEMENT, _QUERY, _XA = "canal_row", "canal_ddl", "canal_statement", "canal_query", "canal_xa"
-_BLOB_CODE = 2004
-"""`sqlType` of bytes."""
+_BYTES_CODES = (2004, -4)
+"""`sqlType` of bytes, and up to Canal 1.1.6 of NULL in a column of bytes."""
 
 
 def _matches() -> Column:
@@ -128,9 +129,9 @@ def _types(message: Row) -> MessageTypes:
     encodings = {
         name: JSON_BYTES
         for name, text in types.items()
-        if text.strip().lower() == "json" and sql_types.get(name) == _BLOB_CODE
+        if text.strip().lower() == "json" and sql_types.get(name) in _BYTES_CODES
     }
-    return MessageTypes(types, encodings)
+    return MessageTypes(types, encodings, contradictions(types, sql_types))
 
 
 CANAL = Dialect(
@@ -152,7 +153,7 @@ CANAL = Dialect(
             Trait.IN_LOG_ORDER,
             Trait.NUMBERS_BATCHES,
             Trait.ABSENT_IS_DEFAULT,
-            Trait.JSON_NEEDS_TYPES,
+            Trait.NAMES_TYPES_TWICE,
             Trait.READS_TEXT_AS_UTF8,
             Trait.OMITS_NULLS,
         }

@@ -51,7 +51,10 @@ class Trait(Enum):
     LOADS_FIRST = "A full load precedes the changes. Its rows arrive as INSERTs."
     ABSENT_IS_DEFAULT = "A column that is missing in an INSERT has its default."
     NEEDS_TYPES = "Values are parsed by the types that their message names, even where DDL defines the column."
-    JSON_NEEDS_TYPES = "JSON values are parsed by the types that their message names."
+    NAMES_TYPES_TWICE = (
+        "`sqlType` is the type in the binlog, `mysqlType` that of the table definition. JSON values are parsed by both. "
+        "If they contradict each other, values may be under the wrong column names."
+    )
     READS_TEXT_AS_UTF8 = "Text in other character sets may arrive damaged."
     OMITS_NULLS = (
         "A message without `pkNames` may omit columns that are NULL, so a column that `old` lacks may have been NULL. "
@@ -70,6 +73,8 @@ class MessageTypes:
     """Column → MySQL type as text; empty if the message does not name it."""
     encodings: dict[str, str] = field(default_factory=dict)
     """Column → encoding of its values (`mysql.types.wire_values`), where the MySQL type does not determine it."""
+    contradictions: tuple[str, ...] = ()
+    """The columns with two types that contradict each other."""
 
 
 def mysql_type(text: str) -> str:

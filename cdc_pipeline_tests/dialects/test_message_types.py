@@ -72,6 +72,12 @@ _CASES: dict[str, tuple[str, bytes | None, MessageTypes | None]] = {
         _canal("JSON ", 2004),
         _of_canal("JSON ", {"j": JSON_BYTES}),
     ),
+    "Canal, NULL in MariaDB's JSON, up to 1.1.6": ("canal", _canal("json", -4), _of_canal("json", {"j": JSON_BYTES})),
+    "Canal, types that contradict each other": (
+        "canal",
+        _canal("json", 4),
+        MessageTypes({"id": "BIGINT", "j": "json", "b": "LONGBLOB"}, {}, ("j",)),
+    ),
     "Canal, JSON without sqlType": ("canal", _canal("json", None), _of_canal("json", {})),
     "Canal, a blob": ("canal", _canal("blob", 2004), _of_canal("blob", {})),
     "DataWorks": ("dataworks", _DATAWORKS.encode(), MessageTypes(_SIX_TYPES, _SIX)),

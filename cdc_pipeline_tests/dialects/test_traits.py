@@ -28,7 +28,7 @@ _TRAITS: dict[str, set[Trait]] = {
         Trait.IN_LOG_ORDER,
         Trait.NUMBERS_BATCHES,
         Trait.ABSENT_IS_DEFAULT,
-        Trait.JSON_NEEDS_TYPES,
+        Trait.NAMES_TYPES_TWICE,
         Trait.READS_TEXT_AS_UTF8,
         Trait.OMITS_NULLS,
     },

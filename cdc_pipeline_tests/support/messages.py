@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from cdc_pipeline.contracts.java_types import CANAL_CODES, CODES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -176,12 +179,18 @@ def canal(
         "old": old,
         "pkNames": key,
         "sql": sql,
-        "sqlType": sql_types or (dict.fromkeys(columns, 12) if data else None),
+        "sqlType": sql_types or (_sql_types(types or dict.fromkeys(columns, "varchar")) if data else None),
         "table": table,
         "ts": EPOCH_MS + 1000 * step + 312,
         "type": kind,
     }
     return json.dumps(message, ensure_ascii=False)
+
+
+def _sql_types(types: dict[str, str]) -> dict[str, int]:
+    """The codes that Canal writes for these types: 12 for unknown ones."""
+    words = {name: re.split(r"\W", text.strip().lower())[0] for name, text in types.items()}
+    return {name: CODES.get(word, (*CANAL_CODES.get(word, ()), 12)[0]) for name, word in words.items()}
 
 
 def canal_ddl(sql: str, step: int, *, table: str = "", database: str = "db", kind: str = "ALTER") -> str:

@@ -9,13 +9,15 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.message_types import MessageTypes, read_message_types
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait, trait_sql
+from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.mirrors.model.source_tables import source_columns
 from cdc_pipeline.mysql.ddl.column_types import type_or_text
 from cdc_pipeline.mysql.model.table import MySqlType, TableName
+from cdc_pipeline.positions import BATCH_POSITION
 from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from pyspark.sql import DataFrame
 
@@ -38,6 +40,7 @@ class RowGroup:
     """Whether they have an after image: False for deletes."""
     position: BatchPosition
     """The position of the first one."""
+    last_position: BatchPosition | None = None
     is_insert: bool = False
     """Whether they are INSERTs."""
     handle_key_only: bool = False
@@ -49,7 +52,7 @@ class RowGroup:
     first_commit_ts: int | None = None
     """The lowest `commit_ts`."""
     types: MessageTypes = field(default_factory=MessageTypes)
-    """The column types that the message at `place` names; empty unless `with_types` needed them."""
+    """The column types that the message at `position` names; empty unless `with_types` needed them."""
     source: TableName | None = None
     """The source table; None unless the mirror is merged."""
 
@@ -65,6 +68,7 @@ def row_groups(changes: DataFrame) -> list[RowGroup]:
     """Groups the rows that this cut applies (`is_new`), in the order of their first row."""
     image = F.coalesce("after", "before")
     source = source_columns(changes)
+    place = F.struct("commit_ts", *BATCH_POSITION)
     rows = (
         changes.where("is_new")
         .groupBy(
@@ -84,7 +88,8 @@ def row_groups(changes: DataFrame) -> list[RowGroup]:
             F.array_max(F.collect_set("key_names")).alias("key_names"),
             F.count_if((F.col("op") == "UPDATE") & F.col("before").isNull()).alias("bare_updates"),
             F.count_if(F.expr(_IS_UNSURE)).alias("unsure_updates"),
-            F.min(F.struct("commit_ts", "batch_id", "topic", "partition", "offset")).alias("first"),
+            F.min(place).alias("first"),
+            F.max(place).alias("last"),
         )
         .orderBy("database", "table", "segment", "first", F.desc("images"), F.desc("inserts"))
         .collect()
@@ -104,6 +109,7 @@ def row_groups(changes: DataFrame) -> list[RowGroup]:
             unsure_updates=row["unsure_updates"],
             first_commit_ts=row["first"][0],
             position=tuple(row["first"][1:]),
+            last_position=tuple(row["last"][1:]),
             source=TableName(*(row[name] for name in source)) if source and row[source[1]] else None,
         )
         for row in rows
@@ -120,22 +126,50 @@ def with_types(
     """Adds the column types that messages name to the groups whose mirror does not define all of them.
 
     Those are groups without a definition from DDL, with a new column, or with values that cannot be read without the type
-    (DataWorks; JSON of MariaDB). A DECIMAL without precision and scale gets those that its values need.
+    (DataWorks), and all groups of dialects that name types twice. A DECIMAL without precision and scale gets those that its
+    values need.
 
     `lookup` returns a mirror as the last cut left it. `claims` returns the stored claim-check messages (`dialects.claims`).
     """
-    asked = [group for group in groups if _needs_types(group, lookup(group.name))]
-    found = read_message_types(raw, {group.position: group.dialect for group in asked}, claims)
-    typed = [replace(group, types=found.get(group.position, group.types)) for group in groups]
-    return _with_decimal_digits(typed, changes)
+    asked = {group.position: group.dialect for group in groups if _needs_types(group, lookup(group.name))}
+    asked |= {
+        group.last_position: group.dialect for group in groups if group.last_position and _names_types_twice(group)
+    }
+    found = read_message_types(raw, asked, claims)
+    return _with_decimal_digits([_typed(group, found) for group in groups], changes)
+
+
+def _typed(group: RowGroup, found: Mapping[BatchPosition, MessageTypes]) -> RowGroup:
+    """The group with the types of its first message, and the contradictions of its last one if the first has none."""
+    types = found.get(group.position, group.types)
+    last = found.get(group.last_position, types) if group.last_position else types
+    return replace(group, types=replace(types, contradictions=types.contradictions or last.contradictions))
+
+
+def contradiction_gaps(groups: Iterable[RowGroup]) -> Iterator[tuple[TableName, Gap]]:
+    """The gaps of tables whose messages name two types of a column that contradict each other.
+
+    All columns are in doubt: an encoder with an outdated table definition shifts the values of a row.
+    """
+    for group in groups:
+        if group.types.contradictions:
+            columns = ", ".join(group.types.contradictions)
+            detail = (
+                f"sqlType contradicts mysqlType in some messages ({columns}): values may be under wrong column names"
+            )
+            yield group.name, Gap(GapKind.CONTRADICTORY_TYPES, detail)
 
 
 def _needs_types(group: RowGroup, state: MirrorState | None) -> bool:
-    if state is None or state.inferred or dialect_has_trait(group.dialect, Trait.NEEDS_TYPES):
+    if state is None or state.inferred or _names_types_twice(group):
         return True
-    known = [state.schema.find(name) for name in group.columns]
-    needs_json = dialect_has_trait(group.dialect, Trait.JSON_NEEDS_TYPES)
-    return any(column is None or (needs_json and column.type.base == "json") for column in known)
+    if dialect_has_trait(group.dialect, Trait.NEEDS_TYPES):
+        return True
+    return any(state.schema.find(name) is None for name in group.columns)
+
+
+def _names_types_twice(group: RowGroup) -> bool:
+    return dialect_has_trait(group.dialect, Trait.NAMES_TYPES_TWICE)
 
 
 def _with_decimal_digits(groups: list[RowGroup], changes: DataFrame) -> list[RowGroup]:

@@ -17,7 +17,7 @@ from cdc_pipeline.mirrors.changes.dead_letters import dead_letter_gaps
 from cdc_pipeline.mirrors.changes.held_rows import resumed_events, resumed_tables
 from cdc_pipeline.mirrors.changes.late_changes import late_changes
 from cdc_pipeline.mirrors.changes.late_ddl import early_row_gaps, tables_to_replay
-from cdc_pipeline.mirrors.changes.row_groups import row_groups, with_types
+from cdc_pipeline.mirrors.changes.row_groups import contradiction_gaps, row_groups, with_types
 from cdc_pipeline.mirrors.changes.statement_copies import canal_restarts
 from cdc_pipeline.mirrors.cuts.cut_ddl import CutStatements, altered_at_watermark, statements_applied_since
 from cdc_pipeline.mirrors.cuts.cut_streams import CutStreams
@@ -117,7 +117,7 @@ class CutPlanner:
         """Plans the statements and the rows. Plans twice if the first plan shows that `rows` has more duplicates."""
 
         def plan_for(groups: list[RowGroup]) -> _PlanResult:
-            gaps = self._known_gaps(ddl, late, rows)
+            gaps = self._known_gaps(ddl, late, rows, groups)
 
             def plan_with(kind: type[Planner]) -> _PlanResult:
                 draft = self._draft(groups)
@@ -187,12 +187,15 @@ class CutPlanner:
             self.settings.keys,
         )
 
-    def _known_gaps(self, ddl: CutStatements, late: LateChanges, rows: CutRows) -> dict[TableName, tuple[Gap, ...]]:
+    def _known_gaps(
+        self, ddl: CutStatements, late: LateChanges, rows: CutRows, groups: Iterable[RowGroup]
+    ) -> dict[TableName, tuple[Gap, ...]]:
         """The gaps that tables get from their records, whatever the plan is."""
         gaps = dead_letter_gaps(self.lake, self.window, self.settings.selection)
         more = [*((breach.name, breach.gap) for breach in late.breaches), *ddl.late_gaps()]
         more += [(name, gap) for name, own in rows.gaps.items() for gap in own]
         more += early_row_gaps(rows.changes, dict(rows.selection.replayed)).items()
+        more += contradiction_gaps(groups)
         for name, gap in more:
             gaps[name] = (*gaps.get(name, ()), gap)
         return gaps
