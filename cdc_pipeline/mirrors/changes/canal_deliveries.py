@@ -4,6 +4,7 @@
   increase. Over all partitions of a topic, batch numbers grow with Canal's clock (`ts`), so a lower number is a restart.
 - Retry: Canal resends batches that were not acknowledged, with new numbers (canal-facts 50). `es` steps back then, but
   it also does after a long transaction (canal-facts 4). `with_confirmed_starts` compares the changes.
+- Without batch numbers, a stretch that is resent with a new clock shows as `es` that steps back (`unnumbered_starts`).
 - Retry of a batch whose rows share one `es`: only the content shows it (`batch_retries`).
 """
 
@@ -15,7 +16,8 @@ from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.traits import Trait, has_trait
-from cdc_pipeline.mirrors.changes.copies import PARTITION, image_hash
+from cdc_pipeline.mirrors.changes.copies import PARTITION
+from cdc_pipeline.mirrors.changes.kept_clocks import change_hash, sent_records, with_kept_clocks
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -39,21 +41,19 @@ def restart_times(log: DataFrame, statements: DataFrame) -> DataFrame:
 
     A message marks a restart if its batch number is lower than that of the message before it by clock, and one of its
     changes came before in the same partition. The same number after `_RESTART_MS` counts as lower: Canal restarted in its
-    first batch. The whole topic is compared, because each partition would date one restart differently.
+    first batch. The whole topic is compared, because each partition would date one restart differently. A restart that
+    keeps the clock has no time: `kept_clocks` finds its copies.
 
     `log` and `statements` hold all row changes and statements of the topics.
     """
-    change = F.xxhash64("database", "table", "commit_ts", "op", image_hash("before", "after"))
-    columns = ("topic", "partition", "offset", "ts", "message_id", "dialect")
-    rows = log.select(*columns, "row", change.alias("change"))
-    ddl = statements.select(*columns, F.lit(0).alias("row"), F.xxhash64("database", "sql", "commit_ts").alias("change"))
+    rows = with_kept_clocks(sent_records(log, statements).where(has_trait(Trait.NUMBERS_BATCHES)))
     by_clock = Over.partitionBy("topic").orderBy("ts", "message_id", "partition", "offset", "row")
     one_change = Over.partitionBy(*PARTITION, "change").orderBy("offset", "row")
     previous, pause = F.lag("message_id").over(by_clock), F.col("ts") - F.lag("ts").over(by_clock)
     restarts = (F.col("message_id") < previous) | ((F.col("message_id") == previous) & (pause >= _RESTART_MS))
+    restarts &= F.col("kept_clocks") == F.lag("kept_clocks").over(by_clock)
     return (
-        rows.unionByName(ddl)
-        .where(has_trait(Trait.NUMBERS_BATCHES))
+        rows.where("NOT is_kept_copy")
         .withColumns({"restarts": restarts, "is_repeated": F.row_number().over(one_change) > 1})
         .where("restarts AND is_repeated")
         .groupBy("topic")
@@ -81,7 +81,7 @@ def with_retry_count(rows: DataFrame, log: DataFrame, restarts: DataFrame, ddl_m
     `log` holds all row changes of the topics, `restarts` is `restart_times`. `ddl_messages` (topic, ts, message_id) are the
     messages of applied statements: a retry of their batches is never certain.
     """
-    numbered = log.where(has_trait(Trait.NUMBERS_BATCHES)).join(
+    numbered = log.where(has_trait(Trait.NUMBERS_BATCHES) & F.col("message_id").isNotNull()).join(
         F.broadcast(rows.select(*PARTITION).distinct()), list(PARTITION), "left_semi"
     )
     # after a restart a number belongs to another batch
@@ -169,7 +169,7 @@ def _batches_in_order(log: DataFrame, in_order: WindowSpec) -> DataFrame:
     numbered = log.withColumn("decreases", F.coalesce(decreases, F.lit(False))).withColumns(
         {
             "numbering": F.sum(F.col("decreases").cast("int")).over(by_offset) + F.col("canal_restarts"),
-            "change": F.xxhash64("database", "table", "commit_ts", "op", image_hash("before", "after")),
+            "change": change_hash(),
         }
     )
     nth = F.row_number().over(Over.partitionBy(*_BATCH).orderBy("offset", "row"))
@@ -232,22 +232,46 @@ def _unrepeatable_batches(rows: DataFrame) -> DataFrame:
     )
 
 
+def unnumbered_starts(records: DataFrame) -> DataFrame:
+    """Where services without batch numbers begin to resend with a new clock: `topic`, `partition`, `offset`.
+
+    `es` steps back there, and the content confirms it (`with_confirmed_starts`). `records`: those of
+    `kept_clocks.with_kept_clocks`.
+    """
+    by_offset = Over.partitionBy(*PARTITION).orderBy("offset", "row")
+    steps_back = F.col("message_id").isNull() & (F.col("commit_ts") < F.lag("commit_ts").over(by_offset))
+    starts = {"starts_delivery": F.coalesce(steps_back, F.lit(False)), "canal_restarts": F.lit(0)}
+    found = with_confirmed_starts(
+        records.where("NOT is_kept_copy").withColumns(starts), PARTITION, is_certain=F.lit(False)
+    )
+    return found.where("starts_delivery").select(*PARTITION, "offset")
+
+
+def with_resend_count(rows: DataFrame, starts: DataFrame) -> DataFrame:
+    """Adds `resends`: how many of the `unnumbered_starts` of its partition lie at or before a row."""
+    offsets = starts.groupBy(*PARTITION).agg(F.collect_list("offset").alias("starts"))
+    count = F.size(F.filter(F.coalesce("starts", F.array()), lambda offset: offset <= F.col("offset")))
+    return rows.join(F.broadcast(offsets), list(PARTITION), "left").withColumn("resends", count).drop("starts")
+
+
 def with_confirmed_starts(rows: DataFrame, stream: Collection[str], *, is_certain: Column) -> DataFrame:
     """Clears `starts_delivery` of Canal rows where the content does not confirm a new delivery.
 
     Canal resends all unacknowledged batches in order, each from its start. So a delivery is confirmed if it starts with
     another batch and with a change that came before, and either the last change before it comes again in another batch,
-    or none of its changes is new.
+    or none of its changes is new. Messages without a batch number count as batches of their own.
 
-    `stream`: the columns that identify the stream of a table in a partition. `is_certain`: the partition's batch numbers
-    restart or its clock steps back; such starts need no confirmation.
+    `rows` has `change`, equal in all copies of a change. `stream`: the columns that identify the stream of a table in a
+    partition. `is_certain`: the partition's batch numbers restart or its clock steps back; such starts need no confirmation.
     """
     by_offset = Over.partitionBy(*stream).orderBy("offset", "row")
     one_delivery = Over.partitionBy(*stream, "delivery")
     is_open = has_trait(Trait.NUMBERS_BATCHES) & F.col("starts_delivery") & ~F.coalesce(is_certain, F.lit(False))
-    batch = F.struct("message_id", "canal_restarts")
+    batch = F.struct(
+        "message_id", "canal_restarts", F.when(F.col("message_id").isNull(), F.col("offset")).alias("offset")
+    )
     found = (
-        rows.withColumns({"is_open": is_open, "change": F.xxhash64("commit_ts", "op", image_hash("before", "after"))})
+        rows.withColumn("is_open", is_open)
         .withColumns({"delivery": F.sum(F.col("starts_delivery").cast("int")).over(by_offset), "batch": batch})
         .withColumns(
             {"previous_change": F.lag("change").over(by_offset), "previous_batch": F.lag("batch").over(by_offset)}
@@ -275,7 +299,6 @@ def with_confirmed_starts(rows: DataFrame, stream: Collection[str], *, is_certai
     )
     return found.withColumn("starts_delivery", F.col("starts_delivery") & (~F.col("is_open") | is_confirmed)).drop(
         "is_open",
-        "change",
         "delivery",
         "batch",
         "previous_change",

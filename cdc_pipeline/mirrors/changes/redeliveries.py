@@ -7,7 +7,8 @@ second equal row. And where only `es` orders changes, a redelivered old change w
 An encoder sends the changes of a table in commit order. A new delivery starts
 
 - where that order steps back: a restart from a checkpoint, or a retry (ticdc-facts §10);
-- where Canal restarts or retries batches (`canal_deliveries`);
+- where Canal restarts or retries batches (`canal_deliveries`); what it resends with its former clock is recognized message
+  by message (`kept_clocks`);
 - inside one commit of TiCDC, where the changefeed restarted (`restarts`).
 
 Equal changes inside one delivery are separate changes. The n-th of them in a later delivery is a redelivery of the n-th in
@@ -28,11 +29,14 @@ from cdc_pipeline.dialects.traits import Trait, has_trait
 from cdc_pipeline.lake.tables.ddl_history import DUPLICATE
 from cdc_pipeline.mirrors.changes.canal_deliveries import (
     restart_times,
+    unnumbered_starts,
     with_confirmed_starts,
+    with_resend_count,
     with_restart_count,
     with_retry_count,
 )
 from cdc_pipeline.mirrors.changes.copies import CHANGE, COMMIT, PARTITION, ROW_POSITION, image_hash
+from cdc_pipeline.mirrors.changes.kept_clocks import change_hash, sent_records, with_kept_clocks, with_kept_copies
 from cdc_pipeline.mirrors.changes.restarts import (
     UNSURE_COPIES,
     commit_restarts,
@@ -48,7 +52,7 @@ from cdc_pipeline.spark.small_frames import small_frame
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from cdc_pipeline.gaps import Gap
     from cdc_pipeline.mirrors.changes.window import Window
@@ -76,7 +80,8 @@ class Redeliveries:
 
     @cached_property
     def _copies(self) -> DataFrame | None:
-        """The changes that occur more than once, with `delivery_starts`, `restarts`, `is_late` and `is_unsure`."""
+        """The changes that occur more than once, with `is_kept_copy` (`kept_clocks`). The others have `delivery_starts`,
+        `restarts`, `is_late` and `is_unsure`."""
         keyless = is_in_tables(self.tables) if self.tables else F.coalesce(F.size("key_names"), F.lit(0)) <= 0
         suspects = self.changes
         if self.window.resolved_tso is not None:
@@ -86,6 +91,8 @@ class Redeliveries:
             "batch_id",
             "dialect",
             "exact_ts",
+            "ts",
+            "message_id",
             *source_columns(self.log),
             *CHANGE[:-1],
             image_hash("before", "after").alias("images"),
@@ -101,12 +108,18 @@ class Redeliveries:
     def _with_deliveries(self, copies: DataFrame) -> DataFrame:
         """Adds the columns of `_copies`."""
         has_batch_numbers = F.max(has_trait(Trait.NUMBERS_BATCHES)).alias("has_batch_numbers")
+        is_unnumbered = has_trait(Trait.NUMBERS_BATCHES) & F.col("message_id").isNull()
         span = copies.agg(
-            F.min("batch_id").alias("oldest"), has_batch_numbers, F.max("exact_ts").alias("exact")
+            F.min("batch_id").alias("oldest"),
+            has_batch_numbers,
+            F.max(is_unnumbered).alias("unnumbered"),
+            F.max("exact_ts").alias("exact"),
         ).first()
         assert span is not None
         decoded = F.col("batch_id").between(span["oldest"], self.window.last_batch)
-        log, watermarks = self.log.where(decoded), self.watermarks.where(decoded)
+        watermarks = self.watermarks.where(decoded)
+        sent = self._with_kept_copies(copies, decoded)
+        kept, log = sent.where("is_kept_copy").select(*ROW_POSITION, "is_kept_copy"), sent.where("NOT is_kept_copy")
         # each source table of a merged mirror has a stream of its own
         table = ("database", "table", *source_columns(log))
         rows = log.join(F.broadcast(copies.select(*PARTITION, *table).distinct()), [*PARTITION, *table], "left_semi")
@@ -118,25 +131,42 @@ class Redeliveries:
             highest = earlier.agg(F.max("watermark_ts").alias("watermark_ts"), F.lit(-1).cast("bigint").alias("offset"))
             rows = with_lateness(rows, watermarks.select(*highest.columns).unionByName(highest))
         if span["has_batch_numbers"]:
-            restarts = restart_times(log, self.history.where(decoded)).localCheckpoint()
+            restarts = restart_times(sent, self.history.where(decoded)).localCheckpoint()
             rows = with_restart_count(rows, restarts)
             rows = with_retry_count(rows, log, restarts, self._ddl_messages())
         else:
             rows = rows.withColumns({"canal_restarts": F.lit(0), "retries": F.lit(0), "may_be_retry": F.lit(False)})
+        if span["unnumbered"]:
+            records = with_kept_clocks(sent_records(sent, self.history.where(decoded)))
+            rows = with_resend_count(rows, unnumbered_starts(records))
+        else:
+            rows = rows.withColumn("resends", F.lit(0))
         rows = _with_delivery_starts(with_resume_signs(rows, watermarks, table), [*PARTITION, *table, "is_late"])
         found = commit_restarts(rows.where("NOT is_late"), copies, log, watermarks, self.window.resolved_tso)
         copies = (
             copies.join(
-                rows.select(*ROW_POSITION, "delivery_starts", "pauses", "may_be_retry", "is_late"), list(ROW_POSITION)
+                rows.select(*ROW_POSITION, "delivery_starts", "pauses", "may_be_retry", "is_late"),
+                list(ROW_POSITION),
+                "left",
             )
             .join(found, [*COMMIT, "delivery_starts", "pauses"], "left")
-            .fillna({"restarts": 0, "is_unsure": False})
+            .join(kept, list(ROW_POSITION), "left")
+            .fillna({"restarts": 0, "is_unsure": False, "is_late": False, "may_be_retry": False, "is_kept_copy": False})
         )
         # equal rows with a key are one row in any case, but a copy of an earlier delivery may undo a newer change
         one_change = Over.partitionBy(*CHANGE, *PARTITION)
         in_several = F.min("delivery_starts").over(one_change) < F.max("delivery_starts").over(one_change)
         may_be_copy = F.col("may_be_retry") & (F.col("keyless") | in_several)
         return copies.withColumn("is_unsure", F.col("is_unsure") | may_be_copy)
+
+    def _with_kept_copies(self, copies: DataFrame, decoded: Column) -> DataFrame:
+        """The rows of `log` in these batches, with the columns of `with_kept_clocks`."""
+        log = self.log.where(decoded)
+        numbered = copies.where(has_trait(Trait.NUMBERS_BATCHES) & F.col("ts").isNotNull())
+        equal = numbered.groupBy(*CHANGE, *PARTITION, "ts").agg(F.count_distinct("offset").alias("messages"))
+        if equal.where("messages > 1").isEmpty():
+            return log.withColumns({"is_kept_copy": F.lit(False), "kept_clocks": F.lit(0)})
+        return with_kept_copies(log, self.history.where(decoded))
 
     def _ddl_messages(self) -> DataFrame:
         """The messages of Canal (topic, ts, message_id) whose statements are no redeliveries."""
@@ -148,7 +178,11 @@ class Redeliveries:
     @property
     def positions(self) -> DataFrame | None:
         """The positions (`ROW_POSITION`) of the redelivered changes; None if there are none."""
-        return None if self._copies is None else _redelivered(_with_delivery_number(self._copies)).select(*ROW_POSITION)
+        if self._copies is None:
+            return None
+        kept, others = self._copies.where("is_kept_copy"), self._copies.where("NOT is_kept_copy")
+        found = _redelivered(_with_delivery_number(others)).select(*ROW_POSITION)
+        return found.unionByName(kept.select(*ROW_POSITION))
 
     @property
     def gaps(self) -> dict[TableName, Gap]:
@@ -195,21 +229,26 @@ def _with_delivery_starts(rows: DataFrame, stream: Sequence[str]) -> DataFrame:
     proves nothing about other rows.
     """
     by_offset = Over.partitionBy(*stream).orderBy("offset", "row")
-    previous = {
-        name: F.lag(name).over(by_offset)
-        for name in ("commit_ts", "message_id", "ts", "resume_signs", "canal_restarts", "retries")
-    }
-    steps_back = (F.col("commit_ts") < previous["commit_ts"]) | (F.col("message_id") < previous["message_id"])
+    counts = ("resume_signs", "canal_restarts", "retries", "kept_clocks", "resends")
+    previous = {name: F.lag(name).over(by_offset) for name in ("commit_ts", "message_id", "ts", *counts)}
+    # where Canal kept its clock, all that it resent is known, and the numbers start anew without a delivery
+    renumbers = (F.col("message_id") < previous["message_id"]) & (F.col("kept_clocks") == previous["kept_clocks"])
+    steps_back = (F.col("commit_ts") < previous["commit_ts"]) | renumbers
+    is_resent = F.col("resends") > previous["resends"]
     starts = (
-        steps_back | (F.col("canal_restarts") > previous["canal_restarts"]) | (F.col("retries") > previous["retries"])
+        steps_back
+        | is_resent
+        | (F.col("canal_restarts") > previous["canal_restarts"])
+        | (F.col("retries") > previous["retries"])
     )
     rows = rows.withColumns(
         {
             "starts_delivery": F.coalesce(starts, F.lit(False)),
             "follows_pause": F.coalesce(follows_pause(previous), F.lit(False)),
+            "change": change_hash(),
         }
     )
-    is_certain = (F.col("message_id") < previous["message_id"]) | (F.col("ts") < previous["ts"])
+    is_certain = renumbers | is_resent | (F.col("ts") < previous["ts"])
     rows = with_confirmed_starts(rows, stream, is_certain=is_certain).withColumns(
         {
             "delivery_starts": F.sum(F.col("starts_delivery").cast("int")).over(by_offset),

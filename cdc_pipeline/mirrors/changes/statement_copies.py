@@ -2,7 +2,8 @@
 
 At one TSO the same statement is one statement. Canal's time is a whole second, in which a table may be dropped or
 truncated twice. There the n-th of several equal statements in one delivery is a copy of the n-th in another delivery, as
-with rows (`redeliveries`). A new delivery starts where Canal's batch numbers restart (canal-facts 3).
+with rows (`redeliveries`). A new delivery starts where Canal's batch numbers restart (canal-facts 3). Statements that Canal
+resends with their former clock are recognized by it (`kept_clocks`).
 
 Inside one delivery an equal statement is new if it can happen again: another statement about its tables lies in between, or
 it can follow itself, as TRUNCATE can. Otherwise it is a copy from a batch that Canal resent (canal-facts 50).
@@ -12,13 +13,16 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections import defaultdict
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
-from cdc_pipeline.mirrors.changes.canal_deliveries import restart_times
+from cdc_pipeline.mirrors.changes.canal_deliveries import restart_times, unnumbered_starts
+from cdc_pipeline.mirrors.changes.copies import PARTITION
+from cdc_pipeline.mirrors.changes.kept_clocks import sent_records, with_kept_clocks
 from cdc_pipeline.mysql.model.change_names import folded
 from cdc_pipeline.mysql.model.schema_changes import AlterTable, ExchangePartition, TruncatePartition, TruncateTable
 
@@ -33,8 +37,21 @@ if TYPE_CHECKING:
     from cdc_pipeline.positions import Position
 
     Identity: TypeAlias = tuple[int, str, str, str, int]
-    Restarts: TypeAlias = Mapping[tuple[str, int], Sequence[int]]
-    """(topic, partition) to the offsets, ascending, at which Canal restarts."""
+    Offsets: TypeAlias = Mapping[tuple[str, int], Sequence[int]]
+    """(topic, partition) to offsets, ascending."""
+
+
+@dataclass(frozen=True)
+class Restarts:
+    """Where Canal restarts."""
+
+    renewed: Offsets = field(default_factory=dict)
+    """The restarts after which messages have a new clock."""
+    kept: Offsets = field(default_factory=dict)
+    """The restarts after which Canal resends messages with their former clock."""
+
+
+if TYPE_CHECKING:
     RestartsOf: TypeAlias = Callable[[Sequence[DdlEvent]], Restarts]
     """Returns the restarts between the given statements."""
 
@@ -46,11 +63,18 @@ def statement_identities(events: Iterable[DdlEvent], restarts_of: RestartsOf) ->
     for event in in_order:
         groups[event.identity].append(event)
     repeated = [event for equal in groups.values() if len(equal) > 1 for event in equal if _has_batch_number(event)]
-    restarts = restarts_of(repeated) if repeated else {}
+    restarts = restarts_of(repeated) if repeated else Restarts()
+    originals = {event.position: _kept_original(event, groups[event.identity], restarts.kept) for event in repeated}
+    firsts = [event for event in in_order if originals.get(event.position) is None]
     numbers: dict[Position, int] = {}
     for equal in groups.values():
-        for index, event in enumerate(equal):
-            numbers[event.position] = _ordinal(event, equal[:index], in_order, restarts, numbers)
+        earlier: list[DdlEvent] = []
+        for event in equal:
+            if (original := originals.get(event.position)) is not None:
+                numbers[event.position] = numbers[original.position]
+            else:
+                numbers[event.position] = _ordinal(event, earlier, firsts, restarts.renewed, numbers)
+                earlier.append(event)
     return {event.position: (*event.identity, numbers[event.position]) for event in in_order}
 
 
@@ -58,11 +82,22 @@ def _has_batch_number(event: DdlEvent) -> bool:
     return dialect_has_trait(event.dialect, Trait.NUMBERS_BATCHES)
 
 
+def _kept_original(event: DdlEvent, equal: Sequence[DdlEvent], kept: Offsets) -> DdlEvent | None:
+    """The first sending of a statement that Canal resent with its clock, else None. Of equal ones with one clock, the n-th
+    after a restart is the n-th before it."""
+    offsets = kept.get(event.position[:2], ())
+    same_clock = [other for other in equal if other.position[:2] == event.position[:2] and other.ts == event.ts]
+    delivery = bisect(offsets, event.offset)
+    nth = sum(bisect(offsets, other.offset) == delivery and other.position < event.position for other in same_clock)
+    before = [other for other in same_clock if bisect(offsets, other.offset) < delivery]
+    return before[nth] if event.ts is not None and nth < len(before) else None
+
+
 def _ordinal(
     event: DdlEvent,
     earlier: Sequence[DdlEvent],
     in_order: Sequence[DdlEvent],
-    restarts: Restarts,
+    restarts: Offsets,
     numbers: Mapping[Position, int],
 ) -> int:
     """The number of the statement among equal ones of its delivery, from 1. Copies have the same number."""
@@ -111,17 +146,19 @@ _RESENT_MS = 600_000
 def canal_restarts(log: DataFrame, history: DataFrame, events: Sequence[DdlEvent]) -> Restarts:
     """The restarts of Canal between the given statements. `log` is `change_log`, `history` is `ddl_history`.
 
-    A restart shows in the partition, if its batch numbers decrease, or in the topic (`restart_times`).
+    A restart shows in the partition (`_restart_offsets`) or in the topic (`restart_times`).
     """
-    found: dict[tuple[str, int], list[int]] = {}
+    renewed: dict[tuple[str, int], list[int]] = {}
+    kept: dict[tuple[str, int], list[int]] = {}
     for topic in sorted({event.topic for event in events}):
         here = [event for event in events if event.topic == topic]
         times = _restart_times(log, history, here)
         for partition in sorted({event.partition for event in here}):
             inside = [event for event in here if event.partition == partition]
             later = [[event.offset for event in inside if (event.ts or 0) >= time] for time in times]
-            found[topic, partition] = sorted({*_decreases(log, history, inside), *map(min, filter(None, later))})
-    return found
+            found, kept[topic, partition] = _restart_offsets(log, history, inside)
+            renewed[topic, partition] = sorted({*found, *map(min, filter(None, later))})
+    return Restarts(renewed, kept)
 
 
 def _restart_times(log: DataFrame, history: DataFrame, events: Sequence[DdlEvent]) -> list[int]:
@@ -134,13 +171,27 @@ def _restart_times(log: DataFrame, history: DataFrame, events: Sequence[DdlEvent
     return [] if found is None else list(found["restart_times"])
 
 
-def _decreases(log: DataFrame, history: DataFrame, events: Sequence[DdlEvent]) -> list[int]:
-    """The offsets between these statements of one partition at which its batch numbers decrease."""
-    columns = ("topic", "partition", "offset", "message_id")
-    offsets = [event.offset for event in events]
+def _restart_offsets(log: DataFrame, history: DataFrame, events: Sequence[DdlEvent]) -> tuple[list[int], list[int]]:
+    """The offsets around these statements of one partition at which Canal restarts with a new clock, and those at which it
+    begins to resend with its former clock.
+
+    With a new clock, its batch numbers decrease. Without batch numbers, the content of the messages around the statements
+    shows it (`unnumbered_starts`).
+    """
+    offsets, times = [event.offset for event in events], [event.ts for event in events if event.ts is not None]
     here = (F.col("topic") == events[0].topic) & (F.col("partition") == events[0].partition)
-    inside = here & F.col("offset").between(min(offsets), max(offsets))
-    records = log.where(inside).select(*columns).unionByName(history.where(inside).select(*columns))
-    previous = F.lag("message_id").over(Over.partitionBy("topic", "partition").orderBy("offset"))
-    rows = records.withColumn("previous", previous).where("message_id < previous").select("offset").collect()
-    return [row["offset"] for row in rows]
+    is_numbered = all(event.message_id is not None for event in events)
+    if is_numbered or not times:
+        inside = here & F.col("offset").between(min(offsets), max(offsets))
+    else:
+        inside = here & (F.col("ts") >= min(times) - _RESENT_MS)
+    records = with_kept_clocks(sent_records(log.where(inside), history.where(inside)))
+    by_offset = Over.partitionBy(*PARTITION).orderBy("offset", "row")
+    previous = {name: F.lag(name).over(by_offset) for name in ("kept_clocks", "message_id")}
+    keeps = F.col("kept_clocks") > F.coalesce(previous["kept_clocks"], F.lit(0))
+    decreases = (F.col("message_id") < previous["message_id"]) & ~keeps
+    kept = records.withColumn("starts", keeps).where("starts").select("offset").collect()
+    renewed = records.withColumn("starts", decreases).where("starts").select("offset").collect()
+    if not is_numbered:
+        renewed += unnumbered_starts(records).select("offset").collect()
+    return sorted({row["offset"] for row in renewed}), sorted(row["offset"] for row in kept)

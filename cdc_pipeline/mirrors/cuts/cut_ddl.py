@@ -21,7 +21,7 @@ from cdc_pipeline.lake.tables.ddl_history import (
     RESULT_COLUMNS,
 )
 from cdc_pipeline.mirrors.changes.row_filters import clock_ts, is_at_or_after
-from cdc_pipeline.mirrors.changes.statement_copies import statement_identities
+from cdc_pipeline.mirrors.changes.statement_copies import Restarts, statement_identities
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent, ddl_event, in_upstream_order
 from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
 from cdc_pipeline.mirrors.planning.included_ddl import exclusion_reason
@@ -59,7 +59,7 @@ class CutStatements:
 
     @staticmethod
     def read(
-        window: Window, history: DataFrame, resumed: list[DdlEvent], restarts_of: RestartsOf = lambda events: {}
+        window: Window, history: DataFrame, resumed: list[DdlEvent], restarts_of: RestartsOf = lambda events: Restarts()
     ) -> CutStatements:
         """Reads the statements of the window, and late ones, from `ddl_history`.
 

@@ -97,17 +97,18 @@ def in_upstream_order(events: Iterable[DdlEvent]) -> list[DdlEvent]:
     """The events by commit TSO, then by position: the DDL messages of one statement share a TSO.
 
     Canal's events are ordered by its clock `ts`, because `es` is when a statement began: one that waited for a lock is
-    logged after others that began later.
+    logged after others that began later. Within a partition the offset orders them, also where Canal resends events with
+    their former `ts` and new batch numbers.
     """
     times: dict[Position, tuple[int, int]] = {}
-    newest: dict[tuple[str, int], int] = {}
+    newest: dict[tuple[str, int], tuple[int, int]] = {}
     by_position = sorted(events, key=lambda event: event.position)
     for event in by_position:
-        time = event.commit_ts
+        time = (event.commit_ts, event.message_id or 0)
         if dialect_has_trait(event.dialect, Trait.IN_LOG_ORDER) and event.ts is not None:
-            time = max(event.ts << TSO_SHIFT, newest.get(event.position[:2], 0))
-            newest[event.position[:2]] = time
-        times[event.position] = (time, event.message_id or 0)
+            partition = event.position[:2]
+            time = newest[partition] = max((event.ts << TSO_SHIFT, time[1]), newest.get(partition, (0, 0)))
+        times[event.position] = time
     return sorted(by_position, key=lambda event: times[event.position])
 
 

@@ -598,6 +598,83 @@ BY_TIME = {
         [[], [(1, "a")], [(1, "a")]],
         create=_KEYED,
     ),
+    "canal_resends_with_its_former_clock": Case(
+        [
+            [
+                _canal("INSERT", "x", 2, "1", 8),
+                _canal("INSERT", "x", 2, "1", 9, ms=50),
+                _canal("INSERT", "x", 4, "2", 10),
+            ],
+            # for now the stream ends within the resent stretch
+            [_canal("INSERT", "x", 2, "1", 1), _canal("INSERT", "x", 2, "1", 2, ms=50)],
+            # the second of the equal rows is new
+            [
+                _canal("INSERT", "x", 4, "2", 3),
+                _canal("INSERT", "x", 4, "2", 4, ms=900),
+                _canal("INSERT", "x", 6, "3", 5),
+            ],
+        ],
+        [
+            [(1, "a"), (1, "a"), (2, "a")],
+            [(1, "a"), (1, "a"), (2, "a")],
+            [(1, "a"), (1, "a"), (2, "a"), (2, "a"), (3, "a")],
+        ],
+        duplicates=3,
+    ),
+    "canal_resends_statements_with_its_former_clock": Case(
+        [
+            [_canal_ddl("DROP TABLE x", 2, 8), _canal_ddl(_KEYLESS.format("x"), 2, 9, ms=1)]
+            + [_canal("INSERT", "x", 2, "1", 10, ms=2), _canal("INSERT", "x", 9, "2", 11)],
+            [_canal_ddl("DROP TABLE x", 2, 1), _canal_ddl(_KEYLESS.format("x"), 2, 1, ms=1)]
+            + [_canal("INSERT", "x", 2, "1", 1, ms=2)],
+            # both happen once more
+            [_canal_ddl("DROP TABLE x", 9, 2, ms=500), _canal_ddl(_KEYLESS.format("x"), 9, 2, ms=501)]
+            + [_canal("INSERT", "x", 9, "3", 2, ms=502)],
+        ],
+        [[(1, "a"), (2, "a")], [(1, "a"), (2, "a")], [(3, "a")]],
+        duplicates=1,
+    ),
+    "canal_truncates_a_table_again_after_it_has_resent_the_first_time": Case(
+        [
+            [_canal("INSERT", "x", 2, "1", 8), _canal_ddl("TRUNCATE TABLE x", 2, 9, ms=1)]
+            + [_canal("INSERT", "x", 2, "2", 10, ms=2)],
+            [_canal("INSERT", "x", 2, "1", 1), _canal_ddl("TRUNCATE TABLE x", 2, 1, ms=1)]
+            + [_canal("INSERT", "x", 2, "2", 1, ms=2)],
+            [_canal_ddl("TRUNCATE TABLE x", 2, 2, ms=700), _canal("INSERT", "x", 2, "3", 2, ms=701)],
+        ],
+        [[(2, "a")], [(2, "a")], [(3, "a")]],
+        duplicates=2,
+    ),
+    "canal_without_numbers_equal_changes_are_changes": Case(
+        [
+            [_canal("INSERT", "x", 2, "1", 0), _canal("INSERT", "x", 2, "1", 0, ms=3)],
+            [_canal("INSERT", "x", 2, "1", 0, ms=1700)],
+            [_canal("DELETE", "x", 3, "1", 0)],
+        ],
+        [[(1, "a"), (1, "a")], [(1, "a"), (1, "a"), (1, "a")], [(1, "a"), (1, "a")]],
+    ),
+    "canal_without_numbers_resends_with_its_former_clock": Case(
+        [
+            [_canal("INSERT", "x", 2, "1", 0), _canal("DELETE", "x", 2, "1", 0, ms=1)],
+            [_canal("INSERT", "x", 2, "1", 0)],
+            [],
+        ],
+        [[], [], []],
+        create=_KEYED,
+        duplicates=1,
+    ),
+    "canal_without_numbers_resends_rows_and_a_statement": Case(
+        [
+            [_canal("INSERT", "x", 2, "1", 0), _canal_ddl("TRUNCATE TABLE x", 3, 0)]
+            + [_canal("INSERT", "x", 4, "2", 0), _canal("INSERT", "x", 5, "3", 0)],
+            [_canal("INSERT", "x", 2, "1", 0, ms=9000), _canal_ddl("TRUNCATE TABLE x", 3, 0, ms=8001)]
+            + [_canal("INSERT", "x", 4, "2", 0, ms=7002), _canal("INSERT", "x", 5, "3", 0, ms=6003)]
+            + [_canal("INSERT", "x", 12, "4", 0)],
+            [],
+        ],
+        [[(2, "a"), (3, "a")], [(2, "a"), (3, "a"), (4, "a")], [(2, "a"), (3, "a"), (4, "a")]],
+        duplicates=3,
+    ),
     "dataworks_identifies_a_copy_by_its_number": Case(
         [
             [_dataworks("INSERT", "x", "11", 1), _dataworks("INSERT", "x", "12", 1)],

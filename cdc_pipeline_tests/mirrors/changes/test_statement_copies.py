@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_pipeline.mirrors.changes.statement_copies import statement_identities
-from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
+from cdc_pipeline.mirrors.changes.statement_copies import Restarts, statement_identities
+from cdc_pipeline.mirrors.model.ddl_events import DdlEvent, in_upstream_order
 from cdc_pipeline.mysql.ddl.statements import DDL_EVENT, event_changes
 
 if TYPE_CHECKING:
@@ -18,7 +18,9 @@ _SWAP = "RENAME TABLE a TO c, b TO a, c TO b"
 _EXCHANGE = "ALTER TABLE t EXCHANGE PARTITION p0 WITH TABLE u"
 
 
-def _event(sql: str, offset: int, *, dialect: str = "canal", partition: int = 0) -> DdlEvent:
+def _event(
+    sql: str, offset: int, *, dialect: str = "canal", partition: int = 0, ts: int | None = None, batch: int | None = 1
+) -> DdlEvent:
     return DdlEvent(
         topic="shop",
         partition=partition,
@@ -28,18 +30,18 @@ def _event(sql: str, offset: int, *, dialect: str = "canal", partition: int = 0)
         commit_ts=1 << 18,
         exact_ts=dialect != "canal",
         es=1,
-        ts=offset,
+        ts=offset if ts is None else ts,
         sql=sql,
         changes=event_changes(DDL_EVENT, "db", "t", sql),
         dialect=dialect,
-        message_id=1,
+        message_id=batch,
     )
 
 
 def _copies(statements: Sequence[str], *, restarts: Sequence[int] = (), dialect: str = "canal") -> list[int]:
     """For each statement the index of the first one with the same identity."""
     events = [_event(sql, offset, dialect=dialect) for offset, sql in enumerate(statements)]
-    identities = statement_identities(events, lambda found: {("shop", 0): restarts} if found else {})
+    identities = statement_identities(events, lambda found: Restarts({("shop", 0): restarts}) if found else Restarts())
     ordered = [identities[event.position] for event in events]
     return [ordered.index(identity) for identity in ordered]
 
@@ -70,6 +72,40 @@ def test_copies_of_canal(statements: Sequence[str], restarts: Sequence[int], cop
     assert _copies(statements, restarts=restarts) == copies
 
 
+@pytest.mark.parametrize(
+    ("statements", "kept", "copies"),
+    [
+        # each with the clock at which it was sent first; the stretch from the offset in `kept` is resent with that clock
+        ([(_CREATE, 1), (_CREATE, 1)], (1,), [0, 0]),
+        ([(_CREATE, 1), (_DROP, 2), (_CREATE, 3), (_DROP, 2), (_CREATE, 3)], (3,), [0, 1, 2, 1, 2]),
+        # resent from the middle, then continued: the last one is new, whichever part was resent
+        ([(_CREATE, 1), (_DROP, 2), (_CREATE, 3), (_DROP, 4), (_DROP, 4), (_CREATE, 9)], (4,), [0, 1, 2, 3, 3, 5]),
+        ([(_CREATE, 1), (_DROP, 2), (_DROP, 2), (_CREATE, 9)], (2,), [0, 1, 1, 3]),
+        # twice in one ms, and both resent
+        ([(_EMPTY, 1), (_EMPTY, 1), (_EMPTY, 1), (_EMPTY, 1)], (2,), [0, 1, 0, 1]),
+        ([(_EMPTY, 1), (_EMPTY, 1), (_EMPTY, 1), (_EMPTY, 5)], (2,), [0, 1, 0, 3]),
+        # resent twice
+        ([(_EMPTY, 1), (_EMPTY, 3), (_EMPTY, 1), (_EMPTY, 3), (_EMPTY, 3), (_EMPTY, 7)], (2, 4), [0, 1, 0, 1, 1, 5]),
+        # copies of other statements lie between: it is no copy by its clock, and cannot happen twice in a row
+        ([(_CREATE, 1), (_DROP, 2), (_CREATE, 3), (_DROP, 2), (_CREATE, 9)], (3,), [0, 1, 2, 1, 2]),
+    ],
+)
+def test_copies_with_their_former_clock(
+    statements: Sequence[tuple[str, int]], kept: Sequence[int], copies: Sequence[int]
+) -> None:
+    events = [_event(sql, offset, ts=ts, batch=None) for offset, (sql, ts) in enumerate(statements)]
+    identities = statement_identities(events, lambda found: Restarts(kept={("shop", 0): kept}))
+    ordered = [identities[event.position] for event in events]
+    assert [ordered.index(identity) for identity in ordered] == copies
+
+
+def test_the_first_sending_precedes_its_copy_in_upstream_order() -> None:
+    """Canal resends both with their former clock and in one batch: the copy of the second has a lower number."""
+    sent = [(_CREATE, 1, 7), (_DROP, 2, 8), (_CREATE, 1, 1), (_DROP, 2, 1), (_EMPTY, 9, 2)]
+    events = [_event(sql, offset, ts=ts, batch=batch) for offset, (sql, ts, batch) in enumerate(sent)]
+    assert [event.offset for event in in_upstream_order(reversed(events))] == [0, 1, 2, 3, 4]
+
+
 def test_equal_statements_at_one_tso_are_copies() -> None:
     assert _copies([_CREATE, _DROP, _CREATE, _DROP], dialect="ticdc") == [0, 1, 0, 1]
 
@@ -77,9 +113,9 @@ def test_equal_statements_at_one_tso_are_copies() -> None:
 def test_restarts_are_read_only_for_equal_statements() -> None:
     asked: list[int] = []
 
-    def restarts_of(events: Sequence[DdlEvent]) -> dict[tuple[str, int], Sequence[int]]:
+    def restarts_of(events: Sequence[DdlEvent]) -> Restarts:
         asked.extend(event.offset for event in events)
-        return {}
+        return Restarts()
 
     statement_identities([_event(_CREATE, 0), _event(_DROP, 1)], restarts_of)
     assert asked == []
@@ -89,4 +125,4 @@ def test_restarts_are_read_only_for_equal_statements() -> None:
 
 def test_an_event_given_twice_counts_once() -> None:
     event = _event(_EMPTY, 3)
-    assert statement_identities([event, event], lambda found: {}) == {event.position: (*event.identity, 1)}
+    assert statement_identities([event, event], lambda found: Restarts()) == {event.position: (*event.identity, 1)}
