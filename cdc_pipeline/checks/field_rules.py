@@ -9,6 +9,7 @@ import dagster as dg
 from cdc_pipeline.checks.field_notes import read_notes, write_notes
 from cdc_pipeline.contracts.validation import find_breaches
 from cdc_pipeline.dialects.decode import COMPLETE_CONTRACTS
+from cdc_pipeline.dialects.senders import unnumbered_topics, with_senders
 from cdc_pipeline.dialects.shapes import complete_messages, messages_at
 from cdc_pipeline.spark.few_rows import small_query
 
@@ -79,7 +80,7 @@ def warnings_at(lake: Lake, places: Iterable[BatchPosition], dialect: DialectNam
     """Validates the original messages at these positions and returns the broken rules that are warnings."""
     raw = lake.read("raw_topic_snapshot")
     with small_query(lake.spark, 0), messages_at(raw, places) as messages:
-        frame = complete_messages(messages, dialect).persist()
+        frame = complete_messages(with_senders(messages, unnumbered_topics(lake)), dialect).persist()
         try:
             forms = [row["form"] for row in frame.select("form").distinct().collect()]
             found: list[Breach] = []

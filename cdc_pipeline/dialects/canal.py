@@ -74,7 +74,8 @@ def _columns() -> dict[str, Column]:
         "watermark_ts": F.lit(None).cast("bigint"),
         "es": F.col("es"),
         "ts": F.nullif("ts", F.lit(0)),
-        "message_id": F.col(BATCH),
+        # services that write Canal's format without batches write 0
+        "message_id": F.nullif(F.col(BATCH), F.lit(0)),
         "sql": F.col("sql"),
         # empty: the encoder left `pkNames` out, and may have left out NULL columns too
         "key_names": F.coalesce("pkNames", F.when(~F.col(NO_KEY), F.array().cast("array<string>"))),

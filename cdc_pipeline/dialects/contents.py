@@ -25,6 +25,7 @@ from cdc_pipeline.dialects.claims import (
 from cdc_pipeline.positions import POSITION, Position
 from cdc_pipeline.sources.compressed_values import decompressed, may_be_compressed
 from cdc_pipeline.sources.intake import OffsetRange, ranges_and_conditions
+from cdc_pipeline.sources.zero_ids import may_have_zero_id
 from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:
@@ -47,21 +48,30 @@ class BatchValues:
     """Whether any value may refer to a claim store."""
     has_claims: bool
     """Whether the pipeline has a claim store, or the lake a table `claims`."""
+    may_have_zero_ids: bool
+    """Whether any message may have `id` 0 and no `_tidb`."""
 
 
 def inspect_values(lake: Lake, raw: DataFrame, note: dict[str, Any], claim_store: str | None) -> BatchValues:
     """Inspects the values of one batch `raw`, with at most one query.
 
-    `note`: the note of the batch's commit. It may list the offsets, and `plain` true means that no value is compressed.
+    `note`: the note of the batch's commit. It may list the offsets. `plain` true means that no value is compressed,
+    `zero_ids` false that no message has `id` 0 without `_tidb`.
     """
     has_claims = claim_store is not None or read_claims(lake) is not None
     noted = tuple(OffsetRange(*span) for span in note["offsets"])
     conditions = {} if note.get("plain") is True else {"may_be_compressed": may_be_compressed(F.col("value"))}
+    if "zero_ids" not in note:
+        conditions["zero_ids"] = may_have_zero_id(F.col("value"))
     if has_claims:
         conditions["may_refer"] = may_refer(F.col("value"))
     ranges, found = (noted, {}) if noted and not conditions else ranges_and_conditions(raw, conditions)
     return BatchValues(
-        noted or ranges, found.get("may_be_compressed", False), found.get("may_refer", False), has_claims
+        noted or ranges,
+        found.get("may_be_compressed", False),
+        found.get("may_refer", False),
+        has_claims,
+        note.get("zero_ids", found.get("zero_ids", False)),
     )
 
 

@@ -11,7 +11,7 @@ from cdc_pipeline.contracts.rules import broken_rule, expectations, model_rules,
 from cdc_pipeline.contracts.tables import KnownDialect
 from cdc_pipeline.dialects.claims import CONTENT, PROBLEM, no_store_problem
 from cdc_pipeline.dialects.dialect import COLUMNS
-from cdc_pipeline.dialects.envelope import JSON_RULES, base_kind, is_empty, parse_records
+from cdc_pipeline.dialects.envelope import JSON_RULES, ZERO_IS_CANAL, base_kind, is_empty, parse_records
 from cdc_pipeline.dialects.registry import BY_NAME, DIALECTS
 from cdc_pipeline.dialects.unified import DEAD
 from cdc_pipeline.spark.built_once import built_once
@@ -48,8 +48,9 @@ _SHOWN_CHARACTERS = 100
 def decode(raw: DataFrame, dialect: DialectName = "auto") -> DataFrame:
     """One row per raw record, with its kind and the columns of all kinds.
 
-    `raw`: the columns of `raw_topic_snapshot`, optionally those of `contents.with_contents`. Returns the columns of a raw
-    record, `kind` (`unified.KINDS`), `rule` (dead letters only), `dialect`, and `dialect.COLUMNS`.
+    `raw`: the columns of `raw_topic_snapshot`, optionally those of `contents.with_contents` and `senders.with_senders`.
+    Returns the columns of a raw record, `kind` (`unified.KINDS`), `rule` (dead letters only), `dialect`, and
+    `dialect.COLUMNS`.
     """
     return _classified(raw, dialect).select(
         *_record_columns(raw), "kind", "rule", "dialect", *_decoded_columns(dialect)
@@ -67,8 +68,8 @@ def decode_with_reasons(raw: DataFrame, dialect: DialectName = "auto") -> DataFr
 
 
 def _record_columns(raw: DataFrame) -> list[str]:
-    """The columns of a raw record, without those of `contents.with_contents`."""
-    return [name for name in raw.columns if name not in (CONTENT, PROBLEM)]
+    """The columns of a raw record, without those of `contents.with_contents` and `senders.with_senders`."""
+    return [name for name in raw.columns if name not in (CONTENT, PROBLEM, ZERO_IS_CANAL)]
 
 
 def dialect_and_form(dialect: DialectName) -> tuple[Column, Column]:

@@ -18,6 +18,7 @@ from cdc_pipeline.dialects.counts import BatchCounts, ObservedFrame
 from cdc_pipeline.dialects.ddl_rows import ddl_rows
 from cdc_pipeline.dialects.decode import DialectName, decode, decode_with_reasons
 from cdc_pipeline.dialects.releases import read_releases, with_replacements
+from cdc_pipeline.dialects.senders import topics_of_canal, with_senders
 from cdc_pipeline.lake.delta import Commit, append_once, is_committed
 from cdc_pipeline.lake.delta_log import require_intact_logs
 from cdc_pipeline.lake.tables.batches import BATCHES_SCHEMA, last_decoded_batch
@@ -82,6 +83,8 @@ def _decode_batch(lake: Lake, batch_id: int, dialect: DialectName, claim_store: 
     begun = is_committed(lake.spark, lake.paths.table("change_log"), _commit(lake.paths, "change_log", batch_id, note))
     claims_commit = Commit(claims_writer(lake.paths), batch_id, {"batch": batch_id, "run_id": note["run_id"]})
     raw = with_contents(lake, raw, values, claims_commit, claim_store, begun=begun)
+    if dialect == "auto" and values.may_have_zero_ids:
+        raw = with_senders(raw, topics_of_canal(lake, raw, batch_id, values.ranges))
     # A large batch is decoded once without a cache, and its few other records a second time. A small batch is cached,
     # because planning a second query costs more than decoding it.
     small = records <= SMALL_BATCH

@@ -45,8 +45,9 @@ PATHS = {
     **STORAGE_PATHS,
 }
 """Field of a contract → its path in the message. All other fields are at the top level under their own name."""
-HAS_PAYLOAD, BATCH = "has_payload", "id"
-"""Columns that distinguish the dialects: whether the message has `payload`, and its `id` (Canal's batch number)."""
+HAS_PAYLOAD, BATCH, ZERO_IS_CANAL = "has_payload", "id", "zero_is_canal"
+"""Columns that distinguish the dialects: whether the message has `payload`, its `id` (Canal's batch number), and whether a
+message of its topic with `id` 0 is Canal's (`dialects.senders`)."""
 MESSAGE = "message_bytes"
 """The bytes that were parsed."""
 _DERIVED = (PARTIAL_JSON, EXTENSION, NO_KEY, SENT)
@@ -87,8 +88,9 @@ _SCHEMA = _parse_schema(_FIELDS)
 def parse_records(raw: DataFrame) -> DataFrame:
     """`raw` with the fields of all contracts (null if the message lacks them), and `unreadable`.
 
-    Parses the column `claims.CONTENT` if `raw` has it, else `value`. `unreadable`: the rule of `JSON_RULES` that the record
-    breaks; null if it is one JSON object whose fields have the types of the contracts.
+    Parses the column `claims.CONTENT` if `raw` has it, else `value`. `ZERO_IS_CANAL` is false if `raw` lacks it.
+    `unreadable`: the rule of `JSON_RULES` that the record breaks; null if it is one JSON object whose fields have the types
+    of the contracts.
     """
     message = F.col("message")
     fields = [F.col(f"message.{PATHS.get(name, name)}").alias(name) for name in _FIELDS]
@@ -105,6 +107,8 @@ def parse_records(raw: DataFrame) -> DataFrame:
         message["payload"].isNotNull().alias(HAS_PAYLOAD),
         _unreadable_rule(content).alias("unreadable"),
     )
+    if ZERO_IS_CANAL not in raw.columns:
+        frame = frame.withColumn(ZERO_IS_CANAL, F.lit(False))
     return with_storage_fields(frame, no_message)
 
 

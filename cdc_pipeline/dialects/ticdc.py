@@ -24,7 +24,7 @@ from cdc_pipeline.contracts.rules import model_rules
 from cdc_pipeline.contracts.sent_canal_json import TicdcDdlSent, TicdcRowSent, TicdcWatermarkSent
 from cdc_pipeline.contracts.ticdc import KEY_RULE, TicdcDdl, TicdcRow, TicdcWatermark
 from cdc_pipeline.dialects.dialect import Dialect, Form, MessageTypes, Trait, mysql_type, no_row, row_images
-from cdc_pipeline.dialects.envelope import BATCH
+from cdc_pipeline.dialects.envelope import BATCH, ZERO_IS_CANAL
 from cdc_pipeline.dialects.ticdc_storage import (
     STORAGE_FORM,
     STORAGE_FORMS,
@@ -66,8 +66,12 @@ def _surely_matches() -> Column:
 
 
 def _matches() -> Column:
-    """Without the TiDB extension `id` decides: TiCDC always writes 0 (ticdc-facts §1), Canal counts from 1."""
-    return _surely_matches() | (F.col(BATCH) == 0)
+    """Without the TiDB extension `id` decides: TiCDC always writes 0 and one row (ticdc-facts §1), Canal counts from 1.
+
+    Other services that write Canal's format also write 0: `dialects.senders` finds their topics.
+    """
+    has_several_rows = F.coalesce(F.size("data") > 1, F.lit(False))
+    return _surely_matches() | ((F.col(BATCH) == 0) & ~F.col(ZERO_IS_CANAL) & ~has_several_rows)
 
 
 def _form() -> Column:

@@ -81,7 +81,7 @@ def row_changes(decoded: DataFrame) -> DataFrame:
       `commit_ts` and one image each. `before` of Canal's UPDATE is null if `old` has no values of the row.
     - `key_names`: the key that the message names. Of Canal: null if `pkNames` is null, empty if the message has no
       `pkNames`. Such an encoder may omit NULL columns, so a column that only `after` has may have been NULL.
-    - `message_id`: Canal's batch number, which restarts with Canal (canal-facts 3); null for other dialects
+    - `message_id`: Canal's batch number, which restarts with Canal (canal-facts 3); null for other dialects and for `id` 0
     - `only_key`: the row was too large for a message of TiCDC, so its images have handle-key columns only (ticdc-facts §7).
       False for DELETE, which needs no other columns.
     """

@@ -16,6 +16,7 @@ from cdc_pipeline.errors import SourceError
 from cdc_pipeline.positions import POSITION
 from cdc_pipeline.sources.compressed_values import may_be_compressed
 from cdc_pipeline.sources.records import RECORD
+from cdc_pipeline.sources.zero_ids import may_have_zero_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -68,18 +69,20 @@ def offset_ranges(frame: DataFrame) -> tuple[OffsetRange, ...]:
 
     Raises SourceError if two records at one position differ.
     """
-    return ranges_and_plain(frame)[0]
+    return ranges_and_note(frame)[0]
 
 
-def ranges_and_plain(frame: DataFrame) -> tuple[tuple[OffsetRange, ...], bool]:
-    """`offset_ranges`, and whether no value can be compressed.
+def ranges_and_note(frame: DataFrame) -> tuple[tuple[OffsetRange, ...], dict[str, bool]]:
+    """`offset_ranges`, and fields of the batch's note, so that decoding need not check again:
 
-    The note stores the latter, so that decoding need not check again.
+    - `plain`: no value can be compressed
+    - `zero_ids`: a message may have `id` 0 and no `_tidb`
     """
     by_position = frame.groupBy(*POSITION).agg(
         F.min(F.expr(_FINGERPRINT)).alias("low"),
         F.max(F.expr(_FINGERPRINT)).alias("high"),
         F.max(may_be_compressed(F.col("value"))).alias("may_be_compressed"),
+        F.max(may_have_zero_id(F.col("value"))).alias("zero_ids"),
     )
     rows = (
         by_position.groupBy("topic", "partition")
@@ -89,6 +92,7 @@ def ranges_and_plain(frame: DataFrame) -> tuple[tuple[OffsetRange, ...], bool]:
             F.count("*").alias("records"),
             F.min(F.when(F.col("low") != F.col("high"), F.col("offset"))).alias("conflict"),
             F.max("may_be_compressed").alias("may_be_compressed"),
+            F.max("zero_ids").alias("zero_ids"),
         )
         .orderBy("topic", "partition")
         .collect()
@@ -98,7 +102,11 @@ def ranges_and_plain(frame: DataFrame) -> tuple[tuple[OffsetRange, ...], bool]:
             raise _conflict(
                 row["topic"], row["partition"], row["conflict"], "the source has two records with different bytes"
             )
-    return _ranges(rows), not any(row["may_be_compressed"] for row in rows)
+    note = {
+        "plain": not any(row["may_be_compressed"] for row in rows),
+        "zero_ids": any(row["zero_ids"] for row in rows),
+    }
+    return _ranges(rows), note
 
 
 def ranges_and_conditions(

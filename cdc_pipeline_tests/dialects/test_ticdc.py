@@ -128,7 +128,7 @@ _GOOD: Good = {
     "v6 key order": (_V6_ORDER, {"kind": unified.ROW, "rows": [(_OLD, _NEW)]}),
     "row without the extension": (
         row("INSERT", "t", 1, _NEW, extension=False).encode(),
-        {"kind": unified.ROW, "commit_ts": (tso(1) >> 18) << 18, "exact_ts": False},
+        {"kind": unified.ROW, "commit_ts": (tso(1) >> 18) + 1 << 18, "exact_ts": False},
     ),
     "extension that is null": (changed(_INSERT, _tidb=None), {"kind": unified.ROW, "exact_ts": False}),
     "commitTs counts inside its millisecond": (
@@ -246,7 +246,7 @@ _GOOD: Good = {
     ),
     "ddl without the extension": (
         ddl("DROP TABLE t", 4, extension=False).encode(),
-        {"kind": unified.DDL, "commit_ts": (tso(4) >> 18) << 18, "exact_ts": False},
+        {"kind": unified.DDL, "commit_ts": (tso(4) >> 18) + 1 << 18, "exact_ts": False},
     ),
     "ddl whose type names a row change": (changed(_DDL, type="INSERT"), {"kind": unified.DDL}),
     "ddl without a type": (changed(_DDL, type=None), {"kind": unified.DDL}),

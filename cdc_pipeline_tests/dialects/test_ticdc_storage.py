@@ -140,12 +140,13 @@ def test_the_declared_dialect(spark: SparkSession) -> None:
 
 # ---- by path and headers: name → (value, headers, column, expected value)
 
-_V = tso(1) + 7
+_MS = tso(1) + (1 << 18)
+_V = _MS + 7
 _MS_ONLY = row("INSERT", "t", 1, {"id": "1"}, extension=False).encode()
 _EXACT = row("INSERT", "t", 1, {"id": "1"}).encode()
 _CHECKPOINT = b'{"checkpoint-ts":%d}' % (tso(2) + 9)
 _PLACES: dict[str, tuple[bytes, dict[str, str], str, int]] = {
-    "no place": (_MS_ONLY, {}, "commit_ts", tso(1)),
+    "no place": (_MS_ONLY, {}, "commit_ts", _MS),
     "below a version of its ms": (_MS_ONLY, {"ticdc.file": f"d/t/{_V}/CDC000001.json"}, "commit_ts", _V + 1),
     "by table id, date and dispatcher": (
         _MS_ONLY,
@@ -153,9 +154,9 @@ _PLACES: dict[str, tuple[bytes, dict[str, str], str, int]] = {
         "commit_ts",
         _V + 1,
     ),
-    "below an older version": (_MS_ONLY, {"ticdc.file": f"d/t/{tso(0)}/CDC000001.json"}, "commit_ts", tso(1)),
+    "below an older version": (_MS_ONLY, {"ticdc.file": f"d/t/{tso(0)}/CDC000001.json"}, "commit_ts", _MS),
     "with a TSO": (_EXACT, {"ticdc.file": f"d/t/{_V}/CDC000001.json"}, "commit_ts", tso(1)),
-    "a table called by a TSO": (_MS_ONLY, {"ticdc.file": f"{_V}/t/{tso(0)}/7/CDC000001.json"}, "commit_ts", tso(1)),
+    "a table called by a TSO": (_MS_ONLY, {"ticdc.file": f"{_V}/t/{tso(0)}/7/CDC000001.json"}, "commit_ts", _MS),
     "checkpoint over rows with TSOs": (_CHECKPOINT, {"ticdc.file": "metadata"}, "watermark_ts", tso(2) + 9),
     "checkpoint over others": (_CHECKPOINT, {"ticdc.closes_ms": "true"}, "watermark_ts", tso(2) - 1),
 }

@@ -20,6 +20,11 @@ def tso(step: int) -> int:
     return (EPOCH_MS + 1000 * step) << 18
 
 
+def _commit_ms(step: int, extension: bool) -> int:
+    """Without the extension no whole second: a stream of whole seconds only would not be TiCDC's."""
+    return (tso(step) >> 18) + (0 if extension else 1)
+
+
 def row(
     kind: str,
     table: str,
@@ -33,6 +38,7 @@ def row(
     extension: bool = True,
 ) -> str:
     """A row message as TiCDC writes it."""
+    es = _commit_ms(step, extension)
     message: dict[str, Any] = {
         "id": 0,
         "database": database,
@@ -40,8 +46,8 @@ def row(
         "pkNames": key if key is not None else [],
         "isDdl": False,
         "type": kind,
-        "es": tso(step) >> 18,
-        "ts": (tso(step) >> 18) + 5,
+        "es": es,
+        "ts": es + 5,
         "sql": "",
         "sqlType": dict.fromkeys(data, 12),
         "mysqlType": types or dict.fromkeys(data, "varchar"),
@@ -56,6 +62,7 @@ def row(
 def ddl(
     sql: str, step: int, *, table: str = "", database: str = "db", kind: str = "ALTER", extension: bool = True
 ) -> str:
+    es = _commit_ms(step, extension)
     message: dict[str, Any] = {
         "id": 0,
         "database": database,
@@ -63,8 +70,8 @@ def ddl(
         "pkNames": None,
         "isDdl": True,
         "type": kind,
-        "es": tso(step) >> 18,
-        "ts": (tso(step) >> 18) + 5,
+        "es": es,
+        "ts": es + 5,
         "sql": sql,
         "sqlType": None,
         "mysqlType": None,

@@ -17,6 +17,7 @@ from cdc_pipeline.contracts.canal_json import CLAIM_RULE
 from cdc_pipeline.dialects.claims import CONTENT
 from cdc_pipeline.dialects.decode import decode_with_reasons
 from cdc_pipeline.dialects.releases import RELEASES, read_releases, with_replacements
+from cdc_pipeline.dialects.senders import unnumbered_topics, with_senders
 from cdc_pipeline.dialects.unified import DEAD, DEAD_LETTER_COLUMNS
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import Commit, append_once
@@ -146,6 +147,7 @@ class Releaser:
         records = raw.where(F.col("batch_id").isin(batches))
         records = records.join(F.broadcast(chosen), ["batch_id", *POSITION], "left_semi")
         records = with_replacements(records, _with_earlier(chosen, kept))
+        records = with_senders(records, unnumbered_topics(self._lake))
         if not records.where(may_be_compressed(F.col("value"))).isEmpty():
             records = records.withColumn(CONTENT, decompressed(F.col("value")))
         # the checkpoint keeps Spark from pushing the filter through the decoding, which takes its planner minutes

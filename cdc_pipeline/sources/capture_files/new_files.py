@@ -29,7 +29,7 @@ from cdc_pipeline.sources.intake import (
     distinct_records,
     new_records,
     offset_ranges,
-    ranges_and_plain,
+    ranges_and_note,
     require_readable,
 )
 from cdc_pipeline.sources.raw_batches import newest_batch, raw_app_id
@@ -74,13 +74,13 @@ def ingest_new_files(lake: Lake, folder: str, run_id: str) -> Intake:
     frame = records(lake.spark, new).persist()
     try:
         with small_query(lake.spark, _max_records(new)):
-            records_to_append, ranges, plain = _read(lake, frame, folder, new, exists=before > 0)
+            records_to_append, ranges, values = _read(lake, frame, folder, new, exists=before > 0)
             note = {
                 "batch": before + 1,
                 "run_id": run_id,
                 "files": [[file.path, file.size, file.modified_ms] for file in new],
                 "listing": listing_digest(listing),
-                "plain": plain,
+                **values,
                 "offsets": [[span.topic, span.partition, span.first, span.last, span.records] for span in ranges],
             }
             batch = records_to_append.select(F.lit(before + 1).cast("bigint").alias("batch_id"), "*")
@@ -116,7 +116,7 @@ def _read(
     files: tuple[SourceFile, ...],
     *,
     exists: bool,
-) -> tuple[DataFrame, tuple[OffsetRange, ...], bool]:
+) -> tuple[DataFrame, tuple[OffsetRange, ...], dict[str, bool]]:
     """`_new_records`, with Spark's errors converted to SourceError or TransientError. Reads all files into the cache."""
     try:
         return _new_records(lake, frame, folder, exists=exists)
@@ -132,19 +132,19 @@ def _read(
 
 def _new_records(
     lake: Lake, frame: DataFrame, folder: str, *, exists: bool
-) -> tuple[DataFrame, tuple[OffsetRange, ...], bool]:
-    """The records that the lake does not have, their ranges, and whether no value can be compressed.
+) -> tuple[DataFrame, tuple[OffsetRange, ...], dict[str, bool]]:
+    """The records that the lake does not have, their ranges, and the fields of the note (`intake.ranges_and_note`).
 
     `exists`: whether `raw_topic_snapshot` exists.
     """
     require_readable(frame, f"the capture folder {folder!r}")
-    ranges, plain = ranges_and_plain(frame)
+    ranges, values = ranges_and_note(frame)
     distinct = distinct_records(frame)
     if not exists or not ranges:
-        return distinct, ranges, plain
+        return distinct, ranges, values
     raw = lake.read("raw_topic_snapshot")
     new = new_records(distinct, raw, ranges)
-    return new, offset_ranges(new), plain
+    return new, offset_ranges(new), values
 
 
 def _skipped(listing: FolderListing) -> str:

@@ -215,6 +215,8 @@ class _FolderIngest:
             "without_tso": self._without_tso,
             # the storage sink does not compress values: large-message-handle-compression is an option of message queues
             "plain": True,
+            # rows of the storage sink are TiCDC's
+            "zero_ids": False,
             # only the last batch of a run completes the listing
             **({"listing": self.listing.digest} if last else {}),
         }
