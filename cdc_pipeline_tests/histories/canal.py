@@ -38,6 +38,8 @@ class Canal:
     """Some statements start seconds before they are logged."""
     recased: bool = False
     """The upstream has `lower_case_table_names=1`, and statements spell names in any case."""
+    numbered: bool = True
+    """`id` is the batch number. Services that write Canal's format without batches write 0."""
     _groups: int = 0
 
     def ddl(self, event: Ddl) -> list[Message]:
@@ -104,7 +106,7 @@ class Canal:
             "database": name[0],
             "es": (physical_ms(commit_ts) - waited) // 1000 * 1000,
             "gtid": "",
-            "id": 1,
+            "id": int(self.numbered),
             "isDdl": False,
             "mysqlType": None,
             "old": None,

@@ -68,11 +68,12 @@ def encoder_of(
     late: bool = False,
     early: bool = False,
     recased: bool = False,
+    numbered: bool = True,
 ) -> Encoder:
     """The encoder of a mode. `late`: some statements of Canal start seconds before they are logged. `early`: TiCDC before
-    v5.4. `recased`: statements spell names in any case."""
+    v5.4. `recased`: statements spell names in any case. `numbered`: Canal's messages have batch numbers."""
     if mode == "canal":
-        return Canal(partition, choices, late, recased)
+        return Canal(partition, choices, late, recased, numbered)
     if mode == "dataworks":
         return DataWorks(partition, choices, markers)
     return TiCdc(mode, raw_changes, partition, choices, recased, early)

@@ -157,7 +157,7 @@ def _changes(mode: str, body: _Raw, record: Record) -> Iterator[RowChange]:
     offset = (record.partition, record.offset)
     order: tuple[int, ...]
     if mode == "canal":
-        time, step, order = body["es"], body["id"], (body["es"], body["ts"], *offset)
+        time, step, order = body["es"], body["id"] or body["ts"], (body["es"], body["ts"], *offset)
     elif mode == "default":
         time, step, order = body["es"], body["es"], (body["es"], *offset)
     else:
@@ -167,7 +167,7 @@ def _changes(mode: str, body: _Raw, record: Record) -> Iterator[RowChange]:
     for number, sent in enumerate(body["data"]):
         # Canal may omit columns that are NULL, and entries of `old`
         row = read_early(body, {name: sent.get(name) for name in body["mysqlType"]} if mode == "canal" else sent)
-        changed = read_early(body, olds[number]) if len(olds) == len(body["data"]) else {}
+        changed = read_early(body, olds[number]) if op == "UPDATE" and len(olds) == len(body["data"]) else {}
         old = {**row, **changed} if op == "UPDATE" else None
         before, after = (row, None) if op == "DELETE" else (old, row)
         # Canal applies the rows of one message in their order

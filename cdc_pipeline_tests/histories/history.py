@@ -66,6 +66,8 @@ class Settings:
     """Some values have two text forms."""
     recased: bool = False
     """Statements spell names in any case. The upstream of Canal has `lower_case_table_names=1`."""
+    numbered: bool = True
+    """Canal's messages have batch numbers."""
 
     @property
     def in_step(self) -> bool:
@@ -171,8 +173,8 @@ def history_of(
     upstream = Upstream()
     tables = _tables(choices, prefix, kinds or _kinds(choices, settings))
     for number, table in enumerate(tables):
-        # in seconds of their own, before the first transaction
-        upstream.execute(CreateTable(table), START_TSO + (5 + number) * _SECOND)
+        # in seconds of their own, before the first transaction; no whole seconds, which would not be TiCDC's
+        upstream.execute(CreateTable(table), START_TSO + (5 + number) * _SECOND + _SECOND // 8)
     _run(upstream, choices, settings, (f"{prefix}_a", f"{prefix}_b"), transactions)
     encoder = encoder_of(
         mode,
@@ -184,14 +186,19 @@ def history_of(
         # redelivered records are recognized by times, which early encoders do not send
         early=mode == "default" and not settings.disturbances.restarts and choices.chance(0.5),
         recased=settings.recased,
+        numbered=settings.numbered,
     )
+    disturbances = settings.disturbances
+    if not settings.numbered:
+        # no message shows what such a service resends within one second with a new clock
+        disturbances = replace(disturbances, kept_clocks=True, again=0)
     messages = encoded(encoder, upstream.events)
     if settings.respelt:
         messages = [respelt(message, choices) for message in messages]
     if mode == "canal":
         messages = with_omissions(messages, choices)
     timeline = with_false_watermarks(
-        sent_by(encoder, mode, messages, settings.disturbances, choices, together=settings.together),
+        sent_by(encoder, mode, messages, disturbances, choices, together=settings.together),
         encoder,
         settings.partitions,
         choices,
@@ -296,6 +303,7 @@ def drawn_settings(
     share = choices.pick((0, 0.05, 0.15, 0.15, 0.3)) if ddl else 0
     if ambiguous:
         settings = replace(settings, respelt=mode != "dataworks" and choices.chance(0.3))
+    settings = _with_clocks_and_numbers(settings, choices)
     if not share:
         return settings
     together = ambiguous and not watermarks and mode != "dataworks" and choices.chance(0.6)
@@ -309,8 +317,16 @@ def drawn_settings(
         apart=together and settings.dispatcher in ("table", "key") and choices.chance(0.3),
     )
     settings = replace(settings, recased=ambiguous and mode != "dataworks" and choices.chance(0.2))
-    again = choices.integer(0, 1) if together and mode == "canal" else 0
+    again = choices.integer(0, 1) if together and mode == "canal" and not settings.disturbances.kept_clocks else 0
     return replace(settings, disturbances=replace(settings.disturbances, again=again))
+
+
+def _with_clocks_and_numbers(settings: Settings, choices: Choices) -> Settings:
+    """Now and then Canal keeps its clock when it resends, or its messages have no batch numbers."""
+    if settings.mode != "canal":
+        return settings
+    disturbances = replace(settings.disturbances, kept_clocks=choices.chance(0.3))
+    return replace(settings, numbered=not choices.chance(0.15), disturbances=disturbances)
 
 
 __all__ = ["MODES", "History", "Settings", "drawn_settings", "history_of"]

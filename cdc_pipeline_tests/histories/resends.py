@@ -1,9 +1,10 @@
 """Whether a stream shows the difference between a resent row of a keyless table and one more equal row.
 
 Equal rows of a keyless table are equal messages. A resent row is recognized in two ways: the order of its table's rows in
-the partition (commitTs, `es` in TiCDC's default mode, `id` in Canal) decreases, or the row is at or below a watermark of
-its partition. A segment between two decreases holds each change as often as upstream made it, or less often if a restart
-cut it off. So the true number of equal changes is the largest in any segment. DataWorks numbers its changes.
+the partition (commitTs, `es` in TiCDC's default mode, `id` in Canal, `ts` without batch numbers) decreases, or the row is
+at or below a watermark of its partition. A segment between two decreases holds each change as often as upstream made it, or
+less often if a restart cut it off. So the true number of equal changes is the largest in any segment. DataWorks numbers its
+changes.
 
 Histories in which this count is wrong are not generated, because no reader could know the truth. Examples: a keyless row
 resent right after itself (among the rows of its table), a row resent between the rows of its transaction, a restart of
@@ -67,7 +68,7 @@ def _largest_counts(mode: str, timeline: Iterable[Sent], names: Collection[Name]
         if mode not in ("canal", "default") and message.commit_ts <= watermark:
             continue
         stream = (message.partition, message.table.full_name)
-        step = sent.batch if mode == "canal" else message.order
+        step = message.order if mode != "canal" else sent.batch if message.body["id"] else sent.ts
         if step < steps.get(stream, step):
             largest |= segments.pop(stream, Counter())
         steps[stream] = step

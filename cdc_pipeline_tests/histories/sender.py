@@ -42,6 +42,8 @@ class Disturbances:
     """Retries include DDL."""
     again: int = 0
     """Batches that Canal sends again with new numbers."""
+    kept_clocks: bool = False
+    """Canal resends messages with the clock time of their first sending."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,8 @@ def sent_by(
         timeline = _stamped(sender.run(), choices)
         if together and mode == "canal":
             timeline = _built_together(timeline, choices)
+        if disturbances.kept_clocks:
+            timeline = _with_kept_clocks(timeline)
         if is_distinguishable(mode, timeline, messages):
             break
     for _ in range(disturbances.again):
@@ -257,6 +261,12 @@ def _built_together(timeline: list[Sent], choices: Choices) -> list[Sent]:
             built = max(built + choices.chance(0.4), sent.ts)
         found.append(replace(sent, ts=built, batch=batch))
     return found
+
+
+def _with_kept_clocks(timeline: list[Sent]) -> list[Sent]:
+    """The timeline with each message at the clock time of its first sending."""
+    first: dict[int, int] = {}
+    return [replace(sent, ts=first.setdefault(id(sent.message), sent.ts)) for sent in timeline]
 
 
 def _with_batch_again(timeline: list[Sent], choices: Choices) -> list[Sent]:

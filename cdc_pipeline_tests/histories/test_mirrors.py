@@ -52,6 +52,7 @@ SETUPS: Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]] = {
     "ticdc_default": (("default",), {}),
     "canal_one_partition": (("canal",), {"partitions": 1}),
     "canal_hashed": (("canal",), {"partitions": 3, "dispatcher": "key"}),
+    "canal_without_numbers": (("canal",), {"numbered": False}),
     "dataworks": (("dataworks",), {}),
 }
 # Seeds that once failed (first of six histories), and whether that run had DDL. `mirrors/changes/test_redeliveries.py` has

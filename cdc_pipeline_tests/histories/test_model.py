@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -98,9 +99,27 @@ def test_restarts_resend_messages(mode: str) -> None:
             if sent.message.kind == "row":
                 newest = max(newest, sent.message.commit_ts)
         times = [sent.ts for sent in history.timeline]
-        if not history.settings.disturbances.swaps:
+        disturbances = history.settings.disturbances
+        if not disturbances.swaps and not disturbances.kept_clocks and history.settings.numbered:
             assert times == sorted(times)
     assert replayed > 3
+
+
+def test_canal_resends_with_a_new_clock_or_its_former_one_and_with_or_without_numbers() -> None:
+    found: Counter[str] = Counter()
+    for seed in _SEEDS:
+        history = _history(seed, "canal")
+        numbered = history.settings.numbered
+        assert all(bool(json.loads(record.payload)["id"]) == numbered for record in history.records)
+        if not any(sent.restarted for sent in history.timeline):
+            continue
+        keeps = any(later.ts < sent.ts for sent, later in pairwise(history.timeline))
+        found[f"{'former' if keeps else 'new'} clock, numbered: {numbered}"] += 1
+        statements = Counter((id(sent.message), sent.ts) for sent in history.timeline if sent.message.kind == "ddl")
+        found["statements with their former clock"] += max(statements.values(), default=0) > 1
+    names = {"former clock, numbered: True", "former clock, numbered: False", "new clock, numbered: True"}
+    assert found.keys() >= names
+    assert min(found[name] for name in (*names, "statements with their former clock")) > 10, found
 
 
 @pytest.mark.parametrize("mode", EXTENSION_MODES)
