@@ -5,18 +5,30 @@ import pandera.pyspark as pa
 import pyspark.sql.types as T
 
 from cdc_pipeline.contracts.canal_json import (
+    DDL_TYPES,
+    FIELDS,
     LIMIT,
     NAMED,
     NO_ROWS,
+    RESOLUTION,
     ROW_TYPES,
     XA_TYPES,
     CanalMessage,
     DdlMessage,
     RowChange,
 )
-from cdc_pipeline.contracts.checks import length_text, rule
+from cdc_pipeline.contracts.checks import length_text, rule, warning
 from cdc_pipeline.contracts.limits import NAME
 
+INSERT_TYPES = (
+    "INIT",  # rows of a full load: Tencent Cloud DTS (document 571/102285), Huawei Cloud DRS (drs_03_0052)
+)
+"""Types of services that write Canal's format, whose rows can only be inserted."""
+STATEMENT_TYPES = (
+    *(name for name in DDL_TYPES if name != "QUERY"),
+    *("DDL", "INIT_DDL"),  # Huawei Cloud DRS (drs_03_0052)
+)
+"""Types whose `sql` is a DDL statement even if `isDdl` is false. QUERY is not: it is also the text of DML."""
 _NO_UPDATE = "coalesce(type <> 'UPDATE', true)"
 _HAS_BEFORE_VALUES = "coalesce(size(old) = size(data) AND NOT exists(old, row -> coalesce(size(row), 0) <= 0), false)"
 
@@ -28,6 +40,15 @@ class CanalDdl(DdlMessage):
     statement's back-ticks around it (canal-facts 37).
     """
 
+    is_ddl: T.BooleanType = pa.Field(alias="isDdl", metadata=RESOLUTION)
+
+    is_ddl_of_ddl = warning(
+        "is_ddl_of_ddl",
+        f"isDdl is true; if it is false, a message without rows is DDL by its type ({', '.join(STATEMENT_TYPES)})",
+        "coalesce(isDdl, true)",
+        RESOLUTION["clause"],
+        "isDdl",
+    )
     database_is_short = rule(
         "database_is_short",
         f"database has at most {NAME} characters, not counting back-ticks around it",
@@ -44,6 +65,15 @@ class CanalRow(RowChange):
     `pkNames` may be stale after DDL on the key (canal-facts 15, 55), so no rule requires its columns in the rows.
     """
 
+    type: T.StringType = pa.Field(isin=[*ROW_TYPES, *INSERT_TYPES], metadata=FIELDS)
+
+    type_is_of_canal = warning(
+        "type_is_of_canal",
+        f"type is one of {', '.join(ROW_TYPES)}; rows of type {', '.join(INSERT_TYPES)} are inserted",
+        f"coalesce(type NOT IN ({', '.join(map(repr, INSERT_TYPES))}), true)",
+        FIELDS["clause"],
+        "type",
+    )
     data_has_rows = rule(
         "data_has_rows",
         "data has at least one row, and each row has columns (a DELETE may have its rows in old)",

@@ -146,7 +146,7 @@ class RowChange(CanalMessage):
     old_is_of_update = rule(
         "old_is_of_update",
         "an INSERT has no rows in old (TiCDC before v5.4 writes [null])",
-        "coalesce(type <> 'INSERT', true) OR coalesce(NOT exists(old, row -> row IS NOT NULL), true)",
+        "coalesce(type IN ('UPDATE', 'DELETE'), true) OR coalesce(NOT exists(old, row -> row IS NOT NULL), true)",
         clause=FIELDS["clause"],
     )
     key_is_short = at_most(

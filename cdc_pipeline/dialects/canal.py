@@ -14,6 +14,9 @@ A message without rows that is no DDL event is one of:
 - XACOMMIT, XAROLLBACK: the end of an XA transaction (canal-facts 36)
 - INSERT, UPDATE or DELETE with `data` null: a change in statement format (canal-facts 17). It is never executed; its table
   gets a gap.
+
+Other services write Canal's format with types of their own: `contracts.canal.INSERT_TYPES`, `STATEMENT_TYPES`. Their DDL may
+have `isDdl` false.
 """
 
 from __future__ import annotations
@@ -22,7 +25,14 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.contracts.canal import CanalDdl, CanalNote, CanalRow, CanalStatement
+from cdc_pipeline.contracts.canal import (
+    INSERT_TYPES,
+    STATEMENT_TYPES,
+    CanalDdl,
+    CanalNote,
+    CanalRow,
+    CanalStatement,
+)
 from cdc_pipeline.contracts.canal_json import NO_KEY, ROW_TYPES, XA_TYPES
 from cdc_pipeline.contracts.java_types import contradictions
 from cdc_pipeline.contracts.sent_canal_json import CanalDdlSent, CanalNoteSent, CanalRowSent, CanalStatementSent
@@ -47,17 +57,19 @@ def _matches() -> Column:
 def _form() -> Column:
     kind = F.col("type")
     no_rows = F.col("data").isNull() & F.col("old").isNull()
+    has_sql = F.coalesce("sql", F.lit("")) != ""
     return (
-        F.when(F.col("isDdl"), F.lit(_DDL))
+        F.when(F.col("isDdl") | (no_rows & kind.isin(*STATEMENT_TYPES) & has_sql), F.lit(_DDL))
         .when(kind == "QUERY", F.lit(_QUERY))
         .when(kind.isin(*XA_TYPES), F.lit(_XA))
-        .when(no_rows & kind.isin(*ROW_TYPES) & (F.coalesce("sql", F.lit("")) != ""), F.lit(_STATEMENT))
+        .when(no_rows & kind.isin(*ROW_TYPES) & has_sql, F.lit(_STATEMENT))
         .otherwise(F.lit(_ROW))
     )
 
 
 def _columns() -> dict[str, Column]:
-    op, data, old = F.col("type"), F.col("data"), F.col("old")
+    kind, data, old = F.col("type"), F.col("data"), F.col("old")
+    op = F.when(kind.isin(*INSERT_TYPES), F.lit("INSERT")).otherwise(kind)
     sent = _with_nulls(F.when(F.coalesce(F.size(data), F.lit(0)) > 0, data).otherwise(old))
     rows = (
         F.when(op == "INSERT", F.transform(sent, lambda row: row_images(no_row(), row)))
@@ -67,7 +79,7 @@ def _columns() -> dict[str, Column]:
     return {
         "database": _without_back_ticks("database"),
         "table": F.col("table"),
-        "type": op,
+        "type": kind,
         "op": op,
         "commit_ts": F.shiftleft("es", TSO_SHIFT),
         "exact_ts": F.lit(False),

@@ -200,6 +200,7 @@ _CANAL_ROW = Cases(
     wrong=_ROW_FIELDS,
     broken={
         **_ROW_RULES,
+        "type_is_of_canal": ({"type": "INIT"}, {"type": "INIT", "data": [_ROW, _ROW]}),
         "data_has_rows": (
             *({"data": data} for data in (*_NO_ROWS, *_EMPTY_ROWS, [_ROW, {}], [None, _ROW])),
             *({"type": "DELETE", "data": data, "old": None} for data in _NO_ROWS),
@@ -408,8 +409,12 @@ CASES: dict[Model, Cases] = {
     CanalDdl: Cases(
         _DDL,
         good=(_NAMELESS, {"database": "d", "commitTs": LATER}, {"database": "`" + "``" * NAME + "`"}),
-        wrong=_DDL_FIELDS,
-        broken={**_DDL_RULES, "database_is_short": ({"database": _LONG_NAME}, {"database": f"`{'``' * NAME}n`"})},
+        wrong={name: values for name, values in _DDL_FIELDS.items() if name != "isDdl"},
+        broken={
+            **_DDL_RULES,
+            "is_ddl_of_ddl": ({"isDdl": False},),
+            "database_is_short": ({"database": _LONG_NAME}, {"database": f"`{'``' * NAME}n`"}),
+        },
     ),
     CanalStatement: Cases(
         {**_MESSAGE, "table": "t", "type": "DELETE", "sql": "DELETE FROM t"},

@@ -133,6 +133,10 @@ _GOOD: Good = {
         {"kind": unified.ROW, "rows": [(None, _ONE), (None, _TWO), (None, _ONE), (None, _ONE)]},
     ),
     "insert with an empty old": (changed(_INSERT, old=[]), {"kind": unified.ROW}),
+    "a row of a full load": (
+        changed(_INSERT, type="INIT"),
+        {"kind": unified.ROW, "rule": None, "op": "INSERT", "rows": [(None, _ONE), (None, _TWO), (None, _THREE)]},
+    ),
     "update with the changed columns in old": (
         _UPDATE.encode(),
         {"kind": unified.ROW, "op": "UPDATE", "rows": [({"name": "x"}, _ONE), ({"name": "y"}, _TWO)]},
@@ -265,6 +269,13 @@ _GOOD: Good = {
         )
         for kind in ("CREATE", "ALTER", "ERASE", "TRUNCATE", "RENAME", "CINDEX", "DINDEX", "QUERY", "NEW")
     },
+    **{
+        f"ddl {kind} that isDdl does not mark": (
+            changed(_DDL, type=kind, isDdl=False),
+            {"kind": unified.DDL, "rule": None, "table": "t", "type": kind, "sql": "ALTER TABLE t ADD COLUMN c INT"},
+        )
+        for kind in ("CREATE", "ALTER", "ERASE", "TRUNCATE", "RENAME", "CINDEX", "DINDEX", "DDL", "INIT_DDL")
+    },
     "ddl QUERY that Canal could not read": (
         changed(_DDL, type="QUERY", database="", table=""),
         {"kind": unified.DDL, "database": "", "table": ""},
@@ -309,24 +320,38 @@ _BAD: Bad = {
     "column_names_are_short": {"a name of 65 characters": changed(_INSERT, data=[{"n" * 65: "1"}])},
     "key_is_short": {"33 names": changed(_INSERT, pkNames=[f"k{place}" for place in range(33)])},
     "isDdl.not_null": {form: changed(value, isDdl=None) for form, value in _FORMS.items() if form != "ddl"}
-    | {"absent": without(_INSERT, "isDdl"), "a ddl without it": without(_DDL, "isDdl")},
+    | {
+        "absent": without(_INSERT, "isDdl"),
+        "a ddl without it": without(_DDL, "isDdl"),
+        "Flink SQL": b'{"data":[{"id":1,"name":"a"}],"type":"INSERT"}',
+        "Flink CDC": b'{"old":null,"data":[{"id":1}],"type":"INSERT","database":"db","table":"t","pkNames":["id"]}',
+    },
     "database.not_null": {"null": changed(_INSERT, database=None)},
     "database.str_length": {"empty": changed(_INSERT, database=""), "long": changed(_INSERT, database="d" * 65)},
     "table.not_null": {"row": changed(_INSERT, table=None), "statement": changed(_STATEMENT, table=None)},
     "table.str_length": {"row": changed(_INSERT, table=""), "statement": changed(_STATEMENT, table="")}
     | {f"{form}, 65 characters": changed(_FORMS[form], table="t" * 65) for form in ("row", "ddl", "statement")},
     "type.not_null": {"null": changed(_INSERT, type=None)},
-    "type.isin": {"unknown": changed(_INSERT, type="REPLACE"), "small letters": changed(_INSERT, type="insert")},
+    "type.isin": {
+        "unknown": changed(_INSERT, type="REPLACE"),
+        "small letters": changed(_INSERT, type="insert"),
+        "ddl that isDdl does not mark, with rows": changed(_DDL, isDdl=False, data=[_ONE]),
+        "ddl that isDdl does not mark, without a statement": changed(_DDL, isDdl=False, sql=""),
+    },
     "sql.not_null": {"ddl": changed(_DDL, sql=None)},
     "sql.str_length": {"ddl": changed(_DDL, sql=""), "a ddl of 4 MB": changed(_DDL, sql="x" * (STATEMENT + 1))},
     "sql_is_of_ddl": {"a row with its statement": changed(_INSERT, sql="INSERT INTO t VALUES (1)")},
-    "old_is_of_update": {"insert": changed(_INSERT, old=[_ONE, _TWO, _THREE])},
+    "old_is_of_update": {
+        "insert": changed(_INSERT, old=[_ONE, _TWO, _THREE]),
+        "full load": changed(_INSERT, type="INIT", old=[_ONE, _TWO, _THREE]),
+    },
     "data_has_rows": {
         **{
             f"{op}, data null and no statement": changed(_STATEMENT, type=op, sql=sql)
             for op, sql in {"INSERT": "", "UPDATE": None, "DELETE": ""}.items()
         },
         "insert of no rows": changed(_INSERT, data=[]),
+        "a full load without rows": changed(_INSERT, type="INIT", data=None),
         "update of no rows": changed(_UPDATE, data=[], old=[]),
         "insert of a null row": changed(_INSERT, data=[_ONE, None]),
         "insert of a row without columns": changed(_INSERT, data=[{}, _ONE]),
@@ -359,6 +384,7 @@ _BAD: Bad = {
     },
     "value_is_json_object": {
         "data an object": changed(_INSERT, data=_ONE),
+        "SeaTunnel": b'{"data":{"id":1,"name":"a"},"type":"INSERT"}',
         "es a text": changed(_INSERT, es=str(_ES)),
         "cut short": _INSERT.encode()[:-2],
     },
