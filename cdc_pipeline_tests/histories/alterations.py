@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _NAMES = ("note", "amount", "n", "c1", "c2", "Extra", "raw", "c3", "c4")
 _TYPES = (
     *("int", "varchar(20)", "decimal(10,2)", "bigint unsigned", "varbinary(8)", "bigint", "varchar(40)"),
-    *("time", "time(6)", "decimal(45,3)", "enum('a','A','b')", "set('x','X','y')"),
+    *("time", "time(6)", "decimal(45,3)", "enum('a','A','b')", "set('x','X','y')", r"enum('\','C:\new','it''s')"),
 )
 _WIDER = {
     "varchar(20)": ("varchar(40)",),
@@ -59,6 +59,8 @@ _OTHERS = {
     "enum('a','A','b')": ("enum('b','A','c','a')", "varchar(20)"),
     "enum('b','A','c','a')": ("enum('a','A','b','c','é')",),
     "set('x','X','y')": ("set('y','X','é','x')", "varchar(20)"),
+    r"enum('\','C:\new','it''s')": (r"enum('C:\new','it''s','\','b')", "varchar(20)"),
+    r"set('a\b','\','it''s \')": (r"set('\','it''s \','a\b')", "varchar(20)"),
 }
 # Changes that TiDB also allows in a primary key, because they rewrite no row.
 _WIDER_IN_KEY = {
@@ -270,12 +272,8 @@ def _without(names: Iterable[str], used: Iterable[str]) -> list[str]:
 
 
 def _is_plain(value: str) -> bool:
-    """Whether the value needs no escape in SQL, because servers read escapes differently."""
-    return (
-        value.isprintable()
-        and "\\" not in value
-        and all(character < "\x7f" or character > "\xff" for character in value)
-    )
+    """Whether the value needs no escape in SQL but those of quotes and backslashes."""
+    return value.isprintable() and all(character < "\x7f" or character > "\xff" for character in value)
 
 
 def _free_part(names: Iterable[str]) -> str:

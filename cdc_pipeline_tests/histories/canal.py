@@ -43,7 +43,7 @@ class Canal:
     _groups: int = 0
 
     def ddl(self, event: Ddl) -> list[Message]:
-        """One message with the user's text, also for a statement on several tables."""
+        """One message with the user's text, also for a statement on several tables. `isDdl` is false now and then."""
         statement, table = event.statement, named_table(event.statement)
         recased = Recased(self.choices, new=True) if self.recased else None
         sql, database = user_text(statement, self.choices, recased), statement_database(statement)
@@ -53,7 +53,9 @@ class Canal:
         if table is None and "`" in sql:
             database = f"`{database}`"
         name = (database, "" if table is None else spelled.get(table.name, table.name))
-        body = self._body(name, ddl_type(statement, canal=True), event.commit_ts) | {"isDdl": True, "sql": sql}
+        kind = ddl_type(statement, canal=True)
+        marked = kind == "QUERY" or not self.choices.chance(0.05)
+        body = self._body(name, kind, event.commit_ts) | {"isDdl": marked, "sql": sql}
         return [ddl_message(body, event, body["es"], group=self._next_group())]
 
     def rows(self, transaction: Transaction) -> list[Message]:
@@ -120,7 +122,7 @@ class Canal:
 
 
 def _canal_type(mysql_type: str) -> str:
-    """The type as the statement spells it, with `unsigned` in lower case."""
+    """The type as the statement spells it, with `unsigned` in lower case, and without escapes in labels."""
     return upper_type(mysql_type).replace(" UNSIGNED", " unsigned")
 
 

@@ -27,7 +27,7 @@ from cdc_pipeline_tests.histories.ddl import (
 )
 from cdc_pipeline_tests.histories.ddl_types import statement_database
 from cdc_pipeline_tests.histories.shapes import part_words
-from cdc_pipeline_tests.histories.typed_texts import in_case, is_labelled
+from cdc_pipeline_tests.histories.typed_texts import escaped, in_case, is_labelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,6 +58,10 @@ class Style(ABC):
     def string(self, value: str) -> str: ...
 
     @abstractmethod
+    def labels(self, mysql_type: str) -> str:
+        """The type of an ENUM or SET with its labels as this style writes them."""
+
+    @abstractmethod
     def primary_key(self, columns: Iterable[str]) -> str: ...
 
     def known(self, name: str) -> str:
@@ -81,8 +85,11 @@ class Tidb(Style):
         return f"`{name}`"
 
     def string(self, value: str) -> str:
-        doubled = value.replace("'", "''")
+        doubled = escaped(value).replace("'", "''")
         return f"_UTF8MB4'{doubled}'"
+
+    def labels(self, mysql_type: str) -> str:
+        return mysql_type
 
     def primary_key(self, columns: Iterable[str]) -> str:
         return f"PRIMARY KEY({', '.join(map(self.known, columns))}) /*T![clustered_index] NONCLUSTERED */"
@@ -109,12 +116,16 @@ class User(Style):
     def name(self, name: str) -> str:
         return f"`{name}`" if self._quoted or name.lower() == "range" else name
 
+    def labels(self, mysql_type: str) -> str:
+        return escaped(mysql_type)
+
     def string(self, value: str) -> str:
+        value = escaped(value)
         if "'" not in value or self.choices.chance(0.5):
             doubled = value.replace("'", "''")
             return f"'{doubled}'"
-        escaped = value.replace("'", "\\'")
-        return f"'{escaped}'"
+        quoted = value.replace("'", "\\'")
+        return f"'{quoted}'"
 
     def primary_key(self, columns: Iterable[str]) -> str:
         return f"{self.words('PRIMARY KEY')} ({','.join(map(self.known, columns))})"
@@ -146,7 +157,8 @@ def clauses_text(statement: AlterTable, choices: Choices) -> str:
 
 def _create(table: Table, style: Style) -> str:
     spelled = style.new_table(table.name).strip("`")
-    return table.create_statement().replace(f"CREATE TABLE `{table.name}`", f"CREATE TABLE `{spelled}`")
+    sql = table.create_statement(printed=isinstance(style, Tidb))
+    return sql.replace(f"CREATE TABLE `{table.name}`", f"CREATE TABLE `{spelled}`")
 
 
 def _full(table: Table) -> str:
@@ -241,7 +253,9 @@ def _repartition(clause: Repartition, style: Style) -> str:
 
 def _column(column: Column, place: str | None, style: Style) -> str:
     base = column.type.split("(")[0]
-    words = in_case(column.type, style.words(base)) if is_labelled(column.type) else style.words(column.type)
+    words = style.words(base if is_labelled(column.type) else column.type)
+    if is_labelled(column.type):
+        words = in_case(style.labels(column.type), words)
     parts = [style.name(column.name), words]
     if column.not_null:
         parts.append(style.words("NOT NULL"))

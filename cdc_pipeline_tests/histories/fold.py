@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cdc_pipeline_tests.histories.shapes import Image, Name, Row, State
 
 _ROWS = ("INSERT", "UPDATE", "DELETE")
+_DDL = ("CREATE", "ALTER", "ERASE", "TRUNCATE", "RENAME", "CINDEX", "DINDEX")
 
 Place: TypeAlias = "tuple[str, int]"
 """Topic and partition."""
@@ -93,7 +94,8 @@ def folded(mode: str, records: Iterable[Record], resolved: int | None) -> State:
                     _by_key(mode, table, changes) if table.key else _by_count(mode, table, counted[segment, name])
                 )
         if segment < len(statements):
-            run(statements[segment].sql, statements[segment].database, tables)
+            statement = statements[segment]
+            run(statement.sql, statement.database, tables, printed=mode not in ("canal", "dataworks"))
     return {
         name: Content(
             tuple(table.columns),
@@ -141,7 +143,7 @@ def _statement(mode: str, body: _Raw, place: tuple[int, int]) -> DdlChange | Non
         if payload["op"] == "ALTER" and "alter" not in text.lower():
             text = f"ALTER TABLE `{table}` {text}"
         return DdlChange(int(payload["sequenceId"]), place, text, source["dbName"], table or "")
-    if not body["isDdl"]:
+    if not body["isDdl"] and (mode != "canal" or body["type"] not in _DDL):
         return None
     time = body["_tidb"]["commitTs"] if "_tidb" in body else body["es"]
     return DdlChange(time, place, body["sql"], body["database"], body["table"])

@@ -10,31 +10,41 @@ from cdc_pipeline_tests.histories.fold_tables import FoldTable, as_type, members
 if TYPE_CHECKING:
     from cdc_pipeline_tests.histories.shapes import Name, Row
 
-_TOKEN = re.compile(
+_TOKENS = (
     r"(?P<skip>\s+|/\*.*?\*/|--[^\n]*(?:\n|$)|#[^\n]*(?:\n|$))"
-    r"|`(?P<quoted>(?:[^`]|``)*)`|(?:_UTF8MB4)?'(?P<text>(?:[^'\\]|''|\\.)*)'"
-    r"|(?P<number>-?\d[\d.]*)|(?P<word>\w+)|(?P<mark>.)",
-    re.DOTALL,
+    r"|`(?P<quoted>(?:[^`]|``)*)`|%s|(?P<number>-?\d[\d.]*)|(?P<word>\w+)|(?P<mark>.)"
 )
+_BY_USER = re.compile(_TOKENS % r"'(?P<text>(?:[^'\\]|''|\\.)*)'", re.DOTALL)
+# TiDB prints an introducer before literals, whose backslashes it doubles
+_PRINTED = re.compile(_TOKENS % r"_UTF8MB4'(?P<literal>(?:[^']|'')*)'|'(?P<text>(?:[^']|'')*)'", re.DOTALL)
 _ZEROS = {"int": "0", "bigint": "0", "decimal": "0", "varchar": "", "varbinary": "", "time": "00:00:00", "set": ""}
 
 
-def run(sql: str, database: str, tables: dict[Name, FoldTable]) -> None:
-    """Applies a statement to `tables`. Unqualified names are in `database`."""
-    _Reader(sql, database.strip("`"), tables).run()
+def run(sql: str, database: str, tables: dict[Name, FoldTable], *, printed: bool) -> None:
+    """Applies a statement to `tables`. Unqualified names are in `database`. `printed`: by TiDB."""
+    _Reader(_tokens(sql, printed=printed), database.strip("`"), tables).run()
+
+
+def _tokens(sql: str, *, printed: bool) -> list[tuple[str, str]]:
+    found = []
+    for match in (_PRINTED if printed else _BY_USER).finditer(sql):
+        kind = match.lastgroup or ""
+        text = match.group(kind)
+        if kind == "text" and not printed:
+            text = re.sub(r"''|\\(.)", lambda found: found.group(1) or "'", text)
+        elif kind in ("text", "literal"):
+            text = text.replace("''", "'")
+        if kind == "literal":
+            kind, text = "text", text.replace("\\\\", "\\")
+        # to this pattern, a doubled back quote around a name is an empty name
+        if kind != "skip" and not (kind == "quoted" and not text):
+            found.append((kind, text))
+    return found
 
 
 class _Reader:
-    def __init__(self, sql: str, database: str, tables: dict[Name, FoldTable]) -> None:
-        self._tokens: list[tuple[str, str]] = []
-        for match in _TOKEN.finditer(sql):
-            kind = match.lastgroup or ""
-            text = match.group(kind)
-            if kind == "text":
-                text = re.sub(r"''|\\(.)", lambda found: found.group(1) or "'", text)
-            # to this pattern, a doubled back quote around a name is an empty name
-            if kind != "skip" and not (kind == "quoted" and not text):
-                self._tokens.append((kind, text))
+    def __init__(self, tokens: list[tuple[str, str]], database: str, tables: dict[Name, FoldTable]) -> None:
+        self._tokens = tokens
         self._at = 0
         self._database = database
         self._tables = tables
@@ -193,7 +203,7 @@ class _Reader:
         """A number, or a label in quotes."""
         kind, text = self._tokens[self._at]
         self._at += 1
-        return text if kind == "number" else f"'{text}'"
+        return text if kind == "number" else "'" + text.replace("'", "''") + "'"
 
     # ---- ALTER TABLE
 

@@ -58,7 +58,7 @@ def as_type(value: str | None, mysql_type: str) -> str | None:
 
 def members(mysql_type: str) -> list[str]:
     """The labels of an ENUM or SET in the form that `fold_ddl` reads it to."""
-    return mysql_type[mysql_type.index("(") + 2 : -2].split("','")
+    return [label.replace("''", "'") for label in mysql_type[mysql_type.index("(") + 2 : -2].split("','")]
 
 
 def as_label(number: str | None, mysql_type: str) -> str | None:

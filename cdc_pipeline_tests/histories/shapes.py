@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from cdc_pipeline_tests.histories.typed_texts import upper_type
+from cdc_pipeline_tests.histories.typed_texts import escaped, upper_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -137,18 +137,22 @@ class Table:
         """The partition of a row. None if the table has no partitions, or none that accepts the row."""
         return None if self.partitioning is None else self.partitioning.part_of(row[self.partitioning.column])
 
-    def create_statement(self) -> str:
-        """CREATE TABLE with a collation that distinguishes case and trailing spaces."""
+    def create_statement(self, *, printed: bool = False) -> str:
+        """CREATE TABLE with a collation that distinguishes case and trailing spaces.
+
+        If a label has a backslash, the comment of the table ends with one. `printed`: by TiDB, which does not escape the
+        backslashes of labels and comments.
+        """
         needed = {*self.key, *self.not_null}
         parts = [f"`{name}` {upper_type(words)}{' NOT NULL' if name in needed else ''}" for name, words in self.columns]
         if self.primary_key:
             parts.append(f"PRIMARY KEY ({_quoted(self.primary_key)})")
         if self.unique_not_null:
             parts.append(f"UNIQUE KEY `uk_{self.name}` ({_quoted(self.unique_not_null)})")
-        words = "" if self.partitioning is None else f" {self.partitioning.words}"
-        return (
-            f"CREATE TABLE `{self.name}` ({', '.join(parts)}) DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_0900_bin{words}"
-        )
+        words = " COMMENT = 'dir C:\\'" if any("\\" in words for _, words in self.columns) else ""
+        words += "" if self.partitioning is None else f" {self.partitioning.words}"
+        sql = f"CREATE TABLE `{self.name}` ({', '.join(parts)}) DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_0900_bin{words}"
+        return sql if printed else escaped(sql)
 
 
 def _quoted(names: Iterable[str]) -> str:

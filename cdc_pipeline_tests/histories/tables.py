@@ -10,6 +10,10 @@ from cdc_pipeline_tests.histories.typed_texts import converted, labels
 
 _PAYLOAD = (("note", "varchar(20)"), ("amount", "decimal(10,2)"), ("big", "bigint unsigned"), ("raw", "varbinary(8)"))
 
+# printed by TiDB they cannot be read with escapes
+_ODD_ENUM = r"enum('\','C:\new','it''s')"
+_ODD_SET = r"set('a\b','\','it''s \')"
+
 # kind → columns, primary key, unique key
 _SHAPES: dict[str, tuple[Columns, tuple[str, ...], tuple[str, ...]]] = {
     "int_pk": ((("id", "int"), *_PAYLOAD[:2]), ("id",), ()),
@@ -20,6 +24,11 @@ _SHAPES: dict[str, tuple[Columns, tuple[str, ...], tuple[str, ...]]] = {
     "time_pk": ((("at", "time"), _PAYLOAD[0], ("kind", "enum('a','A','b')")), ("at",), ()),
     "unique_only": ((_PAYLOAD[0], ("ref", "varchar(20)"), _PAYLOAD[1]), (), ("ref",)),
     "unique_pair": ((("x", "int"), ("n", "int"), ("y", "varbinary(8)")), (), ("y", "x")),
+    "odd_labels": (
+        (("id", "int"), ("mark", _ODD_ENUM), ("tags", _ODD_SET)),
+        ("id",),
+        (),
+    ),
     "keyless": ((("a", "int"), _PAYLOAD[0], _PAYLOAD[1]), (), ()),
     "keyless_precise": ((("t", "time(6)"), ("long", "decimal(45,3)"), ("flags", "set('x','X','y')")), (), ()),
     "keyless_wide": ((("a", "varchar(20)"), _PAYLOAD[3]), (), ()),

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 
 from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
 from cdc_pipeline.mysql.ddl.parser import parse_ddl
+from cdc_pipeline.mysql.ddl.tokens import Quoting
 from cdc_pipeline.mysql.model import schema_changes
 from cdc_pipeline_tests.histories.combined import combined
 from cdc_pipeline_tests.histories.ddl import CreateTable
@@ -324,6 +325,7 @@ def test_the_state_at_each_tso() -> None:
 def test_the_parser_reads_create_statements(kind: str) -> None:
     table = table_of(kind, "db", kind)
     (create,) = parse_ddl(table.create_statement(), "db")
+    assert parse_ddl(table.create_statement(printed=True), "db", quotings=[Quoting.TIDB]) == (create,)
     assert isinstance(create, schema_changes.CreateTable)
     assert tuple(column.name for column in create.schema.columns) == table.names
     assert sorted(create.schema.row_key) == sorted(table.key)

@@ -26,6 +26,11 @@ def in_case(mysql_type: str, word: str) -> str:
     return word + mysql_type[mysql_type.index("(") :]
 
 
+def escaped(text: str) -> str:
+    """The text of a string or type with its backslashes escaped, as users write it."""
+    return text.replace("\\", "\\\\")
+
+
 def upper_type(mysql_type: str) -> str:
     base = mysql_type.split("(")[0]
     return in_case(mysql_type, base.upper()) if is_labelled(mysql_type) else mysql_type.upper()
