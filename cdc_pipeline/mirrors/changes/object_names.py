@@ -86,8 +86,8 @@ class ObjectNames:
         self._precedes = precedes
         self._removed: set[TableName] = set()
         self._folding: set[str] = set()
-        """The topics whose statements name tables in lower case by names with capital letters."""
-        self._later: dict[TableName, list[int]] = {}
+        """The topics whose statements name tables in lower case by names with capital letters, as far as that was seen."""
+        self._later: dict[TableName, list[int]] = defaultdict(list)
         """Name → `commit_ts` of the later statements that create a table of exactly this name."""
 
     @cached_property
@@ -100,12 +100,20 @@ class ObjectNames:
 
     def resolved(self, events: Iterable[DdlEvent]) -> list[DdlEvent]:
         """The events, in order, with the names of the tables that they mean. Adds missing databases."""
-        found, later = list(events), defaultdict(list)
-        for event in found:
+        typed, before = list(events), list(self._tables)
+        found = self._resolve_all(typed)
+        if self._folding:
+            # a later statement may have shown that upstream does not distinguish case
+            self._tables, self._removed = TableNames(before), set()
+            found = self._resolve_all(typed)
+        return found
+
+    def _resolve_all(self, events: Iterable[DdlEvent]) -> list[DdlEvent]:
+        self._later = defaultdict(list)
+        for event in events:
             for name in _created_names(event):
-                later[name].append(event.commit_ts)
-        self._later = later
-        return [self._resolve(event) for event in found]
+                self._later[name].append(event.commit_ts)
+        return [self._resolve(event) for event in events]
 
     def looked_up(self, event: DdlEvent) -> DdlEvent:
         """An event of an earlier cut with the present names of its tables, as far as they exist or have rows."""
@@ -183,7 +191,10 @@ class ObjectNames:
         if not _is_tidb(event):
             if lower == name or name in self._rows:
                 return name
-            if self._has_rows_after(lower, event) or (event.topic in self._folding and lower not in self._tables):
+            if self._has_rows_after(lower, event):
+                self._folding.add(event.topic)
+                return lower
+            if event.topic in self._folding and lower not in self._tables:
                 return lower
             databases = databases or self._with_rows.databases(name.database)
             databases = [database for database in databases if database == lower.database]
@@ -231,18 +242,24 @@ class ObjectNames:
 
 def moved_names(
     known: Collection[TableName],
-    rows: Collection[TableName],
-    defined: Collection[TableName],
+    rows: Mapping[TableName, RowTimes],
+    events: Iterable[DdlEvent],
     has_rows: Callable[[TableName], bool],
 ) -> dict[TableName, TableName]:
     """The tables of earlier cuts whose first rows come under another case, each with the name of its rows.
 
-    known: the tables of earlier cuts. rows: the tables with rows in this cut. defined: the names that statements of this cut
-    create. has_rows: whether a table has rows under its own name.
+    known: the tables of earlier cuts. rows: the tables with rows in this cut. events: its statements, in order. has_rows:
+    whether a table has rows under its own name.
     """
+    defined: dict[TableName, int] = {}
+    for event in events:
+        for name in _created_names(event):
+            defined.setdefault(name, event.commit_ts)
     tables = TableNames(known)
     found: dict[TableName, TableName] = {}
-    for name in sorted(set(rows) - {*known, *defined}):
+    for name in sorted(name for name, times in rows.items() if times.first < defined.get(name, times.first + 1)):
+        if name in tables:
+            continue
         same = tables.spellings(name) if folded(name) == name else []
         if len(same) == 1 and not has_rows(same[0]):
             found[same[0]] = name

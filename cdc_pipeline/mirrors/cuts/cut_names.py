@@ -43,6 +43,8 @@ class CutNames:
     """Upstream's tables before the cut."""
     lookup: Callable[[TableName], MirrorState | None]
     """Returns a mirror as the last cut left it."""
+    held: frozenset[TableName] = frozenset()
+    """Upstream's tables whose mirrors are held, so that they keep their names."""
     moves: bool = True
     """Whether mirrors may take the name of their rows. False if the cut changes the selection."""
     moved: dict[TableName, TableName] | None = field(default=None, init=False)
@@ -61,8 +63,7 @@ class CutNames:
         if found and all(dialect_has_trait(event.dialect, Trait.FROM_TIDB) for event in found):
             self.moved = {}  # its rows have the names of the definitions
         else:
-            created = [name for event in found for change in event.changes for name in change.names().added]
-            self.moved = self._moves(created)
+            self.moved = self._moves(found)
         return self._names().resolved(found)
 
     def looked_up(self, event: DdlEvent) -> DdlEvent:
@@ -80,10 +81,10 @@ class CutNames:
 
     # ---- mirrors that take the name of their rows
 
-    def _moves(self, created: Iterable[TableName]) -> dict[TableName, TableName]:
+    def _moves(self, events: Iterable[DdlEvent]) -> dict[TableName, TableName]:
         if not self.moves or all(folded(name) == name for name in self.known):
             return {}
-        return moved_names(self.known, self.rows, list(created), self._has_rows)
+        return moved_names(self.known, self.rows, events, lambda name: name in self.held or self._has_rows(name))
 
     def _has_rows(self, name: TableName) -> bool:
         rows = self.log.where(is_in_table(name)).where(f"batch_id <= {self.window.last_batch}")

@@ -117,8 +117,9 @@ class CutStreams:
     @cached_property
     def names(self) -> CutNames:
         known = {source for name in self.published.names for source in self._tables_of(name)}
+        held = frozenset(source for table in self.published.held for source in self._tables_of(table.name))
         moves = self.selection_change is None
-        return CutNames(self.window, self.full_log, self.selection, known, self.lookup, moves=moves)
+        return CutNames(self.window, self.full_log, self.selection, known, self.lookup, held, moves=moves)
 
     def _tables_of(self, mirror: TableName) -> Iterable[TableName]:
         """The tables that the mirror has now; of a merged mirror `published` lists former ones too."""

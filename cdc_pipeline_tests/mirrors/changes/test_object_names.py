@@ -67,7 +67,7 @@ MYSQL = {
     ),
     "the_database_of_the_rows": Case(
         ("CREATE TABLE S.B (id INT)", "CREATE TABLE S.a (id INT)"),
-        ("CreateTable s.B (id int)", "CreateTable s.a (id int)"),
+        ("CreateTable s.b (id int)", "CreateTable s.a (id int)"),
         rows={"s.a": (25, 25)},
     ),
     "rows_under_the_name_as_typed": Case(
@@ -94,6 +94,16 @@ MYSQL = {
         (_CREATED, "DROP TABLE ORDERS", "CREATE TABLE ORDERS (n INT)"),
         ("CreateTable s.orders (id int)", "DropTable s.orders", "CreateTable s.orders (n int)"),
         rows={"s.orders": (11, 40)},
+    ),
+    "a_table_that_was_dropped_and_defined_again_without_rows": Case(
+        (_CREATED, "DROP TABLE orders", "CREATE TABLE ORDERS (n INT)", "CREATE TABLE New (n INT)"),
+        (
+            "CreateTable s.orders (id int)",
+            "DropTable s.orders",
+            "CreateTable s.orders (n int)",
+            "CreateTable s.new (n int)",
+        ),
+        rows={"s.orders": (11, 19)},
     ),
     "a_definition_that_arrives_after_its_rows": Case(
         (_CREATED,), ("CreateTable s.orders (id int)",), ("s.orders",), inferred=("s.orders",)
@@ -191,6 +201,7 @@ _MOVED: dict[str, tuple[tuple[str, ...], tuple[str, ...], dict[str, str]]] = {
     "a_table_with_rows_of_its_own": (("s.Filled",), ("s.filled",), {}),
     "a_table_that_is_known": (("s.Orders", "s.orders"), ("s.orders",), {}),
     "a_table_that_the_cut_defines": (("s.Defined",), ("s.defined",), {}),
+    "rows_before_the_cut_defines_the_table_again": (("s.Again",), ("s.again",), {"s.Again": "s.again"}),
     "rows_with_capital_letters": (("s.orders",), ("s.Orders",), {}),
     "several_tables": (("s.Orders", "s.ORDERS"), ("s.orders",), {}),
     "the_database_and_its_other_tables": (
@@ -204,12 +215,10 @@ _MOVED: dict[str, tuple[tuple[str, ...], tuple[str, ...], dict[str, str]]] = {
 @pytest.mark.parametrize("name", _MOVED)
 def test_tables_move_to_the_names_of_their_rows(name: str) -> None:
     known, rows, expected = _MOVED[name]
-    found = moved_names(
-        set(map(_name, known)),
-        set(map(_name, rows)),
-        {TableName("s", "defined")},
-        lambda table: table.table == "Filled",
-    )
+    case = Case((), ())
+    events = [_event(2, "CREATE TABLE defined (id INT)", case), _event(2, "CREATE TABLE again (id INT)", case)]
+    times = {_name(table): RowTimes(15 if table == "s.again" else 25, 30) for table in rows}
+    found = moved_names(set(map(_name, known)), times, events, lambda table: table.table == "Filled")
     assert {str(old): str(new) for old, new in found.items()} == expected
 
 
