@@ -129,7 +129,7 @@ def mixed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tupl
     no_key = {name: text for name, text in odd.items() if name != "id"}
     topic.send(canal("INSERT", "odd", 9, [no_key], types=types, sql_types=sql_types))
     topic.send(canal("INSERT", "half", 9, [{"id": "1", "v": "a"}], types=_INT, key=["id"]))
-    topic.send(canal("INSERT", "half", 9, [{"id": "2"}], types=_INT, key=["id"]))
+    topic.send(canal("INSERT", "half", 9, [{"id": "2"}], types={"id": "int"}, key=["id"]))
     # Canal has restarted with another table definition: the last message has values under wrong names
     shifted = "CREATE TABLE shifted (id INT PRIMARY KEY, v VARCHAR(20), n INT)"
     topic.send(canal_ddl(shifted, 9, table="shifted", kind="CREATE"))
