@@ -37,8 +37,5 @@ def open_transactions_result(intake: Intake, key: dg.AssetKey) -> dg.AssetCheckR
         passed=not problems,
         severity=dg.AssetCheckSeverity.WARN,
         description=". ".join(problems) or None,
-        metadata={
-            f"{found.topic}/{found.partition}": f"last stable offset {found.stable_offset}, end offset {found.end_offset}"
-            for found in held[:_SHOWN]
-        },
+        metadata={f"{found.topic}/{found.partition}": found.offsets for found in held[:_SHOWN]},
     )

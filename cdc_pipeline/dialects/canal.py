@@ -2,8 +2,9 @@
 
 A row change has one or more rows in binlog order (canal-facts 8). `old[i]` has the before values of the changed columns of
 `data[i]`. It may also have columns that changed in an earlier row only, so a column in `old` need not have changed
-(canal-facts 10). `old` may be null, empty or shorter than `data`: up to Canal 1.1.6, a row of which no sent column changed
-has no entry. Then no row gets before values, because nothing pairs them, and the rows are applied by key.
+(canal-facts 10). `old` may be null, empty or shorter than `data`: up to Canal 1.1.6, a row has no entry if none
+of the columns that are sent changed. Then no row gets before values, because nothing pairs them, and the rows are applied
+by key.
 
 Some encoders leave out columns that are NULL (Canal up to 1.1.3). `mysqlType`, else `sqlType`, names all columns of the
 rows: a column that it names and a row lacks is NULL. A column that it does not name is not in the image (MINIMAL).

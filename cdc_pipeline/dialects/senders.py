@@ -41,19 +41,17 @@ def with_senders(records: DataFrame, topics: Collection[str]) -> DataFrame:
 
 
 def unnumbered_topics(lake: Lake) -> set[str]:
-    """The topics of which Canal's messages without batch numbers were decoded."""
+    """The topics that have decoded messages of Canal without batch numbers."""
     return _topics(lake, ("change_log", "ddl_history"), F.expr(_UNNUMBERED))
 
 
-def topics_of_canal(
-    lake: Lake, batch: DataFrame, batch_id: int, ranges: Iterable[OffsetRange], content: str = "value"
-) -> set[str]:
+def topics_of_canal(lake: Lake, batch: DataFrame, batch_id: int, ranges: Iterable[OffsetRange]) -> set[str]:
     """The topics of a batch of raw records whose messages with `id` 0 are Canal's.
 
-    Depends on the batch and on those decoded before it only, so decoding a batch again gives the same result. `content`:
-    the column that is parsed. `ranges`: the offsets of the batch.
+    Depends on the batch and on those decoded before it only, so decoding a batch again gives the same result. `ranges`: the
+    offsets of the batch.
     """
-    found = _evidence(batch, ranges, content)
+    found = _evidence(batch, ranges)
     earlier = F.col("batch_id") < batch_id
     several = {topic for topic, (_, has_several) in found.items() if has_several}
     if open_topics := found.keys() - several:
@@ -66,15 +64,15 @@ def topics_of_canal(
     return several | (found.keys() - with_ms)
 
 
-def _evidence(batch: DataFrame, ranges: Iterable[OffsetRange], content: str) -> dict[str, tuple[bool, bool]]:
+def _evidence(batch: DataFrame, ranges: Iterable[OffsetRange]) -> dict[str, tuple[bool, bool]]:
     """Topic → whether a message with `id` 0 and without `_tidb` has an `es` that is no whole second, and whether one has
     several rows."""
     records: dict[str, int] = {}
     for span in ranges:
         records[span.topic] = records.get(span.topic, 0) + span.records
-    message = F.from_json(F.col(content).cast("string"), _FIELDS, OPTIONS)
+    message = F.from_json(F.col("value").cast("string"), _FIELDS, OPTIONS)
     rows = (
-        batch.where(may_have_zero_id(F.col(content)) & _is_sampled(records))
+        batch.where(may_have_zero_id(F.col("value")) & _is_sampled(records))
         .select("topic", message.alias("message"))
         .where(f"message.{BATCH} = 0 AND message._tidb IS NULL AND message.es IS NOT NULL")
         .groupBy("topic")

@@ -44,8 +44,12 @@ class OpenTransaction:
     is_overdue: bool = False
     """Whether it has been open for longer than brokers allow by default (`transaction.max.timeout.ms`)."""
 
+    @property
+    def offsets(self) -> str:
+        return f"last stable offset {self.stable_offset}, end offset {self.end_offset}"
+
     def __str__(self) -> str:
-        return f"{self.topic}/{self.partition}: last stable offset {self.stable_offset}, end offset {self.end_offset}"
+        return f"{self.topic}/{self.partition}: {self.offsets}"
 
 
 @dataclass(frozen=True)

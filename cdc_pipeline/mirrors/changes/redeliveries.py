@@ -231,7 +231,7 @@ def _with_delivery_starts(rows: DataFrame, stream: Sequence[str]) -> DataFrame:
     by_offset = Over.partitionBy(*stream).orderBy("offset", "row")
     counts = ("resume_signs", "canal_restarts", "retries", "kept_clocks", "resends")
     previous = {name: F.lag(name).over(by_offset) for name in ("commit_ts", "message_id", "ts", *counts)}
-    # where Canal kept its clock, all that it resent is known, and the numbers start anew without a delivery
+    # a lower number where Canal resends with its former clock starts no delivery: `kept_clocks` has found those copies
     renumbers = (F.col("message_id") < previous["message_id"]) & (F.col("kept_clocks") == previous["kept_clocks"])
     steps_back = (F.col("commit_ts") < previous["commit_ts"]) | renumbers
     is_resent = F.col("resends") > previous["resends"]

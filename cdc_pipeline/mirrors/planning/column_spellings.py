@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.dialects.message_types import MessageTypes
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -32,9 +30,10 @@ def with_spellings(group: RowGroup, spellings: Mapping[str, str]) -> RowGroup:
     def spelled(name: str) -> str:
         return spellings.get(name, name)
 
-    types = MessageTypes(
-        {spelled(name): text for name, text in group.types.mysql_types.items()},
-        {spelled(name): encoding for name, encoding in group.types.encodings.items()},
+    types = replace(
+        group.types,
+        mysql_types={spelled(name): text for name, text in group.types.mysql_types.items()},
+        encodings={spelled(name): encoding for name, encoding in group.types.encodings.items()},
     )
     columns, key = (tuple(map(spelled, names)) for names in (group.columns, group.key_names))
     return replace(group, columns=columns, key_names=key, types=types)
