@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_pipeline.mirrors.changes.object_names import ObjectNames, moved_names
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent, ddl_event
+from cdc_pipeline.mirrors.model.object_names import ObjectNames, moved_names
 from cdc_pipeline.mirrors.model.upstream_tables import RowTimes
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import Planner

@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.delta import Commit, append_once
 from cdc_pipeline.lake.tables.ddl_history import HELD
-from cdc_pipeline.mirrors.changes.copies import ROW_POSITION
 from cdc_pipeline.mirrors.changes.segments import with_segments
+from cdc_pipeline.mirrors.deliveries.copies import ROW_POSITION
 from cdc_pipeline.mirrors.model.ddl_events import ddl_event, in_upstream_order
 from cdc_pipeline.mysql.model.schema_changes import DropDatabase
 from cdc_pipeline.positions import Position

@@ -27,7 +27,8 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.traits import Trait, has_trait
 from cdc_pipeline.lake.tables.ddl_history import DUPLICATE
-from cdc_pipeline.mirrors.changes.canal_deliveries import (
+from cdc_pipeline.mirrors.changes.row_filters import is_in_tables
+from cdc_pipeline.mirrors.deliveries.canal_deliveries import (
     restart_times,
     unnumbered_starts,
     with_confirmed_starts,
@@ -35,16 +36,15 @@ from cdc_pipeline.mirrors.changes.canal_deliveries import (
     with_restart_count,
     with_retry_count,
 )
-from cdc_pipeline.mirrors.changes.copies import CHANGE, COMMIT, PARTITION, ROW_POSITION, image_hash
-from cdc_pipeline.mirrors.changes.kept_clocks import change_hash, sent_records, with_kept_clocks, with_kept_copies
-from cdc_pipeline.mirrors.changes.restarts import (
+from cdc_pipeline.mirrors.deliveries.copies import CHANGE, COMMIT, PARTITION, ROW_POSITION, image_hash
+from cdc_pipeline.mirrors.deliveries.kept_clocks import change_hash, sent_records, with_kept_clocks, with_kept_copies
+from cdc_pipeline.mirrors.deliveries.restarts import (
     UNSURE_COPIES,
     commit_restarts,
     follows_pause,
     with_lateness,
     with_resume_signs,
 )
-from cdc_pipeline.mirrors.changes.row_filters import is_in_tables
 from cdc_pipeline.mirrors.model.source_tables import source_columns
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.spark.small_frames import small_frame

@@ -21,7 +21,7 @@ from cdc_pipeline.lake.tables.ddl_history import (
     RESULT_COLUMNS,
 )
 from cdc_pipeline.mirrors.changes.row_filters import clock_ts, is_at_or_after
-from cdc_pipeline.mirrors.changes.statement_copies import Restarts, statement_identities
+from cdc_pipeline.mirrors.deliveries.statement_copies import Restarts, statement_identities
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent, ddl_event, in_upstream_order
 from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
 from cdc_pipeline.mirrors.planning.included_ddl import exclusion_reason
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from cdc_pipeline.gaps import Gap
     from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.lake.paths import LakePaths
-    from cdc_pipeline.mirrors.changes.statement_copies import RestartsOf
     from cdc_pipeline.mirrors.changes.window import Window
     from cdc_pipeline.mirrors.cuts.cut_names import CutNames
+    from cdc_pipeline.mirrors.deliveries.statement_copies import RestartsOf
     from cdc_pipeline.mirrors.model.state import MirrorState
     from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl
     from cdc_pipeline.mysql.model.table import TableName

@@ -12,7 +12,6 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.gaps import gap_texts
 from cdc_pipeline.lake.delta import row_count, table_state
-from cdc_pipeline.mirrors.changes.copies import ROW_POSITION
 from cdc_pipeline.mirrors.changes.held_rows import count_held_rows
 from cdc_pipeline.mirrors.changes.segments import with_segments
 from cdc_pipeline.mirrors.cuts.cut_ddl import store_outcomes
@@ -21,6 +20,7 @@ from cdc_pipeline.mirrors.cuts.cut_streams import CutStreams
 from cdc_pipeline.mirrors.cuts.publish import publish
 from cdc_pipeline.mirrors.cuts.quarantine import QuarantinePolicy, record_failures, without_failed_tables
 from cdc_pipeline.mirrors.cuts.totals import CutTotals
+from cdc_pipeline.mirrors.deliveries.copies import ROW_POSITION
 from cdc_pipeline.mirrors.execution.step_runner import StepResult, StepResults, StepRunner
 from cdc_pipeline.mirrors.merge.apply_rows import RowMerger
 from cdc_pipeline.mirrors.merge.contested_keys import resolve_contested

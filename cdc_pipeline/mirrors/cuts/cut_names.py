@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
 from cdc_pipeline.mirrors.changes.late_ddl import precedes_rows
-from cdc_pipeline.mirrors.changes.object_names import ObjectNames, moved_names
 from cdc_pipeline.mirrors.changes.row_filters import is_in_table
+from cdc_pipeline.mirrors.model.object_names import ObjectNames, moved_names
 from cdc_pipeline.mirrors.model.source_tables import with_renamed_source_table
 from cdc_pipeline.mirrors.model.upstream_tables import RowTimes, row_times
 from cdc_pipeline.mysql.model.change_names import folded

@@ -18,10 +18,10 @@ from cdc_pipeline.mirrors.changes.held_rows import resumed_events, resumed_table
 from cdc_pipeline.mirrors.changes.late_changes import late_changes
 from cdc_pipeline.mirrors.changes.late_ddl import early_row_gaps, tables_to_replay
 from cdc_pipeline.mirrors.changes.row_groups import contradiction_gaps, row_groups, with_types
-from cdc_pipeline.mirrors.changes.statement_copies import canal_restarts
 from cdc_pipeline.mirrors.cuts.cut_ddl import CutStatements, altered_at_watermark, statements_applied_since
 from cdc_pipeline.mirrors.cuts.cut_streams import CutStreams
 from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
+from cdc_pipeline.mirrors.deliveries.statement_copies import canal_restarts
 from cdc_pipeline.mirrors.merge.computed_values import computed_problems
 from cdc_pipeline.mirrors.merge.net_changes import RowSet
 from cdc_pipeline.mirrors.merge.row_identity import Identity

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.tables.ddl_history import DUPLICATE, HELD, NOT_INCLUDED
-from cdc_pipeline.mirrors.changes.object_names import ObjectNames
 from cdc_pipeline.mirrors.cuts.cut_names import CutNames
 from cdc_pipeline.mirrors.model.ddl_events import ddl_event, in_upstream_order
 from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
+from cdc_pipeline.mirrors.model.object_names import ObjectNames
 from cdc_pipeline.mirrors.model.source_tables import SOURCE_NAMES
 from cdc_pipeline.mirrors.model.upstream_tables import RowTimes, existing_tables, row_times
 from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl, exclusion_reason

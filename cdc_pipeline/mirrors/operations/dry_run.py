@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.tables.ddl_history import HELD, PENDING
-from cdc_pipeline.mirrors.changes.object_names import ObjectNames
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mirrors.cuts.cut_inputs import CutInputs, StoredMirrors
 from cdc_pipeline.mirrors.model.ddl_events import ddl_event, in_upstream_order
+from cdc_pipeline.mirrors.model.object_names import ObjectNames
 from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import Permissions, Planner

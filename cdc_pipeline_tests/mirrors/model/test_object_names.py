@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from cdc_pipeline.mirrors.changes.object_names import ObjectNames, moved_names
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
+from cdc_pipeline.mirrors.model.object_names import ObjectNames, moved_names
 from cdc_pipeline.mirrors.model.upstream_tables import RowTimes
 from cdc_pipeline.mysql.ddl.statements import event_changes
 from cdc_pipeline.mysql.model.change_names import with_message_names

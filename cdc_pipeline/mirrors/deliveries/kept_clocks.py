@@ -13,7 +13,7 @@ from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.traits import Trait, has_trait
-from cdc_pipeline.mirrors.changes.copies import PARTITION, ROW_POSITION, image_hash
+from cdc_pipeline.mirrors.deliveries.copies import PARTITION, ROW_POSITION, image_hash
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -17,7 +17,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
-from cdc_pipeline.mirrors.changes.unqualified_names import qualified
+from cdc_pipeline.mirrors.model.unqualified_names import qualified
 from cdc_pipeline.mysql.model.change_names import folded, with_names
 from cdc_pipeline.mysql.model.schema_changes import CreateTable, CreateTableLike, DropDatabase, DropTable, NotSupported
 

@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.traits import Trait, has_trait
 from cdc_pipeline.gaps import Gap, GapKind
-from cdc_pipeline.mirrors.changes.copies import CHANGE, COMMIT, PARTITION, ROW_POSITION, image_hash
+from cdc_pipeline.mirrors.deliveries.copies import CHANGE, COMMIT, PARTITION, ROW_POSITION, image_hash
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -16,8 +16,8 @@ from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.traits import Trait, has_trait
-from cdc_pipeline.mirrors.changes.copies import PARTITION
-from cdc_pipeline.mirrors.changes.kept_clocks import change_hash, sent_records, with_kept_clocks
+from cdc_pipeline.mirrors.deliveries.copies import PARTITION
+from cdc_pipeline.mirrors.deliveries.kept_clocks import change_hash, sent_records, with_kept_clocks
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from cdc_pipeline.dialects.message_types import MessageTypes
 from cdc_pipeline.gaps import GapKind
-from cdc_pipeline.mirrors.changes.object_names import ObjectNames
 from cdc_pipeline.mirrors.changes.row_groups import RowGroup
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
+from cdc_pipeline.mirrors.model.object_names import ObjectNames
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import Planner
 from cdc_pipeline.mysql.ddl.statements import event_changes

@@ -20,9 +20,9 @@ from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
-from cdc_pipeline.mirrors.changes.canal_deliveries import restart_times, unnumbered_starts
-from cdc_pipeline.mirrors.changes.copies import PARTITION
-from cdc_pipeline.mirrors.changes.kept_clocks import sent_records, with_kept_clocks
+from cdc_pipeline.mirrors.deliveries.canal_deliveries import restart_times, unnumbered_starts
+from cdc_pipeline.mirrors.deliveries.copies import PARTITION
+from cdc_pipeline.mirrors.deliveries.kept_clocks import sent_records, with_kept_clocks
 from cdc_pipeline.mysql.model.change_names import folded
 from cdc_pipeline.mysql.model.schema_changes import AlterTable, ExchangePartition, TruncatePartition, TruncateTable
 

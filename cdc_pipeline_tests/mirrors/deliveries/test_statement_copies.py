@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_pipeline.mirrors.changes.statement_copies import Restarts, statement_identities
+from cdc_pipeline.mirrors.deliveries.statement_copies import Restarts, statement_identities
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent, in_upstream_order
 from cdc_pipeline.mysql.ddl.statements import DDL_EVENT, event_changes
 
