@@ -12,7 +12,9 @@ import dagster as dg
 from pyspark.sql import functions as F
 
 from cdc_pipeline.checks.rotation import next_in_rotation, tables_result
+from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.lake.tables.consistent_cuts import CUTS
 from cdc_pipeline.mirrors.merge.soft_deletes import live_rows
 from cdc_pipeline.mirrors.model.row_key import key_columns
 from cdc_pipeline.mirrors.model.state import MirrorState
@@ -130,6 +132,6 @@ def _since(lake: Lake, report: CutReport) -> int | None:
     """Resolved TSO of the previous cut: rows of this cut are above it. -1 if there is none, None without TSOs."""
     if report.resolved_tso is None:
         return None
-    cuts = lake.read("consistent_cuts")
-    row = cuts.where(F.col("cut_id") == report.cut_id - 1).select("resolved_tso").first()
-    return -1 if row is None or row[0] is None else int(row[0])
+    before = read_rows(lake, CUTS, ("cut_id", "=", report.cut_id - 1), columns=["resolved_tso"])
+    tso = before[0]["resolved_tso"] if before else None
+    return -1 if tso is None else int(tso)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import dagster as dg
-from pyspark.sql import functions as F
+
+from cdc_pipeline.lake.control_tables import read_rows
 
 if TYPE_CHECKING:
     from cdc_pipeline.lake.lake import Lake
@@ -16,13 +18,9 @@ NO_LOST_OFFSETS = "no_lost_offsets"
 
 def lost_offsets_result(lake: Lake, key: dg.AssetKey) -> dg.AssetCheckResult:
     """Warns if offsets expired before they were read and `source.resume_at` skipped them."""
-    batches = lake.read("batches")
-    rows = (
-        batches.select("batch_id", F.explode("lost").alias("range"))
-        .select("batch_id", "range.*")
-        .orderBy("batch_id", "topic", "partition")
-        .collect()
-    )
+    batches = read_rows(lake, "batches", columns=["batch_id", "lost"])
+    rows = [{**lost, "batch_id": batch["batch_id"]} for batch in batches for lost in batch["lost"]]
+    rows.sort(key=itemgetter("batch_id", "topic", "partition"))
     skipped = {
         f"{row['topic']}/{row['partition']}": f"{row['first']}–{row['next'] - 1}, skipped in batch {row['batch_id']}"
         for row in rows

@@ -7,6 +7,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
@@ -19,13 +21,13 @@ from cdc_pipeline.spark.small_frames import small_frame
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame
 
 _METRICS_TIMEOUT = 5.0
 """Seconds. The metrics of a finished query arrive later, through Spark's listener bus."""
 _POSITION_SCHEMA = "`topic` STRING, `partition` INT, `offset` BIGINT"
 _TIMES = ("watermark_ts", "es", "ts")
-_TIME_TYPES = "`timestamp` BIGINT, watermark_ts BIGINT, es BIGINT, ts BIGINT"
+_TIMESTAMP = pa.timestamp("us", "UTC")
 
 
 @dataclass(frozen=True)
@@ -103,18 +105,31 @@ class ObservedFrame:
             newest[topic] = max(es, newest.get(topic, es))
         return BatchCounts(records, by_kind, metrics["changes"] or 0, bool(metrics["exact"]), newest)
 
-    def watermarks(self, spark: SparkSession, batch_id: int) -> DataFrame:
-        """`unified.watermarks` of the frame, from its metrics instead of its records."""
-        metric = small_frame(spark, [(self._observation.get["watermarks"],)], "watermarks STRING")
-        rows = metric.select(F.inline(F.from_json("watermarks", f"ARRAY<STRUCT<{_POSITION_SCHEMA}, {_TIME_TYPES}>>")))
-        decoded = rows.withColumns(
+    def watermarks(self, batch_id: int) -> pa.Table:
+        """The batch's rows of `watermarks`, from the metrics of the frame: one per watermark.
+
+        All changes with `commit_ts` < `watermark_ts` were sent before it.
+        """
+        found = json.loads(self._observation.get["watermarks"])  # without the fields that are null
+
+        def column(name: str, type_: pa.DataType) -> pa.Array:
+            return pa.array([row.get(name) for row in found], type_)
+
+        tsos = column("watermark_ts", pa.int64())
+        milliseconds = pc.shift_right(tsos, pa.scalar(unified.TSO_SHIFT, pa.int64()))
+        return pa.table(
             {
-                "batch_id": F.lit(batch_id).cast("bigint"),
-                "timestamp": F.timestamp_micros("timestamp"),
-                "kind": F.lit(unified.WATERMARK),
+                "batch_id": pa.array([batch_id] * len(found), pa.int64()),
+                "topic": column("topic", pa.string()),
+                "partition": column("partition", pa.int32()),
+                "offset": column("offset", pa.int64()),
+                "timestamp": column("timestamp", pa.int64()).cast(_TIMESTAMP),
+                "watermark_ts": tsos,
+                "es": column("es", pa.int64()),
+                "ts": column("ts", pa.int64()),
+                "watermark_time": milliseconds.cast(pa.timestamp("ms", "UTC")).cast(_TIMESTAMP),
             }
         )
-        return unified.watermarks(decoded)
 
     def other_records(self, raw: DataFrame) -> DataFrame:
         """The records of `raw` for `ddl_history` and `dead_letters`. They are few."""

@@ -19,13 +19,14 @@ from cdc_pipeline.dialects.ddl_rows import ddl_rows
 from cdc_pipeline.dialects.decode import DialectName, decode, decode_with_reasons
 from cdc_pipeline.dialects.releases import read_releases, with_replacements
 from cdc_pipeline.dialects.senders import topics_of_canal, with_senders
+from cdc_pipeline.lake.control_tables import append_rows
 from cdc_pipeline.lake.delta import Commit, append_once, is_committed
 from cdc_pipeline.lake.delta_log import require_intact_logs
 from cdc_pipeline.lake.tables.batches import BATCHES_SCHEMA, last_decoded_batch
 from cdc_pipeline.lake.tables.ddl_history import with_empty_results
 from cdc_pipeline.sources.raw_batches import batch_note, newest_batch
 from cdc_pipeline.spark.few_rows import small_query
-from cdc_pipeline.spark.small_frames import small_frame
+from cdc_pipeline.spark.small_frames import small_table
 from cdc_pipeline.spark.threads import map_in_threads
 
 if TYPE_CHECKING:
@@ -137,13 +138,16 @@ def _write_others(
         return
     change_log = lake.read("change_log")
     rows = {
-        "watermarks": lambda: observed.watermarks(lake.spark, batch_id),
         "dead_letters": lambda: unified.dead_letters(frame),
         "ddl_history": lambda: with_empty_results(ddl_rows(frame, change_log)),
     }
 
     def write(table: str) -> None:
-        append_once(rows[table](), lake.paths.table(table), _commit(lake.paths, table, batch_id, note))
+        commit = _commit(lake.paths, table, batch_id, note)
+        if table == "watermarks":
+            append_rows(lake, table, observed.watermarks(batch_id), commit)
+        else:
+            append_once(rows[table](), lake.paths.table(table), commit)
 
     map_in_threads(lake.spark, write, wanted, threads=2)
 
@@ -179,5 +183,4 @@ def _write_batch(
         [tuple(stretch) for stretch in note["lost"]],
         dict(counts.heartbeats),
     )
-    frame = small_frame(lake.spark, [row], BATCHES_SCHEMA)
-    append_once(frame, lake.paths.table("batches"), _commit(lake.paths, "batches", batch_id, note))
+    append_rows(lake, "batches", small_table([row], BATCHES_SCHEMA), _commit(lake.paths, "batches", batch_id, note))

@@ -68,7 +68,6 @@ DDL_COLUMNS = (
     "message_id",
     "sql",
 )
-WATERMARK_COLUMNS = (*RECORD_COLUMNS, "watermark_ts", "es", "ts")
 DEAD_LETTER_COLUMNS = (*RECORD_COLUMNS, "rule", "database", "table", "column", "reason", "key", "value")
 
 
@@ -105,23 +104,9 @@ def is_event() -> Column:
     return kind.isin(*DDL_STATEMENTS, STATEMENT) | ((kind == XA) & (F.col("type") == "XAROLLBACK"))
 
 
-def watermarks(decoded: DataFrame) -> DataFrame:
-    """Rows of `watermarks`, one per watermark. All changes with `commit_ts` < `watermark_ts` were sent before it."""
-    return (
-        decoded.where(F.col("kind") == WATERMARK)
-        .select(*WATERMARK_COLUMNS)
-        .withColumn("watermark_time", tso_time("watermark_ts"))
-    )
-
-
 def dead_letters(decoded: DataFrame) -> DataFrame:
     """Rows of `dead_letters`, one per record that breaks a rule, with its bytes as received.
 
     `column`: the field of the rule, null for a rule over several.
     """
     return decoded.where(F.col("kind") == DEAD).select(*DEAD_LETTER_COLUMNS)
-
-
-def tso_time(column: str) -> Column:
-    """The physical time of a TSO as a timestamp with ms precision."""
-    return F.timestamp_millis(F.shiftright(F.col(column), TSO_SHIFT))

@@ -97,14 +97,6 @@ def snapshot_at(spark: SparkSession, path: str, version: int) -> Any:
     return delta_log(spark, path).getSnapshotAt(version, none, none, False)
 
 
-def read_newest_note(spark: SparkSession, path: str) -> dict[str, Any]:
-    """The note of the table's newest commit (`delta.Commit`); empty if it has none."""
-    actions = read_commit(spark, path, snapshot_of(spark, path).version())
-    notes = (action["commitInfo"].get("userMetadata") for action in actions if "commitInfo" in action)
-    note: dict[str, Any] = json.loads(next(notes, None) or "{}")
-    return note
-
-
 def read_commit(spark: SparkSession, path: str, version: int) -> list[dict[str, Any]]:
     """The actions of a commit, as in its file; empty if Delta has removed the file."""
     log, file = delta_log(spark, path), log_names(spark).path(f"{path}/_delta_log/{version:020}.json")

@@ -51,10 +51,16 @@ def to_lake_error(error: BaseException) -> CdcError | None:
         return LakeError(f"the lake cannot be written: {_short(line)}")
     if line := _first_match(_DAMAGED, messages):
         path = next(_paths((line, *messages)), "a table")
-        return LakeError(
-            f"{path} is damaged or missing: {_short(line)}. Nothing was repaired. Follow docs/operations.md (A damaged log)"
-        )
+        return damaged_table(path, line)
     return None
+
+
+def damaged_table(path: str, reason: object) -> LakeError:
+    """The error of a table whose log or files are damaged. `reason`: an exception or a line of its text."""
+    line = next(iter(str(reason).strip().splitlines()), type(reason).__name__)
+    return LakeError(
+        f"{path} is damaged or missing: {_short(line)}. Nothing was repaired. Follow docs/operations.md (A damaged log)"
+    )
 
 
 def affects_all_tables(error: BaseException) -> bool:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from deltalake import DeltaTable
+
 from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.lake.paths import is_local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,4 +42,5 @@ class Lake:
 
     def exists(self, table: str) -> bool:
         """Whether one of `paths.OWN_TABLES` exists."""
-        return self.state(table) is not None
+        path = self.paths.table(table)
+        return DeltaTable.is_deltatable(path) if is_local_path(path) else self.state(table) is not None

@@ -85,7 +85,7 @@ class LakePaths:
 
     @property
     def is_local(self) -> bool:
-        return not _REMOTE.match(self.root)
+        return is_local_path(self.root)
 
     @property
     def _absolute_root(self) -> str:
@@ -157,6 +157,11 @@ class LakePaths:
     def write_error(self, error: OSError) -> LakeError:
         reason = error.strerror or str(error)
         return LakeError(f"the lake {self.root!r} cannot be written: {reason} ({error.filename})")
+
+
+def is_local_path(path: str) -> bool:
+    """Whether it is a path of this machine, and no URI."""
+    return not _REMOTE.match(path)
 
 
 def escape_glob(path: str) -> str:

@@ -26,8 +26,13 @@ def small_frame(spark: SparkSession, rows: Iterable[Sequence[Any]], schema: Stru
     TypeError (of pyarrow) if a value does not have its column's type.
     """
     types = struct_of(schema) if isinstance(schema, str) else schema
-    converted = [_to_arrow(row, types) for row in rows]
-    return spark.createDataFrame(pa.Table.from_pylist(converted, schema=to_arrow_schema(types)), types)
+    return spark.createDataFrame(small_table(rows, types), types)
+
+
+def small_table(rows: Iterable[Sequence[Any]], schema: StructType | str) -> pa.Table:
+    """The rows as an Arrow table. Parameters and errors as of `small_frame`."""
+    types = struct_of(schema) if isinstance(schema, str) else schema
+    return pa.Table.from_pylist([_to_arrow(row, types) for row in rows], schema=to_arrow_schema(types))
 
 
 @functools.lru_cache(maxsize=128)

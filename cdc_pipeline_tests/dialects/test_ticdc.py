@@ -553,7 +553,7 @@ def test_each_record_becomes_one_row_of_one_table(frame: DataFrame, rows: Column
     tables = {
         unified.ROW: unified.row_changes(frame),
         unified.DDL: unified.ddl_events(frame),
-        unified.WATERMARK: unified.watermarks(frame),
+        unified.WATERMARK: frame.where(F.col("kind") == unified.WATERMARK),
         unified.DEAD: unified.dead_letters(frame),
         unified.EMPTY: frame.where(F.col("kind") == unified.EMPTY),
     }
@@ -567,9 +567,3 @@ def test_dead_letters_keep_the_bytes(frame: DataFrame) -> None:
     offset = list(_VALUES).index("value_is_utf8: all bytes")
     (letter,) = unified.dead_letters(frame).where(F.col("offset") == offset).collect()
     assert (letter["batch_id"], letter["value"]) == (1, bytearray(range(256)))
-
-
-def test_watermark_time_is_the_physical_part(frame: DataFrame) -> None:
-    offset = list(_VALUES).index("good: watermark inside its millisecond")
-    marks = unified.watermarks(frame).where(F.col("offset") == offset)
-    assert marks.select(F.unix_millis("watermark_time")).collect() == [(1_700_000_000_123,)]

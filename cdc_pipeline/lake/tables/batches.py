@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.lake.delta import committed_version
+from cdc_pipeline.lake.control_tables import newest_version
 
 if TYPE_CHECKING:
     from cdc_pipeline.lake.lake import Lake
@@ -26,4 +26,4 @@ BATCHES_SCHEMA = (
 
 def last_decoded_batch(lake: Lake) -> int:
     """The id of the newest decoded batch; 0 if none is."""
-    return committed_version(lake.spark, lake.paths.table("batches"), lake.paths.app_id("batches")) or 0
+    return newest_version(lake, "batches", lake.paths.app_id("batches")) or 0

@@ -114,10 +114,7 @@ class CutRows:
             raise
 
     def _without_redelivered(self, changes: DataFrame, tables: Collection[TableName] = ()) -> DataFrame:
-        watermarks, history = self._table("watermarks"), self._table("ddl_history")
-        redeliveries = Redeliveries(
-            changes, self._log, watermarks, history, self._window, self.selection.events, tables
-        )
+        redeliveries = Redeliveries(changes, self._log, self._table, self._window, self.selection.events, tables)
         repeated = redeliveries.positions
         if repeated is None:
             return changes

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.lake.delta import Commit, append_once
+from cdc_pipeline.lake.control_tables import append_rows, read_rows
+from cdc_pipeline.lake.delta import Commit
 from cdc_pipeline.lake.tables.ddl_history import HELD
 from cdc_pipeline.mirrors.changes.segments import with_segments
 from cdc_pipeline.mirrors.deliveries.copies import ROW_POSITION
 from cdc_pipeline.mirrors.model.ddl_events import ddl_event, in_upstream_order
 from cdc_pipeline.mysql.model.schema_changes import DropDatabase
-from cdc_pipeline.positions import Position
-from cdc_pipeline.spark.small_frames import small_frame
+from cdc_pipeline.positions import POSITION, Position
+from cdc_pipeline.spark.small_frames import small_frame, small_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -37,11 +38,7 @@ _APPROVALS_SCHEMA = "topic STRING, `partition` INT, `offset` BIGINT, run_id STRI
 
 def approved_statements(lake: Lake) -> frozenset[Position]:
     """The positions of all approved statements."""
-    approvals = lake.read_if_exists(APPROVALS)
-    if approvals is None:
-        return frozenset()
-    rows = approvals.select("topic", "partition", "offset").collect()
-    return frozenset(Position(row["topic"], row["partition"], row["offset"]) for row in rows)
+    return frozenset(Position(**row) for row in read_rows(lake, APPROVALS, columns=POSITION))
 
 
 def approve(lake: Lake, held: Iterable[HeldTable], run_id: str) -> None:
@@ -49,7 +46,7 @@ def approve(lake: Lake, held: Iterable[HeldTable], run_id: str) -> None:
     now = datetime.now(timezone.utc)
     rows = [(*statement, run_id, now) for statement in sorted({table.statement for table in held})]
     commit = Commit(f"cdc:{lake.paths.pipeline}:ddl_approvals:{run_id}", 1, {"run_id": run_id})
-    append_once(small_frame(lake.spark, rows, _APPROVALS_SCHEMA), lake.paths.table(APPROVALS), commit)
+    append_rows(lake, APPROVALS, small_table(rows, _APPROVALS_SCHEMA), commit)
 
 
 def resumed_events(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
-
-from pyspark.sql import functions as F
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
 
 from cdc_pipeline.dialects.unified import TSO_SHIFT
-from cdc_pipeline.lake.tables.consistent_cuts import cuts_since_rebuild, last_cut, read_cuts, read_newest_cut
+from cdc_pipeline.lake.control_tables import read_maxima, read_rows
+from cdc_pipeline.lake.tables.consistent_cuts import CUTS, cuts_since_rebuild, read_newest_cut
 from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
 from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, SELECTION_JSON, TableSelection
 from cdc_pipeline.mysql.model.table import TableName
@@ -17,10 +17,12 @@ from cdc_pipeline.positions import Position
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from pyspark.sql import Column, Row
-
+    from cdc_pipeline.lake.control_tables import Condition
     from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.settings.selection import Sources
+
+
+_BATCH_COLUMNS = ("batch_id", "offsets", "row_changes", "exact_ts", "ended", "heartbeats")
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,8 @@ class PublishedCut:
     cut_id: int
     resolved_tso: int | None
     last_batch: int
-    mirrors: tuple[Row, ...]
+    mirrors: tuple[Mapping[str, Any], ...]
+    """As in `consistent_cuts`."""
     pending: int = 0
     """The number of row changes that a later cut will apply."""
     held: tuple[HeldTable, ...] = ()
@@ -114,58 +117,43 @@ def read_progress(lake: Lake, published: PublishedCut = NO_CUT) -> StreamProgres
     `published` bounds what is read: every partition has reached its resolved TSO, so only newer batches and watermarks
     count.
     """
-    batches = lake.read("batches")
-    is_new = F.col("batch_id") > published.last_batch
-    totals = (
-        # without a newer batch, the newest one of the cut lists the topics that ended
-        batches.where(F.col("batch_id") >= published.last_batch)
-        .agg(
-            F.max("batch_id").alias("last"),
-            F.max(F.col("exact_ts") & is_new).alias("exact"),
-            F.max_by("ended", "batch_id").alias("ended"),
-            F.collect_set(F.when(is_new, F.transform("offsets", _topic_partition))).alias("partitions"),
-            F.coalesce(F.sum(F.when(is_new, F.col("row_changes"))), F.lit(0)).alias("row_changes"),
-            F.collect_list(F.when(is_new & (F.size("heartbeats") > 0), F.col("heartbeats"))).alias("heartbeats"),
-        )
-        .first()
-    )
-    assert totals is not None
-    if totals["last"] is None:
+    # without a newer batch, the newest one of the cut lists the topics that ended
+    batches = read_rows(lake, "batches", ("batch_id", ">=", published.last_batch), columns=_BATCH_COLUMNS)
+    newest_batch = max(batches, key=itemgetter("batch_id"), default=None)
+    if newest_batch is None:
         return StreamProgress(published.last_batch, False, None, None, (), heartbeats=published.heartbeats)
-    if totals["exact"] and published.cut_id and published.resolved_tso is None:
+    new = [batch for batch in batches if batch["batch_id"] > published.last_batch]
+    has_tsos = any(batch["exact_ts"] for batch in new)
+    if has_tsos and published.cut_id and published.resolved_tso is None:
         return read_progress(lake)  # first records with a TSO: every partition needs a watermark
     newest_of = _newest_watermarks(lake, published.resolved_tso)
-    partitions = {(row["topic"], row["partition"]) for rows in totals["partitions"] for row in rows} | newest_of.keys()
+    read = {(span["topic"], span["partition"]) for batch in new for span in batch["offsets"]}
     # if all topics ended, their last watermarks still count
-    partitions = {partition for partition in partitions if partition[0] not in (totals["ended"] or ())} or partitions
-    exact = bool(totals["exact"]) or published.resolved_tso is not None
+    ended = newest_batch["ended"] or ()
+    partitions = {
+        partition for partition in read | newest_of.keys() if partition[0] not in ended
+    } or read | newest_of.keys()
+    exact = has_tsos or published.resolved_tso is not None
     newest = {partition: newest_of.get(partition) for partition in sorted(partitions)}
     waiting = tuple(f"{topic}/{number}" for (topic, number), tso in newest.items() if tso is None) if exact else ()
     if waiting and published.cut_id:
         return read_progress(lake)  # a new partition, or one below the published TSO
-    heartbeats = _newest_heartbeats([published.heartbeats, *totals["heartbeats"]], totals["ended"] or ())
+    found = StreamProgress(
+        newest_batch["batch_id"],
+        exact,
+        None,
+        None,
+        waiting,
+        new_row_changes=sum(batch["row_changes"] for batch in new),
+        heartbeats=_newest_heartbeats(
+            [published.heartbeats, *(batch["heartbeats"] for batch in new if batch["heartbeats"])], ended
+        ),
+    )
     if not exact or waiting:
-        return StreamProgress(
-            totals["last"],
-            exact,
-            None,
-            None,
-            waiting,
-            new_row_changes=totals["row_changes"],
-            heartbeats=heartbeats,
-        )
+        return found
     tsos = {partition: tso for partition, tso in newest.items() if tso is not None}
     topic, number = slowest = min(tsos, key=lambda partition: tsos[partition])
-    return StreamProgress(
-        totals["last"],
-        exact,
-        tsos[slowest],
-        f"{topic}/{number}",
-        (),
-        newest_tso=max(tsos.values()),
-        new_row_changes=totals["row_changes"],
-        heartbeats=heartbeats,
-    )
+    return replace(found, resolved_tso=tsos[slowest], held_by=f"{topic}/{number}", newest_tso=max(tsos.values()))
 
 
 def _newest_heartbeats(maps: Iterable[Mapping[str, int]], ended: Collection[str]) -> dict[str, int]:
@@ -177,17 +165,10 @@ def _newest_heartbeats(maps: Iterable[Mapping[str, int]], ended: Collection[str]
     return found
 
 
-def _topic_partition(offsets: Column) -> Column:
-    return F.struct(offsets["topic"], offsets["partition"])
-
-
 def _newest_watermarks(lake: Lake, least: int | None) -> dict[tuple[str, int], int]:
     """(topic, partition) → its newest watermark, if that is at or above `least`."""
-    watermarks = lake.read("watermarks")
-    if least is not None:
-        watermarks = watermarks.where(F.col("watermark_ts") >= least)
-    newest = watermarks.groupBy("topic", "partition").agg(F.max("watermark_ts").alias("tso"))
-    return {(row["topic"], row["partition"]): row["tso"] for row in newest.collect()}
+    at_least: tuple[Condition, ...] = () if least is None else (("watermark_ts", ">=", least),)
+    return read_maxima(lake, "watermarks", ("topic", "partition"), "watermark_ts", *at_least)
 
 
 def published_cut(lake: Lake) -> PublishedCut:
@@ -197,16 +178,14 @@ def published_cut(lake: Lake) -> PublishedCut:
 
 def cut_at(lake: Lake, tso: int) -> PublishedCut:
     """The newest cut at or below the TSO. Skips cuts before a rebuild, which may have repaired them."""
-    all_cuts = read_cuts(lake)
-    if all_cuts is None:
-        return NO_CUT
-    cuts = cuts_since_rebuild(all_cuts)
-    rebuilt = cuts.where("size(rebuilt_tables) > 0").agg(F.max("cut_id")).first()
-    since = cuts if rebuilt is None or rebuilt[0] is None else cuts.where(F.col("cut_id") >= rebuilt[0])
-    return _published(last_cut(since.where(F.col("resolved_tso") <= tso)))
+    cuts = cuts_since_rebuild(lake, "resolved_tso", "rebuilt_tables")
+    rebuilt = max((cut["cut_id"] for cut in cuts if cut["rebuilt_tables"]), default=0)
+    since = [cut for cut in cuts if cut["cut_id"] >= rebuilt and cut["resolved_tso"] is not None]
+    found = max((cut["cut_id"] for cut in since if cut["resolved_tso"] <= tso), default=None)
+    return NO_CUT if found is None else _published(read_rows(lake, CUTS, ("cut_id", "=", found))[0])
 
 
-def _published(row: Row | None) -> PublishedCut:
+def _published(row: Mapping[str, Any] | None) -> PublishedCut:
     if row is None:
         return NO_CUT
     held = tuple(map(_held_table, row["held"]))
@@ -223,7 +202,7 @@ def _published(row: Row | None) -> PublishedCut:
     )
 
 
-def _sources(rows: Iterable[Row]) -> Sources:
+def _sources(rows: Iterable[Mapping[str, Any]]) -> Sources:
     found: dict[TableName, tuple[TableName, ...]] = {}
     for row in rows:
         mirror, source = (
@@ -234,6 +213,6 @@ def _sources(rows: Iterable[Row]) -> Sources:
     return found
 
 
-def _held_table(row: Row) -> HeldTable:
+def _held_table(row: Mapping[str, Any]) -> HeldTable:
     name, cause = TableName(row["database"], row["table"]), Position(row["topic"], row["partition"], row["offset"])
     return HeldTable(name, cause, row["commit_ts"], row["rows"], row["error"])

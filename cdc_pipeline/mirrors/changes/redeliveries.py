@@ -50,7 +50,7 @@ from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from pyspark.sql import Column, DataFrame
 
@@ -69,9 +69,8 @@ class Redeliveries:
     changes: DataFrame
     log: DataFrame
     """All of `change_log`."""
-    watermarks: DataFrame
-    history: DataFrame
-    """`ddl_history`."""
+    table: Callable[[str], DataFrame]
+    """Returns `watermarks` and `ddl_history`. Called only if a change occurs more than once."""
     window: Window
     statements: Sequence[DdlEvent]
     """The statements that this cut applies."""
@@ -117,7 +116,7 @@ class Redeliveries:
         ).first()
         assert span is not None
         decoded = F.col("batch_id").between(span["oldest"], self.window.last_batch)
-        watermarks = self.watermarks.where(decoded)
+        watermarks = self.table("watermarks").where(decoded)
         sent = self._with_kept_copies(copies, decoded)
         kept, log = sent.where("is_kept_copy").select(*ROW_POSITION, "is_kept_copy"), sent.where("NOT is_kept_copy")
         # each source table of a merged mirror has a stream of its own
@@ -127,17 +126,17 @@ class Redeliveries:
             rows = rows.withColumn("is_late", F.lit(False))  # no watermark applies to their times
         else:
             # of the older watermarks only the highest matters
-            earlier = self.watermarks.where(F.col("batch_id") < span["oldest"]).groupBy(*PARTITION)
+            earlier = self.table("watermarks").where(F.col("batch_id") < span["oldest"]).groupBy(*PARTITION)
             highest = earlier.agg(F.max("watermark_ts").alias("watermark_ts"), F.lit(-1).cast("bigint").alias("offset"))
             rows = with_lateness(rows, watermarks.select(*highest.columns).unionByName(highest))
         if span["has_batch_numbers"]:
-            restarts = restart_times(sent, self.history.where(decoded)).localCheckpoint()
+            restarts = restart_times(sent, self.table("ddl_history").where(decoded)).localCheckpoint()
             rows = with_restart_count(rows, restarts)
             rows = with_retry_count(rows, log, restarts, self._ddl_messages())
         else:
             rows = rows.withColumns({"canal_restarts": F.lit(0), "retries": F.lit(0), "may_be_retry": F.lit(False)})
         if span["unnumbered"]:
-            records = with_kept_clocks(sent_records(sent, self.history.where(decoded)))
+            records = with_kept_clocks(sent_records(sent, self.table("ddl_history").where(decoded)))
             rows = with_resend_count(rows, unnumbered_starts(records))
         else:
             rows = rows.withColumn("resends", F.lit(0))
@@ -166,11 +165,13 @@ class Redeliveries:
         equal = numbered.groupBy(*CHANGE, *PARTITION, "ts").agg(F.count_distinct("offset").alias("messages"))
         if equal.where("messages > 1").isEmpty():
             return log.withColumns({"is_kept_copy": F.lit(False), "kept_clocks": F.lit(0)})
-        return with_kept_copies(log, self.history.where(decoded))
+        return with_kept_copies(log, self.table("ddl_history").where(decoded))
 
     def _ddl_messages(self) -> DataFrame:
         """The messages of Canal (topic, ts, message_id) whose statements are no redeliveries."""
-        earlier = self.history.where((F.col("cut_id") < self.window.cut_id) & (F.col("status") != DUPLICATE))
+        earlier = self.table("ddl_history").where(
+            (F.col("cut_id") < self.window.cut_id) & (F.col("status") != DUPLICATE)
+        )
         rows = [(event.topic, event.ts, event.message_id) for event in self.statements]
         new = small_frame(self.log.sparkSession, rows, "topic STRING, ts BIGINT, message_id BIGINT")
         return earlier.select(*new.columns).unionByName(new).where("message_id IS NOT NULL")

@@ -7,18 +7,19 @@ holds (`changes.held_rows`): its rows and statements from the failed step on wai
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
-from cdc_pipeline.lake.delta import Commit, append_once
+from cdc_pipeline.lake.control_tables import append_rows, read_rows
+from cdc_pipeline.lake.delta import Commit
 from cdc_pipeline.lake.tables.ddl_history import HELD
 from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
 from cdc_pipeline.mirrors.model.steps import ApplyRows, touched_names
 from cdc_pipeline.mirrors.settings.ddl_policy import NO_STATEMENT, HeldTable
-from cdc_pipeline.spark.small_frames import small_frame
+from cdc_pipeline.spark.small_frames import small_table
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -70,25 +71,20 @@ def record_failures(
         )
         for failure in failures
     ]
-    path = lake.paths.table(FAILURES)
     # a version from the clock, because each run's failures count
     number = int(now.timestamp() * 1_000_000)
     commit = Commit(f"cdc:{lake.paths.pipeline}:{FAILURES}:{planned.plan_id}", number, {"run_id": run_id})
-    append_once(small_frame(lake.spark, rows, _SCHEMA), path, commit)
-    recorded = lake.read_path(path).where(F.col("plan_id") == planned.plan_id)
-    counts = recorded.groupBy("database", "table").agg(F.countDistinct("failed_at").alias("times")).collect()
-    times = {(row["database"], row["table"]): row["times"] for row in counts}
+    append_rows(lake, FAILURES, small_table(rows, _SCHEMA), commit)
+    recorded = read_rows(lake, FAILURES, ("plan_id", "=", planned.plan_id), columns=["database", "table", "failed_at"])
+    times = Counter((database, table) for database, table, _ in {tuple(row.values()) for row in recorded})
     names = {failure.step.state.name for failure in failures}
     return {name: times[name.database, name.table] for name in names}
 
 
 def recorded_errors(lake: Lake, name: TableName) -> list[str]:
     """The error messages of the table's failures, oldest first."""
-    if not lake.exists(FAILURES):
-        return []
-    rows = lake.read(FAILURES)
-    rows = rows.where((F.col("database") == name.database) & (F.col("table") == name.table))
-    return [row["error"] for row in rows.orderBy("failed_at").collect()]
+    rows = read_rows(lake, FAILURES, ("database", "=", name.database), ("table", "=", name.table))
+    return [row["error"] for row in sorted(rows, key=itemgetter("failed_at"))]
 
 
 def without_failed_tables(

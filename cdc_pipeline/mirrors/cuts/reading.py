@@ -228,14 +228,13 @@ def _mirror_id(spark: SparkSession, path: str) -> str | None:
 
 def _settings(lake: Lake, base: PublishedCut, salt: str) -> CutSettings:
     """The settings of the newest cut, with the selection of the cut after `base`."""
-    cuts = lake.read("consistent_cuts")
-    row = cuts.orderBy(F.desc("cut_id")).first()
-    after = cuts_since_rebuild(cuts).where(F.col("cut_id") > base.cut_id).orderBy("cut_id").select("selection").first()
-    assert row is not None
-    columns = ColumnRules.from_json(row["column_rules"], salt)
-    keys = {table: tuple(columns) for table, columns in (row["keys"] or {}).items()}
-    selection = SELECTION_JSON.from_json((after or row)["selection"])
-    return CutSettings(row["time_zone"], keys, POLICY_JSON.from_json(row["ddl_policy"]), selection, columns)
+    cuts = cuts_since_rebuild(lake, "time_zone", "keys", "ddl_policy", "selection", "column_rules")
+    newest = cuts[-1]
+    after = next((cut for cut in cuts if cut["cut_id"] > base.cut_id), newest)
+    columns = ColumnRules.from_json(newest["column_rules"], salt)
+    keys = {table: tuple(columns) for table, columns in (newest["keys"] or {}).items()}
+    selection = SELECTION_JSON.from_json(after["selection"])
+    return CutSettings(newest["time_zone"], keys, POLICY_JSON.from_json(newest["ddl_policy"]), selection, columns)
 
 
 def _clone(spark: SparkSession, source: str, target: str, version: int | None) -> None:

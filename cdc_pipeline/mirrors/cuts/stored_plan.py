@@ -5,23 +5,18 @@ If a run dies, the next one executes the stored plan, even if settings, selectio
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
-from cdc_pipeline.lake.delta import Commit, committed_version, overwrite_once
-from cdc_pipeline.lake.delta_log import read_newest_note
+from cdc_pipeline.lake.control_tables import newest_version, overwrite_rows, read_rows
+from cdc_pipeline.lake.delta import Commit
 from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mysql.model.table import TableSchema
-from cdc_pipeline.spark.small_frames import small_frame
+from cdc_pipeline.spark.small_frames import small_table
 from cdc_pipeline.stored_json import StoredJson
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
     from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.changes.progress import PublishedCut
 
@@ -47,17 +42,13 @@ def plan_from_json(text: str, salt: str = "") -> PlannedCut:
 
 def is_begun(lake: Lake, published: PublishedCut) -> bool:
     """Whether a cut is begun (its plan stored) and not published."""
-    return (committed_version(lake.spark, lake.paths.table(_TABLE), lake.paths.app_id(_TABLE)) or 0) > published.cut_id
+    return (newest_version(lake, _TABLE, lake.paths.app_id(_TABLE)) or 0) > published.cut_id
 
 
 def load_begun_cut(lake: Lake, published: PublishedCut, salt: str = "") -> PlannedCut | None:
     """The plan of the cut that is begun and not published. Raises MaskSaltError if it has another mask salt than `salt`."""
-    return _load(lake, published.cut_id + 1, salt) if is_begun(lake, published) else None
-
-
-def _load(lake: Lake, cut_id: int, salt: str) -> PlannedCut | None:
-    row = lake.read(_TABLE).where(F.col("cut_id") == cut_id).first()
-    return None if row is None else plan_from_json(row["plan"], salt)
+    text = _stored_text(lake, published.cut_id + 1) if is_begun(lake, published) else None
+    return None if text is None else plan_from_json(text, salt)
 
 
 def store_plan(lake: Lake, planned: PlannedCut, run_id: str) -> PlannedCut:
@@ -65,17 +56,14 @@ def store_plan(lake: Lake, planned: PlannedCut, run_id: str) -> PlannedCut:
 
     Returns the plan that is stored in the end, which is another one if another run began the cut first.
     """
-    cut_id = planned.window.cut_id
-    note = {"cut": cut_id, "run_id": run_id, "plan": uuid.uuid4().hex}
-    overwrite_once(
-        _frame(lake.spark, planned, run_id), lake.paths.table(_TABLE), Commit(lake.paths.app_id(_TABLE), cut_id, note)
-    )
-    if read_newest_note(lake.spark, lake.paths.table(_TABLE)).get("plan") == note["plan"]:
-        return planned
-    return _load(lake, cut_id, planned.settings.columns.salt) or planned
-
-
-def _frame(spark: SparkSession, planned: PlannedCut, run_id: str) -> DataFrame:
-    window = planned.window
+    window, text = planned.window, plan_to_json(planned)
     bounds = (window.cut_id, window.after_tso, window.resolved_tso, window.after_batch, window.last_batch)
-    return small_frame(spark, [(*bounds, run_id, plan_to_json(planned))], _PLAN)
+    commit = Commit(lake.paths.app_id(_TABLE), window.cut_id, {"cut": window.cut_id, "run_id": run_id})
+    overwrite_rows(lake, _TABLE, small_table([(*bounds, run_id, text)], _PLAN), commit)
+    stored = _stored_text(lake, window.cut_id)
+    return planned if stored in (text, None) else plan_from_json(stored, planned.settings.columns.salt)
+
+
+def _stored_text(lake: Lake, cut_id: int) -> str | None:
+    rows = read_rows(lake, _TABLE, ("cut_id", "=", cut_id), columns=["plan"])
+    return rows[0]["plan"] if rows else None

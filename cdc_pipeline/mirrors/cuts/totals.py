@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
+from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.tables.consistent_cuts import cuts_since_rebuild
 
 if TYPE_CHECKING:
@@ -60,20 +59,13 @@ class LakeBalance:
 
 def lake_balance(lake: Lake) -> LakeBalance:
     """Compares all cuts since the newest full rebuild with all batches that they cover."""
-    cuts = lake.read("consistent_cuts")
-    totals = (
-        cuts_since_rebuild(cuts)
-        .agg(
-            F.coalesce(F.sum("changes"), F.lit(0)).alias("read"),
-            F.coalesce(F.sum("late"), F.lit(0)).alias("late"),
-            F.coalesce(F.sum("filtered"), F.lit(0)).alias("filtered"),
-            F.coalesce(F.max_by("pending", "cut_id"), F.lit(0)).alias("pending"),
-            F.coalesce(F.max("last_batch"), F.lit(0)).alias("last"),
-        )
-        .first()
+    cuts = cuts_since_rebuild(lake, "last_batch", "changes", "late", "filtered", "pending")
+    last_batch = max((cut["last_batch"] for cut in cuts), default=0)
+    batches = read_rows(lake, "batches", ("batch_id", "<=", last_batch), columns=["row_changes"])
+    return LakeBalance(
+        decoded=sum(batch["row_changes"] for batch in batches),
+        in_cuts=sum(cut["changes"] for cut in cuts),
+        late=sum(cut["late"] for cut in cuts),
+        pending=cuts[-1]["pending"] if cuts else 0,
+        filtered=sum(cut["filtered"] for cut in cuts),
     )
-    assert totals is not None
-    batches = lake.read("batches").where(F.col("batch_id") <= totals["last"])
-    decoded = batches.agg(F.coalesce(F.sum("row_changes"), F.lit(0)).alias("sum")).first()
-    assert decoded is not None
-    return LakeBalance(decoded["sum"], totals["read"], totals["late"], totals["pending"], totals["filtered"])

@@ -13,6 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import SourceError, TransientError
+from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.delta import Commit, append_once
 from cdc_pipeline.lake.faults import to_lake_error
 from cdc_pipeline.lake.paths import first_line
@@ -102,10 +103,8 @@ def listing_digest(listing: FolderListing) -> str:
 
 def _new_files(lake: Lake, listing: FolderListing) -> tuple[SourceFile, ...]:
     """Files that no decoded batch has read with this size and time. A file that has grown is read again as a whole."""
-    if not lake.exists("batches"):
-        return listing.files
-    read = lake.read("batches").select(F.explode("files").alias("file"))
-    known = {SourceFile(row["path"], row["size"], row["modified_ms"]) for row in read.select("file.*").collect()}
+    batches = read_rows(lake, "batches", columns=["files"])
+    known = {SourceFile(**file) for batch in batches for file in batch["files"]}
     return tuple(file for file in listing.files if file not in known)
 
 
