@@ -147,6 +147,11 @@ def new_records(frame: DataFrame, raw: DataFrame, ranges: tuple[OffsetRange, ...
     return both.where("_known IS NULL").drop("_known")
 
 
+def has_records_in(raw: DataFrame, ranges: tuple[OffsetRange, ...]) -> bool:
+    """Whether `raw` has a record at an offset inside one of the ranges."""
+    return not raw.where(_within(ranges)).isEmpty()
+
+
 def _within(ranges: tuple[OffsetRange, ...]) -> Column:
     condition = F.lit(False)
     for span in ranges:

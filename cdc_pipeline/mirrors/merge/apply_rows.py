@@ -118,7 +118,8 @@ class RowMerger:
         result = _counts(found)
         note_gaps(self._reject_bad_rows(rows, step, commits, found, gaps), commits(_DEAD_LETTERS))
         good = rows.where("size(bad) = 0") if found.bad else rows
-        if step.into_empty:
+        # without deletes the rows of a keyless table are appended without reading the mirror
+        if step.into_empty or (target.keyless and not found.deletes):
             append_rows(path, good, target, commit)
             result.merged = Merged(inserted=found.existing)
         elif target.keyless:

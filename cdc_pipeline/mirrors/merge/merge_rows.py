@@ -1,7 +1,7 @@
 """Writes typed rows to their mirror in one commit.
 
 A keyed table takes deletes and upserts by MERGE. A keyless table is a multiset: the net number of each row image is
-inserted, or that many equal rows are deleted. An empty mirror takes an append.
+inserted, or that many equal rows are deleted. An empty mirror takes an append, and so does a keyless one without deletes.
 """
 
 from __future__ import annotations
@@ -138,7 +138,8 @@ def merge_keyless(spark: SparkSession, path: str, rows: DataFrame, target: Targe
 
 
 def append_rows(path: str, rows: DataFrame, target: Target, commit: Commit) -> None:
-    """Appends the rows that exist after all changes to an empty mirror; with `soft_delete` also those that were deleted."""
+    """Appends the rows that exist after all changes to an empty or keyless mirror; with `soft_delete` also those that were
+    deleted."""
     state, names = target.state, target.schema.column_names
     values = {name: value_column(index) for index, name in enumerate(names)}
     computed = {} if target.computed is None else target.computed.over(values)

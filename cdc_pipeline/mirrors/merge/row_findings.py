@@ -27,6 +27,8 @@ class RowFindings:
     """Changes among the bad rows (`counts`)."""
     existing: int
     """Rows that an empty mirror has after the other rows are written."""
+    deletes: int
+    """Images of a keyless table of which rows are deleted; 0 for a table with a key."""
     zero_dates: int
     """Dates that are NULL because no calendar has them."""
     gaps: tuple[Gap, ...]
@@ -45,6 +47,7 @@ def row_findings(rows: DataFrame, *, keyless: bool) -> RowFindings:
         F.count(F.when(~good, 1)).alias("bad"),
         F.count(F.when(~good & F.col("counts"), 1)).alias("rejected"),
         F.sum(F.when(good, existing)).alias("existing"),
+        (F.count_if(good & (F.col("delta") < 0)) if keyless else F.lit(0)).alias("deletes"),
         F.sum("zero_dates").alias("zero"),
         *(_distinct(name).alias(name) for name in ("damaged", "doubtful", "ambiguous_times")),
         F.count_if("order_unknown").alias("unordered"),
@@ -58,6 +61,7 @@ def row_findings(rows: DataFrame, *, keyless: bool) -> RowFindings:
         counts["bad"],
         counts["rejected"],
         counts["existing"] or 0,
+        counts["deletes"],
         counts["zero"] or 0,
         tuple(_gaps(counts)),
     )

@@ -28,6 +28,7 @@ from cdc_pipeline.sources.capture_files.reading import (
 from cdc_pipeline.sources.intake import (
     OffsetRange,
     distinct_records,
+    has_records_in,
     new_records,
     offset_ranges,
     ranges_and_note,
@@ -142,6 +143,8 @@ def _new_records(
     if not exists or not ranges:
         return distinct, ranges, values
     raw = lake.read("raw_topic_snapshot")
+    if not has_records_in(raw, ranges):
+        return distinct, ranges, values
     new = new_records(distinct, raw, ranges)
     return new, offset_ranges(new), values
 

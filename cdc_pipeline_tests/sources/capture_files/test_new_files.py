@@ -82,6 +82,7 @@ def test_the_commit_names_run_files_and_offsets(spark: SparkSession, paths: Lake
             "files": [[file.path, file.size, file.modified_ms]],
             "listing": listing_digest(list_folder(place)),
             "plain": False,  # the value "p" does not begin as a JSON object does
+            "zero_ids": False,
             "offsets": [["t", 0, 4, 7, 2]],
         }
     ]

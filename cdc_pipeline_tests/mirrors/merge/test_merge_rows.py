@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from delta.tables import DeltaTable
+
+from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline_tests.support.lakes.stories import KEYLESS, create, delete, put
+from cdc_pipeline_tests.support.lakes.stream import Stream
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+def test_a_keyless_table_is_merged_only_if_rows_are_deleted(spark: SparkSession, tmp_path: Path) -> None:
+    """Other rows are appended, equal ones to rows of the mirror and of the cut too."""
+    stream = Stream(spark, tmp_path)
+    stream.write_slice(2, create("bag", 1, KEYLESS), put("bag", 2, "1", "a"))
+    stream.run()
+    stream.write_slice(10, *(put("bag", 5, "1", "a") for _ in range(2)), put("bag", 5, "2", "b"))
+    stream.run()
+    assert stream.rows("bag") == [*[(1, "a")] * 3, (2, "b")]
+    last = stream.cuts()[-1]
+    assert (last["changes"], last["mirrors"][0]["rows"]) == (3, 4)
+    stream.write_slice(20, put("bag", 14, "3", "c"), delete("bag", 15, "1", "a"))
+    stream.run()
+    assert stream.rows("bag") == [*[(1, "a")] * 2, (2, "b"), (3, "c")]
+    history = DeltaTable.forPath(spark, stream.paths.mirror(TableName("db", "bag"))).history()
+    found = [entry["operation"] for entry in history.orderBy("version").collect()]
+    assert [name for name in found if name in ("WRITE", "MERGE")] == ["WRITE", "WRITE", "MERGE"]
