@@ -1,9 +1,9 @@
 """Reads and writes the lake's control tables, such as `batches` and `consistent_cuts`: a few rows of the driver.
 
 In local folders delta-rs (`deltalake`) does it without a Spark job: an append takes some 30 ms instead of 400. On other file
-systems Spark does it, because delta-rs would need their credentials in its own form. The tables are the same: each side
-reads what the other one wrote. Only Spark writes checksum files beside its commits, so after a commit of delta-rs Spark has
-to read the log itself.
+systems Spark does it, because delta-rs would need their credentials in its own form; and in folders whose names delta-rs
+would change (`paths.is_for_delta_rs`). The tables are the same: each side reads what the other one wrote. Only Spark writes
+checksum files beside its commits, so after a commit of delta-rs Spark has to read the log itself.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cdc_pipeline.errors import TransientError
 from cdc_pipeline.lake.delta import append_once, committed_version, overwrite_once
 from cdc_pipeline.lake.delta_log import require_intact_logs
 from cdc_pipeline.lake.faults import damaged_table
-from cdc_pipeline.lake.paths import is_local_path
+from cdc_pipeline.lake.paths import is_for_delta_rs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,7 +41,7 @@ _MOST_CONFLICTS = 20
 def append_rows(lake: Lake, table: str, rows: pa.Table, commit: Commit) -> None:
     """Appends the rows, unless the table contains the commit or a later one of the same writer. Creates the table."""
     path = lake.paths.table(table)
-    if is_local_path(path):
+    if is_for_delta_rs(path):
         _commit_rows(path, rows, commit, "append")
     else:
         append_once(lake.spark.createDataFrame(rows), path, commit)
@@ -50,7 +50,7 @@ def append_rows(lake: Lake, table: str, rows: pa.Table, commit: Commit) -> None:
 def overwrite_rows(lake: Lake, table: str, rows: pa.Table, commit: Commit) -> None:
     """Replaces all rows and the schema, unless the table contains the commit or a later one of the same writer."""
     path = lake.paths.table(table)
-    if is_local_path(path):
+    if is_for_delta_rs(path):
         _commit_rows(path, rows, commit, "overwrite")
     else:
         overwrite_once(lake.spark.createDataFrame(rows), path, commit)
@@ -62,7 +62,7 @@ def read_rows(lake: Lake, table: str, *where: Condition, columns: Sequence[str] 
     Raises LakeError if a file of the table is missing or damaged.
     """
     path = lake.paths.table(table)
-    if is_local_path(path):
+    if is_for_delta_rs(path):
         parts = _local_parts(path, where, columns)
         return [row for part in parts for row in part.to_pylist(maps_as_pydicts="strict")]
     frame = lake.read_if_exists(table)
@@ -76,7 +76,7 @@ def read_maxima(
 ) -> dict[tuple[Any, ...], int]:
     """The highest `value` for each combination of the columns `by`. For tables of many rows, which are read in parts."""
     path = lake.paths.table(table)
-    if not is_local_path(path):
+    if not is_for_delta_rs(path):
         frame = lake.read_if_exists(table)
         groups = [] if frame is None else _matching(frame, where).groupBy(*by).agg(F.max(value)).collect()
         return {tuple(group[:-1]): group[-1] for group in groups}
@@ -92,7 +92,7 @@ def read_maxima(
 def newest_version(lake: Lake, table: str, app_id: str) -> int | None:
     """`delta.committed_version` of a control table."""
     path = lake.paths.table(table)
-    if not is_local_path(path):
+    if not is_for_delta_rs(path):
         return committed_version(lake.spark, path, app_id)
     opened = _open(path)
     return None if opened is None else opened.transaction_version(app_id)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from deltalake import DeltaTable
 
 from cdc_pipeline.lake.delta import table_state
-from cdc_pipeline.lake.paths import is_local_path
+from cdc_pipeline.lake.paths import is_for_delta_rs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,4 +43,4 @@ class Lake:
     def exists(self, table: str) -> bool:
         """Whether one of `paths.OWN_TABLES` exists."""
         path = self.paths.table(table)
-        return DeltaTable.is_deltatable(path) if is_local_path(path) else self.state(table) is not None
+        return DeltaTable.is_deltatable(path) if is_for_delta_rs(path) else self.state(table) is not None

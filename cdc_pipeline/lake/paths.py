@@ -31,6 +31,8 @@ _UNSAFE = re.compile(r"[\x00-\x1f\x7f%/\\:*?\"<>|{}\[\]^#]")
 _MAX_SEGMENT_BYTES = 200
 _KEPT_PREFIX_BYTES = 160
 _REMOTE = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+:/")
+# delta-rs 1.6 makes a URL of a path: it decodes %XX, takes a backslash for a slash, and fails at a bracket or a tab
+_SAME_IN_DELTA_RS = re.compile(r"[\w/ .,@+=~-]*")
 
 
 def path_segment(identifier: str) -> str:
@@ -162,6 +164,11 @@ class LakePaths:
 def is_local_path(path: str) -> bool:
     """Whether it is a path of this machine, and no URI."""
     return not _REMOTE.match(path)
+
+
+def is_for_delta_rs(path: str) -> bool:
+    """Whether delta-rs finds the table at this path without credentials: a local path, without some special characters."""
+    return is_local_path(path) and _SAME_IN_DELTA_RS.fullmatch(path) is not None
 
 
 def escape_glob(path: str) -> str:

@@ -31,10 +31,12 @@ _SCHEMA = (
 )
 
 
-@pytest.fixture(params=["delta-rs", "Spark"])
+@pytest.fixture(params=["by delta-rs: ä b", "by Spark: a URI", "by Spark: a%20[b"])
 def lake(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Lake:
-    """A lake in a local folder, and the same folder as a URI, which Spark reads and writes."""
-    return Lake(spark, LakePaths(str(tmp_path) if request.param == "delta-rs" else f"file:{tmp_path}", "p"))
+    """A lake in a local folder, the folder as a URI, and a folder whose name delta-rs would change."""
+    if request.param.endswith("URI"):
+        return Lake(spark, LakePaths(f"file:{tmp_path}", "p"))
+    return Lake(spark, LakePaths(str(tmp_path / request.param.partition(": ")[2]), "p"))
 
 
 def _row(number: int, name: str = "a") -> tuple[Any, ...]:

@@ -4,13 +4,15 @@ import os
 import re
 from typing import TYPE_CHECKING
 
+import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
+from deltalake import DeltaTable, write_deltalake
 from py4j.protocol import Py4JJavaError
 
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake import folder_moves
 from cdc_pipeline.lake.folder_moves import finish_moves, move_folder
-from cdc_pipeline.lake.paths import LakePaths, first_line, hadoop_path, path_segment
+from cdc_pipeline.lake.paths import LakePaths, first_line, hadoop_path, is_for_delta_rs, path_segment
 from cdc_pipeline.mysql.model.table import TableName
 
 if TYPE_CHECKING:
@@ -104,6 +106,19 @@ def test_a_segment_is_one_visible_path_segment() -> None:
         or os.path.normpath(path_segment(name)) != path_segment(name)
     ]
     assert bad == []
+
+
+def test_delta_rs_takes_the_paths_literally_that_it_gets(tmp_path: Path) -> None:
+    found = [
+        chr(code) for code in [*range(1, 0x180), 0x4E00, 0x1F600] if is_for_delta_rs(chr(code)) and chr(code) != "/"
+    ]
+    assert {"a", "é", " ", "=", "~"} <= set(found)
+    for character in found:
+        name = f"a{character}b"
+        write_deltalake(str(tmp_path / name), pa.table({"x": [1]}))
+        assert (tmp_path / name / "_delta_log").is_dir(), name
+        assert DeltaTable.is_deltatable(str(tmp_path / name)), name
+    assert not any(map(is_for_delta_rs, ("a%20b", "a[b", "a\\b", "a\tb", "s3a://bucket/lake", "file:/lake")))
 
 
 def test_a_delta_table_can_lie_at_any_name(spark: SparkSession, tmp_path: Path) -> None:
