@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.contracts.canal_json import SENT_MS
 from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
 from cdc_pipeline.dialects import unified
+from cdc_pipeline.dialects.traits import Trait, has_trait
 from cdc_pipeline.positions import POSITION
 from cdc_pipeline.spark.small_frames import small_frame
 
@@ -27,6 +28,8 @@ _METRICS_TIMEOUT = 5.0
 """Seconds. The metrics of a finished query arrive later, through Spark's listener bus."""
 _POSITION_SCHEMA = "`topic` STRING, `partition` INT, `offset` BIGINT"
 _TIMES = ("watermark_ts", "es", "ts")
+UNKNOWN_SPAN = (0, 2**63 - 1)
+"""Oldest and newest change of a batch that may have changes of any time."""
 _TIMESTAMP = pa.timestamp("us", "UTC")
 
 
@@ -43,6 +46,10 @@ class BatchCounts:
     """Whether any record that is not a dead letter has a TSO."""
     heartbeats: Mapping[str, int] = field(default_factory=dict)
     """Topic → `es` of its newest heartbeat, in ms."""
+    oldest_change: int | None = None
+    """The lowest `commit_ts` of the row changes; None without row changes. With changes of DataWorks, whose `commit_ts` is a
+    sequence number, `UNKNOWN_SPAN`."""
+    newest_change: int | None = None
 
     @property
     def is_balanced(self) -> bool:
@@ -70,12 +77,16 @@ class ObservedFrame:
         kind, exact = F.col("kind"), F.col("exact_ts") | F.col("watermark_ts").isNotNull()
         is_other = ~kind.isin(unified.ROW, unified.WATERMARK, *unified.COUNTED_ONLY)
         heartbeat = F.when((kind == unified.HEARTBEAT) & ~_is_ahead(), F.struct("topic", "es"))
+        numbered = has_trait(Trait.NUMBERS_CHANGES)
+        oldest, newest = (F.when(numbered, bound).otherwise(F.col("commit_ts")) for bound in UNKNOWN_SPAN)
         watermark = F.struct(*POSITION, F.unix_micros("timestamp").alias("timestamp"), *_TIMES)
         self.frame = decoded.observe(
             self._observation,
             *(F.count(F.when(kind == name, 1)).alias(name) for name in unified.KINDS),
             F.sum(F.when(kind == unified.ROW, F.size("rows")).cast("bigint")).alias("changes"),
             F.max((kind != unified.DEAD) & exact).alias("exact"),
+            F.min(F.when(kind == unified.ROW, oldest)).alias("oldest_change"),
+            F.max(F.when(kind == unified.ROW, newest)).alias("newest_change"),
             F.to_json(F.collect_list(F.when(is_other, F.struct(*POSITION)))).alias("positions"),
             F.to_json(F.collect_list(F.when(kind == unified.WATERMARK, watermark))).alias("watermarks"),
             F.to_json(F.collect_set(heartbeat)).alias("heartbeats"),
@@ -103,7 +114,15 @@ class ObservedFrame:
         for heartbeat in json.loads(metrics["heartbeats"]):
             topic, es = heartbeat["topic"], heartbeat["es"]
             newest[topic] = max(es, newest.get(topic, es))
-        return BatchCounts(records, by_kind, metrics["changes"] or 0, bool(metrics["exact"]), newest)
+        return BatchCounts(
+            records,
+            by_kind,
+            metrics["changes"] or 0,
+            bool(metrics["exact"]),
+            newest,
+            metrics["oldest_change"],
+            metrics["newest_change"],
+        )
 
     def watermarks(self, batch_id: int) -> pa.Table:
         """The batch's rows of `watermarks`, from the metrics of the frame: one per watermark.

@@ -182,5 +182,7 @@ def _write_batch(
         note["ended"],
         [tuple(stretch) for stretch in note["lost"]],
         dict(counts.heartbeats),
+        counts.oldest_change,
+        counts.newest_change,
     )
     append_rows(lake, "batches", small_table([row], BATCHES_SCHEMA), _commit(lake.paths, "batches", batch_id, note))

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects import unified
-from cdc_pipeline.dialects.counts import BatchCounts, ObservedFrame
+from cdc_pipeline.dialects.counts import UNKNOWN_SPAN, BatchCounts, ObservedFrame
 from cdc_pipeline.dialects.decode import decode
 from cdc_pipeline_tests.support.dialect_cases import changed, raw
 from cdc_pipeline_tests.support.messages import EPOCH_MS, canal, canal_ddl, dataworks, ddl, row, watermark
@@ -83,7 +83,8 @@ def test_counts(name: str, spark: SparkSession) -> None:
     changes = unified.row_changes(observed.frame).select("offset").collect()
     counts = observed.counts(len(case.values))
     kinds = dict.fromkeys(unified.KINDS, 0) | case.kinds
-    assert counts == BatchCounts(len(case.values), kinds, case.changes, case.exact, case.heartbeats)
+    span = _span(observed.frame)
+    assert counts == BatchCounts(len(case.values), kinds, case.changes, case.exact, case.heartbeats, *span)
     assert counts.is_balanced
     assert len(changes) == case.changes
     assert sorted(row["offset"] for row in observed.other_records(records).collect()) == case.others
@@ -95,6 +96,19 @@ def test_counts(name: str, spark: SparkSession) -> None:
     assert spark.createDataFrame(found).dtypes == wanted.dtypes
     assert sorted(spark.createDataFrame(found).collect()) == sorted(wanted.collect())
     assert found.num_rows == case.kinds.get(unified.WATERMARK, 0)
+
+
+def _span(decoded: DataFrame) -> tuple[int | None, int | None]:
+    times = [row["commit_ts"] for row in unified.row_changes(decoded).select("commit_ts").collect()]
+    return (min(times), max(times)) if times else (None, None)
+
+
+def test_changes_of_dataworks_may_have_any_time(spark: SparkSession) -> None:
+    values = {"0": _INSERT, "1": dataworks("INSERT", "t", 1, after=_ROW)}
+    observed = ObservedFrame(decode(raw(spark, values)))
+    observed.frame.write.format("noop").mode("overwrite").save()
+    counts = observed.counts(2)
+    assert (counts.row_changes, counts.oldest_change, counts.newest_change) == (2, *UNKNOWN_SPAN)
 
 
 def test_watermark_time_is_the_physical_part(spark: SparkSession) -> None:

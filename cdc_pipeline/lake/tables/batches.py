@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.lake.control_tables import newest_version
+from cdc_pipeline.lake.control_tables import newest_version, read_rows
 
 if TYPE_CHECKING:
     from cdc_pipeline.lake.lake import Lake
@@ -20,8 +21,30 @@ BATCHES_SCHEMA = (
     # offset ranges that were skipped because the broker no longer has them; `next`: the offset at which reading continued
     "lost ARRAY<STRUCT<topic: STRING, `partition`: INT, first: BIGINT, next: BIGINT>>, "
     # topic → time of its newest heartbeat (ms)
-    "heartbeats MAP<STRING, BIGINT>"
+    "heartbeats MAP<STRING, BIGINT>, "
+    # lowest and highest `commit_ts` of the row changes, NULL without row changes; 0 and 2^63 - 1 with changes of DataWorks
+    "oldest_change BIGINT, newest_change BIGINT"
 )
+
+
+@dataclass(frozen=True)
+class ChangeSpan:
+    """Bounds of `commit_ts` in some batches. They may show without a Spark job that no row change is late or pending."""
+
+    oldest: int
+    newest: int
+
+
+def read_change_span(lake: Lake, after_batch: int, last_batch: int) -> ChangeSpan | None:
+    """The span of the batches above `after_batch`, up to `last_batch`; None if they have no row changes."""
+    columns = ["oldest_change", "newest_change"]
+    batches = read_rows(
+        lake, "batches", ("batch_id", ">", after_batch), ("batch_id", "<=", last_batch), columns=columns
+    )
+    spans = [batch for batch in batches if batch["oldest_change"] is not None]
+    if not spans:
+        return None
+    return ChangeSpan(min(span["oldest_change"] for span in spans), max(span["newest_change"] for span in spans))
 
 
 def last_decoded_batch(lake: Lake) -> int:

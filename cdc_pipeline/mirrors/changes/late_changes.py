@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
+    from cdc_pipeline.lake.tables.batches import ChangeSpan
     from cdc_pipeline.mirrors.changes.window import Window
 
 _CHANGE = ("database", "table", "commit_ts", "op", "row_identity")
@@ -70,15 +71,17 @@ class LateChanges:
         return sum(breach.changes for breach in self.breaches)
 
 
-def late_changes(window: Window, log: DataFrame, altered: Callable[[], Collection[TableName]] = tuple) -> LateChanges:
-    """Counts the late changes of the new batches. `altered` returns the tables that statements with exactly the applied TSO
-    altered in earlier cuts."""
-    if window.after_tso is None:
+def late_changes(
+    window: Window, log: DataFrame, span: ChangeSpan | None, altered: Callable[[], Collection[TableName]] = tuple
+) -> LateChanges:
+    """Counts the late changes of the new batches, whose changes have this span. `altered` returns the tables that statements
+    with exactly the applied TSO altered in earlier cuts."""
+    if window.after_tso is None or span is None or span.oldest > window.after_tso:
         return LateChanges(0, ())
     late = window.late_rows(log)
     at_watermark = F.count_if(window.is_at_watermark()).alias("at_watermark")
-    span = F.min("commit_ts").alias("first"), F.max("commit_ts").alias("last")
-    counts = late.agg(F.count("*").alias("changes"), at_watermark, *span).first()
+    times = F.min("commit_ts").alias("first"), F.max("commit_ts").alias("last")
+    counts = late.agg(F.count("*").alias("changes"), at_watermark, *times).first()
     assert counts is not None
     if not counts["changes"]:
         return LateChanges(0, ())

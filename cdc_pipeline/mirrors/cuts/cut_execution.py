@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.gaps import gap_texts
 from cdc_pipeline.lake.delta import row_count, table_state
+from cdc_pipeline.lake.tables.batches import read_change_span
 from cdc_pipeline.mirrors.changes.held_rows import count_held_rows
 from cdc_pipeline.mirrors.changes.segments import with_segments
 from cdc_pipeline.mirrors.cuts.cut_ddl import store_outcomes
@@ -119,6 +120,9 @@ class CutExecution:
 
     def _count_other_changes(self, planned: PlannedCut, published: PublishedCut) -> tuple[int, int]:
         """The number of row changes that are pending, and of those of excluded tables."""
+        window = planned.window
+        span = read_change_span(self.lake, window.after_batch, window.last_batch)
+        nothing_newer = window.resolved_tso is not None and (span is None or span.newest <= window.resolved_tso)
         streams = CutStreams(
             planned.settings.selection,
             published,
@@ -128,7 +132,8 @@ class CutExecution:
             lambda name: None,
             planned.settings.time_zone,
         )
-        return streams.pending(), streams.filtered()
+        pending = 0 if nothing_newer and not published.pending else streams.pending()
+        return pending, streams.filtered()
 
     def _table(self, name: str) -> DataFrame:
         return self.lake.read(name)

@@ -12,6 +12,7 @@ from cdc_pipeline.dialects.message_types import read_message_types
 from cdc_pipeline.dialects.releases import read_releases, with_replacements
 from cdc_pipeline.errors import CdcError
 from cdc_pipeline.lake.paths import first_line
+from cdc_pipeline.lake.tables.batches import read_change_span
 from cdc_pipeline.mirrors.changes.cut_rows import CutRows, RowSelection
 from cdc_pipeline.mirrors.changes.dead_letters import dead_letter_gaps
 from cdc_pipeline.mirrors.changes.held_rows import resumed_events, resumed_tables
@@ -161,7 +162,8 @@ class CutPlanner:
         keys = self.settings.keys
         again = tables_to_replay(ddl.to_apply, self.inputs.mirror, lambda state: not key_columns(state, keys))
         altered = cache(lambda: tuple(sorted(altered_at_watermark(window, history, streams.route_event))))
-        late = late_changes(window, streams.log, altered)
+        span = read_change_span(self.lake, window.after_batch, window.last_batch)
+        late = late_changes(window, streams.log, span, altered)
         selection = RowSelection(ddl.to_apply, tuple(again.items()), tuple(resumed), at_watermark=late.at_watermark)
         return late, replace(selection, altered=altered()) if late.at_watermark else selection
 
