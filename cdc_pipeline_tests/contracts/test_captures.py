@@ -29,7 +29,11 @@ _REJECTED = {
     "types-canal-hash3": _NOT_SENT,
     "world-canal-update-without-old": {"image_has_key": 1},
 }
+# the UPDATEs with MINIMAL images break this rule too
+_MINIMAL = {"old_has_the_rows_of_data": 2}
 _WARNED: dict[str, dict[str, int]] = {
+    "types-canal": _MINIMAL,
+    "types-canal-hash3": _MINIMAL,
     "world-canal-nulls-left-out": {
         "mysql_type_fits_data": 7,
         "sql_type_fits_data": 7,
