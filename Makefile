@@ -10,9 +10,9 @@ BENCH_FLAGS ?=
 # Options of pytest: make test TEST_FLAGS="-k sensor". `--record-durations=core` (in `make test`) or `=all` (in
 # `make test-all`) writes the seconds of each file to cdc_pipeline_tests/durations.new.json. durations.json balances the shards.
 TEST_FLAGS ?=
-# `make test-all SHARD=2/8` runs one of eight shards (of any number); `make test-all FROM=3` starts with the third.
+# `make test-all SHARD=2/10` runs one of ten shards (of any number); `make test-all FROM=3` starts with the third.
 SHARD ?=
-SHARDS := 8
+SHARDS := 10
 FROM ?= 1
 # `make test-changed SINCE=main`: changes since a commit; by default uncommitted changes.
 SINCE ?= HEAD
@@ -72,7 +72,7 @@ test-fast: venv ## run the tests that need no Java: two minutes
 test-core: venv-and-java
 	$(call pytest,core,--durations=10)
 
-test-all: venv-and-java ## run every test in eight shards, or one shard: SHARD=2/8
+test-all: venv-and-java ## run every test in ten shards, or one shard: SHARD=2/10
 ifneq ($(SHARD),)
 	$(call pytest,,--durations=10 --shard=$(SHARD))
 else

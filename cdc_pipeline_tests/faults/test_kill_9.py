@@ -80,9 +80,9 @@ class IngestedByProcesses(IngestedHistories):
     The kills are distributed over the files. A file whose runs finish early leaves its kills to the next file.
     """
 
-    def __init__(self, spark: SparkSession, folder: Path, histories: Combined, kills: int) -> None:
-        super().__init__(spark, folder, histories, RandomKiller(SEED, 0))
-        self._chance = random.Random(SEED)
+    def __init__(self, spark: SparkSession, folder: Path, histories: Combined, kills: int, seed: int) -> None:
+        super().__init__(spark, folder, histories, RandomKiller(seed, 0))
+        self._chance = random.Random(seed)
         files = len(list(histories.files()))
         self._kills = [kills // files + (number < kills % files) for number in range(files)]
 
@@ -102,13 +102,14 @@ class IngestedByProcesses(IngestedHistories):
 
 
 @pytest.mark.parametrize(
-    ("modes", "count", "kills"),
+    ("modes", "count", "kills", "seed"),
     [
-        (TSO_MODES, 1, 2),
-        pytest.param(TSO_MODES, 3, 30, marks=pytest.mark.long),
-        pytest.param(TIME_MODES, 3, 25, marks=pytest.mark.long),
+        (TSO_MODES, 1, 2, SEED),
+        # each kill costs the start of a JVM: several tests, so that no shard takes long
+        *(pytest.param(TSO_MODES, 3, 10, SEED + more, marks=pytest.mark.long) for more in (0, 20, 40)),
+        *(pytest.param(TIME_MODES, 3, 9, SEED + more, marks=pytest.mark.long) for more in (0, 20, 40)),
     ],
-    ids=["short", "with_watermarks", "without_watermarks"],
+    ids=["short", *(f"{kind}_watermarks_{part}" for kind in ("with", "without") for part in (1, 2, 3))],
 )
 def test_mirrors_equal_the_model_after_each_recovery(
     spark: SparkSession,
@@ -117,8 +118,10 @@ def test_mirrors_equal_the_model_after_each_recovery(
     modes: tuple[str, ...],
     count: int,
     kills: int,
+    seed: int,
 ) -> None:
-    ingested = IngestedByProcesses(spark, tmp_path, histories_of(modes, SEED, count, 4 * count, ddl=True), kills)
+    histories = histories_of(modes, seed, count, 4 * count, ddl=True)
+    ingested = IngestedByProcesses(spark, tmp_path, histories, kills, seed)
     ingested.ingest_files()
     counted("runs killed with kill -9", ingested.killer.kills)
     counted("histories compared", count)
