@@ -34,26 +34,19 @@ if TYPE_CHECKING:
 
 Condition: TypeAlias = tuple[str, Literal["=", ">", ">=", "<="], int | str]
 """Column, operator, value."""
+_Mode: TypeAlias = Literal["append", "overwrite"]
 _OPERATORS = {"=": operator.eq, ">": operator.gt, ">=": operator.ge, "<=": operator.le}
 _MOST_CONFLICTS = 20
 
 
 def append_rows(lake: Lake, table: str, rows: pa.Table, commit: Commit) -> None:
     """Appends the rows, unless the table contains the commit or a later one of the same writer. Creates the table."""
-    path = lake.paths.table(table)
-    if is_for_delta_rs(path):
-        _commit_rows(path, rows, commit, "append")
-    else:
-        append_once(lake.spark.createDataFrame(rows), path, commit)
+    _write(lake, table, rows, commit, "append")
 
 
 def overwrite_rows(lake: Lake, table: str, rows: pa.Table, commit: Commit) -> None:
     """Replaces all rows and the schema, unless the table contains the commit or a later one of the same writer."""
-    path = lake.paths.table(table)
-    if is_for_delta_rs(path):
-        _commit_rows(path, rows, commit, "overwrite")
-    else:
-        overwrite_once(lake.spark.createDataFrame(rows), path, commit)
+    _write(lake, table, rows, commit, "overwrite")
 
 
 def read_rows(lake: Lake, table: str, *where: Condition, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
@@ -126,7 +119,16 @@ def _open(path: str) -> DeltaTable | None:
         return None
 
 
-def _commit_rows(path: str, rows: pa.Table, commit: Commit, mode: Literal["append", "overwrite"]) -> None:
+def _write(lake: Lake, table: str, rows: pa.Table, commit: Commit, mode: _Mode) -> None:
+    path = lake.paths.table(table)
+    if is_for_delta_rs(path):
+        _commit_rows(path, rows, commit, mode)
+    else:
+        write = append_once if mode == "append" else overwrite_once
+        write(lake.spark.createDataFrame(rows), path, commit)
+
+
+def _commit_rows(path: str, rows: pa.Table, commit: Commit, mode: _Mode) -> None:
     transaction = Transaction(commit.app_id, commit.version, time.time_ns() // 1_000_000)
     properties = CommitProperties(custom_metadata={"userMetadata": commit.note_json}, app_transactions=[transaction])
     for _ in range(_MOST_CONFLICTS):

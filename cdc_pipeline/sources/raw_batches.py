@@ -1,7 +1,7 @@
 """Reads the notes of `raw_topic_snapshot`: the `userMetadata` of its commits, with batch id, run id and offsets.
 
 A note is committed together with its records, so it is the only place that stores a source's progress.
-`read_newest_note` reads Delta's log files without Spark: it takes milliseconds and suits a sensor.
+`newest_note` reads Delta's log files without Spark: it takes milliseconds and suits a sensor.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _actions(commit: Path) -> Iterator[dict[str, Any]]:
 
 
 def newest_note_by_spark(lake: Lake) -> dict[str, Any] | None:
-    """`read_newest_note` for any lake, among the newest 20 commits with `userMetadata`."""
+    """`newest_note` for any lake, among the newest 20 commits with `userMetadata`."""
     path = lake.paths.table("raw_topic_snapshot")
     if table_state(lake.spark, path) is None:
         return None

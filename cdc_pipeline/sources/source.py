@@ -141,7 +141,7 @@ class Source(Protocol):
         """
 
     def find_new_records(self, note: Mapping[str, Any] | None) -> NewRecords | NoNewRecords:
-        """Compares the source with the newest note (`raw_batches.read_newest_note`), without Spark and in seconds.
+        """Compares the source with the newest note (`raw_batches.newest_note`), without Spark and in seconds.
 
         Raises as `take_in`.
         """

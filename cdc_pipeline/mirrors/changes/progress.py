@@ -127,12 +127,10 @@ def read_progress(lake: Lake, published: PublishedCut = NO_CUT) -> StreamProgres
     if has_tsos and published.cut_id and published.resolved_tso is None:
         return read_progress(lake)  # first records with a TSO: every partition needs a watermark
     newest_of = _newest_watermarks(lake, published.resolved_tso)
-    read = {(span["topic"], span["partition"]) for batch in new for span in batch["offsets"]}
-    # if all topics ended, their last watermarks still count
+    known = {(span["topic"], span["partition"]) for batch in new for span in batch["offsets"]} | newest_of.keys()
     ended = newest_batch["ended"] or ()
-    partitions = {
-        partition for partition in read | newest_of.keys() if partition[0] not in ended
-    } or read | newest_of.keys()
+    # if all topics ended, their last watermarks still count
+    partitions = {partition for partition in known if partition[0] not in ended} or known
     exact = has_tsos or published.resolved_tso is not None
     newest = {partition: newest_of.get(partition) for partition in sorted(partitions)}
     waiting = tuple(f"{topic}/{number}" for (topic, number), tso in newest.items() if tso is None) if exact else ()

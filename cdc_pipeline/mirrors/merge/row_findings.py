@@ -28,7 +28,7 @@ class RowFindings:
     existing: int
     """Rows that an empty mirror has after the other rows are written."""
     deletes: int
-    """Images of a keyless table of which rows are deleted; 0 for a table with a key."""
+    """Number of row images of a keyless table that lose rows; 0 for a table with a key."""
     zero_dates: int
     """Dates that are NULL because no calendar has them."""
     gaps: tuple[Gap, ...]
