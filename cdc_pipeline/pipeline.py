@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from cdc_pipeline.dialects.decode import DialectName
     from cdc_pipeline.sources.source import Source
 
+PIPELINE_TAG = "cdc/pipeline"
+"""Tag of each run with the name of its pipeline. `dagster.yaml` allows one run at a time per value."""
+_MAX_RUNTIME_TAG = "dagster/max_runtime"
+
 
 @dataclass(frozen=True)
 class Pipeline:
@@ -44,9 +48,15 @@ class Pipeline:
 
     @property
     def run_tags(self) -> dict[str, str]:
-        """Tags of each run: the pipeline, which `dagster.yaml` limits to one run at a time, and the time limit."""
-        limit = {} if self.max_runtime_seconds is None else {"dagster/max_runtime": str(self.max_runtime_seconds)}
-        return {"cdc/pipeline": self.name, **limit}
+        """Tags of a run that ingests once."""
+        return self.tags_of_run(0)
+
+    def tags_of_run(self, additional_seconds: float) -> dict[str, str]:
+        """Tags of a run: the pipeline and the time limit, which is `additional_seconds` above the pipeline's."""
+        tags = {PIPELINE_TAG: self.name}
+        if self.max_runtime_seconds is not None:
+            tags[_MAX_RUNTIME_TAG] = str(int(self.max_runtime_seconds + additional_seconds))
+        return tags
 
     @property
     def paths(self) -> LakePaths:

@@ -2,10 +2,12 @@
 
 # No `from __future__ import annotations` here: Dagster reads the annotations of the functions it decorates.
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import dagster as dg
 
+from cdc_pipeline.assets.asset_events import StageResult
 from cdc_pipeline.assets.keys import CHANGE_LOG, DDL_HISTORY, DEAD_LETTERS, RAW, WATERMARKS, table_key
 from cdc_pipeline.assets.metadata import delta_columns
 from cdc_pipeline.assets.nodes import decoded_lineage, node_attributes
@@ -39,36 +41,42 @@ _KINDS = {
 
 
 def decoded_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
-    keys = {table: table_key(pipeline.name, table) for table in _DESCRIPTIONS}
+    keys = _keys(pipeline)
 
     @dg.multi_asset(name=f"{pipeline.name}_decoded", specs=_specs(pipeline, keys), check_specs=_check_specs(keys))
-    def decoded(
-        context: dg.AssetExecutionContext, spark: SparkLakehouse
-    ) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
-        started = time.monotonic()
+    def decoded(context: dg.AssetExecutionContext, spark: SparkLakehouse) -> Iterator[StageResult]:
         with open_lake(context, pipeline, spark) as lake:
-            batches = decode_batches(lake, pipeline.dialect, claim_store=pipeline.claim_store)
-            version = dg.DataVersion(str(newest_batch(lake)))
-            checks = _check_results(lake, pipeline, batches, keys)
-            states = {table: lake.state(table) for table in keys}
-        seconds = round(time.monotonic() - started, 1)
-        for table, key in keys.items():
-            new_rows = sum(_rows(batch, table) for batch in batches)
-            context.log.info(f"{table}: {new_rows} new")
-            yield dg.MaterializeResult(
-                asset_key=key,
-                metadata={
-                    "batches": [batch.batch_id for batch in batches],
-                    "new_rows": new_rows,
-                    "seconds": seconds,
-                    **delta_columns(states[table]),
-                    **decoded_lineage(pipeline.name, states[table]),
-                },
-                data_version=version,
-            )
-        yield from checks
+            results = decode_results(pipeline, lake, context.log.info)
+        yield from results
 
     return decoded
+
+
+def decode_results(pipeline: Pipeline, lake: Lake, report: Callable[[str], None]) -> list[StageResult]:
+    """Decodes the batches that are not decoded yet. Returns the results for Dagster."""
+    keys, started = _keys(pipeline), time.monotonic()
+    batches = decode_batches(lake, pipeline.dialect, claim_store=pipeline.claim_store)
+    version = dg.DataVersion(str(newest_batch(lake)))
+    checks = _check_results(lake, pipeline, batches, keys)
+    states = {table: lake.state(table) for table in keys}
+    seconds = round(time.monotonic() - started, 1)
+    results: list[StageResult] = []
+    for table, key in keys.items():
+        new_rows = sum(_rows(batch, table) for batch in batches)
+        report(f"{table}: {new_rows} new")
+        metadata: dict[str, Any] = {
+            "batches": [batch.batch_id for batch in batches],
+            "new_rows": new_rows,
+            "seconds": seconds,
+            **delta_columns(states[table]),
+            **decoded_lineage(pipeline.name, states[table]),
+        }
+        results.append(dg.MaterializeResult(asset_key=key, metadata=metadata, data_version=version))
+    return [*results, *checks]
+
+
+def _keys(pipeline: Pipeline) -> dict[str, dg.AssetKey]:
+    return {table: table_key(pipeline.name, table) for table in _DESCRIPTIONS}
 
 
 def _specs(pipeline: Pipeline, keys: Mapping[str, dg.AssetKey]) -> list[dg.AssetSpec]:

@@ -6,9 +6,9 @@ from datetime import datetime, timezone
 
 import dagster as dg
 
+from cdc_pipeline.assets.asset_events import AssetEvents, StageResult
 from cdc_pipeline.assets.keys import (
     CHANGE_LOG,
-    CODE_VERSION,
     CUTS,
     DDL_HISTORY,
     WATERMARKS,
@@ -21,6 +21,7 @@ from cdc_pipeline.assets.nodes import mirror_group, mirror_lineage, node_attribu
 from cdc_pipeline.assets.opened_lake import open_lake
 from cdc_pipeline.checks.balance import BALANCE, cut_balance_result
 from cdc_pipeline.checks.ddl_applied import DDL_APPLIED, NO_GAPS, ddl_applied_result, no_gaps_result
+from cdc_pipeline.checks.failed_attempts import NO_FAILED_ATTEMPTS, attempt_result
 from cdc_pipeline.checks.freshness import FRESH, NO_LIMITS, FreshnessLimits, fresh_result, lag
 from cdc_pipeline.checks.keys_hold import KEYS_HOLD, KeysToCheck, keys_hold_result
 from cdc_pipeline.checks.no_breach import NO_BREACH, no_breach_result
@@ -33,7 +34,7 @@ from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry, TableCounts
 from cdc_pipeline.mirrors.model.state import DELETED, METADATA_COLUMNS
 from cdc_pipeline.pipeline import Pipeline
-from cdc_pipeline.sources.raw_batches import newest_batch
+from cdc_pipeline.sources.source import RunContext
 from cdc_pipeline.spark.session import SparkLakehouse
 
 _CUTS = """One row per consistent cut: its resolved TSO and the Delta version of each mirror at this TSO. The row is written
@@ -47,7 +48,8 @@ _METADATA = ", with the {names} of the message\nthat wrote each row"
 _SOFT_DELETE = f" Rows deleted upstream stay, with {DELETED} true."
 
 
-def _sources(pipeline: Pipeline) -> list[dg.AssetKey]:
+def mirror_parents(pipeline: Pipeline) -> list[dg.AssetKey]:
+    """The assets that every mirror depends on."""
     return [table_key(pipeline.name, table) for table in (CHANGE_LOG, DDL_HISTORY, WATERMARKS)]
 
 
@@ -74,7 +76,7 @@ def mirror_spec(pipeline: Pipeline, entry: CatalogEntry) -> dg.AssetSpec:
     attributes["tags"]["cdc/lifecycle"] = "renamed" if entry.moved_to else "dropped" if entry.dropped else "live"
     return dg.AssetSpec(
         mirror_key(pipeline.name, entry.name),
-        deps=_sources(pipeline),
+        deps=mirror_parents(pipeline),
         group_name=mirror_group(pipeline.name, entry.database),
         description=_description(entry) + lifecycle,
         skippable=True,
@@ -107,7 +109,7 @@ def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg
     """One step with a node per mirror in the catalog. A run adds new mirrors to the catalog."""
     specs = [mirror_spec(pipeline, entry) for entry in read_catalog(pipeline.paths)]
     cuts = table_key(pipeline.name, CUTS)
-    declared = frozenset(spec.key for spec in specs)
+    declared = frozenset((cuts, *(spec.key for spec in specs)))
     names = {name_safe_key(spec.key): spec.key for spec in specs}
     specs = [spec.replace_attributes(key=key) for key, spec in zip(names, specs, strict=True)]
 
@@ -116,37 +118,43 @@ def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg
         specs=[*specs, _cuts_spec(pipeline, cuts, list(names), limits)],
         check_specs=_check_specs(cuts, limits),
     )
-    def mirrors(
-        context: dg.AssetExecutionContext, spark: SparkLakehouse
-    ) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
+    def mirrors(context: dg.AssetExecutionContext, spark: SparkLakehouse) -> Iterator[StageResult]:
+        run = RunContext(context.run.run_id, context.log.info)
         with open_lake(context, pipeline, spark) as lake:
-            maker = cut_maker(lake, pipeline, context.run.run_id, context.log.info)
-            report = maker.advance()
-            if report.published or len(declared) < len(report.mirrors):
-                write_catalog(pipeline.paths, catalog_entries(spark.session, report.mirrors, report.sources))
-            checks = _lake_check_results(context.instance, lake, pipeline, report, cuts)
-            newest = newest_batch(lake)
-        by_name = {entry.name: entry for entry in report.mirrors}
-        for name, counts in report.changed.items():
-            if name not in by_name:
-                continue  # dropped in this cut
-            key = mirror_key(pipeline.name, name)
-            metadata = _mirror_metadata(by_name[name], counts, report)
-            if key in declared:
-                version = dg.DataVersion(str(by_name[name].version))
-                yield dg.MaterializeResult(asset_key=key, metadata=metadata, data_version=version)
+            results = cut_results(pipeline, lake, run, context.instance, limits)
+        new_mirrors = AssetEvents(context.instance, {}, mirror_parents(pipeline))
+        for result in results:
+            if isinstance(result, dg.MaterializeResult) and result.asset_key not in declared:
+                context.log_event(new_mirrors.materialization(result))
             else:
-                tags = _provenance(pipeline, by_name[name], newest)
-                context.log_event(dg.AssetMaterialization(key, metadata=metadata, tags=tags))
-        yield dg.MaterializeResult(
-            asset_key=cuts, metadata=_cut_metadata(report), data_version=dg.DataVersion(str(report.cut_id))
-        )
-        yield no_gaps_result(report, cuts)
-        yield from checks
-        if limits.declared:
-            yield fresh_result(report, limits, cuts)
+                yield result
 
     return mirrors.with_attributes(asset_key_replacements={name: key for name, key in names.items() if name != key})
+
+
+def cut_results(
+    pipeline: Pipeline, lake: Lake, run: RunContext, instance: dg.DagsterInstance, limits: FreshnessLimits
+) -> list[StageResult]:
+    """Advances the mirrors to the resolved TSO. Returns the results for Dagster, those of new mirrors among them."""
+    cuts = table_key(pipeline.name, CUTS)
+    report = cut_maker(lake, pipeline, run.run_id, run.report).advance()
+    if report.published or len(read_catalog(pipeline.paths)) < len(report.mirrors):
+        write_catalog(pipeline.paths, catalog_entries(lake.spark, report.mirrors, report.sources))
+    checks = _lake_check_results(instance, lake, pipeline, report, cuts)
+    by_name = {entry.name: entry for entry in report.mirrors}
+    results: list[StageResult] = [
+        dg.MaterializeResult(
+            asset_key=mirror_key(pipeline.name, name),
+            metadata=_mirror_metadata(by_name[name], counts, report),
+            data_version=dg.DataVersion(str(by_name[name].version)),
+        )
+        for name, counts in report.changed.items()
+        if name in by_name  # not dropped in this cut
+    ]
+    version = dg.DataVersion(str(report.cut_id))
+    results.append(dg.MaterializeResult(asset_key=cuts, metadata=_cut_metadata(report), data_version=version))
+    fresh = [fresh_result(report, limits, cuts)] if limits.declared else []
+    return [*results, no_gaps_result(report, cuts), attempt_result(cuts), *checks, *fresh]
 
 
 def _cuts_spec(
@@ -155,7 +163,7 @@ def _cuts_spec(
     return dg.AssetSpec(
         key,
         # without mirrors, the cuts depend on the tables that the mirrors will depend on
-        deps=mirrors or _sources(pipeline),
+        deps=mirrors or mirror_parents(pipeline),
         group_name=pipeline.name,
         description=_CUTS,
         **node_attributes(pipeline),
@@ -167,6 +175,7 @@ def _cuts_spec(
 def _check_specs(cuts: dg.AssetKey, limits: FreshnessLimits) -> list[dg.AssetCheckSpec]:
     return [
         dg.AssetCheckSpec(NO_GAPS, asset=cuts),
+        dg.AssetCheckSpec(NO_FAILED_ATTEMPTS, asset=cuts),
         dg.AssetCheckSpec(DDL_APPLIED, asset=cuts),
         dg.AssetCheckSpec(BALANCE, asset=cuts, blocking=True),
         dg.AssetCheckSpec(NO_BREACH, asset=cuts),
@@ -190,22 +199,6 @@ def _lake_check_results(
     keys = keys_hold_result(lake, readable, scope, cuts)
     schemas = schema_result(lake, readable, failed[SCHEMA_MATCHES_DDL], cuts)
     return [ddl, balance, breach, keys, schemas]
-
-
-def _provenance(pipeline: Pipeline, entry: MirrorEntry, batch: int) -> dict[str, str]:
-    """The version tags that Dagster sets by itself for a declared asset.
-
-    Without them, the UI shows a new mirror as out of sync until its next change.
-    """
-    tags = {
-        "dagster/data_version": str(entry.version),
-        "dagster/data_version_is_user_provided": "true",
-        "dagster/code_version": CODE_VERSION,
-    }
-    for key in _sources(pipeline):
-        tags[f"dagster/input_data_version/{key.to_user_string()}"] = str(batch)
-        tags[f"dagster/input_event_pointer/{key.to_user_string()}"] = "NULL"
-    return tags
 
 
 def _mirror_metadata(entry: MirrorEntry, counts: TableCounts, report: CutReport) -> dict[str, dg.MetadataValue]:

@@ -2,17 +2,19 @@
 
 # No `from __future__ import annotations` here: Dagster reads the annotations of the functions it decorates.
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import dagster as dg
 from pydantic import Field
 
+from cdc_pipeline.assets.asset_events import StageResult
 from cdc_pipeline.assets.keys import RAW, table_key
 from cdc_pipeline.assets.metadata import delta_columns, ranges_table
 from cdc_pipeline.assets.nodes import node_attributes
 from cdc_pipeline.assets.opened_lake import open_lake
 from cdc_pipeline.checks.open_transactions import NO_OPEN_TRANSACTIONS, open_transactions_result
 from cdc_pipeline.lake.format import store_format
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.raw_batches import newest_batch
 from cdc_pipeline.sources.source import Intake, RunContext
@@ -37,7 +39,7 @@ class Range(dg.Config):
 
 
 def raw_asset(pipeline: Pipeline) -> dg.AssetsDefinition:
-    key, is_kafka = table_key(pipeline.name, RAW), "kafka" in pipeline.source.kinds
+    key = table_key(pipeline.name, RAW)
 
     @dg.asset(
         key=key,
@@ -45,22 +47,32 @@ def raw_asset(pipeline: Pipeline) -> dg.AssetsDefinition:
         description=_DESCRIPTION,
         **node_attributes(pipeline),
         metadata={"dagster/uri": pipeline.paths.table(RAW)},
-        check_specs=[dg.AssetCheckSpec(NO_OPEN_TRANSACTIONS, asset=key)] if is_kafka else [],
+        check_specs=[dg.AssetCheckSpec(NO_OPEN_TRANSACTIONS, asset=key)] if _is_kafka(pipeline) else [],
     )
     def raw_topic_snapshot(
         context: dg.AssetExecutionContext, config: Range, spark: SparkLakehouse
-    ) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
+    ) -> Iterator[StageResult]:
         run = RunContext(context.run.run_id, context.log.info)
-        started = time.monotonic()
         with open_lake(context, pipeline, spark) as lake:
-            intake = pipeline.source.ingest(lake, run, config.until or None)
-            store_format(lake)
-            newest = newest_batch(lake)
-            state = lake.state(RAW)
-        context.log.info(_summary(intake))
-        yield dg.MaterializeResult(
+            _, results = ingest_results(pipeline, lake, run, config.until or None)
+        yield from results
+
+    return raw_topic_snapshot
+
+
+def ingest_results(
+    pipeline: Pipeline, lake: Lake, run: RunContext, until: Mapping[str, Mapping[str, int]] | None = None
+) -> tuple[Intake, list[StageResult]]:
+    """Ingests new records, up to the end offsets `until` (Kafka). Returns the intake with its results for Dagster."""
+    key, started = table_key(pipeline.name, RAW), time.monotonic()
+    intake = pipeline.source.ingest(lake, run, until)
+    store_format(lake)
+    run.report(_summary(intake))
+    results: list[StageResult] = [
+        dg.MaterializeResult(
+            asset_key=key,
             # unchanged by a run without new records, so that downstream assets stay in sync
-            data_version=dg.DataVersion(str(newest)),
+            data_version=dg.DataVersion(str(newest_batch(lake))),
             metadata={
                 "source": pipeline.source.location,
                 "batch": intake.batch_id or "no new records",
@@ -71,16 +83,20 @@ def raw_asset(pipeline: Pipeline) -> dg.AssetsDefinition:
                 "skipped_files": list(intake.skipped_files),
                 "offsets": ranges_table(intake.ranges[:_MOST_SHOWN]),
                 **({} if pipeline.paths.is_local else {POSITIONS: dg.MetadataValue.json(dict(intake.positions))}),
-                **delta_columns(state),
+                **delta_columns(lake.state(RAW)),
                 "lost_offsets": [
                     f"{topic}/{partition} {first}–{end - 1}" for topic, partition, first, end in intake.lost
                 ],
             },
         )
-        if is_kafka:
-            yield open_transactions_result(intake, key)
+    ]
+    if _is_kafka(pipeline):
+        results.append(open_transactions_result(intake, key))
+    return intake, results
 
-    return raw_topic_snapshot
+
+def _is_kafka(pipeline: Pipeline) -> bool:
+    return "kafka" in pipeline.source.kinds
 
 
 def _first(names: Iterable[str]) -> list[str]:

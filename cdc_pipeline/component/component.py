@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field, ValidationInfo, field_serializer, field_
 
 from cdc_pipeline.assets.ddl_jobs import approve_ddl_job, ddl_dry_run_job
 from cdc_pipeline.assets.decoded import decoded_assets
+from cdc_pipeline.assets.follow_job import follow_job
 from cdc_pipeline.assets.maintain_job import maintain_job, maintenance_schedule
 from cdc_pipeline.assets.mirrors import mirror_assets
 from cdc_pipeline.assets.raw import raw_asset
@@ -29,7 +30,7 @@ from cdc_pipeline.component.column_fields import (
 )
 from cdc_pipeline.component.computed_field import ComputedColumns, ComputedField, computed_rules, validate_computed
 from cdc_pipeline.component.json_schema import YamlModel
-from cdc_pipeline.component.run_fields import FreshnessSettings, SensorSettings, settings_resolver
+from cdc_pipeline.component.run_fields import FollowSettings, FreshnessSettings, SensorSettings, settings_resolver
 from cdc_pipeline.component.scaffold import PipelineScaffolder
 from cdc_pipeline.component.source_field import SOURCE_MODEL, SOURCES, SourceField
 from cdc_pipeline.component.table_fields import RouteRule, require_include, require_patterns, table_selection
@@ -110,9 +111,10 @@ class CdcPipeline(dg.Component, YamlModel):
     """Canal-JSON change records to mirror tables in Delta Lake.
 
     Assets: `raw_topic_snapshot`, `change_log`, `ddl_history`, `watermarks`, `dead_letters`, one mirror per table, and
-    `consistent_cuts`. Jobs: `<name>_ingest` (materializes all assets in one run), `<name>_rebuild`,
-    `<name>_release_dead_letters`, `<name>_ddl_dry_run`, `<name>_approve_ddl` and `<name>_maintain` (with a schedule).
-    Sensors: `<name>_new_offsets` requests `<name>_ingest`, `<name>_new_tables` shows new mirrors in the UI.
+    `consistent_cuts`. Jobs: `<name>_ingest` (materializes all assets in one run), `<name>_follow` (batch after batch in a
+    run that stays), `<name>_rebuild`, `<name>_release_dead_letters`, `<name>_ddl_dry_run`, `<name>_approve_ddl` and
+    `<name>_maintain` (with a schedule). Sensors: `<name>_new_offsets` requests `<name>_ingest` or `<name>_follow`,
+    `<name>_new_tables` shows new mirrors in the UI.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -231,6 +233,14 @@ class CdcPipeline(dg.Component, YamlModel):
         settings_resolver(SensorSettings),
         Field(description="When `<name>_new_offsets` requests a run.", examples=[{"running": True}]),
     ] = SensorSettings()
+    follow: Annotated[
+        FollowSettings,
+        settings_resolver(FollowSettings),
+        Field(
+            description="Runs that stay and ingest batch after batch, so that mirrors are seconds behind the source.",
+            examples=[{"enabled": True}],
+        ),
+    ] = FollowSettings()
     freshness: Annotated[
         FreshnessSettings,
         settings_resolver(FreshnessSettings),
@@ -422,16 +432,30 @@ class CdcPipeline(dg.Component, YamlModel):
             executor_def=dg.in_process_executor,
             tags=pipeline.run_tags,
         )
+        follow = follow_job(
+            pipeline,
+            assets,
+            self.follow.limits(self.sensor.timing),
+            self.freshness.limits,
+            None if context is None else context.path / "defs.yaml",
+        )
         maintain = maintain_job(pipeline)
         return dg.Definitions(
             assets=assets,
             schedules=[maintenance_schedule(maintain, self.maintenance_cron)],
             sensors=[
-                new_offsets_sensor(pipeline, ingest, self.sensor.timing, running=self.sensor.running),
+                new_offsets_sensor(
+                    pipeline,
+                    follow if self.follow.enabled else ingest,
+                    self.sensor.timing,
+                    running=self.sensor.running,
+                    follows=self.follow.enabled,
+                ),
                 new_tables_sensor(pipeline),
             ],
             jobs=[
                 ingest,
+                follow,
                 rebuild_job(pipeline),
                 release_job(pipeline),
                 ddl_dry_run_job(pipeline),

@@ -1,4 +1,4 @@
-"""The fields `sensor` and `freshness`."""
+"""The fields `sensor`, `follow` and `freshness`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated
 import dagster as dg
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
+from cdc_pipeline.assets.follower import FollowLimits
 from cdc_pipeline.checks.freshness import FreshnessLimits
 from cdc_pipeline.component.json_schema import YamlModel
 from cdc_pipeline.sensors.new_offsets import SensorTiming
@@ -42,6 +43,47 @@ class SensorSettings(YamlModel):
     @property
     def timing(self) -> SensorTiming:
         return SensorTiming(self.interval_seconds, self.minimum_records, self.maximum_wait_seconds)
+
+
+class FollowSettings(YamlModel):
+    """How `<name>_follow` follows the source. Fewer than `sensor.minimum_records` records wait, as for the sensor."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    enabled: Annotated[bool, Field(description="The sensor requests `<name>_follow` instead of `<name>_ingest`.")] = (
+        False
+    )
+    maximum_minutes: Annotated[
+        float, Field(description="A run ends after this time; the sensor requests the next one.")
+    ] = 30
+    idle_minutes: Annotated[float, Field(description="A run ends when it found no new records for this time.")] = 10
+    minimum_pause_seconds: Annotated[
+        float, Field(description="Least time between two batches, and between two looks at the source. 1 or more.")
+    ] = 1
+
+    @field_validator("maximum_minutes", "idle_minutes")
+    @classmethod
+    def _is_positive(cls, value: float) -> float:
+        if value <= 0:
+            raise ValueError(f"{value} is not a duration: more than 0 minutes are expected")
+        return value
+
+    @field_validator("minimum_pause_seconds")
+    @classmethod
+    def _is_a_pause(cls, value: float) -> float:
+        # other runs of the pipeline look for the writer lock twice a second
+        if value < 1:
+            raise ValueError(f"{value} is too small: 1 or more seconds are expected")
+        return value
+
+    def limits(self, timing: SensorTiming) -> FollowLimits:
+        return FollowLimits(
+            self.maximum_minutes * 60,
+            self.idle_minutes * 60,
+            self.minimum_pause_seconds,
+            timing.minimum_records,
+            timing.maximum_wait_seconds,
+        )
 
 
 class FreshnessSettings(YamlModel):

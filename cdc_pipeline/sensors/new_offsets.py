@@ -1,4 +1,4 @@
-"""The sensor `<pipeline>_new_offsets`: requests a run of `<pipeline>_ingest` when the source has new records.
+"""The sensor `<pipeline>_new_offsets`: requests `<pipeline>_ingest` or `<pipeline>_follow` when the source has new records.
 
 It compares metadata of the source (offsets of a broker, names of files) with the newest commit of the raw table, without
 Spark. Requesting the same range twice is safe, because the offsets are committed with the data. The cursor stores only
@@ -19,6 +19,7 @@ from dagster import DagsterRunStatus, DefaultSensorStatus, RunsFilter
 from cdc_pipeline.assets.failures import redact_secrets
 from cdc_pipeline.assets.keys import RAW, table_key
 from cdc_pipeline.assets.raw import POSITIONS
+from cdc_pipeline.pipeline import PIPELINE_TAG
 from cdc_pipeline.sources.raw_batches import newest_note
 from cdc_pipeline.sources.source import NewRecords, NoNewRecords
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.pipeline import Pipeline
 
-PIPELINE_TAG, RANGE_TAG, RANGE_ID_TAG = "cdc/pipeline", "cdc/range", "cdc/range_id"
+RANGE_TAG, RANGE_ID_TAG = "cdc/range", "cdc/range_id"
 _UNFINISHED = [
     DagsterRunStatus.QUEUED,
     DagsterRunStatus.NOT_STARTED,
@@ -53,26 +54,26 @@ class SensorTiming:
 
 
 def new_offsets_sensor(
-    pipeline: Pipeline, job: Any, timing: SensorTiming, *, running: bool = False
+    pipeline: Pipeline, job: Any, timing: SensorTiming, *, running: bool = False, follows: bool = False
 ) -> dg.SensorDefinition:
-    """The sensor of a pipeline. `job`: the job that it requests."""
+    """The sensor of a pipeline. `job`: the job that it requests; `follows`: whether its runs find new records themselves."""
 
     @dg.sensor(
         name=f"{pipeline.name}_new_offsets",
         job=job,
         minimum_interval_seconds=timing.interval_seconds,
         default_status=DefaultSensorStatus.RUNNING if running else DefaultSensorStatus.STOPPED,
-        description=f"Requests {pipeline.name}_ingest when {pipeline.source.location} has new records.",
+        description=f"Requests {job.name} when {pipeline.source.location} has new records.",
     )
     def new_offsets(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         with redact_secrets(pipeline.source.secrets):
-            return _evaluate(pipeline, timing, context.instance, job.name, context.cursor)
+            return _evaluate(pipeline, timing, context.instance, context.cursor, follows=follows)
 
     return new_offsets
 
 
 def _evaluate(
-    pipeline: Pipeline, timing: SensorTiming, instance: DagsterInstance, job_name: str, cursor: str | None
+    pipeline: Pipeline, timing: SensorTiming, instance: DagsterInstance, cursor: str | None, *, follows: bool
 ) -> dg.SensorResult | dg.SkipReason:
     """A run request, or the reason to skip."""
     unfinished = _runs(instance, {PIPELINE_TAG: pipeline.name}, _UNFINISHED)
@@ -82,7 +83,7 @@ def _evaluate(
     note = _progress_note(pipeline, instance)
     found = pipeline.source.find_new_records(note)
     if isinstance(found, NoNewRecords):
-        return _retry(pipeline, instance, job_name, note) or dg.SkipReason(found.reason)
+        return _retry(pipeline, instance, note) or dg.SkipReason(found.reason)
     requested = _runs(instance, {PIPELINE_TAG: pipeline.name, RANGE_ID_TAG: found.range_id})
     if reason := _already_ingested(found, note, requested) or _backoff(_runs(instance, {PIPELINE_TAG: pipeline.name})):
         return dg.SkipReason(reason)
@@ -94,18 +95,20 @@ def _evaluate(
             f"{timing.maximum_wait_seconds} s"
         )
         return dg.SensorResult(skip_reason=reason, cursor=json.dumps({"start_id": found.start_id, "since": since}))
-    return dg.SensorResult(run_requests=[_run_request(pipeline, found, len(requested) + 1)])
+    config = {} if follows else _run_config(pipeline, found)
+    return dg.SensorResult(run_requests=[_run_request(found, len(requested) + 1, config)])
 
 
 def _retry(
-    pipeline: Pipeline, instance: DagsterInstance, job_name: str, note: Mapping[str, Any] | None
+    pipeline: Pipeline, instance: DagsterInstance, note: Mapping[str, Any] | None
 ) -> dg.SensorResult | dg.SkipReason | None:
     """Retry of an unsuccessful run while the source has no new records; None if the last run succeeded.
 
     Records that the run has already ingested are not new, so without a retry the mirrors of a quiet source would miss them.
     """
     runs = _runs(instance, {PIPELINE_TAG: pipeline.name})
-    ingest = next((run.dagster_run for run in runs if run.dagster_run.job_name == job_name), None)
+    jobs = {f"{pipeline.name}_ingest", f"{pipeline.name}_follow"}
+    ingest = next((run.dagster_run for run in runs if run.dagster_run.job_name in jobs), None)
     if note is None or (runs and (ingest is None or ingest.is_success)):
         return None
     if reason := _backoff(runs):
@@ -167,13 +170,16 @@ def _waiting_since(found: NewRecords, cursor: str | None) -> float:
     return time.time()
 
 
-def _run_request(pipeline: Pipeline, found: NewRecords, attempt: int) -> dg.RunRequest:
+def _run_config(pipeline: Pipeline, found: NewRecords) -> dict[str, Any]:
+    """The configuration of a run of `<pipeline>_ingest` that reads these records."""
     op = "__".join(table_key(pipeline.name, RAW).path)
+    return {"ops": {op: {"config": {"until": {topic: dict(offsets) for topic, offsets in found.until.items()}}}}}
+
+
+def _run_request(found: NewRecords, attempt: int, config: Mapping[str, Any]) -> dg.RunRequest:
     return dg.RunRequest(
         # Dagster launches a run key only once, so a retry of the range needs another key
         run_key=f"{found.range_id}-{attempt}",
-        run_config={
-            "ops": {op: {"config": {"until": {topic: dict(offsets) for topic, offsets in found.until.items()}}}}
-        },
+        run_config=config,
         tags={RANGE_TAG: found.summary[:_LONGEST_TAG], RANGE_ID_TAG: found.range_id},
     )

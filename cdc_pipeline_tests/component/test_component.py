@@ -10,6 +10,7 @@ import dagster as dg
 import pytest
 from pydantic import ValidationError
 
+from cdc_pipeline.assets.follower import FollowLimits
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.source_field import CaptureFilesSource
 from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn
@@ -185,6 +186,12 @@ def test_the_sensor(load: Callable[[str], CdcPipeline]) -> None:
     sensor, _ = load(_yaml({**_GOOD, "sensor": fields})).build_defs().sensors or ()
     assert (sensor.name, sensor.minimum_interval_seconds) == ("shop_new_offsets", 5)
     assert sensor.default_status == dg.DefaultSensorStatus.RUNNING
+    assert sensor.job_name == "shop_ingest"
+    follow = {"enabled": True, "maximum_minutes": 60, "idle_minutes": 5, "minimum_pause_seconds": 2}
+    component = load(_yaml({**_GOOD, "sensor": fields, "follow": follow}))
+    assert component.follow.limits(component.sensor.timing) == FollowLimits(3600, 300, 2, 100, 60)
+    sensor, _ = component.build_defs().sensors or ()
+    assert sensor.job_name == "shop_follow"
     stopped, new_tables = load(_yaml(_GOOD)).build_defs().sensors or ()
     assert new_tables.name == "shop_new_tables"
     assert stopped.default_status == dg.DefaultSensorStatus.STOPPED
@@ -256,6 +263,7 @@ def test_definitions(tmp_path: Path) -> None:
     jobs = [job.name for job in component.build_defs().jobs or ()]
     assert jobs == [
         "shop_ingest",
+        "shop_follow",
         "shop_rebuild",
         "shop_release_dead_letters",
         "shop_ddl_dry_run",
@@ -454,6 +462,10 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
         ["max_bytes_per_batch", "0 is not a number of bytes"],
     ),
     "sensor field": ({**_GOOD, "sensor": {"interval": 5}}, ["sensor", "interval", "Extra inputs"]),
+    "follow field": ({**_GOOD, "follow": {"idle": 5}}, ["follow", "idle", "Extra inputs"]),
+    "follow duration": ({**_GOOD, "follow": {"maximum_minutes": 0}}, ["follow", "maximum_minutes", "more than 0"]),
+    "follow idle time": ({**_GOOD, "follow": {"idle_minutes": -1}}, ["follow", "idle_minutes", "more than 0"]),
+    "follow pause": ({**_GOOD, "follow": {"minimum_pause_seconds": 0}}, ["minimum_pause_seconds", "1 or more"]),
     "sensor interval": ({**_GOOD, "sensor": {"interval_seconds": 0}}, ["sensor", "interval_seconds", "1 or more"]),
     "source a text": (
         {**_GOOD, "source": "captures"},

@@ -17,6 +17,7 @@ from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline_tests.support.lakes import ddl_stories, ingested_ddl_stories
 from cdc_pipeline_tests.support.lakes.ingested_stories import PARTITIONS, assert_ingested
 from cdc_pipeline_tests.support.lakes.kills import SHORT, Killer, ingested_with_kills
+from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.lakes.stories import STORIES, Story
 from cdc_pipeline_tests.support.messages import Topic, tso, watermark
 
@@ -35,7 +36,12 @@ SHORT_DDL = ("an_exchange_of_a_partition_with_a_table", "a_dropped_table_comes_b
 
 
 def survived_kills(
-    spark: SparkSession, paths: LakePaths, folder: Path, slices: dict[int, list[tuple[str, int]]], every: int
+    spark: SparkSession,
+    paths: LakePaths,
+    folder: Path,
+    slices: dict[int, list[tuple[str, int]]],
+    every: int,
+    run: Callable[..., object] = ingest,
 ) -> int:
     """Sends the messages of each slice (by the step of its last watermarks) and kills its runs. Returns the kills."""
     topic, killer, kills = Topic(), Killer(every), 0
@@ -45,7 +51,7 @@ def survived_kills(
         for partition in PARTITIONS:
             topic.send(watermark(until), partition)
         topic.write(folder, f"until-{until:04d}.jsonl")
-        kills += ingested_with_kills(spark, paths, folder, killer)
+        kills += ingested_with_kills(spark, paths, folder, killer, run=run)
     sent = sum(len(messages) + len(PARTITIONS) for messages in slices.values())
     assert spark.read.format("delta").load(paths.table("raw_topic_snapshot")).count() == sent
     assert spark.read.format("delta").load(paths.table("batches")).agg({"records": "sum"}).first()[0] == sent  # type: ignore[index]
@@ -53,14 +59,21 @@ def survived_kills(
     return kills
 
 
-def assert_survives(spark: SparkSession, paths: LakePaths, folder: Path, stories: list[Story], every: int = 1) -> int:
-    """Ingests the stories in two slices and checks the result. Returns the number of kills."""
+def assert_survives(
+    spark: SparkSession,
+    paths: LakePaths,
+    folder: Path,
+    stories: list[Story],
+    every: int = 1,
+    run: Callable[..., object] = ingest,
+) -> int:
+    """Ingests the stories in two slices with `run` and checks the result. Returns the number of kills."""
     first, last = 2, 1000
     slices: dict[int, list[tuple[str, int]]] = {first: [], last: []}
     for payload, partition in [message for story in stories for message in story.messages]:
         early = json.loads(payload)["_tidb"]["commitTs"] <= tso(first)
         slices[first if early else last].append((payload, partition))
-    kills = survived_kills(spark, paths, folder, slices, every)
+    kills = survived_kills(spark, paths, folder, slices, every, run)
     for story in stories:
         assert_ingested(spark, paths, story)
     return kills

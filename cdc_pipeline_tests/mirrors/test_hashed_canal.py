@@ -133,6 +133,14 @@ CASES = {
         _rows((2, "b")),
         doubt=True,
     ),
+    "a_key_that_goes_and_comes_after_an_older_delete_of_it_arrived_late": Case(
+        [put(1000, {"id": "1", "v": "a"}, 2), put(1000, {"id": "3", "v": "c"}, 1), put(1000, {"id": "5", "v": "e"}, 2)]
+        + [change(3000, {"id": "1", "v": "c"}, {"id": "3"}, 2, batch=7)],
+        [change(2000, {"id": "2", "v": "a"}, {"id": "1"}, 0, batch=6)]
+        + [change(4000, {"id": "4", "v": "c"}, {"id": "1"}, 1, batch=8)]
+        + [change(4000, {"id": "1", "v": "e"}, {"id": "5"}, 2, batch=8)],
+        _rows((1, "e"), (2, "a"), (4, "c")),
+    ),
     "a_key_that_goes_and_comes_within_one_moment": Case(
         [put(1000, {"id": "2", "v": "a"}, 2), put(2000, {"id": "2", "v": "again"}, 2, batch=6)]
         + [change(2000, {"id": "3", "v": "a"}, {"id": "2"}, 1, batch=6)],

@@ -56,14 +56,25 @@ def instance() -> Iterator[DagsterInstance]:
 def _ingest() -> None: ...
 
 
+@dg.job(name="p_follow", tags={"cdc/pipeline": "p"})
+def _follow() -> None: ...
+
+
 @dg.job(name="p_maintain", tags={"cdc/pipeline": "p"})
 def _maintain() -> None: ...
 
 
 def _tick(
-    source: Any, instance: DagsterInstance, lake: str = "lake", *, cursor: str | None = None, **timing: int
+    source: Any,
+    instance: DagsterInstance,
+    lake: str = "lake",
+    *,
+    cursor: str | None = None,
+    follows: bool = False,
+    **timing: int,
 ) -> dg.SensorResult | dg.SkipReason:
-    sensor = new_offsets_sensor(Pipeline("p", source, lake), _ingest, SensorTiming(**timing))
+    job = _follow if follows else _ingest
+    sensor = new_offsets_sensor(Pipeline("p", source, lake), job, SensorTiming(**timing), follows=follows)
     context = dg.build_sensor_context(instance=instance, cursor=cursor, sensor_name=sensor.name)
     found = sensor(context)
     assert isinstance(found, (dg.SensorResult, dg.SkipReason))
@@ -113,6 +124,14 @@ def test_new_records_request_a_run_of_their_range(instance: DagsterInstance) -> 
     assert request.run_key == "from 5 to 17-1"
 
 
+def test_a_run_that_follows_finds_new_records_itself(instance: DagsterInstance) -> None:
+    request = _request(_tick(_Source(), instance, follows=True))
+    assert request.run_config == {}
+    assert request.run_key == "from 5 to 17-1"
+    _run(instance, DagsterRunStatus.STARTED, job=_follow)
+    assert "of p_follow is not finished yet" in _reason(_tick(_Source(), instance, follows=True))
+
+
 def test_range_is_requested_again_after_a_failure(instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
     first = _request(_tick(_Source(), instance))
     run_id = _run(instance, DagsterRunStatus.FAILURE, first.tags)
@@ -157,22 +176,27 @@ def _lake(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("status", [DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED])
+@pytest.mark.parametrize("job", [_ingest, _follow], ids=["ingest", "follow"])
 def test_unsuccessful_run_is_retried_without_new_records(
-    status: DagsterRunStatus, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    status: DagsterRunStatus,
+    job: dg.JobDefinition,
+    instance: DagsterInstance,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     """Ingested records are not new, but may be missing in the mirrors."""
     lake = _lake(tmp_path)
-    _run(instance, DagsterRunStatus.SUCCESS)
-    assert _reason(_tick(_Source(_NOTHING), instance, lake)) == "all is read"
-    run_id = _run(instance, status)
-    assert "retry in" in _reason(_tick(_Source(_NOTHING), instance, lake))
+    _run(instance, DagsterRunStatus.SUCCESS, job=job)
+    assert _reason(_tick(_Source(_NOTHING), instance, lake, follows=job is _follow)) == "all is read"
+    run_id = _run(instance, status, job=job)
+    assert "retry in" in _reason(_tick(_Source(_NOTHING), instance, lake, follows=job is _follow))
     later = time.time() + 31
     monkeypatch.setattr(time, "time", lambda: later)
-    request = _request(_tick(_Source(_NOTHING), instance, lake))
+    request = _request(_tick(_Source(_NOTHING), instance, lake, follows=job is _follow))
     assert (request.run_key, request.run_config) == (f"after-{run_id}", {})
     assert request.tags == {"cdc/range": f"retry of run {run_id} ({status.value.lower()})"}
-    _run(instance, DagsterRunStatus.SUCCESS, request.tags)
-    assert _reason(_tick(_Source(_NOTHING), instance, lake)) == "all is read"
+    _run(instance, DagsterRunStatus.SUCCESS, request.tags, job)
+    assert _reason(_tick(_Source(_NOTHING), instance, lake, follows=job is _follow)) == "all is read"
 
 
 def test_lake_without_known_runs_is_processed_once(instance: DagsterInstance, tmp_path: Path) -> None:

@@ -6,8 +6,9 @@ clock `ts`, then the number of its batch. `es` does not order them, because a st
 others that began later (canal-facts 4).
 
 For changes of one moment the inserts minus deletes of the key decide. With one more insert the row exists; with one more
-delete it does not; with equally many it exists if it did before. Its values are those of the last write. If this does not
-decide either, the row is `order_unknown` and the mirror gets a gap.
+delete it does not; with equally many it exists if it did before: the change before that moment shows it, else the mirror.
+Its values are those of the last write. If this does not decide either, the row is `order_unknown` and the mirror gets a
+gap.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def resolve_contested(entries: RowEntries, net: DataFrame) -> DataFrame:
     keys = F.broadcast(net.where("contested").select("step", "identity"))
     contested = entries.frame.withColumn("identity", F.col("entry.identity"))
     contested = contested.join(keys, ["step", "identity"], "left_semi").drop("identity")
-    resolved = _resolved_rows(_summaries(replace(entries, frame=_with_newest(contested))))
+    resolved = _resolved_rows(_summaries(replace(entries, frame=_with_age(contested))))
     return net.where("NOT contested").unionByName(resolved)
 
 
@@ -48,11 +49,10 @@ def _time() -> tuple[Column, ...]:
     return time, F.coalesce("message_id", F.lit(0))
 
 
-def _with_newest(entries: DataFrame) -> DataFrame:
-    """Adds `newest`: the entry is of the last moment at which its key changed."""
-    moment = F.struct(*_time())
-    one_key = Over.partitionBy("step", "entry.identity")
-    return entries.withColumn("newest", moment == F.max(moment).over(one_key))
+def _with_age(entries: DataFrame) -> DataFrame:
+    """Adds `age`: 1 if the entry is of the last moment at which its key changed, 2 if it is of the moment before, …"""
+    newest_first = Over.partitionBy("step", "entry.identity").orderBy(F.struct(*_time()).desc())
+    return entries.withColumn("age", F.dense_rank().over(newest_first))
 
 
 def _summaries(entries: RowEntries) -> DataFrame:
@@ -63,8 +63,9 @@ def _summaries(entries: RowEntries) -> DataFrame:
     - `tied`: the newest entries are in several partitions
     - `tied_writes`: the newest writes are in several partitions
     - `partly_applied`: an earlier cut applied some of the newest entries
-    - `balance`: inserts minus deletes of the key
+    - `balance`: inserts minus deletes of the key, from the moment before the newest or from the mirror
     """
+    newest, before = F.col("age") == 1, F.col("age") == 2
     order = F.struct(*_time(), F.col("key_only_since").isNull(), "topic", "partition", "offset", "row", "entry.rank")
     is_write = F.col("entry.sign") > 0
     is_insert = (F.col("op") == "INSERT") | F.col("entry.moved")
@@ -74,15 +75,21 @@ def _summaries(entries: RowEntries) -> DataFrame:
         order,
         F.max_by(F.when(is_write, F.struct(*LAST, "after")), F.when(is_write, order)).alias("last_write"),
         F.sum(F.when(F.col("is_new"), effect).otherwise(0)).alias("balance_of_cut"),
-        F.sum(F.when(F.col("newest"), effect).otherwise(0)).alias("balance_of_moment"),
-        _in_several_partitions(F.col("newest")).alias("tied"),
-        _in_several_partitions(F.col("newest") & is_write).alias("tied_writes"),
-        F.max(F.col("newest") & ~F.col("is_new")).alias("partly_applied"),
+        F.sum(F.when(newest, effect).otherwise(0)).alias("balance_of_moment"),
+        _in_several_partitions(newest).alias("tied"),
+        _in_several_partitions(newest & is_write).alias("tied_writes"),
+        F.max(newest & ~F.col("is_new")).alias("partly_applied"),
+        F.max_by("entry.sign", F.when(before, order)).alias("sign_before"),
+        _in_several_partitions(before).alias("tied_before"),
         F.max_by(F.struct(*LAST, "after"), F.when(F.col("is_new"), order)).alias("last_new"),
     )
+    # a sum over the cut would count a delete that is older than a write of an earlier cut
+    existed = F.when(F.col("sign_before") > 0, 1).when(F.col("sign_before") < 0, 0)
+    after_moment = F.when(~F.col("tied_before"), existed) + F.col("balance_of_moment")
+    known = F.when(after_moment == 1, 1).when(after_moment == 0, -1)
     # after an earlier cut applied a part of the moment, the mirror no longer shows the key as it was before the moment
-    balance = F.when(F.col("partly_applied"), F.col("balance_of_moment")).otherwise(F.col("balance_of_cut"))
-    return summaries.withColumn("balance", balance)
+    by_mirror = F.when(F.col("partly_applied"), F.col("balance_of_moment")).otherwise(F.col("balance_of_cut"))
+    return summaries.withColumn("balance", F.coalesce(known, by_mirror))
 
 
 def _resolved_rows(summaries: DataFrame) -> DataFrame:

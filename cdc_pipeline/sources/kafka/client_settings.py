@@ -44,6 +44,9 @@ _KEY_OPTIONS = {
     "ssl.keystore.certificate.chain": "ssl.keystore.key",
 }
 _ISOLATION_LEVEL = "isolation.level"
+_LONGEST_FETCH = "fetch.max.wait.ms"
+"""How long a broker keeps a fetch without records. Spark's reader asks for offsets on the connection on which its next fetch
+waits already, so that Java's default (500) delays each partition by half a second."""
 _HOST_CHECK = "ssl.endpoint.identification.algorithm"
 
 
@@ -117,6 +120,7 @@ class ClientSettings:
         found = {name: value for name, value in given.items() if name in JAVA_NAMES}
         found["bootstrap.servers"] = self.bootstrap_servers
         found.setdefault(_ISOLATION_LEVEL, "read_committed")
+        found.setdefault(_LONGEST_FETCH, "10")
         if self.protocol.startswith("SASL"):
             found.update(self._java_login())
         stores = self._java_certificates()

@@ -224,7 +224,7 @@ def test_each_client_gets_what_it_knows(files: dict[str, Path]) -> None:
     wrong = []
     for name, (options, java, librdkafka) in CASES.items():
         client = ClientSettings("127.0.0.1:9", _filled(options, files)).validate()
-        by_java = {"isolation.level": "read_committed", **java}
+        by_java = {"isolation.level": "read_committed", "fetch.max.wait.ms": "10", **java}
         for got, expected in ((client.java(), by_java), (client.librdkafka(), librdkafka)):
             if not _same(got, _filled(expected, files)):
                 wrong.append((name, sorted(got), sorted(expected)))

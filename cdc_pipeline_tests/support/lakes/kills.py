@@ -76,18 +76,20 @@ def ingested_with_kills(
     killer: Killer,
     columns: ColumnRules | None = None,
     after_kill: Callable[[], None] = lambda: None,
+    run: Callable[..., object] = ingest,
     **settings: Any,
 ) -> int:
     """Repeats a run until it completes, and returns the number of killed runs.
 
-    `after_kill`: called before each repetition; may be killed too. `settings`: further arguments of `ingest`.
+    `after_kill`: called before each repetition; may be killed too. `run`: what is repeated; `settings`: its further
+    arguments.
     """
     for killed in range(500):
         try:
             with killer.watching():
                 if killed:
                     after_kill()
-                ingest(spark, paths, captures, columns=columns, **settings)
+                run(spark, paths, captures, columns=columns, **settings)
         except Killed:
             continue
         return killed

@@ -1,0 +1,84 @@
+"""Results of stages as events of a job that has no assets, with the version tags that Dagster sets for its assets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+import dagster as dg
+
+from cdc_pipeline.assets.keys import CODE_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+StageResult: TypeAlias = "dg.MaterializeResult[None] | dg.AssetCheckResult"
+"""What a stage reports for Dagster: an asset's step yields it, other steps convert it first."""
+AssetEvent: TypeAlias = "dg.AssetMaterialization | dg.AssetCheckEvaluation"
+_VERSION = "dagster/data_version"
+_NEVER_MATERIALIZED = "INITIAL"
+"""Dagster's data version of an asset without materialization."""
+
+
+@dataclass(frozen=True)
+class AssetEvents:
+    """Converts results of stages. Without the version tags, the UI would show the assets as out of sync."""
+
+    instance: dg.DagsterInstance
+    parents: Mapping[dg.AssetKey, Collection[dg.AssetKey]]
+    """Assets that an asset depends on."""
+    new_mirror_parents: Collection[dg.AssetKey]
+    """The same for assets that are not in `parents`: mirrors that the loaded definitions do not have yet."""
+    blocking: Collection[dg.AssetCheckKey] = ()
+    _versions: dict[dg.AssetKey, str] = field(default_factory=dict)
+    """Data versions of the newest materializations, as far as they were needed."""
+
+    def convert(self, result: StageResult) -> AssetEvent:
+        return self._evaluation(result) if isinstance(result, dg.AssetCheckResult) else self.materialization(result)
+
+    def failed_blocking_checks(self, results: Iterable[StageResult]) -> list[str]:
+        """Names of the checks after which Dagster would not run downstream steps."""
+        checks = (result for result in results if isinstance(result, dg.AssetCheckResult) and not result.passed)
+        keys = (_check_key(check) for check in checks if check.severity is dg.AssetCheckSeverity.ERROR)
+        return [key.to_user_string() for key in keys if key in self.blocking]
+
+    def materialization(self, result: dg.MaterializeResult[None]) -> dg.AssetMaterialization:
+        assert result.asset_key is not None
+        assert result.data_version is not None
+        version = result.data_version.value
+        tags = {
+            _VERSION: version,
+            "dagster/data_version_is_user_provided": "true",
+            "dagster/code_version": CODE_VERSION,
+        }
+        for parent in self.parents.get(result.asset_key, self.new_mirror_parents):
+            tags[f"dagster/input_data_version/{parent.to_user_string()}"] = self._version(parent)
+            tags[f"dagster/input_event_pointer/{parent.to_user_string()}"] = "NULL"
+        self._versions[result.asset_key] = version
+        return dg.AssetMaterialization(result.asset_key, metadata=result.metadata, tags=tags)
+
+    def _version(self, key: dg.AssetKey) -> str:
+        if key not in self._versions:
+            event = self.instance.get_latest_materialization_event(key)
+            materialization = None if event is None else event.asset_materialization
+            tags = {} if materialization is None else materialization.tags or {}
+            self._versions[key] = tags.get(_VERSION, _NEVER_MATERIALIZED)
+        return self._versions[key]
+
+    def _evaluation(self, result: dg.AssetCheckResult) -> dg.AssetCheckEvaluation:
+        key = _check_key(result)
+        return dg.AssetCheckEvaluation(
+            asset_key=key.asset_key,
+            check_name=key.name,
+            passed=result.passed,
+            metadata=result.metadata,
+            severity=result.severity,
+            description=result.description,
+            blocking=key in self.blocking,
+        )
+
+
+def _check_key(result: dg.AssetCheckResult) -> dg.AssetCheckKey:
+    assert result.asset_key is not None
+    assert result.check_name is not None
+    return dg.AssetCheckKey(result.asset_key, result.check_name)

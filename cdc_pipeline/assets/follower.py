@@ -1,0 +1,158 @@
+"""The loop of `<pipeline>_follow`: when the next batch is due, and when the run ends."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import dagster as dg
+from dagster import RunsFilter
+
+from cdc_pipeline.assets.decoded import decode_results
+from cdc_pipeline.assets.failures import translate_errors
+from cdc_pipeline.assets.interrupts import deferred_interrupts
+from cdc_pipeline.assets.keys import CUTS, table_key
+from cdc_pipeline.assets.mirrors import cut_results
+from cdc_pipeline.assets.opened_lake import open_lake
+from cdc_pipeline.assets.raw import ingest_results
+from cdc_pipeline.checks.failed_attempts import attempt_result
+from cdc_pipeline.pipeline import PIPELINE_TAG
+from cdc_pipeline.sources.raw_batches import newest_note
+from cdc_pipeline.sources.source import NewRecords, RunContext
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
+
+    from cdc_pipeline.assets.asset_events import AssetEvent, AssetEvents, StageResult
+    from cdc_pipeline.assets.code_version import LoadedCode
+    from cdc_pipeline.checks.freshness import FreshnessLimits
+    from cdc_pipeline.lake.lake import Lake
+    from cdc_pipeline.pipeline import Pipeline
+    from cdc_pipeline.spark.session import SparkLakehouse
+
+MOST_ATTEMPTS = 8
+"""Failed attempts in a row after which the run fails, so that alerts on failed runs fire. They take about eight minutes."""
+_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 5.0, 120.0
+
+
+@dataclass(frozen=True)
+class FollowLimits:
+    """How long a run follows its source, and how often it looks for new records."""
+
+    maximum_seconds: float = 1800.0
+    """The run ends after the batch that passes this time. The sensor requests the next one."""
+    idle_seconds: float = 600.0
+    """The run ends when the source had no new records for this time."""
+    minimum_pause_seconds: float = 1.0
+    """Least time between two batches, and between two looks at the source. Other runs take the writer lock in it."""
+    minimum_records: int = 1
+    maximum_wait_seconds: float = 300.0
+    """Records that wait for this time start a batch even if they are fewer than `minimum_records`."""
+
+
+@dataclass
+class Follower:
+    """Runs batch after batch in one Spark session, until a limit, a waiting run or new code ends it."""
+
+    context: dg.OpExecutionContext
+    pipeline: Pipeline
+    spark: SparkLakehouse
+    events: AssetEvents
+    freshness: FreshnessLimits
+    limits: FollowLimits
+    code: LoadedCode
+    batches: int = 0
+    """Number of batches so far."""
+    end: str = ""
+    """Why the run ended; empty before."""
+    _started: float = 0.0
+    _newest_news: float = 0.0
+    _positions: Mapping[str, Any] | None = None
+    """Next offsets of the source after the newest batch, for a lake whose commit notes cannot be read without Spark."""
+    _ingested_range: str = ""
+    """The newest range for which a batch was due."""
+    _waiting: tuple[str, float] | None = None
+    """The start of the records that wait for `minimum_records`, and since when."""
+
+    def follow(self) -> Iterator[AssetEvent]:
+        """Yields the events of all batches. Raises `dg.Failure` for an error that needs someone to act."""
+        # The first batch needs no new records: an earlier run may have ended between its stages.
+        is_due, attempts = True, 0
+        self._started = self._newest_news = time.monotonic()
+        while attempts or not (end := self._reason_to_end()):
+            pause = self.limits.minimum_pause_seconds
+            try:
+                is_due = is_due or self._has_new_records()
+                if is_due:
+                    yield from self._batch()
+                    is_due, attempts, self._newest_news = False, 0, time.monotonic()
+            except dg.RetryRequested as error:
+                is_due, attempts = True, attempts + 1
+                failure = str(error.__cause__ or error)
+                if attempts >= MOST_ATTEMPTS:
+                    raise dg.Failure(f"{attempts} attempts failed in a row: {failure}", allow_retries=False) from error
+                pause = min(_FIRST_RETRY_SECONDS * 2 ** (attempts - 1), _LONGEST_RETRY_SECONDS)
+                failure = f"attempt {attempts} failed, the next one follows in {pause:.0f} s: {failure}"
+                self.context.log.warning(failure)
+                yield self.events.convert(attempt_result(table_key(self.pipeline.name, CUTS), failure, attempts))
+            time.sleep(pause)
+        self.end = end
+        self.context.log.info(f"ends after {self.batches} batches: {end}")
+
+    def _batch(self) -> Iterator[AssetEvent]:
+        """One pass through all stages. A failed blocking check ends the run before the next stage."""
+        run = RunContext(self.context.run.run_id, self.context.log.info)
+        with open_lake(self.context, self.pipeline, self.spark) as lake:
+            yield from self._report(self._ingest(lake, run))
+            with deferred_interrupts():
+                decoded = decode_results(self.pipeline, lake, run.report)
+            yield from self._report(decoded)
+            with deferred_interrupts():
+                cut = cut_results(self.pipeline, lake, run, self.context.instance, self.freshness)
+            yield from self._report(cut)
+        self.batches += 1
+
+    def _ingest(self, lake: Lake, run: RunContext) -> list[StageResult]:
+        with deferred_interrupts():
+            intake, results = ingest_results(self.pipeline, lake, run)
+        self._positions = dict(intake.positions) or None
+        return results
+
+    def _report(self, results: Sequence[StageResult]) -> Iterator[AssetEvent]:
+        for result in results:
+            yield self.events.convert(result)
+        if failed := self.events.failed_blocking_checks(results):
+            raise dg.Failure(
+                f"blocking checks failed: {', '.join(failed)}. The stages after them were not run", allow_retries=False
+            )
+
+    def _has_new_records(self) -> bool:
+        """Whether the source has enough new records for a batch. Starts no Spark job."""
+        note = newest_note(self.pipeline.paths) if self.pipeline.paths.is_local else self._positions
+        with translate_errors(self.pipeline.source.secrets):
+            found = self.pipeline.source.find_new_records(note)
+        if not isinstance(found, NewRecords) or found.range_id == self._ingested_range:
+            return False
+        now = self._newest_news = time.monotonic()
+        if self._waiting is None or self._waiting[0] != found.start_id:
+            self._waiting = found.start_id, now
+        if found.records < self.limits.minimum_records and now - self._waiting[1] < self.limits.maximum_wait_seconds:
+            return False
+        self._ingested_range = found.range_id
+        return True
+
+    def _reason_to_end(self) -> str:
+        """Why no further batch follows; empty if one does."""
+        now = time.monotonic()
+        if now - self._started >= self.limits.maximum_seconds:
+            return f"it has run for {now - self._started:.0f} s (follow.maximum_minutes)"
+        if now - self._newest_news >= self.limits.idle_seconds:
+            return f"no new records for {now - self._newest_news:.0f} s (follow.idle_minutes)"
+        if self.code.has_changed:
+            return "its code or its declaration has changed"
+        waiting = self.context.instance.get_runs(
+            RunsFilter(tags={PIPELINE_TAG: self.pipeline.name}, statuses=[dg.DagsterRunStatus.QUEUED]), limit=1
+        )
+        return f"run {waiting[0].run_id} of {waiting[0].job_name} waits for it" if waiting else ""

@@ -1,0 +1,113 @@
+"""Events of a job without assets have what Dagster adds to those of assets: versions of code, data and inputs."""
+
+# No `from __future__ import annotations` here: Dagster reads the annotations of the functions it decorates.
+
+from collections.abc import Iterator
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from cdc_pipeline.assets.asset_events import AssetEvents
+from cdc_pipeline.assets.keys import CODE_VERSION
+
+_RAW, _LOG, _NEW = (dg.AssetKey(["p", name]) for name in ("raw", "log", "new"))
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as found:
+        yield found
+
+
+def _definitions() -> dg.AssetsDefinition:
+    specs = [
+        dg.AssetSpec(_RAW, code_version=CODE_VERSION),
+        dg.AssetSpec(_LOG, deps=[_RAW], code_version=CODE_VERSION),
+    ]
+
+    @dg.multi_asset(specs=specs, check_specs=[dg.AssetCheckSpec("balance", asset=_LOG, blocking=True)])
+    def assets() -> Iterator[Any]:
+        yield _materialized(_RAW, "1")
+        yield _materialized(_LOG, "1")
+        yield _balance()
+
+    return assets
+
+
+def _materialized(key: dg.AssetKey, version: str) -> dg.MaterializeResult[None]:
+    return dg.MaterializeResult(asset_key=key, data_version=dg.DataVersion(version), metadata={"rows": 3})
+
+
+def _balance(
+    *, passed: bool = True, severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR
+) -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(
+        check_name="balance", asset_key=_LOG, passed=passed, severity=severity, description="why", metadata={"rows": 3}
+    )
+
+
+def _events(instance: dg.DagsterInstance) -> AssetEvents:
+    return AssetEvents(instance, {_RAW: [], _LOG: [_RAW]}, [_LOG], {dg.AssetCheckKey(_LOG, "balance")})
+
+
+def _log(instance: dg.DagsterInstance, *results: Any, success: bool = True) -> None:
+    @dg.op(out=dg.Out(dg.Nothing))
+    def step() -> Iterator[Any]:
+        events = _events(instance)
+        yield from (events.convert(result) for result in results)
+        yield dg.Output(None)
+
+    @dg.job
+    def job() -> None:
+        step()
+
+    assert job.execute_in_process(instance=instance, raise_on_error=False).success is success
+
+
+def _tags(instance: dg.DagsterInstance, key: dg.AssetKey) -> dict[str, str]:
+    event = instance.get_latest_materialization_event(key)
+    assert event is not None
+    assert event.asset_materialization is not None
+    return dict(event.asset_materialization.tags or {})
+
+
+def test_version_tags_equal_those_that_dagster_sets(instance: dg.DagsterInstance) -> None:
+    assert dg.materialize([_definitions()], instance=instance).success
+    by_dagster = {key: _tags(instance, key) for key in (_RAW, _LOG)}
+    _log(instance, _materialized(_RAW, "1"), _materialized(_LOG, "1"))
+    for key, expected in by_dagster.items():
+        found = _tags(instance, key)
+        pointers = {name for name in expected if name.startswith("dagster/input_event_pointer/")}
+        assert found.keys() == expected.keys() - {"dagster/storage_kind"}
+        assert {name: found[name] for name in found.keys() - pointers} == {
+            name: expected[name] for name in found.keys() - pointers
+        }
+
+
+def test_versions_of_inputs_come_from_this_run_or_the_newest_materialization(instance: dg.DagsterInstance) -> None:
+    _log(instance, _materialized(_LOG, "7"))
+    assert _tags(instance, _LOG)["dagster/input_data_version/p/raw"] == "INITIAL"
+    _log(instance, _materialized(_RAW, "8"), _materialized(_LOG, "8"))
+    assert _tags(instance, _LOG)["dagster/input_data_version/p/raw"] == "8"
+    _log(instance, _materialized(_NEW, "1"))  # a mirror that the definitions do not have yet
+    assert _tags(instance, _NEW)["dagster/input_data_version/p/log"] == "8"
+
+
+def test_checks_are_evaluated_by_a_job_without_assets(instance: dg.DagsterInstance) -> None:
+    _log(instance, _balance(), _balance(passed=False), success=False)  # as for a job with assets
+    key = dg.AssetCheckKey(_LOG, "balance")
+    record = instance.event_log_storage.get_latest_asset_check_execution_by_key([key])[key]
+    assert record.event is not None
+    found = record.event.asset_check_evaluation
+    assert found is not None
+    assert (found.passed, found.description, found.blocking) == (False, "why", True)
+    assert found.metadata["rows"].value == 3
+
+
+def test_only_errors_of_blocking_checks_block(instance: dg.DagsterInstance) -> None:
+    events = _events(instance)
+    warning = _balance(passed=False, severity=dg.AssetCheckSeverity.WARN)
+    other = dg.AssetCheckResult(check_name="other", asset_key=_LOG, passed=False)
+    assert events.failed_blocking_checks([_balance(), warning, other, _materialized(_LOG, "1")]) == []
+    assert events.failed_blocking_checks([_balance(passed=False)]) == ["p/log:balance"]

@@ -1,0 +1,149 @@
+"""The job `<pipeline>_follow` on real lakes: its batches equal runs of the ingest job, and survive a kill anywhere."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import pytest
+
+from cdc_pipeline.assets.asset_events import AssetEvents
+from cdc_pipeline.assets.code_version import LoadedCode
+from cdc_pipeline.assets.follower import Follower, FollowLimits
+from cdc_pipeline.checks.freshness import NO_LIMITS
+from cdc_pipeline.component.component import CdcPipeline
+from cdc_pipeline.component.run_fields import FollowSettings
+from cdc_pipeline.component.source_field import CaptureFilesSource
+from cdc_pipeline.pipeline import Pipeline
+from cdc_pipeline.sources.capture_files.source import CaptureFiles
+from cdc_pipeline.spark.session import SparkLakehouse
+from cdc_pipeline_tests.integration.test_kills import assert_survives
+from cdc_pipeline_tests.support.lakes.kills import SHORT
+from cdc_pipeline_tests.support.lakes.stories import STORIES
+from cdc_pipeline_tests.support.lakes.story_lake import FIRST, LAST, StoryLake
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline.lake.paths import LakePaths
+
+_PATIENCE_SECONDS = 300.0
+_IDLE_MINUTES = 0.1
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as found:
+        yield found
+
+
+def _job(lake: StoryLake, name: str) -> dg.JobDefinition:
+    component = CdcPipeline(
+        name="shop",
+        source=CaptureFilesSource(type="capture_files", path=str(lake.folder / "captures")),
+        lake=lake.paths.root,
+        follow=FollowSettings(idle_minutes=_IDLE_MINUTES),
+    )
+    spark = dg.Definitions(resources={"spark": SparkLakehouse()}, executor=dg.in_process_executor)
+    return dg.Definitions.merge(component.build_defs(), spark).resolve_job_def(name)
+
+
+def _run(lake: StoryLake, name: str, instance: dg.DagsterInstance) -> list[dg.DagsterEvent]:
+    quiet = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
+    result = _job(lake, name).execute_in_process(instance=instance, run_config=quiet)
+    return result.all_events
+
+
+@dataclass
+class _Reported:
+    """What Dagster stores of one batch."""
+
+    materialized: dict[str, tuple[str, frozenset[str]]] = field(default_factory=dict)
+    """Asset → data version and names of metadata."""
+    checked: dict[tuple[str, str], tuple[object, ...]] = field(default_factory=dict)
+
+
+def _by_batch(events: list[dg.DagsterEvent]) -> list[_Reported]:
+    found: list[_Reported] = []
+    for event in events:
+        if event.event_type is dg.DagsterEventType.ASSET_MATERIALIZATION:
+            materialization: Any = event.step_materialization_data.materialization
+            key = materialization.asset_key.to_user_string()
+            if key == "shop/raw_topic_snapshot":
+                found.append(_Reported())
+            version = (materialization.tags or {})["dagster/data_version"]
+            found[-1].materialized[key] = version, frozenset(materialization.metadata)
+        elif event.event_type is dg.DagsterEventType.ASSET_CHECK_EVALUATION:
+            check = event.asset_check_evaluation_data
+            name = check.asset_key.to_user_string(), check.check_name
+            found[-1].checked[name] = check.passed, check.severity, check.blocking, frozenset(check.metadata)
+    return found
+
+
+def _write_after(lake: StoryLake, version: int) -> threading.Thread:
+    """Writes the second slice when the cut with this version of the table is published."""
+    cut = Path(lake.paths.table("consistent_cuts")) / "_delta_log" / f"{version:020}.json"
+
+    def write() -> None:
+        until = time.monotonic() + _PATIENCE_SECONDS
+        while not cut.exists() and time.monotonic() < until:
+            time.sleep(0.1)
+        lake.write_slice(LAST)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    return thread
+
+
+def test_each_batch_reports_what_a_run_of_ingest_reports(
+    spark: SparkSession, tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
+    """Both find the second slice after the first cut: one in the same run, the other in a second run."""
+    followed, ingested = StoryLake(spark, tmp_path / "followed"), StoryLake(spark, tmp_path / "ingested")
+    for lake in (followed, ingested):
+        lake.write_slice(FIRST)
+    writer = _write_after(followed, 0)
+    by_follow = _by_batch(_run(followed, "shop_follow", instance))
+    writer.join()
+    by_ingest = _by_batch(_run(ingested, "shop_ingest", instance))
+    ingested.write_slice(LAST)
+    by_ingest += _by_batch(_run(ingested, "shop_ingest", instance))
+    assert len(by_ingest) == 2
+    assert by_follow == by_ingest
+    followed.assert_right()
+
+
+def _follow_one_batch(spark: SparkSession, paths: LakePaths, captures: Path, columns: None) -> None:
+    """The loop of a run that ends without news after its first batch."""
+    pipeline = Pipeline(paths.pipeline, CaptureFiles(str(captures)), paths.root)
+    with dg.DagsterInstance.ephemeral() as instance:
+        context: Any = SimpleNamespace(
+            instance=instance, log=logging.getLogger("follow"), run=SimpleNamespace(run_id="test")
+        )
+        lakehouse: Any = SimpleNamespace(session=spark)
+        events = AssetEvents(instance, {}, ())
+        limits = FollowLimits(idle_seconds=0.5)
+        follower = Follower(context, pipeline, lakehouse, events, NO_LIMITS, limits, LoadedCode())
+        assert columns is None
+        for _ in follower.follow():
+            pass
+        assert follower.batches == 1
+
+
+@pytest.mark.apart
+def test_killed_before_every_sixth_commit(
+    spark: SparkSession, paths: LakePaths, tmp_path: Path, counted: Callable[[str, int], None]
+) -> None:
+    """As in `test_kills`, in the loop of a run that follows: nothing is lost or doubled."""
+    stories = [STORIES[name] for name in SHORT]
+    kills = assert_survives(spark, paths, tmp_path / "captures", stories, every=6, run=_follow_one_batch)
+    counted("batches of a following run stopped at a commit or a move", kills)
+    assert kills >= 4
