@@ -29,7 +29,6 @@ from confluent_kafka import Producer
 
 from benchmarks.topics import CREATE
 from cdc_pipeline.spark.session import SparkLakehouse
-from cdc_pipeline.spark.warm_jvm import FOLDER_VARIABLE, end_warm_jvms
 from cdc_pipeline_tests.local_kafka.broker import LocalBroker
 from cdc_pipeline_tests.local_kafka.clients import SILENT
 from cdc_pipeline_tests.local_kafka.definitions import BOOTSTRAP, LAKE
@@ -63,7 +62,6 @@ def main() -> int:
                 BOOTSTRAP: broker.bootstrap,
                 LAKE: str(lake),
                 "CDC_DRIVER_MEMORY": options.driver_memory,
-                FOLDER_VARIABLE: str(place / "jvms"),
             }
             done = threading.Event()
             producer = threading.Thread(target=_produce, args=(broker.bootstrap, options.rate, done))
@@ -99,7 +97,6 @@ class _daemon:  # noqa: N801 - used as a context manager, like a function
             self._process.wait(30)
         finally:
             os.killpg(self._process.pid, signal.SIGKILL)
-            end_warm_jvms(Path(self._environment[FOLDER_VARIABLE]))
 
 
 def _wait(seconds: float) -> None:

@@ -5,7 +5,6 @@ from cdc_pipeline.component.source_field import CaptureFilesSource, KafkaSource,
 from cdc_pipeline.mirrors.cuts.reading import CutTables, read_cut
 from cdc_pipeline.spark.jars import jar_packages
 from cdc_pipeline.spark.session import SparkLakehouse
-from cdc_pipeline.spark.warm_jvm import end_warm_jvms
 
 __all__ = [
     "CaptureFilesSource",
@@ -14,7 +13,6 @@ __all__ = [
     "KafkaSource",
     "SparkLakehouse",
     "TicdcStorageSource",
-    "end_warm_jvms",
     "jar_packages",
     "read_cut",
 ]

@@ -88,7 +88,6 @@ def test_public_names_are_exported_by_the_package() -> None:
         "KafkaSource",
         "SparkLakehouse",
         "TicdcStorageSource",
-        "end_warm_jvms",
         "jar_packages",
         "read_cut",
     }

@@ -19,7 +19,6 @@ import ui
 
 from cdc_pipeline.errors import CdcError
 from cdc_pipeline.spark.java import JavaError
-from cdc_pipeline.spark.warm_jvm import FOLDER_VARIABLE, end_warm_jvms
 from cdc_pipeline_tests.local_kafka.broker import LocalBroker
 from cdc_pipeline_tests.local_kafka.definitions import BOOTSTRAP, LAKE, TOPIC
 from cdc_pipeline_tests.local_kafka.feed import Record, capture_records, create_topics, partition_counts, produce
@@ -42,7 +41,6 @@ def main() -> int:
     shutil.rmtree(lake / "live", ignore_errors=True)
     records = [replace(record, topic=TOPIC) for record in capture_records(_CAPTURE)]
     with tempfile.TemporaryDirectory(prefix="cdc_pipeline-kafka-") as folder:
-        os.environ[FOLDER_VARIABLE] = str(Path(folder, "jvms"))
         print("[kafka-demo] starting the broker (downloads its jars the first time) ...", flush=True)
         try:
             with LocalBroker(Path(folder)) as broker:
@@ -53,13 +51,11 @@ def main() -> int:
                 )
                 feeder = threading.Thread(target=_feed, args=(broker.bootstrap, records, options.speed), daemon=True)
                 feeder.start()
-                print("[kafka-demo] watch Jobs > live_ingest and the assets below live/mirror appear", flush=True)
+                print("[kafka-demo] watch Jobs > live_follow and the assets below live/mirror appear", flush=True)
                 return ui.serve(options.port, _MODULE)
         except (CdcError, JavaError) as error:
             print(f"[kafka-demo] {error}", file=sys.stderr)
             return 1
-        finally:
-            end_warm_jvms()
 
 
 def _feed(bootstrap: str, records: list[Record], speed: float) -> None:

@@ -12,6 +12,5 @@ def resources() -> dg.Definitions:
     spark = SparkLakehouse(
         master=os.environ.get("CDC_SPARK_MASTER", "local[*]"),
         driver_memory=os.environ.get("CDC_DRIVER_MEMORY", "4g"),
-        warm_seconds=int(os.environ.get("CDC_WARM_SECONDS", "0")),
     )
     return dg.Definitions(resources={"spark": spark})

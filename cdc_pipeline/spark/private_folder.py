@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from pathlib import Path
 
 from cdc_pipeline.errors import TransientError
-from cdc_pipeline.spark.jvm_keeper import NotPrivateError, require_private
 
 
 def private_folder() -> Path:
     """The folder, created if missing. Raises TransientError if another user owns or may write what is at its path."""
     folder = Path(tempfile.gettempdir(), f"cdc_pipeline-{os.getuid()}")
-    try:
-        require_private(folder)
-    except NotPrivateError as error:
-        raise TransientError(f"{error}: remove it, or set TMPDIR to a folder of your own") from error
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
+        raise TransientError(
+            f"{folder} is not a folder that only this user may write: remove it, or set TMPDIR to a folder of your own"
+        )
     return folder
 
 

@@ -26,7 +26,6 @@ from cdc_pipeline.spark.java import require_java
 from cdc_pipeline.spark.jvm import jvm
 from cdc_pipeline.spark.process_lock import process_lock, report_progress
 from cdc_pipeline.spark.submit_settings import settings_options
-from cdc_pipeline.spark.warm_jvm import WarmJvm, acquire_warm_jvm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -115,10 +114,6 @@ class SparkLakehouse(dg.ConfigurableResource["SparkLakehouse"]):
     settings: dict[str, str] = Field(
         default_factory=dict, description="Further Spark settings, which override all others."
     )
-    warm_seconds: int = Field(
-        default=0,
-        description="Seconds for which the JVM of a run waits for the next run; 0 starts a JVM per run. Local masters only.",
-    )
 
     _session: SparkSession | None = PrivateAttr(default=None)
 
@@ -145,26 +140,19 @@ class SparkLakehouse(dg.ConfigurableResource["SparkLakehouse"]):
     def session(self) -> SparkSession:
         """The process's session, started on first use. Raises JavaError or TransientError if Spark cannot start."""
         if self._session is None:
-            self._session = _start_session(self.session_settings(), self.warm_seconds)
+            self._session = _start_session(self.session_settings())
         return self._session
 
 
-def _start_session(settings: dict[str, str], warm_seconds: int = 0) -> SparkSession:
-    from pyspark import SparkContext
+def _start_session(settings: dict[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession as Session
 
     require_java()
     # without it, workers use the first python3 on PATH instead of this environment's
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    session: SparkSession | None = None
     if Session.getActiveSession() is not None:
-        session = LazyPySparkResource(spark_config=settings).spark_session
-    # executors of a cluster end with their driver, and a process that has a JVM cannot change it
-    elif warm_seconds > 0 and settings["spark.master"].startswith("local") and SparkContext._gateway is None:
-        with report_progress(_STARTING):
-            if (warm := acquire_warm_jvm(settings, warm_seconds, _report)) is not None:
-                session = _start_warm_session(warm, settings)
-    if session is None:
+        session: SparkSession = LazyPySparkResource(spark_config=settings).spark_session
+    else:
         # two processes that fill an empty Ivy cache at the same time corrupt each other's files
         with _stderr_in_file() as log, report_progress(_STARTING), process_lock("jars"):
             try:
@@ -196,25 +184,6 @@ def _start_jvm(settings: Mapping[str, str]) -> None:
                 del os.environ["PYSPARK_SUBMIT_ARGS"]
             else:
                 os.environ["PYSPARK_SUBMIT_ARGS"] = previous
-
-
-def _start_warm_session(warm: WarmJvm, settings: dict[str, str]) -> SparkSession | None:
-    """A session in the warm JVM. On any error abandons the JVM and returns None: starting a new one shows the cause."""
-    from pyspark import SparkContext
-
-    try:
-        warm.connect()
-        session: SparkSession = LazyPySparkResource(spark_config=settings).spark_session
-    except Exception as error:
-        _report(f"the warm JVM did not start a session ({error}): this process starts its own")
-        warm.abandon()
-        SparkContext._gateway = SparkContext._jvm = None
-        return None
-    return session
-
-
-def _report(line: str) -> None:
-    print(f"  {line}", file=sys.stderr, flush=True)
 
 
 def _cache_java_classes(session: SparkSession) -> None:

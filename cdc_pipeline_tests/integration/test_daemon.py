@@ -20,7 +20,6 @@ from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mysql.model.table import TableName
-from cdc_pipeline.spark.warm_jvm import FOLDER_VARIABLE, end_warm_jvms
 from cdc_pipeline_tests.local_kafka.broker import LocalBroker
 from cdc_pipeline_tests.local_kafka.definitions import BOOTSTRAP, LAKE
 from cdc_pipeline_tests.local_kafka.feed import Record, capture_records, create_topics, partition_counts, produce
@@ -56,8 +55,6 @@ def daemon(tmp_path: Path) -> Iterator[LocalBroker]:
             BOOTSTRAP: broker.bootstrap,
             LAKE: str(tmp_path / "lake"),
             "CDC_DRIVER_MEMORY": "2g",
-            "CDC_WARM_SECONDS": "60",
-            FOLDER_VARIABLE: str(tmp_path / "jvms"),
             **write_defaults(tmp_path / "spark", SHORT_LIVED),
         }
         command = [
@@ -83,8 +80,7 @@ def daemon(tmp_path: Path) -> Iterator[LocalBroker]:
             try:
                 process.wait(20)
             finally:
-                os.killpg(process.pid, signal.SIGKILL)  # includes its code server, and a run that has just started
-                end_warm_jvms(tmp_path / "jvms")
+                os.killpg(process.pid, signal.SIGKILL)  # includes its code server, and the run that follows the topic
 
 
 @pytest.mark.core

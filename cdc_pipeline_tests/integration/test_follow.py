@@ -1,39 +1,27 @@
-"""The job `<pipeline>_follow` on real lakes: its batches equal runs of the ingest job, and survive a kill anywhere."""
+"""The job `<pipeline>_follow` on real lakes: its batches equal runs of the ingest job."""
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import pytest
 
-from cdc_pipeline.assets.asset_events import AssetEvents
-from cdc_pipeline.assets.code_version import LoadedCode
-from cdc_pipeline.assets.follower import Follower, FollowLimits
-from cdc_pipeline.checks.freshness import NO_LIMITS
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.run_fields import FollowSettings
 from cdc_pipeline.component.source_field import CaptureFilesSource
-from cdc_pipeline.pipeline import Pipeline
-from cdc_pipeline.sources.capture_files.source import CaptureFiles
 from cdc_pipeline.spark.session import SparkLakehouse
-from cdc_pipeline_tests.integration.test_kills import assert_survives
-from cdc_pipeline_tests.support.lakes.kills import SHORT
-from cdc_pipeline_tests.support.lakes.stories import STORIES
 from cdc_pipeline_tests.support.lakes.story_lake import FIRST, LAST, StoryLake
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
 
-    from cdc_pipeline.lake.paths import LakePaths
 
 _PATIENCE_SECONDS = 300.0
 _IDLE_MINUTES = 0.1
@@ -119,31 +107,3 @@ def test_each_batch_reports_what_a_run_of_ingest_reports(
     assert len(by_ingest) == 2
     assert by_follow == by_ingest
     followed.assert_right()
-
-
-def _follow_one_batch(spark: SparkSession, paths: LakePaths, captures: Path, columns: None) -> None:
-    """The loop of a run that ends without news after its first batch."""
-    pipeline = Pipeline(paths.pipeline, CaptureFiles(str(captures)), paths.root)
-    with dg.DagsterInstance.ephemeral() as instance:
-        context: Any = SimpleNamespace(
-            instance=instance, log=logging.getLogger("follow"), run=SimpleNamespace(run_id="test")
-        )
-        lakehouse: Any = SimpleNamespace(session=spark)
-        events = AssetEvents(instance, {}, ())
-        limits = FollowLimits(idle_seconds=0.5)
-        follower = Follower(context, pipeline, lakehouse, events, NO_LIMITS, limits, LoadedCode())
-        assert columns is None
-        for _ in follower.follow():
-            pass
-        assert follower.batches == 1
-
-
-@pytest.mark.apart
-def test_killed_before_every_sixth_commit(
-    spark: SparkSession, paths: LakePaths, tmp_path: Path, counted: Callable[[str, int], None]
-) -> None:
-    """As in `test_kills`, in the loop of a run that follows: nothing is lost or doubled."""
-    stories = [STORIES[name] for name in SHORT]
-    kills = assert_survives(spark, paths, tmp_path / "captures", stories, every=6, run=_follow_one_batch)
-    counted("batches of a following run stopped at a commit or a move", kills)
-    assert kills >= 4

@@ -15,6 +15,7 @@ import pytest
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline_tests.support.lakes import ddl_stories, ingested_ddl_stories
+from cdc_pipeline_tests.support.lakes.followed import follow_one_batch
 from cdc_pipeline_tests.support.lakes.ingested_stories import PARTITIONS, assert_ingested
 from cdc_pipeline_tests.support.lakes.kills import SHORT, Killer, ingested_with_kills
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
@@ -101,6 +102,15 @@ def test_killed_before_every_sixth_commit(
     kills = assert_survives(spark, paths, tmp_path / "captures", [STORIES[name] for name in SHORT], every=6)
     counted(_COUNTED, kills)
     assert kills >= 4  # parallel ones count once
+
+
+def test_killed_before_every_sixth_commit_of_a_run_that_follows(
+    spark: SparkSession, paths: LakePaths, tmp_path: Path, counted: Callable[[str, int], None]
+) -> None:
+    stories = [STORIES[name] for name in SHORT]
+    kills = assert_survives(spark, paths, tmp_path / "captures", stories, every=6, run=follow_one_batch)
+    counted("batches of a following run stopped at a commit or a move", kills)
+    assert kills >= 4
 
 
 def test_killed_now_and_then_while_rows_move_without_messages(

@@ -1,11 +1,11 @@
-"""Definitions for `make kafka-demo`: the pipeline `live` on the local broker, with its sensor on by default."""
+"""Definitions for `make kafka-demo`: the pipeline `live` on the local broker; the runs of its sensor follow the topics."""
 
 import os
 
 import dagster as dg
 
 from cdc_pipeline.component.component import CdcPipeline
-from cdc_pipeline.component.run_fields import SensorSettings
+from cdc_pipeline.component.run_fields import FollowSettings, SensorSettings
 from cdc_pipeline.component.source_field import KafkaSource
 from cdc_pipeline.spark.session import SparkLakehouse
 
@@ -21,11 +21,8 @@ def defs() -> dg.Definitions:
         ),
         lake=os.environ.get(LAKE, "data/lake"),
         sensor=SensorSettings(running=True, interval_seconds=5),
+        follow=FollowSettings(enabled=True),
     )
-    # a warm JVM: the runs of the sensor follow each other closely
-    spark = SparkLakehouse(
-        driver_memory=os.environ.get("CDC_DRIVER_MEMORY", "2g"),
-        warm_seconds=int(os.environ.get("CDC_WARM_SECONDS", "600")),
-    )
+    spark = SparkLakehouse(driver_memory=os.environ.get("CDC_DRIVER_MEMORY", "2g"))
     shared = dg.Definitions(resources={"spark": spark}, executor=dg.in_process_executor)
     return dg.Definitions.merge(pipeline.build_defs(), shared)

@@ -14,7 +14,6 @@ import pytest
 
 from cdc_pipeline.spark.jvm import jvm
 from cdc_pipeline.spark.submit_settings import properties_text, settings_options
-from cdc_pipeline.spark.warm_jvm import FOLDER_VARIABLE, end_warm_jvms
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,7 +54,7 @@ from pathlib import Path
 from cdc_pipeline.spark.session import SparkLakehouse
 from cdc_pipeline_tests.support.spark_settings import SHORT_LIVED
 settings = {**SHORT_LIVED, "spark.hadoop.fs.s3a.secret.key": sys.argv[1], "spark.app.name": "é x=y:z"}
-spark = SparkLakehouse(master="local[1]", driver_memory="512m", settings=settings, warm_seconds=int(sys.argv[2])).session
+spark = SparkLakehouse(master="local[1]", driver_memory="512m", settings=settings).session
 assert spark._jsc.hadoopConfiguration().get("fs.s3a.secret.key") == sys.argv[1]
 assert spark.sparkContext.appName == "é x=y:z"
 heap = spark._jvm.java.lang.Runtime.getRuntime().maxMemory()
@@ -77,28 +76,20 @@ spark.stop()
 
 @pytest.mark.jvm
 def test_no_process_shows_a_setting_that_is_a_secret(tmp_path: Path) -> None:
-    """For a run's own JVM and a warm one. No file with the secret remains in the temporary folder."""
-    place = tmp_path / "temporary"
-    place.mkdir()
-    warm = tmp_path / "jvms"
-    for seconds in ("0", "600"):
-        secret = secrets.token_hex(16)
-        environment = {**_environment(), "TMPDIR": str(place), FOLDER_VARIABLE: str(warm)}
-        try:
-            ended = subprocess.run(
-                [sys.executable, "-c", _START, secret, seconds],
-                env=environment,
-                cwd=Path(__file__).parents[2],
-                capture_output=True,
-                text=True,
-                timeout=300,
-            )
-        finally:
-            end_warm_jvms(warm)
-        assert ended.returncode == 0, ended.stderr
-        left = [file for folder in (place, warm) for file in folder.rglob("*") if file.is_file()]
-        assert [str(file) for file in left if secret.encode() in file.read_bytes()] == []
-        assert [file.name for file in left if file.suffix == ".log" or file.name.startswith("settings-")] == []
+    """No file with the secret remains in the temporary folder."""
+    secret = secrets.token_hex(16)
+    ended = subprocess.run(
+        [sys.executable, "-c", _START, secret],
+        env={**_environment(), "TMPDIR": str(tmp_path)},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert ended.returncode == 0, ended.stderr
+    left = [file for file in tmp_path.rglob("*") if file.is_file()]
+    assert [str(file) for file in left if secret.encode() in file.read_bytes()] == []
+    assert [file.name for file in left if file.suffix == ".log" or file.name.startswith("settings-")] == []
 
 
 def _environment() -> dict[str, str]:

@@ -1,0 +1,40 @@
+"""Runs the loop of `<pipeline>_follow` without a Dagster run."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from cdc_pipeline.assets.asset_events import AssetEvents
+from cdc_pipeline.assets.code_version import LoadedCode
+from cdc_pipeline.assets.follower import Follower, FollowLimits
+from cdc_pipeline.checks.freshness import NO_LIMITS
+from cdc_pipeline.pipeline import Pipeline
+from cdc_pipeline.sources.capture_files.source import CaptureFiles
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline.lake.paths import LakePaths
+
+
+def follow_one_batch(spark: SparkSession, paths: LakePaths, captures: Path, columns: None) -> None:
+    """The loop of a run that ends without news after its first batch."""
+    pipeline = Pipeline(paths.pipeline, CaptureFiles(str(captures)), paths.root)
+    with dg.DagsterInstance.ephemeral() as instance:
+        context: Any = SimpleNamespace(
+            instance=instance, log=logging.getLogger("follow"), run=SimpleNamespace(run_id="test")
+        )
+        lakehouse: Any = SimpleNamespace(session=spark)
+        events = AssetEvents(instance, {}, ())
+        limits = FollowLimits(idle_seconds=0.5)
+        follower = Follower(context, pipeline, lakehouse, events, NO_LIMITS, limits, LoadedCode())
+        assert columns is None
+        for _ in follower.follow():
+            pass
+        assert follower.batches == 1
