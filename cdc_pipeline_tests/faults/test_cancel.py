@@ -1,4 +1,4 @@
-"""A canceled run, as by the button of the UI: it ends at once and reports it, and the next run resumes."""
+"""A canceled run, as by the button of the UI: it ends and reports it, and the next run resumes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from dagster import DagsterInstance, DagsterRunStatus
@@ -20,17 +19,14 @@ from cdc_pipeline_tests.support.lakes.story_lake import FIRST, StoryLake, as_a_n
 from cdc_pipeline_tests.support.messages import tso
 from cdc_pipeline_tests.support.spark_settings import SHORT_LIVED, write_defaults
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 pytestmark = pytest.mark.jvm
 
 _ROOT = Path(__file__).parents[2]
 _PATIENCE_SECONDS = 300.0
 
 
-def _job(lake: StoryLake, home: Path) -> subprocess.Popen[bytes]:
-    """A run of `shop_ingest` in its own process, as Dagster's launcher starts it."""
+def _job(lake: StoryLake, home: Path, name: str) -> subprocess.Popen[bytes]:
+    """A run of the job in its own process, as Dagster's launcher starts it."""
     home.mkdir()
     shutil.copy(_ROOT / "dagster.yaml", home)
     environment = {
@@ -49,7 +45,7 @@ def _job(lake: StoryLake, home: Path) -> subprocess.Popen[bytes]:
             "-m",
             "cdc_pipeline.definitions",
             "-j",
-            "shop_ingest",
+            name,
         ],
         cwd=_ROOT,
         env=environment,
@@ -59,29 +55,45 @@ def _job(lake: StoryLake, home: Path) -> subprocess.Popen[bytes]:
     )
 
 
-def test_a_canceled_run_ends_and_the_next_one_resumes(
-    spark: SparkSession, first_slice: StoryLake, tmp_path: Path
-) -> None:
-    lake = first_slice.copied(tmp_path)
-    run = _job(lake, tmp_path / "home")
+def _cancel_after(lake: StoryLake, home: Path, job: str, table: str) -> None:
+    """Cancels a run of the job when it has committed its second version of the table, and waits for its end."""
+    run = _job(lake, home, job)
     try:
-        until, decoded = time.monotonic() + _PATIENCE_SECONDS, Path(lake.paths.table("batches")) / "_delta_log"
-        while not (decoded / f"{1:020}.json").exists():  # the second slice is decoded, its cut begins
+        until, commit = time.monotonic() + _PATIENCE_SECONDS, Path(lake.paths.table(table)) / "_delta_log"
+        while not (commit / f"{1:020}.json").exists():
             assert run.poll() is None, "the run ended by itself"
             assert time.monotonic() < until
             time.sleep(0.05)
-        with DagsterInstance.from_config(str(tmp_path / "home")) as instance:
+        with DagsterInstance.from_config(str(home)) as instance:
             (found,) = instance.get_runs()
             instance.report_run_canceling(found)  # as the button does before it interrupts the run's process
         run.send_signal(signal.SIGINT)
-        run.wait(60)
+        run.wait(_PATIENCE_SECONDS)
     finally:
         if run.poll() is None:
             os.killpg(run.pid, signal.SIGKILL)
             run.wait()
-    with DagsterInstance.from_config(str(tmp_path / "home")) as instance:
+    with DagsterInstance.from_config(str(home)) as instance:
         assert [found.status for found in instance.get_runs()] == [DagsterRunStatus.CANCELED]
-    as_a_new_process(spark)
-    assert published_cut(Lake(spark, lake.paths)).resolved_tso == tso(FIRST)
+
+
+def _assert_resumes(lake: StoryLake) -> None:
+    """The lake is at the first cut. The next run makes it right."""
+    as_a_new_process(lake.spark)
+    assert published_cut(Lake(lake.spark, lake.paths)).resolved_tso == tso(FIRST)
     lake.run()
     lake.assert_right()
+
+
+def test_a_canceled_run_ends_and_the_next_one_resumes(first_slice: StoryLake, tmp_path: Path) -> None:
+    lake = first_slice.copied(tmp_path)
+    _cancel_after(lake, tmp_path / "home", "shop_ingest", "batches")  # the second slice is decoded, its cut begins
+    _assert_resumes(lake)
+
+
+def test_a_canceled_run_that_follows_finishes_its_stage(first_slice: StoryLake, tmp_path: Path) -> None:
+    lake = first_slice.copied(tmp_path)
+    _cancel_after(lake, tmp_path / "home", "shop_follow", "change_log")
+    decoded = Path(lake.paths.table("batches")) / "_delta_log" / f"{1:020}.json"
+    assert decoded.exists()  # the last commit of the stage
+    _assert_resumes(lake)
