@@ -5,7 +5,7 @@ PORT ?= 3000
 SPEED ?= 20
 # `make lock LOCK_FLAGS=--upgrade` upgrades to the newest versions that pyproject.toml allows; without it pins stay.
 LOCK_FLAGS ?=
-# A shorter benchmark: make bench BENCH_FLAGS='--records 300000 --repeat 2'
+# A shorter benchmark: make bench BENCH_FLAGS='--records 300000 --repeat 2'. Its figures as JSON: BENCH_FLAGS='--json FILE'
 BENCH_FLAGS ?=
 # Options of pytest: make test TEST_FLAGS="-k sensor". `--record-durations=core` (in `make test`) or `=all` (in
 # `make test-all`) writes the seconds of each file to cdc_pipeline_tests/durations.new.json. durations.json balances the shards.
@@ -35,8 +35,8 @@ MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help wheel venv venv-and-java demo test test-fast test-core test-all test-changed bench bench-end-to-end \
-	bench-tables bench-growth bench-memory bench-start bench-days bench-latency lint format lock history docs ui \
-	kafka-demo clean
+	bench-tables bench-growth bench-memory bench-start bench-days bench-latency bench-many-topics bench-warm-batch \
+	bench-quick lint format lock history docs ui kafka-demo clean
 
 # Dagster reads dagster.yaml from DAGSTER_HOME, and stores its data there.
 demo ui kafka-demo: export DAGSTER_HOME := $(CURDIR)
@@ -44,7 +44,7 @@ demo ui kafka-demo: export DAGSTER_HOME := $(CURDIR)
 kafka-demo: export PYTHONPATH := $(CURDIR)
 
 help: ## list the targets
-	sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 24
+	sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 26
 
 venv: ## create or update .venv from requirements.lock
 	$(BOOTSTRAP)
@@ -107,6 +107,15 @@ bench-days: venv-and-java ## time of the thousandth small batch into a lake, ove
 
 bench-latency: venv-and-java ## time from produce to mirror at 1000 events a second, under Dagster's daemon
 	$(BIN)/python -m benchmarks.latency $(BENCH_FLAGS)
+
+bench-many-topics: venv-and-java ## time of a small batch from 300 topics of a broker, when warm
+	$(BIN)/python -m benchmarks.many_topics $(BENCH_FLAGS)
+
+bench-warm-batch: venv-and-java ## time of a batch of 50 changes, when warm
+	$(BIN)/python -m benchmarks.warm_batch $(BENCH_FLAGS)
+
+bench-quick: venv-and-java ## start, warm batch, and 300,000 events end to end: ten minutes
+	$(BIN)/python -m benchmarks.quick $(BENCH_FLAGS)
 
 wheel: venv ## build the wheel into dist/
 	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 
 from benchmarks.batches import BenchmarkLake, Cost, local_spark, row_message, spread_changes
 from benchmarks.output import log
+from benchmarks.results import Figure, add_json_option, report
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.operations.maintenance import Maintenance
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-TARGET = 1.3
+TARGET = 1.2
 _AROUND = 5
 _EARLY = 10
 _LOG_EVERY = 50
@@ -39,6 +40,7 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=10_000, help="rows of the mirror before the first batch")
     parser.add_argument("--a-day", type=int, default=100, help="batches between two maintenances; 0: none")
     parser.add_argument("--warm-up", type=int, default=30, help="batches into another lake, to warm up")
+    add_json_option(parser)
     options = parser.parse_args()
     if options.batches < _EARLY + _AROUND:
         parser.error(f"--batches: expected at least {_EARLY + _AROUND}")
@@ -59,7 +61,21 @@ def main() -> int:
         f"batch {options.batches:,} over batch {_EARLY}: {seconds:.2f} in seconds, {cpu:.2f} in CPU seconds, target at "
         f"most {TARGET} (medians of {_AROUND} batches around batch {_EARLY} and of the last {_AROUND})"
     )
+    report(figures_of(early, late), options.json)
     return 0
+
+
+def figures_of(early: Sequence[Cost], late: Sequence[Cost]) -> list[Figure]:
+    """The figures of the batches around the tenth and of the last ones, from their medians."""
+    early_seconds, late_seconds = median_of(early, "total"), median_of(late, "total")
+    early_cpu, late_cpu = median_of(early, "cpu"), median_of(late, "cpu")
+    return [
+        Figure("days_seconds_ratio", late_seconds / early_seconds, "ratio", TARGET),
+        Figure("days_cpu_ratio", late_cpu / early_cpu, "ratio", TARGET),
+        Figure("days_early_seconds", early_seconds, "s"),
+        Figure("days_late_seconds", late_seconds, "s"),
+        Figure("days_late_cpu_seconds", late_cpu, "CPU-s"),
+    ]
 
 
 def costs_of(spark: SparkSession, folder: Path, batches: int, changes: int, rows: int, a_day: int) -> list[Cost]:

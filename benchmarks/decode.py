@@ -24,6 +24,7 @@ from pyspark.sql import functions as F
 from benchmarks.batches import local_spark
 from benchmarks.messages import LARGE, PARTITIONS, SMALL, MessageShape
 from benchmarks.output import log
+from benchmarks.results import Figure, add_json_option, report
 from benchmarks.topics import send
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.source_field import KafkaSource
@@ -88,6 +89,7 @@ def main() -> int:
     finally:
         spark.stop()
     print(table_of(measured))
+    report(figures_of(measured), arguments.json)
     return 0
 
 
@@ -132,6 +134,19 @@ def table_of(measured: Sequence[Measured]) -> str:
         for each in measured
     ]
     return "\n".join([heads, *lines, f"decode ratio = (raw + decode) / floor, target at most {TARGET}"])
+
+
+def figures_of(measured: Sequence[Measured]) -> list[Figure]:
+    """The figures of the small and of the large messages."""
+    figures: list[Figure] = []
+    for size, each in zip(("small", "large"), measured, strict=True):
+        figures += [
+            Figure(f"decode_{size}_ratio", each.decode_ratio, "ratio", TARGET),
+            Figure(f"decode_{size}_floor_seconds", each.floor, "s"),
+            Figure(f"decode_{size}_raw_seconds", each.raw, "s"),
+            Figure(f"decode_{size}_decode_seconds", each.decode, "s"),
+        ]
+    return figures
 
 
 def _append_floor(spark: SparkSession, bootstrap: str, topic: str, first: int, end: int, folder: Path) -> None:
@@ -190,6 +205,7 @@ def _arguments() -> argparse.Namespace:
         "--records", type=_records, default=DEFAULT_RECORDS, help="records per repetition (%(default)s)"
     )
     parser.add_argument("--repeat", type=_at_least_one, default=DEFAULT_REPEAT, help="repetitions (%(default)s)")
+    add_json_option(parser)
     return parser.parse_args()
 
 

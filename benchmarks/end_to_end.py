@@ -9,61 +9,35 @@ with the newest event of each key.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
-import time
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from benchmarks.batches import local_spark
+from benchmarks.broker_batches import run_batch
 from benchmarks.output import log
-from benchmarks.processes import cpu_seconds, peak_memory, tree
+from benchmarks.processes import peak_memory
+from benchmarks.results import Figure, add_json_option, report
 from benchmarks.topics import fill_topic
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.source_field import KafkaSource
-from cdc_pipeline.dialects.decoded_tables import decode_batches
-from cdc_pipeline.lake.lake import Lake
-from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mysql.model.table import TableName
-from cdc_pipeline.sources.source import RunContext
 from cdc_pipeline_tests.local_kafka.broker import LocalBroker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
 
     from pyspark.sql import SparkSession
 
+    from benchmarks.broker_batches import Batch
     from cdc_pipeline.pipeline import Pipeline
 
 TOPIC = "accounts"
-
-
-@dataclass(frozen=True)
-class Stage:
-    """Cost of one stage of a batch."""
-
-    name: str
-    seconds: float
-    cpu_seconds: float
-
-
-@dataclass(frozen=True)
-class Batch:
-    events: int
-    stages: tuple[Stage, ...]
-
-    @property
-    def seconds(self) -> float:
-        return sum(stage.seconds for stage in self.stages)
-
-    @property
-    def cpu_seconds(self) -> float:
-        return sum(stage.cpu_seconds for stage in self.stages)
+TARGET_PER_CPU_SECOND = 26_000
+TARGET_PER_SECOND = 45_000
 
 
 def main() -> int:
@@ -72,7 +46,9 @@ def main() -> int:
     parser.add_argument("--batch", type=int, default=300_000, help="records per batch")
     parser.add_argument("--warm-up", type=int, default=2, help="batches before the measurement")
     parser.add_argument("--partitions", type=int, nargs="+", default=[1, 4])
+    add_json_option(parser)
     options = parser.parse_args()
+    figures: list[Figure] = []
     spark = local_spark()
     for partitions in options.partitions:
         with tempfile.TemporaryDirectory(prefix="cdc_pipeline-end-to-end-") as folder:
@@ -89,45 +65,21 @@ def main() -> int:
                 pipeline = CdcPipeline(name="bench", source=source, lake=str(Path(folder, "lake"))).pipeline
                 with peak_memory((broker.pid or 0,)) as peak:
                     batches = [
-                        _batch(spark, pipeline, broker, partitions, (number + 1) * options.batch)
-                        for number in range(count)
+                        run_batch(spark, pipeline, broker, f"run-{end}", _until(partitions, end))
+                        for end in range(options.batch, (count + 1) * options.batch, options.batch)
                     ]
             _check(spark, pipeline)
-        _report(partitions, batches[options.warm_up :], peak.bytes)
+        measured = batches[options.warm_up :]
+        _print_costs(partitions, measured, peak.bytes)
+        figures += figures_of(partitions, measured, peak.bytes)
     spark.stop()
+    report(figures, options.json)
     return 0
 
 
-def _batch(spark: SparkSession, pipeline: Pipeline, broker: LocalBroker, partitions: int, end: int) -> Batch:
-    """Runs the pipeline up to `end` records."""
-    until = {TOPIC: {str(number): end // partitions + (number == 0) for number in range(partitions)}}
-    stages: list[Stage] = []
-
-    @contextmanager
-    def timed(name: str) -> Iterator[None]:
-        started, before = time.monotonic(), _cpu(broker)
-        yield
-        stages.append(Stage(name, time.monotonic() - started, _cpu(broker) - before))
-
-    run = RunContext(f"run-{end}", lambda _: None)
-    with timed("raw"):
-        events = pipeline.source.ingest(Lake(spark, pipeline.paths), run, until).records
-    with timed("decode"):
-        decode_batches(Lake(spark, pipeline.paths))
-    with timed("mirror"):
-        report = CutMaker(Lake(spark, pipeline.paths), run.run_id, "UTC", 2, lambda _: None).advance()
-    assert report.published
-    batch = Batch(events, tuple(stages))
-    stage_costs = ", ".join(
-        f"{stage.name} {stage.seconds:.1f} s ({stage.cpu_seconds:.1f} CPU)" for stage in batch.stages
-    )
-    log(f"• {events:,} records in {batch.seconds:.1f} s, {batch.cpu_seconds:.1f} CPU s: {stage_costs}")
-    return batch
-
-
-def _cpu(broker: LocalBroker) -> float:
-    """CPU-seconds of this process and its descendants, without the broker."""
-    return cpu_seconds(tree(os.getpid(), {broker.pid or 0}))
+def _until(partitions: int, end: int) -> dict[str, dict[str, int]]:
+    """End offsets of the topic's first `end` records, and of the CREATE TABLE in partition 0."""
+    return {TOPIC: {str(number): end // partitions + (number == 0) for number in range(partitions)}}
 
 
 def _check(spark: SparkSession, pipeline: Pipeline) -> None:
@@ -151,7 +103,19 @@ def _check(spark: SparkSession, pipeline: Pipeline) -> None:
     assert found.count() > 0
 
 
-def _report(partitions: int, batches: list[Batch], peak: int) -> None:
+def figures_of(partitions: int, batches: Sequence[Batch], peak: int) -> list[Figure]:
+    """The figures of the topic with this number of partitions. `peak`: bytes."""
+    events = sum(batch.events for batch in batches)
+    seconds, cpu = sum(batch.seconds for batch in batches), sum(batch.cpu_seconds for batch in batches)
+    prefix = f"end_to_end_{partitions}_partition{'s'[: partitions > 1]}"
+    return [
+        Figure(f"{prefix}_per_cpu_second", events / cpu, "events/CPU-s", TARGET_PER_CPU_SECOND, at_least=True),
+        Figure(f"{prefix}_per_second", events / seconds, "events/s", TARGET_PER_SECOND, at_least=True),
+        Figure(f"{prefix}_peak_memory", peak / 1e9, "GB"),
+    ]
+
+
+def _print_costs(partitions: int, batches: Sequence[Batch], peak: int) -> None:
     events = sum(batch.events for batch in batches)
     seconds, cpu = sum(batch.seconds for batch in batches), sum(batch.cpu_seconds for batch in batches)
     print(f"{partitions} partition{'s'[: partitions > 1]}: {events:,} events in {seconds:.1f} s, {cpu:.1f} CPU s")

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 
 from benchmarks.batches import BenchmarkLake, local_spark, row_message, spread_changes
 from benchmarks.output import log
+from benchmarks.results import Figure, add_json_option, report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +32,7 @@ def main() -> int:
     parser.add_argument("--rows", type=int, nargs=2, default=[1_000_000, 10_000_000], help="rows of the two mirrors")
     parser.add_argument("--batch", type=int, default=10_000, help="changes per batch")
     parser.add_argument("--rounds", type=int, default=5, help="measured batches, after one that is not")
+    add_json_option(parser)
     options = parser.parse_args()
     small_rows, large_rows = options.rows
     spark = local_spark()
@@ -50,7 +52,17 @@ def main() -> int:
         f"growth: {large / small:.2f}, target at most {TARGET} "
         f"(batches of {options.batch:,} changes, median of {options.rounds})"
     )
+    report(figures_of(small, large), options.json)
     return 0
+
+
+def figures_of(small: float, large: float) -> list[Figure]:
+    """The figures of a cut into the small and into the large mirror, from their seconds."""
+    return [
+        Figure("growth_ratio", large / small, "ratio", TARGET),
+        Figure("growth_small_seconds", small, "s"),
+        Figure("growth_large_seconds", large, "s"),
+    ]
 
 
 def measure(spark: SparkSession, folder: Path, rows: int, batch: int, rounds: int) -> float:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import bisect
 import itertools
-import json
 import os
 import random
 import shutil
@@ -23,11 +22,13 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import Producer
 
-from benchmarks.topics import CREATE
+from benchmarks.account_messages import account_row, create_table, current_tso, row_change, watermark
+from benchmarks.results import Figure, add_json_option, report
+from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.spark.session import SparkLakehouse
 from cdc_pipeline_tests.local_kafka.broker import LocalBroker
 from cdc_pipeline_tests.local_kafka.clients import SILENT
@@ -35,12 +36,22 @@ from cdc_pipeline_tests.local_kafka.definitions import BOOTSTRAP, LAKE
 from cdc_pipeline_tests.local_kafka.feed import create_topics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 _ROOT = Path(__file__).parents[1]
 _TOPIC, _PARTITIONS, _KEYS = "shop", 4, 75_000
-_TSO_SHIFT = 18
-_TYPES = {"id": ("bigint", -5), "owner": ("varchar", 12), "balance": ("decimal", 3), "updated_at": ("datetime", 93)}
+TARGET_MEDIAN = 8.0
+TARGET_95_PERCENT = 15.0
+TARGET_WORST = 30.0
+_LEAST_CUTS = 3
+
+
+class Cut(NamedTuple):
+    """A published cut. Times are ms since 1970."""
+
+    resolved: int
+    published: float
+    changes: int
 
 
 def main() -> int:
@@ -48,6 +59,7 @@ def main() -> int:
     parser.add_argument("--rate", type=int, default=1000, help="events a second")
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--driver-memory", default="3g")
+    add_json_option(parser)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="cdc_pipeline-latency-") as folder:
         place = Path(folder)
@@ -72,7 +84,17 @@ def main() -> int:
                 finally:
                     done.set()
                     producer.join()
-        return _report(lake, options.rate)
+        cuts = _read_cuts(lake)
+    if len(cuts) < _LEAST_CUTS:
+        print(f"found {len(cuts)} cuts, expected at least {_LEAST_CUTS}: increase --minutes", file=sys.stderr)
+        return 1
+    figures = figures_of(cuts)
+    middle, most, worst, interval = (figure.value for figure in figures)
+    print(f"rate               {options.rate} events/s, {sum(cut.changes for cut in cuts)} changes in {len(cuts)} cuts")
+    print(f"a cut every        {interval:.1f} s")
+    print(f"produce to mirror  median {middle:.1f} s, 95 % {most:.1f} s, worst {worst:.1f} s")
+    report(figures, options.json)
+    return 0
 
 
 class _daemon:  # noqa: N801 - used as a context manager, like a function
@@ -109,29 +131,21 @@ def _wait(seconds: float) -> None:
 def _produce(bootstrap: str, rate: int, done: threading.Event) -> None:
     """Produces events at that rate until `done`, in TSO order within each partition."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "acks": "all"}, logger=SILENT)
-    events, started, sent, watermark = _events(), time.time(), 0, 0.0
-    producer.produce(_TOPIC, _ddl(_tso()), partition=0)
+    events, started, sent, watermark_time = _events(), time.time(), 0, 0.0
+    producer.produce(_TOPIC, create_table(current_tso()), partition=0)
     while not done.is_set():
         due = int((time.time() - started) * rate)
         for _ in range(due - sent):
             partition, value = next(events)
             producer.produce(_TOPIC, value, partition=partition)
         sent = due
-        if time.time() - watermark >= 1:
-            watermark = time.time()
+        if time.time() - watermark_time >= 1:
+            watermark_time = time.time()
             for partition in range(_PARTITIONS):
-                producer.produce(_TOPIC, _watermark(_tso()), partition=partition)
+                producer.produce(_TOPIC, watermark(current_tso()), partition=partition)
         producer.poll(0)
         time.sleep(0.005)
     producer.flush(30)
-
-
-_COUNTER = iter(range(1 << 62))
-
-
-def _tso() -> int:
-    """A TSO of now, ascending also within a millisecond."""
-    return (int(time.time() * 1000) << _TSO_SHIFT) + next(_COUNTER) % (1 << _TSO_SHIFT)
 
 
 def _events() -> Iterator[tuple[int, bytes]]:
@@ -139,86 +153,46 @@ def _events() -> Iterator[tuple[int, bytes]]:
     chance, rows = random.Random(7), dict[int, dict[str, str]]()
     while True:
         key, kind = chance.randrange(_KEYS), chance.random()
-        row = {
-            "id": str(key),
-            "owner": f"o-{key:06}",
-            "balance": f"{chance.randrange(10**6) / 100:.2f}",
-            "updated_at": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime()),
-        }
+        row = account_row(key, chance.randrange(10**6) / 100)
         before = rows.get(key)
         if before is None:
             rows[key] = row
-            yield key % _PARTITIONS, _row("INSERT", row, None)
+            yield key % _PARTITIONS, row_change(current_tso(), "INSERT", row)
         elif kind < 0.07:
             del rows[key]
-            yield key % _PARTITIONS, _row("DELETE", before, None)
+            yield key % _PARTITIONS, row_change(current_tso(), "DELETE", before)
         else:
             rows[key] = row
-            yield key % _PARTITIONS, _row("UPDATE", row, before)
+            yield key % _PARTITIONS, row_change(current_tso(), "UPDATE", row, before)
 
 
-def _message(tso: int, **fields: object) -> bytes:
-    found = {
-        "id": 0,
-        "database": "shop",
-        "table": "",
-        "pkNames": None,
-        "isDdl": False,
-        "type": "",
-        "es": tso >> _TSO_SHIFT,
-        "ts": int(time.time() * 1000),
-        "sql": "",
-        "sqlType": None,
-        "mysqlType": None,
-        "data": None,
-        "old": None,
-        **fields,
-    }
-    return json.dumps(found).encode()
-
-
-def _row(kind: str, data: dict[str, str], old: dict[str, str] | None) -> bytes:
-    tso = _tso()
-    return _message(
-        tso,
-        table="accounts",
-        pkNames=["id"],
-        type=kind,
-        sqlType={name: code for name, (_, code) in _TYPES.items()},
-        mysqlType={name: kind for name, (kind, _) in _TYPES.items()},
-        old=None if old is None else [old],
-        data=[data],
-        _tidb={"commitTs": tso},
-    )
-
-
-def _ddl(tso: int) -> bytes:
-    return _message(tso, table="accounts", isDdl=True, type="CREATE", sql=CREATE, _tidb={"commitTs": tso})
-
-
-def _watermark(tso: int) -> bytes:
-    return _message(tso, database="", type="TIDB_WATERMARK", _tidb={"watermarkTs": tso})
-
-
-def _report(lake: Path, rate: int) -> int:
-    """Derives the latencies from the cuts alone: at a steady rate every millisecond has the same number of events."""
+def _read_cuts(lake: Path) -> list[Cut]:
     spark = SparkLakehouse(driver_memory="1g").session
     rows = spark.read.format("delta").load(str(lake / "live" / "consistent_cuts")).orderBy("cut_id").collect()
-    cuts = [(row["resolved_tso"] >> _TSO_SHIFT, row["published_at"].timestamp() * 1000, row["changes"]) for row in rows]
     spark.stop()
-    if len(cuts) < 3:
-        print(f"found {len(cuts)} cuts, expected at least 3: increase --minutes", file=sys.stderr)
-        return 1
-    resolved = [found for found, _, _ in cuts]
+    return [
+        Cut(row["resolved_tso"] >> TSO_SHIFT, row["published_at"].timestamp() * 1000, row["changes"]) for row in rows
+    ]
+
+
+def figures_of(cuts: Sequence[Cut]) -> list[Figure]:
+    """Median, 95th percentile and worst latency, and the median time between two cuts.
+
+    The latencies follow from the cuts alone: at a steady rate every millisecond has the same number of events.
+    """
+    resolved = [cut.resolved for cut in cuts]
     latencies = sorted(
-        cuts[bisect.bisect_left(resolved, moment)][1] - moment for moment in range(resolved[0] + 1, resolved[-1] + 1)
+        cuts[bisect.bisect_left(resolved, moment)].published - moment
+        for moment in range(resolved[0] + 1, resolved[-1] + 1)
     )
-    seconds = [latencies[int(len(latencies) * part)] / 1000 for part in (0.5, 0.95)] + [latencies[-1] / 1000]
-    gaps = [later[1] - earlier[1] for earlier, later in itertools.pairwise(cuts)]
-    print(f"rate               {rate} events/s, {sum(changes for _, _, changes in cuts)} changes in {len(cuts)} cuts")
-    print(f"a cut every        {statistics.median(gaps) / 1000:.1f} s")
-    print("produce to mirror  median {:.1f} s, 95 % {:.1f} s, worst {:.1f} s".format(*seconds))
-    return 0
+    middle, most = (latencies[int(len(latencies) * part)] / 1000 for part in (0.5, 0.95))
+    intervals = [later.published - earlier.published for earlier, later in itertools.pairwise(cuts)]
+    return [
+        Figure("latency_median_seconds", middle, "s", TARGET_MEDIAN),
+        Figure("latency_95_percent_seconds", most, "s", TARGET_95_PERCENT),
+        Figure("latency_worst_seconds", latencies[-1] / 1000, "s", TARGET_WORST),
+        Figure("latency_cut_interval_seconds", statistics.median(intervals) / 1000, "s"),
+    ]
 
 
 if __name__ == "__main__":

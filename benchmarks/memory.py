@@ -23,6 +23,7 @@ from benchmarks.batches import local_spark
 from benchmarks.messages import OFFSETS_PER_WATERMARK, PARTITIONS
 from benchmarks.output import log
 from benchmarks.processes import cpu_seconds, peak_memory, tree
+from benchmarks.results import Figure, add_json_option, report
 from benchmarks.topics import fill_topic
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.source_field import KafkaSource
@@ -47,6 +48,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, nargs=2, default=[500_000, 5_000_000], help="events of the two backlogs")
     parser.add_argument("--driver-memory", default="2g", help="driver heap of the runs")
+    add_json_option(parser)
     options = parser.parse_args()
     least = PARTITIONS * OFFSETS_PER_WATERMARK
     if any(events % PARTITIONS or events < least for events in options.events):
@@ -74,7 +76,17 @@ def main() -> int:
         f"peak memory: {large.peak_bytes / small.peak_bytes:.2f}, target at most {TARGET} "
         f"(driver memory {options.driver_memory}, seconds include the start of Spark)"
     )
+    report(figures_of(small, large), options.json)
     return 0
+
+
+def figures_of(small: Run, large: Run) -> list[Figure]:
+    """The figures of the runs for the small and for the large backlog."""
+    return [
+        Figure("memory_ratio", large.peak_bytes / small.peak_bytes, "ratio", TARGET),
+        Figure("memory_small_peak", small.peak_bytes / 1e6, "MB"),
+        Figure("memory_large_peak", large.peak_bytes / 1e6, "MB"),
+    ]
 
 
 def _run_in_process(bootstrap: str, events: int, lake: str, memory: str) -> Run:

@@ -20,11 +20,14 @@ from typing import TYPE_CHECKING
 
 from benchmarks.output import log
 from benchmarks.processes import cpu_seconds, tree
+from benchmarks.results import Figure, add_json_option, report
 from cdc_pipeline.demo import NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+TARGET_FIRST_RECORD = 20.0
+TARGET_NO_NEW_RECORDS = 8.0
 _ROOT = Path(__file__).parents[1]
 _CAPTURE = _ROOT / "data" / "captures" / "shop"
 _POLL_SECONDS = 0.1
@@ -44,6 +47,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--captures", type=Path, default=_CAPTURE, help="folder of captures (%(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="lakes, and runs without new records into the last lake")
+    add_json_option(parser)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="cdc_pipeline-start-") as folder:
         home = Path(folder, "dagster")
@@ -60,7 +64,21 @@ def main() -> int:
         seconds, cpu = median(run.seconds for run in runs), median(run.cpu_seconds for run in runs)
         print(f"{name:<34} {seconds:6.1f} s {cpu:6.1f} CPU s")
     print(f"(medians of {options.rounds})")
+    report(figures_of(first, again), options.json)
     return 0
+
+
+def figures_of(first: Sequence[Run], again: Sequence[Run]) -> list[Figure]:
+    """Medians of the first runs, and of those without new records."""
+    record = median(_required(run.first_record) for run in first)
+    cut = median(_required(run.first_cut) for run in first)
+    return [
+        Figure("start_first_record_seconds", record, "s", TARGET_FIRST_RECORD),
+        Figure("start_first_cut_seconds", cut, "s"),
+        Figure("start_first_run_cpu_seconds", median(run.cpu_seconds for run in first), "CPU-s"),
+        Figure("start_no_new_records_seconds", median(run.seconds for run in again), "s", TARGET_NO_NEW_RECORDS),
+        Figure("start_no_new_records_cpu_seconds", median(run.cpu_seconds for run in again), "CPU-s"),
+    ]
 
 
 def _run(name: str, captures: Path, lake: Path, home: Path) -> Run:

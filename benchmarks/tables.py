@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from benchmarks.batches import BenchmarkLake, Cost, create_message, local_spark, mixed_changes, row_message
 from benchmarks.output import log
+from benchmarks.results import Figure, add_json_option, report
 from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def main() -> int:
     parser.add_argument("--events", type=int, default=20_000, help="events per batch")
     parser.add_argument("--rounds", type=int, default=3, help="measured batches, after one that is not")
     parser.add_argument("--merge-threads", type=int, default=2, help="mirrors merged in parallel")
+    add_json_option(parser)
     options = parser.parse_args()
     spark = local_spark()
     try:
@@ -49,7 +51,19 @@ def main() -> int:
         f"{options.tables} tables over one: {many.total / one.total:.2f} in total, {many.cut / one.cut:.2f} for the cut, "
         f"target at most {TARGET:.0f} (batches of {options.events:,} events, median of {options.rounds})"
     )
+    report(figures_of(one, many), options.json)
     return 0
+
+
+def figures_of(one: Cost, many: Cost) -> list[Figure]:
+    """The figures of a batch over one table and over many."""
+    return [
+        Figure("tables_ratio", many.total / one.total, "ratio", TARGET),
+        Figure("tables_cut_ratio", many.cut / one.cut, "ratio"),
+        Figure("tables_one_seconds", one.total, "s"),
+        Figure("tables_many_seconds", many.total, "s"),
+        Figure("tables_many_cpu_seconds", many.cpu, "CPU-s"),
+    ]
 
 
 def measure(spark: SparkSession, folder: Path, tables: int, events: int, rounds: int, threads: int) -> Cost:

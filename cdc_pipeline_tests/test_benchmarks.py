@@ -1,19 +1,53 @@
-"""The generated batches of benchmarks contain what they claim."""
+"""The generated batches of benchmarks contain what they claim, and each benchmark reports its figures with their targets."""
 
 from __future__ import annotations
 
+import importlib
+import json
+import re
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.batches import BenchmarkLake
+import pytest
+
+from benchmarks import (
+    days,
+    decode,
+    end_to_end,
+    growth,
+    latency,
+    many_topics,
+    memory,
+    quick,
+    results,
+    start,
+    tables,
+    warm_batch,
+)
+from benchmarks.batches import BenchmarkLake, Cost
+from benchmarks.broker_batches import Batch, Stage
+from benchmarks.results import Figure
 from benchmarks.tables import changes, creation
 from cdc_pipeline.mysql.model.table import TableName
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 _TABLES, _EVENTS = 2, 20
+_ROOT = Path(__file__).parents[1]
+_MODULES = (
+    "days",
+    "decode",
+    "end_to_end",
+    "growth",
+    "latency",
+    "many_topics",
+    "memory",
+    "start",
+    "tables",
+    "warm_batch",
+)
 
 
 def test_a_batch_of_each_benchmark_has_the_changes_it_counts(spark: SparkSession, tmp_path: Path) -> None:
@@ -37,3 +71,193 @@ def test_a_batch_of_each_benchmark_has_the_changes_it_counts(spark: SparkSession
         mirror = spark.read.format("delta").load(lake.paths.mirror(TableName("db", f"t_{number}")))
         found = {row["id"]: (row["v"], row["n"]) for row in mirror.collect()}
         assert found == {key: (f"value of {key} in batch {batch}", batch) for key, batch in rows.items()}
+
+
+def _batch(raw: float, decode_seconds: float, mirror: float, events: int = 350) -> Batch:
+    seconds = {"raw": raw, "decode": decode_seconds, "mirror": mirror}
+    return Batch(events, 50, tuple(Stage(name, value, 2 * value) for name, value in seconds.items()))
+
+
+_BATCHES = [_batch(1, 2, 3), _batch(2, 2, 5), _batch(9, 2, 3)]
+_COSTS = [Cost(0.3, 0.7, 1.0, 3.0), Cost(0.1, 0.5, 0.6, 2.0), Cost(0.2, 0.6, 0.8, 2.4)]
+
+
+@pytest.mark.parametrize(
+    ("figures", "lines"),
+    [
+        (
+            decode.figures_of([decode.Measured(490, 1, 6, 4, 8), decode.Measured(1200, 1, 5, 5, 10)]),
+            [
+                "decode_small_ratio 2.00 ratio 2 met",
+                "decode_small_floor_seconds 6.00 s - -",
+                "decode_small_raw_seconds 4.00 s - -",
+                "decode_small_decode_seconds 8.00 s - -",
+                "decode_large_ratio 3.00 ratio 2 missed",
+                "decode_large_floor_seconds 5.00 s - -",
+                "decode_large_raw_seconds 5.00 s - -",
+                "decode_large_decode_seconds 10.0 s - -",
+            ],
+        ),
+        (
+            end_to_end.figures_of(1, [_batch(1, 1, 2, 200_000)], 3_000_000_000),
+            [
+                "end_to_end_1_partition_per_cpu_second 25000 events/CPU-s 26000 missed",
+                "end_to_end_1_partition_per_second 50000 events/s 45000 met",
+                "end_to_end_1_partition_peak_memory 3.00 GB - -",
+            ],
+        ),
+        (
+            tables.figures_of(Cost(1, 2, 3, 9), Cost(2, 4, 12, 40)),
+            [
+                "tables_ratio 3.00 ratio 3 met",
+                "tables_cut_ratio 4.00 ratio - -",
+                "tables_one_seconds 6.00 s - -",
+                "tables_many_seconds 18.0 s - -",
+                "tables_many_cpu_seconds 40.0 CPU-s - -",
+            ],
+        ),
+        (
+            growth.figures_of(5.0, 8.0),
+            [
+                "growth_ratio 1.60 ratio 1.5 missed",
+                "growth_small_seconds 5.00 s - -",
+                "growth_large_seconds 8.00 s - -",
+            ],
+        ),
+        (
+            memory.figures_of(memory.Run(1, 2_000_000_000, 1, 1), memory.Run(1, 2_200_000_000, 1, 1)),
+            ["memory_ratio 1.10 ratio 1.2 met", "memory_small_peak 2000 MB - -", "memory_large_peak 2200 MB - -"],
+        ),
+        (
+            start.figures_of([start.Run(19, 30, 40, 70)], [start.Run(None, None, 9, 15)]),
+            [
+                "start_first_record_seconds 19.0 s 20 met",
+                "start_first_cut_seconds 30.0 s - -",
+                "start_first_run_cpu_seconds 70.0 CPU-s - -",
+                "start_no_new_records_seconds 9.00 s 8 missed",
+                "start_no_new_records_cpu_seconds 15.0 CPU-s - -",
+            ],
+        ),
+        (
+            days.figures_of([Cost(1, 1, 2, 5)], [Cost(1, 1, 2.4, 7)]),
+            [
+                "days_seconds_ratio 1.10 ratio 1.2 met",
+                "days_cpu_ratio 1.40 ratio 1.2 missed",
+                "days_early_seconds 4.00 s - -",
+                "days_late_seconds 4.40 s - -",
+                "days_late_cpu_seconds 7.00 CPU-s - -",
+            ],
+        ),
+        (
+            # commits from 1 to 10,000 ms and from 10,001 to 20,000 ms: 2 to 12 s, and 6 to 16 s
+            latency.figures_of(
+                [latency.Cut(0, 4_000, 0), latency.Cut(10_000, 12_000, 9), latency.Cut(20_000, 26_000, 9)]
+            ),
+            [
+                "latency_median_seconds 9.00 s 8 missed",
+                "latency_95_percent_seconds 15.0 s 15 met",
+                "latency_worst_seconds 16.0 s 30 met",
+                "latency_cut_interval_seconds 11.0 s - -",
+            ],
+        ),
+        (
+            many_topics.figures_of(300, _BATCHES),
+            [
+                "many_topics_300_raw_seconds 2.00 s 8 met",
+                "many_topics_300_batch_seconds 9.00 s - -",
+                "many_topics_300_batch_cpu_seconds 18.0 CPU-s - -",
+            ],
+        ),
+        (
+            warm_batch.figures_of(_COSTS),
+            [
+                "warm_batch_seconds 1.60 s 2 met",
+                "warm_batch_cpu_seconds 2.40 CPU-s 2.5 met",
+                "warm_batch_raw_seconds 0.200 s - -",
+                "warm_batch_decode_seconds 0.600 s - -",
+                "warm_batch_cut_seconds 0.800 s - -",
+            ],
+        ),
+    ],
+    ids=("decode", "end_to_end", "tables", "growth", "memory", "start", "days", "latency", "many_topics", "warm_batch"),
+)
+def test_figures_of_each_benchmark(figures: list[Figure], lines: list[str]) -> None:
+    assert [figure.line for figure in figures] == [f"RESULT {line}" for line in lines]
+
+
+@pytest.mark.parametrize(("count", "target"), [(300, 8.0), (1000, 25.0), (50, None)])
+def test_the_target_of_many_topics_depends_on_their_number(count: int, target: float | None) -> None:
+    raw, *others = many_topics.figures_of(count, _BATCHES)
+    assert raw.target == target
+    assert {figure.target for figure in others} == {None}
+
+
+def test_a_batch_of_many_topics_has_its_changes_and_a_watermark_in_each_topic() -> None:
+    topics = ["a", "b", "c"]
+    batches = [many_topics.batch_records(topics, number, 4) for number in range(2)]
+    messages = [[(record.topic, json.loads(record.value or b"")) for record in records] for records in batches]
+    kinds = [[(topic, message["type"]) for topic, message in each] for each in messages]
+    common = [("a", "INSERT")] * 4 + [(topic, "TIDB_WATERMARK") for topic in topics]
+    assert kinds == [[("a", "CREATE"), *common], common]
+    assert {record.partition for records in batches for record in records} == {0}
+    rows = [message["data"][0]["id"] for each in messages for _, message in each if message["type"] == "INSERT"]
+    assert rows == [str(key) for key in range(8)]
+    in_order = [message for each in messages for _, message in each]
+    tsos = [message["_tidb"].get("commitTs") or message["_tidb"]["watermarkTs"] for message in in_order]
+    assert tsos == sorted(tsos)
+    # one TSO in all topics
+    assert len(set(tsos)) == len(tsos) - 2 * (len(topics) - 1)
+
+
+def _help_of(module: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *options: str) -> str:
+    monkeypatch.setattr(sys, "argv", [module, *options, "--help"])
+    with pytest.raises(SystemExit) as exit_:
+        importlib.import_module(module).main()
+    assert exit_.value.code == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", [*_MODULES, "quick"])
+def test_each_benchmark_has_the_option_json_and_a_make_target(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = f"benchmarks.{name}"
+    assert "--json FILE" in _help_of(module, monkeypatch, capsys)
+    target = re.match(r"`make (bench[a-z-]*)`", importlib.import_module(module).__doc__ or "")
+    assert target is not None
+    makefile = (_ROOT / "Makefile").read_text(encoding="utf-8")
+    recipe = rf"^{target[1]}: [^\n]*## [^\n]*\n\t\$\(BIN\)/python -m {re.escape(module)} \$\(BENCH_FLAGS\)$"
+    assert re.search(recipe, makefile, re.MULTILINE)
+    phony = re.findall(r"^\.PHONY: ((?:.*\\\n)*.*)", makefile, re.MULTILINE)
+    assert target[1] in phony[0].split()
+
+
+@pytest.mark.parametrize("command", quick.BENCHMARKS, ids=lambda command: command[0])
+def test_the_quick_benchmarks_know_their_options(
+    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module, *options = command
+    shown = _help_of(module, monkeypatch, capsys, *options)
+    assert [option for option in options if option.startswith("--") and f"{option} " not in shown] == []
+
+
+def test_quick_collects_the_figures_of_all_benchmarks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "measured.py").write_text(
+        "import sys\nfrom pathlib import Path\nfrom benchmarks.results import Figure, report\n"
+        "name, _, file = sys.argv[1:]\nreport([Figure(name, 1.5, 's', 2.0)], Path(file))\n"
+    )
+    (tmp_path / "failing.py").write_text("raise SystemExit(3)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    commands = [("measured", "first"), ("failing",), ("measured", "second")]
+    monkeypatch.setattr(quick, "BENCHMARKS", commands)
+    monkeypatch.setattr(sys, "argv", ["quick", "--json", str(tmp_path / "all.json")])
+    assert quick.main() == 1
+    shown = capfd.readouterr()
+    assert shown.out == "RESULT first 1.50 s 2 met\nRESULT second 1.50 s 2 met\n"
+    assert "failing failed" in shown.err
+    assert results.read_figures(tmp_path / "all.json") == [
+        Figure("first", 1.5, "s", 2.0),
+        Figure("second", 1.5, "s", 2.0),
+    ]
