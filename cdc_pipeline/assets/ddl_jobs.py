@@ -38,7 +38,7 @@ def ddl_dry_run_job(pipeline: Pipeline) -> dg.JobDefinition:
             settings = CutSettings(
                 pipeline.time_zone, pipeline.keys, pipeline.ddl_policy, pipeline.selection, pipeline.columns
             )
-            statements = pending_statements(Lake(spark.session, pipeline.paths), settings)
+            statements = pending_statements(Lake(spark.start(short_lived=True), pipeline.paths), settings)
         for statement in statements:
             context.log.info(f"{statement.status}: {statement.sql} → {statement.effect}")
         return dg.Output(None, metadata={"statements": _statements_table(statements)})
@@ -65,7 +65,7 @@ def approve_ddl_job(pipeline: Pipeline) -> dg.JobDefinition:
     def approve_statements(
         context: dg.OpExecutionContext, config: ApprovedTables, spark: SparkLakehouse
     ) -> dg.Output[None]:
-        with open_lake(context, pipeline, spark) as lake:
+        with open_lake(context, pipeline, spark, short_lived=True) as lake:
             held = published_cut(lake).held
             # a quarantined table needs a rebuild, not an approval
             selected = [table for table in held if not table.error and matches_any(str(table.name), config.tables)]

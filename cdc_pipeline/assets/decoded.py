@@ -21,6 +21,7 @@ from cdc_pipeline.checks.watermarks import WATERMARKS_ADVANCE, watermarks_result
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.dialects.decoded_tables import KINDS_BY_TABLE, DecodedBatch, decode_batches
 from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.recent_answers import RecentAnswers
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.raw_batches import newest_batch
 from cdc_pipeline.spark.session import SparkLakehouse
@@ -45,19 +46,21 @@ def decoded_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
 
     @dg.multi_asset(name=f"{pipeline.name}_decoded", specs=_specs(pipeline, keys), check_specs=_check_specs(keys))
     def decoded(context: dg.AssetExecutionContext, spark: SparkLakehouse) -> Iterator[StageResult]:
-        with open_lake(context, pipeline, spark) as lake:
-            results = decode_results(pipeline, lake, context.log.info)
+        with open_lake(context, pipeline, spark, short_lived=True) as lake:
+            results = decode_results(pipeline, lake, context.log.info, RecentAnswers())
         yield from results
 
     return decoded
 
 
-def decode_results(pipeline: Pipeline, lake: Lake, report: Callable[[str], None]) -> list[StageResult]:
+def decode_results(
+    pipeline: Pipeline, lake: Lake, report: Callable[[str], None], recent: RecentAnswers
+) -> list[StageResult]:
     """Decodes the batches that are not decoded yet. Returns the results for Dagster."""
     keys, started = _keys(pipeline), time.monotonic()
     batches = decode_batches(lake, pipeline.dialect, claim_store=pipeline.claim_store)
     version = dg.DataVersion(str(newest_batch(lake)))
-    checks = _check_results(lake, pipeline, batches, keys)
+    checks = _check_results(lake, pipeline, batches, keys, recent)
     states = {table: lake.state(table) for table in keys}
     seconds = round(time.monotonic() - started, 1)
     results: list[StageResult] = []
@@ -105,14 +108,19 @@ def _check_specs(keys: Mapping[str, dg.AssetKey]) -> list[dg.AssetCheckSpec]:
 
 
 def _check_results(
-    lake: Lake, pipeline: Pipeline, batches: Sequence[DecodedBatch], keys: Mapping[str, dg.AssetKey]
+    lake: Lake,
+    pipeline: Pipeline,
+    batches: Sequence[DecodedBatch],
+    keys: Mapping[str, dg.AssetKey],
+    recent: RecentAnswers,
 ) -> list[dg.AssetCheckResult]:
     """The results of all checks, in the order in which the step yields them."""
     new = [batch.batch_id for batch in batches]
-    dead = dead_letters_result(lake, keys[DEAD_LETTERS])
+    dead = dead_letters_result(lake, recent, keys[DEAD_LETTERS])
     lost = lost_offsets_result(lake, keys[CHANGE_LOG])
     balance = balance_result(lake, batches, keys[CHANGE_LOG])
-    watermarks = watermarks_result(lake, new, keys[WATERMARKS])
+    count = sum(_rows(batch, WATERMARKS) for batch in batches)
+    watermarks = watermarks_result(lake, new, count, keys[WATERMARKS])
     validations = [validate_table(lake, table, new, _most_rows(batches, table)) for table in keys]
     fields = field_rules_result(lake, validations, new, pipeline.dialect, keys[CHANGE_LOG])
     contracts = [contract_result(validation, keys[validation.table]) for validation in validations]

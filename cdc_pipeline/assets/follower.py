@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -17,6 +17,7 @@ from cdc_pipeline.assets.mirrors import cut_results
 from cdc_pipeline.assets.opened_lake import open_lake
 from cdc_pipeline.assets.raw import ingest_results
 from cdc_pipeline.checks.failed_attempts import attempt_result
+from cdc_pipeline.lake.recent_answers import RecentAnswers
 from cdc_pipeline.pipeline import PIPELINE_TAG
 from cdc_pipeline.sources.raw_batches import newest_note
 from cdc_pipeline.sources.source import NewRecords, RunContext
@@ -69,6 +70,7 @@ class Follower:
     """Why the run ended; empty before."""
     _started: float = 0.0
     _newest_news: float = 0.0
+    _recent: RecentAnswers = field(default_factory=RecentAnswers)
     _positions: Mapping[str, Any] | None = None
     """Next offsets of the source after the newest batch, for a lake whose commit notes cannot be read without Spark."""
     _ingested_range: str = ""
@@ -107,10 +109,10 @@ class Follower:
         with open_lake(self.context, self.pipeline, self.spark) as lake:
             yield from self._report(self._ingest(lake, run))
             with deferred_interrupts():
-                decoded = decode_results(self.pipeline, lake, run.report)
+                decoded = decode_results(self.pipeline, lake, run.report, self._recent)
             yield from self._report(decoded)
             with deferred_interrupts():
-                cut = cut_results(self.pipeline, lake, run, self.context.instance, self.freshness)
+                cut = cut_results(self.pipeline, lake, run, self.context.instance, self.freshness, self._recent)
             yield from self._report(cut)
         self.batches += 1
 

@@ -29,6 +29,7 @@ from cdc_pipeline.checks.rotation import previously_failed_tables
 from cdc_pipeline.checks.schema_matches_ddl import SCHEMA_MATCHES_DDL, schema_result
 from cdc_pipeline.lake.catalog import CatalogEntry, read_catalog, write_catalog
 from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.recent_answers import RecentAnswers
 from cdc_pipeline.mirrors.cuts.catalog_entries import catalog_entries
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry, TableCounts
@@ -120,8 +121,8 @@ def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg
     )
     def mirrors(context: dg.AssetExecutionContext, spark: SparkLakehouse) -> Iterator[StageResult]:
         run = RunContext(context.run.run_id, context.log.info)
-        with open_lake(context, pipeline, spark) as lake:
-            results = cut_results(pipeline, lake, run, context.instance, limits)
+        with open_lake(context, pipeline, spark, short_lived=True) as lake:
+            results = cut_results(pipeline, lake, run, context.instance, limits, RecentAnswers())
         new_mirrors = AssetEvents(context.instance, {}, mirror_parents(pipeline))
         for result in results:
             if isinstance(result, dg.MaterializeResult) and result.asset_key not in declared:
@@ -133,14 +134,19 @@ def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg
 
 
 def cut_results(
-    pipeline: Pipeline, lake: Lake, run: RunContext, instance: dg.DagsterInstance, limits: FreshnessLimits
+    pipeline: Pipeline,
+    lake: Lake,
+    run: RunContext,
+    instance: dg.DagsterInstance,
+    limits: FreshnessLimits,
+    recent: RecentAnswers,
 ) -> list[StageResult]:
     """Advances the mirrors to the resolved TSO. Returns the results for Dagster, those of new mirrors among them."""
     cuts = table_key(pipeline.name, CUTS)
     report = cut_maker(lake, pipeline, run.run_id, run.report).advance()
     if report.published or len(read_catalog(pipeline.paths)) < len(report.mirrors):
         write_catalog(pipeline.paths, catalog_entries(lake.spark, report.mirrors, report.sources))
-    checks = _lake_check_results(instance, lake, pipeline, report, cuts)
+    checks = _lake_check_results(instance, lake, pipeline, report, cuts, recent)
     by_name = {entry.name: entry for entry in report.mirrors}
     results: list[StageResult] = [
         dg.MaterializeResult(
@@ -186,18 +192,23 @@ def _check_specs(cuts: dg.AssetKey, limits: FreshnessLimits) -> list[dg.AssetChe
 
 
 def _lake_check_results(
-    instance: dg.DagsterInstance, lake: Lake, pipeline: Pipeline, report: CutReport, cuts: dg.AssetKey
+    instance: dg.DagsterInstance,
+    lake: Lake,
+    pipeline: Pipeline,
+    report: CutReport,
+    cuts: dg.AssetKey,
+    recent: RecentAnswers,
 ) -> list[dg.AssetCheckResult]:
     """The results of the checks that read tables of the lake."""
     balance = cut_balance_result(lake, cuts)
-    ddl = ddl_applied_result(lake, cuts)
+    ddl = ddl_applied_result(lake, recent, cuts)
     breach = no_breach_result(lake, cuts)
     failed = {check: previously_failed_tables(instance, cuts, check) for check in (KEYS_HOLD, SCHEMA_MATCHES_DDL)}
     scope = KeysToCheck(pipeline.keys, pipeline.key_check_rows, failed[KEYS_HOLD], pipeline.merge_threads)
     # the check no_gaps reports quarantined tables, and their mirrors may be unreadable
     readable = report.without_quarantined
     keys = keys_hold_result(lake, readable, scope, cuts)
-    schemas = schema_result(lake, readable, failed[SCHEMA_MATCHES_DDL], cuts)
+    schemas = schema_result(lake, readable, failed[SCHEMA_MATCHES_DDL], recent, cuts)
     return [ddl, balance, breach, keys, schemas]
 
 

@@ -22,9 +22,13 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def open_lake(
-    context: dg.AssetExecutionContext | dg.OpExecutionContext, pipeline: Pipeline, spark: SparkLakehouse
+    context: dg.AssetExecutionContext | dg.OpExecutionContext,
+    pipeline: Pipeline,
+    spark: SparkLakehouse,
+    *,
+    short_lived: bool = False,
 ) -> Iterator[Lake]:
-    """Holds the writer lock of the lake and translates errors for Dagster.
+    """Holds the writer lock of the lake and translates errors for Dagster. `short_lived`: of `SparkLakehouse.start`.
 
     Fails if the lake has another format, or one of its tables was restored (RESTORE). Mirrors are not checked here: a
     rebuild repairs them, and a cut checks those that it changes.
@@ -33,7 +37,7 @@ def open_lake(
         translate_errors(pipeline.source.secrets),
         writer_lock(pipeline.paths, context.run.run_id, context.log.info),
     ):
-        lake = Lake(spark.session, pipeline.paths)
+        lake = Lake(spark.start(short_lived=short_lived), pipeline.paths)
         require_known_format(lake)
         require_not_restored(lake, *lake.paths.own_tables)
         store_format(lake)

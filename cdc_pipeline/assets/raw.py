@@ -53,7 +53,7 @@ def raw_asset(pipeline: Pipeline) -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext, config: Range, spark: SparkLakehouse
     ) -> Iterator[StageResult]:
         run = RunContext(context.run.run_id, context.log.info)
-        with open_lake(context, pipeline, spark) as lake:
+        with open_lake(context, pipeline, spark, short_lived=True) as lake:
             _, results = ingest_results(pipeline, lake, run, config.until or None)
         yield from results
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Row
 
     from cdc_pipeline.lake.lake import Lake
+    from cdc_pipeline.lake.recent_answers import RecentAnswers
     from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 
 DDL_APPLIED, NO_GAPS = "ddl_applied", "no_gaps"
@@ -23,12 +24,17 @@ _SHOWN = 20
 _LONGEST = 200
 
 
-def ddl_applied_result(lake: Lake, key: dg.AssetKey) -> dg.AssetCheckResult:
+def ddl_applied_result(lake: Lake, recent: RecentAnswers, key: dg.AssetKey) -> dg.AssetCheckResult:
     """Warns if statements are held for approval or cannot be applied. The metadata lists them by position."""
-    name, history = lake.paths.pipeline, lake.read("ddl_history")
-    unapplied = history.where(F.col("status").isin(NOT_APPLIED, HELD)).orderBy("commit_ts", "offset")
-    rows = unapplied.limit(_SHOWN).collect()
-    count = unapplied.count() if len(rows) == _SHOWN else len(rows)
+    name = lake.paths.pipeline
+
+    def read_unapplied() -> tuple[list[Row], int]:
+        history = lake.read("ddl_history")
+        unapplied = history.where(F.col("status").isin(NOT_APPLIED, HELD)).orderBy("commit_ts", "offset")
+        rows = unapplied.limit(_SHOWN).collect()
+        return rows, unapplied.count() if len(rows) == _SHOWN else len(rows)
+
+    rows, count = recent.ask(lake, "ddl_history", read_unapplied)
     return dg.AssetCheckResult(
         check_name=DDL_APPLIED,
         asset_key=key,

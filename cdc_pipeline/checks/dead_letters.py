@@ -7,28 +7,32 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from pyspark.sql import functions as F
 
+from cdc_pipeline.lake.delta import row_count
+
 if TYPE_CHECKING:
+    from pyspark.sql import Row
+
     from cdc_pipeline.lake.lake import Lake
+    from cdc_pipeline.lake.recent_answers import RecentAnswers
 
 
 NO_DEAD_LETTERS = "no_dead_letters"
+_TABLE = "dead_letters"
 _EXAMPLES = 5
 
 
-def dead_letters_result(lake: Lake, key: dg.AssetKey) -> dg.AssetCheckResult:
+def dead_letters_result(lake: Lake, recent: RecentAnswers, key: dg.AssetKey) -> dg.AssetCheckResult:
     """Warns if the lake has dead letters. The metadata has the count and example positions per rule."""
-    rules = []
-    if (dead_letters := lake.read_if_exists("dead_letters")) is not None:
+
+    def count_by_rule() -> list[Row]:
+        if not lake.exists(_TABLE) or not row_count(lake.spark, lake.paths.table(_TABLE)):
+            return []
         position = F.format_string("%s/%d@%d", "topic", "partition", "offset")
-        rules = (
-            dead_letters.groupBy("rule")
-            .agg(
-                F.count("*").alias("count"),
-                F.slice(F.sort_array(F.collect_list(position)), 1, _EXAMPLES).alias("examples"),
-            )
-            .orderBy("rule")
-            .collect()
-        )
+        examples = F.slice(F.sort_array(F.collect_list(position)), 1, _EXAMPLES).alias("examples")
+        by_rule = lake.read(_TABLE).groupBy("rule").agg(F.count("*").alias("count"), examples)
+        return by_rule.orderBy("rule").collect()
+
+    rules = recent.ask(lake, _TABLE, count_by_rule)
     return dg.AssetCheckResult(
         check_name=NO_DEAD_LETTERS,
         asset_key=key,

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.lake.local_files import write_atomically
+from cdc_pipeline.local_files import write_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

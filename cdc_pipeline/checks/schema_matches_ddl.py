@@ -23,15 +23,18 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from cdc_pipeline.lake.lake import Lake
+    from cdc_pipeline.lake.recent_answers import RecentAnswers
     from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 
 SCHEMA_MATCHES_DDL = "schema_matches_ddl"
 _MOST_TABLES = 100
+_MOST_UNCHANGED = 10
+"""Mirrors that the cut did not change and that are checked nevertheless, in rotation: each costs a look at its log."""
 _NONE = "no such column"
 
 
 def schema_result(
-    lake: Lake, report: CutReport, failed_before: Collection[str], key: dg.AssetKey
+    lake: Lake, report: CutReport, failed_before: Collection[str], recent: RecentAnswers, key: dg.AssetKey
 ) -> dg.AssetCheckResult:
     """Fails if columns differ. The metadata lists column, types and statement per table.
 
@@ -41,8 +44,8 @@ def schema_result(
     first = [name for name in entries if name in report.changed or str(name) in failed_before]
     # a run without a new cut checks only previous failures
     others = list(entries) if report.published else []
-    selected = next_in_rotation(first, others, report.cut_id, _MOST_TABLES)
-    statements = _newest_statements(lake, selected)
+    selected = next_in_rotation(first, others, report.cut_id, min(len(first) + _MOST_UNCHANGED, _MOST_TABLES))
+    statements = recent.ask(lake, "ddl_history", lambda: _newest_statements(lake, selected), frozenset(selected))
     errors: dict[str, str] = {}
     for name in selected:
         table = table_state(lake.spark, entries[name].path)

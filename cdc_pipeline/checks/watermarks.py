@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.unified import TSO_SHIFT
+from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.mirrors.changes.progress import published_cut, read_progress
 from cdc_pipeline.positions import Position
 from cdc_pipeline.spark.few_rows import small_query
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import Row
+    from pyspark.sql import DataFrame
 
     from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.changes.progress import StreamProgress
@@ -29,21 +32,21 @@ _NO_WATERMARK = (
     "enable-tidb-extension is on"
 )
 _SHOWN = 20
+_TABLE = "watermarks"
+_FEW = 20_000
+"""Watermarks of a run that are compared without a Spark query."""
 
 
-def watermarks_result(lake: Lake, batches: Sequence[int], key: dg.AssetKey) -> dg.AssetCheckResult:
+def watermarks_result(lake: Lake, batches: Sequence[int], count: int, key: dg.AssetKey) -> dg.AssetCheckResult:
     """Warns if a watermark of these batches regresses in its partition, is missing, or lags others by ten minutes.
 
-    The metadata lists positions with advice.
+    `count`: the number of watermarks in these batches. The metadata lists positions with advice.
     """
     with small_query(lake.spark, 0):
         streams = read_progress(lake, published_cut(lake))
-    regressions = _regressions(lake, batches) if batches else []
+    regressions = _regressions(lake, batches, count) if count else []
     problems = {
-        **{
-            str(Position(row["topic"], row["partition"], row["offset"])): _regression_text(row)
-            for row in regressions[:_SHOWN]
-        },
+        **dict(regressions[:_SHOWN]),
         **_lagging_partitions(streams),
     }
     if len(regressions) > _SHOWN:
@@ -58,19 +61,45 @@ def watermarks_result(lake: Lake, batches: Sequence[int], key: dg.AssetKey) -> d
     )
 
 
-def _regressions(lake: Lake, batches: Sequence[int]) -> list[Row]:
-    watermarks = lake.read("watermarks")
+def _regressions(lake: Lake, batches: Sequence[int], count: int) -> list[tuple[str, str]]:
+    """Position and description of each watermark that is lower than the one before it in its partition."""
     # includes the previous batch, to compare the first watermark of each partition
-    recent = watermarks.where(F.col("batch_id").between(min(batches) - 1, max(batches)))
+    first, last = min(batches), max(batches)
+    found = (
+        _find_locally(read_rows(lake, _TABLE, ("batch_id", ">=", first - 1), ("batch_id", "<=", last)))
+        if count <= _FEW
+        else _find_with_spark(lake.read(_TABLE).where(F.col("batch_id").between(first - 1, last)))
+    )
+    return [
+        (str(Position(row["topic"], row["partition"], row["offset"])), _regression_text(row["watermark_ts"], previous))
+        for row, previous in found
+        if row["batch_id"] >= first
+    ]
+
+
+def _find_locally(rows: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any], int]]:
+    """The rows with a lower watermark than the one before, and the one before."""
+    in_order = sorted(rows, key=itemgetter("topic", "partition", "offset"))
+    return [
+        (row, before["watermark_ts"])
+        for before, row in pairwise(in_order)
+        if (row["topic"], row["partition"]) == (before["topic"], before["partition"])
+        and row["watermark_ts"] < before["watermark_ts"]
+    ]
+
+
+def _find_with_spark(recent: DataFrame) -> list[tuple[Mapping[str, Any], int]]:
+    """As `_find_locally`, for the many watermarks of a backlog."""
     previous = F.lag("watermark_ts").over(Window.partitionBy("topic", "partition").orderBy("offset"))
     regressed = recent.withColumn("previous", previous).where(F.col("watermark_ts") < F.col("previous"))
-    return regressed.where(F.col("batch_id") >= min(batches)).orderBy("topic", "partition", "offset").collect()
+    rows = regressed.orderBy("topic", "partition", "offset").collect()
+    return [(row.asDict(), row["previous"]) for row in rows]
 
 
-def _regression_text(row: Row) -> str:
-    seconds = ((row["previous"] >> TSO_SHIFT) - (row["watermark_ts"] >> TSO_SHIFT)) / 1000
+def _regression_text(watermark: int, previous: int) -> str:
+    seconds = ((previous >> TSO_SHIFT) - (watermark >> TSO_SHIFT)) / 1000
     return (
-        f"the watermark regressed by {seconds:.1f} s to {row['watermark_ts']}. A restart of the changefeed does this and "
+        f"the watermark regressed by {seconds:.1f} s to {watermark}. A restart of the changefeed does this and "
         "sends changes again; they are counted as duplicates or late, and the check no_breach fails if any is new"
     )
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.lake.local_files import write_atomically
+from cdc_pipeline.local_files import write_atomically
 from cdc_pipeline.mysql.model.table import TableName
 
 if TYPE_CHECKING:

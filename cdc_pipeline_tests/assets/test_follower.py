@@ -145,7 +145,7 @@ def following(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[_Foll
     monkeypatch.setattr(module, "cut_results", stages.cut)
 
     @contextlib.contextmanager
-    def open_lake(*_: object) -> Iterator[None]:
+    def open_lake(*_: object, **__: object) -> Iterator[None]:
         with translate_errors():
             yield
 

@@ -22,6 +22,7 @@ from cdc_pipeline.checks.schema_matches_ddl import ddl_differences, delta_differ
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.lake.recent_answers import RecentAnswers
 from cdc_pipeline.mirrors.model.state import METADATA, MirrorState
 from cdc_pipeline.mysql.model.table import Column, MySqlType, TableName, TableSchema
 from cdc_pipeline_tests.support.lakes.mirror_checks import CUTS, mirror_checks, report_of
@@ -126,8 +127,8 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> LakeP
 def test_each_check_reports_problem_location_and_remedy(lake: LakePaths, spark: SparkSession) -> None:
     report = report_of(spark, lake)
     checks = {
-        "value_has_type: 1, for example t/1@1": dead_letters_result(Lake(spark, lake), CUTS),
-        "the first at t/0@2": ddl_applied_result(Lake(spark, lake), CUTS),
+        "value_has_type: 1, for example t/1@1": dead_letters_result(Lake(spark, lake), RecentAnswers(), CUTS),
+        "the first at t/0@2": ddl_applied_result(Lake(spark, lake), RecentAnswers(), CUTS),
         "1 mirror(s) have gaps, for example db.t": no_gaps_result(report, CUTS),
     }
     jobs = ["shop_release_dead_letters", "shop_ddl_dry_run", "shop_rebuild"]

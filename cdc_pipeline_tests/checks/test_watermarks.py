@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import dagster as dg
+import pytest
 
+from cdc_pipeline.checks import watermarks
 from cdc_pipeline.checks.watermarks import watermarks_result
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline_tests.support.messages import tso
@@ -22,18 +24,20 @@ _BATCH = (
 _WATERMARK = "batch_id LONG, topic STRING, `partition` INT, `offset` LONG, watermark_ts LONG"
 
 
-def _checked(
-    spark: SparkSession, paths: LakePaths, batch: int, *watermarks: tuple[int, int, int]
-) -> dg.AssetCheckResult:
+def _checked(spark: SparkSession, paths: LakePaths, batch: int, *marks: tuple[int, int, int]) -> dg.AssetCheckResult:
     """Writes a batch with these watermarks (partition, offset, step) to the tables of the decoder."""
-    rows = [(batch, "t", partition, offset, tso(step)) for partition, offset, step in watermarks]
+    rows = [(batch, "t", partition, offset, tso(step)) for partition, offset, step in marks]
     batches = [(batch, True, None, 0, [("t", 0), ("t", 1)], {})]
     for table, found, schema in (("watermarks", rows, _WATERMARK), ("batches", batches, _BATCH)):
         spark.createDataFrame(found, schema).write.format("delta").mode("append").save(paths.table(table))
-    return watermarks_result(Lake(spark, paths), [batch], dg.AssetKey("watermarks"))
+    return watermarks_result(Lake(spark, paths), [batch], len(marks), dg.AssetKey("watermarks"))
 
 
-def test_regressions_and_silent_partitions(spark: SparkSession, paths: LakePaths) -> None:
+@pytest.mark.parametrize("few", [20_000, 0], ids=["in Python", "with Spark"])
+def test_regressions_and_silent_partitions(
+    spark: SparkSession, paths: LakePaths, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    monkeypatch.setattr(watermarks, "_FEW", few)
     found = _checked(spark, paths, 1, (0, 0, 3), (0, 1, 5))
     assert (found.passed, found.severity) == (False, dg.AssetCheckSeverity.WARN)
     assert set(found.metadata) == {"t/1", "watermark_lag_seconds"}

@@ -193,7 +193,12 @@ def test_the_run_reports_its_results(shop: Shop) -> None:
             *("dead_letters contract", "dead_letters no_dead_letters", "change_log no_lost_offsets"),
             "watermarks watermarks_advance",
             "change_log field_rules",
-            *("consistent_cuts balance", "consistent_cuts no_gaps", "consistent_cuts ddl_applied"),
+            *(
+                "consistent_cuts balance",
+                "consistent_cuts no_gaps",
+                "consistent_cuts no_failed_attempts",
+                "consistent_cuts ddl_applied",
+            ),
             *("consistent_cuts no_breach", "consistent_cuts keys_hold", "consistent_cuts schema_matches_ddl"),
         ],
         True,

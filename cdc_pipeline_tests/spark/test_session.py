@@ -41,6 +41,15 @@ def test_the_driver_has_a_garbage_collector_for_throughput(conf: Path) -> None:
     assert _java_options(spark_driver_extraJavaOptions="-Xss4m").endswith("-XX:+UseParallelGC")
 
 
+@pytest.mark.usefixtures("conf")
+def test_a_short_lived_driver_has_one_compiler_unless_the_user_decides() -> None:
+    short = SparkLakehouse().session_settings(short_lived=True)["spark.driver.defaultJavaOptions"]
+    assert short == f"{_java_options()} -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=400m"
+    # Spark appends the user's options, and of two the last one counts
+    own = SparkLakehouse(settings={"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4"})
+    assert own.session_settings(short_lived=True)["spark.driver.extraJavaOptions"] == "-XX:TieredStopAtLevel=4"
+
+
 def test_a_collector_that_is_chosen_elsewhere_is_the_only_one(conf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A JVM with two options for a garbage collector does not start."""
     assert _java_options(spark_driver_extraJavaOptions="-Xss4m -XX:+UseG1GC") == "-Duser.timezone=UTC"

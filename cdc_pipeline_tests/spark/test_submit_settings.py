@@ -52,9 +52,10 @@ _START = """
 import os, sys
 from pathlib import Path
 from cdc_pipeline.spark.session import SparkLakehouse
-from cdc_pipeline_tests.support.spark_settings import SHORT_LIVED
-settings = {**SHORT_LIVED, "spark.hadoop.fs.s3a.secret.key": sys.argv[1], "spark.app.name": "é x=y:z"}
-spark = SparkLakehouse(master="local[1]", driver_memory="512m", settings=settings).session
+settings = {"spark.hadoop.fs.s3a.secret.key": sys.argv[1], "spark.app.name": "é x=y:z"}
+spark = SparkLakehouse(master="local[1]", driver_memory="512m", settings=settings).start(short_lived=True)
+arguments = spark._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments()
+assert "-XX:TieredStopAtLevel=1" in list(arguments), arguments
 assert spark._jsc.hadoopConfiguration().get("fs.s3a.secret.key") == sys.argv[1]
 assert spark.sparkContext.appName == "é x=y:z"
 heap = spark._jvm.java.lang.Runtime.getRuntime().maxMemory()

@@ -62,7 +62,7 @@ def _open(stream: Stream) -> None:
     """Opens the lake as each step of a run and `shop_rebuild` do."""
     context: Any = SimpleNamespace(run=SimpleNamespace(run_id="test"), log=SimpleNamespace(info=print))
     pipeline: Any = SimpleNamespace(paths=stream.paths, source=SimpleNamespace(secrets=()))
-    spark: Any = SimpleNamespace(session=stream.spark)
+    spark: Any = SimpleNamespace(start=lambda **_: stream.spark)
     with open_lake(context, pipeline, spark):
         pass
 

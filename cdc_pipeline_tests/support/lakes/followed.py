@@ -30,7 +30,7 @@ def follow_one_batch(spark: SparkSession, paths: LakePaths, captures: Path, colu
         context: Any = SimpleNamespace(
             instance=instance, log=logging.getLogger("follow"), run=SimpleNamespace(run_id="test")
         )
-        lakehouse: Any = SimpleNamespace(session=spark)
+        lakehouse: Any = SimpleNamespace(start=lambda **_: spark)
         events = AssetEvents(instance, {}, ())
         limits = FollowLimits(idle_seconds=0.5)
         follower = Follower(context, pipeline, lakehouse, events, NO_LIMITS, limits, LoadedCode())

@@ -9,6 +9,7 @@ import dagster as dg
 from cdc_pipeline.checks.keys_hold import KeysToCheck, keys_hold_result
 from cdc_pipeline.checks.schema_matches_ddl import schema_result
 from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.recent_answers import RecentAnswers
 from cdc_pipeline.mirrors.changes.progress import StreamProgress, published_cut
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, published_entries
 
@@ -34,4 +35,4 @@ def mirror_checks(
     report = report_of(spark, paths)
     names = [str(entry.name) for entry in report.mirrors]
     keys = keys_hold_result(Lake(spark, paths), report, KeysToCheck({}, most_rows, names), CUTS)
-    return keys, schema_result(Lake(spark, paths), report, names, CUTS)
+    return keys, schema_result(Lake(spark, paths), report, names, RecentAnswers(), CUTS)

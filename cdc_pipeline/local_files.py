@@ -1,4 +1,4 @@
-"""Files beside the tables of a local lake."""
+"""Replaces files as a whole."""
 
 from __future__ import annotations
 

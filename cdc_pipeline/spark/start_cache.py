@@ -1,0 +1,148 @@
+"""What one start of Spark finds out, and the next ones reuse: the jars that Ivy resolved, and an archive of Java's classes.
+
+Without the jars Spark would ask Ivy at each start, copy them, and load them where Java cannot archive them. The archive
+(class-data sharing) halves the CPU of a JVM's first minute. The first JVM writes it when it ends; Java checks at each start
+that it belongs to the same Java and the same jars, and ignores it otherwise. Both are files of the user's cache folder, and
+may be deleted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import stat
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyspark
+
+from cdc_pipeline.local_files import write_atomically
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline.spark.java import JavaHome
+
+_PACKAGES, _EXCLUDES, _CLASS_PATH = "spark.jars.packages", "spark.jars.excludes", "spark.driver.extraClassPath"
+_OPTIONS, _MORE_OPTIONS = "spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions"
+_FOLDERS_IN_CLASS_PATH = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")
+"""Environment variables by which Spark adds folders to the class path. Java does not archive classes then."""
+_JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+_ARCHIVE_OPTIONS = ("-Xshare", "SharedArchiveFile", "ArchiveClassesAtExit")
+_ARCHIVE_MAGIC = b"\xa8\xab\x0b\xf0"
+"""First bytes of a complete archive; Java writes them last."""
+
+
+@dataclass(frozen=True)
+class StartCache:
+    """The cache for a session with these settings."""
+
+    settings: Mapping[str, str]
+    java: JavaHome
+    folder: Path
+
+    @classmethod
+    def find(cls, settings: Mapping[str, str], java: JavaHome) -> StartCache | None:
+        """None on a cluster, whose executors need the jars from Spark, with jars of the user, or without a cache folder."""
+        own_jars = any(
+            name in settings for name in ("spark.jars", "spark.jars.ivy", "spark.jars.ivySettings", _CLASS_PATH)
+        )
+        if (
+            not settings["spark.master"].startswith("local")
+            or own_jars
+            or _PACKAGES not in settings
+            or _has_conf_folder()
+        ):
+            return None
+        base = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+        folder = Path(base, "cdc_pipeline")
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            status = folder.stat()
+        except OSError:
+            return None
+        is_own = status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        return cls(settings, java, folder) if is_own else None
+
+    def to_settings(self) -> dict[str, str]:
+        """The settings with which the session starts from the cache; unchanged if the jars are not known yet."""
+        jars = self._jars
+        if not jars:
+            return dict(self.settings)
+        found = {name: value for name, value in self.settings.items() if name not in (_PACKAGES, _EXCLUDES)}
+        found[_CLASS_PATH] = os.pathsep.join(map(str, jars))
+        if any(name in text for name in _ARCHIVE_OPTIONS for text in self._java_options):
+            return found  # the user decides
+        archive = self._archive(jars)
+        use = f"-XX:SharedArchiveFile={archive}" if _is_complete(archive) else f"-XX:ArchiveClassesAtExit={archive}"
+        # Java's messages about archives, in which it names each class that it leaves out
+        found[_OPTIONS] += f" {use} -Xlog:cds*=off"
+        return found
+
+    def store_jars(self, session: SparkSession) -> None:
+        """Stores the jars of a session that was started without the cache."""
+        urls = (session.sparkContext.getConf().get("spark.jars") or "").split(",")
+        jars = [Path(url.removeprefix("file://")) for url in urls if url.startswith("file:///")]
+        if jars and all(jar.is_file() for jar in jars):
+            with contextlib.suppress(OSError):  # a full disk
+                write_atomically(self._record, json.dumps([[str(jar), jar.stat().st_size] for jar in jars]))
+
+    @property
+    def _record(self) -> Path:
+        names = (_PACKAGES, _EXCLUDES, "spark.jars.repositories")
+        return self.folder / f"jars-{_digest(*(self.settings.get(name, '') for name in names))}.json"
+
+    @cached_property
+    def _jars(self) -> tuple[Path, ...]:
+        """The jars, without those of which Spark has its own; empty if they are not known or one is missing."""
+        try:
+            stored = [(Path(name), size) for name, size in json.loads(self._record.read_text(encoding="utf-8"))]
+            if any(jar.stat().st_size != size or os.pathsep in str(jar) for jar, size in stored):
+                return ()
+        except (OSError, ValueError, TypeError):
+            return ()
+        shipped = {_artifact(jar.name) for jar in _shipped_jars()}
+        return tuple(jar for jar, _ in stored if _artifact(jar.name.split("_", 1)[-1]) not in shipped)
+
+    def _archive(self, jars: tuple[Path, ...]) -> Path:
+        files = [f"{jar} {jar.stat().st_size}" for jar in (*jars, *_shipped_jars())]
+        java = (str(self.java.path), self.java.version, *self._java_options)
+        return self.folder / f"classes-{_digest(*java, *files)}.jsa"
+
+    @property
+    def _java_options(self) -> list[str]:
+        options = [self.settings.get(name, "") for name in (_OPTIONS, _MORE_OPTIONS)]
+        return options + [os.environ.get(name, "") for name in _JAVA_VARIABLES]
+
+
+def _shipped_jars() -> list[Path]:
+    home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+    return sorted((home / "jars").glob("*.jar"))
+
+
+def _artifact(file: str) -> str:
+    """`kafka-clients` of `kafka-clients-3.9.0.jar`."""
+    return file.rsplit("-", 1)[0]
+
+
+def _has_conf_folder() -> bool:
+    home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+    return (home / "conf").exists() or any(os.environ.get(name) for name in _FOLDERS_IN_CLASS_PATH)
+
+
+def _is_complete(archive: Path) -> bool:
+    try:
+        with archive.open("rb") as file:
+            return file.read(len(_ARCHIVE_MAGIC)) == _ARCHIVE_MAGIC
+    except OSError:
+        return False
+
+
+def _digest(*texts: str) -> str:
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
