@@ -60,12 +60,11 @@ class StartCache:
             or _has_conf_folder()
         ):
             return None
-        base = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
-        folder = Path(base, "cdc_pipeline")
         try:
+            folder = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser(), "cdc_pipeline")
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             status = folder.stat()
-        except OSError:
+        except (OSError, RuntimeError):  # RuntimeError: the user has no home folder
             return None
         is_own = status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
         return cls(settings, java, folder) if is_own else None

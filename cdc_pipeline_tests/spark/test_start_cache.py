@@ -134,6 +134,16 @@ def test_there_is_no_cache_in(home: Path, prepare: Callable[[Path], None]) -> No
     assert StartCache.find(_settings(), _JAVA) is None
 
 
+def test_there_is_no_cache_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "expanduser", _no_home)
+    assert StartCache.find(_settings(), _JAVA) is None
+
+
+def _no_home(_: Path) -> Path:
+    raise RuntimeError("Could not determine home directory.")
+
+
 @pytest.mark.parametrize(
     "more", [{"spark_master": "yarn"}, {"spark_jars": "own.jar"}, {"spark_driver_extraClassPath": "own.jar"}]
 )
