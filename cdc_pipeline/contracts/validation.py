@@ -17,9 +17,9 @@ from pyspark.sql import functions as F
 from cdc_pipeline.contracts.rules import NOT_NULL, Rule, model_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame, Row
 
 _EXAMPLES = 5
 _PANDERA_NOT_NULL = "not_nullable"
@@ -84,22 +84,33 @@ def find_breaches(frame: DataFrame, model: type[pa.DataFrameModel[Any]]) -> tupl
 
     If fields are missing or have other types, reports only these: no rule can be evaluated on such a frame.
     """
-    if types := _failed(frame, _schema_with_answers(model, {})):
-        count = frame.count()
-        return tuple(Breach(name, "the field has the type of the contract", count, ()) for name in types)
-    counts = _counts(frame, model)
-    rules = {rule.name: rule for rule in model_rules(model)}
-    failed = _failed(frame, _schema_with_answers(model, counts))
-    return tuple(_breach(frame, rules[name], counts[name]) for name in failed)
+    if types := wrong_types(frame, model):
+        return types
+    return breaches_of_counts(frame, model, frame.agg(*rule_counts(model)).collect())
 
 
-def _counts(frame: DataFrame, model: type[pa.DataFrameModel[Any]]) -> dict[str, int]:
-    """Rule name → number of rows that break it."""
+def wrong_types(frame: DataFrame, model: type[pa.DataFrameModel[Any]]) -> tuple[Breach, ...]:
+    """The fields that are missing or have other types. Counts the rows only if there are such fields."""
+    names = _failed(frame, _schema_with_answers(model, {}))
+    count = frame.count() if names else 0
+    return tuple(Breach(name, "the field has the type of the contract", count, ()) for name in names)
+
+
+def rule_counts(model: type[pa.DataFrameModel[Any]]) -> list[Column]:
+    """Aggregates for `breaches_of_counts`: by rule, the number of rows that break it."""
+    rules = enumerate(model_rules(model))
+    return [F.count(F.when(~F.expr(rule.condition), 1)).alias(f"r{index}") for index, rule in rules]
+
+
+def breaches_of_counts(
+    frame: DataFrame, model: type[pa.DataFrameModel[Any]], groups: Sequence[Row]
+) -> tuple[Breach, ...]:
+    """`find_breaches`, if the fields have their types. `groups`: `rule_counts` of the rows of the frame, in any grouping."""
     rules = model_rules(model)
-    columns = [F.count(F.when(~F.expr(rule.condition), 1)).alias(f"r{index}") for index, rule in enumerate(rules)]
-    counts = frame.agg(*columns).first()
-    assert counts is not None
-    return {rule.name: counts[index] for index, rule in enumerate(rules)}
+    counts = {rule.name: sum(group[f"r{index}"] for group in groups) for index, rule in enumerate(rules)}
+    failed = _failed(frame, _schema_with_answers(model, counts))
+    by_name = {rule.name: rule for rule in rules}
+    return tuple(_breach(frame, by_name[name], counts[name]) for name in failed)
 
 
 def _schema_with_answers(model: type[pa.DataFrameModel[Any]], counts: Mapping[str, int]) -> Any:

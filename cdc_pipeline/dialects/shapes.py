@@ -58,22 +58,20 @@ class Shape:
     """Position of its first message."""
 
 
-def message_shapes(table: str, rows: DataFrame) -> list[Shape]:
-    """The shapes of the messages behind these rows of `change_log`, `ddl_history` or `watermarks`; empty for other tables.
-
-    Collects hashes and positions only, no values.
-    """
+def shape_number(table: str) -> Column:
+    """The hash of the shape of the message behind a row of the table; NULL for tables other than `change_log`,
+    `ddl_history` and `watermarks`."""
     parts = {
         "change_log": _change_parts(),
         "ddl_history": [F.col("dialect"), F.col("kind"), F.col("type")],
         "watermarks": [F.lit(unified.WATERMARK)],
     }.get(table)
-    if parts is None:
-        return []
-    number = F.xxhash64(*parts, F.shiftright("es", _AGE_BITS))
-    place = F.min(F.struct(*BATCH_POSITION))
-    found = rows.groupBy(number.alias("number")).agg(place.alias("place")).collect()
-    return [Shape(row["number"], tuple(row["place"])) for row in found]
+    return F.lit(None).cast("bigint") if parts is None else F.xxhash64(*parts, F.shiftright("es", _AGE_BITS))
+
+
+def first_place() -> Column:
+    """Aggregate: the position of the first of some rows."""
+    return F.min(F.struct(*BATCH_POSITION))
 
 
 def _change_parts() -> list[Column]:
