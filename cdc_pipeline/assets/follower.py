@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.spark.session import SparkLakehouse
 
 MOST_ATTEMPTS = 8
-"""Failed attempts in a row after which the run fails, so that alerts on failed runs fire. They take about eight minutes."""
+"""Failed attempts in a row after which the run fails, so that alerts on failed runs fire. Their pauses take six minutes."""
 _FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 5.0, 120.0
 
 
@@ -80,10 +80,11 @@ class Follower:
 
     def follow(self) -> Iterator[AssetEvent]:
         """Yields the events of all batches. Raises `dg.Failure` for an error that needs someone to act."""
-        # The first batch needs no new records: an earlier run may have ended between its stages.
+        # The first batch needs no new records, and no reason to end comes before it: an earlier run may have ended between
+        # its stages, and the sensor takes the success of this one for the end of that work.
         is_due, attempts = True, 0
         self._started = self._newest_news = time.monotonic()
-        while attempts or not (end := self._reason_to_end()):
+        while is_due or not (end := self._reason_to_end()):
             pause = self.limits.minimum_pause_seconds
             try:
                 is_due = is_due or self._has_new_records()
@@ -93,7 +94,7 @@ class Follower:
             except dg.RetryRequested as error:
                 is_due, attempts = True, attempts + 1
                 failure = str(error.__cause__ or error)
-                if attempts >= MOST_ATTEMPTS:
+                if attempts >= MOST_ATTEMPTS or self._reason_to_give_way():
                     raise dg.Failure(f"{attempts} attempts failed in a row: {failure}", allow_retries=False) from error
                 pause = min(_FIRST_RETRY_SECONDS * 2 ** (attempts - 1), _LONGEST_RETRY_SECONDS)
                 failure = f"attempt {attempts} failed, the next one follows in {pause:.0f} s: {failure}"
@@ -147,11 +148,16 @@ class Follower:
 
     def _reason_to_end(self) -> str:
         """Why no further batch follows; empty if one does."""
-        now = time.monotonic()
-        if now - self._started >= self.limits.maximum_seconds:
-            return f"it has run for {now - self._started:.0f} s (follow.maximum_minutes)"
-        if now - self._newest_news >= self.limits.idle_seconds:
-            return f"no new records for {now - self._newest_news:.0f} s (follow.idle_minutes)"
+        idle = time.monotonic() - self._newest_news
+        if idle >= self.limits.idle_seconds:
+            return f"no new records for {idle:.0f} s (follow.idle_minutes)"
+        return self._reason_to_give_way()
+
+    def _reason_to_give_way(self) -> str:
+        """Why another run should follow in place of this one; empty if none should."""
+        seconds = time.monotonic() - self._started
+        if seconds >= self.limits.maximum_seconds:
+            return f"it has run for {seconds:.0f} s (follow.maximum_minutes)"
         if self.code.has_changed:
             return "its code or its declaration has changed"
         waiting = self.context.instance.get_runs(

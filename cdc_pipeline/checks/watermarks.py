@@ -33,8 +33,9 @@ _NO_WATERMARK = (
 )
 _SHOWN = 20
 _TABLE = "watermarks"
+_COLUMNS = ("batch_id", "topic", "partition", "offset", "watermark_ts")
 _FEW = 20_000
-"""Watermarks of a run that are compared without a Spark query."""
+"""Records up to which the watermarks of a run are compared without a Spark query."""
 
 
 def watermarks_result(lake: Lake, batches: Sequence[int], count: int, key: dg.AssetKey) -> dg.AssetCheckResult:
@@ -65,11 +66,12 @@ def _regressions(lake: Lake, batches: Sequence[int], count: int) -> list[tuple[s
     """Position and description of each watermark that is lower than the one before it in its partition."""
     # includes the previous batch, to compare the first watermark of each partition
     first, last = min(batches), max(batches)
-    found = (
-        _find_locally(read_rows(lake, _TABLE, ("batch_id", ">=", first - 1), ("batch_id", "<=", last)))
-        if count <= _FEW
-        else _find_with_spark(lake.read(_TABLE).where(F.col("batch_id").between(first - 1, last)))
-    )
+    before = read_rows(lake, "batches", ("batch_id", "=", first - 1), columns=["records"])
+    if count + sum(batch["records"] for batch in before) <= _FEW:
+        rows = read_rows(lake, _TABLE, ("batch_id", ">=", first - 1), ("batch_id", "<=", last), columns=_COLUMNS)
+        found = _find_locally(rows)
+    else:
+        found = _find_with_spark(lake.read(_TABLE).where(F.col("batch_id").between(first - 1, last)))
     return [
         (str(Position(row["topic"], row["partition"], row["offset"])), _regression_text(row["watermark_ts"], previous))
         for row, previous in found

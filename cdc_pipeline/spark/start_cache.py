@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import stat
 from dataclasses import dataclass
 from functools import cached_property
@@ -35,6 +36,10 @@ _FOLDERS_IN_CLASS_PATH = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", 
 """Environment variables by which Spark adds folders to the class path. Java does not archive classes then."""
 _JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 _ARCHIVE_OPTIONS = ("-Xshare", "SharedArchiveFile", "ArchiveClassesAtExit")
+_NO_ARGUMENTS = "pyspark-shell"
+"""`PYSPARK_SUBMIT_ARGS` without options, which outrank settings and may name jars."""
+_NOT_IN_OPTIONS = re.compile(rf"[\s'\"\\{os.pathsep}]")
+"""Characters that Spark's launcher or Java would take for the end of the path."""
 _ARCHIVE_MAGIC = b"\xa8\xab\x0b\xf0"
 """First bytes of a complete archive; Java writes them last."""
 
@@ -53,6 +58,7 @@ class StartCache:
         own_jars = any(
             name in settings for name in ("spark.jars", "spark.jars.ivy", "spark.jars.ivySettings", _CLASS_PATH)
         )
+        own_jars |= os.environ.get("PYSPARK_SUBMIT_ARGS", _NO_ARGUMENTS) != _NO_ARGUMENTS
         if (
             not settings["spark.master"].startswith("local")
             or own_jars
@@ -79,6 +85,8 @@ class StartCache:
         if any(name in text for name in _ARCHIVE_OPTIONS for text in self._java_options):
             return found  # the user decides
         archive = self._archive(jars)
+        if _NOT_IN_OPTIONS.search(str(archive)):
+            return found
         use = f"-XX:SharedArchiveFile={archive}" if _is_complete(archive) else f"-XX:ArchiveClassesAtExit={archive}"
         # Java's messages about archives, in which it names each class that it leaves out
         found[_OPTIONS] += f" {use} -Xlog:cds*=off"
@@ -110,8 +118,10 @@ class StartCache:
         return tuple(jar for jar, _ in stored if _artifact(jar.name.split("_", 1)[-1]) not in shipped)
 
     def _archive(self, jars: tuple[Path, ...]) -> Path:
-        files = [f"{jar} {jar.stat().st_size}" for jar in (*jars, *_shipped_jars())]
-        java = (str(self.java.path), self.java.version, *self._java_options)
+        # what Java compares, too: it would ignore the archive at each start
+        files = [f"{jar} {(state := jar.stat()).st_size} {state.st_mtime_ns}" for jar in (*jars, *_shipped_jars())]
+        memory = self.settings.get("spark.driver.memory", "")
+        java = (str(self.java.path), self.java.version, memory, *self._java_options)
         return self.folder / f"classes-{_digest(*java, *files)}.jsa"
 
     @property
@@ -127,7 +137,7 @@ def _shipped_jars() -> list[Path]:
 
 def _artifact(file: str) -> str:
     """`kafka-clients` of `kafka-clients-3.9.0.jar`."""
-    return file.rsplit("-", 1)[0]
+    return re.split(r"-(?=\d)", file, maxsplit=1)[0]
 
 
 def _has_conf_folder() -> bool:

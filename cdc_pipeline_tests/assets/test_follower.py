@@ -208,6 +208,12 @@ def test_what_ends_a_run_between_batches(following: _Following, end: str) -> Non
     ] in found.end
 
 
+def test_no_reason_to_end_comes_before_the_first_batch(following: _Following) -> None:
+    """The sensor takes the success of a run for the success of the work that it was requested for."""
+    following.code.has_changed = True
+    assert following.follow().batches == 1
+
+
 def test_few_records_wait_for_more_or_for_the_longest_wait(following: _Following) -> None:
     following.source.arrivals += [(1005, 1), (1020, 8), (1050, 1)]
     following.follow(minimum_records=9, maximum_wait_seconds=30, idle_seconds=50, minimum_pause_seconds=5)
@@ -241,9 +247,16 @@ def test_a_broker_that_does_not_answer_a_poll_counts_as_a_failed_attempt(followi
 def test_run_fails_after_the_last_attempt(following: _Following) -> None:
     following.stages.errors = [TransientError("the disk is full")] * 100
     with pytest.raises(dg.Failure, match=f"{MOST_ATTEMPTS} attempts failed in a row: the disk is full"):
-        following.follow(maximum_seconds=1)
+        following.follow()
     assert following.stages.calls == ["raw"] * MOST_ATTEMPTS
     assert following.clock.pauses == [5, 10, 20, 40, 80, 120, 120]
+
+
+def test_failing_attempts_hold_up_nobody(following: _Following) -> None:
+    """The run fails, so that the sensor requests the next one."""
+    following.stages.errors = [TransientError("the disk is full")] * 100
+    with pytest.raises(dg.Failure, match="3 attempts failed in a row: the disk is full"):
+        following.follow(maximum_seconds=15)
 
 
 def test_run_fails_at_once_for_an_error_that_needs_someone_to_act(following: _Following) -> None:

@@ -23,6 +23,9 @@ from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.messages import EPOCH_MS, Topic, canal
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
     from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry
@@ -201,7 +204,8 @@ CASES = {
     "a_key_that_goes_and_in_the_cut_after_comes_in_the_same_moment": Case(
         [put(1000, {"id": "2", "v": "a"}, 2), change(2000, {"id": "3", "v": "a"}, {"id": "2"}, 1, batch=6)],
         [put(2000, {"id": "2", "v": "again"}, 2, batch=6)],
-        _rows((2, "again"), (3, "a")),  # the key existed before that moment
+        _rows((2, "again"), (3, "a")),
+        doubt=True,
     ),
     "what_waited_for_a_lock_is_newer": Case(
         [put(1000, {"id": "1", "v": "a"}), change(5000, {"id": "1", "v": "b"}, {"v": "a"}, batch=6, es=5)],
@@ -303,12 +307,16 @@ class Ingested:
 
 @pytest.fixture(scope="module")
 def ingested(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ingested:
-    """All cases in one lake, each with a topic and tables of its name (`x` in the messages)."""
-    folder = tmp_path_factory.mktemp("hashed")
+    """All cases in one lake."""
+    return _ingest(spark, tmp_path_factory.mktemp("hashed"), CASES)
+
+
+def _ingest(spark: SparkSession, folder: Path, cases: Mapping[str, Case]) -> Ingested:
+    """Ingests the cases, each with a topic and tables of its name (`x` in the messages)."""
     paths = LakePaths(str(folder / "lake"), "shop")
-    topics = {name: Topic(name) for name in CASES}
+    topics = {name: Topic(name) for name in cases}
     for number in range(2):
-        for name, case in CASES.items():
+        for name, case in cases.items():
             made = [run(500, case.create, kind="CREATE", batch=1)] if case.create and number == 0 else []
             for payload, partition in [*made, *(case.first, case.second)[number]]:
                 renamed = re.sub(r'(TABLE |TO |INTO |"table": ")x(_new)?\b', rf"\g<1>{name}\g<2>", payload)
@@ -320,7 +328,22 @@ def ingested(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_table_is_upstreams(ingested: Ingested, spark: SparkSession, name: str) -> None:
-    case = CASES[name]
+    _assert_upstreams(ingested, spark, name, CASES[name])
+
+
+def test_an_earlier_change_that_the_cut_does_not_read_counts(spark: SparkSession, tmp_path: Path) -> None:
+    """Alone in its lake: the second cut reads the delete at 20 s again because of its `es`, but not the insert after it."""
+    case = Case(
+        [put(1000, {"id": "1", "v": "a"}), change(20_000, {"id": "2", "v": "a"}, {"id": "1"}, 0)]
+        + [put(21_000, {"id": "1", "v": "b"}, es=5)],
+        [change(30_000, {"id": "3", "v": "b"}, {"id": "1"}, 2, batch=6, es=10)]
+        + [put(30_000, {"id": "1", "v": "c"}, batch=6, es=10)],
+        _rows((1, "c"), (2, "a"), (3, "b")),
+    )
+    _assert_upstreams(_ingest(spark, tmp_path, {"alone": case}), spark, "alone", case)
+
+
+def _assert_upstreams(ingested: Ingested, spark: SparkSession, name: str, case: Case) -> None:
     wanted = {name: case.rows} | {table.replace("x_", f"{name}_"): rows for table, rows in case.others.items()}
     for table, rows in wanted.items():
         entry = ingested.entries.get(TableName("db", table))

@@ -30,7 +30,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "spark" / "jars" / "RoaringBitmap-1.2.1.jar").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
-    for name in ("JAVA_TOOL_OPTIONS", "SPARK_CONF_DIR", "HADOOP_CONF_DIR"):
+    for name in ("JAVA_TOOL_OPTIONS", "SPARK_CONF_DIR", "HADOOP_CONF_DIR", "PYSPARK_SUBMIT_ARGS"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path
 
@@ -114,6 +114,24 @@ def test_the_user_decides_about_archives(jars: list[Path]) -> None:
     assert "spark.driver.extraClassPath" in own
 
 
+def test_a_path_that_an_option_cannot_have_has_no_archive(
+    home: Path, jars: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home / "First Last"))
+    _cache().store_jars(_session(*jars))
+    found = _cache().to_settings()
+    assert found["spark.driver.defaultJavaOptions"] == _settings()["spark.driver.defaultJavaOptions"]
+    assert found["spark.driver.extraClassPath"] == str(jars[0])
+
+
+def test_an_artifact_is_what_comes_before_the_version(home: Path, jars: list[Path]) -> None:
+    (home / "spark" / "jars" / "guava-14.0.1.jar").touch()
+    newer = jars[0].with_name("com.google.guava_guava-32.1.2-jre.jar")
+    newer.write_text("classes")
+    _cache().store_jars(_session(*jars, newer))
+    assert _cache().to_settings()["spark.driver.extraClassPath"] == str(jars[0])
+
+
 def _open_folder(home: Path) -> None:
     (home / "cache" / "cdc_pipeline").mkdir(parents=True)
     (home / "cache" / "cdc_pipeline").chmod(0o777)
@@ -132,6 +150,13 @@ def test_there_is_no_cache_in(home: Path, prepare: Callable[[Path], None]) -> No
     """A folder that others may write; a Spark with a folder of settings on its class path; a path that is no folder."""
     prepare(home)
     assert StartCache.find(_settings(), _JAVA) is None
+
+
+def test_there_is_no_cache_with_options_of_spark_submit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--jars own.jar pyspark-shell")
+    assert StartCache.find(_settings(), _JAVA) is None
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
+    assert StartCache.find(_settings(), _JAVA) is not None
 
 
 def test_there_is_no_cache_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +189,7 @@ print(*(text for text in arguments if ".jsa" in text), flush=True)
 
 @pytest.mark.jvm
 def test_three_starts_of_spark(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first finds the jars, the second writes the archive, the third uses it. A damaged one is replaced in silence."""
+    """The first finds the jars, the second writes the archive, the third uses it. A damaged one is ignored in silence."""
     monkeypatch.delenv("SPARK_HOME")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
 

@@ -81,11 +81,15 @@ def _summaries(entries: RowEntries) -> DataFrame:
         F.max(newest & ~F.col("is_new")).alias("partly_applied"),
         F.max_by("entry.sign", F.when(before, order)).alias("sign_before"),
         _in_several_partitions(before).alias("tied_before"),
+        F.max(F.when(before, F.struct(*_time()))).alias("moment_before"),
+        F.min(F.when(F.col("is_new"), F.struct(*_time()))).alias("oldest_new"),
         F.max_by(F.struct(*LAST, "after"), F.when(F.col("is_new"), order)).alias("last_new"),
     )
-    # a sum over the cut would count a delete that is older than a write of an earlier cut
+    # A sum over the cut would count a delete that is older than a write of an earlier cut. Below the oldest new change of
+    # the key, the window has only some of the earlier changes (`Window.changes`).
+    is_known = ~F.col("tied_before") & (F.col("moment_before") >= F.col("oldest_new"))
     existed = F.when(F.col("sign_before") > 0, 1).when(F.col("sign_before") < 0, 0)
-    after_moment = F.when(~F.col("tied_before"), existed) + F.col("balance_of_moment")
+    after_moment = F.when(is_known, existed) + F.col("balance_of_moment")
     known = F.when(after_moment == 1, 1).when(after_moment == 0, -1)
     # after an earlier cut applied a part of the moment, the mirror no longer shows the key as it was before the moment
     by_mirror = F.when(F.col("partly_applied"), F.col("balance_of_moment")).otherwise(F.col("balance_of_cut"))
