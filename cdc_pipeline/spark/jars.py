@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from importlib.metadata import version
+from pathlib import Path
+
+import pyspark
 
 # Dependencies that PySpark ships: excluding them keeps older copies off the class path and saves 70 MB.
 _SHIPPED_WITH_SPARK = (
@@ -27,6 +31,11 @@ _SHIPPED_WITH_SPARK = (
 _KAFKA_CONNECTOR = "4.0.0"
 """The newest 4.0 patch whose dependencies all resolve from Maven Central; those of 4.0.1 and 4.0.2 do not (2026-11). Works
 with any Spark of the same minor version."""
+
+
+def spark_home() -> Path:
+    """The folder of the Spark that PySpark starts."""
+    return Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
 
 
 def jar_packages() -> tuple[str, ...]:

@@ -14,12 +14,16 @@ def private_folder() -> Path:
     """The folder, created if missing. Raises TransientError if another user owns or may write what is at its path."""
     folder = Path(tempfile.gettempdir(), f"cdc_pipeline-{os.getuid()}")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    status = folder.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
+    if not is_private(folder.lstat()):
         raise TransientError(
             f"{folder} is not a folder that only this user may write: remove it, or set TMPDIR to a folder of your own"
         )
     return folder
+
+
+def is_private(status: os.stat_result) -> bool:
+    """Whether it is the status of a folder that belongs to this user and that no other user may write."""
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022
 
 
 def private_file(folder: Path, name: str) -> int:

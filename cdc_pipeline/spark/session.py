@@ -16,16 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dagster as dg
-import pyspark
 from dagster_pyspark import LazyPySparkResource
 from pydantic import Field, PrivateAttr
 
 from cdc_pipeline.errors import TransientError
-from cdc_pipeline.spark.jars import jar_excludes, jar_packages
+from cdc_pipeline.spark.jars import jar_excludes, jar_packages, spark_home
 from cdc_pipeline.spark.java import require_java
 from cdc_pipeline.spark.jvm import jvm
 from cdc_pipeline.spark.process_lock import process_lock, report_progress
-from cdc_pipeline.spark.start_cache import StartCache
+from cdc_pipeline.spark.start_cache import JAVA_VARIABLES, StartCache
 from cdc_pipeline.spark.submit_settings import settings_options
 
 if TYPE_CHECKING:
@@ -85,9 +84,8 @@ _FIXED_SETTINGS = {
 def _sets_collector(settings: Mapping[str, str]) -> bool:
     """Whether the user's options already choose a garbage collector. A JVM with two such options does not start."""
     texts = [settings.get("spark.driver.extraJavaOptions", "")]
-    texts += [os.environ.get(name, "") for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")]
-    home = os.environ.get("SPARK_HOME") or str(Path(pyspark.__file__).parent)
-    folder = os.environ.get("SPARK_CONF_DIR") or f"{home}/conf"
+    texts += [os.environ.get(name, "") for name in JAVA_VARIABLES]
+    folder = os.environ.get("SPARK_CONF_DIR") or f"{spark_home()}/conf"
     with contextlib.suppress(OSError, UnicodeDecodeError):
         texts.append(Path(folder, "spark-defaults.conf").read_text(encoding="utf-8"))
     return any(_COLLECTOR_OPTION.search(text) for text in texts)

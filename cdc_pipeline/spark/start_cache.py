@@ -13,15 +13,14 @@ import hashlib
 import json
 import os
 import re
-import stat
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyspark
-
 from cdc_pipeline.local_files import write_atomically
+from cdc_pipeline.spark.jars import spark_home
+from cdc_pipeline.spark.private_folder import is_private
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +33,7 @@ _PACKAGES, _EXCLUDES, _CLASS_PATH = "spark.jars.packages", "spark.jars.excludes"
 _OPTIONS, _MORE_OPTIONS = "spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions"
 _FOLDERS_IN_CLASS_PATH = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")
 """Environment variables by which Spark adds folders to the class path. Java does not archive classes then."""
-_JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 _ARCHIVE_OPTIONS = ("-Xshare", "SharedArchiveFile", "ArchiveClassesAtExit")
 _NO_ARGUMENTS = "pyspark-shell"
 """`PYSPARK_SUBMIT_ARGS` without options, which outrank settings and may name jars."""
@@ -72,8 +71,7 @@ class StartCache:
             status = folder.stat()
         except (OSError, RuntimeError):  # RuntimeError: the user has no home folder
             return None
-        is_own = status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        return cls(settings, java, folder) if is_own else None
+        return cls(settings, java, folder) if is_private(status) else None
 
     def to_settings(self) -> dict[str, str]:
         """The settings with which the session starts from the cache; unchanged if the jars are not known yet."""
@@ -107,7 +105,7 @@ class StartCache:
 
     @cached_property
     def _jars(self) -> tuple[Path, ...]:
-        """The jars, without those of which Spark has its own; empty if they are not known or one is missing."""
+        """The jars that Spark does not ship; empty if they are not known or one is missing."""
         try:
             stored = [(Path(name), size) for name, size in json.loads(self._record.read_text(encoding="utf-8"))]
             if any(jar.stat().st_size != size or os.pathsep in str(jar) for jar, size in stored):
@@ -127,12 +125,11 @@ class StartCache:
     @property
     def _java_options(self) -> list[str]:
         options = [self.settings.get(name, "") for name in (_OPTIONS, _MORE_OPTIONS)]
-        return options + [os.environ.get(name, "") for name in _JAVA_VARIABLES]
+        return options + [os.environ.get(name, "") for name in JAVA_VARIABLES]
 
 
 def _shipped_jars() -> list[Path]:
-    home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
-    return sorted((home / "jars").glob("*.jar"))
+    return sorted((spark_home() / "jars").glob("*.jar"))
 
 
 def _artifact(file: str) -> str:
@@ -141,8 +138,7 @@ def _artifact(file: str) -> str:
 
 
 def _has_conf_folder() -> bool:
-    home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
-    return (home / "conf").exists() or any(os.environ.get(name) for name in _FOLDERS_IN_CLASS_PATH)
+    return (spark_home() / "conf").exists() or any(os.environ.get(name) for name in _FOLDERS_IN_CLASS_PATH)
 
 
 def _is_complete(archive: Path) -> bool:
