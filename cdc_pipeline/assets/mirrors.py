@@ -34,6 +34,7 @@ from cdc_pipeline.mirrors.cuts.catalog_entries import catalog_entries
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry, TableCounts
 from cdc_pipeline.mirrors.model.state import DELETED, METADATA_COLUMNS
+from cdc_pipeline.mirrors.operations.upkeep import keep_small
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.source import RunContext
 from cdc_pipeline.spark.session import SparkLakehouse
@@ -147,6 +148,7 @@ def cut_results(
     if report.published or len(read_catalog(pipeline.paths)) < len(report.mirrors):
         write_catalog(pipeline.paths, catalog_entries(lake.spark, report.mirrors, report.sources))
     checks = _lake_check_results(instance, lake, pipeline, report, cuts, recent)
+    keep_small(lake, report.without_quarantined, run.report)
     by_name = {entry.name: entry for entry in report.mirrors}
     results: list[StageResult] = [
         dg.MaterializeResult(

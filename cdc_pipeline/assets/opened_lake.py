@@ -6,6 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.assets.failures import translate_errors
+from cdc_pipeline.lake.delta_log import only_writer
 from cdc_pipeline.lake.format import require_known_format, store_format
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.lock import writer_lock
@@ -36,6 +37,7 @@ def open_lake(
     with (
         translate_errors(pipeline.source.secrets),
         writer_lock(pipeline.paths, context.run.run_id, context.log.info),
+        only_writer(pipeline.paths),
     ):
         lake = Lake(spark.start(short_lived=short_lived), pipeline.paths)
         require_known_format(lake)

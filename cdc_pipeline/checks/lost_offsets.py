@@ -18,7 +18,7 @@ NO_LOST_OFFSETS = "no_lost_offsets"
 
 def lost_offsets_result(lake: Lake, key: dg.AssetKey) -> dg.AssetCheckResult:
     """Warns if offsets expired before they were read and `source.resume_at` skipped them."""
-    batches = read_rows(lake, "batches", columns=["batch_id", "lost"])
+    batches = read_rows(lake, "batches", ("lost", "longer than", 0), columns=["batch_id", "lost"])
     rows = [{**lost, "batch_id": batch["batch_id"]} for batch in batches for lost in batch["lost"]]
     rows.sort(key=itemgetter("batch_id", "topic", "partition"))
     skipped = {

@@ -19,10 +19,10 @@ NO_BREACH = "no_breach"
 
 def no_breach_result(lake: Lake, key: dg.AssetKey) -> dg.AssetCheckResult:
     """Fails if new changes arrived at or below an applied resolved TSO. The metadata has the first position per table."""
-    cuts = cuts_since_rebuild(lake, "breached", "rebuilt_tables")
-    rebuilt = {(name["database"], name["table"]): cut["cut_id"] for cut in cuts for name in cut["rebuilt_tables"]}
+    repairs = cuts_since_rebuild(lake, "rebuilt_tables", where=[("rebuilt_tables", "longer than", 0)])
+    rebuilt = {(name["database"], name["table"]): cut["cut_id"] for cut in repairs for name in cut["rebuilt_tables"]}
     breaches: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for cut in cuts:
+    for cut in cuts_since_rebuild(lake, "breached", where=[("breaches", ">", 0)]):
         for breach in cut["breached"]:
             name = breach["database"], breach["table"]
             if cut["cut_id"] >= rebuilt.get(name, 0):

@@ -4,10 +4,14 @@ In local folders delta-rs (`deltalake`) does it without a Spark job: an append t
 systems Spark does it, because delta-rs would need their credentials in its own form; and in folders whose names delta-rs
 would change (`paths.is_for_delta_rs`). The tables are the same: each side reads what the other one wrote. Only Spark writes
 checksum files beside its commits, so after a commit of delta-rs Spark has to read the log itself.
+
+Nobody needs earlier versions of these tables: rows have the id of their batch or cut, and only the newest plan counts. They
+get a commit per batch, so their logs keep a quarter of an hour, and `compact_rows` joins their files.
 """
 
 from __future__ import annotations
 
+import functools
 import operator
 import time
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -15,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import pyarrow as pa  # type: ignore[import-untyped]
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
-from pyarrow.parquet import filters_to_expression  # type: ignore[import-untyped]
+from pyarrow import compute as pc
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import TransientError
@@ -32,11 +36,19 @@ if TYPE_CHECKING:
     from cdc_pipeline.lake.delta import Commit
     from cdc_pipeline.lake.lake import Lake
 
-Condition: TypeAlias = tuple[str, Literal["=", ">", ">=", "<="], int | str]
-"""Column, operator, value."""
+Condition: TypeAlias = tuple[str, Literal["=", ">", ">=", "<=", "longer than"], int | str]
+"""Column, operator, value. `longer than` compares the length of an array."""
 _Mode: TypeAlias = Literal["append", "overwrite"]
 _OPERATORS = {"=": operator.eq, ">": operator.gt, ">=": operator.ge, "<=": operator.le}
+_LONGER = "longer than"
 _MOST_CONFLICTS = 20
+_NEW_TABLE = {
+    "delta.checkpointInterval": "20",
+    "delta.logRetentionDuration": "interval 15 minutes",
+    # as long as a reader of the table may take
+    "delta.deletedFileRetentionDuration": "interval 1 day",
+}
+_COMPACTED_BYTES = 16 * 2**20
 
 
 def append_rows(lake: Lake, table: str, rows: pa.Table, commit: Commit) -> None:
@@ -82,6 +94,32 @@ def read_maxima(
     return maxima
 
 
+def read_sums(lake: Lake, table: str, *where: Condition, columns: Sequence[str]) -> dict[str, int]:
+    """Column → sum over the rows that meet all conditions. For tables of many rows, which are read in parts."""
+    path = lake.paths.table(table)
+    sums = dict.fromkeys(columns, 0)
+    if is_for_delta_rs(path):
+        for part in _local_parts(path, where, columns):
+            for column in columns:
+                sums[column] += pc.sum(part[column]).as_py() or 0
+    elif (frame := lake.read_if_exists(table)) is not None:
+        found = _matching(frame, where).agg(*(F.coalesce(F.sum(column), F.lit(0)).alias(column) for column in columns))
+        sums |= found.collect()[0].asDict()
+    return sums
+
+
+def compact_rows(lake: Lake, table: str) -> bool:
+    """Joins the small files of a control table, and removes those that were replaced a day ago. False if Spark has to do
+    it, because the table is not in a local folder."""
+    path = lake.paths.table(table)
+    if not is_for_delta_rs(path):
+        return False
+    if (opened := _open(path)) is not None:
+        opened.optimize.compact(target_size=_COMPACTED_BYTES)
+        opened.vacuum(dry_run=False)
+    return True
+
+
 def newest_version(lake: Lake, table: str, app_id: str) -> int | None:
     """`delta.committed_version` of a control table."""
     path = lake.paths.table(table)
@@ -93,18 +131,26 @@ def newest_version(lake: Lake, table: str, app_id: str) -> int | None:
 
 def _matching(frame: DataFrame, where: Sequence[Condition]) -> DataFrame:
     for column, name, value in where:
-        frame = frame.where(_OPERATORS[name](F.col(column), value))
+        frame = frame.where(F.size(column) > value if name == _LONGER else _OPERATORS[name](F.col(column), value))
     return frame
+
+
+def _expression(where: Sequence[Condition]) -> Any:
+    """The conditions for pyarrow; None without conditions."""
+    terms: list[Any] = [
+        pc.list_value_length(pc.field(column)) > value if name == _LONGER else _OPERATORS[name](pc.field(column), value)
+        for column, name, value in where
+    ]
+    return functools.reduce(operator.and_, terms) if terms else None
 
 
 def _local_parts(path: str, where: Sequence[Condition], columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
     opened = _open(path)
     if opened is None:
         return
-    condition = filters_to_expression(list(where)) if where else None
     try:
         yield from opened.to_pyarrow_dataset().to_batches(
-            columns=None if columns is None else list(columns), filter=condition
+            columns=None if columns is None else list(columns), filter=_expression(where)
         )
     except (FileNotFoundError, pa.ArrowInvalid) as error:
         raise damaged_table(path, error) from error
@@ -142,6 +188,7 @@ def _commit_rows(path: str, rows: pa.Table, commit: Commit, mode: _Mode) -> None
                 rows,
                 mode=mode,
                 schema_mode="overwrite" if mode == "overwrite" else None,
+                configuration=_NEW_TABLE if opened is None else None,
                 commit_properties=properties,
             )
         except CommitFailedError:

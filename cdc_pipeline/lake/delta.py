@@ -17,7 +17,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from delta.exceptions import DeltaConcurrentModificationException
+import delta.exceptions
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
@@ -43,6 +43,12 @@ _CONFLICT = re.compile(
 )
 
 
+# the classes have no common base
+_CONFLICTS = tuple(
+    found
+    for name, found in vars(delta.exceptions).items()
+    if name.endswith("Exception") and ("Concurrent" in name or "Changed" in name)
+)
 _NOTE = "spark.databricks.delta.commitInfo.userMetadata"
 _NEWEST_COMMITS = 5
 _RECORDS = "CAST(get_json_object(add.stats, '$.numRecords') AS BIGINT)"
@@ -163,7 +169,7 @@ def _writer(frame: DataFrame, commit: Commit, options: dict[str, str]) -> Any:
 
 def is_conflict(error: BaseException) -> bool:
     """Whether a commit failed because of a concurrent writer's. Recognizes both PySpark's and py4j's exceptions."""
-    if isinstance(error, DeltaConcurrentModificationException):
+    if isinstance(error, _CONFLICTS):
         return True
     java = getattr(error, "java_exception", None)
     return java is not None and bool(_CONFLICT.match(java.getClass().getName()))

@@ -7,22 +7,31 @@ about a millisecond, so composite values are fetched as one JSON text.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import AnalysisException
+
 from cdc_pipeline.lake.log_files import require_intact_log
+from cdc_pipeline.lake.paths import CONTROL_TABLES
 from cdc_pipeline.spark.jvm import jvm, jvm_session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from pyspark.sql import SparkSession
+
+    from cdc_pipeline.lake.paths import LakePaths
 
 
 _CHECKED: set[str] = set()
 """Paths of the tables whose logs this process has found complete."""
+_WRITTEN_HERE: dict[str, int] = {}
+"""Folder of a pipeline → when (ms) this process became its only writer."""
 
 
 @dataclass(frozen=True)
@@ -85,16 +94,56 @@ def delta_log(spark: SparkSession, path: str) -> Any:
     return names.delta_log.forTable(jvm_session(spark), path)
 
 
+@contextlib.contextmanager
+def only_writer(paths: LakePaths) -> Iterator[None]:
+    """Within the context, `snapshot_of` lists the log of each of the pipeline's tables once: Delta's cached snapshot has
+    the commits of this process. Commits of other writers, such as OPTIMIZE, are then noticed by the next context only.
+    """
+    _WRITTEN_HERE[paths.home] = time.time_ns() // 1_000_000
+    try:
+        yield
+    finally:
+        _WRITTEN_HERE.pop(paths.home, None)
+
+
 def snapshot_of(spark: SparkSession, path: str) -> Any:
     """The newest snapshot of the table at `path`; its version is -1 if there is no table."""
     none = log_names(spark).option.empty()
-    return delta_log(spark, path).update(False, none, none)
+    return delta_log(spark, path).update(False, _listed_since(spark, path) or none, none)
+
+
+def _listed_since(spark: SparkSession, path: str) -> Any:
+    """From when on a cached snapshot of the table is as good as a new one (Option of ms); None if it has to be a new one."""
+    for home, since in _WRITTEN_HERE.items():
+        # delta-rs commits to control tables, which Delta's cache in the JVM does not notice
+        if path.startswith(f"{home}/") and path.removeprefix(f"{home}/") not in CONTROL_TABLES:
+            return option_of_long(spark, since)
+    return None
+
+
+def option_of_long(spark: SparkSession, value: int) -> Any:
+    """Scala's `Some` with a `java.lang.Long`. py4j itself passes a small integer as `java.lang.Integer`."""
+    java: Any = jvm(spark)
+    boxed = java.java.util.stream.LongStream.of(value).boxed().findFirst()
+    return java.scala.jdk.javaapi.OptionConverters.toScala(boxed)
 
 
 def snapshot_at(spark: SparkSession, path: str, version: int) -> Any:
     """The table's snapshot at that version."""
     none = log_names(spark).option.empty()
     return delta_log(spark, path).getSnapshotAt(version, none, none, False)
+
+
+def is_readable(spark: SparkSession, path: str, version: int) -> bool:
+    """Whether the log still has what a read of this version needs."""
+    history, none = delta_log(spark, path).history(), log_names(spark).option.empty()
+    try:
+        history.checkVersionExists(version, none, True, False)
+    except AnalysisException as error:
+        if error.getCondition() == "DELTA_VERSION_NOT_FOUND":
+            return False
+        raise
+    return True
 
 
 def read_commit(spark: SparkSession, path: str, version: int) -> list[dict[str, Any]]:
@@ -104,6 +153,13 @@ def read_commit(spark: SparkSession, path: str, version: int) -> list[dict[str, 
     if not file.getFileSystem(hadoop).exists(file):
         return []
     return [json.loads(line) for line in log.store().read(file, hadoop).mkString("\n").split("\n")]
+
+
+def commit_time_ms(spark: SparkSession, path: str, version: int) -> int | None:
+    """When the commit's file was written; None if Delta has removed it."""
+    log, file = delta_log(spark, path), log_names(spark).path(f"{path}/_delta_log/{version:020}.json")
+    files = file.getFileSystem(log.newDeltaHadoopConf())
+    return int(files.getFileStatus(file).getModificationTime()) if files.exists(file) else None
 
 
 def committed_versions(spark: SparkSession, snapshot: Any) -> dict[str, int]:

@@ -55,17 +55,11 @@ def path_segment(identifier: str) -> str:
     return f"{prefix}%~{hashlib.sha256(identifier.encode(errors='surrogatepass')).hexdigest()[:32]}"
 
 
+CONTROL_TABLES = ("watermarks", "batches", "consistent_cuts", "cut_plans", "cut_failures")
+"""The tables that `lake/control_tables.py` writes."""
 OWN_TABLES = (
-    *(
-        "raw_topic_snapshot",
-        "claims",
-        "change_log",
-        "watermarks",
-        "dead_letters",
-        "ddl_history",
-        "dead_letter_releases",
-    ),
-    *("batches", "consistent_cuts", "cut_plans", "cut_failures"),
+    *("raw_topic_snapshot", "claims", "change_log", "dead_letters", "ddl_history", "dead_letter_releases"),
+    *CONTROL_TABLES,
 )
 """All tables of a pipeline except its mirrors."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,15 @@ import pytest
 from delta.tables import DeltaTable
 
 from cdc_pipeline.errors import LakeError
-from cdc_pipeline.lake.control_tables import append_rows, newest_version, overwrite_rows, read_maxima, read_rows
+from cdc_pipeline.lake.control_tables import (
+    append_rows,
+    compact_rows,
+    newest_version,
+    overwrite_rows,
+    read_maxima,
+    read_rows,
+    read_sums,
+)
 from cdc_pipeline.lake.delta import Commit, append_once, committed_version
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
@@ -58,6 +67,8 @@ def _ids(lake: Lake, *where: Condition) -> list[int]:
 def test_no_table(lake: Lake) -> None:
     assert (read_rows(lake, _TABLE), newest_version(lake, _TABLE, _APP), lake.exists(_TABLE)) == ([], None, False)
     assert read_maxima(lake, _TABLE, ("name",), "id") == {}
+    assert read_sums(lake, _TABLE, columns=["id"]) == {"id": 0}
+    compact_rows(lake, _TABLE)
 
 
 def test_each_commit_is_appended_once(lake: Lake) -> None:
@@ -95,6 +106,40 @@ def test_conditions_and_values(lake: Lake) -> None:
 def test_a_table_without_rows_exists(lake: Lake) -> None:
     append_rows(lake, _TABLE, _rows(), _commit(1))
     assert (lake.exists(_TABLE), read_rows(lake, _TABLE)) == (True, [])
+
+
+def test_sums_and_lengths(lake: Lake) -> None:
+    append_rows(lake, _TABLE, _rows(1, 2), _commit(1))
+    without = small_table([(5, None, None, [], None), (None, "b", None, None, None)], _SCHEMA)
+    append_rows(lake, _TABLE, without, _commit(2))
+    assert read_sums(lake, _TABLE, columns=["id"]) == {"id": 8}
+    assert read_sums(lake, _TABLE, ("id", ">", 1), ("spans", "longer than", 0), columns=["id"]) == {"id": 2}
+    assert read_sums(lake, _TABLE, ("id", ">", 9), columns=["id"]) == {"id": 0}
+    assert _ids(lake, ("spans", "longer than", 0)) == [1, 2]
+
+
+def test_a_thousand_commits_leave_few_files(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(spark, LakePaths(str(tmp_path), "p"))
+    table = Path(lake.paths.table(_TABLE))
+    for number in range(1, 1001):
+        append_rows(lake, _TABLE, _rows(number), _commit(number, batch=number))
+        if number % 100 == 0:
+            assert compact_rows(lake, _TABLE)
+            _age_by_two_days(table)
+    append_rows(lake, _TABLE, _rows(1000), _commit(1000))
+    # commits and files of the last hundred, and what later checkpoints and VACUUM have not removed yet
+    assert len(list((table / "_delta_log").glob("*.json"))) < 250
+    assert len(list(table.glob("*.parquet"))) < 250
+    assert _ids(lake) == list(range(1, 1001))
+    assert lake.read(_TABLE).where("id > 990").count() == 10
+    assert lake.read(_TABLE).inputFiles() == lake.read(_TABLE).where("id > 0").inputFiles()
+    assert len(lake.read(_TABLE).inputFiles()) <= 2
+
+
+def _age_by_two_days(table: Path) -> None:
+    for file in [*table.glob("*.parquet"), *(table / "_delta_log").glob("0*.json")]:
+        moment = file.stat().st_mtime - 2 * 86_400
+        os.utime(file, (moment, moment))
 
 
 def test_spark_and_delta_rs_share_a_table(spark: SparkSession, tmp_path: Path) -> None:

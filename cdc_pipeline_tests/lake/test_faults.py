@@ -6,6 +6,7 @@ import errno
 from typing import TYPE_CHECKING
 
 import pytest
+from delta.exceptions import ConcurrentAppendException, MetadataChangedException
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
@@ -85,6 +86,8 @@ _EVERYWHERE: dict[str, tuple[BaseException, bool]] = {
         RuntimeError("FAILED_READ_FILE while reading /lake/shop/mirror/db/t/x.parquet"),
         False,
     ),
+    "a commit of another writer": (ConcurrentAppendException("files were added"), True),
+    "metadata of another writer": (MetadataChangedException("the schema"), True),
     "a fault of ours": (KeyError("x"), False),
     "a value that talks of it": (
         RuntimeError("[CAST_INVALID_INPUT] The value 'java.io.IOException: No space left on device' cannot be cast"),

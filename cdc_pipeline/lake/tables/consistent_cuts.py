@@ -10,8 +10,9 @@ from cdc_pipeline.lake.delta import Commit
 from cdc_pipeline.spark.small_frames import small_table, struct_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from cdc_pipeline.lake.control_tables import Condition
     from cdc_pipeline.lake.lake import Lake
 
 CUTS = "consistent_cuts"
@@ -54,8 +55,12 @@ def read_newest_cut(lake: Lake) -> dict[str, Any] | None:
     return max(newest or read_rows(lake, CUTS), key=lambda cut: int(cut["cut_id"]), default=None)
 
 
-def cuts_since_rebuild(lake: Lake, *columns: str) -> list[dict[str, Any]]:
+def newest_rebuild(lake: Lake) -> int:
+    """The id of the newest cut of a full rebuild; 0 if there was none."""
+    return max((cut["cut_id"] for cut in read_rows(lake, CUTS, ("rebuilt", "=", True), columns=["cut_id"])), default=0)
+
+
+def cuts_since_rebuild(lake: Lake, *columns: str, where: Sequence[Condition] = ()) -> list[dict[str, Any]]:
     """The cuts from the newest full rebuild on, all if there was none, oldest first, with `cut_id` and these columns."""
-    cuts = read_rows(lake, CUTS, columns=["cut_id", "rebuilt", *columns])
-    rebuilt = max((cut["cut_id"] for cut in cuts if cut["rebuilt"]), default=0)
-    return sorted((cut for cut in cuts if cut["cut_id"] >= rebuilt), key=itemgetter("cut_id"))
+    since: Condition = ("cut_id", ">=", newest_rebuild(lake))
+    return sorted(read_rows(lake, CUTS, since, *where, columns=["cut_id", *columns]), key=itemgetter("cut_id"))

@@ -19,6 +19,7 @@ from cdc_pipeline.dialects.claims import CLAIMS
 from cdc_pipeline.dialects.releases import RELEASES
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.lake.delta_log import is_readable
 from cdc_pipeline.lake.format import require_known_format
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths, path_segment, remove_folder, subfolders
@@ -114,6 +115,9 @@ def read_cut(
     under `scratch`, a folder that all Spark workers can reach; by default a temporary folder of this machine, or a hidden
     folder of a remote lake. The lake itself is only read. Repairs of a rebuild also apply to moments before the rebuild.
 
+    Before the oldest versions that the mirrors' logs have, CutMaker applies all changes from the beginning: the result is
+    the same, but it takes as long as a rebuild.
+
     `mask_salt` is required between two cuts if the pipeline hashes columns (`mask`).
 
     Raises LakeError if the pipeline does not exist, its lake has another format, it has no cut yet, or the streams are not
@@ -126,10 +130,11 @@ def read_cut(
     newest = published_cut(handle)
     if newest is NO_CUT:
         raise LakeError("no cut is published yet: run the ingest first", pipeline=pipeline)
-    if tso is None or newest.resolved_tso == tso:
+    if tso is None:
         return _at_cut(handle, newest)
-    base = cut_at(handle, tso)
-    if base.resolved_tso == tso:
+    base = newest if newest.resolved_tso == tso else cut_at(handle, tso)
+    has_versions = _has_all_versions(handle, base)
+    if base.resolved_tso == tso and has_versions:
         return _at_cut(handle, base)
     complete = read_progress(handle, newest)
     if complete.resolved_tso is None or complete.resolved_tso < tso:
@@ -139,7 +144,8 @@ def read_cut(
         )
     folder = _Scratch(spark, _scratch_folder(handle.paths, scratch))
     try:
-        return _between(handle, base, tso, folder, mask_salt)
+        settings = _settings(handle, base, mask_salt)
+        return _between(handle, base if has_versions else NO_CUT, tso, folder, settings)
     except BaseException:
         folder.remove()
         raise
@@ -166,7 +172,14 @@ def _at_cut(lake: Lake, cut: PublishedCut) -> CutTables:
     return CutTables(cut.cut_id, cut.resolved_tso, tables)
 
 
-def _between(lake: Lake, base: PublishedCut, tso: int, folder: _Scratch, salt: str) -> CutTables:
+def _has_all_versions(lake: Lake, cut: PublishedCut) -> bool:
+    """Whether the mirrors can still be read at the cut's versions: logs keep the newest versions only."""
+    entries = published_entries(cut, lake.paths)
+    current = mirror_paths(lake, entries)
+    return all(is_readable(lake.spark, current[entry.mirror_id], entry.version) for entry in entries)
+
+
+def _between(lake: Lake, base: PublishedCut, tso: int, folder: _Scratch, settings: CutSettings) -> CutTables:
     view = LakePaths(folder.path, lake.paths.pipeline, {name: lake.paths.table(name) for name in _READ_ONLY})
     entries = published_entries(base, lake.paths)
     current = mirror_paths(lake, entries)
@@ -174,7 +187,6 @@ def _between(lake: Lake, base: PublishedCut, tso: int, folder: _Scratch, salt: s
         _clone(lake.spark, current[entry.mirror_id], view.mirror(entry.name), entry.version)
     for table in _CLONED:
         _clone(lake.spark, lake.paths.table(table), view.table(table), None)
-    settings = _settings(lake, base, salt)
     if base is not NO_CUT:
         cuts = lake.read("consistent_cuts").where(F.col("cut_id") == base.cut_id)
         cuts.write.format("delta").save(view.table("consistent_cuts"))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.lake.control_tables import read_rows
-from cdc_pipeline.lake.tables.consistent_cuts import cuts_since_rebuild
+from cdc_pipeline.lake.control_tables import read_sums
+from cdc_pipeline.lake.tables.consistent_cuts import CUTS, newest_rebuild, read_newest_cut
 
 if TYPE_CHECKING:
+    from cdc_pipeline.lake.control_tables import Condition
     from cdc_pipeline.lake.lake import Lake
 
 
@@ -59,13 +60,10 @@ class LakeBalance:
 
 def lake_balance(lake: Lake) -> LakeBalance:
     """Compares all cuts since the newest full rebuild with all batches that they cover."""
-    cuts = cuts_since_rebuild(lake, "last_batch", "changes", "late", "filtered", "pending")
-    last_batch = max((cut["last_batch"] for cut in cuts), default=0)
-    batches = read_rows(lake, "batches", ("batch_id", "<=", last_batch), columns=["row_changes"])
-    return LakeBalance(
-        decoded=sum(batch["row_changes"] for batch in batches),
-        in_cuts=sum(cut["changes"] for cut in cuts),
-        late=sum(cut["late"] for cut in cuts),
-        pending=cuts[-1]["pending"] if cuts else 0,
-        filtered=sum(cut["filtered"] for cut in cuts),
-    )
+    newest = read_newest_cut(lake)
+    if newest is None:
+        return LakeBalance(0, 0, 0, 0)
+    since: Condition = ("cut_id", ">=", newest_rebuild(lake))
+    cuts = read_sums(lake, CUTS, since, columns=["changes", "late", "filtered"])
+    batches = read_sums(lake, "batches", ("batch_id", "<=", newest["last_batch"]), columns=["row_changes"])
+    return LakeBalance(batches["row_changes"], cuts["changes"], cuts["late"], newest["pending"], cuts["filtered"])

@@ -16,6 +16,7 @@ from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.paths import OWN_TABLES
 from cdc_pipeline.lake.restored_tables import require_not_restored
+from cdc_pipeline.lake.upkeep import compact_files
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.stored_plan import is_begun
 from cdc_pipeline.mirrors.settings.table_patterns import matches_any
@@ -92,11 +93,9 @@ class Maintenance:
 
     def _maintain(self, spark: SparkSession, name: str, path: str) -> TableMaintenance:
         started = time.monotonic()
-        table = DeltaTable.forPath(spark, path)
         removed = added = 0
         if self.compact:
-            metrics = table.optimize().executeCompaction().select("metrics.numFilesRemoved", "metrics.numFilesAdded")
-            removed, added = metrics.collect()[0]
+            removed, added = compact_files(spark, path)
         if self.vacuum:
-            table.vacuum(self.keep_hours)
+            DeltaTable.forPath(spark, path).vacuum(self.keep_hours)
         return TableMaintenance(name, removed, added, self.vacuum, time.monotonic() - started)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,9 +18,11 @@ from cdc_pipeline.checks.no_breach import no_breach_result
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.gaps import gap_texts
 from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.lake.delta_log import is_readable
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
-from cdc_pipeline.mirrors.changes.progress import published_cut
+from cdc_pipeline.lake.upkeep import shorten_log
+from cdc_pipeline.mirrors.changes.progress import cut_at, published_cut
 from cdc_pipeline.mirrors.cuts import cut_execution
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
@@ -161,6 +164,29 @@ def test_upkeep_changes_nothing_that_can_be_read(stream: Stream, spark: SparkSes
         assert stream.read(step) == TRUTH[step]
     with pytest.raises(LakeError, match=r"matches no table of the lake: raw_topic_snapshot, .*mirror/db\.t"):
         Maintenance(tables=["mirror/db.gone"]).run(Lake(spark, stream.paths), said.append)
+
+
+def test_cuts_before_the_oldest_version_of_a_log_are_computed(
+    stream: Stream, spark: SparkSession, tmp_path: Path
+) -> None:
+    lake = Lake(spark, LakePaths(str(tmp_path), "shop"))
+    shutil.copytree(stream.paths.home, lake.paths.home)
+    table = lake.paths.mirror(TableName("db", "t"))
+    for number in range(2):  # each with a checkpoint
+        spark.sql(
+            f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES ('delta.checkpointInterval' = '1', 'number' = '{number}')"
+        )
+    log = Path(table, "_delta_log")
+    for number, file in enumerate(sorted(log.glob("0*"))):
+        moment = time.time() - 86_400 + 60 * number
+        os.utime(file, (moment, moment))
+    shorten_log(spark, table, 1)
+    assert not (log / f"{0:020}.json").exists()
+    before = next(row["version"] for row in cut_at(lake, tso(10)).mirrors if row["table"] == "t")
+    assert not is_readable(spark, table, before)
+    for step in (10, 21, 30):
+        with cdc_pipeline.read_cut(spark, lake.paths.root, "shop", tso(step)) as tables:
+            assert seen(tables) == TRUTH[step]
 
 
 def test_a_rebuild_of_a_correct_lake_changes_nothing(stream: Stream) -> None:
